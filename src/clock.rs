@@ -1,0 +1,34 @@
+//! Reads the clocks for the edges.
+//!
+//! Owns the only calls that read CLOCK_BOOTTIME and the wall clock. The deciding rooms are handed what it reads.
+
+use std::time::{Duration, SystemTime};
+
+use nix::time::{ClockId, clock_gettime};
+
+use crate::time::{Instant, Now};
+
+/// CLOCK_BOOTTIME.
+///
+/// # Panics
+/// Never on Linux 2.6.39 or newer: the clock exists and its time is not negative.
+#[must_use]
+pub fn boot() -> Instant {
+    let read = clock_gettime(ClockId::CLOCK_BOOTTIME).unwrap_or_else(|errno| panic!("CLOCK_BOOTTIME: {errno}"));
+    let seconds = u64::try_from(read.tv_sec()).unwrap_or_default();
+    let nanos = u32::try_from(read.tv_nsec()).unwrap_or_default();
+    Instant::BOOT + Duration::new(seconds, nanos)
+}
+
+/// Microseconds since 1970 on the wall clock; 0 if it stands before that.
+#[must_use]
+pub fn wall() -> i64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
+}
+
+/// Both clocks, BOOTTIME first.
+#[must_use]
+pub fn now() -> Now {
+    Now { boot: boot(), wall: wall() }
+}

@@ -1,0 +1,121 @@
+//! The law of the deadlines: two workloads never run at once.
+//!
+//! Owns every formula that turns a send or a sight into a deadline. Reads no clock.
+//!
+//! ```text
+//! a   holder's BOOTTIME just before the first byte of a write
+//! o   follower's BOOTTIME just after it received the version that it watches
+//! E = a + D * (1 - rho)     end of the holder's validity
+//! H = E - killMargin        SIGKILL to everything
+//! S = H - lossGrace         stop signal
+//!     o + D * (1 + rho)     a follower may take
+//! ```
+//!
+//! Proof. The write was committed at real time c, with a <= c because the commit follows the first byte. The holder's clock
+//! runs at a rate of at least 1 - rho and at most 1 + rho, so that when it reads E at most D of real time has passed since a, and
+//! everything is dead by real time c + D. A follower saw that version at o >= c. When its clock reads o + D * (1 + rho) at
+//! least D of real time has passed since o. So the last process of the holder ends no later than c + D, and no follower begins
+//! before c + D. Neither network delay, in either direction, nor any wall clock takes part.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{link::Deadlines, time::Instant};
+
+/// b: the pause before a retry.
+pub const RETRY_PAUSE: Duration = Duration::from_millis(200);
+
+const MILLION: u128 = 1_000_000;
+
+/// The constants of a term (safety.md, symbols).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Timing {
+    /// D, as it stands in the record: whole seconds.
+    pub duration: Duration,
+    /// R.
+    pub renew_period: Duration,
+    /// T.
+    pub attempt_timeout: Duration,
+    /// rho in parts per million.
+    pub drift: u32,
+    /// G.
+    pub loss_grace: Duration,
+    /// k + w.
+    pub kill_margin: Duration,
+}
+
+impl Timing {
+    /// The same with another D: while a creation wait lasts, the term carries the wait as its duration (law 14).
+    #[must_use]
+    pub const fn with_duration(self, duration: Duration) -> Self {
+        Self { duration, ..self }
+    }
+
+    /// D as the record carries it.
+    #[must_use]
+    pub fn duration_seconds(self) -> i32 {
+        i32::try_from(self.duration.as_secs()).unwrap_or(i32::MAX)
+    }
+
+    /// S, H and E of a write sent at `a`.
+    #[must_use]
+    pub fn deadlines(self, a: Instant) -> Deadlines {
+        let end = a + shorter(self.duration, self.drift);
+        let hard = end.before(self.kill_margin);
+        Deadlines { soft: hard.before(self.loss_grace), hard, end }
+    }
+
+    /// How many attempts fit between a renewal's due time and S: floor((S - R) / (T + b)); at least two are required.
+    #[must_use]
+    pub fn attempts(self) -> u32 {
+        let soft = self.deadlines(Instant::BOOT).soft.since(Instant::BOOT);
+        let room = soft.saturating_sub(self.renew_period);
+        let attempt = self.attempt_timeout + RETRY_PAUSE;
+        u32::try_from(room.as_nanos() / attempt.as_nanos().max(1)).unwrap_or(u32::MAX)
+    }
+
+    /// When a follower that saw a record of this `duration` at `o` may take it.
+    #[must_use]
+    pub fn takeable(self, o: Instant, duration: Duration) -> Instant {
+        o + longer(duration, self.drift)
+    }
+
+    /// No extension reaches further than this at `now`: a later H was not computed from a send of the past (law 3).
+    #[must_use]
+    pub fn latest_hard(self, now: Instant) -> Instant {
+        self.deadlines(now).hard
+    }
+}
+
+impl Deadlines {
+    /// The later of each: within one term validity only grows (law 1).
+    #[must_use]
+    pub fn max(self, other: Self) -> Self {
+        Self { soft: self.soft.max(other.soft), hard: self.hard.max(other.hard), end: self.end.max(other.end) }
+    }
+
+    /// The earlier of each: only a release and the end of a wait move validity back (law 3).
+    #[must_use]
+    pub fn min(self, other: Self) -> Self {
+        Self { soft: self.soft.min(other.soft), hard: self.hard.min(other.hard), end: self.end.min(other.end) }
+    }
+}
+
+/// `span * (1 - rho)`, rounded down: a holder counts less than it was given.
+fn shorter(span: Duration, drift: u32) -> Duration {
+    let part = span.as_nanos() * u128::from(drift);
+    let lost = part.div_ceil(MILLION);
+    from_nanos(span.as_nanos().saturating_sub(lost))
+}
+
+/// `span * (1 + rho)`, rounded up: a follower waits more than was given.
+#[must_use]
+pub fn longer(span: Duration, drift: u32) -> Duration {
+    let part = span.as_nanos() * u128::from(drift);
+    from_nanos(span.as_nanos() + part.div_ceil(MILLION))
+}
+
+fn from_nanos(nanos: u128) -> Duration {
+    Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+}

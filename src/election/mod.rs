@@ -1,0 +1,207 @@
+//! Decides who leads, as the law says.
+//!
+//! Owns the [`Elector`] machine, the [`LeaseRecord`](record::LeaseRecord) it reads and writes, and the [`law`] of the deadlines.
+//! Never reads a clock, does IO, or knows tokio or kube: the elector process feeds it [`Input`]s with the time at which they
+//! arrived, carries out each [`Action`] at once and in order, and wakes it at [`Elector::poll_timeout`].
+//!
+//! At most one request is awaited at a time. What the edge must do with a request that failed is part of [`Answer`].
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::link::{Reason, ToElector, ToInit};
+
+pub mod law;
+
+/// Names a request in its answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestId(pub u64);
+
+/// What a machine wants done.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// Send this request, within the attempt timeout, and answer it with [`Input::Answered`]. Nothing is retried, nothing added.
+    Request {
+        /// Comes back in the answer.
+        id: RequestId,
+        /// What to send.
+        request: Request,
+    },
+    /// Watch the Lease from this version on, in place of any watch so far.
+    Watch {
+        /// The version of the last object that was read; none: from whatever is there.
+        resource_version: Option<String>,
+    },
+    /// Tell init.
+    Tell(ToInit),
+    /// SIGKILL every process of the container that may be the workload's, again and again until [`Action::Disarm`] (design 1).
+    Guard,
+    /// Stop the guard: init has proved.
+    Disarm,
+    /// Something that people and telemetry want to know.
+    Report(Event),
+}
+
+/// A request for the Lease.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Request {
+    /// GET, a quorum read (no resourceVersion parameter).
+    Get,
+    /// POST.
+    Create(Value),
+    /// PUT of the whole object with uid and resourceVersion.
+    Replace(Value),
+    /// DELETE with both preconditions.
+    Delete {
+        /// Precondition.
+        uid: String,
+        /// Precondition.
+        resource_version: String,
+    },
+}
+
+/// What became of a request.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answer {
+    /// 2xx with an object that could be read.
+    Object(Value),
+    /// 2xx of a DELETE.
+    Deleted,
+    /// 404 for this very Lease.
+    NotFound,
+    /// 409, AlreadyExists included.
+    Conflict,
+    /// The server certainly did not do it, and said so (401, 403, 422, 429, 404 for namespace or API group).
+    Refused {
+        /// What kind of refusal.
+        refusal: Refusal,
+        /// The server's message.
+        message: String,
+    },
+    /// Nobody knows (timeout, reset, refused connection, 5xx, a body that cannot be read).
+    /// The edge has dropped its connections, so that the next attempt uses a new one.
+    Unknown {
+        /// What happened, one line.
+        message: String,
+        /// From a Retry-After header.
+        retry_after: Option<Duration>,
+    },
+}
+
+/// Why the server did not do it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// 401. The edge re-reads its credentials before the next request.
+    Unauthorized,
+    /// 403.
+    Forbidden,
+    /// 404 for the namespace or the API group.
+    NoSuchPlace,
+    /// 400, 422 and other 4xx: the same body would be refused again.
+    Invalid,
+    /// 429.
+    TooManyRequests {
+        /// From its Retry-After header.
+        retry_after: Option<Duration>,
+    },
+}
+
+/// What arrived.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Input {
+    /// The answer to a request.
+    Answered {
+        /// Which.
+        id: RequestId,
+        /// What it is.
+        answer: Answer,
+    },
+    /// From the watch.
+    Watched(Watched),
+    /// From init.
+    Told(ToElector),
+}
+
+/// What the watch brought.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Watched {
+    /// ADDED or MODIFIED.
+    Changed(Value),
+    /// DELETED, with the last state and the version of the deletion.
+    Deleted(Value),
+    /// BOOKMARK: nothing up to this version.
+    Bookmark(String),
+    /// It ended: by the server, by an error, or could not start.
+    Ended {
+        /// 410: the version to watch from is gone.
+        expired: bool,
+        /// 403: there is no permission to watch.
+        forbidden: bool,
+        /// One line, where it was an error.
+        message: Option<String>,
+    },
+}
+
+/// What people and telemetry want to know; nothing waits for it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    /// A first read succeeded: the replica is ready.
+    Ready,
+    /// Somebody else holds it now (client-go's OnNewLeader); reported once per holder, never for nobody.
+    NewLeader {
+        /// Its identity.
+        holder: String,
+    },
+    /// A campaign began: the Lease may be taken.
+    Campaigning {
+        /// Why it is free: `absent`, `released`, `cleared`, `expired`, `appointed`.
+        why: &'static str,
+        /// The old leader's trace context, where its annotation was there.
+        traceparent: Option<String>,
+        /// Whether this follows a proper release, so that one trace spans both replicas.
+        handover: bool,
+    },
+    /// Another one took it first.
+    CampaignLost,
+    /// The Lease is held.
+    Acquired {
+        /// Of the acquiring write.
+        token: String,
+        /// leaseTransitions.
+        transitions: i32,
+        /// How long the workload still waits (law 14).
+        creation_wait: Option<Duration>,
+    },
+    /// A renewal was confirmed.
+    Renewed {
+        /// From the send to the answer.
+        latency: Duration,
+    },
+    /// A request did not succeed; for counting, and for a line per state.
+    Failed {
+        /// `get`, `create`, `update`, `delete`, `watch`.
+        operation: &'static str,
+        /// One line.
+        message: String,
+    },
+    /// The term ends.
+    Stopping {
+        /// Why.
+        reason: Reason,
+    },
+    /// The workload is proved gone.
+    Proved(crate::link::Stop),
+    /// The Lease was given back, in this way.
+    Released {
+        /// `clear`, `delete`, `keep`, `not-ours`, `unknown`.
+        how: &'static str,
+    },
+    /// The term is over.
+    Following,
+    /// Something odd in the Lease, once per state.
+    Odd {
+        /// One line.
+        message: String,
+    },
+}

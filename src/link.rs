@@ -1,0 +1,420 @@
+//! The few messages between init and elector.
+//!
+//! Owns their types, their version and their encoding. Never decides, and never does IO beyond one datagram.
+//!
+//! The link is a SOCK_SEQPACKET socket pair, so a message is whole or absent. It is versioned by [`VERSION`] in the first
+//! message of each side, and length-checked by [`MAX_MESSAGE`]: a longer or undecodable message is [`LinkError`], and the
+//! receiver treats the sender as dead. Deadlines are absolute CLOCK_BOOTTIME instants, never spans from "now" (law 3), and
+//! every message about a term names it, so that nothing said of one term is taken for another (law 8).
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{config::Config, election::law::Timing, time::Instant};
+
+/// Rises with every change of the messages; both sides refuse another one.
+pub const VERSION: u16 = 1;
+
+/// Largest encoded message in bytes; below the default send buffer of a local socket.
+pub const MAX_MESSAGE: usize = 160 * 1024;
+
+/// A term of one init: rises with each acquisition, across its electors, and starts at 1.
+///
+/// It is not `leaseTransitions`, which belongs to the Lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Term(pub u64);
+
+/// Until when a term is valid, all from the same send (safety.md, head).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Deadlines {
+    /// S: the stop signal goes out.
+    pub soft: Instant,
+    /// H: SIGKILL to everything.
+    pub hard: Instant,
+    /// E: the end of validity; by then every process is gone.
+    pub end: Instant,
+}
+
+/// What the workload is told of its term (design 6); constant within the term.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Facts {
+    /// `TENURE_FENCING_TOKEN`: resourceVersion of the acquiring write.
+    pub token: String,
+    /// `TENURE_LEASE_UID`.
+    pub uid: String,
+    /// `TENURE_TERM`: leaseTransitions.
+    pub transitions: i32,
+    /// `TENURE_ACQUIRED_AT`: acquireTime as it stands in the record.
+    pub acquired_at: String,
+    /// `TRACEPARENT`: the transition's span; empty if there is none.
+    pub traceparent: String,
+}
+
+/// The last record that a write of this term proved, as the next elector needs it (law 1, 6).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Confirmed {
+    /// The Lease's uid.
+    pub uid: String,
+    /// Its resourceVersion after that write.
+    pub resource_version: String,
+    /// Its exact `spec`, as JSON.
+    pub spec: String,
+    /// What the deadlines of that write are.
+    pub deadlines: Deadlines,
+}
+
+/// Why a term ends or a workload stops; the closed set behind `tenure.reason`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reason {
+    /// SIGTERM, SIGINT or SIGQUIT to init.
+    Signal,
+    /// The workload ended by itself, and its policy does not start it again.
+    Exited,
+    /// The command could not be executed.
+    SpawnFailed,
+    /// A hook failed whose failure ends the term.
+    HookFailed,
+    /// The role signal was not acknowledged in time (`runs: always`).
+    NotAcknowledged,
+    /// Somebody asked through the Lease.
+    StepDown,
+    /// A coordinator prefers another holder.
+    PreferredHolder,
+    /// No renewal was confirmed before the soft deadline.
+    Expired,
+    /// Another holder stands in the Lease.
+    LostToHolder,
+    /// Somebody emptied the holder.
+    LostCleared,
+    /// The Lease was deleted.
+    LostDeleted,
+    /// The Lease was deleted and made again.
+    LostRecreated,
+}
+
+impl Reason {
+    /// Whether the Lease is no longer ours: the grace is then `lossGrace`, and nothing is released (law 4, 7).
+    #[must_use]
+    pub const fn is_loss(self) -> bool {
+        match self {
+            Self::Expired | Self::LostToHolder | Self::LostCleared | Self::LostDeleted | Self::LostRecreated => true,
+            Self::Signal
+            | Self::Exited
+            | Self::SpawnFailed
+            | Self::HookFailed
+            | Self::NotAcknowledged
+            | Self::StepDown
+            | Self::PreferredHolder => false,
+        }
+    }
+
+    /// The word in logs, traces, metrics and `TENURE_REASON`.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Signal => "signal",
+            Self::Exited => "exited",
+            Self::SpawnFailed => "spawn-failed",
+            Self::HookFailed => "hook-failed",
+            Self::NotAcknowledged => "not-acknowledged",
+            Self::StepDown => "step-down",
+            Self::PreferredHolder => "preferred-holder",
+            Self::Expired => "expired",
+            Self::LostToHolder => "lost-to-holder",
+            Self::LostCleared => "lost-cleared",
+            Self::LostDeleted => "lost-deleted",
+            Self::LostRecreated => "lost-recreated",
+        }
+    }
+}
+
+/// How a workload process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Exit {
+    /// With this status.
+    Code(u8),
+    /// By this signal.
+    Signal(i32),
+}
+
+impl Exit {
+    /// The exit code of tenure for it: the workload's own, or 128 plus the signal.
+    #[must_use]
+    pub fn code(self) -> u8 {
+        match self {
+            Self::Code(code) => code,
+            Self::Signal(signal) => u8::try_from(128_i32.saturating_add(signal)).unwrap_or(u8::MAX),
+        }
+    }
+}
+
+/// How the workload of a term came to be proved gone (or demoted, with `runs: always`); for traces and metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stop {
+    /// When the stop began: the first stop signal, or the workload's own end. None if nothing had run.
+    pub began: Option<Instant>,
+    /// When SIGKILL was first sent, if it was.
+    pub killed: Option<Instant>,
+    /// How the main process ended; none if it did not run, or lives on demoted.
+    pub exit: Option<Exit>,
+    /// When the proof was complete.
+    pub proved: Instant,
+}
+
+/// What the elector tells init.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ToInit {
+    /// First message of an elector.
+    Hello {
+        /// [`VERSION`] of the sender.
+        version: u16,
+    },
+    /// A term begins. Init starts (or promotes) the workload no earlier than `not_before`, and acknowledges serial 0.
+    Lead {
+        /// The new term: above every earlier one.
+        term: Term,
+        /// What the workload is told.
+        facts: Facts,
+        /// D, rho, G and killMargin of the term; D is the creation wait's while there is one (law 14).
+        timing: Timing,
+        /// The record and the deadlines of the acquiring write.
+        confirmed: Confirmed,
+        /// End of the creation wait. Init keeps the greatest it was ever told.
+        not_before: Option<Instant>,
+    },
+    /// A renewal was confirmed: the deadlines move on. Init acknowledges `serial`, unless it drops the extension (law 3).
+    Extend {
+        /// The term.
+        term: Term,
+        /// Rises with every message of the term that is acknowledged.
+        serial: u64,
+        /// The record and its deadlines.
+        confirmed: Confirmed,
+    },
+    /// The creation wait ends: the deadlines move back before the first byte of the first write with the shorter D (law 14).
+    Shorten {
+        /// The term.
+        term: Term,
+        /// Acknowledged.
+        serial: u64,
+        /// D, rho, G and killMargin from now on.
+        timing: Timing,
+        /// Init takes the earlier of these and its own, each.
+        deadlines: Deadlines,
+    },
+    /// Stop the workload, prove it, answer [`ToElector::Stopped`] with this `request`; nothing of a leader starts before the next Lead.
+    StepDown {
+        /// The term.
+        term: Term,
+        /// Names this very request in the answer; every elector uses its own numbers (law 8).
+        request: u64,
+        /// Decides the grace.
+        reason: Reason,
+    },
+    /// A release is about to be written: the deadlines are void. Acknowledged (law 8).
+    Releasing {
+        /// The term.
+        term: Term,
+        /// Acknowledged.
+        serial: u64,
+    },
+    /// The term is over, released or not; init forgets it. Sent after the proof only.
+    Ended {
+        /// The term.
+        term: Term,
+    },
+    /// Sign of life; answered by [`ToElector::Beat`].
+    Beat,
+    /// Answer to [`ToElector::Shutdown`]: nothing is left to do towards the API server.
+    Done,
+    /// The elector cannot work, and starting it again would not help. Init exits with `code` if nothing leads.
+    Failed {
+        /// One of design 4.
+        code: u8,
+        /// One line: what, where, the remedy.
+        message: String,
+    },
+}
+
+/// What a fresh elector takes over from the one before it, in the middle of a term.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Resume {
+    /// The term that goes on.
+    pub term: Term,
+    /// Its facts.
+    pub facts: Facts,
+    /// Its constants, whatever the settings say (law 1).
+    pub timing: Timing,
+    /// The last confirmed record; its deadlines are those in force.
+    pub confirmed: Confirmed,
+    /// The stop has begun, for this reason; the workload may be gone already.
+    pub stopping: Option<Reason>,
+    /// E was void: a release had been announced.
+    pub released: bool,
+}
+
+/// What init tells the elector.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ToElector {
+    /// First message to an elector; all that it ever learns of the configuration.
+    Welcome(Box<Welcome>),
+    /// Init has taken in the message of that term and serial, and acts by it.
+    Acknowledged {
+        /// The term.
+        term: Term,
+        /// The serial; 0 is Lead.
+        serial: u64,
+    },
+    /// The workload runs (or was promoted, acknowledged).
+    Started {
+        /// The term.
+        term: Term,
+        /// Its main process.
+        pid: i32,
+        /// When.
+        at: Instant,
+    },
+    /// The workload ended by itself and is started again in the same term.
+    Restarting {
+        /// The term.
+        term: Term,
+        /// How it ended.
+        exit: Exit,
+        /// When.
+        at: Instant,
+    },
+    /// Init has begun a stop by itself. The elector answers with its StepDown.
+    Stopping {
+        /// The term.
+        term: Term,
+        /// Why.
+        reason: Reason,
+        /// When.
+        at: Instant,
+    },
+    /// The answer to a StepDown: proved (law 8).
+    Stopped {
+        /// The term.
+        term: Term,
+        /// The StepDown that it answers.
+        request: u64,
+        /// How it went.
+        stop: Stop,
+        /// What comes after the release.
+        then: Then,
+    },
+    /// Processes are left that SIGKILL did not remove; there will be no release.
+    Unproved {
+        /// The term.
+        term: Term,
+        /// Some of them, for the log.
+        pids: Vec<i32>,
+    },
+    /// Init was told to end. End the term properly, write nothing as a follower, answer [`ToInit::Done`].
+    Shutdown,
+    /// Answer to [`ToInit::Beat`].
+    Beat,
+    /// A line of init's for the log.
+    Log {
+        /// Whether it is a warning.
+        warning: bool,
+        /// The line.
+        line: String,
+    },
+}
+
+/// What a stopped workload means for the election.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Then {
+    /// Go back to following; sit out one D first, where the stop was not a loss.
+    Follow,
+    /// Answer Done after the release: init exits.
+    Exit,
+}
+
+/// First message to an elector.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Welcome {
+    /// [`VERSION`] of the sender.
+    pub version: u16,
+    /// The validated configuration, without what only init needs (command, env, hooks).
+    pub config: Config,
+    /// Full identity, constant per init.
+    pub identity: String,
+    /// This elector's number; rises with each elector of this init and is unique in its specs (law 1).
+    pub generation: u32,
+    /// The highest term that any elector of this init began.
+    pub last_term: Term,
+    /// A term in progress.
+    pub resume: Option<Resume>,
+    /// The greatest end of a creation wait so far; nothing lowers it (law 14).
+    pub not_before: Option<Instant>,
+    /// Whether init was told to end already.
+    pub shutdown: bool,
+    /// Init is PID 1: the elector's own guard may kill all that it sees (design 1).
+    pub pid1: bool,
+}
+
+/// A message that the link cannot carry or understand.
+#[derive(Debug, thiserror::Error)]
+pub enum LinkError {
+    /// It would not arrive whole.
+    #[error("a link message of {0} bytes is over the limit of {MAX_MESSAGE}")]
+    TooLong(usize),
+    /// It does not decode, or has a tail.
+    #[error("a link message of {length} bytes does not decode")]
+    Undecodable {
+        /// Its length.
+        length: usize,
+        /// Why.
+        #[source]
+        source: postcard::Error,
+    },
+    /// It does not encode.
+    #[error("a link message does not encode")]
+    Unencodable(#[source] postcard::Error),
+}
+
+/// Bytes of a message.
+///
+/// # Errors
+/// [`LinkError::TooLong`] past [`MAX_MESSAGE`].
+pub fn encode<M: Serialize>(message: &M) -> Result<Vec<u8>, LinkError> {
+    let bytes = postcard::to_stdvec(message).map_err(LinkError::Unencodable)?;
+    if bytes.len() > MAX_MESSAGE {
+        return Err(LinkError::TooLong(bytes.len()));
+    }
+    Ok(bytes)
+}
+
+/// The message of one datagram.
+///
+/// # Errors
+/// Whatever is too long, does not decode or leaves bytes over.
+pub fn decode<M: for<'de> Deserialize<'de>>(bytes: &[u8]) -> Result<M, LinkError> {
+    if bytes.len() > MAX_MESSAGE {
+        return Err(LinkError::TooLong(bytes.len()));
+    }
+    let undecodable = |source| LinkError::Undecodable { length: bytes.len(), source };
+    let (message, rest) = postcard::take_from_bytes(bytes).map_err(undecodable)?;
+    if !rest.is_empty() {
+        return Err(undecodable(postcard::Error::DeserializeBadEncoding));
+    }
+    Ok(message)
+}
+
+/// Environment names and values of the facts (design 6), beside those that init knows by itself.
+impl Facts {
+    /// Adds them to `env`.
+    pub fn export(&self, env: &mut BTreeMap<String, String>) {
+        env.insert("TENURE_TERM".into(), self.transitions.to_string());
+        env.insert("TENURE_FENCING_TOKEN".into(), self.token.clone());
+        env.insert("TENURE_LEASE_UID".into(), self.uid.clone());
+        env.insert("TENURE_ACQUIRED_AT".into(), self.acquired_at.clone());
+        if !self.traceparent.is_empty() {
+            env.insert("TRACEPARENT".into(), self.traceparent.clone());
+        }
+    }
+}

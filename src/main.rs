@@ -1,0 +1,3 @@
+//! Which face am I: init, elector, a command? Then hand over.
+
+fn main() {}
