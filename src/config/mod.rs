@@ -411,8 +411,9 @@ impl<'de> Deserialize<'de> for Signal {
         }
         let name = String::deserialize(deserializer)?;
         let full = if name.starts_with("SIG") { name.clone() } else { format!("SIG{name}") };
-        let signal: nix::sys::signal::Signal =
-            full.parse().map_err(|_| serde::de::Error::custom(format!("{name:?} is not the name of a signal, such as SIGTERM")))?;
+        let signal: nix::sys::signal::Signal = full
+            .parse()
+            .map_err(|_| serde::de::Error::custom(format!("{name:?} is not the name of a signal, such as SIGTERM")))?;
         Ok(Self(signal as i32))
     }
 }

@@ -12,7 +12,10 @@ use serde_json::Value;
 
 use crate::link::{Reason, ToElector, ToInit};
 
+use self::trace::TraceContext;
+
 pub mod law;
+pub mod trace;
 
 /// Names a request in its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -157,8 +160,10 @@ pub enum Event {
     Campaigning {
         /// Why it is free: `absent`, `released`, `cleared`, `expired`, `appointed`.
         why: &'static str,
-        /// The old leader's trace context, where its annotation was there.
-        traceparent: Option<String>,
+        /// The transition's own span.
+        context: TraceContext,
+        /// The old leader's, where its annotation was there: the remote parent in a handover, a link otherwise.
+        other: Option<TraceContext>,
         /// Whether this follows a proper release, so that one trace spans both replicas.
         handover: bool,
     },
@@ -189,6 +194,8 @@ pub enum Event {
     Stopping {
         /// Why.
         reason: Reason,
+        /// The transition's own span.
+        context: TraceContext,
     },
     /// The workload is proved gone.
     Proved(crate::link::Stop),

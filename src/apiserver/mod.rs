@@ -1,0 +1,1 @@
+//! The embedded Lease API.

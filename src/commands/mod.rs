@@ -1,0 +1,1 @@
+//! The commands beside `run`, one file each.

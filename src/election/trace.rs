@@ -1,0 +1,33 @@
+//! W3C trace contexts, as they travel in the Lease's annotation and in TRACEPARENT.
+
+use std::fmt;
+
+/// A span of a trace that is recorded; both ids are never zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TraceContext {
+    /// 16 bytes.
+    pub trace_id: u128,
+    /// 8 bytes.
+    pub span_id: u64,
+}
+
+impl TraceContext {
+    /// Reads version 00 of the `traceparent` format; anything else is none, for others may have written it.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut parts = text.split('-');
+        let (version, trace, span, flags) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
+        let hex = |part: &str, length| part.len() == length && part.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+        if version != "00" || parts.next().is_some() || !hex(trace, 32) || !hex(span, 16) || !hex(flags, 2) {
+            return None;
+        }
+        let context = Self { trace_id: u128::from_str_radix(trace, 16).ok()?, span_id: u64::from_str_radix(span, 16).ok()? };
+        (context.trace_id != 0 && context.span_id != 0).then_some(context)
+    }
+}
+
+impl fmt::Display for TraceContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "00-{:032x}-{:016x}-01", self.trace_id, self.span_id)
+    }
+}

@@ -1,0 +1,1 @@
+//! Spawns, signals, kills, reaps and proves processes.

@@ -1,0 +1,1 @@
+//! Traces, metrics and log lines; can never delay a transition.
