@@ -1,1 +1,272 @@
-//! What users type.
+//! What users type: the faces of the one binary, their flags, and nothing of what they mean.
+//!
+//! A flag's value is judged with the rest of the configuration (exit code 78), so it stays text here. What cannot be parsed at
+//! all is 64 instead of clap's own 2.
+
+use std::{ffi::OsString, net::SocketAddr, path::PathBuf};
+
+use clap::{Args, Parser, Subcommand, ValueEnum, error::ErrorKind};
+
+/// What this process is to be.
+#[derive(Debug)]
+pub enum Face {
+    /// Init: run the workload.
+    Run(Run),
+    /// The elector that init starts; not for people.
+    Elector,
+    /// A command for people.
+    Command(Command),
+}
+
+/// Runs the workload; the face without a name.
+#[derive(Args, Clone, Debug, Default)]
+pub struct Run {
+    /// Configuration.
+    #[command(flatten)]
+    pub settings: Settings,
+    /// The workload: a program and its arguments, no shell
+    #[arg(last = true, value_name = "COMMAND")]
+    pub command: Vec<String>,
+}
+
+/// Flags that change the configuration; each value is judged there.
+#[derive(Args, Clone, Debug, Default)]
+pub struct Settings {
+    /// Configuration file (YAML, or .toml or .json) [default: $TENURE_CONFIG, else /etc/tenure/tenure.yaml where it exists]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Name of the Lease (lease.name)
+    #[arg(long, value_name = "NAME")]
+    pub lease: Option<String>,
+    /// Namespace of the Lease (lease.namespace)
+    #[arg(long, value_name = "NAMESPACE")]
+    pub namespace: Option<String>,
+    /// Base of this replica's identity (lease.identity)
+    #[arg(long, value_name = "NAME")]
+    pub identity: Option<String>,
+    /// How long the Lease is valid without a renewal, such as 15s (lease.duration)
+    #[arg(long, value_name = "DURATION")]
+    pub lease_duration: Option<String>,
+    /// error, warn, info, debug or trace (log.level)
+    #[arg(long, value_name = "LEVEL")]
+    pub log_level: Option<String>,
+    /// text or json (log.format)
+    #[arg(long, value_name = "FORMAT")]
+    pub log_format: Option<String>,
+    /// off: a plain init that runs the workload without a Lease (lease.enabled)
+    #[arg(long, value_name = "on|off")]
+    pub leader_election: Option<String>,
+    /// Any key, such as workload.stop.lossGrace=2s; lists and maps in YAML or JSON
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+}
+
+/// A command for people.
+#[derive(Clone, Debug)]
+pub enum Command {
+    /// `check`.
+    Check(Check),
+    /// `status`.
+    Status(Status),
+    /// `config`.
+    Config(Config),
+    /// `dev-server`.
+    DevServer(DevServer),
+    /// `demo`.
+    Demo,
+}
+
+/// Says whether a replica could do its work here, and why not.
+#[derive(Args, Clone, Debug, Default)]
+pub struct Check {
+    /// Configuration.
+    #[command(flatten)]
+    pub settings: Settings,
+    /// Judge the configuration and its timing only, without the network
+    #[arg(long)]
+    pub offline: bool,
+    /// The workload, as for `run`
+    #[arg(last = true, value_name = "COMMAND")]
+    pub command: Vec<String>,
+}
+
+/// Says who holds a Lease.
+#[derive(Args, Clone, Debug, Default)]
+pub struct Status {
+    /// Name of the Lease [default: lease.name of the configuration]
+    #[arg(value_name = "LEASE", conflicts_with_all = ["selector", "lease"])]
+    pub name: Option<String>,
+    /// Every Lease of the namespace with these labels, in place of one by its name
+    #[arg(short = 'l', long, value_name = "SELECTOR")]
+    pub selector: Option<String>,
+    /// Form of the output
+    #[arg(short, long, value_name = "FORMAT", default_value = "table")]
+    pub output: Output,
+    /// Configuration.
+    #[command(flatten)]
+    pub settings: Settings,
+}
+
+/// Form of the output.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    /// Columns for people
+    #[default]
+    Table,
+    /// One JSON document
+    Json,
+    /// One YAML document
+    Yaml,
+}
+
+/// Says what can be configured, and what is.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Config {
+    /// Print the JSON Schema of the configuration file
+    Schema,
+    /// Print every key with its default and what it means: a file to start from
+    Default,
+    /// Print the configuration that `run` would use here, with the source of each value
+    Effective(Box<Run>),
+}
+
+/// The embedded Lease API server.
+#[derive(Args, Clone, Debug, Default)]
+pub struct DevServer {
+    /// Where to listen [default: 127.0.0.1, a free port]
+    #[arg(long, value_name = "ADDR")]
+    pub listen: Option<SocketAddr>,
+    /// Write a kubeconfig for the server to this file
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig_out: Option<PathBuf>,
+}
+
+/// A command line that is not to be carried out: it asks for help, or cannot be.
+#[derive(Debug)]
+pub struct Refused(clap::Error);
+
+impl Refused {
+    /// Prints the help, the version or the error where it belongs; the exit code.
+    #[must_use]
+    pub fn report(&self) -> u8 {
+        // A closed pipe is no reason for another exit code.
+        drop(self.0.print());
+        if !self.0.use_stderr() {
+            return 0;
+        }
+        let of_a_value = matches!(self.0.kind(), ErrorKind::InvalidValue | ErrorKind::ValueValidation);
+        if of_a_value { 78 } else { 64 }
+    }
+}
+
+/// The face that a command line asks for; the first argument is the program's name.
+///
+/// # Errors
+/// Help and version, which are not carried out but printed, and what cannot be parsed.
+pub fn parse(line: impl IntoIterator<Item = OsString>) -> Result<Face, Refused> {
+    let line = Line::try_parse_from(line).map_err(Refused)?;
+    let Some(face) = line.face else { return Ok(Face::Run(line.run)) };
+    Ok(match face {
+        Named::Run(run) => Face::Run(run),
+        Named::Elector => Face::Elector,
+        Named::Check(check) => Face::Command(Command::Check(check)),
+        Named::Status(status) => Face::Command(Command::Status(status)),
+        Named::Config { about } => Face::Command(Command::Config(about)),
+        Named::DevServer(server) => Face::Command(Command::DevServer(server)),
+        Named::Demo => Face::Command(Command::Demo),
+    })
+}
+
+/// Runs a process for exactly as long as its replica holds a Kubernetes Lease.
+#[derive(Parser)]
+#[command(name = "tenure", version, args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
+#[command(after_help = EXIT_CODES)]
+struct Line {
+    #[command(subcommand)]
+    face: Option<Named>,
+    #[command(flatten)]
+    run: Run,
+}
+
+#[derive(Subcommand)]
+enum Named {
+    /// Run the workload while this replica holds the Lease (the default: the word may be left out)
+    Run(Run),
+    #[command(hide = true)]
+    Elector,
+    /// Check configuration, timing, permissions, the API server and this container's power to kill
+    Check(Check),
+    /// Say who holds a Lease, since when and how stale it is
+    ///
+    /// Exit codes: 0 held, 1 free or expired, 2 no such Lease. Whether a Lease is held or expired is judged by this machine's
+    /// wall clock, for a command that looks once has no other: a replica never does that, and takes a Lease only after it has
+    /// watched it unchanged for its whole duration. With a clock that is off, the answer is off as much.
+    #[command(verbatim_doc_comment)]
+    Status(Status),
+    /// Print the JSON Schema, the defaults, or the configuration in effect
+    Config {
+        #[command(subcommand)]
+        about: Config,
+    },
+    /// Serve Leases from memory, for trials and tests
+    DevServer(DevServer),
+    /// Watch three replicas on this machine hand over and fail over, without a cluster
+    Demo,
+}
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  the workload's own; 128 + N if signal N killed it; 126, 127 it cannot be executed or found
+  64 unknown command line, 69 API server unavailable, 70 internal, 76 leadership lost (workload.onLoss: exit),
+  77 not permitted, 78 invalid configuration
+
+Every key of the configuration: tenure config default";
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    fn parsed(line: &[&str]) -> Result<Face, Refused> {
+        parse(["tenure"].iter().chain(line).map(OsString::from))
+    }
+
+    fn refused(line: &[&str]) -> u8 {
+        parsed(line).unwrap_err().report()
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Line::command().debug_assert();
+    }
+
+    #[test]
+    fn run_needs_no_word() {
+        for line in [&["--lease", "x", "--", "sleep", "--help"][..], &["run", "--lease", "x", "--", "sleep", "--help"]] {
+            let Face::Run(run) = parsed(line).unwrap() else { panic!("{line:?} is not run") };
+            assert_eq!((run.settings.lease.as_deref(), run.command), (Some("x"), vec!["sleep".into(), "--help".into()]));
+        }
+    }
+
+    #[test]
+    fn a_workload_may_have_the_name_of_a_face() {
+        let Face::Run(run) = parsed(&["--", "check"]).unwrap() else { panic!("not run") };
+        assert_eq!(run.command, ["check"]);
+    }
+
+    #[test]
+    fn a_bare_word_is_not_a_workload() {
+        assert_eq!(refused(&["sleep"]), 64);
+    }
+
+    #[test]
+    fn help_and_version_are_no_failures() {
+        assert_eq!((refused(&["--help"]), refused(&["--version"]), refused(&["check", "--help"])), (0, 0, 0));
+    }
+
+    #[test]
+    fn an_unknown_flag_is_64_and_an_invalid_value_78() {
+        assert_eq!((refused(&["--leese", "x"]), refused(&["status", "-o", "xml"])), (64, 78));
+    }
+}

@@ -1,1 +1,52 @@
-//! The commands beside `run`, one file each.
+//! Commands for people: one file each.
+//!
+//! Owns what they print and their exit codes. Never part of a replica that runs a workload.
+
+use std::{
+    fs::OpenOptions,
+    io::{self, Write as _},
+};
+
+use crate::{cli::Command, config::Invalid};
+
+mod config;
+
+/// Carries out a command; the exit code.
+#[must_use]
+pub fn run(command: &Command) -> u8 {
+    match command {
+        Command::Config(about) => config::run(about),
+        Command::Check(_) | Command::Status(_) | Command::DevServer(_) | Command::Demo => {
+            complain("this build does not have that command");
+            70
+        }
+    }
+}
+
+/// Says what is odd in a configuration that is valid.
+pub fn warn(notes: &[String]) {
+    for note in notes {
+        complain(note);
+    }
+}
+
+/// Says why a configuration is refused, also where kubelet looks for the last words of a container; the exit code.
+#[must_use]
+pub fn refuse(invalid: &Invalid) -> u8 {
+    complain(&invalid.to_string());
+    // Where it does not exist, or this user may not write it, standard error has to do.
+    if let Ok(mut file) = OpenOptions::new().write(true).open("/dev/termination-log") {
+        drop(writeln!(file, "{invalid}"));
+    }
+    78
+}
+
+/// Prints to standard output. A reader that went away is no failure of the command.
+fn say(text: &str) {
+    drop(io::stdout().write_all(text.as_bytes()));
+}
+
+/// Prints to standard error, as whoever complains.
+fn complain(text: &str) {
+    drop(writeln!(io::stderr(), "tenure: {text}"));
+}

@@ -9,6 +9,9 @@ use serde::{Deserialize, Serialize};
 use crate::election::law::Timing;
 
 mod humane;
+mod layers;
+
+pub use layers::{Invalid, Loaded, load};
 
 /// Everything that a user can set.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
