@@ -1,5 +1,6 @@
 //! tenure runs a process for exactly as long as its replica holds a Kubernetes Lease.
 
+pub mod api;
 pub mod apiserver;
 pub mod cli;
 pub mod clock;

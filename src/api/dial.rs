@@ -1,0 +1,80 @@
+//! Connections to the API server.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use hyper_util::{
+    client::legacy::{Client as Pool, connect::HttpConnector},
+    rt::{TokioExecutor, TokioTimer},
+};
+use kube::client::{Body, ClientBuilder, ConfigExt as _};
+use tower::{BoxError, ServiceExt as _};
+
+use super::cluster::AccessError;
+
+/// A dead peer of an idle or watching connection is noticed after about a minute, long before the server ends a watch.
+const KEEPALIVE: Duration = Duration::from_secs(30);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
+const KEEPALIVE_PROBES: u32 = 3;
+
+/// Above the pace of the slow reads that keep a follower's connection warm; servers end idle ones by themselves.
+const IDLE: Duration = Duration::from_secs(300);
+
+/// Makes clients with the same credentials and TLS settings, each with connections of its own.
+#[derive(Clone)]
+pub struct Dialer {
+    make: Arc<dyn Fn() -> kube::Client + Send + Sync>,
+}
+
+impl Dialer {
+    pub(super) fn new(config: &kube::Config, place: &str, connect_timeout: Duration) -> Result<Self, AccessError> {
+        let tls = |source| AccessError::Tls { place: place.into(), source: Box::new(source) };
+        let credentials = |source| AccessError::Credentials { place: place.into(), source: Box::new(source) };
+        let auth = config.auth_layer().map_err(credentials)?;
+        let mut config = config.clone();
+        if auth.is_some() {
+            // A plugin that gave a token has no client certificate, and need not run again to say so.
+            config.auth_info.exec = None;
+        }
+        let connector = config.rustls_https_connector_with_connector(tcp(connect_timeout)).map_err(tls)?;
+        let headers = config.extra_headers_layer().map_err(tls)?;
+        let base = config.base_uri_layer();
+        let make = move || {
+            let pool: Pool<_, Body> = Pool::builder(TokioExecutor::new())
+                .pool_timer(TokioTimer::new())
+                .pool_idle_timeout(IDLE)
+                .build(connector.clone());
+            let builder = ClientBuilder::new(pool.map_err(BoxError::from), config.default_namespace.clone()).with_layer(&headers);
+            match &auth {
+                Some(auth) => builder.with_layer(auth).with_layer(&base).build(),
+                None => builder.with_layer(&base).build(),
+            }
+        };
+        Ok(Self { make: Arc::new(make) })
+    }
+
+    /// A client with no connection yet; the next request opens one. Dropping all its clones closes its idle connections.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    #[must_use]
+    pub fn client(&self) -> kube::Client {
+        (self.make)()
+    }
+}
+
+impl fmt::Debug for Dialer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Dialer").finish_non_exhaustive()
+    }
+}
+
+fn tcp(connect_timeout: Duration) -> HttpConnector {
+    let mut tcp = HttpConnector::new();
+    tcp.enforce_http(false);
+    tcp.set_nodelay(true);
+    tcp.set_connect_timeout(Some(connect_timeout));
+    tcp.set_keepalive(Some(KEEPALIVE));
+    tcp.set_keepalive_interval(Some(KEEPALIVE_INTERVAL));
+    tcp.set_keepalive_retries(Some(KEEPALIVE_PROBES));
+    tcp
+}

@@ -1,0 +1,272 @@
+//! One request, one reply.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, Request, StatusCode, header::RETRY_AFTER};
+use http_body_util::{BodyExt as _, Limited};
+use kube::client::{AuthError, Body};
+use serde_json::Value;
+use tower::BoxError;
+
+/// Largest body of a reply in bytes; the API server takes no object above 3 MiB.
+pub const MAX_BODY: usize = 4 << 20;
+
+/// What the server said.
+#[derive(Clone, Debug)]
+pub struct Reply {
+    /// The status line's.
+    pub status: StatusCode,
+    /// From a Retry-After header in seconds.
+    pub retry_after: Option<Duration>,
+    /// Whole.
+    pub body: Bytes,
+}
+
+/// Why there is no reply.
+#[derive(Debug, thiserror::Error)]
+pub enum ExchangeError {
+    /// Not a byte was sent, for want of credentials.
+    #[error("no credentials")]
+    Credentials(#[source] Box<AuthError>),
+    /// Refused, reset, a TLS failure: whether the server saw the request is not known.
+    #[error("cannot reach the API server")]
+    Transport(#[source] BoxError),
+    /// The reply broke off, or is longer than [`MAX_BODY`].
+    #[error("the API server's reply cannot be read")]
+    Body(#[source] BoxError),
+    /// It took too long, to the last byte of the body.
+    #[error("no answer from the API server within {0:?}")]
+    Timeout(Duration),
+}
+
+/// Why a [`call`] gave no object.
+#[derive(Debug, thiserror::Error)]
+pub enum CallError {
+    /// No reply.
+    #[error(transparent)]
+    Exchange(#[from] ExchangeError),
+    /// The server refused.
+    #[error("the API server answered {status}: {message}")]
+    Refused {
+        /// Its status.
+        status: StatusCode,
+        /// Its words.
+        message: String,
+    },
+    /// A reply of 2xx that is no JSON.
+    #[error("the API server's reply is not JSON")]
+    NotJson(#[source] serde_json::Error),
+}
+
+impl CallError {
+    /// The exit code where this ends a command (design 4): 77 not permitted, else 69.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Refused { status, .. } if matches!(*status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => 77,
+            Self::Exchange(ExchangeError::Credentials(_)) => 77,
+            Self::Refused { .. } | Self::Exchange(_) | Self::NotJson(_) => 69,
+        }
+    }
+
+    /// The status that the server refused with.
+    #[must_use]
+    pub fn status(&self) -> Option<StatusCode> {
+        match self {
+            Self::Refused { status, .. } => Some(*status),
+            Self::Exchange(_) | Self::NotJson(_) => None,
+        }
+    }
+}
+
+/// Sends `request` once and takes in the whole reply, whatever its status.
+///
+/// # Errors
+/// There is no whole reply within `timeout`.
+pub async fn exchange(client: &kube::Client, request: Request<Body>, timeout: Duration) -> Result<Reply, ExchangeError> {
+    let whole = async {
+        let (head, body) = send(client, request).await?.into_parts();
+        let retry_after = retry_after(&head.headers);
+        let body = Limited::new(body, MAX_BODY).collect().await.map_err(ExchangeError::Body)?.to_bytes();
+        Ok(Reply { status: head.status, retry_after, body })
+    };
+    tokio::time::timeout(timeout, whole).await.unwrap_or(Err(ExchangeError::Timeout(timeout)))
+}
+
+/// Sends `request` once, and reads the object of a 2xx.
+///
+/// # Errors
+/// Any other reply, or none within `timeout`.
+pub async fn call(client: &kube::Client, request: Request<Body>, timeout: Duration) -> Result<Value, CallError> {
+    let reply = exchange(client, request, timeout).await?;
+    if !reply.status.is_success() {
+        return Err(CallError::Refused { status: reply.status, message: reply.message() });
+    }
+    let object = serde_json::from_slice(&reply.body).map_err(CallError::NotJson)?;
+    Ok(object)
+}
+
+impl Reply {
+    /// The words of a refusal: the `message` of a Status, or the body's beginning where it is none.
+    #[must_use]
+    pub fn message(&self) -> String {
+        const SHOWN: usize = 200;
+        let status: Value = serde_json::from_slice(&self.body).unwrap_or_default();
+        match status.get("message").and_then(Value::as_str) {
+            Some(message) => super::squeezed(message),
+            None => super::squeezed(&String::from_utf8_lossy(&self.body)).chars().take(SHOWN).collect(),
+        }
+    }
+}
+
+/// Sends `request` once; the reply's body is still to be read. No deadline of its own.
+///
+/// # Errors
+/// There is no head of a reply.
+pub async fn send(client: &kube::Client, request: Request<Body>) -> Result<http::Response<Body>, ExchangeError> {
+    let error = match client.send(request).await {
+        Ok(response) => return Ok(response),
+        Err(kube::Error::Auth(error)) => return Err(ExchangeError::Credentials(Box::new(error))),
+        Err(error) => error,
+    };
+    if let kube::Error::Service(error) = error {
+        return Err(match error.downcast() {
+            Ok(error) => ExchangeError::Credentials(error),
+            Err(error) => ExchangeError::Transport(error),
+        });
+    }
+    Err(ExchangeError::Transport(Box::new(error)))
+}
+
+/// Seconds only: the API server sends no dates.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok().map(Duration::from_secs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::stub::{Say, Stub, json, with_headers};
+
+    const LONG: Duration = Duration::from_secs(20);
+
+    fn get() -> Request<Body> {
+        Request::get("/x").body(Body::empty()).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_refusal_is_a_reply_and_is_not_repeated() {
+        let mut stub =
+            Stub::start([with_headers(429, "retry-after: 7\r\n", r#"{"message":"slow\n down"}"#), json(200, "{}")]).await;
+
+        let reply = exchange(&stub.dialer().client(), get(), LONG).await.unwrap();
+
+        assert_eq!(reply.status, StatusCode::TOO_MANY_REQUESTS);
+        assert_eq!(reply.retry_after, Some(Duration::from_secs(7)));
+        assert_eq!(reply.message(), "slow down");
+        stub.seen.try_recv().unwrap();
+        stub.seen.try_recv().unwrap_err();
+    }
+
+    #[tokio::test]
+    async fn a_request_goes_out_as_it_is() {
+        let mut stub = Stub::start([json(200, "{}")]).await;
+        let request = Request::put("/x?y=z").header("accept", "application/json").body(Body::from(b"{}".to_vec())).unwrap();
+
+        exchange(&stub.dialer().client(), request, LONG).await.unwrap();
+
+        let seen = stub.seen.recv().await.unwrap();
+        assert_eq!(seen.line, "PUT /x?y=z");
+        assert_eq!(seen.body, "{}");
+        assert!(seen.head.contains("accept: application/json"), "{}", seen.head);
+    }
+
+    #[tokio::test]
+    async fn a_client_keeps_its_connection() {
+        let mut stub = Stub::start([json(200, "{}"), json(200, "{}")]).await;
+        let client = stub.dialer().client();
+
+        exchange(&client, get(), LONG).await.unwrap();
+        exchange(&client, get(), LONG).await.unwrap();
+
+        assert_eq!(stub.seen.recv().await.unwrap().connection, 0);
+        assert_eq!(stub.seen.recv().await.unwrap().connection, 0);
+    }
+
+    #[tokio::test]
+    async fn each_client_of_a_dialer_has_its_own_connection() {
+        let mut stub = Stub::start([json(200, "{}"), json(200, "{}")]).await;
+        let dialer = stub.dialer();
+
+        exchange(&dialer.client(), get(), LONG).await.unwrap();
+        exchange(&dialer.client(), get(), LONG).await.unwrap();
+
+        assert_eq!(stub.seen.recv().await.unwrap().connection, 0);
+        assert_eq!(stub.seen.recv().await.unwrap().connection, 1);
+    }
+
+    #[tokio::test]
+    async fn a_truncated_body_is_no_reply() {
+        let stub = Stub::start([Say::Last("HTTP/1.1 200 x\r\ncontent-length: 10\r\n\r\n{}".into())]).await;
+
+        let error = exchange(&stub.dialer().client(), get(), LONG).await.unwrap_err();
+
+        assert!(matches!(error, ExchangeError::Body(_)), "{error:?}");
+    }
+
+    #[tokio::test]
+    async fn an_endless_body_is_cut_off() {
+        let head = "HTTP/1.1 200 x\r\ncontent-length: 99999999\r\n\r\n";
+        let stub = Stub::start([Say::Bytes(format!("{head}{}", " ".repeat(MAX_BODY + 1)))]).await;
+
+        let error = exchange(&stub.dialer().client(), get(), LONG).await.unwrap_err();
+
+        assert!(matches!(error, ExchangeError::Body(_)), "{error:?}");
+    }
+
+    #[tokio::test]
+    async fn a_body_that_stalls_is_a_timeout() {
+        let stub = Stub::start([Say::Bytes("HTTP/1.1 200 x\r\ncontent-length: 10\r\n\r\n{}".into())]).await;
+
+        let error = exchange(&stub.dialer().client(), get(), Duration::from_millis(200)).await.unwrap_err();
+
+        assert!(matches!(error, ExchangeError::Timeout(_)), "{error:?}");
+    }
+
+    #[tokio::test]
+    async fn silence_is_a_timeout() {
+        let stub = Stub::start([Say::Silence]).await;
+
+        let error = exchange(&stub.dialer().client(), get(), Duration::from_millis(200)).await.unwrap_err();
+
+        assert!(matches!(error, ExchangeError::Timeout(_)), "{error:?}");
+    }
+
+    #[tokio::test]
+    async fn a_refused_connection_names_its_cause() {
+        let stub = Stub::start([]).await;
+        let client = stub.dialer().client();
+        drop(stub);
+        tokio::task::yield_now().await;
+
+        let error = exchange(&client, get(), LONG).await.unwrap_err();
+
+        assert!(matches!(error, ExchangeError::Transport(_)), "{error:?}");
+        assert!(crate::api::one_line(&error).contains("onnection refused"), "{}", crate::api::one_line(&error));
+    }
+
+    #[tokio::test]
+    async fn a_command_is_told_why_by_its_exit_code() {
+        let stub = Stub::start([json(403, r#"{"message":"no"}"#), json(500, "broken"), json(200, "broken")]).await;
+        let client = stub.dialer().client();
+
+        let codes = [
+            call(&client, get(), LONG).await.unwrap_err().exit_code(),
+            call(&client, get(), LONG).await.unwrap_err().exit_code(),
+            call(&client, get(), LONG).await.unwrap_err().exit_code(),
+        ];
+
+        assert_eq!(codes, [77, 69, 69]);
+    }
+}

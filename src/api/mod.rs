@@ -1,0 +1,60 @@
+//! Access to the API server, for the elector and the commands.
+//!
+//! Owns where the server is and who we are there ([`Cluster`]), connections to it ([`Dialer`]), and single requests on them
+//! ([`exchange`], [`call`]). Never retries, adds or repeats a request, and never waits without a deadline.
+//!
+//! kube reads the configuration, authenticates and speaks TLS. The connector is our own, because kube's sets no TCP_NODELAY;
+//! so is the stack of layers, because kube's retries what a deciding room has long given up.
+
+use std::{error::Error, fmt::Write as _};
+
+pub use self::{
+    cluster::{AccessError, Cluster},
+    dial::Dialer,
+    exchange::{CallError, ExchangeError, MAX_BODY, Reply, call, exchange, send},
+};
+
+mod cluster;
+mod dial;
+mod exchange;
+#[cfg(test)]
+pub(crate) mod stub;
+
+/// An error and its causes on one line. What a cause repeats of the text before it is left out: kube's errors often do.
+#[must_use]
+pub fn one_line(error: &(dyn Error + 'static)) -> String {
+    let mut line = squeezed(&error.to_string());
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let text = squeezed(&error.to_string());
+        if !line.contains(&text) {
+            let _ = write!(line, ": {text}");
+        }
+        cause = error.source();
+    }
+    line
+}
+
+fn squeezed(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("cannot open: {0}")]
+    struct Repeats(#[source] std::io::Error);
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("cannot start")]
+    struct Names(#[source] Repeats);
+
+    #[test]
+    fn causes_are_named_once_and_on_one_line() {
+        let error = Names(Repeats(std::io::Error::other("line one\n  line two")));
+
+        assert_eq!(one_line(&error), "cannot start: cannot open: line one line two");
+    }
+}
