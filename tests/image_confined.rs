@@ -1,0 +1,157 @@
+//! The image that the Dockerfile builds is one static file, and it runs as a container that may do nothing.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
+
+use std::{
+    fs,
+    io::Write as _,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+    sync::OnceLock,
+};
+
+use serde_json::{Value, json};
+
+#[test]
+fn the_image_holds_one_static_file_and_runs_as_nobody() {
+    let image = Image::unpack("tenure");
+
+    let files = image.files();
+    assert_eq!(files, [PathBuf::from("tenure")]);
+    let (class, interpreted) = elf(&fs::read(image.root.join("tenure")).unwrap());
+    assert_eq!(class, "ELF 64", "not a program");
+    assert!(!interpreted, "it has an interpreter: it is not static");
+    assert_eq!(image.config["User"], "65534:65534");
+    assert_eq!(image.config["Entrypoint"], json!(["/tenure"]));
+    assert_eq!(image.config["Cmd"], Value::Null);
+}
+
+#[test]
+fn another_image_takes_the_file_by_copy_from() {
+    let own = Image::unpack("tenure");
+    let example = Image::unpack("tenure-example");
+
+    let (ours, theirs) = (own.root.join("tenure"), example.root.join("tenure"));
+    assert_eq!(fs::read(ours).unwrap(), fs::read(theirs).unwrap());
+    assert_eq!(example.config["User"], "65534:65534");
+    assert_eq!(example.config["Entrypoint"], json!(["/tenure"]));
+    assert!(example.root.join("bin/sh").exists(), "no shell in it");
+}
+
+#[test]
+fn the_entrypoint_answers_without_root_capabilities_or_a_writable_file_system() {
+    let Some(container) = Container::of(Image::unpack("tenure")) else {
+        return;
+    };
+
+    let output = container.run(&["--version"]);
+
+    let version = format!("tenure {}\n", env!("CARGO_PKG_VERSION"));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), version);
+    assert!(output.status.success(), "{output:?}");
+}
+
+/// An image, unpacked for as long as this lives.
+struct Image {
+    directory: PathBuf,
+    root: PathBuf,
+    config: Value,
+}
+
+impl Image {
+    /// Builds the images where that was not done, and unpacks one.
+    fn unpack(name: &str) -> Self {
+        static ARCHIVES: OnceLock<Vec<PathBuf>> = OnceLock::new();
+        let archives = ARCHIVES.get_or_init(build);
+        let file = format!("{name}.tar");
+        let archive = archives.iter().find(|path| path.ends_with(&file));
+        let directory = fresh_directory(&format!("image-{name}"));
+        untar(archive.expect("an archive of that name"), &directory);
+        let manifest = &parse(&directory.join("manifest.json"))[0];
+        let root = directory.join("root");
+        fs::create_dir(&root).unwrap();
+        for layer in manifest["Layers"].as_array().unwrap() {
+            untar(&directory.join(layer.as_str().unwrap()), &root);
+        }
+        let config = parse(&directory.join(manifest["Config"].as_str().unwrap()))["config"].take();
+        Self { directory, root, config }
+    }
+
+    /// Everything in it, relative to its root.
+    fn files(&self) -> Vec<PathBuf> {
+        let entries = fs::read_dir(&self.root).unwrap();
+        entries.map(|entry| PathBuf::from(entry.unwrap().file_name())).collect()
+    }
+}
+
+impl Drop for Image {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.directory);
+    }
+}
+
+/// A container of runc with the restrictions of a hardened pod.
+struct Container {
+    image: Image,
+    spec: Value,
+}
+
+impl Container {
+    /// None, said aloud, where this user cannot start containers.
+    fn of(image: Image) -> Option<Self> {
+        if !nix::unistd::geteuid().is_root() {
+            // Past the capture of the test harness: a test that did nothing is not to look like one that passed.
+            let _ = writeln!(std::io::stderr(), "NOT RUN: containers need root");
+            return None;
+        }
+        let mut spec = parse(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/image/runc.json"));
+        spec["process"]["args"] = image.config["Entrypoint"].clone();
+        spec["process"]["env"] = image.config["Env"].clone();
+        Some(Self { image, spec })
+    }
+
+    fn run(mut self, arguments: &[&str]) -> Output {
+        let args = self.spec["process"]["args"].as_array_mut().unwrap();
+        args.extend(arguments.iter().map(|argument| json!(argument)));
+        let bundle = &self.image.directory;
+        fs::write(bundle.join("config.json"), self.spec.to_string()).unwrap();
+        let id = format!("tenure-image-{}-{:x}", std::process::id(), fastrand::u64(..));
+        let mut runc = Command::new("runc");
+        runc.arg("--root").arg(bundle.join("runc")).arg("run").arg("--bundle").arg(bundle).arg(id);
+        runc.output().expect("runc starts")
+    }
+}
+
+/// Builds both images and returns the paths of their archives.
+fn build() -> Vec<PathBuf> {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/image/build");
+    let mut build = Command::new(script);
+    let output = build.stderr(std::process::Stdio::inherit()).output().unwrap();
+    assert!(output.status.success(), "tests/image/build failed");
+    String::from_utf8(output.stdout).unwrap().lines().map(PathBuf::from).collect()
+}
+
+/// The class of an ELF file and whether it asks for an interpreter.
+fn elf(bytes: &[u8]) -> (&'static str, bool) {
+    const PT_INTERP: u32 = 3;
+    let class = if bytes.starts_with(b"\x7fELF\x02\x01") { "ELF 64" } else { "no ELF 64" };
+    let number = |at: usize, size: usize| bytes[at..at + size].iter().rev().fold(0, |n, byte| n << 8 | usize::from(*byte));
+    let (table, entry_size, entries) = (number(0x20, 8), number(0x36, 2), number(0x38, 2));
+    let types = (0..entries).map(|entry| number(table + entry * entry_size, 4));
+    (class, types.into_iter().any(|kind| kind == PT_INTERP as usize))
+}
+
+fn fresh_directory(name: &str) -> PathBuf {
+    let unique = format!("{name}-{}-{:x}", std::process::id(), fastrand::u64(..));
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(unique);
+    fs::create_dir_all(&directory).unwrap();
+    directory
+}
+
+fn untar(archive: &Path, into: &Path) {
+    let status = Command::new("tar").arg("-xf").arg(archive).arg("-C").arg(into).status().unwrap();
+    assert!(status.success(), "{}", archive.display());
+}
+
+fn parse(path: &Path) -> Value {
+    serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
+}
