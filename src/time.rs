@@ -12,7 +12,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 /// A point on CLOCK_BOOTTIME in nanoseconds since boot; the same for every process of a machine.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Instant(u64);
 
 impl Instant {

@@ -14,8 +14,18 @@ use crate::link::{Reason, ToElector, ToInit};
 
 use self::trace::TraceContext;
 
+pub use self::elector::{Elector, Led, View};
+
+mod core;
+mod elector;
+mod following;
 pub mod law;
+mod leading;
+pub mod record;
+mod releasing;
+mod sight;
 pub mod trace;
+pub mod writes;
 
 /// Names a request in its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

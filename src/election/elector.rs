@@ -1,0 +1,158 @@
+//! The election of one replica: a machine without clock and IO.
+
+use std::mem;
+
+use super::{Action, Input, core::Core, following::Following, leading::Leading, releasing::Releasing};
+use crate::{
+    link::{Deadlines, Term, ToElector, Welcome},
+    time::{Instant, Now},
+};
+
+/// Follows, campaigns, leads and releases, as the law says.
+///
+/// Deterministic: equal seeds and inputs give equal actions.
+#[derive(Clone, Debug)]
+pub struct Elector {
+    core: Core,
+    phase: Phase,
+    now: Now,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Phase {
+    Following(Following),
+    Leading(Box<Leading>),
+    Releasing(Box<Releasing>),
+    Finished,
+}
+
+/// What probes and telemetry see of an election.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct View {
+    /// A first read succeeded.
+    pub ready: bool,
+    /// The term that is held, until the release begins.
+    pub leading: Option<Led>,
+}
+
+/// A term that is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Led {
+    /// Which.
+    pub term: Term,
+    /// The answer to the last confirmed write.
+    pub confirmed: Instant,
+    /// Until when it is valid.
+    pub deadlines: Deadlines,
+    /// It is ending.
+    pub ending: bool,
+}
+
+impl Elector {
+    /// The election as init hands it to a new elector; a term in progress goes on. `seed` feeds jitter and trace ids.
+    #[must_use]
+    pub fn new(welcome: Welcome, seed: u64, now: Now) -> Self {
+        let mut core = Core::new(&welcome, seed, now);
+        let phase = match welcome.resume {
+            Some(resume) => Phase::Leading(Box::new(Leading::resume(&mut core, resume, now))),
+            None => Phase::Following(Following::default()),
+        };
+        let mut elector = Self { core, phase, now };
+        elector.tick(now);
+        elector
+    }
+
+    /// Takes in what arrived at `now`.
+    pub fn handle(&mut self, input: Input, now: Now) {
+        self.now = now;
+        match input {
+            Input::Told(message) => self.told(message, now),
+            Input::Watched(watched) => match &mut self.phase {
+                Phase::Following(following) => following.watched(&mut self.core, watched, now),
+                Phase::Leading(leading) => leading.watched(&mut self.core, watched, now),
+                Phase::Releasing(releasing) => releasing.watched(&mut self.core, watched, now),
+                Phase::Finished => {}
+            },
+            Input::Answered { id, answer } => {
+                let Some(asked) = self.core.answered(id) else { return };
+                let next = match &mut self.phase {
+                    Phase::Following(following) => following.answered(&mut self.core, asked, answer, now),
+                    Phase::Leading(leading) => leading.answered(&mut self.core, asked, answer, now),
+                    Phase::Releasing(releasing) => releasing.answered(&mut self.core, asked, answer, now),
+                    Phase::Finished => None,
+                };
+                self.enter(next);
+            }
+        }
+        self.tick(now);
+    }
+
+    /// Does what is due at `now`.
+    pub fn handle_timeout(&mut self, now: Now) {
+        self.now = now;
+        self.tick(now);
+    }
+
+    /// The next thing to do, in order.
+    pub fn poll_action(&mut self) -> Option<Action> {
+        self.core.next_action()
+    }
+
+    /// When [`Elector::handle_timeout`] is due; an instant of the past means at once.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        match &self.phase {
+            Phase::Following(following) => following.timeout(&self.core, self.now),
+            Phase::Leading(leading) => leading.timeout(&self.core, self.now),
+            Phase::Releasing(releasing) => releasing.timeout(&self.core),
+            Phase::Finished => None,
+        }
+    }
+
+    /// What probes see.
+    #[must_use]
+    pub fn view(&self) -> View {
+        let leading = match &self.phase {
+            Phase::Leading(leading) => Some(Led {
+                term: leading.term,
+                confirmed: leading.confirmed_at(),
+                deadlines: leading.deadlines(),
+                ending: leading.ending.is_some(),
+            }),
+            Phase::Following(_) | Phase::Releasing(_) | Phase::Finished => None,
+        };
+        View { ready: self.core.ready, leading }
+    }
+
+    fn told(&mut self, message: ToElector, now: Now) {
+        if message == ToElector::Shutdown {
+            self.core.shutdown = true;
+        }
+        match &mut self.phase {
+            Phase::Following(_) | Phase::Finished => {}
+            Phase::Leading(leading) => leading.told(&mut self.core, message, now),
+            Phase::Releasing(releasing) => releasing.told(&message, now),
+        }
+    }
+
+    fn tick(&mut self, now: Now) {
+        loop {
+            let next = match &mut self.phase {
+                Phase::Following(following) => following.tick(&mut self.core, now),
+                Phase::Leading(leading) => leading.tick(&mut self.core, now),
+                Phase::Releasing(releasing) => releasing.tick(&mut self.core, now),
+                Phase::Finished => None,
+            };
+            if next.is_none() {
+                return;
+            }
+            self.enter(next);
+        }
+    }
+
+    fn enter(&mut self, next: Option<Phase>) {
+        if let Some(next) = next {
+            drop(mem::replace(&mut self.phase, next));
+        }
+    }
+}

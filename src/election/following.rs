@@ -1,0 +1,211 @@
+//! A phase of the election: somebody else leads, or nobody.
+//!
+//! Owns observation and the campaign: one compare-and-swap write on what was seen, once the law allows it, and the reading that
+//! finds out what became of a write without an answer (law 6, 11 to 14).
+
+use std::time::Duration;
+
+use super::{
+    Action, Answer, Event, Refusal, Watched,
+    core::{Asked, Attempt, Campaign, Core},
+    elector::Phase,
+    law::{RETRY_PAUSE, longer},
+    leading::Leading,
+    record::LeaseRecord,
+    sight::Prospect,
+    trace::TraceContext,
+    writes::TRACEPARENT,
+};
+use crate::{
+    link::ToInit,
+    time::{Instant, Now},
+};
+
+/// A creation that was forbidden is tried again after this long; until then the Lease is only read.
+const NO_CREATION: Duration = Duration::from_secs(60);
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Following {
+    /// No campaign before this: it has just given the Lease up, or just lost a campaign.
+    sit_out: Option<Instant>,
+    /// No creation before this: it is not permitted, somebody else must make the Lease.
+    no_creation: Option<Instant>,
+    /// An acquiring write is under way, or nobody knows what became of it.
+    campaigning: bool,
+}
+
+impl Following {
+    /// Follows after a term that ended by its own will: the others go first, for one D.
+    pub(crate) fn after_release(core: &Core, now: Now) -> Self {
+        Self { sit_out: Some(core.timing.takeable(now.boot, core.timing.duration)), ..Self::default() }
+    }
+
+    pub(crate) fn tick(&mut self, core: &mut Core, now: Now) -> Option<Phase> {
+        if core.shutdown && !self.campaigning {
+            core.tell(ToInit::Done);
+            return Some(Phase::Finished);
+        }
+        core.tick_watch(now);
+        if core.is_awaiting() || now.boot < core.retry_at() {
+            return None;
+        }
+        if self.campaigning {
+            core.get(now);
+            return None;
+        }
+        match self.prospect(core, now) {
+            Prospect::Unknown => core.get(now),
+            Prospect::Open { at, why, from, wait } if at <= now.boot => self.campaign(core, why, from.as_deref(), wait, now),
+            Prospect::Open { .. } | Prospect::Closed => {
+                if core.next_read() <= now.boot {
+                    core.get(now);
+                }
+            }
+        }
+        None
+    }
+
+    pub(crate) fn timeout(&self, core: &Core, now: Now) -> Option<Instant> {
+        let watch = core.watch_timeout().unwrap_or(Instant::NEVER);
+        if core.is_awaiting() {
+            return Some(watch).filter(|watch| *watch != Instant::NEVER);
+        }
+        let act = match self.prospect(core, now) {
+            Prospect::Open { .. } if self.campaigning => core.retry_at(),
+            Prospect::Unknown => core.retry_at(),
+            Prospect::Open { at, .. } => at.max(core.retry_at()).min(core.next_read()),
+            Prospect::Closed => core.next_read(),
+        };
+        Some(watch.min(act))
+    }
+
+    pub(crate) fn watched(&mut self, core: &mut Core, watched: Watched, now: Now) {
+        core.watched(watched, now);
+    }
+
+    pub(crate) fn answered(&mut self, core: &mut Core, asked: Asked, answer: Answer, now: Now) -> Option<Phase> {
+        let operation = asked.operation;
+        match (asked.attempt, answer) {
+            (None, Answer::Object(object)) => match LeaseRecord::read(object) {
+                Some(record) => return self.read(core, record, now),
+                None => core.failed(operation, UNREADABLE.into(), None, now),
+            },
+            (Some(attempt), Answer::Object(object)) => match LeaseRecord::read(object) {
+                Some(record) if attempt.campaign.is_some() && attempt.is_proved_by(&record) => {
+                    return Some(self.won(core, record, &attempt, now));
+                }
+                Some(record) => {
+                    core.saw(record, now);
+                    self.unknown(core, attempt, operation, NOT_WHAT_WAS_SENT.into(), None, now);
+                }
+                None => self.unknown(core, attempt, operation, UNREADABLE.into(), None, now),
+            },
+            (attempt, Answer::NotFound) => {
+                self.lost(core, attempt.is_some());
+                core.unknown.retain(|attempt| attempt.uid.is_none());
+                core.saw_absence(now);
+            }
+            (attempt, Answer::Conflict) => {
+                self.lost(core, attempt.is_some());
+                core.get(now);
+            }
+            (attempt, Answer::Refused { refusal, message }) => {
+                self.lost(core, attempt.is_some());
+                match refusal {
+                    Refusal::Unauthorized => core.refused_credentials(operation, message, now),
+                    Refusal::TooManyRequests { retry_after } => core.failed(operation, message, retry_after, now),
+                    Refusal::Forbidden if attempt.is_some_and(|attempt| attempt.uid.is_none()) => {
+                        self.no_creation = Some(now.boot + NO_CREATION);
+                        core.failed(operation, message, None, now);
+                    }
+                    Refusal::Forbidden | Refusal::NoSuchPlace | Refusal::Invalid => core.failed(operation, message, None, now),
+                }
+            }
+            (Some(attempt), Answer::Unknown { message, retry_after }) => {
+                self.unknown(core, attempt, operation, message, retry_after, now);
+            }
+            (None, Answer::Unknown { message, retry_after }) => core.failed(operation, message, retry_after, now),
+            (_, Answer::Deleted) => core.failed(operation, NOT_WHAT_WAS_SENT.into(), None, now),
+        }
+        None
+    }
+
+    fn prospect(&self, core: &Core, now: Now) -> Prospect {
+        match core.sight.prospect(&core.author.identity, core.timing, core.creation_wait) {
+            Prospect::Open { from: None, .. } if self.no_creation.is_some_and(|until| now.boot < until) => Prospect::Closed,
+            Prospect::Open { at, why, from, wait } => {
+                let at = at.max(self.sit_out.unwrap_or(Instant::BOOT));
+                Prospect::Open { at, why, from, wait: wait.filter(|wait| !wait.is_zero()) }
+            }
+            other @ (Prospect::Unknown | Prospect::Closed) => other,
+        }
+    }
+
+    fn campaign(&mut self, core: &mut Core, why: &'static str, from: Option<&LeaseRecord>, wait: Option<Duration>, now: Now) {
+        let handover = why == "released";
+        let other = from.and_then(|record| record.annotation(TRACEPARENT)).and_then(TraceContext::parse);
+        let context = core.next_context(other.filter(|_| handover));
+        let campaign = Campaign { context, wait };
+        self.campaigning = true;
+        self.sit_out = Some(now.boot + RETRY_PAUSE);
+        core.report(Event::Campaigning { why, context, other, handover });
+        let timing = core.timing.with_duration(carried(core.timing.duration, wait));
+        let time = core.next_time(now, None);
+        match from {
+            None => core.create(core.author.create(timing, &time, context), campaign, now),
+            Some(record) => core.replace(core.author.acquire(record, timing, &time, context), record, Some(campaign), now),
+        }
+    }
+
+    /// A quorum read: it proves a write of mine without an answer, or it is what there is (law 6).
+    fn read(&mut self, core: &mut Core, record: LeaseRecord, now: Now) -> Option<Phase> {
+        if let Some(attempt) = core.unknown.iter().find(|attempt| attempt.is(&record)).cloned() {
+            return Some(self.won(core, record, &attempt, now));
+        }
+        let moved_on = |attempt: &Attempt| attempt.uid.is_some() && attempt.base.as_deref() != Some(record.resource_version());
+        core.unknown.retain(|attempt| !moved_on(attempt));
+        self.lost(core, true);
+        core.saw(record, now);
+        None
+    }
+
+    fn won(&mut self, core: &mut Core, record: LeaseRecord, attempt: &Attempt, now: Now) -> Phase {
+        core.unknown.clear();
+        core.saw(record.clone(), now);
+        Phase::Leading(Box::new(Leading::begin(core, record, attempt, now)))
+    }
+
+    fn unknown(
+        &mut self,
+        core: &mut Core,
+        attempt: Attempt,
+        operation: &'static str,
+        message: String,
+        retry_after: Option<Duration>,
+        now: Now,
+    ) {
+        core.unknown.push(attempt);
+        core.failed(operation, message, retry_after, now);
+    }
+
+    fn lost(&mut self, core: &mut Core, campaigned: bool) {
+        if campaigned && std::mem::take(&mut self.campaigning) {
+            core.act(Action::Report(Event::CampaignLost));
+        }
+    }
+}
+
+pub(crate) const UNREADABLE: &str = "the answer is no Lease";
+pub(crate) const NOT_WHAT_WAS_SENT: &str = "the answer is not the Lease that was sent";
+
+/// The duration in the record while a wait lasts: the wait itself, in whole seconds, but never less than D (law 14).
+pub(crate) fn carried(duration: Duration, wait: Option<Duration>) -> Duration {
+    let wait = wait.unwrap_or_default();
+    let whole = if wait.subsec_nanos() > 0 { wait.as_secs() + 1 } else { wait.as_secs() };
+    duration.max(Duration::from_secs(whole))
+}
+
+/// When a wait that was proved at `now` is over (law 14).
+pub(crate) fn end_of_wait(core: &Core, wait: Duration, now: Now) -> Instant {
+    now.boot + longer(wait, core.timing.drift)
+}

@@ -1,0 +1,514 @@
+//! A phase of the election: this replica holds the Lease.
+//!
+//! Owns renewal, the terms' deadlines as the elector knows them, the end of a creation wait, loss, and the stop that precedes
+//! every end of a term (law 1, 3 to 8, 10, 14, 15). Init enforces the deadlines; this phase is the second guard at H.
+
+use super::{
+    Action, Answer, Event, Refusal, Watched,
+    core::{Asked, Attempt, Core, News},
+    elector::Phase,
+    following::{Following, NOT_WHAT_WAS_SENT, UNREADABLE, carried, end_of_wait},
+    law::Timing,
+    record::{LeaseRecord, later},
+    releasing::Releasing,
+    trace::TraceContext,
+    writes::STEP_DOWN,
+};
+use crate::{
+    config::Release,
+    link::{Confirmed, Deadlines, Facts, Reason, Resume, Stop, Term, Then, ToElector, ToInit},
+    time::{Instant, Now},
+};
+
+#[derive(Clone, Debug)]
+pub(crate) struct Leading {
+    pub(crate) term: Term,
+    pub(crate) facts: Facts,
+    /// The constants of the term; D is the wait's while it waits (law 14).
+    timing: Timing,
+    /// The last version that a write of this term proved.
+    confirmed: Proved,
+    /// The object that the next write starts from; none until a fresh elector has read it.
+    base: Option<LeaseRecord>,
+    deadlines: Deadlines,
+    /// Init was told of the term; before that nothing runs that the deadlines could end.
+    announced: bool,
+    serial: u64,
+    acknowledged: bool,
+    due: Instant,
+    /// Conflicts in a row: the first is answered at once, more are paced.
+    conflicts: u32,
+    credentials_refused: bool,
+    read_wanted: bool,
+    pub(crate) ending: Option<Ending>,
+    guarding: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Proved {
+    resource_version: String,
+    at: Instant,
+}
+
+/// The end of a term, from its cause to the proof.
+#[derive(Clone, Debug)]
+pub(crate) struct Ending {
+    reason: Reason,
+    request: u64,
+    pub(crate) context: TraceContext,
+    proof: Option<(Stop, Then)>,
+}
+
+impl Leading {
+    /// The term that `attempt` won, proved by `record`.
+    pub(crate) fn begin(core: &mut Core, record: LeaseRecord, attempt: &Attempt, now: Now) -> Self {
+        let campaign = attempt.campaign;
+        let wait = campaign.and_then(|campaign| campaign.wait);
+        if let Some(wait) = wait {
+            let end = end_of_wait(core, wait, now);
+            core.not_before = Some(core.not_before.map_or(end, |before| before.max(end)));
+        }
+        core.last_term = Term(core.last_term.0.saturating_add(1));
+        let facts = Facts {
+            token: record.resource_version().to_owned(),
+            uid: record.uid().to_owned(),
+            transitions: record.transitions(),
+            acquired_at: record.acquire_time().unwrap_or_default().to_owned(),
+            traceparent: campaign.map(|campaign| campaign.context.to_string()).unwrap_or_default(),
+        };
+        core.report(Event::Acquired { token: facts.token.clone(), transitions: facts.transitions, creation_wait: wait });
+        let timing = core.timing.with_duration(carried(core.timing.duration, wait));
+        let mut leading = Self {
+            term: core.last_term,
+            facts,
+            timing,
+            confirmed: Proved { resource_version: record.resource_version().to_owned(), at: now.boot },
+            base: Some(record),
+            deadlines: timing.deadlines(attempt.sent),
+            announced: false,
+            serial: 0,
+            acknowledged: true,
+            due: attempt.sent + timing.renew_period,
+            conflicts: 0,
+            credentials_refused: false,
+            read_wanted: false,
+            ending: None,
+            guarding: false,
+        };
+        leading.announce(core, now);
+        leading
+    }
+
+    /// The term of a predecessor, with its constants (law 1, 6).
+    pub(crate) fn resume(core: &mut Core, resume: Resume, now: Now) -> Self {
+        let mut leading = Self {
+            term: resume.term,
+            facts: resume.facts,
+            timing: resume.timing,
+            confirmed: Proved { resource_version: resume.confirmed.resource_version, at: now.boot },
+            base: None,
+            deadlines: resume.confirmed.deadlines,
+            announced: true,
+            serial: 0,
+            acknowledged: true,
+            due: now.boot,
+            conflicts: 0,
+            credentials_refused: false,
+            read_wanted: true,
+            ending: None,
+            guarding: false,
+        };
+        let stopping = resume.stopping.or_else(|| resume.released.then_some(Reason::Signal));
+        if let Some(reason) = stopping {
+            leading.end(core, reason);
+        }
+        leading
+    }
+
+    /// Whether the last renewal is too old for a healthy leader (client-go's HealthzAdaptor).
+    pub(crate) const fn confirmed_at(&self) -> Instant {
+        self.confirmed.at
+    }
+
+    /// The serial of a message that follows the last one.
+    pub(crate) const fn next_serial(&self) -> u64 {
+        self.serial + 1
+    }
+
+    pub(crate) const fn deadlines(&self) -> Deadlines {
+        self.deadlines
+    }
+
+    pub(crate) fn tick(&mut self, core: &mut Core, now: Now) -> Option<Phase> {
+        core.tick_watch(now);
+        if self.announced && !self.is_proved() {
+            self.enforce(core, now);
+        }
+        if core.shutdown && self.ending.is_none() {
+            if !self.announced {
+                self.tell_lead(core);
+            }
+            self.end(core, Reason::Signal);
+        }
+        if let Some(phase) = self.finish(core, now) {
+            return Some(phase);
+        }
+        if core.is_awaiting() || !self.may_write(now) || now.boot < self.due {
+            return None;
+        }
+        if self.read_wanted || self.base.is_none() {
+            core.get(now);
+        } else if self.is_wait_over(core, now) {
+            self.shorten(core, now);
+        } else {
+            self.renew(core, now);
+        }
+        None
+    }
+
+    pub(crate) fn timeout(&self, core: &Core, now: Now) -> Option<Instant> {
+        let mut next = core.watch_timeout();
+        let mut at = |instant: Instant| next = Some(next.map_or(instant, |next| next.min(instant)));
+        if self.announced && !self.is_proved() {
+            if self.ending.as_ref().is_none_or(|ending| !ending.reason.is_loss()) {
+                at(self.deadlines.soft);
+            }
+            if !self.guarding {
+                at(self.deadlines.hard);
+            }
+        }
+        if !core.is_awaiting() && self.may_write(now) {
+            at(self.due);
+        }
+        next
+    }
+
+    pub(crate) fn told(&mut self, core: &mut Core, message: ToElector, now: Now) {
+        match message {
+            ToElector::Acknowledged { term, serial } if term == self.term && serial == self.serial => self.acknowledged = true,
+            ToElector::Stopping { term, reason, .. } if term == self.term => {
+                if reason.is_loss() {
+                    self.lose(core, reason);
+                } else if self.ending.is_none() {
+                    self.end(core, reason);
+                }
+            }
+            ToElector::Stopped { term, request, stop, then } if term == self.term => self.stopped(core, request, stop, then, now),
+            ToElector::Unproved { term, pids } if term == self.term => core.report(Event::Odd {
+                message: format!("processes are left that SIGKILL does not remove, so nothing is released: {pids:?}"),
+            }),
+            ToElector::Acknowledged { .. }
+            | ToElector::Stopping { .. }
+            | ToElector::Stopped { .. }
+            | ToElector::Unproved { .. }
+            | ToElector::Welcome(_)
+            | ToElector::Started { .. }
+            | ToElector::Restarting { .. }
+            | ToElector::Shutdown
+            | ToElector::Beat
+            | ToElector::Log { .. } => {}
+        }
+    }
+
+    pub(crate) fn watched(&mut self, core: &mut Core, watched: Watched, now: Now) {
+        match core.watched(watched, now) {
+            Some(News::Changed(record)) if later(record.resource_version(), &self.confirmed.resource_version) => {
+                if core.awaited_attempt().is_some_and(|attempt| attempt.is(&record)) {
+                    return;
+                }
+                self.look(core, &record);
+                let newer = self.base.as_ref().is_some_and(|base| later(record.resource_version(), base.resource_version()));
+                if newer && !core.is_awaiting() && self.is_mine(core, &record) {
+                    self.base = Some(record);
+                }
+            }
+            Some(News::Deleted(record)) if later(record.resource_version(), &self.confirmed.resource_version) => {
+                self.lose(core, Reason::LostDeleted);
+            }
+            Some(News::Changed(_) | News::Deleted(_)) | None => {}
+        }
+    }
+
+    pub(crate) fn answered(&mut self, core: &mut Core, asked: Asked, answer: Answer, now: Now) -> Option<Phase> {
+        if !matches!(answer, Answer::Refused { refusal: Refusal::Unauthorized, .. }) {
+            self.credentials_refused = false;
+        }
+        let operation = asked.operation;
+        match (asked.attempt, answer) {
+            (None, Answer::Object(object)) => match LeaseRecord::read(object) {
+                Some(record) => self.read(core, record, now),
+                None => self.failed(core, operation, UNREADABLE.into(), asked.sent, None, now),
+            },
+            (Some(attempt), Answer::Object(object)) => match LeaseRecord::read(object) {
+                Some(record) if attempt.is_proved_by(&record) && self.is_mine(core, &record) => {
+                    core.report(Event::Renewed { latency: now.boot.since(attempt.sent) });
+                    self.prove(core, record, attempt.sent, now);
+                }
+                Some(record) => {
+                    core.saw(record.clone(), now);
+                    if later(record.resource_version(), &self.confirmed.resource_version) {
+                        self.look(core, &record);
+                    }
+                    core.unknown.push(attempt);
+                    self.read_wanted = true;
+                    self.failed(core, operation, NOT_WHAT_WAS_SENT.into(), asked.sent, None, now);
+                }
+                None => {
+                    core.unknown.push(attempt);
+                    self.failed(core, operation, UNREADABLE.into(), asked.sent, None, now);
+                }
+            },
+            (_, Answer::NotFound) => {
+                core.saw_absence(now);
+                self.lose(core, Reason::LostDeleted);
+            }
+            (_, Answer::Conflict) => {
+                self.conflicts += 1;
+                self.read_wanted = true;
+                self.due =
+                    if self.conflicts > 1 { core.leader_retry(asked.sent, None, self.deadlines.soft, now) } else { now.boot };
+            }
+            (_, Answer::Refused { refusal: Refusal::Unauthorized, message }) if !self.credentials_refused => {
+                self.credentials_refused = true;
+                self.due = now.boot;
+                core.report(Event::Failed { operation, message });
+            }
+            (_, Answer::Refused { refusal, message }) => {
+                let retry_after = match refusal {
+                    Refusal::TooManyRequests { retry_after } => retry_after,
+                    Refusal::Unauthorized | Refusal::Forbidden | Refusal::NoSuchPlace | Refusal::Invalid => None,
+                };
+                self.failed(core, operation, message, asked.sent, retry_after, now);
+            }
+            (attempt, Answer::Unknown { message, retry_after }) => {
+                core.unknown.extend(attempt);
+                self.failed(core, operation, message, asked.sent, retry_after, now);
+            }
+            (_, Answer::Deleted) => self.failed(core, operation, NOT_WHAT_WAS_SENT.into(), asked.sent, None, now),
+        }
+        None
+    }
+
+    /// S and H as they pass (law 2, 3).
+    fn enforce(&mut self, core: &mut Core, now: Now) {
+        let lost = self.ending.as_ref().is_some_and(|ending| ending.reason.is_loss());
+        if now.boot >= self.deadlines.soft && !lost {
+            self.end(core, Reason::Expired);
+        }
+        if now.boot >= self.deadlines.hard && !self.guarding {
+            self.guarding = true;
+            core.act(Action::Guard);
+        }
+    }
+
+    /// A renewal needs init's word on the last extension, and a term that is neither lost nor stopped (law 4, 7, 10).
+    fn may_write(&self, now: Now) -> bool {
+        let goes_on = self.ending.as_ref().is_none_or(|ending| !ending.reason.is_loss() && ending.proof.is_none());
+        let in_time = !self.announced || now.boot < self.deadlines.soft;
+        self.acknowledged && goes_on && in_time
+    }
+
+    fn renew(&mut self, core: &mut Core, now: Now) {
+        let Some(base) = &self.base else { return };
+        let time = core.next_time(now, base.renew_time());
+        let object = core.author.renew(base, self.timing, &time);
+        core.replace(object, base, None, now);
+    }
+
+    /// A write of this term is proved, sent at `sent`.
+    fn prove(&mut self, core: &mut Core, record: LeaseRecord, sent: Instant, now: Now) {
+        core.unknown.clear();
+        core.saw(record.clone(), now);
+        self.conflicts = 0;
+        self.read_wanted = false;
+        self.confirmed = Proved { resource_version: record.resource_version().to_owned(), at: now.boot };
+        self.due = (sent + self.timing.renew_period).max(now.boot);
+        self.look(core, &record);
+        self.base = Some(record);
+        if self.announced && now.boot >= self.deadlines.soft {
+            return;
+        }
+        self.deadlines = self.deadlines.max(self.timing.deadlines(sent));
+        if !self.announced {
+            self.announce(core, now);
+        } else if self.ending.as_ref().is_none_or(|ending| ending.proof.is_none() && !ending.reason.is_loss()) {
+            self.serial += 1;
+            self.acknowledged = false;
+            core.tell(ToInit::Extend { term: self.term, serial: self.serial, confirmed: self.confirmed_for_init() });
+        }
+    }
+
+    /// Tells init of the term, unless S is past already: then it is renewed first (law 15).
+    fn announce(&mut self, core: &mut Core, now: Now) {
+        if now.boot < self.deadlines.soft {
+            self.tell_lead(core);
+        } else {
+            self.due = now.boot;
+        }
+    }
+
+    fn tell_lead(&mut self, core: &mut Core) {
+        self.announced = true;
+        self.acknowledged = false;
+        core.tell(ToInit::Lead {
+            term: self.term,
+            facts: self.facts.clone(),
+            timing: self.timing,
+            confirmed: self.confirmed_for_init(),
+            not_before: core.not_before,
+        });
+    }
+
+    fn confirmed_for_init(&self) -> Confirmed {
+        let spec = self.base.as_ref().map(|base| base.spec().clone()).unwrap_or_default();
+        Confirmed {
+            uid: self.facts.uid.clone(),
+            resource_version: self.confirmed.resource_version.clone(),
+            spec: serde_json::Value::Object(spec).to_string(),
+            deadlines: self.deadlines,
+        }
+    }
+
+    /// A quorum read: what of mine it proves, or whether the term is lost (law 4, 6).
+    fn read(&mut self, core: &mut Core, record: LeaseRecord, now: Now) {
+        self.read_wanted = false;
+        let proved = core.unknown.iter().find(|attempt| attempt.is(&record)).map(|attempt| attempt.sent);
+        let rose = later(record.resource_version(), &self.confirmed.resource_version);
+        if let (Some(sent), true, true) = (proved, rose, self.is_mine(core, &record)) {
+            return self.prove(core, record, sent, now);
+        }
+        core.saw(record.clone(), now);
+        self.look(core, &record);
+        if self.is_mine(core, &record) {
+            self.base = Some(record);
+        }
+    }
+
+    /// What a version of the Lease means for the term: a loss, a request, a preference (law 4, 17).
+    fn look(&mut self, core: &mut Core, record: &LeaseRecord) {
+        if record.uid() != self.facts.uid {
+            return self.lose(core, Reason::LostRecreated);
+        }
+        match record.holder() {
+            None => return self.lose(core, Reason::LostCleared),
+            Some(holder) if holder != core.author.identity => return self.lose(core, Reason::LostToHolder),
+            Some(_) => {}
+        }
+        if self.ending.is_some() || !self.announced {
+            return;
+        }
+        let me = core.author.identity.as_str();
+        if record.annotation(STEP_DOWN) == Some(me) {
+            self.end(core, Reason::StepDown);
+        } else if record.strategy().is_some() && record.preferred_holder().is_some_and(|preferred| preferred != me) {
+            self.end(core, Reason::PreferredHolder);
+        }
+    }
+
+    fn is_mine(&self, core: &Core, record: &LeaseRecord) -> bool {
+        record.uid() == self.facts.uid && record.holder() == Some(core.author.identity.as_str())
+    }
+
+    fn lose(&mut self, core: &mut Core, reason: Reason) {
+        if self.ending.as_ref().is_none_or(|ending| !ending.reason.is_loss()) {
+            self.end(core, reason);
+        }
+    }
+
+    /// Asks init to stop, anew where a planned stop becomes a loss.
+    fn end(&mut self, core: &mut Core, reason: Reason) {
+        let context = match &self.ending {
+            Some(ending) => ending.context,
+            None => core.next_context(None),
+        };
+        let request = core.next_step_down();
+        self.ending = Some(Ending { reason, request, context, proof: None });
+        if self.announced {
+            core.tell(ToInit::StepDown { term: self.term, request, reason });
+        }
+        core.report(Event::Stopping { reason, context });
+    }
+
+    fn stopped(&mut self, core: &mut Core, request: u64, stop: Stop, then: Then, now: Now) {
+        let Some(ending) = self.ending.as_mut().filter(|ending| ending.request == request) else { return };
+        ending.proof = Some((stop, then));
+        if std::mem::take(&mut self.guarding) {
+            core.act(Action::Disarm);
+        }
+        core.report(Event::Proved(stop));
+        self.due = now.boot;
+    }
+
+    fn is_proved(&self) -> bool {
+        self.ending.as_ref().is_some_and(|ending| ending.proof.is_some())
+    }
+
+    /// What comes after the proof, once no write is awaited any more.
+    fn finish(&mut self, core: &mut Core, now: Now) -> Option<Phase> {
+        let ending = self.ending.as_ref()?;
+        if core.is_awaiting() {
+            return None;
+        }
+        if !self.announced {
+            core.unknown.clear();
+            return Some(Phase::Following(Following::default()));
+        }
+        let (_, then) = ending.proof?;
+        let keeps = ending.reason.is_loss() || core.release == Release::Keep || self.is_waiting(core, now);
+        if !keeps {
+            return Some(Phase::Releasing(Box::new(Releasing::begin(core, self, ending.context, then, now))));
+        }
+        if !ending.reason.is_loss() {
+            core.report(Event::Released { how: "keep" });
+        }
+        let following = if ending.reason.is_loss() { Following::default() } else { Following::after_release(core, now) };
+        Some(leave(core, self.term, then, following))
+    }
+
+    /// Inside a creation wait: the record carries the wait, and nothing has run (law 14).
+    fn is_waiting(&self, core: &Core, now: Now) -> bool {
+        core.not_before.is_some_and(|end| now.boot < end)
+    }
+
+    fn is_wait_over(&self, core: &Core, now: Now) -> bool {
+        self.timing.duration != core.timing.duration && !self.is_waiting(core, now)
+    }
+
+    /// The wait is over: the deadlines move back to D, in init first (law 3, 14). What was sent with the wait as its duration
+    /// and may yet be proved must not move them on again.
+    fn shorten(&mut self, core: &mut Core, now: Now) {
+        core.unknown.clear();
+        self.timing = core.timing;
+        self.deadlines = self.deadlines.min(self.timing.deadlines(now.boot));
+        self.serial += 1;
+        self.acknowledged = false;
+        core.tell(ToInit::Shorten { term: self.term, serial: self.serial, timing: self.timing, deadlines: self.deadlines });
+    }
+
+    fn failed(
+        &mut self,
+        core: &mut Core,
+        operation: &'static str,
+        message: String,
+        sent: Instant,
+        retry_after: Option<std::time::Duration>,
+        now: Now,
+    ) {
+        self.due = core.leader_retry(sent, retry_after, self.deadlines.soft, now);
+        core.report(Event::Failed { operation, message });
+    }
+}
+
+/// Tells init that `term` is over, and goes on or ends.
+pub(crate) fn leave(core: &mut Core, term: Term, then: Then, following: Following) -> Phase {
+    core.unknown.clear();
+    core.tell(ToInit::Ended { term });
+    core.report(Event::Following);
+    match then {
+        Then::Follow => Phase::Following(following),
+        Then::Exit => {
+            core.tell(ToInit::Done);
+            Phase::Finished
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! A phase of the election: the workload is proved gone, the Lease is given back.
+//!
+//! Owns the release (law 8): E is void in init before the first byte, the Lease is read afresh and must still be this term's, and
+//! the write that clears it is repeated until it is known to be done, within two attempt timeouts. Never writes on another's
+//! Lease, never creates.
+
+use super::{
+    Answer, Event, Watched,
+    core::{Asked, Core},
+    elector::Phase,
+    following::Following,
+    law::RETRY_PAUSE,
+    leading::{Leading, leave},
+    record::LeaseRecord,
+    trace::TraceContext,
+};
+use crate::{
+    config::Release,
+    link::{Facts, Term, Then, ToElector, ToInit},
+    time::{Instant, Now},
+};
+
+#[derive(Clone, Debug)]
+pub(crate) struct Releasing {
+    term: Term,
+    facts: Facts,
+    serial: u64,
+    context: TraceContext,
+    then: Then,
+    step: Step,
+    /// Whatever is not done by then stays undone: the followers wait out D.
+    until: Instant,
+    due: Instant,
+    /// A release was sent, and nobody knows what became of it.
+    unknown: bool,
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    /// Until init has voided E.
+    Void,
+    Read,
+    Clear,
+    Delete(Box<LeaseRecord>),
+}
+
+impl Releasing {
+    pub(crate) fn begin(core: &mut Core, leading: &Leading, context: TraceContext, then: Then, now: Now) -> Self {
+        let serial = leading.next_serial();
+        core.tell(ToInit::Releasing { term: leading.term, serial });
+        Self {
+            term: leading.term,
+            facts: leading.facts.clone(),
+            serial,
+            context,
+            then,
+            step: Step::Void,
+            until: now.boot + core.timing.attempt_timeout * 2,
+            due: now.boot,
+            unknown: false,
+        }
+    }
+
+    pub(crate) fn tick(&mut self, core: &mut Core, now: Now) -> Option<Phase> {
+        if core.is_awaiting() {
+            return None;
+        }
+        if now.boot >= self.until {
+            return Some(self.done(core, "unknown", now));
+        }
+        if now.boot < self.due {
+            return None;
+        }
+        match &self.step {
+            Step::Void => {}
+            Step::Read | Step::Clear => core.get(now),
+            Step::Delete(record) => core.delete(record, now),
+        }
+        None
+    }
+
+    pub(crate) fn timeout(&self, core: &Core) -> Option<Instant> {
+        if core.is_awaiting() {
+            return None;
+        }
+        match self.step {
+            Step::Void => Some(self.until),
+            Step::Read | Step::Clear | Step::Delete(_) => Some(self.due.min(self.until)),
+        }
+    }
+
+    pub(crate) fn told(&mut self, message: &ToElector, now: Now) {
+        if let ToElector::Acknowledged { term, serial } = message
+            && (*term, *serial) == (self.term, self.serial)
+            && matches!(self.step, Step::Void)
+        {
+            self.step = Step::Read;
+            self.due = now.boot;
+        }
+    }
+
+    pub(crate) fn watched(&mut self, core: &mut Core, watched: Watched, now: Now) {
+        core.watched(watched, now);
+    }
+
+    pub(crate) fn answered(&mut self, core: &mut Core, asked: Asked, answer: Answer, now: Now) -> Option<Phase> {
+        match (asked.attempt, answer) {
+            (None, Answer::Object(object)) => match LeaseRecord::read(object) {
+                Some(record) => return self.read(core, record, now),
+                None => self.retry(now),
+            },
+            (Some(attempt), Answer::Object(object)) => match LeaseRecord::read(object) {
+                Some(record) if attempt.is_proved_by(&record) => return self.cleared(core, record, now),
+                Some(_) | None => self.retry_unknown(now),
+            },
+            (None, Answer::Deleted) => return Some(self.done(core, "delete", now)),
+            (_, Answer::NotFound) => {
+                core.saw_absence(now);
+                let how = if matches!(self.step, Step::Delete(_)) { "delete" } else { "not-ours" };
+                return Some(self.done(core, how, now));
+            }
+            (_, Answer::Conflict) => match self.step {
+                Step::Delete(_) => return Some(self.done(core, "clear", now)),
+                Step::Void | Step::Read | Step::Clear => self.due = now.boot,
+            },
+            (_, Answer::Refused { message, .. }) => {
+                core.report(Event::Failed { operation: asked.operation, message });
+                self.retry(now);
+            }
+            (attempt, Answer::Unknown { message, .. }) => {
+                core.report(Event::Failed { operation: asked.operation, message });
+                if attempt.is_some() { self.retry_unknown(now) } else { self.retry(now) }
+            }
+            (Some(_), Answer::Deleted) => self.retry_unknown(now),
+        }
+        None
+    }
+
+    /// The fresh read: mine to clear, cleared by the write whose answer was lost, or another's.
+    fn read(&mut self, core: &mut Core, record: LeaseRecord, now: Now) -> Option<Phase> {
+        core.saw(record.clone(), now);
+        if !self.is_this_terms(core, &record) {
+            let cleared = self.unknown && record.uid() == self.facts.uid && record.holder().is_none();
+            return if cleared { self.cleared(core, record, now) } else { Some(self.done(core, "not-ours", now)) };
+        }
+        let time = core.next_time(now, record.renew_time());
+        let object = core.author.release(&record, &time, self.context);
+        self.step = Step::Clear;
+        core.replace(object, &record, None, now);
+        None
+    }
+
+    fn cleared(&mut self, core: &mut Core, record: LeaseRecord, now: Now) -> Option<Phase> {
+        core.saw(record.clone(), now);
+        match core.release {
+            Release::Delete => {
+                self.step = Step::Delete(Box::new(record));
+                self.due = now.boot;
+                None
+            }
+            Release::Clear | Release::Keep => Some(self.done(core, "clear", now)),
+        }
+    }
+
+    /// Holder, uid, acquireTime and leaseTransitions are those of the term (law 8).
+    fn is_this_terms(&self, core: &Core, record: &LeaseRecord) -> bool {
+        record.uid() == self.facts.uid
+            && record.holder() == Some(core.author.identity.as_str())
+            && record.acquire_time() == Some(self.facts.acquired_at.as_str())
+            && record.transitions() == self.facts.transitions
+    }
+
+    fn retry(&mut self, now: Now) {
+        self.due = now.boot + RETRY_PAUSE;
+    }
+
+    fn retry_unknown(&mut self, now: Now) {
+        self.unknown = true;
+        self.retry(now);
+    }
+
+    fn done(&self, core: &mut Core, how: &'static str, now: Now) -> Phase {
+        core.report(Event::Released { how });
+        leave(core, self.term, self.then, Following::after_release(core, now))
+    }
+}

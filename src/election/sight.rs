@@ -1,0 +1,139 @@
+//! What a follower has seen of the Lease, and when it may take it.
+//!
+//! Owns law 11, 13, 14 and 17 for the follower: unbroken sight of one (uid, spec), the wait of the record's own duration, what is
+//! free, and what must not be taken although it is free. Times that stand in the record never take part.
+
+use std::time::Duration;
+
+use super::{
+    law::Timing,
+    record::{LeaseRecord, Standing, later},
+    writes::{PAUSED, STEP_DOWN_TO},
+};
+use crate::time::Instant;
+
+/// The last that was seen of the Lease.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sight {
+    seen: Seen,
+    /// o: since when (uid, spec) is unchanged, or the Lease absent.
+    since: Instant,
+    /// The duration of the last record that was held and had one: "last seen D".
+    last_duration: Option<Duration>,
+    /// That record was held for one second: a mark after it proves nothing (law 14).
+    held_for_a_second: bool,
+}
+
+#[derive(Clone, Debug, Default)]
+enum Seen {
+    #[default]
+    Nothing,
+    Absent,
+    Lease(LeaseRecord),
+}
+
+/// What may be done about the Lease.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Prospect {
+    /// Nothing was seen yet.
+    Unknown,
+    /// Not before something changes: it is paused or being deleted.
+    Closed,
+    /// It may be taken at `at`.
+    Open {
+        /// When.
+        at: Instant,
+        /// Why, as telemetry names it.
+        why: &'static str,
+        /// The record to replace; none: there is no Lease.
+        from: Option<Box<LeaseRecord>>,
+        /// How long the workload waits after it was taken; none: it runs at once (law 14).
+        wait: Option<Duration>,
+    },
+}
+
+impl Sight {
+    /// Takes in a version of the Lease that a reply brought: always believed (law 16).
+    pub(crate) fn read(&mut self, record: LeaseRecord, now: Instant) {
+        let unchanged = matches!(&self.seen, Seen::Lease(seen) if seen.says_the_same_as(&record));
+        if !unchanged {
+            self.since = now;
+        }
+        if record.holder().is_some() {
+            self.held_for_a_second = record.duration() == Some(Duration::from_secs(1));
+            self.last_duration = record.duration().or(self.last_duration);
+        }
+        self.seen = Seen::Lease(record);
+    }
+
+    /// Takes in a version that the watch brought; false if it is older than what was seen of the same Lease (law 16).
+    pub(crate) fn watched(&mut self, record: LeaseRecord, now: Instant) -> bool {
+        if let Seen::Lease(seen) = &self.seen
+            && seen.uid() == record.uid()
+            && !later(record.resource_version(), seen.resource_version())
+        {
+            return false;
+        }
+        self.read(record, now);
+        true
+    }
+
+    /// The Lease does not exist, as a reply said.
+    pub(crate) fn absent(&mut self, now: Instant) {
+        if !matches!(self.seen, Seen::Absent) {
+            self.since = now;
+        }
+        self.seen = Seen::Absent;
+    }
+
+    /// The watch says that this Lease was deleted; false if that is not the one seen, or older.
+    pub(crate) fn deleted(&mut self, record: &LeaseRecord, now: Instant) -> bool {
+        let current = matches!(&self.seen, Seen::Lease(seen)
+            if seen.uid() == record.uid() && !later(seen.resource_version(), record.resource_version()));
+        if current {
+            self.absent(now);
+        }
+        current
+    }
+
+    /// When `me` may take it, by the law.
+    pub(crate) fn prospect(&self, me: &str, timing: Timing, creation_wait: Option<Duration>) -> Prospect {
+        let last = self.last_duration.unwrap_or_default();
+        let record = match &self.seen {
+            Seen::Nothing => return Prospect::Unknown,
+            Seen::Absent => {
+                let wait = creation_wait.unwrap_or_else(|| timing.duration.max(last));
+                return Prospect::Open { at: self.since, why: "absent", from: None, wait: Some(wait) };
+            }
+            Seen::Lease(record) => record,
+        };
+        let paused = record.annotation(PAUSED) == Some("true") && record.holder() != Some(me);
+        if paused || record.is_being_deleted() {
+            return Prospect::Closed;
+        }
+        let from = Some(Box::new(record.clone()));
+        let standing = match record.standing() {
+            Standing::Released if self.held_for_a_second => Standing::Free,
+            standing @ (Standing::Held(_) | Standing::Released | Standing::Free) => standing,
+        };
+        match standing {
+            Standing::Held(_) => {
+                let duration = record.duration().unwrap_or_else(|| timing.duration.max(last));
+                Prospect::Open { at: timing.takeable(self.since, duration), why: "expired", from, wait: None }
+            }
+            Standing::Released => Prospect::Open { at: self.unclaimed(record, me, timing), why: "released", from, wait: None },
+            Standing::Free => {
+                let by_law = timing.duration.max(last).max(record.duration().unwrap_or_default());
+                let wait = Some(creation_wait.unwrap_or(by_law));
+                Prospect::Open { at: self.unclaimed(record, me, timing), why: "cleared", from, wait }
+            }
+        }
+    }
+
+    /// When a free Lease may be taken by `me`: at once, or after one D where it is meant for somebody else (law 17, strategy).
+    fn unclaimed(&self, record: &LeaseRecord, me: &str, timing: Timing) -> Instant {
+        let appointed = record.strategy().is_some() && record.preferred_holder() != Some(me);
+        let promised = record.annotation(STEP_DOWN_TO).is_some_and(|candidate| candidate != me);
+        if appointed || promised { timing.takeable(self.since, timing.duration) } else { self.since }
+    }
+}

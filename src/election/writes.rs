@@ -1,0 +1,188 @@
+//! The objects that are written: what changes, and what stays as it was read.
+//!
+//! Owns record hygiene (safety.md): times with six digits, a renewTime that rises, acquireTime and leaseTransitions that change
+//! only with the holder, and the fields of others left alone.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+use super::{
+    law::Timing,
+    record::{LeaseRecord, without_nulls},
+    trace::TraceContext,
+};
+
+/// On a Lease: its holder, named in full, is asked to hand over. Removed by any acquiring write (law 17).
+pub const STEP_DOWN: &str = "tenure.dev/step-down";
+/// On a Lease: the candidate that the others leave it to for one D.
+pub const STEP_DOWN_TO: &str = "tenure.dev/step-down-to";
+/// On a Lease: `true` keeps everyone but the recorded holder from taking it.
+pub const PAUSED: &str = "tenure.dev/paused";
+/// On a Lease: the W3C trace context of its last transition.
+pub const TRACEPARENT: &str = "tenure.dev/traceparent";
+
+const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "tenure");
+const SECOND: i64 = 1_000_000;
+const MILLISECOND: i64 = 1_000;
+/// 9999-12-30, in microseconds: no wall clock makes a time that the API server cannot read.
+const LAST_TIME: i64 = 253_402_214_400 * SECOND;
+
+/// Who writes, and what it adds to a Lease that it acquires.
+#[derive(Clone, Debug)]
+pub struct Author {
+    /// Full identity.
+    pub identity: String,
+    /// Name of the Lease.
+    pub name: String,
+    /// Its namespace.
+    pub namespace: String,
+    /// Added to its labels.
+    pub labels: BTreeMap<String, String>,
+    /// Added to its annotations.
+    pub annotations: BTreeMap<String, String>,
+}
+
+impl Author {
+    /// A Lease that does not exist yet.
+    #[must_use]
+    pub fn create(&self, timing: Timing, time: &str, context: TraceContext) -> Value {
+        let mut object = json!({
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {"name": self.name, "namespace": self.namespace},
+            "spec": {},
+        });
+        self.mark_acquired(&mut object, context);
+        let spec = spec_of(&mut object);
+        self.hold(spec, timing, time);
+        spec.insert("acquireTime".into(), time.into());
+        spec.insert("leaseTransitions".into(), 0.into());
+        object
+    }
+
+    /// A Lease that is taken, from nobody or from somebody: the holder changes.
+    #[must_use]
+    pub fn acquire(&self, from: &LeaseRecord, timing: Timing, time: &str, context: TraceContext) -> Value {
+        let mut object = from.object().clone();
+        self.mark_acquired(&mut object, context);
+        let spec = spec_of(&mut object);
+        self.hold(spec, timing, time);
+        spec.insert("acquireTime".into(), time.into());
+        spec.insert("leaseTransitions".into(), from.transitions().saturating_add(1).into());
+        object
+    }
+
+    /// A Lease that is kept: the holder stays, and so do acquireTime and leaseTransitions.
+    #[must_use]
+    pub fn renew(&self, from: &LeaseRecord, timing: Timing, time: &str) -> Value {
+        let mut object = from.object().clone();
+        self.hold(spec_of(&mut object), timing, time);
+        object
+    }
+
+    /// A Lease that is given back: the release mark.
+    #[must_use]
+    pub fn release(&self, from: &LeaseRecord, time: &str, context: TraceContext) -> Value {
+        let mut object = from.object().clone();
+        annotations_of(&mut object).insert(TRACEPARENT.into(), context.to_string().into());
+        let spec = spec_of(&mut object);
+        spec.insert("holderIdentity".into(), "".into());
+        spec.insert("leaseDurationSeconds".into(), 1.into());
+        spec.insert("acquireTime".into(), time.into());
+        spec.insert("renewTime".into(), time.into());
+        object
+    }
+
+    fn hold(&self, spec: &mut Map<String, Value>, timing: Timing, time: &str) {
+        spec.insert("holderIdentity".into(), self.identity.as_str().into());
+        spec.insert("leaseDurationSeconds".into(), timing.duration_seconds().into());
+        spec.insert("renewTime".into(), time.into());
+    }
+
+    fn mark_acquired(&self, object: &mut Value, context: TraceContext) {
+        let labels = map_of(metadata_of(object), "labels");
+        labels.insert(MANAGED_BY.0.into(), MANAGED_BY.1.into());
+        labels.extend(self.labels.iter().map(|(name, value)| (name.clone(), value.as_str().into())));
+        let annotations = annotations_of(object);
+        annotations.remove(STEP_DOWN);
+        annotations.remove(STEP_DOWN_TO);
+        annotations.insert(TRACEPARENT.into(), context.to_string().into());
+        annotations.extend(self.annotations.iter().map(|(name, value)| (name.clone(), value.as_str().into())));
+    }
+}
+
+/// The spec of an object that is about to be written, in the form in which specs are compared.
+#[must_use]
+pub fn spec_to_compare(object: &Value) -> Map<String, Value> {
+    object.get("spec").and_then(Value::as_object).map(without_nulls).unwrap_or_default()
+}
+
+/// Times for the writes of one elector: no two are equal, and none is equal to one of another elector of the same init (law 1).
+///
+/// Each is at least one second above the one before it, because client-go compares whole seconds; the wall clock may step back.
+/// The last three digits are the elector's number: its predecessor's writes, which it does not know, end in another one.
+#[derive(Clone, Debug)]
+pub struct Stamps {
+    number: i64,
+    last: i64,
+}
+
+impl Stamps {
+    /// Stamps of the elector with this generation.
+    #[must_use]
+    pub fn new(generation: u32) -> Self {
+        Self { number: i64::from(generation) % MILLISECOND, last: 0 }
+    }
+
+    /// The next time: `wall`, or as much later as it takes to rise by a second above the last and above `previous`.
+    pub fn next(&mut self, wall: i64, previous: Option<&str>) -> String {
+        let previous = previous.and_then(micros).unwrap_or_default();
+        let least = self.last.max(previous).saturating_add(SECOND).min(LAST_TIME);
+        let time = wall.clamp(0, LAST_TIME).max(least);
+        let millis = (time + MILLISECOND - 1) / MILLISECOND;
+        self.last = millis * MILLISECOND + self.number;
+        display(self.last)
+    }
+}
+
+fn micros(time: &str) -> Option<i64> {
+    let time: Timestamp = time.parse().ok()?;
+    Some(time.as_microsecond().clamp(0, LAST_TIME))
+}
+
+fn display(micros: i64) -> String {
+    Timestamp::from_microsecond(micros).map_or_else(|_| String::new(), |time| format!("{time:.6}"))
+}
+
+fn metadata_of(object: &mut Value) -> &mut Map<String, Value> {
+    map_of(whole(object), "metadata")
+}
+
+fn annotations_of(object: &mut Value) -> &mut Map<String, Value> {
+    map_of(metadata_of(object), "annotations")
+}
+
+fn spec_of(object: &mut Value) -> &mut Map<String, Value> {
+    map_of(whole(object), "spec")
+}
+
+fn whole(object: &mut Value) -> &mut Map<String, Value> {
+    as_map(object)
+}
+
+fn map_of<'m>(map: &'m mut Map<String, Value>, name: &str) -> &'m mut Map<String, Value> {
+    as_map(map.entry(name).or_insert(Value::Null))
+}
+
+/// The map in `value`; whatever else stood there cannot be kept.
+fn as_map(value: &mut Value) -> &mut Map<String, Value> {
+    if !value.is_object() {
+        *value = Value::Object(Map::new());
+    }
+    match value {
+        Value::Object(map) => map,
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => unreachable!("made a map above"),
+    }
+}
