@@ -1,1 +1,24 @@
-//! Spawns, signals, kills, reaps and proves processes.
+//! Everything that tenure does to processes: find, spawn, signal, kill, reap, prove.
+//!
+//! Owns the system calls of that kind for init and for the elector's guard. Decides nothing: who must die, when, and what a
+//! proof permits is the machines' business. Never blocks, except for the microseconds of a fork; never talks to a network.
+//!
+//! - [`scan`] reads who is there, [`kill`] sends SIGKILL to them until nobody is, [`reap`] buries.
+//! - [`resolve`] finds a program, [`spawn`] runs it, [`signals`] and [`terminal`] say what it inherits.
+//! - [`notify`] hears what the workload says of itself.
+//! - [`power`] tells how much of all this the container allows.
+//!
+//! Invariants: one thread (the parent of a spawn must live as long as its children: PDEATHSIG); nothing but [`reap`] waits for
+//! a child; a pid is used as the name of a child only until it was reaped.
+
+pub use nix::unistd::Pid;
+
+pub mod kill;
+pub mod notify;
+pub mod power;
+pub mod reap;
+pub mod resolve;
+pub mod scan;
+pub mod signals;
+pub mod spawn;
+pub mod terminal;

@@ -1,0 +1,207 @@
+//! Sends signals, and SIGKILL until nobody is left.
+//!
+//! Owns every kill(2) of tenure, and the proof of death that permits a release (law 8). Never waits: a pass takes what a scan
+//! takes, and whoever drives it passes again when children were reaped or [`Sweep::pause`] is over.
+
+use std::{
+    io,
+    os::fd::{AsRawFd, FromRawFd, OwnedFd},
+    time::Duration,
+};
+
+use nix::{errno::Errno, unistd::Pid};
+
+use crate::{
+    config::Signal,
+    process::scan::{Process, ScanError, Scanner, Scope, Spare},
+};
+
+/// SIGKILL as the configuration writes it.
+pub const SIGKILL: Signal = Signal(libc::SIGKILL);
+/// SIGCONT: with every stop signal, so that a stopped process hears it.
+pub const SIGCONT: Signal = Signal(libc::SIGCONT);
+
+/// Signals one process. The caller knows that it was not reaped.
+///
+/// # Errors
+/// What kill(2) says; EINVAL for a pid that names a group, everything, or PID 1.
+pub fn send(pid: Pid, signal: Signal) -> io::Result<()> {
+    if pid.as_raw() <= 1 {
+        return Err(Errno::EINVAL.into());
+    }
+    Ok(kill(pid.as_raw(), signal)?)
+}
+
+/// Signals a process group. Its leader, or another member, was not reaped: "signal the group before reaping its leader".
+///
+/// # Errors
+/// What kill(2) says; EINVAL for 0 and 1.
+pub fn send_group(group: Pid, signal: Signal) -> io::Result<()> {
+    if group.as_raw() <= 1 {
+        return Err(Errno::EINVAL.into());
+    }
+    Ok(kill(-group.as_raw(), signal)?)
+}
+
+/// `kill(-1, SIGKILL)`: every process of the PID namespace but init, the elector included, in one step of the kernel.
+///
+/// # Errors
+/// EPERM unless called by PID 1: there it would kill the machine. ESRCH if nobody is left.
+pub fn kill_everything() -> io::Result<()> {
+    require_pid1()?;
+    Ok(kill(-1, SIGKILL)?)
+}
+
+/// Whether init is alone in its PID namespace: no process, no zombie, seen by the kernel in one step and not through /proc.
+///
+/// # Errors
+/// EPERM unless called by PID 1.
+pub fn is_alone() -> io::Result<bool> {
+    require_pid1()?;
+    // Signal 0 to everybody: ESRCH means that there is no one; those that init may not signal count as there.
+    match kill(-1, Signal(0)) {
+        Ok(()) => Ok(false),
+        Err(Errno::ESRCH) => Ok(true),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// What a pass found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Nobody is left; the proof of law 8.
+    Proved,
+    /// Somebody is, or may be. They were sent SIGKILL.
+    Left(Left),
+}
+
+/// Who kept a pass from being clean.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Left {
+    /// How many targets there were, zombies included.
+    pub seen: usize,
+    /// The first few of them, for the log.
+    pub pids: Vec<Pid>,
+    /// How many came and went, or may be targets and cannot be told.
+    pub unclear: usize,
+    /// The first few that may not be killed (EPERM): setuid children.
+    pub refused: Vec<Pid>,
+    /// Nobody was seen, but /proc may hide processes: only [`kill_everything`] leads to a proof.
+    pub hidden: bool,
+}
+
+/// Repeated SIGKILL walks of /proc until a clean pass.
+#[derive(Debug)]
+pub struct Sweep {
+    scanner: Scanner,
+    pidfd: bool,
+    passes: u32,
+}
+
+impl Sweep {
+    /// Opens /proc.
+    ///
+    /// # Errors
+    /// [`ScanError`].
+    pub fn open() -> Result<Self, ScanError> {
+        Ok(Self { scanner: Scanner::open()?, pidfd: true, passes: 0 })
+    }
+
+    /// Kills all of `scope` but `spare`, or proves that nobody is left to kill.
+    ///
+    /// The proof is two clean scans in one call; nobody is reaped during a call (see [`scan`](crate::process::scan)), and a
+    /// zombie is not clean, so reap first. As PID 1 with no elector to spare it is [`is_alone`].
+    ///
+    /// # Errors
+    /// If /proc cannot be listed; nothing is proved then, and [`kill_everything`] is what is left to PID 1.
+    pub fn pass(&mut self, scope: Scope<'_>, spare: Spare<'_>) -> io::Result<Verdict> {
+        self.passes = self.passes.saturating_add(1);
+        for _ in 0..2 {
+            let left = self.walk(scope, spare)?;
+            if left != Left::default() {
+                return Ok(Verdict::Left(left));
+            }
+        }
+        let proved = match scope {
+            Scope::Namespace if spare.electors.is_empty() => is_alone()?,
+            Scope::Namespace | Scope::Descendants | Scope::Remains { .. } => !self.scanner.is_partial(),
+        };
+        if proved {
+            self.passes = 0;
+            return Ok(Verdict::Proved);
+        }
+        Ok(Verdict::Left(Left { hidden: true, ..Left::default() }))
+    }
+
+    /// How long to wait for SIGCHLD before the next pass: 1 ms, doubling to 16 ms. Those that came in from outside die silently.
+    #[must_use]
+    pub fn pause(&self) -> Duration {
+        Duration::from_millis(1 << self.passes.saturating_sub(1).min(4))
+    }
+
+    fn walk(&mut self, scope: Scope<'_>, spare: Spare<'_>) -> io::Result<Left> {
+        let found = self.scanner.find(scope, spare)?;
+        let mut left = Left { seen: found.targets.len(), unclear: found.vanished + found.unclear, ..Left::default() };
+        for process in found.targets {
+            let killed = match scope {
+                // Pids of this namespace are init's alone to free: it reaps nobody during a pass.
+                Scope::Namespace => kill(process.pid.as_raw(), SIGKILL),
+                Scope::Descendants | Scope::Remains { .. } => kill_identified(found.scanner, process, &mut self.pidfd),
+            };
+            if left.pids.len() < NAMED {
+                left.pids.push(process.pid);
+            }
+            if killed == Err(Errno::EPERM) && process.state != b'Z' && left.refused.len() < NAMED {
+                left.refused.push(process.pid);
+            }
+        }
+        Ok(left)
+    }
+}
+
+/// How many pids [`Left`] names.
+const NAMED: usize = 8;
+
+/// SIGKILL to this very process: a pid may be freed by its own parent, and taken by a stranger, since the scan.
+fn kill_identified(scanner: &Scanner, process: &Process, pidfd: &mut bool) -> nix::Result<()> {
+    let handle = if *pidfd { pidfd_open(process.pid) } else { Err(Errno::ENOSYS) };
+    if matches!(handle, Err(Errno::ENOSYS | Errno::EPERM)) {
+        *pidfd = false;
+    }
+    if scanner.look(process.pid).is_none_or(|now| now.start != process.start) {
+        return Err(Errno::ESRCH);
+    }
+    match handle.and_then(|handle| pidfd_send(&handle, SIGKILL)) {
+        Ok(()) => Ok(()),
+        Err(Errno::ESRCH) => Err(Errno::ESRCH),
+        Err(_) => kill(process.pid.as_raw(), SIGKILL),
+    }
+}
+
+fn require_pid1() -> nix::Result<()> {
+    if Pid::this().as_raw() == 1 { Ok(()) } else { Err(Errno::EPERM) }
+}
+
+#[allow(unsafe_code, reason = "nix's kill knows no real-time signals")]
+fn kill(target: i32, signal: Signal) -> nix::Result<()> {
+    // SAFETY: kill takes no pointers; who may be targeted is checked by the callers.
+    Errno::result(unsafe { libc::kill(target, signal.0) }).map(drop)
+}
+
+/// A handle that names this process even after its pid was recycled.
+#[allow(unsafe_code, reason = "nix does not wrap it")]
+pub(crate) fn pidfd_open(pid: Pid) -> nix::Result<OwnedFd> {
+    // SAFETY: no pointers; a result that is not negative is a new descriptor that nobody else owns.
+    unsafe {
+        let fd = Errno::result(libc::syscall(libc::SYS_pidfd_open, pid.as_raw(), 0))?;
+        Ok(OwnedFd::from_raw_fd(fd as i32))
+    }
+}
+
+#[allow(unsafe_code, reason = "nix does not wrap it")]
+pub(crate) fn pidfd_send(handle: &OwnedFd, signal: Signal) -> nix::Result<()> {
+    let no_info = std::ptr::null::<libc::siginfo_t>();
+    // SAFETY: the descriptor is open, and a null siginfo means what kill(2) would send.
+    let sent = unsafe { libc::syscall(libc::SYS_pidfd_send_signal, handle.as_raw_fd(), signal.0, no_info, 0) };
+    Errno::result(sent).map(drop)
+}

@@ -1,0 +1,160 @@
+//! NOTIFY_SOCKET: what the workload says of itself.
+//!
+//! Owns the socket and its few fields. Believes a datagram only if the kernel names its sender, and that is the main process of
+//! the workload or descends from it. Never blocks, and never decides what a message means for a role.
+
+use std::{
+    io::{self, IoSliceMut},
+    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
+};
+
+use nix::{
+    errno::Errno,
+    sys::socket::{
+        AddressFamily, ControlMessageOwned, MsgFlags, SockFlag, SockType, UnixAddr, UnixCredentials, bind, recvmsg, setsockopt,
+        socket, sockopt,
+    },
+    unistd::Pid,
+};
+
+use crate::process::scan::Scanner;
+
+/// Longest datagram that is read; sd_notify messages are lines.
+const MAX_DATAGRAM: usize = 4096;
+
+/// The role that a workload says it has taken on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// `X_TENURE_ROLE=leader`.
+    Leader,
+    /// `X_TENURE_ROLE=standby`.
+    Standby,
+}
+
+/// What one datagram says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Notice {
+    /// `READY=1`.
+    pub ready: bool,
+    /// `X_TENURE_ROLE=...`; the last one counts.
+    pub role: Option<Role>,
+}
+
+/// Why a datagram was not believed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Rejected {
+    /// Longer than a notification is.
+    #[error("a notification of more than {MAX_DATAGRAM} bytes was dropped")]
+    TooLong,
+    /// Not UTF-8.
+    #[error("a notification that is not text was dropped")]
+    NotText,
+    /// Neither the main process nor its descendant, or gone before it could be checked.
+    #[error("a notification of process {0} was dropped: it does not belong to the workload's main process, or has ended")]
+    Stranger(Pid),
+}
+
+/// The socket.
+#[derive(Debug)]
+pub struct NotifySocket {
+    socket: OwnedFd,
+    name: String,
+}
+
+impl NotifySocket {
+    /// Opens it under an abstract name with 128 random bits.
+    ///
+    /// # Errors
+    /// No randomness, or what socket(2), setsockopt(2) and bind(2) say.
+    pub fn open() -> io::Result<Self> {
+        let mut random = [0; 16];
+        getrandom::fill(&mut random).map_err(|error| io::Error::other(error.to_string()))?;
+        let name = format!("tenure/notify/{:032x}", u128::from_ne_bytes(random));
+        let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+        let socket = socket(AddressFamily::Unix, SockType::Datagram, flags, None)?;
+        // Before the bind: no datagram comes without credentials.
+        setsockopt(&socket, sockopt::PassCred, &true)?;
+        bind(socket.as_raw_fd(), &UnixAddr::new_abstract(name.as_bytes())?)?;
+        Ok(Self { socket, name })
+    }
+
+    /// The value of NOTIFY_SOCKET.
+    #[must_use]
+    pub fn address(&self) -> String {
+        format!("@{}", self.name)
+    }
+
+    /// The next datagram, if one waits, checked against the main process of the workload.
+    ///
+    /// # Errors
+    /// What recvmsg(2) says.
+    pub fn receive(&mut self, main: Pid, scanner: &Scanner) -> io::Result<Option<Result<Notice, Rejected>>> {
+        let mut buffer = [0; MAX_DATAGRAM];
+        let Some((length, sender)) = self.read(&mut buffer)? else { return Ok(None) };
+        let Some(bytes) = buffer.get(..length) else { return Ok(Some(Err(Rejected::TooLong))) };
+        let Ok(text) = std::str::from_utf8(bytes) else { return Ok(Some(Err(Rejected::NotText))) };
+        if !belongs(scanner, sender, main) {
+            return Ok(Some(Err(Rejected::Stranger(sender))));
+        }
+        Ok(Some(Ok(parse(text))))
+    }
+
+    /// Throws away all that waits: an acknowledgement counts only from a socket that was drained before the signal (law 8).
+    ///
+    /// # Errors
+    /// What recvmsg(2) says.
+    pub fn drain(&mut self) -> io::Result<()> {
+        while self.read(&mut [])?.is_some() {}
+        Ok(())
+    }
+
+    /// Length (more than the buffer's if it was cut) and sender of the next datagram; an unknown sender is 0.
+    fn read(&self, buffer: &mut [u8]) -> io::Result<Option<(usize, Pid)>> {
+        // Room for credentials alone: descriptors that somebody sends along are closed by the kernel.
+        let mut control = nix::cmsg_space!(UnixCredentials);
+        let flags = MsgFlags::MSG_TRUNC | MsgFlags::MSG_CMSG_CLOEXEC;
+        loop {
+            let mut slices = [IoSliceMut::new(buffer)];
+            let message = match recvmsg::<UnixAddr>(self.socket.as_raw_fd(), &mut slices, Some(&mut control), flags) {
+                Ok(message) => message,
+                Err(Errno::EAGAIN) => return Ok(None),
+                Err(Errno::EINTR) => continue,
+                Err(errno) => return Err(errno.into()),
+            };
+            let sender = message.cmsgs().ok().into_iter().flatten().find_map(credentials).unwrap_or(Pid::from_raw(0));
+            return Ok(Some((message.bytes, sender)));
+        }
+    }
+}
+
+impl AsFd for NotifySocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+#[allow(clippy::wildcard_enum_match_arm, reason = "of a foreign enum's many messages one is asked for")]
+fn credentials(message: ControlMessageOwned) -> Option<Pid> {
+    match message {
+        ControlMessageOwned::ScmCredentials(credentials) => Some(Pid::from_raw(credentials.pid())),
+        _ => None,
+    }
+}
+
+/// A descendant whose parents are gone is still known by its process group.
+fn belongs(scanner: &Scanner, sender: Pid, main: Pid) -> bool {
+    scanner.descends(sender, main) || scanner.look(sender).is_some_and(|process| process.group == main)
+}
+
+fn parse(text: &str) -> Notice {
+    let mut notice = Notice::default();
+    for line in text.lines() {
+        match line {
+            "READY=1" => notice.ready = true,
+            "X_TENURE_ROLE=leader" => notice.role = Some(Role::Leader),
+            "X_TENURE_ROLE=standby" => notice.role = Some(Role::Standby),
+            _ => {}
+        }
+    }
+    notice
+}

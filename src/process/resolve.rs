@@ -1,0 +1,97 @@
+//! Finds the program of a command, before a Lease is acquired for it.
+//!
+//! Owns the search. Never executes anything; execve may still fail, for what only it finds out (`#!` of a missing interpreter).
+
+use std::{
+    ffi::OsStr,
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+};
+
+use nix::{
+    errno::Errno,
+    fcntl::{AT_FDCWD, AtFlags},
+    unistd::{AccessFlags, faccessat},
+};
+
+/// Where execvp looks when there is no PATH.
+const DEFAULT_PATH: &str = "/usr/local/bin:/bin:/usr/bin";
+
+/// The program cannot be run.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ResolveError {
+    /// There is none.
+    #[error("{program}: not found{}", place(path.as_deref()))]
+    NotFound {
+        /// As it was asked for.
+        program: String,
+        /// The PATH that was searched; none for a name with a slash.
+        path: Option<String>,
+    },
+    /// There is something, which cannot be executed.
+    #[error("{}: {why}", file.display())]
+    NotExecutable {
+        /// The file.
+        file: PathBuf,
+        /// Directory, permissions.
+        why: &'static str,
+    },
+}
+
+impl ResolveError {
+    /// The exit code for it: 127 or 126.
+    #[must_use]
+    pub const fn code(&self) -> u8 {
+        match self {
+            Self::NotFound { .. } => 127,
+            Self::NotExecutable { .. } => 126,
+        }
+    }
+}
+
+/// The file that execvp would execute for `program` with this PATH (the child's, not necessarily ours).
+///
+/// # Errors
+/// [`ResolveError`], with the exit code.
+pub fn resolve(program: &str, path: Option<&OsStr>) -> Result<PathBuf, ResolveError> {
+    if program.contains('/') {
+        return check(PathBuf::from(program))
+            .unwrap_or_else(|| Err(ResolveError::NotFound { program: program.to_owned(), path: None }));
+    }
+    let path = path.unwrap_or_else(|| OsStr::new(DEFAULT_PATH));
+    let mut denied = None;
+    let directories = path.as_bytes().split(|byte| *byte == b':').map(|directory| Path::new(OsStr::from_bytes(directory)));
+    // An empty name is in no directory, and an empty directory is the current one.
+    for directory in directories.filter(|_| !program.is_empty()) {
+        match check(Path::new(".").join(directory).join(program)) {
+            Some(Ok(file)) => return Ok(file),
+            Some(Err(error)) => denied = denied.or(Some(error)),
+            None => {}
+        }
+    }
+    let path = Some(path.to_string_lossy().into_owned());
+    Err(denied.unwrap_or_else(|| ResolveError::NotFound { program: program.to_owned(), path }))
+}
+
+/// None if nothing is there.
+fn check(file: PathBuf) -> Option<Result<PathBuf, ResolveError>> {
+    let refuse = |why| Some(Err(ResolveError::NotExecutable { file: file.clone(), why }));
+    match std::fs::metadata(&file) {
+        Ok(found) if found.is_dir() => return refuse("is a directory"),
+        Ok(found) if !found.is_file() => return refuse("is not a regular file"),
+        Ok(_) => {}
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+            return refuse("a directory on the way may not be searched");
+        }
+        Err(_) => return None,
+    }
+    match faccessat(AT_FDCWD, &file, AccessFlags::X_OK, AtFlags::AT_EACCESS) {
+        Ok(()) => Some(Ok(file)),
+        Err(Errno::EACCES) => refuse("is not executable (its mode, or a noexec mount)"),
+        Err(errno) => refuse(errno.desc()),
+    }
+}
+
+fn place(path: Option<&str>) -> String {
+    path.map_or_else(String::new, |path| format!(" in PATH ({path})"))
+}

@@ -1,0 +1,126 @@
+//! What signals tenure was started with, which it takes in, and which it passes on.
+//!
+//! Owns the signal mask and the signalfd. Never sends one.
+
+use std::{
+    io,
+    os::fd::{AsFd, BorrowedFd},
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+use nix::{
+    sys::{
+        signal::{SigSet, SigmaskHow, sigprocmask},
+        signalfd::{SfdFlags, SignalFd},
+    },
+    unistd::Pid,
+};
+
+use crate::config::Signal;
+
+/// Faults of tenure itself: never blocked, never passed on.
+const FAULTS: [i32; 7] = [libc::SIGFPE, libc::SIGILL, libc::SIGSEGV, libc::SIGBUS, libc::SIGABRT, libc::SIGTRAP, libc::SIGSYS];
+
+/// What a program inherits of signals beside the handlers: what tenure got is what its workload gets.
+#[derive(Clone, Copy, Debug)]
+pub struct Inherited {
+    /// The blocked ones.
+    pub mask: SigSet,
+    /// Whether SIGPIPE was ignored. It is the only disposition that tenure changes: Rust's runtime ignores it before main.
+    pub ignores_pipe: bool,
+}
+
+/// Blocks every signal but the faults, and tells what had been there before. To be called in the first instructions.
+///
+/// # Errors
+/// None that a kernel gives for a valid set.
+pub fn block() -> io::Result<Inherited> {
+    let mut mask = SigSet::empty();
+    sigprocmask(SigmaskHow::SIG_SETMASK, Some(&taken()), Some(&mut mask))?;
+    Ok(Inherited { mask, ignores_pipe: IGNORED_PIPE.load(Ordering::Relaxed) })
+}
+
+/// A signal that arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Received {
+    /// Which.
+    pub signal: Signal,
+    /// Who sent it; 0 for the kernel (a terminal) and for senders outside of this PID namespace.
+    pub sender: Pid,
+}
+
+/// The blocked signals as they arrive.
+#[derive(Debug)]
+pub struct Signals(SignalFd);
+
+impl Signals {
+    /// Takes in every signal that [`block`] blocked.
+    ///
+    /// # Errors
+    /// What signalfd(2) says.
+    pub fn open() -> io::Result<Self> {
+        Ok(Self(SignalFd::with_flags(&taken(), SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?))
+    }
+
+    /// The next one that waits.
+    ///
+    /// # Errors
+    /// What read(2) says.
+    pub fn receive(&mut self) -> io::Result<Option<Received>> {
+        let Some(info) = self.0.read_signal()? else { return Ok(None) };
+        let signal = Signal(i32::try_from(info.ssi_signo).unwrap_or_default());
+        Ok(Some(Received { signal, sender: Pid::from_raw(i32::try_from(info.ssi_pid).unwrap_or_default()) }))
+    }
+}
+
+impl AsFd for Signals {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// Whether a signal that init gets is passed on to the workload: all but SIGCHLD, the faults, those that cannot be caught,
+/// and SIGTTIN and SIGTTOU, which mean init's own use of the terminal.
+#[must_use]
+pub fn is_forwardable(signal: Signal) -> bool {
+    let own = [libc::SIGCHLD, libc::SIGKILL, libc::SIGSTOP, libc::SIGTTIN, libc::SIGTTOU];
+    !own.contains(&signal.0) && !FAULTS.contains(&signal.0)
+}
+
+/// The name of a signal for people: `SIGTERM`, `SIGRTMIN+3`.
+#[must_use]
+pub fn name(signal: Signal) -> String {
+    match nix::sys::signal::Signal::try_from(signal.0) {
+        Ok(named) => named.as_str().to_owned(),
+        Err(_) if signal.0 >= libc::SIGRTMIN() => format!("SIGRTMIN+{}", signal.0 - libc::SIGRTMIN()),
+        Err(_) => format!("signal {}", signal.0),
+    }
+}
+
+fn taken() -> SigSet {
+    let mut set = SigSet::all();
+    for fault in FAULTS.into_iter().filter_map(|fault| fault.try_into().ok()) {
+        set.remove(fault);
+    }
+    set
+}
+
+static IGNORED_PIPE: AtomicBool = AtomicBool::new(false);
+
+/// Runs before main, and so before Rust's runtime ignores SIGPIPE.
+#[allow(unsafe_code, reason = "the only place from which the inherited disposition can be seen")]
+#[used]
+// SAFETY: the section holds pointers to functions, which the C runtime calls once, on one thread, before main.
+#[unsafe(link_section = ".init_array")]
+static REMEMBER: extern "C" fn() = remember_pipe;
+
+#[allow(unsafe_code, reason = "nix cannot read a disposition without setting one")]
+extern "C" fn remember_pipe() {
+    let mut action = std::mem::MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: with a null new action the call only fills the old one, which is ours and zeroed.
+    let ignored = unsafe {
+        libc::sigaction(libc::SIGPIPE, std::ptr::null(), action.as_mut_ptr()) == 0
+            && action.assume_init_ref().sa_sigaction == libc::SIG_IGN
+    };
+    IGNORED_PIPE.store(ignored, Ordering::Relaxed);
+}

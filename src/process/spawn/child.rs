@@ -1,0 +1,164 @@
+//! The child between fork and execve: async-signal-safe system calls only, no allocation, no return.
+
+use std::{
+    ffi::{CStr, c_char},
+    os::fd::RawFd,
+};
+
+use nix::{errno::Errno, unistd::Pid};
+
+use super::{Failure, Outcome, Place, Step};
+use crate::{config::Signal, process::signals::Inherited, time::Instant};
+
+/// Where a link is handed over.
+pub(super) const LINK: RawFd = 3;
+
+/// Bytes of a report: step (0: late), errno.
+pub(super) const REPORT: usize = 5;
+
+/// What the child does, prepared by the parent.
+pub(super) struct Plan<'a> {
+    pub(super) place: Option<Place>,
+    pub(super) null: Option<RawFd>,
+    pub(super) link: Option<RawFd>,
+    pub(super) score: Option<&'a [u8]>,
+    pub(super) inherited: Option<Inherited>,
+    pub(super) not_after: Option<Instant>,
+    pub(super) act: Act<'a>,
+}
+
+/// The last step.
+pub(super) enum Act<'a> {
+    Execute { program: &'a CStr, arguments: &'a [*const c_char], environment: &'a [*const c_char] },
+    Signal { handle: Option<RawFd>, pid: Pid, signal: Signal },
+}
+
+/// Carries out the plan, reports to `end` what kept it from that, and ends.
+pub(super) fn run(plan: &Plan<'_>, parent: Pid, end: RawFd) -> ! {
+    match carry_out(plan, parent) {
+        Ok(Outcome::Done) => exit(0),
+        Ok(Outcome::Late) => tell(end, 0, 0),
+        Ok(Outcome::Failed(failure)) | Err(failure) => tell(end, failure.step as u8, failure.errno as i32),
+    }
+}
+
+pub(super) fn decode(report: [u8; REPORT]) -> Outcome {
+    let [step, a, b, c, d] = report;
+    let steps = [
+        Step::DieWithInit,
+        Step::Place,
+        Step::Terminal,
+        Step::Input,
+        Step::Link,
+        Step::Signals,
+        Step::Clock,
+        Step::Execute,
+        Step::Signal,
+    ];
+    match steps.into_iter().find(|known| *known as u8 == step) {
+        Some(step) => Outcome::Failed(Failure { step, errno: Errno::from_raw(i32::from_ne_bytes([a, b, c, d])) }),
+        None => Outcome::Late,
+    }
+}
+
+#[allow(unsafe_code, reason = "async-signal-safe system calls between fork and execve")]
+fn carry_out(plan: &Plan<'_>, parent: Pid) -> Result<Outcome, Failure> {
+    let check = |step, result: i32| Errno::result(result).map_err(|errno| Failure { step, errno });
+    // SAFETY: the calls take numbers, or pointers to what the parent prepared and this child's own copy keeps alive.
+    unsafe {
+        check(Step::DieWithInit, libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL))?;
+        if libc::getppid() != parent.as_raw() {
+            exit(0);
+        }
+        match plan.place {
+            Some(Place::Group) => drop(check(Step::Place, libc::setpgid(0, 0))?),
+            Some(Place::Foreground(_)) => {
+                check(Step::Place, libc::setpgid(0, 0))?;
+                check(Step::Terminal, libc::tcsetpgrp(libc::STDIN_FILENO, libc::getpid()))?;
+            }
+            Some(Place::Session) => drop(check(Step::Place, libc::setsid())?),
+            None => {}
+        }
+        if let Some(null) = plan.null {
+            check(Step::Input, libc::dup2(null, libc::STDIN_FILENO))?;
+        }
+        close_on_execute();
+        match plan.link {
+            Some(LINK) => drop(check(Step::Link, libc::fcntl(LINK, libc::F_SETFD, 0))?),
+            Some(link) => drop(check(Step::Link, libc::dup2(link, LINK))?),
+            None => {}
+        }
+        if let Some(score) = plan.score {
+            let file = libc::open(c"/proc/self/oom_score_adj".as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
+            libc::write(file, score.as_ptr().cast(), score.len());
+        }
+        if let Some(inherited) = plan.inherited {
+            let pipe = if inherited.ignores_pipe { libc::SIG_IGN } else { libc::SIG_DFL };
+            if libc::signal(libc::SIGPIPE, pipe) == libc::SIG_ERR {
+                return Err(Failure { step: Step::Signals, errno: Errno::last() });
+            }
+            check(Step::Signals, libc::sigprocmask(libc::SIG_SETMASK, inherited.mask.as_ref(), std::ptr::null_mut()))?;
+        }
+        match plan.act {
+            Act::Execute { program, arguments, environment } => {
+                if is_late(plan.not_after)? {
+                    return Ok(Outcome::Late);
+                }
+                check(Step::Execute, libc::execve(program.as_ptr(), arguments.as_ptr(), environment.as_ptr()))?;
+            }
+            Act::Signal { handle, pid, signal } => {
+                if is_late(plan.not_after)? {
+                    return Ok(Outcome::Late);
+                }
+                let sent = match handle {
+                    Some(handle) => libc::syscall(libc::SYS_pidfd_send_signal, handle, signal.0, 0, 0) as i32,
+                    None => libc::kill(pid.as_raw(), signal.0),
+                };
+                check(Step::Signal, sent)?;
+            }
+        }
+    }
+    Ok(Outcome::Done)
+}
+
+#[allow(unsafe_code, reason = "async-signal-safe system call")]
+fn is_late(not_after: Option<Instant>) -> Result<bool, Failure> {
+    let Some(not_after) = not_after else { return Ok(false) };
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: now is a live local.
+    let read = unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut now) };
+    Errno::result(read).map_err(|errno| Failure { step: Step::Clock, errno })?;
+    let nanos = now.tv_sec.saturating_mul(1_000_000_000).saturating_add(now.tv_nsec);
+    Ok(u64::try_from(nanos).unwrap_or(u64::MAX) > not_after.as_nanos())
+}
+
+/// Every descriptor above standard error goes at the execve.
+#[allow(unsafe_code, reason = "async-signal-safe system calls")]
+fn close_on_execute() {
+    const CLOSE_RANGE_CLOEXEC: u32 = 1 << 2;
+    // SAFETY: the calls take numbers only.
+    unsafe {
+        if libc::syscall(libc::SYS_close_range, LINK, u32::MAX, CLOSE_RANGE_CLOEXEC) == 0 {
+            return;
+        }
+        // Refused, or older than Linux 5.11. Init itself opens with O_CLOEXEC; this is for what it was started with.
+        for fd in LINK..1024 {
+            libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC);
+        }
+    }
+}
+
+#[allow(unsafe_code, reason = "async-signal-safe system calls")]
+fn tell(end: RawFd, step: u8, errno: i32) -> ! {
+    let [a, b, c, d] = errno.to_ne_bytes();
+    let report = [step, a, b, c, d];
+    // SAFETY: report is a live local; an empty pipe takes it whole.
+    unsafe { libc::write(end, report.as_ptr().cast(), REPORT) };
+    exit(126)
+}
+
+#[allow(unsafe_code, reason = "exit would run the parent's handlers")]
+fn exit(code: i32) -> ! {
+    // SAFETY: _exit takes a number and does not return.
+    unsafe { libc::_exit(code) }
+}
