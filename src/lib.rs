@@ -12,6 +12,7 @@ pub mod http;
 pub mod init;
 pub mod link;
 pub mod process;
+pub mod stderr;
 pub mod supervision;
 pub mod telemetry;
 pub mod time;

@@ -1,0 +1,283 @@
+//! Writes lines to standard error and never waits for whoever reads them.
+//!
+//! Owns the one way in which this program writes there while it guards a workload. A line that does not fit is dropped and
+//! counted, and the count goes out with the next line that fits.
+//!
+//! O_NONBLOCK is never set on standard error: its open file description is shared with the workload and, on a terminal, with the
+//! shell. A socket is asked with each write not to wait. A terminal or a pipe is opened once more, as a description of our own
+//! that is non-blocking. Where that is not allowed, each write says RWF_NOWAIT, and where the kernel has none for it (terminals,
+//! pipes before Linux 6.4), a poll goes before a write of at most PIPE_BUF bytes: then another writer that takes the last room
+//! between the two calls, or a terminal with less room than that, can make it wait. A regular file waits for its file system
+//! alone, so whoever must act in time acts first and writes the line about it afterwards.
+
+use std::{
+    fs::{File, OpenOptions},
+    io::{self, IoSlice},
+    os::{
+        fd::{AsFd, AsRawFd, BorrowedFd},
+        unix::fs::OpenOptionsExt,
+    },
+};
+
+use nix::{
+    errno::Errno,
+    poll::{PollFd, PollFlags, PollTimeout, poll},
+    sys::{
+        socket::{MsgFlags, send},
+        stat::{SFlag, fstat},
+    },
+    unistd::write,
+};
+
+/// A pipe takes this many bytes whole or not at all.
+const CHUNK: usize = libc::PIPE_BUF;
+
+/// Lines to standard error, with the count of those that were dropped.
+#[derive(Debug)]
+pub struct Lines {
+    way: Way,
+    dropped: u64,
+    /// The last line went out in part.
+    cut: bool,
+}
+
+impl Lines {
+    /// Looks at what standard error is; nothing dropped yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::onto(io::stderr().as_fd())
+    }
+
+    fn onto(fd: BorrowedFd<'_>) -> Self {
+        Self { way: Way::to(fd), dropped: 0, cut: false }
+    }
+
+    /// Writes `line`, which ends with its newline, after what `told` makes of the number of lines that were dropped since the
+    /// last that got through. False if it had to be dropped too.
+    pub fn write(&mut self, line: &[u8], told: impl FnOnce(u64) -> String) -> bool {
+        self.write_to(io::stderr().as_fd(), line, told)
+    }
+
+    fn write_to(&mut self, fd: BorrowedFd<'_>, line: &[u8], told: impl FnOnce(u64) -> String) -> bool {
+        let mut bytes = Vec::with_capacity(line.len());
+        if self.cut {
+            bytes.push(b'\n');
+        }
+        if self.dropped > 0 {
+            bytes.extend_from_slice(told(self.dropped).as_bytes());
+        }
+        bytes.extend_from_slice(line);
+        let taken = self.way.write(fd, &bytes);
+        let whole = taken == bytes.len();
+        if whole {
+            self.dropped = 0;
+        } else {
+            self.dropped = self.dropped.saturating_add(1);
+        }
+        if taken > 0 {
+            self.cut = !whole;
+        }
+        whole
+    }
+}
+
+impl Default for Lines {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// How to write without waiting, by what the file is.
+#[derive(Debug)]
+enum Way {
+    Socket,
+    Regular,
+    /// The same pipe or terminal, opened once more and non-blocking.
+    Own(File),
+    /// One that may not be opened again.
+    Shared,
+}
+
+impl Way {
+    fn to(fd: BorrowedFd<'_>) -> Self {
+        let kind = fstat(fd).map(|stat| SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT).unwrap_or(SFlag::empty());
+        if kind == SFlag::S_IFSOCK {
+            return Self::Socket;
+        }
+        if kind == SFlag::S_IFREG {
+            return Self::Regular;
+        }
+        let again = format!("/proc/self/fd/{}", fd.as_raw_fd());
+        let own = OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(again);
+        own.map_or(Self::Shared, Self::Own)
+    }
+
+    /// The number of bytes that were taken.
+    fn write(&self, fd: BorrowedFd<'_>, bytes: &[u8]) -> usize {
+        let mut taken = 0;
+        while let Some(chunk) = bytes.get(taken..).and_then(|rest| rest.chunks(CHUNK).next()) {
+            let written = match self {
+                Self::Socket => send(fd.as_raw_fd(), chunk, MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL),
+                Self::Regular => write(fd, chunk),
+                Self::Own(file) => write(file, chunk),
+                Self::Shared => write_shared(fd, chunk),
+            };
+            match written {
+                Ok(0) => break,
+                Ok(length) => taken += length,
+                Err(Errno::EINTR) => {}
+                Err(_) => break,
+            }
+        }
+        taken
+    }
+}
+
+fn write_shared(fd: BorrowedFd<'_>, chunk: &[u8]) -> Result<usize, Errno> {
+    match write_nowait(fd, chunk) {
+        Err(Errno::EOPNOTSUPP | Errno::ENOSYS | Errno::EINVAL | Errno::EPERM) => {}
+        done => return done,
+    }
+    let mut ready = [PollFd::new(fd, PollFlags::POLLOUT)];
+    poll(&mut ready, PollTimeout::ZERO)?;
+    if !ready[0].revents().is_some_and(|events| events.contains(PollFlags::POLLOUT)) {
+        return Err(Errno::EAGAIN);
+    }
+    write(fd, chunk)
+}
+
+#[allow(unsafe_code, reason = "nix has no pwritev2")]
+fn write_nowait(fd: BorrowedFd<'_>, chunk: &[u8]) -> Result<usize, Errno> {
+    let slice = IoSlice::new(chunk);
+    // SAFETY: an IoSlice is an iovec, and it and the bytes behind it outlive the call. Offset -1 is the file's own position.
+    let taken = unsafe { libc::pwritev2(fd.as_raw_fd(), (&raw const slice).cast(), 1, -1, libc::RWF_NOWAIT) };
+    usize::try_from(Errno::result(taken)?).map_err(|_| Errno::EIO)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        fs::File,
+        io::{Read, Seek},
+        os::{fd::OwnedFd, unix::net::UnixDatagram, unix::net::UnixStream},
+    };
+
+    use nix::{
+        fcntl::{FcntlArg, OFlag, fcntl},
+        pty::openpty,
+    };
+
+    use super::*;
+
+    fn told(count: u64) -> String {
+        format!("{count} lines dropped\n")
+    }
+
+    /// Writes lines until one is dropped, and a few more; the number that got through.
+    fn fill(lines: &mut Lines, fd: BorrowedFd<'_>, dropped: u64) -> usize {
+        let mut through = 0;
+        while lines.write_to(fd, &[b'x'; 4095], |_| unreachable!()) {
+            through += 1;
+        }
+        for _ in 1..dropped {
+            assert!(!lines.write_to(fd, b"lost\n", told));
+        }
+        through
+    }
+
+    fn drops_when_full_and_tells_the_count_later(way: impl Fn(BorrowedFd<'_>) -> Way, writer: OwnedFd, mut reader: impl Read) {
+        let mut lines = Lines { way: way(writer.as_fd()), dropped: 0, cut: false };
+        let through = fill(&mut lines, writer.as_fd(), 3);
+        assert!(through > 0);
+        let mut room = vec![0; 1 << 20];
+        let mut left = reader.read(&mut room).unwrap();
+        while left > 0 && !lines.write_to(writer.as_fd(), b"back\n", |count| format!("[{count}]\n")) {
+            left = reader.read(&mut room).unwrap();
+        }
+        drop((lines, writer));
+        let mut rest = Vec::new();
+        reader.read_to_end(&mut rest).unwrap();
+        let rest = String::from_utf8(rest).unwrap();
+        assert!(rest.ends_with("]\nback\n"), "{:?}", rest.get(rest.len().saturating_sub(80)..));
+    }
+
+    #[test]
+    fn a_full_pipe_drops_lines_and_the_next_that_fits_tells_how_many() {
+        let (reader, writer) = nix::unistd::pipe().unwrap();
+        drops_when_full_and_tells_the_count_later(Way::to, writer, File::from(reader));
+    }
+
+    #[test]
+    fn a_full_pipe_that_may_not_be_opened_again_drops_lines_too() {
+        let (reader, writer) = nix::unistd::pipe().unwrap();
+        drops_when_full_and_tells_the_count_later(|_| Way::Shared, writer, File::from(reader));
+    }
+
+    #[test]
+    fn a_full_stream_socket_drops_lines_and_the_next_that_fits_tells_how_many() {
+        let (writer, reader) = UnixStream::pair().unwrap();
+        drops_when_full_and_tells_the_count_later(Way::to, writer.into(), reader);
+    }
+
+    #[test]
+    fn a_full_datagram_socket_drops_lines() {
+        let (writer, _reader) = UnixDatagram::pair().unwrap();
+        assert!(fill(&mut Lines::onto(writer.as_fd()), writer.as_fd(), 2) > 0);
+    }
+
+    #[test]
+    fn a_terminal_that_nobody_reads_drops_lines() {
+        let pty = openpty(None, None).unwrap();
+        assert!(fill(&mut Lines::onto(pty.slave.as_fd()), pty.slave.as_fd(), 2) > 0);
+    }
+
+    #[test]
+    fn a_reader_that_went_away_drops_lines() {
+        let (reader, writer) = nix::unistd::pipe().unwrap();
+        let mut lines = Lines::onto(writer.as_fd());
+        drop(reader);
+        assert!(!lines.write_to(writer.as_fd(), b"lost\n", told));
+    }
+
+    #[test]
+    fn a_regular_file_takes_every_line_whatever_its_length() {
+        let mut file = tempfile();
+        let line = vec![b'x'; 3 * CHUNK];
+        let mut lines = Lines::onto(file.as_fd());
+        assert!(lines.write_to(file.as_fd(), &line, told) && lines.write_to(file.as_fd(), b"end\n", told));
+        let mut text = String::new();
+        file.rewind().unwrap();
+        file.read_to_string(&mut text).unwrap();
+        assert_eq!(text.len(), line.len() + 4);
+    }
+
+    #[test]
+    fn a_line_that_was_cut_is_ended_before_the_next() {
+        let (reader, writer) = nix::unistd::pipe().unwrap();
+        fcntl(&writer, FcntlArg::F_SETPIPE_SZ(4096)).unwrap();
+        let mut lines = Lines::onto(writer.as_fd());
+        assert!(!lines.write_to(writer.as_fd(), &[b'x'; 2 * CHUNK], told));
+        let mut reader = File::from(reader);
+        reader.read_exact(&mut [0; CHUNK]).unwrap();
+        assert!(lines.write_to(writer.as_fd(), b"next\n", told));
+        drop((lines, writer));
+        let mut rest = String::new();
+        reader.read_to_string(&mut rest).unwrap();
+        assert_eq!(rest, "\n1 lines dropped\nnext\n");
+    }
+
+    #[test]
+    fn the_shared_file_description_stays_blocking() {
+        let (_reader, writer) = nix::unistd::pipe().unwrap();
+        assert!(Lines::onto(writer.as_fd()).write_to(writer.as_fd(), b"line\n", told));
+        let flags = OFlag::from_bits_retain(fcntl(&writer, FcntlArg::F_GETFL).unwrap());
+        assert!(!flags.contains(OFlag::O_NONBLOCK));
+    }
+
+    fn tempfile() -> File {
+        let name = std::env::temp_dir().join(format!("tenure-stderr-{}", std::process::id()));
+        let file = File::options().read(true).write(true).create_new(true).open(&name).unwrap();
+        std::fs::remove_file(&name).unwrap();
+        file
+    }
+}
