@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use jiff::{SignedDuration, fmt::friendly};
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+use schemars::{Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::text;
 
 static PRINTER: friendly::SpanPrinter = friendly::SpanPrinter::new().spacing(friendly::Spacing::None);
 
@@ -13,9 +16,9 @@ pub(crate) fn format(span: Duration) -> String {
 }
 
 /// Reads `15s`, `1m30s`, `200ms`; a bare number is refused.
-pub(crate) fn parse(text: &str) -> Result<Duration, String> {
-    let refused = || format!("{text:?} is not a duration: write a number and a unit, such as 15s, 1m30s or 200ms");
-    let span: SignedDuration = text.parse().map_err(|_| refused())?;
+pub(crate) fn parse(written: &str) -> Result<Duration, String> {
+    let refused = || format!("{written:?} is not a duration: write a number and a unit, such as 15s, 1m30s or 200ms");
+    let span: SignedDuration = written.parse().map_err(|_| refused())?;
     Duration::try_from(span).map_err(|_| refused())
 }
 
@@ -28,15 +31,24 @@ pub(crate) fn serialize<S: Serializer>(span: &Duration, serializer: S) -> Result
 
 pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     if deserializer.is_human_readable() {
-        return parse(&String::deserialize(deserializer)?).map_err(D::Error::custom);
+        return text::required(deserializer, parse);
     }
     Duration::deserialize(deserializer)
 }
 
+const EXAMPLES: [&str; 3] = ["15s", "1m30s", "200ms"];
+
+pub(crate) fn schema(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "string", "examples": EXAMPLES })
+}
+
+pub(crate) fn optional_schema(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": ["string", "null"], "examples": EXAMPLES })
+}
+
 /// The same for a duration that may be absent.
 pub(crate) mod option {
-    use super::{Deserialize, Deserializer, Duration, Serialize, Serializer, format, parse};
-    use serde::de::Error as _;
+    use super::{Deserialize, Deserializer, Duration, Serialize, Serializer, format, parse, text};
 
     pub(crate) fn serialize<S: Serializer>(span: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
         if serializer.is_human_readable() {
@@ -47,8 +59,7 @@ pub(crate) mod option {
 
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
         if deserializer.is_human_readable() {
-            let text = Option::<String>::deserialize(deserializer)?;
-            return text.map(|text| parse(&text)).transpose().map_err(D::Error::custom);
+            return text::optional(deserializer, parse);
         }
         Option::deserialize(deserializer)
     }

@@ -1,0 +1,200 @@
+//! Every key: its path, its form as text, and its name in the environment.
+//!
+//! Owns the list, which a test holds equal to the types. What a value may be is the types' business.
+
+/// How a value is written where there is only text: a variable or a flag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shape {
+    /// As it is.
+    Text,
+    /// `true` or `false`.
+    Truth,
+    /// Digits.
+    Integer,
+    /// YAML or JSON: `["sleep", "10"]`.
+    List,
+    /// YAML or JSON: `{"team": "billing"}`.
+    Map,
+}
+
+/// One key.
+#[derive(Debug)]
+pub(super) struct Key {
+    /// Its path in a file, levels separated by dots.
+    pub(super) path: &'static str,
+    /// Its form as text.
+    pub(super) shape: Shape,
+    /// Whether it (or, in a map, what an entry holds) may be null, which is `null` as text.
+    pub(super) nullable: bool,
+}
+
+/// Every key, in the order in which people read them.
+pub(super) const KEYS: &[Key] = &[
+    key("lease.enabled", Shape::Truth),
+    key("lease.name", Shape::Text),
+    key("lease.prefix", Shape::Text),
+    key("lease.namespace", Shape::Text),
+    key("lease.identity", Shape::Text),
+    key("lease.duration", Shape::Text),
+    key("lease.renewPeriod", Shape::Text),
+    key("lease.attemptTimeout", Shape::Text),
+    key("lease.clockDrift", Shape::Text),
+    key("lease.labels", Shape::Map),
+    key("lease.annotations", Shape::Map),
+    key("lease.release", Shape::Text),
+    nullable("lease.creationWait"),
+    key("workload.command", Shape::List),
+    key("workload.runs", Shape::Text),
+    nullable("workload.acknowledge"),
+    key("workload.env", Shape::Map),
+    key("workload.oomScoreAdj", Shape::Integer),
+    key("workload.onExit", Shape::Text),
+    key("workload.onLoss", Shape::Text),
+    key("workload.stop.signal", Shape::Text),
+    key("workload.stop.grace", Shape::Text),
+    key("workload.stop.lossGrace", Shape::Text),
+    key("workload.stop.killMode", Shape::Text),
+    key("workload.stop.killMargin", Shape::Text),
+    key("workload.restart.policy", Shape::Text),
+    key("workload.restart.delay", Shape::Text),
+    key("workload.restart.maxDelay", Shape::Text),
+    key("workload.restart.burst", Shape::Integer),
+    key("workload.restart.interval", Shape::Text),
+    nullable("signals.onLead"),
+    nullable("signals.onFollow"),
+    Key { path: "signals.rewrite.leader", shape: Shape::Map, nullable: true },
+    Key { path: "signals.rewrite.standby", shape: Shape::Map, nullable: true },
+    key("hooks.afterLead.command", Shape::List),
+    key("hooks.afterLead.timeout", Shape::Text),
+    key("hooks.beforeFollow.command", Shape::List),
+    key("hooks.beforeFollow.timeout", Shape::Text),
+    nullable("http.listen"),
+    key("log.level", Shape::Text),
+    key("log.format", Shape::Text),
+];
+
+const fn key(path: &'static str, shape: Shape) -> Key {
+    Key { path, shape, nullable: false }
+}
+
+const fn nullable(path: &'static str) -> Key {
+    Key { path, shape: Shape::Text, nullable: true }
+}
+
+/// What stands at a path.
+pub(super) enum Found {
+    /// A key.
+    Key(&'static Key),
+    /// Keys below it.
+    Section,
+    /// Nothing; the path that may have been meant.
+    Unknown(Option<&'static str>),
+}
+
+/// What stands at `path` in a file.
+pub(super) fn find(path: &str) -> Found {
+    if let Some(key) = KEYS.iter().find(|key| key.path == path) {
+        return Found::Key(key);
+    }
+    let below = |key: &Key| key.path.strip_prefix(path).is_some_and(|rest| rest.starts_with('.'));
+    if KEYS.iter().any(below) {
+        return Found::Section;
+    }
+    Found::Unknown(closest(path))
+}
+
+/// The key that `--set` names by `text`, and the entry that follows where the key is a map; or the path that may have been meant.
+pub(super) fn named(text: &str) -> Result<(&'static Key, Option<&str>), Option<&'static str>> {
+    let named = |key: &'static Key| {
+        let rest = text.strip_prefix(key.path)?;
+        match rest.strip_prefix('.') {
+            Some(entry) if key.shape == Shape::Map && !entry.is_empty() => Some((key, Some(entry))),
+            Some(_) => None,
+            None => rest.is_empty().then_some((key, None)),
+        }
+    };
+    KEYS.iter().find_map(named).ok_or_else(|| closest(text))
+}
+
+/// The key of a variable of the environment, or the path that may have been meant.
+pub(super) fn of_variable(name: &str) -> Result<&'static Key, Option<&'static str>> {
+    let meant = || closest(&name.strip_prefix(PREFIX).unwrap_or(name).replace("__", "."));
+    KEYS.iter().find(|key| variable(key.path) == name).ok_or_else(meant)
+}
+
+/// What the name of each variable begins with.
+pub(super) const PREFIX: &str = "TENURE_";
+
+/// `lease.renewPeriod` is `TENURE_LEASE__RENEW_PERIOD`.
+pub(super) fn variable(path: &str) -> String {
+    let mut name = String::from(PREFIX);
+    for c in path.chars() {
+        match c {
+            '.' => name.push_str("__"),
+            'A'..='Z' => name.extend(['_', c]),
+            _ => name.push(c.to_ascii_uppercase()),
+        }
+    }
+    name
+}
+
+/// The key or section that somebody may have meant by `path`: its last word is spelt alike, here or elsewhere.
+fn closest(path: &str) -> Option<&'static str> {
+    let wrong = plain(path);
+    let word = last(&wrong);
+    let distance = |known: &&'static str| {
+        let known = plain(known);
+        let far = strsim::osa_distance(last(&known), word);
+        (far <= word.chars().count() / 3).then(|| (far, strsim::osa_distance(&known, &wrong)))
+    };
+    paths().filter_map(|known| Some((distance(&known)?, known))).min().map(|(_, known)| known)
+}
+
+/// Keys and sections.
+fn paths() -> impl Iterator<Item = &'static str> {
+    let ends = |path: &'static str| path.match_indices('.').map(|(at, _)| at).chain([path.len()]);
+    KEYS.iter().flat_map(move |key| ends(key.path).filter_map(|end| key.path.get(..end)))
+}
+
+fn last(path: &str) -> &str {
+    path.rsplit('.').next().unwrap_or(path)
+}
+
+/// Without what people write in different ways.
+fn plain(path: &str) -> String {
+    path.chars().filter(|c| !matches!(c, '_' | '-')).map(|c| c.to_ascii_lowercase()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_misspelt_key_suggests_the_one_that_was_meant() {
+        for (wrong, meant) in [
+            ("lease.duratoin", Some("lease.duration")),
+            ("lease.renew_period", Some("lease.renewPeriod")),
+            ("leese", Some("lease")),
+            ("lossGrace", Some("workload.stop.lossGrace")),
+            ("lease.zzz", None),
+            ("x", None),
+        ] {
+            assert_eq!(closest(wrong), meant, "{wrong}");
+        }
+        assert_eq!(of_variable("TENURE_LEASE__RENEWPERIOD").unwrap_err(), Some("lease.renewPeriod"));
+        assert_eq!(named("workload.stop.graze").unwrap_err(), Some("workload.stop.grace"));
+    }
+
+    #[test]
+    fn a_name_in_the_environment_is_the_path_in_upper_snake_case() {
+        assert_eq!(variable("workload.stop.lossGrace"), "TENURE_WORKLOAD__STOP__LOSS_GRACE");
+        assert!(KEYS.iter().all(|key| of_variable(&variable(key.path)).unwrap().path == key.path));
+    }
+
+    #[test]
+    fn what_follows_a_map_is_its_entry_dots_and_all() {
+        let (key, entry) = named("lease.labels.app.kubernetes.io/part-of").unwrap();
+        assert_eq!((key.path, entry), ("lease.labels", Some("app.kubernetes.io/part-of")));
+        assert!(named("lease.name.x").is_err() && named("lease.labels.").is_err() && named("lease").is_err());
+    }
+}

@@ -1,0 +1,58 @@
+//! The keys that tell a running workload its role: signals and hooks.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{humane, scalars::Signal};
+
+/// Signals that tell a running workload its role.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub struct Signals {
+    /// On promotion.
+    pub on_lead: Option<Signal>,
+    /// On demotion.
+    pub on_follow: Option<Signal>,
+    /// Forwarded signals, by role: what arrives, what the workload gets (none: dropped).
+    pub rewrite: Rewrite,
+}
+
+/// Rewriting of forwarded signals, per role.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub struct Rewrite {
+    /// While leading.
+    pub leader: BTreeMap<Signal, Option<Signal>>,
+    /// While standing by (`runs: always`).
+    pub standby: BTreeMap<Signal, Option<Signal>>,
+}
+
+/// Commands around a change of role.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub struct Hooks {
+    /// After the workload was told that it leads; its exit 0 acknowledges the promotion.
+    pub after_lead: Option<Hook>,
+    /// Tells the workload that it follows; its exit 0 acknowledges the demotion.
+    pub before_follow: Option<Hook>,
+}
+
+/// One command around a change of role; none where the command is empty.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub struct Hook {
+    /// Program and arguments, no shell.
+    pub command: Vec<String>,
+    /// SIGKILL after this long.
+    #[serde(with = "humane")]
+    #[schemars(schema_with = "humane::schema")]
+    pub timeout: Duration,
+}
+
+impl Default for Hook {
+    fn default() -> Self {
+        Self { command: Vec::new(), timeout: Duration::from_secs(10) }
+    }
+}

@@ -1,0 +1,59 @@
+//! Whether the values make sense together. Every violation is found, not only the first.
+//!
+//! Owns the rules and their remedies. A value that its own type refuses never gets here. Where no Lease is wanted, only what a
+//! plain init uses is judged: one file may serve both.
+
+use super::{Config, Hook};
+
+mod names;
+mod roles;
+mod timing;
+mod workload;
+
+/// What the rules say of a configuration.
+#[derive(Debug, Default)]
+pub(super) struct Judgement {
+    /// Why it is refused.
+    pub(super) violations: Vec<Violation>,
+    /// What is odd and allowed, one line each.
+    pub(super) notes: Vec<String>,
+}
+
+/// Why a configuration is refused.
+#[derive(Debug)]
+pub(super) struct Violation {
+    /// The keys that it is about, the likeliest to be changed first.
+    pub(super) about: Vec<String>,
+    /// What is wrong, and the remedy.
+    pub(super) message: String,
+}
+
+impl Judgement {
+    fn refuse(&mut self, about: &[&str], message: impl Into<String>) {
+        self.violations.push(Violation { about: about.iter().map(|path| (*path).into()).collect(), message: message.into() });
+    }
+
+    fn note(&mut self, note: impl Into<String>) {
+        self.notes.push(note.into());
+    }
+}
+
+/// Judges `config`, and brings the name of the Lease and absent hooks into the form in which the other rooms expect them.
+pub(super) fn judge(config: &mut Config) -> Judgement {
+    let mut judgement = Judgement::default();
+    forget_empty_hooks(config);
+    workload::judge(config, &mut judgement);
+    if config.lease.enabled {
+        names::judge(&mut config.lease, &mut judgement);
+        timing::judge(config, &mut judgement);
+        roles::judge(config, &mut judgement);
+    }
+    judgement
+}
+
+/// `{}` is no hook.
+fn forget_empty_hooks(config: &mut Config) {
+    for hook in [&mut config.hooks.after_lead, &mut config.hooks.before_follow] {
+        hook.take_if(|hook| *hook == Hook::default());
+    }
+}

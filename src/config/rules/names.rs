@@ -1,0 +1,186 @@
+//! Whether the Lease can carry its name, namespace, identity, labels and annotations.
+
+use super::Judgement;
+use crate::config::Lease;
+
+/// Of an object and of a prefix of a label.
+const LONGEST_NAME: usize = 253;
+/// Of a namespace, of a label's name and of its value.
+const LONGEST_LABEL: usize = 63;
+/// All annotations and labels together: they travel over the link with everything else.
+const LARGEST_METADATA: usize = 64 * 1024;
+const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
+const OWN_PREFIX: &str = "tenure.dev/";
+
+pub(super) fn judge(lease: &mut Lease, judgement: &mut Judgement) {
+    judge_name(lease, judgement);
+    if !lease.namespace.is_empty() && !is_label(&lease.namespace) {
+        let message = format!("{:?} is no namespace: at most 63 of a to z, 0 to 9 and hyphens within", lease.namespace);
+        judgement.refuse(&["lease.namespace"], message);
+    }
+    if lease.identity.len() > LONGEST_NAME || lease.identity.chars().any(char::is_control) {
+        judgement.refuse(&["lease.identity"], "at most 253 bytes without control characters can stand in a Lease");
+    }
+    judge_metadata(lease, judgement);
+}
+
+fn judge_name(lease: &mut Lease, judgement: &mut Judgement) {
+    if lease.name.is_empty() {
+        judgement.refuse(&["lease.name"], "the Lease needs a name: --lease NAME, TENURE_LEASE__NAME or lease.name in a file");
+        return;
+    }
+    if made_valid(&lease.name).is_empty() {
+        let message =
+            format!("nothing of {:?} can stand in the name of an object: a to z, 0 to 9, hyphens and dots can", lease.name);
+        judgement.refuse(&["lease.name"], message);
+        return;
+    }
+    let wanted = format!("{}{}", lease.prefix, lease.name);
+    let name = made_valid(&wanted);
+    if name != wanted {
+        judgement.note(format!("lease.name: the Lease is called {name}, for {wanted:?} cannot be the name of an object"));
+    }
+    lease.name = name;
+}
+
+/// The closest name that an object can have; empty if nothing is left.
+fn made_valid(wanted: &str) -> String {
+    let allowed = |c: char| match c.to_ascii_lowercase() {
+        c @ ('a'..='z' | '0'..='9' | '.') => c,
+        _ => '-',
+    };
+    let spelt: String = wanted.chars().map(allowed).collect();
+    let parts = spelt.split('.').map(|part| part.trim_matches('-')).filter(|part| !part.is_empty());
+    let mut name = parts.collect::<Vec<_>>().join(".");
+    name.truncate(LONGEST_NAME);
+    name.truncate(name.trim_end_matches(['-', '.']).len());
+    name
+}
+
+fn judge_metadata(lease: &Lease, judgement: &mut Judgement) {
+    for (key, value) in &lease.labels {
+        let path = format!("lease.labels.{key}");
+        judge_key(&path, key, judgement);
+        if key == MANAGED_BY {
+            judgement.refuse(&[&path], "is tenure's own: choose another name");
+        }
+        if !value.is_empty() && !is_qualified(value) {
+            let message = format!(
+                "{value:?} is no value of a label: at most 63 letters, digits and, within, hyphens, dots and underscores"
+            );
+            judgement.refuse(&[&path], message);
+        }
+    }
+    for key in lease.annotations.keys() {
+        judge_key(&format!("lease.annotations.{key}"), key, judgement);
+    }
+    let all = lease.labels.iter().chain(&lease.annotations);
+    if all.map(|(key, value)| key.len() + value.len()).sum::<usize>() > LARGEST_METADATA {
+        judgement.refuse(&["lease.annotations", "lease.labels"], "labels and annotations are longer than 64 KiB together");
+    }
+}
+
+fn judge_key(path: &str, key: &str, judgement: &mut Judgement) {
+    if key.starts_with(OWN_PREFIX) {
+        judgement.refuse(&[path], "names below tenure.dev/ are tenure's own: choose another");
+        return;
+    }
+    let (prefix, name) = key.split_once('/').map_or((None, key), |(prefix, name)| (Some(prefix), name));
+    let prefix_is_good = prefix.is_none_or(|prefix| prefix.len() <= LONGEST_NAME && prefix.split('.').all(is_label));
+    if !prefix_is_good || !is_qualified(name) {
+        judgement.refuse(
+            &[path],
+            "is no name of a label or annotation: at most 63 letters, digits, -, _ and ., where wanted after a domain and /",
+        );
+    }
+}
+
+/// A DNS label (RFC 1123).
+fn is_label(text: &str) -> bool {
+    let inside = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    text.len() <= LONGEST_LABEL && text.bytes().all(inside) && !text.is_empty() && !text.starts_with('-') && !text.ends_with('-')
+}
+
+/// The name of a label without its prefix, or its value.
+fn is_qualified(text: &str) -> bool {
+    let inside = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    let ends = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
+    let bytes = text.as_bytes();
+    bytes.len() <= LONGEST_LABEL && bytes.iter().copied().all(inside) && ends(bytes.first()) && ends(bytes.last())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn judged(change: impl FnOnce(&mut Lease)) -> (Lease, Judgement) {
+        let mut lease = Lease { name: "billing".into(), ..Lease::default() };
+        change(&mut lease);
+        let mut judgement = Judgement::default();
+        judge(&mut lease, &mut judgement);
+        (lease, judgement)
+    }
+
+    fn is_refused(change: impl FnOnce(&mut Lease)) -> bool {
+        !judged(change).1.violations.is_empty()
+    }
+
+    #[test]
+    fn a_name_is_made_valid_and_that_is_said() {
+        for (prefix, name, made) in [
+            ("", "Billing_Writer", "billing-writer"),
+            ("shop-", "-x-", "shop--x"),
+            ("", "a..b.-c-", "a.b.c"),
+            ("", "Übung 1", "bung-1"),
+            ("Shop.", "007", "shop.007"),
+        ] {
+            let (lease, judgement) = judged(|lease| (lease.prefix, lease.name) = (prefix.into(), name.into()));
+            assert_eq!(lease.name, made);
+            assert!(judgement.violations.is_empty() && judgement.notes[0].contains(made), "{judgement:?}");
+        }
+    }
+
+    #[test]
+    fn a_valid_name_stays_and_nothing_is_said() {
+        let (lease, judgement) = judged(|lease| lease.prefix = "shop-".into());
+        assert_eq!((lease.name.as_str(), judgement.notes.len()), ("shop-billing", 0));
+    }
+
+    #[test]
+    fn a_long_name_is_cut_to_253_and_ends_well() {
+        let (lease, _) = judged(|lease| lease.name = format!("{}.{}", "a".repeat(252), "b"));
+        assert_eq!(lease.name, "a".repeat(252));
+    }
+
+    #[test]
+    fn a_name_of_which_nothing_is_left_is_refused_whatever_the_prefix() {
+        for name in ["", "___", "日本", ".-."] {
+            assert!(is_refused(|lease| (lease.prefix, lease.name) = ("shop-".into(), name.into())), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_namespace_is_a_dns_label_or_empty() {
+        assert!(!is_refused(|lease| lease.namespace = "kube-system".into()));
+        for namespace in ["Prod", "a.b", "-a", "a-", "a_b", &"a".repeat(64)] {
+            assert!(is_refused(|lease| lease.namespace = namespace.into()), "{namespace}");
+        }
+    }
+
+    #[test]
+    fn labels_and_annotations_are_those_that_the_api_takes_and_not_our_own() {
+        let label = |key: &str, value: &str| is_refused(|lease| drop(lease.labels.insert(key.into(), value.into())));
+        assert!(!label("app.kubernetes.io/part-of", "shop_1.x") && !label("team", ""));
+        assert!(label("team", "a b") && label("team", "-a") && label("Team/x", "a") && label("a/b/c", "a") && label("", "a"));
+        assert!(label("app.kubernetes.io/managed-by", "me") && label("tenure.dev/x", "a"));
+        assert!(is_refused(|lease| drop(lease.annotations.insert("tenure.dev/paused".into(), "x".into()))));
+        assert!(!is_refused(|lease| drop(lease.annotations.insert("example.com/note".into(), "any text: é".into()))));
+        assert!(is_refused(|lease| drop(lease.annotations.insert("note".into(), "x".repeat(65 * 1024)))));
+    }
+
+    #[test]
+    fn an_identity_has_no_control_characters_and_an_end() {
+        assert!(is_refused(|lease| lease.identity = "a\nb".into()) && is_refused(|lease| lease.identity = "a".repeat(254)));
+        assert!(!is_refused(|lease| lease.identity = "pod-1".into()));
+    }
+}

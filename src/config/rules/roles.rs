@@ -1,0 +1,185 @@
+//! Whether a workload that runs on every replica is told its role and can say that it took it.
+
+use super::{
+    Judgement,
+    workload::{is_catchable, judge_command},
+};
+use crate::config::{Acknowledge, Config, Runs, Signal};
+
+pub(super) fn judge(config: &Config, judgement: &mut Judgement) {
+    judge_rewrite(config, judgement);
+    match config.workload.runs {
+        Runs::Leading => refuse_what_means_nothing(config, judgement),
+        Runs::Always => judge_telling(config, judgement),
+    }
+}
+
+/// With `runs: leading` nothing runs that could be told.
+fn refuse_what_means_nothing(config: &Config, judgement: &mut Judgement) {
+    for (path, set) in [
+        ("workload.acknowledge", config.workload.acknowledge.is_some()),
+        ("signals.onLead", config.signals.on_lead.is_some()),
+        ("signals.onFollow", config.signals.on_follow.is_some()),
+        ("signals.rewrite.standby", !config.signals.rewrite.standby.is_empty()),
+        ("hooks.afterLead.command", config.hooks.after_lead.is_some()),
+        ("hooks.beforeFollow.command", config.hooks.before_follow.is_some()),
+    ] {
+        if set {
+            judgement.refuse(&[path], "has a meaning only where the workload runs on every replica: set workload.runs to always");
+        }
+    }
+}
+
+fn judge_telling(config: &Config, judgement: &mut Judgement) {
+    let (signals, hooks) = (&config.signals, &config.hooks);
+    for (path, hook) in [("hooks.afterLead.command", &hooks.after_lead), ("hooks.beforeFollow.command", &hooks.before_follow)] {
+        let Some(hook) = hook else { continue };
+        judge_command(path, &hook.command, judgement);
+        if hook.timeout.is_zero() {
+            judgement.refuse(&[&path.replace("command", "timeout")], "0s leaves a hook no time: write one such as 10s");
+        }
+    }
+    for (path, signal) in [("signals.onLead", signals.on_lead), ("signals.onFollow", signals.on_follow)] {
+        let Some(signal) = signal else { continue };
+        if !is_catchable(signal) {
+            judgement.refuse(&[path], format!("{} cannot be caught: choose one that the workload handles", signal.name()));
+        } else if signal == config.workload.stop.signal {
+            judgement.refuse(&[path, "workload.stop.signal"], "is the stop signal too: the workload could not tell them apart");
+        }
+    }
+    if signals.on_lead.is_some() && signals.on_lead == signals.on_follow {
+        judgement.refuse(&["signals.onFollow", "signals.onLead"], "both are the same: the workload could not tell them apart");
+    }
+    if signals.on_lead.is_none() && hooks.after_lead.is_none() {
+        judgement.refuse(&["signals.onLead"], "nobody tells the workload that it leads: set this or hooks.afterLead");
+    }
+    if signals.on_follow.is_none() && hooks.before_follow.is_none() {
+        judgement.refuse(&["signals.onFollow"], "nobody tells the workload that it follows: set this or hooks.beforeFollow");
+    }
+    match config.workload.acknowledge {
+        None => judgement.refuse(
+            &["workload.acknowledge"],
+            "is required where the workload runs on every replica: hook (exit 0 of both hooks), notify (X_TENURE_ROLE on NOTIFY_SOCKET) \
+             or none (the signal is enough, and nobody checks)",
+        ),
+        Some(Acknowledge::Hook) if hooks.after_lead.is_none() || hooks.before_follow.is_none() => {
+            judgement.refuse(&["workload.acknowledge"], "hook needs both hooks.afterLead and hooks.beforeFollow");
+        }
+        Some(Acknowledge::Hook | Acknowledge::Notify | Acknowledge::None) => {}
+    }
+}
+
+fn judge_rewrite(config: &Config, judgement: &mut Judgement) {
+    let rewrite = &config.signals.rewrite;
+    for (role, rules) in [("leader", &rewrite.leader), ("standby", &rewrite.standby)] {
+        for (from, to) in rules {
+            let path = format!("signals.rewrite.{role}.{}", from.name());
+            if *from == Signal(libc::SIGTERM) {
+                judgement.refuse(&[&path], "SIGTERM is a stop and not forwarded: set workload.stop.signal");
+            } else if !is_catchable(*from) {
+                judgement.refuse(&[&path], format!("{} never arrives: it cannot be caught", from.name()));
+            }
+            if to.is_some_and(|to| !is_catchable(to)) {
+                judgement.refuse(&[&path], "would kill or stop the workload past its guard: choose a signal that can be caught");
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Hook, Signals};
+
+    const LEAD: Signal = Signal(libc::SIGUSR1);
+    const FOLLOW: Signal = Signal(libc::SIGUSR2);
+
+    fn always(acknowledge: Option<Acknowledge>) -> Config {
+        let mut config = Config::default();
+        (config.workload.runs, config.workload.acknowledge) = (Runs::Always, acknowledge);
+        config.signals = Signals { on_lead: Some(LEAD), on_follow: Some(FOLLOW), ..Signals::default() };
+        config
+    }
+
+    fn hook(program: &str) -> Option<Hook> {
+        Some(Hook { command: vec![program.into()], ..Hook::default() })
+    }
+
+    fn refused(config: &Config) -> Vec<String> {
+        let mut judgement = Judgement::default();
+        judge(config, &mut judgement);
+        judgement.violations.into_iter().map(|violation| violation.about.into_iter().next().unwrap()).collect()
+    }
+
+    #[test]
+    fn always_needs_an_acknowledgement() {
+        assert_eq!(refused(&always(None)), ["workload.acknowledge"]);
+        assert!(refused(&always(Some(Acknowledge::None))).is_empty());
+        assert!(refused(&always(Some(Acknowledge::Notify))).is_empty());
+    }
+
+    #[test]
+    fn an_acknowledgement_by_hooks_needs_both() {
+        let mut config = always(Some(Acknowledge::Hook));
+        config.hooks.before_follow = hook("demote");
+        assert_eq!(refused(&config), ["workload.acknowledge"]);
+        config.hooks.after_lead = hook("promote");
+        assert!(refused(&config).is_empty());
+    }
+
+    #[test]
+    fn somebody_tells_the_workload_each_role() {
+        let mut config = always(Some(Acknowledge::Notify));
+        config.signals = Signals::default();
+        assert_eq!(refused(&config), ["signals.onLead", "signals.onFollow"]);
+        (config.hooks.after_lead, config.hooks.before_follow) = (hook("promote"), hook("demote"));
+        assert!(refused(&config).is_empty());
+    }
+
+    #[test]
+    fn the_signals_of_roles_can_be_caught_and_told_apart() {
+        for (lead, follow, about) in [
+            (LEAD.0, LEAD.0, "signals.onFollow"),
+            (libc::SIGTERM, FOLLOW.0, "signals.onLead"),
+            (libc::SIGKILL, FOLLOW.0, "signals.onLead"),
+            (LEAD.0, libc::SIGSTOP, "signals.onFollow"),
+        ] {
+            let mut config = always(Some(Acknowledge::None));
+            (config.signals.on_lead, config.signals.on_follow) = (Some(Signal(lead)), Some(Signal(follow)));
+            assert_eq!(refused(&config), [about]);
+        }
+    }
+
+    #[test]
+    fn a_hook_has_a_program_and_time() {
+        let mut config = always(Some(Acknowledge::None));
+        config.hooks.after_lead = Some(Hook { command: Vec::new(), timeout: std::time::Duration::ZERO });
+        assert_eq!(refused(&config), ["hooks.afterLead.command", "hooks.afterLead.timeout"]);
+    }
+
+    #[test]
+    fn what_tells_a_role_means_nothing_where_the_workload_runs_while_leading() {
+        let mut config = always(Some(Acknowledge::None));
+        config.workload.runs = Runs::Leading;
+        config.signals.rewrite.standby.insert(LEAD, None);
+        config.hooks.after_lead = hook("promote");
+        let about =
+            ["workload.acknowledge", "signals.onLead", "signals.onFollow", "signals.rewrite.standby", "hooks.afterLead.command"];
+        assert_eq!(refused(&config), about);
+    }
+
+    #[test]
+    fn a_rewrite_is_of_signals_that_are_forwarded_and_can_be_caught() {
+        for (from, to, good) in [
+            (libc::SIGHUP, Some(libc::SIGUSR1), true),
+            (libc::SIGHUP, None, true),
+            (libc::SIGTERM, Some(libc::SIGINT), false),
+            (libc::SIGKILL, None, false),
+            (libc::SIGHUP, Some(libc::SIGKILL), false),
+        ] {
+            let mut config = Config::default();
+            config.signals.rewrite.leader.insert(Signal(from), to.map(Signal));
+            assert_eq!(refused(&config).is_empty(), good, "{from} to {to:?}");
+        }
+    }
+}

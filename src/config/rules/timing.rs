@@ -1,0 +1,249 @@
+//! Whether the timing keeps the law, and the smallest change that would make it.
+
+use std::time::Duration;
+
+use super::Judgement;
+use crate::{
+    config::{Config, humane},
+    election::law::{RETRY_PAUSE, Timing},
+    time::Instant,
+};
+
+/// Fewer attempts between a renewal and the stop signal, and one lost request would end a term.
+const REQUIRED_ATTEMPTS: u32 = 2;
+const ADVISED_ATTEMPTS: u32 = 3;
+const SHORTEST_LEASE: Duration = Duration::from_secs(2);
+const SHORTEST_PERIOD: Duration = Duration::from_secs(1);
+/// leaseDurationSeconds is an int32.
+const LONGEST_LEASE: Duration = Duration::from_secs(i32::MAX.unsigned_abs() as u64);
+/// Killing 200 processes takes 5 ms; a busy machine wakes init up to 0.3 s late, a tight CPU quota 0.8 s.
+const SHORTEST_MARGIN: Duration = Duration::from_millis(100);
+const ADVISED_MARGIN: Duration = Duration::from_millis(500);
+/// Crystals alone differ by this much: 0.01 %.
+const LEAST_DRIFT: u32 = 100;
+/// 20 %: beyond that it is no clock.
+const MOST_DRIFT: u32 = 200_000;
+
+pub(super) fn judge(config: &Config, judgement: &mut Judgement) {
+    let before = judgement.violations.len();
+    judge_each(config, judgement);
+    if judgement.violations.len() == before {
+        judge_together(config.timing(), judgement);
+    }
+    judge_creation_wait(config, judgement);
+}
+
+fn judge_each(config: &Config, judgement: &mut Judgement) {
+    let timing = config.timing();
+    let written = humane::format(timing.duration);
+    if timing.duration < SHORTEST_LEASE || timing.duration > LONGEST_LEASE {
+        let message = format!("{written} is out of range: 2s is the shortest, {}s the longest", LONGEST_LEASE.as_secs());
+        judgement.refuse(&["lease.duration"], message);
+    } else if timing.duration.subsec_nanos() != 0 {
+        let whole = timing.duration.as_secs() + 1;
+        judgement.refuse(&["lease.duration"], format!("{written} is not in whole seconds, as a Lease has them: write {whole}s"));
+    }
+    if timing.renew_period < SHORTEST_PERIOD {
+        let message = format!("{} is too short: 1s is the shortest", humane::format(timing.renew_period));
+        judgement.refuse(&["lease.renewPeriod"], message);
+    }
+    if timing.attempt_timeout.is_zero() {
+        judgement.refuse(&["lease.attemptTimeout"], "0s leaves a request no time: write one such as 2s");
+    }
+    if !(LEAST_DRIFT..=MOST_DRIFT).contains(&timing.drift) {
+        judgement.refuse(
+            &["lease.clockDrift"],
+            "is out of range: 0.01% is the least that clocks differ by, 20% the most that makes sense",
+        );
+    }
+    if timing.kill_margin < SHORTEST_MARGIN {
+        let message = format!("{} is too short to kill and prove: 100ms is the shortest", humane::format(timing.kill_margin));
+        judgement.refuse(&["workload.stop.killMargin"], message);
+    } else if timing.kill_margin < ADVISED_MARGIN {
+        judgement.note(format!(
+            "workload.stop.killMargin: {} is less than a busy machine may wake init too late; 1s is advised, 2s under a tight CPU limit",
+            humane::format(timing.kill_margin)
+        ));
+    }
+}
+
+fn judge_together(timing: Timing, judgement: &mut Judgement) {
+    let attempts = timing.attempts();
+    if attempts >= ADVISED_ATTEMPTS {
+        return;
+    }
+    let span = |instant: Instant| humane::format(instant.since(Instant::BOOT));
+    let deadlines = timing.deadlines(Instant::BOOT);
+    let numbers = format!(
+        "counted from the send of a renewal, the next one is due after {}, the workload is stopped after {}, killed after {}, and the \
+         Lease may be taken after {}; one attempt takes up to {} and a pause of {}",
+        humane::format(timing.renew_period),
+        span(deadlines.soft),
+        span(deadlines.hard),
+        span(deadlines.end),
+        humane::format(timing.attempt_timeout),
+        humane::format(RETRY_PAUSE),
+    );
+    if attempts >= REQUIRED_ATTEMPTS {
+        let better = remedies(timing, ADVISED_ATTEMPTS).join(", or ");
+        judgement.note(format!("lease.duration: only {attempts} attempts to renew fit, 3 are advised: {numbers}; {better}"));
+        return;
+    }
+    let fit = if attempts == 0 { "no attempt to renew fits" } else { "only 1 attempt to renew fits" };
+    let remedies = remedies(timing, REQUIRED_ATTEMPTS).join(", or ");
+    let about =
+        ["lease.duration", "lease.renewPeriod", "lease.attemptTimeout", "workload.stop.lossGrace", "workload.stop.killMargin"];
+    judgement.refuse(&about, format!("{fit} before the workload must be stopped, and 2 have to: {numbers}. {remedies}"));
+}
+
+/// The smallest change to each of D, R, T and G that alone lets `attempts` fit; each with its key and value.
+fn remedies(timing: Timing, attempts: u32) -> Vec<String> {
+    let fits = |timing: Timing| timing.attempts() >= attempts;
+    let mut remedies = Vec::new();
+    let seconds = LONGEST_LEASE.as_secs();
+    let longer = first(timing.duration.as_secs(), seconds, |secs| fits(timing.with_duration(Duration::from_secs(secs))));
+    if let Some(secs) = longer {
+        remedies.push(format!("set lease.duration to {secs}s or more"));
+    }
+    let renew = |renew_period| Timing { renew_period, ..timing };
+    let attempt = |attempt_timeout| Timing { attempt_timeout, ..timing };
+    let grace = |loss_grace| Timing { loss_grace, ..timing };
+    let mut shorter = |key: &str, now: Duration, least: Duration, with: &dyn Fn(Duration) -> Timing| {
+        // In steps, counted down from what is set: the first that fits is the longest.
+        let step = Duration::from_millis(10);
+        let steps = u64::try_from(now.saturating_sub(least).as_millis() / step.as_millis()).unwrap_or(u64::MAX);
+        let at = |steps: u64| least + step * u32::try_from(steps).unwrap_or(u32::MAX);
+        if let Some(down) = first(0, steps, |down| fits(with(at(steps - down)))) {
+            remedies.push(format!("{key} to {} or less", humane::format(at(steps - down))));
+        }
+    };
+    shorter("lease.renewPeriod", timing.renew_period, SHORTEST_PERIOD, &renew);
+    shorter("lease.attemptTimeout", timing.attempt_timeout, Duration::from_millis(10), &attempt);
+    shorter("workload.stop.lossGrace", timing.loss_grace, Duration::ZERO, &grace);
+    remedies
+}
+
+/// The first of `low..=high` that is `good`, where everything after a good one is good too.
+fn first(mut low: u64, mut high: u64, good: impl Fn(u64) -> bool) -> Option<u64> {
+    if !good(high) {
+        return None;
+    }
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if good(middle) {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    Some(low)
+}
+
+fn judge_creation_wait(config: &Config, judgement: &mut Judgement) {
+    let Some(wait) = config.lease.creation_wait else { return };
+    let written = humane::format(wait);
+    if wait.subsec_nanos() != 0 || wait > LONGEST_LEASE {
+        let whole = wait.as_secs().min(LONGEST_LEASE.as_secs() - 1) + 1;
+        let message = format!("{written} is not in whole seconds, as a Lease has them: write {whole}s");
+        judgement.refuse(&["lease.creationWait"], message);
+    } else if wait < config.lease.duration {
+        judgement.note(format!(
+            "lease.creationWait: {written} is less than lease.duration: after the Lease was deleted or cleared by hand, a leader that \
+             is cut off may still run when the next one starts"
+        ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DEFAULT: Timing = Timing {
+        duration: Duration::from_secs(15),
+        renew_period: Duration::from_secs(3),
+        attempt_timeout: Duration::from_secs(2),
+        drift: 10_000,
+        loss_grace: Duration::from_secs(4),
+        kill_margin: Duration::from_secs(1),
+    };
+
+    fn judged(change: impl FnOnce(&mut Config)) -> Judgement {
+        let mut config = Config::default();
+        change(&mut config);
+        let mut judgement = Judgement::default();
+        judge(&config, &mut judgement);
+        judgement
+    }
+
+    fn refused(change: impl FnOnce(&mut Config)) -> String {
+        let judgement = judged(change);
+        assert_eq!(judgement.violations.len(), 1, "{judgement:?}");
+        judgement.violations.into_iter().map(|violation| format!("{}: {}", violation.about[0], violation.message)).collect()
+    }
+
+    #[test]
+    fn the_defaults_fit_with_nothing_to_say() {
+        let judgement = judged(|_| {});
+        assert!(judgement.violations.is_empty() && judgement.notes.is_empty(), "{judgement:?}");
+    }
+
+    #[test]
+    fn timings_that_do_not_fit_are_refused_with_the_smallest_change_of_each() {
+        let refused = refused(|config| config.lease.duration = Duration::from_secs(12));
+        assert!(refused.contains("only 1 attempt to renew fits"), "{refused}");
+        for remedy in [
+            "lease.duration to 13s or more",
+            "lease.renewPeriod to 2s480ms or less",
+            "lease.attemptTimeout to 1s740ms or less",
+            "workload.stop.lossGrace to 3s480ms or less",
+        ] {
+            assert!(refused.contains(remedy), "{remedy} in {refused}");
+        }
+    }
+
+    #[test]
+    fn every_remedy_fits_and_one_step_less_does_not() {
+        let tight = DEFAULT.with_duration(Duration::from_secs(12));
+        let (step, millis) = (Duration::from_millis(10), Duration::from_millis);
+        let fits = |timing: Timing| timing.attempts() >= REQUIRED_ATTEMPTS;
+        assert!(fits(tight.with_duration(Duration::from_secs(13))) && !fits(tight));
+        for (at, with) in [
+            (millis(2480), (|timing, renew_period| Timing { renew_period, ..timing }) as fn(Timing, Duration) -> Timing),
+            (millis(1740), |timing, attempt_timeout| Timing { attempt_timeout, ..timing }),
+            (millis(3480), |timing, loss_grace| Timing { loss_grace, ..timing }),
+        ] {
+            assert!(fits(with(tight, at)) && !fits(with(tight, at + step)), "{at:?}");
+        }
+    }
+
+    #[test]
+    fn two_attempts_are_allowed_and_noted() {
+        let judgement = judged(|config| config.lease.duration = Duration::from_secs(13));
+        assert!(judgement.violations.is_empty());
+        assert!(judgement.notes[0].contains("only 2 attempts"), "{judgement:?}");
+    }
+
+    #[test]
+    fn a_lease_has_whole_seconds_and_at_least_two() {
+        assert!(refused(|config| config.lease.duration = Duration::from_millis(15_500)).contains("write 16s"));
+        assert!(refused(|config| config.lease.duration = Duration::from_secs(1)).contains("2s is the shortest"));
+        assert!(refused(|config| config.lease.duration = Duration::from_secs(1 << 31)).contains("2147483647s"));
+    }
+
+    #[test]
+    fn a_period_a_timeout_a_drift_and_a_margin_have_their_range() {
+        assert!(refused(|config| config.lease.renew_period = Duration::from_millis(999)).contains("lease.renewPeriod: 999ms"));
+        assert!(refused(|config| config.lease.attempt_timeout = Duration::ZERO).contains("lease.attemptTimeout: 0s"));
+        assert!(refused(|config| config.lease.clock_drift.0 = 99).contains("lease.clockDrift"));
+        assert!(refused(|config| config.lease.clock_drift.0 = 200_001).contains("lease.clockDrift"));
+        assert!(refused(|config| config.workload.stop.kill_margin = Duration::from_millis(99)).contains("killMargin"));
+    }
+
+    #[test]
+    fn a_creation_wait_has_whole_seconds_and_a_short_one_is_noted() {
+        let wait = |millis| move |config: &mut Config| config.lease.creation_wait = Some(Duration::from_millis(millis));
+        assert!(refused(wait(1500)).contains("write 2s"));
+        assert!(judged(wait(0)).notes[0].contains("less than lease.duration"));
+        assert!(judged(wait(15_000)).notes.is_empty());
+    }
+}

@@ -1,0 +1,117 @@
+//! Whether the workload can be started, stopped and started again as the keys say.
+
+use super::Judgement;
+use crate::config::{Config, Signal};
+
+/// What tenure itself puts into the workload's environment.
+const OWN_VARIABLES: [&str; 13] = [
+    "NOTIFY_SOCKET",
+    "TENURE_ACQUIRED_AT",
+    "TENURE_EXIT_CODE",
+    "TENURE_EXIT_SIGNAL",
+    "TENURE_FENCING_TOKEN",
+    "TENURE_IDENTITY",
+    "TENURE_LEASE",
+    "TENURE_LEASE_UID",
+    "TENURE_NAMESPACE",
+    "TENURE_REASON",
+    "TENURE_ROLE",
+    "TENURE_TERM",
+    "TRACEPARENT",
+];
+
+pub(super) fn judge(config: &Config, judgement: &mut Judgement) {
+    let workload = &config.workload;
+    if workload.command.is_empty() {
+        judgement
+            .refuse(&["workload.command"], "there is no workload: write it after --, as in `tenure --lease NAME -- COMMAND`");
+    } else {
+        judge_command("workload.command", &workload.command, judgement);
+    }
+    for (name, value) in &workload.env {
+        let path = format!("workload.env.{name}");
+        if OWN_VARIABLES.contains(&name.as_str()) {
+            judgement.refuse(&[&path], "is set by tenure itself: choose another name");
+        } else if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
+            judgement.refuse(&[&path], "cannot stand in an environment: a name without =, and no zero bytes");
+        }
+    }
+    if !(-1000..=1000).contains(&workload.oom_score_adj) {
+        judgement.refuse(&["workload.oomScoreAdj"], "is out of range: -1000 to 1000");
+    }
+    if !is_catchable(workload.stop.signal) {
+        let message =
+            format!("{} cannot be caught: for a kill without grace set grace and lossGrace to 0s", workload.stop.signal.name());
+        judgement.refuse(&["workload.stop.signal"], message);
+    }
+    let restart = &workload.restart;
+    if restart.delay > restart.max_delay {
+        judgement.refuse(&["workload.restart.delay", "workload.restart.maxDelay"], "delay is longer than maxDelay");
+    }
+    if restart.burst == 0 {
+        judgement.refuse(&["workload.restart.burst"], "0 allows no restart: set workload.onExit to exit instead");
+    }
+    if restart.interval.is_zero() {
+        judgement.refuse(&["workload.restart.interval"], "0s would never count a restart: write one such as 1m");
+    }
+}
+
+pub(super) fn judge_command(path: &str, command: &[String], judgement: &mut Judgement) {
+    if command.first().is_none_or(String::is_empty) {
+        judgement.refuse(&[path], "its first element, the program, is empty");
+    }
+    if command.iter().any(|word| word.contains('\0')) {
+        judgement.refuse(&[path], "has a zero byte in it, which no program can be given");
+    }
+}
+
+pub(super) const fn is_catchable(signal: Signal) -> bool {
+    !matches!(signal.0, libc::SIGKILL | libc::SIGSTOP)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn refused(change: impl FnOnce(&mut Config)) -> Vec<String> {
+        let mut config = Config::default();
+        config.workload.command = vec!["sleep".into(), String::new()];
+        change(&mut config);
+        let mut judgement = Judgement::default();
+        judge(&config, &mut judgement);
+        judgement.violations.into_iter().map(|violation| violation.about.into_iter().next().unwrap()).collect()
+    }
+
+    #[test]
+    fn a_command_needs_a_program_and_may_have_empty_arguments() {
+        assert!(refused(|_| {}).is_empty());
+        assert_eq!(refused(|config| config.workload.command.clear()), ["workload.command"]);
+        assert_eq!(refused(|config| config.workload.command[0].clear()), ["workload.command"]);
+        assert_eq!(refused(|config| config.workload.command[1] = "a\0b".into()), ["workload.command"]);
+    }
+
+    #[test]
+    fn a_stop_signal_can_be_caught() {
+        assert!(refused(|config| config.workload.stop.signal = Signal(libc::SIGINT)).is_empty());
+        for signal in [libc::SIGKILL, libc::SIGSTOP] {
+            assert_eq!(refused(|config| config.workload.stop.signal = Signal(signal)), ["workload.stop.signal"]);
+        }
+    }
+
+    #[test]
+    fn an_environment_has_names_that_are_free() {
+        for (name, value) in [("", "x"), ("a=b", "x"), ("a", "\0"), ("TENURE_TERM", "1"), ("NOTIFY_SOCKET", "@x")] {
+            assert_eq!(refused(|config| drop(config.workload.env.insert(name.into(), value.into()))).len(), 1, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_restart_has_a_limit() {
+        assert_eq!(refused(|config| config.workload.restart.burst = 0), ["workload.restart.burst"]);
+        assert_eq!(refused(|config| config.workload.restart.interval = Duration::ZERO), ["workload.restart.interval"]);
+        assert_eq!(refused(|config| config.workload.restart.delay = Duration::from_secs(61)), ["workload.restart.delay"]);
+        assert_eq!(refused(|config| config.workload.oom_score_adj = 1001), ["workload.oomScoreAdj"]);
+    }
+}

@@ -1,0 +1,169 @@
+//! Values with a form of their own in files: a percentage, a signal, an address. On the link they are numbers.
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::text;
+
+const PERCENT: u32 = 10_000;
+
+/// A bound on the error of a clock's rate, in parts per million; written as a percentage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Drift(pub u32);
+
+impl Default for Drift {
+    fn default() -> Self {
+        Self(PERCENT)
+    }
+}
+
+/// A signal by its number; written by its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Signal(pub i32);
+
+impl Drift {
+    /// Reads `1%` or `0.05%`.
+    fn parse(written: &str) -> Result<Self, String> {
+        let refused = || format!("{written:?} is not a share: write a percentage of at most four decimals, such as 1% or 0.5%");
+        let number = written.strip_suffix('%').ok_or_else(refused)?.trim();
+        let (whole, decimals) = number.split_once('.').unwrap_or((number, "0"));
+        let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        if !digits(whole) || !digits(decimals) || decimals.len() > 4 {
+            return Err(refused());
+        }
+        let decimals: u32 = format!("{decimals:0<4}").parse().map_err(|_| refused())?;
+        let whole: u32 = whole.parse().map_err(|_| refused())?;
+        whole.checked_mul(PERCENT).and_then(|whole| whole.checked_add(decimals)).map(Self).ok_or_else(refused)
+    }
+
+    /// Writes the form that [`Self::parse`] reads.
+    fn format(self) -> String {
+        let (whole, decimals) = (self.0 / PERCENT, self.0 % PERCENT);
+        if decimals == 0 {
+            return format!("{whole}%");
+        }
+        format!("{whole}.{}%", format!("{decimals:04}").trim_end_matches('0'))
+    }
+}
+
+impl Signal {
+    /// Reads `SIGTERM` or `TERM`.
+    fn parse(written: &str) -> Result<Self, String> {
+        let refused = || format!("{written:?} is not the name of a signal: write one such as SIGTERM");
+        let name = if written.starts_with("SIG") { written.into() } else { format!("SIG{written}") };
+        let signal: nix::sys::signal::Signal = name.parse().map_err(|_| refused())?;
+        Ok(Self(signal as i32))
+    }
+
+    /// Its name, such as `SIGTERM`.
+    pub(crate) fn name(self) -> String {
+        nix::sys::signal::Signal::try_from(self.0).map_or_else(|_| self.0.to_string(), |signal| signal.as_str().into())
+    }
+}
+
+impl Serialize for Drift {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if serializer.is_human_readable() { serializer.serialize_str(&self.format()) } else { self.0.serialize(serializer) }
+    }
+}
+
+impl<'de> Deserialize<'de> for Drift {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        if deserializer.is_human_readable() {
+            text::required(deserializer, Self::parse)
+        } else {
+            u32::deserialize(deserializer).map(Self)
+        }
+    }
+}
+
+impl JsonSchema for Drift {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Drift".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "pattern": r"^\d+(\.\d{1,4})?\s*%$", "examples": ["1%", "0.5%"] })
+    }
+}
+
+impl Serialize for Signal {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if serializer.is_human_readable() { serializer.serialize_str(&self.name()) } else { self.0.serialize(serializer) }
+    }
+}
+
+impl<'de> Deserialize<'de> for Signal {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        if deserializer.is_human_readable() {
+            text::required(deserializer, Self::parse)
+        } else {
+            i32::deserialize(deserializer).map(Self)
+        }
+    }
+}
+
+impl JsonSchema for Signal {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Signal".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "pattern": "^(SIG)?[A-Z][A-Z0-9]+$", "examples": ["SIGTERM", "HUP"] })
+    }
+}
+
+/// An address and a port to listen on, or none.
+pub(super) mod address {
+    use std::net::SocketAddr;
+
+    use super::{Deserialize, Deserializer, Schema, SchemaGenerator, Serialize, Serializer, json_schema, text};
+
+    pub(crate) fn serialize<S: Serializer>(address: &Option<SocketAddr>, serializer: S) -> Result<S::Ok, S::Error> {
+        address.serialize(serializer)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<SocketAddr>, D::Error> {
+        if deserializer.is_human_readable() { text::optional(deserializer, parse) } else { Option::deserialize(deserializer) }
+    }
+
+    fn parse(written: &str) -> Result<SocketAddr, String> {
+        let refused = |_| format!("{written:?} is not an address and a port: write both, such as 0.0.0.0:8080 or [::]:8080");
+        written.parse().map_err(refused)
+    }
+
+    pub(crate) fn schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": ["string", "null"], "examples": ["0.0.0.0:8080", "[::]:8080"] })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_drift_is_a_percentage_of_up_to_four_decimals() {
+        for (written, parts) in [("1%", 10_000), ("0.5%", 5_000), ("0.0001%", 1), ("12.34 %", 123_400), ("0%", 0)] {
+            assert_eq!(Drift::parse(written), Ok(Drift(parts)), "{written}");
+        }
+        for written in ["1", "", "%", ".5%", "1.%", "-1%", "1.00001%", "1e2%", "99999999%", "+1%"] {
+            assert!(Drift::parse(written).is_err(), "{written}");
+        }
+    }
+
+    #[test]
+    fn a_drift_is_written_as_it_is_read() {
+        for parts in [0, 1, 100, 5_000, 10_000, 123_456] {
+            assert_eq!(Drift::parse(&Drift(parts).format()), Ok(Drift(parts)));
+        }
+    }
+
+    #[test]
+    fn a_signal_has_its_name_with_or_without_sig() {
+        assert_eq!(Signal::parse("SIGUSR1"), Signal::parse("USR1"));
+        assert_eq!(Signal::parse("TERM").map(Signal::name), Ok("SIGTERM".into()));
+        for written in ["", "15", "sigterm", "SIGNONE", "SIGSIGTERM"] {
+            assert!(Signal::parse(written).is_err(), "{written}");
+        }
+    }
+}

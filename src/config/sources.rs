@@ -1,0 +1,240 @@
+//! Reads the layers: the file, the environment, the flags.
+//!
+//! Owns how a value is found and written in each, and its [`Origin`]. Whether it is good is judged elsewhere.
+
+use std::{
+    ffi::{OsStr, OsString},
+    fs::File,
+    io::{ErrorKind, Read as _},
+    path::{Path, PathBuf},
+};
+
+use figment::value::{Dict, Empty, Value};
+
+use super::{
+    document::{self, Content, Malformed, Node},
+    keys::{self, Found, Key, Shape},
+    load::{Origin, Problem},
+};
+use crate::cli::Settings;
+
+/// Read where no other file is named, if it exists.
+const DEFAULT_FILE: &str = "/etc/tenure/tenure.yaml";
+const FILE_VARIABLE: &str = "TENURE_CONFIG";
+/// More than any sensible file, and an end for a device that has none.
+const LARGEST_FILE: u64 = 1 << 20;
+
+/// A value at one place.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    /// Its key.
+    pub(super) key: &'static Key,
+    /// Its entry, where the key is a map.
+    pub(super) entry: Option<String>,
+    /// What was written there.
+    pub(super) value: Value,
+    /// Where.
+    pub(super) origin: Origin,
+}
+
+/// What one source says, and what is wrong with how it says it.
+#[derive(Debug, Default)]
+pub(super) struct Layer {
+    /// Values.
+    pub(super) entries: Vec<Entry>,
+    /// Everything that is no value of a key.
+    pub(super) problems: Vec<Problem>,
+}
+
+impl Layer {
+    fn value(&mut self, key: &'static Key, value: Value, origin: Origin) {
+        self.entries.push(Entry { key, entry: None, value, origin });
+    }
+
+    fn problem(&mut self, origin: Origin, path: &str, message: impl Into<String>) {
+        self.problems.push(Problem { origin, path: path.into(), message: message.into() });
+    }
+
+    /// A map as its entries; an empty one as itself, so that it counts as said.
+    fn map(&mut self, key: &'static Key, entries: impl IntoIterator<Item = (String, Value, Origin)>, origin: Origin) {
+        let before = self.entries.len();
+        self.entries.extend(entries.into_iter().map(|(entry, value, origin)| Entry { key, entry: Some(entry), value, origin }));
+        if self.entries.len() == before {
+            self.value(key, Dict::new().into(), origin);
+        }
+    }
+
+    /// A value that was written where there is only text.
+    fn text(&mut self, key: &'static Key, entry: Option<&str>, text: &str, origin: Origin) {
+        if let Some(entry) = entry {
+            let value = if key.nullable && text == "null" { Empty::None.into() } else { text.into() };
+            return self.map(key, [(entry.to_owned(), value, origin.clone())], origin);
+        }
+        match key.shape {
+            Shape::Text if key.nullable && text == "null" => self.value(key, Empty::None.into(), origin),
+            Shape::Text => self.value(key, text.into(), origin),
+            Shape::Truth => self.value(key, text.parse::<bool>().map_or_else(|_| text.into(), Value::from), origin),
+            Shape::Integer => self.value(key, text.parse::<i64>().map_or_else(|_| text.into(), Value::from), origin),
+            Shape::List => match document::yaml(text) {
+                Ok(node) if matches!(node.content, Content::List(_)) => self.value(key, node.value(), origin),
+                Ok(_) | Err(_) => {
+                    self.problem(origin, key.path, "is a list: write it in YAML or JSON, such as [\"sleep\", \"10\"]")
+                }
+            },
+            Shape::Map => match document::yaml(text) {
+                Ok(Node { content: Content::Map(entries), .. }) => {
+                    let entries = entries.iter().map(|(entry, _, node)| (entry.clone(), node.value(), origin.clone()));
+                    self.map(key, entries.collect::<Vec<_>>(), origin);
+                }
+                Ok(_) | Err(_) => self.problem(origin, key.path, "is a map: write it in YAML or JSON, such as {\"a\": \"b\"}"),
+            },
+        }
+    }
+}
+
+/// The file that is to be read, and who named it.
+pub(super) fn file(settings: &Settings, variables: &[(OsString, OsString)]) -> Layer {
+    let variable = || variables.iter().find(|(name, _)| name == FILE_VARIABLE);
+    match (&settings.config, variable()) {
+        (Some(path), _) => read(path, Some(Origin::Flag("--config".into()))),
+        (None, Some((_, path))) => read(&PathBuf::from(path), Some(Origin::Variable(FILE_VARIABLE.into()))),
+        (None, None) => read(Path::new(DEFAULT_FILE), None),
+    }
+}
+
+fn read(path: &Path, named_by: Option<Origin>) -> Layer {
+    let mut layer = Layer::default();
+    let mut text = String::new();
+    let read = File::open(path).and_then(|file| file.take(LARGEST_FILE + 1).read_to_string(&mut text));
+    let shown = path.display().to_string();
+    match (read, named_by) {
+        (Ok(_), _) => {}
+        (Err(error), None) if error.kind() == ErrorKind::NotFound => return layer,
+        (Err(error), named_by) => {
+            let origin = named_by.unwrap_or_else(|| Origin::File { path: shown.clone(), line: None });
+            layer.problem(origin, "", format!("the configuration file {shown:?} cannot be read: {error}"));
+            return layer;
+        }
+    }
+    if text.len() as u64 > LARGEST_FILE {
+        layer.problem(Origin::File { path: shown, line: None }, "", "the configuration file is longer than 1 MiB");
+        return layer;
+    }
+    let parse = if path.extension() == Some(OsStr::new("toml")) { document::toml } else { document::yaml };
+    match parse(&text) {
+        Ok(root) => walk(&mut layer, &shown, "", &root),
+        Err(Malformed { line, message }) => layer.problem(Origin::File { path: shown, line }, "", message),
+    }
+    layer
+}
+
+/// Takes in everything that stands below `path`.
+fn walk(layer: &mut Layer, file: &str, path: &str, node: &Node) {
+    let origin = |line| Origin::File { path: file.into(), line: Some(line) };
+    if node.is_null() {
+        return;
+    }
+    let Content::Map(children) = &node.content else {
+        let what = if path.is_empty() { "the configuration" } else { "this" };
+        return layer.problem(origin(node.line), path, format!("{what} is a section: write keys and values below it"));
+    };
+    for (name, line, child) in children {
+        let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+        match keys::find(&path) {
+            Found::Section => walk(layer, file, &path, child),
+            Found::Unknown(meant) => layer.problem(origin(*line), &path, unknown(meant)),
+            Found::Key(key) => match &child.content {
+                Content::Map(entries) if key.shape == Shape::Map => {
+                    let entries = entries.iter().map(|(entry, line, node)| (entry.clone(), node.value(), origin(*line)));
+                    layer.map(key, entries, origin(*line));
+                }
+                Content::Scalar(_) if key.shape == Shape::Map && child.is_null() => {
+                    layer.value(key, Dict::new().into(), origin(*line));
+                }
+                Content::Scalar(_) | Content::List(_) | Content::Map(_) => layer.value(key, child.value(), origin(*line)),
+            },
+        }
+    }
+}
+
+/// The variables that name a key. Those without two underscores together are somebody else's: service links of Kubernetes, or
+/// what an outer tenure told its workload.
+pub(super) fn environment(variables: &[(OsString, OsString)]) -> Layer {
+    let mut layer = Layer::default();
+    for (name, value) in variables {
+        let name = name.to_string_lossy();
+        if !name.strip_prefix(keys::PREFIX).is_some_and(|rest| rest.contains("__")) {
+            continue;
+        }
+        let origin = Origin::Variable(name.clone().into_owned());
+        match (keys::of_variable(&name), value.to_str()) {
+            (Err(meant), _) => layer.problem(origin, "", unknown(meant.map(keys::variable).as_deref())),
+            (Ok(key), None) => layer.problem(origin, key.path, "its value is not UTF-8"),
+            (Ok(key), Some(text)) => layer.text(key, None, text, origin),
+        }
+    }
+    layer
+}
+
+/// The flags, and the workload's command.
+pub(super) fn flags(settings: &Settings, command: &[String]) -> Layer {
+    let mut layer = Layer::default();
+    let named = [
+        ("--lease", "lease.name", &settings.lease),
+        ("--namespace", "lease.namespace", &settings.namespace),
+        ("--identity", "lease.identity", &settings.identity),
+        ("--lease-duration", "lease.duration", &settings.lease_duration),
+        ("--log-level", "log.level", &settings.log_level),
+        ("--log-format", "log.format", &settings.log_format),
+    ];
+    for (flag, path, value) in named {
+        if let (Some(value), Found::Key(key)) = (value, keys::find(path)) {
+            layer.text(key, None, value, Origin::Flag(flag.into()));
+        }
+    }
+    if let (Some(election), Found::Key(key)) = (&settings.leader_election, keys::find("lease.enabled")) {
+        let origin = Origin::Flag("--leader-election".into());
+        match election.as_str() {
+            "on" => layer.value(key, true.into(), origin),
+            "off" => layer.value(key, false.into(), origin),
+            other => layer.problem(origin, "", format!("{other:?} is neither on nor off")),
+        }
+    }
+    if let (false, Found::Key(key)) = (command.is_empty(), keys::find("workload.command")) {
+        layer.value(key, command.to_vec().into(), Origin::Flag("the command line".into()));
+    }
+    for set in &settings.set {
+        let Some((path, text)) = set.split_once('=') else {
+            layer.problem(Origin::Flag(format!("--set {set}")), "", "write a key, = and a value, such as lease.duration=30s");
+            continue;
+        };
+        let origin = Origin::Flag(format!("--set {path}"));
+        match keys::named(path) {
+            Ok((key, entry)) => layer.text(key, entry, text, origin),
+            Err(meant) => layer.problem(origin, "", unknown(meant)),
+        }
+    }
+    refuse_twice(&mut layer);
+    layer
+}
+
+/// Two flags for one key contradict each other, whatever their order.
+fn refuse_twice(layer: &mut Layer) {
+    let same = |a: &Entry, b: &Entry| a.key.path == b.key.path && (a.entry == b.entry || a.key.shape != Shape::Map);
+    let mut twice = Vec::new();
+    for (at, entry) in layer.entries.iter().enumerate() {
+        if let Some(first) = layer.entries.iter().take(at).find(|first| same(first, entry)) {
+            twice.push((entry.origin.clone(), entry.key.path, format!("is set by {} too: say it once", first.origin)));
+        }
+    }
+    for (origin, path, message) in twice {
+        layer.problem(origin, path, message);
+    }
+}
+
+fn unknown(meant: Option<&str>) -> String {
+    match meant {
+        Some(meant) => format!("there is no such key: did you mean {meant}?"),
+        None => "there is no such key: `tenure config default` lists them all".into(),
+    }
+}

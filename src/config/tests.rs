@@ -1,0 +1,287 @@
+//! The layers together, and the types on the link.
+
+use std::{
+    ffi::OsString,
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use super::{load::load_from, *};
+use crate::{cli::Settings, link};
+
+/// A file that is gone with the test.
+struct File(PathBuf);
+
+impl File {
+    fn new(name: &str, text: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("tenure-{}-{name}", std::process::id()));
+        fs::write(&path, text).unwrap();
+        Self(path)
+    }
+
+    fn settings(&self) -> Settings {
+        Settings { config: Some(self.0.clone()), ..Settings::default() }
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        drop(fs::remove_file(&self.0));
+    }
+}
+
+fn environment(variables: &[(&str, &str)]) -> Vec<(OsString, OsString)> {
+    variables.iter().map(|(name, value)| (OsString::from(name), OsString::from(value))).collect()
+}
+
+fn flags(set: &[&str]) -> Settings {
+    Settings { lease: Some("x".into()), set: set.iter().map(|set| (*set).into()).collect(), ..Settings::default() }
+}
+
+fn loaded(settings: &Settings, variables: &[(&str, &str)]) -> Loaded {
+    load_from(settings, &["sleep".into()], &environment(variables)).unwrap_or_else(|invalid| panic!("{invalid}"))
+}
+
+fn problems(settings: &Settings, variables: &[(&str, &str)]) -> Vec<String> {
+    let invalid = load_from(settings, &["sleep".into()], &environment(variables)).unwrap_err();
+    invalid.problems.iter().map(ToString::to_string).collect()
+}
+
+fn full() -> Config {
+    let mut config = Config::default();
+    config.lease.name = "billing".into();
+    config.lease.labels.insert("team".into(), "007".into());
+    config.lease.creation_wait = Some(Duration::from_secs(30));
+    config.lease.release = Release::Delete;
+    config.lease.clock_drift = Drift(5_000);
+    config.workload.command = vec!["sleep".into(), "10".into()];
+    config.workload.runs = Runs::Always;
+    config.workload.acknowledge = Some(Acknowledge::Notify);
+    config.workload.stop.loss_grace = Duration::from_millis(3_500);
+    config.workload.stop.kill_mode = KillMode::Group;
+    config.workload.restart.policy = RestartPolicy::Always;
+    config.signals.on_lead = Some(Signal(libc::SIGUSR1));
+    config.signals.rewrite.leader.insert(Signal(libc::SIGHUP), None);
+    config.signals.rewrite.standby.insert(Signal(libc::SIGHUP), Some(Signal(libc::SIGUSR2)));
+    config.hooks.after_lead = Some(Hook { command: vec!["promote".into()], timeout: Duration::from_secs(5) });
+    config.http.listen = Some(([0, 0, 0, 0], 8080).into());
+    config.log.format = LogFormat::Json;
+    config
+}
+
+#[test]
+fn every_type_travels_the_link_and_comes_back() {
+    for config in [full(), Config::default()] {
+        let bytes = link::encode(&config).unwrap();
+        assert_eq!(link::decode::<Config>(&bytes).unwrap(), config);
+    }
+}
+
+#[test]
+fn every_type_is_written_for_people_and_read_again() {
+    for config in [full(), Config::default()] {
+        let json = serde_json::to_value(&config).unwrap();
+        assert_eq!(serde_json::from_value::<Config>(json).unwrap(), config);
+    }
+    let json = serde_json::to_value(full()).unwrap();
+    assert_eq!(json["lease"]["clockDrift"], "0.5%");
+    assert_eq!(json["workload"]["stop"]["lossGrace"], "3s500ms");
+    assert_eq!(json["signals"]["rewrite"]["leader"], serde_json::json!({ "SIGHUP": null }));
+}
+
+#[test]
+fn flags_win_over_the_environment_and_that_over_the_file_and_that_over_the_defaults() {
+    let file = File::new("layers.yaml", "lease: {name: file, prefix: f-, identity: file, namespace: file}");
+    let settings = Settings { lease: Some("flag".into()), ..file.settings() };
+    let loaded = loaded(&settings, &[("TENURE_LEASE__NAME", "variable"), ("TENURE_LEASE__PREFIX", "v-")]);
+    let lease = loaded.config.lease;
+    assert_eq!((lease.name.as_str(), lease.identity.as_str(), lease.duration), ("v-flag", "file", Duration::from_secs(15)));
+    assert_eq!(loaded.origins["lease.name"], Origin::Flag("--lease".into()));
+    assert_eq!(loaded.origins["lease.prefix"], Origin::Variable("TENURE_LEASE__PREFIX".into()));
+    assert_eq!(loaded.origins["lease.identity"].to_string(), format!("{}:1", file.0.display()));
+    assert!(!loaded.origins.contains_key("lease.duration"));
+}
+
+#[test]
+fn the_three_formats_say_the_same() {
+    let yaml =
+        "lease:\n  name: x\n  labels:\n    a.b/c: '1'\nworkload:\n  oomScoreAdj: -5\n  command: [a, b]\n  stop: {grace: 1m30s}\n";
+    let toml = "[lease]\nname = 'x'\nlabels = { 'a.b/c' = '1' }\n[workload]\noomScoreAdj = -5\ncommand = ['a', 'b']\nstop.grace = '1m30s'\n";
+    let json = "{\n\t\"lease\": {\"name\": \"x\", \"labels\": {\"a.b/c\": \"1\"}},\n\t\"workload\": {\"oomScoreAdj\": -5,\n\t\"command\": \
+                [\"a\", \"b\"], \"stop\": {\"grace\": \"1m30s\"}}\n}\n";
+    let files = [File::new("same.yaml", yaml), File::new("same.toml", toml), File::new("same.json", json)];
+    let configs = files.each_ref().map(|file| load_from(&file.settings(), &[], &[]).unwrap().config);
+    assert_eq!(configs[0], configs[1]);
+    assert_eq!(configs[0], configs[2]);
+    assert_eq!(configs[0].workload.stop.grace, Duration::from_secs(90));
+}
+
+#[test]
+fn the_file_is_the_flags_or_the_variables() {
+    let (ours, other) = (File::new("ours.yaml", "lease: {name: ours}"), File::new("other.yaml", "lease: {name: other}"));
+    let named = [("TENURE_CONFIG", other.0.to_str().unwrap())];
+    assert_eq!(loaded(&ours.settings(), &named).config.lease.name, "ours");
+    assert_eq!(loaded(&Settings::default(), &named).config.lease.name, "other");
+}
+
+#[test]
+fn a_file_that_was_named_and_cannot_be_read_is_an_error_that_says_who_named_it() {
+    let missing = Path::new("/nonexistent/tenure.yaml");
+    let settings = Settings { config: Some(missing.into()), ..flags(&[]) };
+    assert!(
+        problems(&settings, &[])[0].starts_with("--config: the configuration file \"/nonexistent/tenure.yaml\" cannot be read")
+    );
+    let named = problems(&flags(&[]), &[("TENURE_CONFIG", "/nonexistent/tenure.yaml")]);
+    assert!(named[0].starts_with("TENURE_CONFIG: "), "{named:?}");
+    let endless = Settings { config: Some("/dev/zero".into()), ..flags(&[]) };
+    assert!(problems(&endless, &[])[0].contains("longer than 1 MiB"));
+}
+
+#[test]
+fn everything_wrong_is_said_at_once_with_its_place() {
+    let file = File::new(
+        "wrong.yaml",
+        "lease:\n  name: 007\n  duratoin: 20s\n  renewPeriod: 3\nworkload:\n  command: [sleep, 10]\n  stop:\n    signal: SIGKILL\nleese: {}\n",
+    );
+    let settings = Settings { log_level: Some("loud".into()), set: vec!["workload.runz=always".into()], ..file.settings() };
+    let variables =
+        [("TENURE_LEASE__CLOCK_DRIFT", "1"), ("TENURE_WORKLOAD__ON_EXITT", "exit"), ("TENURE_SERVICE_HOST", "10.0.0.1")];
+    let invalid = load_from(&settings, &[], &environment(&variables)).unwrap_err();
+    let place = file.0.display();
+    let expected = [
+        format!("{place}:3: lease.duratoin: there is no such key: did you mean lease.duration?"),
+        format!("{place}:9: leese: there is no such key: did you mean lease?"),
+        format!("{place}:2: lease.name: a decimal number, where a text is expected: put it in quotes"),
+        format!("{place}:4: lease.renewPeriod: \"3\" is not a duration: write a number and a unit, such as 15s, 1m30s or 200ms"),
+        format!("{place}:6: workload.command: a number, where a list of texts is expected: put it in quotes"),
+        "TENURE_WORKLOAD__ON_EXITT: there is no such key: did you mean TENURE_WORKLOAD__ON_EXIT?".into(),
+        "TENURE_LEASE__CLOCK_DRIFT: lease.clockDrift: \"1\" is not a share: write a percentage of at most four decimals, such as 1% or \
+         0.5%"
+        .into(),
+        "--set workload.runz: there is no such key: did you mean workload.runs?".into(),
+        "--log-level: log.level: \"loud\" is none of error, warn, info, debug, trace".into(),
+        format!("{place}:8: workload.stop.signal: SIGKILL cannot be caught: for a kill without grace set grace and lossGrace to 0s"),
+    ];
+    let said: Vec<_> = invalid.problems.iter().map(ToString::to_string).collect();
+    assert_eq!(said, expected);
+    assert!(invalid.to_string().starts_with("the configuration is refused for 10 reasons:\n  "));
+}
+
+#[test]
+fn a_toml_file_knows_its_lines_too() {
+    let file = File::new("wrong.toml", "[lease]\nname = 'x'\nduration = 15\n\n[workload]\nrunz = 'always'\n");
+    let place = file.0.display();
+    let said = problems(&file.settings(), &[]);
+    assert!(said[0].starts_with(&format!("{place}:6: workload.runz: ")), "{said:?}");
+    assert!(said[1].starts_with(&format!("{place}:3: lease.duration: \"15\" is not a duration")), "{said:?}");
+}
+
+#[test]
+fn broken_syntax_says_the_line() {
+    for (name, text, line) in [
+        ("broken.yaml", "lease:\n  a: [1\nb: 3\n", 3),
+        ("twice.yaml", "lease:\n  name: x\n  name: y\n", 3),
+        ("broken.toml", "[lease]\nname = x\n", 2),
+        ("broken.json", "{\"lease\":\n{\"name\": \"x\"]}", 2),
+    ] {
+        let file = File::new(name, text);
+        let said = problems(&Settings { lease: Some("x".into()), ..file.settings() }, &[]);
+        assert_eq!(said.len(), 1, "{said:?}");
+        assert!(said[0].starts_with(&format!("{}:{line}: ", file.0.display())), "{said:?}");
+    }
+}
+
+#[test]
+fn a_section_without_values_says_nothing_and_a_value_is_no_section() {
+    let file = File::new("sections.yaml", "lease:\n  # name: x\nhooks:\n  afterLead: {}\n");
+    assert_eq!(loaded(&Settings { lease: Some("x".into()), ..file.settings() }, &[]).config.hooks, Hooks::default());
+    let file = File::new("sections2.yaml", "lease: billing\nworkload:\n  stop: 5s\n");
+    let said = problems(&Settings { lease: Some("x".into()), ..file.settings() }, &[]);
+    assert!(said.len() == 2 && said[0].contains(":1: lease: this is a section"), "{said:?}");
+    assert!(said[1].contains(":3: workload.stop: this is a section"), "{said:?}");
+}
+
+#[test]
+fn text_in_the_environment_stays_text() {
+    let loaded = loaded(&Settings::default(), &[("TENURE_LEASE__NAME", "007"), ("TENURE_LEASE__IDENTITY", "true")]);
+    assert_eq!((loaded.config.lease.name.as_str(), loaded.config.lease.identity.as_str()), ("007", "true"));
+}
+
+#[test]
+fn lists_maps_truth_and_null_have_a_form_as_text() {
+    let settings = flags(&[
+        "lease.labels.app.kubernetes.io/part-of=shop",
+        "lease.labels={team: billing}",
+        "workload.oomScoreAdj=-5",
+        "signals.rewrite.leader.HUP=null",
+        "signals.rewrite.leader.SIGUSR1=USR2",
+    ]);
+    let variables = [
+        ("TENURE_WORKLOAD__ENV", r#"{"PORT": "8080"}"#),
+        ("TENURE_LEASE__ENABLED", "true"),
+        ("TENURE_LEASE__CREATION_WAIT", "null"),
+        ("TENURE_LEASE__NAMESPACE", ""),
+    ];
+    let config = loaded(&settings, &variables).config;
+    assert_eq!(config.lease.labels.len(), 2);
+    assert_eq!(config.lease.labels["app.kubernetes.io/part-of"], "shop");
+    assert_eq!((config.workload.oom_score_adj, config.workload.env["PORT"].as_str()), (-5, "8080"));
+    assert_eq!((config.lease.creation_wait, config.lease.namespace.as_str()), (None, ""));
+    let rewrite = &config.signals.rewrite.leader;
+    assert_eq!(rewrite[&Signal(libc::SIGHUP)], None);
+    assert_eq!(rewrite[&Signal(libc::SIGUSR1)], Some(Signal(libc::SIGUSR2)));
+    let command = load_from(&flags(&[r#"workload.command=["a", "1"]"#]), &[], &[]).unwrap().config.workload.command;
+    assert_eq!(command, ["a", "1"]);
+}
+
+#[test]
+fn text_that_does_not_fit_is_refused_with_the_form_that_would() {
+    let said = problems(
+        &flags(&["workload.env=PORT", "lease.enabled=yes", "workload.restart.burst=-1", "x", "lease.labels.team"]),
+        &[("TENURE_WORKLOAD__COMMAND", "sleep 10"), ("TENURE_WORKLOAD__STOP__GRACE", ""), ("TENURE_WORKLOAD__ENV__PORT", "1")],
+    );
+    for part in [
+        "TENURE_WORKLOAD__COMMAND: workload.command: is a list: write it in YAML or JSON",
+        "--set workload.env: workload.env: is a map: write it in YAML or JSON",
+        "--set lease.enabled: lease.enabled: \"yes\", where true or false is expected",
+        "--set workload.restart.burst: workload.restart.burst: ",
+        "--set x: write a key, = and a value",
+        "--set lease.labels.team: write a key, = and a value",
+        "TENURE_WORKLOAD__STOP__GRACE: workload.stop.grace: \"\" is not a duration",
+        "TENURE_WORKLOAD__ENV__PORT: there is no such key",
+    ] {
+        assert!(said.iter().any(|said| said.starts_with(part)), "{part} in {said:#?}");
+    }
+    assert_eq!(said.len(), 8, "{said:#?}");
+}
+
+#[test]
+fn what_is_not_utf_8_is_refused_by_name() {
+    use std::os::unix::ffi::OsStringExt as _;
+    let variables = [(OsString::from("TENURE_LEASE__NAME"), OsString::from_vec(vec![0xff]))];
+    let invalid = load_from(&Settings::default(), &["sleep".into()], &variables).unwrap_err();
+    assert_eq!(invalid.to_string().lines().nth(1), Some("  TENURE_LEASE__NAME: lease.name: its value is not UTF-8"));
+}
+
+#[test]
+fn two_flags_for_one_key_contradict_each_other() {
+    let said = problems(&flags(&["lease.name=y"]), &[]);
+    assert_eq!(said, ["--set lease.name: lease.name: is set by --lease too: say it once"]);
+}
+
+#[test]
+fn leader_election_is_on_or_off() {
+    let off = Settings { leader_election: Some("off".into()), ..Settings::default() };
+    assert!(!loaded(&off, &[]).config.lease.enabled);
+    let maybe = Settings { leader_election: Some("maybe".into()), ..flags(&[]) };
+    assert_eq!(problems(&maybe, &[]), ["--leader-election: \"maybe\" is neither on nor off"]);
+}
+
+#[test]
+fn a_violation_of_a_rule_names_the_place_of_the_value() {
+    let said = problems(&flags(&[]), &[("TENURE_LEASE__DURATION", "5s")]);
+    assert!(said[0].starts_with("TENURE_LEASE__DURATION: lease.duration: no attempt to renew fits"), "{said:?}");
+    let said = problems(&Settings::default(), &[]);
+    assert!(said[0].starts_with("lease.name: the Lease needs a name: --lease NAME"), "{said:?}");
+}
