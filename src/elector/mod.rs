@@ -1,7 +1,194 @@
-//! The only part of `run` that talks to the API server.
+//! The elector process: the only part of `run` that talks to the API server.
+//!
+//! Owns the edges of the [`Elector`](crate::election::Elector) machine: the link to init, requests and the watch, the timer, and
+//! the second guard at H. Never decides who leads, never starts a process but the kubeconfig's credential plugins, and reads no
+//! configuration: init hands it over in the Welcome.
+//!
+//! - [`drive`] is the loop; [`link`], [`alarm`] and its inbox are all that can wake it.
+//! - [`lease`] and [`watch`] carry requests out, with the credentials of [`access`]; [`classify`] says what a reply means.
+//! - [`guard`] kills at H, should init not; [`remains`] kills what an init that died has left.
+//!
+//! The process lives until its link ends. It has a session of its own and blocks every signal: init decides its end.
+
+use std::{
+    io::{self, Write as _},
+    os::fd::{AsRawFd, FromRawFd as _, OwnedFd},
+    sync::Arc,
+    time::Duration,
+};
+
+use nix::{
+    fcntl::{FcntlArg, FdFlag, OFlag, fcntl},
+    sys::{
+        signal::SigSet,
+        socket::{SockType, getsockopt, sockopt},
+    },
+    unistd::setsid,
+};
+use tokio::io::unix::AsyncFd;
+
+use self::{
+    access::{Access, Discover},
+    drive::Drive,
+    guard::Guard,
+    lease::Place,
+    link::{Broken, Link},
+};
+use crate::{
+    api::{AccessError, Cluster, one_line},
+    clock,
+    election::Elector,
+    link::{ToElector, ToInit, VERSION, Welcome},
+};
+
+mod access;
+mod alarm;
+mod classify;
+mod drive;
+mod guard;
+mod lease;
+mod link;
+mod remains;
+mod watch;
+
+/// Where init leaves the elector's end of the link.
+pub const LINK_FD: i32 = 3;
+
+/// Init answers a Hello as soon as it turns; one that does not is stopped, and will start another elector.
+const WELCOME_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Threads for what blocks: name lookups and credential plugins. More would only wait beside each other.
+const BLOCKING_THREADS: usize = 16;
+
+/// The elector cannot do its work.
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    #[error("`tenure elector` is started by tenure itself: there is no link at file descriptor {LINK_FD}")]
+    NoLink,
+    #[error("cannot start the elector")]
+    Start(#[source] io::Error),
+    #[error("cannot start the elector")]
+    Link(#[source] Broken),
+    #[error("init gave no welcome within {WELCOME_TIMEOUT:?}")]
+    NoWelcome,
+    #[error("init speaks version {0} of the link, this elector {VERSION}")]
+    Version(u16),
+    #[error(transparent)]
+    Access(AccessError),
+}
 
 /// Runs the elector on the link that init left at file descriptor 3; the exit code.
 #[must_use]
 pub fn run() -> u8 {
-    70
+    let ended = adopt().and_then(|socket| {
+        settle_in().map_err(Failure::Start)?;
+        elect(socket)
+    });
+    let Err(failure) = ended else { return 0 };
+    let _ = writeln!(io::stderr(), "tenure elector: {}", one_line(&failure));
+    match failure {
+        Failure::NoLink => 64,
+        Failure::Access(error) => error.exit_code(),
+        Failure::Start(_) | Failure::Link(_) | Failure::NoWelcome | Failure::Version(_) => 70,
+    }
+}
+
+/// Out of reach of the terminal and of signals; what a credential plugin inherits of that, its start undoes.
+fn settle_in() -> io::Result<()> {
+    SigSet::all().thread_block()?;
+    // Refused to a process that leads its group, which init may have made it.
+    let _ = setsid();
+    Ok(())
+}
+
+#[allow(unsafe_code, reason = "a descriptor is inherited by its number")]
+fn adopt() -> Result<OwnedFd, Failure> {
+    // SAFETY: the descriptor is init's gift to this process; nobody else here owns it, and one that is not open is found out next.
+    let socket = unsafe { OwnedFd::from_raw_fd(LINK_FD) };
+    if getsockopt(&socket, sockopt::SockType) != Ok(SockType::SeqPacket) {
+        // Whatever stands there, or nothing, is not ours to close.
+        std::mem::forget(socket);
+        return Err(Failure::NoLink);
+    }
+    let failed = |errno: nix::errno::Errno| Failure::Start(errno.into());
+    fcntl(&socket, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).map_err(failed)?;
+    fcntl(&socket, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).map_err(failed)?;
+    Ok(socket)
+}
+
+/// Lets the loop wait for `owner`'s descriptor: the link's or the timer's.
+#[allow(unsafe_code, reason = "tokio cannot see that a type keeps its descriptor")]
+fn register<T: AsRawFd>(owner: T) -> io::Result<AsyncFd<T>> {
+    // SAFETY: OwnedFd and Alarm own an open descriptor, which they neither close nor replace while they live.
+    let registered = unsafe { AsyncFd::register(owner) }?;
+    Ok(registered)
+}
+
+fn elect(socket: OwnedFd) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(BLOCKING_THREADS)
+        .build()
+        .map_err(Failure::Start)?;
+    let ended = runtime.block_on(async {
+        let mut link = Link::new(socket).map_err(Failure::Start)?;
+        let welcome = greet(&mut link).await?;
+        lead_or_follow(link, welcome, Arc::new(|| Cluster::discover(false))).await
+    });
+    // A credential plugin may hang; nothing waits for it.
+    runtime.shutdown_background();
+    let init = ended?;
+    init.bury();
+    Ok(())
+}
+
+async fn greet(link: &mut Link) -> Result<Welcome, Failure> {
+    link.send(&ToInit::Hello { version: VERSION }).map_err(Failure::Link)?;
+    let first = async {
+        loop {
+            if let Some(message) = link.receive()? {
+                return Ok(message);
+            }
+            link.ready().await.map_err(Broken::Socket)?;
+        }
+    };
+    let first = tokio::time::timeout(WELCOME_TIMEOUT, first).await.map_err(|_| Failure::NoWelcome)?;
+    let ToElector::Welcome(welcome) = first.map_err(Failure::Link)? else { return Err(Failure::NoWelcome) };
+    if welcome.version != VERSION {
+        return Err(Failure::Version(welcome.version));
+    }
+    Ok(*welcome)
+}
+
+/// Until the link ends; what is known of the init that it led to.
+async fn lead_or_follow(mut link: Link, mut welcome: Welcome, discover: Discover) -> Result<remains::Init, Failure> {
+    let mut init = remains::Init::of(&welcome);
+    let attempt_timeout = welcome.config.lease.attempt_timeout;
+    let guard = Guard::start(init.killer()).map_err(Failure::Start)?;
+    let access = Access::new(Arc::clone(&discover), attempt_timeout);
+    if let Err(error) = prepare(&mut welcome, &access, &discover).await {
+        let failed = ToInit::Failed { code: error.exit_code(), message: one_line(&error) };
+        link.send(&failed).map_err(Failure::Link)?;
+        return Err(Failure::Access(error));
+    }
+    let place = Place { namespace: welcome.config.lease.namespace.clone(), name: welcome.config.lease.name.clone() };
+    let seed = getrandom::u64().unwrap_or_else(|_| clock::boot().as_nanos());
+    let drive = Drive::new(link, access, place, guard, welcome, |welcome| Elector::new(welcome, seed, clock::now()));
+    let ended = drive.map_err(Failure::Start)?.run(&mut init).await;
+    tracing::debug!(error = one_line(&ended), "the link ended");
+    Ok(init)
+}
+
+/// What cannot work is found out before the first request, unless a term is in progress: that one waits for better times.
+async fn prepare(welcome: &mut Welcome, access: &Access, discover: &Discover) -> Result<(), AccessError> {
+    if welcome.config.lease.namespace.is_empty() {
+        welcome.config.lease.namespace = discover()?.namespace().into();
+    }
+    if welcome.resume.is_some() {
+        return Ok(());
+    }
+    match tokio::time::timeout(welcome.config.lease.attempt_timeout, access.dialer()).await {
+        Ok(Err(error)) if !error.may_pass() => Err(error),
+        Ok(Ok(_) | Err(_)) | Err(_) => Ok(()),
+    }
 }

@@ -52,6 +52,18 @@ pub fn kill_everything() -> io::Result<()> {
     Ok(kill(-1, SIGKILL)?)
 }
 
+/// The same by a child of PID 1: every process of the PID namespace that it may kill, but PID 1 and itself. The caller knows that
+/// PID 1 is tenure's init: a child whose own init died has the machine's PID 1 for a parent.
+///
+/// # Errors
+/// EPERM unless called by a child of PID 1: there it would kill the machine. ESRCH if nobody is left.
+pub fn kill_everything_but_init() -> io::Result<()> {
+    if Pid::parent().as_raw() != 1 {
+        return Err(Errno::EPERM.into());
+    }
+    Ok(kill(-1, SIGKILL)?)
+}
+
 /// Whether init is alone in its PID namespace: no process, no zombie, seen by the kernel in one step and not through /proc.
 ///
 /// # Errors

@@ -1,0 +1,94 @@
+//! A timer on CLOCK_BOOTTIME at an absolute time.
+//!
+//! tokio's own timers stand still while the machine sleeps; this one is past when it wakes, and fires at once.
+
+use std::{
+    io,
+    os::fd::{AsFd as _, AsRawFd, RawFd},
+    time::Duration,
+};
+
+use nix::sys::{
+    time::TimeSpec,
+    timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags},
+};
+
+use crate::time::Instant;
+
+/// The timer. One read of its descriptor takes an expiry in.
+#[derive(Debug)]
+pub(super) struct Alarm(TimerFd);
+
+impl Alarm {
+    /// A timer whose [`Self::wait`] blocks.
+    pub(super) fn blocking() -> io::Result<Self> {
+        let timer = TimerFd::new(ClockId::CLOCK_BOOTTIME, TimerFlags::TFD_CLOEXEC)?;
+        Ok(Self(timer))
+    }
+
+    /// A timer for an event loop.
+    pub(super) fn nonblocking() -> io::Result<Self> {
+        let timer = TimerFd::new(ClockId::CLOCK_BOOTTIME, TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK)?;
+        Ok(Self(timer))
+    }
+
+    /// Fires at `at`, at once if that is past; [`Instant::NEVER`]: not at all. Replaces what was set.
+    pub(super) fn set(&self, at: Instant) -> io::Result<()> {
+        if at == Instant::NEVER {
+            self.0.unset()?;
+            return Ok(());
+        }
+        // Zero would unset it.
+        let at = Duration::from_nanos(at.as_nanos().max(1));
+        self.0.set(Expiration::OneShot(TimeSpec::from_duration(at)), TimerSetTimeFlags::TFD_TIMER_ABSTIME)?;
+        Ok(())
+    }
+
+    /// Takes an expiry in; waits for one if it blocks.
+    pub(super) fn wait(&self) -> io::Result<()> {
+        self.0.wait()?;
+        Ok(())
+    }
+}
+
+impl AsRawFd for Alarm {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_fd().as_raw_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock;
+
+    #[test]
+    fn it_fires_at_its_time_and_not_before() {
+        let alarm = Alarm::blocking().unwrap();
+        let at = clock::boot() + Duration::from_millis(20);
+
+        alarm.set(at).unwrap();
+        alarm.wait().unwrap();
+
+        assert!(clock::boot() >= at);
+    }
+
+    #[test]
+    fn a_time_that_is_past_fires_at_once() {
+        let alarm = Alarm::blocking().unwrap();
+
+        alarm.set(Instant::BOOT).unwrap();
+
+        alarm.wait().unwrap();
+    }
+
+    #[test]
+    fn unset_it_does_not_fire() {
+        let alarm = Alarm::nonblocking().unwrap();
+
+        alarm.set(Instant::BOOT).unwrap();
+        alarm.set(Instant::NEVER).unwrap();
+
+        assert_eq!(alarm.wait().unwrap_err().kind(), io::ErrorKind::WouldBlock);
+    }
+}

@@ -1,0 +1,151 @@
+//! What a reply means for the Lease.
+//!
+//! The line that matters runs between what the server certainly did not do and what nobody knows (law 5, 6): a 404 is the Lease's
+//! only if it says so, and a 2xx counts only if it can be read.
+
+use http::StatusCode;
+use serde_json::Value;
+
+use crate::{
+    api::{ExchangeError, Reply, one_line},
+    election::{Answer, Refusal, Request},
+};
+
+/// The answer to `request` about the Lease of this name.
+pub(super) fn classify(request: &Request, name: &str, reply: Result<Reply, ExchangeError>) -> Answer {
+    let reply = match reply {
+        Ok(reply) => reply,
+        Err(error @ ExchangeError::Credentials(_)) => {
+            return Answer::Refused { refusal: Refusal::Unauthorized, message: one_line(&error) };
+        }
+        Err(error @ (ExchangeError::Transport(_) | ExchangeError::Body(_) | ExchangeError::Timeout(_))) => {
+            return Answer::Unknown { message: one_line(&error), retry_after: None };
+        }
+    };
+    let refused = |refusal| Answer::Refused { refusal, message: said(&reply) };
+    match reply.status {
+        status if status.is_success() => succeeded(request, &reply),
+        StatusCode::NOT_FOUND if is_about_lease(&reply.body, name) => Answer::NotFound,
+        StatusCode::NOT_FOUND => refused(Refusal::NoSuchPlace),
+        StatusCode::CONFLICT => Answer::Conflict,
+        StatusCode::UNAUTHORIZED => refused(Refusal::Unauthorized),
+        StatusCode::FORBIDDEN => refused(Refusal::Forbidden),
+        StatusCode::TOO_MANY_REQUESTS => refused(Refusal::TooManyRequests { retry_after: reply.retry_after }),
+        // The server, or somebody before it, gave up waiting: it may have been done.
+        StatusCode::REQUEST_TIMEOUT => unknown(&reply),
+        status if status.is_client_error() => refused(Refusal::Invalid),
+        _ => unknown(&reply),
+    }
+}
+
+fn succeeded(request: &Request, reply: &Reply) -> Answer {
+    if matches!(request, Request::Delete { .. }) {
+        return Answer::Deleted;
+    }
+    match serde_json::from_slice(&reply.body) {
+        Ok(object @ Value::Object(_)) => Answer::Object(object),
+        Ok(_) | Err(_) => {
+            let message = format!("the API server answered {} with what is no Lease", reply.status.as_u16());
+            Answer::Unknown { message, retry_after: None }
+        }
+    }
+}
+
+fn unknown(reply: &Reply) -> Answer {
+    Answer::Unknown { message: said(reply), retry_after: reply.retry_after }
+}
+
+fn said(reply: &Reply) -> String {
+    let code = reply.status.as_u16();
+    match reply.message() {
+        message if message.is_empty() => format!("the API server answered {code}"),
+        message => format!("the API server answered {code}: {message}"),
+    }
+}
+
+/// Whether a 404 says that this very Lease does not exist, and not its namespace or the whole API group.
+fn is_about_lease(body: &[u8], name: &str) -> bool {
+    let status: Value = serde_json::from_slice(body).unwrap_or_default();
+    let details = |key| status.get("details").and_then(|details| details.get(key)).and_then(Value::as_str);
+    details("kind") == Some("leases") && details("name") == Some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn reply(status: u16, body: &str) -> Result<Reply, ExchangeError> {
+        let status = StatusCode::from_u16(status).unwrap();
+        Ok(Reply { status, retry_after: Some(Duration::from_secs(3)), body: body.to_owned().into() })
+    }
+
+    fn get(status: u16, body: &str) -> Answer {
+        classify(&Request::Get, "writer", reply(status, body))
+    }
+
+    fn refusal(answer: Answer) -> Refusal {
+        let Answer::Refused { refusal, .. } = answer else { panic!("{answer:?}") };
+        refusal
+    }
+
+    #[test]
+    fn an_object_is_kept_whole() {
+        let body = r#"{"metadata":{"name":"writer"},"spec":{"futureField":[1]}}"#;
+
+        assert_eq!(get(200, body), Answer::Object(serde_json::from_str(body).unwrap()));
+        assert_eq!(get(201, body), Answer::Object(serde_json::from_str(body).unwrap()));
+    }
+
+    #[test]
+    fn a_2xx_that_cannot_be_read_is_unknown() {
+        for body in ["", "{", "[]", "<html>"] {
+            assert!(matches!(get(200, body), Answer::Unknown { .. }), "{body}");
+        }
+    }
+
+    #[test]
+    fn a_2xx_of_a_delete_needs_no_body() {
+        let delete = Request::Delete { uid: "u".into(), resource_version: "1".into() };
+
+        assert_eq!(classify(&delete, "writer", reply(200, "")), Answer::Deleted);
+    }
+
+    #[test]
+    fn not_found_is_said_of_this_very_lease() {
+        let body = r#"{"kind":"Status","details":{"name":"writer","group":"coordination.k8s.io","kind":"leases"}}"#;
+
+        assert_eq!(get(404, body), Answer::NotFound);
+    }
+
+    #[test]
+    fn not_found_of_anything_else_is_no_such_place() {
+        let other = r#"{"kind":"Status","details":{"name":"other","kind":"leases"}}"#;
+        let namespace = r#"{"kind":"Status","details":{"name":"writer","kind":"namespaces"}}"#;
+        for body in [other, namespace, "404 page not found", ""] {
+            assert_eq!(refusal(get(404, body)), Refusal::NoSuchPlace, "{body}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_is_told_by_its_kind() {
+        assert_eq!(get(409, ""), Answer::Conflict);
+        assert_eq!(refusal(get(401, "")), Refusal::Unauthorized);
+        assert_eq!(refusal(get(403, "")), Refusal::Forbidden);
+        assert_eq!(refusal(get(400, "")), Refusal::Invalid);
+        assert_eq!(refusal(get(422, "")), Refusal::Invalid);
+        assert_eq!(refusal(get(429, "")), Refusal::TooManyRequests { retry_after: Some(Duration::from_secs(3)) });
+    }
+
+    #[test]
+    fn nobody_knows_what_became_of_a_server_error() {
+        for status in [302, 408, 500, 502, 503, 504] {
+            let Answer::Unknown { message, retry_after } = get(status, r#"{"message":"etcd is gone"}"#) else {
+                panic!("{status}")
+            };
+            assert_eq!(message, format!("the API server answered {status}: etcd is gone"));
+            assert_eq!(retry_after, Some(Duration::from_secs(3)));
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! The second guard: SIGKILL at H where init does not do it (design 1, law 3).
+//!
+//! Owns a thread that does nothing else, on its own timer, so that a loop that hangs, a plugin that blocks or a runtime that is
+//! starved cannot delay it. After H it needs no network, no lock and no allocator; it kills again and again until it is disarmed.
+//! Init is the first guard; both know H as an absolute time, and neither asks the other.
+
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use super::alarm::Alarm;
+use crate::{
+    clock,
+    link::{Term, ToElector, ToInit},
+    time::Instant,
+};
+
+/// Between two rounds of SIGKILL.
+const ROUND: Duration = Duration::from_millis(50);
+
+/// The guard's handle. The thread lives as long as the process.
+#[derive(Debug)]
+pub(super) struct Guard {
+    shared: Arc<Shared>,
+    /// The term whose H is set.
+    term: Option<Term>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    alarm: Alarm,
+    /// H in nanoseconds of CLOCK_BOOTTIME; [`Instant::NEVER`] while disarmed.
+    hard: AtomicU64,
+}
+
+impl Guard {
+    /// Starts the thread, disarmed. `kill` is one round.
+    ///
+    /// # Errors
+    /// There is no timer or no thread.
+    pub(super) fn start(kill: impl FnMut() + Send + 'static) -> io::Result<Self> {
+        let shared = Arc::new(Shared { alarm: Alarm::blocking()?, hard: AtomicU64::new(Instant::NEVER.as_nanos()) });
+        let own = Arc::clone(&shared);
+        thread::Builder::new().name("guard".into()).spawn(move || own.run(kill))?;
+        Ok(Self { shared, term: None })
+    }
+
+    /// Follows what init is told of the deadlines.
+    pub(super) fn telling(&mut self, message: &ToInit) {
+        match message {
+            ToInit::Lead { term, confirmed, .. } | ToInit::Extend { term, confirmed, .. } => {
+                self.arm(*term, confirmed.deadlines.hard);
+            }
+            ToInit::Shorten { term, deadlines, .. } => self.arm(*term, deadlines.hard),
+            ToInit::Ended { .. } => self.disarm(),
+            ToInit::Hello { .. }
+            | ToInit::StepDown { .. }
+            | ToInit::Releasing { .. }
+            | ToInit::Beat
+            | ToInit::Done
+            | ToInit::Failed { .. } => {}
+        }
+    }
+
+    /// A proof of death disarms (law 3).
+    pub(super) fn told(&mut self, message: &ToElector) {
+        if let ToElector::Stopped { term, .. } = message
+            && self.term == Some(*term)
+        {
+            self.disarm();
+        }
+    }
+
+    /// Kills from `hard` on.
+    pub(super) fn arm(&mut self, term: Term, hard: Instant) {
+        self.term = Some(term);
+        self.shared.set(hard);
+    }
+
+    /// Kills from now on.
+    pub(super) fn act(&self) {
+        self.shared.set(Instant::BOOT);
+    }
+
+    /// Kills no more.
+    pub(super) fn disarm(&mut self) {
+        self.term = None;
+        self.shared.set(Instant::NEVER);
+    }
+}
+
+impl Shared {
+    fn set(&self, hard: Instant) {
+        self.hard.store(hard.as_nanos(), Ordering::SeqCst);
+        if let Err(error) = self.alarm.set(hard) {
+            tracing::error!(%error, "the guard's timer cannot be set");
+        }
+    }
+
+    fn run(&self, mut kill: impl FnMut()) {
+        loop {
+            // Without a timer that works, look at the clock every round: late by little, never deaf.
+            if self.alarm.wait().is_err() {
+                thread::sleep(ROUND);
+            }
+            while clock::boot() >= Instant::from_nanos(self.hard.load(Ordering::SeqCst)) {
+                kill();
+                thread::sleep(ROUND);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{Receiver, channel};
+
+    use super::*;
+    use crate::link::{Confirmed, Deadlines, Stop, Then};
+
+    const PATIENCE: Duration = Duration::from_secs(20);
+    const TERM: Term = Term(3);
+
+    fn guard() -> (Guard, Receiver<Instant>) {
+        let (tell, rounds) = channel();
+        let guard = Guard::start(move || tell.send(clock::boot()).unwrap_or_default()).unwrap();
+        (guard, rounds)
+    }
+
+    fn extend(hard: Instant) -> ToInit {
+        let deadlines = Deadlines { soft: Instant::BOOT, hard, end: Instant::NEVER };
+        let confirmed = Confirmed { uid: "u".into(), resource_version: "1".into(), spec: "{}".into(), deadlines };
+        ToInit::Extend { term: TERM, serial: 1, confirmed }
+    }
+
+    #[test]
+    fn it_kills_at_the_hard_deadline_again_and_again() {
+        let (mut guard, rounds) = guard();
+        let hard = clock::boot() + Duration::from_millis(30);
+
+        guard.telling(&extend(hard));
+
+        assert!(rounds.recv_timeout(PATIENCE).unwrap() >= hard);
+        rounds.recv_timeout(PATIENCE).unwrap();
+    }
+
+    #[test]
+    fn an_extension_moves_the_deadline() {
+        let (mut guard, rounds) = guard();
+        let hard = clock::boot() + Duration::from_millis(400);
+
+        guard.telling(&extend(clock::boot() + Duration::from_millis(200)));
+        guard.telling(&extend(hard));
+
+        assert!(rounds.recv_timeout(PATIENCE).unwrap() >= hard);
+    }
+
+    #[test]
+    fn only_this_terms_proof_disarms() {
+        let (mut guard, rounds) = guard();
+        let proof = |term| {
+            let stop = Stop { began: None, killed: None, exit: None, proved: Instant::BOOT };
+            ToElector::Stopped { term, request: 1, stop, then: Then::Follow }
+        };
+        guard.telling(&extend(Instant::BOOT));
+        rounds.recv_timeout(PATIENCE).unwrap();
+
+        guard.told(&proof(Term(2)));
+        while rounds.try_recv().is_ok() {}
+        rounds.recv_timeout(PATIENCE).unwrap();
+        guard.told(&proof(TERM));
+
+        // One round may have been on its way.
+        while rounds.try_recv().is_ok() {}
+        let mut more = 0;
+        while rounds.recv_timeout(ROUND * 4).is_ok() {
+            more += 1;
+        }
+        assert!(more <= 1, "{more}");
+    }
+}

@@ -1,0 +1,256 @@
+//! Requests for one Lease.
+//!
+//! Owns the requests' URLs and headers and the connection that they share. What goes out is exactly what the deciding room asked for.
+
+use std::{sync::Arc, time::Duration};
+
+use http::{
+    Method,
+    header::{ACCEPT, CONTENT_TYPE},
+};
+use kube::client::Body;
+use serde_json::json;
+use tokio::{sync::Mutex, time::Instant};
+
+use super::{access::Access, classify::classify};
+use crate::{
+    api::{ExchangeError, exchange, one_line},
+    election::{Answer, Refusal, Request},
+};
+
+const JSON: &str = "application/json";
+
+/// Where the Lease is.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    /// Its namespace.
+    pub(super) namespace: String,
+    /// Its name.
+    pub(super) name: String,
+}
+
+/// The Lease on the API server. Clones share the connection.
+#[derive(Clone)]
+pub(super) struct Lease {
+    access: Access,
+    place: Place,
+    timeout: Duration,
+    client: Arc<Mutex<Option<kube::Client>>>,
+}
+
+impl Place {
+    /// Path of the Leases of the namespace.
+    pub(super) fn collection(&self) -> String {
+        format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases", self.namespace)
+    }
+
+    fn object(&self) -> String {
+        format!("{}/{}", self.collection(), self.name)
+    }
+}
+
+impl Lease {
+    /// `timeout`: of each request, from credentials to the last byte of the reply.
+    pub(super) fn new(access: Access, place: Place, timeout: Duration) -> Self {
+        Self { access, place, timeout, client: Arc::default() }
+    }
+
+    /// Sends `request` once. After an answer that nobody knows the next request uses a new connection; after a refusal of the
+    /// credentials, new credentials too.
+    pub(super) async fn send(&self, request: &Request) -> Answer {
+        let answer = self.attempt(request).await;
+        match &answer {
+            Answer::Unknown { .. } => *self.client.lock().await = None,
+            Answer::Refused { refusal: Refusal::Unauthorized, .. } => {
+                *self.client.lock().await = None;
+                self.access.forget().await;
+            }
+            Answer::Object(_) | Answer::Deleted | Answer::NotFound | Answer::Conflict | Answer::Refused { .. } => {}
+        }
+        answer
+    }
+
+    async fn attempt(&self, request: &Request) -> Answer {
+        let end = Instant::now() + self.timeout;
+        let client = match tokio::time::timeout_at(end, self.client()).await {
+            Ok(Ok(client)) => client,
+            Ok(Err(answer)) => return answer,
+            Err(_) => {
+                let message = format!("no credentials within {:?}", self.timeout);
+                return Answer::Refused { refusal: Refusal::Unauthorized, message };
+            }
+        };
+        let http = match self.http(request) {
+            Ok(http) => http,
+            Err(error) => return Answer::Refused { refusal: Refusal::Invalid, message: one_line(&error) },
+        };
+        let reply = match tokio::time::timeout_at(end, exchange(&client, http, self.timeout)).await {
+            Ok(reply) => reply,
+            Err(_) => Err(ExchangeError::Timeout(self.timeout)),
+        };
+        classify(request, &self.place.name, reply)
+    }
+
+    async fn client(&self) -> Result<kube::Client, Answer> {
+        let mut client = self.client.lock().await;
+        if let Some(client) = &*client {
+            return Ok(client.clone());
+        }
+        match self.access.dialer().await {
+            Ok(dialer) => Ok(client.insert(dialer.client()).clone()),
+            // Not a byte was sent, so it is a refusal and not unknown.
+            Err(error) => Err(Answer::Refused { refusal: Refusal::Unauthorized, message: one_line(&error) }),
+        }
+    }
+
+    fn http(&self, request: &Request) -> Result<http::Request<Body>, http::Error> {
+        let (method, path, body) = match request {
+            Request::Get => (Method::GET, self.place.object(), None),
+            Request::Create(object) => (Method::POST, self.place.collection(), Some(object.to_string())),
+            Request::Replace(object) => (Method::PUT, self.place.object(), Some(object.to_string())),
+            Request::Delete { uid, resource_version } => {
+                let options = json!({
+                    "apiVersion": "v1",
+                    "kind": "DeleteOptions",
+                    "preconditions": {"uid": uid, "resourceVersion": resource_version},
+                });
+                (Method::DELETE, self.place.object(), Some(options.to_string()))
+            }
+        };
+        let builder = http::Request::builder().method(method).uri(path).header(ACCEPT, JSON);
+        match body {
+            Some(body) => builder.header(CONTENT_TYPE, JSON).body(Body::from(body.into_bytes())),
+            None => builder.body(Body::empty()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+    use crate::api::{
+        Cluster,
+        stub::{Say, Stub, json},
+    };
+
+    const LEASE: &str = r#"{"metadata":{"name":"writer","resourceVersion":"7"},"spec":{}}"#;
+
+    fn lease(stub: &Stub, timeout: Duration) -> (Lease, Arc<AtomicUsize>) {
+        let (cluster, discovered) = (stub.cluster(), Arc::new(AtomicUsize::new(0)));
+        let count = Arc::clone(&discovered);
+        let discover = move || {
+            count.fetch_add(1, Ordering::Relaxed);
+            Ok(cluster.clone())
+        };
+        let place = Place { namespace: "billing".into(), name: "writer".into() };
+        (Lease::new(Access::new(Arc::new(discover), timeout), place, timeout), discovered)
+    }
+
+    async fn line_and_body(request: Request) -> (String, String) {
+        let mut stub = Stub::start([json(200, LEASE)]).await;
+        lease(&stub, Duration::from_secs(20)).0.send(&request).await;
+        let seen = stub.seen.recv().await.unwrap();
+        (seen.line, seen.body)
+    }
+
+    #[tokio::test]
+    async fn each_request_is_what_was_asked_for() {
+        let path = "/apis/coordination.k8s.io/v1/namespaces/billing/leases";
+        let object = json!({"metadata": {"name": "writer"}, "spec": {"futureField": 1}});
+
+        assert_eq!(line_and_body(Request::Get).await, (format!("GET {path}/writer"), String::new()));
+        assert_eq!(line_and_body(Request::Create(object.clone())).await, (format!("POST {path}"), object.to_string()));
+        assert_eq!(line_and_body(Request::Replace(object.clone())).await, (format!("PUT {path}/writer"), object.to_string()));
+
+        let (line, body) = line_and_body(Request::Delete { uid: "u".into(), resource_version: "7".into() }).await;
+        let options: serde_json::Value = serde_json::from_str(&body).unwrap();
+        assert_eq!(line, format!("DELETE {path}/writer"));
+        assert_eq!(options["preconditions"], json!({"uid": "u", "resourceVersion": "7"}));
+    }
+
+    #[tokio::test]
+    async fn the_connection_is_kept_until_an_answer_is_unknown() {
+        let script = [json(200, LEASE), json(409, "{}"), json(200, "broken"), json(200, LEASE)];
+        let mut stub = Stub::start(script).await;
+        let (lease, discovered) = lease(&stub, Duration::from_secs(20));
+
+        let mut connections = Vec::new();
+        for _ in 0..4 {
+            lease.send(&Request::Get).await;
+            connections.push(stub.seen.recv().await.unwrap().connection);
+        }
+
+        assert_eq!(connections, [0, 0, 0, 1]);
+        assert_eq!(discovered.load(Ordering::Relaxed), 1);
+    }
+
+    #[tokio::test]
+    async fn silence_is_cut_off_and_followed_by_a_new_connection() {
+        let mut stub = Stub::start([Say::Silence, json(200, LEASE)]).await;
+        let (lease, _) = lease(&stub, Duration::from_millis(300));
+
+        let first = lease.send(&Request::Get).await;
+        let second = lease.send(&Request::Get).await;
+
+        assert!(matches!(first, Answer::Unknown { .. }), "{first:?}");
+        assert!(matches!(second, Answer::Object(_)), "{second:?}");
+        assert_eq!(stub.seen.recv().await.unwrap().connection, 0);
+        assert_eq!(stub.seen.recv().await.unwrap().connection, 1);
+    }
+
+    #[tokio::test]
+    async fn refused_credentials_are_read_again() {
+        let mut stub = Stub::start([json(401, "{}"), json(200, LEASE)]).await;
+        let (lease, discovered) = lease(&stub, Duration::from_secs(20));
+
+        let first = lease.send(&Request::Get).await;
+        let second = lease.send(&Request::Get).await;
+
+        assert!(matches!(first, Answer::Refused { refusal: Refusal::Unauthorized, .. }), "{first:?}");
+        assert!(matches!(second, Answer::Object(_)), "{second:?}");
+        assert_eq!(discovered.load(Ordering::Relaxed), 2);
+        assert_eq!(stub.seen.recv().await.unwrap().connection, 0);
+        assert_eq!(stub.seen.recv().await.unwrap().connection, 1);
+    }
+
+    #[tokio::test]
+    async fn without_credentials_nothing_is_sent_and_nothing_is_unknown() {
+        let discover = || Cluster::from_kubeconfig(&["/nonexistent/config".into()], false);
+        let place = Place { namespace: "billing".into(), name: "writer".into() };
+        let timeout = Duration::from_secs(20);
+        let lease = Lease::new(Access::new(Arc::new(discover), timeout), place, timeout);
+
+        let answer = lease.send(&Request::Create(json!({}))).await;
+
+        let Answer::Refused { refusal: Refusal::Unauthorized, message } = answer else { panic!("{answer:?}") };
+        assert!(message.contains("/nonexistent/config"), "{message}");
+    }
+
+    #[tokio::test]
+    async fn credentials_that_hang_are_waited_for_once() {
+        let stub = Stub::start([json(200, LEASE)]).await;
+        let (cluster, started) = (stub.cluster(), Arc::new(AtomicUsize::new(0)));
+        let (go, gate) = std::sync::mpsc::channel::<()>();
+        let (count, gate) = (Arc::clone(&started), std::sync::Mutex::new(gate));
+        let discover = move || {
+            count.fetch_add(1, Ordering::Relaxed);
+            let _ = gate.lock().unwrap().recv();
+            Ok(cluster.clone())
+        };
+        let place = Place { namespace: "billing".into(), name: "writer".into() };
+        let timeout = Duration::from_millis(300);
+        let lease = Lease::new(Access::new(Arc::new(discover), timeout), place, timeout);
+
+        let first = lease.send(&Request::Get).await;
+        let second = lease.send(&Request::Get).await;
+        go.send(()).unwrap();
+        let third = lease.send(&Request::Get).await;
+
+        assert!(matches!(first, Answer::Refused { .. }), "{first:?}");
+        assert!(matches!(second, Answer::Refused { .. }), "{second:?}");
+        assert!(matches!(third, Answer::Object(_)), "{third:?}");
+        assert_eq!(started.load(Ordering::Relaxed), 1);
+    }
+}

@@ -1,0 +1,80 @@
+//! Init, as its elector knows it: whom to kill where it does not, and what to kill after it died.
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use nix::unistd::getppid;
+
+use crate::{
+    link::{ToElector, Welcome},
+    process::{
+        Pid,
+        kill::{Sweep, Verdict, kill_everything_but_init},
+        scan::{Scope, Spare},
+    },
+};
+
+/// What SIGKILL does not remove within this is stuck in the kernel, or not ours to kill.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+const PID1: Pid = Pid::from_raw(1);
+
+/// The init that started this elector.
+#[derive(Clone, Debug)]
+pub(super) struct Init {
+    pid: Pid,
+    pid1: bool,
+    /// What stands in the environment of everything that it started for its workload.
+    marker: String,
+    /// The workload's process group.
+    group: Option<Pid>,
+}
+
+impl Init {
+    pub(super) fn of(welcome: &Welcome) -> Self {
+        let pid = getppid();
+        let marker = format!("TENURE_IDENTITY={}", welcome.identity);
+        Self { pid, pid1: welcome.pid1 && pid == PID1, marker, group: None }
+    }
+
+    /// Remembers the workload's process group.
+    pub(super) fn told(&mut self, message: &ToElector) {
+        if let ToElector::Started { pid, .. } = message {
+            self.group = Some(Pid::from_raw(*pid));
+        }
+    }
+
+    /// One round of the second guard: SIGKILL to every process of the container that it may, but init and this one; where init is
+    /// not PID 1, to every descendant of init.
+    pub(super) fn killer(&self) -> impl FnMut() + Send + 'static {
+        let (pid, pid1) = (self.pid, self.pid1);
+        let mut sweep = Sweep::open().inspect_err(|error| tracing::error!(%error, "the elector cannot guard the deadline")).ok();
+        move || {
+            if pid1 {
+                // Nobody left is what is wanted; nothing else can be done about a refusal.
+                let _ = kill_everything_but_init();
+            } else if let Some(sweep) = &mut sweep {
+                let _ = sweep.pass(Scope::Descendants, Spare { init: pid, electors: &[Pid::this()] });
+            }
+        }
+    }
+
+    /// After the link ended. With PID 1 everything ends by itself; otherwise kills what init has left, until nobody is.
+    pub(super) fn bury(&self) {
+        if self.pid1 {
+            return;
+        }
+        let Ok(mut sweep) = Sweep::open() else { return };
+        let scope = Scope::Remains { entry: &self.marker, group: self.group };
+        let me = [Pid::this()];
+        let end = Instant::now() + PATIENCE;
+        while Instant::now() < end {
+            if let Ok(Verdict::Proved) = sweep.pass(scope, Spare { init: self.pid, electors: &me }) {
+                return;
+            }
+            thread::sleep(sweep.pause());
+        }
+    }
+}

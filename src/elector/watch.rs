@@ -1,0 +1,305 @@
+//! The watch on one Lease: it makes things faster, and nothing is correct because of it (law 16).
+//!
+//! Owns one streaming request on a connection of its own, and the reading of its lines. Starts once and ends once: when to watch
+//! again is the deciding room's business.
+
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http::{StatusCode, header::ACCEPT};
+use http_body_util::{BodyExt as _, Limited};
+use kube::client::Body;
+use serde_json::Value;
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::{access::Access, lease::Place};
+use crate::{
+    api::{ExchangeError, MAX_BODY, one_line, send},
+    election::Watched,
+};
+
+/// The server ends a watch after this to twice this: not all replicas at once, and seldom.
+const LEAST_SECONDS: u64 = 300;
+
+/// What is watched, and from where on.
+pub(super) struct Watch {
+    pub(super) access: Access,
+    pub(super) place: Place,
+    /// The version of the last object that was read; none: from whatever is there.
+    pub(super) resource_version: Option<String>,
+    /// For the reply to begin.
+    pub(super) timeout: Duration,
+}
+
+/// Why a watch ended.
+struct End {
+    status: Option<StatusCode>,
+    message: Option<String>,
+}
+
+impl Watch {
+    /// Hands on what the watch brings until it ends; the last is always [`Watched::Ended`].
+    pub(super) async fn run(self, hand_on: impl AsyncFn(Watched)) {
+        let End { status, message } = match self.stream(&hand_on).await {
+            Ok(end) | Err(end) => end,
+        };
+        if status == Some(StatusCode::UNAUTHORIZED) {
+            self.access.forget().await;
+        }
+        let expired = status == Some(StatusCode::GONE);
+        let forbidden = status == Some(StatusCode::FORBIDDEN);
+        hand_on(Watched::Ended { expired, forbidden, message }).await;
+    }
+
+    async fn stream(&self, hand_on: &impl AsyncFn(Watched)) -> Result<End, End> {
+        let seconds = LEAST_SECONDS + fastrand::u64(..LEAST_SECONDS);
+        let end = Instant::now() + Duration::from_secs(seconds) + self.timeout;
+        let late = |_| End::failed(&ExchangeError::Timeout(self.timeout));
+        let mut body = timeout(self.timeout, self.begin(seconds)).await.map_err(late)??;
+        let mut lines = Lines::default();
+        loop {
+            let frame = match timeout_at(end, body.frame()).await {
+                Ok(Some(Ok(frame))) => frame,
+                Ok(Some(Err(error))) => return Err(End::failed(&error)),
+                // At the end of a line it is the server's ordinary way to end a watch; so is our own deadline.
+                Ok(None) if lines.is_empty() => return Ok(End { status: None, message: None }),
+                Ok(None) => return Err(End::said("the watch broke off in the middle of a line")),
+                Err(_) => return Ok(End { status: None, message: None }),
+            };
+            let Ok(data) = frame.into_data() else { continue };
+            lines.push(&data);
+            while let Some(line) = lines.next()? {
+                if let Some(watched) = read(&line, &self.place.name)? {
+                    hand_on(watched).await;
+                }
+            }
+        }
+    }
+
+    async fn begin(&self, seconds: u64) -> Result<Body, End> {
+        let dialer = self.access.dialer().await.map_err(|error| End::failed(&error))?;
+        let mut uri = format!(
+            "{}?watch=true&fieldSelector=metadata.name%3D{}&allowWatchBookmarks=true&timeoutSeconds={seconds}",
+            self.place.collection(),
+            self.place.name,
+        );
+        if let Some(version) = &self.resource_version {
+            uri.push_str("&resourceVersion=");
+            uri.push_str(version);
+        }
+        let request = http::Request::get(uri).header(ACCEPT, "application/json").body(Body::empty());
+        let request = request.map_err(|error| End::failed(&error))?;
+        let response = send(&dialer.client(), request).await.map_err(|error| End::failed(&error))?;
+        let status = response.status();
+        if status.is_success() {
+            return Ok(response.into_body());
+        }
+        let body = Limited::new(response.into_body(), MAX_BODY).collect().await;
+        let said: Value = body.ok().and_then(|body| serde_json::from_slice(&body.to_bytes()).ok()).unwrap_or_default();
+        Err(End::refused(status, &said))
+    }
+}
+
+impl End {
+    fn failed(error: &(dyn std::error::Error + 'static)) -> Self {
+        Self::said(&one_line(error))
+    }
+
+    fn said(message: &str) -> Self {
+        Self { status: None, message: Some(message.into()) }
+    }
+
+    /// By a Status object, in the head of the reply or in an ERROR event.
+    fn refused(status: StatusCode, said: &Value) -> Self {
+        let words = said.get("message").and_then(Value::as_str).unwrap_or("no reason given");
+        let message = format!("the API server refused the watch with {}: {words}", status.as_u16());
+        Self { status: Some(status), message: Some(message) }
+    }
+}
+
+/// One event; none if it is not about this Lease.
+fn read(line: &[u8], name: &str) -> Result<Option<Watched>, End> {
+    let mut event: Value = serde_json::from_slice(line).map_err(|error| End::failed(&error))?;
+    let object = event.get_mut("object").map(Value::take).unwrap_or_default();
+    let kind = event.get("type").and_then(Value::as_str).unwrap_or_default();
+    let metadata = |key| object.get("metadata").and_then(|metadata| metadata.get(key)).and_then(Value::as_str);
+    let ours = metadata("name") == Some(name);
+    match kind {
+        "ADDED" | "MODIFIED" => Ok(ours.then_some(Watched::Changed(object))),
+        "DELETED" => Ok(ours.then_some(Watched::Deleted(object))),
+        "BOOKMARK" => Ok(metadata("resourceVersion").map(|version| Watched::Bookmark(version.into()))),
+        "ERROR" => {
+            let code = object.get("code").and_then(Value::as_u64).and_then(|code| u16::try_from(code).ok());
+            let status = code.and_then(|code| StatusCode::from_u16(code).ok()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+            Err(End::refused(status, &object))
+        }
+        other => Err(End::said(&format!("the watch brought an event of the unknown type {other:?}"))),
+    }
+}
+
+/// Cuts a stream into lines of at most [`MAX_BODY`] bytes.
+#[derive(Default)]
+struct Lines {
+    bytes: BytesMut,
+    /// No line ends before this.
+    searched: usize,
+}
+
+impl Lines {
+    fn push(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    fn next(&mut self) -> Result<Option<Bytes>, End> {
+        loop {
+            let rest = self.bytes.get(self.searched..).unwrap_or_default();
+            let Some(length) = rest.iter().position(|byte| *byte == b'\n') else {
+                self.searched = self.bytes.len();
+                return if self.searched > MAX_BODY { Err(End::said("a line of the watch is too long")) } else { Ok(None) };
+            };
+            let mut line = self.bytes.split_to(self.searched + length + 1);
+            line.truncate(line.len() - 1);
+            self.searched = 0;
+            if !line.is_empty() {
+                return Ok(Some(line.freeze()));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::api::stub::{Say, Stub, json};
+
+    const CHANGED: &str = r#"{"type":"MODIFIED","object":{"metadata":{"name":"writer","resourceVersion":"7"}}}"#;
+
+    fn chunked(lines: &str) -> String {
+        format!("HTTP/1.1 200 x\r\ntransfer-encoding: chunked\r\n\r\n{:x}\r\n{lines}\r\n", lines.len())
+    }
+
+    fn ended(lines: &str) -> Say {
+        Say::Last(format!("{}0\r\n\r\n", chunked(lines)))
+    }
+
+    async fn watch(stub: &Stub, version: Option<&str>) -> Vec<Watched> {
+        let cluster = stub.cluster();
+        let watch = Watch {
+            access: Access::new(Arc::new(move || Ok(cluster.clone())), Duration::from_secs(5)),
+            place: Place { namespace: "billing".into(), name: "writer".into() },
+            resource_version: version.map(Into::into),
+            timeout: Duration::from_secs(5),
+        };
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let push = Arc::clone(&seen);
+        watch.run(async move |watched| push.lock().unwrap().push(watched)).await;
+        std::mem::take(&mut *seen.lock().unwrap())
+    }
+
+    fn how(watched: Option<&Watched>) -> (bool, bool, bool) {
+        let Some(Watched::Ended { expired, forbidden, message }) = watched else { panic!("{watched:?}") };
+        (*expired, *forbidden, message.is_some())
+    }
+
+    #[tokio::test]
+    async fn it_asks_for_one_lease_from_a_version_on() {
+        let mut stub = Stub::start([ended("")]).await;
+
+        watch(&stub, Some("5")).await;
+
+        let line = stub.seen.recv().await.unwrap().line;
+        let (path, query) = line.split_once('?').unwrap();
+        assert_eq!(path, "GET /apis/coordination.k8s.io/v1/namespaces/billing/leases");
+        for part in ["watch=true", "fieldSelector=metadata.name%3Dwriter", "allowWatchBookmarks=true", "resourceVersion=5"] {
+            assert!(query.split('&').any(|given| given == part), "{query}");
+        }
+        let seconds = query.split('&').find_map(|part| part.strip_prefix("timeoutSeconds=")).unwrap();
+        assert!((300..600).contains(&seconds.parse::<u64>().unwrap()), "{query}");
+    }
+
+    #[tokio::test]
+    async fn events_are_handed_on_in_order() {
+        let deleted = CHANGED.replace("MODIFIED", "DELETED");
+        let bookmark = r#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"9"}}}"#;
+        let stub = Stub::start([ended(&format!("{CHANGED}\n{deleted}\n\n{bookmark}\n"))]).await;
+
+        let watched = watch(&stub, None).await;
+
+        let object = json!({"metadata": {"name": "writer", "resourceVersion": "7"}});
+        assert_eq!(watched[..3], [Watched::Changed(object.clone()), Watched::Deleted(object), Watched::Bookmark("9".into())]);
+        assert_eq!(how(watched.get(3)), (false, false, false));
+    }
+
+    #[tokio::test]
+    async fn other_leases_are_not_its_business() {
+        let stub = Stub::start([ended(&format!("{}\n", CHANGED.replace("writer", "other")))]).await;
+
+        assert_eq!(watch(&stub, None).await.len(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_version_that_is_gone_is_expired_in_either_form() {
+        let error = r#"{"type":"ERROR","object":{"kind":"Status","code":410,"message":"too old"}}"#;
+        let stub = Stub::start([ended(&format!("{error}\n")), json(410, r#"{"message":"too old"}"#)]).await;
+
+        assert_eq!(how(watch(&stub, Some("1")).await.last()), (true, false, true));
+        assert_eq!(how(watch(&stub, Some("1")).await.last()), (true, false, true));
+    }
+
+    #[tokio::test]
+    async fn a_watch_that_is_forbidden_says_so() {
+        let stub = Stub::start([json(403, r#"{"message":"no"}"#)]).await;
+
+        assert_eq!(how(watch(&stub, None).await.last()), (false, true, true));
+    }
+
+    #[tokio::test]
+    async fn a_stream_that_breaks_off_is_an_error() {
+        let stub = Stub::start([Say::Last(chunked(&format!("{CHANGED}\n")))]).await;
+
+        let watched = watch(&stub, None).await;
+
+        assert_eq!(watched.len(), 2);
+        assert_eq!(how(watched.last()), (false, false, true));
+    }
+
+    #[tokio::test]
+    async fn nonsense_is_an_error() {
+        for line in ["{", "[]", r#"{"type":"ODD","object":{}}"#] {
+            let stub = Stub::start([ended(&format!("{line}\n"))]).await;
+
+            assert_eq!(how(watch(&stub, None).await.last()), (false, false, true), "{line}");
+        }
+    }
+
+    #[test]
+    fn lines_are_cut_wherever_the_pieces_end() {
+        let mut lines = Lines::default();
+        let mut seen = Vec::new();
+        for piece in ["a", "b\nc", "\n", "\n\nd\ne"] {
+            lines.push(piece.as_bytes());
+            while let Ok(Some(line)) = lines.next() {
+                seen.push(String::from_utf8(line.to_vec()).unwrap());
+            }
+        }
+
+        assert_eq!(seen, ["ab", "c", "d"]);
+        assert!(!lines.is_empty());
+    }
+
+    #[test]
+    fn an_endless_line_is_an_error() {
+        let mut lines = Lines::default();
+        lines.push(&vec![b' '; MAX_BODY + 1]);
+
+        assert!(lines.next().is_err());
+    }
+}
