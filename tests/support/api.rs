@@ -1,0 +1,228 @@
+//! The administrator's hand on an API server: everything as raw JSON, so that a test can write what a typed client would not.
+
+use std::path::Path;
+
+use http::{Method, Request};
+use http_body_util::BodyExt as _;
+use kube::{
+    Client, Config,
+    client::Body,
+    config::{KubeConfigOptions, Kubeconfig},
+};
+use serde_json::{Value, json};
+
+use super::{PATIENCE, within};
+
+/// A client of one API server.
+#[derive(Clone)]
+pub struct Api {
+    client: Client,
+    token: String,
+}
+
+/// An answer: status and JSON body.
+pub type Answer = (u16, Value);
+
+impl Api {
+    /// With the credentials of a kubeconfig.
+    pub async fn connect(kubeconfig: &Path) -> Self {
+        let config = config(kubeconfig).await;
+        let text = std::fs::read_to_string(kubeconfig).expect("a kubeconfig");
+        let document: Value = serde_saphyr::from_str(&text).expect("YAML");
+        let token = document["users"][0]["user"]["token"].as_str().unwrap_or_default().to_owned();
+        Self { client: Client::try_from(config).expect("a client"), token }
+    }
+
+    /// Its bearer token.
+    pub fn token(&self) -> &str {
+        &self.token
+    }
+
+    /// One request that is answered.
+    pub async fn call(&self, method: Method, path: &str, body: Option<&Value>) -> Answer {
+        self.attempt(method, path, body).await.expect("an answer")
+    }
+
+    /// One request.
+    ///
+    /// # Errors
+    /// If no whole answer comes back.
+    pub async fn attempt(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Answer, kube::Error> {
+        let bytes = body.map(|body| body.to_string().into_bytes()).unwrap_or_default();
+        let request = Request::builder().method(method).uri(path).header("content-type", "application/json");
+        let answer = self.client.send(request.body(Body::from(bytes)).expect("a request")).await?;
+        let status = answer.status().as_u16();
+        let bytes = answer.into_body().collect().await?.to_bytes();
+        Ok((status, serde_json::from_slice(&bytes).unwrap_or(Value::Null)))
+    }
+
+    /// Creates an object.
+    pub async fn create(&self, path: &str, object: &Value) -> Value {
+        let (status, body) = self.call(Method::POST, path, Some(object)).await;
+        assert_eq!(status, 201, "POST {path} {object}: {body}");
+        body
+    }
+
+    /// One Lease on it.
+    pub fn lease(&self, namespace: &str, name: &str) -> Lease {
+        Lease { api: self.clone(), namespace: namespace.to_owned(), name: name.to_owned() }
+    }
+
+    /// A token of a service account that may do to the Lease `name` what tenure needs, and nothing else.
+    pub async fn minimal_token(&self, namespace: &str, name: &str, verbs: &Verbs) -> String {
+        let account = format!("tenure-{:08x}", fastrand::u32(..));
+        let rbac = format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}");
+        let core = format!("/api/v1/namespaces/{namespace}");
+        self.create(&format!("{core}/serviceaccounts"), &json!({ "metadata": { "name": account } })).await;
+        self.create(&format!("{rbac}/roles"), &json!({ "metadata": { "name": account }, "rules": verbs.rules(name) })).await;
+        let binding = json!({
+            "metadata": { "name": account },
+            "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": account },
+            "subjects": [{ "kind": "ServiceAccount", "name": account, "namespace": namespace }],
+        });
+        self.create(&format!("{rbac}/rolebindings"), &binding).await;
+        let request = json!({ "spec": { "expirationSeconds": 3600 } });
+        let token = self.create(&format!("{core}/serviceaccounts/{account}/token"), &request).await;
+        let review = json!({ "spec": {
+            "user": format!("system:serviceaccount:{namespace}:{account}"),
+            "resourceAttributes": {
+                "namespace": namespace, "verb": "get", "group": "coordination.k8s.io", "resource": "leases", "name": name,
+            },
+        }});
+        // The authorizer learns of the binding through a watch of its own.
+        within(PATIENCE, "the role binding is in force", async {
+            while self.create("/apis/authorization.k8s.io/v1/subjectaccessreviews", &review).await["status"]["allowed"] != true {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+        token["status"]["token"].as_str().expect("a token").to_owned()
+    }
+}
+
+/// What a Role allows.
+#[derive(Clone, Debug)]
+pub struct Verbs {
+    /// On the named Lease.
+    pub named: Vec<&'static str>,
+    /// On Leases in general: a name cannot bind `create`.
+    pub any: Vec<&'static str>,
+}
+
+impl Default for Verbs {
+    fn default() -> Self {
+        Self { named: vec!["get", "update", "watch"], any: vec!["create"] }
+    }
+}
+
+impl Verbs {
+    fn rules(&self, name: &str) -> Value {
+        let lease = json!({ "apiGroups": ["coordination.k8s.io"], "resources": ["leases"] });
+        let mut named = lease.clone();
+        named["verbs"] = json!(self.named);
+        named["resourceNames"] = json!([name]);
+        let mut any = lease;
+        any["verbs"] = json!(self.any);
+        if self.any.is_empty() { json!([named]) } else { json!([named, any]) }
+    }
+}
+
+/// One Lease, as an administrator or a rival sees and changes it.
+#[derive(Clone)]
+pub struct Lease {
+    api: Api,
+    namespace: String,
+    name: String,
+}
+
+impl Lease {
+    /// The object, if it exists.
+    pub async fn read(&self) -> Option<Value> {
+        let (status, body) = self.api.call(Method::GET, &self.path(), None).await;
+        match status {
+            200 => Some(body),
+            404 => None,
+            _ => panic!("GET {}: {status} {body}", self.path()),
+        }
+    }
+
+    /// Creates it with this spec.
+    pub async fn create(&self, spec: Value) -> Value {
+        let object =
+            json!({ "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": { "name": self.name }, "spec": spec });
+        self.api.create(&self.collection(), &object).await
+    }
+
+    /// Changes the object as it is now; again after a conflict. The object after it.
+    pub async fn edit(&self, change: impl Fn(&mut Value)) -> Value {
+        within(PATIENCE, "an edit without a conflict", async {
+            loop {
+                let mut object = self.read().await.expect("a Lease to edit");
+                change(&mut object);
+                match self.api.call(Method::PUT, &self.path(), Some(&object)).await {
+                    (200, body) => return body,
+                    (409, _) => {}
+                    (status, body) => panic!("PUT {object}: {status} {body}"),
+                }
+            }
+        })
+        .await
+    }
+
+    /// Replaces the spec.
+    pub async fn set_spec(&self, spec: Value) -> Value {
+        self.edit(|object| object["spec"] = spec.clone()).await
+    }
+
+    /// Deletes it.
+    pub async fn delete(&self) {
+        let (status, body) = self.api.call(Method::DELETE, &self.path(), None).await;
+        assert!(matches!(status, 200 | 202), "DELETE {}: {status} {body}", self.path());
+    }
+
+    /// Waits until the Lease is so, or absent if the predicate takes that.
+    pub async fn wait(&self, what: &str, is_so: impl Fn(Option<&Value>) -> bool) -> Option<Value> {
+        within(PATIENCE, what, async {
+            loop {
+                let seen = self.read().await;
+                if is_so(seen.as_ref()) {
+                    return seen;
+                }
+                self.changed(seen.as_ref()).await;
+            }
+        })
+        .await
+    }
+
+    /// Waits for the next change after `seen`.
+    async fn changed(&self, seen: Option<&Value>) {
+        let version = seen.map_or("", |object| object["metadata"]["resourceVersion"].as_str().unwrap_or_default());
+        let uri = format!(
+            "{}?watch=1&fieldSelector=metadata.name%3D{}&resourceVersion={version}&timeoutSeconds=5",
+            self.collection(),
+            self.name
+        );
+        let request = Request::get(uri).body(Body::empty()).expect("a request");
+        let answer = self.api.client.send(request).await.expect("a watch");
+        // Any event will do: what it says is read afresh.
+        drop(answer.into_body().frame().await);
+    }
+
+    /// The path of the Leases of its namespace.
+    pub fn collection(&self) -> String {
+        format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases", self.namespace)
+    }
+
+    /// Its path.
+    pub fn path(&self) -> String {
+        format!("{}/{}", self.collection(), self.name)
+    }
+}
+
+/// The configuration of a client, from a kubeconfig; nothing is retried behind a test's back.
+pub async fn config(kubeconfig: &Path) -> Config {
+    let kubeconfig = Kubeconfig::read_from(kubeconfig).expect("a kubeconfig");
+    let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.expect("a configuration");
+    config.default_retry = false;
+    config
+}

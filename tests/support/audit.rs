@@ -1,0 +1,43 @@
+//! The real server's own record of who asked what of Leases, in the order of its answers.
+
+use std::{fs, path::Path};
+
+use serde_json::Value;
+
+/// One answered request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Distinct for each request.
+    pub id: String,
+    /// Who asked.
+    pub user: String,
+    /// `get`, `update`, ...
+    pub verb: String,
+    /// The answer's status.
+    pub status: u64,
+    /// holderIdentity in the request, if it carries one.
+    pub holder: Option<String>,
+}
+
+/// The complete requests about one Lease.
+pub fn read(log: &Path, namespace: &str, name: &str) -> Vec<Record> {
+    let text = fs::read_to_string(log).expect("the audit log");
+    let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).expect("a line of the audit log"));
+    let about = lines.filter(|line| {
+        let object = &line["objectRef"];
+        let created = &line["requestObject"]["metadata"]["name"];
+        line["stage"] == "ResponseComplete" && object["namespace"] == namespace && (object["name"] == name || created == name)
+    });
+    about.map(|line| record(&line)).collect()
+}
+
+fn record(line: &Value) -> Record {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    Record {
+        id: text(&line["auditID"]),
+        user: text(&line["user"]["username"]),
+        verb: text(&line["verb"]),
+        status: line["responseStatus"]["code"].as_u64().unwrap_or_default(),
+        holder: line["requestObject"]["spec"]["holderIdentity"].as_str().map(str::to_owned),
+    }
+}

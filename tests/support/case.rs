@@ -1,0 +1,115 @@
+//! One case, held against both API servers.
+
+use std::{
+    fs,
+    path::PathBuf,
+    pin::Pin,
+    process::ExitCode,
+    sync::{Arc, OnceLock},
+};
+
+use libtest_mimic::{Arguments, Trial};
+
+use super::{
+    server::{Kind, Server, scratch},
+    stage::Stage,
+    workload,
+};
+
+/// Cases mostly wait for deadlines, so many run at a time; the machine's cores are no measure.
+const AT_A_TIME: usize = 16;
+
+/// A case: its name, and what it does on its stage.
+pub struct Case {
+    /// As a sentence; begins with the number of the conformance case where it has one.
+    pub name: &'static str,
+    /// Which servers it is held against.
+    pub on: &'static [Kind],
+    /// Its body.
+    pub body: fn(Stage) -> Pin<Box<dyn Future<Output = ()>>>,
+}
+
+/// Both servers.
+pub const BOTH: &[Kind] = &[Kind::Embedded, Kind::Real];
+
+/// Cases of async functions that take a [`Stage`], each on both servers.
+#[allow(unused_macros, reason = "each test binary has its own copy")]
+macro_rules! cases {
+    ($($name:ident),* $(,)?) => {
+        vec![$($crate::support::case::Case {
+            name: stringify!($name),
+            on: $crate::support::case::BOTH,
+            body: |stage| Box::pin($name(stage)),
+        }),*]
+    };
+}
+#[allow(unused_imports, reason = "likewise")]
+pub(crate) use cases;
+
+/// The `main` of a binary of cases, each with the name of its group.
+pub fn main(groups: Vec<(&'static str, Vec<Case>)>) -> ExitCode {
+    if let Some(code) = workload::face() {
+        return code;
+    }
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads.get_or_insert(AT_A_TIME);
+    let servers = Arc::new(Servers::default());
+    let mut trials = Vec::new();
+    for (group, cases) in groups {
+        for Case { name, on, body } in cases {
+            for kind in on {
+                let servers = servers.clone();
+                let trial = Trial::test(format!("{}::{group}::{name}", kind.as_str()), move || {
+                    run(servers.get(*kind), body);
+                    Ok(())
+                });
+                trials.push(trial);
+            }
+        }
+    }
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+/// Started when the first case needs them, ended after the last.
+#[derive(Default)]
+struct Servers {
+    embedded: OnceLock<Server>,
+    real: OnceLock<Server>,
+}
+
+impl Servers {
+    fn get(&self, kind: Kind) -> &Server {
+        match kind {
+            Kind::Embedded => self.embedded.get_or_init(|| Server::start(kind)),
+            Kind::Real => self.real.get_or_init(|| Server::start(kind)),
+        }
+    }
+}
+
+fn run(server: &Server, body: fn(Stage) -> Pin<Box<dyn Future<Output = ()>>>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let directory = Directory::new();
+    runtime.block_on(async {
+        let stage = Stage::set(server, &directory.0).await;
+        let witness = stage.witness.clone();
+        body(stage).await;
+        witness.assert_no_overlap();
+    });
+}
+
+/// Removed with what is in it.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new() -> Self {
+        let path = scratch("case");
+        fs::create_dir(&path).expect("a new directory");
+        Self(path)
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        drop(fs::remove_dir_all(&self.0));
+    }
+}

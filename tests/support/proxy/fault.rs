@@ -1,0 +1,205 @@
+//! What the proxy does to single requests.
+
+use std::{sync::Mutex, time::Duration};
+
+use serde_json::Value;
+use tokio::sync::watch;
+
+use super::log::Request;
+
+/// How one half of an exchange passes.
+#[derive(Clone, Debug, Default)]
+pub enum Passage {
+    /// As it comes.
+    #[default]
+    AtOnce,
+    /// Not at all.
+    Never,
+    /// This much later.
+    After(Duration),
+    /// Once the test opens it.
+    Through(Valve),
+}
+
+impl Passage {
+    /// Returns when it may pass.
+    pub async fn pass(&self) {
+        match self {
+            Self::AtOnce => {}
+            Self::Never => std::future::pending().await,
+            Self::After(delay) => tokio::time::sleep(*delay).await,
+            Self::Through(valve) => valve.opened().await,
+        }
+    }
+}
+
+/// What a test opens by hand.
+#[derive(Clone, Debug)]
+pub struct Valve(watch::Sender<bool>);
+
+impl Valve {
+    /// A closed one.
+    pub fn closed() -> Self {
+        Self(watch::Sender::new(false))
+    }
+
+    /// Opens it for good.
+    pub fn open(&self) {
+        self.0.send_replace(true);
+    }
+
+    async fn opened(&self) {
+        drop(self.0.subscribe().wait_for(|open| *open).await);
+    }
+}
+
+/// What the client hears in place of the genuine reply, or how that is spoiled.
+#[derive(Clone, Debug, Default)]
+pub enum Reply {
+    /// The server's own.
+    #[default]
+    Genuine,
+    /// This one.
+    Instead(Canned),
+    /// The server's own, each JSON document of it changed so.
+    Changed(fn(&mut Value)),
+    /// The head and half of the body, then the end of the connection.
+    Truncated,
+    /// The end of the connection.
+    Nothing,
+}
+
+/// A reply made up.
+#[derive(Clone, Debug, Default)]
+pub struct Canned {
+    /// Status.
+    pub status: u16,
+    /// Headers.
+    pub headers: Vec<(&'static str, String)>,
+    /// Body.
+    pub body: String,
+    /// The body never ends, as that of a watch.
+    pub endless: bool,
+}
+
+/// What is done to one request.
+#[derive(Clone, Debug, Default)]
+pub struct Fault {
+    /// Whether the server gets to see the request at all.
+    pub hidden: bool,
+    /// How the request goes to the server. It goes on if the client hangs up: that is what a late commit is.
+    pub request: Passage,
+    /// How the reply goes to the client.
+    pub reply: Passage,
+    /// What the reply is.
+    pub what: Reply,
+}
+
+impl Fault {
+    /// The request is lost, and never answered.
+    pub fn lost_request() -> Self {
+        Self { request: Passage::Never, ..Self::default() }
+    }
+
+    /// The server does what is asked; its reply is lost.
+    pub fn lost_reply() -> Self {
+        Self { reply: Passage::Never, ..Self::default() }
+    }
+
+    /// The request arrives once the valve is open.
+    pub fn late_request(valve: &Valve) -> Self {
+        Self { request: Passage::Through(valve.clone()), ..Self::default() }
+    }
+
+    /// The server does what is asked; its reply arrives once the valve is open.
+    pub fn late_reply(valve: &Valve) -> Self {
+        Self { reply: Passage::Through(valve.clone()), ..Self::default() }
+    }
+
+    /// The reply arrives this much later.
+    pub fn slow_reply(delay: Duration) -> Self {
+        Self { reply: Passage::After(delay), ..Self::default() }
+    }
+
+    /// The server never sees the request; the proxy answers it with a status of the Kubernetes kind.
+    pub fn refused(status: u16, reason: &str) -> Self {
+        Self::answered(Canned { status, body: failure(status, reason), ..Canned::default() })
+    }
+
+    /// The server never sees the request; the proxy answers it.
+    pub fn answered(reply: Canned) -> Self {
+        Self { hidden: true, what: Reply::Instead(reply), ..Self::default() }
+    }
+
+    /// The server does what is asked; the client is told that it failed.
+    pub fn committed_but(status: u16, reason: &str) -> Self {
+        let canned = Canned { status, body: failure(status, reason), ..Canned::default() };
+        Self { what: Reply::Instead(canned), ..Self::default() }
+    }
+
+    /// The server's reply, changed.
+    pub fn changed(change: fn(&mut Value)) -> Self {
+        Self { what: Reply::Changed(change), ..Self::default() }
+    }
+
+    /// The server does what is asked; half of its reply arrives.
+    pub fn truncated() -> Self {
+        Self { what: Reply::Truncated, ..Self::default() }
+    }
+
+    /// The server never sees the request; the connection ends.
+    pub fn hung_up() -> Self {
+        Self { hidden: true, what: Reply::Nothing, ..Self::default() }
+    }
+}
+
+/// A body of kind Status.
+fn failure(status: u16, reason: &str) -> String {
+    serde_json::json!({
+        "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "code": status,
+        "message": format!("{reason}, by the test's proxy"), "metadata": {},
+    })
+    .to_string()
+}
+
+/// How often a rule applies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Times {
+    /// This many times.
+    Only(u32),
+    /// Until it is cleared.
+    Always,
+}
+
+/// The rules of one proxy.
+#[derive(Default)]
+pub struct Rules {
+    rules: Mutex<Vec<Rule>>,
+}
+
+struct Rule {
+    when: Box<dyn Fn(&Request) -> bool + Send>,
+    times: Times,
+    fault: Fault,
+}
+
+impl Rules {
+    pub fn add(&self, when: impl Fn(&Request) -> bool + Send + 'static, times: Times, fault: Fault) {
+        self.rules.lock().expect("no panic inside").push(Rule { when: Box::new(when), times, fault });
+    }
+
+    pub fn clear(&self) {
+        self.rules.lock().expect("no panic inside").clear();
+    }
+
+    /// What is to be done to this request; uses up one time.
+    pub fn take(&self, request: &Request) -> Fault {
+        let mut rules = self.rules.lock().expect("no panic inside");
+        let rule = rules.iter_mut().rev().find(|rule| rule.times != Times::Only(0) && (rule.when)(request));
+        let Some(rule) = rule else { return Fault::default() };
+        if let Times::Only(left) = &mut rule.times {
+            *left -= 1;
+        }
+        rule.fault.clone()
+    }
+}

@@ -1,0 +1,191 @@
+//! The record of one client's requests, in the order in which they arrived.
+
+use std::sync::Mutex;
+
+use http::Method;
+use serde_json::Value;
+use tenure::time::Instant;
+use tokio::sync::watch;
+
+use crate::support::{PATIENCE, within};
+
+/// What a request asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verb {
+    /// One Lease.
+    Get,
+    /// Leases.
+    List,
+    /// Their changes.
+    Watch,
+    /// POST.
+    Create,
+    /// PUT.
+    Update,
+    /// PATCH.
+    Patch,
+    /// DELETE.
+    Delete,
+    /// Anything about something else.
+    Other,
+}
+
+/// A request.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// When it had arrived whole.
+    pub at: Instant,
+    /// What it asks for.
+    pub verb: Verb,
+    /// Path and query.
+    pub uri: String,
+    /// The `Authorization` header.
+    pub authorization: String,
+    /// The JSON document that it carries; null without one.
+    pub body: Value,
+}
+
+impl Request {
+    /// Of a Lease, by method and URI.
+    pub fn new(at: Instant, method: &Method, uri: String, authorization: String, body: Value) -> Self {
+        let (path, query) = uri.split_once('?').unwrap_or((&uri, ""));
+        let leases = path.split_once("/leases").filter(|(before, _)| before.contains("/coordination.k8s.io/"));
+        let verb = match leases {
+            None => Verb::Other,
+            Some(_) if query.contains("watch=") && !query.contains("watch=false") => Verb::Watch,
+            Some((_, name)) => match (method.as_str(), name.is_empty()) {
+                ("GET", true) => Verb::List,
+                ("GET", false) => Verb::Get,
+                ("POST", _) => Verb::Create,
+                ("PUT", _) => Verb::Update,
+                ("PATCH", _) => Verb::Patch,
+                ("DELETE", _) => Verb::Delete,
+                _ => Verb::Other,
+            },
+        };
+        Self { at, verb, uri, authorization, body }
+    }
+
+    /// Whether it would change a Lease.
+    pub const fn is_write(&self) -> bool {
+        match self.verb {
+            Verb::Create | Verb::Update | Verb::Patch | Verb::Delete => true,
+            Verb::Get | Verb::List | Verb::Watch | Verb::Other => false,
+        }
+    }
+
+    /// The spec that it carries.
+    pub fn spec(&self) -> &Value {
+        &self.body["spec"]
+    }
+
+    /// Whether it is a PUT that makes somebody the holder.
+    pub fn is_held(&self) -> bool {
+        self.verb == Verb::Update && self.spec()["holderIdentity"].as_str().is_some_and(|holder| !holder.is_empty())
+    }
+
+    /// Whether it is a PUT in the shape of a release.
+    pub fn is_release(&self) -> bool {
+        self.verb == Verb::Update && self.spec()["holderIdentity"] == ""
+    }
+}
+
+/// What the server answered.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// When the answer was here.
+    pub at: Instant,
+    /// Its status.
+    pub status: u16,
+    /// Its body; null for a watch.
+    pub body: Value,
+}
+
+/// A request and what became of it.
+#[derive(Clone, Debug)]
+pub struct Exchange {
+    /// The request.
+    pub request: Request,
+    /// The server's answer, genuine; none if it never saw the request, or has not answered yet.
+    pub answer: Option<Answer>,
+}
+
+impl Exchange {
+    /// Whether the server did it.
+    pub fn succeeded(&self) -> bool {
+        self.answer.as_ref().is_some_and(|answer| answer.status < 300)
+    }
+
+    /// resourceVersion in the answer.
+    pub fn version(&self) -> &str {
+        let body = &self.answer.as_ref().expect("an answer").body;
+        body["metadata"]["resourceVersion"].as_str().expect("a resourceVersion")
+    }
+}
+
+/// The record.
+pub struct Log {
+    exchanges: Mutex<Vec<Exchange>>,
+    changed: watch::Sender<()>,
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        Self { exchanges: Mutex::default(), changed: watch::Sender::new(()) }
+    }
+}
+
+impl Log {
+    /// All so far.
+    pub fn all(&self) -> Vec<Exchange> {
+        self.exchanges.lock().expect("no panic inside").clone()
+    }
+
+    /// Those that would change a Lease.
+    pub fn writes(&self) -> Vec<Exchange> {
+        self.all().into_iter().filter(|exchange| exchange.request.is_write()).collect()
+    }
+
+    /// Those that arrived after `instant`.
+    pub fn since(&self, instant: Instant) -> Vec<Exchange> {
+        self.all().into_iter().filter(|exchange| exchange.request.at > instant).collect()
+    }
+
+    /// The first that is so, now or later.
+    pub async fn first(&self, what: &str, is_so: impl Fn(&Exchange) -> bool) -> Exchange {
+        self.nth(0, what, is_so).await
+    }
+
+    /// The one after `count` others that are so, now or later.
+    pub async fn nth(&self, count: usize, what: &str, is_so: impl Fn(&Exchange) -> bool) -> Exchange {
+        let mut changed = self.changed.subscribe();
+        within(PATIENCE, what, async {
+            loop {
+                changed.borrow_and_update();
+                let found = self.exchanges.lock().expect("no panic inside").iter().filter(|e| is_so(e)).nth(count).cloned();
+                if let Some(exchange) = found {
+                    return exchange;
+                }
+                changed.changed().await.expect("the record lives");
+            }
+        })
+        .await
+    }
+
+    /// Notes a request; its number.
+    pub(super) fn arrived(&self, request: Request) -> usize {
+        let number = {
+            let mut exchanges = self.exchanges.lock().expect("no panic inside");
+            exchanges.push(Exchange { request, answer: None });
+            exchanges.len() - 1
+        };
+        self.changed.send_replace(());
+        number
+    }
+
+    /// Notes the server's answer to a request.
+    pub(super) fn answered(&self, number: usize, answer: Answer) {
+        self.exchanges.lock().expect("no panic inside")[number].answer = Some(answer);
+        self.changed.send_replace(());
+    }
+}

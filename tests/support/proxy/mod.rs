@@ -1,0 +1,163 @@
+//! Stands between one client and the API server: writes down every request, and does the faults that a test asks for.
+//!
+//! It ends TLS on both sides. On a client's connections it can hold either direction, reset or refuse them ([`flow`]); on single
+//! requests it can lose, delay or change the request or the reply, or answer by itself ([`fault`]). Everything can be changed
+//! while it runs. [`log`] is the record, in the order of arrival.
+
+use std::{
+    net::SocketAddr,
+    path::Path,
+    sync::{Arc, Mutex},
+};
+
+use hyper::{body::Incoming, service::service_fn};
+use hyper_util::rt::TokioIo;
+use kube::{Client, config::AuthInfo};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    task::JoinHandle,
+};
+use tokio_rustls::TlsAcceptor;
+
+use super::api;
+
+pub mod exchange;
+pub mod fault;
+pub mod flow;
+pub mod log;
+
+use fault::{Fault, Rules, Times};
+use flow::{Flow, Gate, Gated};
+use log::{Log, Request};
+
+/// The proxy of one client.
+pub struct Proxy {
+    /// The record of its requests.
+    pub log: Arc<Log>,
+    gate: Arc<Gate>,
+    rules: Arc<Rules>,
+    address: SocketAddr,
+    certificate: String,
+    acceptor: TlsAcceptor,
+    upstream: Client,
+    accepting: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Proxy {
+    /// A proxy to the server of an administrator's kubeconfig, whose credentials it does not use: a client's own pass through.
+    pub async fn start(kubeconfig: &Path) -> Self {
+        let mut config = api::config(kubeconfig).await;
+        config.auth_info = AuthInfo::default();
+        let upstream = Client::try_from(config).expect("a client of the API server");
+        let (acceptor, certificate) = identity();
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address = listener.local_addr().expect("bound");
+        let (gate, rules, log) = (Arc::new(Gate::default()), Arc::new(Rules::default()), Arc::new(Log::default()));
+        let proxy = Self { log, gate, rules, address, certificate, acceptor, upstream, accepting: Mutex::new(None) };
+        proxy.listen(listener);
+        proxy
+    }
+
+    fn listen(&self, listener: TcpListener) {
+        let service = exchange::Service { upstream: self.upstream.clone(), rules: self.rules.clone(), log: self.log.clone() };
+        let accepting = tokio::spawn(accept(listener, self.gate.clone(), self.acceptor.clone(), service));
+        *self.accepting.lock().expect("no panic inside") = Some(accepting);
+    }
+
+    /// Where it listens.
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The certificate that a client must trust, in PEM.
+    pub fn certificate(&self) -> &str {
+        &self.certificate
+    }
+
+    /// Lets bytes from the client through, or holds them; what is held arrives later, as after a partition.
+    pub fn requests(&self, flow: Flow) {
+        self.gate.requests(flow);
+    }
+
+    /// Lets bytes to the client through, or holds them.
+    pub fn replies(&self, flow: Flow) {
+        self.gate.replies(flow);
+    }
+
+    /// Holds everything both ways: connections are accepted, and nothing moves on them.
+    pub fn cut(&self) {
+        self.requests(Flow::Held);
+        self.replies(Flow::Held);
+    }
+
+    /// Lets everything through again.
+    pub async fn mend(&self) {
+        self.requests(Flow::Open);
+        self.replies(Flow::Open);
+        let listens = self.accepting.lock().expect("no panic inside").is_some();
+        if !listens {
+            self.listen(TcpListener::bind(self.address).await.expect("its own port again"));
+        }
+    }
+
+    /// Resets the connections that are open now.
+    pub fn reset(&self) {
+        self.gate.reset();
+    }
+
+    /// Resets all connections, and refuses new ones until [`Self::mend`].
+    pub async fn refuse(&self) {
+        let accepting = self.accepting.lock().expect("no panic inside").take();
+        if let Some(accepting) = accepting {
+            accepting.abort();
+            drop(accepting.await);
+        }
+        self.gate.reset();
+    }
+
+    /// From now on does this to the requests for which `when` holds, as many times as said. Later rules go first.
+    pub fn on(&self, when: impl Fn(&Request) -> bool + Send + 'static, times: Times, fault: Fault) {
+        self.rules.add(when, times, fault);
+    }
+
+    /// Forgets all rules.
+    pub fn clear(&self) {
+        self.rules.clear();
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        let accepting = self.accepting.lock().expect("no panic inside").take();
+        if let Some(accepting) = accepting {
+            accepting.abort();
+        }
+        self.gate.reset();
+    }
+}
+
+async fn accept(listener: TcpListener, gate: Arc<Gate>, acceptor: TlsAcceptor, service: exchange::Service) {
+    while let Ok((stream, _)) = listener.accept().await {
+        tokio::spawn(connection(Gated::new(stream, gate.clone()), acceptor.clone(), service.clone()));
+    }
+}
+
+/// Serves one connection to its end; how it ends is the client's business.
+async fn connection(stream: Gated<TcpStream>, acceptor: TlsAcceptor, service: exchange::Service) {
+    let Ok(stream) = acceptor.accept(stream).await else { return };
+    let answer = service_fn(move |request: hyper::Request<Incoming>| service.clone().answer(request));
+    drop(hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), answer).await);
+}
+
+/// A certificate of its own for the loopback address.
+fn identity() -> (TlsAcceptor, String) {
+    let made = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).expect("a certificate");
+    let key = rustls::pki_types::PrivateKeyDer::try_from(made.signing_key.serialize_der()).expect("a key");
+    let config = rustls::ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .expect("protocol versions")
+        .with_no_client_auth()
+        .with_single_cert(vec![made.cert.der().clone()], key)
+        .expect("a configuration");
+    (TlsAcceptor::from(Arc::new(config)), made.cert.pem())
+}

@@ -1,0 +1,207 @@
+//! Runs tenure as a container would: PID 1 of its own PID namespace, behind a proxy of its own.
+
+use std::{
+    fs,
+    io::{BufRead as _, BufReader},
+    path::{Path, PathBuf},
+    process::{Command, ExitStatus, Stdio},
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use serde_json::Value;
+use tokio::{sync::watch, task::JoinHandle};
+
+use super::{PATIENCE, proxy::Proxy, within, workload::FACE};
+
+/// A running replica; all of it ends when this is dropped, or with this process however that ends.
+pub struct Replica {
+    /// Its name, which is also the base of its identity.
+    pub name: String,
+    /// Between it and the API server.
+    pub proxy: Proxy,
+    launcher: Pid,
+    contained: bool,
+    ended: watch::Receiver<Option<ExitStatus>>,
+    lines: Arc<Mutex<Vec<String>>>,
+    _waiting: JoinHandle<()>,
+}
+
+/// What a replica is started with.
+pub struct Launch {
+    /// Its name.
+    pub name: String,
+    /// Where its files go.
+    pub directory: PathBuf,
+    /// Its configuration.
+    pub config: Value,
+    /// The workload's command line.
+    pub workload: Vec<String>,
+    /// PID 1 of its own namespace; else a process among others.
+    pub contained: bool,
+    /// The bearer token.
+    pub token: String,
+    /// More environment.
+    pub env: Vec<(String, String)>,
+}
+
+impl Launch {
+    /// Starts it behind this proxy. The calling thread must outlive the replica, which dies with it.
+    pub fn start(self, proxy: Proxy) -> Replica {
+        let directory = self.directory.join(&self.name);
+        fs::create_dir_all(&directory).expect("a directory");
+        let config = directory.join("tenure.json");
+        fs::write(&config, self.config.to_string()).expect("a configuration file");
+        let kubeconfig = write_kubeconfig(&directory, &proxy, &self.token);
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL"]);
+        if self.contained {
+            command.args(["unshare", "--fork", "--pid", "--mount-proc", "--kill-child=SIGKILL"]);
+            if !nix::unistd::geteuid().is_root() {
+                command.arg("--map-root-user");
+            }
+        }
+        command.arg(env!("CARGO_BIN_EXE_tenure")).arg("run").arg("--config").arg(config).arg("--").args(self.workload);
+        command
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("KUBECONFIG", kubeconfig)
+            .envs(self.env);
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("a replica");
+        let launcher = Pid::from_raw(i32::try_from(child.id()).expect("a pid"));
+        let lines = Arc::<Mutex<Vec<String>>>::default();
+        let (stderr, kept) = (child.stderr.take().expect("piped"), lines.clone());
+        std::thread::spawn(move || {
+            for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+                kept.lock().expect("no panic inside").push(line);
+            }
+        });
+        let (send, ended) = watch::channel(None);
+        let waiting = tokio::task::spawn_blocking(move || {
+            let status = child.wait().expect("a child");
+            send.send_replace(Some(status));
+        });
+        Replica { name: self.name, proxy, launcher, contained: self.contained, ended, lines, _waiting: waiting }
+    }
+}
+
+impl Replica {
+    /// Lines of its standard error so far.
+    pub fn lines(&self) -> Vec<String> {
+        self.lines.lock().expect("no panic inside").clone()
+    }
+
+    /// init's id, as seen from here.
+    pub async fn init(&self) -> Pid {
+        if !self.contained {
+            return self.launcher;
+        }
+        self.child_of(self.launcher, "init", |_| true).await
+    }
+
+    /// The elector's id, as seen from here.
+    pub async fn elector(&self) -> Pid {
+        let init = self.init().await;
+        self.child_of(init, "the elector", |line| line.get(1).is_some_and(|word| word == "elector")).await
+    }
+
+    /// The workload's id, as seen from here.
+    pub async fn workload(&self) -> Pid {
+        let init = self.init().await;
+        self.child_of(init, "the workload", |line| line.get(1).is_some_and(|word| word == FACE)).await
+    }
+
+    /// Sends init a signal, as a container runtime does.
+    pub async fn signal(&self, signal: Signal) {
+        kill(self.init().await, signal).expect("init lives");
+    }
+
+    /// Waits until all of it has ended: init's exit code, 128 plus the signal that ended it.
+    pub async fn exit(&self) -> i32 {
+        use std::os::unix::process::ExitStatusExt as _;
+        let mut ended = self.ended.clone();
+        let status = within(PATIENCE, &format!("{} ends", self.name), async {
+            ended.wait_for(Option::is_some).await.expect("somebody waits for it").expect("it ended")
+        })
+        .await;
+        status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default())
+    }
+
+    /// Whether it is still there.
+    pub fn runs(&self) -> bool {
+        self.ended.borrow().is_none()
+    }
+
+    /// The kernel offers no event for a new child, hence the short pauses.
+    async fn child_of(&self, parent: Pid, what: &str, is_it: impl Fn(&[String]) -> bool) -> Pid {
+        within(PATIENCE, &format!("{what} of {}", self.name), async {
+            loop {
+                if let Some(pid) = children(parent).into_iter().find(|pid| is_it(&command_line(*pid))) {
+                    return pid;
+                }
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+        })
+        .await
+    }
+}
+
+impl Drop for Replica {
+    fn drop(&mut self) {
+        if self.runs() {
+            // It may have ended in between.
+            let _ = kill(self.launcher, Signal::SIGKILL);
+        }
+        if std::thread::panicking() {
+            for line in self.lines() {
+                eprintln!("{}: {line}", self.name);
+            }
+            for exchange in self.proxy.log.all() {
+                let request = &exchange.request;
+                let answer = exchange.answer.as_ref().map(|answer| (answer.at, answer.status));
+                eprintln!("{}: {:?} {:?} {} -> {answer:?} {}", self.name, request.at, request.verb, request.uri, request.spec());
+            }
+        }
+    }
+}
+
+/// Processes whose parent this is.
+fn children(parent: Pid) -> Vec<Pid> {
+    let entries = fs::read_dir("/proc").expect("/proc").filter_map(Result::ok);
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter(|pid| parent_of(*pid) == Some(parent.as_raw())).map(Pid::from_raw).collect()
+}
+
+fn parent_of(pid: i32) -> Option<i32> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name before it may hold blanks and parentheses.
+    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+}
+
+fn command_line(pid: Pid) -> Vec<String> {
+    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    line.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned()).collect()
+}
+
+/// Writes a kubeconfig for a client behind this proxy, with a file for the token.
+pub fn write_kubeconfig(directory: &Path, proxy: &Proxy, token: &str) -> PathBuf {
+    let file = |name: &str, text: &str| {
+        let path = directory.join(name);
+        fs::write(&path, text).expect("a file");
+        path
+    };
+    let (token, certificate) = (file("token", token), file("ca.crt", proxy.certificate()));
+    let text = serde_json::json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "test",
+        "clusters": [{ "name": "test", "cluster": {
+            "server": format!("https://{}", proxy.address()), "certificate-authority": certificate,
+        }}],
+        "users": [{ "name": "test", "user": { "tokenFile": token } }],
+        "contexts": [{ "name": "test", "context": { "cluster": "test", "user": "test" } }],
+    });
+    file("kubeconfig", &text.to_string())
+}

@@ -1,0 +1,171 @@
+//! Hears from the workloads, and proves when each was alive.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex},
+};
+
+use serde::Deserialize;
+use serde_json::Value;
+use tenure::time::Instant;
+use tokio::{net::UnixDatagram, sync::watch};
+
+use super::{PATIENCE, within};
+
+/// What a workload said.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Event {
+    at: u64,
+    /// Whose workload.
+    pub replica: String,
+    /// Its id in its own namespace.
+    pub pid: u32,
+    /// `start`, `signal` or `end`.
+    pub what: String,
+    /// What belongs to that.
+    pub more: Value,
+}
+
+impl Event {
+    /// When.
+    pub const fn at(&self) -> Instant {
+        Instant::from_nanos(self.at)
+    }
+
+    /// A variable of its environment; of a `start` only.
+    pub fn variable(&self, name: &str) -> &str {
+        self.more[name].as_str().unwrap_or_else(|| panic!("{name} in {}", self.more))
+    }
+}
+
+/// When the processes of one replica's term were alive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Life {
+    /// Whose.
+    pub replica: String,
+    /// The fencing token of the term.
+    pub token: String,
+    /// First stamp of its first process.
+    pub first: Instant,
+    /// Last stamp of its last.
+    pub last: Instant,
+}
+
+/// Hears from all workloads of one case.
+pub struct Witness {
+    directory: PathBuf,
+    events: Arc<Mutex<Vec<Event>>>,
+    changed: watch::Sender<()>,
+}
+
+impl Witness {
+    /// Listens in this directory.
+    pub fn listen(directory: &Path) -> Self {
+        fs::create_dir_all(directory.join("stamps")).expect("a directory for stamps");
+        let socket = UnixDatagram::bind(directory.join("witness")).expect("a socket");
+        let (events, changed) = (Arc::<Mutex<Vec<Event>>>::default(), watch::Sender::new(()));
+        tokio::spawn(hear(socket, events.clone(), changed.clone()));
+        Self { directory: directory.to_owned(), events, changed }
+    }
+
+    /// All that was said so far.
+    pub fn all(&self) -> Vec<Event> {
+        self.events.lock().expect("no panic inside").clone()
+    }
+
+    /// The first event that is so, now or later.
+    pub async fn first(&self, what: &str, is_so: impl Fn(&Event) -> bool) -> Event {
+        self.nth(0, what, is_so).await
+    }
+
+    /// The one after `count` others that are so, now or later.
+    pub async fn nth(&self, count: usize, what: &str, is_so: impl Fn(&Event) -> bool) -> Event {
+        let mut changed = self.changed.subscribe();
+        within(PATIENCE, what, async {
+            loop {
+                changed.borrow_and_update();
+                let found = self.events.lock().expect("no panic inside").iter().filter(|event| is_so(event)).nth(count).cloned();
+                if let Some(event) = found {
+                    return event;
+                }
+                changed.changed().await.expect("the witness lives");
+            }
+        })
+        .await
+    }
+
+    /// The start of a replica's workload, after `count` earlier ones.
+    pub async fn start(&self, replica: &str, count: usize) -> Event {
+        self.nth(count, &format!("{replica}'s workload starts"), |event| event.replica == replica && event.what == "start").await
+    }
+
+    /// The first such signal to a replica's workload.
+    pub async fn signal(&self, replica: &str, signal: &str) -> Event {
+        let is_so = |event: &Event| event.replica == replica && event.what == "signal" && event.more["signal"] == signal;
+        self.first(&format!("{replica}'s workload gets {signal}"), is_so).await
+    }
+
+    /// How often a replica's workload has started so far.
+    pub fn starts(&self, replica: &str) -> usize {
+        self.all().iter().filter(|event| event.replica == replica && event.what == "start").count()
+    }
+
+    /// When the workloads were alive: one entry for each replica's term, in the order of their first stamps.
+    pub fn lives(&self) -> Vec<Life> {
+        let mut lives = BTreeMap::<(String, String), (Instant, Instant)>::new();
+        for file in fs::read_dir(self.directory.join("stamps")).expect("the directory of stamps") {
+            let file = file.expect("an entry");
+            let name = file.file_name().to_string_lossy().into_owned();
+            let mut words = name.split('@').map(str::to_owned);
+            let (Some(replica), Some(token)) = (words.next(), words.next()) else { panic!("a file of stamps: {name}") };
+            let Some((first, last)) = stamps(&fs::read(file.path()).expect("stamps")) else { continue };
+            let life = lives.entry((replica, token)).or_insert((first, last));
+            *life = (life.0.min(first), life.1.max(last));
+        }
+        let mut lives: Vec<Life> =
+            lives.into_iter().map(|((replica, token), (first, last))| Life { replica, token, first, last }).collect();
+        lives.sort_by_key(|life| life.first);
+        lives
+    }
+
+    /// The last moment at which any process of a replica's workload was seen alive.
+    pub fn last_alive(&self, replica: &str) -> Instant {
+        self.lives().iter().filter(|life| life.replica == replica).map(|life| life.last).max().expect("a life")
+    }
+
+    /// Forgets when workloads were alive.
+    pub fn forget(&self) {
+        let stamps = self.directory.join("stamps");
+        fs::remove_dir_all(&stamps).and_then(|()| fs::create_dir(&stamps)).expect("the directory of stamps");
+    }
+
+    /// # Panics
+    /// If the workloads of two terms were alive at once.
+    pub fn assert_no_overlap(&self) {
+        let lives = self.lives();
+        for (index, life) in lives.iter().enumerate() {
+            for later in &lives[index + 1..] {
+                assert!(later.first > life.last, "two at once for {:?}: {life:?} and {later:?}", life.last.since(later.first));
+            }
+        }
+    }
+}
+
+/// First and last stamp; none of a process that was killed before its first.
+fn stamps(bytes: &[u8]) -> Option<(Instant, Instant)> {
+    let at =
+        |range| bytes.get(range).map(|bytes: &[u8]| Instant::from_nanos(u64::from_le_bytes(bytes.try_into().expect("8 bytes"))));
+    let first = at(0..8)?;
+    Some((first, at(8..16).unwrap_or(first)))
+}
+
+async fn hear(socket: UnixDatagram, events: Arc<Mutex<Vec<Event>>>, changed: watch::Sender<()>) {
+    let mut buffer = vec![0; 64 * 1024];
+    while let Ok(length) = socket.recv(&mut buffer).await {
+        let event = serde_json::from_slice(&buffer[..length]).expect("an event");
+        events.lock().expect("no panic inside").push(event);
+        changed.send_replace(());
+    }
+}

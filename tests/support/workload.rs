@@ -1,0 +1,154 @@
+//! The program that tenure runs in these tests: a hidden mode of the test binary itself.
+//!
+//! It stamps the time into a file of its own every millisecond, so that the file proves when it was alive, whatever ended it;
+//! and it tells the test of its start, of every signal and of its end in datagrams. Nothing it does can wait for a disk: the
+//! files are in memory.
+
+use std::{
+    fs::File,
+    os::{
+        fd::AsFd as _,
+        unix::{fs::FileExt as _, net::UnixDatagram},
+    },
+    path::{Path, PathBuf},
+    process::{Command, ExitCode, Stdio},
+    time::Duration,
+};
+
+use nix::{
+    poll::{PollFd, PollFlags, PollTimeout, poll},
+    sys::{
+        signal::{SigSet, Signal},
+        signalfd::{SfdFlags, SignalFd},
+    },
+};
+use serde_json::{Value, json};
+use tenure::{clock, time::Instant};
+
+/// First argument of a test binary that is to be the workload.
+pub const FACE: &str = "workload";
+
+/// How a workload behaves; its own command line.
+#[derive(Clone, Debug, Default)]
+pub struct Behaviour {
+    /// From SIGTERM to its exit; none: it ignores SIGTERM.
+    pub linger: Option<Duration>,
+    /// Starts a daemon beside itself: own session, adopted by init, ignores SIGTERM, stamps too.
+    pub daemon: bool,
+}
+
+impl Behaviour {
+    /// Ends at once on SIGTERM.
+    pub fn obedient() -> Self {
+        Self { linger: Some(Duration::ZERO), daemon: false }
+    }
+
+    /// Ends this much after SIGTERM.
+    pub fn lingering(linger: Duration) -> Self {
+        Self { linger: Some(linger), daemon: false }
+    }
+
+    /// Ends on SIGKILL only.
+    pub fn stubborn() -> Self {
+        Self::default()
+    }
+
+    /// The command line of a workload of the replica `name` that reports to the witness in `directory`.
+    pub fn command(&self, directory: &Path, name: &str) -> Vec<String> {
+        let program = std::env::current_exe().expect("this test binary");
+        let linger = self.linger.map_or_else(|| "never".to_owned(), |linger| linger.as_millis().to_string());
+        let daemon = if self.daemon { "daemon" } else { "alone" };
+        let words = [&*program.to_string_lossy(), FACE, &*directory.to_string_lossy(), name, &linger, daemon];
+        words.map(str::to_owned).to_vec()
+    }
+
+    fn parse(linger: &str, daemon: &str) -> Self {
+        Self { linger: linger.parse().ok().map(Duration::from_millis), daemon: daemon == "daemon" }
+    }
+}
+
+/// The workload, if that is what this process is to be. SIGUSR1 makes it exit with 7, SIGUSR2 with 0.
+pub fn face() -> Option<ExitCode> {
+    let line: Vec<String> = std::env::args().collect();
+    let [_, face, directory, name, linger, daemon] = line.as_slice() else { return None };
+    (face == FACE).then(|| Workload::new(directory.into(), name.clone(), Behaviour::parse(linger, daemon)).run())
+}
+
+struct Workload {
+    directory: PathBuf,
+    name: String,
+    behaviour: Behaviour,
+    stamps: File,
+    witness: UnixDatagram,
+}
+
+impl Workload {
+    fn new(directory: PathBuf, name: String, behaviour: Behaviour) -> Self {
+        let witness = UnixDatagram::unbound().expect("a socket");
+        witness.connect(directory.join("witness")).expect("the witness");
+        let token = std::env::var("TENURE_FENCING_TOKEN").unwrap_or_default();
+        let stamps = directory.join(format!("stamps/{name}@{token}@{}@{}", std::process::id(), clock::boot().as_nanos()));
+        let stamps = File::create(stamps).expect("a file of stamps");
+        Self { directory, name, behaviour, stamps, witness }
+    }
+
+    fn run(self) -> ExitCode {
+        let signals = SigSet::all();
+        signals.thread_block().expect("signals blocked");
+        let signals = SignalFd::with_flags(&signals, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC).expect("a signalfd");
+        self.stamp(0);
+        self.tell("start", environment());
+        if self.behaviour.daemon {
+            self.start_daemon();
+        }
+        let mut end = Instant::NEVER;
+        loop {
+            self.stamp(8);
+            if clock::boot() >= end {
+                return self.end(0);
+            }
+            let mut ready = [PollFd::new(signals.as_fd(), PollFlags::POLLIN)];
+            poll(&mut ready, PollTimeout::from(1_u8)).expect("signals are blocked, so nothing interrupts");
+            while let Ok(Some(signal)) = signals.read_signal() {
+                let signal = Signal::try_from(i32::try_from(signal.ssi_signo).expect("a signal")).expect("a known signal");
+                self.tell("signal", json!({ "signal": signal.as_str() }));
+                if signal == Signal::SIGTERM {
+                    end = self.behaviour.linger.map_or(end, |linger| end.min(clock::boot() + linger));
+                }
+                if signal == Signal::SIGUSR1 {
+                    return self.end(7);
+                }
+                if signal == Signal::SIGUSR2 {
+                    return self.end(0);
+                }
+            }
+        }
+    }
+
+    fn end(&self, code: u8) -> ExitCode {
+        self.tell("end", json!({ "code": code }));
+        self.stamp(8);
+        ExitCode::from(code)
+    }
+
+    /// setsid's own process ends at once, so that init adopts the daemon.
+    fn start_daemon(&self) {
+        let line = Behaviour::stubborn().command(&self.directory, &self.name);
+        let setsid = Command::new("setsid").arg("--fork").args(line).stdin(Stdio::null()).status().expect("setsid");
+        assert!(setsid.success(), "setsid: {setsid}");
+    }
+
+    fn stamp(&self, offset: u64) {
+        self.stamps.write_all_at(&clock::boot().as_nanos().to_le_bytes(), offset).expect("a stamp");
+    }
+
+    fn tell(&self, what: &str, more: Value) {
+        let event = json!({ "at": clock::boot().as_nanos(), "replica": self.name, "pid": std::process::id(), "what": what, "more": more });
+        self.witness.send(event.to_string().as_bytes()).expect("the witness listens");
+    }
+}
+
+/// What tenure told it.
+fn environment() -> Value {
+    std::env::vars().filter(|(name, _)| name.starts_with("TENURE_") || name == "TRACEPARENT").collect()
+}
