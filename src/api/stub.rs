@@ -35,6 +35,9 @@ pub(crate) struct Seen {
     pub(crate) body: String,
 }
 
+type Answering = Arc<Mutex<dyn FnMut(&Seen) -> Say + Send>>;
+
+/// The server; it ends with its handle.
 pub(crate) struct Stub {
     /// Where it listens.
     pub(crate) url: String,
@@ -46,14 +49,20 @@ pub(crate) struct Stub {
 impl Stub {
     /// Says these in order, and is silent after the last.
     pub(crate) async fn start(script: impl IntoIterator<Item = Say>) -> Self {
+        let mut script: VecDeque<Say> = script.into_iter().collect();
+        Self::answering(move |_| script.pop_front().unwrap_or(Say::Silence)).await
+    }
+
+    /// Says what `answer` makes of each request.
+    pub(crate) async fn answering(answer: impl FnMut(&Seen) -> Say + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let script: Arc<Mutex<VecDeque<Say>>> = Arc::new(Mutex::new(script.into_iter().collect()));
+        let answer: Answering = Arc::new(Mutex::new(answer));
         let (tell, seen) = mpsc::unbounded_channel();
         let task = tokio::spawn(async move {
             for connection in 0.. {
                 let (stream, _) = listener.accept().await.unwrap();
-                tokio::spawn(serve(stream, connection, Arc::clone(&script), tell.clone()));
+                tokio::spawn(serve(stream, connection, Arc::clone(&answer), tell.clone()));
             }
         });
         Self { url, seen, task }
@@ -87,10 +96,10 @@ pub(crate) fn with_headers(status: u16, headers: &str, body: &str) -> Say {
     ))
 }
 
-async fn serve(mut stream: TcpStream, connection: usize, script: Arc<Mutex<VecDeque<Say>>>, tell: mpsc::UnboundedSender<Seen>) {
+async fn serve(mut stream: TcpStream, connection: usize, answer: Answering, tell: mpsc::UnboundedSender<Seen>) {
     while let Some(seen) = receive(&mut stream, connection).await {
+        let say = (answer.lock().unwrap())(&seen);
         let _ = tell.send(seen);
-        let say = script.lock().unwrap().pop_front().unwrap_or(Say::Silence);
         match say {
             Say::Bytes(bytes) => stream.write_all(bytes.as_bytes()).await.unwrap(),
             Say::Last(bytes) => {

@@ -226,3 +226,6 @@ impl Drive {
 fn report(event: &Event) {
     tracing::info!(?event);
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,201 @@
+//! The loop against a scripted init and a server of one Lease.
+
+use std::{
+    os::fd::{AsRawFd as _, OwnedFd},
+    sync::Arc,
+    time::Duration,
+};
+
+use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, recv, send, socketpair};
+use serde_json::{Value, json};
+use tokio::{task::JoinHandle, time::timeout};
+
+use super::*;
+use crate::{
+    api::stub::{Say, Seen, Stub, json as reply},
+    config::Config,
+    link::{MAX_MESSAGE, Reason, Stop, Term, Then, VERSION, decode, encode},
+};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// One Lease on a server that knows no other, and that does not serve watches.
+fn one_lease(mut lease: Option<Value>) -> impl FnMut(&Seen) -> Say + Send + 'static {
+    let mut version = 100;
+    move |seen| {
+        let (method, path) = seen.line.split_once(' ').unwrap();
+        if path.contains("watch=true") {
+            return reply(403, "{}");
+        }
+        if method != "GET" {
+            version += 1;
+            let mut object: Value = serde_json::from_str(&seen.body).unwrap();
+            let fresh =
+                lease.as_ref().is_none_or(|lease| lease["metadata"]["resourceVersion"] == object["metadata"]["resourceVersion"]);
+            if !fresh {
+                return reply(409, "{}");
+            }
+            object["metadata"]["uid"] = "u".into();
+            object["metadata"]["resourceVersion"] = version.to_string().into();
+            lease = Some(object);
+        }
+        match &lease {
+            Some(lease) => reply(200, &lease.to_string()),
+            None => reply(404, r#"{"details":{"kind":"leases","name":"writer"}}"#),
+        }
+    }
+}
+
+/// The other end of the link, and the loop.
+struct Replica {
+    socket: AsyncFd<OwnedFd>,
+    ended: JoinHandle<Broken>,
+}
+
+impl Replica {
+    fn start(stub: &Stub) -> Self {
+        let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
+        let (ours, init) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, flags).unwrap();
+        let mut config = Config::default();
+        config.lease.name = "writer".into();
+        config.lease.namespace = "billing".into();
+        config.lease.duration = Duration::from_secs(4);
+        config.lease.renew_period = Duration::from_millis(200);
+        config.workload.stop.loss_grace = Duration::from_secs(1);
+        config.lease.creation_wait = Some(Duration::ZERO);
+        let welcome = Welcome {
+            version: VERSION,
+            config,
+            identity: "me_1".into(),
+            generation: 1,
+            last_term: Term(0),
+            resume: None,
+            not_before: None,
+            shutdown: false,
+            pid1: false,
+        };
+        let cluster = stub.cluster();
+        let access = Access::new(Arc::new(move || Ok(cluster.clone())), PATIENCE);
+        let place = Place { namespace: "billing".into(), name: "writer".into() };
+        let mut init_seen = Init::of(&welcome);
+        let guard = Guard::start(|| ()).unwrap();
+        let start = |welcome| Elector::new(welcome, 7, clock::now());
+        let drive = Drive::new(Link::new(ours).unwrap(), access, place, guard, welcome, start).unwrap();
+        let ended = spawn(async move { drive.run(&mut init_seen).await });
+        Self { socket: register(init).unwrap(), ended }
+    }
+
+    fn say(&self, message: &ToElector) {
+        send(self.socket.get_ref().as_raw_fd(), &encode(message).unwrap(), MsgFlags::empty()).unwrap();
+    }
+
+    /// The next message that is no Beat; Lead, Extend, Shorten and Releasing are acknowledged at once.
+    async fn hears(&self) -> ToInit {
+        loop {
+            let message = self.hears_all().await;
+            match &message {
+                ToInit::Beat => continue,
+                ToInit::Lead { term, .. } => self.say(&ToElector::Acknowledged { term: *term, serial: 0 }),
+                ToInit::Extend { term, serial, .. }
+                | ToInit::Shorten { term, serial, .. }
+                | ToInit::Releasing { term, serial } => {
+                    self.say(&ToElector::Acknowledged { term: *term, serial: *serial });
+                }
+                ToInit::Hello { .. } | ToInit::StepDown { .. } | ToInit::Ended { .. } | ToInit::Done | ToInit::Failed { .. } => {}
+            }
+            return message;
+        }
+    }
+
+    /// The next that is no Extend either.
+    async fn hears_news(&self) -> ToInit {
+        loop {
+            let message = self.hears().await;
+            if !matches!(message, ToInit::Extend { .. }) {
+                return message;
+            }
+        }
+    }
+
+    async fn hears_all(&self) -> ToInit {
+        let mut buffer = vec![0; MAX_MESSAGE];
+        loop {
+            if let Ok(length) = recv(self.socket.get_ref().as_raw_fd(), &mut buffer, MsgFlags::empty()) {
+                return decode(&buffer[..length]).unwrap();
+            }
+            timeout(PATIENCE, self.socket.readable()).await.unwrap().unwrap().clear_ready();
+        }
+    }
+}
+
+fn proof(request: u64) -> ToElector {
+    let stop = Stop { began: None, killed: None, exit: None, proved: clock::boot() };
+    ToElector::Stopped { term: Term(1), request, stop, then: Then::Exit }
+}
+
+#[tokio::test]
+async fn a_term_goes_from_its_first_write_to_its_release() {
+    let mut stub = Stub::answering(one_lease(None)).await;
+    let replica = Replica::start(&stub);
+
+    let before = clock::boot();
+    let ToInit::Lead { term: Term(1), facts, confirmed, .. } = replica.hears().await else { panic!("no Lead") };
+    assert_eq!((facts.token.as_str(), facts.uid.as_str()), ("101", "u"));
+    assert!(confirmed.deadlines.end > before && confirmed.deadlines.end < clock::boot() + Duration::from_secs(4));
+
+    let ToInit::Extend { serial: 1, confirmed: extended, .. } = replica.hears().await else { panic!("no Extend") };
+    assert!(extended.deadlines.end > confirmed.deadlines.end);
+
+    replica.say(&ToElector::Shutdown);
+    let ToInit::StepDown { request, reason: Reason::Signal, .. } = replica.hears_news().await else { panic!("no StepDown") };
+    replica.say(&proof(request));
+    assert!(matches!(replica.hears_news().await, ToInit::Releasing { .. }));
+    assert_eq!(replica.hears().await, ToInit::Ended { term: Term(1) });
+    assert_eq!(replica.hears().await, ToInit::Done);
+
+    let mut last = stub.seen.try_recv().unwrap();
+    while let Ok(seen) = stub.seen.try_recv() {
+        last = seen;
+    }
+    let released: Value = serde_json::from_str(&last.body).unwrap();
+    assert_eq!(released["spec"]["holderIdentity"], json!(""));
+}
+
+#[tokio::test]
+async fn it_gives_signs_of_life_while_a_request_hangs() {
+    let stub = Stub::start([]).await;
+    let replica = Replica::start(&stub);
+
+    for _ in 0..2 {
+        assert_eq!(replica.hears_all().await, ToInit::Beat);
+    }
+}
+
+#[tokio::test]
+async fn it_ends_with_the_link() {
+    let stub = Stub::start([]).await;
+    let replica = Replica::start(&stub);
+    replica.hears_all().await;
+
+    drop(replica.socket);
+
+    let ended = timeout(PATIENCE, replica.ended).await.unwrap().unwrap();
+    assert!(matches!(ended, Broken::Closed), "{ended:?}");
+}
+
+#[tokio::test]
+async fn without_a_watch_it_follows_by_reading() {
+    let held = json!({
+        "metadata": {"name": "writer", "uid": "u", "resourceVersion": "100"},
+        "spec": {"holderIdentity": "other", "leaseDurationSeconds": 15},
+    });
+    let mut stub = Stub::answering(one_lease(Some(held))).await;
+    let _replica = Replica::start(&stub);
+
+    let mut reads = 0;
+    while reads < 3 {
+        let seen = timeout(PATIENCE, stub.seen.recv()).await.unwrap().unwrap();
+        assert!(seen.line.starts_with("GET "), "{}", seen.line);
+        reads += usize::from(!seen.line.contains("watch=true"));
+    }
+}
