@@ -303,10 +303,7 @@ impl Core {
                 None
             }
             Watched::Ended { expired, forbidden, message } => {
-                let started = match self.watch {
-                    Watch::Running { started } => started,
-                    Watch::Idle { .. } => now.boot,
-                };
+                let Watch::Running { started } = self.watch else { return None };
                 let pause = if forbidden { FORBIDDEN_WATCH_PAUSE } else { LEAST_BETWEEN_WATCHES };
                 let read_first = expired || message.is_some();
                 self.watch = Watch::Idle { at: (started + pause).max(now.boot), read_first };

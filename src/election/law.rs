@@ -119,3 +119,59 @@ pub fn longer(span: Duration, drift: u32) -> Duration {
 fn from_nanos(nanos: u128) -> Duration {
     Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TIMING: Timing = Timing {
+        duration: Duration::from_secs(15),
+        renew_period: Duration::from_secs(3),
+        attempt_timeout: Duration::from_secs(2),
+        drift: 10_000,
+        loss_grace: Duration::from_secs(4),
+        kill_margin: Duration::from_secs(1),
+    };
+
+    #[test]
+    fn the_default_timing_gives_the_numbers_of_the_law() {
+        let deadlines = TIMING.deadlines(Instant::BOOT);
+
+        assert_eq!(deadlines.end.since(Instant::BOOT), Duration::from_millis(14_850));
+        assert_eq!(deadlines.hard.since(Instant::BOOT), Duration::from_millis(13_850));
+        assert_eq!(deadlines.soft.since(Instant::BOOT), Duration::from_millis(9_850));
+        assert_eq!(TIMING.takeable(Instant::BOOT, TIMING.duration).since(Instant::BOOT), Duration::from_millis(15_150));
+        assert_eq!(TIMING.attempts(), 3);
+    }
+
+    #[test]
+    fn a_holder_rounds_down_and_a_follower_up() {
+        let timing = Timing { duration: Duration::from_nanos(1), drift: 1, ..TIMING };
+
+        assert_eq!(timing.deadlines(Instant::from_nanos(10)).end, Instant::from_nanos(10));
+        assert_eq!(timing.takeable(Instant::BOOT, timing.duration), Instant::from_nanos(2));
+    }
+
+    #[test]
+    fn no_duration_overflows() {
+        let timing = TIMING.with_duration(Duration::from_secs(u64::from(u32::MAX)));
+
+        assert!(timing.deadlines(Instant::NEVER).end > Instant::BOOT);
+        assert_eq!(timing.takeable(Instant::NEVER, timing.duration), Instant::NEVER);
+        assert_eq!(timing.with_duration(Duration::MAX).duration_seconds(), i32::MAX);
+    }
+
+    #[test]
+    fn whatever_does_not_fit_leaves_no_attempts() {
+        assert_eq!(TIMING.with_duration(Duration::from_secs(5)).attempts(), 0);
+        assert_eq!(TIMING.with_duration(Duration::from_secs(12)).attempts(), 1);
+    }
+
+    #[test]
+    fn the_later_and_the_earlier_are_taken_one_by_one() {
+        let (a, b) = (TIMING.deadlines(Instant::BOOT), TIMING.deadlines(Instant::from_nanos(5)));
+
+        assert_eq!(a.max(b), b);
+        assert_eq!(a.min(b), a);
+    }
+}

@@ -471,7 +471,7 @@ impl Leading {
     }
 
     fn is_wait_over(&self, core: &Core, now: Now) -> bool {
-        self.timing.duration != core.timing.duration && !self.is_waiting(core, now)
+        self.timing.duration > core.timing.duration && !self.is_waiting(core, now)
     }
 
     /// The wait is over: the deadlines move back to D, in init first (law 3, 14). What was sent with the wait as its duration

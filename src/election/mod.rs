@@ -222,3 +222,7 @@ pub enum Event {
         message: String,
     },
 }
+
+#[cfg(test)]
+#[allow(clippy::wildcard_enum_match_arm, reason = "a test looks for one message among many")]
+mod tests;

@@ -31,3 +31,33 @@ impl fmt::Display for TraceContext {
         write!(f, "00-{:032x}-{:016x}-01", self.trace_id, self.span_id)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_context_reads_what_it_writes() {
+        let context = TraceContext { trace_id: 0xabc, span_id: 7 };
+
+        assert_eq!(TraceContext::parse(&context.to_string()), Some(context));
+    }
+
+    #[test]
+    fn what_others_wrote_into_the_annotation_is_none_unless_it_is_sound() {
+        let sound = "00-0123456789abcdef0123456789abcdef-0123456789abcdef-01";
+        assert!(TraceContext::parse(sound).is_some());
+        for broken in [
+            "",
+            "00",
+            "00-00000000000000000000000000000000-0123456789abcdef-01",
+            "00-0123456789abcdef0123456789abcdef-0000000000000000-01",
+            "01-0123456789abcdef0123456789abcdef-0123456789abcdef-01",
+            "00-0123456789ABCDEF0123456789abcdef-0123456789abcdef-01",
+            "00-0123456789abcdef0123456789abcdef-0123456789abcdef-01-x",
+            "00-+123456789abcdef0123456789abcdef-0123456789abcdef-01",
+        ] {
+            assert_eq!(TraceContext::parse(broken), None, "{broken}");
+        }
+    }
+}

@@ -27,7 +27,7 @@ const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "tenure");
 const SECOND: i64 = 1_000_000;
 const MILLISECOND: i64 = 1_000;
 /// 9999-12-30, in microseconds: no wall clock makes a time that the API server cannot read.
-const LAST_TIME: i64 = 253_402_214_400 * SECOND;
+const LAST_TIME: i64 = 253_402_128_000 * SECOND;
 
 /// Who writes, and what it adds to a Lease that it acquires.
 #[derive(Clone, Debug)]
@@ -184,5 +184,36 @@ fn as_map(value: &mut Value) -> &mut Map<String, Value> {
     match value {
         Value::Object(map) => map,
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => unreachable!("made a map above"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WALL: i64 = 1_800_000_000_123_456;
+
+    #[test]
+    fn a_time_has_six_digits_and_ends_in_the_electors_number() {
+        assert_eq!(Stamps::new(7).next(WALL, None), "2027-01-15T08:00:00.124007Z");
+        assert_eq!(Stamps::new(1_007).next(WALL, None), "2027-01-15T08:00:00.124007Z");
+    }
+
+    #[test]
+    fn a_time_rises_by_a_second_above_the_last_and_above_the_records() {
+        let mut stamps = Stamps::new(1);
+        stamps.next(WALL, None);
+
+        assert_eq!(stamps.next(WALL - 5 * SECOND, None), "2027-01-15T08:00:01.125001Z");
+        assert_eq!(stamps.next(WALL, Some("2027-01-15T09:00:00.000000Z")), "2027-01-15T09:00:01.000001Z");
+        assert_eq!(stamps.next(WALL, Some("nonsense")), "2027-01-15T09:00:02.001001Z");
+    }
+
+    #[test]
+    fn no_wall_clock_makes_an_unreadable_time() {
+        for wall in [i64::MIN, -1, i64::MAX] {
+            let time = Stamps::new(0).next(wall, None);
+            assert!(time.parse::<Timestamp>().is_ok(), "{wall}: {time:?}");
+        }
     }
 }

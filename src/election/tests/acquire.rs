@@ -1,0 +1,403 @@
+//! When a Lease is taken, and with which write (law 11 to 14, 16, 17).
+
+use serde_json::{Value, json};
+
+use super::bench::{Bench, ME, Register, TICK, held, mark, plus, seconds, welcome};
+use crate::{
+    election::{
+        Answer, Event, Refusal, Request, Watched,
+        writes::{PAUSED, STEP_DOWN, STEP_DOWN_TO},
+    },
+    time::Instant,
+};
+
+/// Runs until just before `span`, sees no write, and one more instant brings one.
+fn takes_exactly_after(bench: &mut Bench, span: std::time::Duration) {
+    bench.run(span - TICK);
+    assert_eq!(bench.writes(), Vec::<&Request>::new(), "a write before {span:?}");
+    bench.run(TICK);
+    assert_eq!(bench.writes().len(), 1, "no write at {span:?}");
+}
+
+#[test]
+fn an_absent_lease_is_created_once_with_all_five_fields() {
+    let mut bench = Bench::new();
+
+    bench.run(TICK);
+
+    let [Request::Create(object)] = bench.writes()[..] else { panic!("{:?}", bench.sent) };
+    let spec = &object["spec"];
+    assert_eq!(spec["holderIdentity"], ME);
+    assert_eq!(spec["leaseDurationSeconds"], 15);
+    assert_eq!(spec["leaseTransitions"], 0);
+    assert_eq!(spec["acquireTime"], spec["renewTime"]);
+    assert_eq!(object["metadata"]["labels"]["app.kubernetes.io/managed-by"], "tenure");
+    assert_eq!(spec["acquireTime"].as_str().unwrap().split('.').nth(1).map(str::len), Some(7), "six digits and Z");
+}
+
+#[test]
+fn a_creation_that_another_won_is_not_repeated() {
+    let mut bench = Bench::new();
+    bench.answers = false;
+    bench.answer(Answer::NotFound);
+    bench.register.put(held("x", 15));
+    bench.answers = true;
+
+    bench.run(seconds(10));
+
+    assert_eq!(bench.writes().len(), 1);
+    assert_eq!(bench.leads(), None);
+    assert!(bench.events.contains(&Event::CampaignLost));
+}
+
+#[test]
+fn a_release_mark_is_taken_at_once_and_runs_at_once() {
+    let mut bench = Bench::with(mark());
+
+    bench.run(TICK);
+
+    assert!(bench.leads().is_some());
+    assert_eq!(bench.register.spec()["leaseTransitions"], 5);
+    let Some(crate::link::ToInit::Lead { not_before, .. }) = bench.told.last() else { panic!() };
+    assert_eq!(*not_before, None);
+}
+
+#[test]
+fn the_wall_clock_in_a_record_decides_nothing() {
+    for time in ["2001-01-01T00:00:00.000000Z", "2099-01-01T00:00:00.000000Z", "no time"] {
+        let mut spec = held("x", 15);
+        spec["renewTime"] = time.into();
+        let mut bench = Bench::with(spec);
+
+        takes_exactly_after(&mut bench, plus(15));
+    }
+}
+
+#[test]
+fn an_expired_lease_is_taken_with_one_put_on_the_version_read() {
+    let mut bench = Bench::with(held("x", 15));
+    let read = bench.register.object.clone().unwrap();
+
+    takes_exactly_after(&mut bench, plus(15));
+
+    let body = bench.body();
+    assert_eq!(body["metadata"]["uid"], read["metadata"]["uid"]);
+    assert_eq!(body["metadata"]["resourceVersion"], read["metadata"]["resourceVersion"]);
+    assert_eq!(body["spec"]["leaseTransitions"], 5);
+    assert_eq!(body["spec"]["acquireTime"], body["spec"]["renewTime"]);
+}
+
+#[test]
+fn a_follower_waits_the_duration_of_the_record_not_its_own() {
+    takes_exactly_after(&mut Bench::with(held("x", 60)), plus(60));
+    takes_exactly_after(&mut Bench::with(held("x", 3)), plus(3));
+}
+
+#[test]
+fn a_record_without_a_sound_duration_is_waited_out_by_the_larger_of_own_and_last_seen() {
+    for nonsense in [Value::Null, json!(0), json!(-7), json!("x")] {
+        let mut spec = held("x", 15);
+        spec["leaseDurationSeconds"] = nonsense;
+        takes_exactly_after(&mut Bench::with(spec), plus(15));
+    }
+
+    let mut bench = Bench::with(held("x", 40));
+    bench.run(TICK);
+    bench.register.edit(|object| object["spec"]["leaseDurationSeconds"] = Value::Null);
+    bench.watch_register();
+    takes_exactly_after(&mut bench, plus(40));
+}
+
+#[test]
+fn a_duration_of_68_years_overflows_nothing_and_is_waited_out() {
+    let mut bench = Bench::with(held("x", i64::from(i32::MAX)));
+
+    bench.run(seconds(3600));
+
+    assert_eq!(bench.writes(), Vec::<&Request>::new());
+}
+
+#[test]
+fn a_renewal_or_another_holder_restarts_the_wait() {
+    let mut bench = Bench::with(held("x", 15));
+    bench.run(seconds(10));
+    bench.register.edit(|object| object["spec"]["renewTime"] = "2026-01-01T00:00:09.000000Z".into());
+    bench.watch_register();
+    bench.run(seconds(10));
+    bench.register.edit(|object| object["spec"]["holderIdentity"] = "y".into());
+    bench.watch_register();
+
+    takes_exactly_after(&mut bench, plus(15));
+}
+
+#[test]
+fn an_edit_of_labels_does_not_restart_the_wait() {
+    let mut bench = Bench::with(held("x", 15));
+    bench.run(seconds(10));
+    bench.register.edit(|object| object["metadata"]["labels"] = json!({"a": "b"}));
+    bench.watch_register();
+
+    takes_exactly_after(&mut bench, plus(15) - seconds(10));
+
+    assert_eq!(bench.body()["metadata"]["labels"]["a"], "b");
+}
+
+#[test]
+fn a_label_edit_that_the_watch_missed_costs_one_conflict_and_no_new_wait() {
+    let mut bench = Bench::with(held("x", 15));
+    bench.run(plus(15) - std::time::Duration::from_millis(1));
+    bench.register.edit(|object| object["metadata"]["labels"] = json!({"a": "b"}));
+
+    bench.run(seconds(1));
+
+    assert_eq!(bench.writes().len(), 2);
+    assert!(bench.leads().is_some());
+}
+
+#[test]
+fn the_loser_of_a_race_waits_a_whole_new_duration() {
+    let mut bench = Bench::with(held("x", 15));
+    bench.run(plus(15) - TICK);
+    bench.register.edit(|object| object["spec"]["holderIdentity"] = "y".into());
+
+    bench.run(plus(15));
+    assert_eq!(bench.writes().len(), 1, "the one that lost");
+    bench.run(TICK);
+
+    assert_eq!(bench.writes().len(), 2);
+}
+
+#[test]
+fn the_identity_base_of_another_nonce_is_foreign() {
+    takes_exactly_after(&mut Bench::with(held("me_9999", 15)), plus(15));
+}
+
+#[test]
+fn my_own_name_outside_a_term_is_foreign() {
+    takes_exactly_after(&mut Bench::with(held(ME, 15)), plus(15));
+}
+
+#[test]
+fn a_lease_that_is_being_deleted_is_not_taken() {
+    let mut register = Register::holding(mark());
+    register.edit(|object| object["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into());
+    let mut bench = Bench::start(welcome(), register);
+
+    bench.run(seconds(100));
+
+    assert_eq!(bench.writes(), Vec::<&Request>::new());
+    let deleted = bench.register.delete();
+    bench.watch(deleted);
+    assert!(matches!(bench.writes()[..], [Request::Create(_)]));
+}
+
+#[test]
+fn transitions_saturate_and_nonsense_counts_as_none() {
+    for (before, after) in [(json!(2_147_483_647), 2_147_483_647), (Value::Null, 1), (json!(-5), 1)] {
+        let mut spec = mark();
+        spec["leaseTransitions"] = before;
+        let mut bench = Bench::with(spec);
+        bench.run(TICK);
+        assert_eq!(bench.body()["spec"]["leaseTransitions"], after);
+    }
+}
+
+#[test]
+fn fields_labels_and_annotations_of_others_survive_every_write() {
+    let mut spec = mark();
+    spec["futureField"] = json!({"a": [1, 2]});
+    let mut register = Register::holding(spec);
+    register.edit(|object| {
+        object["metadata"]["annotations"] = json!({"theirs": "x"});
+        object["metadata"]["finalizers"] = json!(["theirs/f"]);
+        object["metadata"]["ownerReferences"] = json!([{"uid": "o"}]);
+    });
+    let mut bench = Bench::start(welcome(), register);
+
+    bench.run(seconds(4));
+
+    let body = bench.body();
+    assert!(bench.writes().len() >= 2, "acquired and renewed");
+    assert_eq!(body["spec"]["futureField"], json!({"a": [1, 2]}));
+    assert_eq!(body["metadata"]["annotations"]["theirs"], "x");
+    assert_eq!(body["metadata"]["finalizers"], json!(["theirs/f"]));
+    assert_eq!(body["metadata"]["ownerReferences"], json!([{"uid": "o"}]));
+}
+
+#[test]
+fn an_acquiring_write_removes_a_request_to_an_earlier_holder() {
+    let mut register = Register::holding(mark());
+    register.edit(|object| object["metadata"]["annotations"] = json!({(STEP_DOWN): "x_1", (STEP_DOWN_TO): ME}));
+    let mut bench = Bench::start(welcome(), register);
+
+    bench.run(TICK);
+
+    assert_eq!(bench.body()["metadata"]["annotations"].get(STEP_DOWN), None);
+    assert_eq!(bench.body()["metadata"]["annotations"].get(STEP_DOWN_TO), None);
+}
+
+#[test]
+fn a_release_for_a_named_candidate_is_left_to_it_for_one_duration() {
+    let mut register = Register::holding(mark());
+    register.edit(|object| object["metadata"]["annotations"] = json!({(STEP_DOWN_TO): "y_1"}));
+
+    takes_exactly_after(&mut Bench::start(welcome(), register), plus(15));
+}
+
+#[test]
+fn a_paused_lease_is_retaken_by_its_recorded_holder_only() {
+    let paused = |spec: Value| {
+        let mut register = Register::holding(spec);
+        register.edit(|object| object["metadata"]["annotations"] = json!({(PAUSED): "true"}));
+        Bench::start(welcome(), register)
+    };
+
+    for spec in [held("x", 15), mark()] {
+        let mut bench = paused(spec);
+        bench.run(seconds(100));
+        assert_eq!(bench.writes(), Vec::<&Request>::new());
+    }
+    takes_exactly_after(&mut paused(held(ME, 15)), plus(15));
+}
+
+#[test]
+fn a_coordinated_lease_is_left_to_the_appointed_for_one_duration() {
+    let mut spec = mark();
+    spec["strategy"] = "OldestEmulationVersion".into();
+    spec["preferredHolder"] = "x".into();
+    let mut bench = Bench::with(spec.clone());
+    takes_exactly_after(&mut bench, plus(15));
+    assert_eq!(bench.body()["spec"]["strategy"], "OldestEmulationVersion");
+
+    spec["preferredHolder"] = ME.into();
+    let mut bench = Bench::with(spec);
+    bench.run(TICK);
+    assert_eq!(bench.writes().len(), 1);
+}
+
+#[test]
+fn a_dead_watch_delays_a_takeover_by_little_more_than_a_renew_period() {
+    let mut bench = Bench::with(held("x", 15));
+    bench.run(seconds(1));
+    bench.register.edit(|object| object["spec"]["renewTime"] = "2026-01-01T00:00:01.000000Z".into());
+
+    bench.run(plus(15) + std::time::Duration::from_millis(3300));
+
+    assert!(bench.leads().is_some(), "taken at D(1+rho) + R after the renewal that the watch did not bring");
+}
+
+#[test]
+fn a_follower_that_hears_renewals_reads_about_once_a_minute() {
+    let mut bench = Bench::with(held("x", 15));
+    for renewal in 0..200 {
+        bench.run(seconds(3));
+        bench.register.edit(|object| object["spec"]["renewTime"] = format!("r{renewal}").into());
+        bench.watch_register();
+    }
+
+    assert_eq!(bench.writes(), Vec::<&Request>::new());
+    assert!(bench.gets() <= 12, "{} reads in ten minutes", bench.gets());
+    assert_eq!(bench.watches.len(), 1);
+}
+
+#[test]
+fn a_watch_event_older_than_what_was_read_is_ignored() {
+    let mut bench = Bench::with(held("x", 15));
+    let old = bench.register.object.clone().unwrap();
+    bench.register.edit(|object| object["spec"]["holderIdentity"] = "y".into());
+    bench.run(seconds(5));
+    bench.watch(Watched::Changed(old));
+
+    takes_exactly_after(&mut bench, plus(15) - seconds(5));
+}
+
+#[test]
+fn an_expired_watch_is_restarted_from_a_fresh_read() {
+    let mut bench = Bench::with(held("x", 15));
+    bench.run(seconds(2));
+    bench.register.edit(|object| object["spec"]["holderIdentity"] = "y".into());
+    bench.watch(Watched::Ended { expired: true, forbidden: false, message: None });
+
+    bench.run(seconds(1));
+
+    assert_eq!(bench.watches, vec![Some("10".into()), Some("20".into())]);
+}
+
+#[test]
+fn a_watch_that_ends_in_peace_is_resumed_without_a_read_and_not_more_than_once_a_second() {
+    let mut bench = Bench::with(held("x", 3600));
+    bench.run(TICK);
+    let gets = bench.gets();
+    for _ in 0..5 {
+        bench.watch(Watched::Ended { expired: false, forbidden: false, message: None });
+        bench.watch(Watched::Bookmark("12".into()));
+        bench.run(std::time::Duration::from_millis(500));
+    }
+
+    assert_eq!(bench.gets(), gets);
+    assert!((2..=4).contains(&bench.watches.len()), "{:?}", bench.watches);
+    assert_eq!(bench.watches.last(), Some(&Some("12".into())));
+}
+
+#[test]
+fn without_permission_to_create_the_object_is_waited_for() {
+    let mut bench = Bench::new();
+    bench.answers = false;
+    bench.serve();
+    bench.answer(Answer::Refused { refusal: Refusal::Forbidden, message: "no create".into() });
+    bench.answers = true;
+    bench.run(seconds(20));
+    assert_eq!(bench.writes().len(), 1, "not repeated at once");
+    bench.register.put(mark());
+
+    bench.run(seconds(4));
+
+    assert!(bench.leads().is_some());
+}
+
+#[test]
+fn refused_credentials_are_tried_again_once_at_once_then_with_a_pause() {
+    let mut bench = Bench::with(mark());
+    bench.answers = false;
+    for _ in 0..2 {
+        bench.answer(Answer::Refused { refusal: Refusal::Unauthorized, message: "token".into() });
+        bench.run(TICK);
+    }
+
+    assert_eq!(bench.sent.len(), 2);
+    assert_eq!(bench.awaited, None);
+}
+
+#[test]
+fn each_new_holder_is_reported_once_and_nobody_never() {
+    let mut bench = Bench::with(held("x", 15));
+    bench.run(TICK);
+    for holder in ["x", "y", "", "y", "z"] {
+        bench.register.edit(|object| object["spec"]["holderIdentity"] = holder.into());
+        let object = bench.register.object.clone().unwrap();
+        bench.elector.handle(crate::election::Input::Watched(Watched::Changed(object)), bench.now);
+        while let Some(action) = bench.elector.poll_action() {
+            if let crate::election::Action::Report(event) = action {
+                bench.events.push(event);
+            }
+        }
+    }
+
+    let holders = bench.events.iter().filter_map(|event| match event {
+        Event::NewLeader { holder } => Some(holder.as_str()),
+        _ => None,
+    });
+    assert_eq!(holders.collect::<Vec<_>>(), ["x", "y", "z"]);
+}
+
+#[test]
+fn a_follower_that_is_told_to_end_writes_nothing() {
+    let mut bench = Bench::with(held("x", 15));
+    bench.run(seconds(1));
+
+    bench.tell(crate::link::ToElector::Shutdown);
+
+    assert!(bench.is_done());
+    assert_eq!(bench.writes(), Vec::<&Request>::new());
+    assert_eq!(bench.elector.poll_timeout(), None::<Instant>);
+}

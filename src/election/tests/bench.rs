@@ -1,0 +1,387 @@
+//! One elector, a register with compare-and-swap, an init that agrees, and a clock that only the test moves.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::{
+    config::{Config, Lease},
+    election::{Action, Answer, Elector, Event, Input, Request, RequestId, Watched, record::later},
+    link::{Reason, Resume, Stop, Term, Then, ToElector, ToInit, VERSION, Welcome},
+    time::{Instant, Now},
+};
+
+pub(super) const ME: &str = "me_0123";
+pub(super) const START: Instant = Instant::from_nanos(1_000_000_000_000);
+const WALL: i64 = 1_800_000_000_000_000;
+
+pub(super) struct Bench {
+    pub(super) elector: Elector,
+    pub(super) now: Now,
+    pub(super) register: Register,
+    pub(super) told: Vec<ToInit>,
+    pub(super) events: Vec<Event>,
+    /// Every request with the time at which it was asked for.
+    pub(super) sent: Vec<(Instant, Request)>,
+    pub(super) awaited: Option<(RequestId, Request)>,
+    pub(super) watches: Vec<Option<String>>,
+    pub(super) guarding: bool,
+    /// Init acknowledges at once.
+    pub(super) acknowledges: bool,
+    /// The server answers at once.
+    pub(super) answers: bool,
+}
+
+/// The Lease as a server keeps it.
+#[derive(Default)]
+pub(super) struct Register {
+    pub(super) object: Option<Value>,
+    version: u64,
+    uids: u64,
+}
+
+pub(super) fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+pub(super) const TICK: Duration = Duration::from_nanos(1);
+
+/// D with the follower's share of drift: 15.15 s for 15 s.
+pub(super) fn plus(duration: u64) -> Duration {
+    Duration::from_millis(duration * 1010)
+}
+
+pub(super) fn welcome() -> Welcome {
+    let lease = Lease { name: "lease".into(), namespace: "default".into(), ..Lease::default() };
+    Welcome {
+        version: VERSION,
+        config: Config { lease, ..Config::default() },
+        identity: ME.into(),
+        generation: 1,
+        last_term: Term(0),
+        resume: None,
+        not_before: None,
+        shutdown: false,
+        pid1: true,
+    }
+}
+
+impl Bench {
+    pub(super) fn new() -> Self {
+        Self::start(welcome(), Register::default())
+    }
+
+    /// With a Lease of this spec.
+    pub(super) fn with(spec: Value) -> Self {
+        Self::start(welcome(), Register::holding(spec))
+    }
+
+    /// Leading since one millisecond, after a release mark.
+    pub(super) fn leading() -> Self {
+        Self::leading_with(welcome())
+    }
+
+    pub(super) fn leading_with(welcome: Welcome) -> Self {
+        let mut bench = Self::start(welcome, Register::holding(mark()));
+        bench.run(Duration::from_millis(1));
+        assert!(bench.leads().is_some(), "the bench leads");
+        bench
+    }
+
+    pub(super) fn start(welcome: Welcome, register: Register) -> Self {
+        let now = Now { boot: START, wall: WALL };
+        let mut bench = Self {
+            elector: Elector::new(welcome, 7, now),
+            now,
+            register,
+            told: Vec::new(),
+            events: Vec::new(),
+            sent: Vec::new(),
+            awaited: None,
+            watches: Vec::new(),
+            guarding: false,
+            acknowledges: true,
+            answers: true,
+        };
+        bench.drain();
+        bench
+    }
+
+    /// Lets `span` pass; whatever is due happens at its instant.
+    pub(super) fn run(&mut self, span: Duration) {
+        let target = self.now.boot + span;
+        for _ in 0..1_000_000 {
+            if self.answers && self.awaited.is_some() {
+                self.serve();
+                continue;
+            }
+            let next = self.elector.poll_timeout().unwrap_or(Instant::NEVER).max(self.now.boot);
+            if next > target {
+                self.pass(target);
+                return;
+            }
+            self.pass(next);
+            let before = self.elector.clone();
+            self.elector.handle_timeout(self.now);
+            self.drain();
+            let stuck = self.elector.poll_timeout().is_some_and(|at| at <= self.now.boot) && self.awaited.is_none();
+            assert!(!stuck || format!("{before:?}") != format!("{:?}", self.elector), "a timeout that does nothing: {before:?}");
+        }
+        panic!("the machine never rests");
+    }
+
+    /// Moves the clock without waking the elector: a gap.
+    pub(super) fn pass(&mut self, to: Instant) {
+        let span = to.since(self.now.boot);
+        self.now.wall += i64::try_from(span.as_micros()).unwrap();
+        self.now.boot = to;
+    }
+
+    pub(super) fn serve(&mut self) {
+        let (id, request) = self.awaited.take().expect("a request is awaited");
+        let answer = self.register.apply(&request);
+        self.reply(id, answer);
+    }
+
+    /// Commits the awaited request, and loses the reply.
+    pub(super) fn serve_silently(&mut self) {
+        let (id, request) = self.awaited.take().expect("a request is awaited");
+        self.register.apply(&request);
+        self.reply(id, lost());
+    }
+
+    pub(super) fn answer(&mut self, answer: Answer) {
+        let (id, _) = self.awaited.take().expect("a request is awaited");
+        self.reply(id, answer);
+    }
+
+    fn reply(&mut self, id: RequestId, answer: Answer) {
+        self.input(Input::Answered { id, answer });
+    }
+
+    pub(super) fn watch(&mut self, watched: Watched) {
+        self.input(Input::Watched(watched));
+    }
+
+    /// The watch brings what stands in the register.
+    pub(super) fn watch_register(&mut self) {
+        let object = self.register.object.clone().expect("there is a Lease");
+        self.watch(Watched::Changed(object));
+    }
+
+    pub(super) fn tell(&mut self, message: ToElector) {
+        self.input(Input::Told(message));
+    }
+
+    /// Init proves the workload of the last StepDown gone.
+    pub(super) fn prove(&mut self, then: Then) {
+        let (term, request) = self.step_down().expect("a StepDown was told");
+        let stop = Stop { began: None, killed: None, exit: None, proved: self.now.boot };
+        self.tell(ToElector::Stopped { term, request, stop, then });
+    }
+
+    pub(super) fn stopping(&mut self, reason: Reason) {
+        let term = self.leads().expect("a term was begun");
+        self.tell(ToElector::Stopping { term, reason, at: self.now.boot });
+    }
+
+    fn input(&mut self, input: Input) {
+        self.elector.handle(input, self.now);
+        self.drain();
+    }
+
+    fn drain(&mut self) {
+        while let Some(action) = self.elector.poll_action() {
+            match action {
+                Action::Request { id, request } => {
+                    assert!(self.awaited.is_none(), "one request at a time");
+                    self.sent.push((self.now.boot, request.clone()));
+                    self.awaited = Some((id, request));
+                }
+                Action::Watch { resource_version } => self.watches.push(resource_version),
+                Action::Tell(message) => {
+                    let acknowledged = acknowledgement(&message).filter(|_| self.acknowledges);
+                    self.told.push(message);
+                    if let Some(message) = acknowledged {
+                        self.elector.handle(Input::Told(message), self.now);
+                    }
+                }
+                Action::Guard => self.guarding = true,
+                Action::Disarm => self.guarding = false,
+                Action::Report(event) => self.events.push(event),
+            }
+        }
+    }
+
+    /// The last term that init was told of.
+    pub(super) fn leads(&self) -> Option<Term> {
+        self.told.iter().rev().find_map(|message| match message {
+            ToInit::Lead { term, .. } => Some(*term),
+            _ => None,
+        })
+    }
+
+    pub(super) fn step_down(&self) -> Option<(Term, u64)> {
+        self.told.iter().rev().find_map(|message| match message {
+            ToInit::StepDown { term, request, .. } => Some((*term, *request)),
+            _ => None,
+        })
+    }
+
+    pub(super) fn step_down_reason(&self) -> Option<Reason> {
+        self.told.iter().rev().find_map(|message| match message {
+            ToInit::StepDown { reason, .. } => Some(*reason),
+            _ => None,
+        })
+    }
+
+    /// What the next elector would be handed, from what init was told last.
+    pub(super) fn resume(&self) -> Resume {
+        let mut resume = None;
+        for message in &self.told {
+            match message.clone() {
+                ToInit::Lead { term, facts, timing, confirmed, .. } => {
+                    resume = Some(Resume { term, facts, timing, confirmed, stopping: None, released: false });
+                }
+                ToInit::Extend { confirmed, .. } => resume.as_mut().expect("led").confirmed = confirmed,
+                ToInit::Shorten { timing, deadlines, .. } => {
+                    let resume = resume.as_mut().expect("led");
+                    resume.timing = timing;
+                    resume.confirmed.deadlines = deadlines;
+                }
+                _ => {}
+            }
+        }
+        resume.expect("led")
+    }
+
+    pub(super) fn writes(&self) -> Vec<&Request> {
+        self.sent.iter().map(|(_, request)| request).filter(|request| **request != Request::Get).collect()
+    }
+
+    pub(super) fn gets(&self) -> usize {
+        self.sent.iter().filter(|(_, request)| *request == Request::Get).count()
+    }
+
+    /// The body of the last write.
+    pub(super) fn body(&self) -> Value {
+        let body = self.writes().into_iter().rev().find_map(|request| match request {
+            Request::Create(object) | Request::Replace(object) => Some(object.clone()),
+            Request::Get | Request::Delete { .. } => None,
+        });
+        body.expect("something was written")
+    }
+
+    pub(super) fn last_sent(&self) -> Instant {
+        self.sent.last().expect("something was sent").0
+    }
+
+    pub(super) fn is_done(&self) -> bool {
+        self.told.contains(&ToInit::Done)
+    }
+}
+
+impl Register {
+    pub(super) fn holding(spec: Value) -> Self {
+        let mut register = Self::default();
+        register.put(spec);
+        register
+    }
+
+    /// A new Lease with this spec.
+    pub(super) fn put(&mut self, spec: Value) {
+        self.uids += 1;
+        self.version += 10;
+        let metadata = json!({
+            "name": "lease", "namespace": "default",
+            "uid": format!("uid-{}", self.uids), "resourceVersion": self.version.to_string(),
+        });
+        self.object = Some(json!({"kind": "Lease", "metadata": metadata, "spec": spec}));
+    }
+
+    /// An edit by somebody else.
+    pub(super) fn edit(&mut self, edit: impl FnOnce(&mut Value)) {
+        self.version += 10;
+        let object = self.object.as_mut().expect("there is a Lease");
+        edit(object);
+        object["metadata"]["resourceVersion"] = self.version.to_string().into();
+    }
+
+    /// Deletes it; what the watch would bring.
+    pub(super) fn delete(&mut self) -> Watched {
+        self.edit(|_| {});
+        Watched::Deleted(self.object.take().expect("there was a Lease"))
+    }
+
+    pub(super) fn spec(&self) -> &Value {
+        &self.object.as_ref().expect("there is a Lease")["spec"]
+    }
+
+    pub(super) fn apply(&mut self, request: &Request) -> Answer {
+        match request {
+            Request::Get => self.object.clone().map_or(Answer::NotFound, Answer::Object),
+            Request::Create(_) if self.object.is_some() => Answer::Conflict,
+            Request::Create(object) => {
+                assert_eq!(object["metadata"].get("uid"), None);
+                assert_eq!(object["metadata"].get("resourceVersion"), None);
+                self.put(object["spec"].clone());
+                let metadata = &object["metadata"];
+                let stored = self.object.as_mut().expect("just put");
+                stored["metadata"]["labels"] = metadata["labels"].clone();
+                stored["metadata"]["annotations"] = metadata["annotations"].clone();
+                Answer::Object(stored.clone())
+            }
+            Request::Replace(object) => {
+                let Some(stored) = &self.object else { return Answer::NotFound };
+                let same = |name: &str| stored["metadata"][name] == object["metadata"][name];
+                if !same("uid") || !same("resourceVersion") {
+                    return Answer::Conflict;
+                }
+                if stored != object {
+                    self.object = Some(object.clone());
+                    self.edit(|_| {});
+                }
+                Answer::Object(self.object.clone().expect("stored"))
+            }
+            Request::Delete { uid, resource_version } => {
+                let Some(stored) = &self.object else { return Answer::NotFound };
+                if stored["metadata"]["uid"] != **uid || stored["metadata"]["resourceVersion"] != **resource_version {
+                    return Answer::Conflict;
+                }
+                self.object = None;
+                Answer::Deleted
+            }
+        }
+    }
+}
+
+fn acknowledgement(message: &ToInit) -> Option<ToElector> {
+    match message {
+        ToInit::Lead { term, .. } => Some(ToElector::Acknowledged { term: *term, serial: 0 }),
+        ToInit::Extend { term, serial, .. } | ToInit::Shorten { term, serial, .. } | ToInit::Releasing { term, serial } => {
+            Some(ToElector::Acknowledged { term: *term, serial: *serial })
+        }
+        _ => None,
+    }
+}
+
+/// The mark of a proper release.
+pub(super) fn mark() -> Value {
+    let time = "2026-01-01T00:00:00.000000Z";
+    json!({"holderIdentity": "", "leaseDurationSeconds": 1, "acquireTime": time, "renewTime": time, "leaseTransitions": 4})
+}
+
+/// Held by `holder` for `duration` seconds.
+pub(super) fn held(holder: &str, duration: i64) -> Value {
+    let time = "2026-01-01T00:00:00.000000Z";
+    json!({"holderIdentity": holder, "leaseDurationSeconds": duration, "acquireTime": time, "renewTime": time, "leaseTransitions": 4})
+}
+
+pub(super) fn lost() -> Answer {
+    Answer::Unknown { message: "timed out".into(), retry_after: None }
+}
+
+pub(super) fn rose(before: &Value, after: &Value) -> bool {
+    let version = |object: &Value| object["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned();
+    later(&version(after), &version(before))
+}

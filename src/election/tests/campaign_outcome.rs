@@ -1,0 +1,182 @@
+//! What becomes of an acquiring write whose answer is late, lost or wrong (law 1, 6, 15).
+
+use super::bench::{Bench, ME, TICK, held, lost, mark, plus, seconds};
+use crate::{
+    election::{Answer, Event, Request},
+    link::{Reason, Then, ToElector, ToInit},
+};
+
+/// A bench whose acquiring PUT was just sent and is not answered.
+fn campaigning() -> Bench {
+    let mut bench = Bench::with(mark());
+    bench.answers = false;
+    bench.serve();
+    assert!(matches!(bench.awaited, Some((_, Request::Replace(_)))));
+    bench
+}
+
+#[test]
+fn a_takeover_whose_reply_was_lost_is_proved_by_a_read_and_dated_from_its_send() {
+    let mut bench = campaigning();
+    let sent = bench.last_sent();
+    bench.run(seconds(2));
+    bench.serve_silently();
+    bench.answers = true;
+
+    bench.run(seconds(1));
+
+    let Some(ToInit::Lead { confirmed, .. }) = bench.told.iter().find(|message| matches!(message, ToInit::Lead { .. })) else {
+        panic!("no term: {:?}", bench.told);
+    };
+    assert_eq!(confirmed.deadlines.end, sent + std::time::Duration::from_millis(14_850));
+}
+
+#[test]
+fn a_takeover_that_did_not_arrive_is_repeated_on_the_same_version_with_new_bytes() {
+    let mut bench = campaigning();
+    let first = bench.body();
+    bench.answer(lost());
+    bench.answers = true;
+
+    bench.run(seconds(1));
+
+    let second = bench.body();
+    assert_eq!(first["metadata"]["resourceVersion"], second["metadata"]["resourceVersion"]);
+    assert_ne!(first["spec"]["renewTime"], second["spec"]["renewTime"]);
+    assert!(bench.leads().is_some());
+}
+
+#[test]
+fn a_takeover_that_commits_late_is_still_known_by_its_bytes() {
+    let mut bench = campaigning();
+    let late = bench.awaited.as_ref().unwrap().1.clone();
+    bench.answer(lost());
+    bench.run(seconds(1));
+    bench.serve();
+    assert_eq!(bench.leads(), None, "the read showed the old record");
+    bench.run(seconds(1));
+    bench.register.apply(&late);
+    bench.serve();
+    bench.answers = true;
+
+    bench.run(seconds(1));
+
+    let Some(ToInit::Lead { confirmed, .. }) = bench.told.first() else { panic!("{:?}", bench.told) };
+    assert_eq!(confirmed.deadlines.end, bench.sent[1].0 + std::time::Duration::from_millis(14_850));
+}
+
+#[test]
+fn a_takeover_that_is_proved_after_s_starts_nothing_before_a_renewal() {
+    let mut bench = campaigning();
+    bench.run(std::time::Duration::from_millis(9_850));
+    bench.serve();
+    assert_eq!(bench.leads(), None, "proved at S");
+
+    bench.serve();
+
+    let Some(ToInit::Lead { facts, confirmed, .. }) = bench.told.first() else { panic!("{:?}", bench.told) };
+    assert_eq!(facts.token, "20", "the acquiring write's version, not the renewal's");
+    assert_eq!(confirmed.resource_version, "30");
+}
+
+#[test]
+fn a_takeover_that_is_proved_one_tick_before_s_starts() {
+    let mut bench = campaigning();
+    bench.run(std::time::Duration::from_millis(9_850) - TICK);
+
+    bench.serve();
+
+    assert!(bench.leads().is_some());
+}
+
+#[test]
+fn a_200_that_changed_nothing_or_something_else_is_no_proof() {
+    let mut bench = campaigning();
+    let mut unchanged = bench.body();
+    unchanged["metadata"]["resourceVersion"] = "10".into();
+    bench.answer(Answer::Object(unchanged));
+    assert_eq!(bench.leads(), None);
+
+    let mut bench = campaigning();
+    let mut other = bench.body();
+    other["spec"]["renewTime"] = "2020-01-01T00:00:00.000000Z".into();
+    other["metadata"]["resourceVersion"] = "20".into();
+    bench.answer(Answer::Object(other));
+    assert_eq!(bench.leads(), None);
+}
+
+#[test]
+fn a_write_that_was_answered_is_never_proved_again() {
+    let mut bench = campaigning();
+    bench.serve();
+    let first = bench.register.object.clone().unwrap();
+    bench.stopping(Reason::Signal);
+    bench.register.edit(|object| object["spec"]["holderIdentity"] = "x".into());
+    bench.watch_register();
+    bench.prove(Then::Follow);
+    assert_eq!(bench.told.last(), Some(&ToInit::Ended { term: bench.leads().unwrap() }));
+    let terms = bench.told.len();
+
+    bench.register.edit(|object| *object = first);
+    bench.answers = true;
+    bench.run(seconds(10));
+
+    assert!(!bench.told[terms..].iter().any(|message| matches!(message, ToInit::Lead { .. })));
+}
+
+#[test]
+fn a_shutdown_during_the_takeover_waits_for_its_outcome_and_releases_it() {
+    let mut bench = campaigning();
+    bench.tell(ToElector::Shutdown);
+    assert!(!bench.is_done());
+
+    bench.serve();
+    assert_eq!(bench.step_down_reason(), Some(Reason::Signal));
+    bench.answers = true;
+    bench.prove(Then::Exit);
+    bench.run(seconds(1));
+
+    assert!(bench.is_done());
+    assert_eq!(bench.register.spec()["holderIdentity"], "");
+}
+
+#[test]
+fn a_shutdown_during_a_lost_takeover_ends_after_a_read() {
+    let mut bench = campaigning();
+    bench.tell(ToElector::Shutdown);
+    bench.register.edit(|object| object["spec"]["holderIdentity"] = "x".into());
+
+    bench.serve();
+    assert!(bench.is_done(), "the conflict says that it is not mine");
+    assert_eq!(bench.writes().len(), 1);
+}
+
+#[test]
+fn conflicts_without_end_are_paced() {
+    let mut bench = Bench::with(mark());
+    bench.answers = false;
+    let object = bench.register.object.clone().unwrap();
+    for _ in 0..200 {
+        match bench.awaited.as_ref().map(|(_, request)| request.clone()) {
+            Some(Request::Get) => bench.answer(Answer::Object(object.clone())),
+            Some(_) => bench.answer(Answer::Conflict),
+            None => bench.run(std::time::Duration::from_millis(50)),
+        }
+    }
+
+    let span = bench.now.boot.since(super::bench::START).as_secs_f64();
+    assert!(bench.writes().len() as f64 <= span / 0.2 + 2.0, "{} writes in {span} s", bench.writes().len());
+}
+
+#[test]
+fn a_term_begins_with_a_campaign_that_says_why() {
+    let mut bench = Bench::with(held("x", 15));
+    bench.run(plus(15));
+
+    let why = bench.events.iter().find_map(|event| match event {
+        Event::Campaigning { why, handover, .. } => Some((*why, *handover)),
+        _ => None,
+    });
+    assert_eq!(why, Some(("expired", false)));
+    assert_eq!(bench.register.spec()["holderIdentity"], ME);
+}

@@ -1,0 +1,167 @@
+//! A free Lease that nobody released: taken at once, run on later (law 14).
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::bench::{Bench, Register, START, TICK, held, lost, mark, plus, seconds, welcome};
+use crate::{
+    election::{Event, Request},
+    link::{Reason, Then, ToElector, ToInit},
+    time::Instant,
+};
+
+fn not_before(bench: &Bench) -> Option<Instant> {
+    bench.told.iter().rev().find_map(|message| match message {
+        ToInit::Lead { not_before, .. } => *not_before,
+        _ => None,
+    })
+}
+
+fn free() -> Value {
+    json!({"holderIdentity": "", "leaseDurationSeconds": 60})
+}
+
+#[test]
+fn a_free_lease_without_the_mark_is_taken_at_once_and_run_on_after_the_wait() {
+    for spec in
+        [json!({}), Value::Null, json!({"holderIdentity": null}), json!({"holderIdentity": "", "leaseDurationSeconds": 1})]
+    {
+        let mut bench = Bench::with(spec);
+        bench.run(TICK);
+        assert_eq!(not_before(&bench), Some(START + plus(15)));
+        assert_eq!(bench.body()["spec"]["leaseTransitions"], 1);
+    }
+}
+
+#[test]
+fn the_wait_of_a_created_lease_counts_from_the_reply() {
+    let mut bench = Bench::new();
+    bench.answers = false;
+    bench.serve();
+    bench.run(seconds(1));
+    bench.serve();
+
+    assert_eq!(not_before(&bench), Some(START + seconds(1) + plus(15)));
+}
+
+#[test]
+fn the_wait_is_the_largest_of_own_last_seen_and_the_free_records() {
+    let mut bench = Bench::with(free());
+    bench.run(TICK);
+    assert_eq!(not_before(&bench), Some(START + plus(60)));
+    assert_eq!(bench.body()["spec"]["leaseDurationSeconds"], 60, "the record carries the wait");
+
+    let mut bench = Bench::with(held("x", 40));
+    bench.run(TICK);
+    let deleted = bench.register.delete();
+    bench.watch(deleted);
+    bench.run(TICK);
+    assert_eq!(not_before(&bench).map(|at| at.since(START).as_secs()), Some(40));
+}
+
+#[test]
+fn a_mark_after_a_holder_of_one_second_is_not_trusted() {
+    let mut bench = Bench::with(held("x", 1));
+    bench.run(TICK);
+    bench.register.edit(|object| object["spec"]["holderIdentity"] = "".into());
+    bench.watch_register();
+    bench.run(TICK);
+
+    assert!(not_before(&bench).is_some());
+}
+
+#[test]
+fn a_wait_that_the_user_sets_replaces_the_default() {
+    for (set, end) in [(Duration::ZERO, None), (seconds(5), Some(plus(5))), (seconds(90), Some(plus(90)))] {
+        let mut welcome = welcome();
+        welcome.config.lease.creation_wait = Some(set);
+        let mut bench = Bench::start(welcome, Register::holding(free()));
+        bench.run(TICK);
+        assert_eq!(not_before(&bench), end.map(|end| START + end));
+        assert_eq!(bench.body()["spec"]["leaseDurationSeconds"], set.as_secs().max(15));
+    }
+}
+
+#[test]
+fn the_end_of_the_wait_is_agreed_with_init_before_the_first_write_with_the_shorter_duration() {
+    let mut bench = Bench::with(free());
+    bench.run(plus(60) - TICK);
+    assert!(!bench.told.iter().any(|message| matches!(message, ToInit::Shorten { .. })));
+    bench.acknowledges = false;
+    let writes = bench.writes().len();
+
+    bench.run(seconds(4));
+
+    let Some(ToInit::Shorten { term, serial, deadlines, timing }) = bench.told.last().cloned() else {
+        panic!("{:?}", bench.told.last())
+    };
+    assert_eq!(timing.duration, seconds(15));
+    assert_eq!(bench.writes().len(), writes, "nothing is written before init agrees");
+    bench.tell(ToElector::Acknowledged { term, serial });
+    assert_eq!(bench.body()["spec"]["leaseDurationSeconds"], 15);
+    assert!(deadlines.end <= bench.now.boot + Duration::from_millis(14_850));
+}
+
+#[test]
+fn a_write_of_the_wait_that_proves_out_later_does_not_move_the_end_on_again() {
+    let mut bench = Bench::with(free());
+    bench.run(seconds(59));
+    bench.answers = false;
+    bench.run(seconds(2));
+    let sent = bench.last_sent();
+    bench.serve_silently();
+    bench.run(seconds(2));
+    bench.answers = true;
+    bench.run(seconds(2));
+
+    let end = bench.elector.view().leading.unwrap().deadlines.end;
+    assert!(end < sent + seconds(30), "not the wait's {:?}", sent + seconds(59));
+}
+
+#[test]
+fn a_first_short_write_into_a_black_hole_leaves_the_deadlines_of_the_short_duration() {
+    let mut bench = Bench::with(free());
+    bench.run(plus(60));
+    bench.answers = false;
+    for _ in 0..40 {
+        bench.run(Duration::from_millis(500));
+        if bench.awaited.is_some() {
+            bench.answer(lost());
+        }
+    }
+
+    assert_eq!(bench.step_down_reason(), Some(Reason::Expired));
+    assert!(bench.guarding);
+}
+
+#[test]
+fn a_waiter_that_ends_writes_nothing() {
+    let mut bench = Bench::with(free());
+    bench.run(seconds(10));
+    bench.stopping(Reason::Signal);
+    let writes = bench.writes().len();
+
+    bench.prove(Then::Exit);
+    bench.run(seconds(10));
+
+    assert!(bench.is_done());
+    assert_eq!(bench.writes().len(), writes);
+    assert!(bench.events.contains(&Event::Released { how: "keep" }));
+}
+
+#[test]
+fn a_lost_wait_still_holds_in_the_next_term() {
+    let mut bench = Bench::with(free());
+    bench.run(seconds(10));
+    let end = not_before(&bench);
+    bench.register.edit(|object| object["spec"] = mark());
+    bench.watch_register();
+    bench.prove(Then::Follow);
+
+    bench.run(seconds(1));
+
+    assert_eq!(bench.leads().map(|term| term.0), Some(2));
+    assert_eq!(not_before(&bench), end);
+    assert!(matches!(bench.writes().last(), Some(Request::Replace(_))));
+}

@@ -1,0 +1,9 @@
+//! The election in virtual time, by the rules of the law.
+
+mod acquire;
+mod bench;
+mod campaign_outcome;
+mod creation_wait;
+mod release;
+mod renew;
+mod resume;

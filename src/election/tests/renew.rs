@@ -1,0 +1,412 @@
+//! Renewal, loss and the deadlines of a term (law 1, 3 to 7, 10, 17).
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::bench::{Bench, ME, START, TICK, held, lost, rose, seconds};
+use crate::{
+    election::{Answer, Refusal, Request, Watched, writes::STEP_DOWN},
+    link::{Deadlines, Reason, Then, ToElector, ToInit},
+    time::Instant,
+};
+
+const S: Duration = Duration::from_millis(9_850);
+const H: Duration = Duration::from_millis(13_850);
+const E: Duration = Duration::from_millis(14_850);
+
+fn extensions(bench: &Bench) -> Vec<Deadlines> {
+    let extensions = bench.told.iter().filter_map(|message| match message {
+        ToInit::Extend { confirmed, .. } => Some(confirmed.deadlines),
+        _ => None,
+    });
+    extensions.collect()
+}
+
+#[test]
+fn every_period_brings_one_put_and_no_get() {
+    let mut bench = Bench::leading();
+    let gets = bench.gets();
+    let mut times = Vec::new();
+    let mut before = bench.register.object.clone().unwrap();
+
+    for _ in 0..20 {
+        bench.run(seconds(3));
+        let after = bench.register.object.clone().unwrap();
+        assert!(rose(&before, &after));
+        assert_eq!(before["spec"]["acquireTime"], after["spec"]["acquireTime"]);
+        assert_eq!(before["spec"]["leaseTransitions"], after["spec"]["leaseTransitions"]);
+        times.push(after["spec"]["renewTime"].as_str().unwrap().to_owned());
+        before = after;
+    }
+
+    assert_eq!(bench.gets(), gets);
+    assert_eq!(bench.writes().len(), 21);
+    assert!(times.windows(2).all(|pair| pair[0][..19] < pair[1][..19]), "whole seconds rise: {times:?}");
+}
+
+#[test]
+fn renew_times_rise_by_a_second_even_if_the_wall_clock_steps_back() {
+    let mut bench = Bench::leading();
+    bench.run(seconds(3));
+    let before = bench.register.spec()["renewTime"].as_str().unwrap().to_owned();
+    bench.now.wall -= 3_600_000_000;
+
+    bench.run(seconds(3));
+
+    let after = bench.register.spec()["renewTime"].as_str().unwrap().to_owned();
+    assert!(before[..19] < after[..19], "{before} {after}");
+}
+
+#[test]
+fn deadlines_count_from_the_send_however_late_the_reply() {
+    let mut bench = Bench::leading();
+    bench.answers = false;
+    for _ in 0..1_000 {
+        bench.run(seconds(3) - Duration::from_millis(1_800));
+        if bench.awaited.is_none() {
+            bench.run(seconds(2));
+        }
+        let sent = bench.last_sent();
+        bench.run(Duration::from_millis(1_800).saturating_sub(bench.now.boot.since(sent)));
+        bench.serve();
+        assert_eq!(extensions(&bench).last().unwrap().end, sent + E);
+    }
+}
+
+#[test]
+fn the_stop_begins_at_s_and_the_guard_kills_at_h_not_a_tick_earlier() {
+    let mut bench = Bench::leading();
+    bench.answers = false;
+    let sent = bench.sent[1].0;
+    let until = |bench: &Bench, at: Instant| at.since(bench.now.boot);
+
+    let span = until(&bench, sent + S) - TICK;
+    bench.run(span);
+    assert_eq!(bench.step_down(), None);
+    bench.run(TICK);
+    assert_eq!(bench.step_down_reason(), Some(Reason::Expired));
+
+    let span = until(&bench, sent + H) - TICK;
+    bench.run(span);
+    assert!(!bench.guarding);
+    bench.run(TICK);
+    assert!(bench.guarding);
+
+    bench.answer(lost());
+    bench.prove(Then::Follow);
+    assert!(!bench.guarding, "proof disarms the guard");
+}
+
+#[test]
+fn a_black_hole_leaves_at_least_two_further_attempts_at_every_phase() {
+    for phase in (0..3_000).step_by(50) {
+        let mut bench = Bench::leading();
+        bench.run(Duration::from_millis(phase));
+        bench.answers = false;
+        let before = bench.sent.len();
+        while bench.step_down().is_none() {
+            bench.run(Duration::from_millis(10));
+            if bench.awaited.is_some() && bench.now.boot.since(bench.last_sent()) >= seconds(2) {
+                bench.answer(lost());
+            }
+        }
+        assert!(bench.sent.len() - before >= 3, "phase {phase}: {} attempts", bench.sent.len() - before);
+    }
+}
+
+#[test]
+fn a_late_answer_after_s_revives_nothing() {
+    let mut bench = Bench::leading();
+    bench.answers = false;
+    bench.run(S);
+    assert_eq!(bench.step_down_reason(), Some(Reason::Expired));
+    let extended = extensions(&bench).len();
+
+    bench.serve();
+    bench.run(seconds(1));
+
+    assert_eq!(extensions(&bench).len(), extended);
+    assert_eq!(bench.writes().len(), 2, "the term is over: nothing more is written");
+}
+
+#[test]
+fn a_conflict_by_a_label_edit_costs_a_read_and_a_write_with_new_bytes() {
+    let mut bench = Bench::leading();
+    bench.register.edit(|object| object["metadata"]["labels"] = json!({"theirs": "x"}));
+    let (gets, writes) = (bench.gets(), bench.writes().len());
+
+    bench.run(seconds(3));
+
+    assert_eq!((bench.gets() - gets, bench.writes().len() - writes), (1, 2));
+    assert_eq!(bench.register.object.as_ref().unwrap()["metadata"]["labels"]["theirs"], "x");
+    assert_eq!(bench.step_down(), None);
+    assert_eq!(extensions(&bench).len(), 1);
+}
+
+#[test]
+fn what_a_conflict_finds_decides_the_loss() {
+    type Lose = fn(&mut Bench);
+    let losses: [(&str, Lose, Reason); 4] = [
+        ("x", |b| b.register.edit(|o| o["spec"] = held("x", 15)), Reason::LostToHolder),
+        ("cleared", |b| b.register.edit(|o| o["spec"]["holderIdentity"] = "".into()), Reason::LostCleared),
+        ("deleted", |b| drop(b.register.delete()), Reason::LostDeleted),
+        (
+            "made again",
+            |b| {
+                b.register.delete();
+                b.register.put(held(ME, 15));
+            },
+            Reason::LostRecreated,
+        ),
+    ];
+    for (name, lose, reason) in losses {
+        let mut bench = Bench::leading();
+        lose(&mut bench);
+        bench.run(seconds(3));
+        assert_eq!(bench.step_down_reason(), Some(reason), "{name}");
+        let sent = bench.sent.len();
+        bench.run(seconds(10));
+        assert_eq!(bench.sent.len(), sent, "{name}: nothing is sent before the proof");
+    }
+}
+
+#[test]
+fn the_watch_tells_of_a_loss_at_once() {
+    let mut bench = Bench::leading();
+    bench.register.edit(|object| object["spec"]["holderIdentity"] = "x".into());
+    bench.watch_register();
+    assert_eq!(bench.step_down_reason(), Some(Reason::LostToHolder));
+
+    let mut bench = Bench::leading();
+    let deleted = bench.register.delete();
+    bench.watch(deleted);
+    assert_eq!(bench.step_down_reason(), Some(Reason::LostDeleted));
+}
+
+#[test]
+fn a_watch_event_from_before_the_last_confirmed_write_is_no_loss() {
+    let mut bench = Bench::leading();
+    let mut old = bench.register.object.clone().unwrap();
+    old["metadata"]["resourceVersion"] = "15".into();
+    old["spec"]["holderIdentity"] = "x".into();
+
+    bench.watch(Watched::Changed(old.clone()));
+    bench.watch(Watched::Deleted(old));
+
+    assert_eq!(bench.step_down(), None);
+}
+
+#[test]
+fn the_echo_of_a_renewal_before_its_reply_disturbs_nothing() {
+    let mut bench = Bench::leading();
+    bench.answers = false;
+    bench.run(seconds(3));
+    let (_, request) = bench.awaited.clone().unwrap();
+    bench.register.apply(&request);
+    bench.watch_register();
+
+    bench.answer(Answer::Object(bench.register.object.clone().unwrap()));
+
+    assert_eq!(extensions(&bench).len(), 1);
+    bench.answers = true;
+    bench.run(seconds(3));
+    assert_eq!(extensions(&bench).len(), 2);
+}
+
+#[test]
+fn a_200_whose_version_did_not_rise_moves_nothing() {
+    let mut bench = Bench::leading();
+    bench.answers = false;
+    bench.run(seconds(3));
+    let mut unchanged = bench.body();
+    unchanged["metadata"]["resourceVersion"] = bench.register.object.as_ref().unwrap()["metadata"]["resourceVersion"].clone();
+
+    bench.answer(Answer::Object(unchanged));
+
+    assert_eq!(extensions(&bench), []);
+}
+
+#[test]
+fn a_renewal_whose_reply_was_lost_is_proved_by_a_read_and_dated_from_its_send() {
+    let mut bench = Bench::leading();
+    bench.answers = false;
+    bench.run(seconds(3));
+    let sent = bench.last_sent();
+    bench.serve_silently();
+    bench.run(seconds(1));
+    bench.serve();
+    bench.serve();
+
+    assert_eq!(extensions(&bench).first().unwrap().end, sent + E);
+    assert_eq!(bench.step_down(), None);
+}
+
+#[test]
+fn transient_refusals_are_retried_until_s_and_not_in_a_storm() {
+    for refusal in [
+        Refusal::Unauthorized,
+        Refusal::Forbidden,
+        Refusal::NoSuchPlace,
+        Refusal::Invalid,
+        Refusal::TooManyRequests { retry_after: None },
+    ] {
+        let mut bench = Bench::leading();
+        bench.answers = false;
+        let mut bodies = Vec::new();
+        while bench.step_down().is_none() {
+            bench.run(Duration::from_millis(10));
+            if bench.awaited.is_some() {
+                bodies.push(bench.body()["spec"]["renewTime"].clone());
+                bench.answer(Answer::Refused { refusal, message: "no".into() });
+            }
+        }
+        assert_eq!(bench.step_down_reason(), Some(Reason::Expired));
+        assert!((3..=15).contains(&bodies.len()), "{refusal:?}: {} attempts in 6.85 s", bodies.len());
+        bodies.dedup();
+        assert!(bodies.len() >= 3, "new bytes in every attempt");
+    }
+}
+
+#[test]
+fn a_retry_after_is_honoured_but_leaves_room_for_an_attempt_before_s() {
+    for (retry_after, expected) in [(1, 1_000), (30, 4_850), (120, 4_850)] {
+        let mut bench = Bench::leading();
+        bench.answers = false;
+        bench.run(seconds(3));
+        let refused = bench.now.boot;
+        let retry_after = Some(seconds(retry_after));
+        bench.answer(Answer::Refused { refusal: Refusal::TooManyRequests { retry_after }, message: "slow down".into() });
+        bench.run(seconds(6));
+
+        let waited = bench.last_sent().since(refused);
+        assert!(waited >= Duration::from_millis(expected - 5) && waited <= Duration::from_millis(expected + 5), "{waited:?}");
+    }
+}
+
+#[test]
+fn without_inits_word_on_the_last_extension_nothing_is_renewed() {
+    let mut bench = Bench::leading();
+    bench.acknowledges = false;
+    bench.run(seconds(3));
+    let writes = bench.writes().len();
+
+    bench.run(seconds(6));
+    assert_eq!(bench.writes().len(), writes);
+
+    let Some(ToInit::Extend { term, serial, .. }) = bench.told.last().cloned() else { panic!() };
+    bench.tell(ToElector::Acknowledged { term, serial: serial - 1 });
+    assert_eq!(bench.writes().len(), writes, "an older serial is no acknowledgement");
+    bench.tell(ToElector::Acknowledged { term, serial });
+    assert_eq!(bench.writes().len(), writes + 1);
+}
+
+#[test]
+fn a_planned_stop_is_renewed_until_the_proof() {
+    let mut bench = Bench::leading();
+    bench.stopping(Reason::Signal);
+    let writes = bench.writes().len();
+
+    bench.run(seconds(60));
+
+    assert_eq!(bench.writes().len(), writes + 20);
+    assert_eq!(extensions(&bench).len(), 20);
+    assert!(!bench.guarding);
+}
+
+#[test]
+fn a_loss_during_a_planned_stop_asks_init_again_with_the_new_reason() {
+    let mut bench = Bench::leading();
+    bench.stopping(Reason::Signal);
+    let first = bench.step_down();
+    bench.register.edit(|object| object["spec"]["holderIdentity"] = "x".into());
+    bench.watch_register();
+
+    assert_eq!(bench.step_down_reason(), Some(Reason::LostToHolder));
+    let (term, request) = first.unwrap();
+    assert_ne!(bench.step_down(), first);
+    let stop = crate::link::Stop { began: None, killed: None, exit: None, proved: bench.now.boot };
+    bench.tell(ToElector::Stopped { term, request, stop, then: Then::Follow });
+    assert!(!bench.told.contains(&ToInit::Ended { term }), "the proof of an earlier request does not count");
+}
+
+#[test]
+fn a_request_to_step_down_names_the_holder_in_full() {
+    let mut bench = Bench::leading();
+    bench.register.edit(|object| object["metadata"]["annotations"] = json!({(STEP_DOWN): "me"}));
+    bench.watch_register();
+    assert_eq!(bench.step_down(), None);
+
+    bench.register.edit(|object| object["metadata"]["annotations"] = json!({(STEP_DOWN): ME}));
+    bench.watch_register();
+    assert_eq!(bench.step_down_reason(), Some(Reason::StepDown));
+}
+
+#[test]
+fn a_preferred_holder_other_than_me_means_a_planned_stop() {
+    let mut bench = Bench::leading();
+    bench.register.edit(|object| {
+        object["spec"]["strategy"] = "OldestEmulationVersion".into();
+        object["spec"]["preferredHolder"] = ME.into();
+    });
+    bench.watch_register();
+    assert_eq!(bench.step_down(), None);
+
+    bench.register.edit(|object| object["spec"]["preferredHolder"] = "x".into());
+    bench.watch_register();
+    assert_eq!(bench.step_down_reason(), Some(Reason::PreferredHolder));
+    bench.run(seconds(3));
+    assert_eq!(bench.body()["spec"]["strategy"], "OldestEmulationVersion");
+}
+
+#[test]
+fn after_a_gap_in_its_own_clock_the_term_is_ended_before_anything_is_sent() {
+    let mut bench = Bench::leading();
+    let writes = bench.writes().len();
+    bench.pass(START + seconds(100));
+
+    bench.run(TICK);
+
+    assert_eq!(bench.step_down_reason(), Some(Reason::Expired));
+    assert!(bench.guarding);
+    assert_eq!(bench.writes().len(), writes);
+}
+
+#[test]
+fn after_a_loss_the_race_begins_again_only_after_the_proof() {
+    let mut bench = Bench::leading();
+    bench.register.edit(|object| object["spec"]["holderIdentity"] = "".into());
+    bench.watch_register();
+    bench.run(seconds(5));
+    assert_eq!(bench.leads().map(|term| term.0), Some(1));
+
+    bench.prove(Then::Follow);
+    bench.run(seconds(1));
+
+    assert_eq!(bench.leads().map(|term| term.0), Some(2));
+    let Some(ToInit::Lead { not_before, .. }) = bench.told.iter().rev().find(|m| matches!(m, ToInit::Lead { .. })) else {
+        panic!()
+    };
+    assert!(not_before.is_some(), "a cleared holder is no release mark");
+}
+
+#[test]
+fn a_request_get_is_the_only_read() {
+    let mut bench = Bench::leading();
+    bench.register.edit(|_| {});
+    bench.run(seconds(3));
+    assert!(bench.sent.iter().any(|(_, request)| *request == Request::Get));
+}
+
+#[test]
+fn messages_of_another_term_are_ignored() {
+    let mut bench = Bench::leading();
+    let stop = crate::link::Stop { began: None, killed: None, exit: None, proved: bench.now.boot };
+    let term = crate::link::Term(99);
+
+    bench.tell(ToElector::Stopping { term, reason: Reason::Signal, at: bench.now.boot });
+    bench.tell(ToElector::Stopped { term, request: 1, stop, then: Then::Exit });
+
+    assert_eq!(bench.step_down(), None);
+    assert!(!bench.is_done());
+}

@@ -1,0 +1,154 @@
+//! A fresh elector in the middle of a term (law 1, 6, 8; cases 78 to 84).
+
+use std::time::Duration;
+
+use super::bench::{Bench, ME, START, seconds, welcome};
+use crate::{
+    election::{Elector, Request},
+    link::{Reason, Resume, Term, Then, ToInit, Welcome},
+    time::Now,
+};
+
+/// Takes the place of the elector of `old`, which is gone.
+fn successor(old: Bench, change: impl FnOnce(&mut Resume)) -> Bench {
+    let mut resume = old.resume();
+    change(&mut resume);
+    let welcome = Welcome { generation: 2, last_term: resume.term, resume: Some(resume), ..welcome() };
+    let mut bench = Bench::start(welcome, old.register);
+    let span = old.now.boot.since(START);
+    bench.now = Now { boot: START + span, wall: old.now.wall };
+    bench
+}
+
+#[test]
+fn a_successor_reads_then_renews_and_the_term_goes_on() {
+    let mut old = Bench::leading();
+    old.run(seconds(4));
+
+    let mut new = successor(old, |_| {});
+    new.run(Duration::from_millis(1));
+
+    assert!(matches!(&new.sent[..], [(_, Request::Get), (_, Request::Replace(_))]));
+    let Some(ToInit::Extend { term, .. }) = new.told.last() else { panic!("{:?}", new.told) };
+    assert_eq!(*term, Term(1));
+    assert_eq!(new.step_down(), None);
+}
+
+#[test]
+fn a_renewal_of_the_predecessor_that_nobody_confirmed_moves_nothing_and_is_written_over() {
+    let mut old = Bench::leading();
+    old.answers = false;
+    old.run(seconds(3));
+    old.serve_silently();
+    let unknown = old.register.object.clone().unwrap();
+    let end = old.resume().confirmed.deadlines.end;
+
+    let mut new = successor(old, |_| {});
+    new.answers = false;
+    new.serve();
+    assert_eq!(new.elector.view().leading.unwrap().deadlines.end, end, "E stays");
+
+    let body = new.body();
+    assert_eq!(body["metadata"]["resourceVersion"], unknown["metadata"]["resourceVersion"]);
+    assert_ne!(body["spec"], unknown["spec"]);
+    new.serve();
+    assert!(matches!(new.told.last(), Some(ToInit::Extend { .. })));
+}
+
+#[test]
+fn the_bytes_of_a_successor_differ_even_if_the_wall_clock_is_behind() {
+    let mut old = Bench::leading();
+    old.answers = false;
+    old.run(seconds(3));
+    let first = old.body();
+    let wall = old.now.wall;
+
+    let mut new = successor(old, |_| {});
+    new.now.wall = wall;
+    new.answers = false;
+    new.serve();
+
+    assert_ne!(new.body()["spec"]["renewTime"], first["spec"]["renewTime"]);
+}
+
+#[test]
+fn the_term_keeps_its_constants_whatever_the_settings_say() {
+    let old = Bench::leading();
+    let resume = old.resume();
+    let mut welcome = Welcome { generation: 2, last_term: Term(1), resume: Some(resume), ..welcome() };
+    welcome.config.lease.duration = seconds(60);
+    let mut new = Bench::start(welcome, old.register);
+
+    new.run(seconds(10));
+
+    assert_eq!(new.body()["spec"]["leaseDurationSeconds"], 15);
+}
+
+#[test]
+fn a_successor_in_a_stop_asks_for_a_proof_of_its_own_and_releases() {
+    let mut old = Bench::leading();
+    old.run(seconds(4));
+
+    let mut new = successor(old, |resume| resume.stopping = Some(Reason::Signal));
+    new.run(Duration::from_millis(1));
+    assert_eq!(new.step_down_reason(), Some(Reason::Signal));
+    new.prove(Then::Exit);
+    new.run(seconds(1));
+
+    assert_eq!(new.register.spec()["holderIdentity"], "");
+    assert!(new.is_done());
+}
+
+#[test]
+fn a_successor_after_an_announced_release_never_leads_on() {
+    let mut old = Bench::leading();
+    old.run(seconds(4));
+
+    let mut new = successor(old, |resume| resume.released = true);
+
+    assert!(new.step_down().is_some());
+    new.prove(Then::Follow);
+    new.run(seconds(1));
+    assert_eq!(new.register.spec()["holderIdentity"], "");
+}
+
+#[test]
+fn a_successor_finds_a_loss_in_its_first_read() {
+    let mut old = Bench::leading();
+    old.register.edit(|object| object["spec"]["holderIdentity"] = "x".into());
+
+    let mut new = successor(old, |_| {});
+    new.run(Duration::from_millis(1));
+
+    assert_eq!(new.step_down_reason(), Some(Reason::LostToHolder));
+}
+
+#[test]
+fn an_acquiring_write_of_a_dead_elector_is_foreign_to_the_next() {
+    let mut old = Bench::leading();
+    old.run(seconds(1));
+    let welcome = Welcome { generation: 2, ..welcome() };
+
+    let mut new = Bench::start(welcome, old.register);
+    new.run(seconds(15));
+
+    assert_eq!(new.writes().len(), 0);
+    assert_eq!(new.register.spec()["holderIdentity"], ME);
+}
+
+#[test]
+fn an_end_of_wait_is_handed_on() {
+    let end = START + seconds(100);
+    let welcome = Welcome { not_before: Some(end), ..welcome() };
+    let bench = Bench::leading_with(welcome);
+
+    let Some(ToInit::Lead { not_before, .. }) = bench.told.first() else { panic!() };
+    assert_eq!(*not_before, Some(end));
+}
+
+#[test]
+fn equal_seeds_and_inputs_give_equal_actions() {
+    let now = Now { boot: START, wall: 1 };
+    let (mut a, mut b) = (Elector::new(welcome(), 3, now), Elector::new(welcome(), 3, now));
+    assert_eq!(a.poll_action(), b.poll_action());
+}
