@@ -4,9 +4,13 @@ use crate::{cli::Config as About, config};
 
 pub(super) fn run(about: &About) -> u8 {
     match about {
-        About::Schema | About::Default => super::complain("this build does not have that command"),
+        About::Schema => super::say(&config::schema()),
+        About::Default => super::say(config::DEFAULTS),
         About::Effective(run) => match config::load(&run.settings, &run.command) {
-            Ok(loaded) => super::say(&format!("{:#?}\n", loaded.config)),
+            Ok(loaded) => {
+                super::warn(&loaded.notes);
+                super::say(&loaded.effective());
+            }
             Err(invalid) => return super::refuse(&invalid),
         },
     }

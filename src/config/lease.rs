@@ -15,7 +15,7 @@ pub struct Lease {
     pub enabled: bool,
     /// Name of the Lease as it stands in the API, prefix included, once validated.
     pub name: String,
-    /// Prepended to the name.
+    /// Prepended to the name; empty once validated, being part of it.
     pub prefix: String,
     /// Empty: the pod's, then the kubeconfig context's, then "default".
     pub namespace: String,

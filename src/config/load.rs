@@ -77,6 +77,9 @@ pub(super) fn load_from(settings: &Settings, command: &[String], variables: &[(O
     let mut layers = [sources::file(settings, variables), sources::environment(variables), sources::flags(settings, command)];
     let mut problems: Vec<Problem> = layers.iter_mut().flat_map(refuse_bad_values).collect();
     let origins = layers.iter().flat_map(|layer| &layer.entries).map(|entry| (entry.path(), entry.origin.clone())).collect();
+    if layers.iter().any(|layer| layer.unread) {
+        return Err(Invalid { problems });
+    }
     let merged = layers.iter().fold(Figment::new(), |figment, layer| figment.merge(layer));
     let mut config: Config = merged.extract().map_err(|error| Invalid { problems: vec![Problem::whole(&error)] })?;
     let judgement = rules::judge(&mut config);

@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use crate::election::law::Timing;
 
 mod document;
+mod effective;
 mod humane;
 mod keys;
 mod lease;
@@ -26,6 +27,7 @@ mod load;
 mod roles;
 mod rules;
 mod scalars;
+mod schema;
 mod sources;
 #[cfg(test)]
 mod tests;
@@ -36,6 +38,7 @@ pub use lease::{Lease, Release};
 pub use load::{Invalid, Loaded, Origin, Problem, load};
 pub use roles::{Hook, Hooks, Rewrite, Signals};
 pub use scalars::{Drift, Signal};
+pub use schema::{DEFAULTS, schema};
 pub use workload::{Acknowledge, KillMode, OnExit, OnLoss, Restart, RestartPolicy, Runs, Stop, Workload};
 
 /// Everything that a user can set.

@@ -44,11 +44,18 @@ pub(super) struct Layer {
     pub(super) entries: Vec<Entry>,
     /// Everything that is no value of a key.
     pub(super) problems: Vec<Problem>,
+    /// Nobody knows what it says as a whole.
+    pub(super) unread: bool,
 }
 
 impl Layer {
     fn value(&mut self, key: &'static Key, value: Value, origin: Origin) {
         self.entries.push(Entry { key, entry: None, value, origin });
+    }
+
+    fn unreadable(&mut self, origin: Origin, message: impl Into<String>) {
+        self.unread = true;
+        self.problem(origin, "", message);
     }
 
     fn problem(&mut self, origin: Origin, path: &str, message: impl Into<String>) {
@@ -112,18 +119,18 @@ fn read(path: &Path, named_by: Option<Origin>) -> Layer {
         (Err(error), None) if error.kind() == ErrorKind::NotFound => return layer,
         (Err(error), named_by) => {
             let origin = named_by.unwrap_or_else(|| Origin::File { path: shown.clone(), line: None });
-            layer.problem(origin, "", format!("the configuration file {shown:?} cannot be read: {error}"));
+            layer.unreadable(origin, format!("the configuration file {shown:?} cannot be read: {error}"));
             return layer;
         }
     }
     if text.len() as u64 > LARGEST_FILE {
-        layer.problem(Origin::File { path: shown, line: None }, "", "the configuration file is longer than 1 MiB");
+        layer.unreadable(Origin::File { path: shown, line: None }, "the configuration file is longer than 1 MiB");
         return layer;
     }
     let parse = if path.extension() == Some(OsStr::new("toml")) { document::toml } else { document::yaml };
     match parse(&text) {
         Ok(root) => walk(&mut layer, &shown, "", &root),
-        Err(Malformed { line, message }) => layer.problem(Origin::File { path: shown, line }, "", message),
+        Err(Malformed { line, message }) => layer.unreadable(Origin::File { path: shown, line }, message),
     }
     layer
 }

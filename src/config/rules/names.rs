@@ -41,6 +41,7 @@ fn judge_name(lease: &mut Lease, judgement: &mut Judgement) {
         judgement.note(format!("lease.name: the Lease is called {name}, for {wanted:?} cannot be the name of an object"));
     }
     lease.name = name;
+    lease.prefix.clear();
 }
 
 /// The closest name that an object can have; empty if nothing is left.

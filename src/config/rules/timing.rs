@@ -75,8 +75,8 @@ fn judge_together(timing: Timing, judgement: &mut Judgement) {
     let span = |instant: Instant| humane::format(instant.since(Instant::BOOT));
     let deadlines = timing.deadlines(Instant::BOOT);
     let numbers = format!(
-        "counted from the send of a renewal, the next one is due after {}, the workload is stopped after {}, killed after {}, and the \
-         Lease may be taken after {}; one attempt takes up to {} and a pause of {}",
+        "counted from the send of a renewal, the next one is due after {}, the workload is stopped after {}, killed after {} and \
+         gone after {}; one attempt takes up to {} and a pause of {}",
         humane::format(timing.renew_period),
         span(deadlines.soft),
         span(deadlines.hard),
