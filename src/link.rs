@@ -157,6 +157,8 @@ pub struct Stop {
     pub began: Option<Instant>,
     /// When SIGKILL was first sent, if it was.
     pub killed: Option<Instant>,
+    /// When the main process was reaped; none if it did not run, or lives on demoted.
+    pub exited: Option<Instant>,
     /// How the main process ended; none if it did not run, or lives on demoted.
     pub exit: Option<Exit>,
     /// When the proof was complete.

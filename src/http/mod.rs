@@ -1,1 +1,19 @@
-//! Probes over HTTP.
+//! Probes over HTTP: `/livez`, `/readyz`, `/leader`.
+//!
+//! Owns the listener and the answers. Never decides anything and never delays the elector: it reads what the elector's loop last
+//! wrote into [`Health`], on the same thread, with limits on connections, time and size.
+//!
+//! | path | 200 | 503 |
+//! |---|---|---|
+//! | `/livez` | init answers, and a leader renews | init has been silent for D, or a leader has not renewed for D and [`TOLERANCE`](health::TOLERANCE) |
+//! | `/readyz` | a first read of the Lease succeeded, on leaders and standbys, from then on | before that |
+//! | `/leader` | this replica leads | it does not |
+
+mod answer;
+mod health;
+mod server;
+
+pub use self::{
+    health::{Health, TOLERANCE, Vital},
+    server::{HttpError, serve},
+};

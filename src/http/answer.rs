@@ -1,0 +1,139 @@
+//! Decides what a probe is told. No IO.
+
+use http::{Method, StatusCode};
+
+use super::health::{TOLERANCE, Vital};
+use crate::{election::Led, time::Instant};
+
+/// A status and one line saying why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Reply {
+    pub(crate) status: StatusCode,
+    pub(crate) text: String,
+}
+
+/// The reply to `method` on `path` at `now`.
+pub(crate) fn answer(method: &Method, path: &str, vital: Vital, now: Instant) -> Reply {
+    let probe = match path {
+        "/livez" => livez,
+        "/readyz" => readyz,
+        "/leader" => leader,
+        _ => return reply(StatusCode::NOT_FOUND, "no such page: there are /livez, /readyz and /leader"),
+    };
+    if *method != Method::GET && *method != Method::HEAD {
+        return reply(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are answered");
+    }
+    probe(vital, now)
+}
+
+fn livez(vital: Vital, now: Instant) -> Reply {
+    let silent = now.since(vital.heard);
+    if silent > vital.duration {
+        return reply(StatusCode::SERVICE_UNAVAILABLE, format!("init has been silent for {} s", silent.as_secs()));
+    }
+    if let Some(Led { confirmed, .. }) = vital.view.leading {
+        let age = now.since(confirmed);
+        if age > vital.duration + TOLERANCE {
+            return reply(StatusCode::SERVICE_UNAVAILABLE, format!("leads without a renewal for {} s", age.as_secs()));
+        }
+    }
+    reply(StatusCode::OK, "alive")
+}
+
+fn readyz(vital: Vital, _: Instant) -> Reply {
+    if vital.view.ready {
+        return reply(StatusCode::OK, "ready");
+    }
+    reply(StatusCode::SERVICE_UNAVAILABLE, "the Lease has not been read yet")
+}
+
+fn leader(vital: Vital, now: Instant) -> Reply {
+    match vital.view.leading {
+        Some(led) if led.ending => reply(StatusCode::SERVICE_UNAVAILABLE, "stops leading"),
+        Some(led) if now >= led.deadlines.hard => reply(StatusCode::SERVICE_UNAVAILABLE, "the term is over"),
+        Some(_) => reply(StatusCode::OK, "leader"),
+        None => reply(StatusCode::SERVICE_UNAVAILABLE, "standby"),
+    }
+}
+
+fn reply(status: StatusCode, text: impl Into<String>) -> Reply {
+    Reply { status, text: text.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{
+        election::View,
+        link::{Deadlines, Term},
+    };
+
+    const D: Duration = Duration::from_secs(15);
+    const START: Instant = Instant::from_nanos(1_000_000_000_000);
+
+    fn after(seconds: u64) -> Instant {
+        START + Duration::from_secs(seconds)
+    }
+
+    fn standby() -> Vital {
+        Vital { duration: D, heard: START, view: View { ready: true, leading: None } }
+    }
+
+    fn leading() -> Vital {
+        let deadlines = Deadlines { soft: after(9), hard: after(13), end: after(14) };
+        let led = Led { term: Term(1), confirmed: START, deadlines, ending: false };
+        Vital { view: View { ready: true, leading: Some(led) }, ..standby() }
+    }
+
+    fn status(path: &str, vital: Vital, now: Instant) -> u16 {
+        answer(&Method::GET, path, vital, now).status.as_u16()
+    }
+
+    #[test]
+    fn a_standby_is_alive_as_long_as_init_answers() {
+        let renewed_long_ago = Vital { heard: after(3600), ..standby() };
+        assert_eq!(status("/livez", renewed_long_ago, after(3600 + 15)), 200);
+        assert_eq!(status("/livez", renewed_long_ago, after(3600 + 15) + Duration::from_nanos(1)), 503);
+    }
+
+    #[test]
+    fn a_leader_without_a_renewal_for_the_duration_and_the_tolerance_is_not_alive() {
+        let vital = Vital { heard: after(20), ..leading() };
+        assert_eq!(status("/livez", vital, after(20)), 200);
+        let late = answer(&Method::GET, "/livez", vital, after(20) + Duration::from_nanos(1));
+        assert_eq!((late.status.as_u16(), late.text.as_str()), (503, "leads without a renewal for 20 s"));
+    }
+
+    #[test]
+    fn ready_comes_with_the_first_read_and_needs_no_leadership() {
+        let unread = Vital { view: View { ready: false, leading: None }, ..standby() };
+        assert_eq!(status("/readyz", unread, START), 503);
+        assert_eq!(status("/readyz", standby(), START), 200);
+    }
+
+    #[test]
+    fn only_a_leader_that_goes_on_leading_is_the_leader() {
+        assert_eq!(status("/leader", leading(), START), 200);
+        assert_eq!(status("/leader", standby(), START), 503);
+        let mut ending = leading();
+        ending.view.leading = ending.view.leading.map(|led| Led { ending: true, ..led });
+        assert_eq!(status("/leader", ending, START), 503);
+    }
+
+    #[test]
+    fn a_leader_past_its_hard_deadline_is_not_the_leader() {
+        assert_eq!(status("/leader", leading(), after(13).before(Duration::from_nanos(1))), 200);
+        assert_eq!(status("/leader", leading(), after(13)), 503);
+    }
+
+    #[test]
+    fn other_pages_are_not_found_and_other_methods_not_allowed() {
+        assert_eq!(status("/", standby(), START), 404);
+        assert_eq!(status("/livez/", standby(), START), 404);
+        assert_eq!(answer(&Method::POST, "/nothing", standby(), START).status, StatusCode::NOT_FOUND);
+        assert_eq!(answer(&Method::POST, "/livez", standby(), START).status, StatusCode::METHOD_NOT_ALLOWED);
+        assert_eq!(answer(&Method::HEAD, "/livez", standby(), START).status, StatusCode::OK);
+    }
+}

@@ -1,0 +1,166 @@
+//! Log lines of the elector, on standard error, as text or JSON.
+//!
+//! Owns the subscriber and its sink. Never waits for whoever reads standard error: a line that does not fit is dropped and counted
+//! (`crate::stderr`). Lines of the libraries are shown from warnings on, whatever the level: theirs may carry credentials.
+
+use std::{
+    io,
+    sync::{Mutex, PoisonError},
+};
+
+use jiff::Timestamp;
+use tracing::{Subscriber, level_filters::LevelFilter};
+use tracing_subscriber::{
+    Layer,
+    filter::Targets,
+    fmt::{self, MakeWriter},
+    layer::SubscriberExt,
+    registry::Registry,
+};
+
+use crate::{
+    config::{Log, LogFormat, LogLevel},
+    stderr::Lines,
+};
+
+/// From here on, what the process logs goes to standard error as `config` says. A second call changes nothing.
+pub fn start(config: &Log) {
+    let sink = Sink { lines: Mutex::new(Lines::new()), format: config.format };
+    if tracing::subscriber::set_global_default(subscriber(config, sink)).is_err() {
+        tracing::debug!("the log was started already");
+    }
+}
+
+fn subscriber<W>(config: &Log, writer: W) -> impl Subscriber + Send + Sync
+where
+    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+{
+    let filter = Targets::new().with_target("tenure", level(config.level)).with_default(LevelFilter::WARN);
+    let lines = fmt::layer().with_writer(writer).with_target(false).with_ansi(false);
+    let lines = match config.format {
+        LogFormat::Text => lines.boxed(),
+        LogFormat::Json => lines.json().flatten_event(true).with_current_span(false).with_span_list(false).boxed(),
+    };
+    Registry::default().with(lines.with_filter(filter))
+}
+
+const fn level(level: LogLevel) -> LevelFilter {
+    match level {
+        LogLevel::Error => LevelFilter::ERROR,
+        LogLevel::Warn => LevelFilter::WARN,
+        LogLevel::Info => LevelFilter::INFO,
+        LogLevel::Debug => LevelFilter::DEBUG,
+        LogLevel::Trace => LevelFilter::TRACE,
+    }
+}
+
+/// Takes whole lines: the formatter hands over each with one write.
+struct Sink {
+    lines: Mutex<Lines>,
+    format: LogFormat,
+}
+
+impl<'a> MakeWriter<'a> for Sink {
+    type Writer = &'a Self;
+
+    fn make_writer(&'a self) -> Self::Writer {
+        self
+    }
+}
+
+impl io::Write for &Sink {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        lines.write(line, |dropped| told(self.format, dropped));
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The line that goes before the first one that fits again.
+fn told(format: LogFormat, dropped: u64) -> String {
+    let now = Timestamp::now();
+    let message = "log lines were dropped because nobody read standard error";
+    match format {
+        LogFormat::Text => format!("{now:.6}  WARN {message} dropped={dropped}\n"),
+        LogFormat::Json => {
+            format!("{{\"timestamp\":\"{now:.6}\",\"level\":\"WARN\",\"message\":\"{message}\",\"dropped\":{dropped}}}\n")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::Value;
+
+    use super::*;
+
+    fn logged(level: LogLevel, format: LogFormat, log: impl FnOnce()) -> String {
+        let bytes = Arc::new(Mutex::new(Vec::new()));
+        let kept = Arc::clone(&bytes);
+        let writer = move || Kept(Arc::clone(&kept));
+        tracing::subscriber::with_default(subscriber(&Log { level, format }, writer), log);
+        let bytes = bytes.lock().unwrap().clone();
+        String::from_utf8(bytes).unwrap()
+    }
+
+    struct Kept(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Kept {
+        fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(line);
+            Ok(line.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_json_line_is_one_object_with_its_fields_at_the_top() {
+        let line = logged(LogLevel::Info, LogFormat::Json, || tracing::info!(role = "leader", term = 7, "leads"));
+        let object: Value = serde_json::from_str(&line).unwrap();
+        let fields = ["level", "message", "role", "term"].map(|name| object[name].to_string());
+        assert_eq!(fields, ["\"INFO\"", "\"leads\"", "\"leader\"", "7"]);
+        assert!(object["timestamp"].is_string() && line.ends_with('\n'));
+    }
+
+    #[test]
+    fn a_text_line_has_its_fields_behind_the_message() {
+        let line = logged(LogLevel::Info, LogFormat::Text, || tracing::warn!(role = "leader", "leads"));
+        assert!(line.contains(" WARN leads role=\"leader\"\n"), "{line}");
+    }
+
+    #[test]
+    fn lines_below_the_level_are_not_shown() {
+        let lines = logged(LogLevel::Warn, LogFormat::Text, || {
+            tracing::info!("hidden");
+            tracing::warn!("shown");
+        });
+        assert!(lines.contains("shown") && !lines.contains("hidden"), "{lines}");
+    }
+
+    #[test]
+    fn a_library_shows_no_more_than_warnings_at_any_level() {
+        let lines = logged(LogLevel::Trace, LogFormat::Text, || {
+            tracing::info!(target: "hyper::proto", "authorization: Bearer secret");
+            tracing::warn!(target: "kube_client", "a warning");
+            tracing::trace!("ours");
+        });
+        assert!(lines.contains("a warning") && lines.contains("ours") && !lines.contains("secret"), "{lines}");
+    }
+
+    #[test]
+    fn the_line_about_dropped_lines_has_the_form_of_the_others() {
+        let object: Value = serde_json::from_str(&told(LogFormat::Json, 3)).unwrap();
+        assert_eq!((object["dropped"].as_u64(), object["level"].as_str()), (Some(3), Some("WARN")));
+        let text = told(LogFormat::Text, 3);
+        assert!(text.ends_with("dropped=3\n") && text.contains("Z  WARN "), "{text}");
+    }
+}
