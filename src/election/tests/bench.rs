@@ -176,7 +176,7 @@ impl Bench {
     /// Init proves the workload of the last StepDown gone.
     pub(super) fn prove(&mut self, then: Then) {
         let (term, request) = self.step_down().expect("a StepDown was told");
-        let stop = Stop { began: None, killed: None, exit: None, proved: self.now.boot };
+        let stop = Stop { began: None, killed: None, exited: None, exit: None, proved: self.now.boot };
         self.tell(ToElector::Stopped { term, request, stop, then });
     }
 
