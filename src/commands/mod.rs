@@ -10,13 +10,15 @@ use std::{
 use crate::{cli::Command, config::Invalid};
 
 mod config;
+mod dev_server;
 
 /// Carries out a command; the exit code.
 #[must_use]
 pub fn run(command: &Command) -> u8 {
     match command {
         Command::Config(about) => config::run(about),
-        Command::Check(_) | Command::Status(_) | Command::DevServer(_) | Command::Demo => {
+        Command::DevServer(about) => dev_server::run(about),
+        Command::Check(_) | Command::Status(_) | Command::Demo => {
             complain("this build does not have that command");
             70
         }

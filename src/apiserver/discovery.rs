@@ -1,0 +1,99 @@
+//! What clients ask before they ask for Leases: versions, groups, resources, permissions.
+//!
+//! Owns those documents. They are constant, apart from the access review, which allows everything.
+
+use serde_json::{Value, json};
+
+use super::status::GROUP;
+
+const OPENAPI: &str = "/openapi/v3/apis/coordination.k8s.io/v1";
+
+/// The document at `path`, for GET.
+pub(super) fn document(path: &str) -> Option<Value> {
+    let version = json!({"groupVersion": format!("{GROUP}/v1"), "version": "v1"});
+    let reviews = json!({"groupVersion": "authorization.k8s.io/v1", "version": "v1"});
+    let group = json!({"name": GROUP, "versions": [version], "preferredVersion": version});
+    let authorization = json!({"name": "authorization.k8s.io", "versions": [reviews], "preferredVersion": reviews});
+    Some(match path {
+        "/version" | "/version/" => json!({
+            "major": "1",
+            "minor": "36",
+            "gitVersion": concat!("v1.36.0+tenure-", env!("CARGO_PKG_VERSION")),
+            "gitCommit": "",
+            "gitTreeState": "clean",
+            "buildDate": "1970-01-01T00:00:00Z",
+            "goVersion": "",
+            "compiler": "",
+            "platform": "linux/amd64",
+        }),
+        "/api" | "/api/" => json!({"kind": "APIVersions", "versions": [], "serverAddressByClientCIDRs": []}),
+        "/apis" | "/apis/" => json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": [group, authorization]}),
+        "/apis/coordination.k8s.io" => with_head(&group),
+        "/apis/authorization.k8s.io" => with_head(&authorization),
+        "/apis/coordination.k8s.io/v1" => json!({
+            "kind": "APIResourceList",
+            "apiVersion": "v1",
+            "groupVersion": format!("{GROUP}/v1"),
+            "resources": [{
+                "name": "leases",
+                "singularName": "lease",
+                "namespaced": true,
+                "kind": "Lease",
+                "verbs": ["create", "delete", "get", "list", "patch", "update", "watch"],
+            }],
+        }),
+        "/apis/authorization.k8s.io/v1" => json!({
+            "kind": "APIResourceList",
+            "apiVersion": "v1",
+            "groupVersion": "authorization.k8s.io/v1",
+            "resources": [{
+                "name": "selfsubjectaccessreviews",
+                "singularName": "selfsubjectaccessreview",
+                "namespaced": false,
+                "kind": "SelfSubjectAccessReview",
+                "verbs": ["create"],
+            }],
+        }),
+        "/openapi/v3" => json!({"paths": {"apis/coordination.k8s.io/v1": {"serverRelativeURL": OPENAPI}}}),
+        OPENAPI => openapi(),
+        _ => return None,
+    })
+}
+
+/// The answer to a SelfSubjectAccessReview, in whatever language it was asked: allowed.
+pub(super) fn review(body: &[u8]) -> Value {
+    let request: Value = serde_json::from_slice(body).unwrap_or_default();
+    json!({
+        "kind": "SelfSubjectAccessReview",
+        "apiVersion": "authorization.k8s.io/v1",
+        "metadata": {},
+        "spec": request.get("spec").cloned().unwrap_or_default(),
+        "status": {"allowed": true, "reason": "this server allows everything"},
+    })
+}
+
+/// As much of a description as kubectl needs to leave the validation of fields to the server.
+fn openapi() -> Value {
+    let parameter = json!({"name": "fieldValidation", "in": "query", "schema": {"type": "string"}});
+    let patch = json!({
+        "parameters": [parameter],
+        "responses": {"200": {"description": "OK"}},
+        "x-kubernetes-action": "patch",
+        "x-kubernetes-group-version-kind": {"group": GROUP, "version": "v1", "kind": "Lease"},
+    });
+    json!({
+        "openapi": "3.0.0",
+        "info": {"title": "tenure dev-server", "version": env!("CARGO_PKG_VERSION")},
+        "paths": {"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}": {"patch": patch}},
+    })
+}
+
+fn with_head(group: &Value) -> Value {
+    json!({
+        "kind": "APIGroup",
+        "apiVersion": "v1",
+        "name": group.get("name"),
+        "versions": group.get("versions"),
+        "preferredVersion": group.get("preferredVersion"),
+    })
+}

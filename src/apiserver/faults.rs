@@ -1,0 +1,178 @@
+//! Faults that a test injects into the traffic of one client.
+//!
+//! Owns their names and which request gets which. Carrying them out is `connection`'s, `watch`'s and `door`'s business.
+
+use std::time::Duration;
+
+/// What happens to a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// It is carried out this much later, whether or not the client still waits.
+    LateCommit(Duration),
+    /// It is carried out at once, and answered this much later.
+    LateReply(Duration),
+    /// The connection closes; nothing is carried out.
+    DropRequest,
+    /// It is carried out; then the connection closes without an answer.
+    DropReply,
+    /// Nothing is carried out, nothing is answered, the connection stays.
+    BlackHole,
+    /// It is carried out and never answered; the connection stays.
+    SwallowReply,
+    /// This status is the answer; nothing is carried out.
+    Refuse {
+        /// HTTP status code.
+        code: u16,
+        /// Seconds for a Retry-After header.
+        retry_after: Option<u32>,
+    },
+    /// It is carried out; half of the answer arrives, then the connection closes.
+    Truncate,
+    /// It is carried out; the answer is a 200 that is no JSON.
+    Garbage,
+}
+
+/// Which requests a fault is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum On {
+    /// Every one, watches too.
+    Any,
+    /// GET, watches apart.
+    Reads,
+    /// POST, PUT, PATCH and DELETE.
+    Writes,
+    /// Those with this method, watches apart.
+    Method(&'static str),
+    /// The start of a watch.
+    Watches,
+}
+
+/// What happens to the watches of a client, running ones too.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WatchFault {
+    /// Nothing.
+    #[default]
+    None,
+    /// They stay open and say nothing more.
+    Stall,
+    /// They end after this long, again and again.
+    Eof(Duration),
+    /// They end with an ERROR event 410.
+    Expired,
+    /// Every event arrives this much later.
+    Late(Duration),
+    /// They begin with all that history holds, whatever version was asked for.
+    Replay,
+}
+
+/// The state of the network between one client and the server.
+///
+/// What is held back is not lost: as with a real partition, it arrives once the link is up again, if the connection still exists.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Link {
+    /// It works.
+    #[default]
+    Up,
+    /// Nothing from the client arrives; what the server sends does.
+    RequestsHeld,
+    /// Requests arrive and are carried out; nothing that the server sends arrives.
+    RepliesHeld,
+    /// Nothing arrives either way.
+    Cut,
+    /// Connections are refused, and those that exist are closed.
+    Refused,
+}
+
+impl Link {
+    pub(super) const fn holds_requests(self) -> bool {
+        match self {
+            Self::RequestsHeld | Self::Cut => true,
+            Self::Up | Self::RepliesHeld | Self::Refused => false,
+        }
+    }
+
+    pub(super) const fn holds_replies(self) -> bool {
+        match self {
+            Self::RepliesHeld | Self::Cut => true,
+            Self::Up | Self::RequestsHeld | Self::Refused => false,
+        }
+    }
+}
+
+impl On {
+    fn covers(self, method: &str, watch: bool) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Reads => method == "GET" && !watch,
+            Self::Writes => method != "GET",
+            Self::Method(only) => method == only && !watch,
+            Self::Watches => watch,
+        }
+    }
+}
+
+/// The faults of one client, in the order in which they were injected: the first that fits a request is its fault.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Faults {
+    rules: Vec<Rule>,
+}
+
+#[derive(Clone, Debug)]
+struct Rule {
+    fault: Fault,
+    on: On,
+    /// How often it still applies; none: until it is healed.
+    left: Option<u32>,
+}
+
+impl Faults {
+    pub(super) fn inject(&mut self, fault: Fault, on: On, times: Option<u32>) {
+        self.rules.push(Rule { fault, on, left: times });
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.rules.clear();
+    }
+
+    /// The fault of this request, used up once.
+    pub(super) fn take(&mut self, method: &str, watch: bool) -> Option<Fault> {
+        let place = self.rules.iter().position(|rule| rule.on.covers(method, watch))?;
+        let rule = self.rules.get_mut(place)?;
+        let fault = rule.fault.clone();
+        match &mut rule.left {
+            None => {}
+            Some(0 | 1) => {
+                self.rules.remove(place);
+            }
+            Some(left) => *left -= 1,
+        }
+        Some(fault)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fault_applies_as_often_as_it_was_injected() {
+        let mut faults = Faults::default();
+        faults.inject(Fault::DropReply, On::Method("PUT"), Some(2));
+        faults.inject(Fault::BlackHole, On::Writes, None);
+
+        let taken: Vec<_> = (0..4).map(|_| faults.take("PUT", false)).collect();
+
+        let (dropped, hole) = (Some(Fault::DropReply), Some(Fault::BlackHole));
+        assert_eq!(taken, [dropped.clone(), dropped, hole.clone(), hole]);
+        assert_eq!(faults.take("GET", false), None);
+    }
+
+    #[test]
+    fn a_watch_is_no_read() {
+        let mut faults = Faults::default();
+        faults.inject(Fault::BlackHole, On::Reads, None);
+
+        assert_eq!(faults.take("GET", true), None);
+        assert_eq!(faults.take("GET", false), Some(Fault::BlackHole));
+    }
+}

@@ -1,0 +1,150 @@
+//! What a watch shows: the history through a selector.
+//!
+//! Owns the translation of changes into watch events. Pure; `watch` sends what it yields.
+
+use serde_json::{Map, Value, json};
+
+use super::{
+    lease::Lease,
+    selector::Selector,
+    status::{GROUP, Status},
+    store::{Change, Store},
+};
+
+/// A watcher's view of the store, and how far it got.
+#[derive(Clone, Debug)]
+pub(super) struct Feed {
+    namespace: Option<String>,
+    selector: Selector,
+    after: u64,
+}
+
+/// One watch event.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Event {
+    /// ADDED, MODIFIED, DELETED, BOOKMARK or ERROR.
+    pub(super) kind: &'static str,
+    /// What it is about.
+    pub(super) object: Value,
+}
+
+impl Feed {
+    /// A view of one namespace or all of them that begins after version `after`.
+    pub(super) const fn new(namespace: Option<String>, selector: Selector, after: u64) -> Self {
+        Self { namespace, selector, after }
+    }
+
+    /// What is there now, as ADDED events; what comes later follows from here.
+    pub(super) fn current(&mut self, store: &Store) -> Vec<Event> {
+        self.after = store.version();
+        let leases = store.list(self.namespace.as_deref()).filter(|lease| self.selector.matches(lease));
+        leases.map(|lease| Event { kind: "ADDED", object: lease.json().clone() }).collect()
+    }
+
+    /// The events since the last call.
+    ///
+    /// # Errors
+    /// 410 if some were compacted.
+    pub(super) fn advance(&mut self, store: &Store) -> Result<Vec<Event>, Status> {
+        let events = store.changes_since(self.after)?.filter_map(|change| self.event(change)).collect();
+        self.after = self.after.max(store.version());
+        Ok(events)
+    }
+
+    /// Everything that history still holds, once more: what a watch must never be believed.
+    pub(super) fn replay(&self, store: &Store) -> Vec<Event> {
+        store.history().filter_map(|change| self.event(change)).collect()
+    }
+
+    /// BOOKMARK: nothing is missing up to here. The first one after the initial events says so.
+    pub(super) fn bookmark(&self, initial_end: bool) -> Event {
+        let mut metadata = Map::new();
+        metadata.insert("resourceVersion".into(), self.after.to_string().into());
+        if initial_end {
+            metadata.insert("annotations".into(), json!({"k8s.io/initial-events-end": "true"}));
+        }
+        let object = json!({"kind": "Lease", "apiVersion": format!("{GROUP}/v1"), "metadata": metadata, "spec": {}});
+        Event { kind: "BOOKMARK", object }
+    }
+
+    fn event(&self, change: &Change) -> Option<Event> {
+        let seen = |lease: &&Lease| {
+            self.namespace.as_deref().is_none_or(|namespace| namespace == lease.namespace()) && self.selector.matches(lease)
+        };
+        match (change.before.as_ref().filter(seen), change.after.as_ref().filter(seen)) {
+            (None, None) => None,
+            (None, Some(after)) => Some(Event { kind: "ADDED", object: after.json().clone() }),
+            (Some(_), Some(after)) => Some(Event { kind: "MODIFIED", object: after.json().clone() }),
+            (Some(before), None) => {
+                let mut gone = before.clone();
+                gone.set("resourceVersion", Some(change.version.to_string().into()));
+                Some(Event { kind: "DELETED", object: gone.json().clone() })
+            }
+        }
+    }
+}
+
+impl Event {
+    /// ERROR: the watch cannot go on.
+    pub(super) fn error(status: &Status) -> Self {
+        Self { kind: "ERROR", object: status.to_json() }
+    }
+
+    /// The line that goes over the wire.
+    pub(super) fn line(&self) -> String {
+        json!({"type": self.kind, "object": self.object}).to_string() + "\n"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::apiserver::store::{Place, Rules};
+
+    use super::*;
+
+    const A: Place<'static> = Place { namespace: "default", name: "a" };
+
+    fn store() -> Store {
+        Store::new(Rules::default(), 7)
+    }
+
+    fn kinds(events: &[Event]) -> Vec<&'static str> {
+        events.iter().map(|event| event.kind).collect()
+    }
+
+    #[test]
+    fn a_feed_yields_each_change_once_and_in_order() {
+        let mut store = store();
+        let mut feed = Feed::new(Some("default".into()), Selector::default(), store.version());
+        store.plant(A, json!({}));
+        store.plant(A, json!({"spec": {}}));
+        store.remove(A);
+
+        let events = feed.advance(&store).unwrap();
+
+        assert_eq!(kinds(&events), ["ADDED", "MODIFIED", "DELETED"]);
+        assert_eq!(events[2].object["metadata"]["resourceVersion"], store.version().to_string());
+        assert!(feed.advance(&store).unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_lease_that_stops_matching_is_deleted_for_the_watcher() {
+        let mut store = store();
+        store.plant(A, json!({"metadata": {"labels": {"x": "1"}}}));
+        let mut feed = Feed::new(None, Selector::parse("x=1", "").unwrap(), store.version());
+        store.plant(A, json!({"metadata": {"labels": {"x": "2"}}}));
+        store.plant(A, json!({"metadata": {"labels": {"x": "1"}}}));
+
+        assert_eq!(kinds(&feed.advance(&store).unwrap()), ["DELETED", "ADDED"]);
+    }
+
+    #[test]
+    fn a_feed_from_before_a_compaction_is_expired() {
+        let mut store = store();
+        let mut feed = Feed::new(None, Selector::default(), store.version());
+        store.plant(A, json!({}));
+        store.compact();
+
+        assert_eq!(feed.advance(&store).unwrap_err().code, 410);
+    }
+}

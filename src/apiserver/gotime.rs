@@ -1,0 +1,210 @@
+//! The times of the API, parsed as Go parses them.
+//!
+//! Owns the two layouts: RFC 3339 with exactly six digits of fraction (`MicroTime`) and RFC 3339 in seconds (`Time`).
+//! Times go out in UTC with that many digits, whatever zone they came in. Errors carry Go's own words, which clients show.
+
+use jiff::{
+    Timestamp,
+    civil::DateTime,
+    tz::{Offset, TimeZone},
+};
+
+/// How much of a second a time carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Precision {
+    /// `Time`: whole seconds go out, any fraction may come in.
+    Seconds,
+    /// `MicroTime`: exactly six digits, in and out.
+    Micros,
+}
+
+impl Precision {
+    const fn layout(self) -> &'static str {
+        match self {
+            Self::Seconds => "2006-01-02T15:04:05Z07:00",
+            Self::Micros => "2006-01-02T15:04:05.000000Z07:00",
+        }
+    }
+}
+
+/// `text` in UTC at this precision.
+///
+/// # Errors
+/// Go's message for what does not fit the layout.
+pub(super) fn normalise(text: &str, precision: Precision) -> Result<String, String> {
+    let mut reader = Reader { all: text, rest: text, layout: precision.layout() };
+    let year = reader.number(4, 4, "2006")?;
+    reader.literal("-")?;
+    let month = reader.number(2, 2, "01")?;
+    reader.within(month, 1, 12, "month")?;
+    reader.literal("-")?;
+    let day = reader.number(2, 2, "02")?;
+    reader.literal("T")?;
+    let hour = reader.number(1, 2, "15")?;
+    reader.within(hour, 0, 23, "hour")?;
+    reader.literal(":")?;
+    let minute = reader.number(2, 2, "04")?;
+    reader.within(minute, 0, 59, "minute")?;
+    reader.literal(":")?;
+    let second = reader.number(2, 2, "05")?;
+    reader.within(second, 0, 59, "second")?;
+    let nanos = reader.fraction(precision)?;
+    let offset = reader.zone()?;
+    if !reader.rest.is_empty() {
+        return Err(format!("parsing time {:?}: extra text: {:?}", reader.all, reader.rest));
+    }
+    let short = |number: i32| i16::try_from(number).unwrap_or(i16::MAX);
+    let byte = |number: i32| i8::try_from(number).unwrap_or(i8::MAX);
+    let civil = DateTime::new(short(year), byte(month), byte(day), byte(hour), byte(minute), byte(second), nanos);
+    let out_of_range = |_| format!("parsing time {text:?}: day out of range");
+    let stamp = civil.map_err(out_of_range).and_then(|civil| offset.to_timestamp(civil).map_err(out_of_range))?;
+    Ok(format(stamp, precision))
+}
+
+/// A wall-clock instant as `Time` writes it.
+pub(super) fn seconds(wall_micros: i64) -> String {
+    format(Timestamp::from_microsecond(wall_micros).unwrap_or_default(), Precision::Seconds)
+}
+
+/// Microseconds since 1970 of a time that was normalised; none for anything else.
+pub(super) fn micros(text: &str) -> Option<i64> {
+    text.parse::<Timestamp>().ok().map(Timestamp::as_microsecond)
+}
+
+fn format(stamp: Timestamp, precision: Precision) -> String {
+    let civil = TimeZone::UTC.to_datetime(stamp);
+    let whole = format!(
+        "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}",
+        civil.year(),
+        civil.month(),
+        civil.day(),
+        civil.hour(),
+        civil.minute(),
+        civil.second()
+    );
+    match precision {
+        Precision::Seconds => whole + "Z",
+        Precision::Micros => format!("{whole}.{:06}Z", civil.subsec_nanosecond() / 1_000),
+    }
+}
+
+struct Reader<'a> {
+    all: &'a str,
+    rest: &'a str,
+    layout: &'static str,
+}
+
+impl Reader<'_> {
+    fn refuse(&self, element: &str) -> String {
+        format!("parsing time {:?} as {:?}: cannot parse {:?} as {element:?}", self.all, self.layout, self.rest)
+    }
+
+    fn literal(&mut self, expected: &'static str) -> Result<(), String> {
+        self.rest = self.rest.strip_prefix(expected).ok_or_else(|| self.refuse(expected))?;
+        Ok(())
+    }
+
+    fn number(&mut self, least: usize, most: usize, element: &'static str) -> Result<i32, String> {
+        let digits = self.rest.bytes().take(most).take_while(u8::is_ascii_digit).count();
+        if digits < least {
+            return Err(self.refuse(element));
+        }
+        let (number, rest) = self.rest.split_at(digits);
+        let number = number.parse().map_err(|_| self.refuse(element))?;
+        self.rest = rest;
+        Ok(number)
+    }
+
+    fn within(&self, number: i32, low: i32, high: i32, what: &str) -> Result<(), String> {
+        if (low..=high).contains(&number) {
+            return Ok(());
+        }
+        Err(format!("parsing time {:?}: {what} out of range", self.all))
+    }
+
+    /// Nanoseconds.
+    fn fraction(&mut self, precision: Precision) -> Result<i32, String> {
+        let Some(digits) = self.rest.strip_prefix(['.', ',']) else {
+            return match precision {
+                Precision::Seconds => Ok(0),
+                Precision::Micros => Err(self.refuse(".000000")),
+            };
+        };
+        let there = digits.bytes().take_while(u8::is_ascii_digit).count();
+        let taken = match precision {
+            Precision::Seconds => there,
+            Precision::Micros => 6,
+        };
+        if there < taken.max(1) {
+            return Err(self.refuse(".000000"));
+        }
+        let (digits, rest) = digits.split_at(taken);
+        self.rest = rest;
+        let nanos = digits.bytes().chain(std::iter::repeat(b'0')).take(9);
+        Ok(nanos.fold(0, |sum, digit| sum * 10 + i32::from(digit - b'0')))
+    }
+
+    fn zone(&mut self) -> Result<Offset, String> {
+        if let Some(rest) = self.rest.strip_prefix('Z') {
+            self.rest = rest;
+            return Ok(Offset::UTC);
+        }
+        let bytes = self.rest.as_bytes();
+        let [sign @ (b'+' | b'-'), h1, h2, b':', m1, m2, ..] = bytes else { return Err(self.refuse("Z07:00")) };
+        if ![h1, h2, m1, m2].iter().all(|digit| digit.is_ascii_digit()) {
+            return Err(self.refuse("Z07:00"));
+        }
+        let two = |high: u8, low: u8| i32::from(high - b'0') * 10 + i32::from(low - b'0');
+        let (hours, minutes) = (two(*h1, *h2), two(*m1, *m2));
+        self.within(hours, 0, 24, "time zone offset hour")?;
+        self.within(minutes, 0, 60, "time zone offset minute")?;
+        let seconds = (hours * 60 + minutes) * 60 * if *sign == b'-' { -1 } else { 1 };
+        let offset = Offset::from_seconds(seconds).map_err(|_| self.refuse("Z07:00"))?;
+        self.rest = self.rest.get(6..).unwrap_or_default();
+        Ok(offset)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_micro_time_comes_out_in_utc_with_six_digits() {
+        let normal = normalise("2024-02-29T12:30:00.000007+02:30", Precision::Micros);
+
+        assert_eq!(normal.as_deref(), Ok("2024-02-29T10:00:00.000007Z"));
+    }
+
+    #[test]
+    fn a_micro_time_has_exactly_six_digits_of_fraction() {
+        let none = normalise("2024-02-29T12:30:00Z", Precision::Micros);
+        let three = normalise("2024-02-29T12:30:00.123Z", Precision::Micros);
+        let nine = normalise("2024-02-29T12:30:00.123456789Z", Precision::Micros);
+
+        assert_eq!(
+            none.unwrap_err(),
+            r#"parsing time "2024-02-29T12:30:00Z" as "2006-01-02T15:04:05.000000Z07:00": cannot parse "Z" as ".000000""#
+        );
+        assert!(three.unwrap_err().ends_with(r#"cannot parse ".123Z" as ".000000""#));
+        assert!(nine.unwrap_err().ends_with(r#"cannot parse "789Z" as "Z07:00""#));
+    }
+
+    #[test]
+    fn a_time_drops_its_fraction() {
+        assert_eq!(normalise("2024-02-29T12:30:59.999Z", Precision::Seconds).as_deref(), Ok("2024-02-29T12:30:59Z"));
+    }
+
+    #[test]
+    fn a_date_that_does_not_exist_is_refused() {
+        let refused = normalise("2023-02-29T00:00:00.000000Z", Precision::Micros);
+
+        assert_eq!(refused.unwrap_err(), r#"parsing time "2023-02-29T00:00:00.000000Z": day out of range"#);
+    }
+
+    #[test]
+    fn words_and_emptiness_are_refused() {
+        assert!(normalise("", Precision::Micros).unwrap_err().ends_with(r#"cannot parse "" as "2006""#));
+        assert!(normalise("now", Precision::Micros).unwrap_err().ends_with(r#"cannot parse "now" as "2006""#));
+    }
+}

@@ -1,0 +1,119 @@
+//! Who the server is and whom it knows: its certificate, tokens and kubeconfigs.
+//!
+//! Owns what is made anew at each start and never written to disk here.
+
+use std::{net::IpAddr, sync::Arc};
+
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, KeyUsagePurpose};
+use rustls::{
+    ServerConfig,
+    crypto::ring,
+    pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer},
+};
+
+use super::StartError;
+
+/// A certificate authority of its own, and the server's TLS under it.
+#[derive(Clone, Debug)]
+pub(super) struct Identity {
+    /// The authority's certificate in PEM.
+    pub(super) authority: String,
+    /// What the server shows.
+    pub(super) tls: Arc<ServerConfig>,
+}
+
+impl Identity {
+    /// A fresh one, for the loopback addresses and these.
+    ///
+    /// # Errors
+    /// The certificate cannot be made.
+    pub(super) fn new(addresses: &[IpAddr]) -> Result<Self, StartError> {
+        let mut names: Vec<String> = ["localhost", "kubernetes.default.svc", "127.0.0.1", "::1"].map(Into::into).into();
+        names.extend(addresses.iter().filter(|address| !address.is_unspecified()).map(ToString::to_string));
+        names.sort();
+        names.dedup();
+
+        let mut authority = CertificateParams::new(Vec::new())?;
+        authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        authority.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+        authority.distinguished_name.push(rcgen::DnType::CommonName, "tenure dev-server");
+        let authority_key = KeyPair::generate()?;
+        let authority_certificate = authority.self_signed(&authority_key)?;
+
+        let key = KeyPair::generate()?;
+        let issuer = Issuer::from_params(&authority, &authority_key);
+        let certificate = CertificateParams::new(names)?.signed_by(&key, &issuer)?;
+        let chain = vec![CertificateDer::from(certificate.der().to_vec())];
+        let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
+        let mut tls = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()?
+            .with_no_client_auth()
+            .with_single_cert(chain, key)?;
+        tls.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Ok(Self { authority: authority_certificate.pem(), tls: Arc::new(tls) })
+    }
+
+    /// A kubeconfig for `client`, whole in itself.
+    pub(super) fn kubeconfig(&self, url: &str, client: &str, token: &str) -> String {
+        let authority = base64(self.authority.as_bytes());
+        format!(
+            "apiVersion: v1
+kind: Config
+clusters:
+- name: tenure
+  cluster:
+    server: {url}
+    certificate-authority-data: {authority}
+users:
+- name: {client}
+  user:
+    token: {token}
+contexts:
+- name: tenure
+  context:
+    cluster: tenure
+    user: {client}
+    namespace: default
+current-context: tenure
+"
+        )
+    }
+}
+
+/// 128 random bits.
+///
+/// # Errors
+/// The system has none.
+pub(super) fn token() -> Result<String, StartError> {
+    let mut bits = [0; 16];
+    getrandom::fill(&mut bits)?;
+    Ok(format!("{:032x}", u128::from_be_bytes(bits)))
+}
+
+fn base64(bytes: &[u8]) -> String {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::new();
+    for chunk in bytes.chunks(3) {
+        let three = [0, 1, 2].map(|place| chunk.get(place).copied().unwrap_or_default());
+        let bits = u32::from_be_bytes([0, three[0], three[1], three[2]]);
+        for place in 0..4 {
+            let six = (bits >> (18 - 6 * place)) & 0x3f;
+            let letter = ALPHABET.get(six as usize).copied().unwrap_or(b'=');
+            text.push(if place > chunk.len() { '=' } else { char::from(letter) });
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base64_is_that_of_the_rfc() {
+        let pairs = [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg=="), ("foobar", "Zm9vYmFy")];
+        for (plain, encoded) in pairs {
+            assert_eq!(base64(plain.as_bytes()), encoded);
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! A stored Lease.
+//!
+//! Owns the views that the other rooms need of the JSON: names, versions, finalizers. The JSON may be nonsense that a test planted, so
+//! every view has an answer for a field that is missing or of another type.
+
+use serde_json::{Map, Value};
+
+use super::{schema, status::GROUP};
+
+/// One Lease, as JSON.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Lease(Value);
+
+impl Lease {
+    /// Takes `object` as it is.
+    pub(super) fn new(object: Value) -> Self {
+        let mut lease = Self(if object.is_object() { object } else { Map::new().into() });
+        lease.fields().insert("kind".into(), "Lease".into());
+        lease.fields().insert("apiVersion".into(), format!("{GROUP}/v1").into());
+        lease
+    }
+
+    /// The object as it goes over the wire.
+    #[must_use]
+    pub const fn json(&self) -> &Value {
+        &self.0
+    }
+
+    /// A text of the metadata; empty if there is none.
+    pub(super) fn meta(&self, field: &str) -> &str {
+        self.metadata(field).and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// `metadata.name`.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.meta("name")
+    }
+
+    /// `metadata.namespace`.
+    #[must_use]
+    pub fn namespace(&self) -> &str {
+        self.meta("namespace")
+    }
+
+    /// `metadata.uid`.
+    #[must_use]
+    pub fn uid(&self) -> &str {
+        self.meta("uid")
+    }
+
+    /// `metadata.resourceVersion`.
+    #[must_use]
+    pub fn version(&self) -> &str {
+        self.meta("resourceVersion")
+    }
+
+    /// Whether it waits for its finalizers to go.
+    #[must_use]
+    pub fn is_deleting(&self) -> bool {
+        self.metadata("deletionTimestamp").is_some()
+    }
+
+    /// `metadata.finalizers`.
+    pub(super) fn finalizers(&self) -> Vec<&str> {
+        let list = self.metadata("finalizers").and_then(Value::as_array);
+        list.into_iter().flatten().filter_map(Value::as_str).collect()
+    }
+
+    /// The texts of `metadata.labels` or `metadata.annotations`.
+    pub(super) fn texts(&self, field: &str) -> impl Iterator<Item = (&str, &str)> {
+        let map = self.metadata(field).and_then(Value::as_object);
+        map.into_iter().flatten().filter_map(|(name, value)| Some((name.as_str(), value.as_str()?)))
+    }
+
+    /// A field of the metadata.
+    pub(super) fn metadata(&self, field: &str) -> Option<&Value> {
+        self.0.get("metadata")?.get(field)
+    }
+
+    /// A field of the spec.
+    pub(super) fn spec(&self, field: &str) -> Option<&Value> {
+        self.0.get("spec")?.get(field)
+    }
+
+    /// Sets a field of the metadata, or removes it.
+    pub(super) fn set(&mut self, field: &str, value: Option<Value>) {
+        let metadata = self.fields().entry("metadata").or_insert_with(|| Map::new().into());
+        if !metadata.is_object() {
+            *metadata = Map::new().into();
+        }
+        let Some(metadata) = metadata.as_object_mut() else { return };
+        match value {
+            Some(value) => metadata.insert(field.into(), value),
+            None => metadata.shift_remove(field),
+        };
+    }
+
+    /// Removes a field of the spec.
+    pub(super) fn remove_spec(&mut self, field: &str) {
+        if let Some(Value::Object(spec)) = self.fields().get_mut("spec") {
+            spec.shift_remove(field);
+        }
+    }
+
+    /// The same with its fields in the order of the schema.
+    pub(super) fn ordered(self) -> Self {
+        match schema::decode(&self.0) {
+            Ok(decoded) => Self(decoded.object),
+            Err(_) => self,
+        }
+    }
+
+    fn fields(&mut self) -> &mut Map<String, Value> {
+        if !self.0.is_object() {
+            self.0 = Map::new().into();
+        }
+        match &mut self.0 {
+            Value::Object(fields) => fields,
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+                unreachable!("made an object just above")
+            }
+        }
+    }
+}

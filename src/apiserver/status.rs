@@ -1,0 +1,246 @@
+//! Refusals in the words of the API: `Status` objects.
+//!
+//! Owns their reasons, messages and details, which clients compare. Decides nothing.
+
+use serde_json::{Map, Value, json};
+
+/// The API group of Leases.
+pub(super) const GROUP: &str = "coordination.k8s.io";
+/// What messages call the resource.
+pub(super) const RESOURCE: &str = "leases.coordination.k8s.io";
+
+/// Why a request was refused.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Status {
+    /// The HTTP status code.
+    pub code: u16,
+    /// The machine's word for it; empty if there is none.
+    pub reason: &'static str,
+    /// One line for people.
+    pub message: String,
+    /// `details`, where there are some.
+    details: Option<Value>,
+}
+
+/// One thing that is wrong with a field.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Cause {
+    /// The field's path.
+    pub(super) field: String,
+    /// The machine's word for it.
+    pub(super) reason: &'static str,
+    /// What is wrong, without the path.
+    pub(super) message: String,
+}
+
+impl Cause {
+    /// A value that breaks a rule; `value` as Go prints it.
+    pub(super) fn invalid(field: impl Into<String>, value: &str, rule: &str) -> Self {
+        let message = format!("Invalid value: {value}: {rule}");
+        Self { field: field.into(), reason: "FieldValueInvalid", message }
+    }
+
+    /// A value that is missing.
+    pub(super) fn required(field: impl Into<String>, rule: &str) -> Self {
+        let message = if rule.is_empty() { "Required value".into() } else { format!("Required value: {rule}") };
+        Self { field: field.into(), reason: "FieldValueRequired", message }
+    }
+
+    /// A value that may not be there.
+    pub(super) fn forbidden(field: impl Into<String>, rule: &str) -> Self {
+        Self { field: field.into(), reason: "FieldValueForbidden", message: format!("Forbidden: {rule}") }
+    }
+
+    /// A value that is too long to be shown.
+    pub(super) fn too_long(field: impl Into<String>, limit: usize) -> Self {
+        let message = format!("Too long: may not be more than {limit} bytes");
+        Self { field: field.into(), reason: "FieldValueTooLong", message }
+    }
+
+    /// A value that is none of `known`.
+    pub(super) fn unsupported(field: impl Into<String>, value: &str, known: &str) -> Self {
+        let message = format!("Unsupported value: {value:?}: supported values: {known}");
+        Self { field: field.into(), reason: "FieldValueNotSupported", message }
+    }
+}
+
+impl Status {
+    fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
+        Self { code, reason, message: message.into(), details: None }
+    }
+
+    fn about(mut self, name: &str, kind: &str) -> Self {
+        let mut details = Map::new();
+        if !name.is_empty() {
+            details.insert("name".into(), name.into());
+        }
+        details.insert("group".into(), GROUP.into());
+        details.insert("kind".into(), kind.into());
+        self.details = Some(details.into());
+        self
+    }
+
+    /// 404: no such Lease.
+    pub(super) fn not_found(name: &str) -> Self {
+        Self::new(404, "NotFound", format!("{RESOURCE} {name:?} not found")).about(name, "leases")
+    }
+
+    /// 404: no such namespace.
+    pub(super) fn no_namespace(name: &str) -> Self {
+        let mut status = Self::new(404, "NotFound", format!("namespaces {name:?} not found"));
+        status.details = Some(json!({"name": name, "kind": "namespaces"}));
+        status
+    }
+
+    /// 409: a Lease of that name exists; `deleting` if it is on its way out.
+    pub(super) fn already_exists(name: &str, deleting: bool) -> Self {
+        let prefix = if deleting { "object is being deleted: " } else { "" };
+        Self::new(409, "AlreadyExists", format!("{prefix}{RESOURCE} {name:?} already exists")).about(name, "leases")
+    }
+
+    /// 409: the write was computed from something else than what is there.
+    pub(super) fn conflict(name: &str, why: &str) -> Self {
+        let message = format!("Operation cannot be fulfilled on {RESOURCE} {name:?}: {why}");
+        Self::new(409, "Conflict", message).about(name, "leases")
+    }
+
+    /// 409: a precondition of a DELETE does not hold.
+    pub(super) fn precondition(name: &str, why: &str) -> Self {
+        let message = format!("Operation cannot be fulfilled on Lease.{GROUP} {name:?}: {why}");
+        Self::new(409, "Conflict", message).about(name, "Lease")
+    }
+
+    /// 422: the object breaks rules. `kind` is `Lease`, or `leases` for an update without a version.
+    pub(super) fn invalid(name: &str, kind: &str, causes: &[Cause]) -> Self {
+        let mut lines: Vec<String> = Vec::new();
+        for cause in causes {
+            let line = format!("{}: {}", cause.field, cause.message);
+            if !lines.contains(&line) {
+                lines.push(line);
+            }
+        }
+        let all = lines.join(", ");
+        let all = if lines.len() == 1 { all } else { format!("[{all}]") };
+        let mut status = Self::new(422, "Invalid", format!("{kind}.{GROUP} {name:?} is invalid: {all}")).about(name, kind);
+        status.explain(causes);
+        status
+    }
+
+    /// 422: what a patch made of the object is no Lease.
+    pub(super) fn invalid_patch(result: &str, why: &str) -> Self {
+        let cause = Cause::invalid("patch", &format!("{result:?}"), why);
+        let mut status = Self::new(422, "Invalid", format!(" \"\" is invalid: patch: {}", cause.message));
+        status.details = Some(json!({}));
+        status.explain(&[cause]);
+        status
+    }
+
+    fn explain(&mut self, causes: &[Cause]) {
+        let causes =
+            causes.iter().map(|cause| json!({"reason": cause.reason, "message": cause.message, "field": cause.field})).collect();
+        if let Some(Value::Object(details)) = &mut self.details {
+            details.insert("causes".into(), Value::Array(causes));
+        }
+    }
+
+    /// 400: the request cannot be understood.
+    pub(super) fn bad_request(message: impl Into<String>) -> Self {
+        Self::new(400, "BadRequest", message)
+    }
+
+    /// 401: no token, or one that nobody has.
+    pub(super) fn unauthorized() -> Self {
+        Self::new(401, "Unauthorized", "Unauthorized")
+    }
+
+    /// 405: that path exists, that method on it does not.
+    pub(super) fn not_allowed() -> Self {
+        Self::new(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
+    }
+
+    /// 406: nothing in the Accept header that is spoken here.
+    pub(super) fn not_acceptable() -> Self {
+        Self::new(406, "NotAcceptable", "only the following media types are accepted: application/json")
+    }
+
+    /// 410: the version asked for is no longer there.
+    pub(super) fn expired(message: impl Into<String>) -> Self {
+        Self::new(410, "Expired", message)
+    }
+
+    /// 413: more than a body may hold.
+    pub(super) fn too_large(limit: usize) -> Self {
+        let message = format!("Request entity too large: limit is {limit}");
+        Self::new(413, "RequestEntityTooLarge", message)
+    }
+
+    /// 415: a body in a language that is not spoken here.
+    pub(super) fn unsupported_media_type(accepted: &str) -> Self {
+        let message = format!("the body of the request was in an unknown format - accepted media types include: {accepted}");
+        Self::new(415, "UnsupportedMediaType", message)
+    }
+
+    /// 500 without a reason, as the real server answers where it forgot to give one.
+    pub(super) fn unexplained(message: impl Into<String>) -> Self {
+        Self::new(500, "", message)
+    }
+
+    /// 504: a version that the server has not reached.
+    pub(super) fn too_new(asked: u64, current: u64) -> Self {
+        let message = format!("Too large resource version: {asked}, current: {current}");
+        let mut status = Self::new(504, "Timeout", format!("Timeout: {message}"));
+        status.details = Some(json!({
+            "causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
+            "retryAfterSeconds": 1,
+        }));
+        status
+    }
+
+    /// Any code, for injected faults.
+    pub(super) fn injected(code: u16) -> Self {
+        let reason = match code {
+            400 => "BadRequest",
+            401 => "Unauthorized",
+            403 => "Forbidden",
+            404 => "NotFound",
+            409 => "Conflict",
+            410 => "Expired",
+            422 => "Invalid",
+            429 => "TooManyRequests",
+            503 => "ServiceUnavailable",
+            504 => "Timeout",
+            _ => "InternalError",
+        };
+        Self::new(code, reason, format!("injected fault {code}"))
+    }
+
+    /// The object that goes over the wire.
+    #[must_use]
+    pub fn to_json(&self) -> Value {
+        let mut object = Map::new();
+        object.insert("kind".into(), "Status".into());
+        object.insert("apiVersion".into(), "v1".into());
+        object.insert("metadata".into(), json!({}));
+        object.insert("status".into(), "Failure".into());
+        object.insert("message".into(), self.message.clone().into());
+        if !self.reason.is_empty() {
+            object.insert("reason".into(), self.reason.into());
+        }
+        if let Some(details) = &self.details {
+            object.insert("details".into(), details.clone());
+        }
+        object.insert("code".into(), self.code.into());
+        object.into()
+    }
+}
+
+/// The answer to a DELETE that removed the Lease.
+pub(super) fn deleted(name: &str, uid: &str) -> Value {
+    json!({
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Success",
+        "details": {"name": name, "group": GROUP, "kind": "leases", "uid": uid},
+    })
+}

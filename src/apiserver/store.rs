@@ -1,0 +1,374 @@
+//! All Leases of the embedded server and every change to them: what etcd and the registry are to the real one.
+//!
+//! Owns versions, uids, preconditions and the history that watches read. Pure: the wall time is an argument, uids come from a seed, and
+//! nothing here waits; a simulator can run it as it is.
+//!
+//! Invariants: the version rises by one with every change and never otherwise; a write that changes nothing is no change; history holds
+//! every change after `compacted`, in order.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use fastrand::Rng;
+use serde_json::{Map, Value};
+
+use super::{
+    gotime,
+    lease::Lease,
+    patch::{self, Form},
+    schema,
+    status::{self, Cause, Status},
+    validation,
+};
+
+/// Changes that history keeps at most; a test compacts earlier.
+const HISTORY: usize = 10_000;
+
+const MODIFIED: &str = "the object has been modified; please apply your changes to the latest version and try again";
+
+/// Which namespaces exist.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Namespaces {
+    /// Every one that is asked for.
+    #[default]
+    Any,
+    /// These; a creation elsewhere is 404.
+    Only(BTreeSet<String>),
+}
+
+/// How the store behaves where real servers differ.
+#[derive(Clone, Debug, Default)]
+pub struct Rules {
+    /// Which namespaces exist.
+    pub namespaces: Namespaces,
+    /// The feature gate CoordinatedLeaderElection: without it, as by default upstream, `strategy` and `preferredHolder` of new
+    /// writes are dropped.
+    pub coordinated: bool,
+}
+
+/// A Lease's place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place<'a> {
+    /// Its namespace.
+    pub namespace: &'a str,
+    /// Its name.
+    pub name: &'a str,
+}
+
+/// What must hold for a DELETE.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Preconditions {
+    /// The Lease's uid.
+    pub uid: Option<String>,
+    /// Its resourceVersion.
+    pub version: Option<String>,
+}
+
+/// One change, as history keeps it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Change {
+    /// The version that it made.
+    pub version: u64,
+    /// The Lease before it; none for a creation.
+    pub before: Option<Lease>,
+    /// The Lease after it; none for a deletion.
+    pub after: Option<Lease>,
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Store {
+    rules: Rules,
+    leases: BTreeMap<(String, String), Lease>,
+    history: VecDeque<Change>,
+    version: u64,
+    compacted: u64,
+    rng: Rng,
+}
+
+impl Store {
+    /// An empty store whose uids follow from `seed`.
+    #[must_use]
+    pub fn new(rules: Rules, seed: u64) -> Self {
+        let (leases, history) = (BTreeMap::new(), VecDeque::new());
+        Self { rules, leases, history, version: 1, compacted: 0, rng: Rng::with_seed(seed) }
+    }
+
+    /// The version of the last change.
+    #[must_use]
+    pub const fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// The Lease there.
+    ///
+    /// # Errors
+    /// 404.
+    pub fn get(&self, place: Place<'_>) -> Result<&Lease, Status> {
+        self.leases.get(&key(place)).ok_or_else(|| Status::not_found(place.name))
+    }
+
+    /// All Leases of a namespace, or of all of them, by name.
+    pub fn list(&self, namespace: Option<&str>) -> impl Iterator<Item = &Lease> {
+        self.leases.iter().filter(move |((there, _), _)| namespace.is_none_or(|asked| asked == there)).map(|(_, lease)| lease)
+    }
+
+    /// The changes after `version`.
+    ///
+    /// # Errors
+    /// 410 if some of them were compacted.
+    pub fn changes_since(&self, version: u64) -> Result<impl Iterator<Item = &Change>, Status> {
+        if version < self.compacted {
+            return Err(Status::expired(format!("too old resource version: {version} ({})", self.compacted)));
+        }
+        let known = self.history.partition_point(|change| change.version <= version);
+        Ok(self.history.iter().skip(known))
+    }
+
+    /// Every change that history still holds.
+    pub fn history(&self) -> impl Iterator<Item = &Change> {
+        self.history.iter()
+    }
+
+    /// Forgets the changes up to now: watches from before are 410.
+    pub fn compact(&mut self) {
+        self.history.clear();
+        self.compacted = self.version;
+    }
+
+    /// POST.
+    ///
+    /// # Errors
+    /// 404 for the namespace, 409 if it exists, 422 for a broken rule, 500 for a given resourceVersion.
+    pub fn create(&mut self, namespace: &str, mut lease: Lease, wall: i64) -> Result<Lease, Status> {
+        for field in ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"] {
+            lease.set(field, None);
+        }
+        if lease.name().is_empty() && !lease.meta("generateName").is_empty() {
+            let stem: String = lease.meta("generateName").chars().take(58).collect();
+            let suffix: String = std::iter::repeat_with(|| self.suffix_letter()).take(5).collect();
+            lease.set("name", Some((stem + &suffix).into()));
+        }
+        let given_version = !matches!(lease.version(), "" | "0");
+        let lease = self.admit_new(namespace, lease, wall)?;
+        if given_version {
+            return Err(Status::unexplained("resourceVersion should not be set on objects to be created"));
+        }
+        let name = lease.name().to_owned();
+        if let Ok(existing) = self.get(Place { namespace, name: &name }) {
+            return Err(Status::already_exists(&name, existing.is_deleting()));
+        }
+        Ok(self.commit(lease))
+    }
+
+    /// PUT; true with the answer if it created the Lease.
+    ///
+    /// # Errors
+    /// 409 for another uid or version, 404 for the namespace, 422 for a broken rule or a missing version.
+    pub fn replace(&mut self, place: Place<'_>, lease: Lease, wall: i64) -> Result<(Lease, bool), Status> {
+        let old = self.leases.get(&key(place)).cloned();
+        let there = old.as_ref().map_or("", Lease::uid);
+        if !lease.uid().is_empty() && lease.uid() != there {
+            let why = format!(
+                "StorageError: invalid object, Code: 4, Key: /registry/leases/{}/{}, ResourceVersion: 0, AdditionalErrorMsg: \
+                 Precondition failed: UID in precondition: {}, UID in object meta: {there}",
+                place.namespace,
+                place.name,
+                lease.uid()
+            );
+            return Err(Status::conflict(place.name, &why));
+        }
+        match old {
+            Some(old) => Ok((self.update(place, &old, lease)?, false)),
+            None => {
+                let lease = self.admit_new(place.namespace, lease, wall)?;
+                Ok((self.commit(lease), true))
+            }
+        }
+    }
+
+    /// PATCH; with the answer come the unknown fields that were dropped, which a `strict` one may not have.
+    ///
+    /// # Errors
+    /// 404 if there is no such Lease, 400 or 422 for a patch that does not fit, and those of a PUT.
+    pub fn patch(&mut self, place: Place<'_>, form: Form, strict: bool, patch: &Value) -> Result<(Lease, Vec<String>), Status> {
+        let old = self.get(place)?.clone();
+        let patched = patch::apply(form, old.json(), patch)?;
+        let decoded = schema::decode(&patched).map_err(|why| Status::invalid_patch(&patched.to_string(), &why))?;
+        if let Some(field) = decoded.unknown.first().filter(|_| strict) {
+            let why = format!("strict decoding error: unknown field {field:?}");
+            return Err(Status::invalid_patch(&patched.to_string(), &why));
+        }
+        let new = Lease::new(decoded.object);
+        if new.name() != place.name {
+            let message = format!("the name of the object ({}) does not match the name on the URL ({})", new.name(), place.name);
+            return Err(Status::bad_request(message));
+        }
+        Ok((self.update(place, &old, new)?, decoded.unknown))
+    }
+
+    /// DELETE: the answer is a `Status`, or the Lease if it waits for its finalizers.
+    ///
+    /// # Errors
+    /// 404 if there is no such Lease, 409 if a precondition does not hold.
+    pub fn delete(&mut self, place: Place<'_>, must: &Preconditions, wall: i64) -> Result<Value, Status> {
+        let mut lease = self.get(place)?.clone();
+        if let Some(uid) = must.uid.as_deref().filter(|uid| *uid != lease.uid()) {
+            let why = format!(
+                "the UID in the precondition ({uid}) does not match the UID in record ({}). The object might have been deleted and then \
+                 recreated",
+                lease.uid()
+            );
+            return Err(Status::precondition(place.name, &why));
+        }
+        if let Some(version) = must.version.as_deref().filter(|version| *version != lease.version()) {
+            let why = format!(
+                "the ResourceVersion in the precondition ({version}) does not match the ResourceVersion in record ({}). The object \
+                 might have been modified",
+                lease.version()
+            );
+            return Err(Status::precondition(place.name, &why));
+        }
+        if lease.finalizers().is_empty() {
+            self.remove(place);
+            return Ok(status::deleted(place.name, lease.uid()));
+        }
+        if !lease.is_deleting() {
+            if let Some(generation) = lease.metadata("generation").and_then(Value::as_i64).filter(|generation| *generation > 0) {
+                lease.set("generation", Some((generation + 1).into()));
+            }
+            lease.set("deletionTimestamp", Some(gotime::seconds(wall).into()));
+            lease.set("deletionGracePeriodSeconds", Some(0.into()));
+            lease = self.commit(lease);
+        }
+        Ok(lease.json().clone())
+    }
+
+    /// Puts `object` there past all rules, as no client could: a test's nonsense. Name, namespace, a new version and, where it has
+    /// none, a uid are set.
+    pub fn plant(&mut self, place: Place<'_>, object: Value) -> Lease {
+        let mut lease = Lease::new(object);
+        lease.set("name", Some(place.name.into()));
+        lease.set("namespace", Some(place.namespace.into()));
+        if lease.uid().is_empty() {
+            let uid = match self.get(place) {
+                Ok(old) => old.uid().to_owned(),
+                Err(_) => self.new_uid(),
+            };
+            lease.set("uid", Some(uid.into()));
+        }
+        self.record(key(place), Some(lease)).unwrap_or_else(|| Lease::new(Map::new().into()))
+    }
+
+    /// Removes the Lease there, whatever its finalizers say.
+    pub fn remove(&mut self, place: Place<'_>) {
+        if self.leases.contains_key(&key(place)) {
+            self.record(key(place), None);
+        }
+    }
+
+    fn admit_new(&mut self, namespace: &str, mut lease: Lease, wall: i64) -> Result<Lease, Status> {
+        lease.set("namespace", Some(namespace.into()));
+        match &self.rules.namespaces {
+            Namespaces::Only(known) if !known.contains(namespace) => return Err(Status::no_namespace(namespace)),
+            Namespaces::Only(_) | Namespaces::Any => {}
+        }
+        lease.set("uid", Some(self.new_uid().into()));
+        lease.set("creationTimestamp", Some(gotime::seconds(wall).into()));
+        self.gate(&mut lease, None);
+        let causes = validation::create(&lease);
+        if !causes.is_empty() {
+            return Err(Status::invalid(lease.name(), "Lease", &causes));
+        }
+        Ok(lease)
+    }
+
+    fn update(&mut self, place: Place<'_>, old: &Lease, mut new: Lease) -> Result<Lease, Status> {
+        let given = new.version().to_owned();
+        if matches!(given.as_str(), "" | "0") {
+            let cause = Cause::invalid("metadata.resourceVersion", "0", "must be specified for an update");
+            return Err(Status::invalid(place.name, "leases", &[cause]));
+        }
+        if given.parse::<u64>().is_err() {
+            return Err(Status::unexplained(format!("strconv.ParseUint: parsing {given:?}: invalid syntax")));
+        }
+        if given != old.version() {
+            return Err(Status::conflict(place.name, MODIFIED));
+        }
+        new.set("namespace", Some(place.namespace.into()));
+        for field in ["generation", "creationTimestamp"] {
+            new.set(field, old.metadata(field).cloned());
+        }
+        if new.uid().is_empty() {
+            new.set("uid", old.metadata("uid").cloned());
+        }
+        if old.is_deleting() {
+            new.set("deletionTimestamp", old.metadata("deletionTimestamp").cloned());
+        }
+        if new.metadata("deletionGracePeriodSeconds").is_none() {
+            new.set("deletionGracePeriodSeconds", old.metadata("deletionGracePeriodSeconds").cloned());
+        }
+        self.gate(&mut new, Some(old));
+        let causes = validation::update(&new, old);
+        if !causes.is_empty() {
+            return Err(Status::invalid(place.name, "Lease", &causes));
+        }
+        if old.is_deleting() && new.finalizers().is_empty() {
+            self.remove(place);
+            return Ok(new.ordered());
+        }
+        if new == *old {
+            return Ok(new.ordered());
+        }
+        Ok(self.commit(new))
+    }
+
+    /// Drops what the closed feature gate does not let in; what is there already may stay.
+    fn gate(&self, lease: &mut Lease, old: Option<&Lease>) {
+        if self.rules.coordinated {
+            return;
+        }
+        for field in ["strategy", "preferredHolder"] {
+            if old.and_then(|old| old.spec(field)).is_none() {
+                lease.remove_spec(field);
+            }
+        }
+    }
+
+    fn commit(&mut self, lease: Lease) -> Lease {
+        let key = (lease.namespace().to_owned(), lease.name().to_owned());
+        self.record(key, Some(lease.clone().ordered())).unwrap_or(lease)
+    }
+
+    /// The one place where the version rises.
+    fn record(&mut self, key: (String, String), mut after: Option<Lease>) -> Option<Lease> {
+        self.version += 1;
+        if let Some(after) = &mut after {
+            after.set("resourceVersion", Some(self.version.to_string().into()));
+        }
+        let before = match &after {
+            Some(after) => self.leases.insert(key, after.clone()),
+            None => self.leases.remove(&key),
+        };
+        self.history.push_back(Change { version: self.version, before, after: after.clone() });
+        if self.history.len() > HISTORY {
+            self.compacted = self.history.pop_front().map_or(self.compacted, |change| change.version);
+        }
+        after
+    }
+
+    fn new_uid(&mut self) -> String {
+        let bits = self.rng.u128(..) & !(0xf << 76) & !(0x3 << 62) | (0x4 << 76) | (0x2 << 62);
+        let hex = format!("{bits:032x}");
+        let parts = [0..8, 8..12, 12..16, 16..20, 20..32].map(|range| hex.get(range).unwrap_or_default());
+        parts.join("-")
+    }
+
+    /// No vowels and nothing that looks like them: no words by accident.
+    fn suffix_letter(&mut self) -> char {
+        self.rng.choice(*b"bcdfghjklmnpqrstvwxz2456789").map_or('x', char::from)
+    }
+}
+
+fn key(place: Place<'_>) -> (String, String) {
+    (place.namespace.into(), place.name.into())
+}

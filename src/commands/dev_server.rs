@@ -1,0 +1,80 @@
+//! `tenure dev-server`: the embedded Lease API in the foreground.
+
+use std::{
+    fs::OpenOptions,
+    future::poll_fn,
+    io::{self, Write as _},
+    net::SocketAddr,
+    os::unix::fs::OpenOptionsExt as _,
+    path::{Path, PathBuf},
+    pin::Pin,
+};
+
+use futures_core::Stream as _;
+use signal_hook_tokio::Signals;
+use tokio::runtime::Builder;
+
+use super::{complain, say};
+use crate::{
+    apiserver::{Options, Server, StartError},
+    cli::DevServer,
+};
+
+/// Serves until SIGINT or SIGTERM; the exit code.
+pub(super) fn run(about: &DevServer) -> u8 {
+    match serve(about) {
+        Ok(()) => 0,
+        Err(failed) => {
+            complain(&failed.to_string());
+            70
+        }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+enum Failed {
+    #[error("the API server cannot start: {0}")]
+    Start(#[from] StartError),
+    #[error("cannot write the kubeconfig to {file}: {source}", file = file.display())]
+    Kubeconfig { file: PathBuf, source: io::Error },
+    #[error("cannot wait for signals: {0}")]
+    Signals(#[source] io::Error),
+}
+
+fn serve(about: &DevServer) -> Result<(), Failed> {
+    let address = about.listen.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 0)));
+    let server = Server::start(&Options { addresses: vec![address.ip()], ..Options::default() })?;
+    let client = server.client_at("dev", address)?;
+    let runtime = Builder::new_current_thread().enable_all().build().map_err(Failed::Signals)?;
+    runtime.block_on(async {
+        let mut signals = Signals::new([libc::SIGINT, libc::SIGTERM]).map_err(Failed::Signals)?;
+        match &about.kubeconfig_out {
+            Some(file) => {
+                write_private(file, &client.kubeconfig()).map_err(|source| Failed::Kubeconfig { file: file.clone(), source })?;
+                say(&usage(&client.url(), &file.display().to_string()));
+            }
+            None => {
+                say(&client.kubeconfig());
+                complain(&format!("listens on {}; what stands above is its kubeconfig", client.url()));
+            }
+        }
+        poll_fn(|context| Pin::new(&mut signals).poll_next(context)).await;
+        Ok(())
+    })
+}
+
+fn usage(url: &str, kubeconfig: &str) -> String {
+    format!(
+        "Leases are served on {url}; Ctrl-C ends it and forgets them.
+
+  KUBECONFIG={kubeconfig} tenure --lease demo -- sh -c 'echo leading; exec sleep infinity'
+  KUBECONFIG={kubeconfig} kubectl get leases --watch
+"
+    )
+}
+
+/// For its owner only: a kubeconfig carries a token.
+fn write_private(file: &Path, text: &str) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(file)?;
+    file.write_all(text.as_bytes())
+}
