@@ -102,7 +102,7 @@ pub struct Left {
     pub hidden: bool,
 }
 
-/// Repeated SIGKILL walks of /proc until a clean pass.
+/// Repeated SIGKILL walks of /proc until a clean pass; for init, and for the elector's guard (which proves nothing: init reaps).
 #[derive(Debug)]
 pub struct Sweep {
     scanner: Scanner,
@@ -125,9 +125,16 @@ impl Sweep {
     /// zombie is not clean, so reap first. As PID 1 with no elector to spare it is [`is_alone`].
     ///
     /// # Errors
-    /// If /proc cannot be listed; nothing is proved then, and [`kill_everything`] is what is left to PID 1.
+    /// If /proc cannot be listed; nothing is proved then, and [`kill_everything`] is what is left to PID 1. EPERM for
+    /// [`Scope::Namespace`] unless the caller or its parent `spare.init` is PID 1.
     pub fn pass(&mut self, scope: Scope<'_>, spare: Spare<'_>) -> io::Result<Verdict> {
         self.passes = self.passes.saturating_add(1);
+        if scope == Scope::Namespace {
+            require_container(spare.init)?;
+            if self.passes >= FREEZE_FROM {
+                freeze(spare.electors);
+            }
+        }
         for _ in 0..2 {
             let left = self.walk(scope, spare)?;
             if left != Left::default() {
@@ -173,6 +180,25 @@ impl Sweep {
 
 /// How many pids [`Left`] names.
 const NAMED: usize = 8;
+
+/// The first pass that stops everybody before it walks: by then, what is left forks faster than a walk finds it.
+const FREEZE_FROM: u32 = 3;
+
+/// Stops every process of the namespace but init and the caller, in one step of the kernel that no fork escapes; SIGKILL then
+/// finds them all. The electors' groups go on at once.
+fn freeze(electors: &[Pid]) {
+    // Who may not be signalled is found by the walk; ESRCH is as good.
+    let _ = kill(-1, Signal(libc::SIGSTOP));
+    for elector in electors {
+        let _ = send_group(*elector, SIGCONT);
+    }
+}
+
+/// [`Scope::Namespace`] is for PID 1 and its child: on a plain host it would be the machine.
+fn require_container(init: Pid) -> nix::Result<()> {
+    let is_child = init.as_raw() == 1 && Pid::parent() == init;
+    if Pid::this().as_raw() == 1 || is_child { Ok(()) } else { Err(Errno::EPERM) }
+}
 
 /// SIGKILL to this very process: a pid may be freed by its own parent, and taken by a stranger, since the scan.
 fn kill_identified(scanner: &Scanner, process: &Process, pidfd: &mut bool) -> nix::Result<()> {

@@ -1,0 +1,8 @@
+//! What tenure does to processes, done to real ones: most of it inside fresh PID namespaces.
+
+#![allow(clippy::expect_used, reason = "a test ends where its preparations fail")]
+
+mod notifying;
+mod spawning;
+mod sweeping;
+mod world;

@@ -1,0 +1,99 @@
+//! Who is believed on NOTIFY_SOCKET.
+
+use std::os::{
+    linux::net::SocketAddrExt as _,
+    unix::net::{SocketAddr, UnixDatagram},
+};
+
+use nix::unistd::{Pid, getpid};
+use tenure::process::{
+    notify::{Notice, NotifySocket, Rejected, Role},
+    scan::Scanner,
+    signals,
+    spawn::{Command, Outcome},
+};
+
+use crate::world::{outcome, setup, shell, test_in, wait_readable};
+
+const SAY: &str = "TENURE_TEST_SAY";
+
+/// A sender: the test binary, started with a message. It stays, so that it can be looked at.
+#[test]
+fn speaker() {
+    let Ok(message) = std::env::var(SAY) else { return };
+    say(&std::env::var("NOTIFY_SOCKET").expect("an address"), message.as_bytes());
+    loop {
+        std::thread::park();
+    }
+}
+
+test_in!(Pid1, a_descendant_of_the_main_process_is_believed, {
+    let mut socket = NotifySocket::open().expect("a socket");
+    let main = spawn_speaker(&socket, "\"$0\" \"$@\" & wait", "READY=1\nSTATUS=up\nX_TENURE_ROLE=leader");
+
+    let heard = hear(&mut socket, main);
+
+    assert_eq!(heard, Ok(Notice { ready: true, role: Some(Role::Leader) }));
+});
+
+test_in!(Pid1, an_orphan_of_the_main_process_is_known_by_its_group, {
+    let mut socket = NotifySocket::open().expect("a socket");
+    let main = spawn_speaker(&socket, "(\"$0\" \"$@\" &); exec sleep 1000", "X_TENURE_ROLE=standby");
+
+    let heard = hear(&mut socket, main);
+
+    assert_eq!(heard, Ok(Notice { ready: false, role: Some(Role::Standby) }));
+});
+
+test_in!(Pid1, a_stranger_is_not_believed, {
+    let mut socket = NotifySocket::open().expect("a socket");
+    let main = shell("exec sleep 1000");
+    let stranger = spawn_speaker(&socket, "exec \"$0\" \"$@\"", "READY=1");
+
+    let heard = hear(&mut socket, main);
+
+    assert_eq!(heard, Err(Rejected::Stranger(stranger)));
+});
+
+test_in!(Pid1, what_is_too_long_or_no_text_or_was_drained_says_nothing, {
+    let mut socket = NotifySocket::open().expect("a socket");
+    let mut long = b"READY=1\n".to_vec();
+    long.resize(5000, b'x');
+
+    say(&socket.address(), b"READY=1");
+    say(&socket.address(), b"READY=1");
+    socket.drain().expect("a socket");
+    say(&socket.address(), &long);
+    say(&socket.address(), b"READY=1\n\xff");
+    say(&socket.address(), b"READY=1\nREADY=2");
+
+    assert_eq!(hear(&mut socket, getpid()), Err(Rejected::TooLong));
+    assert_eq!(hear(&mut socket, getpid()), Err(Rejected::NotText));
+    assert_eq!(hear(&mut socket, getpid()), Ok(Notice { ready: true, role: None }));
+    let scanner = Scanner::open().expect("/proc");
+    assert_eq!(socket.receive(getpid(), &scanner).expect("a socket"), None);
+});
+
+/// `sh -c script` with the command line of a [`speaker`].
+fn spawn_speaker(socket: &NotifySocket, script: &str, message: &str) -> Pid {
+    let binary = std::env::current_exe().expect("the test binary").display().to_string();
+    let arguments = ["sh", "-c", script, &binary, "--exact", "notifying::speaker", "--nocapture"].map(str::to_owned);
+    let environment = [("NOTIFY_SOCKET", socket.address()), (SAY, message.to_owned()), ("PATH", "/usr/bin:/bin".to_owned())];
+    let command = Command::new("/bin/sh".as_ref(), &arguments, environment).expect("no NUL");
+    let mut child = command.spawn(&setup(signals::block().expect("signals"))).expect("a child");
+    assert_eq!(outcome(&mut child), Outcome::Done);
+    child.pid
+}
+
+fn say(address: &str, message: &[u8]) {
+    let name = address.strip_prefix('@').expect("abstract");
+    let address = SocketAddr::from_abstract_name(name).expect("short");
+    let sent = UnixDatagram::unbound().and_then(|socket| socket.send_to_addr(message, &address)).expect("a listener");
+    assert_eq!(sent, message.len());
+}
+
+fn hear(socket: &mut NotifySocket, main: Pid) -> Result<Notice, Rejected> {
+    wait_readable(&*socket).expect("a datagram");
+    let scanner = Scanner::open().expect("/proc");
+    socket.receive(main, &scanner).expect("a socket").expect("a datagram")
+}

@@ -1,0 +1,224 @@
+//! What a child gets and does not get, and that a late one runs nothing.
+
+use std::{
+    fs,
+    io::Read as _,
+    os::fd::AsFd as _,
+    path::{Path, PathBuf},
+    process::Stdio,
+};
+
+use nix::{
+    errno::Errno,
+    fcntl::OFlag,
+    unistd::{dup, pipe2},
+};
+use tenure::{
+    clock,
+    link::Exit,
+    process::{
+        kill::{self, SIGCONT, SIGKILL},
+        reap,
+        scan::Scanner,
+        signals,
+        spawn::{self, Command, Failure, Outcome, Place, Setup, Step},
+    },
+    time::Instant,
+};
+
+use crate::world::{self, command, outcome, setup, shell, shell_with, test_in, wait_until};
+
+/// Runs the test binary under `env` with these signals, without a namespace.
+#[test]
+fn a_child_gets_the_mask_and_the_ignored_signals_that_tenure_was_started_with() {
+    let signals = ["--block-signal=USR1,TERM", "--ignore-signal=HUP,INT"];
+    let show = ["grep", "^Sig[BI][lg][kn]:", "/proc/self/status"];
+    if world::is_inside() {
+        let grep = Command::new("/bin/grep".as_ref(), &show.map(str::to_owned), [("A", "b")]).expect("no NUL");
+        let inherited = signals::block().expect("signals");
+        let mut child = grep.spawn(&setup(inherited)).expect("a child");
+        assert_eq!(outcome(&mut child), Outcome::Done);
+        return wait_until("grep", || reap::next(|_| {}) == Some((child.pid, Exit::Code(0))));
+    }
+    let name = concat!(module_path!(), "::a_child_gets_the_mask_and_the_ignored_signals_that_tenure_was_started_with");
+    for pipe in ["--ignore-signal=PIPE", "--default-signal=PIPE"] {
+        let mut env = std::process::Command::new("env");
+        let direct = env.args(signals).arg(pipe).args(show).output().expect("env of coreutils 8.31");
+        let mut env = std::process::Command::new("env");
+        let through = world::again(env.args(signals).arg(pipe), name).stdout(Stdio::piped()).output().expect("env");
+
+        let direct = blocked_and_ignored(&direct.stdout);
+        assert_eq!(direct.len(), 2);
+        assert_eq!(blocked_and_ignored(&through.stdout), direct, "{pipe}");
+    }
+}
+
+/// The two sets in /proc/PID/status, without the two signals that the C library of the test binary keeps to itself.
+fn blocked_and_ignored(output: &[u8]) -> Vec<u64> {
+    let private = 0b11 << 31;
+    let text = String::from_utf8_lossy(output);
+    let sets = text.split_whitespace().filter(|word| word.len() == 16).filter_map(|word| u64::from_str_radix(word, 16).ok());
+    sets.map(|set| set & !private).collect()
+}
+
+test_in!(Pid1, a_child_that_was_stopped_past_its_deadline_runs_nothing, {
+    let file = scratch("late");
+    let script = command(&format!("touch {}", file.display()));
+    let inherited = signals::block().expect("signals");
+    let scanner = Scanner::open().expect("/proc");
+    let ours = fs::read_link("/proc/self/exe").expect("/proc");
+
+    let mut caught = None;
+    for _ in 0..500 {
+        let deadline = clock::boot() + std::time::Duration::from_millis(200);
+        let child = script.spawn(&Setup { not_after: Some(deadline), ..setup(inherited) }).expect("a child");
+        kill::send(child.pid, tenure::config::Signal(libc::SIGSTOP)).expect("it lives");
+        wait_until("a stop or an end", || matches!(scanner.look(child.pid).map(|child| child.state), Some(b'T' | b'Z')));
+        if fs::read_link(format!("/proc/{}/exe", child.pid)).is_ok_and(|exe| exe == ours) {
+            caught = Some((child, deadline));
+            break;
+        }
+        let _ = kill::send(child.pid, SIGKILL);
+        wait_until("its end", || reap::next(|_| {}).is_some());
+        let _ = fs::remove_file(&file);
+    }
+    let (mut child, deadline) = caught.expect("one of them stopped before its execve");
+
+    let before = child.outcome();
+    wait_until("the deadline", || clock::boot() > deadline);
+    kill::send(child.pid, SIGCONT).expect("it lives");
+    let after = outcome(&mut child);
+
+    assert_eq!(before, None, "the parent does not wait for it");
+    assert_eq!(after, Outcome::Late);
+    wait_until("its end", || reap::next(|_| {}).is_some_and(|(pid, _)| pid == child.pid));
+    assert!(!file.exists());
+});
+
+test_in!(Pid1, a_deadline_that_is_past_or_not_decides, {
+    let inherited = signals::block().expect("signals");
+    let script = command("exit 7");
+    let mut late = script.spawn(&Setup { not_after: Some(Instant::BOOT), ..setup(inherited) }).expect("a child");
+    assert_eq!(outcome(&mut late), Outcome::Late);
+    let mut early = script.spawn(&Setup { not_after: Some(Instant::NEVER), ..setup(inherited) }).expect("a child");
+    assert_eq!(outcome(&mut early), Outcome::Done);
+    wait_until("its end", || reap::next(|_| {}) == Some((early.pid, Exit::Code(7))));
+});
+
+test_in!(Pid1, a_signal_is_not_sent_past_its_deadline, {
+    let child = shell("sleep 1000 & kill -STOP $$; wait");
+    let scanner = Scanner::open().expect("/proc");
+    let stopped = || scanner.look(child).is_some_and(|child| child.state == b'T');
+    wait_until("it to stop", stopped);
+
+    let mut late = spawn::signal_not_after(child, SIGCONT, Instant::BOOT).expect("a child");
+    let late_outcome = outcome(&mut late);
+    let still = stopped();
+    let mut early = spawn::signal_not_after(child, SIGCONT, Instant::NEVER).expect("a child");
+    let early_outcome = outcome(&mut early);
+
+    assert_eq!((late_outcome, still, early_outcome), (Outcome::Late, true, Outcome::Done));
+    wait_until("it to go on", || !stopped());
+});
+
+test_in!(Pid1, a_program_that_cannot_be_executed_says_why, {
+    let text = scratch("text");
+    fs::write(&text, "neither ELF nor #!").expect("a file");
+    let inherited = signals::block().expect("signals");
+    let fail = |program: &Path| {
+        let command = Command::new(program, &["x".to_owned()], [("A", "b")]).expect("no NUL");
+        let mut child = command.spawn(&setup(inherited)).expect("a child");
+        let outcome = outcome(&mut child);
+        wait_until("its end", || reap::next(|_| {}).is_some());
+        match outcome {
+            Outcome::Failed(Failure { step: Step::Execute, errno }) => (errno, Failure { step: Step::Execute, errno }.code()),
+            Outcome::Done | Outcome::Late | Outcome::Failed(_) => panic!("{outcome:?}"),
+        }
+    };
+
+    assert_eq!(fail("/does/not/exist".as_ref()), (Errno::ENOENT, 127));
+    assert_eq!(fail(&text), (Errno::EACCES, 126));
+    fs::set_permissions(&text, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("our file");
+    assert_eq!(fail(&text), (Errno::ENOEXEC, 126));
+});
+
+test_in!(Pid1, a_child_gets_the_link_at_three_and_nothing_else, {
+    let (mut reader, writer) = pipe2(OFlag::O_CLOEXEC).map(|(reader, writer)| (fs::File::from(reader), writer)).expect("a pipe");
+    let leaked = dup(&reader).expect("without close-on-exec");
+    let inherited = signals::block().expect("signals");
+    let script = "for n in $(seq 0 40); do [ -e /proc/$$/fd/$n ] && printf '%s ' $n >&3; done; readlink /proc/$$/fd/0 >&3";
+
+    shell_with(script, &Setup { link: Some(writer.as_fd()), ..setup(inherited) });
+
+    drop((writer, leaked));
+    let mut said = String::new();
+    reader.read_to_string(&mut said).expect("text");
+    assert_eq!(said, "0 1 2 3 /dev/null\n");
+});
+
+test_in!(Pid1, a_child_leads_a_group_or_a_session, {
+    let inherited = signals::block().expect("signals");
+    let scanner = Scanner::open().expect("/proc");
+    let look = |place| {
+        let pid = shell_with("exec sleep 1000", &Setup { place, ..setup(inherited) });
+        let process = scanner.look(pid).expect("it lives");
+        (process.group == pid, process.session == pid)
+    };
+
+    assert_eq!(look(Place::Group), (true, false));
+    assert_eq!(look(Place::Session), (true, true));
+});
+
+test_in!(Child, a_child_dies_with_the_thread_that_made_it, {
+    let child = std::thread::spawn(|| shell("exec sleep 1000")).join().expect("a child");
+    wait_until("its end", || reap::next(|_| {}) == Some((child, Exit::Signal(libc::SIGKILL))));
+});
+
+test_in!(Pid1, a_workload_is_taken_before_its_guard_when_memory_ends, {
+    let score = |pid: &str| {
+        let score = fs::read_to_string(format!("/proc/{pid}/oom_score_adj")).expect("a score");
+        score.trim().parse::<i32>().expect("a number")
+    };
+    let inherited = signals::block().expect("signals");
+
+    let child = shell_with("exec sleep 1000", &Setup { oom_score_adjust: 100, ..setup(inherited) });
+
+    assert_eq!(score(&child.to_string()), (score("self") + 100).min(1000));
+});
+
+/// In a terminal that `script` makes.
+#[test]
+fn the_terminal_is_handed_over_and_taken_back() {
+    use tenure::process::terminal::Terminal;
+    let name = concat!(module_path!(), "::the_terminal_is_handed_over_and_taken_back");
+    if !world::is_inside() {
+        let mut env = std::process::Command::new("env");
+        let line = format!("{:?}", world::again(&mut env, name));
+        let output = std::process::Command::new("script").args(["-qec", &line, "/dev/null"]).output().expect("script");
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && text.contains("1 passed"), "{text}");
+        return;
+    }
+    let inherited = signals::block().expect("signals");
+    let foreground = || nix::unistd::tcgetpgrp(std::io::stdin()).expect("a terminal");
+    let terminal = Terminal::of_stdin().expect("a terminal of ours");
+
+    let child = shell_with(
+        "exec sleep 1000",
+        &Setup { place: Place::Foreground(terminal), input: spawn::Input::Inherited, ..setup(inherited) },
+    );
+
+    assert_eq!(foreground(), child);
+    assert!(Terminal::of_stdin().is_none(), "in the background it is not ours");
+    kill::send_group(child, SIGKILL).expect("it lives");
+    wait_until("its end", || reap::next(|_| {}) == Some((child, Exit::Signal(libc::SIGKILL))));
+    terminal.take_back().expect("SIGTTOU is blocked");
+    assert_eq!(foreground(), nix::unistd::getpgrp());
+}
+
+/// A file of this test's own, which is not there yet.
+fn scratch(name: &str) -> PathBuf {
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("process-{name}"));
+    let _ = fs::remove_file(&file);
+    file
+}

@@ -1,0 +1,228 @@
+//! Sweeps leave nobody, spare whom they must, and say who would not go.
+
+use std::{io::BufRead as _, process::Command, time::Instant};
+
+use nix::unistd::{Pid, Uid, getpid, getppid, setresuid};
+use tenure::{
+    link::Exit,
+    process::{
+        kill::{self, Left, SIGKILL, Sweep, Verdict},
+        reap,
+        scan::{Scanner, Scope, Spare},
+        signals,
+        spawn::{Place, Setup},
+    },
+};
+
+use crate::world::{self, PATIENCE, World, reap_all, setup, shell, shell_with, test_in, wait_until};
+
+test_in!(Pid1, two_hundred_daemonised_processes_that_ignore_term_are_gone_and_reaped, {
+    shell("trap '' TERM; for i in $(seq 200); do setsid -f sleep 1000; done; exec sleep 1000");
+    wait_until("201 processes", || count(Scope::Namespace) == 201);
+
+    let left = sweep(Scope::Namespace, &[]);
+
+    assert_eq!(left, None);
+    assert!(kill::is_alone().expect("PID 1"));
+});
+
+/// Fifty chains in which every process starts its successor and ends.
+const RESPAWN: &str = "trap '' TERM; respawn() { respawn & }; for i in $(seq 50); do respawn & done; exec sleep 1000";
+
+test_in!(Pid1, a_bomb_that_respawns_falls_to_walks_that_spare_the_elector, {
+    let elector = elector("sleep 1000 & wait");
+    shell(RESPAWN);
+    wait_until("a bomb", || reap_all() > 0 && count(Scope::Namespace) > 50);
+
+    let left = sweep(Scope::Namespace, &[elector]);
+
+    assert_eq!(left, None);
+    wait_until("elector and plugin, running", || {
+        let mut scanner = Scanner::open().expect("/proc");
+        let found = scanner.find(Scope::Namespace, Spare { init: getpid(), electors: &[] }).expect("a scan");
+        found.targets.len() == 2 && found.targets.iter().all(|process| process.state != b'T')
+    });
+    kill::send(elector, SIGKILL).expect("the elector lives");
+    wait_until("its end", || reap::next(|_| {}) == Some((elector, Exit::Signal(libc::SIGKILL))));
+});
+
+test_in!(Pid1, a_bomb_that_respawns_falls_to_one_kill_of_everything, {
+    shell(RESPAWN);
+    wait_until("a bomb", || reap_all() > 0 && count(Scope::Namespace) > 50);
+
+    kill::kill_everything().expect("PID 1 may");
+
+    wait_until("nobody", || reap_all() == 0 && kill::is_alone().expect("PID 1"));
+});
+
+test_in!(Pid1, the_elector_and_its_plugins_are_spared_and_go_on_running, {
+    let elector = elector("sleep 1000 & setsid -f sleep 1000; wait");
+    shell("exec sleep 1000");
+    let mut scanner = Scanner::open().expect("/proc");
+    let spare = Spare { init: getpid(), electors: &[] };
+    wait_until("a plugin in the session and one out of it", || {
+        let found = scanner.find(Scope::Namespace, spare).expect("a scan");
+        found.targets.len() == 4 && found.targets.iter().filter(|process| process.session == elector).count() == 2
+    });
+
+    let left = sweep(Scope::Namespace, &[elector]);
+
+    let found = scanner.find(Scope::Namespace, spare).expect("a scan");
+    assert_eq!(left, None);
+    assert_eq!(found.targets.len(), 2, "the plugin that left the session is no plugin: {found:?}");
+    assert!(found.targets.iter().all(|process| process.session == elector && process.state != b'T'), "{found:?}");
+});
+
+test_in!(Pid1, a_zombie_is_not_gone, {
+    let child = shell("exit 3");
+    wait_until("a zombie", || reap::peek() == Some(child));
+    let mut sweep = Sweep::open().expect("/proc");
+    let spare = Spare { init: getpid(), electors: &[] };
+
+    let before = sweep.pass(Scope::Namespace, spare).expect("a scan");
+    let reaped = reap::next(|dead| assert!(Scanner::open().expect("/proc").look(dead).is_some(), "still there"));
+    let after = sweep.pass(Scope::Namespace, spare).expect("a scan");
+
+    assert_eq!(before, Verdict::Left(Left { seen: 1, pids: vec![child], ..Left::default() }));
+    assert_eq!(reaped, Some((child, Exit::Code(3))));
+    assert_eq!(after, Verdict::Proved);
+});
+
+test_in!(Pid1, a_real_time_signal_is_a_status_like_any_other, {
+    let child = shell("kill -40 $$");
+    wait_until("its end", || reap::next(|_| {}) == Some((child, Exit::Signal(40))));
+});
+
+test_in!(Pid1, processes_that_may_not_be_killed_are_named, {
+    let child = shell("exec sleep 1000");
+    let nobody = Uid::from_raw(65534);
+    setresuid(nobody, nobody, nobody).expect("this test needs root");
+    let spare = Spare { init: getpid(), electors: &[] };
+
+    let verdict = Sweep::open().expect("/proc").pass(Scope::Namespace, spare).expect("a scan");
+
+    let refused = Left { seen: 1, pids: vec![child], refused: vec![child], ..Left::default() };
+    assert_eq!(verdict, Verdict::Left(refused));
+    assert!(!kill::is_alone().expect("PID 1"));
+});
+
+/// The body asks for a visitor by a line on its standard output.
+#[test]
+fn a_process_that_came_in_from_outside_is_found_and_killed() {
+    let name = concat!(module_path!(), "::a_process_that_came_in_from_outside_is_found_and_killed");
+    let is_visited = || {
+        println!("visit me");
+        let mut scanner = Scanner::open().expect("/proc");
+        let spare = Spare { init: getpid(), electors: &[] };
+        let mut visitor = None;
+        wait_until("a visitor", || {
+            visitor = scanner.find(Scope::Namespace, spare).expect("a scan").targets.first().copied();
+            visitor.is_some()
+        });
+        assert_eq!(visitor.map(|visitor| visitor.parent), Some(Pid::from_raw(0)));
+        assert_eq!(sweep(Scope::Namespace, &[]), None);
+        assert!(kill::is_alone().expect("PID 1"));
+    };
+    if world::is_inside() {
+        return is_visited();
+    }
+    let mut world = world::start(name, &World::Pid1);
+    let mut lines = std::io::BufReader::new(world.stdout.take().expect("piped")).lines();
+    lines.by_ref().map_while(Result::ok).find(|line| line.ends_with("visit me")).expect("a world");
+
+    let unshare = only_child(i32::try_from(world.id()).expect("a pid"));
+    let target = only_child(unshare).to_string();
+    let visitor = Command::new("nsenter").args(["--target", &target, "--pid", "sleep", "1000"]).status().expect("nsenter");
+
+    assert!(!visitor.success(), "killed: {visitor}");
+    let passed = lines.map_while(Result::ok).any(|line| line.contains("1 passed"));
+    assert!(world.wait().expect("its end").success() && passed);
+}
+
+test_in!(Child, outside_of_pid_1_all_descendants_go_and_strangers_stay, {
+    nix::sys::prctl::set_child_subreaper(true).expect("a subreaper");
+    let elector = elector("exec sleep 1000");
+    shell("for i in $(seq 20); do setsid -f sh -c 'trap \"\" TERM; sleep 1000 & wait'; done; exec sleep 1000");
+    wait_until("42 descendants", || count(Scope::Descendants) == 42);
+    let mut scanner = Scanner::open().expect("/proc");
+    let spare = Spare { init: getpid(), electors: &[elector] };
+
+    let left = sweep(Scope::Descendants, &[elector]);
+
+    assert_eq!(left, None);
+    assert_eq!(scanner.find(Scope::Descendants, Spare { electors: &[], ..spare }).expect("a scan").targets.len(), 1);
+    let strangers = scanner.find(Scope::Remains { entry: "none", group: Some(nix::unistd::getpgrp()) }, spare).expect("a scan");
+    assert!(strangers.targets.iter().any(|process| process.parent == getppid()), "{strangers:?}");
+});
+
+test_in!(Child, outside_of_pid_1_nothing_kills_or_sweeps_everything, {
+    let spare = Spare { init: getpid(), electors: &[] };
+
+    let refused = [
+        kill::kill_everything().err(),
+        kill::is_alone().err(),
+        Sweep::open().expect("/proc").pass(Scope::Namespace, spare).err(),
+    ];
+
+    for error in refused {
+        assert_eq!(error.and_then(|error| error.raw_os_error()), Some(libc::EPERM));
+    }
+    assert!(count(Scope::Descendants) == 0 && kill::send(getppid(), kill::SIGCONT).is_err());
+});
+
+test_in!(Child, the_remains_of_a_dead_init_are_known_by_marker_group_and_descent, {
+    let inherited = signals::block().expect("signals");
+    let group = shell_with("exec sleep 1000", &setup(inherited));
+    let marked = shell("TENURE_IDENTITY=a_1 setsid -f env -i TENURE_IDENTITY=a_1 sh -c 'env -i sleep 1000 & wait'");
+    shell("TENURE_IDENTITY=a_12 exec sleep 1000");
+    wait_until("the marked one to be left", || reap::next(|_| {}).is_some_and(|(pid, _)| pid == marked));
+    let scope = Scope::Remains { entry: "TENURE_IDENTITY=a_1", group: Some(group) };
+    wait_until("three remains", || count(scope) == 3);
+    let everybody = count_all();
+
+    wait_until("their end", || {
+        reap_all();
+        let spare = Spare { init: Pid::from_raw(0), electors: &[] };
+        Sweep::open().expect("/proc").pass(scope, spare).expect("a scan") == Verdict::Proved
+    });
+
+    wait_until("the shell to reap its own", || count_all() == everybody - 3);
+});
+
+/// What init does on a planned stop: reap, pass, wait for SIGCHLD or the pause.
+fn sweep(scope: Scope<'_>, electors: &[Pid]) -> Option<Left> {
+    let mut sweep = Sweep::open().expect("/proc");
+    let began = Instant::now();
+    for pass in 1.. {
+        reap_all();
+        match sweep.pass(scope, Spare { init: getpid(), electors }).expect("a scan") {
+            Verdict::Proved => {
+                println!("{pass} passes, {:?}", began.elapsed());
+                return None;
+            }
+            Verdict::Left(left) if began.elapsed() > PATIENCE => return Some(left),
+            Verdict::Left(_) => std::thread::sleep(sweep.pause()),
+        }
+    }
+    None
+}
+
+fn elector(script: &str) -> Pid {
+    let elector = shell_with(script, &Setup { place: Place::Session, ..setup(signals::block().expect("signals")) });
+    assert_eq!(Scanner::open().expect("/proc").look(elector).map(|process| process.session), Some(elector));
+    elector
+}
+
+fn count(scope: Scope<'_>) -> usize {
+    let mut scanner = Scanner::open().expect("/proc");
+    scanner.find(scope, Spare { init: getpid(), electors: &[] }).expect("a scan").targets.len()
+}
+
+fn count_all() -> usize {
+    std::fs::read_dir("/proc").expect("/proc").flatten().filter(|entry| entry.path().join("stat").is_file()).count()
+}
+
+fn only_child(pid: i32) -> i32 {
+    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).expect("CONFIG_PROC_CHILDREN");
+    children.trim().parse().expect("one child")
+}

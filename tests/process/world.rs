@@ -1,0 +1,132 @@
+//! Where a test runs: the test binary starts itself again inside a PID namespace that dies with it.
+
+use std::{
+    io,
+    os::fd::AsFd,
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use nix::{
+    poll::{PollFd, PollFlags, PollTimeout, poll},
+    unistd::Pid,
+};
+use tenure::process::{
+    reap,
+    signals::{self, Inherited},
+    spawn::{self, Input, Outcome, Place, Setup, Spawning},
+};
+
+/// Longest wait for anything that a test waits for.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+const INSIDE: &str = "TENURE_TEST_INSIDE";
+
+/// Who the test is.
+pub(crate) enum World {
+    /// PID 1.
+    Pid1,
+    /// The child of a shell that is PID 1, beside a stranger (`sleep 12345`).
+    Child,
+}
+
+/// Runs the body of the test `name` in a PID namespace of its own, and fails with it.
+pub(crate) fn enter(name: &str, world: &World, body: fn()) {
+    if is_inside() {
+        return body();
+    }
+    let output = start(name, world).wait_with_output().expect("its end");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && text.contains("1 passed"), "{}: {text}", output.status);
+    println!("{text}");
+}
+
+/// Whether this is the test binary inside a [`World`].
+pub(crate) fn is_inside() -> bool {
+    std::env::var_os(INSIDE).is_some()
+}
+
+/// Starts the test binary for the test `name` in a PID namespace of its own, which ends with it or after a minute.
+pub(crate) fn start(name: &str, world: &World) -> Child {
+    let mut command = Command::new("timeout");
+    command.args(["--signal=KILL", "60", "unshare", "--fork", "--pid", "--mount-proc", "--kill-child=SIGKILL"]);
+    if !nix::unistd::geteuid().is_root() {
+        command.arg("--map-root-user");
+    }
+    match world {
+        World::Pid1 => {}
+        World::Child => drop(command.args(["sh", "-c", "sleep 12345 & \"$@\" & wait $!", "sh"])),
+    }
+    again(&mut command, name).stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("unshare and timeout are needed")
+}
+
+/// Appends the command line of the test binary for the test `name`, inside.
+pub(crate) fn again<'a>(command: &'a mut Command, name: &str) -> &'a mut Command {
+    let (_, test) = name.split_once("::").expect("a module path");
+    command.arg(std::env::current_exe().expect("the test binary"));
+    command.args(["--exact", test, "--nocapture", "--test-threads=1"]).env(INSIDE, "1")
+}
+
+/// A test that runs in a [`World`].
+macro_rules! test_in {
+    ($world:ident, $name:ident, $body:block) => {
+        #[test]
+        fn $name() {
+            $crate::world::enter(concat!(module_path!(), "::", stringify!($name)), &$crate::world::World::$world, || $body);
+        }
+    };
+}
+pub(crate) use test_in;
+
+/// How the children of a test are set up unless it says otherwise.
+pub(crate) fn setup(inherited: Inherited) -> Setup<'static> {
+    Setup { inherited, place: Place::Group, input: Input::Null, link: None, oom_score_adjust: 0, not_after: None }
+}
+
+/// Starts `sh -c script` as tenure starts a workload.
+pub(crate) fn shell(script: &str) -> Pid {
+    shell_with(script, &setup(signals::block().expect("signals can be blocked")))
+}
+
+/// The same, set up this way.
+pub(crate) fn shell_with(script: &str, setup: &Setup<'_>) -> Pid {
+    let mut spawning = command(script).spawn(setup).expect("a child");
+    assert_eq!(outcome(&mut spawning), Outcome::Done);
+    spawning.pid
+}
+
+/// `sh -c script` with a PATH.
+pub(crate) fn command(script: &str) -> spawn::Command {
+    let arguments = ["sh", "-c", script].map(str::to_owned);
+    spawn::Command::new("/bin/sh".as_ref(), &arguments, [("PATH", "/usr/local/bin:/usr/bin:/bin")]).expect("no NUL")
+}
+
+/// Waits for what became of a child.
+pub(crate) fn outcome(spawning: &mut Spawning) -> Outcome {
+    wait_readable(&*spawning).expect("a report in time");
+    spawning.outcome().expect("readable means known")
+}
+
+/// Waits for a descriptor.
+pub(crate) fn wait_readable(fd: &impl AsFd) -> io::Result<()> {
+    let mut fds = [PollFd::new(fd.as_fd(), PollFlags::POLLIN)];
+    let timeout = PollTimeout::try_from(PATIENCE).expect("fits");
+    match poll(&mut fds, timeout)? {
+        0 => Err(io::ErrorKind::TimedOut.into()),
+        _ => Ok(()),
+    }
+}
+
+/// Asks until `ready` says so; panics with `what` after [`PATIENCE`].
+pub(crate) fn wait_until(what: &str, mut ready: impl FnMut() -> bool) {
+    let give_up = Instant::now() + PATIENCE;
+    while !ready() {
+        assert!(Instant::now() < give_up, "not in time: {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Reaps all that is dead; how many.
+pub(crate) fn reap_all() -> usize {
+    std::iter::from_fn(|| reap::next(|_| {})).count()
+}
