@@ -5,7 +5,7 @@
 
 use std::{
     io,
-    os::fd::{AsRawFd, FromRawFd, OwnedFd},
+    os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
     time::Duration,
 };
 
@@ -119,6 +119,11 @@ impl Sweep {
         Ok(Self { scanner: Scanner::open()?, pidfd: true, passes: 0 })
     }
 
+    /// Forgets the passes so far: another stop begins.
+    pub const fn begin(&mut self) {
+        self.passes = 0;
+    }
+
     /// Kills all of `scope` but `spare`, or proves that nobody is left to kill.
     ///
     /// The proof is two clean scans in one call; nobody is reaped during a call (see [`scan`](crate::process::scan)), and a
@@ -145,11 +150,7 @@ impl Sweep {
             Scope::Namespace if spare.electors.is_empty() => is_alone()?,
             Scope::Namespace | Scope::Descendants | Scope::Remains { .. } => !self.scanner.is_partial(),
         };
-        if proved {
-            self.passes = 0;
-            return Ok(Verdict::Proved);
-        }
-        Ok(Verdict::Left(Left { hidden: true, ..Left::default() }))
+        if proved { Ok(Verdict::Proved) } else { Ok(Verdict::Left(Left { hidden: true, ..Left::default() })) }
     }
 
     /// How long to wait for SIGCHLD before the next pass: 1 ms, doubling to 16 ms. Those that came in from outside die silently.
@@ -209,7 +210,7 @@ fn kill_identified(scanner: &Scanner, process: &Process, pidfd: &mut bool) -> ni
     if scanner.look(process.pid).is_none_or(|now| now.start != process.start) {
         return Err(Errno::ESRCH);
     }
-    match handle.and_then(|handle| pidfd_send(&handle, SIGKILL)) {
+    match handle.and_then(|handle| pidfd_send(handle.as_fd(), SIGKILL)) {
         Ok(()) => Ok(()),
         Err(Errno::ESRCH) => Err(Errno::ESRCH),
         Err(_) => kill(process.pid.as_raw(), SIGKILL),
@@ -220,8 +221,9 @@ fn require_pid1() -> nix::Result<()> {
     if Pid::this().as_raw() == 1 { Ok(()) } else { Err(Errno::EPERM) }
 }
 
+/// kill(2); async-signal-safe.
 #[allow(unsafe_code, reason = "nix's kill knows no real-time signals")]
-fn kill(target: i32, signal: Signal) -> nix::Result<()> {
+pub(crate) fn kill(target: i32, signal: Signal) -> nix::Result<()> {
     // SAFETY: kill takes no pointers; who may be targeted is checked by the callers.
     Errno::result(unsafe { libc::kill(target, signal.0) }).map(drop)
 }
@@ -236,8 +238,9 @@ pub(crate) fn pidfd_open(pid: Pid) -> nix::Result<OwnedFd> {
     }
 }
 
+/// Signals the process of a handle; async-signal-safe.
 #[allow(unsafe_code, reason = "nix does not wrap it")]
-pub(crate) fn pidfd_send(handle: &OwnedFd, signal: Signal) -> nix::Result<()> {
+pub(crate) fn pidfd_send(handle: BorrowedFd<'_>, signal: Signal) -> nix::Result<()> {
     let no_info = std::ptr::null::<libc::siginfo_t>();
     // SAFETY: the descriptor is open, and a null siginfo means what kill(2) would send.
     let sent = unsafe { libc::syscall(libc::SYS_pidfd_send_signal, handle.as_raw_fd(), signal.0, no_info, 0) };

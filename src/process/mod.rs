@@ -20,5 +20,6 @@ pub mod reap;
 pub mod resolve;
 pub mod scan;
 pub mod signals;
+pub mod slice;
 pub mod spawn;
 pub mod terminal;

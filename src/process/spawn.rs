@@ -236,7 +236,7 @@ impl Command {
 /// # Errors
 /// [`SpawnError`]; nothing was sent then.
 pub fn signal_not_after(pid: Pid, signal: Signal, not_after: Instant) -> Result<Spawning, SpawnError> {
-    // Without it the pid must do; init does not reap the process while the child is on its way unless it was stopped.
+    // Where it is refused the pid must do: wrong only if the child is stopped while init reaps the process and its pid is recycled.
     let handle = kill::pidfd_open(pid).ok();
     fork(&child::Plan {
         place: None,
@@ -245,7 +245,7 @@ pub fn signal_not_after(pid: Pid, signal: Signal, not_after: Instant) -> Result<
         score: None,
         inherited: None,
         not_after: Some(not_after),
-        act: child::Act::Signal { handle: handle.as_ref().map(AsRawFd::as_raw_fd), pid, signal },
+        act: child::Act::Signal { handle: handle.as_ref().map(AsFd::as_fd), pid, signal },
     })
 }
 

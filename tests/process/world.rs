@@ -38,7 +38,6 @@ pub(crate) fn enter(name: &str, world: &World, body: fn()) {
     let output = start(name, world).wait_with_output().expect("its end");
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && text.contains("1 passed"), "{}: {text}", output.status);
-    println!("{text}");
 }
 
 /// Whether this is the test binary inside a [`World`].

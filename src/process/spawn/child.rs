@@ -2,13 +2,17 @@
 
 use std::{
     ffi::{CStr, c_char},
-    os::fd::RawFd,
+    os::fd::{BorrowedFd, RawFd},
 };
 
 use nix::{errno::Errno, unistd::Pid};
 
 use super::{Failure, Outcome, Place, Step};
-use crate::{config::Signal, process::signals::Inherited, time::Instant};
+use crate::{
+    config::Signal,
+    process::{kill, signals::Inherited},
+    time::Instant,
+};
 
 /// Where a link is handed over.
 pub(super) const LINK: RawFd = 3;
@@ -30,7 +34,7 @@ pub(super) struct Plan<'a> {
 /// The last step.
 pub(super) enum Act<'a> {
     Execute { program: &'a CStr, arguments: &'a [*const c_char], environment: &'a [*const c_char] },
-    Signal { handle: Option<RawFd>, pid: Pid, signal: Signal },
+    Signal { handle: Option<BorrowedFd<'a>>, pid: Pid, signal: Signal },
 }
 
 /// Carries out the plan, reports to `end` what kept it from that, and ends.
@@ -111,10 +115,10 @@ fn carry_out(plan: &Plan<'_>, parent: Pid) -> Result<Outcome, Failure> {
                     return Ok(Outcome::Late);
                 }
                 let sent = match handle {
-                    Some(handle) => libc::syscall(libc::SYS_pidfd_send_signal, handle, signal.0, 0, 0) as i32,
-                    None => libc::kill(pid.as_raw(), signal.0),
+                    Some(handle) => kill::pidfd_send(handle, signal),
+                    None => kill::kill(pid.as_raw(), signal),
                 };
-                check(Step::Signal, sent)?;
+                sent.map_err(|errno| Failure { step: Step::Signal, errno })?;
             }
         }
     }
