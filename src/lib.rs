@@ -1,4 +1,58 @@
 //! tenure runs a process for exactly as long as its replica holds a Kubernetes Lease.
+//!
+//! This page is the architecture. What users see is in the README and in `config/tenure.yaml`.
+//!
+//! # Two processes
+//!
+//! ```text
+//! container
+//! └─ tenure              init     PID 1: owns the workload, its deadlines and the signals. No network.
+//!    ├─ tenure elector            the only part that talks to the API server, OTLP and HTTP. Decides who leads.
+//!    └─ workload                  its own process group; its whole tree is killed and proved dead by init.
+//! ```
+//!
+//! The part that kills never touches the network. Init is a poll loop over signals, one absolute CLOCK_BOOTTIME timer and the
+//! [`link`]; it needs nothing from the elector to kill: the stop signal goes out at the soft deadline S, SIGKILL to everything at the
+//! hard deadline H, whether the elector is slow, stopped, dead or lying. The elector needs nothing but init's proof to release.
+//! If the elector dies, init starts another and hands it the last confirmed record: the workload does not notice. If init is
+//! stopped, the elector is the second guard at H. If init dies as PID 1, the kernel kills the container.
+//!
+//! # Deciding apart from doing
+//!
+//! Three machines decide. They read no clock and do no IO; they are handed the time and return descriptions of work:
+//!
+//! | machine | decides | runs in |
+//! |---|---|---|
+//! | [`election::Elector`] | which requests are sent, who leads, when a term ends | the elector |
+//! | [`supervision::Agent`] | may the workload lead now, until when, and when may the Lease be released | init |
+//! | `Workload`, within the agent | start, signal, kill, prove, start again | init |
+//!
+//! All speak the same verbs: `handle(input, now)`, `poll_action()`, `poll_timeout()`, `handle_timeout(now)`. Whoever drives one
+//! carries out every action at once and in order, and before acting on a deadline takes in what waits on the link. Everything else
+//! is an edge that does: [`init`], [`elector`], [`process`], [`api`], [`telemetry`], [`http`].
+//!
+//! # The law
+//!
+//! [`election::law`] turns the send of a write into the deadlines of the holder, and the sight of a record into the instant at
+//! which a follower may take it, with the proof that the first always comes before the second. Deadlines are absolute
+//! CLOCK_BOOTTIME instants counted from just before the first byte of a write; no wall clock takes part in any decision.
+//!
+//! # Rooms
+//!
+//! | room | what it owns |
+//! |---|---|
+//! | [`time`], [`clock`] | instants of CLOCK_BOOTTIME; the only calls that read clocks |
+//! | [`link`] | the few messages between init and elector |
+//! | [`config`], [`cli`] | what users write and type |
+//! | [`election`] | decides who leads: the law, the Lease record, the phases |
+//! | [`supervision`] | decides what becomes of the workload |
+//! | [`init`] | does: PID 1's loop, the elector child, signals, identity |
+//! | [`process`] | does: scan, spawn, signal, kill, reap, prove |
+//! | [`elector`] | does: the elector's loop, the Lease client, the watch, the second guard |
+//! | [`api`] | finds the cluster and sends single requests |
+//! | [`telemetry`], [`http`], [`stderr`] | edges that can never delay a transition |
+//! | [`commands`] | `status`, `check`, `config`, `demo`, `dev-server`: one file each |
+//! | [`apiserver`] | the embedded Lease API |
 
 pub mod api;
 pub mod apiserver;
