@@ -151,6 +151,10 @@ impl Refused {
     pub fn report(&self) -> u8 {
         // A closed pipe is no reason for another exit code.
         drop(self.0.print());
+        self.code()
+    }
+
+    fn code(&self) -> u8 {
         if !self.0.use_stderr() {
             return 0;
         }
@@ -233,7 +237,7 @@ mod tests {
     }
 
     fn refused(line: &[&str]) -> u8 {
-        parsed(line).unwrap_err().report()
+        parsed(line).unwrap_err().code()
     }
 
     #[test]

@@ -6,7 +6,7 @@ use tenure::{cli, commands, config, elector, init};
 
 fn main() -> ExitCode {
     ExitCode::from(match cli::parse(std::env::args_os()) {
-        Ok(cli::Face::Run(run)) => match config::load(&run.settings, &run.command) {
+        Ok(cli::Face::Run(run)) => match config::load(&run.settings, &run.command, config::Purpose::Run) {
             Ok(loaded) => {
                 commands::warn(&loaded.notes);
                 init::run(loaded.config)

@@ -9,16 +9,21 @@ use std::{
 
 use crate::{cli::Command, config::Invalid};
 
+mod access;
+mod check;
 mod config;
 mod dev_server;
+mod status;
 
 /// Carries out a command; the exit code.
 #[must_use]
 pub fn run(command: &Command) -> u8 {
     match command {
         Command::Config(about) => config::run(about),
+        Command::Check(arguments) => check::run(arguments),
+        Command::Status(arguments) => status::run(arguments),
         Command::DevServer(about) => dev_server::run(about),
-        Command::Check(_) | Command::Status(_) | Command::Demo => {
+        Command::Demo => {
             complain("this build does not have that command");
             70
         }

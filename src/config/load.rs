@@ -11,7 +11,7 @@ use figment::{
 use super::{
     Config,
     keys::Shape,
-    rules,
+    rules::{self, Purpose},
     sources::{self, Entry, Layer},
 };
 use crate::cli::Settings;
@@ -63,17 +63,22 @@ pub struct Invalid {
     pub problems: Vec<Problem>,
 }
 
-/// Reads the configuration of this process: defaults, file, environment, flags.
+/// Reads the configuration of this process (defaults, file, environment, flags) and judges what `purpose` needs of it.
 ///
 /// # Errors
 /// Everything that is wrong with it, at once.
-pub fn load(settings: &Settings, command: &[String]) -> Result<Loaded, Invalid> {
+pub fn load(settings: &Settings, command: &[String], purpose: Purpose) -> Result<Loaded, Invalid> {
     let ours = |(name, _): &(OsString, OsString)| name.as_encoded_bytes().starts_with(super::keys::PREFIX.as_bytes());
-    load_from(settings, command, &std::env::vars_os().filter(ours).collect::<Vec<_>>())
+    load_from(settings, command, purpose, &std::env::vars_os().filter(ours).collect::<Vec<_>>())
 }
 
 /// The same with these variables for the environment.
-pub(super) fn load_from(settings: &Settings, command: &[String], variables: &[(OsString, OsString)]) -> Result<Loaded, Invalid> {
+pub(super) fn load_from(
+    settings: &Settings,
+    command: &[String],
+    purpose: Purpose,
+    variables: &[(OsString, OsString)],
+) -> Result<Loaded, Invalid> {
     let mut layers = [sources::file(settings, variables), sources::environment(variables), sources::flags(settings, command)];
     let mut problems: Vec<Problem> = layers.iter_mut().flat_map(refuse_bad_values).collect();
     let origins = layers.iter().flat_map(|layer| &layer.entries).map(|entry| (entry.path(), entry.origin.clone())).collect();
@@ -82,7 +87,7 @@ pub(super) fn load_from(settings: &Settings, command: &[String], variables: &[(O
     }
     let merged = layers.iter().fold(Figment::new(), |figment, layer| figment.merge(layer));
     let mut config: Config = merged.extract().map_err(|error| Invalid { problems: vec![Problem::whole(&error)] })?;
-    let judgement = rules::judge(&mut config);
+    let judgement = rules::judge(&mut config, purpose);
     // A rule about a key whose value is refused already would only repeat that.
     let known: Vec<String> = problems.iter().map(|problem| problem.path.clone()).collect();
     let fresh =

@@ -20,7 +20,7 @@ use crate::election::law::Timing;
 
 mod document;
 mod effective;
-mod humane;
+pub(crate) mod humane;
 mod keys;
 mod lease;
 mod load;
@@ -37,6 +37,7 @@ mod workload;
 pub use lease::{Lease, Release};
 pub use load::{Invalid, Loaded, Origin, Problem, load};
 pub use roles::{Hook, Hooks, Rewrite, Signals};
+pub use rules::Purpose;
 pub use scalars::{Drift, Signal};
 pub use schema::{DEFAULTS, schema};
 pub use workload::{Acknowledge, KillMode, OnExit, OnLoss, Restart, RestartPolicy, Runs, Stop, Workload};

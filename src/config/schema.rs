@@ -21,7 +21,7 @@ mod tests {
     use crate::{
         cli::Settings,
         config::{
-            Hook,
+            Hook, Purpose,
             keys::{KEYS, Shape},
             load::load_from,
             sources,
@@ -82,8 +82,8 @@ mod tests {
         assert_eq!(layer.entries.iter().map(|entry| entry.key.path.into()).collect::<BTreeSet<String>>(), keys());
 
         let settings = Settings { lease: Some("x".into()), ..settings };
-        let from_file = load_from(&settings, &["true".into()], &[]).unwrap().config;
-        let built_in = load_from(&Settings { config: None, ..settings }, &["true".into()], &[]).unwrap().config;
+        let from_file = load_from(&settings, &["true".into()], Purpose::Run, &[]).unwrap().config;
+        let built_in = load_from(&Settings { config: None, ..settings }, &["true".into()], Purpose::Run, &[]).unwrap().config;
         assert_eq!(from_file, built_in);
     }
 
@@ -114,11 +114,11 @@ mod tests {
             set: ["workload.stop.grace=90s", "lease.labels.c=d", "lease.prefix=t-"].map(String::from).into(),
             ..Settings::default()
         };
-        let loaded = load_from(&settings, &["sh".into(), "-c".into(), "echo \"$A\"\n".into()], &variables).unwrap();
+        let loaded = load_from(&settings, &["sh".into(), "-c".into(), "echo \"$A\"\n".into()], Purpose::Run, &variables).unwrap();
         let text = loaded.effective();
         let path = std::env::temp_dir().join(format!("tenure-effective-{}.yaml", std::process::id()));
         std::fs::write(&path, &text).unwrap();
-        let again = load_from(&Settings { config: Some(path.clone()), ..Settings::default() }, &[], &[]);
+        let again = load_from(&Settings { config: Some(path.clone()), ..Settings::default() }, &[], Purpose::Run, &[]);
         std::fs::remove_file(path).unwrap();
         assert_eq!(again.unwrap().config, loaded.config, "{text}");
         for (line, source) in [

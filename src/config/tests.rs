@@ -40,11 +40,11 @@ fn flags(set: &[&str]) -> Settings {
 }
 
 fn loaded(settings: &Settings, variables: &[(&str, &str)]) -> Loaded {
-    load_from(settings, &["sleep".into()], &environment(variables)).unwrap_or_else(|invalid| panic!("{invalid}"))
+    load_from(settings, &["sleep".into()], Purpose::Run, &environment(variables)).unwrap_or_else(|invalid| panic!("{invalid}"))
 }
 
 fn problems(settings: &Settings, variables: &[(&str, &str)]) -> Vec<String> {
-    let invalid = load_from(settings, &["sleep".into()], &environment(variables)).unwrap_err();
+    let invalid = load_from(settings, &["sleep".into()], Purpose::Run, &environment(variables)).unwrap_err();
     invalid.problems.iter().map(ToString::to_string).collect()
 }
 
@@ -111,7 +111,7 @@ fn the_three_formats_say_the_same() {
     let json = "{\n\t\"lease\": {\"name\": \"x\", \"labels\": {\"a.b/c\": \"1\"}},\n\t\"workload\": {\"oomScoreAdj\": -5,\n\t\"command\": \
                 [\"a\", \"b\"], \"stop\": {\"grace\": \"1m30s\"}}\n}\n";
     let files = [File::new("same.yaml", yaml), File::new("same.toml", toml), File::new("same.json", json)];
-    let configs = files.each_ref().map(|file| load_from(&file.settings(), &[], &[]).unwrap().config);
+    let configs = files.each_ref().map(|file| load_from(&file.settings(), &[], Purpose::Run, &[]).unwrap().config);
     assert_eq!(configs[0], configs[1]);
     assert_eq!(configs[0], configs[2]);
     assert_eq!(configs[0].workload.stop.grace, Duration::from_secs(90));
@@ -147,7 +147,7 @@ fn everything_wrong_is_said_at_once_with_its_place() {
     let settings = Settings { log_level: Some("loud".into()), set: vec!["workload.runz=always".into()], ..file.settings() };
     let variables =
         [("TENURE_LEASE__CLOCK_DRIFT", "1"), ("TENURE_WORKLOAD__ON_EXITT", "exit"), ("TENURE_SERVICE_HOST", "10.0.0.1")];
-    let invalid = load_from(&settings, &[], &environment(&variables)).unwrap_err();
+    let invalid = load_from(&settings, &[], Purpose::Run, &environment(&variables)).unwrap_err();
     let place = file.0.display();
     let expected = [
         format!("{place}:3: lease.duratoin: there is no such key: did you mean lease.duration?"),
@@ -231,7 +231,7 @@ fn lists_maps_truth_and_null_have_a_form_as_text() {
     let rewrite = &config.signals.rewrite.leader;
     assert_eq!(rewrite[&Signal(libc::SIGHUP)], None);
     assert_eq!(rewrite[&Signal(libc::SIGUSR1)], Some(Signal(libc::SIGUSR2)));
-    let command = load_from(&flags(&[r#"workload.command=["a", "1"]"#]), &[], &[]).unwrap().config.workload.command;
+    let command = load_from(&flags(&[r#"workload.command=["a", "1"]"#]), &[], Purpose::Run, &[]).unwrap().config.workload.command;
     assert_eq!(command, ["a", "1"]);
 }
 
@@ -260,7 +260,7 @@ fn text_that_does_not_fit_is_refused_with_the_form_that_would() {
 fn what_is_not_utf_8_is_refused_by_name() {
     use std::os::unix::ffi::OsStringExt as _;
     let variables = [(OsString::from("TENURE_LEASE__NAME"), OsString::from_vec(vec![0xff]))];
-    let invalid = load_from(&Settings::default(), &["sleep".into()], &variables).unwrap_err();
+    let invalid = load_from(&Settings::default(), &["sleep".into()], Purpose::Run, &variables).unwrap_err();
     assert_eq!(invalid.to_string().lines().nth(1), Some("  TENURE_LEASE__NAME: lease.name: its value is not UTF-8"));
 }
 

@@ -10,6 +10,17 @@ mod roles;
 mod timing;
 mod workload;
 
+/// What a configuration is read for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// To run the workload: everything has to make sense.
+    Run,
+    /// To inspect it. The workload is not needed: inside a running container its command is known to PID 1 alone.
+    Inspect,
+    /// To look at Leases: their names, and none may be named.
+    Look,
+}
+
 /// What the rules say of a configuration.
 #[derive(Debug, Default)]
 pub(super) struct Judgement {
@@ -39,9 +50,18 @@ impl Judgement {
 }
 
 /// Judges `config`, and brings the name of the Lease and absent hooks into the form in which the other rooms expect them.
-pub(super) fn judge(config: &mut Config) -> Judgement {
+pub(super) fn judge(config: &mut Config, purpose: Purpose) -> Judgement {
     let mut judgement = Judgement::default();
     forget_empty_hooks(config);
+    if purpose == Purpose::Look {
+        if !config.lease.name.is_empty() {
+            names::judge(&mut config.lease, &mut judgement);
+        }
+        return judgement;
+    }
+    if !config.workload.command.is_empty() || purpose == Purpose::Run {
+        workload::judge_main(config, &mut judgement);
+    }
     workload::judge(config, &mut judgement);
     if config.lease.enabled {
         names::judge(&mut config.lease, &mut judgement);

@@ -20,14 +20,19 @@ const OWN_VARIABLES: [&str; 13] = [
     "TRACEPARENT",
 ];
 
-pub(super) fn judge(config: &Config, judgement: &mut Judgement) {
-    let workload = &config.workload;
-    if workload.command.is_empty() {
+/// Whether there is a command that can be executed.
+pub(super) fn judge_main(config: &Config, judgement: &mut Judgement) {
+    if config.workload.command.is_empty() {
         judgement
             .refuse(&["workload.command"], "there is no workload: write it after --, as in `tenure --lease NAME -- COMMAND`");
     } else {
-        judge_command("workload.command", &workload.command, judgement);
+        judge_command("workload.command", &config.workload.command, judgement);
     }
+}
+
+/// All else.
+pub(super) fn judge(config: &Config, judgement: &mut Judgement) {
+    let workload = &config.workload;
     for (name, value) in &workload.env {
         let path = format!("workload.env.{name}");
         if OWN_VARIABLES.contains(&name.as_str()) {
@@ -80,6 +85,7 @@ mod tests {
         config.workload.command = vec!["sleep".into(), String::new()];
         change(&mut config);
         let mut judgement = Judgement::default();
+        judge_main(&config, &mut judgement);
         judge(&config, &mut judgement);
         judgement.violations.into_iter().map(|violation| violation.about.into_iter().next().unwrap()).collect()
     }

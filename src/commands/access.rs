@@ -1,0 +1,103 @@
+//! The way of a command to the API server: once there and back, with a deadline, in a runtime of its own.
+
+use std::time::Duration;
+
+use http::Request;
+use kube::client::Body;
+use serde_json::Value;
+
+use crate::api::{self, AccessError, CallError, Cluster};
+
+/// Where the Leases of all namespaces are.
+const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces";
+
+/// A connection to a cluster for one command.
+pub(super) struct Access {
+    cluster: Cluster,
+    client: kube::Client,
+    timeout: Duration,
+}
+
+impl Access {
+    /// Finds the cluster and gets credentials; contacts nothing but a credential plugin. `timeout` is for each request.
+    pub(super) fn open(timeout: Duration) -> Result<Self, AccessError> {
+        let cluster = Cluster::discover(true)?;
+        let client = cluster.dialer(timeout)?.client();
+        Ok(Self { cluster, client, timeout })
+    }
+
+    /// The cluster.
+    pub(super) const fn cluster(&self) -> &Cluster {
+        &self.cluster
+    }
+
+    /// `wanted`, or where it is empty what the surroundings say.
+    pub(super) fn namespace<'a>(&'a self, wanted: &'a str) -> &'a str {
+        if wanted.is_empty() { self.cluster.namespace() } else { wanted }
+    }
+
+    /// One Lease; none if there is none of that name.
+    pub(super) async fn lease(&self, namespace: &str, name: &str) -> Result<Option<Value>, CallError> {
+        match self.call(Request::get(format!("{LEASES}/{namespace}/leases/{name}")), Body::empty()).await {
+            Err(CallError::Refused { status: http::StatusCode::NOT_FOUND, message })
+                if message.contains(&format!("{name:?}")) =>
+            {
+                Ok(None)
+            }
+            answer => answer.map(Some),
+        }
+    }
+
+    /// Every Lease of a namespace that `selector` matches.
+    pub(super) async fn leases(&self, namespace: &str, selector: &str) -> Result<Vec<Value>, CallError> {
+        let selector = percent_encoded(selector);
+        let request = Request::get(format!("{LEASES}/{namespace}/leases?labelSelector={selector}"));
+        let mut list = self.call(request, Body::empty()).await?;
+        Ok(match list.get_mut("items").map(Value::take) {
+            Some(Value::Array(items)) => items,
+            Some(_) | None => Vec::new(),
+        })
+    }
+
+    /// Creates something that is only an answer, such as an access review.
+    pub(super) async fn review(&self, path: &str, body: &Value) -> Result<Value, CallError> {
+        let request = Request::post(path).header(http::header::CONTENT_TYPE, "application/json");
+        self.call(request, Body::from(body.to_string().into_bytes())).await
+    }
+
+    async fn call(&self, request: http::request::Builder, body: Body) -> Result<Value, CallError> {
+        let request = request.header(http::header::ACCEPT, "application/json").body(body);
+        let request = request.map_err(|error| CallError::Exchange(api::ExchangeError::Transport(error.into())))?;
+        api::call(&self.client, request, self.timeout).await
+    }
+}
+
+/// Carries out `work` in a runtime of this thread; the exit code.
+pub(super) fn block_on(work: impl Future<Output = u8>) -> u8 {
+    match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime.block_on(work),
+        Err(error) => {
+            super::complain(&format!("no runtime: {error}"));
+            70
+        }
+    }
+}
+
+/// What may stand in a query as it is, and the rest in hexadecimal.
+fn percent_encoded(text: &str) -> String {
+    let encoded = |byte: u8| match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => char::from(byte).to_string(),
+        _ => format!("%{byte:02X}"),
+    };
+    text.bytes().map(encoded).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_selector_survives_a_query() {
+        assert_eq!(percent_encoded("a.b/c in (x, y),!z=é"), "a.b%2Fc%20in%20%28x%2C%20y%29%2C%21z%3D%C3%A9");
+    }
+}

@@ -1,0 +1,82 @@
+//! The numbers of the law for a configuration.
+
+use std::time::Duration;
+
+use super::Report;
+use crate::{
+    config::{Config, humane},
+    election::law::{RETRY_PAUSE, longer},
+    time::Instant,
+};
+
+/// How long the last spans may take to leave, after everything else.
+const FLUSH: Duration = Duration::from_secs(2);
+
+pub(super) fn check(config: &Config, report: &mut Report) {
+    let timing = config.timing();
+    let deadlines = timing.deadlines(Instant::BOOT);
+    let after = |instant: Instant| humane::format(instant.since(Instant::BOOT));
+    let takeover = longer(timing.duration, timing.drift);
+    report.section("timing, counted from the send of the last renewal that is confirmed");
+    report.text(&format!(
+        "{} renewal due (R), and {} attempts of up to {} and a pause of {} fit before S\n\
+         {} S: stop signal, if no renewal was confirmed\n\
+         {} H: SIGKILL to every process\n\
+         {} E: every process is gone, the Lease no longer valid\n\
+         {} a standby that watched all the time may take over; {} if its watch is dead",
+        column(&humane::format(timing.renew_period)),
+        timing.attempts(),
+        humane::format(timing.attempt_timeout),
+        humane::format(RETRY_PAUSE),
+        column(&after(deadlines.soft)),
+        column(&after(deadlines.hard)),
+        column(&after(deadlines.end)),
+        column(&humane::format(takeover)),
+        humane::format(takeover + timing.renew_period),
+    ));
+    let stop = &config.workload.stop;
+    let release = timing.attempt_timeout * 2;
+    report.good(&format!(
+        "a planned stop needs terminationGracePeriodSeconds: {} or more (grace {}, kill {}, release up to {}, last spans {})",
+        grace_period(config).as_secs(),
+        humane::format(stop.grace),
+        humane::format(stop.kill_margin),
+        humane::format(release),
+        humane::format(FLUSH),
+    ));
+}
+
+/// What the pod needs from SIGTERM to SIGKILL, in whole seconds.
+fn grace_period(config: &Config) -> Duration {
+    let stop = &config.workload.stop;
+    let needed = stop.grace + stop.kill_margin + config.lease.attempt_timeout * 2 + FLUSH;
+    Duration::from_secs(needed.as_secs() + u64::from(needed.subsec_nanos() > 0))
+}
+
+fn column(span: &str) -> String {
+    format!("{span:>10} ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_grace_period_covers_stop_kill_release_and_the_last_spans() {
+        let mut config = Config::default();
+        assert_eq!(grace_period(&config), Duration::from_secs(27));
+        config.workload.stop.grace = Duration::from_millis(20_001);
+        assert_eq!(grace_period(&config), Duration::from_secs(28));
+    }
+
+    #[test]
+    fn the_numbers_are_those_of_the_law() {
+        let mut report = Report::default();
+        check(&Config::default(), &mut report);
+        for number in
+            ["9s850ms  S:", "13s850ms  H:", "14s850ms  E:", "15s150ms  a standby", "18s150ms if its watch", "3 attempts"]
+        {
+            assert!(report.text.contains(number), "{number} in {}", report.text);
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! `tenure check`: whether a replica could do its work here, and what to change.
+//!
+//! Owns what is looked at and the words. Every finding is reported; the exit code is that of the gravest.
+
+use std::fmt::Write as _;
+
+use super::access::{Access, block_on};
+use crate::{
+    api::one_line,
+    cli,
+    config::{self, Config, Purpose},
+    process::{power::Power, resolve::resolve},
+};
+
+mod clock;
+mod law;
+mod permissions;
+
+const INVALID: u8 = 78;
+
+pub(super) fn run(check: &cli::Check) -> u8 {
+    let loaded = match config::load(&check.settings, &check.command, Purpose::Inspect) {
+        Ok(loaded) => loaded,
+        Err(invalid) => return super::refuse(&invalid),
+    };
+    let mut report = Report::default();
+    report.section("configuration");
+    report.text(&loaded.effective());
+    for note in &loaded.notes {
+        report.note(note);
+    }
+    check_program(&loaded.config, &mut report);
+    if loaded.config.lease.enabled {
+        law::check(&loaded.config, &mut report);
+        clock::check(loaded.config.lease.clock_drift, &mut report);
+    }
+    report.section("kill power of this container");
+    report.text(&Power::probe().to_string());
+    if loaded.config.lease.enabled && !check.offline {
+        block_on(async {
+            check_server(&loaded.config, &mut report).await;
+            0
+        });
+    }
+    report.finish()
+}
+
+fn check_program(config: &Config, report: &mut Report) {
+    let Some(program) = config.workload.command.first() else {
+        report.note("no workload was given: write it after -- to check it too");
+        return;
+    };
+    let path = config.workload.env.get("PATH").map(Into::into).or_else(|| std::env::var_os("PATH"));
+    match resolve(program, path.as_deref()) {
+        Ok(file) => report.good(&format!("the workload is {}", file.display())),
+        Err(error) => report.bad(INVALID, &format!("the workload cannot be executed ({}): {error}", error.code())),
+    }
+}
+
+async fn check_server(config: &Config, report: &mut Report) {
+    report.section("API server");
+    let access = match Access::open(config.lease.attempt_timeout) {
+        Ok(access) => access,
+        Err(error) => return report.bad(error.exit_code(), &one_line(&error)),
+    };
+    report.good(&format!("{}, by {}", access.cluster().url(), access.cluster().source()));
+    let namespace = access.namespace(&config.lease.namespace);
+    let name = &config.lease.name;
+    let before = crate::clock::boot();
+    let read = access.lease(namespace, name).await;
+    let took = crate::clock::boot().since(before);
+    match read {
+        Ok(Some(_)) => report.good(&format!("Lease {namespace}/{name} is there, read in {took:.1?}")),
+        Ok(None) => report.good(&format!("Lease {namespace}/{name} is not there yet, answered in {took:.1?}")),
+        Err(error) => {
+            report.bad(error.exit_code(), &format!("Lease {namespace}/{name} cannot be read: {}", one_line(&error)));
+            if error.exit_code() == UNAVAILABLE {
+                return;
+            }
+        }
+    }
+    permissions::check(&access, namespace, config, report).await;
+}
+
+const UNAVAILABLE: u8 = 69;
+
+/// What was found, as it will be printed.
+#[derive(Debug, Default)]
+struct Report {
+    text: String,
+    codes: Vec<u8>,
+}
+
+impl Report {
+    fn section(&mut self, title: &str) {
+        let gap = if self.text.is_empty() { "" } else { "\n" };
+        let _ = writeln!(self.text, "{gap}{title}");
+    }
+
+    fn text(&mut self, text: &str) {
+        for line in text.lines() {
+            let _ = writeln!(self.text, "  {line}");
+        }
+    }
+
+    fn good(&mut self, finding: &str) {
+        let _ = writeln!(self.text, "  ok    {finding}");
+    }
+
+    fn note(&mut self, finding: &str) {
+        let _ = writeln!(self.text, "  note  {finding}");
+    }
+
+    fn bad(&mut self, code: u8, finding: &str) {
+        let _ = writeln!(self.text, "  FAIL  {finding}");
+        self.codes.push(code);
+    }
+
+    /// Prints it; the code of what has to be put right first.
+    fn finish(self) -> u8 {
+        let gravest = [INVALID, UNAVAILABLE].into_iter().find(|code| self.codes.contains(code));
+        let code = gravest.or_else(|| self.codes.first().copied()).unwrap_or_default();
+        super::say(&self.text);
+        code
+    }
+}

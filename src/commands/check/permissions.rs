@@ -1,0 +1,104 @@
+//! Whether the API server permits what a replica does with its Lease.
+
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use super::Report;
+use crate::{
+    api::{CallError, one_line},
+    commands::access::Access,
+    config::{Config, Release},
+};
+
+const REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+const NOT_PERMITTED: u8 = 77;
+
+/// What becomes of a replica without a permission.
+#[derive(Clone, Copy, Debug)]
+enum Without {
+    /// It cannot work.
+    Nothing,
+    /// It works, in this lesser way.
+    Lesser(&'static str),
+}
+
+pub(super) async fn check(access: &Access, namespace: &str, config: &Config, report: &mut Report) {
+    report.section("permissions");
+    let name = &config.lease.name;
+    for (verb, without) in needed(config) {
+        // RBAC cannot restrict a create to names: it never matches a rule that has some.
+        let named = if verb == "create" { None } else { Some(name.as_str()) };
+        let what =
+            named.map_or_else(|| format!("{verb} leases in {namespace}"), |name| format!("{verb} Lease {namespace}/{name}"));
+        let answer = access.review(REVIEWS, &question(namespace, verb, named)).await;
+        let (allowed, reason) = match &answer {
+            Ok(review) => verdict(review),
+            Err(CallError::Refused { status: StatusCode::NOT_FOUND, .. }) => {
+                return report.note("this server does not answer access reviews");
+            }
+            Err(error) => return report.bad(error.exit_code(), &format!("permissions cannot be asked for: {}", one_line(error))),
+        };
+        match without {
+            _ if allowed => report.good(&what),
+            Without::Lesser(lesser) => report.note(&format!("{what} is not permitted{reason}: {lesser}")),
+            Without::Nothing => report.bad(
+                NOT_PERMITTED,
+                &format!("{what} is not permitted{reason}: add the verb to the Role of this service account, as in deploy/"),
+            ),
+        }
+    }
+}
+
+/// The verbs that a replica uses.
+fn needed(config: &Config) -> Vec<(&'static str, Without)> {
+    let mut needed = vec![
+        ("get", Without::Nothing),
+        ("update", Without::Nothing),
+        ("watch", Without::Lesser("standbys poll, and take over up to lease.renewPeriod later")),
+        ("create", Without::Lesser("replicas wait until somebody creates the Lease")),
+    ];
+    match config.lease.release {
+        Release::Delete => needed.push(("delete", Without::Nothing)),
+        Release::Clear | Release::Keep => {}
+    }
+    needed
+}
+
+fn question(namespace: &str, verb: &str, name: Option<&str>) -> Value {
+    json!({
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "spec": { "resourceAttributes": {
+            "group": "coordination.k8s.io", "resource": "leases", "namespace": namespace, "verb": verb, "name": name.unwrap_or_default(),
+        } },
+    })
+}
+
+/// Whether it is allowed, and the server's reason if it gives one.
+fn verdict(review: &Value) -> (bool, String) {
+    let status = |name| review.pointer(&format!("/status/{name}"));
+    let allowed = status("allowed").and_then(Value::as_bool).unwrap_or_default();
+    let reason = status("reason").and_then(Value::as_str).filter(|reason| !reason.is_empty());
+    (allowed, reason.map(|reason| format!(" ({reason})")).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_delete_is_needed_only_where_releasing_deletes() {
+        let mut config = Config::default();
+        let verbs = |config: &Config| needed(config).into_iter().map(|(verb, _)| verb).collect::<Vec<_>>();
+        assert_eq!(verbs(&config), ["get", "update", "watch", "create"]);
+        config.lease.release = Release::Delete;
+        assert_eq!(verbs(&config), ["get", "update", "watch", "create", "delete"]);
+    }
+
+    #[test]
+    fn no_answer_is_no_permission() {
+        assert_eq!(verdict(&json!({ "status": { "allowed": true } })), (true, String::new()));
+        assert_eq!(verdict(&json!({ "status": { "allowed": false, "reason": "no rule" } })), (false, " (no rule)".into()));
+        assert!(!verdict(&json!({})).0 && !verdict(&json!({ "status": { "allowed": "yes" } })).0);
+    }
+}

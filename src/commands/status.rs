@@ -1,0 +1,283 @@
+//! `tenure status`: who holds a Lease, as it looks from here.
+//!
+//! Owns the only use of a wall clock to call a Lease expired. That is for people: nothing decides by it.
+
+use std::{fmt::Write as _, time::Duration};
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::access::{Access, block_on};
+use crate::{
+    api::{CallError, one_line},
+    cli::{self, Output},
+    config::{self, Config, humane},
+    election::record::LeaseRecord,
+};
+
+const HELD: u8 = 0;
+const FREE: u8 = 1;
+const ABSENT: u8 = 2;
+/// For one request: people wait.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+pub(super) fn run(status: &cli::Status) -> u8 {
+    let mut settings = status.settings.clone();
+    settings.lease = status.name.clone().or(settings.lease);
+    let loaded = match config::load(&settings, &[], config::Purpose::Look) {
+        Ok(loaded) => loaded,
+        Err(invalid) => return super::refuse(&invalid),
+    };
+    if status.selector.is_none() && loaded.config.lease.name.is_empty() {
+        super::complain("which Lease? Name it, or select some by their labels with -l");
+        return 78;
+    }
+    super::warn(&loaded.notes);
+    block_on(ask(status, &loaded.config))
+}
+
+async fn ask(status: &cli::Status, config: &Config) -> u8 {
+    let access = match Access::open(TIMEOUT) {
+        Ok(access) => access,
+        Err(error) => {
+            super::complain(&one_line(&error));
+            return error.exit_code();
+        }
+    };
+    let namespace = access.namespace(&config.lease.namespace);
+    let found = match &status.selector {
+        Some(selector) => access.leases(namespace, selector).await,
+        None => access.lease(namespace, &config.lease.name).await.map(|lease| lease.into_iter().collect()),
+    };
+    let leases: Vec<_> = match found {
+        Ok(objects) => objects.iter().map(|object| Seen::at(Timestamp::now(), object, config.lease.duration)).collect(),
+        Err(error) => return complain(&access, &error),
+    };
+    if leases.is_empty() {
+        let which = status.selector.as_ref().map_or_else(|| config.lease.name.clone(), |selector| format!("with {selector}"));
+        super::complain(&format!("there is no Lease {which} in namespace {namespace}"));
+        return ABSENT;
+    }
+    super::say(&match status.output {
+        Output::Table => table(&leases),
+        Output::Json => format!("{:#}\n", document(&leases, status.selector.is_some())),
+        Output::Yaml => yaml(&document(&leases, status.selector.is_some())),
+    });
+    if leases.iter().all(|lease| lease.state == State::Held) { HELD } else { FREE }
+}
+
+/// Says why there is no answer; the exit code.
+fn complain(access: &Access, error: &CallError) -> u8 {
+    super::complain(&format!("{} ({}): {}", access.cluster().url(), access.cluster().source(), one_line(error)));
+    error.exit_code()
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Held,
+    Expired,
+    Free,
+}
+
+impl State {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Held => "held",
+            Self::Expired => "expired",
+            Self::Free => "free",
+        }
+    }
+}
+
+/// A Lease as it looked at one moment.
+#[derive(Debug)]
+struct Seen {
+    namespace: String,
+    name: String,
+    state: State,
+    holder: Option<String>,
+    since: Option<Timestamp>,
+    transitions: i32,
+    renewed: Option<Timestamp>,
+    duration: Option<Duration>,
+    now: Timestamp,
+}
+
+impl Seen {
+    /// Where a record names a holder and no duration, `own` counts.
+    fn at(now: Timestamp, object: &Value, own: Duration) -> Self {
+        let metadata = |name| object.pointer(&format!("/metadata/{name}")).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let time = |text: Option<&str>| text.and_then(|text| text.parse::<Timestamp>().ok());
+        let record = LeaseRecord::read(object.clone());
+        let record = record.as_ref();
+        let holder = record.and_then(LeaseRecord::holder).map(str::to_owned);
+        let renewed = time(record.and_then(LeaseRecord::renew_time));
+        let duration = record.and_then(LeaseRecord::duration);
+        let is_over = renewed
+            .is_none_or(|renewed| ago(now, renewed) > i128::try_from(duration.unwrap_or(own).as_nanos()).unwrap_or(i128::MAX));
+        let state = match (&holder, is_over) {
+            (None, _) => State::Free,
+            (Some(_), true) => State::Expired,
+            (Some(_), false) => State::Held,
+        };
+        Self {
+            namespace: metadata("namespace"),
+            name: metadata("name"),
+            state,
+            holder,
+            since: time(record.and_then(LeaseRecord::acquire_time)),
+            transitions: record.map_or(0, LeaseRecord::transitions),
+            renewed,
+            duration,
+            now,
+        }
+    }
+
+    fn row(&self) -> [String; 6] {
+        let second = |time: Timestamp| time.round(jiff::Unit::Second).unwrap_or(time).to_string();
+        let moment = |time: Option<Timestamp>| time.map_or_else(|| "-".into(), second);
+        [
+            self.name.clone(),
+            self.state.as_str().into(),
+            self.holder.clone().unwrap_or_else(|| "-".into()),
+            moment(self.since),
+            self.transitions.to_string(),
+            self.renewed.map_or_else(|| "-".into(), |renewed| spoken(ago(self.now, renewed))),
+        ]
+    }
+
+    fn document(&self) -> Value {
+        let seconds = self.renewed.map(|renewed| ago(self.now, renewed) / 1_000_000).map(|millis| {
+            #[allow(clippy::cast_precision_loss, reason = "milliseconds of a few centuries are exact in an f64")]
+            let millis = millis as f64;
+            millis / 1000.0
+        });
+        json!({
+            "namespace": self.namespace,
+            "name": self.name,
+            "state": self.state.as_str(),
+            "holder": self.holder,
+            "since": self.since.map(|time| time.to_string()),
+            "transitions": self.transitions,
+            "renewed": self.renewed.map(|time| time.to_string()),
+            "renewedSecondsAgo": seconds,
+            "durationSeconds": self.duration.map(|duration| duration.as_secs()),
+        })
+    }
+}
+
+/// Nanoseconds from `then` to `now`; negative if `then` is in the future.
+fn ago(now: Timestamp, then: Timestamp) -> i128 {
+    now.as_nanosecond() - then.as_nanosecond()
+}
+
+fn spoken(ago: i128) -> String {
+    let span = Duration::from_secs(u64::try_from(ago.unsigned_abs() / 1_000_000_000).unwrap_or(u64::MAX));
+    let span = humane::format(span);
+    if ago < 0 { format!("{span} ahead of this clock") } else { format!("{span} ago") }
+}
+
+fn table(leases: &[Seen]) -> String {
+    let head = ["LEASE", "STATE", "HOLDER", "SINCE", "TRANSITIONS", "RENEWED"].map(String::from);
+    let rows: Vec<_> = [head].into_iter().chain(leases.iter().map(Seen::row)).collect();
+    let mut widths = [0; 6];
+    for row in &rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = cell.chars().count().max(*width);
+        }
+    }
+    let mut text = String::new();
+    for row in &rows {
+        let line: String = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}   ")).collect();
+        let _ = writeln!(text, "{}", line.trim_end());
+    }
+    text
+}
+
+/// One object where one Lease was asked for by its name, else a list.
+fn document(leases: &[Seen], many: bool) -> Value {
+    match leases {
+        [lease] if !many => lease.document(),
+        leases => leases.iter().map(Seen::document).collect(),
+    }
+}
+
+/// A flat object, or a list of them; a scalar of JSON is one of YAML.
+fn yaml(document: &Value) -> String {
+    let mut text = String::new();
+    let mut write = |object: &Value, first: &str, rest: &str| {
+        for (at, (key, value)) in object.as_object().into_iter().flatten().enumerate() {
+            let _ = writeln!(text, "{}{key}: {value}", if at == 0 { first } else { rest });
+        }
+    };
+    match document {
+        Value::Array(objects) => objects.iter().for_each(|object| write(object, "- ", "  ")),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => write(document, "", ""),
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OWN: Duration = Duration::from_secs(15);
+
+    fn lease(spec: Value) -> Value {
+        let metadata = json!({ "namespace": "shop", "name": "billing", "uid": "u", "resourceVersion": "7" });
+        json!({ "metadata": metadata, "spec": spec })
+    }
+
+    fn seen(spec: Value) -> Seen {
+        Seen::at("2026-01-01T00:00:10Z".parse().unwrap(), &lease(spec), OWN)
+    }
+
+    fn held(renewed: &str, duration: Value) -> State {
+        seen(json!({ "holderIdentity": "a", "renewTime": renewed, "leaseDurationSeconds": duration })).state
+    }
+
+    #[test]
+    fn a_lease_is_held_until_its_duration_after_the_renewal_is_over() {
+        assert_eq!(held("2026-01-01T00:00:07.000000Z", json!(3)), State::Held);
+        assert_eq!(held("2026-01-01T00:00:06.999999Z", json!(3)), State::Expired);
+        assert_eq!(held("2026-01-01T01:00:00.000000Z", json!(3)), State::Held);
+    }
+
+    #[test]
+    fn without_a_duration_the_own_one_counts_and_without_a_renewal_none() {
+        assert_eq!(held("2025-12-31T23:59:55.000000Z", Value::Null), State::Held);
+        assert_eq!(held("2025-12-31T23:59:54.000000Z", Value::Null), State::Expired);
+        assert_eq!(held("yesterday", json!(3)), State::Expired);
+    }
+
+    #[test]
+    fn without_a_holder_it_is_free() {
+        for spec in [json!({ "holderIdentity": "", "leaseDurationSeconds": 1 }), json!({}), Value::Null] {
+            assert_eq!(seen(spec).state, State::Free);
+        }
+    }
+
+    #[test]
+    fn nonsense_is_shown_as_far_as_it_goes() {
+        let nonsense = seen(json!({ "holderIdentity": 7, "renewTime": [], "leaseTransitions": -1, "leaseDurationSeconds": "x" }));
+        assert_eq!(nonsense.row(), ["billing", "free", "-", "-", "0", "-"]);
+        assert_eq!(Seen::at(Timestamp::now(), &json!(null), OWN).row()[1], "free");
+    }
+
+    #[test]
+    fn the_three_forms_say_the_same() {
+        let seen = [seen(json!({
+            "holderIdentity": "pod-1_ab", "leaseDurationSeconds": 15, "leaseTransitions": 3,
+            "acquireTime": "2026-01-01T00:00:00.123456Z", "renewTime": "2026-01-01T00:00:08.500000Z",
+        }))];
+        assert_eq!(
+            table(&seen),
+            "LEASE     STATE   HOLDER     SINCE                  TRANSITIONS   RENEWED\n\
+             billing   held    pod-1_ab   2026-01-01T00:00:00Z   3             1s ago\n"
+        );
+        let object = document(&seen, false);
+        assert_eq!((&object["renewedSecondsAgo"], &object["state"]), (&json!(1.5), &json!("held")));
+        assert!(yaml(&object).contains("\nholder: \"pod-1_ab\"\n"), "{}", yaml(&object));
+        assert!(yaml(&document(&seen, true)).starts_with("- namespace: \"shop\"\n  name: \"billing\"\n"));
+    }
+}
