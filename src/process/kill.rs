@@ -161,7 +161,7 @@ impl Sweep {
 
     fn walk(&mut self, scope: Scope<'_>, spare: Spare<'_>) -> io::Result<Left> {
         let found = self.scanner.find(scope, spare)?;
-        let mut left = Left { seen: found.targets.len(), unclear: found.vanished + found.unclear, ..Left::default() };
+        let mut left = Left { seen: found.targets.len(), unclear: found.unclear, ..Left::default() };
         for process in found.targets {
             let killed = match scope {
                 // Pids of this namespace are init's alone to free: it reaps nobody during a pass.

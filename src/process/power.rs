@@ -1,29 +1,278 @@
 //! What this container allows tenure to do to processes, for `tenure check`.
 //!
-//! Owns the probes. Requires nothing, changes nothing that lasts.
+//! Owns the probes and their wording. Requires nothing, and changes nothing but the time slice of the process that asks.
 
-use std::fmt;
+use std::{fmt, fs};
 
-use nix::unistd::Pid;
+use nix::{
+    fcntl::{AT_FDCWD, AtFlags},
+    unistd::{AccessFlags, Pid, faccessat},
+};
+
+use crate::process::{
+    kill,
+    scan::{ScanError, Scanner},
+    slice,
+};
+
+const CAP_KILL: u32 = 5;
 
 /// The kill power of this container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Power {
     /// Whether this process is PID 1 of its namespace.
     pub pid1: bool,
+    /// The effective user.
+    pub uid: u32,
+    /// What `/proc/self/status` says.
+    pub status: Status,
+    /// Whether the root file system ignores setuid bits.
+    pub nosuid: bool,
+    /// What /proc is good for.
+    pub proc: Proc,
+    /// Whether pidfd_open(2) is allowed.
+    pub pidfd: bool,
+    /// Whether a cgroup.kill of this container's own is there and writable.
+    pub cgroup_kill: bool,
+    /// Whether a shorter time slice is granted.
+    pub slice: bool,
+    /// Whether the workload's oom_score_adj can be raised.
+    pub oom_score: bool,
+}
+
+/// Privileges and confinement of this process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Status {
+    /// No setuid program gains anything.
+    pub no_new_privs: bool,
+    /// Effective capabilities, one bit each.
+    pub effective: u64,
+    /// Those that a program may still gain.
+    pub bounding: u64,
+    /// Seccomp: 0 off, 1 strict, 2 filter.
+    pub seccomp: u8,
+}
+
+/// What /proc is good for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Proc {
+    /// Every process is seen.
+    Whole,
+    /// Those of other users are hidden: `hidepid`.
+    Partial,
+    /// It belongs to another PID namespace.
+    Foreign,
+    /// It cannot be read.
+    Absent,
+}
+
+/// One thing found out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// Whether the guarantee is as strong as it can be, as far as this goes.
+    pub strong: bool,
+    /// What is, and what it means, in one line.
+    pub text: String,
 }
 
 impl Power {
     /// Asks the kernel.
     #[must_use]
     pub fn probe() -> Self {
-        Self { pid1: Pid::this().as_raw() == 1 }
+        let read = |path| fs::read_to_string(path).unwrap_or_default();
+        let writable = |path: &str| faccessat(AT_FDCWD, path, AccessFlags::W_OK, AtFlags::AT_EACCESS).is_ok();
+        Self {
+            pid1: Pid::this().as_raw() == 1,
+            uid: nix::unistd::geteuid().as_raw(),
+            status: parse_status(&read("/proc/self/status")),
+            nosuid: root_is_nosuid(&read("/proc/self/mountinfo")),
+            proc: match Scanner::open() {
+                Ok(scanner) if scanner.is_partial() => Proc::Partial,
+                Ok(_) => Proc::Whole,
+                Err(ScanError::Foreign) => Proc::Foreign,
+                Err(ScanError::Open(_)) => Proc::Absent,
+            },
+            pidfd: kill::pidfd_open(Pid::this()).is_ok(),
+            cgroup_kill: writable("/sys/fs/cgroup/cgroup.kill"),
+            slice: slice::shorten().is_ok(),
+            oom_score: writable("/proc/self/oom_score_adj"),
+        }
+    }
+
+    /// Whether a child may become a user whom this process may not signal.
+    #[must_use]
+    pub const fn may_be_refused(&self) -> bool {
+        !self.has(CAP_KILL) && !self.status.no_new_privs && !self.nosuid && self.status.bounding != 0
+    }
+
+    /// All of it, the most important first.
+    #[must_use]
+    pub fn findings(&self) -> Vec<Finding> {
+        vec![self.reach(), self.sight(), self.refusal(), self.identity(), self.promptness(), self.memory(), self.confinement()]
+    }
+
+    const fn has(&self, capability: u32) -> bool {
+        self.status.effective & (1 << capability) != 0
+    }
+
+    fn reach(&self) -> Finding {
+        let text = if self.pid1 {
+            "PID 1: SIGKILL reaches every process of the container at once, and none outlives tenure"
+        } else {
+            "not PID 1: only descendants are found and killed, one by one; make tenure the ENTRYPOINT, without a shared PID namespace"
+        };
+        finding(self.pid1, text)
+    }
+
+    fn sight(&self) -> Finding {
+        match self.proc {
+            Proc::Whole => finding(true, "/proc shows every process: a stop can be proved while the elector lives"),
+            Proc::Partial => finding(
+                false,
+                "/proc hides other users' processes (hidepid): a stop is proved only as PID 1, after the elector was killed too; \
+                 remount it without hidepid",
+            ),
+            Proc::Foreign => finding(false, "/proc is another PID namespace's: nothing can be found or proved; mount this one's"),
+            Proc::Absent => finding(false, "/proc cannot be read: nothing can be found or proved; mount it"),
+        }
+    }
+
+    fn refusal(&self) -> Finding {
+        if self.has(CAP_KILL) {
+            return finding(true, "CAP_KILL: a child of any user can be killed");
+        }
+        if self.may_be_refused() {
+            return finding(
+                false,
+                "a setuid program could become a user whom tenure may not kill; then PID 1 ends the container instead: set \
+                 allowPrivilegeEscalation: false",
+            );
+        }
+        finding(true, "no child can become a user whom tenure may not kill")
+    }
+
+    fn identity(&self) -> Finding {
+        match (self.pid1, self.pidfd) {
+            (_, true) => finding(true, "pidfd_open works: no signal goes to a recycled pid"),
+            (true, false) => finding(true, "pidfd_open is refused: not needed, PID 1 alone frees the pids of its children"),
+            (false, false) => {
+                finding(false, "pidfd_open is refused: a walk checks pid and start time just before each signal instead")
+            }
+        }
+    }
+
+    fn promptness(&self) -> Finding {
+        if self.slice {
+            return finding(true, "a time slice of 0.1 ms is granted: init wakes up sooner on a busy node");
+        }
+        finding(
+            false,
+            "no shorter time slice (before Linux 6.12, or refused): leave workload.stop.killMargin room under tight CPU limits",
+        )
+    }
+
+    fn memory(&self) -> Finding {
+        if self.oom_score {
+            return finding(true, "oom_score_adj of the workload can be raised: the kernel takes it before its guard");
+        }
+        finding(false, "oom_score_adj cannot be written: out of memory, the kernel may take tenure before the workload")
+    }
+
+    fn confinement(&self) -> Finding {
+        let seccomp = match self.status.seccomp {
+            0 => "no seccomp",
+            1 => "strict seccomp",
+            _ => "a seccomp filter",
+        };
+        let privileges = if self.status.no_new_privs { "no new privileges" } else { "new privileges possible" };
+        let cgroup = if self.cgroup_kill { "cgroup.kill writable (not used)" } else { "cgroup.kill not writable (not needed)" };
+        finding(true, &format!("uid {}, {privileges}, {seccomp}, {cgroup}", self.uid))
     }
 }
 
-/// One line for each finding.
+/// One line for each finding, the weak ones marked.
 impl fmt::Display for Power {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "PID 1: {}", if self.pid1 { "yes" } else { "no" })
+        for Finding { strong, text } in self.findings() {
+            writeln!(f, "{} {text}", if strong { "ok  " } else { "weak" })?;
+        }
+        Ok(())
+    }
+}
+
+fn finding(strong: bool, text: &str) -> Finding {
+    Finding { strong, text: text.to_owned() }
+}
+
+fn parse_status(text: &str) -> Status {
+    let field = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        line.map_or("", str::trim)
+    };
+    let capabilities = |name| u64::from_str_radix(field(name), 16).unwrap_or_default();
+    Status {
+        no_new_privs: field("NoNewPrivs") == "1",
+        effective: capabilities("CapEff"),
+        bounding: capabilities("CapBnd"),
+        seccomp: field("Seccomp").parse().unwrap_or_default(),
+    }
+}
+
+fn root_is_nosuid(mounts: &str) -> bool {
+    let top = mounts.lines().rfind(|line| line.split(' ').nth(4) == Some("/"));
+    top.and_then(|line| line.split(' ').nth(5)).is_some_and(|options| options.split(',').any(|option| option == "nosuid"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CONFINED: Power = Power {
+        pid1: true,
+        uid: 65532,
+        status: Status { no_new_privs: true, effective: 0, bounding: 0, seccomp: 2 },
+        nosuid: false,
+        proc: Proc::Whole,
+        pidfd: true,
+        cgroup_kill: false,
+        slice: true,
+        oom_score: true,
+    };
+
+    #[test]
+    fn a_confined_container_with_tenure_as_pid_1_has_no_weakness() {
+        assert_eq!(CONFINED.findings().into_iter().filter(|finding| !finding.strong).collect::<Vec<_>>(), []);
+    }
+
+    #[test]
+    fn every_weakness_is_told() {
+        let status = Status { no_new_privs: false, bounding: 0x1ff, ..CONFINED.status };
+        let weak = Power { pid1: false, status, proc: Proc::Partial, pidfd: false, slice: false, oom_score: false, ..CONFINED };
+        let marks = weak.to_string().lines().map(|line| line.starts_with("weak")).collect::<Vec<_>>();
+        assert_eq!(marks, [true, true, true, true, true, true, false]);
+    }
+
+    #[test]
+    fn root_can_kill_setuid_children() {
+        let status = Status { no_new_privs: false, effective: 1 << CAP_KILL, ..CONFINED.status };
+        assert!(!Power { status, ..CONFINED }.may_be_refused());
+    }
+
+    #[test]
+    fn the_kernels_files_are_read() {
+        let status =
+            "Name:\tsh\nCapEff:\t0000000000000020\nCapBnd:\t00000000000001ff\nNoNewPrivs:\t1\nSeccomp:\t2\nSeccomp_filters:\t1\n";
+        let expected = Status { no_new_privs: true, effective: 0x20, bounding: 0x1ff, seccomp: 2 };
+        assert_eq!(parse_status(status), expected);
+        let plain = "1 0 0:1 / / rw,relatime - overlay overlay rw\n";
+        let nosuid = "2 1 0:2 / / ro,nosuid,relatime shared:1 - overlay overlay rw\n3 2 0:3 / /tmp rw - tmpfs tmpfs rw\n";
+        assert!(!root_is_nosuid(plain) && root_is_nosuid(&format!("{plain}{nosuid}")));
+    }
+
+    #[test]
+    fn this_machine_answers_every_probe() {
+        let power = Power::probe();
+        assert_eq!(power.uid, nix::unistd::geteuid().as_raw());
+        assert_eq!(power.proc, Proc::Whole, "the tests need a /proc of their own");
     }
 }

@@ -95,3 +95,45 @@ fn check(file: PathBuf) -> Option<Result<PathBuf, ResolveError>> {
 fn place(path: Option<&str>) -> String {
     path.map_or_else(String::new, |path| format!(" in PATH ({path})"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fails(program: &str, path: &str) -> (u8, String) {
+        let error = resolve(program, Some(path.as_ref())).expect_err("nothing to run");
+        (error.code(), error.to_string())
+    }
+
+    #[test]
+    fn the_first_executable_file_in_path_is_taken() {
+        assert_eq!(resolve("sh", Some("/does/not/exist:/proc:/bin".as_ref())), Ok(PathBuf::from("/bin/sh")));
+        assert_eq!(resolve("/bin/sh", Some("".as_ref())), Ok(PathBuf::from("/bin/sh")));
+        assert!(resolve("sh", None).is_ok());
+    }
+
+    #[test]
+    fn an_empty_directory_is_the_current_one() {
+        // Tests run in the directory of Cargo.toml, which is there and not executable.
+        assert_eq!(fails("Cargo.toml", "/bin::/usr/bin").0, 126);
+    }
+
+    #[test]
+    fn what_is_not_there_is_127_and_says_where_it_was_sought() {
+        assert_eq!(fails("no-such-program", "/bin:/usr/bin"), (127, "no-such-program: not found in PATH (/bin:/usr/bin)".into()));
+        assert_eq!(fails("/no/such/program", "/bin"), (127, "/no/such/program: not found".into()));
+        assert_eq!(fails("", "/bin").0, 127);
+    }
+
+    #[test]
+    fn what_cannot_be_executed_is_126_and_says_why() {
+        assert_eq!(fails("self", "/proc"), (126, "/proc/self: is a directory".into()));
+        assert_eq!(fails("/dev/null", ""), (126, "/dev/null: is not a regular file".into()));
+        assert_eq!(fails("./Cargo.toml", ""), (126, "./Cargo.toml: is not executable (its mode, or a noexec mount)".into()));
+    }
+
+    #[test]
+    fn an_executable_file_further_on_wins_over_a_denied_one() {
+        assert_eq!(resolve("true", Some("/proc/self/fd:/etc:/bin".as_ref())), Ok(PathBuf::from("/bin/true")));
+    }
+}

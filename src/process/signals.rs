@@ -124,3 +124,24 @@ extern "C" fn remember_pipe() {
     };
     IGNORED_PIPE.store(ignored, Ordering::Relaxed);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signals_have_names() {
+        assert_eq!(name(Signal(libc::SIGTERM)), "SIGTERM");
+        assert_eq!(name(Signal(libc::SIGRTMIN() + 3)), "SIGRTMIN+3");
+    }
+
+    #[test]
+    fn what_means_init_itself_is_not_passed_on() {
+        let kept = (1..=libc::SIGRTMAX()).map(Signal).filter(|signal| !is_forwardable(*signal)).map(name).collect::<Vec<_>>();
+        let expected = [
+            "SIGILL", "SIGTRAP", "SIGABRT", "SIGBUS", "SIGFPE", "SIGKILL", "SIGSEGV", "SIGCHLD", "SIGSTOP", "SIGTTIN", "SIGTTOU",
+            "SIGSYS",
+        ];
+        assert_eq!(kept, expected);
+    }
+}

@@ -155,6 +155,22 @@ test_in!(Child, outside_of_pid_1_all_descendants_go_and_strangers_stay, {
     assert!(strangers.targets.iter().any(|process| process.parent == getppid()), "{strangers:?}");
 });
 
+test_in!(Child, strangers_that_come_and_go_do_not_hold_up_a_proof, {
+    let churn = "while :; do (:) & (:) & (:) & wait; done";
+    for _ in 0..4 {
+        shell(&format!("setsid -f sh -c '{churn}'"));
+    }
+    wait_until("four to leave strangers behind", || reap_all() > 0 && reap::peek().is_none() && count(Scope::Descendants) == 0);
+    nix::sys::prctl::set_child_subreaper(true).expect("a subreaper");
+    let mut passes = Sweep::open().expect("/proc");
+    let spare = Spare { init: getpid(), electors: &[] };
+
+    let verdicts = (0..200).map(|_| passes.pass(Scope::Descendants, spare).expect("a scan")).collect::<Vec<_>>();
+
+    let proved = verdicts.iter().filter(|verdict| **verdict == Verdict::Proved).count();
+    assert!(proved > 190, "{proved} of 200, then {:?}", verdicts.iter().find(|verdict| **verdict != Verdict::Proved));
+});
+
 test_in!(Child, outside_of_pid_1_nothing_kills_or_sweeps_everything, {
     let spare = Spare { init: getpid(), electors: &[] };
 

@@ -1,0 +1,107 @@
+//! Reads and understands the files of /proc.
+
+use std::{io::Write as _, os::fd::OwnedFd};
+
+use nix::{
+    errno::Errno,
+    fcntl::{OFlag, openat},
+    sys::stat::Mode,
+    unistd::{Pid, read},
+};
+
+use super::Process;
+
+/// `hidepid` of the topmost /proc in `/proc/self/mountinfo`, unless off.
+pub(super) fn hidepid(mounts: &str) -> Option<&str> {
+    let (_, options) = mounts
+        .lines()
+        .filter_map(|line| line.split_once(" - proc "))
+        .rfind(|(mount, _)| mount.split(' ').nth(4) == Some("/proc"))?;
+    let value = options.split([' ', ',']).find_map(|option| option.strip_prefix("hidepid="))?;
+    (!matches!(value, "0" | "off")).then_some(value)
+}
+
+/// The process with this pid. ENOENT and ESRCH: it is gone.
+pub(super) fn stat(proc: &OwnedFd, pid: Pid) -> nix::Result<Process> {
+    let mut buffer = [0; 1024];
+    let length = read_file(proc, pid, "stat", &mut buffer)?;
+    buffer.get(..length).and_then(|line| parse_stat(pid, line)).ok_or(Errno::EIO)
+}
+
+/// The name of a process may hold spaces, parentheses and newlines; the fields after it are numbers but for the state.
+fn parse_stat(pid: Pid, line: &[u8]) -> Option<Process> {
+    let name_end = line.iter().rposition(|byte| *byte == b')')?;
+    let fields = std::str::from_utf8(line.get(name_end + 1..)?).ok()?;
+    let mut fields = fields.split_ascii_whitespace();
+    let state = fields.next()?.bytes().next()?;
+    let mut id = || fields.next()?.parse().ok().map(Pid::from_raw);
+    let (parent, group, session) = (id()?, id()?, id()?);
+    let start = fields.nth(15)?.parse().ok()?;
+    Some(Process { pid, parent, group, session, state, start })
+}
+
+/// Whether the environment that a process was started with has this entry; not if it cannot be read.
+pub(super) fn has_entry(proc: &OwnedFd, pid: Pid, entry: &str, buffer: &mut Vec<u8>) -> bool {
+    // The kernel limits an environment to a quarter of the stack limit; one chunk more than was read is asked for until it fits.
+    buffer.resize(buffer.len().max(32 * 1024), 0);
+    loop {
+        match read_file(proc, pid, "environ", buffer) {
+            Ok(length) if length == buffer.len() => buffer.resize(length * 2, 0),
+            Ok(length) => {
+                return buffer.get(..length).is_some_and(|all| all.split(|byte| *byte == 0).any(|one| one == entry.as_bytes()));
+            }
+            Err(_) => return false,
+        }
+    }
+}
+
+/// Reads `/proc/PID/name` into `buffer`, as much as fits.
+fn read_file(proc: &OwnedFd, pid: Pid, name: &str, buffer: &mut [u8]) -> nix::Result<usize> {
+    let mut path = [0; 32];
+    write!(path.as_mut_slice(), "{pid}/{name}").map_err(|_| Errno::ENAMETOOLONG)?;
+    let path = std::ffi::CStr::from_bytes_until_nul(&path).map_err(|_| Errno::ENAMETOOLONG)?;
+    let file = openat(proc, path, OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())?;
+    let mut length = 0;
+    while let Some(rest) = buffer.get_mut(length..).filter(|rest| !rest.is_empty()) {
+        match read(&file, rest) {
+            Ok(0) => break,
+            Ok(more) => length += more,
+            Err(Errno::EINTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(length)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pid(number: i32) -> Pid {
+        Pid::from_raw(number)
+    }
+
+    #[test]
+    fn a_name_may_hold_anything() {
+        let line = b"7 (a) R 1 (\nb)) S 3 4 5 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 224565 1000 9 18446744073709551615 0\n";
+        let expected = Process { pid: pid(7), parent: pid(3), group: pid(4), session: pid(5), state: b'S', start: 224_565 };
+        assert_eq!(parse_stat(pid(7), line), Some(expected));
+    }
+
+    #[test]
+    fn a_line_that_is_cut_is_no_process() {
+        let line = b"7 (a) S 3 4 5 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0";
+        assert!((0..=line.len()).all(|end| parse_stat(pid(7), &line[..end]).is_none()));
+    }
+
+    #[test]
+    fn hidepid_of_the_topmost_proc_counts() {
+        let open = "25 30 0:23 / /proc rw,nosuid shared:14 - proc proc rw\n";
+        let hiding = "90 30 0:99 / /proc rw - proc proc rw,hidepid=invisible\n";
+        let elsewhere = "91 30 0:98 / /mnt/proc rw - proc proc rw,hidepid=2\n";
+        assert_eq!(hidepid(&format!("{open}{elsewhere}")), None);
+        assert_eq!(hidepid(&format!("{open}{hiding}{elsewhere}")), Some("invisible"));
+        assert_eq!(hidepid(&format!("{hiding}{open}")), None);
+        assert_eq!(hidepid(&open.replace("proc rw\n", "proc rw,hidepid=0\n")), None);
+    }
+}
