@@ -1,15 +1,41 @@
-//! Traces, metrics and log lines; can never delay a transition.
+//! Traces and log lines; can never delay a transition.
 //!
 //! Owns what people and collectors get to see of an election. Everything here is told facts after they happened, on the elector's
 //! own thread, and does nothing there that could wait: log lines that do not fit are dropped, spans go to a bounded queue.
+//!
+//! `observer` decides which transitions there were, `spans` and `lines` give them their form, `export` and `log` do the rest.
 
+use std::time::Duration;
+
+use opentelemetry::KeyValue;
+use opentelemetry_sdk::{Resource, resource::TelemetryResourceDetector};
+use tracing::{info, warn};
+
+use self::{
+    export::{Export, ExportError},
+    lines::Lines,
+    observer::Observer,
+    settings::{Sampler, Settings},
+    spans::Spans,
+    transition::Outcome,
+};
 use crate::{
-    election::Event,
-    link::{Facts, ToElector, ToInit},
+    election::{Event, trace::TraceContext},
+    link::{Facts, ToElector, ToInit, Welcome},
     time::Now,
 };
 
+mod connect;
+mod export;
+mod lines;
 pub mod log;
+mod observer;
+mod settings;
+mod spans;
+mod transition;
+
+/// How long the end of the process waits for a collector, at most.
+pub const FLUSH: Duration = Duration::from_secs(2);
 
 /// What the elector's loop tells of, in the order in which it happened.
 #[derive(Clone, Copy, Debug)]
@@ -24,32 +50,112 @@ pub enum Fact<'a> {
 
 /// The elector's mouth towards people and collectors.
 #[derive(Debug)]
-pub struct Telemetry {}
+pub struct Telemetry {
+    observer: Observer,
+    lines: Lines,
+    /// None: nothing is exported.
+    traces: Option<Traces>,
+}
+
+#[derive(Debug)]
+struct Traces {
+    spans: Spans,
+    sampler: Sampler,
+    export: Export,
+}
 
 impl Telemetry {
-    /// Reads the standard OTEL_* variables; without an endpoint in them nothing is exported and nothing runs.
+    /// Reads the standard OTEL_* variables through `variable`; without an endpoint in them nothing is exported and nothing runs.
+    /// Settings that cannot work are told in the log, and nothing is exported.
     ///
-    /// Needs to be called on the elector's runtime. `namespace` and `lease` name the Lease, `identity` is the replica's.
+    /// `namespace` is the Lease's; the rest of what a trace needs to know is in init's `welcome`.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
     #[must_use]
-    pub fn start(namespace: &str, lease: &str, identity: &str) -> Self {
-        tracing::debug!(namespace, lease, identity, "telemetry starts");
-        Self {}
+    pub fn start(welcome: &Welcome, namespace: &str, variable: impl Fn(&str) -> Option<String>) -> Self {
+        let lease = &welcome.config.lease.name;
+        let settings = Settings::read(variable);
+        let traces = settings.and_then(|settings| match Traces::start(&settings, welcome, namespace) {
+            Ok(traces) => Some(traces),
+            Err(error) => {
+                warn!(error = &error as &dyn std::error::Error, "traces are not exported");
+                None
+            }
+        });
+        Self { observer: Observer::new(welcome.resume.as_ref()), lines: Lines::new(lease.clone()), traces }
     }
 
-    /// Puts the transition's span into what the workload is told, or takes it out: without an exporter there is no span that
-    /// the workload's own could join, and one that is not sampled is marked so.
+    /// Makes what the workload is told of its transition's span true: without an exporter there is no span that its own could
+    /// join, and a trace that is not sampled is marked so. To be called before init is told of the term.
     pub fn amend(&self, facts: &mut Facts) {
-        facts.traceparent.clear();
+        match (&self.traces, TraceContext::parse(&facts.traceparent)) {
+            (Some(traces), Some(context)) if traces.sampler.takes(context.trace_id) => {}
+            (Some(_), Some(context)) => facts.traceparent = format!("00-{:032x}-{:016x}-00", context.trace_id, context.span_id),
+            (Some(_) | None, _) => facts.traceparent.clear(),
+        }
     }
 
     /// Takes in what happened at `now`; never waits.
     pub fn record(&mut self, fact: Fact<'_>, now: Now) {
-        tracing::trace!(?fact, ?now);
+        self.lines.fact(fact, now);
+        for outcome in self.observer.record(fact, now) {
+            self.tell(outcome);
+        }
     }
 
-    /// Sends what is left, for two seconds at most. To be awaited after the release, and before init is told that all is done:
+    /// Sends what is left, for [`FLUSH`] at most. To be awaited after the release, and before init is told that all is done:
     /// init's end is the end of this process.
-    pub async fn finish(self) {
-        tokio::task::yield_now().await;
+    pub async fn finish(mut self, now: Now) {
+        for outcome in self.observer.finish(now) {
+            self.tell(outcome);
+        }
+        if let Some(traces) = self.traces {
+            traces.export.finish(FLUSH).await;
+        }
     }
+
+    fn tell(&mut self, outcome: Outcome) {
+        self.lines.outcome(&outcome);
+        if let Some(traces) = &mut self.traces {
+            traces.tell(outcome);
+        }
+    }
+}
+
+impl Traces {
+    fn start(settings: &Settings, welcome: &Welcome, namespace: &str) -> Result<Self, ExportError> {
+        for note in &settings.notes {
+            warn!("{note}");
+        }
+        let export = Export::start(settings, &resource(settings, &welcome.identity, namespace))?;
+        let spans = Spans::new(welcome.config.lease.name.clone(), fastrand::u64(..));
+        info!(protocol = ?settings.protocol, "transitions are exported as traces");
+        Ok(Self { spans, sampler: settings.sampler, export })
+    }
+
+    fn tell(&mut self, outcome: Outcome) {
+        if !self.sampler.takes(outcome.trace_id()) {
+            return;
+        }
+        for span in self.spans.of(outcome) {
+            self.export.queue(span);
+        }
+    }
+}
+
+/// Who tells: what the variables say goes before what is known here.
+fn resource(settings: &Settings, identity: &str, namespace: &str) -> Resource {
+    let known = [
+        ("service.name", "tenure"),
+        ("service.version", env!("CARGO_PKG_VERSION")),
+        ("service.instance.id", identity),
+        ("k8s.namespace.name", namespace),
+    ];
+    let said = settings.resource.iter().map(|(key, value)| KeyValue::new(key.clone(), value.clone()));
+    Resource::builder_empty()
+        .with_detector(Box::new(TelemetryResourceDetector))
+        .with_attributes(known.map(|(key, value)| KeyValue::new(key, value.to_owned())))
+        .with_attributes(said)
+        .build()
 }

@@ -1,0 +1,121 @@
+//! Sends spans to a collector.
+//!
+//! Owns a bounded queue and one task on the elector's runtime: no thread, and nobody ever waits for the collector but that task.
+//! Spans that do not fit are dropped and counted. Failures are told once for each state.
+
+use std::time::Duration;
+
+use opentelemetry_otlp::{ExporterBuildError, SpanExporter, WithExportConfig as _, WithHttpConfig as _, WithTonicConfig as _};
+use opentelemetry_sdk::{
+    Resource,
+    trace::{SpanData, SpanExporter as _},
+};
+use tokio::{
+    sync::mpsc::{self, error::TrySendError},
+    task::JoinHandle,
+    time::{Instant, timeout, timeout_at},
+};
+use tracing::{info, warn};
+
+use super::{
+    connect::{Connector, TlsError},
+    settings::{Batch, Protocol, Settings},
+};
+
+/// Spans on their way.
+#[derive(Debug)]
+pub(crate) struct Export {
+    queue: mpsc::Sender<SpanData>,
+    task: JoinHandle<()>,
+    dropping: bool,
+}
+
+/// Spans cannot be exported with these settings.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ExportError {
+    #[error("the OTLP endpoint is no http or https URL")]
+    Endpoint,
+    #[error("the OTLP endpoint wants TLS")]
+    Tls(#[source] TlsError),
+    #[error("the OTLP exporter cannot be made")]
+    Exporter(#[source] ExporterBuildError),
+}
+
+impl Export {
+    /// Starts the task that sends what is queued, as spans of `resource`.
+    pub(crate) fn start(settings: &Settings, resource: &Resource) -> Result<Self, ExportError> {
+        let mut exporter = exporter(settings)?;
+        exporter.set_resource(resource);
+        let (queue, queued) = mpsc::channel(settings.batch.queue);
+        Ok(Self { queue, task: tokio::spawn(send(exporter, queued, settings.batch)), dropping: false })
+    }
+
+    /// Queues `span`, or drops it.
+    pub(crate) fn queue(&mut self, span: SpanData) {
+        match self.queue.try_send(span) {
+            Ok(()) => self.dropping = false,
+            Err(TrySendError::Full(_)) if !self.dropping => {
+                self.dropping = true;
+                warn!("spans are dropped: the collector does not take them fast enough");
+            }
+            Err(TrySendError::Full(_) | TrySendError::Closed(_)) => {}
+        }
+    }
+
+    /// Sends what is queued, and gives up after `bound`.
+    pub(crate) async fn finish(self, bound: Duration) {
+        let Self { queue, mut task, .. } = self;
+        drop(queue);
+        if timeout(bound, &mut task).await.is_err() {
+            task.abort();
+            warn!("the last spans were not sent: the collector did not take them in time");
+        }
+    }
+}
+
+fn exporter(settings: &Settings) -> Result<SpanExporter, ExportError> {
+    let endpoint: http::Uri = settings.endpoint.parse().map_err(|_| ExportError::Endpoint)?;
+    if !matches!(endpoint.scheme_str(), Some("http" | "https")) || endpoint.host().is_none() {
+        return Err(ExportError::Endpoint);
+    }
+    let connector = Connector::new(&endpoint, settings).map_err(ExportError::Tls)?;
+    let built = match settings.protocol {
+        Protocol::HttpProtobuf => SpanExporter::builder()
+            .with_http()
+            .with_endpoint(&settings.endpoint)
+            .with_protocol(opentelemetry_otlp::Protocol::HttpBinary)
+            .with_timeout(settings.timeout)
+            .with_http_client(connector.http(settings.timeout))
+            .build(),
+        Protocol::Grpc => SpanExporter::builder()
+            .with_tonic()
+            .with_timeout(settings.timeout)
+            .with_channel(connector.grpc(endpoint, settings.timeout))
+            .build(),
+    };
+    built.map_err(ExportError::Exporter)
+}
+
+async fn send(exporter: SpanExporter, mut queued: mpsc::Receiver<SpanData>, batch: Batch) {
+    let mut failing = false;
+    while let Some(span) = queued.recv().await {
+        let mut spans = vec![span];
+        let due = Instant::now() + batch.delay;
+        while spans.len() < batch.size
+            && let Ok(Some(span)) = timeout_at(due, queued.recv()).await
+        {
+            spans.push(span);
+        }
+        match exporter.export(spans).await {
+            Ok(()) if failing => {
+                failing = false;
+                info!("the collector takes spans again");
+            }
+            Err(error) if !failing => {
+                failing = true;
+                warn!(%error, "the collector does not take spans");
+            }
+            Ok(()) | Err(_) => {}
+        }
+    }
+}

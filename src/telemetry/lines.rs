@@ -1,0 +1,256 @@
+//! What is written to the log, and how loudly.
+//!
+//! Owns the wording. One line for each transition (the one with a `role`), one when a state is entered that somebody may have to do
+//! something about, and no line again and again for the same state. What others wrote (the API server, other holders of the
+//! Lease) is cut to one line of a bounded length.
+
+use std::{borrow::Cow, time::Duration};
+
+use tracing::{debug, error, info, warn};
+
+use super::{
+    Fact,
+    transition::{Campaign, Outcome, Role, Transition, phase},
+};
+use crate::{
+    election::{Event, trace::TraceContext},
+    link::{Exit, ToElector, ToInit},
+    time::{Instant, Now},
+};
+
+/// The same failure is told again after this long.
+const AGAIN: Duration = Duration::from_secs(600);
+
+/// The longest text of others in a line, in bytes.
+const TEXT: usize = 1024;
+
+/// Writes log lines.
+#[derive(Debug)]
+pub(crate) struct Lines {
+    lease: String,
+    failing: Option<Failing>,
+}
+
+#[derive(Debug)]
+struct Failing {
+    operation: &'static str,
+    message: String,
+    told: Instant,
+    since: u64,
+}
+
+impl Lines {
+    pub(crate) const fn new(lease: String) -> Self {
+        Self { lease, failing: None }
+    }
+
+    /// The line that `fact` is worth by itself, if any.
+    pub(crate) fn fact(&mut self, fact: Fact<'_>, now: Now) {
+        match fact {
+            Fact::Reported(event) => self.event(event, now),
+            Fact::Told(ToInit::Failed { code, message }) => error!(code, "{}", one_line(message)),
+            Fact::Told(message) => debug!(target: "tenure::link", "to init: {}", name(message)),
+            Fact::Heard(message) => heard(message),
+        }
+    }
+
+    /// The line about something that is over.
+    pub(crate) fn outcome(&self, outcome: &Outcome) {
+        match outcome {
+            Outcome::Transition(transition) => self.transition(transition),
+            Outcome::Lost(Campaign { reason, context, .. }) => {
+                let (trace_id, span_id) = ids(*context);
+                info!(lease = self.lease, reason, trace_id, span_id, "another replica was faster");
+            }
+            Outcome::During { .. } => {}
+        }
+    }
+
+    fn transition(&self, transition: &Transition) {
+        let Transition { to, reason, term, token, context, from, until, margin, error, .. } = transition;
+        let (trace_id, span_id) = ids(*context);
+        let (role, lease, token) = (to.as_str(), self.lease.as_str(), token.as_deref());
+        let margin_left = margin.map(|margin| margin.0);
+        let seconds = until.since(*from).as_secs_f64();
+        let took = |phase| transition.took(phase).map(|took| took.as_secs_f64());
+        match to {
+            Role::Leader => {
+                let (campaign, start) = (took(phase::CAMPAIGN), took(phase::WORKLOAD_START));
+                match error {
+                    None => info!(
+                        role,
+                        reason,
+                        lease,
+                        term,
+                        token,
+                        margin_left,
+                        seconds,
+                        campaign,
+                        start,
+                        trace_id,
+                        span_id,
+                        "leads: the workload runs"
+                    ),
+                    Some(error) => warn!(
+                        role,
+                        reason, lease, term, token, seconds, campaign, trace_id, span_id, "held the Lease, but {error}"
+                    ),
+                }
+            }
+            Role::Standby => {
+                let (stop, kill, proof) = (took(phase::WORKLOAD_STOP), took(phase::WORKLOAD_KILL), took(phase::WORKLOAD_PROOF));
+                let release = took(phase::RELEASE);
+                match error {
+                    None => info!(
+                        role,
+                        reason,
+                        lease,
+                        term,
+                        margin_left,
+                        seconds,
+                        stop,
+                        kill,
+                        proof,
+                        release,
+                        trace_id,
+                        span_id,
+                        "stands by: the workload is gone"
+                    ),
+                    Some(error) => warn!(
+                        role,
+                        reason,
+                        lease,
+                        term,
+                        margin_left,
+                        seconds,
+                        stop,
+                        kill,
+                        proof,
+                        trace_id,
+                        span_id,
+                        "stops leading, but {error}"
+                    ),
+                }
+            }
+        }
+    }
+
+    fn event(&mut self, event: &Event, now: Now) {
+        match event {
+            Event::Ready => {
+                self.works_again();
+                info!(lease = self.lease, "ready: the Lease was read");
+            }
+            Event::NewLeader { holder } => {
+                self.works_again();
+                info!(lease = self.lease, holder = %one_line(holder), "another replica leads");
+            }
+            Event::Campaigning { why, context, .. } => {
+                let (trace_id, span_id) = ids(*context);
+                debug!(reason = why, trace_id, span_id, "campaigns");
+            }
+            Event::CampaignLost | Event::Following => {}
+            Event::Acquired { token, transitions, creation_wait } => {
+                self.works_again();
+                match creation_wait {
+                    Some(wait) => info!(
+                        lease = self.lease,
+                        term = transitions,
+                        token,
+                        wait = wait.as_secs_f64(),
+                        "holds the Lease, and waits before it starts the workload, for nobody released it"
+                    ),
+                    None => debug!(term = transitions, token, "holds the Lease"),
+                }
+            }
+            Event::Renewed { latency } => {
+                self.works_again();
+                debug!(latency = latency.as_secs_f64(), "renewed");
+            }
+            Event::Failed { operation, message } => self.failed(operation, &one_line(message), now.boot),
+            Event::Stopping { reason, context } => {
+                let (trace_id, span_id) = ids(*context);
+                info!(lease = self.lease, reason = reason.as_str(), trace_id, span_id, "stops the workload");
+            }
+            Event::Proved(stop) => debug!(?stop, "the workload is proved gone"),
+            Event::Released { how: how @ ("unknown" | "not-ours") } => {
+                warn!(lease = self.lease, how, "the Lease was not given back: the next leader has to wait for its end");
+            }
+            Event::Released { how } => debug!(how, "the Lease is given back"),
+            Event::Odd { message } => warn!(lease = self.lease, "{}", one_line(message)),
+        }
+    }
+
+    fn failed(&mut self, operation: &'static str, message: &str, now: Instant) {
+        if let Some(failing) = &mut self.failing
+            && failing.operation == operation
+            && failing.message == message
+            && now.since(failing.told) < AGAIN
+        {
+            failing.since += 1;
+            debug!(operation, "{message}");
+            return;
+        }
+        warn!(lease = self.lease, operation, "the API server did not do it: {message}");
+        self.failing = Some(Failing { operation, message: message.to_owned(), told: now, since: 0 });
+    }
+
+    fn works_again(&mut self) {
+        if let Some(Failing { operation, since, .. }) = self.failing.take() {
+            info!(lease = self.lease, operation, failures = since + 1, "the API server does it again");
+        }
+    }
+}
+
+fn heard(message: &ToElector) {
+    match message {
+        ToElector::Log { warning: true, line } => warn!("{}", one_line(line)),
+        ToElector::Log { warning: false, line } => info!("{}", one_line(line)),
+        ToElector::Restarting { exit: Exit::Code(code), .. } => {
+            warn!(exit_code = code, "the workload ended and is started again");
+        }
+        ToElector::Restarting { exit: Exit::Signal(signal), .. } => {
+            warn!(exit_signal = signal, "the workload ended and is started again");
+        }
+        ToElector::Started { pid, .. } => debug!(pid, "the workload runs"),
+        ToElector::Shutdown => info!("asked to end"),
+        ToElector::Welcome(_)
+        | ToElector::Acknowledged { .. }
+        | ToElector::Stopping { .. }
+        | ToElector::Stopped { .. }
+        | ToElector::Unproved { .. }
+        | ToElector::Beat => {}
+    }
+}
+
+const fn name(message: &ToInit) -> &'static str {
+    match message {
+        ToInit::Hello { .. } => "hello",
+        ToInit::Lead { .. } => "lead",
+        ToInit::Extend { .. } => "extend",
+        ToInit::Shorten { .. } => "shorten",
+        ToInit::StepDown { .. } => "step down",
+        ToInit::Releasing { .. } => "releasing",
+        ToInit::Ended { .. } => "ended",
+        ToInit::Beat => "beat",
+        ToInit::Done => "done",
+        ToInit::Failed { .. } => "failed",
+    }
+}
+
+/// As hexadecimal digits, the way collectors show them.
+fn ids(context: TraceContext) -> (String, String) {
+    (format!("{:032x}", context.trace_id), format!("{:016x}", context.span_id))
+}
+
+fn one_line(text: &str) -> Cow<'_, str> {
+    if text.len() <= TEXT && !text.contains(char::is_control) {
+        return Cow::Borrowed(text);
+    }
+    let mut line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    if line.len() > TEXT {
+        line.truncate(line.floor_char_boundary(TEXT));
+        line.push('…');
+    }
+    Cow::Owned(line)
+}

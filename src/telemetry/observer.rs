@@ -1,0 +1,355 @@
+//! Decides, from facts and their times, which transitions there were. No clock, no IO.
+//!
+//! Owns the pairing of facts: a campaign with the term that it won, a stop with its proof and its release. Facts may be missing
+//! (the elector is restarted within a term, a term ends before init was told of it); what is told then says so, and nothing
+//! claims a leadership that never began.
+
+use std::{mem, time::Duration};
+
+use opentelemetry::KeyValue;
+
+use super::{
+    Fact,
+    transition::{Anchor, Campaign, Margin, Origin, Outcome, Phase, Role, Transition, phase},
+};
+use crate::{
+    election::{Event, law::Timing, trace::TraceContext},
+    link::{Confirmed, Exit, Facts, Reason, Resume, Stop, ToElector, ToInit},
+    time::{Instant, Now},
+};
+
+/// Turns facts into outcomes.
+#[derive(Debug, Default)]
+pub(crate) struct Observer {
+    campaign: Option<Campaign>,
+    term: Option<Term>,
+    /// The Lease is held, and the workload does not run yet.
+    rise: Option<Rise>,
+    /// The workload ended by itself and is started again.
+    restart: Option<(Instant, Exit)>,
+    /// When init began a stop by itself.
+    stop_began: Option<Instant>,
+    fall: Option<Fall>,
+}
+
+#[derive(Debug)]
+struct Term {
+    transitions: i32,
+    token: String,
+    /// The transition that began it.
+    context: Option<TraceContext>,
+    /// E, as init was last told.
+    end: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct Rise {
+    campaign: Campaign,
+    acquired: Instant,
+    creation_wait: Option<Duration>,
+    order: Option<Order>,
+}
+
+/// Init was told of the term.
+#[derive(Clone, Copy, Debug)]
+struct Order {
+    at: Instant,
+    /// When the write was sent that the deadlines count from.
+    sent: Instant,
+    not_before: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct Fall {
+    reason: Reason,
+    context: TraceContext,
+    began: Now,
+    from: Instant,
+    proved: Option<Proved>,
+    release: Option<(Instant, &'static str)>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Proved {
+    stop: Stop,
+    told: Instant,
+    margin: Option<Margin>,
+}
+
+impl Observer {
+    /// Nothing seen yet but, in a restarted elector, the term that goes on.
+    pub(crate) fn new(resume: Option<&Resume>) -> Self {
+        let term = resume.map(|resume| Term {
+            transitions: resume.facts.transitions,
+            token: resume.facts.token.clone(),
+            context: TraceContext::parse(&resume.facts.traceparent),
+            end: Some(resume.confirmed.deadlines.end),
+        });
+        Self { term, ..Self::default() }
+    }
+
+    /// What is over with this fact.
+    pub(crate) fn record(&mut self, fact: Fact<'_>, now: Now) -> Vec<Outcome> {
+        match fact {
+            Fact::Reported(event) => self.reported(event, now),
+            Fact::Told(message) => {
+                self.told(message, now);
+                Vec::new()
+            }
+            Fact::Heard(message) => self.heard(message, now).into_iter().collect(),
+        }
+    }
+
+    /// What is over because the process ends.
+    pub(crate) fn finish(&mut self, now: Now) -> Vec<Outcome> {
+        let mut over = Vec::new();
+        over.extend(self.rise.take().map(|rise| self.risen(rise, Err((ENDED, now.boot)))));
+        over.extend(self.fall.take().map(|fall| self.fallen(fall, Some(ENDED), now)));
+        over
+    }
+
+    fn reported(&mut self, event: &Event, now: Now) -> Vec<Outcome> {
+        match event {
+            Event::Campaigning { why, context, other, handover } => {
+                let origin = match other {
+                    Some(other) if *handover => Origin::Handover(*other),
+                    Some(other) => Origin::After(*other),
+                    None => Origin::None,
+                };
+                let over = self.finish(now);
+                let anchor = Anchor::new(now);
+                self.campaign =
+                    Some(Campaign { reason: why, context: *context, origin, from: now.boot, until: now.boot, anchor });
+                over
+            }
+            Event::CampaignLost => {
+                let lost = self.campaign.take().map(|campaign| Campaign { until: now.boot, ..campaign });
+                lost.map(Outcome::Lost).into_iter().collect()
+            }
+            Event::Acquired { token, transitions, creation_wait } => {
+                let campaign = self.campaign.take().map(|campaign| Campaign { until: now.boot, ..campaign });
+                let context = campaign.as_ref().map(|campaign| campaign.context);
+                self.term = Some(Term { transitions: *transitions, token: token.clone(), context, end: None });
+                let (acquired, creation_wait) = (now.boot, *creation_wait);
+                self.rise = campaign.map(|campaign| Rise { campaign, acquired, creation_wait, order: None });
+                Vec::new()
+            }
+            Event::Failed { operation, message } => self.failed(operation, message, now).into_iter().collect(),
+            Event::Stopping { reason, context } => self.stopping(*reason, *context, now),
+            Event::Proved(stop) => {
+                let end = self.term.as_ref().and_then(|term| term.end);
+                if let Some(fall) = &mut self.fall {
+                    fall.from = fall.from.min(stop.began.unwrap_or(fall.from));
+                    let margin = end.map(|end| Margin::until(end, stop.proved));
+                    fall.proved = Some(Proved { stop: *stop, told: now.boot, margin });
+                }
+                Vec::new()
+            }
+            Event::Released { how } => {
+                if let Some(fall) = &mut self.fall {
+                    fall.release = Some((now.boot, how));
+                }
+                Vec::new()
+            }
+            Event::Following => {
+                let over = self.fall.take().map(|fall| self.fallen(fall, None, now));
+                self.term = None;
+                over.into_iter().collect()
+            }
+            Event::Ready | Event::NewLeader { .. } | Event::Renewed { .. } | Event::Odd { .. } => Vec::new(),
+        }
+    }
+
+    fn told(&mut self, message: &ToInit, now: Now) {
+        match message {
+            ToInit::Lead { facts, timing, confirmed, not_before, .. } => {
+                self.ordered(facts, *timing, confirmed, *not_before, now);
+                self.valid_until(confirmed.deadlines.end);
+            }
+            ToInit::Extend { confirmed, .. } => self.valid_until(confirmed.deadlines.end),
+            ToInit::Shorten { deadlines, .. } => {
+                let end = self.term.as_ref().and_then(|term| term.end).unwrap_or(Instant::NEVER);
+                self.valid_until(deadlines.end.min(end));
+            }
+            ToInit::Hello { .. }
+            | ToInit::StepDown { .. }
+            | ToInit::Releasing { .. }
+            | ToInit::Ended { .. }
+            | ToInit::Beat
+            | ToInit::Done
+            | ToInit::Failed { .. } => {}
+        }
+    }
+
+    fn heard(&mut self, message: &ToElector, now: Now) -> Option<Outcome> {
+        match message {
+            ToElector::Started { pid, at, .. } => self.started(*pid, *at, now),
+            ToElector::Restarting { exit, at, .. } => {
+                self.restart = Some((*at, *exit));
+                None
+            }
+            ToElector::Stopping { at, .. } => {
+                self.stop_began = Some(*at);
+                None
+            }
+            ToElector::Welcome(_)
+            | ToElector::Acknowledged { .. }
+            | ToElector::Stopped { .. }
+            | ToElector::Unproved { .. }
+            | ToElector::Shutdown
+            | ToElector::Beat
+            | ToElector::Log { .. } => None,
+        }
+    }
+
+    fn ordered(&mut self, facts: &Facts, timing: Timing, confirmed: &Confirmed, not_before: Option<Instant>, now: Now) {
+        let validity = timing.deadlines(Instant::BOOT).end.since(Instant::BOOT);
+        let context = TraceContext::parse(&facts.traceparent);
+        if let (Some(term), Some(context)) = (&mut self.term, context) {
+            term.context = Some(context);
+        }
+        if let Some(rise) = &mut self.rise {
+            rise.order = Some(Order { at: now.boot, sent: confirmed.deadlines.end.before(validity), not_before });
+        }
+    }
+
+    fn valid_until(&mut self, end: Instant) {
+        if let Some(term) = &mut self.term {
+            term.end = Some(end);
+        }
+    }
+
+    fn started(&mut self, pid: i32, at: Instant, now: Now) -> Option<Outcome> {
+        let restart = self.restart.take();
+        if let Some(rise) = self.rise.take() {
+            return Some(self.risen(rise, Ok((pid, at))));
+        }
+        let ((from, exit), term) = (restart?, self.term.as_ref()?);
+        let phase = Phase::new(phase::WORKLOAD_START, from, at).with(pid_fact(pid)).with(exit_fact(exit));
+        Some(Outcome::During { parent: term.context?, anchor: Anchor::new(now), term: term.transitions, phase })
+    }
+
+    fn failed(&self, operation: &'static str, message: &str, now: Now) -> Option<Outcome> {
+        let term = self.term.as_ref().filter(|_| self.rise.is_none() && self.fall.is_none())?;
+        let mut phase = Phase::new(phase::RENEW, now.boot, now.boot).with(KeyValue::new("tenure.operation", operation));
+        phase.error = Some(message.to_owned());
+        Some(Outcome::During { parent: term.context?, anchor: Anchor::new(now), term: term.transitions, phase })
+    }
+
+    fn stopping(&mut self, reason: Reason, context: TraceContext, now: Now) -> Vec<Outcome> {
+        if let Some(fall) = &mut self.fall {
+            fall.reason = reason;
+            return Vec::new();
+        }
+        let from = mem::take(&mut self.stop_began).unwrap_or(now.boot).min(now.boot);
+        let fall = Fall { reason, context, began: now, from, proved: None, release: None };
+        let Some(rise) = self.rise.take() else {
+            self.fall = Some(fall);
+            return Vec::new();
+        };
+        let announced = rise.order.is_some();
+        let mut over = vec![self.risen(rise, Err((NEVER_RAN, now.boot)))];
+        if announced {
+            self.fall = Some(fall);
+        } else {
+            over.push(self.fallen(fall, None, now));
+            self.term = None;
+        }
+        over
+    }
+
+    /// The transition to leader, with the workload's process and when it ran, or why it never did and until when.
+    fn risen(&self, rise: Rise, ran: Result<(i32, Instant), (&'static str, Instant)>) -> Outcome {
+        let Rise { campaign, acquired, creation_wait, order } = rise;
+        let from = campaign.from;
+        let sent = order.map(|order| order.sent).filter(|sent| (from..=acquired).contains(sent)).unwrap_or(from);
+        let mut phases = vec![Phase::new(phase::CAMPAIGN, from, acquired), Phase::new(phase::ACQUIRE, sent, acquired)];
+        let (until, error) = match ran {
+            Ok((pid, at)) => {
+                let due = order.map_or(acquired, |order| order.at.max(order.not_before.unwrap_or(order.at)));
+                phases.push(Phase::new(phase::WORKLOAD_START, due.min(at), at).with(pid_fact(pid)));
+                (at, None)
+            }
+            Err((error, at)) => (at, Some(error)),
+        };
+        let wait = creation_wait.map(|wait| KeyValue::new("tenure.creation_wait", wait.as_secs_f64()));
+        let term = self.term.as_ref();
+        let end = term.and_then(|term| term.end).filter(|_| error.is_none());
+        Outcome::Transition(Box::new(Transition {
+            to: Role::Leader,
+            reason: campaign.reason,
+            term: term.map(|term| term.transitions),
+            token: term.map(|term| term.token.clone()),
+            context: term.and_then(|term| term.context).unwrap_or(campaign.context),
+            origin: campaign.origin,
+            from,
+            until: until.max(acquired),
+            anchor: campaign.anchor,
+            margin: end.map(|end| Margin::until(end, until)),
+            phases,
+            facts: wait.into_iter().collect(),
+            error,
+        }))
+    }
+
+    /// The transition to standby.
+    fn fallen(&self, fall: Fall, error: Option<&'static str>, now: Now) -> Outcome {
+        let mut phases = Vec::new();
+        let mut facts = Vec::new();
+        if let Some(Proved { stop, told, .. }) = fall.proved {
+            let gone = stop.exited.unwrap_or(stop.proved);
+            if let Some(began) = stop.began {
+                phases.push(Phase::new(phase::WORKLOAD_STOP, began, gone));
+            }
+            if let Some(killed) = stop.killed {
+                phases.push(Phase::new(phase::WORKLOAD_KILL, killed, if killed <= gone { gone } else { stop.proved }));
+            }
+            let demoted = stop.began.is_some() && stop.exited.is_none() && stop.killed.is_none();
+            if !demoted {
+                let nothing_ran = fall.from.min(stop.proved);
+                let from = stop.exited.or(stop.killed).unwrap_or(nothing_ran);
+                phases.push(Phase::new(phase::WORKLOAD_PROOF, from, stop.proved));
+            }
+            facts.extend(stop.exit.map(exit_fact));
+            if let Some((until, how)) = fall.release {
+                let how = KeyValue::new("tenure.release", how);
+                phases.push(Phase::new(phase::RELEASE, told, until).with(how.clone()));
+                facts.push(how);
+            }
+        }
+        let term = self.term.as_ref();
+        let until = phases.iter().map(|phase| phase.until).max().unwrap_or(now.boot);
+        Outcome::Transition(Box::new(Transition {
+            to: Role::Standby,
+            reason: fall.reason.as_str(),
+            term: term.map(|term| term.transitions),
+            token: term.map(|term| term.token.clone()),
+            context: fall.context,
+            origin: term.and_then(|term| term.context).map_or(Origin::None, Origin::After),
+            from: fall.from,
+            until: until.max(fall.from),
+            anchor: Anchor::new(fall.began),
+            margin: fall.proved.and_then(|proved| proved.margin),
+            phases,
+            facts,
+            error,
+        }))
+    }
+}
+
+fn pid_fact(pid: i32) -> KeyValue {
+    KeyValue::new("process.pid", i64::from(pid))
+}
+
+fn exit_fact(exit: Exit) -> KeyValue {
+    match exit {
+        Exit::Code(code) => KeyValue::new("process.exit.code", i64::from(code)),
+        Exit::Signal(signal) => KeyValue::new("tenure.exit_signal", i64::from(signal)),
+    }
+}
+
+const ENDED: &str = "the elector ended before it was over";
+const NEVER_RAN: &str = "the term ended before the workload ran";
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,183 @@
+//! The standard OTEL_* variables: whether, where and how spans are exported.
+//!
+//! Owns their reading. Off unless an OTLP endpoint is set, so that a bare pod does not call a collector that nobody runs. Honoured
+//! here: OTEL_SDK_DISABLED, OTEL_TRACES_EXPORTER (`otlp`, `none`), OTEL_EXPORTER_OTLP_(TRACES_){ENDPOINT,PROTOCOL,TIMEOUT,
+//! CERTIFICATE,INSECURE},
+//! OTEL_TRACES_SAMPLER(_ARG), OTEL_BSP_{SCHEDULE_DELAY,MAX_QUEUE_SIZE,MAX_EXPORT_BATCH_SIZE}, OTEL_SERVICE_NAME and
+//! OTEL_RESOURCE_ATTRIBUTES; by the exporter itself: OTEL_EXPORTER_OTLP_(TRACES_)HEADERS, which are credentials and never pass
+//! through here. Not supported: compression, client certificates, `http/json`, other exporters and samplers; what
+//! is asked for and not supported is told in [`Settings::notes`].
+
+use std::{collections::BTreeMap, time::Duration};
+
+/// How spans are exported.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Settings {
+    pub(crate) protocol: Protocol,
+    /// As the exporter needs it: the whole URL over HTTP, the base of the service over gRPC.
+    pub(crate) endpoint: String,
+    /// A PEM file with the authorities to trust, in place of the system's.
+    pub(crate) certificate: Option<String>,
+    /// For one export, its retries included.
+    pub(crate) timeout: Duration,
+    pub(crate) sampler: Sampler,
+    pub(crate) batch: Batch,
+    /// OTEL_RESOURCE_ATTRIBUTES and OTEL_SERVICE_NAME.
+    pub(crate) resource: BTreeMap<String, String>,
+    /// What was asked for and is not supported; one line each, naming the variable.
+    pub(crate) notes: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Protocol {
+    HttpProtobuf,
+    Grpc,
+}
+
+/// Which traces are exported, by their id alone: so all replicas decide alike about a trace that they share, and what the standard
+/// calls parent-based samplers decides as the root did.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Sampler {
+    All,
+    Nothing,
+    Ratio(f64),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Batch {
+    /// From the first span of a batch until it is sent.
+    pub(crate) delay: Duration,
+    /// Spans in one batch.
+    pub(crate) size: usize,
+    /// Spans that wait; more are dropped.
+    pub(crate) queue: usize,
+}
+
+impl Settings {
+    /// Reads variables by their name through `variable`; none if nothing is to be exported.
+    pub(crate) fn read(variable: impl Fn(&str) -> Option<String>) -> Option<Self> {
+        let set = |name: &str| variable(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty());
+        let mut notes = Vec::new();
+        if set("OTEL_SDK_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true")) {
+            return None;
+        }
+        let of_traces = |name: &str| {
+            let specific = format!("OTEL_EXPORTER_OTLP_TRACES_{name}");
+            let general = format!("OTEL_EXPORTER_OTLP_{name}");
+            set(&specific).map(|value| (specific, value)).or_else(|| set(&general).map(|value| (general, value)))
+        };
+        let (endpoint_name, endpoint) = of_traces("ENDPOINT")?;
+        match set("OTEL_TRACES_EXPORTER").as_deref() {
+            None => {}
+            Some("none") => return None,
+            Some(exporters) if exporters.split(',').any(|name| name.trim() == "otlp") => {}
+            Some(exporters) => {
+                notes.push(format!("OTEL_TRACES_EXPORTER={exporters} is not supported: there are otlp and none"));
+            }
+        }
+        let protocol = match of_traces("PROTOCOL") {
+            Some((_, value)) if value == "grpc" => Protocol::Grpc,
+            Some((_, value)) if value == "http/protobuf" => Protocol::HttpProtobuf,
+            Some((name, value)) => {
+                notes.push(format!("{name}={value} is not supported: spans go out by http/protobuf; there is grpc, too"));
+                Protocol::HttpProtobuf
+            }
+            None => Protocol::HttpProtobuf,
+        };
+        if let Some((name, value)) = of_traces("COMPRESSION").filter(|(_, value)| value != "none") {
+            notes.push(format!("{name}={value} is not supported: spans go out uncompressed"));
+        }
+        let mut number = |name: &str, default: u64| {
+            let Some(value) = set(name) else { return default };
+            value.parse().unwrap_or_else(|_| {
+                notes.push(format!("{name}={value} is no whole number: {default} is used"));
+                default
+            })
+        };
+        let timeout_name = of_traces("TIMEOUT").map_or_else(String::new, |(name, _)| name);
+        let timeout = Duration::from_millis(number(&timeout_name, 10_000));
+        let batch = Batch {
+            delay: Duration::from_millis(number("OTEL_BSP_SCHEDULE_DELAY", 1_000)),
+            size: at_least_one(number("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", 512)),
+            queue: at_least_one(number("OTEL_BSP_MAX_QUEUE_SIZE", 2_048)),
+        };
+        let sampler = sampler(set("OTEL_TRACES_SAMPLER"), set("OTEL_TRACES_SAMPLER_ARG"), &mut notes);
+        let specific = endpoint_name == "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
+        let endpoint = match protocol {
+            Protocol::HttpProtobuf if !specific => format!("{}/v1/traces", endpoint.trim_end_matches('/')),
+            Protocol::Grpc if !endpoint.contains("://") => {
+                let insecure = of_traces("INSECURE").is_some_and(|(_, value)| value.eq_ignore_ascii_case("true"));
+                format!("{}://{endpoint}", if insecure { "http" } else { "https" })
+            }
+            Protocol::HttpProtobuf | Protocol::Grpc => endpoint,
+        };
+        let certificate = of_traces("CERTIFICATE").map(|(_, path)| path);
+        let mut resource = attributes(&set("OTEL_RESOURCE_ATTRIBUTES").unwrap_or_default());
+        resource.extend(set("OTEL_SERVICE_NAME").map(|name| ("service.name".to_owned(), name)));
+        Some(Self { protocol, endpoint, certificate, timeout, sampler, batch, resource, notes })
+    }
+}
+
+impl Sampler {
+    /// Whether the spans of this trace are exported.
+    pub(crate) fn takes(self, trace_id: u128) -> bool {
+        match self {
+            Self::All => true,
+            Self::Nothing => false,
+            Self::Ratio(ratio) => (trace_id as u64 >> 1) < (ratio * 9_223_372_036_854_775_808.0) as u64,
+        }
+    }
+}
+
+fn sampler(name: Option<String>, arg: Option<String>, notes: &mut Vec<String>) -> Sampler {
+    let Some(name) = name else { return Sampler::All };
+    match name.strip_prefix("parentbased_").unwrap_or(&name) {
+        "always_on" => Sampler::All,
+        "always_off" => Sampler::Nothing,
+        "traceidratio" => match arg.as_deref().map_or(Ok(1.0), str::parse) {
+            Ok(ratio) if (0.0..=1.0).contains(&ratio) => Sampler::Ratio(ratio),
+            Ok(_) | Err(_) => {
+                notes.push(format!("OTEL_TRACES_SAMPLER_ARG={} is no ratio from 0 to 1: 1 is used", arg.unwrap_or_default()));
+                Sampler::All
+            }
+        },
+        _ => {
+            notes.push(format!("OTEL_TRACES_SAMPLER={name} is not supported: all traces are exported"));
+            Sampler::All
+        }
+    }
+}
+
+fn at_least_one(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX).max(1)
+}
+
+/// `key=value,key=value`, values percent-encoded; what has no `=` is skipped.
+fn attributes(text: &str) -> BTreeMap<String, String> {
+    let pairs = text.split(',').filter_map(|pair| pair.split_once('='));
+    pairs.map(|(key, value)| (key.trim().to_owned(), percent_decoded(value.trim()))).filter(|(key, _)| !key.is_empty()).collect()
+}
+
+/// What is not a valid code stays as it is.
+fn percent_decoded(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, tail @ ..] = rest {
+        let code = tail.get(..2).filter(|digits| digits.iter().all(u8::is_ascii_hexdigit));
+        let digits = code.and_then(|digits| std::str::from_utf8(digits).ok());
+        match digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            Some(byte) if *first == b'%' => {
+                bytes.push(byte);
+                rest = tail.get(2..).unwrap_or_default();
+            }
+            Some(_) | None => {
+                bytes.push(*first);
+                rest = tail;
+            }
+        }
+    }
+    String::from_utf8(bytes).unwrap_or_else(|_| text.to_owned())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,112 @@
+use super::*;
+
+fn read(variables: &[(&str, &str)]) -> Option<Settings> {
+    let variables: BTreeMap<_, _> = variables.iter().copied().collect();
+    Settings::read(|name| variables.get(name).map(|value| (*value).to_owned()))
+}
+
+fn with_endpoint(variables: &[(&str, &str)]) -> Settings {
+    read(&[&[("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4318")], variables].concat()).unwrap()
+}
+
+#[test]
+fn nothing_is_exported_without_an_endpoint() {
+    assert_eq!(read(&[]), None);
+    assert_eq!(read(&[("OTEL_EXPORTER_OTLP_ENDPOINT", "")]), None);
+    assert_eq!(read(&[("OTEL_TRACES_EXPORTER", "otlp"), ("OTEL_SERVICE_NAME", "x")]), None);
+}
+
+#[test]
+fn nothing_is_exported_where_the_sdk_or_the_exporter_is_switched_off() {
+    let endpoint = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4318");
+    assert_eq!(read(&[endpoint, ("OTEL_SDK_DISABLED", "TRUE")]), None);
+    assert_eq!(read(&[endpoint, ("OTEL_TRACES_EXPORTER", "none")]), None);
+    assert!(read(&[endpoint, ("OTEL_SDK_DISABLED", "false")]).is_some());
+}
+
+#[test]
+fn the_general_endpoint_gets_the_path_of_traces_and_the_specific_one_stays_as_it_is() {
+    assert_eq!(with_endpoint(&[]).endpoint, "http://collector:4318/v1/traces");
+    let specific = with_endpoint(&[("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://other:1/in")]);
+    assert_eq!(specific.endpoint, "http://other:1/in");
+}
+
+#[test]
+fn grpc_takes_the_endpoint_without_a_path_and_a_bare_address_by_tls_unless_insecure() {
+    let grpc = ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc");
+    assert_eq!(with_endpoint(&[grpc]).endpoint, "http://collector:4318");
+    let bare = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "collector:4317");
+    assert_eq!(with_endpoint(&[grpc, bare]).endpoint, "https://collector:4317");
+    assert_eq!(with_endpoint(&[grpc, bare, ("OTEL_EXPORTER_OTLP_INSECURE", "true")]).endpoint, "http://collector:4317");
+}
+
+#[test]
+fn the_protocol_of_traces_goes_before_the_general_one() {
+    let general = ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc");
+    assert_eq!(with_endpoint(&[]).protocol, Protocol::HttpProtobuf);
+    assert_eq!(with_endpoint(&[general]).protocol, Protocol::Grpc);
+    let specific = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "http/protobuf");
+    assert_eq!(with_endpoint(&[general, specific]).protocol, Protocol::HttpProtobuf);
+}
+
+#[test]
+fn what_is_not_supported_is_told_with_its_variable() {
+    let settings = with_endpoint(&[
+        ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json"),
+        ("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip"),
+        ("OTEL_TRACES_EXPORTER", "zipkin"),
+        ("OTEL_TRACES_SAMPLER", "xray"),
+        ("OTEL_EXPORTER_OTLP_TIMEOUT", "ten"),
+    ]);
+    let named: Vec<_> = settings.notes.iter().map(|note| note.split('=').next().unwrap()).collect();
+    let expected = [
+        "OTEL_TRACES_EXPORTER",
+        "OTEL_EXPORTER_OTLP_PROTOCOL",
+        "OTEL_EXPORTER_OTLP_COMPRESSION",
+        "OTEL_EXPORTER_OTLP_TIMEOUT",
+        "OTEL_TRACES_SAMPLER",
+    ];
+    assert_eq!(named, expected);
+    assert_eq!((settings.protocol, settings.sampler), (Protocol::HttpProtobuf, Sampler::All));
+}
+
+#[test]
+fn a_supported_setting_is_no_note() {
+    let settings = with_endpoint(&[("OTEL_EXPORTER_OTLP_COMPRESSION", "none"), ("OTEL_TRACES_EXPORTER", "otlp,console")]);
+    assert_eq!(settings.notes, Vec::<String>::new());
+}
+
+#[test]
+fn times_and_sizes_are_read_and_none_is_zero_where_that_would_stop_everything() {
+    let settings = with_endpoint(&[
+        ("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "250"),
+        ("OTEL_BSP_SCHEDULE_DELAY", "7"),
+        ("OTEL_BSP_MAX_QUEUE_SIZE", "0"),
+        ("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "0"),
+    ]);
+    assert_eq!(settings.timeout, Duration::from_millis(250));
+    assert_eq!(settings.batch, Batch { delay: Duration::from_millis(7), size: 1, queue: 1 });
+}
+
+#[test]
+fn samplers_decide_by_the_trace_alone() {
+    let sampler = |name, arg| with_endpoint(&[("OTEL_TRACES_SAMPLER", name), ("OTEL_TRACES_SAMPLER_ARG", arg)]).sampler;
+    assert_eq!(sampler("parentbased_always_off", ""), Sampler::Nothing);
+    assert_eq!(sampler("always_on", ""), Sampler::All);
+    assert_eq!(sampler("traceidratio", "0.25"), Sampler::Ratio(0.25));
+    assert_eq!(sampler("parentbased_traceidratio", "2"), Sampler::All);
+    let quarter = Sampler::Ratio(0.25);
+    assert!(quarter.takes(0x3fff_ffff_ffff_ffff) && !quarter.takes(0x4000_0000_0000_0000));
+    assert!(Sampler::Ratio(1.0).takes(u128::MAX) && !Sampler::Ratio(0.0).takes(1));
+}
+
+#[test]
+fn resource_attributes_are_decoded_and_the_service_name_goes_before_them() {
+    let settings = with_endpoint(&[
+        ("OTEL_RESOURCE_ATTRIBUTES", "service.name=a, team = b%2Cc%3d,odd=%zz%+1,nothing,=x"),
+        ("OTEL_SERVICE_NAME", "billing"),
+    ]);
+    let expected = [("odd", "%zz%+1"), ("service.name", "billing"), ("team", "b,c=")];
+    let expected: BTreeMap<_, _> = expected.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
+    assert_eq!(settings.resource, expected);
+}

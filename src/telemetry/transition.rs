@@ -1,0 +1,175 @@
+//! What there is to tell of an election, once it is over: the facts behind spans and log lines.
+//!
+//! Owns the names and words that a trace may carry; they are a closed set, documented here.
+//!
+//! `tenure.reason` of a transition to leader is why the Lease could be taken: `absent`, `released`, `cleared`, `expired`,
+//! `appointed`. Of a transition to standby it is why the term ended: one of [`Reason`](crate::link::Reason).
+
+use std::time::Duration;
+
+use opentelemetry::KeyValue;
+
+use crate::{
+    election::trace::TraceContext,
+    time::{Instant, Now},
+};
+
+/// The whole transition, or of a lost campaign nothing but the campaign.
+pub(crate) mod phase {
+    /// From the moment in which the Lease could be taken until it was held, or another had it.
+    pub(crate) const CAMPAIGN: &str = "campaign";
+    /// The write that took the Lease, from its send to the answer.
+    pub(crate) const ACQUIRE: &str = "acquire";
+    /// From init's order to start (or the end of the creation wait) until the workload runs, or was promoted.
+    pub(crate) const WORKLOAD_START: &str = "workload.start";
+    /// From the stop signal, or the workload's own end, until its main process was gone, or it was demoted.
+    pub(crate) const WORKLOAD_STOP: &str = "workload.stop";
+    /// From the first SIGKILL until what it was sent to was gone.
+    pub(crate) const WORKLOAD_KILL: &str = "workload.kill";
+    /// From the end of the main process until no process was left.
+    pub(crate) const WORKLOAD_PROOF: &str = "workload.proof";
+    /// From the proof until the Lease was given back.
+    pub(crate) const RELEASE: &str = "release";
+    /// A renewal that failed.
+    pub(crate) const RENEW: &str = "renew";
+}
+
+/// Something that is over.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Outcome {
+    Transition(Box<Transition>),
+    /// A campaign that another replica won: nothing of it claims a leadership.
+    Lost(Campaign),
+    /// Within a term, outside its transitions: a renewal that failed, a workload that was started again.
+    During {
+        parent: TraceContext,
+        anchor: Anchor,
+        term: i32,
+        phase: Phase,
+    },
+}
+
+impl Outcome {
+    /// The trace that it belongs to.
+    pub(crate) const fn trace_id(&self) -> u128 {
+        match self {
+            Self::Transition(transition) => transition.context.trace_id,
+            Self::Lost(campaign) => campaign.context.trace_id,
+            Self::During { parent, .. } => parent.trace_id,
+        }
+    }
+}
+
+/// A change of role.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Transition {
+    pub(crate) to: Role,
+    pub(crate) reason: &'static str,
+    /// leaseTransitions.
+    pub(crate) term: Option<i32>,
+    /// The fencing token of the term.
+    pub(crate) token: Option<String>,
+    pub(crate) context: TraceContext,
+    pub(crate) origin: Origin,
+    pub(crate) from: Instant,
+    pub(crate) until: Instant,
+    pub(crate) anchor: Anchor,
+    /// What was left of the term's validity when the workload ran, or was proved gone.
+    pub(crate) margin: Option<Margin>,
+    pub(crate) phases: Vec<Phase>,
+    /// How the process ended, and how the Lease was given back, where that is known.
+    pub(crate) facts: Vec<KeyValue>,
+    /// Why it is not what it was to be.
+    pub(crate) error: Option<&'static str>,
+}
+
+impl Transition {
+    /// How long the phase of this name took, if there was one.
+    pub(crate) fn took(&self, name: &str) -> Option<Duration> {
+        self.phases.iter().find(|phase| phase.name == name).map(|phase| phase.until.since(phase.from))
+    }
+}
+
+/// A campaign, won or lost.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Campaign {
+    pub(crate) reason: &'static str,
+    pub(crate) context: TraceContext,
+    pub(crate) origin: Origin,
+    pub(crate) from: Instant,
+    pub(crate) until: Instant,
+    pub(crate) anchor: Anchor,
+}
+
+/// A part of a transition, or of a term.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Phase {
+    pub(crate) name: &'static str,
+    pub(crate) from: Instant,
+    pub(crate) until: Instant,
+    pub(crate) facts: Vec<KeyValue>,
+    pub(crate) error: Option<String>,
+}
+
+impl Phase {
+    pub(crate) fn new(name: &'static str, from: Instant, until: Instant) -> Self {
+        Self { name, from, until: until.max(from), facts: Vec::new(), error: None }
+    }
+
+    pub(crate) fn with(mut self, fact: KeyValue) -> Self {
+        self.facts.push(fact);
+        self
+    }
+}
+
+/// What a replica became.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    Leader,
+    Standby,
+}
+
+impl Role {
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Leader => "leader",
+            Self::Standby => "standby",
+        }
+    }
+}
+
+/// How a transition hangs together with what went before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// With nothing that is known.
+    None,
+    /// A handover: the old leader's transition is its parent, on another replica.
+    Handover(TraceContext),
+    /// The old leader did not hand over, or it is this replica's own term that ends: a link.
+    After(TraceContext),
+}
+
+/// Time left; negative if it was too late.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Margin(pub(crate) f64);
+
+impl Margin {
+    pub(crate) fn until(end: Instant, at: Instant) -> Self {
+        Self(end.since(at).as_secs_f64() - at.since(end).as_secs_f64())
+    }
+}
+
+/// Ties CLOCK_BOOTTIME to the wall clock; one for a whole transition, so that a stepping wall clock does not disorder its parts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Anchor(Now);
+
+impl Anchor {
+    pub(crate) const fn new(now: Now) -> Self {
+        Self(now)
+    }
+
+    /// Nanoseconds since 1970.
+    pub(crate) fn wall(self, at: Instant) -> i128 {
+        i128::from(self.0.wall) * 1000 + i128::from(at.as_nanos()) - i128::from(self.0.boot.as_nanos())
+    }
+}
