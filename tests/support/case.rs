@@ -1,4 +1,4 @@
-//! One case, held against both API servers.
+//! Cases: each one held against both API servers, many at a time.
 
 use std::{
     fs,
@@ -89,7 +89,8 @@ impl Servers {
 fn run(server: &Server, body: fn(Stage) -> Pin<Box<dyn Future<Output = ()>>>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let directory = Directory::new();
-    runtime.block_on(async {
+    let local = tokio::task::LocalSet::new();
+    local.block_on(&runtime, async {
         let stage = Stage::set(server, &directory.0).await;
         let witness = stage.witness.clone();
         body(stage).await;

@@ -4,7 +4,7 @@ use std::{
     fs,
     io::{BufRead as _, BufReader},
     path::{Path, PathBuf},
-    process::{Command, ExitStatus, Stdio},
+    process::{Child, Command, ExitStatus, Stdio},
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -43,6 +43,8 @@ pub struct Launch {
     pub workload: Vec<String>,
     /// PID 1 of its own namespace; else a process among others.
     pub contained: bool,
+    /// May kill processes of other users.
+    pub may_kill: bool,
     /// The bearer token.
     pub token: String,
     /// More environment.
@@ -64,6 +66,9 @@ impl Launch {
             if !nix::unistd::geteuid().is_root() {
                 command.arg("--map-root-user");
             }
+        }
+        if !self.may_kill {
+            command.args(["setpriv", "--bounding-set=-kill"]);
         }
         command.arg(env!("CARGO_BIN_EXE_tenure")).arg("run").arg("--config").arg(config).arg("--").args(self.workload);
         command
@@ -131,6 +136,34 @@ impl Replica {
         status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default())
     }
 
+    /// Waits until a process runs no more; a zombie does not.
+    pub async fn gone(&self, pid: Pid) {
+        within(PATIENCE, &format!("{pid} of {} is gone", self.name), async {
+            while matches!(stat(pid.as_raw()), Some((state, _)) if state != "Z" && state != "X") {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+        })
+        .await;
+    }
+
+    /// Waits until a line of its standard error contains this.
+    pub async fn said(&self, words: &str) {
+        within(PATIENCE, &format!("{} says {words:?}", self.name), async {
+            while !self.lines().iter().any(|line| line.contains(words)) {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+        })
+        .await;
+    }
+
+    /// A process of another user inside the container, which an init without that capability cannot kill.
+    pub async fn intruder(&self) -> Intruder {
+        let init = self.init().await.to_string();
+        let enter = ["--pdeathsig", "KILL", "nsenter", "--target", &init, "--pid", "--mount"];
+        let run = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--pdeathsig", "KILL", "sleep", "infinity"];
+        Intruder(Command::new("setpriv").args(enter).args(run).stdin(Stdio::null()).spawn().expect("nsenter"))
+    }
+
     /// Whether it is still there.
     pub fn runs(&self) -> bool {
         self.ended.borrow().is_none()
@@ -169,17 +202,29 @@ impl Drop for Replica {
     }
 }
 
+/// Ends when dropped.
+pub struct Intruder(Child);
+
+impl Drop for Intruder {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
 /// Processes whose parent this is.
 fn children(parent: Pid) -> Vec<Pid> {
     let entries = fs::read_dir("/proc").expect("/proc").filter_map(Result::ok);
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    pids.filter(|pid| parent_of(*pid) == Some(parent.as_raw())).map(Pid::from_raw).collect()
+    pids.filter(|pid| stat(*pid).is_some_and(|(_, of)| of == parent.as_raw())).map(Pid::from_raw).collect()
 }
 
-fn parent_of(pid: i32) -> Option<i32> {
+/// State and parent of a process.
+fn stat(pid: i32) -> Option<(String, i32)> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name before it may hold blanks and parentheses.
-    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+    // The name before them may hold blanks and parentheses.
+    let mut words = stat.rsplit_once(')')?.1.split_whitespace();
+    Some((words.next()?.to_owned(), words.next()?.parse().ok()?))
 }
 
 fn command_line(pid: Pid) -> Vec<String> {

@@ -1,17 +1,20 @@
 //! Runs the API servers that cases are held against.
 
 use std::{
-    io::{BufRead, BufReader},
+    fs,
+    io::{BufRead as _, BufReader},
     path::{Path, PathBuf},
     process::{Child, ChildStdin, Command, Stdio},
 };
+
+use tenure::apiserver::{self, Namespaces, Options, Rules};
 
 use super::api::Api;
 
 /// Which API server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// `tenure dev-server`.
+    /// The one in tenure itself.
     Embedded,
     /// kube-apiserver with etcd.
     Real,
@@ -29,10 +32,13 @@ impl Kind {
 
 /// A running API server; ends when dropped, or with this process however that ends.
 pub struct Server {
-    kind: Kind,
     directory: PathBuf,
-    child: Child,
-    lifeline: Option<ChildStdin>,
+    runs: Runs,
+}
+
+enum Runs {
+    Embedded { _server: apiserver::Server },
+    Real { script: Child, lifeline: Option<ChildStdin> },
 }
 
 impl Server {
@@ -42,30 +48,19 @@ impl Server {
     /// If it does not come up; why stands on standard error.
     pub fn start(kind: Kind) -> Self {
         let directory = scratch(kind.as_str());
-        let mut command = match kind {
-            Kind::Embedded => {
-                let mut command = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cluster/embedded"));
-                command.arg(&directory).arg(env!("CARGO_BIN_EXE_tenure"));
-                command
-            }
-            Kind::Real => {
-                let mut command = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cluster/server"));
-                // Without it the server drops `strategy` and `preferredHolder` from every Lease.
-                command.arg(&directory).arg("--feature-gates=CoordinatedLeaderElection=true");
-                command
-            }
+        let runs = match kind {
+            Kind::Embedded => embedded(&directory),
+            Kind::Real => real(&directory),
         };
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the server's script starts");
-        let lifeline = child.stdin.take();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("a line of the server's script");
-        assert_eq!(line.trim(), "ready", "the {} API server did not come up", kind.as_str());
-        Self { kind, directory, child, lifeline }
+        Self { directory, runs }
     }
 
     /// Which one it is.
     pub const fn kind(&self) -> Kind {
-        self.kind
+        match self.runs {
+            Runs::Embedded { .. } => Kind::Embedded,
+            Runs::Real { .. } => Kind::Real,
+        }
     }
 
     /// An administrator's kubeconfig.
@@ -84,10 +79,36 @@ impl Server {
     }
 }
 
+fn embedded(directory: &Path) -> Runs {
+    let rules = Rules { namespaces: Namespaces::Any, coordinated: true };
+    let server = apiserver::Server::start(&Options { rules, ..Options::default() }).expect("the embedded API server");
+    fs::create_dir(directory).expect("a new directory");
+    let client = server.client("admin").expect("a client of it");
+    fs::write(directory.join("kubeconfig"), client.kubeconfig()).expect("a file");
+    Runs::Embedded { _server: server }
+}
+
+fn real(directory: &Path) -> Runs {
+    let mut command = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cluster/server"));
+    // Without it the server drops `strategy` and `preferredHolder` from every Lease.
+    command.arg(directory).arg("--feature-gates=CoordinatedLeaderElection=true");
+    let mut script = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the server's script");
+    let lifeline = script.stdin.take();
+    let mut line = String::new();
+    BufReader::new(script.stdout.take().expect("piped")).read_line(&mut line).expect("a line of the server's script");
+    assert_eq!(line.trim(), "ready", "the real API server did not come up");
+    Runs::Real { script, lifeline }
+}
+
 impl Drop for Server {
     fn drop(&mut self) {
-        drop(self.lifeline.take());
-        drop(self.child.wait());
+        match &mut self.runs {
+            Runs::Embedded { .. } => drop(fs::remove_dir_all(&self.directory)),
+            Runs::Real { script, lifeline } => {
+                drop(lifeline.take());
+                drop(script.wait());
+            }
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    net::SocketAddr,
     path::{Path, PathBuf},
     process::{Child, Command},
     sync::Arc,
@@ -9,13 +10,19 @@ use std::{
 };
 
 use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{TcpListener, TcpStream},
+};
 
 use super::{
+    PATIENCE,
     api::{Api, Lease, Verbs},
     audit,
     proxy::Proxy,
     replica::{Launch, Replica, write_kubeconfig},
     server::{Kind, Server},
+    within,
     witness::Witness,
     workload::Behaviour,
 };
@@ -61,21 +68,23 @@ pub struct Stage {
 impl Stage {
     /// A new one on this server, with its files in this directory.
     pub async fn set(server: &Server, directory: &Path) -> Self {
-        let api = server.admin().await;
+        Self::build(server.kind(), server.admin().await, server.kubeconfig(), server.audit_log(), directory).await
+    }
+
+    /// Another one beside it, for a case that plays in several at a time. Its overlaps are the case's to look for.
+    pub async fn beside(&self, name: &str) -> Self {
+        let directory = self.directory.join(name);
+        fs::create_dir(&directory).expect("a new directory");
+        Self::build(self.kind, self.api.clone(), self.kubeconfig.clone(), self.audit_log.clone(), &directory).await
+    }
+
+    async fn build(kind: Kind, api: Api, kubeconfig: PathBuf, audit_log: PathBuf, directory: &Path) -> Self {
         let namespace = format!("case-{:08x}", fastrand::u32(..));
-        if server.kind() == Kind::Real {
+        if kind == Kind::Real {
             api.create("/api/v1/namespaces", &json!({ "metadata": { "name": namespace } })).await;
         }
-        Self {
-            kind: server.kind(),
-            lease: api.lease(&namespace, LEASE),
-            witness: Arc::new(Witness::listen(directory)),
-            kubeconfig: server.kubeconfig(),
-            audit_log: server.audit_log(),
-            api,
-            namespace,
-            directory: directory.to_owned(),
-        }
+        let (lease, witness) = (api.lease(&namespace, LEASE), Arc::new(Witness::listen(directory)));
+        Self { kind, lease, witness, kubeconfig, audit_log, api, namespace, directory: directory.to_owned() }
     }
 
     /// A replica about to start, with a workload that ends at once on SIGTERM and the minimal rights.
@@ -85,16 +94,14 @@ impl Stage {
 
     /// A replica about to start, with these rights.
     pub async fn prepare_with(&self, name: &str, verbs: &Verbs) -> Prepared {
-        let token = match self.kind {
-            Kind::Real => self.api.minimal_token(&self.namespace, LEASE, verbs).await,
-            Kind::Embedded => self.api.token().to_owned(),
-        };
+        let token = self.token(verbs).await;
         let launch = Launch {
             name: name.to_owned(),
             directory: self.directory.clone(),
             config: config(&self.namespace, name),
             workload: Behaviour::obedient().command(&self.directory, name),
             contained: true,
+            may_kill: true,
             token,
             env: Vec::new(),
         };
@@ -113,6 +120,42 @@ impl Stage {
         fs::create_dir_all(&directory).expect("a directory");
         let client = Api::connect(&write_kubeconfig(&directory, &proxy, &launch.token)).await;
         (proxy, client)
+    }
+
+    async fn token(&self, verbs: &Verbs) -> String {
+        match self.kind {
+            Kind::Real => self.api.minimal_token(&self.namespace, LEASE, verbs).await,
+            Kind::Embedded => self.api.token().to_owned(),
+        }
+    }
+
+    /// The file from which a replica takes its token.
+    pub fn token_file(&self, name: &str) -> PathBuf {
+        self.directory.join(name).join("token")
+    }
+
+    /// Changes the configuration file of a replica that runs already.
+    pub fn rewrite_config(&self, name: &str, change: impl Fn(&mut Value)) {
+        let file = self.directory.join(name).join("tenure.json");
+        let mut config = serde_json::from_slice(&fs::read(&file).expect("a file")).expect("JSON");
+        change(&mut config);
+        fs::write(file, config.to_string()).expect("a file");
+    }
+
+    /// A loopback address that nobody listens on.
+    pub async fn free_address(&self) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        listener.local_addr().expect("bound")
+    }
+
+    /// The status of a GET over plain HTTP.
+    pub async fn probe(&self, address: SocketAddr, path: &str) -> u16 {
+        let mut stream = TcpStream::connect(address).await.expect("the replica listens");
+        let request = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.expect("a request");
+        let mut answer = String::new();
+        within(PATIENCE, "an answer to a probe", stream.read_to_string(&mut answer)).await.expect("an answer");
+        answer.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status")
     }
 
     /// A workload without a tenure around it, in this term.
@@ -152,6 +195,12 @@ impl Prepared {
     /// Makes it a process among others instead of PID 1 of its own namespace.
     pub fn uncontained(mut self) -> Self {
         self.launch.contained = false;
+        self
+    }
+
+    /// Takes the capability from it to kill processes of others.
+    pub fn without_kill(mut self) -> Self {
+        self.launch.may_kill = false;
         self
     }
 

@@ -127,7 +127,6 @@ impl Workload {
 
     fn end(&self, code: u8) -> ExitCode {
         self.tell("end", json!({ "code": code }));
-        self.stamp(8);
         ExitCode::from(code)
     }
 
@@ -142,7 +141,9 @@ impl Workload {
         self.stamps.write_all_at(&clock::boot().as_nanos().to_le_bytes(), offset).expect("a stamp");
     }
 
+    /// Stamps too, so that whoever hears of an event knows of a stamp that is no older.
     fn tell(&self, what: &str, more: Value) {
+        self.stamp(8);
         let event = json!({ "at": clock::boot().as_nanos(), "replica": self.name, "pid": std::process::id(), "what": what, "more": more });
         self.witness.send(event.to_string().as_bytes()).expect("the witness listens");
     }

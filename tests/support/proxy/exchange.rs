@@ -34,11 +34,15 @@ impl Service {
     /// # Errors
     /// What ends the client's connection without an answer.
     pub async fn answer(self, request: hyper::Request<Incoming>) -> Result<Response<Body>, BoxError> {
-        let (head, body) = request.into_parts();
+        let (mut head, body) = request.into_parts();
         let bytes = body.collect().await?.to_bytes();
         let request = noted(&head, &bytes);
+        if let Some(genuine) = self.rules.genuine(&request.authorization) {
+            head.headers.insert(header::AUTHORIZATION, genuine.parse()?);
+        }
         let is_watch = request.verb == Verb::Watch;
         let Fault { hidden, request: arrival, reply, what } = self.rules.take(&request);
+        let echo = request.body.to_string();
         let number = self.log.arrived(request);
         // A task of its own, so that a client that hangs up does not call back what is on its way.
         let genuine =
@@ -46,6 +50,7 @@ impl Service {
         reply.pass().await;
         match (what, genuine) {
             (Reply::Instead(canned), _) => Ok(canned_response(canned)),
+            (Reply::Echo, _) => Ok(canned_response(Canned { status: 200, body: echo, ..Canned::default() })),
             (Reply::Nothing, _) | (_, None) => Err("hung up for the test".into()),
             (Reply::Genuine, Some(genuine)) => Ok(genuine),
             (Reply::Changed(change), Some(genuine)) => Ok(changed(genuine, change)),

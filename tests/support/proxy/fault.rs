@@ -63,6 +63,8 @@ pub enum Reply {
     Instead(Canned),
     /// The server's own, each JSON document of it changed so.
     Changed(fn(&mut Value)),
+    /// The request's own body, as if it had been stored and nothing had changed by it.
+    Echo,
     /// The head and half of the body, then the end of the connection.
     Truncated,
     /// The end of the connection.
@@ -137,6 +139,21 @@ impl Fault {
         Self { what: Reply::Instead(canned), ..Self::default() }
     }
 
+    /// The server never sees the request; the client gets its own object back, with the version that it sent.
+    pub fn echoed() -> Self {
+        Self { hidden: true, what: Reply::Echo, ..Self::default() }
+    }
+
+    /// The server never sees the watch; the client hears these lines, and then nothing.
+    pub fn silent_watch(lines: &str) -> Self {
+        Self::answered(Canned { status: 200, body: lines.to_owned(), endless: true, ..Canned::default() })
+    }
+
+    /// The server never sees the watch; the client hears these lines, and then its end.
+    pub fn ended_watch(lines: &str) -> Self {
+        Self::answered(Canned { status: 200, body: lines.to_owned(), ..Canned::default() })
+    }
+
     /// The server's reply, changed.
     pub fn changed(change: fn(&mut Value)) -> Self {
         Self { what: Reply::Changed(change), ..Self::default() }
@@ -175,6 +192,7 @@ pub enum Times {
 #[derive(Default)]
 pub struct Rules {
     rules: Mutex<Vec<Rule>>,
+    rotated: Mutex<Option<(String, String)>>,
 }
 
 struct Rule {
@@ -190,6 +208,16 @@ impl Rules {
 
     pub fn clear(&self) {
         self.rules.lock().expect("no panic inside").clear();
+    }
+
+    pub fn rotate(&self, rotated: String, genuine: String) {
+        *self.rotated.lock().expect("no panic inside") = Some((rotated, genuine));
+    }
+
+    /// What the server is to read in place of this `Authorization` header.
+    pub fn genuine(&self, authorization: &str) -> Option<String> {
+        let rotated = self.rotated.lock().expect("no panic inside");
+        rotated.as_ref().filter(|(rotated, _)| rotated == authorization).map(|(_, genuine)| genuine.clone())
     }
 
     /// What is to be done to this request; uses up one time.

@@ -57,6 +57,10 @@ impl Gate {
         self.change(|inner| inner.era += 1);
     }
 
+    pub fn connections(&self) -> u64 {
+        self.inner.lock().expect("no panic inside").connections
+    }
+
     fn change(&self, change: impl FnOnce(&mut Inner)) {
         let waiting = {
             let mut inner = self.inner.lock().expect("no panic inside");

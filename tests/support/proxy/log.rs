@@ -1,6 +1,6 @@
 //! The record of one client's requests, in the order in which they arrived.
 
-use std::sync::Mutex;
+use std::{sync::Mutex, time::Duration};
 
 use http::Method;
 use serde_json::Value;
@@ -116,6 +116,11 @@ impl Exchange {
         self.answer.as_ref().is_some_and(|answer| answer.status < 300)
     }
 
+    /// When the server's answer was here.
+    pub fn answered_at(&self) -> Instant {
+        self.answer.as_ref().expect("an answer").at
+    }
+
     /// resourceVersion in the answer.
     pub fn version(&self) -> &str {
         let body = &self.answer.as_ref().expect("an answer").body;
@@ -170,6 +175,21 @@ impl Log {
             }
         })
         .await
+    }
+
+    /// Looks on for this long, in which no such request may arrive.
+    ///
+    /// # Panics
+    /// If one does.
+    pub async fn none_for(&self, span: Duration, what: &str, is_so: impl Fn(&Exchange) -> bool) {
+        let before = self.count(&is_so);
+        tokio::time::sleep(span).await;
+        assert_eq!(self.count(&is_so), before, "{what} within {span:?}");
+    }
+
+    /// How many are so.
+    pub fn count(&self, is_so: impl Fn(&Exchange) -> bool) -> usize {
+        self.exchanges.lock().expect("no panic inside").iter().filter(|exchange| is_so(exchange)).count()
     }
 
     /// Notes a request; its number.

@@ -100,6 +100,11 @@ impl Proxy {
         }
     }
 
+    /// How many connections there were so far.
+    pub fn connections(&self) -> u64 {
+        self.gate.connections()
+    }
+
     /// Resets the connections that are open now.
     pub fn reset(&self) {
         self.gate.reset();
@@ -118,6 +123,11 @@ impl Proxy {
     /// From now on does this to the requests for which `when` holds, as many times as said. Later rules go first.
     pub fn on(&self, when: impl Fn(&Request) -> bool + Send + 'static, times: Times, fault: Fault) {
         self.rules.add(when, times, fault);
+    }
+
+    /// Lets the client say `rotated` where the server knows `genuine`: a token that changes while the server's stays.
+    pub fn rotate_token(&self, rotated: &str, genuine: &str) {
+        self.rules.rotate(format!("Bearer {rotated}"), format!("Bearer {genuine}"));
     }
 
     /// Forgets all rules.

@@ -1,0 +1,386 @@
+//! Cases 1 to 27: who may take a Lease, when, and with which write.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tenure::clock;
+
+use crate::{
+    spec::{assert_acquires, assert_on_version, held, is_held_by, released, soft, time, wait},
+    support::{
+        case::{Case, cases},
+        proxy::{
+            fault::{Fault, Times, Valve},
+            log::{Exchange, Verb},
+        },
+        replica::Replica,
+        stage::{LEASE, Stage, timing},
+    },
+};
+
+pub fn all() -> Vec<Case> {
+    cases![
+        case_1_an_absent_lease_is_created_and_run_on_after_the_creation_wait,
+        case_2_a_creation_that_comes_second_observes,
+        case_3_an_empty_spec_is_taken_at_once_and_run_on_later,
+        case_3_a_null_spec_is_taken_at_once_and_run_on_later,
+        case_4_a_released_lease_is_taken_and_run_on_at_once,
+        case_5_a_null_holder_is_taken_at_once_and_run_on_later,
+        case_5_a_cleared_holder_is_taken_at_once_and_run_on_later,
+        case_6_a_renewal_time_long_past_gives_no_right,
+        case_7_a_renewal_time_in_the_future_defers_nothing,
+        case_8_a_silent_holder_is_replaced_by_exactly_one_write,
+        case_9_a_longer_duration_in_the_record_is_waited_out,
+        case_10_a_shorter_duration_in_the_record_is_enough,
+        case_11_a_renewing_holder_is_left_alone_and_quietly_observed,
+        case_13_a_new_holder_starts_the_wait_anew,
+        case_14_a_duration_of_null_is_the_own_one,
+        case_15_a_duration_below_one_is_the_own_one,
+        case_16_the_longest_duration_is_no_overflow,
+        case_17_transitions_saturate,
+        case_18_null_transitions_count_as_none,
+        case_18_negative_transitions_count_as_none,
+        case_19_of_two_that_see_the_expiry_together_one_runs,
+        case_21_a_takeover_that_was_done_but_not_answered_is_found_out,
+        case_22_a_takeover_that_was_lost_is_repeated,
+        case_24_a_takeover_confirmed_after_the_soft_deadline_renews_first,
+        case_25_the_own_name_with_another_nonce_is_foreign,
+        case_27_a_lease_under_deletion_is_left_alone,
+    ]
+}
+
+/// The first write of a replica that would make it the holder, answered.
+async fn takeover(me: &Replica) -> Exchange {
+    let is_it = |exchange: &Exchange| exchange.request.is_write() && exchange.answer.is_some();
+    me.proxy.log.first("a takeover", is_it).await
+}
+
+async fn case_1_an_absent_lease_is_created_and_run_on_after_the_creation_wait(stage: Stage) {
+    let me = stage.prepare("me").await.set("lease.creationWait", "6s").set("lease.labels", json!({ "team": "a" })).start();
+
+    let start = stage.witness.start("me", 0).await;
+
+    let created = takeover(&me).await;
+    assert_eq!((created.request.verb, created.answer.as_ref().expect("an answer").status), (Verb::Create, 201));
+    assert_acquires(&created, "me", 0);
+    let metadata = &created.request.body["metadata"];
+    assert_eq!((&metadata["name"], &metadata["namespace"]), (&json!(LEASE), &json!(stage.namespace)));
+    assert_eq!(metadata["labels"], json!({ "app.kubernetes.io/managed-by": "tenure", "team": "a" }));
+    assert!(metadata["uid"].is_null() && metadata["resourceVersion"].is_null(), "{metadata}");
+    // Not before the wait is over, renewing meanwhile, with the wait as the record's duration until then.
+    let over = created.answered_at() + wait(6.0);
+    assert!(start.at() >= over);
+    assert_eq!(start.variable("TENURE_FENCING_TOKEN"), created.version());
+    assert_eq!(created.request.spec()["leaseDurationSeconds"], 6);
+    let shorter = me.proxy.log.first("D in the record", |e| e.request.spec()["leaseDurationSeconds"] == 4).await;
+    assert!(shorter.request.at >= over);
+    let waiting = me.proxy.log.writes().into_iter().filter(|e| e.request.at < shorter.request.at).count();
+    assert!(waiting >= 3, "{waiting} writes while it waited");
+}
+
+async fn case_2_a_creation_that_comes_second_observes(stage: Stage) {
+    let me = stage.prepare("me").await;
+    let valve = Valve::closed();
+    me.proxy.on(|request| request.verb == Verb::Create, Times::Only(1), Fault::late_request(&valve));
+    let me = me.start();
+    me.proxy.log.first("a creation under way", |e| e.request.verb == Verb::Create).await;
+    let created = clock::boot();
+    stage.lease.create(held("x_1", 4)).await;
+
+    valve.open();
+
+    let refused = me.proxy.log.first("the answer", |e| e.request.verb == Verb::Create && e.answer.is_some()).await;
+    assert_eq!(refused.answer.expect("an answer").status, 409);
+    let taken = me.proxy.log.first("a takeover", |e| e.request.is_held()).await;
+    assert!(taken.request.at >= created + wait(4.0));
+    assert_eq!(me.proxy.log.count(|e| e.request.verb == Verb::Create), 1);
+    assert!(me.proxy.log.count(|e| e.request.verb == Verb::Get) >= 2);
+    stage.witness.start("me", 0).await;
+}
+
+async fn taken_at_once_and_run_on_later(stage: Stage, spec: Value, transitions: i64) {
+    let object = stage.lease.create(spec).await;
+    let me = stage.start("me").await;
+
+    let start = stage.witness.start("me", 0).await;
+
+    let taken = takeover(&me).await;
+    assert_acquires(&taken, "me", transitions);
+    assert_on_version(&taken, &object);
+    assert!(start.at() >= taken.answered_at() + wait(4.0));
+    assert_eq!(start.variable("TENURE_TERM"), transitions.to_string());
+}
+
+async fn case_3_an_empty_spec_is_taken_at_once_and_run_on_later(stage: Stage) {
+    taken_at_once_and_run_on_later(stage, json!({}), 1).await;
+}
+
+async fn case_3_a_null_spec_is_taken_at_once_and_run_on_later(stage: Stage) {
+    taken_at_once_and_run_on_later(stage, Value::Null, 1).await;
+}
+
+async fn case_4_a_released_lease_is_taken_and_run_on_at_once(stage: Stage) {
+    let object = stage.lease.create(released()).await;
+    let me = stage.start("me").await;
+
+    let start = stage.witness.start("me", 0).await;
+
+    let taken = takeover(&me).await;
+    assert_acquires(&taken, "me", 4);
+    assert_on_version(&taken, &object);
+    assert_ne!(taken.request.spec()["acquireTime"], object["spec"]["acquireTime"]);
+    assert!(start.at() < taken.answered_at() + wait(4.0), "no creation wait");
+}
+
+async fn case_5_a_null_holder_is_taken_at_once_and_run_on_later(stage: Stage) {
+    let mut spec = released();
+    spec["holderIdentity"] = Value::Null;
+    taken_at_once_and_run_on_later(stage, spec, 4).await;
+}
+
+async fn case_5_a_cleared_holder_is_taken_at_once_and_run_on_later(stage: Stage) {
+    taken_at_once_and_run_on_later(stage, held("", 4), 4).await;
+}
+
+/// A takeover no earlier than after `seconds` of silence, by exactly one write.
+async fn taken_after_silence(stage: Stage, spec: Value, seconds: f64, transitions: i64) {
+    let since = clock::boot();
+    let object = stage.lease.create(spec).await;
+    let me = stage.start("me").await;
+
+    let start = stage.witness.start("me", 0).await;
+
+    let taken = takeover(&me).await;
+    assert!(taken.request.at >= since + wait(seconds), "taken after {:?}", taken.request.at.since(since));
+    assert_acquires(&taken, "me", transitions);
+    assert_on_version(&taken, &object);
+    assert_eq!(taken.request.spec()["leaseDurationSeconds"], 4);
+    assert_eq!(start.variable("TENURE_FENCING_TOKEN"), taken.version());
+    let before = me.proxy.log.writes().into_iter().filter(|e| e.request.at <= start.at()).count();
+    assert_eq!(before, 1, "one write, then the workload");
+}
+
+async fn case_6_a_renewal_time_long_past_gives_no_right(stage: Stage) {
+    let mut spec = held("x_1", 4);
+    spec["renewTime"] = json!(time(-3600));
+    taken_after_silence(stage, spec, 4.0, 4).await;
+}
+
+async fn case_7_a_renewal_time_in_the_future_defers_nothing(stage: Stage) {
+    let mut spec = held("x_1", 4);
+    spec["renewTime"] = json!(time(3600));
+    taken_after_silence(stage, spec, 4.0, 4).await;
+}
+
+async fn case_8_a_silent_holder_is_replaced_by_exactly_one_write(stage: Stage) {
+    taken_after_silence(stage, held("x_1", 4), 4.0, 4).await;
+}
+
+async fn case_9_a_longer_duration_in_the_record_is_waited_out(stage: Stage) {
+    taken_after_silence(stage, held("x_1", 8), 8.0, 4).await;
+}
+
+async fn case_10_a_shorter_duration_in_the_record_is_enough(stage: Stage) {
+    let since = clock::boot();
+    stage.lease.create(held("x_1", 2)).await;
+    let me = stage.prepare("me").await.set("lease.duration", "15s").start();
+
+    stage.witness.start("me", 0).await;
+
+    let taken = takeover(&me).await.request;
+    assert!(taken.at >= since + wait(2.0) && taken.at < since + Duration::from_secs(15));
+    assert_eq!(taken.spec()["leaseDurationSeconds"], 15);
+}
+
+async fn case_11_a_renewing_holder_is_left_alone_and_quietly_observed(stage: Stage) {
+    stage.lease.create(held("x_1", 4)).await;
+    let me = stage.start("me").await;
+    me.proxy.log.first("a watch", |e| e.request.verb == Verb::Watch).await;
+
+    for _ in 0..6 {
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        stage.lease.edit(|lease| lease["spec"]["renewTime"] = json!(time(0))).await;
+    }
+
+    let requests = me.proxy.log.all();
+    assert!(!requests.iter().any(|e| e.request.is_write()));
+    // In 12 s: a first read, one watch, and fallback reads no more often than every R.
+    assert!(requests.iter().filter(|e| e.request.verb == Verb::Watch).count() <= 2);
+    assert!(requests.len() <= 14, "{} requests", requests.len());
+    assert_eq!(stage.witness.starts("me"), 0);
+}
+
+async fn case_13_a_new_holder_starts_the_wait_anew(stage: Stage) {
+    stage.lease.create(held("x_1", 4)).await;
+    let me = stage.start("me").await;
+    me.proxy.log.first("a watch", |e| e.request.verb == Verb::Watch).await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let since = clock::boot();
+    let object = stage.lease.set_spec(held("y_1", 5)).await;
+
+    let taken = takeover(&me).await;
+
+    assert!(taken.request.at >= since + wait(5.0));
+    assert_on_version(&taken, &object);
+    stage.witness.start("me", 0).await;
+}
+
+async fn case_14_a_duration_of_null_is_the_own_one(stage: Stage) {
+    let mut spec = held("x_1", 4);
+    spec["leaseDurationSeconds"] = Value::Null;
+    taken_after_silence(stage, spec, 4.0, 4).await;
+}
+
+async fn case_15_a_duration_below_one_is_the_own_one(stage: Stage) {
+    for (name, change) in [
+        ("zero", (|lease| lease["spec"]["leaseDurationSeconds"] = json!(0)) as fn(&mut Value)),
+        ("negative", |lease| lease["spec"]["leaseDurationSeconds"] = json!(-7)),
+    ] {
+        let stage = stage.beside(name).await;
+        let since = clock::boot();
+        stage.lease.create(held("x_1", 60)).await;
+        let me = stage.prepare("me").await;
+        me.proxy.on(|request| !request.is_write(), Times::Always, Fault::changed(change));
+        let me = me.start();
+
+        let taken = takeover(&me).await;
+
+        assert!(taken.request.at >= since + wait(4.0));
+        let before = me.proxy.log.all().into_iter().filter(|e| e.request.at < taken.request.at).count();
+        assert!(before <= 10, "{before} requests while it waited");
+        stage.witness.start("me", 0).await;
+    }
+}
+
+async fn case_16_the_longest_duration_is_no_overflow(stage: Stage) {
+    stage.lease.create(held("x_1", i64::from(i32::MAX))).await;
+    let me = stage.start("me").await;
+    me.proxy.log.first("a watch", |e| e.request.verb == Verb::Watch).await;
+
+    me.proxy.log.none_for(2 * timing::DURATION, "a write", |e| e.request.is_write()).await;
+
+    assert!(me.runs());
+    assert!(me.proxy.log.all().len() <= 12, "no busy loop");
+}
+
+async fn case_17_transitions_saturate(stage: Stage) {
+    let mut spec = held("x_1", 2);
+    spec["leaseTransitions"] = json!(i32::MAX);
+    taken_after_silence(stage, spec, 2.0, i64::from(i32::MAX)).await;
+}
+
+async fn case_18_null_transitions_count_as_none(stage: Stage) {
+    let mut spec = held("x_1", 2);
+    spec["leaseTransitions"] = Value::Null;
+    taken_after_silence(stage, spec, 2.0, 1).await;
+}
+
+async fn case_18_negative_transitions_count_as_none(stage: Stage) {
+    stage.lease.create(held("x_1", 2)).await;
+    let me = stage.prepare("me").await;
+    me.proxy.on(
+        |request| !request.is_write(),
+        Times::Always,
+        Fault::changed(|lease| lease["spec"]["leaseTransitions"] = json!(-5)),
+    );
+    let me = me.start();
+
+    let taken = takeover(&me).await;
+
+    assert_acquires(&taken, "me", 1);
+    stage.witness.start("me", 0).await;
+}
+
+async fn case_19_of_two_that_see_the_expiry_together_one_runs(stage: Stage) {
+    stage.lease.create(held("x_1", 2)).await;
+    let valve = Valve::closed();
+    let mut both = Vec::new();
+    for name in ["a", "b"] {
+        let replica = stage.prepare(name).await.set("lease.attemptTimeout", "1s");
+        replica.proxy.on(|request| request.is_held(), Times::Only(1), Fault::late_request(&valve));
+        both.push(replica.start());
+    }
+    for replica in &both {
+        replica.proxy.log.first("a takeover under way", |e| e.request.is_held()).await;
+    }
+
+    valve.open();
+
+    let mut statuses = Vec::new();
+    for replica in &both {
+        statuses.push(takeover(replica).await.answer.expect("an answer").status);
+    }
+    let loser = usize::from(statuses[0] == 200);
+    let winner = 1 - loser;
+    assert_eq!((statuses[winner], statuses[loser]), (200, 409));
+    stage.witness.start(&both[winner].name, 0).await;
+    // While the winner renews, the loser writes nothing more, for longer than D.
+    both[winner].proxy.log.nth(5, "renewals", |e| e.request.is_held() && e.succeeded()).await;
+    assert_eq!(both[loser].proxy.log.writes().len(), 1);
+    assert_eq!(stage.witness.starts(&both[loser].name), 0);
+}
+
+async fn case_21_a_takeover_that_was_done_but_not_answered_is_found_out(stage: Stage) {
+    stage.lease.create(released()).await;
+    let me = stage.prepare("me").await;
+    me.proxy.on(|request| request.is_held(), Times::Only(1), Fault::lost_reply());
+    let me = me.start();
+
+    let start = stage.witness.start("me", 0).await;
+
+    let taken = takeover(&me).await;
+    assert_eq!(start.variable("TENURE_FENCING_TOKEN"), taken.version());
+    assert!(me.proxy.log.count(|e| e.request.verb == Verb::Get && e.request.at > taken.request.at) >= 1);
+}
+
+async fn case_22_a_takeover_that_was_lost_is_repeated(stage: Stage) {
+    let object = stage.lease.create(released()).await;
+    let me = stage.prepare("me").await;
+    me.proxy.on(|request| request.is_held(), Times::Only(1), Fault::lost_request());
+    let me = me.start();
+
+    let start = stage.witness.start("me", 0).await;
+
+    let taken = takeover(&me).await;
+    assert_on_version(&taken, &object);
+    assert_eq!(start.variable("TENURE_FENCING_TOKEN"), taken.version());
+    let specs: Vec<_> = me.proxy.log.writes().into_iter().map(|write| write.request.body["spec"].clone()).collect();
+    assert_ne!(specs[0], specs[1], "no two attempts are equal");
+}
+
+async fn case_24_a_takeover_confirmed_after_the_soft_deadline_renews_first(stage: Stage) {
+    stage.lease.create(released()).await;
+    let me = stage.prepare("me").await;
+    me.proxy.on(|request| request.is_held(), Times::Only(1), Fault::lost_reply());
+    let me = me.start();
+    let taken = takeover(&me).await;
+    me.proxy.cut();
+    tokio::time::sleep(soft(taken.request.at).since(clock::boot()) + Duration::from_millis(50)).await;
+
+    me.proxy.mend().await;
+
+    let start = stage.witness.start("me", 0).await;
+    let renewed = me.proxy.log.nth(1, "a fresh write", |e| e.request.is_held() && e.succeeded()).await;
+    assert!(start.at() >= renewed.request.at);
+}
+
+async fn case_25_the_own_name_with_another_nonce_is_foreign(stage: Stage) {
+    taken_after_silence(stage, held("me_0123456789abcdef0123456789abcdef", 4), 4.0, 4).await;
+}
+
+async fn case_27_a_lease_under_deletion_is_left_alone(stage: Stage) {
+    stage.lease.create(released()).await;
+    stage.lease.edit(|lease| lease["metadata"]["finalizers"] = json!(["test.tenure.dev/stay"])).await;
+    stage.lease.delete().await;
+    let me = stage.start("me").await;
+    me.proxy.log.first("a read", |e| e.request.verb == Verb::Get && e.succeeded()).await;
+    me.proxy.log.none_for(Duration::from_secs(2), "a write", |e| e.request.is_write()).await;
+
+    stage.lease.edit(|lease| lease["metadata"]["finalizers"] = json!([])).await;
+
+    let created = takeover(&me).await;
+    assert_eq!(created.request.verb, Verb::Create);
+    let start = stage.witness.start("me", 0).await;
+    assert!(start.at() >= created.answered_at() + wait(4.0));
+    assert!(is_held_by(created.request.spec(), "me"));
+}

@@ -1,0 +1,293 @@
+//! Cases 76 to 90: schedules in which an earlier wording of the law let two workloads run, or a token repeat.
+
+use nix::sys::signal::{Signal, kill};
+use serde_json::{Value, json};
+use tenure::clock;
+
+use crate::{
+    last_confirmed, lead,
+    spec::{end, held, is_held_by, released, soft, wait},
+    support::{
+        case::{Case, cases},
+        proxy::{
+            fault::{Canned, Fault, Times, Valve},
+            flow::Flow,
+            log::{Exchange, Request, Verb},
+        },
+        stage::{Stage, timing},
+        witness::Event,
+        workload::Behaviour,
+    },
+    until,
+};
+
+pub fn all() -> Vec<Case> {
+    cases![
+        case_76_nothing_starts_on_the_validity_that_a_release_gave_up,
+        case_77_a_stop_inside_the_creation_wait_leaves_the_wait_to_the_next,
+        case_78_a_lease_retaken_does_not_shorten_the_first_wait,
+        case_78_nor_does_a_new_elector,
+        case_79_a_stale_read_does_not_bring_a_lost_term_back,
+        case_80_a_new_elector_keeps_the_constants_of_the_term,
+        case_81_an_elector_that_dies_in_a_renewal_is_not_noticed,
+        case_82_a_stop_during_a_pending_restart_starts_nothing,
+        case_83_the_first_shorter_write_dates_the_end,
+        case_84_no_two_electors_write_the_same,
+        case_85_an_init_that_oversleeps_starts_nothing,
+        case_86_a_frozen_elector_of_a_follower_is_replaced,
+        case_87_a_late_confirmation_revives_nothing,
+        case_88_a_passed_deadline_of_an_old_term_kills_nothing,
+        case_89_a_request_to_an_earlier_holder_is_removed,
+        case_90_only_its_holder_retakes_a_paused_lease,
+    ]
+}
+
+fn token(start: &Event) -> u64 {
+    start.variable("TENURE_FENCING_TOKEN").parse().expect("a resourceVersion")
+}
+
+async fn case_76_nothing_starts_on_the_validity_that_a_release_gave_up(stage: Stage) {
+    let (me, first) = lead(&stage, stage.prepare("me").await.set("workload.onExit", "follow")).await;
+    me.proxy.on(Request::is_release, Times::Always, Fault::lost_request());
+
+    kill(me.workload().await, Signal::SIGUSR2).expect("the workload lives");
+
+    me.proxy.log.first("a release under way", |e| e.request.is_release()).await;
+    let second = stage.witness.start("me", 1).await;
+    let write = me
+        .proxy
+        .log
+        .all()
+        .into_iter()
+        .find(|e| e.succeeded() && e.request.is_write() && e.version() == token(&second).to_string());
+    let write = write.expect("a write of its own");
+    let release = me.proxy.log.first("the release", |e| e.request.is_release()).await;
+    assert!(write.request.at > release.request.at && second.at() >= write.request.at);
+    assert!(token(&second) > token(&first));
+}
+
+async fn case_77_a_stop_inside_the_creation_wait_leaves_the_wait_to_the_next(stage: Stage) {
+    let me = stage.prepare("me").await.set("lease.creationWait", "7s").start();
+    let created = me.proxy.log.first("a creation", |e| e.request.verb == Verb::Create && e.succeeded()).await;
+
+    me.signal(Signal::SIGTERM).await;
+
+    me.exit().await;
+    let spec = stage.lease.read().await.expect("a Lease")["spec"].clone();
+    assert!(is_held_by(&spec, "me") && spec["leaseDurationSeconds"] == 7, "{spec}");
+    let x = stage.start("x").await;
+    let start = stage.witness.start("x", 0).await;
+    assert!(start.at() >= created.answered_at() + wait(7.0));
+    assert_eq!(stage.witness.starts("me"), 0);
+    drop(x);
+}
+
+async fn case_78_a_lease_retaken_does_not_shorten_the_first_wait(stage: Stage) {
+    let me = stage.prepare("me").await.set("lease.creationWait", "7s").start();
+    let created = me.proxy.log.first("a creation", |e| e.request.verb == Verb::Create && e.succeeded()).await;
+
+    stage.lease.set_spec(released()).await;
+
+    let start = stage.witness.start("me", 0).await;
+    assert!(start.at() >= created.answered_at() + wait(7.0));
+    assert_ne!(start.variable("TENURE_FENCING_TOKEN"), created.version(), "a term of its own");
+}
+
+async fn case_78_nor_does_a_new_elector(stage: Stage) {
+    let me = stage.prepare("me").await.set("lease.creationWait", "7s").start();
+    let created = me.proxy.log.first("a creation", |e| e.request.verb == Verb::Create && e.succeeded()).await;
+    me.proxy.log.first("a renewal", |e| e.request.is_held() && e.succeeded()).await;
+
+    kill(me.elector().await, Signal::SIGKILL).expect("the elector lives");
+
+    let start = stage.witness.start("me", 0).await;
+    assert!(start.at() >= created.answered_at() + wait(7.0));
+    assert_eq!(start.variable("TENURE_FENCING_TOKEN"), created.version(), "the term goes on");
+}
+
+async fn case_79_a_stale_read_does_not_bring_a_lost_term_back(stage: Stage) {
+    let (me, first) = lead(&stage, stage.prepare("me").await).await;
+    let acquired = me.proxy.log.first("the acquiring write", |e| e.request.is_held() && e.succeeded()).await;
+    let stale = acquired.answer.expect("an answer").body;
+    stage.lease.set_spec(held("x_1", 2)).await;
+    let reads = |request: &Request| request.verb == Verb::Get;
+    me.proxy.on(reads, Times::Only(3), Fault::answered(Canned { status: 200, body: stale.to_string(), ..Canned::default() }));
+
+    let second = stage.witness.start("me", 1).await;
+
+    assert!(token(&second) > token(&first));
+    let write = me
+        .proxy
+        .log
+        .first("its write", |e| e.succeeded() && e.request.is_write() && e.version() == token(&second).to_string())
+        .await;
+    assert!(second.at() >= write.request.at && write.request.at > stage.witness.lives()[0].last);
+}
+
+async fn case_80_a_new_elector_keeps_the_constants_of_the_term(stage: Stage) {
+    let (me, first) = lead(&stage, stage.prepare("me").await).await;
+    stage.rewrite_config("me", |config| config["lease"]["duration"] = json!("30s"));
+    let elector = me.elector().await;
+
+    kill(elector, Signal::SIGKILL).expect("the elector lives");
+    let killed = clock::boot();
+
+    let renewed = me.proxy.log.nth(2, "renewals", |e| e.request.at > killed && e.request.is_held() && e.succeeded()).await;
+    assert_eq!(renewed.request.spec()["leaseDurationSeconds"], 4);
+    assert_ne!(me.elector().await, elector);
+    assert_eq!(stage.witness.all().len(), 1, "the workload noticed nothing");
+    assert_eq!(renewed.request.spec()["leaseTransitions"].to_string(), first.variable("TENURE_TERM"));
+}
+
+/// A leader whose elector dies in a renewal that commits and is not answered; that renewal, and the next write.
+async fn elector_dies_in_a_renewal(stage: &Stage) -> (Exchange, Exchange) {
+    let (me, _) = lead(stage, stage.prepare("me").await).await;
+    let since = clock::boot();
+    me.proxy.on(Request::is_held, Times::Only(1), Fault::lost_reply());
+    let unanswered = me.proxy.log.first("a renewal done", |e| e.request.at > since && e.request.is_held() && e.succeeded()).await;
+
+    kill(me.elector().await, Signal::SIGKILL).expect("the elector lives");
+
+    let after = |e: &Exchange| e.request.at > unanswered.request.at && e.request.is_held() && e.succeeded();
+    let next = me.proxy.log.first("the next elector's renewal", after).await;
+    me.proxy.log.nth(2, "renewals", after).await;
+    assert_eq!(stage.witness.all().len(), 1, "the workload noticed nothing");
+    (unanswered, next)
+}
+
+async fn case_81_an_elector_that_dies_in_a_renewal_is_not_noticed(stage: Stage) {
+    let (unanswered, next) = elector_dies_in_a_renewal(&stage).await;
+
+    assert_eq!(next.request.body["metadata"]["resourceVersion"], unanswered.version());
+}
+
+async fn case_84_no_two_electors_write_the_same(stage: Stage) {
+    let (unanswered, next) = elector_dies_in_a_renewal(&stage).await;
+
+    assert_ne!(next.request.spec(), unanswered.request.spec());
+    let micros = |exchange: &Exchange| exchange.request.spec()["renewTime"].as_str().expect("a time")[23..26].to_owned();
+    assert_ne!(micros(&next), micros(&unanswered), "the microseconds carry the elector's number");
+}
+
+async fn case_82_a_stop_during_a_pending_restart_starts_nothing(stage: Stage) {
+    let prepared = stage.prepare("me").await.set("workload.onExit", "restart").set("workload.restart.delay", "10s");
+    let (me, _) = lead(&stage, prepared).await;
+    kill(me.workload().await, Signal::SIGUSR1).expect("the workload lives");
+    let ended = stage.witness.first("its end", |event| event.what == "end").await;
+    me.proxy.log.first("a renewal after it", |e| e.request.at > ended.at() && e.request.is_held() && e.succeeded()).await;
+
+    me.signal(Signal::SIGTERM).await;
+
+    me.exit().await;
+    me.proxy.log.first("a release", |e| e.request.is_release() && e.succeeded()).await;
+    assert_eq!(stage.witness.starts("me"), 1);
+}
+
+async fn case_83_the_first_shorter_write_dates_the_end(stage: Stage) {
+    stage.lease.create(held("", 8)).await;
+    let prepared = stage.prepare("me").await.workload(&Behaviour::stubborn());
+    let shorter = |request: &Request| request.is_held() && request.spec()["leaseDurationSeconds"] == 4;
+    prepared.proxy.on(shorter, Times::Always, Fault::lost_reply());
+    let me = prepared.start();
+    let x = stage.start("x").await;
+
+    let first = me.proxy.log.first("the first shorter write", |e| shorter(&e.request) && e.succeeded()).await;
+    me.proxy.cut();
+
+    stage.witness.start("x", 0).await;
+    assert_eq!(stage.witness.starts("me"), 1);
+    assert!(stage.witness.last_alive("me") < end(first.request.at));
+    drop(x);
+}
+
+async fn case_85_an_init_that_oversleeps_starts_nothing(stage: Stage) {
+    stage.lease.create(released()).await;
+    let valve = Valve::closed();
+    let prepared = stage.prepare("me").await.set("lease.attemptTimeout", "1s");
+    prepared.proxy.on(Request::is_held, Times::Only(1), Fault::late_reply(&valve));
+    let me = prepared.start();
+    let taken = me.proxy.log.first("a takeover done", |e| e.request.is_held() && e.succeeded()).await;
+    me.signal(Signal::SIGSTOP).await;
+    valve.open();
+    let x = stage.start("x").await;
+    stage.witness.start("x", 0).await;
+    assert!(clock::boot() > soft(taken.request.at));
+
+    me.signal(Signal::SIGCONT).await;
+
+    x.proxy.log.nth(5, "x goes on", |e| e.request.is_held() && e.succeeded()).await;
+    assert_eq!(stage.witness.starts("me"), 0);
+    assert!(me.runs());
+}
+
+async fn case_86_a_frozen_elector_of_a_follower_is_replaced(stage: Stage) {
+    stage.lease.create(held("x_1", 6)).await;
+    let me = stage.start("me").await;
+    me.proxy.log.first("a watch", |e| e.request.verb == Verb::Watch).await;
+    let elector = me.elector().await;
+
+    kill(elector, Signal::SIGSTOP).expect("the elector lives");
+
+    stage.witness.start("me", 0).await;
+    assert_ne!(me.elector().await, elector);
+}
+
+async fn case_87_a_late_confirmation_revives_nothing(stage: Stage) {
+    let linger = Behaviour::lingering(timing::LOSS_GRACE.mul_f64(0.6));
+    let (me, first) = lead(&stage, stage.prepare("me").await.workload(&linger)).await;
+    me.proxy.log.nth(1, "a renewal", |e| e.request.is_held() && e.succeeded()).await;
+    me.proxy.replies(Flow::Held);
+
+    stage.witness.signal("me", "SIGTERM").await;
+    me.proxy.mend().await;
+
+    stage.witness.first("its end", |event| event.what == "end").await;
+    let second = stage.witness.start("me", 1).await;
+    assert!(token(&second) > token(&first));
+}
+
+async fn case_88_a_passed_deadline_of_an_old_term_kills_nothing(stage: Stage) {
+    let (me, first) = lead(&stage, stage.prepare("me").await).await;
+    me.proxy.log.nth(1, "a renewal", |e| e.request.is_held() && e.succeeded()).await;
+
+    stage.lease.set_spec(released()).await;
+
+    let old = last_confirmed(&me, clock::boot());
+    let second = stage.witness.start("me", 1).await;
+    assert!(token(&second) > token(&first));
+    assert!(second.at() < end(old.request.at), "a new term before the old deadlines");
+    until(end(old.request.at) + timing::KILL_MARGIN).await;
+    let after = |event: &Event| event.at() > second.at();
+    assert!(!stage.witness.all().iter().any(after), "no signal, no start");
+    assert!(stage.witness.last_alive("me") > end(old.request.at));
+}
+
+async fn case_89_a_request_to_an_earlier_holder_is_removed(stage: Stage) {
+    stage.lease.create(released()).await;
+    stage.lease.edit(|lease| lease["metadata"]["annotations"] = json!({ "tenure.dev/step-down": "x_1", "note": "kept" })).await;
+
+    let me = stage.start("me").await;
+
+    stage.witness.start("me", 0).await;
+    me.proxy.log.nth(2, "renewals", |e| e.request.is_held() && e.succeeded()).await;
+    assert_eq!(stage.witness.all().len(), 1, "the workload noticed nothing");
+    let annotations = stage.lease.read().await.expect("a Lease")["metadata"]["annotations"].clone();
+    assert_eq!((&annotations["tenure.dev/step-down"], &annotations["note"]), (&Value::Null, &json!("kept")));
+}
+
+async fn case_90_only_its_holder_retakes_a_paused_lease(stage: Stage) {
+    let (me, _) = lead(&stage, stage.prepare("me").await).await;
+    let x = stage.start("x").await;
+    x.proxy.log.first("a watch", |e| e.request.verb == Verb::Watch).await;
+    stage.lease.edit(|lease| lease["metadata"]["annotations"]["tenure.dev/paused"] = json!("true")).await;
+    me.proxy.log.nth(1, "a renewal", |e| e.request.is_held() && e.succeeded()).await;
+
+    me.proxy.cut();
+    stage.witness.signal("me", "SIGTERM").await;
+    tokio::time::sleep(2 * timing::DURATION).await;
+    me.proxy.mend().await;
+
+    stage.witness.start("me", 1).await;
+    assert!(x.proxy.log.writes().is_empty());
+    assert_eq!(stage.witness.starts("x"), 0);
+}
