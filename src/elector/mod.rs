@@ -19,10 +19,7 @@ use std::{
 
 use nix::{
     fcntl::{FcntlArg, FdFlag, OFlag, fcntl},
-    sys::{
-        signal::SigSet,
-        socket::{SockType, getsockopt, sockopt},
-    },
+    sys::socket::{SockType, getsockopt, sockopt},
     unistd::setsid,
 };
 use tokio::io::unix::AsyncFd;
@@ -39,6 +36,7 @@ use crate::{
     clock,
     election::Elector,
     link::{ToElector, ToInit, VERSION, Welcome},
+    process::signals,
 };
 
 mod access;
@@ -95,7 +93,7 @@ pub fn run() -> u8 {
 
 /// Out of reach of the terminal and of signals; what a credential plugin inherits of that, its start undoes.
 fn settle_in() -> io::Result<()> {
-    SigSet::all().thread_block()?;
+    signals::block()?;
     // Refused to a process that leads its group, which init may have made it.
     let _ = setsid();
     Ok(())

@@ -1,0 +1,224 @@
+//! The elector as a process: what it does without its init, against its init, and when it cannot work at all.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
+
+use std::{
+    fs,
+    io::{BufRead as _, BufReader},
+    os::fd::{AsRawFd as _, OwnedFd},
+    path::PathBuf,
+    process::{Child, ChildStdout, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use nix::{
+    errno::Errno,
+    sys::{
+        signal::{Signal, kill},
+        socket::{AddressFamily, MsgFlags, SockFlag, SockType, recv, send, setsockopt, socketpair, sockopt},
+        time::{TimeVal, TimeValLike as _},
+    },
+    unistd::Pid,
+};
+use tenure::{
+    clock,
+    config::Config,
+    link::{Confirmed, Facts, MAX_MESSAGE, Resume, Term, ToElector, ToInit, VERSION, Welcome, decode, encode},
+};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+#[test]
+fn started_by_hand_it_says_who_starts_it() {
+    let output = Command::new(env!("CARGO_BIN_EXE_tenure")).arg("elector").output().unwrap();
+
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(64), "{said}");
+    assert!(said.contains("started by tenure itself"), "{said}");
+}
+
+#[test]
+fn without_a_cluster_it_says_what_it_looked_for() {
+    let mut elector = Elector::start("exec \"$0\" elector", None);
+
+    elector.welcome(welcome());
+
+    let ToInit::Failed { code: 78, message } = elector.hears() else { panic!("no Failed") };
+    for word in ["KUBECONFIG", "/nonexistent/.kube/config", "tenure demo"] {
+        assert!(message.contains(word), "{message}");
+    }
+    assert_eq!(elector.child.wait().unwrap().code(), Some(78));
+}
+
+#[test]
+fn another_version_of_the_link_is_refused() {
+    let mut elector = Elector::start("exec \"$0\" elector", None);
+
+    elector.welcome(Welcome { version: VERSION + 1, ..welcome() });
+
+    assert_eq!(elector.child.wait().unwrap().code(), Some(70));
+}
+
+#[test]
+fn signals_of_a_terminal_do_not_end_it() {
+    let kubeconfig = Kubeconfig::of_nobody("signals");
+    let elector = Elector::start("exec \"$0\" elector", Some(&kubeconfig));
+    elector.welcome(welcome());
+    assert_eq!(elector.hears(), ToInit::Beat);
+
+    let pid = Pid::from_raw(elector.child.id().try_into().unwrap());
+    for signal in [Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTSTP, Signal::SIGHUP, Signal::SIGTERM, Signal::SIGUSR1] {
+        kill(pid, signal).unwrap();
+    }
+
+    assert_eq!(elector.hears(), ToInit::Beat);
+}
+
+#[test]
+fn after_its_init_died_it_kills_what_the_workload_left() {
+    let kubeconfig = Kubeconfig::of_nobody("remains");
+    let script = "\"$0\" elector & TENURE_IDENTITY=me_1 setsid sleep 60 & echo $!; wait";
+    let mut elector = Elector::start(script, Some(&kubeconfig));
+    elector.welcome(welcome());
+    let left: i32 = elector.line().parse().unwrap();
+    assert_eq!(elector.hears(), ToInit::Beat);
+
+    elector.child.kill().unwrap();
+    elector.child.wait().unwrap();
+    drop(elector);
+
+    wait_until("the process that was left is dead", || {
+        fs::read_to_string(format!("/proc/{left}/stat")).map_or(true, |stat| stat.contains(") Z "))
+    });
+}
+
+#[test]
+fn it_kills_at_the_hard_deadline_although_its_init_does_nothing() {
+    let kubeconfig = Kubeconfig::of_nobody("guard");
+    let mut elector = Elector::start("\"$0\" elector & sleep 60; echo $?", Some(&kubeconfig));
+    let timing = Config::default().timing();
+    let sent = clock::boot().before(timing.duration) + Duration::from_secs(3);
+    let resume = Resume {
+        term: Term(1),
+        facts: Facts {
+            token: "1".into(),
+            uid: "u".into(),
+            transitions: 1,
+            acquired_at: String::new(),
+            traceparent: String::new(),
+        },
+        timing,
+        confirmed: Confirmed {
+            uid: "u".into(),
+            resource_version: "1".into(),
+            spec: "{}".into(),
+            deadlines: timing.deadlines(sent),
+        },
+        stopping: None,
+        released: false,
+    };
+    let hard = resume.confirmed.deadlines.hard;
+    assert!(hard > clock::boot());
+
+    elector.welcome(Welcome { resume: Some(resume), ..welcome() });
+
+    assert_eq!(elector.line(), "137");
+    assert!(clock::boot() >= hard);
+}
+
+fn welcome() -> Welcome {
+    let mut config = Config::default();
+    config.lease.name = "writer".into();
+    Welcome {
+        version: VERSION,
+        config,
+        identity: "me_1".into(),
+        generation: 1,
+        last_term: Term(0),
+        resume: None,
+        not_before: None,
+        shutdown: false,
+        pid1: false,
+    }
+}
+
+/// An elector with this test for its init, or with the shell that runs the script.
+struct Elector {
+    child: Child,
+    link: OwnedFd,
+    lines: BufReader<ChildStdout>,
+}
+
+impl Elector {
+    /// `$0` is the binary; the link is where it looks for it.
+    fn start(script: &str, kubeconfig: Option<&Kubeconfig>) -> Self {
+        let (link, theirs) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC).unwrap();
+        setsockopt(&link, sockopt::ReceiveTimeout, &TimeVal::seconds(30)).unwrap();
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", &format!("exec 3<&0 0</dev/null; {script}"), env!("CARGO_BIN_EXE_tenure")]);
+        command.env_remove("KUBERNETES_SERVICE_HOST").env_remove("KUBECONFIG").env("HOME", "/nonexistent");
+        if let Some(Kubeconfig(path)) = kubeconfig {
+            command.env("KUBECONFIG", path);
+        }
+        let mut child = command.stdin(Stdio::from(theirs)).stdout(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap());
+        Self { child, link, lines }
+    }
+
+    /// Answers its Hello.
+    fn welcome(&self, welcome: Welcome) {
+        assert_eq!(self.hears(), ToInit::Hello { version: VERSION });
+        let message = encode(&ToElector::Welcome(Box::new(welcome))).unwrap();
+        send(self.link.as_raw_fd(), &message, MsgFlags::empty()).unwrap();
+    }
+
+    fn hears(&self) -> ToInit {
+        let mut buffer = vec![0; MAX_MESSAGE];
+        loop {
+            match recv(self.link.as_raw_fd(), &mut buffer, MsgFlags::empty()) {
+                Ok(length) => return decode(&buffer[..length]).unwrap(),
+                Err(Errno::EINTR) => {}
+                Err(errno) => panic!("no message: {errno}"),
+            }
+        }
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.lines.read_line(&mut line).unwrap();
+        line.trim().to_owned()
+    }
+}
+
+impl Drop for Elector {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Access to a server that is not there.
+struct Kubeconfig(PathBuf);
+
+impl Kubeconfig {
+    fn of_nobody(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("tenure-elector-{}-{name}", std::process::id()));
+        let content = "{apiVersion: v1, kind: Config, current-context: c, \
+            contexts: [{name: c, context: {cluster: c}}], clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}]}";
+        fs::write(&path, content).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Kubeconfig {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+fn wait_until(what: &str, done: impl Fn() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !done() {
+        assert!(Instant::now() < end, "not in time: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
