@@ -3,9 +3,17 @@
 //! A flag's value is judged with the rest of the configuration (exit code 78), so it stays text here. What cannot be parsed at
 //! all is 64 instead of clap's own 2.
 
-use std::{ffi::OsString, net::SocketAddr, path::PathBuf};
+use std::{
+    ffi::OsString,
+    io::{self, Write as _},
+    net::SocketAddr,
+    path::PathBuf,
+};
 
-use clap::{Args, Parser, Subcommand, ValueEnum, error::ErrorKind};
+use clap::{
+    Args, Parser, Subcommand, ValueEnum,
+    error::{ContextKind, ContextValue, ErrorKind},
+};
 
 /// What this process is to be.
 #[derive(Debug)]
@@ -151,7 +159,15 @@ impl Refused {
     pub fn report(&self) -> u8 {
         // A closed pipe is no reason for another exit code.
         drop(self.0.print());
+        if self.is_a_workload_without_dashes() {
+            drop(writeln!(io::stderr(), "\n  tip: the workload goes after --, as in: tenure --lease NAME -- COMMAND"));
+        }
         self.code()
+    }
+
+    fn is_a_workload_without_dashes(&self) -> bool {
+        let word = matches!(self.0.get(ContextKind::InvalidArg), Some(ContextValue::String(word)) if !word.starts_with('-'));
+        word && self.0.kind() == ErrorKind::UnknownArgument
     }
 
     fn code(&self) -> u8 {

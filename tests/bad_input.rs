@@ -1,0 +1,333 @@
+//! Bad input gets one clear message that names the source and the remedy, and the exit code of the contract.
+//!
+//! The binary is run as users run it, against no server, a scripted one, or the embedded one on a free loopback port.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
+use std::{
+    fs,
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    net::TcpListener,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::mpsc,
+    thread,
+    time::Duration,
+};
+
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+
+/// Far more than any of these needs; then it hangs.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// A directory that is gone with the test.
+struct Place(PathBuf);
+
+impl Place {
+    fn new(test: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("tenure-bad-input-{}-{test}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn file(&self, name: &str, text: &str) -> String {
+        let path = self.0.join(name);
+        fs::write(&path, text).unwrap();
+        path.to_str().unwrap().into()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        drop(fs::remove_dir_all(&self.0));
+    }
+}
+
+/// What a run of the binary left behind.
+#[derive(Debug)]
+struct Ended {
+    code: Option<i32>,
+    out: String,
+    err: String,
+}
+
+impl Ended {
+    #[track_caller]
+    fn says(&self, code: i32, parts: &[&str]) {
+        assert_eq!(self.code, Some(code), "{self:?}");
+        for part in parts {
+            assert!(self.err.contains(part) || self.out.contains(part), "{part:?} in {self:?}");
+        }
+    }
+}
+
+/// Runs the binary with nothing but these variables.
+fn tenure(arguments: &[&str], variables: &[(&str, &str)]) -> Ended {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tenure"));
+    command.args(arguments).env_clear().env("PATH", "/usr/bin:/bin").envs(variables.iter().copied());
+    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let pid = Pid::from_raw(i32::try_from(child.id()).unwrap());
+    let (sender, ended) = mpsc::channel();
+    thread::spawn(move || sender.send(child.wait_with_output()));
+    let Ok(output) = ended.recv_timeout(DEADLINE) else {
+        let _ = kill(pid, Signal::SIGKILL);
+        panic!("tenure {arguments:?} does not end");
+    };
+    let output = output.unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    Ended { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+}
+
+/// A server that gives each request the first answer whose part of the request line it has.
+fn scripted(place: &Place, answers: &'static [(&'static str, u16, &'static str)]) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let server = format!("http://{}", listener.local_addr().unwrap());
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut reader = BufReader::new(stream.try_clone().unwrap());
+            let mut head = Vec::new();
+            while head.last().is_none_or(|line: &String| line != "\r\n") {
+                let mut line = String::new();
+                if reader.read_line(&mut line).unwrap_or_default() == 0 {
+                    break;
+                }
+                head.push(line);
+            }
+            let length =
+                head.iter().find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length: ")?.trim().parse().ok());
+            let mut body = vec![0; length.unwrap_or_default()];
+            drop(reader.read_exact(&mut body));
+            let request = format!("{}{}", head.first().cloned().unwrap_or_default(), String::from_utf8_lossy(&body));
+            let answer = answers.iter().find(|(part, ..)| request.contains(part));
+            let (status, text) = answer.map_or((500, "no answer"), |(_, status, text)| (*status, *text));
+            let head = format!("HTTP/1.1 {status} x\r\ncontent-type: application/json\r\nconnection: close\r\n");
+            drop(write!(stream, "{head}content-length: {}\r\n\r\n{text}", text.len()));
+        }
+    });
+    let cluster = format!("server: '{server}'");
+    place.file("kubeconfig", &kubeconfig(&cluster))
+}
+
+fn kubeconfig(cluster: &str) -> String {
+    format!(
+        "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{{name: c, context: {{cluster: c, user: u}}}}]\n\
+         clusters: [{{name: c, cluster: {{{cluster}}}}}]\nusers: [{{name: u, user: {{}}}}]\n"
+    )
+}
+
+/// The embedded API server; it ends with the test.
+struct Embedded(Child);
+
+impl Embedded {
+    fn start(kubeconfig: &Path) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tenure"));
+        command.arg("dev-server").arg("--kubeconfig-out").arg(kubeconfig).stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        // Its first line says where it listens.
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert!(line.contains("https://"), "{line}");
+        Self(child)
+    }
+}
+
+impl Drop for Embedded {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+#[test]
+fn an_unknown_key_is_78_with_its_line_and_what_was_meant() {
+    let place = Place::new("key");
+    let file = place.file("tenure.yaml", "lease:\n  name: x\n  renewPeriode: 3s\n");
+    let said = format!("{file}:3: lease.renewPeriode: there is no such key: did you mean lease.renewPeriod?");
+    tenure(&["--config", &file, "--", "true"], &[]).says(78, &[&said]);
+    let variables = [("TENURE_LEASE__NAMES", "x")];
+    tenure(&["--lease", "x", "--", "true"], &variables).says(78, &["TENURE_LEASE__NAMES: ", "did you mean TENURE_LEASE__NAME?"]);
+    tenure(&["--lease", "x", "--set", "lease.nam=x", "--", "true"], &[]).says(78, &["--set lease.nam: ", "lease.name?"]);
+}
+
+#[test]
+fn a_service_link_of_kubernetes_is_no_unknown_key() {
+    let links =
+        [("TENURE_PORT", "tcp://10.0.0.1:80"), ("TENURE_SERVICE_HOST", "10.0.0.1"), ("TENURE_PORT_80_TCP_ADDR", "10.0.0.1")];
+    let ended = tenure(&["config", "effective", "--lease", "x"], &links);
+    ended.says(0, &["name: x"]);
+    assert_eq!(ended.err, "");
+}
+
+#[test]
+fn a_bad_duration_is_78_and_says_how_to_write_one() {
+    let remedy = "is not a duration: write a number and a unit, such as 15s, 1m30s or 200ms";
+    for wrong in ["15", "15 parsecs", "-5s", "", "1h-", "P1Y"] {
+        let flag = format!("--lease-duration={wrong}");
+        tenure(&["--lease", "x", &flag, "--", "true"], &[]).says(78, &["--lease-duration: lease.duration: ", remedy]);
+    }
+}
+
+#[test]
+fn an_empty_command_is_78_and_says_where_it_goes() {
+    tenure(&["--lease", "x"], &[]).says(78, &["workload.command: there is no workload: write it after --"]);
+    tenure(&["--lease", "x", "--", ""], &[])
+        .says(78, &["the command line: workload.command: its first element, the program, is empty"]);
+    let variables = [("TENURE_WORKLOAD__COMMAND", "[]"), ("TENURE_LEASE__NAME", "x")];
+    tenure(&[], &variables).says(78, &["TENURE_WORKLOAD__COMMAND: workload.command: there is no workload"]);
+}
+
+#[test]
+fn a_lease_without_a_name_is_78_and_says_the_three_ways_to_name_it() {
+    tenure(&["--", "true"], &[]).says(78, &["--lease NAME, TENURE_LEASE__NAME or lease.name in a file"]);
+    tenure(&["--lease", "___", "--", "true"], &[]).says(78, &["--lease: lease.name: nothing of \"___\" can stand"]);
+}
+
+#[test]
+fn timings_that_break_the_law_are_78_with_the_numbers_and_the_change_that_helps() {
+    let parts = [
+        "--lease-duration: lease.duration: only 1 attempt to renew fits",
+        "stopped after 6s880ms",
+        "set lease.duration to 13s or more",
+    ];
+    tenure(&["--lease", "x", "--lease-duration", "12s", "--", "true"], &[]).says(78, &parts);
+    for (wrong, said) in [
+        ("lease.duration=1s", "2s is the shortest"),
+        ("lease.duration=2s500ms", "write 3s"),
+        ("lease.renewPeriod=999ms", "1s is the shortest"),
+        ("lease.attemptTimeout=0s", "leaves a request no time"),
+        ("lease.clockDrift=0%", "is out of range"),
+    ] {
+        tenure(&["--lease", "x", "--set", wrong, "--", "true"], &[]).says(78, &[said]);
+    }
+}
+
+#[test]
+fn every_mistake_is_said_at_once() {
+    let place = Place::new("all");
+    let file = place.file("tenure.toml", "[lease]\nname = 'x'\nduration = 15\n\n[workload]\nrunz = 'always'\n");
+    let variables = [("TENURE_CONFIG", file.as_str()), ("TENURE_LOG__LEVEL", "loud")];
+    let ended = tenure(&["--set", "workload.onLoss=stay"], &variables);
+    ended.says(
+        78,
+        &[
+            "refused for 5 reasons",
+            &format!("{file}:3: lease.duration: \"15\" is not a duration"),
+            &format!("{file}:6: workload.runz: "),
+            "TENURE_LOG__LEVEL: log.level: \"loud\" is none of error, warn, info, debug, trace",
+            "--set workload.onLoss: workload.onLoss: \"stay\" is none of follow, exit",
+            "workload.command: there is no workload",
+        ],
+    );
+}
+
+#[test]
+fn a_configuration_file_that_cannot_be_read_is_78_and_says_who_named_it() {
+    let said = ["--config: the configuration file \"/nonexistent\" cannot be read: No such file or directory"];
+    tenure(&["--config", "/nonexistent", "--lease", "x", "--", "true"], &[]).says(78, &said);
+    let variables = [("TENURE_CONFIG", "/")];
+    tenure(&["--lease", "x", "--", "true"], &variables).says(78, &["TENURE_CONFIG: the configuration file \"/\" cannot be read"]);
+}
+
+#[test]
+fn a_command_line_that_cannot_be_parsed_is_64_and_a_bad_value_on_a_flag_78() {
+    tenure(&["--leese", "x"], &[]).says(64, &["unexpected argument '--leese'", "--lease"]);
+    tenure(&["sleep", "10"], &[]).says(64, &["unexpected argument 'sleep'", "the workload goes after --"]);
+    tenure(&["--lease", "x", "--leader-election=maybe", "--", "true"], &[])
+        .says(78, &["--leader-election: \"maybe\" is neither on nor off"]);
+    tenure(&["status", "x", "-o", "xml"], &[]).says(78, &["invalid value 'xml'"]);
+    tenure(&["--help"], &[]).says(0, &["Usage: tenure", "Exit codes:"]);
+    tenure(&["--version"], &[]).says(0, &["tenure "]);
+}
+
+#[test]
+fn no_cluster_is_78_and_says_what_was_looked_for_and_what_works_without() {
+    for face in [&["check", "--lease", "x"][..], &["status", "x"]] {
+        let parts = ["KUBERNETES_SERVICE_HOST is not set", "/home/nobody/.kube/config does not exist", "`tenure demo`"];
+        tenure(face, &[("HOME", "/home/nobody")]).says(78, &parts);
+    }
+}
+
+#[test]
+fn a_kubeconfig_that_cannot_be_used_is_78_and_names_the_file() {
+    let place = Place::new("kubeconfig");
+    let broken = place.file("broken", "{");
+    let nameless = place.file("nameless", "apiVersion: v1\nkind: Config\n");
+    for path in ["/nonexistent/kubeconfig", &broken, &nameless] {
+        for face in [&["check", "--lease", "x"][..], &["status", "x"]] {
+            tenure(face, &[("KUBECONFIG", path)]).says(78, &["cannot use the kubeconfig", path]);
+        }
+    }
+}
+
+#[test]
+fn a_server_that_is_not_there_is_69() {
+    let place = Place::new("down");
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    drop(listener);
+    let path = place.file("kubeconfig", &kubeconfig(&format!("server: '{url}'")));
+    for face in [&["check", "--lease", "x"][..], &["status", "x"]] {
+        tenure(face, &[("KUBECONFIG", &path)]).says(69, &[&url, "onnection refused"]);
+    }
+}
+
+#[test]
+fn a_wrong_certificate_authority_is_69_and_says_so() {
+    let place = Place::new("ca");
+    let (ours, other) = (place.0.join("ours"), place.0.join("other"));
+    let _servers = [Embedded::start(&ours), Embedded::start(&other)];
+    let line = |path: &Path, key: &str| {
+        let text = fs::read_to_string(path).unwrap();
+        text.lines().find(|line| line.trim_start().starts_with(key)).unwrap().to_owned()
+    };
+    let key = "certificate-authority-data:";
+    let mixed = fs::read_to_string(&ours).unwrap().replace(&line(&ours, key), &line(&other, key));
+    let path = place.file("mixed", &mixed);
+    for face in [&["check", "--lease", "x"][..], &["status", "x"]] {
+        tenure(face, &[("KUBECONFIG", &path)]).says(69, &["certificate"]);
+    }
+}
+
+#[test]
+fn no_permission_is_77_and_says_for_what() {
+    let place = Place::new("forbidden");
+    let refusal = r#"{"kind":"Status","code":403,"message":"leases.coordination.k8s.io \"x\" is forbidden: no"}"#;
+    let denied = r#"{"status":{"allowed":false,"reason":"no rule"}}"#;
+    let allowed = r#"{"status":{"allowed":true}}"#;
+    let answers: &'static [_] =
+        vec![("GET ", 403, refusal), ("\"update\"", 201, denied), ("\"watch\"", 201, denied), ("POST ", 201, allowed)].leak();
+    let path = scripted(&place, answers);
+    let variables = [("KUBECONFIG", path.as_str())];
+    tenure(&["status", "x"], &variables).says(77, &["403", "is forbidden"]);
+    let parts = [
+        "FAIL  Lease default/x cannot be read",
+        "FAIL  update Lease default/x is not permitted (no rule): add the verb to the Role",
+        "note  watch Lease default/x is not permitted (no rule): standbys poll",
+        "ok    create leases in default",
+    ];
+    tenure(&["check", "--lease", "x"], &variables).says(77, &parts);
+}
+
+#[test]
+fn a_lease_whose_fields_are_nonsense_is_shown_as_far_as_it_goes() {
+    let place = Place::new("nonsense");
+    let lease = r#"{"metadata":{"name":"x","namespace":"default","uid":"u","resourceVersion":"1"},
+        "spec":{"holderIdentity":"pod-1","leaseDurationSeconds":"long","renewTime":"yesterday","acquireTime":{},"leaseTransitions":1e99}}"#;
+    let path = scripted(&place, vec![("GET ", 200, lease)].leak());
+    let variables = [("KUBECONFIG", path.as_str())];
+    tenure(&["status", "x"], &variables).says(1, &["x       expired   pod-1    -       0             -"]);
+    tenure(&["status", "x", "-o", "json"], &variables).says(1, &["\"renewed\": null", "\"state\": \"expired\""]);
+}
+
+#[test]
+fn a_reply_that_is_no_lease_at_all_is_no_panic() {
+    let place = Place::new("garbage");
+    let path = scripted(&place, vec![("leases/x", 200, "[]"), ("leases/y", 200, "<html>")].leak());
+    let variables = [("KUBECONFIG", path.as_str())];
+    tenure(&["status", "x"], &variables).says(1, &["free"]);
+    tenure(&["status", "y"], &variables).says(69, &["is not JSON"]);
+}
