@@ -1,7 +1,7 @@
 //! Access to the API server, for the elector and the commands.
 //!
 //! Owns where the server is and who we are there ([`Cluster`]), connections to it ([`Dialer`]), and single requests on them
-//! ([`exchange`], [`call`]). Never retries, adds or repeats a request, and never waits without a deadline.
+//! ([`exchange()`], [`call`]). Never retries, adds or repeats a request, and never waits without a deadline.
 //!
 //! kube reads the configuration, authenticates and speaks TLS. The connector is our own, because kube's sets no TCP_NODELAY;
 //! so is the stack of layers, because kube's retries what a deciding room has long given up.

@@ -1,6 +1,6 @@
 //! The elector process: the only part of `run` that talks to the API server.
 //!
-//! Owns the edges of the [`Elector`](crate::election::Elector) machine: the link to init, requests and the watch, the timer, and
+//! Owns the edges of the [`Elector`] machine: the link to init, requests and the watch, the timer, and
 //! the second guard at H. Never decides who leads, never starts a process but the kubeconfig's credential plugins, and reads no
 //! configuration: init hands it over in the Welcome.
 //!

@@ -5,7 +5,7 @@
 //!
 //! | path | 200 | 503 |
 //! |---|---|---|
-//! | `/livez` | init answers, and a leader renews | init has been silent for D, or a leader has not renewed for D and [`TOLERANCE`](health::TOLERANCE) |
+//! | `/livez` | init answers, and a leader renews | init has been silent for D, or a leader has not renewed for D and [`TOLERANCE`] |
 //! | `/readyz` | a first read of the Lease succeeded, on leaders and standbys, from then on | before that |
 //! | `/leader` | this replica leads | it does not |
 
