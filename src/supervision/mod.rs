@@ -1,1 +1,224 @@
-//! Decides what becomes of the workload.
+//! Decides what init does to the workload, and when the Lease may be given back.
+//!
+//! Owns two machines. [`Workload`](workload::Workload) knows one process and its tree: wanted (down, standby, leading) against
+//! actual (stopped, running, being stopped, waiting to be started again). [`Agent`] couples it to the link: it holds the term and
+//! its deadlines, and answers the elector. Neither reads a clock, does IO or calls the kernel.
+//!
+//! The loop of init feeds the agent [`Input`]s with the time at which they were read, carries out every [`Action`] at once and in
+//! order, and calls [`Agent::handle_timeout`] when [`Agent::poll_timeout`] has come. What the loop owes the agent:
+//!
+//! 1. Before every `handle_timeout` it drains the link, and feeds what it found (law 9). No input but the time acts on a deadline,
+//!    so an extension that waited in the link while init did not run is taken in before the stop that it prevents.
+//! 2. What an action brings at once is fed at once, before any input but [`Input::Reaped`]: whether [`Action::Spawn`],
+//!    [`Action::Hook`] and [`Action::StartElector`] forked, and the scan of [`Action::Prove`], [`Action::Walk`], [`Action::KillAll`].
+//! 3. After [`Action::KillElector`] it drains the link into the agent and closes it (law 10).
+
+use crate::{
+    config::Signal,
+    link::{Exit, Facts, Reason, ToElector, ToInit, Welcome},
+    time::Instant,
+};
+
+pub use self::agent::{Agent, Settings};
+
+mod agent;
+mod electors;
+mod held;
+mod ladder;
+mod restarts;
+mod roles;
+mod workload;
+
+/// What arrived.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(clippy::large_enum_variant, reason = "made and taken apart at once, never stored")]
+pub enum Input {
+    /// From the elector.
+    Told(ToInit),
+    /// The elector runs, its link is open and the Welcome is on its way.
+    ElectorStarted,
+    /// The elector could not be started.
+    ElectorNotStarted,
+    /// The elector was reaped; its link is drained and closed.
+    ElectorEnded,
+    /// The link broke: end of file, or a message that does not decode. What it held was fed before.
+    LinkBroken,
+    /// A signal to init, SIGCHLD apart.
+    Signal(i32),
+    /// [`Action::Spawn`] forked: from now on the workload's main process may run.
+    Forked {
+        /// Its id, which is also its process group's.
+        pid: i32,
+    },
+    /// The forked process runs the command.
+    Spawned,
+    /// It does not, and never will: it has ended or is about to.
+    NotSpawned(NotSpawned),
+    /// [`Action::Promote`] did its work. Where its deadline was past, nothing is fed.
+    Promoted,
+    /// [`Action::Hook`] forked; what hinders its command shows in how the process ends.
+    HookForked {
+        /// Its id, which is also its process group's.
+        pid: i32,
+    },
+    /// [`Action::Hook`] did not fork.
+    HookNotForked,
+    /// A child that is not the elector was reaped.
+    Reaped {
+        /// Its id, void from now on.
+        pid: i32,
+        /// How it ended.
+        exit: Exit,
+    },
+    /// Init has no child left. Proof enough for a plain init that is not PID 1; told then only.
+    Childless,
+    /// Answer to [`Action::Prove`], [`Action::Walk`] and [`Action::KillAll`].
+    Scanned(Scan),
+    /// `X_TENURE_ROLE` from a process of the workload.
+    Notified(Role),
+}
+
+/// What a scan of /proc found after the kill that it belongs to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Scan {
+    /// Everything is gone and reaped: the proof of law 8.
+    pub clean: bool,
+    /// Some of those that are left.
+    pub left: Vec<i32>,
+    /// Some of them may not be killed (EPERM).
+    pub denied: bool,
+    /// SIGKILL was sent to somebody.
+    pub killed: bool,
+}
+
+/// Why nothing was spawned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotSpawned {
+    /// The deadline was past when the child was about to exec (law 15).
+    Late,
+    /// It cannot be executed.
+    Failed {
+        /// 126 or 127.
+        code: u8,
+        /// One line: what, why.
+        message: String,
+    },
+}
+
+/// What a workload is told that it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// It leads.
+    Leader,
+    /// It stands by.
+    Standby,
+}
+
+impl Role {
+    /// The word in `TENURE_ROLE` and `X_TENURE_ROLE`.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Leader => "leader",
+            Self::Standby => "standby",
+        }
+    }
+}
+
+/// A command around a change of role.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum HookKind {
+    /// `hooks.afterLead`.
+    AfterLead,
+    /// `hooks.beforeFollow`.
+    BeforeFollow,
+}
+
+/// Under which term a workload may lead.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Launch {
+    /// What it is told; none for a plain init.
+    pub facts: Option<Facts>,
+    /// S: nothing is started, continued or promoted from here on (law 15).
+    pub not_after: Instant,
+}
+
+/// Who gets a signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// This process.
+    Main(i32),
+    /// This process group.
+    Group(i32),
+}
+
+/// What the agent wants done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Start an elector and send it this first.
+    StartElector(Box<Welcome>),
+    /// SIGKILL the elector, drain its link, close it.
+    KillElector,
+    /// Send to the elector.
+    Tell(ToElector),
+    /// Start the workload in a process group of its own.
+    Spawn {
+        /// `TENURE_ROLE`; none for a plain init.
+        role: Option<Role>,
+        /// What it is told, and until when it may be started; a standby has neither.
+        launch: Option<Launch>,
+    },
+    /// Send a signal.
+    Signal {
+        /// To whom.
+        target: Target,
+        /// Which.
+        signal: Signal,
+    },
+    /// Send the signal that promotes, by a forked child that looks at the clock last (law 15).
+    Promote {
+        /// The main process.
+        pid: i32,
+        /// Which.
+        signal: Signal,
+        /// S.
+        not_after: Instant,
+    },
+    /// Start a hook in a process group of its own.
+    Hook {
+        /// Which.
+        hook: HookKind,
+        /// What it is told.
+        facts: Option<Facts>,
+        /// What ended, for `TENURE_REASON`.
+        reason: Option<Reason>,
+        /// Set for a promotion.
+        not_after: Option<Instant>,
+    },
+    /// SIGKILL the process group of this hook.
+    KillHook {
+        /// Its id.
+        pid: i32,
+    },
+    /// Throw away every datagram that waits on NOTIFY_SOCKET.
+    DrainNotify,
+    /// Reap and scan.
+    Prove,
+    /// SIGKILL everything but init and the elector, reap and scan.
+    Walk,
+    /// `kill(-1, SIGKILL)`, reap and scan. As PID 1 only.
+    KillAll,
+    /// End init at once; the kernel kills the namespace. As PID 1 only.
+    Die,
+    /// A line for the log.
+    Log {
+        /// Whether it is a warning.
+        warning: bool,
+        /// The line.
+        line: String,
+    },
+    /// Log why nothing can be run, and leave it to /dev/termination-log.
+    LastWords(String),
+    /// End init with this code, its log flushed.
+    Exit(u8),
+}

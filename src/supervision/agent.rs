@@ -1,0 +1,482 @@
+//! The rule that couples the link and the workload: may it lead now, until when, and when may the Lease be released.
+//!
+//! Owns the term, its deadlines, the electors and the end of init. Everything of the workload itself is the workload's.
+
+use std::collections::VecDeque;
+
+use crate::{
+    config::{Config, Hooks, OnExit, OnLoss, Runs, Signal, Signals},
+    election::law::Timing,
+    link::{Confirmed, Facts, Reason, Stop, Term, Then, ToElector, ToInit, VERSION, Welcome},
+    time::Instant,
+};
+
+use super::{
+    Action, Input, Launch,
+    electors::{Electors, Move},
+    held::Held,
+    workload::{Happened, Policy, Workload},
+};
+
+mod ending;
+#[cfg(test)]
+mod tests;
+
+use ending::Ending;
+
+/// What the agent is told of its surroundings, once.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The validated configuration.
+    pub config: Config,
+    /// Full identity, constant per init.
+    pub identity: String,
+    /// Init is PID 1, so that kill(-1) and its own end are weapons.
+    pub pid1: bool,
+    /// The terminal was handed to the workload.
+    pub terminal: bool,
+}
+
+/// The machine that the loop of init drives.
+#[derive(Clone, Debug)]
+pub struct Agent {
+    settings: Settings,
+    workload: Workload,
+    electors: Electors,
+    held: Option<Held>,
+    last_term: Term,
+    /// The greatest end of a creation wait; nothing lowers it (law 14).
+    not_before: Option<Instant>,
+    /// An elector said that no elector can work.
+    failed: Option<u8>,
+    ending: Option<Ending>,
+    /// [`Action::Exit`] went out: nothing is done any more.
+    over: bool,
+    actions: VecDeque<Action>,
+}
+
+impl Agent {
+    /// At the start of init, before anything runs. The first `handle_timeout`, due at once, starts what there is to start.
+    #[must_use]
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            workload: Workload::new(Policy::of(&settings.config, settings.pid1, settings.terminal)),
+            electors: Electors::new(settings.config.lease.duration),
+            settings,
+            held: None,
+            last_term: Term(0),
+            not_before: None,
+            failed: None,
+            ending: None,
+            over: false,
+            actions: VecDeque::new(),
+        }
+    }
+
+    /// Whether anything of a leader may run: between its start and its proof.
+    #[must_use]
+    pub fn leads(&self) -> bool {
+        self.workload.leads()
+    }
+
+    /// Takes in what arrived, read at `now`. Never acts on a deadline that has passed: that is [`Self::handle_timeout`]'s (law 9).
+    pub fn handle(&mut self, input: Input, now: Instant) {
+        if self.over {
+            return;
+        }
+        match input {
+            Input::Told(message) => {
+                self.electors.heard(now);
+                self.told(message, now);
+            }
+            Input::ElectorStarted => {
+                self.electors.started(now);
+                if let Some(ending) = &mut self.ending {
+                    ending.told = true;
+                }
+            }
+            Input::ElectorNotStarted | Input::ElectorEnded => {
+                self.electors.ended(now);
+                if let Some(held) = &mut self.held {
+                    held.change_elector();
+                }
+            }
+            Input::LinkBroken => self.give_elector_up(now),
+            Input::Signal(signal) => self.signalled(Signal(signal), now),
+            Input::Forked { pid } => self.workload.forked(pid),
+            Input::Spawned => self.workload.spawned(now),
+            Input::NotSpawned(why) => self.workload.not_spawned(why, now),
+            Input::Promoted => self.workload.promoted(now),
+            Input::HookForked { pid } => self.workload.hook_forked(pid),
+            Input::HookNotForked => self.workload.hook_not_forked(now),
+            Input::Reaped { pid, exit } => self.workload.reaped(pid, exit, now),
+            Input::Childless => self.workload.childless(now),
+            Input::Scanned(scan) => self.workload.scanned(scan, now),
+            Input::Notified(role) => self.workload.notified(role, now),
+        }
+        self.settle(now);
+    }
+
+    /// What is to be done next.
+    pub fn poll_action(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    /// When [`Self::handle_timeout`] is due.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        if self.over {
+            return None;
+        }
+        let armed = self.held.as_ref().filter(|_| self.workload.leads());
+        let hard = armed.filter(|held| !held.is_spent()).map(|held| held.deadlines().hard);
+        let soft = armed.filter(|held| held.is_live()).map(|held| held.deadlines().soft);
+        let start = self.held.as_ref().filter(|held| held.is_live() && !self.workload.leads()).and(self.not_before);
+        let start = start.filter(|_| self.ending.is_none() && self.workload.leads_until().is_none());
+        let end = self.ending.as_ref().and_then(|ending| ending.due(self.held.as_ref()));
+        let elector = self.electors.due(self.wants_elector());
+        let first = (self.is_plain() && self.is_new()).then_some(Instant::BOOT);
+        [hard, soft, start, end, elector, first, self.workload.poll_timeout()].into_iter().flatten().min()
+    }
+
+    /// Acts on what is due at `now`. The loop drained the link just before (law 9).
+    pub fn handle_timeout(&mut self, now: Instant) {
+        if self.over {
+            return;
+        }
+        if self.workload.leads() {
+            self.enforce(now);
+        }
+        let wanted = self.wants_elector();
+        match self.electors.step(wanted, now) {
+            Some(Move::Start(generation)) => self.start_elector(generation),
+            Some(Move::Kill) => {
+                self.warn("the elector was silent for too long and is killed".into());
+                self.actions.push_back(Action::KillElector);
+            }
+            None => {}
+        }
+        self.workload.handle_timeout(now);
+        self.settle(now);
+    }
+}
+
+/// What the elector says.
+impl Agent {
+    fn told(&mut self, message: ToInit, now: Instant) {
+        match message {
+            ToInit::Hello { version: VERSION } => self.electors.greeted(),
+            ToInit::Hello { version } => self.breach(format_args!("speaks version {version} of the link"), now),
+            ToInit::Lead { term, facts, timing, confirmed, not_before } => {
+                self.not_before = self.not_before.max(not_before);
+                self.lead(term, facts, timing, confirmed, now);
+            }
+            ToInit::Extend { term, serial, confirmed } => {
+                if self.held(term).is_some_and(|held| held.extend(confirmed, now)) {
+                    self.tell(ToElector::Acknowledged { term, serial });
+                }
+            }
+            ToInit::Shorten { term, serial, timing, deadlines } => {
+                if let Some(held) = self.held(term) {
+                    held.shorten(timing, deadlines);
+                    self.tell(ToElector::Acknowledged { term, serial });
+                }
+            }
+            ToInit::StepDown { term, request, reason } => self.step_down(term, request, reason, now),
+            ToInit::Releasing { term, serial } => {
+                let Some(held) = self.held(term) else { return };
+                if held.release() {
+                    self.tell(ToElector::Acknowledged { term, serial });
+                } else {
+                    self.breach(format_args!("announced a release without a proof"), now);
+                }
+            }
+            ToInit::Ended { term } => {
+                if self.held(term).is_none() {
+                    return;
+                }
+                if self.leads() {
+                    self.breach(format_args!("ended a term whose workload is not proved gone"), now);
+                } else {
+                    self.held = None;
+                    if self.ending.is_none() {
+                        self.workload.forget_stop();
+                    }
+                }
+            }
+            ToInit::Beat => self.tell(ToElector::Beat),
+            ToInit::Done => {
+                if !self.leads() {
+                    self.held = None;
+                }
+                if let Some(ending) = &mut self.ending {
+                    ending.done(now);
+                }
+            }
+            ToInit::Failed { code, message } => {
+                self.actions.push_back(Action::LastWords(message));
+                self.failed = Some(code);
+            }
+        }
+    }
+
+    fn lead(&mut self, term: Term, facts: Facts, timing: Timing, confirmed: Confirmed, now: Instant) {
+        let free = self.held.as_ref().is_none_or(|held| held.is_answered() && !self.workload.leads());
+        if term <= self.last_term || !free {
+            self.breach(format_args!("began a term while another one is not over"), now);
+            return;
+        }
+        let Some(held) = Held::new(term, facts, timing, confirmed, now) else {
+            self.breach(format_args!("began a term that is valid for longer than its Lease"), now);
+            return;
+        };
+        self.last_term = term;
+        self.held = Some(held);
+        self.workload.begin_term();
+        self.tell(ToElector::Acknowledged { term, serial: 0 });
+        if self.ending.is_some() {
+            self.begin_stop(Reason::Signal, now);
+        }
+    }
+
+    fn step_down(&mut self, term: Term, request: u64, reason: Reason, now: Instant) {
+        let Some(held) = self.held(term) else { return };
+        held.request(request);
+        held.stop(reason);
+        self.on_loss(reason);
+        self.give_way(now);
+    }
+
+    fn held(&mut self, term: Term) -> Option<&mut Held> {
+        self.held.as_mut().filter(|held| held.term == term)
+    }
+
+    /// The elector does what no elector does. It is replaced; what it said is not acted on.
+    fn breach(&mut self, what: std::fmt::Arguments<'_>, now: Instant) {
+        self.warn(format!("the elector {what}"));
+        self.give_elector_up(now);
+    }
+
+    fn give_elector_up(&mut self, now: Instant) {
+        if self.electors.give_up(now) {
+            self.actions.push_back(Action::KillElector);
+        }
+    }
+}
+
+/// Deadlines, stops and what the workload reports.
+impl Agent {
+    /// S and H as they pass (law 3).
+    fn enforce(&mut self, now: Instant) {
+        let Some(held) = &mut self.held else { return };
+        let deadlines = held.deadlines();
+        if now >= deadlines.hard && !held.is_spent() {
+            held.spend();
+            self.workload.hard(deadlines.hard, now);
+            self.workload.handle_timeout(now);
+            self.flush(now);
+            self.begin_stop(Reason::Expired, now);
+        } else if now >= deadlines.soft && held.is_live() {
+            held.stop(Reason::Expired);
+            self.on_loss(Reason::Expired);
+            self.give_way(now);
+            self.tell_stopping(Reason::Expired, now);
+        }
+    }
+
+    /// Ends the term for a reason of init's own.
+    fn begin_stop(&mut self, reason: Reason, now: Instant) {
+        let Some(held) = &mut self.held else { return };
+        if held.stopping().is_some() {
+            return;
+        }
+        held.stop(reason);
+        self.on_loss(reason);
+        self.flush(now);
+        self.tell_stopping(reason, now);
+    }
+
+    fn tell_stopping(&mut self, reason: Reason, at: Instant) {
+        if let Some(term) = self.held.as_ref().map(|held| held.term) {
+            self.tell(ToElector::Stopping { term, reason, at });
+        }
+    }
+
+    /// Stops or demotes the leader, in the time that the reason leaves (law 7).
+    fn give_way(&mut self, now: Instant) {
+        let Some((reason, hard)) = self.held.as_ref().and_then(|held| Some((held.stopping()?, held.deadlines().hard))) else {
+            return;
+        };
+        let stop = &self.settings.config.workload.stop;
+        let kill_at = if reason.is_loss() { hard.min(now + stop.loss_grace) } else { now + stop.grace };
+        if self.ending.is_some() {
+            self.workload.stop(None, kill_at, now);
+        } else {
+            self.workload.give_way(reason, kill_at, now);
+        }
+        self.flush(now);
+    }
+
+    fn on_loss(&mut self, reason: Reason) {
+        if reason.is_loss() && self.settings.config.workload.on_loss == OnLoss::Exit {
+            self.ending.get_or_insert_with(|| Ending::with(Some(ending::LEADERSHIP_LOST)));
+        }
+    }
+
+    fn happened(&mut self, happened: Happened, now: Instant) {
+        match happened {
+            Happened::Leads { pid } => {
+                if let Some(term) = self.held.as_ref().map(|held| held.term) {
+                    self.tell(ToElector::Started { term, pid, at: now });
+                }
+            }
+            Happened::Ended { exit, again: true } => {
+                if let Some(term) = self.held.as_ref().filter(|held| held.is_live()).map(|held| held.term) {
+                    self.tell(ToElector::Restarting { term, exit, at: now });
+                }
+            }
+            Happened::Ended { exit, again: false } => {
+                let led = self.held.is_some();
+                if !(led && self.settings.config.workload.on_exit == OnExit::Follow) {
+                    self.ending.get_or_insert_with(|| Ending::with(Some(exit.code())));
+                }
+                self.begin_stop(Reason::Exited, now);
+            }
+            Happened::Interrupted => {
+                self.ending.get_or_insert_with(|| Ending::with(None));
+                self.begin_stop(Reason::Signal, now);
+            }
+            Happened::SpawnFailed { code, message } => {
+                self.actions.push_back(Action::LastWords(message));
+                self.ending.get_or_insert_with(|| Ending::with(Some(code)));
+                self.begin_stop(Reason::SpawnFailed, now);
+            }
+            Happened::HookFailed => {
+                self.begin_stop(Reason::HookFailed, now);
+                self.give_way(now);
+            }
+            Happened::Yielded(stop) => self.yielded(stop),
+            Happened::Unproved(pids) => {
+                self.warn(format!("processes are left that SIGKILL does not remove: {pids:?}"));
+                if let Some(term) = self.held.as_ref().map(|held| held.term) {
+                    self.tell(ToElector::Unproved { term, pids });
+                }
+            }
+        }
+    }
+
+    /// The proof; sent if a StepDown asked for it (law 8).
+    fn yielded(&mut self, stop: Stop) {
+        let then = if self.ending.is_some() { Then::Exit } else { Then::Follow };
+        let Some(held) = &mut self.held else { return };
+        let term = held.term;
+        let Some(request) = held.answer() else { return };
+        if let Some(ending) = &mut self.ending {
+            ending.told = true;
+        }
+        self.tell(ToElector::Stopped { term, request, stop, then });
+    }
+}
+
+/// What follows from the state, whatever brought it about.
+impl Agent {
+    fn settle(&mut self, now: Instant) {
+        self.flush(now);
+        if self.ending.is_none() {
+            self.want(now);
+            self.flush(now);
+        }
+        self.end(now);
+        self.flush(now);
+    }
+
+    /// Takes over what the workload wants done and has to say.
+    fn flush(&mut self, now: Instant) {
+        loop {
+            while let Some(action) = self.workload.poll_action() {
+                self.actions.push_back(action);
+            }
+            let Some(happened) = self.workload.poll_happened() else { return };
+            self.happened(happened, now);
+        }
+    }
+
+    fn want(&mut self, now: Instant) {
+        if self.failed.is_some() {
+            return;
+        }
+        if self.is_plain() {
+            if self.is_new() {
+                self.workload.lead(Launch { facts: None, not_after: Instant::NEVER }, now);
+            }
+            return;
+        }
+        match &self.held {
+            Some(held) if held.is_live() && self.not_before.is_none_or(|at| at <= now) => {
+                let not_after = held.deadlines().soft;
+                if self.workload.leads_until() != Some(not_after) {
+                    self.workload.lead(Launch { facts: Some(held.facts.clone()), not_after }, now);
+                }
+            }
+            Some(held) if !held.is_live() && !held.is_answered() => {}
+            Some(_) | None if self.settings.config.workload.runs == Runs::Always => {
+                self.workload.stand_by(now);
+            }
+            Some(_) | None => {}
+        }
+    }
+
+    fn wants_elector(&self) -> bool {
+        let useful = match &self.ending {
+            None => true,
+            Some(ending) => ending.wants_elector(self.held.as_ref()),
+        };
+        useful && !self.is_plain() && self.failed.is_none() && !self.workload.kills_everything()
+    }
+
+    fn start_elector(&mut self, generation: u32) {
+        let mut config = self.settings.config.clone();
+        config.workload.command.clear();
+        config.workload.env.clear();
+        config.hooks = Hooks::default();
+        config.signals = Signals::default();
+        self.actions.push_back(Action::StartElector(Box::new(Welcome {
+            version: VERSION,
+            config,
+            identity: self.settings.identity.clone(),
+            generation,
+            last_term: self.last_term,
+            resume: self.held.as_ref().map(Held::resume),
+            not_before: self.not_before,
+            shutdown: self.ending.is_some(),
+            pid1: self.settings.pid1,
+        })));
+    }
+
+    fn is_plain(&self) -> bool {
+        !self.settings.config.lease.enabled
+    }
+
+    /// Whether nothing was ever wanted of the workload.
+    fn is_new(&self) -> bool {
+        self.workload.leads_until().is_none()
+            && self.workload.exit().is_none()
+            && self.ending.is_none()
+            && self.workload.is_down()
+    }
+
+    fn exit(&mut self, code: u8) {
+        self.over = true;
+        self.actions.push_back(Action::Exit(code));
+    }
+
+    fn tell(&mut self, message: ToElector) {
+        if self.electors.is_alive() {
+            self.actions.push_back(Action::Tell(message));
+        }
+    }
+
+    fn warn(&mut self, line: String) {
+        self.actions.push_back(Action::Log { warning: true, line });
+    }
+}

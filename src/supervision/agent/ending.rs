@@ -1,0 +1,130 @@
+//! The end of init: signals that ask for it, what it waits for, and the code.
+
+use std::time::Duration;
+
+use crate::{
+    config::Signal,
+    link::{Exit, Reason, ToElector},
+    process::signals::is_forwardable,
+    time::Instant,
+};
+
+use super::{Action, Agent, Held};
+
+/// The exit code of `onLoss: exit`.
+pub(super) const LEADERSHIP_LOST: u8 = 76;
+/// For an elector whose work is done, to send its telemetry and end by itself.
+const FAREWELL: Duration = Duration::from_secs(2);
+/// Over two attempts at the API server, for the rest of a release.
+const SLACK: Duration = Duration::from_secs(1);
+
+/// Init was told, or has cause, to end.
+#[derive(Clone, Debug)]
+pub(super) struct Ending {
+    /// None: the workload's own, 0 if none ran.
+    code: Option<u8>,
+    /// TERM, INT and QUIT so far.
+    signals: u8,
+    /// The present elector knows.
+    pub(super) told: bool,
+    /// The wait for the elector ends here. Set once nothing runs any more.
+    by: Option<Instant>,
+    /// The elector has nothing left to do.
+    done: bool,
+}
+
+impl Ending {
+    pub(super) const fn with(code: Option<u8>) -> Self {
+        Self { code, signals: 0, told: false, by: None, done: false }
+    }
+
+    pub(super) fn done(&mut self, now: Instant) {
+        self.done = true;
+        self.by = Some(self.by.map_or(now + FAREWELL, |by| by.min(now + FAREWELL)));
+    }
+
+    /// An elector that ends is replaced for the release only.
+    pub(super) const fn wants_elector(&self, held: Option<&Held>) -> bool {
+        !self.done && held.is_some()
+    }
+
+    /// The wait for the elector is never longer than the Lease is ours.
+    pub(super) fn due(&self, held: Option<&Held>) -> Option<Instant> {
+        let end = held.map(|held| held.deadlines().end);
+        let by = self.by?;
+        Some(end.map_or(by, |end| by.min(end)))
+    }
+}
+
+impl Agent {
+    /// A signal to init (design 3).
+    pub(super) fn signalled(&mut self, signal: Signal, now: Instant) {
+        match signal.0 {
+            libc::SIGTERM => self.asked_to_end(None, now),
+            libc::SIGINT | libc::SIGQUIT if !self.workload.is_running() => self.asked_to_end(None, now),
+            libc::SIGINT | libc::SIGQUIT => {
+                if let Some(signal) = self.workload.rewritten(signal) {
+                    self.asked_to_end(Some(signal), now);
+                }
+            }
+            _ if is_forwardable(signal) => self.workload.forward(signal),
+            _ => {}
+        }
+    }
+
+    /// The first time with the planned grace, the second time with that of a loss, the third time at once.
+    fn asked_to_end(&mut self, signal: Option<Signal>, now: Instant) {
+        let ending = self.ending.get_or_insert_with(|| Ending::with(None));
+        ending.signals = ending.signals.saturating_add(1);
+        let again = ending.signals > 1;
+        let stop = &self.settings.config.workload.stop;
+        let kill_at = match ending.signals {
+            1 => now + stop.grace,
+            2 => now + stop.loss_grace,
+            _ => now,
+        };
+        if let (true, Some(signal)) = (again, signal) {
+            self.workload.forward(signal);
+        }
+        if self.workload.is_down() {
+            self.workload.hold();
+        } else {
+            self.workload.stop(signal, kill_at, now);
+        }
+        self.begin_stop(Reason::Signal, now);
+    }
+
+    /// Ends init once nothing runs and the elector has nothing left to do, or had time enough.
+    pub(super) fn end(&mut self, now: Instant) {
+        if let Some(code) = self.failed
+            && !self.workload.leads()
+        {
+            self.ending.get_or_insert_with(|| Ending::with(Some(code)));
+        }
+        let Some(ending) = &mut self.ending else { return };
+        let code = ending.code.unwrap_or_else(|| self.workload.exit().map_or(0, Exit::code));
+        let config = &self.settings.config;
+        if !self.workload.is_down() {
+            if !config.lease.enabled && self.settings.pid1 && self.workload.is_being_swept() {
+                // What is left ends with init, and nobody else waits for the proof.
+                self.exit(code);
+            } else if !self.workload.is_ending() {
+                self.workload.stop(None, now + config.workload.stop.grace, now);
+            }
+            return;
+        }
+        let by = *ending.by.get_or_insert(now + config.lease.attempt_timeout * 2 + SLACK);
+        if self.held.is_none() && self.electors.is_greeted() && !ending.told {
+            ending.told = true;
+            self.actions.push_back(Action::Tell(ToElector::Shutdown));
+        }
+        let over = match &self.held {
+            Some(held) => now >= held.deadlines().end || self.failed.is_some(),
+            None => !self.electors.is_greeted(),
+        };
+        if over || now >= by || ending.signals > 2 {
+            self.give_elector_up(now);
+            self.exit(code);
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! The agent by the numbers of the law, in virtual time.
+
+use std::time::Duration;
+
+use super::*;
+use crate::{
+    config::{self, Signal},
+    link::{Deadlines, Exit},
+    supervision::{NotSpawned, Role, Scan, Target},
+};
+
+mod always;
+mod deadlines;
+mod electors;
+mod leading;
+mod plain;
+mod shutdown;
+
+/// The workload's main process.
+const MAIN: i32 = 100;
+
+fn ms(n: u64) -> Instant {
+    Instant::from_nanos(n * 1_000_000)
+}
+
+const fn tick() -> Duration {
+    Duration::from_nanos(1)
+}
+
+/// D 15 s, rho 1 %, G 4 s, killMargin 1 s: S is 9.85 s, H 13.85 s, E 14.85 s after a send.
+fn config() -> Config {
+    let workload = config::Workload { command: vec!["work".into()], ..config::Workload::default() };
+    Config { workload, ..Config::default() }
+}
+
+/// An agent, the time, and what it wanted done since the last look.
+#[derive(Clone)]
+struct World {
+    agent: Agent,
+    now: Instant,
+    actions: Vec<Action>,
+    pid: i32,
+}
+
+impl World {
+    /// Init as PID 1 with an elector that has said Hello, one second after the boot.
+    fn new(config: Config) -> Self {
+        Self::with(config, true)
+    }
+
+    fn with(config: Config, pid1: bool) -> Self {
+        let agent = Agent::new(Settings { config, identity: "me".into(), pid1, terminal: false });
+        let mut world = Self { agent, now: ms(1000), actions: Vec::new(), pid: MAIN };
+        world.due();
+        if world.started_elector().is_some() {
+            world.feed(Input::ElectorStarted);
+            world.told(ToInit::Hello { version: VERSION });
+        }
+        world
+    }
+
+    /// Leads since the present, and runs.
+    fn leading(config: Config) -> Self {
+        let mut world = Self::new(config);
+        world.lead(1, None);
+        world.run();
+        world.take();
+        world
+    }
+
+    fn feed(&mut self, input: Input) {
+        self.agent.handle(input, self.now);
+        self.collect();
+    }
+
+    fn told(&mut self, message: ToInit) {
+        self.feed(Input::Told(message));
+    }
+
+    /// Lets the time go to `at` without waking the agent.
+    fn sleep_until(&mut self, at: Instant) {
+        self.now = at;
+    }
+
+    /// Lets the time go to `at`, waking the agent whenever it asks for it.
+    fn wake_until(&mut self, at: Instant) {
+        while let Some(next) = self.agent.poll_timeout().filter(|next| *next <= at) {
+            self.now = self.now.max(next);
+            self.due();
+            if self.actions.iter().any(|action| matches!(action, Action::Walk | Action::KillAll | Action::Prove)) {
+                break;
+            }
+        }
+        self.now = self.now.max(at);
+    }
+
+    fn due(&mut self) {
+        self.agent.handle_timeout(self.now);
+        self.collect();
+    }
+
+    fn collect(&mut self) {
+        while let Some(action) = self.agent.poll_action() {
+            self.actions.push(action);
+        }
+    }
+
+    fn take(&mut self) -> Vec<Action> {
+        std::mem::take(&mut self.actions)
+    }
+
+    /// What the elector was told since the last look.
+    fn tells(&mut self) -> Vec<ToElector> {
+        let tell = |action| if let Action::Tell(message) = action { Some(message) } else { None };
+        self.take().into_iter().filter_map(tell).collect()
+    }
+
+    fn started_elector(&mut self) -> Option<Welcome> {
+        let welcome = |action| if let Action::StartElector(welcome) = action { Some(*welcome) } else { None };
+        self.take().into_iter().find_map(welcome)
+    }
+
+    fn wants(&self, action: &Action) -> bool {
+        self.actions.contains(action)
+    }
+
+    fn spawns(&self) -> Option<(Option<Role>, Option<Launch>)> {
+        let spawn =
+            |action: &Action| if let Action::Spawn { role, launch } = action { Some((*role, launch.clone())) } else { None };
+        self.actions.iter().find_map(spawn)
+    }
+
+    fn lead(&mut self, term: u64, not_before: Option<Instant>) {
+        let timing = config().timing();
+        let confirmed = confirmed(self.now);
+        self.told(ToInit::Lead { term: Term(term), facts: facts(), timing, confirmed, not_before });
+    }
+
+    fn extend(&mut self, term: u64, serial: u64, sent: Instant) {
+        self.told(ToInit::Extend { term: Term(term), serial, confirmed: confirmed(sent) });
+    }
+
+    fn step_down(&mut self, request: u64, reason: Reason) {
+        self.told(ToInit::StepDown { term: Term(1), request, reason });
+    }
+
+    /// What is spawned, runs.
+    fn run(&mut self) {
+        assert!(self.spawns().is_some(), "nothing was spawned: {:?}", self.actions);
+        self.feed(Input::Forked { pid: self.pid });
+        self.feed(Input::Spawned);
+    }
+
+    /// The main process ends.
+    fn exit(&mut self, exit: Exit) {
+        self.feed(Input::Reaped { pid: self.pid, exit });
+    }
+
+    /// The walk that is due finds nobody.
+    fn prove(&mut self) {
+        self.due();
+        assert!(self.wants(&Action::Walk), "no walk: {:?}", self.actions);
+        self.feed(Input::Scanned(Scan { clean: true, ..Scan::default() }));
+    }
+
+    fn stopped(&mut self) -> Option<(u64, Then)> {
+        self.tells()
+            .into_iter()
+            .find_map(|message| if let ToElector::Stopped { request, then, .. } = message { Some((request, then)) } else { None })
+    }
+}
+
+fn facts() -> Facts {
+    Facts {
+        token: "7".into(),
+        uid: "u".into(),
+        transitions: 3,
+        acquired_at: "2026-01-01T00:00:00.000000Z".into(),
+        traceparent: String::new(),
+    }
+}
+
+fn deadlines(sent: Instant) -> Deadlines {
+    config().timing().deadlines(sent)
+}
+
+fn confirmed(sent: Instant) -> Confirmed {
+    Confirmed { uid: "u".into(), resource_version: "7".into(), spec: "{}".into(), deadlines: deadlines(sent) }
+}
+
+fn acknowledged(term: u64, serial: u64) -> ToElector {
+    ToElector::Acknowledged { term: Term(term), serial }
+}
+
+const fn to_main(signal: i32) -> Action {
+    Action::Signal { target: Target::Main(MAIN), signal: Signal(signal) }
+}

@@ -1,0 +1,338 @@
+//! `runs: always`: told, and taken at its word.
+
+use super::*;
+use crate::{
+    config::{Acknowledge, Hook, OnExit, Runs},
+    supervision::HookKind,
+};
+
+const HOOK: i32 = 200;
+
+fn always(acknowledge: Acknowledge) -> Config {
+    let mut config = config();
+    config.workload.runs = Runs::Always;
+    config.workload.acknowledge = Some(acknowledge);
+    config.signals.on_lead = Some(Signal(libc::SIGUSR1));
+    config.signals.on_follow = Some(Signal(libc::SIGUSR2));
+    config
+}
+
+fn hooked(acknowledge: Acknowledge) -> Config {
+    let hook = || Some(Hook { command: vec!["tell".into()], timeout: Duration::from_secs(3) });
+    let mut config = always(acknowledge);
+    config.hooks.after_lead = hook();
+    config.hooks.before_follow = hook();
+    config
+}
+
+/// Runs as a standby.
+fn standby(config: Config) -> World {
+    let agent = Agent::new(Settings { config, identity: "me".into(), pid1: true, terminal: false });
+    let mut world = World { agent, now: ms(1000), actions: Vec::new(), pid: MAIN };
+    world.due();
+    assert_eq!(world.spawns(), Some((Some(Role::Standby), None)));
+    world.run();
+    world.feed(Input::ElectorStarted);
+    world.told(ToInit::Hello { version: VERSION });
+    world.take();
+    world
+}
+
+/// Leads by its word.
+fn leader() -> World {
+    let mut world = standby(always(Acknowledge::Notify));
+    world.lead(1, None);
+    world.feed(Input::Promoted);
+    world.feed(Input::Notified(Role::Leader));
+    world.take();
+    world
+}
+
+fn promotion(world: &World) -> Action {
+    Action::Promote { pid: MAIN, signal: Signal(libc::SIGUSR1), not_after: deadlines(world.now).soft }
+}
+
+fn started(world: &World) -> Action {
+    Action::Tell(ToElector::Started { term: Term(1), pid: MAIN, at: world.now })
+}
+
+#[test]
+fn a_promotion_drains_the_socket_signals_with_s_as_its_limit_and_counts_once_acknowledged() {
+    let mut world = standby(always(Acknowledge::Notify));
+    world.lead(1, None);
+    assert_eq!(world.take(), [Action::Tell(acknowledged(1, 0)), Action::DrainNotify, promotion(&world)]);
+    world.feed(Input::Promoted);
+    assert_eq!(world.take(), []);
+    world.feed(Input::Notified(Role::Standby));
+    assert_eq!(world.take(), [], "the other role's word acknowledges nothing");
+    world.feed(Input::Notified(Role::Leader));
+    assert_eq!(world.take(), [started(&world)]);
+}
+
+#[test]
+fn with_acknowledge_none_the_sent_signal_is_enough() {
+    let mut world = standby(always(Acknowledge::None));
+    world.lead(1, None);
+    world.take();
+    world.feed(Input::Promoted);
+    assert_eq!(world.take(), [started(&world)]);
+    world.step_down(9, Reason::StepDown);
+    assert!(world.wants(&to_main(libc::SIGUSR2)));
+    assert_eq!(world.stopped(), Some((9, Then::Follow)));
+}
+
+#[test]
+fn an_acknowledged_demotion_is_the_proof_and_the_workload_lives_on() {
+    let mut world = leader();
+    world.step_down(9, Reason::StepDown);
+    assert_eq!(world.take(), [Action::DrainNotify, to_main(libc::SIGUSR2)]);
+    world.feed(Input::Notified(Role::Standby));
+    assert_eq!(world.stopped(), Some((9, Then::Follow)));
+    assert!(!world.agent.leads());
+    world.wake_until(deadlines(ms(1000)).end);
+    assert!(!world.wants(&Action::KillAll));
+}
+
+#[test]
+fn a_demotion_that_is_not_acknowledged_in_time_is_a_kill_and_a_fresh_standby_after_the_answer() {
+    let mut world = leader();
+    world.step_down(9, Reason::LostToHolder);
+    world.take();
+    world.wake_until(ms(5000) - tick());
+    assert_eq!(world.take(), []);
+    world.wake_until(ms(5000));
+    assert!(world.wants(&Action::Walk));
+    world.exit(Exit::Signal(libc::SIGKILL));
+    assert!(world.spawns().is_none());
+    world.feed(Input::Scanned(Scan { clean: true, ..Scan::default() }));
+    let answer = world.actions.iter().position(|action| matches!(action, Action::Tell(ToElector::Stopped { request: 9, .. })));
+    let fresh = world.actions.iter().position(|action| *action == Action::Spawn { role: Some(Role::Standby), launch: None });
+    assert!(answer.unwrap() < fresh.unwrap());
+}
+
+#[test]
+fn no_fresh_standby_starts_while_nobody_asked_for_the_proof() {
+    let mut world = leader();
+    world.feed(Input::ElectorEnded);
+    world.wake_until(deadlines(ms(1000)).hard);
+    world.exit(Exit::Signal(libc::SIGKILL));
+    world.feed(Input::Scanned(Scan { clean: true, ..Scan::default() }));
+    world.due();
+    assert!(world.spawns().is_none());
+    world.feed(Input::ElectorStarted);
+    world.step_down(1, Reason::Expired);
+    world.prove();
+    assert!(world.spawns().is_some());
+}
+
+#[test]
+fn s_demotes_and_h_kills() {
+    let mut world = leader();
+    world.wake_until(deadlines(ms(1000)).soft);
+    assert!(world.wants(&to_main(libc::SIGUSR2)));
+    world.take();
+    world.wake_until(deadlines(ms(1000)).hard - tick());
+    assert!(!world.wants(&Action::KillAll));
+    world.wake_until(deadlines(ms(1000)).hard);
+    assert!(world.wants(&Action::KillAll));
+}
+
+#[test]
+fn a_loss_before_the_promotion_is_acknowledged_stops_the_workload() {
+    let mut world = standby(always(Acknowledge::Notify));
+    world.lead(1, None);
+    world.feed(Input::Promoted);
+    world.take();
+    world.step_down(9, Reason::LostToHolder);
+    assert!(world.wants(&to_main(libc::SIGTERM)));
+    assert!(!world.wants(&to_main(libc::SIGUSR2)), "no role signal before the last one is acknowledged");
+    world.feed(Input::Notified(Role::Standby));
+    assert_eq!(world.stopped(), None);
+}
+
+#[test]
+fn a_promotion_whose_signal_is_not_sent_yet_is_not_taken_back_by_a_signal() {
+    let mut world = standby(always(Acknowledge::None));
+    world.lead(1, None);
+    world.take();
+    world.step_down(9, Reason::StepDown);
+    assert!(world.wants(&to_main(libc::SIGTERM)));
+    assert_eq!(world.stopped(), None);
+}
+
+#[test]
+fn the_hooks_acknowledge_by_exit_0() {
+    let mut world = standby(hooked(Acknowledge::Hook));
+    world.lead(1, None);
+    world.take();
+    world.feed(Input::Promoted);
+    let not_after = Some(deadlines(world.now).soft);
+    let hook = Action::Hook { hook: HookKind::AfterLead, facts: Some(facts()), reason: None, not_after };
+    assert_eq!(world.take(), [hook]);
+    world.feed(Input::HookForked { pid: HOOK });
+    world.feed(Input::Reaped { pid: HOOK, exit: Exit::Code(0) });
+    assert_eq!(world.take(), [started(&world)]);
+    world.step_down(9, Reason::StepDown);
+    let reason = Some(Reason::StepDown);
+    let hook = Action::Hook { hook: HookKind::BeforeFollow, facts: Some(facts()), reason, not_after: None };
+    assert!(world.wants(&hook));
+    world.feed(Input::HookForked { pid: HOOK });
+    assert_eq!(world.stopped(), None);
+    world.feed(Input::Reaped { pid: HOOK, exit: Exit::Code(0) });
+    assert_eq!(world.stopped(), Some((9, Then::Follow)));
+}
+
+#[test]
+fn a_promotion_hook_that_fails_ends_the_term_and_the_workload() {
+    let mut world = standby(hooked(Acknowledge::Hook));
+    world.lead(1, None);
+    world.feed(Input::Promoted);
+    world.feed(Input::HookForked { pid: HOOK });
+    world.take();
+    world.feed(Input::Reaped { pid: HOOK, exit: Exit::Code(1) });
+    assert!(world.wants(&Action::Tell(ToElector::Stopping { term: Term(1), reason: Reason::HookFailed, at: world.now })));
+    assert!(world.wants(&to_main(libc::SIGTERM)));
+}
+
+#[test]
+fn a_demotion_hook_that_fails_is_a_kill_at_once() {
+    let mut world = standby(hooked(Acknowledge::Hook));
+    world.lead(1, None);
+    world.feed(Input::Promoted);
+    world.feed(Input::HookForked { pid: HOOK });
+    world.feed(Input::Reaped { pid: HOOK, exit: Exit::Code(0) });
+    world.step_down(9, Reason::StepDown);
+    world.feed(Input::HookForked { pid: HOOK });
+    world.take();
+    world.feed(Input::Reaped { pid: HOOK, exit: Exit::Code(1) });
+    world.due();
+    assert!(world.wants(&Action::Walk));
+}
+
+#[test]
+fn a_hook_that_takes_too_long_is_killed_and_has_failed() {
+    let mut world = standby(hooked(Acknowledge::Hook));
+    world.lead(1, None);
+    world.feed(Input::Promoted);
+    world.feed(Input::HookForked { pid: HOOK });
+    world.take();
+    world.wake_until(ms(4000) - tick());
+    assert_eq!(world.take(), []);
+    world.wake_until(ms(4000));
+    assert_eq!(world.take(), [Action::KillHook { pid: HOOK }]);
+    world.feed(Input::Reaped { pid: HOOK, exit: Exit::Signal(libc::SIGKILL) });
+    assert!(world.wants(&to_main(libc::SIGTERM)));
+}
+
+#[test]
+fn a_demotion_waits_until_the_hook_of_the_promotion_is_dead() {
+    let mut world = standby(hooked(Acknowledge::Notify));
+    world.lead(1, None);
+    world.feed(Input::Promoted);
+    world.feed(Input::HookForked { pid: HOOK });
+    world.feed(Input::Notified(Role::Leader));
+    world.take();
+    world.step_down(9, Reason::StepDown);
+    assert_eq!(world.take(), [Action::KillHook { pid: HOOK }]);
+    world.feed(Input::Notified(Role::Standby));
+    assert_eq!(world.take(), [], "a word from before the question");
+    world.feed(Input::Reaped { pid: HOOK, exit: Exit::Signal(libc::SIGKILL) });
+    assert_eq!(world.actions.get(..2), Some(&[Action::DrainNotify, to_main(libc::SIGUSR2)][..]));
+    world.feed(Input::HookForked { pid: HOOK + 1 });
+    world.feed(Input::Notified(Role::Standby));
+    assert_eq!(world.stopped(), None, "its own hook still runs");
+    world.feed(Input::Reaped { pid: HOOK + 1, exit: Exit::Code(0) });
+    assert_eq!(world.stopped(), Some((9, Then::Follow)));
+}
+
+#[test]
+fn a_restart_while_leading_is_told_so_at_its_start() {
+    let mut config = always(Acknowledge::Notify);
+    config.workload.on_exit = OnExit::Restart;
+    let mut world = standby(config);
+    world.lead(1, None);
+    world.feed(Input::Promoted);
+    world.feed(Input::Notified(Role::Leader));
+    world.exit(Exit::Code(1));
+    world.prove();
+    world.take();
+    world.sleep_until(ms(2000));
+    world.due();
+    assert_eq!(
+        world.spawns(),
+        Some((Some(Role::Leader), Some(Launch { facts: Some(facts()), not_after: deadlines(ms(1000)).soft })))
+    );
+}
+
+#[test]
+fn a_standby_that_never_led_answers_a_step_down_as_it_is() {
+    let mut world = standby(always(Acknowledge::Notify));
+    world.lead(1, Some(ms(9000)));
+    world.step_down(9, Reason::LostDeleted);
+    assert_eq!(world.stopped(), Some((9, Then::Follow)));
+}
+
+#[test]
+fn signals_reach_a_standby_rewritten_for_its_role() {
+    let mut config = always(Acknowledge::None);
+    config.signals.rewrite.standby.insert(Signal(libc::SIGHUP), Some(Signal(libc::SIGWINCH)));
+    let mut world = standby(config);
+    world.feed(Input::Signal(libc::SIGHUP));
+    assert_eq!(world.take(), [to_main(libc::SIGWINCH)]);
+    world.lead(1, None);
+    world.feed(Input::Promoted);
+    world.take();
+    world.feed(Input::Signal(libc::SIGHUP));
+    assert_eq!(world.take(), [to_main(libc::SIGHUP)]);
+}
+
+#[test]
+fn a_standby_that_ends_with_on_exit_exit_ends_init() {
+    let mut world = standby(always(Acknowledge::None));
+    world.exit(Exit::Code(5));
+    world.prove();
+    assert!(world.wants(&Action::Tell(ToElector::Shutdown)));
+    world.told(ToInit::Done);
+    world.feed(Input::ElectorEnded);
+    assert_eq!(world.actions.last(), Some(&Action::Exit(5)));
+}
+
+#[test]
+fn term_stops_a_standby_and_ends_with_its_code() {
+    let mut world = standby(always(Acknowledge::None));
+    world.feed(Input::Signal(libc::SIGTERM));
+    assert!(world.wants(&to_main(libc::SIGTERM)));
+    world.exit(Exit::Code(0));
+    world.prove();
+    world.told(ToInit::Done);
+    world.feed(Input::ElectorEnded);
+    assert_eq!(world.actions.last(), Some(&Action::Exit(0)));
+}
+
+#[test]
+fn term_stops_a_leader_as_a_whole() {
+    let mut world = leader();
+    world.feed(Input::Signal(libc::SIGTERM));
+    assert!(world.wants(&to_main(libc::SIGTERM)));
+    world.step_down(9, Reason::Signal);
+    world.exit(Exit::Code(0));
+    world.prove();
+    assert_eq!(world.stopped(), Some((9, Then::Exit)));
+    assert!(world.spawns().is_none());
+}
+
+#[test]
+fn a_standby_waits_out_the_creation_wait_of_its_term_as_a_standby() {
+    let mut world = standby(always(Acknowledge::None));
+    world.lead(1, Some(ms(6000)));
+    world.take();
+    world.sleep_until(ms(6000) - tick());
+    world.due();
+    assert_eq!(world.take(), []);
+    world.sleep_until(ms(6000));
+    world.due();
+    assert_eq!(
+        world.take(),
+        [Action::DrainNotify, Action::Promote { pid: MAIN, signal: Signal(libc::SIGUSR1), not_after: deadlines(ms(1000)).soft }]
+    );
+}

@@ -1,0 +1,274 @@
+//! Law 1, 3, 9, 10, 14, 15: what moves the deadlines, and what they do.
+
+use super::*;
+
+/// The term's send.
+const A: Instant = Instant::from_nanos(1_000_000_000);
+
+#[test]
+fn the_stop_signal_goes_out_at_s_and_not_a_tick_earlier() {
+    let mut world = World::leading(config());
+    let soft = deadlines(A).soft;
+    world.sleep_until(soft - tick());
+    world.due();
+    assert!(!world.wants(&to_main(libc::SIGTERM)));
+    assert_eq!(world.agent.poll_timeout(), Some(soft));
+    world.sleep_until(soft);
+    world.due();
+    assert_eq!(
+        world.take(),
+        [
+            to_main(libc::SIGTERM),
+            to_main(libc::SIGCONT),
+            Action::Tell(ToElector::Stopping { term: Term(1), reason: Reason::Expired, at: soft }),
+        ]
+    );
+}
+
+#[test]
+fn everything_is_killed_at_h_and_not_a_tick_earlier() {
+    let mut world = World::leading(config());
+    let hard = deadlines(A).hard;
+    world.wake_until(hard - tick());
+    world.take();
+    world.due();
+    assert_eq!(world.take(), []);
+    world.sleep_until(hard);
+    world.due();
+    assert!(world.wants(&Action::KillAll));
+}
+
+#[test]
+fn init_that_wakes_after_h_kills_everything_first() {
+    let mut world = World::leading(config());
+    world.sleep_until(ms(600_000));
+    world.due();
+    assert_eq!(world.actions.first(), Some(&Action::KillAll));
+}
+
+#[test]
+fn init_ends_half_a_margin_after_h_if_there_is_no_proof() {
+    let mut world = World::leading(config());
+    let end = deadlines(A).hard + Duration::from_millis(500);
+    world.wake_until(deadlines(A).hard);
+    while !world.wants(&Action::Die) {
+        world.take();
+        world.feed(Input::Scanned(Scan { left: vec![MAIN], ..Scan::default() }));
+        world.sleep_until(world.agent.poll_timeout().unwrap());
+        world.due();
+        assert!(world.now <= end);
+    }
+    assert_eq!(world.now, end);
+}
+
+#[test]
+fn not_pid_1_walks_go_on_after_h_and_the_elector_hears_that_there_is_no_proof() {
+    let mut world = World::with(config(), false);
+    world.lead(1, None);
+    world.run();
+    world.take();
+    world.wake_until(deadlines(A).hard);
+    for _ in 0..100 {
+        assert!(!world.wants(&Action::KillAll) && !world.wants(&Action::Die));
+        world.feed(Input::Scanned(Scan { left: vec![MAIN], ..Scan::default() }));
+        world.sleep_until(world.agent.poll_timeout().unwrap());
+        world.due();
+    }
+    assert!(world.tells().contains(&ToElector::Unproved { term: Term(1), pids: vec![MAIN] }));
+}
+
+#[test]
+fn an_extension_moves_the_deadlines_and_is_acknowledged() {
+    let mut world = World::leading(config());
+    world.sleep_until(ms(4000));
+    world.extend(1, 1, ms(3900));
+    assert_eq!(world.tells(), [acknowledged(1, 1)]);
+    assert_eq!(world.agent.poll_timeout(), Some(deadlines(ms(3900)).soft));
+}
+
+#[test]
+fn within_a_term_the_deadlines_never_move_back() {
+    let mut world = World::leading(config());
+    world.sleep_until(ms(4000));
+    world.extend(1, 1, ms(3900));
+    world.extend(1, 2, ms(2000));
+    assert_eq!(world.agent.poll_timeout(), Some(deadlines(ms(3900)).soft));
+}
+
+#[test]
+fn an_extension_that_waited_in_the_link_past_s_is_taken_before_the_stop() {
+    let mut world = World::leading(config());
+    world.sleep_until(deadlines(A).soft + tick());
+    world.extend(1, 1, ms(4000));
+    world.due();
+    assert_eq!(world.tells(), [acknowledged(1, 1)]);
+    assert!(!world.wants(&to_main(libc::SIGTERM)));
+}
+
+#[test]
+fn an_extension_that_waited_in_the_link_past_h_is_taken_before_the_kill() {
+    let mut world = World::leading(config());
+    world.sleep_until(deadlines(A).hard + tick());
+    world.extend(1, 1, ms(14_000));
+    world.due();
+    assert_eq!(world.take(), [Action::Tell(acknowledged(1, 1))]);
+}
+
+#[test]
+fn once_s_has_begun_the_stop_no_extension_is_taken() {
+    let mut world = World::leading(config());
+    world.wake_until(deadlines(A).soft);
+    world.take();
+    world.extend(1, 1, ms(5000));
+    assert_eq!(world.tells(), []);
+    world.wake_until(deadlines(A).hard);
+    assert!(world.wants(&Action::KillAll));
+}
+
+#[test]
+fn an_extension_beyond_what_a_send_of_now_would_give_is_dropped() {
+    let mut world = World::leading(config());
+    world.sleep_until(ms(4000));
+    world.extend(1, 1, ms(4000) + tick());
+    assert_eq!(world.tells(), []);
+    world.extend(1, 2, ms(4000));
+    assert_eq!(world.tells(), [acknowledged(1, 2)]);
+}
+
+#[test]
+fn an_extension_of_another_term_is_dropped() {
+    let mut world = World::leading(config());
+    world.sleep_until(ms(4000));
+    world.extend(2, 1, ms(3900));
+    assert_eq!(world.tells(), []);
+}
+
+#[test]
+fn while_a_planned_stop_is_under_way_extensions_are_taken() {
+    let mut world = World::leading(config());
+    world.step_down(9, Reason::StepDown);
+    world.take();
+    world.sleep_until(ms(4000));
+    world.extend(1, 1, ms(4000));
+    assert_eq!(world.tells(), [acknowledged(1, 1)]);
+    world.wake_until(deadlines(A).hard);
+    assert!(!world.wants(&Action::KillAll), "H has moved on");
+}
+
+#[test]
+fn proof_disarms_s_and_h() {
+    let mut world = World::leading(config());
+    world.step_down(9, Reason::StepDown);
+    world.exit(Exit::Code(0));
+    world.prove();
+    world.take();
+    world.feed(Input::Told(ToInit::Beat));
+    world.sleep_until(deadlines(A).end);
+    world.due();
+    assert!(!world.wants(&Action::KillAll) && !world.wants(&to_main(libc::SIGTERM)));
+}
+
+#[test]
+fn a_shortening_moves_the_deadlines_back_and_is_acknowledged() {
+    let mut world = World::new(config());
+    let timing = config().timing().with_duration(Duration::from_secs(60));
+    let long = Confirmed { deadlines: timing.deadlines(A), ..confirmed(A) };
+    world.told(ToInit::Lead { term: Term(1), facts: facts(), timing, confirmed: long, not_before: None });
+    world.run();
+    world.take();
+    world.sleep_until(ms(3000));
+    let deadlines = deadlines(ms(3000));
+    world.told(ToInit::Shorten { term: Term(1), serial: 1, timing: config().timing(), deadlines });
+    assert_eq!(world.tells(), [acknowledged(1, 1)]);
+    assert_eq!(world.agent.poll_timeout(), Some(deadlines.soft));
+}
+
+#[test]
+fn a_lead_whose_s_is_past_starts_nothing_before_it_is_renewed() {
+    let mut world = World::new(config());
+    world.sleep_until(deadlines(A).soft);
+    world.told(ToInit::Lead {
+        term: Term(1),
+        facts: facts(),
+        timing: config().timing(),
+        confirmed: confirmed(A),
+        not_before: None,
+    });
+    assert_eq!(world.take(), [Action::Tell(acknowledged(1, 0))]);
+    world.due();
+    assert_eq!(world.take(), []);
+    world.extend(1, 1, world.now);
+    assert!(world.spawns().is_some());
+}
+
+#[test]
+fn one_tick_before_s_a_lead_starts_the_workload_with_s_as_its_limit() {
+    let mut world = World::new(config());
+    let soft = deadlines(A).soft;
+    world.sleep_until(soft - tick());
+    world.told(ToInit::Lead {
+        term: Term(1),
+        facts: facts(),
+        timing: config().timing(),
+        confirmed: confirmed(A),
+        not_before: None,
+    });
+    assert_eq!(world.spawns(), Some((Some(Role::Leader), Some(Launch { facts: Some(facts()), not_after: soft }))));
+}
+
+#[test]
+fn a_child_that_finds_s_past_leaves_nothing_running_and_is_started_again_once_renewed() {
+    let mut world = World::new(config());
+    world.lead(1, None);
+    world.feed(Input::Forked { pid: MAIN });
+    world.take();
+    world.sleep_until(deadlines(A).soft);
+    world.feed(Input::NotSpawned(NotSpawned::Late));
+    world.exit(Exit::Code(1));
+    assert!(!world.agent.leads());
+    assert_eq!(world.take(), []);
+    world.extend(1, 1, world.now);
+    assert!(world.spawns().is_some());
+}
+
+#[test]
+fn a_lead_beyond_its_own_duration_starts_nothing_and_costs_the_elector() {
+    let mut world = World::new(config());
+    let confirmed = confirmed(world.now + tick());
+    world.told(ToInit::Lead { term: Term(1), facts: facts(), timing: config().timing(), confirmed, not_before: None });
+    assert!(world.wants(&Action::KillElector));
+    assert!(world.spawns().is_none());
+}
+
+#[test]
+fn nothing_starts_a_tick_before_the_creation_wait_is_over() {
+    let mut world = World::new(config());
+    let end = ms(6000);
+    world.lead(1, Some(end));
+    assert!(world.spawns().is_none());
+    assert_eq!(world.agent.poll_timeout(), Some(end));
+    world.sleep_until(end - tick());
+    world.due();
+    assert!(world.spawns().is_none());
+    world.sleep_until(end);
+    world.due();
+    assert!(world.spawns().is_some());
+}
+
+#[test]
+fn the_longest_creation_wait_ever_told_holds_over_a_loss_and_another_term() {
+    let mut world = World::new(config());
+    let end = ms(9000);
+    world.lead(1, Some(end));
+    world.step_down(1, Reason::LostDeleted);
+    world.prove();
+    world.told(ToInit::Ended { term: Term(1) });
+    world.take();
+    world.lead(2, Some(ms(5000)));
+    world.sleep_until(end - tick());
+    world.due();
+    assert!(world.spawns().is_none());
+    world.sleep_until(end);
+    world.due();
+    assert!(world.spawns().is_some());
+}

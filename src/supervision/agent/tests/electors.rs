@@ -1,0 +1,175 @@
+//! Law 10 and design 1: electors come and go, the term stays.
+
+use super::*;
+
+#[test]
+fn the_next_elector_is_handed_the_term_as_it_stands() {
+    let mut world = World::leading(config());
+    world.sleep_until(ms(4000));
+    world.extend(1, 1, ms(3900));
+    world.take();
+    world.feed(Input::ElectorEnded);
+    world.due();
+    let welcome = world.started_elector().unwrap();
+    let resume = welcome.resume.unwrap();
+    assert_eq!((welcome.generation, welcome.last_term, welcome.shutdown), (2, Term(1), false));
+    assert_eq!((resume.term, resume.timing, resume.confirmed), (Term(1), config().timing(), confirmed(ms(3900))));
+    assert_eq!((resume.stopping, resume.released), (None, false));
+}
+
+#[test]
+fn a_term_keeps_its_constants_whatever_the_settings_say() {
+    let mut config = config();
+    config.lease.duration = Duration::from_secs(60);
+    let mut world = World::new(config);
+    world.lead(1, None);
+    world.run();
+    world.feed(Input::ElectorEnded);
+    world.due();
+    assert_eq!(world.started_elector().unwrap().resume.unwrap().timing.duration, Duration::from_secs(15));
+}
+
+#[test]
+fn shortened_deadlines_are_what_the_next_elector_gets() {
+    let mut world = World::leading(config());
+    let short = deadlines(ms(500));
+    world.told(ToInit::Shorten { term: Term(1), serial: 1, timing: config().timing(), deadlines: short });
+    world.feed(Input::ElectorEnded);
+    world.due();
+    assert_eq!(world.started_elector().unwrap().resume.unwrap().confirmed.deadlines, short);
+}
+
+#[test]
+fn the_death_of_the_elector_does_not_touch_the_workload_before_s() {
+    let mut world = World::leading(config());
+    world.feed(Input::ElectorEnded);
+    world.wake_until(deadlines(ms(1000)).soft - tick());
+    assert!(world.actions.iter().all(|action| matches!(action, Action::StartElector(_))), "{:?}", world.actions);
+}
+
+#[test]
+fn a_fresh_elector_is_not_believed_about_a_proof_that_answered_the_one_before() {
+    let mut world = World::leading(config());
+    world.step_down(9, Reason::StepDown);
+    world.exit(Exit::Code(0));
+    world.prove();
+    world.feed(Input::ElectorEnded);
+    world.due();
+    assert_eq!(world.started_elector().unwrap().resume.unwrap().stopping, Some(Reason::StepDown));
+    world.feed(Input::ElectorStarted);
+    world.told(ToInit::Releasing { term: Term(1), serial: 1 });
+    assert!(!world.wants(&Action::Tell(acknowledged(1, 1))));
+}
+
+#[test]
+fn a_fresh_elector_gets_its_own_proof() {
+    let mut world = World::leading(config());
+    world.step_down(9, Reason::StepDown);
+    world.exit(Exit::Code(0));
+    world.feed(Input::ElectorEnded);
+    world.due();
+    world.feed(Input::Scanned(Scan { clean: true, ..Scan::default() }));
+    world.feed(Input::ElectorStarted);
+    world.take();
+    world.step_down(3, Reason::StepDown);
+    assert_eq!(world.stopped(), None);
+    world.prove();
+    assert_eq!(world.stopped(), Some((3, Then::Follow)));
+}
+
+#[test]
+fn a_release_that_was_announced_is_handed_on() {
+    let mut world = World::leading(config());
+    world.step_down(9, Reason::StepDown);
+    world.exit(Exit::Code(0));
+    world.prove();
+    world.told(ToInit::Releasing { term: Term(1), serial: 1 });
+    world.feed(Input::ElectorEnded);
+    world.due();
+    assert!(world.started_elector().unwrap().resume.unwrap().released);
+}
+
+#[test]
+fn an_elector_that_follows_in_silence_for_d_is_killed() {
+    let mut world = World::new(config());
+    world.wake_until(ms(16_000) - tick());
+    assert!(!world.wants(&Action::KillElector));
+    world.wake_until(ms(16_000));
+    assert!(world.wants(&Action::KillElector));
+}
+
+#[test]
+fn an_elector_that_leads_in_silence_for_d_is_killed() {
+    let mut world = World::leading(config());
+    world.step_down(9, Reason::StepDown);
+    world.exit(Exit::Code(0));
+    world.prove();
+    world.wake_until(ms(16_000));
+    assert!(world.wants(&Action::KillElector));
+}
+
+#[test]
+fn an_elector_that_beats_lives() {
+    let mut world = World::new(config());
+    for second in 1..100 {
+        world.wake_until(ms(1000 + second * 5000));
+        world.told(ToInit::Beat);
+    }
+    assert!(!world.wants(&Action::KillElector));
+    assert_eq!(world.tells().len(), 99);
+}
+
+#[test]
+fn another_version_of_the_link_is_refused() {
+    let mut world = World::new(config());
+    world.told(ToInit::Hello { version: VERSION + 1 });
+    assert!(world.wants(&Action::KillElector));
+}
+
+#[test]
+fn what_was_in_the_link_of_a_killed_elector_counts() {
+    let mut world = World::leading(config());
+    world.sleep_until(ms(4000));
+    world.feed(Input::LinkBroken);
+    world.extend(1, 1, ms(3900));
+    assert_eq!(world.take(), [Action::KillElector]);
+    world.feed(Input::ElectorEnded);
+    world.due();
+    assert_eq!(world.started_elector().unwrap().resume.unwrap().confirmed, confirmed(ms(3900)));
+}
+
+#[test]
+fn no_elector_is_started_into_a_repeated_kill_of_everything() {
+    let mut world = World::leading(config());
+    world.wake_until(deadlines(ms(1000)).hard);
+    world.take();
+    world.feed(Input::ElectorEnded);
+    world.feed(Input::Scanned(Scan { left: vec![MAIN], ..Scan::default() }));
+    world.due();
+    assert!(world.started_elector().is_none());
+    world.feed(Input::Scanned(Scan { clean: true, ..Scan::default() }));
+    world.due();
+    assert!(world.started_elector().is_some());
+}
+
+#[test]
+fn an_elector_that_cannot_work_ends_init_with_its_code_if_nothing_leads() {
+    let mut world = World::new(config());
+    world.told(ToInit::Failed { code: 78, message: "no kubeconfig".into() });
+    assert!(world.wants(&Action::LastWords("no kubeconfig".into())));
+    world.feed(Input::ElectorEnded);
+    assert_eq!(world.actions.last(), Some(&Action::Exit(78)));
+}
+
+#[test]
+fn an_elector_that_cannot_work_leaves_the_workload_until_s_and_then_ends_init() {
+    let mut world = World::leading(config());
+    world.told(ToInit::Failed { code: 78, message: "no kubeconfig".into() });
+    world.feed(Input::ElectorEnded);
+    world.wake_until(deadlines(ms(1000)).soft);
+    assert!(world.wants(&to_main(libc::SIGTERM)));
+    assert!(world.started_elector().is_none());
+    world.exit(Exit::Code(0));
+    world.prove();
+    assert_eq!(world.actions.last(), Some(&Action::Exit(78)));
+}

@@ -1,0 +1,60 @@
+//! Without a Lease: a plain init.
+
+use super::*;
+
+fn plain(pid1: bool) -> World {
+    let mut config = config();
+    config.lease.enabled = false;
+    let agent = Agent::new(Settings { config, identity: String::new(), pid1, terminal: false });
+    let mut world = World { agent, now: ms(1000), actions: Vec::new(), pid: MAIN };
+    assert_eq!(world.agent.poll_timeout(), Some(Instant::BOOT));
+    world.due();
+    assert_eq!(world.spawns(), Some((None, Some(Launch { facts: None, not_after: Instant::NEVER }))));
+    world.run();
+    assert_eq!(world.agent.poll_timeout(), None);
+    world.take();
+    world
+}
+
+#[test]
+fn as_pid_1_it_ends_with_its_workload_and_leaves_the_rest_to_the_kernel() {
+    let mut world = plain(true);
+    world.exit(Exit::Code(3));
+    assert_eq!(world.take(), [Action::Exit(3)]);
+}
+
+#[test]
+fn not_pid_1_it_ends_at_once_if_no_child_is_left() {
+    let mut world = plain(false);
+    world.exit(Exit::Code(3));
+    assert_eq!(world.take(), []);
+    world.feed(Input::Childless);
+    assert_eq!(world.take(), [Action::Exit(3)]);
+}
+
+#[test]
+fn not_pid_1_it_kills_what_the_workload_left_behind_before_it_ends() {
+    let mut world = plain(false);
+    world.exit(Exit::Code(3));
+    world.prove();
+    assert_eq!(world.actions.last(), Some(&Action::Exit(3)));
+}
+
+#[test]
+fn a_signal_stops_the_workload_and_its_code_is_init_s() {
+    let mut world = plain(true);
+    world.feed(Input::Signal(libc::SIGTERM));
+    assert_eq!(world.take(), [to_main(libc::SIGTERM), to_main(libc::SIGCONT)]);
+    world.exit(Exit::Signal(libc::SIGTERM));
+    assert_eq!(world.take(), [Action::Exit(143)]);
+}
+
+#[test]
+fn after_the_grace_the_tree_is_killed() {
+    let mut world = plain(true);
+    world.feed(Input::Signal(libc::SIGTERM));
+    world.wake_until(ms(21_000) - tick());
+    assert!(!world.wants(&Action::Walk));
+    world.wake_until(ms(21_000));
+    assert!(world.wants(&Action::Walk));
+}

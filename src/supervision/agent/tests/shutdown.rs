@@ -1,0 +1,249 @@
+//! Signals to init and its end (design 3, 4).
+
+use super::*;
+
+const TERM: Input = Input::Signal(libc::SIGTERM);
+
+#[test]
+fn term_while_following_tells_the_elector_and_ends_with_0_when_it_is_done() {
+    let mut world = World::new(config());
+    world.feed(TERM);
+    assert_eq!(world.take(), [Action::Tell(ToElector::Shutdown)]);
+    world.told(ToInit::Done);
+    world.feed(Input::ElectorEnded);
+    assert_eq!(world.take(), [Action::Exit(0)]);
+}
+
+#[test]
+fn term_before_the_elector_said_hello_ends_at_once() {
+    let agent = Agent::new(Settings { config: config(), identity: "me".into(), pid1: true, terminal: false });
+    let mut world = World { agent, now: ms(1000), actions: Vec::new(), pid: MAIN };
+    world.due();
+    world.feed(Input::ElectorStarted);
+    world.take();
+    world.feed(TERM);
+    assert_eq!(world.take(), [Action::KillElector, Action::Exit(0)]);
+}
+
+#[test]
+fn the_wait_for_an_elector_that_is_never_done_is_bounded() {
+    let mut world = World::new(config());
+    world.feed(TERM);
+    world.take();
+    world.wake_until(ms(6000) - tick());
+    assert_eq!(world.take(), []);
+    world.wake_until(ms(6000));
+    assert!(world.wants(&Action::Exit(0)));
+}
+
+#[test]
+fn an_elector_that_is_done_may_say_farewell_for_two_seconds() {
+    let mut world = World::new(config());
+    world.feed(TERM);
+    world.told(ToInit::Done);
+    world.take();
+    world.wake_until(ms(3000) - tick());
+    assert_eq!(world.take(), []);
+    world.wake_until(ms(3000));
+    assert!(world.wants(&Action::Exit(0)));
+}
+
+#[test]
+fn term_while_leading_is_a_planned_stop_then_a_release_then_the_workloads_code() {
+    let mut world = World::leading(config());
+    world.feed(TERM);
+    let stopping = ToElector::Stopping { term: Term(1), reason: Reason::Signal, at: world.now };
+    assert_eq!(world.take(), [to_main(libc::SIGTERM), to_main(libc::SIGCONT), Action::Tell(stopping)]);
+    world.step_down(9, Reason::Signal);
+    world.exit(Exit::Signal(libc::SIGTERM));
+    world.prove();
+    assert_eq!(world.stopped(), Some((9, Then::Exit)));
+    world.told(ToInit::Releasing { term: Term(1), serial: 1 });
+    world.told(ToInit::Ended { term: Term(1) });
+    world.told(ToInit::Done);
+    world.take();
+    world.feed(Input::ElectorEnded);
+    assert_eq!(world.take(), [Action::Exit(143)]);
+}
+
+#[test]
+fn int_is_passed_on_as_it_is_and_counts_as_the_stop() {
+    let mut world = World::leading(config());
+    world.feed(Input::Signal(libc::SIGINT));
+    assert!(world.wants(&to_main(libc::SIGINT)));
+    assert!(!world.wants(&to_main(libc::SIGTERM)));
+    assert!(world.wants(&Action::Tell(ToElector::Stopping { term: Term(1), reason: Reason::Signal, at: world.now })));
+}
+
+#[test]
+fn the_stop_signal_is_the_configured_one() {
+    let mut config = config();
+    config.workload.stop.signal = Signal(libc::SIGUSR2);
+    let mut world = World::leading(config);
+    world.feed(TERM);
+    assert!(world.wants(&to_main(libc::SIGUSR2)));
+}
+
+#[test]
+fn a_second_term_leaves_the_grace_of_a_loss_and_a_third_none() {
+    let mut world = World::leading(config());
+    world.feed(TERM);
+    world.feed(TERM);
+    world.take();
+    let kill_at = world.now + Duration::from_secs(4);
+    let mut third = world.clone();
+    world.wake_until(kill_at - tick());
+    assert!(!world.wants(&Action::Walk));
+    world.wake_until(kill_at);
+    assert!(world.wants(&Action::Walk));
+    third.feed(TERM);
+    third.due();
+    assert!(third.wants(&Action::Walk));
+}
+
+#[test]
+fn other_signals_are_passed_on_while_leading_and_dropped_while_following() {
+    let mut world = World::new(config());
+    world.feed(Input::Signal(libc::SIGHUP));
+    assert_eq!(world.take(), []);
+    world.lead(1, None);
+    world.run();
+    world.take();
+    world.feed(Input::Signal(libc::SIGHUP));
+    assert_eq!(world.take(), [to_main(libc::SIGHUP)]);
+}
+
+#[test]
+fn a_rewritten_signal_arrives_as_another_and_one_rewritten_to_none_not_at_all() {
+    let mut config = config();
+    config.signals.rewrite.leader.insert(Signal(libc::SIGHUP), Some(Signal(libc::SIGUSR1)));
+    config.signals.rewrite.leader.insert(Signal(libc::SIGWINCH), None);
+    let mut world = World::leading(config);
+    world.feed(Input::Signal(libc::SIGWINCH));
+    world.feed(Input::Signal(libc::SIGHUP));
+    assert_eq!(world.take(), [to_main(libc::SIGUSR1)]);
+}
+
+#[test]
+fn a_group_that_is_to_be_stopped_gets_the_signal() {
+    let mut config = config();
+    config.workload.stop.kill_mode = config::KillMode::Group;
+    let mut world = World::leading(config);
+    world.feed(TERM);
+    assert!(world.wants(&Action::Signal { target: Target::Group(MAIN), signal: Signal(libc::SIGTERM) }));
+}
+
+#[test]
+fn a_term_won_while_ending_starts_nothing_and_is_given_back() {
+    let mut world = World::new(config());
+    world.feed(TERM);
+    world.take();
+    world.lead(1, None);
+    let stopping = ToElector::Stopping { term: Term(1), reason: Reason::Signal, at: world.now };
+    assert_eq!(world.tells(), [acknowledged(1, 0), stopping]);
+    world.step_down(9, Reason::Signal);
+    world.prove();
+    assert_eq!(world.stopped(), Some((9, Then::Exit)));
+}
+
+#[test]
+fn with_the_api_dead_the_release_is_waited_for_within_a_bound() {
+    let mut world = World::leading(config());
+    world.feed(TERM);
+    world.step_down(9, Reason::Signal);
+    world.exit(Exit::Code(0));
+    world.prove();
+    world.take();
+    world.wake_until(ms(6000) - tick());
+    assert_eq!(world.take(), []);
+    world.wake_until(ms(6000));
+    assert!(world.wants(&Action::Exit(0)));
+}
+
+#[test]
+fn an_elector_that_dies_before_the_release_is_replaced_for_it_and_told_of_the_end() {
+    let mut world = World::leading(config());
+    world.feed(TERM);
+    world.step_down(9, Reason::Signal);
+    world.exit(Exit::Code(0));
+    world.prove();
+    world.feed(Input::ElectorEnded);
+    world.due();
+    let welcome = world.started_elector().unwrap();
+    assert!(welcome.shutdown);
+    assert_eq!(welcome.resume.unwrap().stopping, Some(Reason::Signal));
+}
+
+#[test]
+fn no_elector_is_started_for_a_release_when_e_is_past() {
+    let mut world = World::leading(config());
+    world.feed(TERM);
+    world.wake_until(deadlines(ms(1000)).hard);
+    world.take();
+    world.feed(Input::ElectorEnded);
+    world.exit(Exit::Signal(libc::SIGKILL));
+    world.sleep_until(deadlines(ms(1000)).end);
+    world.feed(Input::Scanned(Scan { clean: true, ..Scan::default() }));
+    assert_eq!(world.actions.last(), Some(&Action::Exit(137)));
+}
+
+#[test]
+fn term_during_the_release_of_a_step_down_ends_init_after_it() {
+    let mut world = World::leading(config());
+    world.step_down(9, Reason::StepDown);
+    world.exit(Exit::Code(0));
+    world.prove();
+    world.told(ToInit::Releasing { term: Term(1), serial: 1 });
+    world.take();
+    world.feed(TERM);
+    assert_eq!(world.take(), []);
+    world.told(ToInit::Ended { term: Term(1) });
+    assert_eq!(world.take(), [Action::Tell(ToElector::Shutdown)]);
+}
+
+#[test]
+fn term_with_a_restart_pending_starts_nothing() {
+    let mut config = config();
+    config.workload.on_exit = OnExit::Restart;
+    let mut world = World::leading(config);
+    world.exit(Exit::Code(3));
+    world.prove();
+    world.take();
+    world.feed(TERM);
+    world.sleep_until(ms(3000));
+    world.due();
+    assert!(world.spawns().is_none());
+}
+
+#[test]
+fn term_after_a_term_was_lost_ends_with_0() {
+    let mut world = World::leading(config());
+    world.step_down(9, Reason::LostToHolder);
+    world.exit(Exit::Signal(libc::SIGTERM));
+    world.prove();
+    world.told(ToInit::Ended { term: Term(1) });
+    world.feed(TERM);
+    world.told(ToInit::Done);
+    world.take();
+    world.feed(Input::ElectorEnded);
+    assert_eq!(world.take(), [Action::Exit(0)]);
+}
+
+#[test]
+fn ctrl_c_on_a_terminal_that_was_handed_over_is_a_stop_and_no_restart() {
+    let mut config = config();
+    config.workload.on_exit = OnExit::Restart;
+    let mut world = World::leading(config.clone());
+    world.exit(Exit::Signal(libc::SIGINT));
+    assert!(matches!(world.tells().first(), Some(ToElector::Restarting { .. })), "init itself has no terminal here");
+    let agent = Agent::new(Settings { config, identity: "me".into(), pid1: true, terminal: true });
+    let mut world = World { agent, now: ms(1000), actions: Vec::new(), pid: MAIN };
+    world.due();
+    world.feed(Input::ElectorStarted);
+    world.told(ToInit::Hello { version: VERSION });
+    world.lead(1, None);
+    world.run();
+    world.take();
+    world.exit(Exit::Signal(libc::SIGINT));
+    assert_eq!(world.tells(), [ToElector::Stopping { term: Term(1), reason: Reason::Signal, at: world.now }]);
+}

@@ -1,0 +1,175 @@
+//! The electors, one after the other: when one is started, and when one is given up (law 10).
+
+use std::time::Duration;
+
+use crate::time::Instant;
+
+/// After a second end within [`SOON`], and for one that could not be reaped after its SIGKILL.
+const PAUSE: Duration = Duration::from_secs(1);
+/// Two ends closer than this are one trouble.
+const SOON: Duration = Duration::from_secs(10);
+
+/// The present elector and the number of those before it.
+#[derive(Clone, Debug)]
+pub(crate) struct Electors {
+    generation: u32,
+    silence: Duration,
+    state: State,
+    last_end: Option<Instant>,
+}
+
+#[derive(Clone, Debug)]
+enum State {
+    /// None; the next one may start at `at`.
+    Absent { at: Instant },
+    /// Asked for.
+    Starting,
+    /// Last heard of then.
+    Alive { heard: Instant, greeted: bool },
+    /// SIGKILL is out, the link is closed.
+    Dying { since: Instant },
+}
+
+/// What is to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Move {
+    /// Start one with this generation.
+    Start(u32),
+    /// Kill it: it was silent for D.
+    Kill,
+}
+
+impl Electors {
+    /// One that is silent for `silence` is given up.
+    pub(crate) fn new(silence: Duration) -> Self {
+        Self { generation: 0, silence, state: State::Absent { at: Instant::BOOT }, last_end: None }
+    }
+
+    /// Whether one runs that can be told something.
+    pub(crate) fn is_alive(&self) -> bool {
+        matches!(self.state, State::Alive { .. })
+    }
+
+    /// Whether one runs that has said Hello.
+    pub(crate) fn is_greeted(&self) -> bool {
+        matches!(self.state, State::Alive { greeted: true, .. })
+    }
+
+    pub(crate) fn started(&mut self, now: Instant) {
+        self.state = State::Alive { heard: now, greeted: false };
+    }
+
+    pub(crate) fn heard(&mut self, now: Instant) {
+        if let State::Alive { heard, .. } = &mut self.state {
+            *heard = now;
+        }
+    }
+
+    pub(crate) fn greeted(&mut self) {
+        if let State::Alive { greeted, .. } = &mut self.state {
+            *greeted = true;
+        }
+    }
+
+    /// Its SIGKILL goes out now. False if there is none to kill.
+    pub(crate) fn give_up(&mut self, now: Instant) -> bool {
+        let alive = self.is_alive();
+        if alive {
+            self.state = State::Dying { since: now };
+        }
+        alive
+    }
+
+    /// It was reaped, or could not be started.
+    pub(crate) fn ended(&mut self, now: Instant) {
+        let again = self.last_end.replace(now).is_some_and(|before| now.since(before) < SOON);
+        self.state = State::Absent { at: if again { now + PAUSE } else { now } };
+    }
+
+    /// When something is due; a start only if one is wanted.
+    pub(crate) fn due(&self, wanted: bool) -> Option<Instant> {
+        match self.state {
+            State::Absent { at } => wanted.then_some(at),
+            State::Starting => None,
+            State::Alive { heard, .. } => Some(heard + self.silence),
+            State::Dying { since } => Some(since + PAUSE),
+        }
+    }
+
+    /// What is due at `now`.
+    pub(crate) fn step(&mut self, wanted: bool, now: Instant) -> Option<Move> {
+        if self.due(wanted)? > now {
+            return None;
+        }
+        match self.state {
+            State::Alive { .. } => {
+                self.state = State::Dying { since: now };
+                Some(Move::Kill)
+            }
+            State::Dying { .. } => {
+                self.last_end = Some(now);
+                self.state = State::Absent { at: now };
+                self.step(wanted, now)
+            }
+            State::Absent { .. } => {
+                self.generation += 1;
+                self.state = State::Starting;
+                Some(Move::Start(self.generation))
+            }
+            State::Starting => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(n: u64) -> Instant {
+        Instant::from_nanos(n * 1_000_000)
+    }
+
+    fn alive(at: Instant) -> Electors {
+        let mut electors = Electors::new(Duration::from_secs(15));
+        assert_eq!(electors.step(true, at), Some(Move::Start(1)));
+        electors.started(at);
+        electors
+    }
+
+    #[test]
+    fn one_that_is_silent_for_d_is_killed_and_not_a_tick_earlier() {
+        let mut electors = alive(ms(0));
+        electors.heard(ms(100));
+        assert_eq!(electors.step(true, ms(15_100) - Duration::from_nanos(1)), None);
+        assert_eq!(electors.step(true, ms(15_100)), Some(Move::Kill));
+    }
+
+    #[test]
+    fn the_next_one_starts_at_once_the_first_time_and_after_a_second_when_that_ends_soon() {
+        let mut electors = alive(ms(0));
+        electors.ended(ms(5000));
+        assert_eq!(electors.step(true, ms(5000)), Some(Move::Start(2)));
+        electors.started(ms(5000));
+        electors.ended(ms(5010));
+        assert_eq!(electors.step(true, ms(6009)), None);
+        assert_eq!(electors.step(true, ms(6010)), Some(Move::Start(3)));
+        electors.started(ms(6010));
+        electors.ended(ms(60_000));
+        assert_eq!(electors.step(true, ms(60_000)), Some(Move::Start(4)));
+    }
+
+    #[test]
+    fn one_that_cannot_be_reaped_is_replaced_after_a_second() {
+        let mut electors = alive(ms(0));
+        assert!(electors.give_up(ms(100)));
+        assert_eq!(electors.step(true, ms(1099)), None);
+        assert_eq!(electors.step(true, ms(1100)), Some(Move::Start(2)));
+    }
+
+    #[test]
+    fn none_is_started_that_is_not_wanted() {
+        let mut electors = Electors::new(Duration::from_secs(15));
+        assert_eq!(electors.due(false), None);
+        assert_eq!(electors.step(false, ms(1)), None);
+    }
+}

@@ -1,0 +1,147 @@
+//! The term that init holds, its deadlines, and what may change them.
+
+use crate::{
+    election::law::Timing,
+    link::{Confirmed, Deadlines, Facts, Reason, Resume, Term},
+    time::Instant,
+};
+
+/// A term from its Lead to its Ended.
+#[derive(Clone, Debug)]
+pub(crate) struct Held {
+    pub(crate) term: Term,
+    pub(crate) facts: Facts,
+    timing: Timing,
+    confirmed: Confirmed,
+    /// In force; the confirmed ones unless they were shortened.
+    deadlines: Deadlines,
+    stopping: Option<Reason>,
+    /// The deadlines have begun a stop, or the Lease is lost: no extension revives the term (law 3).
+    over: bool,
+    spent: bool,
+    /// The StepDown that is to be answered.
+    request: Option<u64>,
+    /// A StepDown of the present elector was answered, and nothing of a leader started since (law 8).
+    answered: bool,
+    released: bool,
+}
+
+impl Held {
+    /// The term of a Lead; none if its deadlines reach further than any send of the past allows (law 3).
+    pub(crate) fn new(term: Term, facts: Facts, timing: Timing, confirmed: Confirmed, now: Instant) -> Option<Self> {
+        let deadlines = confirmed.deadlines;
+        let held = Self {
+            term,
+            facts,
+            timing,
+            confirmed,
+            deadlines,
+            stopping: None,
+            over: false,
+            spent: false,
+            request: None,
+            answered: false,
+            released: false,
+        };
+        held.is_plausible(deadlines, now).then_some(held)
+    }
+
+    pub(crate) fn deadlines(&self) -> Deadlines {
+        self.deadlines
+    }
+
+    pub(crate) fn stopping(&self) -> Option<Reason> {
+        self.stopping
+    }
+
+    /// H has come.
+    pub(crate) fn is_spent(&self) -> bool {
+        self.spent
+    }
+
+    pub(crate) fn is_answered(&self) -> bool {
+        self.answered
+    }
+
+    /// Whether something of a leader may be started, deadlines and the creation wait apart.
+    pub(crate) fn is_live(&self) -> bool {
+        self.stopping.is_none() && !self.released
+    }
+
+    /// A renewal was confirmed; whether it is taken in (law 1, 3). Acknowledged only if it is (law 10).
+    pub(crate) fn extend(&mut self, confirmed: Confirmed, now: Instant) -> bool {
+        if self.over || self.released || !self.is_plausible(confirmed.deadlines, now) {
+            return false;
+        }
+        self.deadlines = self.deadlines.max(confirmed.deadlines);
+        self.confirmed = confirmed;
+        true
+    }
+
+    /// The creation wait ends: the deadlines move back (law 14).
+    pub(crate) fn shorten(&mut self, timing: Timing, deadlines: Deadlines) {
+        self.timing = timing;
+        self.deadlines = self.deadlines.min(deadlines);
+    }
+
+    /// The term ends for this reason. A loss replaces a reason that was none. False if it was ending so already.
+    pub(crate) fn stop(&mut self, reason: Reason) -> bool {
+        self.over |= reason.is_loss();
+        let news = match self.stopping {
+            None => true,
+            Some(before) => reason.is_loss() && !before.is_loss(),
+        };
+        if news {
+            self.stopping = Some(reason);
+        }
+        news
+    }
+
+    /// H has come: whatever began the stop, no extension revives the term.
+    pub(crate) fn spend(&mut self) {
+        (self.over, self.spent) = (true, true);
+    }
+
+    /// A StepDown that is to be answered with a proof made from now on.
+    pub(crate) fn request(&mut self, request: u64) {
+        self.request = Some(request);
+        self.answered = false;
+    }
+
+    /// The proof is there: the request that it answers.
+    pub(crate) fn answer(&mut self) -> Option<u64> {
+        let request = self.request.take()?;
+        self.answered = true;
+        Some(request)
+    }
+
+    /// A release is about to be written: E is void. False without a proof that answered this elector (law 8).
+    pub(crate) fn release(&mut self) -> bool {
+        self.released |= self.answered;
+        self.answered
+    }
+
+    /// Another elector takes over: it asks again for itself, and is answered again.
+    pub(crate) fn change_elector(&mut self) {
+        self.request = None;
+        self.answered = false;
+    }
+
+    /// What it is told.
+    pub(crate) fn resume(&self) -> Resume {
+        Resume {
+            term: self.term,
+            facts: self.facts.clone(),
+            timing: self.timing,
+            confirmed: Confirmed { deadlines: self.deadlines, ..self.confirmed.clone() },
+            stopping: self.stopping,
+            released: self.released,
+        }
+    }
+
+    /// No write of the past has later deadlines than one that is sent now.
+    fn is_plausible(&self, deadlines: Deadlines, now: Instant) -> bool {
+        let latest = self.timing.deadlines(now);
+        deadlines.soft <= latest.soft && deadlines.hard <= latest.hard && deadlines.end <= latest.end
+    }
+}

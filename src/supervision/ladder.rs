@@ -1,0 +1,369 @@
+//! The kill ladder: from the stop signal to the proof that nothing is left.
+//!
+//! ```text
+//! stop signal, SIGCONT       the grace runs
+//! walk                       SIGKILL to everything but init and the elector, again and again until a clean scan
+//! kill(-1)                   as PID 1: where walks do not converge, and at H; it takes the elector with it
+//! the end of init            as PID 1, at H + killMargin/2, or at H if survivors may not be killed: the kernel kills the namespace
+//! ```
+//!
+//! Not PID 1, the last two rungs do not exist: the walks go on, there is no proof, and so no release (law 8).
+
+use std::time::Duration;
+
+use crate::{config::KillMode, time::Instant};
+
+use super::Scan;
+
+/// How soon a walk is repeated; a reaped child repeats it at once.
+const FIRST_PAUSE: Duration = Duration::from_millis(1);
+/// How rarely: what is still there by then hangs in the kernel.
+const LONGEST_PAUSE: Duration = Duration::from_millis(100);
+/// For so long, and so many walks, each found somebody new: a fork bomb outruns them.
+const DIVERGING: (Duration, u32) = (Duration::from_millis(100), 16);
+/// Between a kill(-1) and giving up on its proof: 200 processes were gone and reaped in a quarter of this.
+const REAPING: Duration = Duration::from_millis(20);
+
+/// One way down.
+#[derive(Clone, Debug)]
+pub(crate) struct Ladder {
+    pid1: bool,
+    mode: KillMode,
+    margin: Duration,
+    phase: Phase,
+    main_gone: bool,
+    killed: Option<Instant>,
+    last: Scan,
+    /// Since when, and in how many walks, there was always somebody new.
+    strangers: Option<(Instant, u32)>,
+    unproved_at: Option<Instant>,
+}
+
+#[derive(Clone, Debug)]
+enum Phase {
+    /// The stop signal is out. `look` is set where the main process is gone and its group may still end by itself.
+    Asked { kill_at: Instant, look: Option<Instant> },
+    /// SIGKILL by walks, the next one at `next`; none while one is awaited.
+    Walking { next: Option<Instant>, pause: Duration },
+    /// SIGKILL by kill(-1).
+    Everything { next: Option<Instant>, pause: Duration, die_at: Instant },
+}
+
+/// What is to be done next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    Prove,
+    Walk,
+    KillAll,
+    Die,
+    /// Report that these do not go away.
+    Unproved(Vec<i32>),
+}
+
+impl Ladder {
+    /// From the top: the stop signal goes out now.
+    pub(crate) fn asking(pid1: bool, mode: KillMode, margin: Duration, kill_at: Instant) -> Self {
+        let phase = Phase::Asked { kill_at, look: None };
+        Self {
+            pid1,
+            mode,
+            margin,
+            phase,
+            main_gone: false,
+            killed: None,
+            last: Scan::default(),
+            strangers: None,
+            unproved_at: None,
+        }
+    }
+
+    /// From the walks on: the main process is gone, or its time was used up.
+    pub(crate) fn killing(pid1: bool, margin: Duration, now: Instant) -> Self {
+        let mut ladder = Self::asking(pid1, KillMode::Mixed, margin, now);
+        ladder.walk(now);
+        ladder
+    }
+
+    /// When SIGKILL was first sent to somebody.
+    pub(crate) fn killed(&self) -> Option<Instant> {
+        self.killed
+    }
+
+    /// Whether kill(-1) is repeated: an elector started now would die of it.
+    pub(crate) fn kills_everything(&self) -> bool {
+        matches!(self.phase, Phase::Everything { .. })
+    }
+
+    /// Whether it only asks so far.
+    pub(crate) fn asks(&self) -> bool {
+        matches!(self.phase, Phase::Asked { .. })
+    }
+
+    /// SIGKILL comes no later than `kill_at`.
+    pub(crate) fn squeeze(&mut self, limit: Instant) {
+        match &mut self.phase {
+            Phase::Asked { kill_at, .. } => *kill_at = limit.min(*kill_at),
+            Phase::Walking { .. } | Phase::Everything { .. } => {}
+        }
+    }
+
+    /// The main process was reaped. With `mixed` the rest is not asked.
+    pub(crate) fn main_ended(&mut self, now: Instant) {
+        self.main_gone = true;
+        match (&self.phase, self.mode) {
+            (Phase::Asked { .. }, KillMode::Mixed) => self.walk(now),
+            (Phase::Asked { .. }, KillMode::Group) | (Phase::Walking { .. } | Phase::Everything { .. }, _) => self.reaped(now),
+        }
+    }
+
+    /// Some process was reaped: look again at once.
+    pub(crate) fn reaped(&mut self, now: Instant) {
+        match &mut self.phase {
+            Phase::Asked { look, .. } if self.main_gone => *look = Some(now),
+            Phase::Asked { .. } => {}
+            Phase::Walking { next, .. } | Phase::Everything { next, .. } => {
+                *next = next.map(|at| at.min(now));
+            }
+        }
+    }
+
+    /// H, which was at `hard`, has come.
+    pub(crate) fn hard(&mut self, hard: Instant, now: Instant) {
+        let half = self.margin / 2;
+        let late = (hard + half).max(now + REAPING);
+        self.unproved_at = Some(self.unproved_at.map_or(late, |at| at.min(late)));
+        if !self.pid1 {
+            if matches!(self.phase, Phase::Asked { .. }) {
+                self.walk(now);
+            }
+            return;
+        }
+        if self.kills_everything() {
+            return;
+        }
+        self.phase = Phase::Everything { next: Some(now), pause: FIRST_PAUSE, die_at: late };
+    }
+
+    /// The answer to a step; true if it is the proof.
+    pub(crate) fn scanned(&mut self, scan: Scan, now: Instant) -> bool {
+        if scan.killed {
+            self.killed.get_or_insert(now);
+        }
+        if scan.clean {
+            return true;
+        }
+        let stranger = scan.left.iter().any(|pid| !self.last.left.contains(pid));
+        self.strangers = stranger.then(|| self.strangers.map_or((now, 1), |(since, walks)| (since, walks + 1)));
+        self.last = scan;
+        match &mut self.phase {
+            Phase::Asked { .. } => {}
+            Phase::Walking { next, pause } | Phase::Everything { next, pause, .. } => {
+                let wait = if stranger { FIRST_PAUSE } else { *pause };
+                *next = Some(now + wait);
+                *pause = (wait * 2).min(LONGEST_PAUSE);
+            }
+        }
+        false
+    }
+
+    /// When the next step is due.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        let step = match self.phase {
+            Phase::Asked { kill_at, look } => Some(look.map_or(kill_at, |at| at.min(kill_at))),
+            Phase::Walking { next, .. } => next,
+            Phase::Everything { next, die_at, .. } => next.map(|at| at.min(die_at)),
+        };
+        [step, self.unproved_at].into_iter().flatten().min()
+    }
+
+    /// The next step that is due at `now`; call it until there is none.
+    pub(crate) fn step(&mut self, now: Instant) -> Option<Step> {
+        if let Phase::Asked { kill_at, look } = &mut self.phase {
+            if now < *kill_at {
+                return look.take_if(|at| *at <= now).map(|_| Step::Prove);
+            }
+            self.walk(now);
+        }
+        if self.unproved_at.take_if(|at| *at <= now).is_some() {
+            return Some(Step::Unproved(self.last.left.clone()));
+        }
+        match &mut self.phase {
+            Phase::Asked { .. } => None,
+            Phase::Walking { next, .. } => {
+                next.take_if(|at| *at <= now)?;
+                let (span, walks) = DIVERGING;
+                if self.pid1 && self.strangers.is_some_and(|(since, count)| now.since(since) >= span && count >= walks) {
+                    self.strangers = None;
+                    return Some(Step::KillAll);
+                }
+                Some(Step::Walk)
+            }
+            Phase::Everything { next, die_at, .. } => {
+                if *die_at <= now || self.last.denied {
+                    (*next, *die_at, self.last.denied) = (None, Instant::NEVER, false);
+                    return Some(Step::Die);
+                }
+                next.take_if(|at| *at <= now).map(|_| Step::KillAll)
+            }
+        }
+    }
+
+    fn walk(&mut self, now: Instant) {
+        self.unproved_at = Some(self.unproved_at.unwrap_or(now + self.margin));
+        self.phase = Phase::Walking { next: Some(now), pause: FIRST_PAUSE };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MARGIN: Duration = Duration::from_secs(1);
+
+    fn ms(n: u64) -> Instant {
+        Instant::from_nanos(n * 1_000_000)
+    }
+
+    fn tick() -> Duration {
+        Duration::from_nanos(1)
+    }
+
+    fn left(pids: &[i32]) -> Scan {
+        Scan { left: pids.to_vec(), killed: true, ..Scan::default() }
+    }
+
+    fn clean() -> Scan {
+        Scan { clean: true, ..Scan::default() }
+    }
+
+    fn asking(pid1: bool, mode: KillMode) -> Ladder {
+        Ladder::asking(pid1, mode, MARGIN, ms(4000))
+    }
+
+    #[test]
+    fn the_grace_ends_in_a_walk_and_not_a_tick_earlier() {
+        let mut ladder = asking(true, KillMode::Mixed);
+        assert_eq!(ladder.step(ms(4000) - tick()), None);
+        assert_eq!(ladder.due(), Some(ms(4000)));
+        assert_eq!(ladder.step(ms(4000)), Some(Step::Walk));
+    }
+
+    #[test]
+    fn the_end_of_the_main_process_sends_the_rest_to_the_walk_with_mixed() {
+        let mut ladder = asking(true, KillMode::Mixed);
+        ladder.main_ended(ms(10));
+        assert_eq!(ladder.step(ms(10)), Some(Step::Walk));
+        assert!(ladder.scanned(clean(), ms(10)));
+        assert_eq!(ladder.killed(), None, "nobody was there to be killed");
+    }
+
+    #[test]
+    fn the_rest_of_a_group_keeps_its_grace() {
+        let mut ladder = asking(true, KillMode::Group);
+        ladder.main_ended(ms(10));
+        assert_eq!(ladder.step(ms(10)), Some(Step::Prove));
+        assert!(!ladder.scanned(Scan { killed: false, ..left(&[7]) }, ms(10)));
+        assert_eq!(ladder.step(ms(20)), None);
+        ladder.reaped(ms(30));
+        assert_eq!(ladder.step(ms(30)), Some(Step::Prove));
+        assert_eq!(ladder.step(ms(4000)), Some(Step::Walk));
+    }
+
+    #[test]
+    fn walks_go_on_until_a_clean_scan_and_at_once_when_something_is_reaped() {
+        let mut ladder = Ladder::killing(true, MARGIN, ms(0));
+        assert_eq!(ladder.step(ms(0)), Some(Step::Walk));
+        assert!(!ladder.scanned(left(&[7]), ms(0)));
+        assert_eq!(ladder.step(ms(0)), None);
+        ladder.reaped(ms(0) + tick());
+        assert_eq!(ladder.step(ms(0) + tick()), Some(Step::Walk));
+        assert!(!ladder.scanned(left(&[7]), ms(1)));
+        assert_eq!(ladder.step(ladder.due().unwrap()), Some(Step::Walk), "and without a reaped child, after a pause");
+        assert!(ladder.scanned(clean(), ms(9)));
+        assert_eq!(ladder.killed(), Some(ms(0)));
+    }
+
+    #[test]
+    fn walks_that_always_meet_somebody_new_end_in_kill_all_as_pid_1_only() {
+        for pid1 in [true, false] {
+            let mut ladder = Ladder::killing(pid1, MARGIN, ms(0));
+            let mut steps = Vec::new();
+            for pid in 0..200 {
+                let now = ladder.due().unwrap();
+                steps.extend(ladder.step(now));
+                ladder.scanned(left(&[pid]), now);
+            }
+            assert_eq!(steps.contains(&Step::KillAll), pid1);
+        }
+    }
+
+    #[test]
+    fn a_process_that_hangs_in_the_kernel_is_reported_and_costs_no_elector_before_h() {
+        let mut ladder = Ladder::killing(true, MARGIN, ms(0));
+        let mut steps = Vec::new();
+        while let Some(now) = ladder.due().filter(|at| *at < ms(5000)) {
+            let step = ladder.step(now).unwrap();
+            if step == Step::Walk {
+                ladder.scanned(left(&[7]), now);
+            }
+            steps.push((now, step));
+        }
+        let unproved: Vec<_> = steps.iter().filter(|(_, step)| *step != Step::Walk).collect();
+        assert_eq!(unproved, [&(ms(1000), Step::Unproved(vec![7]))]);
+    }
+
+    #[test]
+    fn at_h_everything_is_killed_and_half_a_margin_later_init_ends_unless_proved() {
+        let mut ladder = asking(true, KillMode::Mixed);
+        ladder.hard(ms(3000), ms(3000));
+        assert_eq!(ladder.step(ms(3000)), Some(Step::KillAll));
+        ladder.scanned(left(&[7]), ms(3000));
+        let mut last = ms(3000);
+        while last < ms(3500) {
+            last = ladder.due().unwrap();
+            match ladder.step(last).unwrap() {
+                Step::KillAll => assert!(!ladder.scanned(left(&[7]), last)),
+                Step::Unproved(_) => {}
+                Step::Die => break,
+                step @ (Step::Prove | Step::Walk) => panic!("{step:?}"),
+            }
+        }
+        assert_eq!(last, ms(3500));
+    }
+
+    #[test]
+    fn init_that_wakes_long_after_h_kills_and_tries_a_proof_before_it_gives_up() {
+        let mut ladder = asking(true, KillMode::Mixed);
+        ladder.hard(ms(3000), ms(60_000));
+        assert_eq!(ladder.step(ms(60_000)), Some(Step::KillAll));
+        assert!(!ladder.scanned(left(&[7]), ms(60_000)));
+        ladder.reaped(ms(60_001));
+        assert_eq!(ladder.step(ms(60_001)), Some(Step::KillAll));
+        assert!(ladder.scanned(clean(), ms(60_001)));
+    }
+
+    #[test]
+    fn survivors_that_may_not_be_killed_end_init_at_h() {
+        let mut ladder = Ladder::killing(true, MARGIN, ms(0));
+        ladder.step(ms(0));
+        ladder.scanned(Scan { denied: true, ..left(&[7]) }, ms(0));
+        assert_eq!(ladder.step(ms(900)), Some(Step::Walk), "before H there is still hope");
+        ladder.scanned(Scan { denied: true, ..left(&[7]) }, ms(900));
+        ladder.hard(ms(950), ms(950));
+        assert_eq!(ladder.step(ms(950)), Some(Step::Die));
+    }
+
+    #[test]
+    fn not_pid_1_there_is_neither_kill_all_nor_the_end_of_init() {
+        let mut ladder = asking(false, KillMode::Mixed);
+        ladder.hard(ms(3000), ms(3000));
+        for _ in 0..100 {
+            let now = ladder.due().unwrap();
+            match ladder.step(now).unwrap() {
+                Step::Walk => assert!(!ladder.scanned(Scan { denied: true, ..left(&[7]) }, now)),
+                Step::Unproved(pids) => assert_eq!((pids, now), (vec![7], ms(3500))),
+                step @ (Step::Prove | Step::KillAll | Step::Die) => panic!("{step:?}"),
+            }
+        }
+    }
+}

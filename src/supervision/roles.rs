@@ -1,0 +1,273 @@
+//! How a running workload is told its role, and what counts as its answer (`runs: always`).
+//!
+//! No role signal goes out before the one before it is acknowledged. A word counts only if it was read after the signal, from a
+//! socket that was drained before it; a demotion's only with every hook of the term dead (law 8).
+
+use crate::{
+    config::{Acknowledge, Hook, Hooks, Signals},
+    link::{Exit, Reason},
+    time::Instant,
+};
+
+use super::{Action, HookKind, Launch, Role, Target};
+
+/// What the settings say of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Manner {
+    pub(crate) acknowledge: Acknowledge,
+    pub(crate) signals: Signals,
+    pub(crate) hooks: Hooks,
+}
+
+/// The role of one incarnation of the workload.
+#[derive(Clone, Debug)]
+pub(crate) struct Roles {
+    pid: i32,
+    stage: Stage,
+    /// Its word came, or is not asked for.
+    word: bool,
+    hook: Option<Running>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Stage {
+    Standby,
+    /// The signal is on its way.
+    Signalled(Launch),
+    Promoting(Launch),
+    Leader(Launch),
+    /// To be demoted as soon as the promotion's hook is dead.
+    Waning(Launch, Reason),
+    Demoting,
+}
+
+#[derive(Clone, Debug)]
+struct Running {
+    kind: HookKind,
+    pid: Option<i32>,
+    kill_at: Option<Instant>,
+}
+
+/// What a piece of news meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// Nothing yet.
+    Pending,
+    /// It leads, and said so.
+    Promoted,
+    /// It does not lead, and said so: the proof.
+    Demoted,
+    /// The hook that tells it failed.
+    Failed,
+}
+
+impl Roles {
+    /// What was started as a standby.
+    pub(crate) fn standby(pid: i32) -> Self {
+        Self { pid, stage: Stage::Standby, word: true, hook: None }
+    }
+
+    /// What was started as a leader: it was told before it ran, so only the hook is left to tell it more.
+    pub(crate) fn leader(
+        pid: i32,
+        launch: Launch,
+        manner: &Manner,
+        now: Instant,
+        out: &mut impl Extend<Action>,
+    ) -> (Self, Outcome) {
+        let mut roles = Self { pid, stage: Stage::Promoting(launch.clone()), word: true, hook: None };
+        roles.run(HookKind::AfterLead, manner, &launch, None, now, out);
+        let outcome = roles.settle(manner);
+        (roles, outcome)
+    }
+
+    /// Whether it is a standby by its own word.
+    pub(crate) fn is_standby(&self) -> bool {
+        self.stage == Stage::Standby && self.hook.is_none()
+    }
+
+    /// Which role's rewriting of signals holds.
+    pub(crate) fn role(&self) -> Role {
+        match self.stage {
+            Stage::Standby | Stage::Demoting => Role::Standby,
+            Stage::Signalled(_) | Stage::Promoting(_) | Stage::Leader(_) | Stage::Waning(..) => Role::Leader,
+        }
+    }
+
+    /// Tells a standby that it leads.
+    pub(crate) fn promote(&mut self, launch: Launch, manner: &Manner, now: Instant, out: &mut impl Extend<Action>) -> Outcome {
+        self.word = manner.acknowledge != Acknowledge::Notify;
+        out.extend([Action::DrainNotify]);
+        let not_after = launch.not_after;
+        self.stage = Stage::Signalled(launch);
+        let Some(signal) = manner.signals.on_lead else { return self.promoted(manner, now, out) };
+        out.extend([Action::Promote { pid: self.pid, signal, not_after }]);
+        Outcome::Pending
+    }
+
+    /// The signal that promotes was sent.
+    pub(crate) fn promoted(&mut self, manner: &Manner, now: Instant, out: &mut impl Extend<Action>) -> Outcome {
+        let Stage::Signalled(launch) = &self.stage else { return Outcome::Pending };
+        let launch = launch.clone();
+        self.stage = Stage::Promoting(launch.clone());
+        self.run(HookKind::AfterLead, manner, &launch, None, now, out);
+        self.settle(manner)
+    }
+
+    /// Tells a leader that it follows. None: it cannot be told, because it has not yet acknowledged that it leads.
+    pub(crate) fn demote(
+        &mut self,
+        reason: Reason,
+        manner: &Manner,
+        now: Instant,
+        out: &mut impl Extend<Action>,
+    ) -> Option<Outcome> {
+        match &self.stage {
+            Stage::Signalled(_) | Stage::Promoting(_) => None,
+            Stage::Standby | Stage::Waning(..) | Stage::Demoting => Some(self.settle(manner)),
+            Stage::Leader(launch) => {
+                self.stage = Stage::Waning(launch.clone(), reason);
+                if let Some(hook) = &mut self.hook {
+                    hook.kill_at = None;
+                    out.extend(hook.pid.map(|pid| Action::KillHook { pid }));
+                    return Some(Outcome::Pending);
+                }
+                Some(self.wane(manner, now, out))
+            }
+        }
+    }
+
+    /// The word of the workload itself.
+    pub(crate) fn notified(&mut self, role: Role, manner: &Manner) -> Outcome {
+        let expected = match self.stage {
+            Stage::Signalled(_) | Stage::Promoting(_) => role == Role::Leader,
+            Stage::Demoting => role == Role::Standby,
+            Stage::Standby | Stage::Leader(_) | Stage::Waning(..) => return Outcome::Pending,
+        };
+        self.word |= expected;
+        self.settle(manner)
+    }
+
+    pub(crate) fn hook_started(&mut self, pid: i32) {
+        if let Some(hook) = &mut self.hook {
+            hook.pid = Some(pid);
+        }
+    }
+
+    /// Whether this is the hook's process.
+    pub(crate) fn is_hook(&self, pid: i32) -> bool {
+        self.hook.as_ref().is_some_and(|hook| hook.pid == Some(pid))
+    }
+
+    /// The hook ended; none: it never began.
+    pub(crate) fn hook_ended(
+        &mut self,
+        exit: Option<Exit>,
+        manner: &Manner,
+        now: Instant,
+        out: &mut impl Extend<Action>,
+    ) -> Outcome {
+        let Some(hook) = self.hook.take() else { return Outcome::Pending };
+        if matches!(self.stage, Stage::Waning(..)) {
+            return self.wane(manner, now, out);
+        }
+        if exit != Some(Exit::Code(0)) {
+            let line = format!("hook {} failed: {}", hook.kind.name(), ended(exit));
+            out.extend([Action::Log { warning: true, line }]);
+            let decisive = match hook.kind {
+                HookKind::AfterLead => manner.acknowledge == Acknowledge::Hook,
+                HookKind::BeforeFollow => true,
+            };
+            if decisive {
+                return Outcome::Failed;
+            }
+        }
+        self.settle(manner)
+    }
+
+    pub(crate) fn due(&self) -> Option<Instant> {
+        self.hook.as_ref()?.kill_at
+    }
+
+    /// Kills a hook whose time is over; its end is its failure.
+    pub(crate) fn handle_timeout(&mut self, now: Instant, out: &mut impl Extend<Action>) {
+        let Some(hook) = &mut self.hook else { return };
+        if hook.kill_at.take_if(|at| *at <= now).is_some() {
+            out.extend(hook.pid.map(|pid| Action::KillHook { pid }));
+        }
+    }
+
+    /// Every hook of the promotion is dead: now it can be told.
+    fn wane(&mut self, manner: &Manner, now: Instant, out: &mut impl Extend<Action>) -> Outcome {
+        let Stage::Waning(launch, reason) = std::mem::replace(&mut self.stage, Stage::Demoting) else {
+            return Outcome::Pending;
+        };
+        self.word = manner.acknowledge != Acknowledge::Notify;
+        out.extend([Action::DrainNotify]);
+        let target = Target::Main(self.pid);
+        out.extend(manner.signals.on_follow.map(|signal| Action::Signal { target, signal }));
+        self.run(HookKind::BeforeFollow, manner, &launch, Some(reason), now, out);
+        self.settle(manner)
+    }
+
+    fn run(
+        &mut self,
+        kind: HookKind,
+        manner: &Manner,
+        launch: &Launch,
+        reason: Option<Reason>,
+        now: Instant,
+        out: &mut impl Extend<Action>,
+    ) {
+        let Some(hook) = kind.of(&manner.hooks) else { return };
+        let not_after = (kind == HookKind::AfterLead).then_some(launch.not_after);
+        self.hook = Some(Running { kind, pid: None, kill_at: Some(now + hook.timeout) });
+        out.extend([Action::Hook { hook: kind, facts: launch.facts.clone(), reason, not_after }]);
+    }
+
+    fn settle(&mut self, manner: &Manner) -> Outcome {
+        let hook_done = self.hook.is_none();
+        match &self.stage {
+            Stage::Promoting(launch) if self.word && (hook_done || manner.acknowledge != Acknowledge::Hook) => {
+                self.stage = Stage::Leader(launch.clone());
+                Outcome::Promoted
+            }
+            Stage::Demoting if self.word && hook_done => {
+                self.stage = Stage::Standby;
+                Outcome::Demoted
+            }
+            Stage::Standby => Outcome::Demoted,
+            Stage::Signalled(_) | Stage::Promoting(_) | Stage::Leader(_) | Stage::Waning(..) | Stage::Demoting => {
+                Outcome::Pending
+            }
+        }
+    }
+}
+
+impl HookKind {
+    /// Its key.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::AfterLead => "afterLead",
+            Self::BeforeFollow => "beforeFollow",
+        }
+    }
+
+    /// Its command, if one is set.
+    #[must_use]
+    pub const fn of(self, hooks: &Hooks) -> Option<&Hook> {
+        match self {
+            Self::AfterLead => hooks.after_lead.as_ref(),
+            Self::BeforeFollow => hooks.before_follow.as_ref(),
+        }
+    }
+}
+
+fn ended(exit: Option<Exit>) -> String {
+    match exit {
+        None => "it could not be started".into(),
+        Some(Exit::Code(code)) => format!("exit code {code}"),
+        Some(Exit::Signal(signal)) => format!("killed by signal {signal}"),
+    }
+}
