@@ -1,0 +1,112 @@
+//! This test once more, in namespaces of its own: what the node makes of processes, mounts and interfaces ends with them.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::{Command, ExitCode, Stdio},
+};
+
+/// The variable that tells the test inside where to work.
+pub(crate) const DIRECTORY: &str = "TENURE_TEST_NODE_DIRECTORY";
+/// And the variable with the image to import.
+pub(crate) const IMAGE: &str = "TENURE_TEST_NODE_IMAGE";
+
+const TESTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests");
+/// The programs of the node that its start asks for: built here, where there may be a network.
+const PROGRAMS: &[&str] = &[
+    "etcd",
+    "kube-apiserver",
+    "kubectl",
+    "kube-controller-manager",
+    "kube-scheduler",
+    "kubelet",
+    "containerd",
+    "containerd-shim-runc-v2",
+    "ctr",
+    "bridge",
+    "loopback",
+    "host-local",
+];
+
+/// Prepares, runs the test inside, cleans up. Where the machine cannot run a node, it says so and succeeds.
+pub(crate) fn run() -> ExitCode {
+    if let Some(reason) = hindrance() {
+        println!("NOT RUN: a real node: {reason}");
+        return ExitCode::SUCCESS;
+    }
+    lines("cluster/binaries/build", PROGRAMS);
+    let images = lines("image/build", &[]);
+    let image = images.iter().find(|path| path.ends_with("tenure-example.tar")).expect("the example's image");
+    let directory = Directory::new();
+    // With this process its child dies, and with that one everything in the namespaces.
+    let status = Command::new("setpriv")
+        .args([
+            "--pdeathsig",
+            "KILL",
+            "unshare",
+            "--mount",
+            "--net",
+            "--pid",
+            "--uts",
+            "--ipc",
+            "--fork",
+            "--kill-child",
+            "--mount-proc",
+        ])
+        .arg(env::current_exe().expect("this program"))
+        .env(DIRECTORY, &directory.0)
+        .env(IMAGE, image)
+        .status()
+        .expect("setpriv starts");
+    if status.success() {
+        directory.remove();
+        return ExitCode::SUCCESS;
+    }
+    println!("what the node's programs said is in {}", directory.0.display());
+    ExitCode::FAILURE
+}
+
+fn hindrance() -> Option<String> {
+    if !nix::unistd::geteuid().is_root() {
+        return Some("it takes root".to_owned());
+    }
+    let missing = |program: &&&str| {
+        !Command::new("sh").args(["-c", &format!("command -v {program}")]).stdout(Stdio::null()).status().unwrap().success()
+    };
+    let missing: Vec<_> = ["unshare", "setpriv", "ip", "mount", "runc", "cc"].iter().filter(missing).copied().collect();
+    (!missing.is_empty()).then(|| format!("missing programs: {}", missing.join(" ")))
+}
+
+/// What a script under tests/ prints.
+fn lines(script: &str, arguments: &[&str]) -> Vec<PathBuf> {
+    let output = Command::new(Path::new(TESTS).join(script)).args(arguments).stderr(Stdio::inherit()).output().expect("a script");
+    assert!(output.status.success(), "{script} failed");
+    String::from_utf8(output.stdout).unwrap().lines().map(PathBuf::from).collect()
+}
+
+/// The node's directory; its cgroups have the same name.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new() -> Self {
+        let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("tenure-node-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        Self(directory)
+    }
+
+    fn remove(&self) {
+        fs::remove_dir_all(&self.0).unwrap();
+    }
+}
+
+impl Drop for Directory {
+    /// The cgroups, which no namespace takes along.
+    fn drop(&mut self) {
+        let name = self.0.file_name().unwrap();
+        let roots = fs::read_dir("/sys/fs/cgroup").unwrap().map(|entry| entry.unwrap().path().join(name));
+        for root in roots.chain([Path::new("/sys/fs/cgroup").join(name)]).filter(|root| root.is_dir()) {
+            let status = Command::new("find").arg(root).args(["-depth", "-type", "d", "-exec", "rmdir", "{}", "+"]).status();
+            assert!(status.unwrap().success(), "cgroups are left over");
+        }
+    }
+}

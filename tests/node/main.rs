@@ -1,0 +1,24 @@
+//! deploy/ on a real node: the image of the Dockerfile under kubelet and containerd, and every way in which a leader ends there.
+//!
+//! One command, as root: `cargo test --test node`. It builds what it needs, shows a table of measured gaps and cleans up after itself.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a test fails by panicking, and says why"
+)]
+
+use std::{env, path::Path, process::ExitCode};
+
+mod apart;
+mod node;
+mod show;
+mod stamps;
+
+fn main() -> ExitCode {
+    match env::var_os(apart::DIRECTORY) {
+        None => apart::run(),
+        Some(directory) => show::run(Path::new(&directory)),
+    }
+}

@@ -1,0 +1,135 @@
+//! A cluster of one node, and kubectl on it.
+
+use std::{
+    env,
+    io::{BufRead as _, BufReader},
+    path::{Path, PathBuf},
+    process::{Child, ChildStdin, Command, Output, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use serde_json::Value;
+
+use crate::apart;
+
+/// Longest wait for something that has no deadline of its own.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const NAMESPACE: &str = "show";
+
+const START: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/node/start");
+const BUILD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cluster/binaries/build");
+
+/// A running node; ends when dropped.
+pub(crate) struct Node {
+    script: Child,
+    lifeline: Option<ChildStdin>,
+    kubeconfig: PathBuf,
+    kubectl: String,
+    ctr: String,
+}
+
+impl Node {
+    pub(crate) fn start(directory: &Path) -> Self {
+        let programs = Command::new(BUILD).args(["kubectl", "ctr"]).output().unwrap();
+        let [kubectl, ctr] = [0, 1].map(|line| String::from_utf8_lossy(&programs.stdout).lines().nth(line).unwrap().to_owned());
+        let mut script = Command::new(START);
+        script.arg(directory).arg(env::var_os(apart::IMAGE).unwrap()).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut script = script.spawn().expect("the node's script starts");
+        let lifeline = script.stdin.take();
+        let mut line = String::new();
+        BufReader::new(script.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line, "ready\n", "the node did not come up");
+        Self { script, lifeline, kubeconfig: directory.join("cluster/kubeconfig"), kubectl, ctr }
+    }
+
+    /// What kubectl prints.
+    pub(crate) fn kubectl(&self, arguments: &[&str]) -> String {
+        let output = self.try_kubectl(arguments);
+        assert!(output.status.success(), "kubectl {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    /// Likewise where it may fail.
+    pub(crate) fn try_kubectl(&self, arguments: &[&str]) -> Output {
+        let mut kubectl = Command::new(&self.kubectl);
+        kubectl.arg("--kubeconfig").arg(&self.kubeconfig).args(["--namespace", NAMESPACE, "--request-timeout=60s"]);
+        kubectl.args(arguments).output().expect("kubectl starts")
+    }
+
+    pub(crate) fn get(&self, object: &str) -> Value {
+        serde_json::from_str(&self.kubectl(&["get", object, "--output=json"])).unwrap()
+    }
+
+    /// The pods of the Deployment that are not on their way out.
+    pub(crate) fn pods(&self) -> Vec<Pod> {
+        let pods = self.get("pods")["items"].take();
+        let pods = pods.as_array().unwrap().iter().filter(|pod| pod["metadata"]["deletionTimestamp"].is_null());
+        pods.cloned().map(Pod).collect()
+    }
+
+    /// Sends a signal to PID 1 of a pod's container, from outside of it.
+    pub(crate) fn signal(&self, pod: &Pod, signal: Signal) {
+        let tasks = Command::new(&self.ctr).args(["--namespace", "k8s.io", "tasks", "list"]).output().unwrap();
+        let tasks = String::from_utf8_lossy(&tasks.stdout).into_owned();
+        let id = pod.container_id();
+        let task = tasks.lines().find(|line| line.starts_with(&id)).expect("the container's task");
+        let pid = task.split_whitespace().nth(1).unwrap().parse().unwrap();
+        kill(Pid::from_raw(pid), signal).unwrap();
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        drop(self.lifeline.take());
+        drop(self.script.wait());
+    }
+}
+
+/// A pod as the API shows it.
+#[derive(Clone)]
+pub(crate) struct Pod(Value);
+
+impl Pod {
+    pub(crate) fn name(&self) -> &str {
+        self.0["metadata"]["name"].as_str().unwrap()
+    }
+
+    pub(crate) fn is_ready(&self) -> bool {
+        self.container()["ready"] == true
+    }
+
+    pub(crate) fn restarts(&self) -> u64 {
+        self.container()["restartCount"].as_u64().unwrap_or_default()
+    }
+
+    /// How the container before this one ended: reason and exit code.
+    pub(crate) fn last_end(&self) -> Option<(String, i64)> {
+        let terminated = &self.container()["lastState"]["terminated"];
+        Some((terminated["reason"].as_str()?.to_owned(), terminated["exitCode"].as_i64()?))
+    }
+
+    fn container_id(&self) -> String {
+        self.container()["containerID"].as_str().unwrap().trim_start_matches("containerd://").to_owned()
+    }
+
+    fn container(&self) -> &Value {
+        &self.0["status"]["containerStatuses"][0]
+    }
+}
+
+/// Looks until there is something.
+pub(crate) fn await_some<T>(what: &str, limit: Duration, mut look: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + limit;
+    loop {
+        if let Some(seen) = look() {
+            return seen;
+        }
+        assert!(Instant::now() < deadline, "not within {limit:?}: {what}");
+        thread::sleep(Duration::from_millis(100));
+    }
+}

@@ -1,0 +1,159 @@
+//! What is shown: each way in which a leader ends, and that exactly one runs after it.
+
+use std::{
+    path::Path,
+    process::ExitCode,
+    time::{Duration, Instant},
+};
+
+use nix::sys::signal::Signal;
+
+use crate::{
+    node::{NAMESPACE, Node, PATIENCE, Pod, await_some},
+    stamps::{Run, Stamps, now},
+};
+
+const DEPLOY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy");
+const OVERLAY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/node/overlay");
+/// A frozen container goes after three failed probes, 5 s apart, and a grace of 30 s.
+const LIVENESS: Duration = Duration::from_secs(120);
+
+/// Runs everything in its order; panics where something does not hold.
+pub(crate) fn run(directory: &Path) -> ExitCode {
+    let begin = Instant::now();
+    let show = Show::begin(directory);
+    println!("node: ready after {:.1} s; applying deploy/ where Pod Security is restricted", begin.elapsed().as_secs_f64());
+    show.first_leader();
+    println!("{:<34} {:>8}  {:<18} runs now", "what happens to the leader", "gap", "its container");
+    show.handover("a rollout to another workload", |_| {
+        show.node.kubectl(&["apply", "-k", OVERLAY]);
+        show.rolled_out();
+    });
+    show.handover("kubectl delete pod", |leader| {
+        show.node.kubectl(&["delete", "pod", leader.name(), "--wait=false"]);
+    });
+    show.handover("SIGKILL of its container", |leader| {
+        show.node.signal(leader, Signal::SIGKILL);
+        show.restarted(leader, ("Error", 137), PATIENCE);
+    });
+    show.handover("its workload eats all memory", |leader| {
+        show.exec(leader, "kill -USR2 1");
+        show.restarted(leader, ("OOMKilled", 137), PATIENCE);
+    });
+    show.handover("its workload exits with 42", |leader| {
+        show.exec(leader, "kill -USR1 1");
+        show.restarted(leader, ("Error", 42), PATIENCE);
+        let previous = show.node.kubectl(&["logs", "--previous", leader.name()]);
+        assert!(previous.lines().any(|line| line.ends_with(" fails")), "kubectl logs --previous: {previous}");
+    });
+    show.handover("init frozen, its liveness fails", |leader| {
+        show.node.signal(leader, Signal::SIGSTOP);
+        show.restarted(leader, ("Error", 137), LIVENESS);
+    });
+    show.handover("kubectl rollout restart", |_| {
+        show.node.kubectl(&["rollout", "restart", "deployment/tenure"]);
+        show.rolled_out();
+    });
+    show.signal_by_exec();
+    show.stamps.assert_no_overlap();
+    println!(
+        "node: {} lives of the workload, never two at once, in {:.0} s",
+        show.stamps.runs().len(),
+        begin.elapsed().as_secs_f64()
+    );
+    ExitCode::SUCCESS
+}
+
+struct Show {
+    node: Node,
+    stamps: Stamps,
+}
+
+impl Show {
+    fn begin(directory: &Path) -> Self {
+        let node = Node::start(directory);
+        let stamps = Stamps::keep(directory.join("pods"), directory.join("kept"));
+        node.kubectl(&["create", "namespace", NAMESPACE]);
+        node.kubectl(&["label", "namespace", NAMESPACE, "pod-security.kubernetes.io/enforce=restricted"]);
+        Self { node, stamps }
+    }
+
+    /// deploy/ as it is: both pods become ready, one runs the workload and `kubectl logs` shows it.
+    fn first_leader(&self) {
+        self.node.kubectl(&["apply", "-k", DEPLOY]);
+        self.rolled_out();
+        let (leader, run) = self.settled(0);
+        for pod in self.node.pods() {
+            let log = self.node.kubectl(&["logs", pod.name()]);
+            assert_eq!(log.contains("starts on"), pod.name() == leader.name(), "kubectl logs {}: {log}", pod.name());
+        }
+        println!("node: {} runs the workload; the other pod stands by", run.pod);
+    }
+
+    /// Does something to the leader, waits until exactly one runs again, and prints the gap.
+    fn handover(&self, what: &str, act: impl FnOnce(&Pod)) {
+        let (leader, before) = self.settled(0);
+        act(&leader);
+        let (_, after) = self.settled(before.token + 1);
+        self.stamps.assert_no_overlap();
+        let runs: Vec<Run> = self.stamps.runs().into_iter().filter(|run| run.token >= before.token).collect();
+        let gap = runs.windows(2).map(|pair| pair[1].first - pair[0].last).max().unwrap();
+        let end = self.node.pods().iter().find(|pod| pod.name() == leader.name()).and_then(Pod::last_end);
+        let end = end.map_or_else(|| "gone".to_owned(), |(reason, code)| format!("{reason}, {code}"));
+        println!("{what:<34} {:>5}.{:02} s  {end:<18} {}", gap / 100, gap % 100, after.pod);
+    }
+
+    /// A signal by `kubectl exec` reaches the workload, and `kubectl logs` shows its answer; nobody else takes over.
+    fn signal_by_exec(&self) {
+        let (leader, before) = self.settled(0);
+        self.exec(&leader, "kill -HUP 1");
+        await_some("the workload's word in kubectl logs", PATIENCE, || {
+            let log = self.node.kubectl(&["logs", "--tail=100", leader.name()]);
+            log.lines().any(|line| line.ends_with(" hears HUP")).then_some(())
+        });
+        let (_, after) = self.settled(0);
+        assert_eq!(after.token, before.token, "a forwarded signal ended the term");
+        println!("{:<34} {:>8}  {:<18} {}", "kubectl exec -- kill -HUP 1", "none", "runs on", after.pod);
+    }
+
+    /// Waits until two pods are ready and exactly one workload runs, with this token at least: that of the Lease's holder.
+    fn settled(&self, token: u64) -> (Pod, Run) {
+        await_some("two pods ready, and one of them alone running the workload", PATIENCE, || {
+            let pods = self.node.pods();
+            let runs = self.stamps.runs();
+            let alive: Vec<&Run> = runs.iter().filter(|run| run.last + 200 > now() && !run.has_stopped()).collect();
+            let [run] = alive[..] else { return None };
+            let leader = pods.iter().find(|pod| pod.name() == run.pod)?;
+            let lease = self.node.get("lease/tenure");
+            let holder = lease["spec"]["holderIdentity"].as_str()?;
+            let settled = pods.len() == 2 && pods.iter().all(Pod::is_ready) && run.token >= token;
+            (settled && holder.starts_with(&format!("{}_", run.pod))).then(|| (leader.clone(), run.clone()))
+        })
+    }
+
+    /// Waits until the pod has a new container, and holds the end of the one before against what is expected.
+    fn restarted(&self, pod: &Pod, end: (&str, i64), limit: Duration) {
+        let restarted = await_some("a restart of the container", limit, || {
+            self.node.pods().into_iter().find(|now| now.name() == pod.name() && now.restarts() > pod.restarts())
+        });
+        let (reason, code) = restarted.last_end().expect("an end of the container before");
+        assert_eq!((reason.as_str(), code), end, "the end that kubectl shows");
+    }
+
+    fn rolled_out(&self) {
+        self.node.kubectl(&["rollout", "status", "deployment/tenure", "--timeout=60s"]);
+    }
+
+    /// A command in the leader's container. What it does may end the container, and so the command's own connection.
+    fn exec(&self, pod: &Pod, command: &str) {
+        let output = self.node.try_kubectl(&["exec", pod.name(), "--", "sh", "-c", command]);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success() || output.status.code() == Some(137), "kubectl exec: {said}");
+    }
+}
+
+impl Run {
+    fn has_stopped(&self) -> bool {
+        self.words.last().is_some_and(|words| words == "stops" || words == "fails")
+    }
+}
