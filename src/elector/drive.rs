@@ -23,8 +23,10 @@ use super::{
 };
 use crate::{
     clock,
-    election::{Action, Answer, Elector, Event, Input, Request, RequestId, Watched},
+    election::{Action, Answer, Elector, Input, Request, RequestId, Watched},
+    http::Health,
     link::{ToElector, ToInit, Welcome},
+    telemetry::{Fact, Telemetry},
     time::Instant,
 };
 
@@ -34,11 +36,24 @@ const INBOX: usize = 16;
 /// Signs of life in one D.
 const BEATS: u32 = 4;
 
+/// What the loop stands on, beside its machine.
+pub(super) struct Edges {
+    pub(super) link: Link,
+    pub(super) access: Access,
+    pub(super) place: Place,
+    pub(super) guard: Guard,
+    pub(super) health: Health,
+    pub(super) telemetry: Telemetry,
+}
+
 /// The elector's loop.
 pub(super) struct Drive {
     link: Link,
     elector: Elector,
     guard: Guard,
+    health: Health,
+    /// None once it was told to finish.
+    telemetry: Option<Telemetry>,
     alarm: AsyncFd<Alarm>,
     access: Access,
     place: Place,
@@ -58,6 +73,8 @@ enum Arrived {
     Answer(RequestId, Answer),
     /// From the watch of this number.
     Watched(u64, Watched),
+    /// Telemetry is out, or out of time: init may be told that all is done.
+    Flushed,
 }
 
 /// A task that ends with its handle.
@@ -74,14 +91,8 @@ impl Drive {
     ///
     /// # Errors
     /// There is no timer.
-    pub(super) fn new(
-        link: Link,
-        access: Access,
-        place: Place,
-        mut guard: Guard,
-        welcome: Welcome,
-        start: impl FnOnce(Welcome) -> Elector,
-    ) -> io::Result<Self> {
+    pub(super) fn new(edges: Edges, welcome: Welcome, start: impl FnOnce(Welcome) -> Elector) -> io::Result<Self> {
+        let Edges { link, access, place, mut guard, health, telemetry } = edges;
         let timeout = welcome.config.lease.attempt_timeout;
         let beat_every = welcome.config.lease.duration / BEATS;
         if let Some(resume) = &welcome.resume {
@@ -91,6 +102,8 @@ impl Drive {
         Ok(Self {
             link,
             guard,
+            health,
+            telemetry: Some(telemetry),
             alarm: register(Alarm::nonblocking()?)?,
             lease: Lease::new(access.clone(), place.clone(), timeout),
             access,
@@ -129,7 +142,7 @@ impl Drive {
         }
         self.elector.handle_timeout(clock::now());
         while let Some(next) = arrived.take().or_else(|| self.arrived.try_recv().ok()) {
-            self.take_in(next);
+            self.take_in(next)?;
         }
         while let Some(action) = self.elector.poll_action() {
             self.carry_out(action)?;
@@ -142,6 +155,7 @@ impl Drive {
             }
         }
         self.link.flush()?;
+        self.health.update(self.elector.view());
         Ok(())
     }
 
@@ -161,45 +175,65 @@ impl Drive {
     }
 
     fn told(&mut self, message: ToElector) {
+        let now = clock::now();
         self.guard.told(&message);
-        match message {
-            ToElector::Log { warning: true, line } => tracing::warn!("{line}"),
-            ToElector::Log { warning: false, line } => tracing::info!("{line}"),
-            ToElector::Beat => {}
-            message @ (ToElector::Welcome(_)
-            | ToElector::Acknowledged { .. }
-            | ToElector::Started { .. }
-            | ToElector::Restarting { .. }
-            | ToElector::Stopping { .. }
-            | ToElector::Stopped { .. }
-            | ToElector::Unproved { .. }
-            | ToElector::Shutdown) => self.elector.handle(Input::Told(message), clock::now()),
-        }
+        self.health.heard(now.boot);
+        self.record(Fact::Heard(&message));
+        self.elector.handle(Input::Told(message), now);
     }
 
-    fn take_in(&mut self, arrived: Arrived) {
+    fn take_in(&mut self, arrived: Arrived) -> Result<(), Broken> {
         let input = match arrived {
             Arrived::Answer(id, answer) => Input::Answered { id, answer },
             Arrived::Watched(number, watched) if number == self.watches => Input::Watched(watched),
             // Of a watch that was replaced.
-            Arrived::Watched(..) => return,
+            Arrived::Watched(..) => return Ok(()),
+            Arrived::Flushed => return self.link.send(&ToInit::Done),
         };
         self.elector.handle(input, clock::now());
+        Ok(())
     }
 
     fn carry_out(&mut self, action: Action) -> Result<(), Broken> {
         match action {
             Action::Request { id, request } => self.request = Some(self.send(id, request)),
             Action::Watch { resource_version } => self.watch = Some(self.watch(resource_version)),
-            Action::Tell(message) => {
-                self.guard.telling(&message);
-                self.link.send(&message)?;
-            }
+            Action::Tell(message) => self.tell(message)?,
             Action::Guard => self.guard.act(),
             Action::Disarm => self.guard.disarm(),
-            Action::Report(event) => report(&event),
+            Action::Report(event) => self.record(Fact::Reported(&event)),
         }
         Ok(())
+    }
+
+    fn tell(&mut self, mut message: ToInit) -> Result<(), Broken> {
+        if let (ToInit::Lead { facts, .. }, Some(telemetry)) = (&mut message, &self.telemetry) {
+            telemetry.amend(facts);
+        }
+        self.guard.telling(&message);
+        if message == ToInit::Done {
+            self.finish();
+            return Ok(());
+        }
+        self.link.send(&message)?;
+        self.record(Fact::Told(&message));
+        Ok(())
+    }
+
+    /// Init's end is the end of this process, so what telemetry still has goes out before init is told that all is done.
+    fn finish(&mut self) {
+        let Some(telemetry) = self.telemetry.take() else { return };
+        let arrive = self.arrive.clone();
+        spawn(async move {
+            telemetry.finish(clock::now()).await;
+            let _ = arrive.send(Arrived::Flushed).await;
+        });
+    }
+
+    fn record(&mut self, fact: Fact<'_>) {
+        if let Some(telemetry) = &mut self.telemetry {
+            telemetry.record(fact, clock::now());
+        }
     }
 
     fn send(&self, id: RequestId, request: Request) -> Task {
@@ -221,10 +255,6 @@ impl Drive {
         }));
         Task(task.abort_handle())
     }
-}
-
-fn report(event: &Event) {
-    tracing::info!(?event);
 }
 
 #[cfg(test)]

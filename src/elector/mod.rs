@@ -11,7 +11,7 @@
 //! The process lives until its link ends. It has a session of its own and blocks every signal: init decides its end.
 
 use std::{
-    io::{self, Write as _},
+    env, io,
     os::fd::{AsRawFd, FromRawFd as _, OwnedFd},
     sync::Arc,
     time::Duration,
@@ -26,7 +26,7 @@ use tokio::io::unix::AsyncFd;
 
 use self::{
     access::{Access, Discover},
-    drive::Drive,
+    drive::{Drive, Edges},
     guard::Guard,
     lease::Place,
     link::{Broken, Link},
@@ -35,8 +35,11 @@ use crate::{
     api::{AccessError, Cluster, one_line},
     clock,
     election::Elector,
+    http::{Health, HttpError, serve},
     link::{ToElector, ToInit, VERSION, Welcome},
     process::signals,
+    stderr::Lines,
+    telemetry::{Telemetry, log},
 };
 
 mod access;
@@ -73,6 +76,8 @@ enum Failure {
     Version(u16),
     #[error(transparent)]
     Access(AccessError),
+    #[error(transparent)]
+    Probes(HttpError),
 }
 
 /// Runs the elector on the link that init left at file descriptor 3; the exit code.
@@ -83,11 +88,29 @@ pub fn run() -> u8 {
         elect(socket)
     });
     let Err(failure) = ended else { return 0 };
-    let _ = writeln!(io::stderr(), "tenure elector: {}", one_line(&failure));
-    match failure {
-        Failure::NoLink => 64,
-        Failure::Access(error) => error.exit_code(),
-        Failure::Start(_) | Failure::Link(_) | Failure::NoWelcome | Failure::Version(_) => 70,
+    if !failure.is_told() {
+        let line = format!("tenure elector: {}\n", one_line(&failure));
+        Lines::new().write(line.as_bytes(), |_| String::new());
+    }
+    failure.exit_code()
+}
+
+impl Failure {
+    /// Whether init says it in its own last words.
+    const fn is_told(&self) -> bool {
+        match self {
+            Self::Access(_) | Self::Probes(_) => true,
+            Self::NoLink | Self::Start(_) | Self::Link(_) | Self::NoWelcome | Self::Version(_) => false,
+        }
+    }
+
+    fn exit_code(&self) -> u8 {
+        match self {
+            Self::NoLink => 64,
+            Self::Access(error) => error.exit_code(),
+            Self::Probes(_) => 78,
+            Self::Start(_) | Self::Link(_) | Self::NoWelcome | Self::Version(_) => 70,
+        }
     }
 }
 
@@ -160,33 +183,43 @@ async fn greet(link: &mut Link) -> Result<Welcome, Failure> {
 
 /// Until the link ends; what is known of the init that it led to.
 async fn lead_or_follow(mut link: Link, mut welcome: Welcome, discover: Discover) -> Result<remains::Init, Failure> {
+    log::start(&welcome.config.log);
     let mut init = remains::Init::of(&welcome);
-    let attempt_timeout = welcome.config.lease.attempt_timeout;
     let guard = Guard::start(init.killer()).map_err(Failure::Start)?;
-    let access = Access::new(Arc::clone(&discover), attempt_timeout);
-    if let Err(error) = prepare(&mut welcome, &access, &discover).await {
-        let failed = ToInit::Failed { code: error.exit_code(), message: one_line(&error) };
-        link.send(&failed).map_err(Failure::Link)?;
-        return Err(Failure::Access(error));
+    let access = Access::new(Arc::clone(&discover), welcome.config.lease.attempt_timeout);
+    let health = Health::new(welcome.config.lease.duration, clock::boot());
+    if let Err(failure) = prepare(&mut welcome, &access, &discover, &health).await {
+        link.send(&ToInit::Failed { code: failure.exit_code(), message: one_line(&failure) }).map_err(Failure::Link)?;
+        return Err(failure);
     }
     let place = Place { namespace: welcome.config.lease.namespace.clone(), name: welcome.config.lease.name.clone() };
+    let telemetry = Telemetry::start(&welcome, &place.namespace, |name| env::var(name).ok());
     let seed = getrandom::u64().unwrap_or_else(|_| clock::boot().as_nanos());
-    let drive = Drive::new(link, access, place, guard, welcome, |welcome| Elector::new(welcome, seed, clock::now()));
-    let ended = drive.map_err(Failure::Start)?.run(&mut init).await;
+    let edges = Edges { link, access, place, guard, health, telemetry };
+    let drive = Drive::new(edges, welcome, |welcome| Elector::new(welcome, seed, clock::now())).map_err(Failure::Start)?;
+    let ended = drive.run(&mut init).await;
     tracing::debug!(error = one_line(&ended), "the link ended");
     Ok(init)
 }
 
 /// What cannot work is found out before the first request, unless a term is in progress: that one waits for better times.
-async fn prepare(welcome: &mut Welcome, access: &Access, discover: &Discover) -> Result<(), AccessError> {
-    if welcome.config.lease.namespace.is_empty() {
-        welcome.config.lease.namespace = discover()?.namespace().into();
+async fn prepare(welcome: &mut Welcome, access: &Access, discover: &Discover, health: &Health) -> Result<(), Failure> {
+    let in_term = welcome.resume.is_some();
+    if let Some(listen) = welcome.config.http.listen {
+        match serve(listen, health.clone()) {
+            Ok(_) => {}
+            Err(error) if in_term => tracing::warn!(error = one_line(&error), "there are no probes"),
+            Err(error) => return Err(Failure::Probes(error)),
+        }
     }
-    if welcome.resume.is_some() {
+    if welcome.config.lease.namespace.is_empty() {
+        welcome.config.lease.namespace = discover().map_err(Failure::Access)?.namespace().into();
+    }
+    if in_term {
         return Ok(());
     }
     match tokio::time::timeout(welcome.config.lease.attempt_timeout, access.dialer()).await {
-        Ok(Err(error)) if !error.may_pass() => Err(error),
+        Ok(Err(error)) if !error.may_pass() => Err(Failure::Access(error)),
         Ok(Ok(_) | Err(_)) | Err(_) => Ok(()),
     }
 }

@@ -78,9 +78,16 @@ impl Replica {
         let access = Access::new(Arc::new(move || Ok(cluster.clone())), PATIENCE);
         let place = Place { namespace: "billing".into(), name: "writer".into() };
         let mut init_seen = Init::of(&welcome);
-        let guard = Guard::start(|| ()).unwrap();
+        let edges = Edges {
+            link: Link::new(ours).unwrap(),
+            access,
+            place,
+            guard: Guard::start(|| ()).unwrap(),
+            health: Health::new(PATIENCE, clock::boot()),
+            telemetry: Telemetry::start(&welcome, "billing", |_| None),
+        };
         let start = |welcome| Elector::new(welcome, 7, clock::now());
-        let drive = Drive::new(Link::new(ours).unwrap(), access, place, guard, welcome, start).unwrap();
+        let drive = Drive::new(edges, welcome, start).unwrap();
         let ended = spawn(async move { drive.run(&mut init_seen).await });
         Self { socket: register(init).unwrap(), ended }
     }
