@@ -20,6 +20,7 @@ use hyper::{
     service::service_fn,
 };
 use hyper_util::rt::TokioIo;
+use serde_json::Value;
 use tokio::{net::TcpStream, sync::mpsc, time::sleep};
 use tokio_rustls::TlsAcceptor;
 
@@ -29,7 +30,8 @@ use super::{
     faults::Fault,
     journal::{Entry, Fate},
     query::Query,
-    rest::{Answer, Request},
+    request::Request,
+    rest::Answer,
     status::Status,
     watch,
 };
@@ -179,22 +181,24 @@ fn text(headers: &HeaderMap, name: &header::HeaderName) -> String {
 
 fn respond(answer: Answer, retry_after: Option<u32>) -> Response<Body> {
     let (code, body, warnings) = match answer {
-        Answer::Json { code, body, warnings } => (code, body.to_string() + "\n", warnings),
+        Answer::Json { code, body, warnings } => (code, body, warnings),
         Answer::Text { code, body } => {
             let mut response = json_response(code, Body::Whole(Some(Bytes::from_static(body.as_bytes()))));
             response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
             return response;
         }
-        Answer::Watch(_) => (500, String::new(), Vec::new()),
+        Answer::Watch(_) => (500, Value::Null, Vec::new()),
     };
-    let mut response = json_response(code, Body::Whole(Some(Bytes::from(body))));
+    let advised =
+        body.pointer("/details/retryAfterSeconds").and_then(Value::as_u64).and_then(|seconds| u32::try_from(seconds).ok());
+    let mut response = json_response(code, Body::Whole(Some(Bytes::from(body.to_string() + "\n"))));
     for warning in warnings {
         let quoted = warning.replace('\\', "\\\\").replace('"', "\\\"");
         if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{quoted}\"")) {
             response.headers_mut().append(header::WARNING, value);
         }
     }
-    if let Some(seconds) = retry_after {
+    if let Some(seconds) = retry_after.or(advised) {
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
     }
     response

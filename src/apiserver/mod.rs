@@ -10,6 +10,7 @@
 //! Where it differs from the real server: no managedFields, no server-side apply or JSON patch, no paging (`limit` is ignored), no
 //! garbage collection, JSON only, every client may do everything.
 
+mod admission;
 mod connection;
 mod discovery;
 mod door;
@@ -22,6 +23,7 @@ mod lease;
 mod names;
 mod patch;
 mod query;
+mod request;
 mod rest;
 mod schema;
 mod selector;

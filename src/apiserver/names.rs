@@ -8,7 +8,7 @@ const KEY_FORM: &str = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]";
 /// A DNS subdomain: the name of a Lease. The `prefix` of a generated name may end in a hyphen.
 pub(super) fn subdomain(name: &str, prefix: bool) -> Vec<String> {
     let name = if prefix && name.len() > 1 { name.strip_suffix('-').unwrap_or(name) } else { name };
-    let mut wrong = longer_than(name, 253);
+    let mut wrong = longer_than(name, 253, "characters");
     if !is_subdomain(name) {
         wrong.push(format!(
             "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end \
@@ -28,7 +28,7 @@ pub(super) fn path_segment(name: &str, prefix: bool) -> Vec<String> {
 
 /// A DNS label: the name of a namespace.
 pub(super) fn label(name: &str) -> Vec<String> {
-    let mut wrong = longer_than(name, 63);
+    let mut wrong = longer_than(name, 63, "characters");
     if is_label(name) {
         return wrong;
     }
@@ -37,7 +37,7 @@ pub(super) fn label(name: &str) -> Vec<String> {
     } else {
         format!(
             "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an \
-             alphanumeric character (e.g. 'my-name', or '123-abc', regex used for validation is '{LABEL_FORM}')"
+             alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '{LABEL_FORM}')"
         )
     });
     wrong
@@ -47,7 +47,7 @@ pub(super) fn label(name: &str) -> Vec<String> {
 pub(super) fn qualified(key: &str) -> Vec<String> {
     let form = format!(
         "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. \
-         'MyName', or 'my.name', or '123-abc', regex used for validation is '{KEY_FORM}')"
+         'MyName',  or 'my.name',  or '123-abc', regex used for validation is '{KEY_FORM}')"
     );
     let mut wrong = Vec::new();
     let parts: Vec<&str> = key.split('/').collect();
@@ -70,7 +70,7 @@ pub(super) fn qualified(key: &str) -> Vec<String> {
     if name.is_empty() {
         wrong.push("name part must be non-empty".into());
     }
-    wrong.extend(longer_than(name, 63).iter().map(|rule| format!("name part {rule}")));
+    wrong.extend(longer_than(name, 63, "bytes").iter().map(|rule| format!("name part {rule}")));
     if !is_key(name) {
         wrong.push(format!("name part {form}"));
     }
@@ -79,18 +79,18 @@ pub(super) fn qualified(key: &str) -> Vec<String> {
 
 /// The value of a label.
 pub(super) fn label_value(value: &str) -> Vec<String> {
-    let mut wrong = longer_than(value, 63);
+    let mut wrong = longer_than(value, 63, "bytes");
     if !value.is_empty() && !is_key(value) {
         wrong.push(format!(
             "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with \
-             an alphanumeric character (e.g. 'MyValue', or 'my_value', or '12345', regex used for validation is '({KEY_FORM})?')"
+             an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '({KEY_FORM})?')"
         ));
     }
     wrong
 }
 
-fn longer_than(text: &str, limit: usize) -> Vec<String> {
-    if text.len() > limit { vec![format!("must be no more than {limit} bytes")] } else { Vec::new() }
+fn longer_than(text: &str, limit: usize, unit: &str) -> Vec<String> {
+    if text.len() > limit { vec![format!("must be no more than {limit} {unit}")] } else { Vec::new() }
 }
 
 fn is_subdomain(name: &str) -> bool {

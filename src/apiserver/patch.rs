@@ -59,30 +59,28 @@ fn merge(form: Form, object: &mut Map<String, Value>, patch: &Map<String, Value>
     Ok(())
 }
 
-/// Texts are united; objects with the same uid are merged, or removed by `$patch: delete`.
+/// Texts are united; objects with the same uid are merged, or removed by `$patch: delete`. What the patch names comes first.
 fn merge_list(target: &mut Vec<Value>, items: &[Value]) {
+    let mut named = Vec::new();
     for item in items {
-        let Some(uid) = item.get("uid") else {
-            if !target.contains(item) {
-                target.push(item.clone());
-            }
-            continue;
+        let same = |there: &Value| match item.get("uid") {
+            Some(uid) => there.get("uid") == Some(uid),
+            None => there == item,
         };
-        let place = target.iter().position(|there| there.get("uid") == Some(uid));
-        let deletes = item.get("$patch").and_then(Value::as_str) == Some("delete");
-        match place {
-            Some(place) if deletes => {
-                target.remove(place);
-            }
-            Some(place) => {
-                if let (Some(Value::Object(there)), Value::Object(item)) = (target.get_mut(place), item) {
-                    there.extend(item.clone());
-                }
-            }
-            None if deletes => {}
-            None => target.push(item.clone()),
+        let there = target.iter().position(same).map(|place| target.remove(place));
+        if item.get("$patch").and_then(Value::as_str) == Some("delete") {
+            continue;
         }
+        named.push(match (there, item) {
+            (Some(Value::Object(mut there)), Value::Object(item)) => {
+                there.extend(item.clone());
+                there.into()
+            }
+            (Some(_) | None, _) => item.clone(),
+        });
     }
+    named.append(target);
+    *target = named;
 }
 
 fn directive(object: &mut Map<String, Value>, name: &str, change: &Value) -> Result<(), Status> {
@@ -126,7 +124,7 @@ mod tests {
         let patch = json!({"metadata": {"finalizers": ["c/d"]}});
 
         assert_eq!(apply(Form::Merge, &object, &patch).unwrap(), json!({"metadata": {"finalizers": ["c/d"]}}));
-        assert_eq!(apply(Form::Strategic, &object, &patch).unwrap(), json!({"metadata": {"finalizers": ["a/b", "c/d"]}}));
+        assert_eq!(apply(Form::Strategic, &object, &patch).unwrap(), json!({"metadata": {"finalizers": ["c/d", "a/b"]}}));
     }
 
     #[test]

@@ -22,6 +22,11 @@ impl Query {
         self.0.get(name).map_or("", String::as_str)
     }
 
+    /// Whether it is there.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
     /// A parameter that Go reads as true: there, and not `0` or `false`.
     pub(super) fn is_true(&self, name: &str) -> bool {
         self.0.get(name).is_some_and(|value| !matches!(value.as_str(), "0" | "false"))

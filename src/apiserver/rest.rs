@@ -1,6 +1,6 @@
 //! What each request means to the store.
 //!
-//! Owns paths, verbs, media types and bodies of the API. Carries a request out at once and completely; knows no connection and no clock.
+//! Owns verbs and answers of the API. Carries a request out at once and completely; knows no connection and no clock.
 
 use std::time::Duration;
 
@@ -11,9 +11,7 @@ use super::{
     feed::{Event, Feed},
     lease::Lease,
     patch::Form,
-    query::{Query, decode},
-    schema,
-    selector::Selector,
+    request::{Request, Route, warnings},
     status::{GROUP, Status},
     store::{Place, Preconditions, Store},
     table,
@@ -21,22 +19,9 @@ use super::{
 
 const MERGE_PATCH: &str = "application/merge-patch+json";
 const STRATEGIC_PATCH: &str = "application/strategic-merge-patch+json";
-const LEASES: &str = "/apis/coordination.k8s.io/v1/";
-const REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
 
 /// A watch without `timeoutSeconds` ends after this long.
 const WATCH_TIMEOUT: Duration = Duration::from_secs(30 * 60);
-
-/// A request, its body read.
-#[derive(Clone, Debug)]
-pub(super) struct Request {
-    pub(super) method: String,
-    pub(super) path: String,
-    pub(super) query: Query,
-    pub(super) accept: String,
-    pub(super) content_type: String,
-    pub(super) body: bytes::Bytes,
-}
 
 /// What it is answered with.
 #[derive(Debug)]
@@ -75,21 +60,7 @@ pub(super) struct Watch {
     pub(super) table: bool,
 }
 
-enum Route {
-    Document(Value),
-    Health,
-    Review,
-    Leases(Option<String>),
-    Lease(String, String),
-    Nowhere,
-}
-
 impl Request {
-    /// Whether it begins a watch.
-    pub(super) fn is_watch(&self) -> bool {
-        self.method == "GET" && self.query.is_true("watch") && matches!(self.route(), Route::Leases(_))
-    }
-
     /// Carries it out on `store`; `wall` is now in microseconds since 1970.
     pub(super) fn carry_out(&self, store: &mut Store, wall: i64) -> Answer {
         self.attempt(store, wall).unwrap_or_else(|status| Answer::refusal(&status))
@@ -97,7 +68,8 @@ impl Request {
 
     fn attempt(&self, store: &mut Store, wall: i64) -> Result<Answer, Status> {
         match (self.method.as_str(), self.route()) {
-            (_, Route::Nowhere) => Ok(Answer::Text { code: 404, body: "404 page not found\n" }),
+            (_, Route::Elsewhere) => Ok(Answer::Text { code: 404, body: "404 page not found\n" }),
+            (_, Route::Nowhere) => Err(Status::no_such_path()),
             ("GET", Route::Health) => Ok(Answer::Text { code: 200, body: "ok" }),
             ("GET", Route::Document(document)) => Ok(Answer::json(200, document)),
             ("POST", Route::Review) => Ok(Answer::json(201, discovery::review(&self.body))),
@@ -114,35 +86,20 @@ impl Request {
         }
     }
 
-    fn route(&self) -> Route {
-        let path = self.path.as_str();
-        if let Some(document) = discovery::document(path) {
-            return Route::Document(document);
-        }
-        if matches!(path, "/healthz" | "/livez" | "/readyz") {
-            return Route::Health;
-        }
-        if path == REVIEWS {
-            return Route::Review;
-        }
-        let Some(rest) = path.strip_prefix(LEASES) else { return Route::Nowhere };
-        match rest.split('/').collect::<Vec<_>>().as_slice() {
-            ["leases"] => Route::Leases(None),
-            ["namespaces", namespace, "leases"] => Route::Leases(Some(decode(namespace))),
-            ["namespaces", namespace, "leases", name] => Route::Lease(decode(namespace), decode(name)),
-            _ => Route::Nowhere,
-        }
-    }
-
     fn get(&self, store: &Store, place: Place<'_>, wall: i64) -> Result<Answer, Status> {
-        self.reached(store)?;
+        Self::reached(self.version().map_err(Status::unexplained)?, store)?;
         let as_table = self.wants_table()?;
         let lease = store.get(place)?;
         Ok(Answer::json(200, if as_table { table::table([lease], lease.version(), wall) } else { lease.json().clone() }))
     }
 
     fn list(&self, store: &Store, namespace: Option<&str>, wall: i64) -> Result<Answer, Status> {
-        self.reached(store)?;
+        self.check_list_options()?;
+        let version = self.version().map_err(|why| Status::bad_request(format!("invalid resource version: {why}")))?;
+        Self::reached(version, store)?;
+        if self.query.text("resourceVersionMatch") == "Exact" && version != store.version() {
+            return Err(Status::expired("The provided resource version is too old."));
+        }
         let as_table = self.wants_table()?;
         let selector = self.selector()?;
         let version = store.version().to_string();
@@ -161,12 +118,16 @@ impl Request {
     }
 
     fn watch(&self, store: &Store, namespace: Option<String>) -> Result<Answer, Status> {
+        self.check_watch_options()?;
         let table = self.wants_table()?;
-        let version = self.version()?;
+        let version = self.version().map_err(Status::unexplained)?;
         let mut feed = Feed::new(namespace, self.selector()?, version);
         let bookmarks = self.query.is_true("allowWatchBookmarks");
-        let initial = self.query.is_true("sendInitialEvents");
-        let mut first = if version == 0 || initial { feed.current(store) } else { Vec::new() };
+        let initial = if self.query.has("sendInitialEvents") { self.query.is_true("sendInitialEvents") } else { version == 0 };
+        let mut first = if initial || version == 0 { feed.current(store) } else { Vec::new() };
+        if !initial {
+            first.clear();
+        }
         if initial && bookmarks {
             first.push(feed.bookmark(true));
         }
@@ -178,8 +139,14 @@ impl Request {
     fn create(&self, store: &mut Store, namespace: &str, wall: i64) -> Result<Answer, Status> {
         self.wants_table()?;
         let (lease, warnings) = self.lease(namespace)?;
-        let created = self.on(store, |store| store.create(namespace, lease, wall))?;
-        Ok(Answer::Json { code: 201, body: created.json().clone(), warnings })
+        let created = self.on(store, |store| store.create(namespace, lease, wall));
+        let created = created.map(|mut lease| {
+            if self.is_dry() {
+                lease.set("resourceVersion", None);
+            }
+            (lease, true)
+        });
+        Ok(Answer::written(created, warnings))
     }
 
     fn replace(&self, store: &mut Store, place: Place<'_>, wall: i64) -> Result<Answer, Status> {
@@ -195,8 +162,7 @@ impl Request {
                 format!("the name of the object ({}) does not match the name on the URL ({})", lease.name(), place.name);
             return Err(Status::bad_request(message));
         }
-        let (lease, created) = self.on(store, |store| store.replace(place, lease, wall))?;
-        Ok(Answer::Json { code: if created { 201 } else { 200 }, body: lease.json().clone(), warnings })
+        Ok(Answer::written(self.on(store, |store| store.replace(place, lease, wall)), warnings))
     }
 
     fn patch(&self, store: &mut Store, place: Place<'_>) -> Result<Answer, Status> {
@@ -231,92 +197,7 @@ impl Request {
 
     /// On the store itself, or on a copy if nothing shall be kept.
     fn on<R>(&self, store: &mut Store, change: impl FnOnce(&mut Store) -> R) -> R {
-        if self.query.text("dryRun") == "All" { change(&mut store.clone()) } else { change(store) }
-    }
-
-    /// The body as a Lease of `namespace`.
-    fn lease(&self, namespace: &str) -> Result<(Lease, Vec<String>), Status> {
-        let body = self.json_body()?;
-        let text = |name: &str| body.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
-        let version = text("apiVersion").unwrap_or("coordination.k8s.io/v1");
-        if version != "coordination.k8s.io/v1" {
-            let message = format!(
-                "the API version in the data ({version}) does not match the expected API version (coordination.k8s.io/v1)"
-            );
-            return Err(Status::bad_request(message));
-        }
-        let kind = text("kind").unwrap_or("Lease");
-        let refuse = |why: &str| Status::bad_request(format!("{kind} in version \"v1\" cannot be handled as a Lease: {why}"));
-        if kind != "Lease" {
-            return Err(refuse(&format!(
-                "no kind {kind:?} is registered for version {version:?} in scheme \"pkg/api/legacyscheme/scheme.go:30\""
-            )));
-        }
-        let decoded = schema::decode(&body).map_err(|why| refuse(&why))?;
-        let mut warned = Vec::new();
-        match self.query.text("fieldValidation") {
-            "Strict" if !decoded.unknown.is_empty() => {
-                return Err(refuse(&format!("strict decoding error: {}", warnings(&decoded.unknown).join(", "))));
-            }
-            "Strict" | "Ignore" => {}
-            _ => warned = warnings(&decoded.unknown),
-        }
-        let lease = Lease::new(decoded.object);
-        if !lease.namespace().is_empty() && lease.namespace() != namespace {
-            let message = "the namespace of the provided object does not match the namespace sent on the request";
-            return Err(Status::bad_request(message));
-        }
-        Ok((lease, warned))
-    }
-
-    fn json_body(&self) -> Result<Value, Status> {
-        if !matches!(self.media_type(), "" | "application/json" | "*/*") {
-            return Err(Status::unsupported_media_type("application/json"));
-        }
-        serde_json::from_slice(&self.body).map_err(|why| {
-            Status::bad_request(format!(
-                "the object provided is unrecognized (must be of type Lease): couldn't get version/kind; json parse error: {why}"
-            ))
-        })
-    }
-
-    fn media_type(&self) -> &str {
-        self.content_type.split(';').next().unwrap_or_default().trim()
-    }
-
-    /// Whether the client prefers a table to the objects.
-    fn wants_table(&self) -> Result<bool, Status> {
-        for accepted in self.accept.split(',') {
-            let mut parts = accepted.split(';').map(str::trim);
-            let media = parts.next().unwrap_or_default();
-            let form = parts.find_map(|part| part.strip_prefix("as="));
-            match (media, form) {
-                ("application/json", Some("Table")) => return Ok(true),
-                ("" | "*/*" | "application/*" | "application/json", None) => return Ok(false),
-                _ => {}
-            }
-        }
-        Err(Status::not_acceptable())
-    }
-
-    fn selector(&self) -> Result<Selector, Status> {
-        Selector::parse(self.query.text("labelSelector"), self.query.text("fieldSelector"))
-    }
-
-    /// The `resourceVersion` parameter; 0 if there is none.
-    fn version(&self) -> Result<u64, Status> {
-        match self.query.text("resourceVersion") {
-            "" => Ok(0),
-            text => text.parse().map_err(|_| Status::bad_request(format!("invalid resourceVersion {text:?}"))),
-        }
-    }
-
-    fn reached(&self, store: &Store) -> Result<(), Status> {
-        let asked = self.version()?;
-        if asked > store.version() {
-            return Err(Status::too_new(asked, store.version()));
-        }
-        Ok(())
+        if self.is_dry() { change(&mut store.clone()) } else { change(store) }
     }
 }
 
@@ -324,6 +205,14 @@ impl Answer {
     /// A refusal.
     pub(super) fn refusal(status: &Status) -> Self {
         Self::json(status.code, status.to_json())
+    }
+
+    /// What a write came to; true if it created the Lease.
+    fn written(outcome: Result<(Lease, bool), Status>, warnings: Vec<String>) -> Self {
+        match outcome {
+            Ok((lease, created)) => Self::Json { code: if created { 201 } else { 200 }, body: lease.json().clone(), warnings },
+            Err(status) => Self::Json { code: status.code, body: status.to_json(), warnings },
+        }
     }
 
     const fn json(code: u16, body: Value) -> Self {
@@ -336,8 +225,4 @@ fn without_type(lease: &Lease) -> Value {
     let fields = lease.json().as_object().cloned().unwrap_or_default();
     let fields: Map<_, _> = fields.into_iter().filter(|(name, _)| name != "kind" && name != "apiVersion").collect();
     fields.into()
-}
-
-fn warnings(unknown: &[String]) -> Vec<String> {
-    unknown.iter().map(|path| format!("unknown field {path:?}")).collect()
 }

@@ -21,9 +21,10 @@ pub(super) struct Decoded {
 /// # Errors
 /// Go's message for a field of the wrong type.
 pub(super) fn decode(value: &Value) -> Result<Decoded, String> {
-    let mut decoder = Decoder { unknown: Vec::new() };
-    let object = decoder.object(value, "Lease", LEASE, "")?;
-    Ok(Decoded { object, unknown: decoder.unknown })
+    let object = object(value, "Lease", LEASE, "")?;
+    let mut unknown = Vec::new();
+    find_unknown(value, LEASE, "", &mut unknown);
+    Ok(Decoded { object, unknown })
 }
 
 struct Field {
@@ -105,8 +106,7 @@ impl Type {
             Self::Int32 => "int32".into(),
             Self::Int64 => "int64".into(),
             Self::Bool => "bool".into(),
-            Self::Time(Precision::Seconds) => "v1.Time".into(),
-            Self::Time(Precision::Micros) => "v1.MicroTime".into(),
+            Self::Time(_) => "string".into(),
             Self::TextMap => "map[string]string".into(),
             Self::TextList => "[]string".into(),
             Self::ObjectList(name, _) => format!("[]v1.{name}"),
@@ -116,78 +116,98 @@ impl Type {
     }
 }
 
-struct Decoder {
-    unknown: Vec<String>,
+fn object(value: &Value, go: &str, fields: &[Field], path: &str) -> Result<Value, String> {
+    let empty = Map::new();
+    let given = match value {
+        Value::Object(given) => given,
+        Value::Null => &empty,
+        Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+            return Err(format!("json: cannot unmarshal {} into Go value of type v1.{go}", kind(value)));
+        }
+    };
+    let mut object = Map::new();
+    for field in fields {
+        let value = given.get(field.name).unwrap_or(&Value::Null);
+        if let Some(value) = typed(value, field, go, &join(path, field.name))? {
+            object.insert(field.name.into(), value);
+        }
+    }
+    Ok(object.into())
 }
 
-impl Decoder {
-    fn object(&mut self, value: &Value, go: &str, fields: &[Field], path: &str) -> Result<Value, String> {
-        let empty = Map::new();
-        let given = match value {
-            Value::Object(given) => given,
-            Value::Null => &empty,
-            Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
-                return Err(format!("json: cannot unmarshal {} into Go value of type v1.{go}", kind(value)));
-            }
+/// None: absent from the object.
+fn typed(value: &Value, field: &Field, go: &str, path: &str) -> Result<Option<Value>, String> {
+    let mismatch = |value: &Value, of: &str| {
+        let given = match value.as_number() {
+            Some(number) if of.starts_with("int") => format!("number {number}"),
+            Some(_) | None => kind(value).into(),
         };
-        for name in given.keys().filter(|name| fields.iter().all(|field| field.name != name.as_str())) {
-            self.unknown.push(join(path, name));
-        }
-        let mut object = Map::new();
-        for field in fields {
-            let value = given.get(field.name).unwrap_or(&Value::Null);
-            if let Some(value) = self.field(value, field, go, &join(path, field.name))? {
-                object.insert(field.name.into(), value);
+        let path = path.split(']').map(|part| part.split('[').next().unwrap_or_default()).collect::<String>();
+        format!("json: cannot unmarshal {given} into Go struct field {go}.{path} of type {of}")
+    };
+    let refuse = || Err(mismatch(value, &field.of.go()));
+    let typed = match (&field.of, value) {
+        (Type::Object(name, fields), Value::Null | Value::Object(_)) => object(value, name, fields, path)?,
+        (Type::Dropped, _) | (_, Value::Null) => return Ok(None),
+        (Type::Text(_), Value::String(_)) | (Type::Bool, Value::Bool(_)) => value.clone(),
+        (Type::Int32, Value::Number(number)) => match number.as_i64().filter(|number| i32::try_from(*number).is_ok()) {
+            Some(number) => number.into(),
+            None => return refuse(),
+        },
+        (Type::Int64, Value::Number(number)) => match number.as_i64() {
+            Some(number) => number.into(),
+            None => return refuse(),
+        },
+        (Type::Time(precision), Value::String(text)) => normalise(text, *precision)?.into(),
+        (Type::TextMap, Value::Object(entries)) => {
+            let mut entries: Vec<_> = entries.iter().collect();
+            entries.sort_by_key(|(name, _)| *name);
+            let mut map = Map::new();
+            for (name, value) in entries {
+                map.insert(name.clone(), text(value).ok_or_else(|| mismatch(value, "string"))?);
             }
+            map.into()
         }
-        Ok(object.into())
-    }
+        (Type::TextList, Value::Array(items)) => {
+            let texts = items.iter().map(|item| text(item).ok_or_else(|| mismatch(item, "string")));
+            texts.collect::<Result<Vec<_>, _>>()?.into()
+        }
+        (Type::ObjectList(name, fields), Value::Array(items)) => {
+            let mut list = Vec::new();
+            for (index, item) in items.iter().enumerate() {
+                list.push(object(item, name, fields, &format!("{path}[{index}]"))?);
+            }
+            list.into()
+        }
+        (
+            Type::Text(_)
+            | Type::Int32
+            | Type::Int64
+            | Type::Bool
+            | Type::Time(_)
+            | Type::TextMap
+            | Type::TextList
+            | Type::ObjectList(..)
+            | Type::Object(..),
+            _,
+        ) => return refuse(),
+    };
+    Ok((field.pointer || !is_empty(&typed)).then_some(typed))
+}
 
-    /// None: absent from the object.
-    fn field(&mut self, value: &Value, field: &Field, go: &str, path: &str) -> Result<Option<Value>, String> {
-        let mismatch = |value: &Value, of: &str| {
-            let given = match value.as_number() {
-                Some(number) if of.starts_with("int") => format!("number {number}"),
-                Some(_) | None => kind(value).into(),
-            };
-            let path = path.split('[').next().unwrap_or_default();
-            format!("json: cannot unmarshal {given} into Go struct field {go}.{path} of type {of}")
-        };
-        let refuse = || Err(mismatch(value, &field.of.go()));
-        let typed = match (&field.of, value) {
-            (Type::Object(name, fields), Value::Null | Value::Object(_)) => self.object(value, name, fields, path)?,
-            (Type::Dropped, _) | (_, Value::Null) => return Ok(None),
-            (Type::Text(_), Value::String(_)) | (Type::Bool, Value::Bool(_)) => value.clone(),
-            (Type::Int32, Value::Number(number)) => match number.as_i64().filter(|number| i32::try_from(*number).is_ok()) {
-                Some(number) => number.into(),
-                None => return refuse(),
-            },
-            (Type::Int64, Value::Number(number)) => match number.as_i64() {
-                Some(number) => number.into(),
-                None => return refuse(),
-            },
-            (Type::Time(precision), Value::String(text)) => normalise(text, *precision)?.into(),
-            (Type::TextMap, Value::Object(entries)) => {
-                let mut entries: Vec<_> = entries.iter().collect();
-                entries.sort_by_key(|(name, _)| *name);
-                let mut map = Map::new();
-                for (name, value) in entries {
-                    map.insert(name.clone(), text(value).ok_or_else(|| mismatch(value, "string"))?);
+/// In the order in which they stand in the document.
+fn find_unknown(value: &Value, fields: &[Field], path: &str, unknown: &mut Vec<String>) {
+    for (name, value) in value.as_object().into_iter().flatten() {
+        let path = join(path, name);
+        match fields.iter().find(|field| field.name == name).map(|field| &field.of) {
+            None => unknown.push(path),
+            Some(Type::Object(_, fields)) => find_unknown(value, fields, &path, unknown),
+            Some(Type::ObjectList(_, fields)) => {
+                for (index, item) in value.as_array().into_iter().flatten().enumerate() {
+                    find_unknown(item, fields, &format!("{path}[{index}]"), unknown);
                 }
-                map.into()
             }
-            (Type::TextList, Value::Array(items)) => {
-                let texts = items.iter().map(|item| text(item).ok_or_else(|| mismatch(item, "string")));
-                texts.collect::<Result<Vec<_>, _>>()?.into()
-            }
-            (Type::ObjectList(name, fields), Value::Array(items)) => {
-                let mut list = Vec::new();
-                for (index, item) in items.iter().enumerate() {
-                    list.push(self.object(item, name, fields, &format!("{path}[{index}]"))?);
-                }
-                list.into()
-            }
-            (
+            Some(
                 Type::Text(_)
                 | Type::Int32
                 | Type::Int64
@@ -195,12 +215,9 @@ impl Decoder {
                 | Type::Time(_)
                 | Type::TextMap
                 | Type::TextList
-                | Type::ObjectList(..)
-                | Type::Object(..),
-                _,
-            ) => return refuse(),
-        };
-        Ok((field.pointer || !is_empty(&typed)).then_some(typed))
+                | Type::Dropped,
+            ) => {}
+        }
     }
 }
 
@@ -250,7 +267,7 @@ mod tests {
         let decoded = decode(&json!({"spec": {"futureField": 1, "leaseTransitions": 2}, "extra": {}})).unwrap();
 
         assert_eq!(decoded.object, json!({"metadata": {}, "spec": {"leaseTransitions": 2}}));
-        assert_eq!(decoded.unknown, ["extra", "spec.futureField"]);
+        assert_eq!(decoded.unknown, ["spec.futureField", "extra"]);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! Owns their language as far as Leases have it: all of the label selectors, and `metadata.name` and `metadata.namespace` as fields.
 
-use super::{lease::Lease, status::Status};
+use super::{lease::Lease, names, status::Status};
 
 /// Which Leases a LIST or a watch is about.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -80,28 +80,38 @@ fn split(text: &str) -> Vec<&str> {
 }
 
 fn label_term(text: &str) -> Result<Term, Status> {
-    let label = |key: &str| Subject::Label(key.trim().to_owned());
-    let one = |value: &str| vec![value.trim().to_owned()];
+    let (subject, test) = label_test(text)?;
+    let values = match &test {
+        Test::In(values) | Test::NotIn(values) => values.as_slice(),
+        Test::Exists | Test::Missing => &[],
+    };
+    let well_formed = names::qualified(&subject).is_empty() && values.iter().all(|value| names::label_value(value).is_empty());
+    if well_formed { Ok(Term { subject: Subject::Label(subject), test }) } else { Err(refuse(text)) }
+}
+
+fn label_test(text: &str) -> Result<(String, Test), Status> {
+    let label = |key: &str| key.trim().to_owned();
+    let one = |value: &str| vec![label(value)];
     if let Some(key) = text.strip_prefix('!') {
-        return Ok(Term { subject: label(key), test: Test::Missing });
+        return Ok((label(key), Test::Missing));
     }
     if let Some((key, value)) = text.split_once("!=") {
-        return Ok(Term { subject: label(key), test: Test::NotIn(one(value)) });
+        return Ok((label(key), Test::NotIn(one(value))));
     }
     if let Some((key, value)) = text.split_once("==").or_else(|| text.split_once('=')) {
-        return Ok(Term { subject: label(key), test: Test::In(one(value)) });
+        return Ok((label(key), Test::In(one(value))));
     }
     let Some((head, list)) = text.split_once('(') else {
         if text.contains(char::is_whitespace) {
             return Err(refuse(text));
         }
-        return Ok(Term { subject: label(text), test: Test::Exists });
+        return Ok((label(text), Test::Exists));
     };
     let values = list.strip_suffix(')').ok_or_else(|| refuse(text))?;
     let values = values.split(',').map(|value| value.trim().to_owned()).collect();
     match head.split_whitespace().collect::<Vec<_>>().as_slice() {
-        [key, "in"] => Ok(Term { subject: label(key), test: Test::In(values) }),
-        [key, "notin"] => Ok(Term { subject: label(key), test: Test::NotIn(values) }),
+        [key, "in"] => Ok((label(key), Test::In(values))),
+        [key, "notin"] => Ok((label(key), Test::NotIn(values))),
         _ => Err(refuse(text)),
     }
 }

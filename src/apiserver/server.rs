@@ -25,7 +25,8 @@ use super::{
     faults::{Fault, Link, On, WatchFault},
     identity::{Identity, token},
     journal::{Entry, Journal},
-    rest::{Answer, Request},
+    request::Request,
+    rest::Answer,
     store::{Rules, Store},
 };
 use crate::clock;

@@ -112,16 +112,17 @@ impl Status {
 
     /// 422: the object breaks rules. `kind` is `Lease`, or `leases` for an update without a version.
     pub(super) fn invalid(name: &str, kind: &str, causes: &[Cause]) -> Self {
-        let mut lines: Vec<String> = Vec::new();
-        for cause in causes {
-            let line = format!("{}: {}", cause.field, cause.message);
-            if !lines.contains(&line) {
-                lines.push(line);
-            }
-        }
-        let all = lines.join(", ");
-        let all = if lines.len() == 1 { all } else { format!("[{all}]") };
+        let all = lines(causes);
         let mut status = Self::new(422, "Invalid", format!("{kind}.{GROUP} {name:?} is invalid: {all}")).about(name, kind);
+        status.explain(causes);
+        status
+    }
+
+    /// 422: parameters of a LIST or watch that do not go together.
+    pub(super) fn invalid_options(causes: &[Cause]) -> Self {
+        let all = lines(causes);
+        let mut status = Self::new(422, "Invalid", format!("ListOptions.meta.k8s.io \"\" is invalid: {all}"));
+        status.details = Some(json!({"group": "meta.k8s.io", "kind": "ListOptions"}));
         status.explain(causes);
         status
     }
@@ -148,9 +149,19 @@ impl Status {
         Self::new(400, "BadRequest", message)
     }
 
+    /// 400: an object of another namespace than the path's.
+    pub(super) fn another_namespace() -> Self {
+        Self::bad_request("the namespace of the provided object does not match the namespace sent on the request")
+    }
+
     /// 401: no token, or one that nobody has.
     pub(super) fn unauthorized() -> Self {
         Self::new(401, "Unauthorized", "Unauthorized")
+    }
+
+    /// 404: no such path in the API group.
+    pub(super) fn no_such_path() -> Self {
+        Self::new(404, "NotFound", "the server could not find the requested resource")
     }
 
     /// 405: that path exists, that method on it does not.
@@ -232,6 +243,19 @@ impl Status {
         object.insert("code".into(), self.code.into());
         object.into()
     }
+}
+
+/// As one line, each cause once.
+fn lines(causes: &[Cause]) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    for cause in causes {
+        let line = format!("{}: {}", cause.field, cause.message);
+        if !lines.contains(&line) {
+            lines.push(line);
+        }
+    }
+    let all = lines.join(", ");
+    if lines.len() == 1 { all } else { format!("[{all}]") }
 }
 
 /// The answer to a DELETE that removed the Lease.

@@ -12,7 +12,7 @@ use fastrand::Rng;
 use serde_json::{Map, Value};
 
 use super::{
-    gotime,
+    admission, gotime,
     lease::Lease,
     patch::{self, Form},
     schema,
@@ -145,8 +145,7 @@ impl Store {
         }
         if lease.name().is_empty() && !lease.meta("generateName").is_empty() {
             let stem: String = lease.meta("generateName").chars().take(58).collect();
-            let suffix: String = std::iter::repeat_with(|| self.suffix_letter()).take(5).collect();
-            lease.set("name", Some((stem + &suffix).into()));
+            lease.set("name", Some((stem + &admission::suffix(&mut self.rng)).into()));
         }
         let given_version = !matches!(lease.version(), "" | "0");
         let lease = self.admit_new(namespace, lease, wall)?;
@@ -165,6 +164,7 @@ impl Store {
     /// # Errors
     /// 409 for another uid or version, 404 for the namespace, 422 for a broken rule or a missing version.
     pub fn replace(&mut self, place: Place<'_>, lease: Lease, wall: i64) -> Result<(Lease, bool), Status> {
+        let given = number(lease.version())?;
         let old = self.leases.get(&key(place)).cloned();
         let there = old.as_ref().map_or("", Lease::uid);
         if !lease.uid().is_empty() && lease.uid() != there {
@@ -178,7 +178,7 @@ impl Store {
             return Err(Status::conflict(place.name, &why));
         }
         match old {
-            Some(old) => Ok((self.update(place, &old, lease)?, false)),
+            Some(old) => Ok((self.update(place, &old, lease, given)?, false)),
             None => {
                 let lease = self.admit_new(place.namespace, lease, wall)?;
                 Ok((self.commit(lease), true))
@@ -194,6 +194,13 @@ impl Store {
         let old = self.get(place)?.clone();
         let patched = patch::apply(form, old.json(), patch)?;
         let decoded = schema::decode(&patched).map_err(|why| Status::invalid_patch(&patched.to_string(), &why))?;
+        let (kind, version) = (patched.get("kind"), patched.get("apiVersion"));
+        if kind != old.json().get("kind") || version != old.json().get("apiVersion") {
+            let shown = |field: Option<&Value>| field.cloned().unwrap_or_else(|| "".into());
+            let (kind, version) = (shown(kind), shown(version));
+            let why = format!("no kind {kind} is registered for version {version} in scheme \"pkg/runtime/scheme.go:110\"");
+            return Err(Status::invalid_patch(&patched.to_string(), &why));
+        }
         if let Some(field) = decoded.unknown.first().filter(|_| strict) {
             let why = format!("strict decoding error: unknown field {field:?}");
             return Err(Status::invalid_patch(&patched.to_string(), &why));
@@ -203,7 +210,11 @@ impl Store {
             let message = format!("the name of the object ({}) does not match the name on the URL ({})", new.name(), place.name);
             return Err(Status::bad_request(message));
         }
-        Ok((self.update(place, &old, new)?, decoded.unknown))
+        if !new.namespace().is_empty() && new.namespace() != place.namespace {
+            return Err(Status::another_namespace());
+        }
+        let given = number(new.version())?;
+        Ok((self.update(place, &old, new, given)?, decoded.unknown))
     }
 
     /// DELETE: the answer is a `Status`, or the Lease if it waits for its finalizers.
@@ -252,7 +263,7 @@ impl Store {
         if lease.uid().is_empty() {
             let uid = match self.get(place) {
                 Ok(old) => old.uid().to_owned(),
-                Err(_) => self.new_uid(),
+                Err(_) => admission::uid(&mut self.rng),
             };
             lease.set("uid", Some(uid.into()));
         }
@@ -272,9 +283,11 @@ impl Store {
             Namespaces::Only(known) if !known.contains(namespace) => return Err(Status::no_namespace(namespace)),
             Namespaces::Only(_) | Namespaces::Any => {}
         }
-        lease.set("uid", Some(self.new_uid().into()));
+        lease.set("uid", Some(admission::uid(&mut self.rng).into()));
         lease.set("creationTimestamp", Some(gotime::seconds(wall).into()));
-        self.gate(&mut lease, None);
+        if !self.rules.coordinated {
+            admission::close_gate(&mut lease, None);
+        }
         let causes = validation::create(&lease);
         if !causes.is_empty() {
             return Err(Status::invalid(lease.name(), "Lease", &causes));
@@ -282,32 +295,19 @@ impl Store {
         Ok(lease)
     }
 
-    fn update(&mut self, place: Place<'_>, old: &Lease, mut new: Lease) -> Result<Lease, Status> {
-        let given = new.version().to_owned();
-        if matches!(given.as_str(), "" | "0") {
+    fn update(&mut self, place: Place<'_>, old: &Lease, mut new: Lease, given: u64) -> Result<Lease, Status> {
+        if given == 0 {
             let cause = Cause::invalid("metadata.resourceVersion", "0", "must be specified for an update");
             return Err(Status::invalid(place.name, "leases", &[cause]));
         }
-        if given.parse::<u64>().is_err() {
-            return Err(Status::unexplained(format!("strconv.ParseUint: parsing {given:?}: invalid syntax")));
-        }
-        if given != old.version() {
+        if Ok(given) != old.version().parse() {
             return Err(Status::conflict(place.name, MODIFIED));
         }
-        new.set("namespace", Some(place.namespace.into()));
-        for field in ["generation", "creationTimestamp"] {
-            new.set(field, old.metadata(field).cloned());
+        new.set("resourceVersion", Some(old.version().into()));
+        admission::inherit(&mut new, old);
+        if !self.rules.coordinated {
+            admission::close_gate(&mut new, Some(old));
         }
-        if new.uid().is_empty() {
-            new.set("uid", old.metadata("uid").cloned());
-        }
-        if old.is_deleting() {
-            new.set("deletionTimestamp", old.metadata("deletionTimestamp").cloned());
-        }
-        if new.metadata("deletionGracePeriodSeconds").is_none() {
-            new.set("deletionGracePeriodSeconds", old.metadata("deletionGracePeriodSeconds").cloned());
-        }
-        self.gate(&mut new, Some(old));
         let causes = validation::update(&new, old);
         if !causes.is_empty() {
             return Err(Status::invalid(place.name, "Lease", &causes));
@@ -322,19 +322,9 @@ impl Store {
         Ok(self.commit(new))
     }
 
-    /// Drops what the closed feature gate does not let in; what is there already may stay.
-    fn gate(&self, lease: &mut Lease, old: Option<&Lease>) {
-        if self.rules.coordinated {
-            return;
-        }
-        for field in ["strategy", "preferredHolder"] {
-            if old.and_then(|old| old.spec(field)).is_none() {
-                lease.remove_spec(field);
-            }
-        }
-    }
-
-    fn commit(&mut self, lease: Lease) -> Lease {
+    fn commit(&mut self, mut lease: Lease) -> Lease {
+        // Its place among the fields; the value comes with the record.
+        lease.set("resourceVersion", Some("0".into()));
         let key = (lease.namespace().to_owned(), lease.name().to_owned());
         self.record(key, Some(lease.clone().ordered())).unwrap_or(lease)
     }
@@ -355,20 +345,19 @@ impl Store {
         }
         after
     }
+}
 
-    fn new_uid(&mut self) -> String {
-        let bits = self.rng.u128(..) & !(0xf << 76) & !(0x3 << 62) | (0x4 << 76) | (0x2 << 62);
-        let hex = format!("{bits:032x}");
-        let parts = [0..8, 8..12, 12..16, 16..20, 20..32].map(|range| hex.get(range).unwrap_or_default());
-        parts.join("-")
+/// A resourceVersion as the real server reads it; 0 is none.
+fn number(version: &str) -> Result<u64, Status> {
+    if version.is_empty() {
+        return Ok(0);
     }
-
-    /// No vowels and nothing that looks like them: no words by accident.
-    fn suffix_letter(&mut self) -> char {
-        self.rng.choice(*b"bcdfghjklmnpqrstvwxz2456789").map_or('x', char::from)
-    }
+    version.parse().map_err(|_| Status::unexplained(format!("strconv.ParseUint: parsing {version:?}: invalid syntax")))
 }
 
 fn key(place: Place<'_>) -> (String, String) {
     (place.namespace.into(), place.name.into())
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,6 +7,8 @@ use serde_json::Value;
 use super::{lease::Lease, names, status::Cause};
 
 const ANNOTATIONS_LIMIT: usize = 256 * 1024;
+/// Upstream names the field twice.
+const STRATEGY: &str = "spec.strategy.strategy";
 const STRATEGIES: &str = "\"OldestEmulationVersion\"";
 
 /// What is wrong with a new Lease.
@@ -127,10 +129,10 @@ fn strategy_name(strategy: &str, causes: &mut Vec<Cause>) {
     let parts: Vec<&str> = strategy.split('/').collect();
     match parts.as_slice() {
         [_] if strategy != "OldestEmulationVersion" => {
-            causes.push(Cause::unsupported("spec.strategy", strategy, STRATEGIES));
+            causes.push(Cause::unsupported(STRATEGY, strategy, STRATEGIES));
         }
         [_] => {}
-        _ => causes.extend(names::qualified(strategy).iter().map(|rule| quoted("spec.strategy", strategy, rule))),
+        _ => causes.extend(names::qualified(strategy).iter().map(|rule| quoted(STRATEGY, strategy, rule))),
     }
 }
 

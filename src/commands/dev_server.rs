@@ -16,7 +16,7 @@ use tokio::runtime::Builder;
 
 use super::{complain, say};
 use crate::{
-    apiserver::{Options, Server, StartError},
+    apiserver::{Options, Rules, Server, StartError},
     cli::DevServer,
 };
 
@@ -43,7 +43,8 @@ enum Failed {
 
 fn serve(about: &DevServer) -> Result<(), Failed> {
     let address = about.listen.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 0)));
-    let server = Server::start(&Options { addresses: vec![address.ip()], ..Options::default() })?;
+    let rules = Rules { coordinated: true, ..Rules::default() };
+    let server = Server::start(&Options { rules, addresses: vec![address.ip()] })?;
     let client = server.client_at("dev", address)?;
     let runtime = Builder::new_current_thread().enable_all().build().map_err(Failed::Signals)?;
     runtime.block_on(async {

@@ -38,6 +38,11 @@ impl Api {
         &self.token
     }
 
+    /// The client itself, for requests that are not plain JSON in and out.
+    pub const fn client(&self) -> &Client {
+        &self.client
+    }
+
     /// One request that is answered.
     pub async fn call(&self, method: Method, path: &str, body: Option<&Value>) -> Answer {
         self.attempt(method, path, body).await.expect("an answer")

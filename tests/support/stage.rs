@@ -164,6 +164,11 @@ impl Stage {
         Command::new(&line[0]).args(&line[1..]).env("TENURE_FENCING_TOKEN", token).spawn().expect("a workload")
     }
 
+    /// An administrator's kubeconfig.
+    pub fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
+    }
+
     /// The real server's record of requests for the Lease.
     pub fn audit(&self) -> Vec<audit::Record> {
         audit::read(&self.audit_log, &self.namespace, LEASE)

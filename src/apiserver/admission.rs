@@ -1,0 +1,44 @@
+//! What the server itself puts into an object, or takes out, before it judges it.
+
+use fastrand::Rng;
+
+use super::lease::Lease;
+
+/// What an update cannot change goes back to what it was.
+pub(super) fn inherit(new: &mut Lease, old: &Lease) {
+    for field in ["namespace", "generation", "creationTimestamp"] {
+        new.set(field, old.metadata(field).cloned());
+    }
+    if new.uid().is_empty() {
+        new.set("uid", old.metadata("uid").cloned());
+    }
+    if old.is_deleting() {
+        new.set("deletionTimestamp", old.metadata("deletionTimestamp").cloned());
+    }
+    if new.metadata("deletionGracePeriodSeconds").is_none() {
+        new.set("deletionGracePeriodSeconds", old.metadata("deletionGracePeriodSeconds").cloned());
+    }
+}
+
+/// Drops what the closed feature gate CoordinatedLeaderElection does not let in; what is there already may stay.
+pub(super) fn close_gate(lease: &mut Lease, old: Option<&Lease>) {
+    for field in ["strategy", "preferredHolder"] {
+        if old.and_then(|old| old.spec(field)).is_none() {
+            lease.remove_spec(field);
+        }
+    }
+}
+
+/// A random uid, as RFC 4122 has it.
+pub(super) fn uid(rng: &mut Rng) -> String {
+    let bits = rng.u128(..) & !(0xf << 76) & !(0x3 << 62) | (0x4 << 76) | (0x2 << 62);
+    let hex = format!("{bits:032x}");
+    let parts = [0..8, 8..12, 12..16, 16..20, 20..32].map(|range| hex.get(range).unwrap_or_default());
+    parts.join("-")
+}
+
+/// The end of a generated name: no vowels and nothing that looks like them, so no words by accident.
+pub(super) fn suffix(rng: &mut Rng) -> String {
+    let letters = *b"bcdfghjklmnpqrstvwxz2456789";
+    std::iter::repeat_with(|| rng.choice(letters).map_or('x', char::from)).take(5).collect()
+}

@@ -1,0 +1,137 @@
+//! DELETE.
+
+use serde_json::{Value, json};
+
+use super::hand::{STRATEGIC, lease, plain, version, with};
+use crate::support::{
+    case::{Case, cases},
+    stage::Stage,
+};
+
+pub(crate) fn cases() -> Vec<Case> {
+    cases![
+        a_deleted_lease_is_gone,
+        a_missing_lease_is_not_found_whatever_was_demanded,
+        another_uid_is_a_conflict,
+        another_version_is_a_conflict,
+        both_preconditions_can_hold,
+        a_dry_run_deletes_nothing,
+        a_finalizer_keeps_a_lease_until_it_is_taken_away,
+        a_lease_on_its_way_out_takes_no_new_finalizer,
+        a_lease_on_its_way_out_is_not_made_anew,
+    ]
+}
+
+async fn a_deleted_lease_is_gone(stage: Stage) {
+    let object = stage.given("a", json!({})).await;
+
+    let answer = stage.delete("a", None).await.ok();
+
+    let details = json!({ "name": "a", "group": "coordination.k8s.io", "kind": "leases", "uid": object["metadata"]["uid"] });
+    let expected = json!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details });
+    assert_eq!(answer, expected);
+    let missing = stage.get("a").await;
+    assert_eq!(missing.refused(404, "NotFound"), "leases.coordination.k8s.io \"a\" not found");
+    assert_eq!(missing.body["details"], json!({ "name": "a", "group": "coordination.k8s.io", "kind": "leases" }));
+}
+
+async fn a_missing_lease_is_not_found_whatever_was_demanded(stage: Stage) {
+    stage.delete("a", None).await.refused(404, "NotFound");
+    stage.delete("a", Some(&json!({ "preconditions": { "uid": "x" } }))).await.refused(404, "NotFound");
+}
+
+async fn another_uid_is_a_conflict(stage: Stage) {
+    let object = stage.given("a", json!({})).await;
+    let uid = object["metadata"]["uid"].as_str().expect("a uid");
+
+    let answer = stage.delete("a", Some(&json!({ "preconditions": { "uid": "another" } }))).await;
+
+    let expected = format!(
+        "Operation cannot be fulfilled on Lease.coordination.k8s.io \"a\": the UID in the precondition (another) does not match \
+         the UID in record ({uid}). The object might have been deleted and then recreated"
+    );
+    assert_eq!(answer.refused(409, "Conflict"), expected);
+    assert_eq!(answer.body["details"]["kind"], "Lease");
+    assert_eq!(stage.get("a").await.code, 200);
+}
+
+async fn another_version_is_a_conflict(stage: Stage) {
+    let object = stage.given("a", json!({})).await;
+
+    let answer = stage.delete("a", Some(&json!({ "preconditions": { "resourceVersion": "1" } }))).await;
+
+    let expected = format!(
+        "Operation cannot be fulfilled on Lease.coordination.k8s.io \"a\": the ResourceVersion in the precondition (1) does not \
+         match the ResourceVersion in record ({}). The object might have been modified",
+        version(&object)
+    );
+    assert_eq!(answer.refused(409, "Conflict"), expected);
+    assert_eq!(stage.get("a").await.code, 200);
+}
+
+async fn both_preconditions_can_hold(stage: Stage) {
+    let object = stage.given("a", json!({})).await;
+    let metadata = &object["metadata"];
+    let options = json!({
+        "kind": "DeleteOptions",
+        "apiVersion": "v1",
+        "preconditions": { "uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"] },
+    });
+
+    stage.delete("a", Some(&options)).await.ok();
+
+    assert_eq!(stage.get("a").await.code, 404);
+}
+
+async fn a_dry_run_deletes_nothing(stage: Stage) {
+    stage.given("a", json!({})).await;
+
+    stage.delete("a", Some(&json!({ "dryRun": ["All"] }))).await.ok();
+
+    assert_eq!(stage.get("a").await.code, 200);
+}
+
+async fn a_finalizer_keeps_a_lease_until_it_is_taken_away(stage: Stage) {
+    let object = with(lease("a", json!({ "holderIdentity": "x" })), "finalizers", json!(["example.com/f"]));
+    let object = stage.post(&object).await.created();
+
+    let deleting = stage.delete("a", None).await.ok();
+    let again = stage.delete("a", None).await.ok();
+    let mut edited = again.clone();
+    edited["spec"]["holderIdentity"] = json!("y");
+    let edited = stage.put("a", &edited).await.ok();
+    let freed = stage
+        .patch("a", STRATEGIC, &json!({ "metadata": { "$deleteFromPrimitiveList/finalizers": ["example.com/f"] } }))
+        .await
+        .ok();
+
+    assert!(deleting["metadata"]["deletionTimestamp"].is_string());
+    assert_eq!(deleting["metadata"]["deletionGracePeriodSeconds"], 0);
+    assert_ne!(version(&deleting), version(&object));
+    assert_eq!(plain(again), plain(deleting.clone()));
+    assert_eq!(edited["metadata"]["deletionTimestamp"], deleting["metadata"]["deletionTimestamp"]);
+    assert_eq!(freed["metadata"]["finalizers"], Value::Null);
+    assert_eq!(stage.get("a").await.code, 404);
+}
+
+async fn a_lease_on_its_way_out_takes_no_new_finalizer(stage: Stage) {
+    stage.post(&with(lease("a", json!({})), "finalizers", json!(["example.com/f"]))).await.created();
+    let deleting = stage.delete("a", None).await.ok();
+
+    let answer = stage.put("a", &with(deleting, "finalizers", json!(["example.com/f", "example.com/g"]))).await;
+
+    let expected = "Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers \
+                    []string{\"example.com/g\"}";
+    answer.refused(422, "Invalid");
+    assert_eq!(answer.body["details"]["causes"][0]["message"], expected);
+}
+
+async fn a_lease_on_its_way_out_is_not_made_anew(stage: Stage) {
+    stage.post(&with(lease("a", json!({})), "finalizers", json!(["example.com/f"]))).await.created();
+    stage.delete("a", None).await.ok();
+
+    let answer = stage.post(&lease("a", json!({}))).await;
+
+    let expected = "object is being deleted: leases.coordination.k8s.io \"a\" already exists";
+    assert_eq!(answer.refused(409, "AlreadyExists"), expected);
+}

@@ -1,0 +1,162 @@
+//! PATCH.
+
+use http::Method;
+use serde_json::{Value, json};
+
+use super::hand::{MERGE, STRATEGIC, lease, plain, version, with};
+use crate::support::{
+    case::{Case, cases},
+    stage::Stage,
+};
+
+pub(crate) fn cases() -> Vec<Case> {
+    cases![
+        a_patch_changes_what_it_names_and_nothing_else,
+        null_removes_a_field,
+        a_patch_that_changes_nothing_makes_no_version,
+        a_missing_lease_is_not_found,
+        a_patch_may_carry_a_version,
+        uid_name_and_namespace_cannot_be_patched,
+        a_patch_keeps_the_rules,
+        a_patch_to_what_is_no_lease_is_invalid,
+        a_merge_patch_replaces_lists_and_a_strategic_one_unites_them,
+        a_strategic_patch_can_take_an_element_away,
+        unknown_fields_are_dropped_with_a_warning,
+        what_is_no_patch_is_a_bad_request,
+    ]
+}
+
+async fn a_patch_changes_what_it_names_and_nothing_else(stage: Stage) {
+    let spec = json!({ "holderIdentity": "x", "leaseDurationSeconds": 15 });
+    let object = stage.post(&with(lease("a", spec), "labels", json!({ "app": "x" }))).await.created();
+    for (media, name) in [(MERGE, "one"), (STRATEGIC, "other")] {
+        let patched = stage.patch("a", media, &json!({ "metadata": { "annotations": { name: "1" } } })).await.ok();
+
+        assert_eq!(patched["metadata"]["annotations"][name], "1");
+        assert_eq!(patched["metadata"]["labels"], object["metadata"]["labels"]);
+        assert_eq!(patched["spec"], object["spec"]);
+        assert_ne!(version(&patched), version(&object));
+    }
+}
+
+async fn null_removes_a_field(stage: Stage) {
+    let spec = json!({ "holderIdentity": "x", "leaseDurationSeconds": 15 });
+    stage.post(&with(lease("a", spec), "labels", json!({ "app": "x", "b": "y" }))).await.created();
+    let patch = json!({ "metadata": { "labels": { "app": null } }, "spec": { "holderIdentity": null } });
+
+    let patched = stage.patch("a", STRATEGIC, &patch).await.ok();
+
+    assert_eq!(patched["metadata"]["labels"], json!({ "b": "y" }));
+    assert_eq!(patched["spec"], json!({ "leaseDurationSeconds": 15 }));
+}
+
+async fn a_patch_that_changes_nothing_makes_no_version(stage: Stage) {
+    let object = stage.given("a", json!({ "holderIdentity": "x" })).await;
+    for patch in [json!({}), json!({ "spec": { "holderIdentity": "x" } })] {
+        let patched = stage.patch("a", MERGE, &patch).await.ok();
+
+        assert_eq!(plain(patched), plain(object.clone()));
+    }
+}
+
+async fn a_missing_lease_is_not_found(stage: Stage) {
+    let answer = stage.patch("a", MERGE, &json!({ "metadata": { "resourceVersion": "1" } })).await;
+
+    assert_eq!(answer.refused(404, "NotFound"), "leases.coordination.k8s.io \"a\" not found");
+}
+
+async fn a_patch_may_carry_a_version(stage: Stage) {
+    let object = stage.given("a", json!({})).await;
+    let patch = |version: Value| json!({ "metadata": { "resourceVersion": version }, "spec": { "holderIdentity": "x" } });
+
+    let stale = stage.patch("a", MERGE, &patch(json!("1"))).await;
+    let none = stage.patch("a", MERGE, &patch(Value::Null)).await;
+    let current = stage.patch("a", MERGE, &patch(json!(version(&object)))).await;
+
+    stale.refused(409, "Conflict");
+    assert_eq!(none.invalid().0, "metadata.resourceVersion");
+    current.ok();
+}
+
+async fn uid_name_and_namespace_cannot_be_patched(stage: Stage) {
+    stage.given("a", json!({})).await;
+
+    let uid = stage.patch("a", MERGE, &json!({ "metadata": { "uid": "x" } })).await;
+    let name = stage.patch("a", MERGE, &json!({ "metadata": { "name": "x" } })).await;
+    let namespace = stage.patch("a", MERGE, &json!({ "metadata": { "namespace": "x" } })).await;
+
+    assert!(uid.refused(422, "Invalid").contains("metadata.uid: Invalid value: \"x\": field is immutable"));
+    assert_eq!(name.refused(400, "BadRequest"), "the name of the object (x) does not match the name on the URL (a)");
+    namespace.refused(400, "BadRequest");
+}
+
+async fn a_patch_keeps_the_rules(stage: Stage) {
+    stage.given("a", json!({})).await;
+
+    let answer = stage.patch("a", STRATEGIC, &json!({ "spec": { "leaseDurationSeconds": 0 } })).await;
+
+    assert_eq!(answer.invalid(), ("spec.leaseDurationSeconds".into(), "Invalid value: 0: must be greater than 0".into()));
+}
+
+async fn a_patch_to_what_is_no_lease_is_invalid(stage: Stage) {
+    stage.given("a", json!({})).await;
+    for patch in
+        [json!({ "spec": { "leaseTransitions": "x" } }), json!({ "spec": { "renewTime": "now" } }), json!({ "kind": "Leese" })]
+    {
+        let answer = stage.patch("a", MERGE, &patch).await;
+
+        assert_eq!(answer.invalid().0, "patch", "{patch}");
+    }
+}
+
+async fn a_merge_patch_replaces_lists_and_a_strategic_one_unites_them(stage: Stage) {
+    let object = with(lease("a", json!({})), "finalizers", json!(["example.com/a"]));
+    stage.post(&object).await.created();
+    let patch = |name: &str| json!({ "metadata": { "finalizers": [name] } });
+
+    let united = stage.patch("a", STRATEGIC, &patch("example.com/b")).await.ok();
+    let replaced = stage.patch("a", MERGE, &patch("example.com/c")).await.ok();
+
+    assert_eq!(united["metadata"]["finalizers"], json!(["example.com/b", "example.com/a"]));
+    assert_eq!(replaced["metadata"]["finalizers"], json!(["example.com/c"]));
+}
+
+async fn a_strategic_patch_can_take_an_element_away(stage: Stage) {
+    let owner = |uid: &str| json!({ "apiVersion": "v1", "kind": "Pod", "name": "p", "uid": uid });
+    let mut object = with(lease("a", json!({})), "finalizers", json!(["example.com/a", "example.com/b"]));
+    object["metadata"]["ownerReferences"] = json!([owner("1"), owner("2")]);
+    stage.post(&object).await.created();
+    let patch = json!({ "metadata": {
+        "$deleteFromPrimitiveList/finalizers": ["example.com/a"],
+        "$setElementOrder/finalizers": ["example.com/b"],
+        "ownerReferences": [{ "uid": "1", "$patch": "delete" }],
+    }});
+
+    let patched = stage.patch("a", STRATEGIC, &patch).await.ok();
+
+    assert_eq!(patched["metadata"]["finalizers"], json!(["example.com/b"]));
+    assert_eq!(patched["metadata"]["ownerReferences"], json!([owner("2")]));
+}
+
+async fn unknown_fields_are_dropped_with_a_warning(stage: Stage) {
+    stage.given("a", json!({ "holderIdentity": "x" })).await;
+    let patch = json!({ "spec": { "futureField": 1 } });
+
+    let warned = stage.patch("a", MERGE, &patch).await;
+    let at = format!("{}?fieldValidation=Strict", stage.at("a"));
+    let strict = stage.send(Method::PATCH, &at, MERGE, patch.to_string()).await;
+
+    assert_eq!(warned.warnings, [r#"299 - "unknown field \"spec.futureField\"""#]);
+    assert_eq!(warned.ok()["spec"], json!({ "holderIdentity": "x" }));
+    assert_eq!(strict.invalid().0, "patch");
+}
+
+async fn what_is_no_patch_is_a_bad_request(stage: Stage) {
+    stage.given("a", json!({})).await;
+    for media in [MERGE, STRATEGIC] {
+        for body in ["[]", "{", "5"] {
+            stage.send(Method::PATCH, &stage.at("a"), media, body.into()).await.refused(400, "BadRequest");
+        }
+    }
+    stage.send(Method::PATCH, &stage.at("a"), "application/json", "{}".into()).await.refused(415, "UnsupportedMediaType");
+}
