@@ -107,6 +107,22 @@ fn its_configuration_is_one_that_tenure_takes() {
     tenure.output().unwrap().success();
 }
 
+#[test]
+fn its_pods_have_the_grace_period_that_their_configuration_needs() {
+    let cluster = Namespace::restricted();
+    cluster.kubectl(&["apply", "-k", DEPLOY]).success();
+    let mut tenure = Command::new(env!("CARGO_BIN_EXE_tenure"));
+    tenure.args(["check", "--offline", "--lease=tenure", "--config"]).arg(Path::new(DEPLOY).join("tenure.yaml"));
+
+    let said = tenure.output().unwrap().success().stdout;
+
+    let said = String::from_utf8(said).unwrap();
+    let (_, needed) = said.split_once("terminationGracePeriodSeconds: ").unwrap();
+    let needed: u64 = needed.split(' ').next().unwrap().parse().unwrap();
+    let granted = cluster.get("deployment/tenure")["spec"]["template"]["spec"]["terminationGracePeriodSeconds"].as_u64().unwrap();
+    assert!(granted >= needed, "{granted} s granted, {needed} s needed");
+}
+
 /// A namespace of its own on the API server, under Pod Security `restricted`.
 struct Namespace(String);
 
