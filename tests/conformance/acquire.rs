@@ -296,7 +296,7 @@ async fn case_19_of_two_that_see_the_expiry_together_one_runs(stage: Stage) {
     let valve = Valve::closed();
     let mut both = Vec::new();
     for name in ["a", "b"] {
-        let replica = stage.prepare(name).await.set("lease.attemptTimeout", "1s");
+        let replica = stage.prepare(name).await.set("lease.attemptTimeout", "800ms");
         replica.proxy.on(|request| request.is_held(), Times::Only(1), Fault::late_request(&valve));
         both.push(replica.start());
     }

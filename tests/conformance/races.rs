@@ -203,7 +203,7 @@ async fn case_83_the_first_shorter_write_dates_the_end(stage: Stage) {
 async fn case_85_an_init_that_oversleeps_starts_nothing(stage: Stage) {
     stage.lease.create(released()).await;
     let valve = Valve::closed();
-    let prepared = stage.prepare("me").await.set("lease.attemptTimeout", "1s");
+    let prepared = stage.prepare("me").await.set("lease.attemptTimeout", "800ms");
     prepared.proxy.on(Request::is_held, Times::Only(1), Fault::late_reply(&valve));
     let me = prepared.start();
     let taken = me.proxy.log.first("a takeover done", |e| e.request.is_held() && e.succeeded()).await;

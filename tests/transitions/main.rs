@@ -1,0 +1,147 @@
+//! Three replicas, and one forced transition after another: never two workloads at once, and every token above the last.
+//!
+//! TENURE_TRANSITIONS sets how many; without it each kind is forced twice.
+
+#![allow(clippy::expect_used, clippy::print_stderr, unreachable_pub, reason = "a test fails by panicking, and says why")]
+
+use std::{process::ExitCode, time::Duration};
+
+use nix::sys::signal::{Signal, kill};
+use serde_json::json;
+use tenure::clock;
+
+#[path = "../support/mod.rs"]
+mod support;
+
+use support::{
+    case::{self, cases},
+    proxy::log::Exchange,
+    replica::Replica,
+    stage::Stage,
+    witness::Event,
+    workload::Behaviour,
+};
+
+fn main() -> ExitCode {
+    case::main(vec![("transitions", cases![two_never_run_at_once])])
+}
+
+/// What ends a term.
+#[derive(Clone, Copy, Debug)]
+enum Force {
+    Term,
+    KillInit,
+    KillElector,
+    StopElector,
+    StopInit,
+    BlackHole,
+    Delete,
+    Edit,
+    Clear,
+}
+
+const ALL: [Force; 9] = [
+    Force::Term,
+    Force::KillInit,
+    Force::KillElector,
+    Force::StopElector,
+    Force::StopInit,
+    Force::BlackHole,
+    Force::Delete,
+    Force::Edit,
+    Force::Clear,
+];
+
+async fn two_never_run_at_once(stage: Stage) {
+    let count = std::env::var("TENURE_TRANSITIONS").map_or(2 * ALL.len(), |count| count.parse().expect("a number"));
+    let mut world = World { stage, replicas: Vec::new(), started: 0, token: 0 };
+    for _ in 0..3 {
+        world.add().await;
+    }
+    let mut leader = world.next_term().await;
+    for force in ALL.into_iter().cycle().take(count) {
+        let before = clock::boot();
+        let old = world.force(force, &leader).await;
+        if !matches!(force, Force::KillElector) {
+            leader = world.next_term().await;
+        }
+        world.mend(force, old).await;
+        eprintln!("{force:?}: {} leads after {:?}", leader.replica, leader.at().since(before));
+        world.stage.witness.assert_no_overlap();
+    }
+}
+
+struct World {
+    stage: Stage,
+    replicas: Vec<Replica>,
+    started: u32,
+    token: u64,
+}
+
+impl World {
+    /// One more replica, with a name that nobody had; every other one ignores its stop signal.
+    async fn add(&mut self) {
+        self.started += 1;
+        let name = format!("r{}", self.started);
+        let behaviour =
+            if self.started.is_multiple_of(2) { Behaviour::stubborn() } else { Behaviour::lingering(Duration::from_millis(100)) };
+        let prepared = self.stage.prepare(&name).await.workload(&Behaviour { daemon: true, ..behaviour });
+        let prepared = prepared.set("lease.duration", "3s").set("lease.attemptTimeout", "300ms");
+        self.replicas.push(prepared.set("workload.stop.lossGrace", "200ms").set("workload.stop.grace", "1s").start());
+    }
+
+    /// Waits for the workload of a later term.
+    async fn next_term(&mut self) -> Event {
+        let token = |event: &Event| event.variable("TENURE_FENCING_TOKEN").parse::<u64>().expect("a resourceVersion");
+        let last = self.token;
+        let later = |event: &Event| event.what == "start" && token(event) > last;
+        let start = self.stage.witness.first("the next term", later).await;
+        self.token = token(&start);
+        start
+    }
+
+    fn place(&self, name: &str) -> usize {
+        self.replicas.iter().position(|replica| replica.name == name).expect("a replica of that name")
+    }
+
+    /// Does it to the leader, whose place it returns.
+    async fn force(&self, force: Force, leader: &Event) -> usize {
+        let place = self.place(&leader.replica);
+        let replica = &self.replicas[place];
+        let lease = &self.stage.lease;
+        match force {
+            Force::Term => replica.signal(Signal::SIGTERM).await,
+            Force::KillInit => replica.signal(Signal::SIGKILL).await,
+            Force::KillElector => kill(replica.elector().await, Signal::SIGKILL).expect("the elector lives"),
+            Force::StopElector => kill(replica.elector().await, Signal::SIGSTOP).expect("the elector lives"),
+            Force::StopInit => replica.signal(Signal::SIGSTOP).await,
+            Force::BlackHole => replica.proxy.cut(),
+            Force::Delete => lease.delete().await,
+            Force::Edit => {
+                let taken = json!({ "holderIdentity": "nobody_1", "leaseDurationSeconds": 2 });
+                drop(lease.edit(|lease| lease["spec"] = taken.clone()).await);
+            }
+            Force::Clear => drop(lease.edit(|lease| lease["spec"]["holderIdentity"] = json!("")).await),
+        }
+        place
+    }
+
+    /// Puts right what is not right by itself.
+    async fn mend(&mut self, force: Force, old: usize) {
+        match force {
+            Force::Term | Force::KillInit => {
+                self.replicas.remove(old).exit().await;
+                self.add().await;
+            }
+            Force::KillElector => {
+                let before = clock::boot();
+                let renewed = |e: &Exchange| e.request.at > before && e.request.is_held() && e.succeeded();
+                self.replicas[old].proxy.log.nth(1, "the next elector renews", renewed).await;
+            }
+            Force::StopInit => self.replicas[old].signal(Signal::SIGCONT).await,
+            Force::BlackHole => self.replicas[old].proxy.mend().await,
+            // Init has replaced a stopped elector.
+            Force::StopElector | Force::Delete | Force::Edit | Force::Clear => {}
+        }
+    }
+}
