@@ -17,18 +17,26 @@ pub struct Record {
     pub status: u64,
     /// holderIdentity in the request, if it carries one.
     pub holder: Option<String>,
+    /// When it was answered: microseconds since 1970.
+    pub answered: i64,
 }
 
 /// The complete requests about one Lease.
 pub fn read(log: &Path, namespace: &str, name: &str) -> Vec<Record> {
+    let all = read_all(log, namespace, name);
+    all.into_iter().filter(|(stage, _)| stage == "ResponseComplete").map(|(_, record)| record).collect()
+}
+
+/// The same with those that are under way: a watch is answered long before it is complete.
+pub fn read_all(log: &Path, namespace: &str, name: &str) -> Vec<(String, Record)> {
     let text = fs::read_to_string(log).expect("the audit log");
     let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).expect("a line of the audit log"));
     let about = lines.filter(|line| {
         let object = &line["objectRef"];
         let created = &line["requestObject"]["metadata"]["name"];
-        line["stage"] == "ResponseComplete" && object["namespace"] == namespace && (object["name"] == name || created == name)
+        object["namespace"] == namespace && (object["name"] == name || created == name)
     });
-    about.map(|line| record(&line)).collect()
+    about.map(|line| (line["stage"].as_str().unwrap_or_default().to_owned(), record(&line))).collect()
 }
 
 fn record(line: &Value) -> Record {
@@ -39,5 +47,6 @@ fn record(line: &Value) -> Record {
         verb: text(&line["verb"]),
         status: line["responseStatus"]["code"].as_u64().unwrap_or_default(),
         holder: line["requestObject"]["spec"]["holderIdentity"].as_str().map(str::to_owned),
+        answered: text(&line["stageTimestamp"]).parse::<jiff::Timestamp>().expect("a time").as_microsecond(),
     }
 }

@@ -213,7 +213,7 @@ impl Drop for Intruder {
 }
 
 /// Processes whose parent this is.
-fn children(parent: Pid) -> Vec<Pid> {
+pub fn children(parent: Pid) -> Vec<Pid> {
     let entries = fs::read_dir("/proc").expect("/proc").filter_map(Result::ok);
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     pids.filter(|pid| stat(*pid).is_some_and(|(_, of)| of == parent.as_raw())).map(Pid::from_raw).collect()
@@ -227,23 +227,29 @@ fn stat(pid: i32) -> Option<(String, i32)> {
     Some((words.next()?.to_owned(), words.next()?.parse().ok()?))
 }
 
-fn command_line(pid: Pid) -> Vec<String> {
+/// The words of a process's command line.
+pub fn command_line(pid: Pid) -> Vec<String> {
     let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     line.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned()).collect()
 }
 
 /// Writes a kubeconfig for a client behind this proxy, with a file for the token.
 pub fn write_kubeconfig(directory: &Path, proxy: &Proxy, token: &str) -> PathBuf {
+    write_kubeconfig_to(directory, &format!("https://{}", proxy.address()), proxy.certificate(), token)
+}
+
+/// The same for the server at `url`, whose certificate is checked with this one.
+pub fn write_kubeconfig_to(directory: &Path, url: &str, certificate: &str, token: &str) -> PathBuf {
     let file = |name: &str, text: &str| {
         let path = directory.join(name);
         fs::write(&path, text).expect("a file");
         path
     };
-    let (token, certificate) = (file("token", token), file("ca.crt", proxy.certificate()));
+    let (token, certificate) = (file("token", token), file("ca.crt", certificate));
     let text = serde_json::json!({
         "apiVersion": "v1", "kind": "Config", "current-context": "test",
         "clusters": [{ "name": "test", "cluster": {
-            "server": format!("https://{}", proxy.address()), "certificate-authority": certificate,
+            "server": url, "certificate-authority": certificate,
         }}],
         "users": [{ "name": "test", "user": { "tokenFile": token } }],
         "contexts": [{ "name": "test", "context": { "cluster": "test", "user": "test" } }],

@@ -164,14 +164,24 @@ impl Stage {
         Command::new(&line[0]).args(&line[1..]).env("TENURE_FENCING_TOKEN", token).spawn().expect("a workload")
     }
 
-    /// An administrator's kubeconfig.
-    pub fn kubeconfig(&self) -> &Path {
-        &self.kubeconfig
-    }
-
     /// The real server's record of requests for the Lease.
     pub fn audit(&self) -> Vec<audit::Record> {
         audit::read(&self.audit_log, &self.namespace, LEASE)
+    }
+
+    /// The same with requests that are under way.
+    pub fn audit_of_all_stages(&self) -> Vec<audit::Record> {
+        audit::read_all(&self.audit_log, &self.namespace, LEASE).into_iter().map(|(_, record)| record).collect()
+    }
+
+    /// Where the files of this case lie.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// An administrator's kubeconfig.
+    pub fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
     }
 }
 

@@ -5,6 +5,7 @@ use std::{
     fs,
     path::{Path, PathBuf},
     sync::{Arc, Mutex},
+    time::Duration,
 };
 
 use serde::Deserialize;
@@ -82,8 +83,13 @@ impl Witness {
 
     /// The one after `count` others that are so, now or later.
     pub async fn nth(&self, count: usize, what: &str, is_so: impl Fn(&Event) -> bool) -> Event {
+        self.nth_within(PATIENCE, count, what, is_so).await
+    }
+
+    /// The same with another deadline.
+    pub async fn nth_within(&self, limit: Duration, count: usize, what: &str, is_so: impl Fn(&Event) -> bool) -> Event {
         let mut changed = self.changed.subscribe();
-        within(PATIENCE, what, async {
+        within(limit, what, async {
             loop {
                 changed.borrow_and_update();
                 let found = self.events.lock().expect("no panic inside").iter().filter(|event| is_so(event)).nth(count).cloned();

@@ -1,0 +1,247 @@
+//! What runs the workload under a Lease: tenure, or a peer.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use serde_json::json;
+
+use crate::support::{
+    api::{self, Verbs},
+    proxy::Proxy,
+    replica::{children, command_line, write_kubeconfig_to},
+    stage::{LEASE, Stage},
+    workload::Behaviour,
+};
+
+const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+
+/// Who runs it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Contestant {
+    /// This repository's static binary.
+    Tenure,
+    /// `benches/peers/client-go`.
+    ClientGo,
+}
+
+pub const BOTH: [Contestant; 2] = [Contestant::Tenure, Contestant::ClientGo];
+
+/// D and what follows from it.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    pub duration: Duration,
+    renew_period: Duration,
+    attempt_timeout: Duration,
+    loss_grace: Duration,
+    kill_margin: Duration,
+    peer_deadline: Duration,
+    peer_period: Duration,
+}
+
+/// Both sides' defaults: D = 15 s.
+pub const DEFAULT: Pace = Pace {
+    duration: Duration::from_secs(15),
+    renew_period: Duration::from_secs(3),
+    attempt_timeout: Duration::from_secs(2),
+    loss_grace: Duration::from_secs(4),
+    kill_margin: Duration::from_secs(1),
+    peer_deadline: Duration::from_secs(10),
+    peer_period: Duration::from_secs(2),
+};
+
+/// A short lawful D.
+pub const SHORT: Pace = Pace {
+    duration: Duration::from_secs(4),
+    renew_period: Duration::from_secs(1),
+    attempt_timeout: Duration::from_millis(400),
+    loss_grace: Duration::from_millis(500),
+    kill_margin: Duration::from_millis(500),
+    peer_deadline: Duration::from_millis(2_700),
+    peer_period: Duration::from_millis(500),
+};
+
+/// What is compared, built and found.
+pub struct Programs {
+    pub tenure: PathBuf,
+    client_go: PathBuf,
+    pub apiserver: String,
+}
+
+impl Programs {
+    /// Builds what is missing, and says so.
+    pub fn build() -> Self {
+        eprintln!("figures: building the static binary and the peer");
+        let target = "x86_64-unknown-linux-musl";
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(["build", "--quiet", "--release", "--bin", "tenure", "--target", target]).current_dir(ROOT);
+        run(cargo.env("CC_x86_64_unknown_linux_musl", "gcc"));
+        let peer = cache().join("client-go-v0.36.3");
+        let mut go = Command::new("go");
+        run(go
+            .args(["build", "-trimpath", "-ldflags=-s -w", "-o"])
+            .arg(&peer)
+            .arg(".")
+            .current_dir(Path::new(ROOT).join("benches/peers/client-go")));
+        let apiserver = Command::new(Path::new(ROOT).join("tests/cluster/binaries/build")).arg("kube-apiserver").output();
+        let apiserver = String::from_utf8_lossy(&apiserver.expect("the build script").stdout).trim().to_owned();
+        let version = Command::new(&apiserver).arg("--version").output().expect("the API server");
+        Self {
+            tenure: Path::new(ROOT).join("target").join(target).join("release/tenure"),
+            client_go: peer,
+            apiserver: String::from_utf8_lossy(&version.stdout).trim().to_owned(),
+        }
+    }
+
+    pub fn of(&self, contestant: Contestant) -> &Path {
+        match contestant {
+            Contestant::Tenure => &self.tenure,
+            Contestant::ClientGo => &self.client_go,
+        }
+    }
+}
+
+impl Contestant {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Tenure => "tenure",
+            Self::ClientGo => "client-go wrapper",
+        }
+    }
+
+    fn line(self, program: &Path, kubeconfig: &Path, directory: &Path, stage: &Stage, name: &str, pace: Pace) -> Vec<String> {
+        let text = |path: &Path| path.to_string_lossy().into_owned();
+        let millis = |span: Duration| format!("{}ms", span.as_millis());
+        match self {
+            Self::Tenure => {
+                let config = directory.join("tenure.json");
+                let settings = json!({
+                    "lease": {
+                        "name": LEASE, "namespace": stage.namespace, "identity": name, "duration": millis(pace.duration),
+                        "renewPeriod": millis(pace.renew_period), "attemptTimeout": millis(pace.attempt_timeout),
+                    },
+                    "workload": { "stop": { "lossGrace": millis(pace.loss_grace), "killMargin": millis(pace.kill_margin) } },
+                });
+                fs::write(&config, settings.to_string()).expect("a configuration file");
+                vec![text(program), "run".into(), "--config".into(), text(&config), "--".into()]
+            }
+            Self::ClientGo => [
+                text(program),
+                format!("--kubeconfig={}", kubeconfig.display()),
+                format!("--namespace={}", stage.namespace),
+                format!("--lease={LEASE}"),
+                format!("--identity={name}"),
+                format!("--lease-duration={}", millis(pace.duration)),
+                format!("--renew-deadline={}", millis(pace.peer_deadline)),
+                format!("--retry-period={}", millis(pace.peer_period)),
+                "--".into(),
+            ]
+            .into(),
+        }
+    }
+}
+
+/// One replica, as PID 1 of its own PID namespace; all of it ends when this is dropped.
+pub struct Replica {
+    pub name: String,
+    pub proxy: Option<Proxy>,
+    launcher: Child,
+}
+
+impl Replica {
+    /// Starts one straight at the API server, or behind a proxy that can do faults.
+    pub async fn start(
+        programs: &Programs,
+        who: Contestant,
+        stage: &Stage,
+        name: &str,
+        pace: Pace,
+        behaviour: &Behaviour,
+        faults: bool,
+    ) -> Self {
+        let directory = stage.directory().join(name);
+        fs::create_dir_all(&directory).expect("a directory");
+        let token = stage.api.minimal_token(&stage.namespace, LEASE, &Verbs::default()).await;
+        let (proxy, kubeconfig) = if faults {
+            let proxy = Proxy::start(stage.kubeconfig()).await;
+            let url = format!("https://{}", proxy.address());
+            let kubeconfig = write_kubeconfig_to(&directory, &url, proxy.certificate(), &token);
+            (Some(proxy), kubeconfig)
+        } else {
+            let server = api::config(stage.kubeconfig()).await;
+            let certificate = fs::read_to_string(stage.kubeconfig().with_file_name("ca.crt")).expect("the server's certificate");
+            (None, write_kubeconfig_to(&directory, server.cluster_url.to_string().trim_end_matches('/'), &certificate, &token))
+        };
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL", "unshare", "--fork", "--pid", "--mount-proc", "--kill-child=SIGKILL"]);
+        command.args(who.line(programs.of(who), &kubeconfig, &directory, stage, name, pace));
+        command.args(behaviour.command(stage.directory(), name));
+        command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default()).env("KUBECONFIG", kubeconfig);
+        let log = fs::File::create(directory.join("log")).expect("a log");
+        let launcher = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn().expect("a replica");
+        Self { name: name.to_owned(), proxy, launcher }
+    }
+
+    /// PID 1 as seen from here.
+    pub fn init(&self) -> Pid {
+        let launcher = Pid::from_raw(i32::try_from(self.launcher.id()).expect("a pid"));
+        children(launcher).into_iter().next().expect("a child of unshare")
+    }
+
+    /// The elector; a wrapper is its own.
+    pub fn elector(&self) -> Pid {
+        let init = self.init();
+        let is_elector = |pid: &Pid| command_line(*pid).get(1).is_some_and(|word| word == "elector");
+        children(init).into_iter().find(is_elector).unwrap_or(init)
+    }
+
+    pub fn signal(&self, pid: Pid, signal: Signal) {
+        kill(pid, signal).expect("the process lives");
+    }
+
+    /// Waits for its end.
+    pub async fn ended(&mut self) {
+        while self.launcher.try_wait().expect("a child").is_none() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    pub fn has_ended(&mut self) -> bool {
+        self.launcher.try_wait().expect("a child").is_some()
+    }
+
+    /// Everything of it is killed at once.
+    pub fn kill(&mut self) {
+        drop(self.launcher.kill());
+        drop(self.launcher.wait());
+    }
+}
+
+impl Drop for Replica {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Where etcd writes.
+pub fn place() -> &'static str {
+    if Path::new("/dev/shm").is_dir() { "memory (tmpfs)" } else { "the temporary directory's disk" }
+}
+
+fn cache() -> PathBuf {
+    let base = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+    let base = base.unwrap_or_else(|| PathBuf::from(std::env::var_os("HOME").unwrap_or_default()).join(".cache"));
+    base.join("tenure")
+}
+
+fn run(command: &mut Command) {
+    let status = command.status().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    assert!(status.success(), "{command:?}: {status}");
+}

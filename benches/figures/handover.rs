@@ -1,0 +1,104 @@
+//! The leader gets SIGTERM, again and again.
+
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+
+use crate::{
+    contestant::{BOTH, Contestant, DEFAULT, Pace, Programs, Replica},
+    support::{
+        server::{Server, scratch},
+        stage::Stage,
+        workload::Behaviour,
+    },
+    table::{Gap, gap, row, title},
+};
+
+/// Three replicas, a new one in place of each that ends.
+pub struct Trio {
+    pub stage: Stage,
+    pub replicas: Vec<Replica>,
+    who: Contestant,
+    pace: Pace,
+    behaviour: Behaviour,
+    faults: bool,
+    made: usize,
+    pub starts: usize,
+}
+
+impl Trio {
+    pub async fn start(
+        server: &Server,
+        programs: &Programs,
+        who: Contestant,
+        pace: Pace,
+        behaviour: Behaviour,
+        faults: bool,
+    ) -> Self {
+        let stage = Stage::set(server, &scratch("figures")).await;
+        let mut trio = Self { stage, replicas: Vec::new(), who, pace, behaviour, faults, made: 0, starts: 0 };
+        for _ in 0..3 {
+            trio.add(programs).await;
+        }
+        trio
+    }
+
+    pub async fn add(&mut self, programs: &Programs) {
+        self.made += 1;
+        let name = format!("r{}", self.made);
+        let replica = Replica::start(programs, self.who, &self.stage, &name, self.pace, &self.behaviour, self.faults);
+        self.replicas.push(replica.await);
+    }
+
+    /// The next start of a workload: whose.
+    pub async fn next_leader(&mut self) -> String {
+        let patience = self.pace.duration * 4 + Duration::from_secs(30);
+        let event =
+            self.stage.witness.nth_within(patience, self.starts, "the next workload starts", |event| event.what == "start").await;
+        self.starts += 1;
+        event.replica
+    }
+
+    pub fn replica(&mut self, name: &str) -> &mut Replica {
+        self.replicas.iter_mut().find(|replica| replica.name == name).expect("a replica of ours")
+    }
+
+    /// Takes one away, which has ended or is to end.
+    pub fn take(&mut self, name: &str) -> Replica {
+        let index = self.replicas.iter().position(|replica| replica.name == name).expect("a replica of ours");
+        self.replicas.swap_remove(index)
+    }
+
+    /// From the last sign of life of `old` to the first of `new`.
+    pub fn gap(&self, old: &str, new: &str) -> Gap {
+        let lives = self.stage.witness.lives();
+        let last = lives.iter().filter(|life| life.replica == old).map(|life| life.last).max().expect("the old one lived");
+        let first = lives.iter().filter(|life| life.replica == new).map(|life| life.first).max().expect("the new one lives");
+        gap(last, first)
+    }
+}
+
+pub async fn show(server: &Server, programs: &Programs, linger: Duration, rounds: usize) {
+    title(&format!("Handover after SIGTERM, D = 15 s, three replicas, a workload that takes {linger:?} to stop"));
+    for who in BOTH {
+        let mut trio = Trio::start(server, programs, who, DEFAULT, Behaviour::lingering(linger), false).await;
+        let mut leader = trio.next_leader().await;
+        let mut gaps = Vec::new();
+        for _ in 0..rounds {
+            settle().await;
+            let mut old = trio.take(&leader);
+            old.signal(old.init(), Signal::SIGTERM);
+            let next = trio.next_leader().await;
+            old.ended().await;
+            gaps.push(trio.gap(&leader, &next));
+            trio.add(programs).await;
+            leader = next;
+        }
+        row(who.name(), &gaps);
+    }
+}
+
+/// Neither contestant offers an event for "follows now"; the pause is longer than both take.
+pub async fn settle() {
+    tokio::time::sleep(Duration::from_secs(1)).await;
+}

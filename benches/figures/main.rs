@@ -1,0 +1,97 @@
+//! The figures that tenure is judged by, beside client-go's wrapper, from one run on one machine.
+//!
+//! ```text
+//! cargo bench --bench figures -- [FIGURE]... [--rounds N]
+//! ```
+//!
+//! Without a FIGURE all are shown. Nothing here is asserted: a benchmark tells, a test judges. Every contestant meets the same real
+//! kube-apiserver and etcd, as PID 1 of a PID namespace of its own, with the same workload, which stamps CLOCK_BOOTTIME into a
+//! file in memory every millisecond.
+
+#![allow(
+    clippy::expect_used,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    unreachable_pub,
+    reason = "a benchmark speaks to people, and fails by panicking"
+)]
+
+use std::process::ExitCode;
+
+use clap::{Parser, ValueEnum};
+
+#[path = "../../tests/support/mod.rs"]
+mod support;
+
+mod contestant;
+mod faults;
+mod footprint;
+mod handover;
+mod idle;
+mod start;
+mod storm;
+mod table;
+mod takeover;
+
+use contestant::Programs;
+
+/// What can be shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Figure {
+    /// The leader gets SIGTERM: last stamp of the old workload to first stamp of the new one.
+    Handover,
+    /// The same with a workload that takes 3 s to stop.
+    SlowStop,
+    /// The leader is killed: takeover counted from the answer to its last renewal.
+    Takeover,
+    /// Black holes, frozen processes, edited holders: how long two ran at once.
+    Faults,
+    /// Forced transitions of every kind, one after the other: how often two ran at once.
+    Storm,
+    /// Requests and processor time of idle replicas over ten minutes.
+    Idle,
+    /// Memory of an idle leader, size of the binary.
+    Footprint,
+    /// A plain init beside tini.
+    Start,
+}
+
+#[derive(Parser)]
+struct Arguments {
+    /// Which figures; all of them if none is named.
+    figures: Vec<Figure>,
+    /// How often each is measured, in place of its own number.
+    #[arg(long)]
+    rounds: Option<usize>,
+    /// Cargo's own word.
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+fn main() -> ExitCode {
+    if let Some(code) = support::workload::face() {
+        return code;
+    }
+    let arguments = Arguments::parse();
+    let figures = if arguments.figures.is_empty() { Figure::value_variants() } else { &arguments.figures };
+    let programs = Programs::build();
+    let server = support::server::Server::start(support::server::Kind::Real);
+    println!("API server {}; etcd's data and the stamps lie in {}", programs.apiserver, contestant::place());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    for figure in figures {
+        let rounds = |default| arguments.rounds.unwrap_or(default);
+        match figure {
+            Figure::Handover => runtime.block_on(handover::show(&server, &programs, std::time::Duration::ZERO, rounds(200))),
+            Figure::SlowStop => {
+                runtime.block_on(handover::show(&server, &programs, std::time::Duration::from_secs(3), rounds(20)))
+            }
+            Figure::Takeover => runtime.block_on(takeover::show(&server, &programs, rounds(50))),
+            Figure::Faults => runtime.block_on(faults::show(&server, &programs)),
+            Figure::Storm => runtime.block_on(storm::show(&server, &programs, rounds(500))),
+            Figure::Idle => runtime.block_on(idle::show(&server, &programs)),
+            Figure::Footprint => runtime.block_on(footprint::show(&server, &programs)),
+            Figure::Start => start::show(&programs, rounds(1_000)),
+        }
+    }
+    ExitCode::SUCCESS
+}
