@@ -2,6 +2,7 @@
 
 #![allow(clippy::expect_used, reason = "a test ends where its preparations fail")]
 
+mod bomb;
 mod notifying;
 mod spawning;
 mod sweeping;

@@ -8,13 +8,16 @@ use tenure::{
     process::{
         kill::{self, Left, SIGKILL, Sweep, Verdict},
         reap,
-        scan::{Scanner, Scope, Spare},
+        scan::{Process, Scanner, Scope, Spare},
         signals,
         spawn::{Place, Setup},
     },
 };
 
-use crate::world::{self, PATIENCE, World, reap_all, setup, shell, shell_with, test_in, wait_until};
+use crate::{
+    bomb,
+    world::{self, PATIENCE, World, count, reap_all, setup, shell, shell_with, test_in, wait_until},
+};
 
 test_in!(Pid1, two_hundred_daemonised_processes_that_ignore_term_are_gone_and_reaped, {
     shell("trap '' TERM; for i in $(seq 200); do setsid -f sleep 1000; done; exec sleep 1000");
@@ -26,13 +29,9 @@ test_in!(Pid1, two_hundred_daemonised_processes_that_ignore_term_are_gone_and_re
     assert!(kill::is_alone().expect("PID 1"));
 });
 
-/// Fifty chains in which every process starts its successor and ends.
-const RESPAWN: &str = "trap '' TERM; respawn() { respawn & }; for i in $(seq 50); do respawn & done; exec sleep 1000";
-
 test_in!(Pid1, a_bomb_that_respawns_falls_to_walks_that_spare_the_elector, {
     let elector = elector("sleep 1000 & wait");
-    shell(RESPAWN);
-    wait_until("a bomb", || reap_all() > 0 && count(Scope::Namespace) > 50);
+    bomb::start();
 
     let left = sweep(Scope::Namespace, &[elector]);
 
@@ -47,8 +46,7 @@ test_in!(Pid1, a_bomb_that_respawns_falls_to_walks_that_spare_the_elector, {
 });
 
 test_in!(Pid1, a_bomb_that_respawns_falls_to_one_kill_of_everything, {
-    shell(RESPAWN);
-    wait_until("a bomb", || reap_all() > 0 && count(Scope::Namespace) > 50);
+    bomb::start();
 
     kill::kill_everything().expect("PID 1 may");
 
@@ -71,6 +69,22 @@ test_in!(Pid1, the_elector_and_its_plugins_are_spared_and_go_on_running, {
     assert_eq!(left, None);
     assert_eq!(found.targets.len(), 2, "the plugin that left the session is no plugin: {found:?}");
     assert!(found.targets.iter().all(|process| process.session == elector && process.state != b'T'), "{found:?}");
+});
+
+test_in!(Pid1, a_sweep_that_does_not_converge_leaves_the_elector_and_its_plugins_running, {
+    let elector = elector("sleep 1000 & wait");
+    wait_until("a plugin", || count(Scope::Namespace) == 2);
+    let zombie = shell("exit 0");
+    let mut sweep = Sweep::open().expect("/proc");
+    let spare = Spare { init: getpid(), electors: &[elector] };
+
+    let verdicts = [(); 5].map(|()| sweep.pass(Scope::Namespace, spare).expect("a scan"));
+
+    let stopped = |process: &Process| process.state == b'T';
+    let mut scanner = Scanner::open().expect("/proc");
+    let found = scanner.find(Scope::Namespace, Spare { electors: &[], ..spare }).expect("a scan");
+    assert!(verdicts.iter().all(|verdict| *verdict != Verdict::Proved), "{zombie} was not reaped: {verdicts:?}");
+    assert!(found.targets.len() == 3 && !found.targets.iter().any(stopped), "{:?}", found.targets);
 });
 
 test_in!(Pid1, a_zombie_is_not_gone, {
@@ -223,11 +237,6 @@ fn elector(script: &str) -> Pid {
     let elector = shell_with(script, &Setup { place: Place::Session, ..setup(signals::block().expect("signals")) });
     assert_eq!(Scanner::open().expect("/proc").look(elector).map(|process| process.session), Some(elector));
     elector
-}
-
-fn count(scope: Scope<'_>) -> usize {
-    let mut scanner = Scanner::open().expect("/proc");
-    scanner.find(scope, Spare { init: getpid(), electors: &[] }).expect("a scan").targets.len()
 }
 
 fn count_all() -> usize {

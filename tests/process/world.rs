@@ -9,10 +9,11 @@ use std::{
 
 use nix::{
     poll::{PollFd, PollFlags, PollTimeout, poll},
-    unistd::Pid,
+    unistd::{Pid, getpid},
 };
 use tenure::process::{
     reap,
+    scan::{Scanner, Scope, Spare},
     signals::{self, Inherited},
     spawn::{self, Input, Outcome, Place, Setup, Spawning},
 };
@@ -128,4 +129,10 @@ pub(crate) fn wait_until(what: &str, mut ready: impl FnMut() -> bool) {
 /// Reaps all that is dead; how many.
 pub(crate) fn reap_all() -> usize {
     std::iter::from_fn(|| reap::next(|_| {})).count()
+}
+
+/// How many targets there are now, nobody spared but the test.
+pub(crate) fn count(scope: Scope<'_>) -> usize {
+    let mut scanner = Scanner::open().expect("/proc");
+    scanner.find(scope, Spare { init: getpid(), electors: &[] }).expect("a scan").targets.len()
 }
