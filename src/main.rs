@@ -1,20 +1,49 @@
 //! Which face am I: init, elector, a command? Then hand over.
 
-use std::process::ExitCode;
+use std::{fs::OpenOptions, io::Write as _, process::ExitCode};
 
-use tenure::{cli, commands, config, elector, init};
+use tenure::{
+    cli::{self, Face, Run},
+    commands,
+    config::{self, Purpose},
+    elector, init,
+    stderr::Lines,
+    telemetry,
+};
 
 fn main() -> ExitCode {
     ExitCode::from(match cli::parse(std::env::args_os()) {
-        Ok(cli::Face::Run(run)) => match config::load(&run.settings, &run.command, config::Purpose::Run) {
-            Ok(loaded) => {
-                commands::warn(&loaded.notes);
-                init::run(loaded.config)
-            }
-            Err(errors) => commands::refuse(&errors),
-        },
-        Ok(cli::Face::Elector) => elector::run(),
-        Ok(cli::Face::Command(command)) => commands::run(&command),
+        Ok(Face::Run(run)) => start(&run),
+        Ok(Face::Elector) => elector::run(),
+        Ok(Face::Command(command)) => commands::run(&command),
         Err(refused) => refused.report(),
     })
+}
+
+/// Hands over to init what it needs to know, which is all that is ever read; the exit code.
+fn start(run: &Run) -> u8 {
+    match config::load(&run.settings, &run.command, Purpose::Run) {
+        Ok(loaded) => {
+            if !loaded.notes.is_empty() {
+                telemetry::log::start(&loaded.config.log);
+            }
+            for note in loaded.notes {
+                tracing::warn!("{note}");
+            }
+            init::run(loaded.config)
+        }
+        Err(invalid) => {
+            last_words(&format!("tenure: {invalid}\n"));
+            78
+        }
+    }
+}
+
+/// To standard error, and to where kubelet looks for the last words of a container. Waits for neither: nobody may read them.
+fn last_words(words: &str) {
+    Lines::new().write(words.as_bytes(), |_| String::new());
+    // Where it does not exist, or this user may not write it, standard error has to do.
+    if let Ok(mut file) = OpenOptions::new().write(true).open("/dev/termination-log") {
+        drop(file.write_all(words.as_bytes()));
+    }
 }

@@ -2,10 +2,7 @@
 //!
 //! Owns what they print and their exit codes. Never part of a replica that runs a workload.
 
-use std::{
-    fs::OpenOptions,
-    io::{self, Write as _},
-};
+use std::io::{self, Write as _};
 
 use crate::{cli::Command, config::Invalid};
 
@@ -31,20 +28,15 @@ pub fn run(command: &Command) -> u8 {
 }
 
 /// Says what is odd in a configuration that is valid.
-pub fn warn(notes: &[String]) {
+fn warn(notes: &[String]) {
     for note in notes {
         complain(note);
     }
 }
 
-/// Says why a configuration is refused, also where kubelet looks for the last words of a container; the exit code.
-#[must_use]
-pub fn refuse(invalid: &Invalid) -> u8 {
+/// Says why a configuration is refused; the exit code.
+fn refuse(invalid: &Invalid) -> u8 {
     complain(&invalid.to_string());
-    // Where it does not exist, or this user may not write it, standard error has to do.
-    if let Ok(mut file) = OpenOptions::new().write(true).open("/dev/termination-log") {
-        drop(writeln!(file, "{invalid}"));
-    }
     78
 }
 
