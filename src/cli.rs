@@ -15,6 +15,8 @@ use clap::{
     error::{ContextKind, ContextValue, ErrorKind},
 };
 
+mod quick;
+
 /// What this process is to be.
 #[derive(Debug)]
 pub enum Face {
@@ -27,7 +29,7 @@ pub enum Face {
 }
 
 /// Runs the workload; the face without a name.
-#[derive(Args, Clone, Debug, Default)]
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Run {
     /// Configuration.
     #[command(flatten)]
@@ -38,7 +40,7 @@ pub struct Run {
 }
 
 /// Flags that change the configuration; each value is judged there.
-#[derive(Args, Clone, Debug, Default)]
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
     /// Configuration file (YAML, or .toml or .json) [default: $TENURE_CONFIG, else /etc/tenure/tenure.yaml where it exists]
     #[arg(long, value_name = "FILE")]
@@ -184,6 +186,10 @@ impl Refused {
 /// # Errors
 /// Help and version, which are not carried out but printed, and what cannot be parsed.
 pub fn parse(line: impl IntoIterator<Item = OsString>) -> Result<Face, Refused> {
+    let line: Vec<OsString> = line.into_iter().collect();
+    if let Some(face) = quick::parse(&line) {
+        return Ok(face);
+    }
     let line = Line::try_parse_from(line).map_err(Refused)?;
     let Some(face) = line.face else { return Ok(Face::Run(line.run)) };
     Ok(match face {
