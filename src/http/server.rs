@@ -1,6 +1,6 @@
 //! The listener of the probes.
 
-use std::{convert::Infallible, io, net::SocketAddr, time::Duration};
+use std::{collections::VecDeque, convert::Infallible, io, net::SocketAddr, time::Duration};
 
 use bytes::Bytes;
 use http::{HeaderValue, Request, Response, StatusCode, header};
@@ -9,7 +9,7 @@ use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
 use tokio::{
     net::{TcpListener, TcpStream},
-    sync::Semaphore,
+    task::AbortHandle,
     time::{sleep, timeout},
 };
 
@@ -18,7 +18,7 @@ use crate::clock;
 
 /// From the accepted connection to its last byte; kubelet asks within a second or two.
 const EXCHANGE: Duration = Duration::from_secs(5);
-/// At once; more wait in the listener's backlog.
+/// At once. One more ends the oldest, so that clients who say nothing cannot keep a probe from its answer.
 const CONNECTIONS: usize = 64;
 /// The head of a request; hyper's least.
 const HEAD: usize = 8192;
@@ -55,16 +55,18 @@ pub fn serve(listen: SocketAddr, health: Health) -> Result<SocketAddr, HttpError
 }
 
 async fn accept(listener: TcpListener, health: Health) {
-    let places = std::sync::Arc::new(Semaphore::new(CONNECTIONS));
+    let mut open: VecDeque<AbortHandle> = VecDeque::new();
     loop {
-        let Ok(place) = std::sync::Arc::clone(&places).acquire_owned().await else { return };
         match listener.accept().await {
             Ok((stream, _)) => {
-                let health = health.clone();
-                drop(tokio::spawn(async move {
-                    drop(timeout(EXCHANGE, exchange(stream, health)).await);
-                    drop(place);
-                }));
+                open.retain(|exchange| !exchange.is_finished());
+                if open.len() >= CONNECTIONS
+                    && let Some(oldest) = open.pop_front()
+                {
+                    oldest.abort();
+                }
+                let exchange = timeout(EXCHANGE, exchange(stream, health.clone()));
+                open.push_back(tokio::spawn(exchange).abort_handle());
             }
             Err(error) => {
                 tracing::debug!(%error, "a connection to http.listen was not accepted");

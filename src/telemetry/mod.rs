@@ -3,6 +3,10 @@
 //! Owns what people and collectors get to see of an election. Everything here is told facts after they happened, on the elector's
 //! own thread, and does nothing there that could wait: log lines that do not fit are dropped, spans go to a bounded queue.
 //!
+//! The elector's loop calls [`log::start`] and [`Telemetry::start`] with init's welcome, then [`Telemetry::record`] for whatever the
+//! election reports, for each message to init (a Lead after [`Telemetry::amend`]) and for each message from init. Before it sends
+//! Done it awaits what [`Telemetry::finish`] gives it, and goes on turning meanwhile.
+//!
 //! `observer` decides which transitions there were, `spans` and `lines` give them their form, `export` and `log` do the rest.
 
 use std::time::Duration;
@@ -68,15 +72,15 @@ impl Telemetry {
     /// Reads the standard OTEL_* variables through `variable`; without an endpoint in them nothing is exported and nothing runs.
     /// Settings that cannot work are told in the log, and nothing is exported.
     ///
-    /// `namespace` is the Lease's; the rest of what a trace needs to know is in init's `welcome`.
+    /// The namespace in `welcome` is the Lease's, found out where the configuration leaves it open.
     ///
     /// # Panics
     /// Outside a tokio runtime.
     #[must_use]
-    pub fn start(welcome: &Welcome, namespace: &str, variable: impl Fn(&str) -> Option<String>) -> Self {
+    pub fn start(welcome: &Welcome, variable: impl Fn(&str) -> Option<String>) -> Self {
         let lease = &welcome.config.lease.name;
         let settings = Settings::read(variable);
-        let traces = settings.and_then(|settings| match Traces::start(&settings, welcome, namespace) {
+        let traces = settings.and_then(|settings| match Traces::start(&settings, welcome) {
             Ok(traces) => Some(traces),
             Err(error) => {
                 warn!(error = &error as &dyn std::error::Error, "traces are not exported");
@@ -104,14 +108,17 @@ impl Telemetry {
         }
     }
 
-    /// Sends what is left, for [`FLUSH`] at most. To be awaited after the release, and before init is told that all is done:
-    /// init's end is the end of this process.
-    pub async fn finish(mut self, now: Now) {
+    /// Sends what is left, for [`FLUSH`] at most; from now on nothing is exported. To be awaited after the release, and before init
+    /// is told that all is done: init's end is the end of this process.
+    pub fn finish(&mut self, now: Now) -> impl Future<Output = ()> + Send + 'static + use<> {
         for outcome in self.observer.finish(now) {
             self.tell(outcome);
         }
-        if let Some(traces) = self.traces {
-            traces.export.finish(FLUSH).await;
+        let traces = self.traces.take();
+        async {
+            if let Some(traces) = traces {
+                traces.export.finish(FLUSH).await;
+            }
         }
     }
 
@@ -124,11 +131,11 @@ impl Telemetry {
 }
 
 impl Traces {
-    fn start(settings: &Settings, welcome: &Welcome, namespace: &str) -> Result<Self, ExportError> {
+    fn start(settings: &Settings, welcome: &Welcome) -> Result<Self, ExportError> {
         for note in &settings.notes {
             warn!("{note}");
         }
-        let export = Export::start(settings, &resource(settings, &welcome.identity, namespace))?;
+        let export = Export::start(settings, &resource(settings, &welcome.identity, &welcome.config.lease.namespace))?;
         let spans = Spans::new(welcome.config.lease.name.clone(), fastrand::u64(..));
         info!(protocol = ?settings.protocol, "transitions are exported as traces");
         Ok(Self { spans, sampler: settings.sampler, export })
@@ -152,6 +159,7 @@ fn resource(settings: &Settings, identity: &str, namespace: &str) -> Resource {
         ("service.instance.id", identity),
         ("k8s.namespace.name", namespace),
     ];
+    let known = known.into_iter().filter(|(_, value)| !value.is_empty());
     let said = settings.resource.iter().map(|(key, value)| KeyValue::new(key.clone(), value.clone()));
     Resource::builder_empty()
         .with_detector(Box::new(TelemetryResourceDetector))

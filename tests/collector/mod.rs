@@ -1,0 +1,287 @@
+//! A collector for tests: takes OTLP over HTTP or gRPC on a free loopback port, with or without TLS, and decodes what arrives.
+//!
+//! It runs on a thread of its own until it is dropped.
+
+#![allow(dead_code, unreachable_pub, reason = "each test binary has its own copy, and uses a part of it")]
+
+use std::{
+    collections::BTreeMap,
+    net::SocketAddr,
+    path::PathBuf,
+    sync::{
+        Arc,
+        mpsc::{Receiver, RecvTimeoutError, Sender, channel},
+    },
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
+
+use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
+use http_body_util::{BodyExt as _, Full, combinators::BoxBody};
+use hyper::{
+    body::Incoming,
+    server::conn::{http1, http2},
+    service::service_fn,
+};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use opentelemetry_proto::tonic::{
+    collector::trace::v1::{ExportTraceServiceRequest, ExportTraceServiceResponse},
+    common::v1::{KeyValue, any_value::Value},
+    trace::v1::{Span, span::Link},
+};
+use prost::Message as _;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpListener,
+    sync::oneshot,
+};
+use tokio_rustls::TlsAcceptor;
+
+/// Longest wait for something that must come.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How it is spoken to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wire {
+    Http,
+    Grpc,
+}
+
+/// What it does with what it understood.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Manner {
+    /// Takes it.
+    Obliging,
+    /// Reads it and never answers.
+    Silent,
+}
+
+/// One span, readable.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    pub name: String,
+    pub trace: String,
+    pub span: String,
+    /// Empty: a root.
+    pub parent: String,
+    /// Its bit "the parent is remote", where the exporter said so.
+    pub parent_is_remote: Option<bool>,
+    /// (trace, span) of each link.
+    pub links: Vec<(String, String)>,
+    pub attributes: BTreeMap<String, String>,
+    pub resource: BTreeMap<String, String>,
+    /// Nanoseconds since 1970.
+    pub start: u64,
+    pub end: u64,
+    /// The status' text, if it is an error.
+    pub error: Option<String>,
+    /// Headers of the request that brought it.
+    pub headers: HeaderMap,
+}
+
+pub struct Collector {
+    address: SocketAddr,
+    certificate: Option<PathBuf>,
+    arrived: Receiver<Seen>,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+    seen: Vec<Seen>,
+}
+
+impl Collector {
+    pub fn start(wire: Wire, manner: Manner) -> Self {
+        Self::serve(wire, manner, None)
+    }
+
+    /// With a certificate for `localhost` that nobody but [`Self::certificate`] vouches for.
+    pub fn start_with_tls(wire: Wire) -> Self {
+        let issued = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+        let file = std::env::temp_dir().join(format!("tenure-collector-{}-{wire:?}.pem", std::process::id()));
+        std::fs::write(&file, issued.cert.pem()).unwrap();
+        let key = rustls::pki_types::PrivateKeyDer::try_from(issued.signing_key.serialize_der()).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let builder = rustls::ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+        let mut config = builder.with_no_client_auth().with_single_cert(vec![issued.cert.der().clone()], key).unwrap();
+        config.alpn_protocols = match wire {
+            Wire::Http => vec![b"http/1.1".to_vec()],
+            Wire::Grpc => vec![b"h2".to_vec()],
+        };
+        Self::serve(wire, Manner::Obliging, Some((TlsAcceptor::from(Arc::new(config)), file)))
+    }
+
+    fn serve(wire: Wire, manner: Manner, tls: Option<(TlsAcceptor, PathBuf)>) -> Self {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let address = listener.local_addr().unwrap();
+        let (arrive, arrived) = channel();
+        let (stop, stopped) = oneshot::channel();
+        let (acceptor, certificate) = tls.unzip();
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async move {
+                let listener = TcpListener::from_std(listener).unwrap();
+                tokio::select! {
+                    () = accept(listener, acceptor, wire, manner, arrive) => {}
+                    _ = stopped => {}
+                }
+            });
+        });
+        Self { address, certificate, arrived, stop: Some(stop), thread: Some(thread), seen: Vec::new() }
+    }
+
+    /// For OTEL_EXPORTER_OTLP_ENDPOINT.
+    pub fn endpoint(&self) -> String {
+        match self.certificate {
+            Some(_) => format!("https://localhost:{}", self.address.port()),
+            None => format!("http://{}", self.address),
+        }
+    }
+
+    /// For OTEL_EXPORTER_OTLP_CERTIFICATE.
+    pub fn certificate(&self) -> String {
+        self.certificate.as_ref().unwrap().to_str().unwrap().to_owned()
+    }
+
+    /// Waits until what has arrived so far satisfies `enough`.
+    pub fn wait(&mut self, what: &str, enough: impl Fn(&[Seen]) -> bool) -> Vec<Seen> {
+        let deadline = Instant::now() + PATIENCE;
+        while !enough(&self.seen) {
+            match self.arrived.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                Ok(seen) => self.seen.push(seen),
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => panic!("{what}: only {:#?}", self.seen),
+            }
+        }
+        self.seen.clone()
+    }
+
+    /// What has arrived by now.
+    pub fn seen(&mut self) -> Vec<Seen> {
+        self.seen.extend(self.arrived.try_iter());
+        self.seen.clone()
+    }
+}
+
+impl Drop for Collector {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        let _ = self.thread.take().map(JoinHandle::join);
+        if let Some(file) = &self.certificate {
+            let _ = std::fs::remove_file(file);
+        }
+    }
+}
+
+async fn accept(listener: TcpListener, tls: Option<TlsAcceptor>, wire: Wire, manner: Manner, arrive: Sender<Seen>) {
+    loop {
+        let (stream, _) = listener.accept().await.unwrap();
+        let (tls, arrive) = (tls.clone(), arrive.clone());
+        tokio::spawn(async move {
+            match tls {
+                None => exchange(stream, wire, manner, arrive).await,
+                Some(tls) => {
+                    if let Ok(stream) = tls.accept(stream).await {
+                        exchange(stream, wire, manner, arrive).await;
+                    }
+                }
+            }
+        });
+    }
+}
+
+async fn exchange<S>(stream: S, wire: Wire, manner: Manner, arrive: Sender<Seen>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let service = service_fn(move |request: Request<Incoming>| {
+        let arrive = arrive.clone();
+        async move {
+            let (head, body) = request.into_parts();
+            let body = body.collect().await?.to_bytes();
+            let (path, message) = match wire {
+                Wire::Http => ("/v1/traces", body),
+                Wire::Grpc => ("/opentelemetry.proto.collector.trace.v1.TraceService/Export", body.slice(5..)),
+            };
+            assert_eq!(head.uri.path(), path);
+            for seen in decode(message, &head.headers) {
+                let _ = arrive.send(seen);
+            }
+            if manner == Manner::Silent {
+                std::future::pending::<()>().await;
+            }
+            Ok::<_, hyper::Error>(answer(wire))
+        }
+    });
+    let io = TokioIo::new(stream);
+    let _ = match wire {
+        Wire::Http => http1::Builder::new().serve_connection(io, service).await,
+        Wire::Grpc => http2::Builder::new(TokioExecutor::new()).serve_connection(io, service).await,
+    };
+}
+
+fn answer(wire: Wire) -> Response<BoxBody<Bytes, std::convert::Infallible>> {
+    let message = ExportTraceServiceResponse::default().encode_to_vec();
+    let mut response = Response::new(());
+    *response.status_mut() = StatusCode::OK;
+    let kind = match wire {
+        Wire::Http => "application/x-protobuf",
+        Wire::Grpc => "application/grpc",
+    };
+    response.headers_mut().insert("content-type", HeaderValue::from_static(kind));
+    match wire {
+        Wire::Http => response.map(|()| Full::from(message).boxed()),
+        Wire::Grpc => {
+            let mut frame = BytesMut::from(&[0_u8][..]);
+            frame.extend_from_slice(&u32::try_from(message.len()).unwrap().to_be_bytes());
+            frame.extend_from_slice(&message);
+            let trailers = HeaderMap::from_iter([("grpc-status".parse().unwrap(), HeaderValue::from_static("0"))]);
+            let body = Full::from(frame.freeze()).with_trailers(async { Some(Ok(trailers)) });
+            response.map(|()| body.boxed())
+        }
+    }
+}
+
+fn decode(message: Bytes, headers: &HeaderMap) -> Vec<Seen> {
+    let request = ExportTraceServiceRequest::decode(message).unwrap();
+    let mut all = Vec::new();
+    for of_resource in request.resource_spans {
+        let resource = of_resource.resource.map(|resource| readable(resource.attributes)).unwrap_or_default();
+        for span in of_resource.scope_spans.into_iter().flat_map(|of_scope| of_scope.spans) {
+            all.push(seen(span, &resource, headers));
+        }
+    }
+    all
+}
+
+fn seen(span: Span, resource: &BTreeMap<String, String>, headers: &HeaderMap) -> Seen {
+    let link = |link: Link| (hex(&link.trace_id), hex(&link.span_id));
+    Seen {
+        name: span.name,
+        trace: hex(&span.trace_id),
+        span: hex(&span.span_id),
+        parent: hex(&span.parent_span_id),
+        parent_is_remote: (span.flags & 0x100 != 0).then_some(span.flags & 0x200 != 0),
+        links: span.links.into_iter().map(link).collect(),
+        attributes: readable(span.attributes),
+        resource: resource.clone(),
+        start: span.start_time_unix_nano,
+        end: span.end_time_unix_nano,
+        error: span.status.filter(|status| status.code == 2).map(|status| status.message),
+        headers: headers.clone(),
+    }
+}
+
+fn readable(attributes: Vec<KeyValue>) -> BTreeMap<String, String> {
+    let text = |value: Option<Value>| match value {
+        Some(Value::StringValue(text)) => text,
+        Some(Value::IntValue(number)) => number.to_string(),
+        Some(Value::DoubleValue(number)) => number.to_string(),
+        Some(Value::BoolValue(truth)) => truth.to_string(),
+        other => format!("{other:?}"),
+    };
+    attributes.into_iter().map(|pair| (pair.key, text(pair.value.and_then(|value| value.value)))).collect()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,125 @@
+//! The probes as kubelet asks them, over a real connection.
+
+use std::{net::SocketAddr, time::Duration};
+
+use tenure::{
+    clock,
+    election::{Led, View},
+    http::{Health, serve},
+    link::{Deadlines, Term},
+};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+    time::timeout,
+};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+const D: Duration = Duration::from_secs(3600);
+
+fn served(health: &Health) -> SocketAddr {
+    serve("127.0.0.1:0".parse().unwrap(), health.clone()).unwrap()
+}
+
+fn standby() -> Health {
+    let health = Health::new(D, clock::boot());
+    health.update(View { ready: true, leading: None });
+    health
+}
+
+/// All that comes back for these bytes.
+async fn exchange(address: SocketAddr, request: &str) -> String {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut reply = String::new();
+    timeout(PATIENCE, stream.read_to_string(&mut reply)).await.expect("the connection ends").unwrap();
+    reply
+}
+
+async fn get(address: SocketAddr, path: &str) -> String {
+    exchange(address, &format!("GET {path} HTTP/1.1\r\nHost: probe\r\n\r\n")).await
+}
+
+#[tokio::test]
+async fn each_probe_follows_what_the_loop_last_wrote() {
+    let health = Health::new(D, clock::boot());
+    let address = served(&health);
+    assert!(get(address, "/livez").await.starts_with("HTTP/1.1 200 "));
+    assert!(get(address, "/readyz").await.starts_with("HTTP/1.1 503 "));
+    assert!(get(address, "/leader").await.starts_with("HTTP/1.1 503 "));
+
+    let now = clock::boot();
+    let deadlines = Deadlines { soft: now + D, hard: now + D, end: now + D };
+    let leading = Some(Led { term: Term(1), confirmed: now, deadlines, ending: false });
+    health.update(View { ready: true, leading });
+
+    assert!(get(address, "/readyz").await.starts_with("HTTP/1.1 200 "));
+    assert!(get(address, "/leader").await.starts_with("HTTP/1.1 200 "));
+}
+
+#[tokio::test]
+async fn a_probe_that_fails_says_why_in_one_line() {
+    let reply = get(served(&Health::new(D, clock::boot())), "/readyz").await;
+    assert!(reply.ends_with("\r\n\r\nthe Lease has not been read yet\n"), "{reply}");
+}
+
+#[tokio::test]
+async fn init_that_is_silent_for_the_duration_makes_it_unhealthy() {
+    let health = Health::new(Duration::from_secs(15), clock::boot().before(Duration::from_secs(16)));
+    let address = served(&health);
+    assert!(get(address, "/livez").await.starts_with("HTTP/1.1 503 "));
+    health.heard(clock::boot());
+    assert!(get(address, "/livez").await.starts_with("HTTP/1.1 200 "));
+}
+
+#[tokio::test]
+async fn a_query_changes_nothing_and_other_pages_do_not_exist() {
+    let address = served(&standby());
+    assert!(get(address, "/readyz?verbose").await.starts_with("HTTP/1.1 200 "));
+    assert!(get(address, "/metrics").await.starts_with("HTTP/1.1 404 "));
+    assert!(get(address, "/").await.starts_with("HTTP/1.1 404 "));
+}
+
+#[tokio::test]
+async fn head_has_no_body_and_other_methods_are_refused() {
+    let address = served(&standby());
+    let head = exchange(address, "HEAD /livez HTTP/1.1\r\nHost: probe\r\n\r\n").await;
+    assert!(head.starts_with("HTTP/1.1 200 ") && head.ends_with("\r\n\r\n"), "{head}");
+    let post = exchange(address, "POST /livez HTTP/1.1\r\nHost: probe\r\nContent-Length: 0\r\n\r\n").await;
+    assert!(post.starts_with("HTTP/1.1 405 ") && post.to_ascii_lowercase().contains("allow: get, head"), "{post}");
+}
+
+#[tokio::test]
+async fn what_is_no_http_or_too_long_is_refused_and_the_probes_go_on() {
+    let address = served(&standby());
+    assert!(exchange(address, "\u{16}\u{3}\u{1} not http\r\n\r\n").await.starts_with("HTTP/1.1 400 "));
+    let long = format!("GET /livez HTTP/1.1\r\nX: {}\r\n\r\n", "x".repeat(16 * 1024));
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    // The server may close before it took all.
+    let _ = stream.write_all(long.as_bytes()).await;
+    let mut reply = Vec::new();
+    let _ = timeout(PATIENCE, stream.read_to_end(&mut reply)).await.expect("the connection ends");
+    assert!(!String::from_utf8_lossy(&reply).contains("200 OK"));
+    assert!(get(address, "/livez").await.starts_with("HTTP/1.1 200 "));
+}
+
+#[tokio::test]
+async fn a_client_that_says_nothing_is_cut_off_and_holds_nobody_up() {
+    let address = served(&standby());
+    let mut mute = Vec::new();
+    for _ in 0..200 {
+        mute.push(TcpStream::connect(address).await.unwrap());
+    }
+    let answered = timeout(PATIENCE, get(address, "/livez")).await.expect("an answer behind the mute ones");
+    assert!(answered.starts_with("HTTP/1.1 200 "), "{answered}");
+    let mut nothing = String::new();
+    let closed = timeout(PATIENCE, mute.swap_remove(0).read_to_string(&mut nothing)).await.expect("the mute one is cut off");
+    assert_eq!((closed.unwrap_or(0), nothing.as_str()), (0, ""));
+}
+
+#[tokio::test]
+async fn an_address_that_is_taken_is_told_with_its_key() {
+    let address = served(&standby());
+    let error = serve(address, standby()).unwrap_err().to_string();
+    assert!(error.starts_with(&format!("cannot listen on {address} (http.listen): ")), "{error}");
+}
