@@ -1,5 +1,7 @@
 //! The probes as kubelet asks them, over a real connection.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
 use std::{net::SocketAddr, time::Duration};
 
 use tenure::{

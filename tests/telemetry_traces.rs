@@ -1,5 +1,7 @@
 //! What a collector gets to see of transitions, over HTTP and gRPC, and that no collector holds anybody up.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
 mod collector;
 
 use std::{collections::BTreeMap, time::Duration};

@@ -53,7 +53,7 @@ pub(super) struct Drive {
     guard: Guard,
     health: Health,
     /// None once it was told to finish.
-    telemetry: Option<Telemetry>,
+    telemetry: Telemetry,
     alarm: AsyncFd<Alarm>,
     access: Access,
     place: Place,
@@ -103,7 +103,7 @@ impl Drive {
             link,
             guard,
             health,
-            telemetry: Some(telemetry),
+            telemetry,
             alarm: register(Alarm::nonblocking()?)?,
             lease: Lease::new(access.clone(), place.clone(), timeout),
             access,
@@ -207,8 +207,8 @@ impl Drive {
     }
 
     fn tell(&mut self, mut message: ToInit) -> Result<(), Broken> {
-        if let (ToInit::Lead { facts, .. }, Some(telemetry)) = (&mut message, &self.telemetry) {
-            telemetry.amend(facts);
+        if let ToInit::Lead { facts, .. } = &mut message {
+            self.telemetry.amend(facts);
         }
         self.guard.telling(&message);
         if message == ToInit::Done {
@@ -222,18 +222,16 @@ impl Drive {
 
     /// Init's end is the end of this process, so what telemetry still has goes out before init is told that all is done.
     fn finish(&mut self) {
-        let Some(telemetry) = self.telemetry.take() else { return };
+        let flushed = self.telemetry.finish(clock::now());
         let arrive = self.arrive.clone();
         spawn(async move {
-            telemetry.finish(clock::now()).await;
+            flushed.await;
             let _ = arrive.send(Arrived::Flushed).await;
         });
     }
 
     fn record(&mut self, fact: Fact<'_>) {
-        if let Some(telemetry) = &mut self.telemetry {
-            telemetry.record(fact, clock::now());
-        }
+        self.telemetry.record(fact, clock::now());
     }
 
     fn send(&self, id: RequestId, request: Request) -> Task {

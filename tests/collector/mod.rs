@@ -3,6 +3,7 @@
 //! It runs on a thread of its own until it is dropped.
 
 #![allow(dead_code, unreachable_pub, reason = "each test binary has its own copy, and uses a part of it")]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{
     collections::BTreeMap,

@@ -84,7 +84,7 @@ impl Replica {
             place,
             guard: Guard::start(|| ()).unwrap(),
             health: Health::new(PATIENCE, clock::boot()),
-            telemetry: Telemetry::start(&welcome, "billing", |_| None),
+            telemetry: Telemetry::start(&welcome, |_| None),
         };
         let start = |welcome| Elector::new(welcome, 7, clock::now());
         let drive = Drive::new(edges, welcome, start).unwrap();
