@@ -54,6 +54,7 @@
 //! | [`commands`] | `status`, `check`, `config`, `demo`, `dev-server`: one file each |
 //! | [`apiserver`] | the embedded Lease API |
 
+mod alarm;
 pub mod api;
 pub mod apiserver;
 pub mod cli;

@@ -13,7 +13,6 @@ use tokio::{
 
 use super::{
     access::Access,
-    alarm::Alarm,
     guard::Guard,
     lease::{Lease, Place},
     link::{Broken, Link},
@@ -22,6 +21,7 @@ use super::{
     watch::Watch,
 };
 use crate::{
+    alarm::Alarm,
     clock,
     election::{Action, Answer, Elector, Input, Request, RequestId, Watched},
     http::Health,

@@ -14,8 +14,8 @@ use std::{
     time::Duration,
 };
 
-use super::alarm::Alarm;
 use crate::{
+    alarm::Alarm,
     clock,
     link::{Term, ToElector, ToInit},
     time::Instant,

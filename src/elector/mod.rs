@@ -4,7 +4,7 @@
 //! the second guard at H. Never decides who leads, never starts a process but the kubeconfig's credential plugins, and reads no
 //! configuration: init hands it over in the Welcome.
 //!
-//! - [`drive`] is the loop; [`link`], [`alarm`] and its inbox are all that can wake it.
+//! - [`drive`] is the loop; [`link`], the [`alarm`](crate::alarm) and its inbox are all that can wake it.
 //! - [`lease`] and [`watch`] carry requests out, with the credentials of [`access`]; [`classify`] says what a reply means.
 //! - [`guard`] kills at H, should init not; [`remains`] kills what an init that died has left.
 //!
@@ -43,7 +43,6 @@ use crate::{
 };
 
 mod access;
-mod alarm;
 mod classify;
 mod drive;
 mod guard;

@@ -39,6 +39,17 @@ pub fn peek() -> Option<Pid> {
     }
 }
 
+/// Whether init has no child at all, dead or alive.
+#[must_use]
+#[allow(unsafe_code, reason = "as for peek")]
+pub fn is_childless() -> bool {
+    let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
+    let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+    // SAFETY: as in peek.
+    let result = unsafe { libc::waitid(libc::P_ALL, 0, info.as_mut_ptr(), flags) };
+    Errno::result(result) == Err(Errno::ECHILD)
+}
+
 #[allow(unsafe_code, reason = "nix's waitpid loses children that a real-time signal killed")]
 fn bury(pid: Pid) -> Option<Exit> {
     let mut status = 0;

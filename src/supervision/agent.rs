@@ -103,7 +103,7 @@ impl Agent {
             }
             Input::LinkBroken => self.give_elector_up(now),
             Input::Signal(signal) => self.signalled(Signal(signal), now),
-            Input::Forked { pid } => self.workload.forked(pid),
+            Input::Forked { pid } => self.workload.forked(pid, now),
             Input::Spawned => self.workload.spawned(now),
             Input::NotSpawned(why) => self.workload.not_spawned(why, now),
             Input::Promoted => self.workload.promoted(now),
@@ -210,7 +210,7 @@ impl Agent {
                     self.held = None;
                 }
                 if let Some(ending) = &mut self.ending {
-                    ending.done(now);
+                    ending.done();
                 }
             }
             ToInit::Failed { code, message } => {

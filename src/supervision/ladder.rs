@@ -3,7 +3,7 @@
 //! ```text
 //! stop signal, SIGCONT       the grace runs
 //! walk                       SIGKILL to everything but init and the elector, again and again until a clean scan
-//! kill(-1)                   as PID 1: where walks do not converge, and at H; it takes the elector with it
+//! kill(-1)                   as PID 1: where walks do not converge, and at H; again and again, and it takes the elector with it
 //! the end of init            as PID 1, at H + killMargin/2, or at H if survivors may not be killed: the kernel kills the namespace
 //! ```
 //!
@@ -19,7 +19,7 @@ use super::Scan;
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 /// How rarely: what is still there by then hangs in the kernel.
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
-/// For so long, and so many walks, each found somebody new: a fork bomb outruns them.
+/// For so long, and so many walks, each found somebody new (a fork bomb outruns them), or nobody and yet no proof (/proc hides).
 const DIVERGING: (Duration, u32) = (Duration::from_millis(100), 16);
 /// Between a kill(-1) and giving up on its proof: 200 processes were gone and reaped in a quarter of this.
 const REAPING: Duration = Duration::from_millis(20);
@@ -34,8 +34,8 @@ pub(crate) struct Ladder {
     main_gone: bool,
     killed: Option<Instant>,
     last: Scan,
-    /// Since when, and in how many walks, there was always somebody new.
-    strangers: Option<(Instant, u32)>,
+    /// Since when, and for how many walks, they have not converged.
+    adrift: Option<(Instant, u32)>,
     unproved_at: Option<Instant>,
 }
 
@@ -45,8 +45,8 @@ enum Phase {
     Asked { kill_at: Instant, look: Option<Instant> },
     /// SIGKILL by walks, the next one at `next`; none while one is awaited.
     Walking { next: Option<Instant>, pause: Duration },
-    /// SIGKILL by kill(-1).
-    Everything { next: Option<Instant>, pause: Duration, die_at: Instant },
+    /// SIGKILL by kill(-1). From `die_at` on, which H sets, there is nothing left to try.
+    Everything { next: Option<Instant>, pause: Duration, die_at: Option<Instant> },
 }
 
 /// What is to be done next.
@@ -64,17 +64,7 @@ impl Ladder {
     /// From the top: the stop signal goes out now.
     pub(crate) fn asking(pid1: bool, mode: KillMode, margin: Duration, kill_at: Instant) -> Self {
         let phase = Phase::Asked { kill_at, look: None };
-        Self {
-            pid1,
-            mode,
-            margin,
-            phase,
-            main_gone: false,
-            killed: None,
-            last: Scan::default(),
-            strangers: None,
-            unproved_at: None,
-        }
+        Self { pid1, mode, margin, phase, main_gone: false, killed: None, last: Scan::default(), adrift: None, unproved_at: None }
     }
 
     /// From the walks on: the main process is gone, or its time was used up.
@@ -138,10 +128,11 @@ impl Ladder {
             }
             return;
         }
-        if self.kills_everything() {
+        if let Phase::Everything { die_at, .. } = &mut self.phase {
+            die_at.get_or_insert(late);
             return;
         }
-        self.phase = Phase::Everything { next: Some(now), pause: FIRST_PAUSE, die_at: late };
+        self.phase = Phase::Everything { next: Some(now), pause: FIRST_PAUSE, die_at: Some(late) };
     }
 
     /// The answer to a step; true if it is the proof.
@@ -153,7 +144,8 @@ impl Ladder {
             return true;
         }
         let stranger = scan.left.iter().any(|pid| !self.last.left.contains(pid));
-        self.strangers = stranger.then(|| self.strangers.map_or((now, 1), |(since, walks)| (since, walks + 1)));
+        let (since, walks) = self.adrift.unwrap_or((now, 0));
+        self.adrift = (stranger || scan.left.is_empty()).then_some((since, walks + 1));
         self.last = scan;
         match &mut self.phase {
             Phase::Asked { .. } => {}
@@ -171,7 +163,7 @@ impl Ladder {
         let step = match self.phase {
             Phase::Asked { kill_at, look } => Some(look.map_or(kill_at, |at| at.min(kill_at))),
             Phase::Walking { next, .. } => next,
-            Phase::Everything { next, die_at, .. } => next.map(|at| at.min(die_at)),
+            Phase::Everything { next, die_at, .. } => next.map(|at| die_at.map_or(at, |end| end.min(at))),
         };
         [step, self.unproved_at].into_iter().flatten().min()
     }
@@ -191,16 +183,16 @@ impl Ladder {
             Phase::Asked { .. } => None,
             Phase::Walking { next, .. } => {
                 next.take_if(|at| *at <= now)?;
-                let (span, walks) = DIVERGING;
-                if self.pid1 && self.strangers.is_some_and(|(since, count)| now.since(since) >= span && count >= walks) {
-                    self.strangers = None;
+                let (span, enough) = DIVERGING;
+                if self.pid1 && self.adrift.is_some_and(|(since, walks)| now.since(since) >= span && walks >= enough) {
+                    self.phase = Phase::Everything { next: None, pause: FIRST_PAUSE, die_at: None };
                     return Some(Step::KillAll);
                 }
                 Some(Step::Walk)
             }
             Phase::Everything { next, die_at, .. } => {
-                if *die_at <= now || self.last.denied {
-                    (*next, *die_at, self.last.denied) = (None, Instant::NEVER, false);
+                if die_at.is_some_and(|at| at <= now || self.last.denied) {
+                    (*next, *die_at) = (None, None);
                     return Some(Step::Die);
                 }
                 next.take_if(|at| *at <= now).map(|_| Step::KillAll)
@@ -287,14 +279,26 @@ mod tests {
     fn walks_that_always_meet_somebody_new_end_in_kill_all_as_pid_1_only() {
         for pid1 in [true, false] {
             let mut ladder = Ladder::killing(pid1, MARGIN, ms(0));
-            let mut steps = Vec::new();
-            for pid in 0..200 {
-                let now = ladder.due().unwrap();
-                steps.extend(ladder.step(now));
-                ladder.scanned(left(&[pid]), now);
-            }
-            assert_eq!(steps.contains(&Step::KillAll), pid1);
+            assert_eq!(kills_all(&mut ladder, |walk| left(&[walk])), pid1);
+            assert_eq!(ladder.kills_everything(), pid1, "until the proof");
         }
+    }
+
+    #[test]
+    fn walks_that_meet_nobody_and_prove_nothing_end_in_kill_all_as_pid_1_only() {
+        for pid1 in [true, false] {
+            let mut ladder = Ladder::killing(pid1, MARGIN, ms(0));
+            assert_eq!(kills_all(&mut ladder, |_| Scan::default()), pid1);
+        }
+    }
+
+    fn kills_all(ladder: &mut Ladder, scan: impl Fn(i32) -> Scan) -> bool {
+        (0..200).any(|walk| {
+            let now = ladder.due().unwrap();
+            let step = ladder.step(now);
+            ladder.scanned(scan(walk), now);
+            step == Some(Step::KillAll)
+        })
     }
 
     #[test]

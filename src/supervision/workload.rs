@@ -100,8 +100,8 @@ enum Actual {
     Stopped,
     /// To be started again.
     Waiting { until: Instant },
-    /// Asked for, with the launch of a leader; `pid` once it forked.
-    Starting { launch: Option<Launch>, pid: Option<i32> },
+    /// Asked for, with the launch of a leader; `pid` once it forked, `kill_at` if it is to be stopped as soon as it has.
+    Starting { launch: Option<Launch>, pid: Option<i32>, kill_at: Option<Instant> },
     /// The main process runs.
     Running { pid: i32, since: Instant, roles: Roles, yield_by: Option<Instant> },
     /// On its way down.
@@ -260,14 +260,21 @@ impl Workload {
         rewrite.get(&signal).copied().unwrap_or(Some(signal))
     }
 
-    pub(crate) fn forked(&mut self, child: i32) {
-        if let Actual::Starting { pid, .. } = &mut self.actual {
-            *pid = Some(child);
+    pub(crate) fn forked(&mut self, child: i32, now: Instant) {
+        match &mut self.actual {
+            Actual::Starting { pid, kill_at, .. } => {
+                *pid = Some(child);
+                if let Some(kill_at) = *kill_at {
+                    self.descend(None, kill_at, now);
+                }
+            }
+            Actual::Ending { main, .. } => *main = Some(child),
+            Actual::Stopped | Actual::Waiting { .. } | Actual::Running { .. } => {}
         }
     }
 
     pub(crate) fn spawned(&mut self, now: Instant) {
-        let Actual::Starting { launch, pid: Some(pid) } = &self.actual else { return };
+        let Actual::Starting { launch, pid: Some(pid), .. } = &self.actual else { return };
         let (launch, pid) = (launch.clone(), *pid);
         let (roles, outcome) = match (launch, &self.policy.manner) {
             (Some(launch), Some(manner)) => Roles::leader(pid, launch, manner, now, &mut self.actions),
@@ -432,7 +439,7 @@ impl Workload {
             (false, Some(_)) => Some(Role::Leader),
             (false, None) => Some(Role::Standby),
         };
-        self.actual = Actual::Starting { launch: launch.clone(), pid: None };
+        self.actual = Actual::Starting { launch: launch.clone(), pid: None, kill_at: None };
         self.actions.push_back(Action::Spawn { role, launch });
     }
 
@@ -485,7 +492,7 @@ impl Workload {
                 let ladder = Ladder::asking(self.policy.pid1, mode, margin, kill_at);
                 self.actual = Actual::Ending { main: Some(pid), ladder, again_at: None };
             }
-            Actual::Starting { pid: None, .. } => {}
+            Actual::Starting { pid: None, kill_at: stop, .. } => *stop = Some(stop.map_or(kill_at, |at| at.min(kill_at))),
         }
     }
 

@@ -13,8 +13,6 @@ use super::{Action, Agent, Held};
 
 /// The exit code of `onLoss: exit`.
 pub(super) const LEADERSHIP_LOST: u8 = 76;
-/// For an elector whose work is done, to send its telemetry and end by itself.
-const FAREWELL: Duration = Duration::from_secs(2);
 /// Over two attempts at the API server, for the rest of a release.
 const SLACK: Duration = Duration::from_secs(1);
 
@@ -38,9 +36,8 @@ impl Ending {
         Self { code, signals: 0, told: false, by: None, done: false }
     }
 
-    pub(super) fn done(&mut self, now: Instant) {
+    pub(super) const fn done(&mut self) {
         self.done = true;
-        self.by = Some(self.by.map_or(now + FAREWELL, |by| by.min(now + FAREWELL)));
     }
 
     /// An elector that ends is replaced for the release only.
@@ -122,7 +119,7 @@ impl Agent {
             Some(held) => now >= held.deadlines().end || self.failed.is_some(),
             None => !self.electors.is_greeted(),
         };
-        if over || now >= by || ending.signals > 2 {
+        if over || ending.done || now >= by || ending.signals > 2 {
             self.give_elector_up(now);
             self.exit(code);
         }

@@ -293,7 +293,6 @@ fn a_standby_that_ends_with_on_exit_exit_ends_init() {
     world.prove();
     assert!(world.wants(&Action::Tell(ToElector::Shutdown)));
     world.told(ToInit::Done);
-    world.feed(Input::ElectorEnded);
     assert_eq!(world.actions.last(), Some(&Action::Exit(5)));
 }
 
@@ -305,7 +304,6 @@ fn term_stops_a_standby_and_ends_with_its_code() {
     world.exit(Exit::Code(0));
     world.prove();
     world.told(ToInit::Done);
-    world.feed(Input::ElectorEnded);
     assert_eq!(world.actions.last(), Some(&Action::Exit(0)));
 }
 

@@ -1,10 +1,11 @@
 //! A timer on CLOCK_BOOTTIME at an absolute time.
 //!
-//! tokio's own timers stand still while the machine sleeps; this one is past when it wakes, and fires at once.
+//! Other timers stand still while the machine sleeps (tokio's, and poll's timeout); this one is past when it wakes, and fires at
+//! once.
 
 use std::{
     io,
-    os::fd::{AsFd as _, AsRawFd, RawFd},
+    os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd},
     time::Duration,
 };
 
@@ -17,23 +18,23 @@ use crate::time::Instant;
 
 /// The timer. One read of its descriptor takes an expiry in.
 #[derive(Debug)]
-pub(super) struct Alarm(TimerFd);
+pub(crate) struct Alarm(TimerFd);
 
 impl Alarm {
     /// A timer whose [`Self::wait`] blocks.
-    pub(super) fn blocking() -> io::Result<Self> {
+    pub(crate) fn blocking() -> io::Result<Self> {
         let timer = TimerFd::new(ClockId::CLOCK_BOOTTIME, TimerFlags::TFD_CLOEXEC)?;
         Ok(Self(timer))
     }
 
     /// A timer for an event loop.
-    pub(super) fn nonblocking() -> io::Result<Self> {
+    pub(crate) fn nonblocking() -> io::Result<Self> {
         let timer = TimerFd::new(ClockId::CLOCK_BOOTTIME, TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK)?;
         Ok(Self(timer))
     }
 
     /// Fires at `at`, at once if that is past; [`Instant::NEVER`]: not at all. Replaces what was set.
-    pub(super) fn set(&self, at: Instant) -> io::Result<()> {
+    pub(crate) fn set(&self, at: Instant) -> io::Result<()> {
         if at == Instant::NEVER {
             self.0.unset()?;
             return Ok(());
@@ -45,9 +46,15 @@ impl Alarm {
     }
 
     /// Takes an expiry in; waits for one if it blocks.
-    pub(super) fn wait(&self) -> io::Result<()> {
+    pub(crate) fn wait(&self) -> io::Result<()> {
         self.0.wait()?;
         Ok(())
+    }
+}
+
+impl AsFd for Alarm {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }
 

@@ -1,0 +1,237 @@
+//! Carries out what the agent wants done.
+
+use std::os::fd::{AsFd, BorrowedFd};
+
+use super::{drive::Drive, elector::Elector, log::Level, programs::Ended};
+use crate::{
+    clock,
+    config::Signal,
+    link::{Exit, Facts, Reason, Welcome},
+    process::{
+        Pid, kill,
+        spawn::{self, Outcome, Place, Setup, Spawning, signal_not_after},
+    },
+    supervision::{Action, Agent, HookKind, Input, Launch, NotSpawned, Role, Scan, Target},
+    time::Instant,
+};
+
+/// What could not be started although its program was found: sh's own code for it.
+const CANNOT_EXECUTE: u8 = 126;
+/// The end of init as a weapon: nobody is left to read a better code.
+const WEAPON: i32 = 70;
+
+/// Children between fork and execve.
+#[derive(Debug, Default)]
+pub(super) struct Pending {
+    workload: Option<Spawning>,
+    promotion: Option<Spawning>,
+    hook: Option<Spawning>,
+}
+
+impl Pending {
+    /// Readable when it is known what became of the workload. The others tell by their end.
+    pub(super) fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.workload.as_ref().map(AsFd::as_fd)
+    }
+}
+
+impl Drive {
+    /// Does what the agent wants done, in order, until it wants nothing more.
+    pub(super) fn carry_out(&mut self, agent: &mut Agent) {
+        while let Some(action) = agent.poll_action() {
+            self.act(agent, action);
+            if self.over.is_some() {
+                return;
+            }
+        }
+    }
+
+    fn act(&mut self, agent: &mut Agent, action: Action) {
+        match action {
+            Action::StartElector(welcome) => self.start_elector(agent, *welcome),
+            Action::KillElector => self.kill_elector(agent),
+            Action::Tell(message) => drop(self.elector.as_mut().map(|elector| elector.send(&message))),
+            Action::Spawn { role, launch } => self.spawn(agent, role, launch),
+            Action::Signal { target, signal } => send(target, signal),
+            Action::Promote { pid, signal, not_after } => self.promote(pid, signal, not_after),
+            Action::Hook { hook, facts, reason, not_after } => self.hook(agent, hook, facts.as_ref(), reason, not_after),
+            Action::KillHook { pid } => send(Target::Group(pid), kill::SIGKILL),
+            Action::DrainNotify => drop(self.notify.as_mut().map(|socket| socket.drain())),
+            Action::Prove => {
+                self.reap(agent);
+                let scan = self.prover.look(&self.electors());
+                agent.handle(Input::Scanned(scan), clock::boot());
+            }
+            Action::Walk => self.walk(agent, false),
+            Action::KillAll => {
+                // ESRCH: nobody is left. There is no other failure for PID 1.
+                let _ = kill::kill_everything();
+                self.walk(agent, true);
+            }
+            Action::Die => die(),
+            Action::Log { warning, line } => self.say(warning, line),
+            Action::LastWords(words) => self.log.last_words(&words),
+            Action::Exit(code) => {
+                if let Some(terminal) = self.terminal {
+                    // The terminal may be gone.
+                    drop(terminal.take_back());
+                }
+                self.over = Some(code);
+            }
+        }
+    }
+
+    fn start_elector(&mut self, agent: &mut Agent, welcome: Welcome) {
+        let input = match Elector::start(welcome, self.inherited) {
+            Ok(elector) => {
+                self.elector = Some(elector);
+                Input::ElectorStarted
+            }
+            Err(error) => {
+                self.log.line(Level::Warn, &crate::api::one_line(&error));
+                Input::ElectorNotStarted
+            }
+        };
+        agent.handle(input, clock::boot());
+    }
+
+    /// No user code of it runs after the SIGKILL, so what is in the link now is all there will ever be (law 10).
+    fn kill_elector(&mut self, agent: &mut Agent) {
+        let Some(elector) = &self.elector else { return };
+        elector.kill();
+        self.undead.push(elector.pid());
+        self.drain_link(agent, false);
+        self.elector = None;
+    }
+
+    fn spawn(&mut self, agent: &mut Agent, role: Option<Role>, launch: Option<Launch>) {
+        let facts = launch.as_ref().and_then(|launch| launch.facts.as_ref());
+        let not_after = launch.as_ref().map(|launch| launch.not_after).filter(|at| *at != Instant::NEVER);
+        let spawned = self.programs.workload(role, facts).and_then(|command| {
+            command.spawn(&Setup {
+                inherited: self.inherited,
+                place: self.terminal.map_or(Place::Group, Place::Foreground),
+                input: spawn::Input::Inherited,
+                link: None,
+                oom_score_adjust: self.oom_score_adj,
+                not_after,
+            })
+        });
+        let input = match spawned {
+            Ok(spawning) => {
+                self.main = Some(spawning.pid);
+                let pid = spawning.pid.as_raw();
+                self.pending.workload = Some(spawning);
+                Input::Forked { pid }
+            }
+            Err(error) => {
+                let message = format!("{}: {}", self.programs.name(), crate::api::one_line(&error));
+                Input::NotSpawned(NotSpawned::Failed { code: CANNOT_EXECUTE, message })
+            }
+        };
+        agent.handle(input, clock::boot());
+    }
+
+    fn promote(&mut self, pid: i32, signal: Signal, not_after: Instant) {
+        match signal_not_after(Pid::from_raw(pid), signal, not_after) {
+            Ok(spawning) => self.pending.promotion = Some(spawning),
+            Err(error) => self.say(true, format!("the workload cannot be promoted: {}", crate::api::one_line(&error))),
+        }
+    }
+
+    fn hook(
+        &mut self,
+        agent: &mut Agent,
+        hook: HookKind,
+        facts: Option<&Facts>,
+        reason: Option<Reason>,
+        not_after: Option<Instant>,
+    ) {
+        let command = self.programs.hook(hook, facts, Ended { reason, exit: None }).ok().flatten();
+        let setup = Setup {
+            inherited: self.inherited,
+            place: Place::Group,
+            input: spawn::Input::Null,
+            link: None,
+            oom_score_adjust: self.oom_score_adj,
+            not_after,
+        };
+        let input = match command.and_then(|command| command.spawn(&setup).ok()) {
+            Some(spawning) => {
+                let pid = spawning.pid.as_raw();
+                self.pending.hook = Some(spawning);
+                Input::HookForked { pid }
+            }
+            None => Input::HookNotForked,
+        };
+        agent.handle(input, clock::boot());
+    }
+
+    fn walk(&mut self, agent: &mut Agent, everything: bool) {
+        self.reap(agent);
+        let scan = self.prover.walk(&self.electors());
+        agent.handle(Input::Scanned(Scan { killed: scan.killed || everything, ..scan }), clock::boot());
+    }
+
+    /// Every elector that was not reaped.
+    fn electors(&self) -> Vec<Pid> {
+        self.undead.iter().copied().chain(self.elector.as_ref().map(Elector::pid)).collect()
+    }
+
+    /// Takes in what became of children between fork and execve.
+    pub(super) fn take_outcomes(&mut self, agent: &mut Agent) {
+        if let Some(outcome) = self.pending.workload.as_mut().and_then(Spawning::outcome) {
+            self.pending.workload = None;
+            self.workload_outcome(agent, outcome);
+            self.carry_out(agent);
+        }
+    }
+
+    /// What a child has to say of its start is heard before its end.
+    pub(super) fn report_before_end(&mut self, agent: &mut Agent, pid: Pid, exit: Exit) {
+        if let Some(mut spawning) = self.pending.workload.take_if(|spawning| spawning.pid == pid) {
+            let outcome = spawning.outcome().unwrap_or(Outcome::Done);
+            self.workload_outcome(agent, outcome);
+        }
+        if let Some(mut spawning) = self.pending.hook.take_if(|spawning| spawning.pid == pid)
+            && let Some(Outcome::Failed(failure)) = spawning.outcome()
+        {
+            self.say(true, format!("a hook cannot be run: {failure}"));
+        }
+        if let Some(mut spawning) = self.pending.promotion.take_if(|spawning| spawning.pid == pid) {
+            match spawning.outcome() {
+                Some(Outcome::Done) if exit == Exit::Code(0) => agent.handle(Input::Promoted, clock::boot()),
+                Some(Outcome::Late) => self.say(true, "the workload was not promoted: its time is over".into()),
+                Some(Outcome::Failed(failure)) => self.say(true, format!("the workload cannot be promoted: {failure}")),
+                Some(Outcome::Done) | None => self.say(true, "the workload may not have been promoted".into()),
+            }
+        }
+    }
+
+    fn workload_outcome(&mut self, agent: &mut Agent, outcome: Outcome) {
+        let input = match outcome {
+            Outcome::Done => Input::Spawned,
+            Outcome::Late => Input::NotSpawned(NotSpawned::Late),
+            Outcome::Failed(failure) => {
+                let message = format!("{}: {failure}", self.programs.name());
+                Input::NotSpawned(NotSpawned::Failed { code: failure.code(), message })
+            }
+        };
+        agent.handle(input, clock::boot());
+    }
+}
+
+fn send(target: Target, signal: Signal) {
+    // A process that is gone needs no signal, and one that may not be signalled meets the walk.
+    let _ = match target {
+        Target::Main(pid) => kill::send(Pid::from_raw(pid), signal),
+        Target::Group(pid) => kill::send_group(Pid::from_raw(pid), signal),
+    };
+}
+
+/// No destructor, no buffer, no other thread's leave: the kernel kills the namespace now.
+#[allow(unsafe_code, reason = "exit would run what may wait")]
+fn die() -> ! {
+    // SAFETY: it takes a number and does not return.
+    unsafe { libc::_exit(WEAPON) }
+}

@@ -1,0 +1,282 @@
+//! The loop: what wakes init, and in which order it acts.
+
+use std::{io, os::fd::AsFd};
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use super::{
+    deeds::Pending,
+    elector::{Broken, Elector},
+    log::{Level, Log},
+    programs::Programs,
+    proof::Prover,
+};
+use crate::{
+    alarm::Alarm,
+    clock,
+    config::{self, Signal},
+    link::{Exit, ToElector},
+    process::{
+        Pid,
+        notify::{self, NotifySocket},
+        reap,
+        signals::{self, Inherited, Signals},
+        terminal::Terminal,
+    },
+    supervision::{Agent, Input, Role, Settings},
+    time::Instant,
+};
+
+/// An elector that floods its link does not keep init from its deadlines.
+const MESSAGES_A_TURN: usize = 256;
+
+/// Everything that init holds.
+pub(super) struct Drive {
+    pub(super) inherited: Inherited,
+    pub(super) programs: Programs,
+    pub(super) oom_score_adj: i16,
+    pub(super) notify: Option<NotifySocket>,
+    pub(super) terminal: Option<Terminal>,
+    pub(super) prover: Prover,
+    pub(super) elector: Option<Elector>,
+    /// Electors that were killed and are not reaped.
+    pub(super) undead: Vec<Pid>,
+    /// The workload's main process.
+    pub(super) main: Option<Pid>,
+    pub(super) pending: Pending,
+    pub(super) over: Option<u8>,
+    pub(super) log: Log,
+    signals: Signals,
+    alarm: Option<Alarm>,
+    armed: Instant,
+    /// ECHILD is all the proof that is asked for.
+    childless_is_proof: bool,
+}
+
+impl Drive {
+    /// # Errors
+    /// There is no signalfd.
+    pub(super) fn new(
+        inherited: Inherited,
+        programs: Programs,
+        notify: Option<NotifySocket>,
+        terminal: Option<Terminal>,
+        settings: &Settings,
+    ) -> io::Result<Self> {
+        Ok(Self {
+            inherited,
+            programs,
+            oom_score_adj: settings.config.workload.oom_score_adj,
+            notify,
+            terminal,
+            prover: Prover::new(settings.pid1),
+            elector: None,
+            undead: Vec::new(),
+            main: None,
+            pending: Pending::default(),
+            over: None,
+            log: Log::new(config::Log::default()),
+            signals: Signals::open()?,
+            alarm: None,
+            armed: Instant::NEVER,
+            childless_is_proof: !settings.config.lease.enabled && !settings.pid1,
+        })
+    }
+
+    /// Turns until it is over; the exit code.
+    pub(super) fn run(mut self, settings: Settings, log: Log) -> u8 {
+        self.log = log;
+        let mut agent = Agent::new(settings);
+        loop {
+            self.turn(&mut agent);
+            if let Some(code) = self.over {
+                return code;
+            }
+            self.wait(agent.poll_timeout());
+        }
+    }
+
+    /// One turn. The link is drained last before the deadlines are heeded (law 9).
+    fn turn(&mut self, agent: &mut Agent) {
+        self.take_signals(agent);
+        self.take_outcomes(agent);
+        self.take_notices(agent);
+        self.drain_link(agent, true);
+        let now = clock::boot();
+        if agent.poll_timeout().is_some_and(|at| at <= now) {
+            agent.handle_timeout(now);
+            self.carry_out(agent);
+        }
+        if let Some(elector) = &mut self.elector {
+            elector.flush();
+        }
+    }
+
+    /// Hands something to the agent and does what it wants done.
+    fn feed(&mut self, agent: &mut Agent, input: Input) {
+        agent.handle(input, clock::boot());
+        self.carry_out(agent);
+    }
+
+    fn take_signals(&mut self, agent: &mut Agent) {
+        // A failing signalfd is empty: SIGCHLD is not needed to reap.
+        while let Ok(Some(received)) = self.signals.receive() {
+            if received.signal.0 != libc::SIGCHLD {
+                self.feed(agent, Input::Signal(received.signal.0));
+            }
+        }
+        self.reap(agent);
+        self.carry_out(agent);
+        if self.childless_is_proof && self.main.is_none() && reap::is_childless() {
+            self.feed(agent, Input::Childless);
+        }
+    }
+
+    /// Buries every dead child and tells the agent, which is not asked what it wants.
+    pub(super) fn reap(&mut self, agent: &mut Agent) {
+        while let Some((pid, exit)) = reap::next(|_| {}) {
+            self.reaped(agent, pid, exit);
+        }
+    }
+
+    fn reaped(&mut self, agent: &mut Agent, pid: Pid, exit: Exit) {
+        if self.elector.as_ref().is_some_and(|elector| elector.pid() == pid) {
+            self.drain_link(agent, false);
+            let failure = self.elector.take().and_then(|mut elector| elector.failure());
+            self.elector_ended(agent, failure.unwrap_or_else(|| ended(exit)));
+            return;
+        }
+        if let Some(index) = self.undead.iter().position(|undead| *undead == pid) {
+            self.undead.swap_remove(index);
+            self.elector_ended(agent, ended(exit));
+            return;
+        }
+        self.report_before_end(agent, pid, exit);
+        if self.main == Some(pid) {
+            self.main = None;
+            if let Some(terminal) = self.terminal {
+                // The terminal may be gone.
+                drop(terminal.take_back());
+            }
+        }
+        agent.handle(Input::Reaped { pid: pid.as_raw(), exit }, clock::boot());
+    }
+
+    fn elector_ended(&mut self, agent: &mut Agent, how: String) {
+        self.log.line(Level::Warn, &format!("the elector ended: {how}"));
+        agent.handle(Input::ElectorEnded, clock::boot());
+    }
+
+    /// Takes in what waits on the link; `acting` in between unless the caller is about to. No deadline is heeded here (law 9).
+    pub(super) fn drain_link(&mut self, agent: &mut Agent, acting: bool) {
+        for _ in 0..MESSAGES_A_TURN {
+            let Some(elector) = &mut self.elector else { return };
+            let received = elector.receive();
+            let goes_on = received.is_ok();
+            match received {
+                Ok(Some(message)) => agent.handle(Input::Told(message), clock::boot()),
+                Ok(None) => return,
+                Err(broken) => {
+                    if !matches!(broken, Broken::Closed) {
+                        self.say(true, broken.to_string());
+                    }
+                    agent.handle(Input::LinkBroken, clock::boot());
+                }
+            }
+            if acting {
+                self.carry_out(agent);
+            }
+            if !goes_on {
+                return;
+            }
+        }
+    }
+
+    fn take_notices(&mut self, agent: &mut Agent) {
+        loop {
+            let (Some(socket), Some(main)) = (&mut self.notify, self.main) else { return };
+            let Some(scanner) = self.prover.scanner() else { return };
+            match socket.receive(main, scanner) {
+                Ok(Some(Ok(notice))) => {
+                    let role = notice.role.map(|role| match role {
+                        notify::Role::Leader => Role::Leader,
+                        notify::Role::Standby => Role::Standby,
+                    });
+                    if let Some(role) = role {
+                        self.feed(agent, Input::Notified(role));
+                    }
+                }
+                Ok(Some(Err(rejected))) => self.say(true, rejected.to_string()),
+                Ok(None) | Err(_) => return,
+            }
+        }
+    }
+
+    /// A line for the log: through the elector while there is one, so that all lines have one form.
+    pub(super) fn say(&mut self, warning: bool, line: String) {
+        let message = ToElector::Log { warning, line };
+        if self.elector.as_mut().is_some_and(|elector| elector.send(&message)) {
+            return;
+        }
+        if let ToElector::Log { line, .. } = message {
+            self.log.line(if warning { Level::Warn } else { Level::Info }, &line);
+        }
+    }
+
+    /// Sleeps until something happens, or `until` at the latest.
+    fn wait(&mut self, until: Option<Instant>) {
+        let until = until.unwrap_or(Instant::NEVER);
+        let timeout = self.arm(until);
+        let mut fds: Vec<PollFd<'_>> = Vec::with_capacity(8);
+        let readable = |fd| PollFd::new(fd, PollFlags::POLLIN);
+        fds.push(readable(self.signals.as_fd()));
+        if let Some(elector) = &self.elector {
+            let room = if elector.is_clogged() { PollFlags::POLLOUT } else { PollFlags::empty() };
+            fds.push(PollFd::new(elector.as_fd(), PollFlags::POLLIN | room));
+        }
+        let notify = self.notify.as_ref().filter(|_| self.main.is_some());
+        let others = [self.alarm.as_ref().map(AsFd::as_fd), notify.map(AsFd::as_fd), self.pending.fd()];
+        fds.extend(others.into_iter().flatten().map(readable));
+        // An interruption, or a lack of kernel memory: look again.
+        let _ = poll(&mut fds, timeout);
+    }
+
+    /// Sets the timer; how long poll may sleep beside it.
+    fn arm(&mut self, until: Instant) -> PollTimeout {
+        if until == Instant::NEVER && self.alarm.is_none() {
+            return PollTimeout::NONE;
+        }
+        if until <= clock::boot() {
+            return PollTimeout::ZERO;
+        }
+        if self.alarm.is_none() {
+            self.alarm = Alarm::nonblocking().ok();
+        }
+        let Some(alarm) = &self.alarm else { return coarse(until) };
+        if self.armed <= clock::boot() {
+            // An expiry that was not taken in would end every poll at once.
+            drop(alarm.wait());
+            self.armed = Instant::NEVER;
+        }
+        if self.armed != until {
+            if alarm.set(until).is_err() {
+                return coarse(until);
+            }
+            self.armed = until;
+        }
+        PollTimeout::NONE
+    }
+}
+
+fn ended(exit: Exit) -> String {
+    match exit {
+        Exit::Code(code) => format!("exit code {code}"),
+        Exit::Signal(signal) => format!("killed by {}", signals::name(Signal(signal))),
+    }
+}
+
+/// Without a timer: poll's own timeout, which stands still in a suspend.
+fn coarse(until: Instant) -> PollTimeout {
+    let left = until.since(clock::boot()).as_millis().saturating_add(1);
+    PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)
+}

@@ -1,0 +1,141 @@
+//! The programs that init runs: found before anything else is done, and what each is told (design 6).
+
+use std::{
+    collections::BTreeMap,
+    ffi::{OsStr, OsString},
+    os::unix::ffi::OsStrExt,
+    path::PathBuf,
+};
+
+use crate::{
+    config::Config,
+    link::{Exit, Facts, Reason},
+    process::{
+        resolve::{ResolveError, resolve},
+        spawn::{Command, SpawnError},
+    },
+    supervision::{HookKind, Role},
+};
+
+/// Facts of a term; what an outer tenure said of its own is not passed on.
+const FACTS: [&str; 4] = ["TENURE_TERM", "TENURE_FENCING_TOKEN", "TENURE_LEASE_UID", "TENURE_ACQUIRED_AT"];
+
+/// The workload and its hooks, ready to be started.
+#[derive(Debug)]
+pub(super) struct Programs {
+    workload: Program,
+    after_lead: Option<Program>,
+    before_follow: Option<Program>,
+    environment: BTreeMap<OsString, OsString>,
+}
+
+#[derive(Debug)]
+struct Program {
+    file: PathBuf,
+    arguments: Vec<String>,
+}
+
+/// What a hook is told beside what the workload is.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Ended {
+    pub(super) reason: Option<Reason>,
+    pub(super) exit: Option<Exit>,
+}
+
+impl Programs {
+    /// Finds every command in the PATH that it will have, on top of `inherited`; `notify` is the value of NOTIFY_SOCKET.
+    ///
+    /// # Errors
+    /// The first one that cannot be executed.
+    pub(super) fn find(
+        config: &Config,
+        inherited: impl Iterator<Item = (OsString, OsString)>,
+        identity: &str,
+        notify: Option<String>,
+    ) -> Result<Self, ResolveError> {
+        let environment = environment(config, inherited, identity, notify);
+        let path = environment.get(OsStr::new("PATH")).map(OsString::as_os_str);
+        let find = |command: &[String]| {
+            let file = resolve(command.first().map(String::as_str).unwrap_or_default(), path)?;
+            Ok::<_, ResolveError>(Program { file, arguments: command.to_vec() })
+        };
+        let hook = |kind: HookKind| kind.of(&config.hooks).map(|hook| find(&hook.command)).transpose();
+        Ok(Self {
+            workload: find(&config.workload.command)?,
+            after_lead: hook(HookKind::AfterLead)?,
+            before_follow: hook(HookKind::BeforeFollow)?,
+            environment,
+        })
+    }
+
+    /// The workload, told its role and its term.
+    ///
+    /// # Errors
+    /// A NUL byte in what it is told.
+    pub(super) fn workload(&self, role: Option<Role>, facts: Option<&Facts>) -> Result<Command, SpawnError> {
+        self.command(&self.workload, role, facts, Ended::default())
+    }
+
+    /// A hook; none if it is not set.
+    ///
+    /// # Errors
+    /// A NUL byte in what it is told.
+    pub(super) fn hook(&self, hook: HookKind, facts: Option<&Facts>, ended: Ended) -> Result<Option<Command>, SpawnError> {
+        let (program, role) = match hook {
+            HookKind::AfterLead => (&self.after_lead, Role::Leader),
+            HookKind::BeforeFollow => (&self.before_follow, Role::Standby),
+        };
+        program.as_ref().map(|program| self.command(program, Some(role), facts, ended)).transpose()
+    }
+
+    /// The name of the workload's program, for people.
+    pub(super) fn name(&self) -> &str {
+        self.workload.arguments.first().map(String::as_str).unwrap_or_default()
+    }
+
+    fn command(&self, program: &Program, role: Option<Role>, facts: Option<&Facts>, ended: Ended) -> Result<Command, SpawnError> {
+        let mut told = BTreeMap::new();
+        if let Some(role) = role {
+            told.insert("TENURE_ROLE".into(), role.as_str().into());
+        }
+        if let Some(facts) = facts {
+            facts.export(&mut told);
+        }
+        if let Some(reason) = ended.reason {
+            told.insert("TENURE_REASON".into(), reason.as_str().into());
+        }
+        match ended.exit {
+            Some(Exit::Code(code)) => drop(told.insert("TENURE_EXIT_CODE".into(), code.to_string())),
+            Some(Exit::Signal(signal)) => drop(told.insert("TENURE_EXIT_SIGNAL".into(), signal.to_string())),
+            None => {}
+        }
+        let kept = self.environment.iter().filter(|(name, _)| name.to_str().is_none_or(|name| !told.contains_key(name)));
+        let kept = kept.map(|(name, value)| (name.as_os_str(), value.as_os_str()));
+        let told = told.iter().map(|(name, value)| (OsStr::new(name), OsStr::new(value)));
+        Command::new(&program.file, &program.arguments, kept.chain(told))
+    }
+}
+
+/// What every program gets, whatever the role and the term.
+fn environment(
+    config: &Config,
+    inherited: impl Iterator<Item = (OsString, OsString)>,
+    identity: &str,
+    notify: Option<String>,
+) -> BTreeMap<OsString, OsString> {
+    let mut environment: BTreeMap<OsString, OsString> = inherited.collect();
+    environment.extend(config.workload.env.iter().map(|(name, value)| (name.into(), value.into())));
+    if !config.lease.enabled {
+        return environment;
+    }
+    environment.retain(|name, _| FACTS.iter().all(|fact| name.as_bytes() != fact.as_bytes()));
+    let lease = &config.lease;
+    let known = [
+        ("TENURE_LEASE", Some(lease.name.clone())),
+        ("TENURE_NAMESPACE", Some(lease.namespace.clone()).filter(|namespace| !namespace.is_empty())),
+        ("TENURE_IDENTITY", Some(identity.to_owned())),
+        ("NOTIFY_SOCKET", notify),
+    ];
+    environment.extend(known.into_iter().filter_map(|(name, value)| Some((name.into(), value?.into()))));
+    environment
+}
