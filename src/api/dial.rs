@@ -78,3 +78,45 @@ fn tcp(connect_timeout: Duration) -> HttpConnector {
     tcp.set_keepalive_retries(Some(KEEPALIVE_PROBES));
     tcp
 }
+
+#[cfg(test)]
+mod tests {
+    use std::process;
+
+    use http::Request;
+
+    use crate::api::{Cluster, exchange, stub};
+
+    use super::*;
+
+    const PLUGIN: &str =
+        r#"echo '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{"token":"open-sesame"}}'"#;
+
+    #[tokio::test]
+    async fn a_credential_plugin_gives_its_token() {
+        let mut stub = stub::Stub::start([stub::json(200, "{}")]).await;
+        let kubeconfig = serde_json::json!({
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "c",
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+            "clusters": [{"name": "c", "cluster": {"server": stub.url}}],
+            "users": [{"name": "u", "user": {"exec": {
+                "apiVersion": "client.authentication.k8s.io/v1",
+                "command": "/bin/sh",
+                "args": ["-c", PLUGIN],
+                "interactiveMode": "IfAvailable",
+            }}}],
+        });
+        let path = std::env::temp_dir().join(format!("tenure-dial-{}", process::id()));
+        std::fs::write(&path, kubeconfig.to_string()).unwrap();
+
+        let cluster = Cluster::from_kubeconfig(std::slice::from_ref(&path), false).unwrap();
+        let client = cluster.dialer(Duration::from_secs(5)).unwrap().client();
+        exchange(&client, Request::get("/x").body(Body::empty()).unwrap(), Duration::from_secs(20)).await.unwrap();
+
+        let _ = std::fs::remove_file(&path);
+        let head = stub.seen.recv().await.unwrap().head;
+        assert!(head.contains("authorization: bearer open-sesame\r\n"), "{head}");
+    }
+}

@@ -8,7 +8,7 @@
 //! - [`lease`] and [`watch`] carry requests out, with the credentials of [`access`]; [`classify`] says what a reply means.
 //! - [`guard`] kills at H, should init not; [`remains`] kills what an init that died has left.
 //!
-//! The process lives until its link ends. It has a session of its own and blocks every signal: init decides its end.
+//! The process lives until its link ends. It has a session of its own and drops every signal: init decides its end.
 
 use std::{
     env, io,
@@ -19,7 +19,10 @@ use std::{
 
 use nix::{
     fcntl::{FcntlArg, FdFlag, OFlag, fcntl},
-    sys::socket::{SockType, getsockopt, sockopt},
+    sys::{
+        signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction},
+        socket::{SockType, getsockopt, sockopt},
+    },
     unistd::setsid,
 };
 use tokio::io::unix::AsyncFd;
@@ -37,7 +40,6 @@ use crate::{
     election::Elector,
     http::{Health, HttpError, serve},
     link::{ToElector, ToInit, VERSION, Welcome},
-    process::signals,
     stderr::Lines,
     telemetry::{Telemetry, log},
 };
@@ -113,11 +115,43 @@ impl Failure {
     }
 }
 
-/// Out of reach of the terminal and of signals; what a credential plugin inherits of that, its start undoes.
+/// Out of reach of the terminal, and not to be ended by signals.
+///
+/// They are caught and dropped, and neither blocked nor ignored: credential plugins would inherit that, and could not be ended.
 fn settle_in() -> io::Result<()> {
-    signals::block()?;
+    for signal in Signal::iterator().filter(|signal| !KEPT.contains(signal)) {
+        catch(signal)?;
+    }
+    SigSet::empty().thread_set_mask()?;
     // Refused to a process that leads its group, which init may have made it.
     let _ = setsid();
+    Ok(())
+}
+
+/// Signals that stay as they are: those that cannot be caught, the elector's own faults, and those that do nothing anyway.
+const KEPT: [Signal; 14] = [
+    Signal::SIGKILL,
+    Signal::SIGSTOP,
+    Signal::SIGFPE,
+    Signal::SIGILL,
+    Signal::SIGSEGV,
+    Signal::SIGBUS,
+    Signal::SIGABRT,
+    Signal::SIGTRAP,
+    Signal::SIGSYS,
+    Signal::SIGPIPE,
+    Signal::SIGCHLD,
+    Signal::SIGCONT,
+    Signal::SIGURG,
+    Signal::SIGWINCH,
+];
+
+#[allow(unsafe_code, reason = "a signal handler is installed")]
+fn catch(signal: Signal) -> nix::Result<()> {
+    extern "C" fn drop_it(_: i32) {}
+    let action = SigAction::new(SigHandler::Handler(drop_it), SaFlags::SA_RESTART, SigSet::empty());
+    // SAFETY: the handler does nothing, so it may run at any time.
+    unsafe { sigaction(signal, &action) }?;
     Ok(())
 }
 
