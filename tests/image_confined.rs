@@ -50,6 +50,16 @@ fn the_entrypoint_answers_without_root_capabilities_or_a_writable_file_system() 
     assert!(output.status.success(), "{output:?}");
 }
 
+#[test]
+fn the_builder_has_the_pinned_toolchain() {
+    let file = |name| fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).unwrap();
+
+    let pinned = file("rust-toolchain.toml");
+    let pinned = pinned.split("channel = \"").nth(1).and_then(|rest| rest.split('"').next()).unwrap();
+
+    assert!(file("Dockerfile").contains(&format!("ARG BUILDER=rust:{pinned}-slim\n")), "rust-toolchain.toml says {pinned}");
+}
+
 /// An image, unpacked for as long as this lives.
 struct Image {
     directory: PathBuf,

@@ -38,26 +38,12 @@ pub(crate) fn run() -> ExitCode {
     let images = lines("image/build", &[]);
     let image = images.iter().find(|path| path.ends_with("tenure-example.tar")).expect("the example's image");
     let directory = Directory::new();
-    // With this process its child dies, and with that one everything in the namespaces.
-    let status = Command::new("setpriv")
-        .args([
-            "--pdeathsig",
-            "KILL",
-            "unshare",
-            "--mount",
-            "--net",
-            "--pid",
-            "--uts",
-            "--ipc",
-            "--fork",
-            "--kill-child",
-            "--mount-proc",
-        ])
+    let status = apart()
         .arg(env::current_exe().expect("this program"))
         .env(DIRECTORY, &directory.0)
         .env(IMAGE, image)
         .status()
-        .expect("setpriv starts");
+        .expect("it starts");
     if status.success() {
         directory.remove();
         return ExitCode::SUCCESS;
@@ -66,15 +52,39 @@ pub(crate) fn run() -> ExitCode {
     ExitCode::FAILURE
 }
 
+/// What the node does to a machine beyond starting processes, tried in the directory that is its argument.
+const PROBE: &str = r#"
+set -eu
+mkdir "$1/upper" "$1/work"
+mount -t overlay overlay -o "lowerdir=/var,upperdir=$1/upper,workdir=$1/work" /var
+ip link add bridge type bridge
+ip link add end type veth peer name other
+for hierarchy in /sys/fs/cgroup /sys/fs/cgroup/*/; do
+  [ ! -e "$hierarchy/cgroup.procs" ] || { mkdir "$hierarchy/${1##*/}" && rmdir "$hierarchy/${1##*/}"; }
+done
+"#;
+
+/// Why this machine cannot run a node, if it cannot.
 fn hindrance() -> Option<String> {
     if !nix::unistd::geteuid().is_root() {
         return Some("it takes root".to_owned());
     }
-    let missing = |program: &&&str| {
-        !Command::new("sh").args(["-c", &format!("command -v {program}")]).stdout(Stdio::null()).status().unwrap().success()
-    };
-    let missing: Vec<_> = ["unshare", "setpriv", "ip", "mount", "runc", "cc"].iter().filter(missing).copied().collect();
-    (!missing.is_empty()).then(|| format!("missing programs: {}", missing.join(" ")))
+    let directory = Directory::new();
+    let probe = apart().args(["sh", "-c", PROBE, "sh"]).arg(&directory.0).output();
+    directory.remove();
+    match probe {
+        Ok(probe) if probe.status.success() => None,
+        Ok(probe) => Some(String::from_utf8_lossy(&probe.stderr).trim().to_owned()),
+        Err(error) => Some(format!("setpriv: {error}")),
+    }
+}
+
+/// A command in namespaces of its own. With this process it dies, and with it everything in them.
+fn apart() -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL", "unshare", "--mount", "--net", "--pid", "--uts", "--ipc", "--fork", "--kill-child"]);
+    command.arg("--mount-proc");
+    command
 }
 
 /// What a script under tests/ prints.
@@ -89,7 +99,8 @@ struct Directory(PathBuf);
 
 impl Directory {
     fn new() -> Self {
-        let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("tenure-node-{}", std::process::id()));
+        let directory =
+            Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("tenure-node-{}-{:04x}", std::process::id(), fastrand::u16(..)));
         fs::create_dir_all(&directory).unwrap();
         Self(directory)
     }

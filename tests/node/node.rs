@@ -107,10 +107,11 @@ impl Pod {
         self.container()["restartCount"].as_u64().unwrap_or_default()
     }
 
-    /// How the container before this one ended: reason and exit code.
-    pub(crate) fn last_end(&self) -> Option<(String, i64)> {
+    /// How the container before this one ended: reason, exit code and last words.
+    pub(crate) fn last_end(&self) -> Option<(String, i64, String)> {
         let terminated = &self.container()["lastState"]["terminated"];
-        Some((terminated["reason"].as_str()?.to_owned(), terminated["exitCode"].as_i64()?))
+        let text = |field: &str| terminated[field].as_str().unwrap_or_default().to_owned();
+        Some((text("reason"), terminated["exitCode"].as_i64()?, text("message")))
     }
 
     fn container_id(&self) -> String {

@@ -55,6 +55,7 @@ pub(crate) fn run(directory: &Path) -> ExitCode {
         show.rolled_out();
     });
     show.signal_by_exec();
+    show.bad_configuration();
     show.stamps.assert_no_overlap();
     println!(
         "node: {} lives of the workload, never two at once, in {:.0} s",
@@ -99,7 +100,7 @@ impl Show {
         let runs: Vec<Run> = self.stamps.runs().into_iter().filter(|run| run.token >= before.token).collect();
         let gap = runs.windows(2).map(|pair| pair[1].first - pair[0].last).max().unwrap();
         let end = self.node.pods().iter().find(|pod| pod.name() == leader.name()).and_then(Pod::last_end);
-        let end = end.map_or_else(|| "gone".to_owned(), |(reason, code)| format!("{reason}, {code}"));
+        let end = end.map_or_else(|| "gone".to_owned(), |(reason, code, _)| format!("{reason}, {code}"));
         println!("{what:<34} {:>5}.{:02} s  {end:<18} {}", gap / 100, gap % 100, after.pod);
     }
 
@@ -114,6 +115,21 @@ impl Show {
         let (_, after) = self.settled(0);
         assert_eq!(after.token, before.token, "a forwarded signal ended the term");
         println!("{:<34} {:>8}  {:<18} {}", "kubectl exec -- kill -HUP 1", "none", "runs on", after.pod);
+    }
+
+    /// A rollout to what tenure refuses: kubectl shows why, and the leader goes on until the rollout is undone.
+    fn bad_configuration(&self) {
+        let (_, before) = self.settled(0);
+        self.node.kubectl(&["set", "env", "deployment/tenure", "TENURE_LEASE__DURATON=15s"]);
+        let (reason, code, message) = await_some("a pod that ends at once", PATIENCE, || {
+            self.node.pods().iter().find_map(|pod| pod.last_end().filter(|(_, code, _)| *code == 78))
+        });
+        assert!(message.contains("TENURE_LEASE__DURATON"), "the termination message: {message}");
+        self.node.kubectl(&["rollout", "undo", "deployment/tenure"]);
+        self.rolled_out();
+        let (_, after) = self.settled(0);
+        assert_eq!(after.token, before.token, "a rollout that could not succeed ended the term");
+        println!("{:<34} {:>8}  {:<18} {}", "a rollout to a bad configuration", "none", format!("{reason}, {code}"), after.pod);
     }
 
     /// Waits until two pods are ready and exactly one workload runs, with this token at least: that of the Lease's holder.
@@ -136,7 +152,7 @@ impl Show {
         let restarted = await_some("a restart of the container", limit, || {
             self.node.pods().into_iter().find(|now| now.name() == pod.name() && now.restarts() > pod.restarts())
         });
-        let (reason, code) = restarted.last_end().expect("an end of the container before");
+        let (reason, code, _) = restarted.last_end().expect("an end of the container before");
         assert_eq!((reason.as_str(), code), end, "the end that kubectl shows");
     }
 
