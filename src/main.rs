@@ -7,15 +7,26 @@ use tenure::{
     commands,
     config::{self, Purpose},
     elector, init,
+    process::signals,
     stderr::Lines,
     telemetry,
 };
+
+#[allow(unsafe_code, reason = "nothing else runs early enough to keep the signals that arrive before main")]
+#[used]
+// SAFETY: the C library calls it before main as a function without parameters that it looks at, and it needs nothing of the
+// runtime that is not there yet.
+#[unsafe(link_section = ".init_array")]
+static FIRST: extern "C" fn() = signals::block_first;
 
 fn main() -> ExitCode {
     ExitCode::from(match cli::parse(std::env::args_os()) {
         Ok(Face::Run(run)) => start(&run),
         Ok(Face::Elector) => elector::run(),
-        Ok(Face::Command(command)) => commands::run(&command),
+        Ok(Face::Command(command)) => {
+            signals::restore();
+            commands::run(&command)
+        }
         Err(refused) => refused.report(),
     })
 }

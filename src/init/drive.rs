@@ -148,7 +148,10 @@ impl Drive {
         }
         if let Some(index) = self.undead.iter().position(|undead| *undead == pid) {
             self.undead.swap_remove(index);
-            self.elector_ended(agent, ended(exit));
+            // One that was stuck in the kernel may end long after the next one began.
+            if self.elector.is_none() {
+                self.elector_ended(agent, ended(exit));
+            }
             return;
         }
         self.report_before_end(agent, pid, exit);

@@ -5,7 +5,10 @@
 use std::{
     io,
     os::fd::{AsFd, BorrowedFd},
-    sync::atomic::{AtomicBool, Ordering},
+    sync::{
+        OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use nix::{
@@ -30,14 +33,29 @@ pub struct Inherited {
     pub ignores_pipe: bool,
 }
 
-/// Blocks every signal but the faults, and tells what had been there before. To be called in the first instructions.
+/// Blocks every signal but the faults, and tells what had been there before the first call.
 ///
 /// # Errors
 /// None that a kernel gives for a valid set.
 pub fn block() -> io::Result<Inherited> {
     let mut mask = SigSet::empty();
     sigprocmask(SigmaskHow::SIG_SETMASK, Some(&taken()), Some(&mut mask))?;
-    Ok(Inherited { mask, ignores_pipe: IGNORED_PIPE.load(Ordering::Relaxed) })
+    Ok(Inherited { mask: *MASK.get_or_init(|| mask), ignores_pipe: IGNORED_PIPE.load(Ordering::Relaxed) })
+}
+
+/// [`block`] in the first instructions of a program, long before its main: PID 1 loses what arrives before that, for the kernel
+/// drops a signal that init neither blocks nor handles. To be put into `.init_array`.
+pub extern "C" fn block_first() {
+    // Whoever needs it blocked says so once more, and hears of the error.
+    drop(block());
+}
+
+/// Puts back the mask that the program was started with.
+pub fn restore() {
+    if let Some(mask) = MASK.get() {
+        // A mask that was there is valid.
+        let _ = sigprocmask(SigmaskHow::SIG_SETMASK, Some(mask), None);
+    }
 }
 
 /// A signal that arrived.
@@ -104,6 +122,9 @@ fn taken() -> SigSet {
     }
     set
 }
+
+/// As it was before the first [`block`].
+static MASK: OnceLock<SigSet> = OnceLock::new();
 
 static IGNORED_PIPE: AtomicBool = AtomicBool::new(false);
 
