@@ -83,7 +83,7 @@ pub fn is_alone() -> io::Result<bool> {
 pub enum Verdict {
     /// Nobody is left; the proof of law 8.
     Proved,
-    /// Somebody is, or may be. They were sent SIGKILL.
+    /// Somebody is, or may be.
     Left(Left),
 }
 
@@ -140,8 +140,20 @@ impl Sweep {
                 freeze(spare.electors);
             }
         }
+        self.twice(scope, spare, SIGKILL)
+    }
+
+    /// The same proof, and the same account of who is left, without a SIGKILL to anybody.
+    ///
+    /// # Errors
+    /// As [`Sweep::pass`].
+    pub fn look(&mut self, scope: Scope<'_>, spare: Spare<'_>) -> io::Result<Verdict> {
+        self.twice(scope, spare, Signal(0))
+    }
+
+    fn twice(&mut self, scope: Scope<'_>, spare: Spare<'_>, signal: Signal) -> io::Result<Verdict> {
         for _ in 0..2 {
-            let left = self.walk(scope, spare)?;
+            let left = self.walk(scope, spare, signal)?;
             if left != Left::default() {
                 return Ok(Verdict::Left(left));
             }
@@ -159,19 +171,19 @@ impl Sweep {
         Duration::from_millis(1 << self.passes.saturating_sub(1).min(4))
     }
 
-    fn walk(&mut self, scope: Scope<'_>, spare: Spare<'_>) -> io::Result<Left> {
+    fn walk(&mut self, scope: Scope<'_>, spare: Spare<'_>, signal: Signal) -> io::Result<Left> {
         let found = self.scanner.find(scope, spare)?;
         let mut left = Left { seen: found.targets.len(), unclear: found.unclear, ..Left::default() };
         for process in found.targets {
-            let killed = match scope {
+            let sent = match scope {
                 // Pids of this namespace are init's alone to free: it reaps nobody during a pass.
-                Scope::Namespace => kill(process.pid.as_raw(), SIGKILL),
-                Scope::Descendants | Scope::Remains { .. } => kill_identified(found.scanner, process, &mut self.pidfd),
+                Scope::Namespace => kill(process.pid.as_raw(), signal),
+                Scope::Descendants | Scope::Remains { .. } => send_identified(found.scanner, process, signal, &mut self.pidfd),
             };
             if left.pids.len() < NAMED {
                 left.pids.push(process.pid);
             }
-            if killed == Err(Errno::EPERM) && process.state != b'Z' && left.refused.len() < NAMED {
+            if sent == Err(Errno::EPERM) && process.state != b'Z' && left.refused.len() < NAMED {
                 left.refused.push(process.pid);
             }
         }
@@ -201,8 +213,8 @@ fn require_container(init: Pid) -> nix::Result<()> {
     if Pid::this().as_raw() == 1 || is_child { Ok(()) } else { Err(Errno::EPERM) }
 }
 
-/// SIGKILL to this very process: a pid may be freed by its own parent, and taken by a stranger, since the scan.
-fn kill_identified(scanner: &Scanner, process: &Process, pidfd: &mut bool) -> nix::Result<()> {
+/// Signals this very process: a pid may be freed by its own parent, and taken by a stranger, since the scan.
+fn send_identified(scanner: &Scanner, process: &Process, signal: Signal, pidfd: &mut bool) -> nix::Result<()> {
     let handle = if *pidfd { pidfd_open(process.pid) } else { Err(Errno::ENOSYS) };
     if matches!(handle, Err(Errno::ENOSYS | Errno::EPERM)) {
         *pidfd = false;
@@ -210,10 +222,10 @@ fn kill_identified(scanner: &Scanner, process: &Process, pidfd: &mut bool) -> ni
     if scanner.look(process.pid).is_none_or(|now| now.start != process.start) {
         return Err(Errno::ESRCH);
     }
-    match handle.and_then(|handle| pidfd_send(handle.as_fd(), SIGKILL)) {
+    match handle.and_then(|handle| pidfd_send(handle.as_fd(), signal)) {
         Ok(()) => Ok(()),
         Err(Errno::ESRCH) => Err(Errno::ESRCH),
-        Err(_) => kill(process.pid.as_raw(), SIGKILL),
+        Err(_) => kill(process.pid.as_raw(), signal),
     }
 }
 

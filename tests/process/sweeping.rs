@@ -87,6 +87,56 @@ test_in!(Pid1, a_sweep_that_does_not_converge_leaves_the_elector_and_its_plugins
     assert!(found.targets.len() == 3 && !found.targets.iter().any(stopped), "{:?}", found.targets);
 });
 
+test_in!(Pid1, a_look_kills_nobody_and_proves_as_a_pass_does, {
+    let elector = elector("exec sleep 1000");
+    let child = shell("exec sleep 1000");
+    let mut sweep = Sweep::open().expect("/proc");
+    let spare = Spare { init: getpid(), electors: &[elector] };
+
+    let before = [(); 4].map(|()| sweep.look(Scope::Namespace, spare).expect("a scan"));
+    let lives = reap::peek().is_none();
+    kill::send(child, SIGKILL).expect("it lives");
+    wait_until("its end", || reap::next(|_| {}).is_some());
+    let after = sweep.look(Scope::Namespace, spare).expect("a scan");
+
+    assert!(before.iter().all(|verdict| *verdict == Verdict::Left(Left { seen: 1, pids: vec![child], ..Left::default() })));
+    assert!(lives);
+    assert_eq!(after, Verdict::Proved);
+});
+
+test_in!(Pid1, where_proc_hides_processes_only_being_alone_is_a_proof, {
+    use nix::mount::{MsFlags, mount};
+    mount(None::<&str>, "/proc", None::<&str>, MsFlags::MS_REMOUNT, Some("hidepid=2")).expect("this test needs root");
+    let elector = elector("exec sleep 1000");
+    let mut sweep = Sweep::open().expect("/proc");
+    let spare = Spare { init: getpid(), electors: &[elector] };
+
+    let spared = sweep.pass(Scope::Namespace, spare).expect("a scan");
+    kill::kill_everything().expect("PID 1");
+    wait_until("its end", || reap::next(|_| {}).is_some());
+    let alone = sweep.pass(Scope::Namespace, Spare { electors: &[], ..spare }).expect("a scan");
+
+    assert_eq!(spared, Verdict::Left(Left { hidden: true, ..Left::default() }));
+    assert_eq!(alone, Verdict::Proved);
+});
+
+test_in!(Pid1, pid_1_itself_is_nobody_s_second_guard, {
+    let refused = kill::kill_everything_but_init().err();
+    assert_eq!(refused.and_then(|error| error.raw_os_error()), Some(libc::EPERM));
+});
+
+test_in!(Child, the_second_guard_kills_everything_but_pid_1_and_itself, {
+    shell("for i in $(seq 20); do setsid -f sleep 1000; done; exec sleep 1000");
+    wait_until("the stranger and 21 more", || count_all() == 24);
+
+    kill::kill_everything_but_init().expect("a child of PID 1 may");
+
+    wait_until("two to be left", || {
+        reap_all();
+        count_all() == 2
+    });
+});
+
 test_in!(Pid1, a_zombie_is_not_gone, {
     let child = shell("exit 3");
     wait_until("a zombie", || reap::peek() == Some(child));
@@ -240,7 +290,8 @@ fn elector(script: &str) -> Pid {
 }
 
 fn count_all() -> usize {
-    std::fs::read_dir("/proc").expect("/proc").flatten().filter(|entry| entry.path().join("stat").is_file()).count()
+    let names = std::fs::read_dir("/proc").expect("/proc").flatten().map(|entry| entry.file_name());
+    names.filter(|name| name.as_encoded_bytes().iter().all(u8::is_ascii_digit)).count()
 }
 
 fn only_child(pid: i32) -> i32 {
