@@ -3,9 +3,10 @@
 use std::{fs::OpenOptions, io::Write as _, process::ExitCode};
 
 use tenure::{
+    api::{AccessError, Cluster, one_line},
     cli::{self, Face, Run},
     commands,
-    config::{self, Purpose},
+    config::{self, Config, Purpose},
     elector, init,
     process::signals,
     stderr::Lines,
@@ -41,13 +42,27 @@ fn start(run: &Run) -> u8 {
             for note in loaded.notes {
                 tracing::warn!("{note}");
             }
-            init::run(loaded.config)
+            match located(loaded.config) {
+                Ok(config) => init::run(config),
+                Err(error) => {
+                    last_words(&format!("tenure: {}\n", one_line(&error)));
+                    error.exit_code()
+                }
+            }
         }
         Err(invalid) => {
             last_words(&format!("tenure: {invalid}\n"));
             78
         }
     }
+}
+
+/// The configuration with the Lease's namespace in it, which the workload is told too: a setting's, or the surroundings'.
+fn located(mut config: Config) -> Result<Config, AccessError> {
+    if config.lease.enabled && config.lease.namespace.is_empty() {
+        config.lease.namespace = Cluster::discover(false)?.namespace().into();
+    }
+    Ok(config)
 }
 
 /// To standard error, and to where kubelet looks for the last words of a container. Waits for neither: nobody may read them.

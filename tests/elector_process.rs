@@ -149,6 +149,7 @@ fn it_kills_at_the_hard_deadline_although_its_init_does_nothing() {
 fn welcome() -> Welcome {
     let mut config = Config::default();
     config.lease.name = "writer".into();
+    config.lease.namespace = "billing".into();
     Welcome {
         version: VERSION,
         config,

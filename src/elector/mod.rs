@@ -215,13 +215,13 @@ async fn greet(link: &mut Link) -> Result<Welcome, Failure> {
 }
 
 /// Until the link ends; what is known of the init that it led to.
-async fn lead_or_follow(mut link: Link, mut welcome: Welcome, discover: Discover) -> Result<remains::Init, Failure> {
+async fn lead_or_follow(mut link: Link, welcome: Welcome, discover: Discover) -> Result<remains::Init, Failure> {
     log::start(&welcome.config.log);
     let mut init = remains::Init::of(&welcome);
     let guard = Guard::start(init.killer()).map_err(Failure::Start)?;
-    let access = Access::new(Arc::clone(&discover), welcome.config.lease.attempt_timeout);
+    let access = Access::new(discover, welcome.config.lease.attempt_timeout);
     let health = Health::new(welcome.config.lease.duration, clock::boot());
-    if let Err(failure) = prepare(&mut welcome, &access, &discover, &health).await {
+    if let Err(failure) = prepare(&welcome, &access, &health).await {
         link.send(&ToInit::Failed { code: failure.exit_code(), message: one_line(&failure) }).map_err(Failure::Link)?;
         return Err(failure);
     }
@@ -236,7 +236,7 @@ async fn lead_or_follow(mut link: Link, mut welcome: Welcome, discover: Discover
 }
 
 /// What cannot work is found out before the first request, unless a term is in progress: that one waits for better times.
-async fn prepare(welcome: &mut Welcome, access: &Access, discover: &Discover, health: &Health) -> Result<(), Failure> {
+async fn prepare(welcome: &Welcome, access: &Access, health: &Health) -> Result<(), Failure> {
     let in_term = welcome.resume.is_some();
     if let Some(listen) = welcome.config.http.listen {
         match serve(listen, health.clone()) {
@@ -244,9 +244,6 @@ async fn prepare(welcome: &mut Welcome, access: &Access, discover: &Discover, he
             Err(error) if in_term => tracing::warn!(error = one_line(&error), "there are no probes"),
             Err(error) => return Err(Failure::Probes(error)),
         }
-    }
-    if welcome.config.lease.namespace.is_empty() {
-        welcome.config.lease.namespace = discover().map_err(Failure::Access)?.namespace().into();
     }
     if in_term {
         return Ok(());
