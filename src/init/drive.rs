@@ -96,8 +96,10 @@ impl Drive {
         }
     }
 
-    /// One turn. The link is drained last before the deadlines are heeded (law 9).
+    /// One turn. The link is drained last before the deadlines are heeded (law 9), and first, because what the elector said
+    /// before an end that init finds is what this end is judged by.
     fn turn(&mut self, agent: &mut Agent) {
+        self.drain_link(agent, true);
         self.take_signals(agent);
         self.take_outcomes(agent);
         self.take_notices(agent);

@@ -330,6 +330,10 @@ impl Agent {
                     self.tell(ToElector::Started { term, pid, at: now });
                 }
             }
+            // Past S the term is over, and its end is no exit: the second guard may have killed it while init stood still.
+            Happened::Ended { .. } if self.held.as_ref().is_some_and(|held| held.is_live() && now >= held.deadlines().soft) => {
+                self.begin_stop(Reason::Expired, now);
+            }
             Happened::Ended { exit, again: true } => {
                 if let Some(term) = self.held.as_ref().filter(|held| held.is_live()).map(|held| held.term) {
                     self.tell(ToElector::Restarting { term, exit, at: now });

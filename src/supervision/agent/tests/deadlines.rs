@@ -47,6 +47,18 @@ fn init_that_wakes_after_h_kills_everything_first() {
 }
 
 #[test]
+fn an_end_that_is_found_past_s_is_that_of_the_term_and_no_exit() {
+    for (at, then) in [(deadlines(A).soft - tick(), Then::Exit), (deadlines(A).soft, Then::Follow)] {
+        let mut world = World::leading(config());
+        world.sleep_until(at);
+        world.exit(Exit::Signal(libc::SIGKILL));
+        world.step_down(9, Reason::Expired);
+        world.prove();
+        assert_eq!(world.stopped(), Some((9, then)));
+    }
+}
+
+#[test]
 fn init_ends_half_a_margin_after_h_if_there_is_no_proof() {
     let mut world = World::leading(config());
     let end = deadlines(A).hard + Duration::from_millis(500);
