@@ -1,0 +1,72 @@
+//! `tenure check` says whether a replica could do its work here, and what to change.
+
+use crate::world::{Embedded, Place, scripted, tenure};
+
+#[test]
+fn offline_it_says_the_numbers_of_the_law_and_the_power_to_kill() {
+    let ended = tenure(&["check", "--offline", "--lease", "x", "--", "sh"], &[("HOME", "/nonexistent")]);
+    let parts = [
+        "name: x",
+        "ok    the workload is /",
+        "9s850ms  S: ",
+        "13s850ms  H: ",
+        "14s850ms  E: ",
+        "15s150ms  a standby that watched all the time may take over",
+        "terminationGracePeriodSeconds: 27 or more",
+        "\nclock\n",
+        "\nkill power of this container\n",
+    ];
+    ended.says(0, &parts);
+    assert!(!ended.out.contains("API server"), "{ended:?}");
+}
+
+#[test]
+fn timings_that_barely_fit_are_noted_with_what_would_be_better() {
+    let ended = tenure(&["check", "--offline", "--lease", "x", "--lease-duration", "13s", "--", "sh"], &[]);
+    ended.says(0, &["note  lease.duration: only 2 attempts to renew fit, 3 are advised", "set lease.duration to 15s or more"]);
+}
+
+#[test]
+fn a_workload_that_is_not_there_is_78_and_none_at_all_is_a_note() {
+    tenure(&["check", "--offline", "--lease", "x", "--", "no-such-program"], &[])
+        .says(78, &["FAIL  the workload cannot be executed (127)"]);
+    tenure(&["check", "--offline", "--lease", "x", "--", "/etc/passwd"], &[])
+        .says(78, &["FAIL  the workload cannot be executed (126)"]);
+    tenure(&["check", "--offline", "--lease", "x"], &[]).says(0, &["note  no workload was given"]);
+}
+
+#[test]
+fn a_plain_init_needs_no_cluster() {
+    tenure(&["check", "--leader-election=off", "--", "sh"], &[("HOME", "/nonexistent")])
+        .says(0, &["enabled: false", "kill power"]);
+}
+
+#[test]
+fn against_a_server_it_says_what_is_permitted() {
+    let place = Place::new("check");
+    let path = place.0.join("kubeconfig");
+    let _server = Embedded::start(&path);
+    let variables = [("KUBECONFIG", path.to_str().unwrap())];
+    let parts = [
+        "ok    https://127.0.0.1:",
+        "ok    Lease default/x is not there yet",
+        "ok    get Lease default/x",
+        "ok    update Lease default/x",
+        "ok    watch Lease default/x",
+        "ok    create leases in default",
+    ];
+    let ended = tenure(&["check", "--lease", "x", "--", "sh"], &variables);
+    ended.says(0, &parts);
+    assert!(!ended.out.contains("delete"), "{ended:?}");
+    tenure(&["check", "--lease", "x", "--set", "lease.release=delete", "--", "sh"], &variables)
+        .says(0, &["ok    delete Lease default/x"]);
+}
+
+#[test]
+fn a_server_without_access_reviews_is_a_note() {
+    let place = Place::new("reviews");
+    let answers = vec![("GET ", 200, r#"{"metadata":{"name":"x"}}"#), ("POST ", 404, r#"{"message":"no such resource"}"#)];
+    let path = scripted(&place, answers.leak());
+    let parts = ["ok    Lease default/x is there", "note  this server does not answer access reviews"];
+    tenure(&["check", "--lease", "x", "--", "sh"], &[("KUBECONFIG", &path)]).says(0, &parts);
+}

@@ -1,0 +1,54 @@
+//! `tenure config` says what can be configured, and what is.
+
+use serde_json::Value;
+
+use crate::world::{Place, tenure};
+
+#[test]
+fn the_defaults_are_a_file_to_start_from() {
+    let defaults = tenure(&["config", "default"], &[]);
+    defaults.says(0, &["lossGrace: 4s"]);
+    let place = Place::new("defaults");
+    let file = place.file("tenure.yaml", &defaults.out);
+    let ended = tenure(&["config", "effective", "--config", &file, "--lease", "x"], &[]);
+    ended.says(0, &[&format!("{file}:"), "name: x"]);
+    assert_eq!(ended.err, "");
+}
+
+#[test]
+fn the_schema_is_json_and_knows_no_other_key() {
+    let ended = tenure(&["config", "schema"], &[]);
+    assert_eq!(ended.code, Some(0));
+    let schema: Value = serde_json::from_str(&ended.out).unwrap();
+    assert_eq!(schema["additionalProperties"], false);
+    assert!(schema["properties"]["workload"].is_object());
+}
+
+#[test]
+fn the_effective_configuration_names_the_source_of_each_value() {
+    let place = Place::new("effective");
+    let file = place.file("tenure.yaml", "lease:\n  name: billing\n  labels: {team: a}\n");
+    let variables = [("TENURE_CONFIG", file.as_str()), ("TENURE_LEASE__PREFIX", "shop-"), ("TENURE_ROLE", "leader")];
+    let ended = tenure(&["config", "effective", "--set", "lease.labels.tier=b", "--", "sleep", "10"], &variables);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    for (line, source) in [
+        ("name: shop-billing", format!("TENURE_LEASE__PREFIX, {file}:2")),
+        ("labels: {\"team\":\"a\",\"tier\":\"b\"}", format!("--set lease.labels.tier, {file}:3")),
+        ("command: [\"sleep\",\"10\"]", "the command line".into()),
+        ("renewPeriod: 3s", "default".into()),
+    ] {
+        let said = ended.out.lines().find(|said| said.trim().starts_with(line)).unwrap_or_else(|| panic!("{line} in {ended:?}"));
+        let (_, named) = said.split_once(" # ").unwrap();
+        let mut named: Vec<_> = named.split(", ").collect();
+        let mut expected: Vec<_> = source.split(", ").collect();
+        named.sort_unstable();
+        expected.sort_unstable();
+        assert_eq!(named, expected, "{said}");
+    }
+}
+
+#[test]
+fn a_name_that_was_changed_is_said() {
+    let ended = tenure(&["config", "effective", "--lease", "Billing_Writer"], &[]);
+    ended.says(0, &["name: billing-writer", "the Lease is called billing-writer, for \"Billing_Writer\" cannot be"]);
+}

@@ -1,0 +1,9 @@
+//! What the commands say, and with which exit code they end.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
+mod bad_input;
+mod check;
+mod config;
+mod status;
+mod world;

@@ -1,0 +1,90 @@
+//! `tenure status` says who holds a Lease, and its exit code says whether anybody does.
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+use crate::world::{Place, scripted, tenure};
+
+fn lease(name: &str, holder: &str, renewed: SignedDuration) -> Value {
+    let renewed = format!("{:.6}", Timestamp::now() - renewed);
+    json!({
+        "metadata": { "name": name, "namespace": "default", "uid": "u", "resourceVersion": "7" },
+        "spec": {
+            "holderIdentity": holder, "leaseDurationSeconds": 600, "leaseTransitions": 3,
+            "acquireTime": "2026-01-01T00:00:00.000000Z", "renewTime": renewed,
+        },
+    })
+}
+
+/// A server with one answer for every request whose first line has `part`.
+fn server(place: &Place, part: &'static str, answer: &Value) -> String {
+    let text: &'static str = answer.to_string().leak();
+    scripted(
+        place,
+        vec![(part, 200, text), ("GET ", 404, r#"{"message":"leases.coordination.k8s.io \"none\" not found"}"#)].leak(),
+    )
+}
+
+const NOW: SignedDuration = SignedDuration::ZERO;
+
+#[test]
+fn a_lease_that_is_held_is_0() {
+    let place = Place::new("held");
+    let path = server(&place, "/namespaces/default/leases/x ", &lease("x", "pod-1_ab", NOW));
+    let variables = [("KUBECONFIG", path.as_str())];
+    tenure(&["status", "x"], &variables).says(0, &["LEASE", "x       held    pod-1_ab   2026-01-01T00:00:00Z   3"]);
+    tenure(&["status", "--lease", "x"], &variables).says(0, &["held"]);
+    let json = tenure(&["status", "x", "-o", "json"], &variables);
+    let said: Value = serde_json::from_str(&json.out).unwrap();
+    assert_eq!(
+        (json.code, &said["state"], &said["holder"], &said["transitions"]),
+        (Some(0), &json!("held"), &json!("pod-1_ab"), &json!(3))
+    );
+    tenure(&["status", "x", "-o", "yaml"], &variables).says(0, &["state: \"held\"\n", "durationSeconds: 600\n"]);
+}
+
+#[test]
+fn a_lease_that_expired_or_is_free_is_1() {
+    let place = Place::new("expired");
+    let path = server(&place, "/leases/x ", &lease("x", "pod-1", SignedDuration::from_secs(601)));
+    tenure(&["status", "x"], &[("KUBECONFIG", &path)]).says(1, &["expired   pod-1", "10m1s ago"]);
+    let place = Place::new("free");
+    let path = server(&place, "/leases/x ", &lease("x", "", NOW));
+    tenure(&["status", "x"], &[("KUBECONFIG", &path)]).says(1, &["x       free    -"]);
+}
+
+#[test]
+fn no_such_lease_is_2_and_says_where_it_is_not() {
+    let place = Place::new("none");
+    let path = server(&place, "nowhere", &json!({}));
+    tenure(&["status", "none", "--namespace", "shop"], &[("KUBECONFIG", &path)])
+        .says(2, &["there is no Lease none in namespace shop"]);
+}
+
+#[test]
+fn a_selector_shows_every_lease_and_is_0_only_if_all_are_held() {
+    let place = Place::new("selector");
+    let held = lease("a", "pod-1", NOW);
+    let path = server(&place, "labelSelector=team%3Dx ", &json!({ "items": [held, lease("b", "", NOW)] }));
+    let ended = tenure(&["status", "-l", "team=x"], &[("KUBECONFIG", &path)]);
+    ended.says(1, &["\na       held    pod-1", "\nb       free    -"]);
+    let place = Place::new("selector-all");
+    let path = server(&place, "labelSelector=team%3Dx ", &json!({ "items": [held] }));
+    let ended = tenure(&["status", "-l", "team=x", "-o", "json"], &[("KUBECONFIG", &path)]);
+    let said: Value = serde_json::from_str(&ended.out).unwrap();
+    assert_eq!((ended.code, said[0]["name"].as_str()), (Some(0), Some("a")));
+    let place = Place::new("selector-none");
+    let path = server(&place, "labelSelector=", &json!({ "items": [] }));
+    tenure(&["status", "-l", "team=y"], &[("KUBECONFIG", &path)]).says(2, &["there is no Lease with team=y"]);
+}
+
+#[test]
+fn without_a_name_it_asks_for_one_and_with_two_it_refuses() {
+    tenure(&["status"], &[]).says(78, &["which Lease?"]);
+    tenure(&["status", "x", "-l", "a=b"], &[]).says(64, &["cannot be used with"]);
+}
+
+#[test]
+fn its_help_says_that_it_judges_by_the_wall_clock() {
+    tenure(&["status", "--help"], &[]).says(0, &["0 held, 1 free or expired, 2 no such Lease", "wall clock"]);
+}

@@ -1,0 +1,139 @@
+//! The binary as users run it, and servers for it: a scripted one, and the embedded one on a free loopback port.
+
+use std::{
+    fs,
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    net::TcpListener,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::mpsc,
+    thread,
+    time::Duration,
+};
+
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+
+/// Far more than any of these needs; then it hangs.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
+
+/// A directory that is gone with the test.
+pub(crate) struct Place(pub(crate) PathBuf);
+
+impl Place {
+    pub(crate) fn new(test: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("tenure-bad-input-{}-{test}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    pub(crate) fn file(&self, name: &str, text: &str) -> String {
+        let path = self.0.join(name);
+        fs::write(&path, text).unwrap();
+        path.to_str().unwrap().into()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        drop(fs::remove_dir_all(&self.0));
+    }
+}
+
+/// What a run of the binary left behind.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) code: Option<i32>,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+impl Ended {
+    #[track_caller]
+    pub(crate) fn says(&self, code: i32, parts: &[&str]) {
+        assert_eq!(self.code, Some(code), "{self:?}");
+        for part in parts {
+            assert!(self.err.contains(part) || self.out.contains(part), "{part:?} in {self:?}");
+        }
+    }
+}
+
+/// Runs the binary with nothing but these variables.
+pub(crate) fn tenure(arguments: &[&str], variables: &[(&str, &str)]) -> Ended {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tenure"));
+    command.args(arguments).env_clear().env("PATH", "/usr/bin:/bin").envs(variables.iter().copied());
+    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let pid = Pid::from_raw(i32::try_from(child.id()).unwrap());
+    let (sender, ended) = mpsc::channel();
+    thread::spawn(move || sender.send(child.wait_with_output()));
+    let Ok(output) = ended.recv_timeout(DEADLINE) else {
+        let _ = kill(pid, Signal::SIGKILL);
+        panic!("tenure {arguments:?} does not end");
+    };
+    let output = output.unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    Ended { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+}
+
+/// A server that gives each request the first answer whose part its first line or its body has; the path of its kubeconfig.
+pub(crate) fn scripted(place: &Place, answers: &'static [(&'static str, u16, &'static str)]) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let server = format!("http://{}", listener.local_addr().unwrap());
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut reader = BufReader::new(stream.try_clone().unwrap());
+            let mut head = Vec::new();
+            while head.last().is_none_or(|line: &String| line != "\r\n") {
+                let mut line = String::new();
+                if reader.read_line(&mut line).unwrap_or_default() == 0 {
+                    break;
+                }
+                head.push(line);
+            }
+            let length =
+                head.iter().find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length: ")?.trim().parse().ok());
+            let mut body = vec![0; length.unwrap_or_default()];
+            drop(reader.read_exact(&mut body));
+            let request = format!("{}{}", head.first().cloned().unwrap_or_default(), String::from_utf8_lossy(&body));
+            let answer = answers.iter().find(|(part, ..)| request.contains(part));
+            let (status, text) = answer.map_or((500, "no answer"), |(_, status, text)| (*status, *text));
+            let head = format!("HTTP/1.1 {status} x\r\ncontent-type: application/json\r\nconnection: close\r\n");
+            drop(write!(stream, "{head}content-length: {}\r\n\r\n{text}", text.len()));
+        }
+    });
+    let cluster = format!("server: '{server}'");
+    place.file("kubeconfig", &kubeconfig(&cluster))
+}
+
+pub(crate) fn kubeconfig(cluster: &str) -> String {
+    format!(
+        "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{{name: c, context: {{cluster: c, user: u}}}}]\n\
+         clusters: [{{name: c, cluster: {{{cluster}}}}}]\nusers: [{{name: u, user: {{}}}}]\n"
+    )
+}
+
+/// The embedded API server; it ends with the test.
+pub(crate) struct Embedded(Child);
+
+impl Embedded {
+    pub(crate) fn start(kubeconfig: &Path) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tenure"));
+        command.arg("dev-server").arg("--kubeconfig-out").arg(kubeconfig).stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        // Its first line says where it listens.
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert!(line.contains("https://"), "{line}");
+        Self(child)
+    }
+}
+
+impl Drop for Embedded {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
