@@ -254,3 +254,6 @@ fn one_line(text: &str) -> Cow<'_, str> {
     }
     Cow::Owned(line)
 }
+
+#[cfg(test)]
+mod tests;

@@ -31,7 +31,7 @@ pub fn start(config: &Log) {
     }
 }
 
-fn subscriber<W>(config: &Log, writer: W) -> impl Subscriber + Send + Sync
+pub(super) fn subscriber<W>(config: &Log, writer: W) -> impl Subscriber + Send + Sync
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {

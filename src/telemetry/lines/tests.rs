@@ -1,0 +1,177 @@
+use std::{
+    io,
+    sync::{Arc, Mutex},
+};
+
+use serde_json::Value;
+
+use super::*;
+use crate::{
+    config::{Log, LogFormat, LogLevel},
+    link::{Reason, Term},
+    telemetry::{
+        log::subscriber,
+        transition::{Anchor, Margin, Origin, Phase},
+    },
+};
+
+const CONTEXT: TraceContext = TraceContext { trace_id: 0xab, span_id: 0xcd };
+
+/// The lines of what `log` does, as JSON from info on.
+fn logged(log: impl FnOnce(&mut Lines)) -> Vec<Value> {
+    let bytes = Arc::new(Mutex::new(Vec::new()));
+    let kept = Arc::clone(&bytes);
+    let config = Log { level: LogLevel::Info, format: LogFormat::Json };
+    let subscriber = subscriber(&config, move || Kept(Arc::clone(&kept)));
+    tracing::subscriber::with_default(subscriber, || log(&mut Lines::new("billing".into())));
+    let bytes = bytes.lock().unwrap().clone();
+    String::from_utf8(bytes).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+struct Kept(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Kept {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(line);
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn ms(millis: u64) -> Instant {
+    Instant::BOOT + Duration::from_millis(millis)
+}
+
+fn at(millis: u64) -> Now {
+    Now { boot: ms(millis), wall: 0 }
+}
+
+fn reported(lines: &mut Lines, millis: u64, event: &Event) {
+    lines.fact(Fact::Reported(event), at(millis));
+}
+
+fn failed(message: &str) -> Event {
+    Event::Failed { operation: "update", message: message.into() }
+}
+
+fn renewed() -> Event {
+    Event::Renewed { latency: Duration::from_millis(2) }
+}
+
+fn stood_by() -> Transition {
+    Transition {
+        to: Role::Standby,
+        reason: "step-down",
+        term: Some(7),
+        token: Some("42".into()),
+        context: CONTEXT,
+        origin: Origin::None,
+        from: ms(0),
+        until: ms(30),
+        anchor: Anchor::new(at(0)),
+        margin: Some(Margin(13.5)),
+        phases: vec![Phase::new(phase::WORKLOAD_STOP, ms(0), ms(20)), Phase::new(phase::RELEASE, ms(25), ms(30))],
+        facts: Vec::new(),
+        error: None,
+    }
+}
+
+#[test]
+fn a_transition_is_one_line_with_role_reason_term_margin_durations_and_ids() {
+    let lines = logged(|lines| lines.outcome(&Outcome::Transition(Box::new(stood_by()))));
+    let [line] = &lines[..] else { panic!("{lines:?}") };
+    let said = ["level", "role", "reason", "lease"].map(|name| line[name].as_str().unwrap());
+    assert_eq!(said, ["INFO", "standby", "step-down", "billing"]);
+    assert_eq!((line["term"].as_i64(), line["margin_left"].as_f64()), (Some(7), Some(13.5)));
+    let took = ["seconds", "stop", "release"].map(|name| line[name].as_f64().unwrap());
+    assert_eq!(took, [0.03, 0.02, 0.005]);
+    assert!(line.get("kill").is_none(), "{line}");
+    let ids = ["trace_id", "span_id"].map(|name| line[name].as_str().unwrap());
+    assert_eq!(ids, ["000000000000000000000000000000ab", "00000000000000cd"]);
+}
+
+#[test]
+fn a_transition_that_is_not_what_it_was_to_be_is_a_warning_that_says_why() {
+    let unfinished = Transition { error: Some("the elector ended before it was over"), ..stood_by() };
+    let lines = logged(|lines| lines.outcome(&Outcome::Transition(Box::new(unfinished))));
+    let said = ["level", "message"].map(|name| lines[0][name].as_str().unwrap());
+    assert_eq!(said, ["WARN", "stops leading, but the elector ended before it was over"]);
+}
+
+#[test]
+fn a_failure_is_told_once_for_each_state_and_its_end_with_their_number() {
+    let lines = logged(|lines| {
+        for millis in 0..5 {
+            reported(lines, millis, &failed("timed out"));
+        }
+        reported(lines, 5, &failed("403 forbidden"));
+        reported(lines, 6, &renewed());
+        reported(lines, 7, &renewed());
+    });
+    let messages: Vec<_> = lines.iter().map(|line| line["message"].as_str().unwrap()).collect();
+    let expected = [
+        "the API server did not do it: timed out",
+        "the API server did not do it: 403 forbidden",
+        "the API server does it again",
+    ];
+    assert_eq!(messages, expected);
+    assert_eq!(lines[2]["failures"].as_u64(), Some(1));
+}
+
+#[test]
+fn a_failure_that_lasts_is_told_again_after_a_while() {
+    let lines = logged(|lines| {
+        reported(lines, 0, &failed("timed out"));
+        reported(lines, 599_999, &failed("timed out"));
+        reported(lines, 600_000, &failed("timed out"));
+    });
+    assert_eq!(lines.len(), 2);
+}
+
+#[test]
+fn the_text_of_others_is_one_line_of_bounded_length() {
+    let lines = logged(|lines| {
+        let message = format!("first\nsecond\x1b[31m{}", "ü".repeat(5_000));
+        reported(lines, 0, &Event::Odd { message });
+    });
+    let message = lines[0]["message"].as_str().unwrap();
+    assert!(message.starts_with("first second [31m") && message.ends_with('…') && message.len() <= 1030, "{message}");
+}
+
+#[test]
+fn what_happens_all_the_time_is_not_shown_at_info() {
+    let lines = logged(|lines| {
+        reported(lines, 0, &renewed());
+        reported(lines, 1, &Event::Following);
+        lines.fact(Fact::Told(&ToInit::Beat), at(2));
+        lines.fact(Fact::Heard(&ToElector::Beat), at(3));
+    });
+    assert_eq!(lines, Vec::<Value>::new());
+}
+
+#[test]
+fn the_beginning_of_a_stop_is_told_and_so_is_a_release_that_did_not_work() {
+    let lines = logged(|lines| {
+        reported(lines, 0, &Event::Stopping { reason: Reason::StepDown, context: CONTEXT });
+        reported(lines, 1, &Event::Released { how: "unknown" });
+        reported(lines, 2, &Event::Released { how: "clear" });
+    });
+    let levels: Vec<_> = lines.iter().map(|line| line["level"].as_str().unwrap()).collect();
+    assert_eq!(levels, ["INFO", "WARN"]);
+    assert_eq!(lines[0]["reason"].as_str(), Some("step-down"));
+}
+
+#[test]
+fn a_line_of_inits_keeps_its_level() {
+    let log = |warning| ToElector::Log { warning, line: "a line".into() };
+    let lines = logged(|lines| {
+        lines.fact(Fact::Heard(&log(true)), at(0));
+        lines.fact(Fact::Heard(&log(false)), at(0));
+        lines.fact(Fact::Heard(&ToElector::Restarting { term: Term(1), exit: Exit::Code(3), at: ms(0) }), at(0));
+    });
+    let levels: Vec<_> = lines.iter().map(|line| line["level"].as_str().unwrap()).collect();
+    assert_eq!((levels, lines[2]["exit_code"].as_u64()), (vec!["WARN", "INFO", "WARN"], Some(3)));
+}
