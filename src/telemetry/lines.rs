@@ -70,9 +70,9 @@ impl Lines {
         let Transition { to, reason, term, token, context, from, until, margin, error, .. } = transition;
         let (trace_id, span_id) = ids(*context);
         let (role, lease, token) = (to.as_str(), self.lease.as_str(), token.as_deref());
-        let margin_left = margin.map(|margin| margin.0);
-        let seconds = until.since(*from).as_secs_f64();
-        let took = |phase| transition.took(phase).map(|took| took.as_secs_f64());
+        let margin_left = margin.map(|margin| readable(margin.0));
+        let seconds = readable(until.since(*from).as_secs_f64());
+        let took = |phase| transition.took(phase).map(|took| readable(took.as_secs_f64()));
         match to {
             Role::Leader => {
                 let (campaign, start) = (took(phase::CAMPAIGN), took(phase::WORKLOAD_START));
@@ -165,7 +165,7 @@ impl Lines {
             }
             Event::Renewed { latency } => {
                 self.works_again();
-                debug!(latency = latency.as_secs_f64(), "renewed");
+                debug!(latency = readable(latency.as_secs_f64()), "renewed");
             }
             Event::Failed { operation, message } => self.failed(operation, &one_line(message), now.boot),
             Event::Stopping { reason, context } => {
@@ -241,6 +241,11 @@ const fn name(message: &ToInit) -> &'static str {
 /// As hexadecimal digits, the way collectors show them.
 fn ids(context: TraceContext) -> (String, String) {
     (format!("{:032x}", context.trace_id), format!("{:016x}", context.span_id))
+}
+
+/// Seconds, to the microsecond.
+fn readable(seconds: f64) -> f64 {
+    (seconds * 1e6).round() / 1e6
 }
 
 fn one_line(text: &str) -> Cow<'_, str> {

@@ -1,0 +1,194 @@
+//! What whole replicas tell of their transitions: to a collector, to the workload, in the Lease and in the log.
+
+#![allow(clippy::expect_used, clippy::print_stderr, reason = "a test fails by panicking, and says why")]
+
+mod collector;
+mod support;
+
+use std::process::ExitCode;
+
+use collector::{Collector, Manner, Seen, Wire};
+use nix::sys::signal::{Signal, kill};
+use serde_json::Value;
+use support::{
+    case::{self, Case},
+    replica::Replica,
+    server::Kind,
+    stage::{Prepared, Stage},
+};
+use tenure::telemetry::FLUSH;
+
+/// A macro's worth of cases, on the embedded server: what is told does not depend on the server.
+macro_rules! embedded {
+    ($($name:ident),* $(,)?) => {
+        vec![$(Case { name: stringify!($name), on: &[Kind::Embedded], body: |stage| Box::pin($name(stage)) }),*]
+    };
+}
+
+fn main() -> ExitCode {
+    case::main(vec![(
+        "telemetry",
+        embedded![
+            a_handover_is_one_trace_from_the_old_leaders_stop_to_the_new_ones_start_over_http,
+            a_handover_is_one_trace_from_the_old_leaders_stop_to_the_new_ones_start_over_grpc,
+            a_takeover_from_a_killed_leader_is_a_trace_of_its_own_with_a_link,
+            the_workload_the_lease_and_the_trace_name_the_same_span,
+            a_silent_collector_holds_up_neither_the_handover_nor_the_exit,
+            headers_reach_the_collector_and_not_the_log,
+            each_transition_is_one_json_line_with_the_ids_of_its_trace,
+            without_a_collector_the_workload_is_told_of_no_span,
+        ],
+    )])
+}
+
+async fn prepare(stage: &Stage, name: &str, collector: &Collector, wire: Wire) -> Prepared {
+    let mut prepared = stage.prepare(name).await.set("log.format", "json").set("log.level", "info");
+    let protocol = match wire {
+        Wire::Http => "http/protobuf",
+        Wire::Grpc => "grpc",
+    };
+    let variables = [
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", collector.endpoint()),
+        ("OTEL_EXPORTER_OTLP_PROTOCOL", protocol.to_owned()),
+        ("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20hush".to_owned()),
+    ];
+    prepared.launch.env.extend(variables.map(|(name, value)| (name.to_owned(), value)));
+    prepared
+}
+
+/// Two replicas, of which `one` leads.
+async fn two(stage: &Stage, collector: &Collector, wire: Wire) -> (Replica, Replica) {
+    let one = prepare(stage, "one", collector, wire).await.start();
+    stage.witness.start("one", 0).await;
+    let two = prepare(stage, "two", collector, wire).await.start();
+    two.said("another replica leads").await;
+    (one, two)
+}
+
+/// The transition of this replica to this role, with its children.
+fn transition<'a>(seen: &'a [Seen], name: &str, to: &str) -> Option<(&'a Seen, Vec<&'a str>)> {
+    let is_it = |span: &&Seen| span.name == "transition" && span.attributes["tenure.to"] == to && is_of(span, name);
+    let transition = seen.iter().find(is_it)?;
+    let children = seen.iter().filter(|span| span.parent == transition.span && is_of(span, name));
+    Some((transition, children.map(|span| span.name.as_str()).collect()))
+}
+
+/// Identities are the replica's name, `_`, and random digits.
+fn is_of(span: &Seen, name: &str) -> bool {
+    span.resource["service.instance.id"].split('_').next() == Some(name)
+}
+
+fn has(seen: &[Seen], name: &str, to: &str) -> bool {
+    transition(seen, name, to).is_some_and(|(_, children)| children.len() >= 3)
+}
+
+async fn handover(stage: Stage, wire: Wire) {
+    let mut collector = Collector::start(wire, Manner::Obliging);
+    let (one, two) = two(&stage, &collector, wire).await;
+
+    one.signal(Signal::SIGTERM).await;
+    stage.witness.start("two", 0).await;
+    assert_eq!(one.exit().await, 0);
+
+    let seen = collector.wait("both sides of a handover", |seen| has(seen, "one", "standby") && has(seen, "two", "leader"));
+    let (stopped, parts_of_stop) = transition(&seen, "one", "standby").expect("waited for");
+    let (led, parts_of_start) = transition(&seen, "two", "leader").expect("waited for");
+    assert_eq!((&led.trace, &led.parent, led.parent_is_remote), (&stopped.trace, &stopped.span, Some(true)));
+    assert_eq!((stopped.attributes["tenure.reason"].as_str(), led.attributes["tenure.reason"].as_str()), ("signal", "released"));
+    assert_eq!(parts_of_stop, ["workload.stop", "workload.proof", "release"]);
+    assert_eq!(parts_of_start, ["campaign", "acquire", "workload.start"]);
+    assert!(stopped.attributes["tenure.margin_left"].parse::<f64>().is_ok_and(|margin| margin > 0.0));
+    drop(two);
+}
+
+async fn a_handover_is_one_trace_from_the_old_leaders_stop_to_the_new_ones_start_over_http(stage: Stage) {
+    handover(stage, Wire::Http).await;
+}
+
+async fn a_handover_is_one_trace_from_the_old_leaders_stop_to_the_new_ones_start_over_grpc(stage: Stage) {
+    handover(stage, Wire::Grpc).await;
+}
+
+async fn a_takeover_from_a_killed_leader_is_a_trace_of_its_own_with_a_link(stage: Stage) {
+    let mut collector = Collector::start(Wire::Http, Manner::Obliging);
+    let (one, _two) = two(&stage, &collector, Wire::Http).await;
+    collector.wait("the first leader", |seen| has(seen, "one", "leader"));
+
+    kill(one.init().await, Signal::SIGKILL).expect("init lives");
+    stage.witness.start("two", 0).await;
+
+    let seen = collector.wait("the second leader", |seen| has(seen, "two", "leader"));
+    let (first, _) = transition(&seen, "one", "leader").expect("waited for");
+    let (second, _) = transition(&seen, "two", "leader").expect("waited for");
+    assert_eq!(second.links, [(first.trace.clone(), first.span.clone())]);
+    assert_eq!((second.parent.as_str(), second.attributes["tenure.reason"].as_str()), ("", "expired"));
+    assert_ne!(second.trace, first.trace);
+}
+
+async fn the_workload_the_lease_and_the_trace_name_the_same_span(stage: Stage) {
+    let mut collector = Collector::start(Wire::Http, Manner::Obliging);
+    let _one = prepare(&stage, "one", &collector, Wire::Http).await.start();
+    let start = stage.witness.start("one", 0).await;
+
+    let seen = collector.wait("a leader", |seen| has(seen, "one", "leader"));
+
+    let (led, _) = transition(&seen, "one", "leader").expect("waited for");
+    let traceparent = format!("00-{}-{}-01", led.trace, led.span);
+    let lease = stage.lease.read().await.expect("a Lease");
+    assert_eq!(start.variable("TRACEPARENT"), traceparent);
+    assert_eq!(lease["metadata"]["annotations"]["tenure.dev/traceparent"], traceparent);
+    assert_eq!(led.attributes["tenure.fencing_token"], start.variable("TENURE_FENCING_TOKEN"));
+    assert_eq!(led.attributes["tenure.term"], start.variable("TENURE_TERM"));
+    assert_eq!(led.resource["service.instance.id"], start.variable("TENURE_IDENTITY"));
+}
+
+async fn a_silent_collector_holds_up_neither_the_handover_nor_the_exit(stage: Stage) {
+    let collector = Collector::start(Wire::Http, Manner::Silent);
+    let (one, _two) = two(&stage, &collector, Wire::Http).await;
+
+    one.signal(Signal::SIGTERM).await;
+    let taken = stage.witness.start("two", 0).await.at();
+
+    let gap = taken.since(stage.witness.last_alive("one"));
+    assert!(gap < FLUSH, "the handover waited for the collector: {gap:?}");
+    assert_eq!(one.exit().await, 0);
+}
+
+async fn headers_reach_the_collector_and_not_the_log(stage: Stage) {
+    for wire in [Wire::Http, Wire::Grpc] {
+        let mut collector = Collector::start(wire, Manner::Obliging);
+        let name = format!("{wire:?}").to_lowercase();
+        let one = prepare(&stage, &name, &collector, wire).await.set("log.level", "trace").start();
+        stage.witness.start(&name, 0).await;
+        let seen = collector.wait("a span", |seen| !seen.is_empty());
+        assert_eq!(seen[0].headers["authorization"], "Bearer hush");
+        one.signal(Signal::SIGTERM).await;
+        one.exit().await;
+        assert!(!one.lines().iter().any(|line| line.contains("hush")));
+    }
+}
+
+async fn each_transition_is_one_json_line_with_the_ids_of_its_trace(stage: Stage) {
+    let collector = Collector::start(Wire::Http, Manner::Obliging);
+    let one = prepare(&stage, "one", &collector, Wire::Http).await.start();
+    let start = stage.witness.start("one", 0).await;
+    one.signal(Signal::SIGTERM).await;
+    one.exit().await;
+
+    let lines: Vec<Value> = one.lines().iter().map(|line| serde_json::from_str(line).expect("each line is JSON")).collect();
+    let transitions: Vec<_> = lines.iter().filter(|line| line["role"].is_string()).collect();
+    let [led, stopped] = &transitions[..] else { panic!("{lines:#?}") };
+    assert_eq!((led["role"].as_str(), stopped["role"].as_str()), (Some("leader"), Some("standby")));
+    assert_eq!((led["reason"].as_str(), stopped["reason"].as_str()), (Some("absent"), Some("signal")));
+    let text = |line: &Value, field: &str| line[field].as_str().expect(field).to_owned();
+    assert_eq!(format!("00-{}-{}-01", text(led, "trace_id"), text(led, "span_id")), start.variable("TRACEPARENT"));
+    assert_eq!(stopped["term"].to_string(), start.variable("TENURE_TERM"));
+    assert!(stopped["margin_left"].as_f64().is_some_and(|margin| margin > 0.0));
+    assert!(["seconds", "stop", "proof", "release"].iter().all(|field| stopped[field].is_f64()), "{stopped}");
+}
+
+async fn without_a_collector_the_workload_is_told_of_no_span(stage: Stage) {
+    let _one = stage.start("one").await;
+    let start = stage.witness.start("one", 0).await;
+    assert!(start.more.get("TRACEPARENT").is_none(), "{}", start.more);
+}
