@@ -1,0 +1,327 @@
+//! Init without a Lease, as PID 1 of a fresh PID namespace and as an ordinary process: what a workload may expect of its parent.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
+
+use std::{
+    fs,
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    process::{Child, ChildStdout, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+const TENURE: &str = env!("CARGO_BIN_EXE_tenure");
+
+#[test]
+fn the_exit_code_is_the_workloads() {
+    for code in [0, 1, 7, 255] {
+        let script = format!("exit {code}");
+        assert_eq!(Init::contained(&[], &script).exit(), code);
+        assert_eq!(Init::beside_others(&[], &script).exit(), code);
+    }
+}
+
+#[test]
+fn a_workload_that_a_signal_killed_is_128_and_the_signal() {
+    for signal in [Signal::SIGKILL, Signal::SIGSEGV, Signal::SIGTERM, Signal::SIGUSR1] {
+        let script = format!("kill -{} $$", signal as i32);
+        assert_eq!(Init::contained(&[], &script).exit(), 128 + signal as i32);
+    }
+}
+
+#[test]
+fn a_command_that_is_not_there_is_127_and_one_that_cannot_be_executed_126() {
+    for (command, code, words) in [
+        ("/nowhere/at-all", 127, "/nowhere/at-all: not found"),
+        ("no-such-command-anywhere", 127, "not found in PATH"),
+        ("/etc/passwd", 126, "not executable"),
+        ("/", 126, "is a directory"),
+    ] {
+        let output = Command::new(TENURE).args(["--leader-election=off", "--", command]).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.code() == Some(code) && said.contains(words), "{:?} {said}", output.status);
+    }
+}
+
+#[test]
+fn a_file_that_only_the_kernel_finds_wrong_is_126_too() {
+    let file = std::env::temp_dir().join(format!("tenure-init-{}-format", std::process::id()));
+    fs::write(&file, "no program at all").unwrap();
+    Command::new("chmod").arg("+x").arg(&file).status().unwrap();
+    let output = Command::new(TENURE).args(["--leader-election=off", "--"]).arg(&file).output().unwrap();
+    fs::remove_file(&file).unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(126) && said.contains("cannot execute"), "{:?} {said}", output.status);
+}
+
+#[test]
+fn standard_input_and_output_are_the_workloads() {
+    let mut init = Init::contained(&[], "cat; echo end");
+    init.child.stdin.take().unwrap().write_all(b"over to you\n").unwrap();
+    assert_eq!((init.line(), init.line()), ("over to you".into(), "end".into()));
+    assert_eq!(init.exit(), 0);
+}
+
+#[test]
+fn term_reaches_the_workload_and_its_answer_is_the_exit_code() {
+    let mut init = Init::contained(&[], "trap 'exit 9' TERM; echo ready; while :; do sleep 0.01; done");
+    init.line();
+    init.signal(Signal::SIGTERM);
+    assert_eq!(init.exit(), 9);
+}
+
+#[test]
+fn a_workload_that_was_stopped_still_hears_term() {
+    let mut init = Init::contained(&[], "trap 'exit 9' TERM; echo ready; kill -STOP $$; while :; do sleep 0.01; done");
+    init.line();
+    let workload = init.workload();
+    wait_until("the workload is stopped", || state(workload) == Some('T'));
+    init.signal(Signal::SIGTERM);
+    assert_eq!(init.exit(), 9);
+}
+
+#[test]
+fn other_signals_pass_through_and_int_counts_as_a_stop() {
+    let script = "trap 'echo hup' HUP; trap 'echo usr2' USR2; trap 'exit 4' INT; echo ready; while :; do sleep 0.01; done";
+    let mut init = Init::contained(&[], script);
+    init.line();
+    init.signal(Signal::SIGHUP);
+    assert_eq!(init.line(), "hup");
+    init.signal(Signal::SIGUSR2);
+    assert_eq!(init.line(), "usr2");
+    init.signal(Signal::SIGINT);
+    assert_eq!(init.exit(), 4);
+}
+
+#[test]
+fn real_time_signals_pass_through() {
+    let script = "trap 'exit 5' RTMIN+3; echo ready; while :; do sleep 0.01; done";
+    let mut init = Init::start(&[], &["bash", "-c", script], true);
+    init.line();
+    let status = Command::new("kill").args(["-s", "RTMIN+3", &init.pid().to_string()]).status().unwrap();
+    assert!(status.success());
+    assert_eq!(init.exit(), 5);
+}
+
+#[test]
+fn a_signal_rewritten_by_the_configuration_arrives_as_another() {
+    let set = ["--set", "signals.rewrite.leader={SIGHUP: SIGUSR1}"];
+    let mut init = Init::contained(&set, "trap 'exit 6' USR1; echo ready; while :; do sleep 0.01; done");
+    init.line();
+    init.signal(Signal::SIGHUP);
+    assert_eq!(init.exit(), 6);
+}
+
+#[test]
+fn after_the_grace_a_workload_that_ignores_term_is_killed() {
+    let mut init = Init::contained(&["--set", "workload.stop.grace=200ms"], STUBBORN);
+    init.line();
+    init.signal(Signal::SIGTERM);
+    assert_eq!(init.exit(), 137);
+}
+
+#[test]
+fn a_second_term_leaves_the_grace_of_a_loss() {
+    let set = ["--set", "workload.stop.grace=10m", "--set", "workload.stop.lossGrace=200ms"];
+    let mut init = Init::contained(&set, STUBBORN);
+    init.line();
+    init.signal(Signal::SIGTERM);
+    init.signal(Signal::SIGTERM);
+    assert_eq!(init.exit(), 137);
+}
+
+#[test]
+fn a_third_term_kills_at_once() {
+    let set = ["--set", "workload.stop.grace=10m", "--set", "workload.stop.lossGrace=10m"];
+    let mut init = Init::contained(&set, STUBBORN);
+    init.line();
+    for _ in 0..3 {
+        init.signal(Signal::SIGTERM);
+    }
+    assert_eq!(init.exit(), 137);
+}
+
+#[test]
+fn orphans_are_reaped() {
+    let script = "for i in 1 2 3 4 5 6 7 8; do (sh -c 'echo $PPID' & ) >/dev/null; done
+        until ! grep -qs '^State:.Z' /proc/[0-9]*/status; do sleep 0.01; done";
+    assert_eq!(Init::contained(&[], script).exit(), 0);
+}
+
+#[test]
+fn what_a_workload_leaves_behind_ends_before_init_does() {
+    let script = "setsid sh -c 'trap \"\" TERM HUP; echo $$; while :; do sleep 0.1; done' & read -r _; exit 3";
+    let mut init = Init::beside_others(&[], script);
+    let daemon = Pid::from_raw(init.line().parse().unwrap());
+    drop(init.child.stdin.take());
+    assert_eq!(init.exit(), 3);
+    assert_eq!(state(daemon), None);
+}
+
+#[test]
+fn the_workload_dies_with_an_init_that_is_not_pid_1() {
+    let mut init = Init::beside_others(&[], "echo $$; exec sleep 600");
+    let workload = Pid::from_raw(init.line().parse().unwrap());
+    init.child.kill().unwrap();
+    wait_until("the workload is gone", || state(workload).is_none_or(|state| state == 'Z'));
+}
+
+#[test]
+fn mask_and_dispositions_of_the_workload_are_those_that_tenure_was_started_with() {
+    let wrappers: [&[&str]; 3] = [&[], &["--block-signal=USR1,TERM", "--ignore-signal=HUP,PIPE"], &["--ignore-signal=INT"]];
+    for wrapper in wrappers {
+        let seen = |through: &[&str]| {
+            let command =
+                [&["--default-signal=PIPE"], wrapper, through, &["grep", "-E", "^Sig(Blk|Ign|Cgt)", "/proc/self/status"]];
+            String::from_utf8(Command::new("env").args(command.concat()).output().unwrap().stdout).unwrap()
+        };
+        let direct = seen(&[]);
+        assert_eq!(direct.lines().count(), 3, "{direct}");
+        assert_eq!(seen(&[TENURE, "--leader-election=off", "--"]), direct);
+    }
+}
+
+#[test]
+fn the_workload_leads_a_process_group_of_its_own_and_has_no_descriptor_of_inits() {
+    let script = "read -r pid _ _ _ group _ </proc/self/stat; [ $pid = $group ] || exit 1; for fd in /proc/$$/fd/*; do
+        case ${fd##*/} in 0|1|2) ;; *) readlink $fd && exit 2;; esac; done; true";
+    let mut init = Init::start(&[], &["bash", "-c", script], true);
+    let mut said = String::new();
+    init.output.read_to_string(&mut said).unwrap();
+    assert_eq!((init.exit(), said), (0, String::new()));
+}
+
+#[test]
+fn a_term_that_was_pending_when_init_began_ends_it_before_anything_is_started() {
+    let script = "kill -TERM $$; exec \"$0\" --leader-election=off -- sleep 600";
+    let init = Init::run(&["env", "--block-signal=TERM", "sh", "-c", script], &[TENURE], true);
+    assert_eq!(init.exit(), 0);
+}
+
+#[test]
+fn a_plain_init_starts_a_workload_again_as_its_policy_says() {
+    let file = std::env::temp_dir().join(format!("tenure-init-{}-restarts", std::process::id()));
+    let set = ["workload.onExit=restart", "workload.restart.delay=10ms", "workload.restart.burst=2"];
+    let set: Vec<&str> = set.iter().flat_map(|set| ["--set", set]).collect();
+    let script = format!("echo run >>{}; exit 3", file.display());
+    assert_eq!(Init::contained(&set, &script).exit(), 3);
+    let runs = fs::read_to_string(&file).unwrap();
+    fs::remove_file(&file).unwrap();
+    assert_eq!(runs.lines().count(), 3);
+}
+
+/// A workload that says so when it ignores TERM.
+const STUBBORN: &str = "trap '' TERM; echo ready; while :; do sleep 0.01; done";
+
+/// A running plain init.
+struct Init {
+    child: Child,
+    output: BufReader<ChildStdout>,
+    contained: bool,
+}
+
+impl Init {
+    fn contained(arguments: &[&str], script: &str) -> Self {
+        Self::start(arguments, &["sh", "-c", script], true)
+    }
+
+    fn beside_others(arguments: &[&str], script: &str) -> Self {
+        Self::start(arguments, &["sh", "-c", script], false)
+    }
+
+    fn start(arguments: &[&str], workload: &[&str], contained: bool) -> Self {
+        Self::run(&[&[TENURE, "--leader-election=off"], arguments, &["--"]].concat(), workload, contained)
+    }
+
+    fn run(init: &[&str], workload: &[&str], contained: bool) -> Self {
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL"]);
+        if contained {
+            command.args(["unshare", "--fork", "--pid", "--mount-proc", "--kill-child=SIGKILL"]);
+            if !nix::unistd::geteuid().is_root() {
+                command.arg("--map-root-user");
+            }
+        }
+        command.args(init).args(workload);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("setpriv and unshare are needed");
+        let output = BufReader::new(child.stdout.take().unwrap());
+        Self { child, output, contained }
+    }
+
+    /// The next line that the workload prints.
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.output.read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
+    }
+
+    fn launcher(&self) -> Pid {
+        Pid::from_raw(self.child.id().try_into().unwrap())
+    }
+
+    /// Init's id, as seen from here.
+    fn pid(&self) -> Pid {
+        if self.contained { wait_for("init", || child_of(self.launcher())) } else { self.launcher() }
+    }
+
+    fn workload(&self) -> Pid {
+        let init = self.pid();
+        wait_for("the workload", || child_of(init))
+    }
+
+    /// Signals init, and waits until it has taken the signal in: two that wait at once are one.
+    fn signal(&self, signal: Signal) {
+        let pid = self.pid();
+        kill(pid, signal).unwrap();
+        wait_until("init takes the signal in", || !is_pending(pid, signal));
+    }
+
+    fn exit(mut self) -> i32 {
+        use std::os::unix::process::ExitStatusExt as _;
+        let status = wait_for("init ends", || self.child.try_wait().unwrap());
+        status.code().unwrap_or_else(|| -status.signal().unwrap_or_default())
+    }
+}
+
+impl Drop for Init {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+fn is_pending(pid: Pid, signal: Signal) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let pending = status.lines().find_map(|line| line.strip_prefix("ShdPnd:\t")).unwrap_or("0");
+    u64::from_str_radix(pending, 16).unwrap() >> (signal as i32 - 1) & 1 == 1
+}
+
+/// The letter of proc(5); none if it is gone.
+fn state(pid: Pid) -> Option<char> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(") ")?.1.chars().next()
+}
+
+fn child_of(parent: Pid) -> Option<Pid> {
+    let children = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).ok()?;
+    Some(Pid::from_raw(children.split_whitespace().next()?.parse().ok()?))
+}
+
+fn wait_until(what: &str, mut ready: impl FnMut() -> bool) {
+    wait_for(what, || ready().then_some(()));
+}
+
+fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let give_up = Instant::now() + PATIENCE;
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(Instant::now() < give_up, "not in time: {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
