@@ -83,7 +83,7 @@ pub enum Command {
     /// `dev-server`.
     DevServer(DevServer),
     /// `demo`.
-    Demo,
+    Demo(Demo),
 }
 
 /// Says whether a replica could do its work here, and why not.
@@ -151,6 +151,40 @@ pub struct DevServer {
     pub kubeconfig_out: Option<PathBuf>,
 }
 
+/// The demo, and the parts that it plays by this same binary.
+#[derive(Clone, Debug, Default, Subcommand)]
+pub enum Demo {
+    /// The whole of it.
+    #[default]
+    #[command(skip)]
+    Show,
+    /// A place for one replica.
+    #[command(hide = true)]
+    Cell(Cell),
+    /// PID 1 of such a place.
+    #[command(hide = true)]
+    Inner(Cell),
+    /// What the replicas run.
+    #[command(hide = true)]
+    Workload {
+        /// Where it stamps.
+        directory: PathBuf,
+        /// Its replica.
+        name: String,
+    },
+}
+
+/// A place for one replica of the demo.
+#[derive(Args, Clone, Debug, Default)]
+pub struct Cell {
+    /// Among the other processes, not in a PID namespace
+    #[arg(long)]
+    pub plain: bool,
+    /// The replica's arguments; without them it is only tried whether there can be such a place
+    #[arg(last = true)]
+    pub arguments: Vec<String>,
+}
+
 /// A command line that is not to be carried out: it asks for help, or cannot be.
 #[derive(Debug)]
 pub struct Refused(clap::Error);
@@ -199,7 +233,7 @@ pub fn parse(line: impl IntoIterator<Item = OsString>) -> Result<Face, Refused> 
         Named::Status(status) => Face::Command(Command::Status(status)),
         Named::Config { about } => Face::Command(Command::Config(about)),
         Named::DevServer(server) => Face::Command(Command::DevServer(server)),
-        Named::Demo => Face::Command(Command::Demo),
+        Named::Demo { part } => Face::Command(Command::Demo(part.unwrap_or_default())),
     })
 }
 
@@ -237,7 +271,10 @@ enum Named {
     /// Serve Leases from memory, for trials and tests
     DevServer(DevServer),
     /// Watch three replicas on this machine hand over and fail over, without a cluster
-    Demo,
+    Demo {
+        #[command(subcommand)]
+        part: Option<Demo>,
+    },
 }
 
 const EXIT_CODES: &str = "\

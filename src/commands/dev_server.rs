@@ -2,20 +2,17 @@
 
 use std::{
     fs::OpenOptions,
-    future::poll_fn,
     io::{self, Write as _},
     net::SocketAddr,
     os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
-    pin::Pin,
 };
 
-use futures_core::Stream as _;
-use signal_hook_tokio::Signals;
 use tokio::runtime::Builder;
 
-use super::{complain, say};
+use super::{complain, interrupts::Interrupts, say};
 use crate::{
+    api::one_line,
     apiserver::{Options, Rules, Server, StartError},
     cli::DevServer,
 };
@@ -25,7 +22,7 @@ pub(super) fn run(about: &DevServer) -> u8 {
     match serve(about) {
         Ok(()) => 0,
         Err(failed) => {
-            complain(&failed.to_string());
+            complain(&one_line(&failed));
             70
         }
     }
@@ -33,11 +30,11 @@ pub(super) fn run(about: &DevServer) -> u8 {
 
 #[derive(Debug, thiserror::Error)]
 enum Failed {
-    #[error("the API server cannot start: {0}")]
+    #[error("the API server cannot start")]
     Start(#[from] StartError),
-    #[error("cannot write the kubeconfig to {file}: {source}", file = file.display())]
+    #[error("cannot write the kubeconfig to {}", .file.display())]
     Kubeconfig { file: PathBuf, source: io::Error },
-    #[error("cannot wait for signals: {0}")]
+    #[error("cannot wait for signals")]
     Signals(#[source] io::Error),
 }
 
@@ -48,7 +45,7 @@ fn serve(about: &DevServer) -> Result<(), Failed> {
     let client = server.client_at("dev", address)?;
     let runtime = Builder::new_current_thread().enable_all().build().map_err(Failed::Signals)?;
     runtime.block_on(async {
-        let mut signals = Signals::new([libc::SIGINT, libc::SIGTERM]).map_err(Failed::Signals)?;
+        let mut interrupts = Interrupts::catch().map_err(Failed::Signals)?;
         match &about.kubeconfig_out {
             Some(file) => {
                 write_private(file, &client.kubeconfig()).map_err(|source| Failed::Kubeconfig { file: file.clone(), source })?;
@@ -59,7 +56,7 @@ fn serve(about: &DevServer) -> Result<(), Failed> {
                 complain(&format!("listens on {}; what stands above is its kubeconfig", client.url()));
             }
         }
-        poll_fn(|context| Pin::new(&mut signals).poll_next(context)).await;
+        interrupts.next().await;
         Ok(())
     })
 }
@@ -70,12 +67,14 @@ fn usage(url: &str, kubeconfig: &str) -> String {
 
   KUBECONFIG={kubeconfig} tenure --lease demo -- sh -c 'echo leading; exec sleep infinity'
   KUBECONFIG={kubeconfig} kubectl get leases --watch
+
+The first leader of a new Lease waits out its duration; each one after it starts at once.
 "
     )
 }
 
 /// For its owner only: a kubeconfig carries a token.
-fn write_private(file: &Path, text: &str) -> io::Result<()> {
+pub(super) fn write_private(file: &Path, text: &str) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(file)?;
     file.write_all(text.as_bytes())
 }

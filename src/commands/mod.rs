@@ -9,7 +9,9 @@ use crate::{cli::Command, config::Invalid};
 mod access;
 mod check;
 mod config;
+mod demo;
 mod dev_server;
+mod interrupts;
 mod status;
 
 /// Carries out a command; the exit code.
@@ -20,10 +22,7 @@ pub fn run(command: &Command) -> u8 {
         Command::Check(arguments) => check::run(arguments),
         Command::Status(arguments) => status::run(arguments),
         Command::DevServer(about) => dev_server::run(about),
-        Command::Demo => {
-            complain("this build does not have that command");
-            70
-        }
+        Command::Demo(part) => demo::run(part),
     }
 }
 

@@ -1,0 +1,110 @@
+//! `tenure demo`: three replicas on this machine, and everything that can go wrong with a leader.
+//!
+//! Owns the show: an embedded API server in this process, three real `tenure run` processes beside it, and what is done to them.
+//! What it claims it reads from the stamps of the workloads, not from what the replicas say.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use tokio::runtime::Builder;
+
+use super::{complain, interrupts::Interrupts, say};
+use crate::{
+    api::one_line,
+    apiserver::{Options, Server, StartError},
+    cli::Demo,
+    clock,
+};
+
+mod cell;
+mod replica;
+mod script;
+mod timeline;
+mod workload;
+
+use replica::Replica;
+use script::{Script, Stuck};
+
+/// Carries out the demo or one of its parts; the exit code.
+pub(super) fn run(part: &Demo) -> u8 {
+    match part {
+        Demo::Cell(cell) => cell::outer(cell),
+        Demo::Inner(cell) => cell::inner(cell),
+        Demo::Workload { directory, name } => workload::run(directory, name),
+        Demo::Show => show(),
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+enum Failed {
+    #[error("the API server does not start")]
+    Server(#[from] StartError),
+    #[error("no directory for the demo's files: {}", .directory.display())]
+    Directory { directory: PathBuf, source: io::Error },
+    #[error("a replica does not start")]
+    Replica(#[source] io::Error),
+    #[error("the stamps of the workloads cannot be read")]
+    Stamps(#[source] io::Error),
+    #[error("signals cannot be waited for")]
+    Signals(#[source] io::Error),
+    #[error("interrupted")]
+    Interrupted,
+    #[error("the demo is stuck")]
+    Stuck(#[from] Stuck),
+}
+
+fn show() -> u8 {
+    let directory = std::env::temp_dir().join(format!("tenure-demo-{}", std::process::id()));
+    match play(&directory) {
+        Ok(true) => {
+            drop(fs::remove_dir_all(&directory));
+            0
+        }
+        Ok(false) => {
+            complain(&format!("two ran at once; what the replicas said is in {}", directory.display()));
+            1
+        }
+        Err(Failed::Interrupted) => {
+            drop(fs::remove_dir_all(&directory));
+            130
+        }
+        Err(failed) => {
+            complain(&format!("{}; what the replicas said is in {}", one_line(&failed), directory.display()));
+            70
+        }
+    }
+}
+
+/// Whether no two ran at once.
+fn play(directory: &Path) -> Result<bool, Failed> {
+    make(directory).map_err(|source| Failed::Directory { directory: directory.to_owned(), source })?;
+    let server = Server::start(&Options::default())?;
+    let contained = cell::is_possible().map_err(Failed::Replica)?;
+    let mut replicas = Vec::new();
+    for name in ["red", "green", "blue"] {
+        replicas.push(Replica::new(name, server.client(name)?, directory, contained).map_err(Failed::Replica)?);
+    }
+    let runtime = Builder::new_current_thread().enable_all().build().map_err(Failed::Signals)?;
+    runtime.block_on(async {
+        let mut interrupts = Interrupts::catch().map_err(Failed::Signals)?;
+        let mut script = Script::new(replicas, directory, clock::boot());
+        tokio::select! {
+            played = script.play(contained) => played?,
+            () = interrupts.next() => return Err(Failed::Interrupted),
+        }
+        let drawn = script.verdict().map_err(Failed::Stamps)?;
+        say(&drawn.text);
+        Ok(drawn.alone)
+    })
+}
+
+/// For their owner only: kubeconfigs carry tokens.
+fn make(directory: &Path) -> io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt as _;
+    let mut builder = fs::DirBuilder::new();
+    builder.mode(0o700);
+    builder.create(directory)?;
+    builder.create(directory.join("stamps"))
+}

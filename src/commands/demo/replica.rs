@@ -1,0 +1,147 @@
+//! One replica of the demo: a real `tenure run` with its own kubeconfig.
+//!
+//! Owns its processes and finds them; never asks them anything.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io,
+    os::unix::{fs::OpenOptionsExt as _, process::CommandExt as _},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+};
+
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use serde_json::json;
+
+use crate::{apiserver::Client, commands::dev_server::write_private};
+
+/// Name of the demo's Lease.
+pub(super) const LEASE: &str = "demo";
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Replica {
+    /// Its name, and the colour in which it is drawn.
+    pub(super) name: &'static str,
+    /// Its network.
+    pub(super) network: Client,
+    directory: PathBuf,
+    /// In a PID namespace of its own.
+    contained: bool,
+    child: Option<Child>,
+}
+
+impl Replica {
+    /// One that is not started yet; its files go to `directory`.
+    ///
+    /// # Errors
+    /// They cannot be written.
+    pub(super) fn new(name: &'static str, network: Client, directory: &Path, contained: bool) -> io::Result<Self> {
+        write_private(&directory.join(format!("{name}.kubeconfig")), &network.kubeconfig())?;
+        fs::write(directory.join(format!("{name}.json")), settings(name).to_string())?;
+        Ok(Self { name, network, directory: directory.to_owned(), contained, child: None })
+    }
+
+    /// Starts it, or does nothing if it runs.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub(super) fn start(&mut self) -> io::Result<()> {
+        if self.is_running()? {
+            return Ok(());
+        }
+        let file = |end: &str| self.directory.join(format!("{}.{end}", self.name));
+        let program = std::env::current_exe()?;
+        let log = OpenOptions::new().append(true).create(true).mode(0o600).open(file("log"))?;
+        let mut command = Command::new(&program);
+        command.args(["demo", "cell"]);
+        if !self.contained {
+            command.arg("--plain");
+        }
+        command.args(["--", "--config"]).arg(file("json")).arg("--");
+        command.arg(&program).args(["demo", "workload"]).arg(self.directory.join("stamps")).arg(self.name);
+        command.env_clear().env("KUBECONFIG", file("kubeconfig")).envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
+        // Ctrl-C is for the demo, which then ends them.
+        command.process_group(0);
+        command.stdin(Stdio::null()).stdout(Stdio::from(File::try_clone(&log)?)).stderr(log);
+        self.child = Some(command.spawn()?);
+        Ok(())
+    }
+
+    /// Whether its outermost process lives; reaps it if not.
+    ///
+    /// # Errors
+    /// It cannot be waited for.
+    pub(super) fn is_running(&mut self) -> io::Result<bool> {
+        let Some(child) = &mut self.child else { return Ok(false) };
+        if child.try_wait()?.is_none() {
+            return Ok(true);
+        }
+        self.child = None;
+        Ok(false)
+    }
+
+    /// Its init: PID 1 inside.
+    pub(super) fn init(&self) -> Option<Pid> {
+        let outer = Pid::from_raw(i32::try_from(self.child.as_ref()?.id()).ok()?);
+        if !self.contained {
+            return Some(outer);
+        }
+        children(outer).into_iter().next()
+    }
+
+    /// Its elector.
+    pub(super) fn elector(&self) -> Option<Pid> {
+        let is_elector = |pid: &Pid| {
+            let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            line.split(|byte| *byte == 0).nth(1) == Some(b"elector")
+        };
+        children(self.init()?).into_iter().find(is_elector)
+    }
+}
+
+impl Drop for Replica {
+    fn drop(&mut self) {
+        // A stopped process dies of SIGKILL too; the rest dies with the outermost one.
+        for pid in [self.elector(), self.init()].into_iter().flatten() {
+            let _ = kill(pid, Signal::SIGKILL);
+        }
+        if let Some(child) = &mut self.child {
+            drop(child.kill());
+            drop(child.wait());
+        }
+    }
+}
+
+/// Short timings that are still lawful: S, H and E lie 2.27, 2.57 and 2.97 s after a write, a rival takes after 3.03 s.
+fn settings(name: &str) -> serde_json::Value {
+    json!({
+        "lease": {
+            "name": LEASE,
+            "identity": name,
+            "duration": "3s",
+            "renewPeriod": "1s",
+            "attemptTimeout": "200ms",
+        },
+        "workload": { "stop": { "grace": "2s", "lossGrace": "300ms", "killMargin": "400ms" } },
+    })
+}
+
+/// Processes whose parent this is, the oldest first.
+fn children(parent: Pid) -> Vec<Pid> {
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    let mut children: Vec<i32> = entries
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .filter(|pid: &i32| {
+            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            // The name in front may hold blanks and parentheses.
+            let words = stat.rsplit_once(')').map_or("", |(_, words)| words);
+            words.split_whitespace().nth(1).and_then(|word| word.parse().ok()) == Some(parent.as_raw())
+        })
+        .collect();
+    children.sort_unstable();
+    children.into_iter().map(Pid::from_raw).collect()
+}

@@ -1,0 +1,226 @@
+//! What is done to the replicas, one act after the other, and what came of it.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use tokio::time::{Instant as Deadline, sleep, timeout};
+
+use super::{
+    replica::Replica,
+    timeline::{self, Drawn, Mark},
+    workload::{self, Run},
+};
+use crate::{apiserver::Link, commands::say, time::Instant};
+
+/// How long a leader leads before something is done to it.
+const REIGN: Duration = Duration::from_millis(1_300);
+/// Longest wait for the next leader: several times what the law allows.
+const PATIENCE: Duration = Duration::from_secs(15);
+/// Between two looks at the stamps.
+const GLANCE: Duration = Duration::from_millis(4);
+/// A run whose last stamp is older than this is over.
+const FRESH: Duration = Duration::from_millis(100);
+
+/// The demo cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Stuck {
+    /// Nobody leads.
+    #[error("nobody has led for {}s, which the law does not allow", PATIENCE.as_secs())]
+    Nobody,
+    /// A process that should be there is not.
+    #[error("{replica} has no {what}")]
+    Missing {
+        /// Whose.
+        replica: &'static str,
+        /// Which process.
+        what: &'static str,
+    },
+    /// The system refuses.
+    #[error("a process or file of the demo cannot be used")]
+    System(#[from] io::Error),
+}
+
+/// What is done to a leader.
+#[derive(Clone, Copy, Debug)]
+enum Act {
+    Handover,
+    Kill,
+    FreezeElector,
+    FreezeInit,
+    Cut,
+}
+
+const ACTS: [Act; 6] = [Act::Handover, Act::Kill, Act::FreezeElector, Act::FreezeInit, Act::Cut, Act::Handover];
+
+impl Act {
+    const fn describe(self) -> &'static str {
+        match self {
+            Self::Handover => "is told to stop (SIGTERM)",
+            Self::Kill => "is killed (SIGKILL to its init)",
+            Self::FreezeElector => "no longer renews (SIGSTOP to its elector)",
+            Self::FreezeInit => "has its guard frozen (SIGSTOP to its init)",
+            Self::Cut => "is cut off from the API server, both ways",
+        }
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Script {
+    replicas: Vec<Replica>,
+    stamps: PathBuf,
+    begin: Instant,
+    marks: Vec<Mark>,
+}
+
+impl Script {
+    pub(super) fn new(replicas: Vec<Replica>, directory: &Path, begin: Instant) -> Self {
+        Self { replicas, stamps: directory.join("stamps"), begin, marks: Vec::new() }
+    }
+
+    /// From the first start to the last end.
+    ///
+    /// # Errors
+    /// [`Stuck`].
+    pub(super) async fn play(&mut self, contained: bool) -> Result<(), Stuck> {
+        let place = if contained { "each PID 1 of its own PID namespace" } else { "plain processes: no PID namespaces here" };
+        say(&format!(
+            "Three replicas of one workload, {place}; an API server in this process; a Lease of 3 s.\n\
+             The workload stamps the time every millisecond: that is what the demo judges by.\n\n"
+        ));
+        for replica in &mut self.replicas {
+            replica.start()?;
+        }
+        let first = self.leader_after(self.begin).await?;
+        self.tell(first.first, &format!("{} leads: nobody knows who held a new Lease before, so it waited 3 s", first.replica));
+        for act in ACTS {
+            sleep(REIGN).await;
+            self.perform(act).await?;
+        }
+        sleep(REIGN).await;
+        self.end().await
+    }
+
+    /// Draws what the stamps prove.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub(super) fn verdict(&self) -> io::Result<Drawn> {
+        let runs = workload::runs(&self.stamps)?;
+        let names: Vec<&str> = self.replicas.iter().map(|replica| replica.name).collect();
+        Ok(timeline::draw(&names, &runs, &self.marks, self.begin, timeline::wants_colour()))
+    }
+
+    async fn perform(&mut self, act: Act) -> Result<(), Stuck> {
+        let old = self.leader().await?;
+        let Some(replica) = self.replicas.iter_mut().find(|replica| replica.name == old.replica) else {
+            return Err(Stuck::Nobody);
+        };
+        let at = crate::clock::boot();
+        let stopped = inflict(act, replica)?;
+        let name = replica.name;
+        self.marks.push(Mark { at, text: format!("{name} {}", act.describe()) });
+        self.tell(at, &format!("{name} {}", act.describe()));
+
+        let new = self.leader_after(at).await?;
+        let end = self.runs()?.into_iter().filter(|run| run.replica == name && run.first < at).map(|run| run.last).max();
+        let gap = end.map_or(Duration::ZERO, |end| new.first.since(end));
+        self.tell(new.first, &format!("{} leads, {} after {name}'s workload was last alive", new.replica, span(gap)));
+        self.undo(name, stopped).await
+    }
+
+    /// The replica is well again, as its supervisor would make it.
+    async fn undo(&mut self, name: &str, stopped: Option<Pid>) -> Result<(), Stuck> {
+        if let Some(pid) = stopped {
+            // It may have been killed and replaced meanwhile, as it should be.
+            let _ = kill(pid, Signal::SIGCONT);
+        }
+        for replica in self.replicas.iter_mut().filter(|replica| replica.name == name) {
+            replica.network.heal();
+            let deadline = Deadline::now() + REIGN;
+            while stopped.is_none() && replica.is_running()? && Deadline::now() < deadline {
+                sleep(GLANCE).await;
+            }
+            replica.start()?;
+        }
+        Ok(())
+    }
+
+    async fn end(&mut self) -> Result<(), Stuck> {
+        for pid in self.replicas.iter().filter_map(Replica::init) {
+            let _ = kill(pid, Signal::SIGTERM);
+        }
+        let ended = async {
+            for replica in &mut self.replicas {
+                while replica.is_running()? {
+                    sleep(GLANCE).await;
+                }
+            }
+            Ok(())
+        };
+        timeout(PATIENCE, ended).await.unwrap_or(Ok(()))
+    }
+
+    /// Who runs now.
+    async fn leader(&self) -> Result<Run, Stuck> {
+        self.find(|run| crate::clock::boot().since(run.last) < FRESH).await
+    }
+
+    /// The first to begin after `at`.
+    async fn leader_after(&self, at: Instant) -> Result<Run, Stuck> {
+        self.find(|run| run.first > at).await
+    }
+
+    async fn find(&self, is_it: impl Fn(&Run) -> bool) -> Result<Run, Stuck> {
+        let search = async {
+            loop {
+                if let Some(run) = self.runs()?.into_iter().find(&is_it) {
+                    return Ok(run);
+                }
+                sleep(GLANCE).await;
+            }
+        };
+        timeout(PATIENCE, search).await.unwrap_or(Err(Stuck::Nobody))
+    }
+
+    fn runs(&self) -> Result<Vec<Run>, Stuck> {
+        Ok(workload::runs(&self.stamps)?)
+    }
+
+    fn tell(&self, at: Instant, text: &str) {
+        say(&format!("{:6.1} s  {text}\n", at.since(self.begin).as_secs_f64()));
+    }
+}
+
+/// Does it; the process that was stopped, if one was.
+fn inflict(act: Act, replica: &Replica) -> Result<Option<Pid>, Stuck> {
+    let missing = |what| Stuck::Missing { replica: replica.name, what };
+    let init = replica.init().ok_or_else(|| missing("init"))?;
+    let send = |pid, signal| kill(pid, signal).map_err(|errno| Stuck::System(errno.into()));
+    match act {
+        Act::Handover => send(init, Signal::SIGTERM)?,
+        Act::Kill => send(init, Signal::SIGKILL)?,
+        Act::FreezeElector => {
+            let elector = replica.elector().ok_or_else(|| missing("elector"))?;
+            send(elector, Signal::SIGSTOP)?;
+            return Ok(Some(elector));
+        }
+        Act::FreezeInit => {
+            send(init, Signal::SIGSTOP)?;
+            return Ok(Some(init));
+        }
+        Act::Cut => replica.network.set_link(Link::Cut),
+    }
+    Ok(None)
+}
+
+fn span(span: Duration) -> String {
+    if span < Duration::from_secs(1) { format!("{} ms", span.as_millis()) } else { format!("{:.2} s", span.as_secs_f64()) }
+}

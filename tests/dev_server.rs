@@ -1,0 +1,94 @@
+//! `tenure dev-server` as people start and stop it.
+
+#![allow(clippy::expect_used, reason = "a test fails by panicking, and says why")]
+
+use std::{
+    fs,
+    io::{BufRead as _, BufReader, Read as _},
+    net::TcpListener,
+    os::unix::fs::PermissionsExt as _,
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+};
+
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+
+#[test]
+fn it_says_where_it_listens_and_ends_when_told_to() {
+    for signal in [Signal::SIGINT, Signal::SIGTERM] {
+        let file = Scratch::new();
+        let mut server = start(&["--kubeconfig-out", &file.0.to_string_lossy()]);
+        let mut line = String::new();
+        BufReader::new(server.0.stdout.as_mut().expect("piped")).read_line(&mut line).expect("a line");
+        let kubeconfig = fs::read_to_string(&file.0).expect("a kubeconfig");
+        let mode = fs::metadata(&file.0).expect("a file").permissions().mode() & 0o777;
+
+        kill(Pid::from_raw(i32::try_from(server.0.id()).expect("a pid")), signal).expect("it runs");
+        let status = server.0.wait().expect("it ends");
+
+        let url = line.strip_prefix("Leases are served on ").and_then(|rest| rest.split(';').next()).expect("an address");
+        assert!(kubeconfig.contains(&format!("server: {url}\n")), "{line}{kubeconfig}");
+        assert_eq!((mode, status.code()), (0o600, Some(0)));
+    }
+}
+
+#[test]
+fn without_a_file_the_kubeconfig_is_its_output() {
+    let mut server = start(&[]);
+    let mut lines = BufReader::new(server.0.stdout.as_mut().expect("piped")).lines();
+
+    let kubeconfig: Vec<String> =
+        (&mut lines).map_while(Result::ok).take_while(|line| !line.starts_with("current-context")).collect();
+
+    assert_eq!(kubeconfig.first().map(String::as_str), Some("apiVersion: v1"));
+    assert!(kubeconfig.iter().any(|line| line.trim().starts_with("certificate-authority-data: ")));
+}
+
+#[test]
+fn an_address_in_use_is_named() {
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = taken.local_addr().expect("an address").to_string();
+
+    let mut server = start(&["--listen", &address]);
+    let status = server.0.wait().expect("it ends");
+    let mut said = String::new();
+    server.0.stderr.as_mut().expect("piped").read_to_string(&mut said).expect("text");
+
+    assert_eq!(status.code(), Some(70));
+    assert!(said.contains(&address) && said.contains("in use"), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+}
+
+fn start(arguments: &[&str]) -> Ended {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tenure"));
+    command.arg("dev-server").args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    Ended(command.spawn().expect("it starts"))
+}
+
+/// Ends with the test.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+/// A file that is removed.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Self {
+        Self(std::env::temp_dir().join(format!("tenure-test-kubeconfig-{}-{:08x}", std::process::id(), fastrand::u32(..))))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        drop(fs::remove_file(&self.0));
+    }
+}
