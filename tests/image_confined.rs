@@ -51,6 +51,21 @@ fn the_entrypoint_answers_without_root_capabilities_or_a_writable_file_system() 
 }
 
 #[test]
+fn the_workload_runs_under_it_and_its_exit_code_is_the_containers() {
+    let Some(container) = Container::of(Image::unpack("tenure-example")) else {
+        return;
+    };
+
+    let report = "id -u; grep -E '^(CapBnd|Seccomp|NoNewPrivs):' /proc/self/status; touch /x || exit 7";
+    let output = container.run(&["--leader-election=off", "--", "sh", "-c", report]);
+
+    let seen = String::from_utf8_lossy(&output.stdout);
+    let expected = "65534\nCapBnd:\t0000000000000000\nNoNewPrivs:\t1\nSeccomp:\t2\n";
+    assert_eq!(seen, expected, "{output:?}");
+    assert_eq!(output.status.code(), Some(7), "{output:?}");
+}
+
+#[test]
 fn the_builder_has_the_pinned_toolchain() {
     let file = |name| fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).unwrap();
 

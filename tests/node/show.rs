@@ -55,6 +55,7 @@ pub(crate) fn run(directory: &Path) -> ExitCode {
         show.rolled_out();
     });
     show.signal_by_exec();
+    show.check_by_exec();
     show.bad_configuration();
     show.stamps.assert_no_overlap();
     println!(
@@ -115,6 +116,20 @@ impl Show {
         let (_, after) = self.settled(0);
         assert_eq!(after.token, before.token, "a forwarded signal ended the term");
         println!("{:<34} {:>8}  {:<18} {}", "kubectl exec -- kill -HUP 1", "none", "runs on", after.pod);
+    }
+
+    /// `tenure check` in the leader's container finds nothing that is missing: rights, API server, power to kill.
+    fn check_by_exec(&self) {
+        let (leader, _) = self.settled(0);
+        let said = self.node.kubectl(&["exec", leader.name(), "--", "/tenure", "check"]);
+        for permitted in ["get", "watch", "update"] {
+            let line = format!("{permitted} Lease {NAMESPACE}/tenure");
+            assert!(
+                said.lines().any(|said| said.contains(&line) && said.trim_start().starts_with("ok")),
+                "no `ok {line}`: {said}"
+            );
+        }
+        println!("{:<34} {:>8}  {:<18} {}", "kubectl exec -- /tenure check", "none", "finds no fault", leader.name());
     }
 
     /// A rollout to what tenure refuses: kubectl shows why, and the leader goes on until the rollout is undone.
