@@ -32,6 +32,7 @@ fn main() -> ExitCode {
             a_handover_is_one_trace_from_the_old_leaders_stop_to_the_new_ones_start_over_http,
             a_handover_is_one_trace_from_the_old_leaders_stop_to_the_new_ones_start_over_grpc,
             a_takeover_from_a_killed_leader_is_a_trace_of_its_own_with_a_link,
+            a_term_that_outlives_its_elector_ends_with_a_link_to_its_beginning,
             the_workload_the_lease_and_the_trace_name_the_same_span,
             a_silent_collector_holds_up_neither_the_handover_nor_the_exit,
             headers_reach_the_collector_and_not_the_log,
@@ -123,6 +124,25 @@ async fn a_takeover_from_a_killed_leader_is_a_trace_of_its_own_with_a_link(stage
     assert_eq!(second.links, [(first.trace.clone(), first.span.clone())]);
     assert_eq!((second.parent.as_str(), second.attributes["tenure.reason"].as_str()), ("", "expired"));
     assert_ne!(second.trace, first.trace);
+}
+
+async fn a_term_that_outlives_its_elector_ends_with_a_link_to_its_beginning(stage: Stage) {
+    let mut collector = Collector::start(Wire::Http, Manner::Obliging);
+    let one = prepare(&stage, "one", &collector, Wire::Http).await.start();
+    let start = stage.witness.start("one", 0).await;
+    let elector = one.elector().await;
+
+    kill(elector, Signal::SIGKILL).expect("the elector lives");
+    one.gone(elector).await;
+    one.elector().await;
+    one.signal(Signal::SIGTERM).await;
+
+    let seen = collector.wait("the end of the term", |seen| has(seen, "one", "standby"));
+    let (stopped, _) = transition(&seen, "one", "standby").expect("waited for");
+    let [(trace, span)] = &stopped.links[..] else { panic!("{stopped:#?}") };
+    assert_eq!(format!("00-{trace}-{span}-01"), start.variable("TRACEPARENT"));
+    assert_eq!(stopped.attributes["tenure.term"], start.variable("TENURE_TERM"));
+    assert_eq!(one.exit().await, 0);
 }
 
 async fn the_workload_the_lease_and_the_trace_name_the_same_span(stage: Stage) {

@@ -1,12 +1,21 @@
 //! The standard OTEL_* variables: whether, where and how spans are exported.
 //!
-//! Owns their reading. Off unless an OTLP endpoint is set, so that a bare pod does not call a collector that nobody runs. Honoured
-//! here: OTEL_SDK_DISABLED, OTEL_TRACES_EXPORTER (`otlp`, `none`), OTEL_EXPORTER_OTLP_(TRACES_){ENDPOINT,PROTOCOL,TIMEOUT,
-//! CERTIFICATE,INSECURE},
-//! OTEL_TRACES_SAMPLER(_ARG), OTEL_BSP_{SCHEDULE_DELAY,MAX_QUEUE_SIZE,MAX_EXPORT_BATCH_SIZE}, OTEL_SERVICE_NAME and
-//! OTEL_RESOURCE_ATTRIBUTES; by the exporter itself: OTEL_EXPORTER_OTLP_(TRACES_)HEADERS, which are credentials and never pass
-//! through here. Not supported: compression, client certificates, `http/json`, other exporters and samplers; what
-//! is asked for and not supported is told in [`Settings::notes`].
+//! Owns their reading. Off unless an OTLP endpoint is set, so that a bare pod does not call a collector that nobody runs.
+//!
+//! | variables | |
+//! |---|---|
+//! | `OTEL_EXPORTER_OTLP_(TRACES_)ENDPOINT` | none: nothing is exported |
+//! | `OTEL_SDK_DISABLED`, `OTEL_TRACES_EXPORTER` | `true`, `none`: nothing is exported |
+//! | `OTEL_EXPORTER_OTLP_(TRACES_)PROTOCOL` | `http/protobuf` unless `grpc` |
+//! | `OTEL_EXPORTER_OTLP_(TRACES_)HEADERS` | credentials: read by the exporter itself, and never here |
+//! | `OTEL_EXPORTER_OTLP_(TRACES_)TIMEOUT`, `..._CERTIFICATE`, `..._INSECURE` | as the standard says |
+//! | `OTEL_TRACES_SAMPLER`, `OTEL_TRACES_SAMPLER_ARG` | `always_on`, `always_off`, `traceidratio`, each also `parentbased_` |
+//! | `OTEL_BSP_SCHEDULE_DELAY` | 1 s unless set: spans are few, and a leader may be killed |
+//! | `OTEL_BSP_MAX_QUEUE_SIZE`, `OTEL_BSP_MAX_EXPORT_BATCH_SIZE` | as the standard says |
+//! | `OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES` | as the standard says; `service.name` is `tenure` unless set |
+//!
+//! Not supported: compression, client certificates, `http/json`, other exporters and samplers. What is asked for and not supported
+//! is told in [`Settings::notes`].
 
 use std::{collections::BTreeMap, time::Duration};
 
