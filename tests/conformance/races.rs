@@ -189,6 +189,7 @@ async fn case_83_the_first_shorter_write_dates_the_end(stage: Stage) {
     let shorter = |request: &Request| request.is_held() && request.spec()["leaseDurationSeconds"] == 4;
     prepared.proxy.on(shorter, Times::Always, Fault::lost_reply());
     let me = prepared.start();
+    me.proxy.log.first("a takeover", |e| e.request.is_held() && e.succeeded()).await;
     let x = stage.start("x").await;
 
     let first = me.proxy.log.first("the first shorter write", |e| shorter(&e.request) && e.succeeded()).await;

@@ -108,10 +108,10 @@ async fn case_56_a_lease_can_be_kept_instead(stage: Stage) {
 async fn case_57_a_release_that_lost_to_an_own_late_renewal_is_repeated(stage: Stage) {
     let (me, _) = lead(&stage, stage.prepare("me").await.set("lease.attemptTimeout", "800ms")).await;
     let (late, release) = (Valve::closed(), Valve::closed());
-    let before = me.proxy.log.all().len();
+    let before = me.proxy.log.count(|e| e.request.is_held());
     me.proxy.on(Request::is_held, Times::Only(1), Fault::late_request(&late));
     me.proxy.on(Request::is_release, Times::Only(1), Fault::late_request(&release));
-    let renewal = me.proxy.log.nth(before, "a renewal under way", |_| true).await;
+    let renewal = me.proxy.log.nth(before, "a renewal under way", |e| e.request.is_held()).await;
     me.signal(Signal::SIGTERM).await;
     me.proxy.log.first("a release under way", |e| e.request.is_release()).await;
 
