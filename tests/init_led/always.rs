@@ -1,0 +1,108 @@
+//! `runs: always` with real signals, datagrams and hooks.
+
+use std::{fs, path::PathBuf};
+
+use tenure::{
+    clock,
+    config::{Acknowledge, Config, Hook, Runs, Signal},
+    link::{Reason, Term, Then, ToElector},
+};
+
+use super::{
+    faces::{WORKLOAD, notify_at},
+    world::{World, config, lead, patient, timing, wait_for},
+};
+
+fn always(acknowledge: Acknowledge, command: &[&str]) -> Config {
+    let mut config = config("");
+    config.workload.runs = Runs::Always;
+    config.workload.acknowledge = Some(acknowledge);
+    config.workload.command = command.iter().map(|part| (*part).to_owned()).collect();
+    config.signals.on_lead = Some(Signal(libc::SIGUSR1));
+    config.signals.on_follow = Some(Signal(libc::SIGUSR2));
+    config
+}
+
+fn notifying(behaviour: &str) -> Config {
+    let ourselves = std::env::current_exe().unwrap().display().to_string();
+    always(Acknowledge::Notify, &[&ourselves, WORKLOAD, behaviour])
+}
+
+/// Starts it, and promotes it; its id, as it knows itself.
+fn promoted(config: &Config) -> (World, String) {
+    let (mut world, _) = World::contained(config);
+    let said = world.line();
+    let (pid, role) = said.split_once(' ').unwrap();
+    assert_eq!(role, "standby");
+    let started = world.lead(patient(), clock::boot());
+    assert_eq!(started.to_string(), pid);
+    assert_eq!(world.line(), "leads");
+    (world, pid.to_owned())
+}
+
+pub(crate) fn the_role_is_told_by_signals_and_acknowledged_by_datagrams() {
+    let (mut world, _) = promoted(&notifying("obeys"));
+    let before = world.others();
+    world.step_down(7, Reason::StepDown);
+    assert_eq!(world.line(), "follows");
+    assert_eq!(world.stopped(7), Then::Follow);
+    assert_eq!(world.others().len(), before.len(), "it lives on");
+}
+
+pub(crate) fn a_demotion_without_a_word_is_a_kill_and_a_fresh_standby() {
+    let (mut world, pid) = promoted(&notifying("stubborn"));
+    world.step_down(7, Reason::LostToHolder);
+    assert_eq!(world.line(), "follows");
+    assert_eq!(world.stopped(7), Then::Follow);
+    let fresh = world.line();
+    assert!(fresh.ends_with(" standby") && !fresh.starts_with(&format!("{pid} ")), "{fresh}");
+}
+
+pub(crate) fn a_word_from_somebody_else_acknowledges_nothing() {
+    let (mut world, _) = promoted(&notifying("stubborn"));
+    let workload = wait_for("the workload", || world.others().first().map(|(pid, _)| *pid));
+    let environment = fs::read_to_string(format!("/proc/{workload}/environ")).unwrap();
+    let address = environment.split('\0').find_map(|entry| entry.strip_prefix("NOTIFY_SOCKET=")).unwrap().to_owned();
+    let asked = clock::boot();
+    world.step_down(7, Reason::LostToHolder);
+    assert_eq!(world.line(), "follows");
+    notify_at(&address, "X_TENURE_ROLE=standby");
+    world.stopped(7);
+    assert!(clock::boot() >= asked + timing().loss_grace, "the whole time was left to the workload");
+}
+
+pub(crate) fn the_role_is_told_and_acknowledged_by_hooks() {
+    let log = Scratch::new("hooks");
+    let script = "echo $$ $TENURE_ROLE; while :; do sleep 0.01; done";
+    let hook = |words: &str| {
+        let command = ["sh", "-c", &format!("echo {words} >>{}", log.0.display())].map(str::to_owned).to_vec();
+        Some(Hook { command, ..serde_json::from_str(r#"{"command": []}"#).unwrap() })
+    };
+    let mut config = always(Acknowledge::Hook, &["sh", "-c", script]);
+    (config.signals.on_lead, config.signals.on_follow) = (None, None);
+    config.hooks.after_lead = hook("$TENURE_ROLE $TENURE_FENCING_TOKEN");
+    config.hooks.before_follow = hook("$TENURE_ROLE $TENURE_FENCING_TOKEN $TENURE_REASON");
+    let (mut world, _) = World::contained(&config);
+    assert!(world.line().ends_with(" standby"));
+    world.tell(&lead(patient(), clock::boot()));
+    assert_eq!(world.hear(), ToElector::Acknowledged { term: Term(1), serial: 0 });
+    assert!(matches!(world.hear(), ToElector::Started { .. }));
+    world.step_down(7, Reason::StepDown);
+    assert_eq!(world.stopped(7), Then::Follow);
+    assert_eq!(fs::read_to_string(&log.0).unwrap(), "leader 17\nstandby 17 step-down\n");
+}
+
+/// A file that goes with the test.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        Self(std::env::temp_dir().join(format!("tenure-init-led-{}-{name}", std::process::id())))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        drop(fs::remove_file(&self.0));
+    }
+}

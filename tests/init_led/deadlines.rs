@@ -1,0 +1,74 @@
+//! Law 3, 9, 15: the deadlines, with a real clock.
+
+use nix::sys::signal::Signal;
+use tenure::{
+    clock,
+    link::{Reason, Term, ToElector},
+};
+
+use super::world::{World, config, lead, patient, sleep_until, timing};
+
+/// Says when it is asked to stop, and does not.
+const STUBBORN: &str = "trap 'echo asked' TERM; echo ready; while :; do sleep 0.01; done";
+
+pub(crate) fn an_elector_that_says_nothing_more_costs_the_workload_its_life_before_e() {
+    let mut world = World::leading(&config(STUBBORN), timing());
+    let deadlines = timing().deadlines(clock::boot());
+    assert_eq!(world.line(), "asked");
+    let asked = clock::boot();
+    let stopping = world.hear();
+    assert!(matches!(stopping, ToElector::Stopping { reason: Reason::Expired, at, .. } if at <= asked), "{stopping:?}");
+    sleep_until(deadlines.end);
+    // kill(-1) took the elector along: the one that is there now is the next.
+    let welcome = world.next_elector();
+    assert_eq!(welcome.resume.unwrap().stopping, Some(Reason::Expired));
+    assert_eq!(world.others(), []);
+}
+
+pub(crate) fn a_lead_that_init_reads_after_s_starts_nothing() {
+    let (mut world, _) = World::contained(&config("echo ready; sleep 600"));
+    world.freeze();
+    let a = clock::boot();
+    world.tell(&lead(timing(), a));
+    sleep_until(timing().deadlines(a).soft);
+    world.signal(Signal::SIGCONT);
+    assert_eq!(world.hear(), ToElector::Acknowledged { term: Term(1), serial: 0 });
+    assert_eq!(world.others(), []);
+    let acknowledged = world.extend(timing(), clock::boot());
+    assert_eq!(world.hear(), acknowledged);
+    assert_eq!(world.line(), "ready");
+}
+
+pub(crate) fn an_extension_that_waited_while_init_was_stopped_saves_the_workload() {
+    let (mut world, _) = World::contained(&config(STUBBORN));
+    let a = clock::boot();
+    let workload = world.lead(timing(), a);
+    world.line();
+    world.freeze();
+    sleep_until(timing().deadlines(a).soft);
+    let acknowledged = world.extend(timing(), clock::boot());
+    sleep_until(timing().deadlines(a).hard);
+    world.signal(Signal::SIGCONT);
+    assert_eq!(world.hear(), acknowledged);
+    world.step_down(7, Reason::LostToHolder);
+    assert_eq!(world.line(), "asked", "and not before");
+    assert!(workload > 1);
+}
+
+pub(crate) fn init_that_was_stopped_past_h_kills_before_it_does_anything_else() {
+    let mut world = World::leading(&config(STUBBORN), timing());
+    let deadlines = timing().deadlines(clock::boot());
+    world.freeze();
+    sleep_until(deadlines.end);
+    assert!(!world.others().is_empty(), "the test's elector is no second guard");
+    world.signal(Signal::SIGCONT);
+    let welcome = world.next_elector();
+    assert_eq!(welcome.resume.unwrap().stopping, Some(Reason::Expired));
+    world.step_down(1, Reason::Expired);
+    world.stopped(1);
+    assert_eq!(world.others(), []);
+    let acknowledged = world.extend(patient(), clock::boot());
+    world.tell(&tenure::link::ToInit::Beat);
+    let heard = world.hear();
+    assert!(heard == ToElector::Beat && heard != acknowledged, "{heard:?}");
+}

@@ -1,0 +1,113 @@
+//! What this binary is when it is started again: init, the elector that init makes of itself, or a workload.
+
+use std::{
+    io::Write as _,
+    os::{
+        fd::{AsFd, AsRawFd as _, FromRawFd as _, OwnedFd},
+        linux::net::SocketAddrExt as _,
+        unix::net::{SocketAddr, UnixDatagram},
+    },
+    process::ExitCode,
+};
+
+use nix::{
+    errno::Errno,
+    fcntl::{FcntlArg, OFlag, fcntl},
+    poll::{PollFd, PollFlags, PollTimeout, poll},
+    sys::{
+        signal::{SigSet, Signal},
+        socket::{AddressFamily, MsgFlags, SockFlag, SockType, UnixAddr, connect, recv, send, socket},
+    },
+};
+use tenure::{config::Config, link::MAX_MESSAGE};
+
+/// The configuration of init, in JSON.
+pub(crate) const CONFIG: &str = "INIT_LED_CONFIG";
+/// Where the test listens for electors.
+pub(crate) const LINK: &str = "INIT_LED_LINK";
+/// First argument of init.
+pub(crate) const INIT: &str = "init";
+/// First argument of a workload that says its role on NOTIFY_SOCKET, as long as it is asked to be the leader or a standby that
+/// obeys.
+pub(crate) const WORKLOAD: &str = "workload";
+
+/// The exit code of the face that this process wears; none if it is the test.
+pub(crate) fn worn() -> Option<ExitCode> {
+    let arguments: Vec<String> = std::env::args().collect();
+    match arguments.get(1).map(String::as_str) {
+        Some("elector") => elector(),
+        Some(INIT) => {
+            let config: Config = serde_json::from_str(&std::env::var(CONFIG).unwrap()).unwrap();
+            return Some(ExitCode::from(tenure::init::run(config)));
+        }
+        Some(WORKLOAD) => workload(arguments.get(2).is_some_and(|obeys| obeys == "obeys")),
+        _ => return None,
+    }
+    Some(ExitCode::SUCCESS)
+}
+
+/// Passes datagrams on between init and the test, until either has enough.
+#[allow(unsafe_code, reason = "a descriptor is inherited by its number")]
+fn elector() {
+    // SAFETY: init's gift to this process.
+    let init = unsafe { OwnedFd::from_raw_fd(3) };
+    fcntl(&init, FcntlArg::F_SETFL(OFlag::empty())).unwrap();
+    let test = socket(AddressFamily::Unix, SockType::SeqPacket, SockFlag::empty(), None).unwrap();
+    let address = std::env::var(LINK).unwrap();
+    connect(test.as_raw_fd(), &UnixAddr::new_abstract(address.as_bytes()).unwrap()).unwrap();
+    let mut buffer = vec![0; MAX_MESSAGE];
+    loop {
+        let mut fds = [PollFd::new(init.as_fd(), PollFlags::POLLIN), PollFd::new(test.as_fd(), PollFlags::POLLIN)];
+        poll(&mut fds, PollTimeout::NONE).unwrap();
+        let [from_init, from_test] = fds.map(|fd| fd.any() == Some(true));
+        for (ready, from, to) in [(from_init, &init, &test), (from_test, &test, &init)] {
+            if !ready {
+                continue;
+            }
+            let length = recv(from.as_raw_fd(), &mut buffer, MsgFlags::empty()).unwrap_or(0);
+            if length == 0 || send(to.as_raw_fd(), &buffer[..length], MsgFlags::MSG_NOSIGNAL) == Err(Errno::EPIPE) {
+                return;
+            }
+        }
+    }
+}
+
+/// USR1: it leads. USR2: it follows, and says so if it obeys. TERM: it ends with 3.
+fn workload(obeys: bool) {
+    let mut signals = SigSet::empty();
+    signals.extend([Signal::SIGUSR1, Signal::SIGUSR2, Signal::SIGTERM]);
+    signals.thread_block().unwrap();
+    say(&format!("{} {}", std::process::id(), std::env::var("TENURE_ROLE").unwrap()));
+    loop {
+        match signals.wait().unwrap() {
+            Signal::SIGUSR1 => {
+                say("leads");
+                notify("X_TENURE_ROLE=leader");
+            }
+            Signal::SIGUSR2 => {
+                say("follows");
+                if obeys {
+                    notify("X_TENURE_ROLE=standby");
+                }
+            }
+            _ => std::process::exit(3),
+        }
+    }
+}
+
+/// Says something on NOTIFY_SOCKET.
+pub(crate) fn notify(text: &str) {
+    notify_at(&std::env::var("NOTIFY_SOCKET").unwrap(), text);
+}
+
+/// Says something on this NOTIFY_SOCKET.
+pub(crate) fn notify_at(address: &str, text: &str) {
+    let name = SocketAddr::from_abstract_name(address.trim_start_matches('@')).unwrap();
+    UnixDatagram::unbound().unwrap().send_to_addr(text.as_bytes(), &name).unwrap();
+}
+
+fn say(line: &str) {
+    let mut out = std::io::stdout();
+    writeln!(out, "{line}").unwrap();
+    out.flush().unwrap();
+}

@@ -1,0 +1,67 @@
+//! Init and its elector's link, with real processes: the test is the elector. It says what an elector says, and looks at what
+//! becomes of the workload inside the PID namespace.
+
+#![allow(
+    clippy::expect_used,
+    clippy::print_stderr,
+    clippy::unwrap_used,
+    clippy::wildcard_enum_match_arm,
+    reason = "a test fails by panicking, on all that it did not expect, and says why"
+)]
+
+use std::process::ExitCode;
+
+use libtest_mimic::{Arguments, Trial};
+
+mod always;
+mod deadlines;
+mod electors;
+mod faces;
+mod stops;
+mod world;
+
+/// Tests of functions without parameters.
+macro_rules! trials {
+    ($($module:ident: $($name:ident),* ;)*) => {
+        vec![$($(Trial::test(concat!(stringify!($module), "::", stringify!($name)), || {
+            $module::$name();
+            Ok(())
+        }),)*)*]
+    };
+}
+
+fn main() -> ExitCode {
+    if let Some(code) = faces::worn() {
+        return code;
+    }
+    let trials = trials![
+        stops:
+            stopped_is_told_when_the_whole_tree_is_gone_and_not_before,
+            the_same_holds_where_init_is_not_pid_1,
+            a_process_that_was_executed_into_the_container_is_gone_too,
+            term_is_a_planned_stop_then_a_release_then_the_workloads_code,
+            term_while_following_ends_with_0,
+            a_workload_that_cannot_be_executed_any_more_ends_with_127,
+            an_elector_that_cannot_work_ends_init_with_its_code,
+            the_workload_is_told_its_term;
+        deadlines:
+            an_elector_that_says_nothing_more_costs_the_workload_its_life_before_e,
+            a_lead_that_init_reads_after_s_starts_nothing,
+            an_extension_that_waited_while_init_was_stopped_saves_the_workload,
+            init_that_was_stopped_past_h_kills_before_it_does_anything_else;
+        electors:
+            the_workload_does_not_notice_that_its_elector_was_killed,
+            an_elector_that_was_stopped_is_killed_and_replaced,
+            one_that_speaks_nonsense_is_replaced,
+            it_has_a_session_of_its_own_and_no_standard_input;
+        always:
+            the_role_is_told_by_signals_and_acknowledged_by_datagrams,
+            a_demotion_without_a_word_is_a_kill_and_a_fresh_standby,
+            the_role_is_told_and_acknowledged_by_hooks,
+            a_word_from_somebody_else_acknowledges_nothing;
+    ];
+    let mut arguments = Arguments::from_args();
+    // They mostly wait.
+    arguments.test_threads.get_or_insert(8);
+    libtest_mimic::run(&arguments, trials).exit_code()
+}

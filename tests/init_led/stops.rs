@@ -1,0 +1,132 @@
+//! Law 8 and design 3, 4: what is true when Stopped is told, and how init ends.
+
+use std::{
+    fs,
+    process::{Command, Stdio},
+};
+
+use nix::sys::signal::Signal;
+use tenure::{
+    clock,
+    link::{Reason, Term, Then, ToElector, ToInit},
+};
+
+use super::world::{World, config, lead, patient, wait_until};
+
+/// Daemons in sessions of their own that ignore TERM, adopted by init; and a main process that ends on TERM.
+const DAEMONS: &str = "trap 'exit 0' TERM
+    i=0; while [ $i -lt 20 ]; do
+      setsid sh -c '(trap \"\" TERM HUP INT; while :; do sleep 1; done) &' & i=$((i+1))
+    done; wait; echo ready; while :; do sleep 0.01; done";
+
+pub(crate) fn stopped_is_told_when_the_whole_tree_is_gone_and_not_before() {
+    let world = World::leading(&config(DAEMONS), patient());
+    assert!(world.others().len() > 20, "{:?}", world.others());
+    world.step_down(7, Reason::StepDown);
+    assert_eq!(world.stopped(7), Then::Follow);
+    assert_eq!(world.others(), []);
+}
+
+pub(crate) fn the_same_holds_where_init_is_not_pid_1() {
+    let (mut world, _) = World::start(&config(DAEMONS), false);
+    world.lead(patient(), clock::boot());
+    world.line();
+    assert!(world.others().len() > 20, "{:?}", world.others());
+    world.step_down(7, Reason::StepDown);
+    assert_eq!(world.stopped(7), Then::Follow);
+    assert_eq!(world.others(), []);
+}
+
+pub(crate) fn a_process_that_was_executed_into_the_container_is_gone_too() {
+    let world = World::leading(&config("echo ready; exec sleep 600"), patient());
+    let init = world.init().to_string();
+    let mut shell = Command::new("nsenter")
+        .args(["--target", &init, "--pid", "--mount", "sh", "-c", "trap '' TERM HUP; while :; do sleep 1; done"])
+        .stdin(Stdio::null())
+        .spawn()
+        .expect("nsenter is needed");
+    wait_until("the shell is inside", || world.others().len() > 2);
+    world.step_down(7, Reason::StepDown);
+    // nsenter is its parent, out here, and reaps it.
+    let reaper = std::thread::spawn(move || shell.wait().unwrap());
+    assert_eq!(world.stopped(7), Then::Follow);
+    assert_eq!(world.others(), []);
+    reaper.join().unwrap();
+}
+
+pub(crate) fn term_is_a_planned_stop_then_a_release_then_the_workloads_code() {
+    let script = "trap 'exit 9' TERM; echo ready; while :; do sleep 0.01; done";
+    let world = World::leading(&config(script), patient());
+    world.signal(Signal::SIGTERM);
+    let stopping = world.hear();
+    assert!(matches!(stopping, ToElector::Stopping { reason: Reason::Signal, .. }), "{stopping:?}");
+    world.step_down(7, Reason::Signal);
+    assert_eq!(world.stopped(7), Then::Exit);
+    world.tell(&ToInit::Releasing { term: Term(1), serial: 1 });
+    assert_eq!(world.hear(), ToElector::Acknowledged { term: Term(1), serial: 1 });
+    world.tell(&ToInit::Ended { term: Term(1) });
+    world.tell(&ToInit::Done);
+    assert_eq!(world.exit().0, 9);
+}
+
+pub(crate) fn term_while_following_ends_with_0() {
+    let (world, _) = World::contained(&config("echo ready"));
+    world.tell(&ToInit::Beat);
+    assert_eq!(world.hear(), ToElector::Beat);
+    world.signal(Signal::SIGTERM);
+    assert_eq!(world.hear(), ToElector::Shutdown);
+    world.tell(&ToInit::Done);
+    assert_eq!(world.exit().0, 0);
+}
+
+pub(crate) fn a_workload_that_cannot_be_executed_any_more_ends_with_127() {
+    let file = std::env::temp_dir().join(format!("tenure-init-led-{}", std::process::id()));
+    fs::copy("/bin/sh", &file).unwrap();
+    let mut config = config("");
+    config.workload.command = vec![file.display().to_string()];
+    let (world, _) = World::contained(&config);
+    fs::remove_file(&file).unwrap();
+    world.tell(&lead(patient(), clock::boot()));
+    assert_eq!(world.hear(), ToElector::Acknowledged { term: Term(1), serial: 0 });
+    let stopping = world.hear();
+    assert!(matches!(stopping, ToElector::Stopping { reason: Reason::SpawnFailed, .. }), "{stopping:?}");
+    world.step_down(7, Reason::SpawnFailed);
+    assert_eq!(world.stopped(7), Then::Exit);
+    world.tell(&ToInit::Ended { term: Term(1) });
+    world.tell(&ToInit::Done);
+    let (code, said) = world.exit();
+    assert!(code == 127 && said.contains("cannot execute"), "{code} {said}");
+}
+
+pub(crate) fn an_elector_that_cannot_work_ends_init_with_its_code() {
+    let (world, _) = World::contained(&config("echo ready"));
+    world.tell(&ToInit::Failed { code: 78, message: "no cluster to be found".into() });
+    let (code, said) = world.exit();
+    assert!(code == 78 && said.contains("no cluster to be found"), "{code} {said}");
+}
+
+pub(crate) fn the_workload_is_told_its_term() {
+    let script = "for name in ROLE LEASE NAMESPACE TERM FENCING_TOKEN LEASE_UID ACQUIRED_AT; do
+        eval echo $name=\\$TENURE_$name; done; echo $TRACEPARENT; echo $GIVEN; echo ${TENURE_IDENTITY%_*}; sleep 600";
+    let mut config = config(script);
+    config.workload.env.insert("GIVEN".into(), "by the configuration".into());
+    let (mut world, welcome) = World::contained(&config);
+    assert!(welcome.identity.starts_with("me_") && welcome.config.workload.command.is_empty(), "{welcome:?}");
+    world.lead(patient(), clock::boot());
+    let said: Vec<String> = (0..10).map(|_| world.line()).collect();
+    assert_eq!(
+        said,
+        [
+            "ROLE=leader",
+            "LEASE=billing",
+            "NAMESPACE=shop",
+            "TERM=4",
+            "FENCING_TOKEN=17",
+            "LEASE_UID=u-1",
+            "ACQUIRED_AT=2026-01-01T00:00:00.000000Z",
+            "00-0123456789abcdef0123456789abcdef-0123456789abcdef-01",
+            "by the configuration",
+            "me"
+        ]
+    );
+}

@@ -1,0 +1,313 @@
+//! A running init, the test as its elector, and a view into its PID namespace.
+
+use std::{
+    fs,
+    io::{BufRead as _, BufReader},
+    os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd},
+    process::{Child, ChildStderr, ChildStdout, Command, Stdio},
+    time::Duration,
+};
+
+use nix::{
+    sys::{
+        signal::{Signal, kill},
+        socket::{
+            AddressFamily, Backlog, MsgFlags, SockFlag, SockType, UnixAddr, accept4, bind, listen, recv, send, setsockopt,
+            socket, sockopt,
+        },
+        time::{TimeVal, TimeValLike as _},
+    },
+    unistd::Pid,
+};
+use tenure::{
+    clock,
+    config::Config,
+    election::law::Timing,
+    link::{Confirmed, Facts, MAX_MESSAGE, Reason, Term, Then, ToElector, ToInit, VERSION, Welcome, decode, encode},
+    time::Instant,
+};
+
+use super::faces::{CONFIG, INIT, LINK};
+
+/// Longest wait for anything that a test waits for.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// D 4 s, G and killMargin 1 s: S is 1.96 s, H 2.96 s, E 3.96 s after a send.
+pub(crate) fn timing() -> Timing {
+    Timing {
+        duration: Duration::from_secs(4),
+        renew_period: Duration::from_secs(1),
+        attempt_timeout: Duration::from_millis(500),
+        drift: 10_000,
+        loss_grace: Duration::from_secs(1),
+        kill_margin: Duration::from_secs(1),
+    }
+}
+
+/// A minute instead: nothing happens by itself.
+pub(crate) fn patient() -> Timing {
+    timing().with_duration(Duration::from_secs(60))
+}
+
+/// `sh -c script`, led with [`patient`] timing, said in the configuration too.
+pub(crate) fn config(script: &str) -> Config {
+    let mut config = Config::default();
+    config.lease.name = "billing".into();
+    config.lease.namespace = "shop".into();
+    config.lease.identity = "me".into();
+    config.lease.duration = patient().duration;
+    config.lease.attempt_timeout = timing().attempt_timeout;
+    config.workload.command = ["sh", "-c", script].map(str::to_owned).to_vec();
+    config.workload.stop.loss_grace = timing().loss_grace;
+    config.workload.stop.kill_margin = timing().kill_margin;
+    config
+}
+
+/// A running init.
+pub(crate) struct World {
+    child: Child,
+    output: BufReader<ChildStdout>,
+    errors: Option<ChildStderr>,
+    contained: bool,
+    listener: OwnedFd,
+    /// The test's end of the present elector.
+    link: OwnedFd,
+    serial: u64,
+}
+
+impl World {
+    /// As PID 1 of its own PID namespace, with an elector that said Hello.
+    pub(crate) fn contained(config: &Config) -> (Self, Welcome) {
+        Self::start(config, true)
+    }
+
+    pub(crate) fn start(config: &Config, contained: bool) -> (Self, Welcome) {
+        let address = format!("init_led/{:016x}", getrandom::u64().unwrap());
+        let listener = socket(AddressFamily::Unix, SockType::SeqPacket, SockFlag::SOCK_CLOEXEC, None).unwrap();
+        setsockopt(&listener, sockopt::ReceiveTimeout, &TimeVal::seconds(PATIENCE.as_secs().try_into().unwrap())).unwrap();
+        bind(listener.as_raw_fd(), &UnixAddr::new_abstract(address.as_bytes()).unwrap()).unwrap();
+        listen(&listener, Backlog::new(4).unwrap()).unwrap();
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL"]);
+        if contained {
+            command.args(["unshare", "--fork", "--pid", "--mount-proc", "--kill-child=SIGKILL"]);
+            if !nix::unistd::geteuid().is_root() {
+                command.arg("--map-root-user");
+            }
+        }
+        command.arg(std::env::current_exe().unwrap()).arg(INIT);
+        command.env(CONFIG, serde_json::to_string(config).unwrap()).env(LINK, address);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("setpriv and unshare are needed");
+        let (output, errors) = (BufReader::new(child.stdout.take().unwrap()), child.stderr.take());
+        let link = accept(&listener);
+        let mut world = Self { child, output, errors, contained, listener, link, serial: 0 };
+        let welcome = world.greet();
+        (world, welcome)
+    }
+
+    /// Leads from the present on, and its workload has said a line.
+    pub(crate) fn leading(config: &Config, timing: Timing) -> Self {
+        let (mut world, _) = Self::contained(config);
+        world.lead(timing, clock::boot());
+        world.line();
+        world
+    }
+
+    /// Takes in the next elector.
+    pub(crate) fn next_elector(&mut self) -> Welcome {
+        self.link = accept(&self.listener);
+        self.greet()
+    }
+
+    fn greet(&mut self) -> Welcome {
+        let ToElector::Welcome(welcome) = self.hear() else { panic!("no Welcome") };
+        self.tell(&ToInit::Hello { version: VERSION });
+        *welcome
+    }
+
+    pub(crate) fn tell(&self, message: &ToInit) {
+        send(self.link.as_raw_fd(), &encode(message).unwrap(), MsgFlags::empty()).unwrap();
+    }
+
+    pub(crate) fn tell_nonsense(&self) {
+        send(self.link.as_raw_fd(), &[0xff; 9], MsgFlags::empty()).unwrap();
+    }
+
+    /// The next thing that init tells, log lines apart.
+    pub(crate) fn hear(&self) -> ToElector {
+        let mut buffer = vec![0; MAX_MESSAGE];
+        loop {
+            let length = recv(self.link.as_raw_fd(), &mut buffer, MsgFlags::empty()).expect("init tells something in time");
+            assert!(length > 0, "the link has ended");
+            let message = decode(&buffer[..length]).unwrap();
+            if !matches!(message, ToElector::Log { .. }) {
+                return message;
+            }
+        }
+    }
+
+    /// Term 1, sent at `a`; heard until the workload was started.
+    pub(crate) fn lead(&mut self, timing: Timing, a: Instant) -> i32 {
+        self.tell(&lead(timing, a));
+        assert_eq!(self.hear(), ToElector::Acknowledged { term: Term(1), serial: 0 });
+        let ToElector::Started { term: Term(1), pid, .. } = self.hear() else { panic!("not started") };
+        pid
+    }
+
+    /// A renewal sent at `a`, not awaited.
+    pub(crate) fn extend(&mut self, timing: Timing, a: Instant) -> ToElector {
+        self.serial += 1;
+        self.tell(&ToInit::Extend { term: Term(1), serial: self.serial, confirmed: confirmed(timing, a) });
+        ToElector::Acknowledged { term: Term(1), serial: self.serial }
+    }
+
+    pub(crate) fn step_down(&self, request: u64, reason: Reason) {
+        self.tell(&ToInit::StepDown { term: Term(1), request, reason });
+    }
+
+    /// Waits for the answer to that request.
+    pub(crate) fn stopped(&self, request: u64) -> Then {
+        match self.hear() {
+            ToElector::Stopped { term: Term(1), request: answered, then, .. } if answered == request => then,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// The next line that the workload prints.
+    pub(crate) fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.output.read_line(&mut line).unwrap();
+        assert!(line.ends_with('\n'), "the workload says nothing more: {line:?}");
+        line.trim_end().to_owned()
+    }
+
+    /// Init's id, as seen from here.
+    pub(crate) fn init(&self) -> Pid {
+        let launcher = Pid::from_raw(self.child.id().try_into().unwrap());
+        if self.contained { wait_for("init", || children(launcher).first().copied()) } else { launcher }
+    }
+
+    /// The elector's id, as seen from here.
+    pub(crate) fn elector(&self) -> Pid {
+        let init = self.init();
+        let is_elector = |pid: &Pid| fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line == b"tenure\0elector\0");
+        wait_for("an elector", || children(init).into_iter().find(is_elector))
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill(self.init(), signal).unwrap();
+    }
+
+    /// Stops init and waits until it has stopped.
+    pub(crate) fn freeze(&self) {
+        self.signal(Signal::SIGSTOP);
+        let init = self.init();
+        wait_until("init is stopped", || state(init) == Some('T'));
+    }
+
+    /// Who is in init's PID namespace, or below it, beside init and its elector, zombies included.
+    pub(crate) fn others(&self) -> Vec<(Pid, String)> {
+        let (init, elector) = (self.init(), self.elector());
+        let space = fs::read_link(format!("/proc/{init}/ns/pid")).unwrap();
+        let inside = |pid: Pid| match self.contained {
+            true => fs::read_link(format!("/proc/{pid}/ns/pid")).is_ok_and(|other| other == space),
+            false => descends(pid, init),
+        };
+        let all =
+            fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).map(Pid::from_raw);
+        let others = all.filter(|pid| *pid != init && *pid != elector && inside(*pid));
+        others.map(|pid| (pid, fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default())).collect()
+    }
+
+    /// Waits for the end; the exit code and what was said on standard error.
+    pub(crate) fn exit(mut self) -> (i32, String) {
+        let status = wait_for("init ends", || self.child.try_wait().unwrap());
+        let said = std::io::read_to_string(self.errors.take().unwrap()).unwrap();
+        (status.code().unwrap_or(-1), said)
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+        if let Some(errors) = self.errors.take()
+            && std::thread::panicking()
+        {
+            eprintln!("{}", std::io::read_to_string(errors).unwrap_or_default());
+        }
+    }
+}
+
+pub(crate) fn facts() -> Facts {
+    Facts {
+        namespace: "shop".into(),
+        token: "17".into(),
+        uid: "u-1".into(),
+        transitions: 4,
+        acquired_at: "2026-01-01T00:00:00.000000Z".into(),
+        traceparent: "00-0123456789abcdef0123456789abcdef-0123456789abcdef-01".into(),
+    }
+}
+
+pub(crate) fn lead(timing: Timing, a: Instant) -> ToInit {
+    ToInit::Lead { term: Term(1), facts: facts(), timing, confirmed: confirmed(timing, a), not_before: None }
+}
+
+pub(crate) fn confirmed(timing: Timing, a: Instant) -> Confirmed {
+    Confirmed { uid: "u-1".into(), resource_version: "17".into(), spec: "{}".into(), deadlines: timing.deadlines(a) }
+}
+
+pub(crate) fn sleep_until(instant: Instant) {
+    std::thread::sleep(instant.since(clock::boot()));
+}
+
+/// The letter of proc(5); none if it is gone.
+pub(crate) fn state(pid: Pid) -> Option<char> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(") ")?.1.chars().next()
+}
+
+pub(crate) fn wait_until(what: &str, mut ready: impl FnMut() -> bool) {
+    wait_for(what, || ready().then_some(()));
+}
+
+pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let give_up = std::time::Instant::now() + PATIENCE;
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(std::time::Instant::now() < give_up, "not in time: {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn children(parent: Pid) -> Vec<Pid> {
+    let children = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).unwrap_or_default();
+    children.split_whitespace().filter_map(|pid| pid.parse().ok()).map(Pid::from_raw).collect()
+}
+
+fn descends(mut pid: Pid, ancestor: Pid) -> bool {
+    let parent = |pid: Pid| -> Option<i32> {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        stat.rsplit_once(") ")?.1.split_whitespace().nth(1)?.parse().ok()
+    };
+    while let Some(above) = parent(pid) {
+        pid = Pid::from_raw(above);
+        if pid == ancestor {
+            return true;
+        }
+    }
+    false
+}
+
+#[allow(unsafe_code, reason = "nix's accept gives a number")]
+fn accept(listener: &OwnedFd) -> OwnedFd {
+    let accepted = accept4(listener.as_raw_fd(), SockFlag::SOCK_CLOEXEC).expect("an elector in time");
+    // SAFETY: accept4 just made it, and nobody else knows it.
+    let link = unsafe { OwnedFd::from_raw_fd(accepted) };
+    setsockopt(&link, sockopt::ReceiveTimeout, &TimeVal::seconds(PATIENCE.as_secs().try_into().unwrap())).unwrap();
+    link
+}
