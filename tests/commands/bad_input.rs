@@ -2,7 +2,7 @@
 
 use std::{fs, net::TcpListener, path::Path};
 
-use crate::world::{Embedded, Place, kubeconfig, scripted, tenure};
+use crate::world::{Embedded, Place, Running, kubeconfig, scripted, tenure};
 
 #[test]
 fn an_unknown_key_is_78_with_its_line_and_what_was_meant() {
@@ -107,10 +107,15 @@ fn a_command_line_that_cannot_be_parsed_is_64_and_a_bad_value_on_a_flag_78() {
 
 #[test]
 fn no_cluster_is_78_and_says_what_was_looked_for_and_what_works_without() {
-    for face in [&["check", "--lease", "x"][..], &["status", "x"]] {
+    let place = Place::new("no-cluster");
+    let proof = place.0.join("ran").to_str().unwrap().to_owned();
+    let run = ["--lease", "x", "--", "touch", &proof];
+    let run_in_a_namespace = ["--lease", "x", "--namespace", "shop", "--", "touch", &proof];
+    for face in [&["check", "--lease", "x"][..], &["status", "x"], &run, &run_in_a_namespace] {
         let parts = ["KUBERNETES_SERVICE_HOST is not set", "/home/nobody/.kube/config does not exist", "`tenure demo`"];
         tenure(face, &[("HOME", "/home/nobody")]).says(78, &parts);
     }
+    assert!(!Path::new(&proof).exists(), "the workload never runs unled");
 }
 
 #[test]
@@ -119,7 +124,8 @@ fn a_kubeconfig_that_cannot_be_used_is_78_and_names_the_file() {
     let broken = place.file("broken", "{");
     let nameless = place.file("nameless", "apiVersion: v1\nkind: Config\n");
     for path in ["/nonexistent/kubeconfig", &broken, &nameless] {
-        for face in [&["check", "--lease", "x"][..], &["status", "x"]] {
+        let run = ["--lease", "x", "--namespace", "shop", "--", "true"];
+        for face in [&["check", "--lease", "x"][..], &["status", "x"], &["--lease", "x", "--", "true"], &run] {
             tenure(face, &[("KUBECONFIG", path)]).says(78, &["cannot use the kubeconfig", path]);
         }
     }
@@ -142,12 +148,7 @@ fn a_wrong_certificate_authority_is_69_and_says_so() {
     let place = Place::new("ca");
     let (ours, other) = (place.0.join("ours"), place.0.join("other"));
     let _servers = [Embedded::start(&ours), Embedded::start(&other)];
-    let line = |path: &Path, key: &str| {
-        let text = fs::read_to_string(path).unwrap();
-        text.lines().find(|line| line.trim_start().starts_with(key)).unwrap().to_owned()
-    };
-    let key = "certificate-authority-data:";
-    let mixed = fs::read_to_string(&ours).unwrap().replace(&line(&ours, key), &line(&other, key));
+    let mixed = with_authority_of(&ours, &other);
     let path = place.file("mixed", &mixed);
     for face in [&["check", "--lease", "x"][..], &["status", "x"]] {
         tenure(face, &[("KUBECONFIG", &path)]).says(69, &["certificate"]);
@@ -192,4 +193,45 @@ fn a_reply_that_is_no_lease_at_all_is_no_panic() {
     let variables = [("KUBECONFIG", path.as_str())];
     tenure(&["status", "x"], &variables).says(1, &["free"]);
     tenure(&["status", "y"], &variables).says(69, &["is not JSON"]);
+}
+
+#[test]
+fn a_replica_without_permission_or_with_the_wrong_authority_says_so_and_runs_nothing() {
+    let place = Place::new("waiting");
+    let proof = place.0.join("ran").to_str().unwrap().to_owned();
+    let refusal = r#"{"kind":"Status","code":403,"message":"leases.coordination.k8s.io \"x\" is forbidden: no"}"#;
+    let forbidden = scripted(&place, vec![("HTTP", 403, refusal)].leak());
+    let other = Place::new("waiting-ca");
+    let (ours, theirs) = (other.0.join("ours"), other.0.join("theirs"));
+    let _servers = [Embedded::start(&ours), Embedded::start(&theirs)];
+    let mixed = other.file("mixed", &with_authority_of(&ours, &theirs));
+    for (kubeconfig, said) in [(forbidden, "is forbidden"), (mixed, "certificate")] {
+        let replica = Running::start(&["--lease", "x", "--", "touch", &proof], &[("KUBECONFIG", &kubeconfig)]);
+        replica.says(&[said]);
+        assert_eq!(replica.end(), Some(0));
+    }
+    assert!(!Path::new(&proof).exists(), "the workload ran unled");
+}
+
+#[test]
+fn a_replica_that_sees_a_lease_of_nonsense_takes_its_holder_for_one_and_runs_nothing() {
+    let place = Place::new("waiting-nonsense");
+    let proof = place.0.join("ran").to_str().unwrap().to_owned();
+    let lease = r#"{"metadata":{"name":"x","namespace":"default","uid":"u","resourceVersion":"1"},
+        "spec":{"holderIdentity":"pod-1","leaseDurationSeconds":-5,"renewTime":"yesterday","acquireTime":{},"leaseTransitions":1e99}}"#;
+    let path = scripted(&place, vec![("watch=", 410, "{}"), ("GET ", 200, lease)].leak());
+    let replica = Running::start(&["--lease", "x", "--", "touch", &proof], &[("KUBECONFIG", &path)]);
+    replica.says(&["another replica leads", "pod-1"]);
+    assert_eq!(replica.end(), Some(0));
+    assert!(!Path::new(&proof).exists(), "the workload ran unled");
+}
+
+/// One kubeconfig with the certificate authority of another.
+fn with_authority_of(ours: &Path, other: &Path) -> String {
+    let key = "certificate-authority-data:";
+    let line = |path: &Path| {
+        let text = fs::read_to_string(path).unwrap();
+        text.lines().find(|line| line.trim_start().starts_with(key)).unwrap().to_owned()
+    };
+    fs::read_to_string(ours).unwrap().replace(&line(ours), &line(other))
 }

@@ -8,7 +8,7 @@ use std::{
     process::{Child, Command, Stdio},
     sync::mpsc,
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use nix::{
@@ -17,7 +17,7 @@ use nix::{
 };
 
 /// Far more than any of these needs; then it hangs.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
 
 /// A directory that is gone with the test.
 pub(crate) struct Place(pub(crate) PathBuf);
@@ -135,5 +135,59 @@ impl Drop for Embedded {
     fn drop(&mut self) {
         drop(self.0.kill());
         drop(self.0.wait());
+    }
+}
+
+/// A replica that goes on until it is told to end.
+pub(crate) struct Running {
+    child: Child,
+    lines: mpsc::Receiver<String>,
+}
+
+impl Running {
+    /// Runs the binary with nothing but these variables.
+    pub(crate) fn start(arguments: &[&str], variables: &[(&str, &str)]) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tenure"));
+        command.args(arguments).env_clear().env("PATH", "/usr/bin:/bin").envs(variables.iter().copied());
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let (sender, lines) = mpsc::channel();
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        thread::spawn(move || stderr.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
+        Self { child, lines }
+    }
+
+    /// Waits for a line with every one of `parts`.
+    #[track_caller]
+    pub(crate) fn says(&self, parts: &[&str]) {
+        let until = Instant::now() + DEADLINE;
+        let mut said = Vec::new();
+        while let Ok(line) = self.lines.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            if parts.iter().all(|part| line.contains(part)) {
+                return;
+            }
+            said.push(line);
+        }
+        panic!("no line with {parts:?} in {said:#?}");
+    }
+
+    /// Sends SIGTERM; the exit code.
+    pub(crate) fn end(mut self) -> Option<i32> {
+        kill(Pid::from_raw(i32::try_from(self.child.id()).unwrap()), Signal::SIGTERM).unwrap();
+        // Standard error ends with the last process that has it.
+        let until = Instant::now() + DEADLINE;
+        loop {
+            match self.lines.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                Ok(_) => {}
+                Err(mpsc::RecvTimeoutError::Disconnected) => return self.child.wait().unwrap().code(),
+                Err(mpsc::RecvTimeoutError::Timeout) => panic!("it does not end"),
+            }
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
     }
 }
