@@ -110,7 +110,7 @@ impl Show {
         let (leader, before) = self.settled(0);
         self.exec(&leader, "kill -HUP 1");
         await_some("the workload's word in kubectl logs", PATIENCE, || {
-            let log = self.node.kubectl(&["logs", "--tail=100", leader.name()]);
+            let log = self.node.kubectl(&["logs", leader.name()]);
             log.lines().any(|line| line.ends_with(" hears HUP")).then_some(())
         });
         let (_, after) = self.settled(0);
@@ -175,11 +175,10 @@ impl Show {
         self.node.kubectl(&["rollout", "status", "deployment/tenure", "--timeout=60s"]);
     }
 
-    /// A command in the leader's container. What it does may end the container, and so the command's own connection.
+    /// A command in the leader's container. It may end the container and its own connection with it, so its status says
+    /// nothing: what follows shows whether it worked.
     fn exec(&self, pod: &Pod, command: &str) {
-        let output = self.node.try_kubectl(&["exec", pod.name(), "--", "sh", "-c", command]);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success() || output.status.code() == Some(137), "kubectl exec: {said}");
+        self.node.try_kubectl(&["exec", pod.name(), "--", "sh", "-c", command]);
     }
 }
 
