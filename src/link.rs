@@ -39,8 +39,6 @@ pub struct Deadlines {
 /// What the workload is told of its term (design 6); constant within the term.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Facts {
-    /// `TENURE_NAMESPACE`: the Lease's, which is the elector's to find out where it is not set.
-    pub namespace: String,
     /// `TENURE_FENCING_TOKEN`: resourceVersion of the acquiring write.
     pub token: String,
     /// `TENURE_LEASE_UID`.
@@ -169,7 +167,6 @@ pub struct Stop {
 
 /// What the elector tells init.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(clippy::large_enum_variant, reason = "the large one begins a term, the others are not kept")]
 pub enum ToInit {
     /// First message of an elector.
     Hello {
@@ -414,7 +411,6 @@ pub fn decode<M: for<'de> Deserialize<'de>>(bytes: &[u8]) -> Result<M, LinkError
 impl Facts {
     /// Adds them to `env`.
     pub fn export(&self, env: &mut BTreeMap<String, String>) {
-        env.insert("TENURE_NAMESPACE".into(), self.namespace.clone());
         env.insert("TENURE_TERM".into(), self.transitions.to_string());
         env.insert("TENURE_FENCING_TOKEN".into(), self.token.clone());
         env.insert("TENURE_LEASE_UID".into(), self.uid.clone());

@@ -120,7 +120,6 @@ fn it_kills_at_the_hard_deadline_although_its_init_does_nothing() {
     let resume = Resume {
         term: Term(1),
         facts: Facts {
-            namespace: "default".into(),
             token: "1".into(),
             uid: "u".into(),
             transitions: 1,

@@ -56,7 +56,6 @@ fn leads(telemetry: &mut Telemetry, from: u64, context: TraceContext, other: Opt
     let why = if handover { "released" } else { "expired" };
     let timing: Timing = Config::default().timing();
     let facts = Facts {
-        namespace: "default".into(),
         token: "42".into(),
         uid: "u".into(),
         transitions: 7,
@@ -315,7 +314,6 @@ async fn an_endpoint_that_cannot_work_exports_nothing_and_harms_nobody() {
 async fn the_workload_is_told_of_a_span_only_where_one_is_exported() {
     let told = |variables: &[(&str, &str)]| {
         let mut facts = Facts {
-            namespace: "default".into(),
             token: String::new(),
             uid: String::new(),
             transitions: 0,

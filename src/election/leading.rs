@@ -70,7 +70,6 @@ impl Leading {
         }
         core.last_term = Term(core.last_term.0.saturating_add(1));
         let facts = Facts {
-            namespace: core.author.namespace.clone(),
             token: record.resource_version().to_owned(),
             uid: record.uid().to_owned(),
             transitions: record.transitions(),

@@ -33,7 +33,6 @@ pub struct RequestId(pub u64);
 
 /// What a machine wants done.
 #[derive(Clone, Debug, PartialEq)]
-#[allow(clippy::large_enum_variant, reason = "made and carried out at once, never stored")]
 pub enum Action {
     /// Send this request, within the attempt timeout, and answer it with [`Input::Answered`]. Nothing is retried, nothing added.
     Request {

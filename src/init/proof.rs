@@ -5,11 +5,13 @@ use std::io;
 use crate::{
     process::{
         Pid,
-        kill::{self, Left, Sweep, Verdict},
+        kill::{self, Sweep, Verdict},
         scan::{Scanner, Scope, Spare},
     },
     supervision::Scan,
 };
+
+type How = fn(&mut Sweep, Scope<'_>, Spare<'_>) -> io::Result<Verdict>;
 
 /// What init needs to look and to kill; opened with the first use.
 #[derive(Debug)]
@@ -26,33 +28,36 @@ impl Prover {
 
     /// SIGKILL to everything but init and these electors, and what was found. Everybody who can be was reaped before.
     pub(super) fn walk(&mut self, electors: &[Pid]) -> Scan {
-        let scope = self.scope();
-        let spare = Spare { init: Pid::this(), electors };
-        if self.sweep.is_none() {
-            self.sweep = Sweep::open().ok();
-        }
-        let verdict = match &mut self.sweep {
-            Some(sweep) => sweep.pass(scope, spare),
-            None => Err(io::ErrorKind::Unsupported.into()),
-        };
-        match verdict {
-            Ok(Verdict::Proved) => {
-                self.sweep.iter_mut().for_each(Sweep::begin);
-                Scan { clean: true, ..Scan::default() }
-            }
-            Ok(Verdict::Left(left)) => scan(&left),
-            // Without /proc the kernel still knows whether PID 1 is alone.
-            Err(_) => Scan { clean: self.pid1 && electors.is_empty() && kill::is_alone().unwrap_or(false), ..Scan::default() },
-        }
+        let found = self.scan(electors, Sweep::pass);
+        Scan { killed: !found.left.is_empty(), ..found }
     }
 
     /// What there is, and no signal.
     pub(super) fn look(&mut self, electors: &[Pid]) -> Scan {
-        let scope = self.scope();
-        let spare = Spare { init: Pid::this(), electors };
-        let Some(found) = self.scanner().and_then(|scanner| scanner.find(scope, spare).ok()) else { return Scan::default() };
-        let left: Vec<i32> = found.targets.iter().map(|process| process.pid.as_raw()).collect();
-        Scan { clean: left.is_empty() && found.unclear == 0, left, ..Scan::default() }
+        self.scan(electors, Sweep::look)
+    }
+
+    fn scan(&mut self, electors: &[Pid], how: How) -> Scan {
+        let scope = if self.pid1 { Scope::Namespace } else { Scope::Descendants };
+        if self.sweep.is_none() {
+            self.sweep = Sweep::open().ok();
+        }
+        let verdict = self.sweep.as_mut().map(|sweep| (how(sweep, scope, Spare { init: Pid::this(), electors }), sweep));
+        match verdict {
+            Some((Ok(Verdict::Proved), sweep)) => {
+                sweep.begin();
+                Scan { clean: true, ..Scan::default() }
+            }
+            Some((Ok(Verdict::Left(left)), _)) => Scan {
+                left: left.pids.iter().map(|pid| pid.as_raw()).collect(),
+                denied: !left.refused.is_empty(),
+                ..Scan::default()
+            },
+            // Without /proc the kernel still knows whether PID 1 is alone.
+            Some((Err(_), _)) | None => {
+                Scan { clean: self.pid1 && electors.is_empty() && kill::is_alone().unwrap_or(false), ..Scan::default() }
+            }
+        }
     }
 
     /// To look at single processes.
@@ -61,18 +66,5 @@ impl Prover {
             self.scanner = Scanner::open().ok();
         }
         self.scanner.as_mut()
-    }
-
-    const fn scope(&self) -> Scope<'static> {
-        if self.pid1 { Scope::Namespace } else { Scope::Descendants }
-    }
-}
-
-fn scan(left: &Left) -> Scan {
-    Scan {
-        clean: false,
-        left: left.pids.iter().map(|pid| pid.as_raw()).collect(),
-        denied: !left.refused.is_empty(),
-        killed: left.seen > left.refused.len(),
     }
 }

@@ -242,7 +242,6 @@ impl Drop for World {
 
 pub(crate) fn facts() -> Facts {
     Facts {
-        namespace: "shop".into(),
         token: "17".into(),
         uid: "u-1".into(),
         transitions: 4,

@@ -172,7 +172,6 @@ impl World {
 
 fn facts() -> Facts {
     Facts {
-        namespace: "default".into(),
         token: "7".into(),
         uid: "u".into(),
         transitions: 3,

@@ -35,7 +35,6 @@ fn confirmed(deadlines: Deadlines) -> Confirmed {
 
 fn lead(sent: Instant, not_before: Option<Instant>) -> ToInit {
     let facts = Facts {
-        namespace: "default".into(),
         token: "42".into(),
         uid: "u".into(),
         transitions: 7,
@@ -321,7 +320,6 @@ fn a_workload_that_is_started_again_is_told_within_the_term() {
 #[test]
 fn a_restarted_elector_tells_the_end_of_the_term_that_it_took_over() {
     let facts = Facts {
-        namespace: "default".into(),
         token: "42".into(),
         uid: "u".into(),
         transitions: 7,
