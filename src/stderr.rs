@@ -260,10 +260,11 @@ mod tests {
         let mut reader = File::from(reader);
         reader.read_exact(&mut [0; CHUNK]).unwrap();
         assert!(lines.write_to(writer.as_fd(), b"next\n", told));
+        assert!(lines.write_to(writer.as_fd(), b"last\n", told));
         drop((lines, writer));
         let mut rest = String::new();
         reader.read_to_string(&mut rest).unwrap();
-        assert_eq!(rest, "\n1 lines dropped\nnext\n");
+        assert_eq!(rest, "\n1 lines dropped\nnext\nlast\n");
     }
 
     #[test]

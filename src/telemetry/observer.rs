@@ -230,7 +230,8 @@ impl Observer {
     }
 
     fn failed(&self, operation: &'static str, message: &str, now: Now) -> Option<Outcome> {
-        let term = self.term.as_ref().filter(|_| self.rise.is_none() && self.fall.is_none())?;
+        let releasing = self.fall.as_ref().is_some_and(|fall| fall.proved.is_some());
+        let term = self.term.as_ref().filter(|_| !releasing)?;
         let mut phase = Phase::new(phase::RENEW, now.boot, now.boot).with(KeyValue::new("tenure.operation", operation));
         phase.error = Some(message.to_owned());
         Some(Outcome::During { parent: term.context?, anchor: Anchor::new(now), term: term.transitions, phase })

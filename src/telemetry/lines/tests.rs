@@ -108,6 +108,7 @@ fn a_failure_is_told_once_for_each_state_and_its_end_with_their_number() {
             reported(lines, millis, &failed("timed out"));
         }
         reported(lines, 5, &failed("403 forbidden"));
+        reported(lines, 5, &failed("403 forbidden"));
         reported(lines, 6, &renewed());
         reported(lines, 7, &renewed());
     });
@@ -118,7 +119,7 @@ fn a_failure_is_told_once_for_each_state_and_its_end_with_their_number() {
         "the API server does it again",
     ];
     assert_eq!(messages, expected);
-    assert_eq!(lines[2]["failures"].as_u64(), Some(1));
+    assert_eq!(lines[2]["failures"].as_u64(), Some(2));
 }
 
 #[test]

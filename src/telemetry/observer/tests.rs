@@ -309,6 +309,25 @@ fn a_failed_renewal_is_told_within_the_term_and_failures_of_a_standby_are_not() 
 }
 
 #[test]
+fn a_renewal_may_fail_during_a_stop_and_what_fails_after_the_proof_is_none() {
+    let failed = || Event::Failed { operation: "update", message: "timed out".into() };
+    let stop = Stop { began: None, killed: None, exited: None, exit: None, proved: ms(200) };
+    let mut observer = leading();
+    reported(&mut observer, 100, stopping(Reason::Signal));
+    assert_eq!(reported(&mut observer, 110, failed()).len(), 1);
+    reported(&mut observer, 200, Event::Proved(stop));
+    assert_eq!(reported(&mut observer, 210, failed()), []);
+}
+
+#[test]
+fn a_new_campaign_tells_what_was_left_open_before_it() {
+    let mut observer = leading();
+    reported(&mut observer, 100, stopping(Reason::LostDeleted));
+    let left = only(reported(&mut observer, 500, campaigning(None, false)));
+    assert_eq!((left.to, left.until), (Role::Standby, ms(500)));
+}
+
+#[test]
 fn a_workload_that_is_started_again_is_told_within_the_term() {
     let mut observer = leading();
     let restarting = ToElector::Restarting { term: TERM, exit: Exit::Code(3), at: ms(500) };
