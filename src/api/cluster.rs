@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use http::{HeaderValue, header::USER_AGENT};
 use kube::{
     client::AuthError,
     config::{ExecInteractiveMode, InClusterError, Kubeconfig, KubeconfigError},
@@ -168,6 +169,7 @@ impl Cluster {
             return Err(AccessError::NoCertificate(source.to_string()));
         }
         config.default_retry = false;
+        config.headers.push((USER_AGENT, HeaderValue::from_static(concat!("tenure/", env!("CARGO_PKG_VERSION")))));
         Ok(Self { config, source })
     }
 

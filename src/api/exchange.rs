@@ -180,6 +180,7 @@ mod tests {
         assert_eq!(seen.line, "PUT /x?y=z");
         assert_eq!(seen.body, "{}");
         assert!(seen.head.contains("accept: application/json"), "{}", seen.head);
+        assert!(seen.head.contains("user-agent: tenure/"), "{}", seen.head);
     }
 
     #[tokio::test]

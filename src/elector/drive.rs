@@ -55,6 +55,8 @@ pub(super) struct Drive {
     /// None once it was told to finish.
     telemetry: Telemetry,
     alarm: AsyncFd<Alarm>,
+    /// What the alarm is set to; never, once it has fired.
+    alarm_at: Instant,
     access: Access,
     place: Place,
     lease: Lease,
@@ -105,6 +107,7 @@ impl Drive {
             health,
             telemetry,
             alarm: register(Alarm::nonblocking()?)?,
+            alarm_at: Instant::NEVER,
             lease: Lease::new(access.clone(), place.clone(), timeout),
             access,
             place,
@@ -147,12 +150,9 @@ impl Drive {
         while let Some(action) = self.elector.poll_action() {
             self.carry_out(action)?;
         }
-        let now = clock::boot();
-        if self.beat_due <= now {
-            self.beat_due = now + self.beat_every;
-            if !self.link.is_clogged() {
-                self.link.send(&ToInit::Beat)?;
-            }
+        // Early, where the loop is awake anyway: one wake-up less.
+        if self.beat_due.before(self.beat_every / 4) <= clock::boot() {
+            self.beat()?;
         }
         self.link.flush()?;
         self.health.update(self.elector.view());
@@ -161,13 +161,17 @@ impl Drive {
 
     async fn wait(&mut self) -> io::Result<Option<Arrived>> {
         let next = self.elector.poll_timeout().unwrap_or(Instant::NEVER).min(self.beat_due);
-        self.alarm.get_ref().set(next)?;
+        if self.alarm_at != next {
+            self.alarm.get_ref().set(next)?;
+            self.alarm_at = next;
+        }
         tokio::select! {
             ready = self.link.ready() => ready.map(|()| None),
             ready = self.alarm.readable() => {
                 ready?.clear_ready();
                 // Not an error if it was set anew since: then there is nothing to take in.
                 let _ = self.alarm.get_ref().wait();
+                self.alarm_at = Instant::NEVER;
                 Ok(None)
             }
             arrived = self.arrived.recv() => Ok(arrived),
@@ -188,7 +192,7 @@ impl Drive {
             Arrived::Watched(number, watched) if number == self.watches => Input::Watched(watched),
             // Of a watch that was replaced.
             Arrived::Watched(..) => return Ok(()),
-            Arrived::Flushed => return self.link.send(&ToInit::Done),
+            Arrived::Flushed => return self.send_to_init(&ToInit::Done),
         };
         self.elector.handle(input, clock::now());
         Ok(())
@@ -215,9 +219,24 @@ impl Drive {
             self.finish();
             return Ok(());
         }
-        self.link.send(&message)?;
+        self.send_to_init(&message)?;
         self.record(Fact::Told(&message));
         Ok(())
+    }
+
+    /// A sign of life, unless those that went before are still on their way.
+    fn beat(&mut self) -> Result<(), Broken> {
+        if self.link.is_clogged() {
+            self.beat_due = clock::boot() + self.beat_every;
+            return Ok(());
+        }
+        self.send_to_init(&ToInit::Beat)
+    }
+
+    /// Every message is a sign of life.
+    fn send_to_init(&mut self, message: &ToInit) -> Result<(), Broken> {
+        self.beat_due = clock::boot() + self.beat_every;
+        self.link.send(message)
     }
 
     /// Init's end is the end of this process, so what telemetry still has goes out before init is told that all is done.

@@ -235,17 +235,18 @@ async fn lead_or_follow(mut link: Link, welcome: Welcome, discover: Discover) ->
     Ok(init)
 }
 
-/// What cannot work is found out before the first request, unless a term is in progress: that one waits for better times.
+/// What cannot work is found out before the first request of the first elector. Later ones wait for better times: a term may be in
+/// progress, and what worked once is not wrong for good.
 async fn prepare(welcome: &Welcome, access: &Access, health: &Health) -> Result<(), Failure> {
-    let in_term = welcome.resume.is_some();
+    let is_first = welcome.generation <= 1 && welcome.resume.is_none();
     if let Some(listen) = welcome.config.http.listen {
         match serve(listen, health.clone()) {
             Ok(_) => {}
-            Err(error) if in_term => tracing::warn!(error = one_line(&error), "there are no probes"),
-            Err(error) => return Err(Failure::Probes(error)),
+            Err(error) if is_first => return Err(Failure::Probes(error)),
+            Err(error) => tracing::warn!(error = one_line(&error), "there are no probes"),
         }
     }
-    if in_term {
+    if !is_first {
         return Ok(());
     }
     match tokio::time::timeout(welcome.config.lease.attempt_timeout, access.dialer()).await {
