@@ -5,13 +5,27 @@
 
 use serde_json::{Map, Value};
 
-use super::{schema, status::GROUP};
+use super::{
+    schema,
+    status::{GROUP, Status},
+};
 
 /// One Lease, as JSON.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Lease(Value);
 
 impl Lease {
+    /// What the server makes of a body: unknown fields are dropped, times normalised.
+    ///
+    /// # Errors
+    /// 400 for a field of the wrong type.
+    pub fn decode(object: &Value) -> Result<Self, Status> {
+        match schema::decode(object) {
+            Ok(decoded) => Ok(Self::new(decoded.object)),
+            Err(why) => Err(Status::bad_request(why)),
+        }
+    }
+
     /// Takes `object` as it is.
     pub(super) fn new(object: Value) -> Self {
         let mut lease = Self(if object.is_object() { object } else { Map::new().into() });

@@ -100,8 +100,9 @@ impl Following {
                 }
                 None => self.unknown(core, attempt, operation, UNREADABLE.into(), None, now),
             },
-            (attempt, Answer::NotFound) => {
-                self.lost(core, attempt.is_some());
+            (_, Answer::NotFound) => {
+                // A creation may yet arrive: the next one then meets it, and knows it by its bytes.
+                self.lost(core, true);
                 core.unknown.retain(|attempt| attempt.uid.is_none());
                 core.saw_absence(now);
             }

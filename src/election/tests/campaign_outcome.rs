@@ -15,6 +15,15 @@ fn campaigning() -> Bench {
     bench
 }
 
+/// A bench whose POST was just sent and is not answered.
+fn creating() -> Bench {
+    let mut bench = Bench::new();
+    bench.answers = false;
+    bench.serve();
+    assert!(matches!(bench.awaited, Some((_, Request::Create(_)))));
+    bench
+}
+
 #[test]
 fn a_takeover_whose_reply_was_lost_is_proved_by_a_read_and_dated_from_its_send() {
     let mut bench = campaigning();
@@ -44,6 +53,42 @@ fn a_takeover_that_did_not_arrive_is_repeated_on_the_same_version_with_new_bytes
     assert_eq!(first["metadata"]["resourceVersion"], second["metadata"]["resourceVersion"]);
     assert_ne!(first["spec"]["renewTime"], second["spec"]["renewTime"]);
     assert!(bench.leads().is_some());
+}
+
+#[test]
+fn a_creation_that_did_not_arrive_is_repeated_without_haste() {
+    let mut bench = creating();
+    let first = bench.body();
+    bench.answer(lost());
+    bench.answers = true;
+
+    bench.run(seconds(1));
+
+    let second = bench.body();
+    assert_ne!(first["spec"]["renewTime"], second["spec"]["renewTime"]);
+    assert!(bench.leads().is_some());
+    assert!(bench.gets() <= 4, "{} reads", bench.gets());
+}
+
+#[test]
+fn a_creation_that_commits_after_it_was_repeated_is_known_by_its_bytes() {
+    let mut bench = creating();
+    let late = bench.awaited.as_ref().unwrap().1.clone();
+    let sent = bench.last_sent();
+    bench.answer(lost());
+    bench.run(seconds(1));
+    bench.serve();
+    bench.run(seconds(1));
+    assert!(matches!(bench.awaited, Some((_, Request::Create(_)))), "another creation is under way");
+    bench.register.apply(&late);
+    bench.serve();
+    assert_eq!(bench.leads(), None, "the conflict proves nothing");
+
+    bench.serve();
+
+    let Some(ToInit::Lead { confirmed, .. }) = bench.told.first() else { panic!("{:?}", bench.told) };
+    assert_eq!(confirmed.deadlines.end, sent + std::time::Duration::from_millis(14_850));
+    assert_eq!(bench.writes().len(), 2);
 }
 
 #[test]

@@ -1,0 +1,119 @@
+//! The way between one elector and the API server, and back.
+//!
+//! Owns latencies, losses and cuts. A request may arrive long after its sender gave it up.
+
+use tenure::election::{Answer, Refusal, Request, RequestId};
+
+use crate::{
+    clock::{MS, Ns, S},
+    engine::{Child, Engine},
+};
+
+/// A request on its way.
+#[derive(Debug)]
+pub struct Flight {
+    pub from: Child,
+    pub id: RequestId,
+    pub request: Request,
+}
+
+/// An answer on its way.
+#[derive(Debug)]
+pub struct Reply {
+    pub to: Child,
+    pub id: RequestId,
+    pub answer: Answer,
+}
+
+/// How the server treats requests that it does not carry out, or answers wrongly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mood {
+    /// It does its work.
+    Fine,
+    /// 429.
+    Busy,
+    /// 503, not carried out.
+    Unavailable,
+    /// 500 or 504, carried out or not.
+    Confused,
+    /// 401.
+    Unauthorized,
+    /// 403.
+    Forbidden,
+}
+
+/// The road of one replica, both ways.
+#[derive(Clone, Debug)]
+pub struct Road {
+    /// Usual latency one way.
+    pub usual: Ns,
+    /// Requests are held up until then.
+    pub up_cut: Ns,
+    /// Answers and events are held up until then.
+    pub down_cut: Ns,
+    /// Until then, this share of requests and of replies is lost, and some arrive very late.
+    pub bad: (Ns, f64),
+    /// Until then, the server is in this mood.
+    pub mood: (Ns, Mood),
+}
+
+/// No request is carried out later than this after its first byte.
+const LATEST: Ns = 30 * S;
+
+impl Road {
+    pub fn new(usual: Ns) -> Self {
+        Self { usual, up_cut: 0, down_cut: 0, bad: (0, 0.0), mood: (0, Mood::Fine) }
+    }
+
+    /// Everything is well from now on.
+    pub fn mend(&mut self) {
+        *self = Self::new(self.usual);
+    }
+
+    /// When a request that leaves now reaches the server; none: never.
+    pub fn up(&self, e: &mut Engine) -> Option<Ns> {
+        self.travel(self.up_cut, e).filter(|at| *at <= e.now + LATEST)
+    }
+
+    /// When an answer that leaves now reaches the client; none: never.
+    pub fn down(&self, e: &mut Engine) -> Option<Ns> {
+        self.travel(self.down_cut, e)
+    }
+
+    fn travel(&self, cut: Ns, e: &mut Engine) -> Option<Ns> {
+        let mut span = e.spread(self.usual / 4 + 1, self.usual * 2);
+        if e.now < self.bad.0 {
+            if e.chance(self.bad.1) {
+                return None;
+            }
+            if e.chance(0.5) {
+                span = e.spread(10 * MS, LATEST);
+            }
+        }
+        if e.now < cut {
+            if e.chance(0.5) {
+                return None;
+            }
+            return Some(cut + span);
+        }
+        Some(e.now + span)
+    }
+
+    /// What the server answers without looking at the request, and whether it carries it out all the same.
+    pub fn moody(&self, e: &mut Engine) -> Option<(Answer, bool)> {
+        let (until, mood) = self.mood;
+        if e.now >= until || e.chance(0.2) {
+            return None;
+        }
+        let retry_after = e.chance(0.3).then(|| std::time::Duration::from_secs(e.rng.u64(1..10)));
+        let refused = |refusal| Some((Answer::Refused { refusal, message: format!("{mood:?}") }, false));
+        match mood {
+            Mood::Fine => None,
+            Mood::Busy => refused(Refusal::TooManyRequests { retry_after }),
+            Mood::Unauthorized => refused(Refusal::Unauthorized),
+            Mood::Forbidden => refused(Refusal::Forbidden),
+            Mood::Unavailable => Some((Answer::Unknown { message: "503".into(), retry_after }, false)),
+            Mood::Confused => Some((Answer::Unknown { message: "504".into(), retry_after }, e.chance(0.5))),
+        }
+    }
+}

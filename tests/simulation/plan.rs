@@ -1,0 +1,214 @@
+//! What a seed means: the nodes, their settings and habits, and which faults there are.
+//!
+//! A run has some kinds of faults and not others, some of them often, so that each gets its turn without the rest in its way.
+
+use std::{rc::Rc, time::Duration};
+
+use fastrand::Rng;
+use tenure::{
+    config::{self, Config, Drift, OnExit, Release},
+    election::law::Timing,
+};
+
+use crate::{
+    clock::{Clock, MS, Ns, S},
+    engine::{Engine, Event, Who, spread},
+    nemesis::{Fault, Window},
+    server::{EPOCH, WatchHabits},
+};
+
+/// What a seed means for the whole.
+#[derive(Debug)]
+pub struct Plan {
+    /// For how long there are faults.
+    pub storm: Ns,
+    /// The usual pause between two of them.
+    pub gap: Ns,
+    /// Which there are.
+    pub faults: Vec<Fault>,
+    /// How often one follows right upon a step of the protocol.
+    pub windowed: f64,
+    /// At most until a container that ended is started again.
+    pub restart: Ns,
+    /// How long a SIGSTOP and a cut last at most.
+    pub longest_pause: Ns,
+    /// How watches behave.
+    pub watch: WatchHabits,
+    /// The longest D, creation wait or foreign hold.
+    pub longest: Ns,
+}
+
+/// What a seed means for one replica.
+#[derive(Clone, Debug)]
+pub struct Node {
+    pub name: String,
+    pub plan: Rc<Plan>,
+    pub config: Config,
+    pub clock: Clock,
+    /// w: the longest wait for a CPU.
+    pub wake: Ns,
+    /// The longest start of an elector.
+    pub startup: Ns,
+    /// The usual latency to the server.
+    pub usual: Ns,
+    pub habits: Habits,
+}
+
+/// What the workload is like.
+#[derive(Clone, Debug)]
+pub struct Habits {
+    /// The longest from fork to execve.
+    pub exec: Ns,
+    /// Share that ignores SIGTERM.
+    pub deaf: f64,
+    /// The longest from SIGTERM to the end of one that does not.
+    pub lingers: Ns,
+    /// k: the longest from SIGKILL to the end.
+    pub death: Ns,
+    /// Share that takes all of that.
+    pub slow_death: f64,
+    /// At most so many daemons.
+    pub daemons: u32,
+    /// Share that forks while others are killed.
+    pub breeds: f64,
+    /// Share that ends by itself.
+    pub exits: f64,
+}
+
+impl Plan {
+    /// Something that a fault may follow at once.
+    pub fn window(&self, _window: Window, who: Who, e: &mut Engine) {
+        if !e.chance(self.windowed) {
+            return;
+        }
+        let faults: Vec<Fault> = self.faults.iter().copied().filter(|fault| fault.is_aimed()).collect();
+        let Some(fault) = e.rng.choice(faults) else { return };
+        let span = if e.chance(0.2) { 0 } else { e.spread(1_000, 5 * S) };
+        e.after(span, Event::Aimed(who, fault));
+    }
+}
+
+/// The nodes of a run.
+pub fn nodes(rng: &mut Rng) -> Vec<Node> {
+    let count = if rng.u8(..4) == 0 { 3 } else { 2 };
+    let same = rng.bool();
+    let first = timing(rng);
+    let timings: Vec<Timing> = (0..count).map(|_| if same { first } else { timing(rng) }).collect();
+    let longest = timings.iter().map(|timing| timing.duration).max().unwrap_or_default();
+    // A D that nobody has seen cannot be waited out when the Lease is gone with it.
+    let creation_wait = match rng.u8(..4) {
+        0 => Some(longest + Duration::from_millis(rng.u64(..5_000))),
+        1..=3 if !same => Some(longest),
+        _ => None,
+    };
+    let release = *choice(rng, &[Release::Clear, Release::Clear, Release::Delete, Release::Keep]);
+    let on_exit = *choice(rng, &[OnExit::Exit, OnExit::Follow, OnExit::Restart]);
+    let plan = Rc::new(plan(rng, longest));
+    let nodes = timings.into_iter().enumerate();
+    nodes.map(|(index, timing)| node(rng, index, timing, creation_wait, release, on_exit, &plan)).collect()
+}
+
+fn plan(rng: &mut Rng, longest: Duration) -> Plan {
+    let mut faults: Vec<Fault> = Fault::ALL.into_iter().filter(|_| rng.u8(..5) < 2).collect();
+    if faults.is_empty() {
+        faults.push(*choice(rng, &Fault::ALL));
+    }
+    let rarely = |rng: &mut Rng, share: f64| if rng.bool() { 0.0 } else { share * rng.f64() };
+    Plan {
+        storm: spread(rng, 30 * S, 600 * S),
+        gap: spread(rng, 200 * MS, 20 * S),
+        faults,
+        windowed: rarely(rng, 0.3),
+        restart: spread(rng, 20 * MS, 10 * S),
+        longest_pause: spread(rng, S, 90 * S),
+        watch: WatchHabits { lossy: rarely(rng, 1.0), overtaken: rarely(rng, 0.5), delay: spread(rng, MS, 3 * S) },
+        longest: nanos(longest) + 5 * S,
+    }
+}
+
+fn node(
+    rng: &mut Rng,
+    index: usize,
+    timing: Timing,
+    creation_wait: Option<Duration>,
+    release: Release,
+    on_exit: OnExit,
+    plan: &Rc<Plan>,
+) -> Node {
+    let margin = nanos(timing.kill_margin);
+    // A millisecond is left for what a real machine does in no time.
+    let wake = (margin - MS) / 100 * rng.u64(1..100);
+    let death = margin - MS - wake;
+    let mut config = Config {
+        lease: config::Lease {
+            name: "lease".into(),
+            namespace: "default".into(),
+            duration: timing.duration,
+            renew_period: timing.renew_period,
+            attempt_timeout: timing.attempt_timeout,
+            clock_drift: Drift(timing.drift),
+            release,
+            creation_wait,
+            ..config::Lease::default()
+        },
+        ..Config::default()
+    };
+    config.workload.command = vec!["workload".into()];
+    config.workload.on_exit = on_exit;
+    config.workload.stop.loss_grace = timing.loss_grace;
+    config.workload.stop.kill_margin = timing.kill_margin;
+    config.workload.stop.grace = Duration::from_nanos(spread(rng, 100 * MS, 60 * S));
+    let drift = timing.drift;
+    let rate = match rng.u8(..3) {
+        0 => 1_000_000 - drift,
+        1 => 1_000_000 + drift,
+        _ => rng.u32(1_000_000 - drift..=1_000_000 + drift),
+    };
+    let clock = Clock { rate, boot: rng.u64(S..1_000_000 * S), wall: EPOCH + rng.i64(-3_600_000_000..3_600_000_000) };
+    let habits = Habits {
+        exec: spread(rng, MS, S),
+        deaf: rng.f64() * rng.f64(),
+        lingers: spread(rng, MS, 10 * S),
+        death,
+        slow_death: rng.f64(),
+        daemons: rng.u32(0..3),
+        breeds: rng.f64(),
+        exits: if rng.bool() { 0.0 } else { rng.f64() },
+    };
+    Node {
+        name: format!("replica{index}"),
+        plan: Rc::clone(plan),
+        config,
+        clock,
+        wake,
+        startup: spread(rng, 2 * MS, 300 * MS),
+        usual: spread(rng, MS / 2, 50 * MS),
+        habits,
+    }
+}
+
+/// Constants in which at least two attempts fit.
+fn timing(rng: &mut Rng) -> Timing {
+    loop {
+        let duration = Duration::from_secs(rng.u64(2..=12));
+        let timing = Timing {
+            duration,
+            renew_period: Duration::from_millis(rng.u64(1_000..=3_000)),
+            attempt_timeout: Duration::from_millis(rng.u64(100..=2_000)),
+            drift: *choice(rng, &[0, 100, 10_000, 50_000]),
+            loss_grace: Duration::from_millis(rng.u64(0..=3_000)),
+            kill_margin: Duration::from_millis(rng.u64(50..=2_000)),
+        };
+        if timing.attempts() >= 2 {
+            return timing;
+        }
+    }
+}
+
+fn choice<'t, T>(rng: &mut Rng, from: &'t [T]) -> &'t T {
+    &from[rng.usize(..from.len())]
+}
+
+fn nanos(span: Duration) -> Ns {
+    u64::try_from(span.as_nanos()).unwrap_or(Ns::MAX)
+}

@@ -1,0 +1,214 @@
+//! The processes of one container, init and its electors apart: the workload, what it left behind, and how they die.
+//!
+//! Owns what the kernel owns. A process runs as a leader from its execve to its death, and whatever it forks does so too.
+
+use tenure::{
+    link::Exit,
+    supervision::{NotSpawned, Scan},
+    time::Instant,
+};
+
+use crate::{
+    clock::{Clock, MS, Ns, S},
+    engine::{Child, Engine, Event, Who},
+    plan::Habits,
+};
+
+const SIGTERM: i32 = 15;
+const SIGKILL: i32 = 9;
+
+/// The processes that init has to reap or to kill.
+#[derive(Debug)]
+pub struct Tree {
+    who: Who,
+    processes: Vec<Process>,
+    next: i32,
+}
+
+#[derive(Debug)]
+struct Process {
+    pid: i32,
+    stage: Stage,
+    /// SIGKILL is pending.
+    killed: bool,
+    /// It ends then, if nothing else ends it first.
+    ends: Option<(Ns, Exit)>,
+    manner: Manner,
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// Between fork and execve; looks at the clock last (law 15).
+    Forked { token: String, not_after: Instant },
+    /// Runs as the leader of this term.
+    Runs { token: String },
+    /// Waits to be reaped.
+    Zombie(Exit),
+}
+
+/// How a process takes it.
+#[derive(Clone, Copy, Debug)]
+struct Manner {
+    /// From SIGTERM to its end; none: it ignores it.
+    obeys_in: Option<Ns>,
+    /// From SIGKILL to its end.
+    dies_in: Ns,
+    /// Forks while others are being killed.
+    breeds: bool,
+}
+
+/// What the pipe of a forked child says of its start.
+pub type Outcome = Result<(), NotSpawned>;
+
+impl Tree {
+    pub fn new(who: Who) -> Self {
+        Self { who, processes: Vec::new(), next: 100 }
+    }
+
+    /// A pid that nobody had.
+    pub fn pid(&mut self) -> i32 {
+        self.next += 1;
+        self.next
+    }
+
+    /// Forks the workload's main process.
+    pub fn fork(&mut self, token: String, not_after: Instant, habits: &Habits, e: &mut Engine) -> i32 {
+        let pid = self.pid();
+        let manner = manner(habits, e);
+        self.processes.push(Process { pid, stage: Stage::Forked { token, not_after }, killed: false, ends: None, manner });
+        let span = e.spread(10_000, habits.exec);
+        e.after(span, Event::Exec(Child { who: self.who, pid }));
+        pid
+    }
+
+    /// The forked child looks at the clock, and becomes the workload or ends; none if it was killed before.
+    pub fn exec(&mut self, pid: i32, clock: Clock, habits: &Habits, e: &mut Engine) -> Option<Outcome> {
+        let process = self.processes.iter_mut().find(|process| process.pid == pid && !process.killed)?;
+        let Stage::Forked { token, not_after } = &process.stage else { return None };
+        if clock.boot(e.now) >= *not_after {
+            process.stage = Stage::Zombie(Exit::Code(0));
+            e.note(self.who, || format!("pid {pid} comes too late to run"));
+            return Some(Err(NotSpawned::Late));
+        }
+        let token = token.clone();
+        e.note(self.who, || format!("RUNS as pid {pid} under token {token}"));
+        e.judge.runs(self.who, pid, &token, e.now);
+        process.stage = Stage::Runs { token: token.clone() };
+        if e.chance(habits.exits) {
+            let span = e.spread(MS, 20 * S);
+            let exit = Exit::Code(u8::from(e.chance(0.7)));
+            process.ends = Some((e.now + span, exit));
+            e.after(span, Event::Ends(Child { who: self.who, pid }));
+        }
+        for _ in 0..e.rng.u32(..=habits.daemons) {
+            self.daemon(&token, habits, e);
+        }
+        Some(Ok(()))
+    }
+
+    fn daemon(&mut self, token: &str, habits: &Habits, e: &mut Engine) {
+        let pid = self.pid();
+        let manner = Manner { obeys_in: None, ..manner(habits, e) };
+        e.judge.runs(self.who, pid, token, e.now);
+        e.note(self.who, || format!("pid {pid} is left behind by the workload"));
+        let stage = Stage::Runs { token: token.into() };
+        self.processes.push(Process { pid, stage, killed: false, ends: None, manner });
+    }
+
+    /// A stop signal.
+    pub fn ask(&mut self, pid: i32, signal: i32, e: &mut Engine) {
+        let Some(process) = self.processes.iter_mut().find(|process| process.pid == pid) else { return };
+        let Stage::Runs { .. } = process.stage else { return };
+        let Some(span) = process.manner.obeys_in.filter(|_| signal == SIGTERM) else { return };
+        let at = e.now + span;
+        if process.ends.is_none_or(|(before, _)| at < before) {
+            process.ends = Some((at, Exit::Signal(SIGTERM)));
+            e.at(at, Event::Ends(Child { who: self.who, pid }));
+        }
+    }
+
+    /// SIGKILL to everybody there is. By a walk, somebody may have forked behind its back.
+    pub fn kill(&mut self, walking: bool, habits: &Habits, e: &mut Engine) -> bool {
+        let breeding = walking && e.chance(0.3);
+        let breeder = self.processes.iter().find_map(|process| match &process.stage {
+            Stage::Runs { token } if process.manner.breeds && !process.killed && breeding => Some(token.clone()),
+            Stage::Runs { .. } | Stage::Forked { .. } | Stage::Zombie(_) => None,
+        });
+        let mut any = false;
+        for process in &mut self.processes {
+            any |= process.kill(self.who, e);
+        }
+        if let Some(token) = breeder {
+            self.daemon(&token, habits, e);
+        }
+        any
+    }
+
+    /// One SIGKILL, from outside.
+    pub fn murder(&mut self, e: &mut Engine) {
+        let alive = self.processes.iter_mut().find(|process| matches!(process.stage, Stage::Runs { .. }) && !process.killed);
+        if let Some(process) = alive {
+            process.kill(self.who, e);
+        }
+    }
+
+    /// Ends what has come to its end; true if there is a new zombie.
+    pub fn end(&mut self, pid: i32, e: &mut Engine) -> bool {
+        let Some(process) = self.processes.iter_mut().find(|process| process.pid == pid) else { return false };
+        let Some((_, exit)) = process.ends.filter(|(at, _)| *at <= e.now) else { return false };
+        match process.stage {
+            Stage::Zombie(_) => return false,
+            Stage::Forked { .. } | Stage::Runs { .. } => {}
+        }
+        process.stage = Stage::Zombie(exit);
+        e.judge.gone(self.who, pid);
+        e.note(self.who, || format!("pid {pid} is dead: {exit:?}"));
+        true
+    }
+
+    /// Takes a zombie away.
+    pub fn reap(&mut self) -> Option<(i32, Exit)> {
+        let index = self.processes.iter().position(|process| matches!(process.stage, Stage::Zombie(_)))?;
+        let process = self.processes.remove(index);
+        let Stage::Zombie(exit) = process.stage else { return None };
+        Some((process.pid, exit))
+    }
+
+    /// What a scan finds.
+    pub fn scan(&self, killed: bool) -> Scan {
+        let left: Vec<i32> = self.processes.iter().map(|process| process.pid).collect();
+        Scan { clean: left.is_empty(), left, denied: false, killed }
+    }
+
+    /// The kernel ends the namespace: when the last one is gone.
+    pub fn collapse(&mut self, e: &mut Engine) -> Ns {
+        for process in &mut self.processes {
+            process.kill(self.who, e);
+        }
+        let living = self.processes.iter().filter(|process| !matches!(process.stage, Stage::Zombie(_)));
+        living.filter_map(|process| process.ends).map(|(at, _)| at).max().unwrap_or(e.now)
+    }
+}
+
+impl Process {
+    fn kill(&mut self, who: Who, e: &mut Engine) -> bool {
+        if matches!(self.stage, Stage::Zombie(_)) {
+            return true;
+        }
+        if !self.killed {
+            self.killed = true;
+            let at = e.now + self.manner.dies_in;
+            if self.ends.is_none_or(|(before, _)| at < before) {
+                self.ends = Some((at, Exit::Signal(SIGKILL)));
+                e.at(at, Event::Ends(Child { who, pid: self.pid }));
+            }
+        }
+        true
+    }
+}
+
+fn manner(habits: &Habits, e: &mut Engine) -> Manner {
+    let obeys_in = if e.chance(habits.deaf) { None } else { Some(e.spread(MS, habits.lingers)) };
+    let dies_in = if e.chance(habits.slow_death) { habits.death } else { e.spread(10_000, habits.death.max(10_000)) };
+    Manner { obeys_in, dies_in: dies_in.min(habits.death), breeds: e.chance(habits.breeds) }
+}

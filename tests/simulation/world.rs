@@ -1,0 +1,226 @@
+//! All of it together: replicas, roads, the server, and the events that join them.
+
+use std::rc::Rc;
+
+use tenure::election::{Answer, RequestId};
+
+use crate::{
+    clock::{Ns, S},
+    container::Container,
+    engine::{Child, Engine, Event, Who},
+    network::{Flight, Reply, Road},
+    plan::{self, Node, Plan},
+    server::Server,
+};
+
+/// After the last fault, what is late may still come.
+const AFTERMATH: Ns = 31 * S;
+
+/// A replica: its node, its road to the server, its container.
+pub struct Replica {
+    pub node: Node,
+    pub road: Road,
+    pub life: u32,
+    pub container: Option<Container>,
+}
+
+/// See the module.
+pub struct World {
+    pub e: Engine,
+    pub server: Server,
+    pub replicas: Vec<Replica>,
+    pub plan: Rc<Plan>,
+    pub calm_since: Option<Ns>,
+}
+
+impl World {
+    /// The world of this seed.
+    pub fn new(seed: u64, told: bool) -> Self {
+        let mut e = Engine::new(seed, told);
+        let nodes = plan::nodes(&mut e.rng);
+        let plan = Rc::clone(&nodes[0].plan);
+        e.note("plan", || format!("{plan:?}"));
+        for node in &nodes {
+            let (timing, lease) = (node.config.timing(), &node.config.lease);
+            e.note(&node.name, || {
+                format!(
+                    "{timing:?}, wait {:?}, {:?}, rate {}, w {} us, {:?}, {:?}",
+                    lease.creation_wait,
+                    lease.release,
+                    node.clock.rate,
+                    node.wake / 1_000,
+                    node.config.workload.on_exit,
+                    node.habits
+                )
+            });
+        }
+        let replicas: Vec<_> =
+            nodes.into_iter().map(|node| Replica { road: Road::new(node.usual), node, life: 0, container: None }).collect();
+        for replica in 0..replicas.len() {
+            let at = e.spread(1, 5 * S);
+            e.at(at, Event::Boot(replica));
+        }
+        e.at(plan.storm, Event::Calm);
+        e.after(0, Event::Strike);
+        Self { e, server: Server::new(seed), replicas, plan, calm_since: None }
+    }
+
+    /// Runs it to its end.
+    pub fn run(&mut self) {
+        let bound = self.plan.longest * 4 + 60 * S;
+        while let Some(event) = self.e.next() {
+            self.happens(event);
+            if self.e.judge.verdict().is_some() {
+                return;
+            }
+            let Some(calm) = self.calm_since else { continue };
+            if self.e.now >= calm + AFTERMATH && self.e.judge.is_led() {
+                return;
+            }
+            if self.e.now > calm + bound {
+                self.e.judge.fail(format!("nobody leads {} s after the last fault", bound / S));
+                return;
+            }
+        }
+    }
+
+    /// The container of `who`, if it still is that one and init runs in it.
+    fn container(&mut self, who: Who) -> Option<(&mut Container, &mut Engine)> {
+        let container = self.replicas.get_mut(who.replica)?.container.as_mut().filter(|container| container.who == who)?;
+        Some((container, &mut self.e))
+    }
+
+    /// Does something to the container of a replica that has one.
+    pub fn living(&mut self, replica: usize, does: impl FnOnce(&mut Container, &mut Engine)) {
+        if let Some(container) = self.replicas[replica].container.as_mut().filter(|container| !container.over) {
+            does(container, &mut self.e);
+        }
+    }
+
+    pub fn identities(&self) -> Vec<String> {
+        self.replicas
+            .iter()
+            .filter_map(|replica| replica.container.as_ref())
+            .map(|container| container.identity.clone())
+            .collect()
+    }
+
+    fn on(&mut self, who: Who, does: impl FnOnce(&mut Container, &mut Engine)) {
+        if let Some((container, e)) = self.container(who) {
+            does(container, e);
+        }
+    }
+
+    fn happens(&mut self, event: Event) {
+        match event {
+            Event::Boot(replica) => self.boot(replica),
+            Event::Init(who) => self.on(who, Container::turn),
+            Event::ContinueInit(who) => self.on(who, Container::thaw),
+            Event::ElectorUp(child) => self.on(child.who, |container, e| container.elector_up(child.pid, e)),
+            Event::Elector(child) => self.on(child.who, |container, e| container.turn_elector(child.pid, e)),
+            Event::Guard(child) => self.on(child.who, |container, e| container.guard(child.pid, e)),
+            Event::ContinueElector(child) => self.on(child.who, |container, e| {
+                let (clock, latency) = (container.clock(), e.latency(container.node.wake));
+                if let Some(elector) = container.elector.as_mut().filter(|elector| elector.child == child) {
+                    elector.thaw(clock, latency, e);
+                }
+            }),
+            Event::ElectorGone(child) => self.on(child.who, |container, e| container.elector_gone(child.pid, e)),
+            Event::Send(child, id) => self.send(child, id),
+            Event::Late(child, id) => self.on(child.who, |container, e| {
+                if let Some(elector) = container.elector.as_mut().filter(|elector| elector.child == child) {
+                    elector.late(id, e);
+                }
+            }),
+            Event::Arrive(flight) => self.arrive(*flight),
+            Event::Reply(reply) => {
+                let Reply { to, id, answer } = *reply;
+                self.on(to.who, |container, e| {
+                    let latency = e.latency(container.node.wake);
+                    if let Some(elector) = container.elector.as_mut().filter(|elector| elector.child == to) {
+                        elector.answered(id, answer, latency, e);
+                    }
+                });
+            }
+            Event::WatchBegins(child, number, version) => {
+                let replica = &self.replicas[child.who.replica];
+                self.server.watch(child, number, version.as_deref(), &replica.road, self.plan.watch, &mut self.e);
+            }
+            Event::Watched(child, number, watched) => {
+                self.on(child.who, |container, e| container.watched(child.pid, number, *watched, e));
+            }
+            Event::Exec(child) => self.on(child.who, |container, e| container.exec(child.pid, e)),
+            Event::Ends(child) => self.on(child.who, |container, e| container.ends(child.pid, e)),
+            Event::Strike if self.calm_since.is_none() => self.strike_somewhere(),
+            Event::Aimed(who, fault) if self.calm_since.is_none() => self.strike(who, fault),
+            Event::Strike | Event::Aimed(..) => {}
+            Event::Calm => self.calm(),
+        }
+    }
+
+    fn boot(&mut self, index: usize) {
+        let replica = &mut self.replicas[index];
+        if let Some(container) = &replica.container {
+            self.server.forget(container.who);
+        }
+        replica.life += 1;
+        let who = Who { replica: index, life: replica.life };
+        replica.container = Some(Container::start(who, replica.node.clone(), &mut self.e));
+    }
+
+    fn send(&mut self, child: Child, id: RequestId) {
+        let replica = &mut self.replicas[child.who.replica];
+        let Some(container) = replica.container.as_mut().filter(|container| container.who == child.who && !container.over) else {
+            return;
+        };
+        let patience = container.node.config.lease.attempt_timeout;
+        let end = container.clock().boot(self.e.now) + patience;
+        let late = container.clock().real(end);
+        let Some(elector) = container.elector.as_mut().filter(|elector| elector.child == child) else { return };
+        let Some(request) = elector.take_unsent(id) else { return };
+        self.e.at(late, Event::Late(child, id));
+        if let Some(at) = replica.road.up(&mut self.e) {
+            self.e.at(at, Event::Arrive(Box::new(Flight { from: child, id, request })));
+        }
+    }
+
+    fn arrive(&mut self, flight: Flight) {
+        let Flight { from, id, request } = flight;
+        let moody = self.replicas[from.who.replica].road.moody(&mut self.e);
+        let identity = format!("{}_{}", self.replicas[from.who.replica].node.name, from.who);
+        let answer = match moody {
+            Some((answer, false)) => answer,
+            Some((answer, true)) => {
+                self.commit(from.who, &identity, &request);
+                answer
+            }
+            None => self.commit(from.who, &identity, &request),
+        };
+        self.e.note(from.who, || match &answer {
+            Answer::Object(object) => format!("is answered with {}", object["metadata"]["resourceVersion"]),
+            Answer::Deleted | Answer::NotFound | Answer::Conflict | Answer::Refused { .. } | Answer::Unknown { .. } => {
+                format!("is answered with {answer:?}")
+            }
+        });
+        if let Some(at) = self.replicas[from.who.replica].road.down(&mut self.e) {
+            self.e.at(at, Event::Reply(Box::new(Reply { to: from, id, answer })));
+        }
+    }
+
+    fn commit(&mut self, who: Who, identity: &str, request: &tenure::election::Request) -> Answer {
+        let before = self.server.version();
+        let answer = self.server.carry_out(who, identity, request, &mut self.e);
+        if self.server.version() > before {
+            self.publish();
+        }
+        answer
+    }
+
+    /// The watches hear of what is new.
+    pub fn publish(&mut self) {
+        for child in self.server.watchers() {
+            let road = &self.replicas[child.who.replica].road;
+            self.server.feed(child, road, self.plan.watch, &mut self.e);
+        }
+    }
+}
