@@ -59,7 +59,7 @@ async fn a_late_commit_comes_although_the_client_gave_up() {
     drop(hand);
 
     assert!(given_up.is_err() && !world.has("a"));
-    world.wait_for("a");
+    world.wait_for("a").await;
 }
 
 #[tokio::test]
@@ -185,7 +185,7 @@ async fn a_partition_can_be_one_way() {
 
     client.set_link(Link::RepliesHeld);
     timeout(SILENCE, hand.post("a")).await.expect_err("no answer");
-    world.wait_for("a");
+    world.wait_for("a").await;
     client.heal();
     hand.get("a").await.expect("a connection");
     let mut watch = hand.watch("").await;

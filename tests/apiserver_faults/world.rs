@@ -1,6 +1,6 @@
 //! A server, its clients, and their hands on it.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use http::{Method, Request, header};
 use http_body_util::BodyExt as _;
@@ -22,7 +22,7 @@ pub(crate) const SILENCE: Duration = Duration::from_millis(300);
 
 /// A server of the test's own.
 pub(crate) struct World {
-    pub(crate) server: Server,
+    pub(crate) server: Arc<Server>,
 }
 
 impl World {
@@ -31,7 +31,8 @@ impl World {
     }
 
     pub(crate) fn with(rules: Rules) -> Self {
-        Self { server: Server::start(&Options { rules, ..Options::default() }).expect("a server") }
+        let server = Server::start(&Options { rules, ..Options::default() }).expect("a server");
+        Self { server: Arc::new(server) }
     }
 
     pub(crate) fn client(&self, name: &str) -> Client {
@@ -46,9 +47,13 @@ impl World {
         self.server.store(|store| store.get(Place { name, ..A }).is_ok())
     }
 
-    /// Blocks until a request has made it; the server has a thread of its own.
-    pub(crate) fn wait_for(&self, name: &str) {
-        self.server.wait(PATIENCE, |_| self.has(name).then_some(())).expect("the Lease in time");
+    /// Until a request has made it; the connections of this thread go on meanwhile.
+    pub(crate) async fn wait_for(&self, name: &'static str) {
+        let server = Arc::clone(&self.server);
+        let there = move || server.store(|store| store.get(Place { name, ..A }).is_ok()).then_some(());
+        let server = Arc::clone(&self.server);
+        let waited = tokio::task::spawn_blocking(move || server.wait(PATIENCE, |_| there()));
+        waited.await.expect("no panic inside").expect("the Lease in time");
     }
 }
 

@@ -99,6 +99,9 @@ async fn a_finalizer_keeps_a_lease_until_it_is_taken_away(stage: Stage) {
     let again = stage.delete("a", None).await.ok();
     let mut edited = again.clone();
     edited["spec"]["holderIdentity"] = json!("y");
+    let metadata = edited["metadata"].as_object_mut().expect("metadata");
+    metadata.remove("deletionTimestamp");
+    metadata.remove("deletionGracePeriodSeconds");
     let edited = stage.put("a", &edited).await.ok();
     let freed = stage
         .patch("a", STRATEGIC, &json!({ "metadata": { "$deleteFromPrimitiveList/finalizers": ["example.com/f"] } }))
@@ -109,7 +112,9 @@ async fn a_finalizer_keeps_a_lease_until_it_is_taken_away(stage: Stage) {
     assert_eq!(deleting["metadata"]["deletionGracePeriodSeconds"], 0);
     assert_ne!(version(&deleting), version(&object));
     assert_eq!(plain(again), plain(deleting.clone()));
-    assert_eq!(edited["metadata"]["deletionTimestamp"], deleting["metadata"]["deletionTimestamp"]);
+    for field in ["deletionTimestamp", "deletionGracePeriodSeconds"] {
+        assert_eq!(edited["metadata"][field], deleting["metadata"][field], "{field}");
+    }
     assert_eq!(freed["metadata"]["finalizers"], Value::Null);
     assert_eq!(stage.get("a").await.code, 404);
 }

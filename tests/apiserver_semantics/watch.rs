@@ -21,6 +21,7 @@ pub(crate) fn cases() -> Vec<Case> {
         an_update_that_changes_nothing_is_no_event,
         a_watch_ends_after_its_timeout,
         initial_events_end_with_a_bookmark,
+        initial_events_can_be_declined,
         a_bookmark_comes_before_the_end,
         a_finalizer_makes_a_deletion_a_change_first,
     ]
@@ -133,6 +134,16 @@ async fn initial_events_end_with_a_bookmark(stage: Stage) {
         assert_eq!(bookmark["kind"], "Lease");
         assert_eq!(bookmark["metadata"]["annotations"], json!({ "k8s.io/initial-events-end": "true" }));
     }
+}
+
+async fn initial_events_can_be_declined(stage: Stage) {
+    stage.given("a", json!({})).await;
+    let query = format!("{ONE}&sendInitialEvents=false&resourceVersionMatch=NotOlderThan&resourceVersion=0");
+
+    let mut watch = stage.watch(&query).await;
+    let changed = stage.patch("a", MERGE, &json!({ "spec": { "holderIdentity": "x" } })).await.ok();
+
+    assert_eq!(watch.expect("MODIFIED").await, plain(changed));
 }
 
 async fn a_bookmark_comes_before_the_end(stage: Stage) {

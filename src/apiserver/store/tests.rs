@@ -10,7 +10,22 @@ fn store() -> Store {
 }
 
 fn lease(name: &str, holder: &str) -> Lease {
-    Lease::new(json!({ "metadata": { "name": name }, "spec": { "holderIdentity": holder } }))
+    Lease::decode(&json!({ "metadata": { "name": name }, "spec": { "holderIdentity": holder } })).unwrap()
+}
+
+#[test]
+fn a_simulator_can_run_an_election_on_it() {
+    let mut store = store();
+    let first = store.create("default", lease("a", "x"), WALL).unwrap();
+    let mut taken = first.json().clone();
+    taken["spec"]["holderIdentity"] = json!("y");
+    let taken = Lease::decode(&taken).unwrap();
+
+    let (won, _) = store.replace(A, taken.clone(), WALL).unwrap();
+    let lost = store.replace(A, taken, WALL).unwrap_err();
+
+    assert_eq!((won.json()["spec"]["holderIdentity"].as_str(), lost.code), (Some("y"), 409));
+    assert_eq!(Lease::decode(&json!({ "spec": { "leaseTransitions": "x" } })).unwrap_err().code, 400);
 }
 
 #[test]
