@@ -2,11 +2,16 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 
-use super::{drive::Drive, elector::Elector, log::Level, programs::Ended};
+use super::{
+    drive::Drive,
+    elector::{Elector, StartError},
+    log::Level,
+    programs::Ended,
+};
 use crate::{
     clock,
     config::Signal,
-    link::{Exit, Facts, Reason, Welcome},
+    link::{Exit, Facts, Reason, ToInit, Welcome},
     process::{
         Pid, kill,
         spawn::{self, Outcome, Place, Setup, Spawning, signal_not_after},
@@ -17,6 +22,8 @@ use crate::{
 
 /// What could not be started although its program was found: sh's own code for it.
 const CANNOT_EXECUTE: u8 = 126;
+/// A configuration that cannot be handed to an elector.
+const INVALID: u8 = 78;
 /// The end of init as a weapon: nobody is left to read a better code.
 const WEAPON: i32 = 70;
 
@@ -88,7 +95,12 @@ impl Drive {
                 Input::ElectorStarted
             }
             Err(error) => {
-                self.log.line(Level::Warn, &crate::api::one_line(&error));
+                let message = crate::api::one_line(&error);
+                if matches!(error, StartError::Welcome(_)) {
+                    agent.handle(Input::Told(ToInit::Failed { code: INVALID, message }), clock::boot());
+                } else {
+                    self.log.line(Level::Warn, &message);
+                }
                 Input::ElectorNotStarted
             }
         };

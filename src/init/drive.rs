@@ -27,8 +27,9 @@ use crate::{
     time::Instant,
 };
 
-/// An elector that floods its link does not keep init from its deadlines.
-const MESSAGES_A_TURN: usize = 256;
+/// So much is taken in from one source before the deadlines are heeded: nobody keeps init from them by a flood of messages, of
+/// signals, of notifications or of dying orphans.
+const A_TURN: usize = 256;
 
 /// Everything that init holds.
 pub(super) struct Drive {
@@ -47,6 +48,10 @@ pub(super) struct Drive {
     pub(super) over: Option<u8>,
     pub(super) log: Log,
     signals: Signals,
+    /// There may be more to reap, and no further SIGCHLD about it.
+    unburied: bool,
+    /// A notification of this incarnation was dropped and that was said: a flood of them is one line.
+    rejected: bool,
     alarm: Option<Alarm>,
     armed: Instant,
     /// ECHILD is all the proof that is asked for.
@@ -77,6 +82,8 @@ impl Drive {
             over: None,
             log: Log::new(config::Log::default()),
             signals: Signals::open()?,
+            unburied: false,
+            rejected: false,
             alarm: None,
             armed: Instant::NEVER,
             childless_is_proof: !settings.config.lease.enabled && !settings.pid1,
@@ -121,8 +128,9 @@ impl Drive {
     }
 
     fn take_signals(&mut self, agent: &mut Agent) {
-        // A failing signalfd is empty: SIGCHLD is not needed to reap.
-        while let Ok(Some(received)) = self.signals.receive() {
+        for _ in 0..A_TURN {
+            // A failing signalfd is empty: SIGCHLD is not needed to reap.
+            let Ok(Some(received)) = self.signals.receive() else { break };
             if received.signal.0 != libc::SIGCHLD {
                 self.feed(agent, Input::Signal(received.signal.0));
             }
@@ -134,11 +142,16 @@ impl Drive {
         }
     }
 
-    /// Buries every dead child and tells the agent, which is not asked what it wants.
+    /// Buries dead children and tells the agent, which is not asked what it wants.
     pub(super) fn reap(&mut self, agent: &mut Agent) {
-        while let Some((pid, exit)) = reap::next(|_| {}) {
+        for _ in 0..A_TURN {
+            let Some((pid, exit)) = reap::next(|_| {}) else {
+                self.unburied = false;
+                return;
+            };
             self.reaped(agent, pid, exit);
         }
+        self.unburied = true;
     }
 
     fn reaped(&mut self, agent: &mut Agent, pid: Pid, exit: Exit) {
@@ -159,6 +172,7 @@ impl Drive {
         self.report_before_end(agent, pid, exit);
         if self.main == Some(pid) {
             self.main = None;
+            self.rejected = false;
             if let Some(terminal) = self.terminal {
                 // The terminal may be gone.
                 drop(terminal.take_back());
@@ -174,7 +188,7 @@ impl Drive {
 
     /// Takes in what waits on the link; `acting` in between unless the caller is about to. No deadline is heeded here (law 9).
     pub(super) fn drain_link(&mut self, agent: &mut Agent, acting: bool) {
-        for _ in 0..MESSAGES_A_TURN {
+        for _ in 0..A_TURN {
             let Some(elector) = &mut self.elector else { return };
             let received = elector.receive();
             let goes_on = received.is_ok();
@@ -198,7 +212,7 @@ impl Drive {
     }
 
     fn take_notices(&mut self, agent: &mut Agent) {
-        loop {
+        for _ in 0..A_TURN {
             let (Some(socket), Some(main)) = (&mut self.notify, self.main) else { return };
             let Some(scanner) = self.prover.scanner() else { return };
             match socket.receive(main, scanner) {
@@ -211,7 +225,11 @@ impl Drive {
                         self.feed(agent, Input::Notified(role));
                     }
                 }
-                Ok(Some(Err(rejected))) => self.say(true, rejected.to_string()),
+                Ok(Some(Err(rejected))) => {
+                    if !std::mem::replace(&mut self.rejected, true) {
+                        self.say(true, rejected.to_string());
+                    }
+                }
                 Ok(None) | Err(_) => return,
             }
         }
@@ -248,10 +266,10 @@ impl Drive {
 
     /// Sets the timer; how long poll may sleep beside it.
     fn arm(&mut self, until: Instant) -> PollTimeout {
-        if until == Instant::NEVER && self.alarm.is_none() {
+        if until == Instant::NEVER && self.alarm.is_none() && !self.unburied {
             return PollTimeout::NONE;
         }
-        if until <= clock::boot() {
+        if self.unburied || until <= clock::boot() {
             return PollTimeout::ZERO;
         }
         if self.alarm.is_none() {

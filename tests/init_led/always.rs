@@ -5,12 +5,13 @@ use std::{fs, path::PathBuf};
 use tenure::{
     clock,
     config::{Acknowledge, Config, Hook, Runs, Signal},
+    election::law::Timing,
     link::{Reason, Term, Then, ToElector},
 };
 
 use super::{
     faces::{WORKLOAD, notify_at},
-    world::{World, config, lead, patient, timing, wait_for},
+    world::{World, config, lead, patient, sleep_until, timing, wait_for},
 };
 
 fn always(acknowledge: Acknowledge, command: &[&str]) -> Config {
@@ -29,19 +30,19 @@ fn notifying(behaviour: &str) -> Config {
 }
 
 /// Starts it, and promotes it; its id, as it knows itself.
-fn promoted(config: &Config) -> (World, String) {
+fn promoted(config: &Config, timing: Timing) -> (World, String) {
     let (mut world, _) = World::contained(config);
     let said = world.line();
     let (pid, role) = said.split_once(' ').unwrap();
     assert_eq!(role, "standby");
-    let started = world.lead(patient(), clock::boot());
+    let started = world.lead(timing, clock::boot());
     assert_eq!(started.to_string(), pid);
     assert_eq!(world.line(), "leads");
     (world, pid.to_owned())
 }
 
 pub(crate) fn the_role_is_told_by_signals_and_acknowledged_by_datagrams() {
-    let (mut world, _) = promoted(&notifying("obeys"));
+    let (mut world, _) = promoted(&notifying("obeys"), patient());
     let before = world.others();
     world.step_down(7, Reason::StepDown);
     assert_eq!(world.line(), "follows");
@@ -50,7 +51,7 @@ pub(crate) fn the_role_is_told_by_signals_and_acknowledged_by_datagrams() {
 }
 
 pub(crate) fn a_demotion_without_a_word_is_a_kill_and_a_fresh_standby() {
-    let (mut world, pid) = promoted(&notifying("stubborn"));
+    let (mut world, pid) = promoted(&notifying("stubborn"), patient());
     world.step_down(7, Reason::LostToHolder);
     assert_eq!(world.line(), "follows");
     assert_eq!(world.stopped(7), Then::Follow);
@@ -59,7 +60,7 @@ pub(crate) fn a_demotion_without_a_word_is_a_kill_and_a_fresh_standby() {
 }
 
 pub(crate) fn a_word_from_somebody_else_acknowledges_nothing() {
-    let (mut world, _) = promoted(&notifying("stubborn"));
+    let (mut world, _) = promoted(&notifying("stubborn"), patient());
     let workload = wait_for("the workload", || world.others().first().map(|(pid, _)| *pid));
     let environment = fs::read_to_string(format!("/proc/{workload}/environ")).unwrap();
     let address = environment.split('\0').find_map(|entry| entry.strip_prefix("NOTIFY_SOCKET=")).unwrap().to_owned();
@@ -69,6 +70,14 @@ pub(crate) fn a_word_from_somebody_else_acknowledges_nothing() {
     notify_at(&address, "X_TENURE_ROLE=standby");
     world.stopped(7);
     assert!(clock::boot() >= asked + timing().loss_grace, "the whole time was left to the workload");
+}
+
+pub(crate) fn a_workload_that_floods_its_socket_is_killed_in_time_all_the_same() {
+    let (mut world, _) = promoted(&notifying("floods"), timing());
+    let end = timing().deadlines(clock::boot()).end;
+    sleep_until(end);
+    assert_eq!(world.next_elector().resume.unwrap().stopping, Some(Reason::Expired));
+    assert_eq!(world.others(), []);
 }
 
 pub(crate) fn the_role_is_told_and_acknowledged_by_hooks() {

@@ -6,7 +6,7 @@ use tenure::{
     link::{Reason, Term, ToElector},
 };
 
-use super::world::{World, config, lead, patient, sleep_until, timing};
+use super::world::{World, bash, config, lead, patient, sleep_until, timing};
 
 /// Says when it is asked to stop, and does not.
 const STUBBORN: &str = "trap 'echo asked' TERM; echo ready; while :; do sleep 0.01; done";
@@ -22,6 +22,16 @@ pub(crate) fn an_elector_that_says_nothing_more_costs_the_workload_its_life_befo
     // kill(-1) took the elector along: the one that is there now is the next.
     let welcome = world.next_elector();
     assert_eq!(welcome.resume.unwrap().stopping, Some(Reason::Expired));
+    assert_eq!(world.others(), []);
+}
+
+pub(crate) fn a_workload_that_floods_init_with_orphans_and_signals_is_killed_in_time_all_the_same() {
+    let script = "trap '' TERM RTMIN+5; echo ready; (while :; do (:&); done) & (while :; do (:&); done) &
+        while :; do kill -URG 1; kill -RTMIN+5 1; done";
+    let mut world = World::leading(&bash(script), timing());
+    let deadlines = timing().deadlines(clock::boot());
+    sleep_until(deadlines.end);
+    assert_eq!(world.next_elector().resume.unwrap().stopping, Some(Reason::Expired));
     assert_eq!(world.others(), []);
 }
 

@@ -27,8 +27,8 @@ pub(crate) const CONFIG: &str = "INIT_LED_CONFIG";
 pub(crate) const LINK: &str = "INIT_LED_LINK";
 /// First argument of init.
 pub(crate) const INIT: &str = "init";
-/// First argument of a workload that says its role on NOTIFY_SOCKET, as long as it is asked to be the leader or a standby that
-/// obeys.
+/// First argument of a workload that says on NOTIFY_SOCKET that it leads, and the second says what else: it `obeys` when it is to
+/// follow, is `stubborn` then, or `floods` the socket from the first promotion on.
 pub(crate) const WORKLOAD: &str = "workload";
 
 /// The exit code of the face that this process wears; none if it is the test.
@@ -40,7 +40,7 @@ pub(crate) fn worn() -> Option<ExitCode> {
             let config: Config = serde_json::from_str(&std::env::var(CONFIG).unwrap()).unwrap();
             return Some(ExitCode::from(tenure::init::run(config)));
         }
-        Some(WORKLOAD) => workload(arguments.get(2).is_some_and(|obeys| obeys == "obeys")),
+        Some(WORKLOAD) => workload(arguments.get(2).unwrap()),
         _ => return None,
     }
     Some(ExitCode::SUCCESS)
@@ -72,8 +72,8 @@ fn elector() {
     }
 }
 
-/// USR1: it leads. USR2: it follows, and says so if it obeys. TERM: it ends with 3.
-fn workload(obeys: bool) {
+/// USR1: it leads. USR2: it follows. TERM: it ends with 3.
+fn workload(behaviour: &str) {
     let mut signals = SigSet::empty();
     signals.extend([Signal::SIGUSR1, Signal::SIGUSR2, Signal::SIGTERM]);
     signals.thread_block().unwrap();
@@ -83,10 +83,15 @@ fn workload(obeys: bool) {
             Signal::SIGUSR1 => {
                 say("leads");
                 notify("X_TENURE_ROLE=leader");
+                if behaviour == "floods" {
+                    loop {
+                        notify("X_TENURE_ROLE=leader");
+                    }
+                }
             }
             Signal::SIGUSR2 => {
                 say("follows");
-                if obeys {
+                if behaviour == "obeys" {
                     notify("X_TENURE_ROLE=standby");
                 }
             }

@@ -46,6 +46,7 @@ fn main() -> ExitCode {
             the_workload_is_told_its_term;
         deadlines:
             an_elector_that_says_nothing_more_costs_the_workload_its_life_before_e,
+            a_workload_that_floods_init_with_orphans_and_signals_is_killed_in_time_all_the_same,
             a_lead_that_init_reads_after_s_starts_nothing,
             an_extension_that_waited_while_init_was_stopped_saves_the_workload,
             init_that_was_stopped_past_h_kills_before_it_does_anything_else;
@@ -56,6 +57,7 @@ fn main() -> ExitCode {
             it_has_a_session_of_its_own_and_no_standard_input;
         always:
             the_role_is_told_by_signals_and_acknowledged_by_datagrams,
+            a_workload_that_floods_its_socket_is_killed_in_time_all_the_same,
             a_demotion_without_a_word_is_a_kill_and_a_fresh_standby,
             the_role_is_told_and_acknowledged_by_hooks,
             a_word_from_somebody_else_acknowledges_nothing;

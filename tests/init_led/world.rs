@@ -63,6 +63,13 @@ pub(crate) fn config(script: &str) -> Config {
     config
 }
 
+/// The same in a shell that knows real-time signals.
+pub(crate) fn bash(script: &str) -> Config {
+    let mut config = config(script);
+    config.workload.command[0] = "bash".into();
+    config
+}
+
 /// A running init.
 pub(crate) struct World {
     child: Child,
