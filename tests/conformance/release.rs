@@ -78,7 +78,7 @@ async fn case_56_the_lease_is_released_after_the_last_process_is_gone(stage: Sta
 }
 
 async fn case_56_a_lease_can_be_deleted_instead(stage: Stage) {
-    let verbs = Verbs { named: vec!["get", "update", "watch", "delete"], ..Verbs::default() };
+    let verbs = Verbs::default().with("delete");
     let prepared = stage.prepare_with("me", &verbs).await.set("lease.release", "delete");
     let (me, _) = lead(&stage, prepared).await;
 
@@ -336,7 +336,7 @@ async fn case_70_a_hundred_tokens_rise(stage: Stage) {
 }
 
 async fn case_72_without_watch_it_polls(stage: Stage) {
-    let verbs = Verbs { named: vec!["get", "update"], ..Verbs::default() };
+    let verbs = Verbs::default().without("watch");
     let since = clock::boot();
     stage.lease.create(held("x_1", 4)).await;
     let prepared = stage.prepare_with("me", &verbs).await;
@@ -352,7 +352,7 @@ async fn case_72_without_watch_it_polls(stage: Stage) {
 }
 
 async fn case_72_without_create_it_waits_for_the_lease(stage: Stage) {
-    let verbs = Verbs { any: vec![], ..Verbs::default() };
+    let verbs = Verbs::default().without("create");
     let prepared = stage.prepare_with("me", &verbs).await;
     if stage.kind == Kind::Embedded {
         prepared.proxy.on(|request| request.verb == Verb::Create, Times::Always, Fault::refused(403, "Forbidden"));

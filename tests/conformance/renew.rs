@@ -325,6 +325,12 @@ async fn case_42_passing_failures_are_retried_until_the_soft_deadline(stage: Sta
         me.proxy.log.first("the failure", passed).await;
         me.proxy.log.nth(1, "a renewal after it", passed).await;
     }
+    me.proxy.break_tls(true);
+    me.proxy.reset();
+    let (connections, before) = (me.proxy.connections(), clock::boot());
+    me.proxy.connected(connections + 1).await;
+    me.proxy.break_tls(false);
+    me.proxy.log.first("a renewal after it", |e| e.request.at > before && e.request.is_held() && e.succeeded()).await;
     assert_eq!(stage.witness.all().len(), 1, "the workload noticed nothing");
 
     me.proxy.refuse().await;

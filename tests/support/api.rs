@@ -109,18 +109,36 @@ impl Api {
 #[derive(Clone, Debug)]
 pub struct Verbs {
     /// On the named Lease.
-    pub named: Vec<&'static str>,
+    pub named: Vec<String>,
     /// On Leases in general: a name cannot bind `create`.
-    pub any: Vec<&'static str>,
+    pub any: Vec<String>,
 }
 
 impl Default for Verbs {
+    /// Those of the Role in deploy/, and `create`, which the Lease beside that Role spares it.
     fn default() -> Self {
-        Self { named: vec!["get", "update", "watch"], any: vec!["create"] }
+        let documents = include_str!("../../deploy/access.yaml").split("---");
+        let mut objects = documents.map(|text| serde_saphyr::from_str::<Value>(text).expect("YAML"));
+        let role = objects.find(|object| object["kind"] == "Role").expect("a Role");
+        let named = serde_json::from_value(role["rules"][0]["verbs"].clone()).expect("verbs");
+        Self { named, any: vec!["create".into()] }
     }
 }
 
 impl Verbs {
+    /// And this one on the named Lease.
+    pub fn with(mut self, verb: &str) -> Self {
+        self.named.push(verb.into());
+        self
+    }
+
+    /// But not this one.
+    pub fn without(mut self, verb: &str) -> Self {
+        self.named.retain(|named| named != verb);
+        self.any.retain(|any| any != verb);
+        self
+    }
+
     fn rules(&self, name: &str) -> Value {
         let lease = json!({ "apiGroups": ["coordination.k8s.io"], "resources": ["leases"] });
         let mut named = lease.clone();

@@ -11,6 +11,7 @@ use std::{
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::TcpStream,
+    sync::watch,
 };
 
 /// Whether bytes of one direction move.
@@ -26,15 +27,16 @@ pub enum Flow {
 #[derive(Default)]
 pub struct Gate {
     inner: Mutex<Inner>,
+    connections: watch::Sender<u64>,
 }
 
 #[derive(Default)]
 struct Inner {
     requests_held: bool,
     replies_held: bool,
+    tls_broken: bool,
     /// Rises with every reset; a connection of a lower one is over.
     era: u64,
-    connections: u64,
     waiting: BTreeMap<(u64, Direction), Waker>,
 }
 
@@ -57,8 +59,16 @@ impl Gate {
         self.change(|inner| inner.era += 1);
     }
 
+    pub fn break_tls(&self, broken: bool) {
+        self.change(|inner| inner.tls_broken = broken);
+    }
+
     pub fn connections(&self) -> u64 {
-        self.inner.lock().expect("no panic inside").connections
+        *self.connections.borrow()
+    }
+
+    pub async fn connected(&self, count: u64) {
+        drop(self.connections.subscribe().wait_for(|connections| *connections >= count).await);
     }
 
     fn change(&self, change: impl FnOnce(&mut Inner)) {
@@ -82,12 +92,14 @@ pub struct Gated<S> {
 impl Gated<TcpStream> {
     pub fn new(stream: TcpStream, gate: Arc<Gate>) -> Self {
         stream.set_nodelay(true).expect("a TCP socket");
-        let (id, era) = {
-            let mut inner = gate.inner.lock().expect("no panic inside");
-            inner.connections += 1;
-            (inner.connections, inner.era)
-        };
+        gate.connections.send_modify(|connections| *connections += 1);
+        let (id, era) = (gate.connections(), gate.inner.lock().expect("no panic inside").era);
         Self { stream, gate, id, era }
+    }
+
+    /// Whether new connections are to be answered without TLS.
+    pub fn is_tls_broken(&self) -> bool {
+        self.gate.inner.lock().expect("no panic inside").tls_broken
     }
 
     /// Whether bytes may move now; if not, or if the socket is not ready, the gate wakes the task at its next change.

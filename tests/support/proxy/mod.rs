@@ -14,12 +14,13 @@ use hyper::{body::Incoming, service::service_fn};
 use hyper_util::rt::TokioIo;
 use kube::{Client, config::AuthInfo};
 use tokio::{
+    io::AsyncWriteExt as _,
     net::{TcpListener, TcpStream},
     task::JoinHandle,
 };
 use tokio_rustls::TlsAcceptor;
 
-use super::api;
+use super::{PATIENCE, api, within};
 
 pub mod exchange;
 pub mod fault;
@@ -105,9 +106,19 @@ impl Proxy {
         self.gate.connections()
     }
 
+    /// Waits until there were so many.
+    pub async fn connected(&self, count: u64) {
+        within(PATIENCE, "another connection", self.gate.connected(count)).await;
+    }
+
     /// Resets the connections that are open now.
     pub fn reset(&self) {
         self.gate.reset();
+    }
+
+    /// Whether new connections are answered without TLS, as by a load balancer that has lost its server.
+    pub fn break_tls(&self, broken: bool) {
+        self.gate.break_tls(broken);
     }
 
     /// Resets all connections, and refuses new ones until [`Self::mend`].
@@ -153,7 +164,11 @@ async fn accept(listener: TcpListener, gate: Arc<Gate>, acceptor: TlsAcceptor, s
 }
 
 /// Serves one connection to its end; how it ends is the client's business.
-async fn connection(stream: Gated<TcpStream>, acceptor: TlsAcceptor, service: exchange::Service) {
+async fn connection(mut stream: Gated<TcpStream>, acceptor: TlsAcceptor, service: exchange::Service) {
+    if stream.is_tls_broken() {
+        drop(stream.write_all(b"HTTP/1.0 502 Bad Gateway\r\n\r\n").await);
+        return;
+    }
     let Ok(stream) = acceptor.accept(stream).await else { return };
     let answer = service_fn(move |request: hyper::Request<Incoming>| service.clone().answer(request));
     drop(hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), answer).await);
