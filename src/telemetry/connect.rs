@@ -1,4 +1,4 @@
-//! Connections to a collector, on the elector's runtime, with and without TLS.
+//! The way to a collector: connections on the elector's runtime, with and without TLS.
 
 use std::{fmt, path::PathBuf, pin::Pin, sync::Arc, time::Duration};
 
@@ -16,16 +16,22 @@ use rustls::{
     pki_types::{CertificateDer, pem, pem::PemObject as _},
 };
 use tokio::time::timeout;
-use tonic::transport::{Channel, Endpoint};
 
-use super::settings::{Protocol, Settings};
+use super::{
+    grpc,
+    settings::{Protocol, Settings},
+};
 
 /// What a collector may answer, in bytes.
 const ANSWER: usize = 64 * 1024;
 
-/// Opens connections.
-#[derive(Clone)]
-pub(crate) struct Connector(HttpsConnector<HttpConnector>);
+/// A client for OTLP, over HTTP or gRPC.
+pub(crate) struct Collector {
+    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    protocol: Protocol,
+    /// For one request and its answer.
+    bound: Duration,
+}
 
 /// There is nobody to trust.
 #[derive(Debug, thiserror::Error)]
@@ -42,8 +48,8 @@ pub(crate) enum TlsError {
     Setup(#[source] rustls::Error),
 }
 
-impl Connector {
-    /// For `endpoint`; certificates are read only where it is https.
+impl Collector {
+    /// For `endpoint`; certificates are read only where it is https. Connects with the first request.
     pub(crate) fn new(endpoint: &Uri, settings: &Settings) -> Result<Self, TlsError> {
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
@@ -53,21 +59,31 @@ impl Connector {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
         let mut tls = builder.map_err(TlsError::Setup)?.with_root_certificates(roots).with_no_client_auth();
-        tls.alpn_protocols = match settings.protocol {
-            Protocol::HttpProtobuf => vec![b"http/1.1".to_vec()],
-            Protocol::Grpc => vec![b"h2".to_vec()],
+        let mut client = Client::builder(TokioExecutor::new());
+        match settings.protocol {
+            Protocol::HttpProtobuf => tls.alpn_protocols = vec![b"http/1.1".to_vec()],
+            Protocol::Grpc => {
+                tls.alpn_protocols = vec![b"h2".to_vec()];
+                client.http2_only(true);
+            }
+        }
+        let client = client.build(HttpsConnector::from((tcp, tls)));
+        Ok(Self { client, protocol: settings.protocol, bound: settings.timeout })
+    }
+
+    async fn exchange(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
+        let request = match self.protocol {
+            Protocol::HttpProtobuf => request,
+            Protocol::Grpc => grpc::call(request),
         };
-        Ok(Self(HttpsConnector::from((tcp, tls))))
-    }
-
-    /// A client for OTLP over HTTP; `bound` is for one request and its answer.
-    pub(crate) fn http(self, bound: Duration) -> impl HttpClient + 'static {
-        Http { client: Client::builder(TokioExecutor::new()).build(self.0), bound }
-    }
-
-    /// A channel for OTLP over gRPC, connected with the first request.
-    pub(crate) fn grpc(self, endpoint: Uri, bound: Duration) -> Channel {
-        Endpoint::from(endpoint).timeout(bound).connect_with_connector_lazy(self.0)
+        let (head, body) = self.client.request(request.map(Full::new)).await?.into_parts();
+        let body = Limited::new(body, ANSWER).collect().await?;
+        let trailers = body.trailers().cloned();
+        let response = Response::from_parts(head, body.to_bytes());
+        Ok(match self.protocol {
+            Protocol::HttpProtobuf => response,
+            Protocol::Grpc => grpc::answer(response, trailers.as_ref()),
+        })
     }
 }
 
@@ -87,12 +103,7 @@ fn roots(settings: &Settings) -> Result<RootCertStore, TlsError> {
     if roots.is_empty() { Err(TlsError::NoRoots) } else { Ok(roots) }
 }
 
-struct Http {
-    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
-    bound: Duration,
-}
-
-impl HttpClient for Http {
+impl HttpClient for Collector {
     fn send_bytes<'a, 'b>(
         &'a self,
         request: Request<Bytes>,
@@ -101,19 +112,12 @@ impl HttpClient for Http {
         'a: 'b,
         Self: 'b,
     {
-        Box::pin(async move {
-            let exchange = async {
-                let (head, body) = self.client.request(request.map(Full::new)).await?.into_parts();
-                let body = Limited::new(body, ANSWER).collect().await?.to_bytes();
-                Ok(Response::from_parts(head, body))
-            };
-            timeout(self.bound, exchange).await?
-        })
+        Box::pin(async move { timeout(self.bound, self.exchange(request)).await? })
     }
 }
 
-impl fmt::Debug for Http {
+impl fmt::Debug for Collector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Http").finish_non_exhaustive()
+        f.debug_struct("Collector").field("protocol", &self.protocol).finish_non_exhaustive()
     }
 }

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use opentelemetry_otlp::{ExporterBuildError, SpanExporter, WithExportConfig as _, WithHttpConfig as _, WithTonicConfig as _};
+use opentelemetry_otlp::{ExporterBuildError, SpanExporter, WithExportConfig as _, WithHttpConfig as _};
 use opentelemetry_sdk::{
     Resource,
     trace::{SpanData, SpanExporter as _},
@@ -18,8 +18,8 @@ use tokio::{
 use tracing::{info, warn};
 
 use super::{
-    connect::{Connector, TlsError},
-    settings::{Batch, Protocol, Settings},
+    connect::{Collector, TlsError},
+    settings::{Batch, Settings},
 };
 
 /// Spans on their way.
@@ -78,22 +78,15 @@ fn exporter(settings: &Settings) -> Result<SpanExporter, ExportError> {
     if !matches!(endpoint.scheme_str(), Some("http" | "https")) || endpoint.host().is_none() {
         return Err(ExportError::Endpoint);
     }
-    let connector = Connector::new(&endpoint, settings).map_err(ExportError::Tls)?;
-    let built = match settings.protocol {
-        Protocol::HttpProtobuf => SpanExporter::builder()
-            .with_http()
-            .with_endpoint(&settings.endpoint)
-            .with_protocol(opentelemetry_otlp::Protocol::HttpBinary)
-            .with_timeout(settings.timeout)
-            .with_http_client(connector.http(settings.timeout))
-            .build(),
-        Protocol::Grpc => SpanExporter::builder()
-            .with_tonic()
-            .with_timeout(settings.timeout)
-            .with_channel(connector.grpc(endpoint, settings.timeout))
-            .build(),
-    };
-    built.map_err(ExportError::Exporter)
+    let collector = Collector::new(&endpoint, settings).map_err(ExportError::Tls)?;
+    SpanExporter::builder()
+        .with_http()
+        .with_endpoint(&settings.endpoint)
+        .with_protocol(opentelemetry_otlp::Protocol::HttpBinary)
+        .with_timeout(settings.timeout)
+        .with_http_client(collector)
+        .build()
+        .map_err(ExportError::Exporter)
 }
 
 async fn send(exporter: SpanExporter, mut queued: mpsc::Receiver<SpanData>, batch: Batch) {

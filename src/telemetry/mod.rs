@@ -31,6 +31,7 @@ use crate::{
 
 mod connect;
 mod export;
+mod grpc;
 mod lines;
 pub mod log;
 mod observer;

@@ -19,11 +19,14 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+/// Where gRPC takes traces.
+const CALL: &str = "opentelemetry.proto.collector.trace.v1.TraceService/Export";
+
 /// How spans are exported.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Settings {
     pub(crate) protocol: Protocol,
-    /// As the exporter needs it: the whole URL over HTTP, the base of the service over gRPC.
+    /// The whole URL.
     pub(crate) endpoint: String,
     /// A PEM file with the authorities to trust, in place of the system's.
     pub(crate) certificate: Option<String>,
@@ -113,12 +116,14 @@ impl Settings {
         let sampler = sampler(set("OTEL_TRACES_SAMPLER"), set("OTEL_TRACES_SAMPLER_ARG"), &mut notes);
         let specific = endpoint_name == "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
         let endpoint = match protocol {
-            Protocol::HttpProtobuf if !specific => format!("{}/v1/traces", endpoint.trim_end_matches('/')),
-            Protocol::Grpc if !endpoint.contains("://") => {
+            Protocol::HttpProtobuf if specific => endpoint,
+            Protocol::HttpProtobuf => format!("{}/v1/traces", endpoint.trim_end_matches('/')),
+            Protocol::Grpc => {
                 let insecure = of_traces("INSECURE").is_some_and(|(_, value)| value.eq_ignore_ascii_case("true"));
-                format!("{}://{endpoint}", if insecure { "http" } else { "https" })
+                let scheme = if insecure { "http" } else { "https" };
+                let base = if endpoint.contains("://") { endpoint } else { format!("{scheme}://{endpoint}") };
+                format!("{}/{CALL}", base.trim_end_matches('/'))
             }
-            Protocol::HttpProtobuf | Protocol::Grpc => endpoint,
         };
         let certificate = of_traces("CERTIFICATE").map(|(_, path)| path);
         let mut resource = attributes(&set("OTEL_RESOURCE_ATTRIBUTES").unwrap_or_default());

@@ -17,9 +17,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use bytes::{Bytes, BytesMut};
-use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
-use http_body_util::{BodyExt as _, Full, combinators::BoxBody};
+use bytes::Bytes;
+use http::{HeaderMap, Request, Response};
+use http_body_util::{BodyExt as _, Full};
 use hyper::{
     body::Incoming,
     server::conn::{http1, http2},
@@ -27,7 +27,10 @@ use hyper::{
 };
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use opentelemetry_proto::tonic::{
-    collector::trace::v1::{ExportTraceServiceRequest, ExportTraceServiceResponse},
+    collector::trace::v1::{
+        ExportTraceServiceRequest, ExportTraceServiceResponse,
+        trace_service_server::{TraceService, TraceServiceServer},
+    },
     common::v1::{KeyValue, any_value::Value},
     trace::v1::{Span, span::Link},
 };
@@ -38,6 +41,7 @@ use tokio::{
     sync::oneshot,
 };
 use tokio_rustls::TlsAcceptor;
+use tower::Service as _;
 
 /// Longest wait for something that must come.
 pub const PATIENCE: Duration = Duration::from_secs(30);
@@ -194,56 +198,57 @@ async fn exchange<S>(stream: S, wire: Wire, manner: Manner, arrive: Sender<Seen>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let service = service_fn(move |request: Request<Incoming>| {
-        let arrive = arrive.clone();
-        async move {
-            let (head, body) = request.into_parts();
-            let body = body.collect().await?.to_bytes();
-            let (path, message) = match wire {
-                Wire::Http => ("/v1/traces", body),
-                Wire::Grpc => ("/opentelemetry.proto.collector.trace.v1.TraceService/Export", body.slice(5..)),
-            };
-            assert_eq!(head.uri.path(), path);
-            for seen in decode(message, &head.headers) {
-                let _ = arrive.send(seen);
-            }
-            if manner == Manner::Silent {
-                std::future::pending::<()>().await;
-            }
-            Ok::<_, hyper::Error>(answer(wire))
-        }
-    });
+    let take = Take { manner, arrive };
     let io = TokioIo::new(stream);
     let _ = match wire {
-        Wire::Http => http1::Builder::new().serve_connection(io, service).await,
-        Wire::Grpc => http2::Builder::new(TokioExecutor::new()).serve_connection(io, service).await,
+        Wire::Http => http1::Builder::new().serve_connection(io, service_fn(|request| take.clone().over_http(request))).await,
+        Wire::Grpc => {
+            let server = TraceServiceServer::new(take);
+            let service = service_fn(move |request: Request<Incoming>| server.clone().call(request));
+            http2::Builder::new(TokioExecutor::new()).serve_connection(io, service).await
+        }
     };
 }
 
-fn answer(wire: Wire) -> Response<BoxBody<Bytes, std::convert::Infallible>> {
-    let message = ExportTraceServiceResponse::default().encode_to_vec();
-    let mut response = Response::new(());
-    *response.status_mut() = StatusCode::OK;
-    let kind = match wire {
-        Wire::Http => "application/x-protobuf",
-        Wire::Grpc => "application/grpc",
-    };
-    response.headers_mut().insert("content-type", HeaderValue::from_static(kind));
-    match wire {
-        Wire::Http => response.map(|()| Full::from(message).boxed()),
-        Wire::Grpc => {
-            let mut frame = BytesMut::from(&[0_u8][..]);
-            frame.extend_from_slice(&u32::try_from(message.len()).unwrap().to_be_bytes());
-            frame.extend_from_slice(&message);
-            let trailers = HeaderMap::from_iter([("grpc-status".parse().unwrap(), HeaderValue::from_static("0"))]);
-            let body = Full::from(frame.freeze()).with_trailers(async { Some(Ok(trailers)) });
-            response.map(|()| body.boxed())
+#[derive(Clone)]
+struct Take {
+    manner: Manner,
+    arrive: Sender<Seen>,
+}
+
+impl Take {
+    async fn over_http(self, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, hyper::Error> {
+        let (head, body) = request.into_parts();
+        assert_eq!((head.uri.path(), &head.headers["content-type"]), ("/v1/traces", &"application/x-protobuf".parse().unwrap()));
+        let message = ExportTraceServiceRequest::decode(body.collect().await?.to_bytes()).unwrap();
+        self.take(message, &head.headers).await;
+        let answer = ExportTraceServiceResponse::default().encode_to_vec();
+        Ok(Response::builder().header("content-type", "application/x-protobuf").body(answer.into()).unwrap())
+    }
+
+    async fn take(&self, message: ExportTraceServiceRequest, headers: &HeaderMap) {
+        for seen in read(message, headers) {
+            let _ = self.arrive.send(seen);
+        }
+        if self.manner == Manner::Silent {
+            std::future::pending::<()>().await;
         }
     }
 }
 
-fn decode(message: Bytes, headers: &HeaderMap) -> Vec<Seen> {
-    let request = ExportTraceServiceRequest::decode(message).unwrap();
+#[tonic::async_trait]
+impl TraceService for Take {
+    async fn export(
+        &self,
+        request: tonic::Request<ExportTraceServiceRequest>,
+    ) -> Result<tonic::Response<ExportTraceServiceResponse>, tonic::Status> {
+        let headers = request.metadata().clone().into_headers();
+        self.take(request.into_inner(), &headers).await;
+        Ok(tonic::Response::new(ExportTraceServiceResponse::default()))
+    }
+}
+
+fn read(request: ExportTraceServiceRequest, headers: &HeaderMap) -> Vec<Seen> {
     let mut all = Vec::new();
     for of_resource in request.resource_spans {
         let resource = of_resource.resource.map(|resource| readable(resource.attributes)).unwrap_or_default();

@@ -32,12 +32,16 @@ fn the_general_endpoint_gets_the_path_of_traces_and_the_specific_one_stays_as_it
 }
 
 #[test]
-fn grpc_takes_the_endpoint_without_a_path_and_a_bare_address_by_tls_unless_insecure() {
+fn grpc_calls_its_service_at_the_endpoint_and_a_bare_address_by_tls_unless_insecure() {
     let grpc = ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc");
-    assert_eq!(with_endpoint(&[grpc]).endpoint, "http://collector:4318");
+    let base = |variables: &[(&str, &str)]| {
+        let endpoint = with_endpoint(&[&[grpc], variables].concat()).endpoint;
+        endpoint.strip_suffix("/opentelemetry.proto.collector.trace.v1.TraceService/Export").map(str::to_owned)
+    };
+    assert_eq!(base(&[]).as_deref(), Some("http://collector:4318"));
     let bare = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "collector:4317");
-    assert_eq!(with_endpoint(&[grpc, bare]).endpoint, "https://collector:4317");
-    assert_eq!(with_endpoint(&[grpc, bare, ("OTEL_EXPORTER_OTLP_INSECURE", "true")]).endpoint, "http://collector:4317");
+    assert_eq!(base(&[bare]).as_deref(), Some("https://collector:4317"));
+    assert_eq!(base(&[bare, ("OTEL_EXPORTER_OTLP_INSECURE", "true")]).as_deref(), Some("http://collector:4317"));
 }
 
 #[test]

@@ -1,0 +1,97 @@
+//! A call of gRPC, made of a request of HTTP and back. No IO.
+//!
+//! OTLP sends the same message either way, so gRPC is a frame around it and a status after it; a library for more would cost the
+//! binary half a megabyte.
+
+use bytes::{BufMut as _, Bytes, BytesMut};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version, header};
+
+/// One byte, 0 for "not compressed", and the length in four.
+const PREFIX: usize = 5;
+
+/// The call that carries what `request` carries.
+pub(crate) fn call(request: Request<Bytes>) -> Request<Bytes> {
+    let (mut head, message) = request.into_parts();
+    head.version = Version::HTTP_2;
+    head.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+    head.headers.insert(header::TE, HeaderValue::from_static("trailers"));
+    let mut frame = BytesMut::with_capacity(PREFIX + message.len());
+    frame.put_u8(0);
+    frame.put_u32(u32::try_from(message.len()).unwrap_or(u32::MAX));
+    frame.put(message);
+    Request::from_parts(head, frame.freeze())
+}
+
+/// The response that says what the call's answer says, so that the exporter can tell what is worth another try.
+pub(crate) fn answer(response: Response<Bytes>, trailers: Option<&HeaderMap>) -> Response<Bytes> {
+    if response.status() != StatusCode::OK {
+        return response;
+    }
+    // An answer without a message has its status in the headers.
+    let said = trailers.and_then(|trailers| trailers.get("grpc-status")).or_else(|| response.headers().get("grpc-status"));
+    let code = said.and_then(|code| code.to_str().ok()).and_then(|code| code.parse::<u32>().ok());
+    let (mut head, mut frame) = response.into_parts();
+    head.status = code.map_or(StatusCode::INTERNAL_SERVER_ERROR, status);
+    let message = if frame.len() >= PREFIX { frame.split_off(PREFIX) } else { Bytes::new() };
+    Response::from_parts(head, message)
+}
+
+/// By the specification of OTLP over gRPC; RESOURCE_EXHAUSTED is worth another try only with a detail that is not looked for here.
+const fn status(code: u32) -> StatusCode {
+    match code {
+        0 => StatusCode::OK,
+        // CANCELLED, DEADLINE_EXCEEDED, ABORTED, OUT_OF_RANGE, UNAVAILABLE, DATA_LOSS.
+        1 | 4 | 10 | 11 | 14 | 15 => StatusCode::SERVICE_UNAVAILABLE,
+        7 => StatusCode::FORBIDDEN,
+        12 => StatusCode::NOT_FOUND,
+        16 => StatusCode::UNAUTHORIZED,
+        _ => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn trailers(code: &'static str) -> HeaderMap {
+        HeaderMap::from_iter([(header::HeaderName::from_static("grpc-status"), HeaderValue::from_static(code))])
+    }
+
+    fn answered(body: &'static [u8], trailers: Option<&HeaderMap>) -> (u16, Bytes) {
+        let answer = answer(Response::new(Bytes::from_static(body)), trailers);
+        (answer.status().as_u16(), answer.into_body())
+    }
+
+    #[test]
+    fn a_call_is_the_message_in_a_frame_with_its_length() {
+        let request = Request::post("http://collector/x").header("authorization", "t").body(Bytes::from_static(b"abc")).unwrap();
+        let call = call(request);
+        assert_eq!(&call.body()[..], b"\0\0\0\0\x03abc");
+        assert_eq!(
+            (&call.headers()["content-type"], &call.headers()["te"]),
+            (&"application/grpc".parse().unwrap(), &"trailers".parse().unwrap())
+        );
+        assert_eq!(call.headers()["authorization"], "t");
+    }
+
+    #[test]
+    fn the_status_of_the_call_becomes_that_of_the_response() {
+        assert_eq!(answered(b"\0\0\0\0\x01m", Some(&trailers("0"))), (200, Bytes::from_static(b"m")));
+        let codes = ["14", "7", "16", "12", "3", "x"].map(|code| answered(b"", Some(&trailers(code))).0);
+        assert_eq!(codes, [503, 403, 401, 404, 500, 500]);
+    }
+
+    #[test]
+    fn an_answer_without_a_message_has_its_status_in_the_headers() {
+        let mut response = Response::new(Bytes::new());
+        *response.headers_mut() = trailers("14");
+        assert_eq!(answer(response, None).status(), 503);
+    }
+
+    #[test]
+    fn no_status_is_a_failure_and_an_error_of_http_stays_what_it_is() {
+        assert_eq!(answered(b"", None), (500, Bytes::new()));
+        let gateway = Response::builder().status(502).body(Bytes::new()).unwrap();
+        assert_eq!(answer(gateway, None).status(), 502);
+    }
+}
