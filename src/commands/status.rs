@@ -134,7 +134,7 @@ impl Seen {
     }
 
     fn row(&self) -> [String; 6] {
-        let second = |time: Timestamp| time.round(jiff::Unit::Second).unwrap_or(time).to_string();
+        let second = |time: Timestamp| Timestamp::from_second(time.as_second()).unwrap_or(time).to_string();
         let moment = |time: Option<Timestamp>| time.map_or_else(|| "-".into(), second);
         [
             self.name.clone(),
@@ -173,8 +173,9 @@ fn ago(now: Timestamp, then: Timestamp) -> i128 {
 
 fn spoken(ago: i128) -> String {
     let span = Duration::from_secs(u64::try_from(ago.unsigned_abs() / 1_000_000_000).unwrap_or(u64::MAX));
+    let ahead = ago < 0 && !span.is_zero();
     let span = humane::format(span);
-    if ago < 0 { format!("{span} ahead of this clock") } else { format!("{span} ago") }
+    if ahead { format!("{span} ahead of this clock") } else { format!("{span} ago") }
 }
 
 fn table(leases: &[Seen]) -> String {
@@ -265,10 +266,16 @@ mod tests {
     }
 
     #[test]
+    fn a_renewal_is_spoken_of_in_whole_seconds_and_the_step_of_a_release_is_no_skew() {
+        let spoken: Vec<_> = [999, -999, 61_500, -1_500].map(|millis: i128| spoken(millis * 1_000_000)).into();
+        assert_eq!(spoken, ["0s ago", "0s ago", "1m1s ago", "1s ahead of this clock"]);
+    }
+
+    #[test]
     fn the_three_forms_say_the_same() {
         let seen = [seen(json!({
             "holderIdentity": "pod-1_ab", "leaseDurationSeconds": 15, "leaseTransitions": 3,
-            "acquireTime": "2026-01-01T00:00:00.123456Z", "renewTime": "2026-01-01T00:00:08.500000Z",
+            "acquireTime": "2026-01-01T00:00:00.999999Z", "renewTime": "2026-01-01T00:00:08.500000Z",
         }))];
         assert_eq!(
             table(&seen),

@@ -200,6 +200,11 @@ fn a_section_without_values_says_nothing_and_a_value_is_no_section() {
     let said = problems(&Settings { lease: Some("x".into()), ..file.settings() }, &[]);
     assert!(said.len() == 2 && said[0].contains(":1: lease: this is a section"), "{said:?}");
     assert!(said[1].contains(":3: workload.stop: this is a section"), "{said:?}");
+    let file = File::new("sections3.yaml", "lease: {name: x}\nlaese:\n  name: y\n");
+    assert!(
+        problems(&file.settings(), &[])[0].contains(":2: laese: there is no such key"),
+        "the line of the key, not of its value"
+    );
 }
 
 #[test]
