@@ -55,6 +55,8 @@ pub(crate) struct Core {
     failures: u32,
     retry_at: Instant,
     reported_holder: Option<String>,
+    /// The Lease is held without a sound duration, and that was said.
+    odd: bool,
 }
 
 /// A write that was sent: what it carried, and when its first byte may have left.
@@ -155,6 +157,7 @@ impl Core {
             failures: 0,
             retry_at: now.boot,
             reported_holder: None,
+            odd: false,
         }
     }
 
@@ -271,6 +274,13 @@ impl Core {
 
     fn report_holder(&mut self, record: &LeaseRecord) {
         let Some(holder) = record.holder() else { return };
+        let odd = record.duration().is_none();
+        if odd && !self.odd {
+            let message =
+                "the Lease is held without a sound leaseDurationSeconds: the longest duration in sight is waited for".into();
+            self.report(Event::Odd { message });
+        }
+        self.odd = odd;
         if holder == self.author.identity || self.reported_holder.as_deref() == Some(holder) {
             return;
         }

@@ -32,6 +32,10 @@ pub(crate) struct Following {
     no_creation: Option<Instant>,
     /// An acquiring write is under way, or nobody knows what became of it.
     campaigning: bool,
+    /// The transition that is attempted, over all its writes.
+    context: Option<TraceContext>,
+    /// Its writes so far: each one waits longer for the next.
+    attempts: u32,
 }
 
 impl Following {
@@ -80,7 +84,11 @@ impl Following {
     }
 
     pub(crate) fn watched(&mut self, core: &mut Core, watched: Watched, now: Now) {
+        let before = core.sight.since();
         core.watched(watched, now);
+        if core.sight.since() != before && !self.campaigning {
+            self.lost(core);
+        }
     }
 
     pub(crate) fn answered(&mut self, core: &mut Core, asked: Asked, answer: Answer, now: Now) -> Option<Phase> {
@@ -102,16 +110,19 @@ impl Following {
             },
             (_, Answer::NotFound) => {
                 // A creation may yet arrive: the next one then meets it, and knows it by its bytes.
-                self.lost(core, true);
+                if core.sight.record().is_some() {
+                    self.lost(core);
+                }
+                self.campaigning = false;
                 core.unknown.retain(|attempt| attempt.uid.is_none());
                 core.saw_absence(now);
             }
-            (attempt, Answer::Conflict) => {
-                self.lost(core, attempt.is_some());
+            (_, Answer::Conflict) => {
+                self.campaigning = false;
                 core.get(now);
             }
             (attempt, Answer::Refused { refusal, message }) => {
-                self.lost(core, attempt.is_some());
+                self.campaigning &= attempt.is_none();
                 match refusal {
                     Refusal::Unauthorized => core.refused_credentials(operation, message, now),
                     Refusal::TooManyRequests { retry_after } => core.failed(operation, message, retry_after, now),
@@ -143,13 +154,22 @@ impl Following {
     }
 
     fn campaign(&mut self, core: &mut Core, why: &'static str, from: Option<&LeaseRecord>, wait: Option<Duration>, now: Now) {
-        let handover = why == "released";
-        let other = from.and_then(|record| record.annotation(TRACEPARENT)).and_then(TraceContext::parse);
-        let context = core.next_context(other.filter(|_| handover));
+        let context = match self.context {
+            Some(context) => context,
+            None => {
+                let handover = why == "released";
+                let other = from.and_then(|record| record.annotation(TRACEPARENT)).and_then(TraceContext::parse);
+                let context = core.next_context(other.filter(|_| handover));
+                core.report(Event::Campaigning { why, context, other, handover });
+                context
+            }
+        };
         let campaign = Campaign { context, wait };
+        self.context = Some(context);
         self.campaigning = true;
-        self.sit_out = Some(now.boot + RETRY_PAUSE);
-        core.report(Event::Campaigning { why, context, other, handover });
+        let pause = RETRY_PAUSE.saturating_mul(1 << self.attempts.min(8)).min(core.timing.renew_period);
+        self.attempts = self.attempts.saturating_add(1);
+        self.sit_out = Some(now.boot + pause);
         let timing = core.timing.with_duration(carried(core.timing.duration, wait));
         let time = core.next_time(now, None);
         match from {
@@ -165,7 +185,10 @@ impl Following {
         }
         let moved_on = |attempt: &Attempt| attempt.uid.is_some() && attempt.base.as_deref() != Some(record.resource_version());
         core.unknown.retain(|attempt| !moved_on(attempt));
-        self.lost(core, true);
+        self.campaigning = false;
+        if !core.sight.shows(&record) {
+            self.lost(core);
+        }
         core.saw(record, now);
         None
     }
@@ -189,8 +212,10 @@ impl Following {
         core.failed(operation, message, retry_after, now);
     }
 
-    fn lost(&mut self, core: &mut Core, campaigned: bool) {
-        if campaigned && std::mem::take(&mut self.campaigning) {
+    /// The Lease is no longer what was campaigned for.
+    fn lost(&mut self, core: &mut Core) {
+        self.attempts = 0;
+        if self.context.take().is_some() {
             core.act(Action::Report(Event::CampaignLost));
         }
     }

@@ -96,6 +96,24 @@ impl Sight {
         current
     }
 
+    /// The version last seen.
+    pub(crate) const fn record(&self) -> Option<&LeaseRecord> {
+        match &self.seen {
+            Seen::Lease(record) => Some(record),
+            Seen::Nothing | Seen::Absent => None,
+        }
+    }
+
+    /// Whether (uid, spec) of `record` is what was last seen.
+    pub(crate) fn shows(&self, record: &LeaseRecord) -> bool {
+        self.record().is_some_and(|seen| seen.says_the_same_as(record))
+    }
+
+    /// o: since when the sight is unbroken.
+    pub(crate) const fn since(&self) -> Instant {
+        self.since
+    }
+
     /// When `me` may take it, by the law.
     pub(crate) fn prospect(&self, me: &str, timing: Timing, creation_wait: Option<Duration>) -> Prospect {
         let last = self.last_duration.unwrap_or_default();

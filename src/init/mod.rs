@@ -11,7 +11,7 @@
 use crate::{
     config::{Acknowledge, Config},
     process::{
-        Pid,
+        Pid, memory,
         notify::NotifySocket,
         signals::{self, Inherited},
         slice,
@@ -72,6 +72,10 @@ fn prepare(config: Config, log: &mut Log) -> Result<(Drive, Settings), (u8, Stri
     let settings = Settings { config, identity, pid1, terminal: terminal.is_some() };
     let drive = Drive::new(inherited, programs, notify, terminal, &settings)
         .map_err(|error| system("no events can be awaited", &error))?;
+    if settings.config.lease.enabled {
+        memory::forget_start();
+        memory::keep_what_is_used();
+    }
     Ok((drive, settings))
 }
 

@@ -6,6 +6,7 @@
 //! - [`scan`] reads who is there, [`kill`] sends SIGKILL to them until nobody is, [`reap`] buries.
 //! - [`resolve`] finds a program, [`spawn`] runs it, [`signals`] and [`terminal`] say what it inherits.
 //! - [`notify`] hears what the workload says of itself.
+//! - [`memory`] keeps what init needs to act.
 //! - [`power`] tells how much of all this the container allows.
 //!
 //! Invariants: one thread (the parent of a spawn must live as long as its children: PDEATHSIG); nothing but [`reap`] waits for
@@ -14,6 +15,7 @@
 pub use nix::unistd::Pid;
 
 pub mod kill;
+pub mod memory;
 pub mod notify;
 pub mod power;
 pub mod reap;

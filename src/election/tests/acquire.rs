@@ -109,6 +109,17 @@ fn a_record_without_a_sound_duration_is_waited_out_by_the_larger_of_own_and_last
 }
 
 #[test]
+fn a_record_without_a_sound_duration_is_reported_once() {
+    let mut spec = held("x", 15);
+    spec["leaseDurationSeconds"] = json!(-7);
+    let mut bench = Bench::with(spec);
+
+    bench.run(seconds(12));
+
+    assert_eq!(bench.events.iter().filter(|event| matches!(event, Event::Odd { .. })).count(), 1);
+}
+
+#[test]
 fn a_duration_of_68_years_overflows_nothing_and_is_waited_out() {
     let mut bench = Bench::with(held("x", i64::from(i32::MAX)));
 

@@ -225,3 +225,38 @@ fn a_term_begins_with_a_campaign_that_says_why() {
     assert_eq!(why, Some(("expired", false)));
     assert_eq!(bench.register.spec()["holderIdentity"], ME);
 }
+
+#[test]
+fn a_creation_that_did_not_arrive_is_repeated_without_a_storm() {
+    let mut bench = Bench::new();
+    bench.answers = false;
+    bench.serve();
+    let first = bench.body();
+    bench.answer(lost());
+    bench.run(seconds(1));
+    bench.answers = true;
+
+    bench.run(seconds(1));
+
+    assert_ne!(bench.body()["spec"]["renewTime"], first["spec"]["renewTime"]);
+    assert!(bench.leads().is_some());
+    assert!(bench.sent.len() <= 5, "{:?}", bench.sent);
+}
+
+#[test]
+fn attempts_that_fail_for_one_transition_are_one_campaign_at_a_slowing_pace() {
+    let mut bench = Bench::with(mark());
+    bench.answers = false;
+    while bench.now.boot < super::bench::START + seconds(30) {
+        match bench.awaited.as_ref().map(|(_, request)| request.clone()) {
+            Some(Request::Get) => bench.serve(),
+            Some(_) => bench.answer(lost()),
+            None => bench.run(std::time::Duration::from_millis(20)),
+        }
+    }
+
+    let campaigns = bench.events.iter().filter(|event| matches!(event, Event::Campaigning { .. })).count();
+    assert_eq!(campaigns, 1);
+    assert!(!bench.events.contains(&Event::CampaignLost), "nobody else took it");
+    assert!(bench.writes().len() <= 15, "{} writes in 30 s", bench.writes().len());
+}

@@ -1,0 +1,77 @@
+//! The memory of a process that must act even where memory is short.
+//!
+//! Owns two requests to the kernel, both of which it may refuse: to forget the pages that only the start needed, and to keep those
+//! that are used from now on. Without the second, the code that kills could be gone from memory when it is needed, and
+//! come back from a disk that hangs (law 2).
+
+use std::ffi::{c_int, c_void};
+
+use libc::{MADV_DONTNEED, MCL_CURRENT, MCL_ONFAULT, PF_W, PT_LOAD, dl_phdr_info, size_t};
+
+/// Forgets this program's code and constants, which come back by themselves when they are used.
+pub fn forget_start() {
+    let mut segments: Vec<(usize, usize)> = Vec::with_capacity(8);
+    collect(&mut segments);
+    for (start, length) in segments {
+        forget(start, length);
+    }
+}
+
+/// Keeps every page that is used from now on, as far as RLIMIT_MEMLOCK allows. Children do not inherit it.
+pub fn keep_what_is_used() {
+    #[allow(unsafe_code, reason = "nix does not know MCL_ONFAULT")]
+    // SAFETY: it takes two flags, and changes nothing that a program can see. Refused: as before.
+    let _ = unsafe { libc::mlockall(MCL_CURRENT | MCL_ONFAULT) };
+}
+
+/// The segments of the program itself that it cannot write to. What was relocated lies in segments that it once could.
+#[allow(unsafe_code, reason = "the C library hands the program headers to a callback")]
+fn collect(segments: &mut Vec<(usize, usize)>) {
+    unsafe extern "C" fn program(info: *mut dl_phdr_info, _: size_t, segments: *mut c_void) -> c_int {
+        // SAFETY: both pointers are valid for this call, `segments` is the vector below, and the headers are as many as told.
+        let (info, segments) = unsafe { (&*info, &mut *segments.cast::<Vec<(usize, usize)>>()) };
+        // SAFETY: as above.
+        let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
+        for header in headers.iter().filter(|header| header.p_type == PT_LOAD && header.p_flags & PF_W == 0) {
+            let word = |value| usize::try_from(value).unwrap_or_default();
+            segments.push((word(info.dlpi_addr).wrapping_add(word(header.p_vaddr)), word(header.p_memsz)));
+        }
+        // The program itself comes first; anything else than 0 ends the walk.
+        1
+    }
+    // SAFETY: the callback is as required, and `segments` outlives the call.
+    unsafe { libc::dl_iterate_phdr(Some(program), std::ptr::from_mut(segments).cast()) };
+}
+
+#[allow(unsafe_code, reason = "madvise takes addresses")]
+fn forget(start: usize, length: usize) {
+    // SAFETY: it takes a number and returns one.
+    let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096);
+    // Whole pages within the segment: those at its ends may be shared with a neighbour that was written to.
+    let (first, end) = (start.next_multiple_of(page), (start + length) / page * page);
+    if first < end {
+        // SAFETY: the pages are a private, unwritten mapping of the program's file, and are read from it again when touched.
+        let _ = unsafe { libc::madvise(first as *mut c_void, end - first, MADV_DONTNEED) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_goes_on_after_it_forgot_its_code_and_constants() {
+        forget_start();
+
+        assert_eq!(format!("{:?}", ["still", "here"]), r#"["still", "here"]"#);
+    }
+
+    #[test]
+    fn there_is_code_to_forget() {
+        let mut segments = Vec::new();
+
+        collect(&mut segments);
+
+        assert!(segments.iter().map(|(_, length)| length).sum::<usize>() > 100_000, "{segments:?}");
+    }
+}
