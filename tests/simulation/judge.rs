@@ -64,6 +64,11 @@ impl Judge {
         !self.alive.is_empty()
     }
 
+    /// Who leads now.
+    pub fn leader(&self) -> Option<Who> {
+        self.alive.keys().next().map(|(who, _)| *who)
+    }
+
     /// `who` has changed the Lease.
     pub fn changed(&mut self, who: Who, me: &str, before: Option<&Value>, after: &Value) {
         let Some(new) = LeaseRecord::read(after.clone()) else { return self.fail("a write left no Lease") };

@@ -175,7 +175,7 @@ impl World {
 
     fn pause(&mut self) -> Ns {
         let longest = self.plan.longest_pause;
-        self.e.spread(10 * MS, longest)
+        if self.e.rng.bool() { self.e.between(0, longest) } else { self.e.spread(10 * MS, longest) }
     }
 
     fn actions(&mut self) -> u32 {
@@ -299,7 +299,8 @@ impl World {
 
     /// The next fault, and the one after it.
     pub fn strike_somewhere(&mut self) {
-        let replica = self.e.rng.usize(..self.replicas.len());
+        let anyone = self.e.rng.usize(..self.replicas.len());
+        let replica = self.e.judge.leader().filter(|_| self.e.rng.bool()).map_or(anyone, |who| who.replica);
         let fault = self.plan.faults[self.e.rng.usize(..self.plan.faults.len())];
         self.strike(Who { replica, life: self.replicas[replica].life }, fault);
         let span = self.e.between(0, self.plan.gap * 2);

@@ -109,14 +109,13 @@ pub fn nodes(rng: &mut Rng) -> Vec<Node> {
 }
 
 fn plan(rng: &mut Rng, longest: Duration) -> Plan {
-    let mut faults: Vec<Fault> = Fault::ALL.into_iter().filter(|_| rng.u8(..5) < 2).collect();
-    if faults.is_empty() {
-        faults.push(*choice(rng, &Fault::ALL));
-    }
+    let mut faults = Fault::ALL.to_vec();
+    rng.shuffle(&mut faults);
+    faults.truncate(rng.usize(1..=8));
     let rarely = |rng: &mut Rng, share: f64| if rng.bool() { 0.0 } else { share * rng.f64() };
     Plan {
-        storm: spread(rng, 30 * S, 600 * S),
-        gap: spread(rng, 200 * MS, 20 * S),
+        storm: spread(rng, 60 * S, 600 * S),
+        gap: spread(rng, 200 * MS, 10 * S),
         faults,
         windowed: rarely(rng, 0.3),
         restart: spread(rng, 20 * MS, 10 * S),
