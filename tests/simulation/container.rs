@@ -7,7 +7,6 @@ use std::collections::VecDeque;
 use tenure::{
     link::{Reason, ToElector, ToInit},
     supervision::{Action, Agent, Input, Settings},
-    time::Instant,
 };
 
 use crate::{
@@ -34,8 +33,10 @@ pub struct Container {
     agent: Agent,
     /// Init is stopped.
     frozen: bool,
-    /// Init will be stopped for so long after this many more actions.
-    freeze_after: Option<(u32, Ns)>,
+    /// Init will be stopped for so long before the action of this number, counted from now.
+    freeze_before: Option<(u32, Ns)>,
+    /// The action that a stop has kept from being carried out.
+    cut_off: Option<Action>,
     wake: Ns,
     signals: VecDeque<i32>,
     /// Killed electors, and whether they can be reaped.
@@ -58,7 +59,8 @@ impl Container {
             over: false,
             agent: Agent::new(settings),
             frozen: false,
-            freeze_after: None,
+            freeze_before: None,
+            cut_off: None,
             wake: Ns::MAX,
             signals: VecDeque::new(),
             undead: Vec::new(),
@@ -101,16 +103,16 @@ impl Container {
         self.elector.as_ref().is_some_and(ElectorProcess::guards)
     }
 
-    /// SIGSTOP to init, for so long; after so many more actions, so that it stands in the middle of its work.
+    /// SIGSTOP to init, for so long; before the action of this number, so that it stands in the middle of its work.
     pub fn freeze(&mut self, actions: u32, span: Ns, e: &mut Engine) {
         if self.frozen || self.over || !self.is_guarded() {
             return;
         }
         if actions > 0 {
-            self.freeze_after = Some((actions, span));
+            self.freeze_before = Some((actions, span));
             return;
         }
-        self.freeze_after = None;
+        self.freeze_before = None;
         self.frozen = true;
         e.note(self.who, || format!("init is stopped for {} ms", span / MS));
         e.after(span, Event::ContinueInit(self.who));
@@ -118,7 +120,7 @@ impl Container {
 
     /// SIGCONT to init.
     pub fn thaw(&mut self, e: &mut Engine) {
-        self.freeze_after = None;
+        self.freeze_before = None;
         if std::mem::take(&mut self.frozen) {
             e.note(self.who, || "init goes on".into());
             self.wake = Ns::MAX;
@@ -135,7 +137,12 @@ impl Container {
         if self.frozen {
             return;
         }
-        self.carry_out(e);
+        if let Some(action) = self.cut_off.take() {
+            // What follows takes its time, in which whatever it began goes on beside it.
+            self.act(action, e);
+            self.carry_out(e);
+            return self.wake(e);
+        }
         self.drain_link(true, e);
         self.take_signals(e);
         self.take_outcome(e);
@@ -267,10 +274,14 @@ impl Container {
     fn carry_out(&mut self, e: &mut Engine) {
         while !self.stands() {
             let Some(action) = self.agent.poll_action() else { return };
-            self.act(action, e);
-            if let Some((left, span)) = self.freeze_after.take() {
+            if let Some((left, span)) = self.freeze_before.take() {
                 self.freeze(left - 1, span, e);
+                if self.frozen {
+                    self.cut_off = Some(action);
+                    return;
+                }
             }
+            self.act(action, e);
         }
     }
 
@@ -335,10 +346,8 @@ impl Container {
 
     fn tell(&mut self, message: ToElector, e: &mut Engine) {
         let span = e.latency(self.node.wake);
-        if let ToElector::Stopping { reason: Reason::Expired, at, .. } = &message
-            && let Some(soft) = self.unheard_soft().filter(|soft| soft > at)
-        {
-            e.judge.fail(format!("{} stops as expired, though an extension until {soft:?} waits in its link", self.who));
+        if let ToElector::Stopping { reason: Reason::Expired, term, at } = message {
+            e.judge.expired(self.who, term, at);
         }
         if let Some(elector) = &mut self.elector {
             if message != ToElector::Beat {
@@ -433,17 +442,5 @@ impl Container {
         let last = self.tree.collapse(e);
         let span = e.spread(10 * MS, self.node.plan.restart);
         e.at(last + span, Event::Boot(self.who.replica));
-    }
-
-    /// S as the last message in the link has it.
-    fn unheard_soft(&self) -> Option<Instant> {
-        let elector = self.elector.as_ref()?;
-        elector
-            .to_init
-            .iter()
-            .filter_map(
-                |message| if let ToInit::Extend { confirmed, .. } = message { Some(confirmed.deadlines.soft) } else { None },
-            )
-            .max()
     }
 }

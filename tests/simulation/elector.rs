@@ -35,7 +35,8 @@ pub struct ElectorProcess {
     machine: Option<Elector>,
     is_up: bool,
     frozen: bool,
-    freeze_after: Option<(u32, Ns)>,
+    freeze_before: Option<(u32, Ns)>,
+    cut_off: Option<Action>,
     wake: Ns,
     inbox: VecDeque<Input>,
     guard: Guard,
@@ -75,7 +76,8 @@ impl ElectorProcess {
             machine: None,
             is_up: false,
             frozen: false,
-            freeze_after: None,
+            freeze_before: None,
+            cut_off: None,
             wake: Ns::MAX,
             inbox: VecDeque::new(),
             guard: Guard { term: None, hard: Instant::NEVER, wake: Ns::MAX },
@@ -103,16 +105,16 @@ impl ElectorProcess {
         self.wake(span, e);
     }
 
-    /// SIGSTOP, for so long; after so many more actions.
+    /// SIGSTOP, for so long; before the action of this number.
     pub fn freeze(&mut self, actions: u32, span: Ns, e: &mut Engine) {
         if self.frozen || self.is_dead {
             return;
         }
         if actions > 0 {
-            self.freeze_after = Some((actions, span));
+            self.freeze_before = Some((actions, span));
             return;
         }
-        self.freeze_after = None;
+        self.freeze_before = None;
         self.frozen = true;
         e.note(self.child.who, || format!("the elector is stopped for {} ms", span / MS));
         e.after(span, Event::ContinueElector(self.child));
@@ -120,7 +122,7 @@ impl ElectorProcess {
 
     /// SIGCONT.
     pub fn thaw(&mut self, clock: Clock, latency: Ns, e: &mut Engine) {
-        self.freeze_after = None;
+        self.freeze_before = None;
         if self.is_dead || !std::mem::take(&mut self.frozen) {
             return;
         }
@@ -279,12 +281,16 @@ impl Container {
     fn carry_out_elector(&mut self, pid: i32, e: &mut Engine) {
         loop {
             let Some(elector) = self.runner(pid).filter(|elector| !elector.frozen) else { return };
-            let Some(action) = elector.machine.as_mut().and_then(Elector::poll_action) else { return };
-            self.act_elector(pid, action, e);
-            let Some(elector) = self.runner(pid) else { return };
-            if let Some((left, span)) = elector.freeze_after.take() {
+            let action = elector.cut_off.take().or_else(|| elector.machine.as_mut().and_then(Elector::poll_action));
+            let Some(action) = action else { return };
+            if let Some((left, span)) = elector.freeze_before.take() {
                 elector.freeze(left - 1, span, e);
+                if elector.frozen {
+                    elector.cut_off = Some(action);
+                    return;
+                }
             }
+            self.act_elector(pid, action, e);
         }
     }
 
@@ -314,8 +320,14 @@ impl Container {
                         e.judge.terms += 1;
                         Some(Window::Lead)
                     }
-                    ToInit::Extend { .. } => Some(Window::Extend),
-                    ToInit::Shorten { .. } => Some(Window::Shorten),
+                    ToInit::Extend { term, confirmed, .. } => {
+                        e.judge.extended(who, *term, confirmed.deadlines.soft);
+                        Some(Window::Extend)
+                    }
+                    ToInit::Shorten { term, .. } => {
+                        e.judge.shortened(who, *term);
+                        Some(Window::Shorten)
+                    }
                     ToInit::StepDown { .. } => Some(Window::StepDown),
                     ToInit::Releasing { .. } => Some(Window::Releasing),
                     ToInit::Ended { .. } => Some(Window::Ended),

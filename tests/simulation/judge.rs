@@ -5,7 +5,7 @@
 use std::{collections::BTreeMap, fmt::Display};
 
 use serde_json::Value;
-use tenure::election::record::LeaseRecord;
+use tenure::{election::record::LeaseRecord, link::Term, time::Instant};
 
 use crate::{clock::Ns, engine::Who};
 
@@ -20,6 +20,8 @@ pub struct Judge {
     last: u64,
     /// Since when somebody leads.
     led: Option<Ns>,
+    /// S by the last extension that an elector sent to its init.
+    extended: Option<(Who, Term, Instant)>,
     /// What did not hold.
     wrong: Option<String>,
     /// Terms that init was told of.
@@ -80,6 +82,23 @@ impl Judge {
         }
         if let Some(wrong) = hygiene(me, old.as_ref(), &new) {
             self.fail(format!("{who} has written a record that {wrong}"));
+        }
+    }
+
+    /// An elector has sent an extension.
+    pub fn extended(&mut self, who: Who, term: Term, soft: Instant) {
+        self.extended = Some((who, term, soft));
+    }
+
+    /// An elector has announced that the deadlines move back.
+    pub fn shortened(&mut self, who: Who, term: Term) {
+        self.extended.take_if(|(whose, which, _)| (*whose, *which) == (who, term));
+    }
+
+    /// Init has begun a stop because S has passed.
+    pub fn expired(&mut self, who: Who, term: Term, at: Instant) {
+        if let Some((_, _, soft)) = self.extended.filter(|(whose, which, soft)| (*whose, *which) == (who, term) && *soft > at) {
+            self.fail(format!("{who} stops term {} as expired at {at:?}, though its elector extended it to {soft:?}", term.0));
         }
     }
 

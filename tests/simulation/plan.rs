@@ -158,6 +158,7 @@ fn node(
     config.workload.stop.kill_margin = timing.kill_margin;
     config.workload.stop.grace = Duration::from_nanos(spread(rng, 100 * MS, 60 * S));
     let drift = timing.drift;
+    let tight = rng.u8(..3) == 0;
     let rate = match rng.u8(..3) {
         0 => 1_000_000 - drift,
         1 => 1_000_000 + drift,
@@ -166,10 +167,10 @@ fn node(
     let clock = Clock { rate, boot: rng.u64(S..1_000_000 * S), wall: EPOCH + rng.i64(-3_600_000_000..3_600_000_000) };
     let habits = Habits {
         exec: spread(rng, MS, S),
-        deaf: rng.f64() * rng.f64(),
+        deaf: if tight { 1.0 } else { rng.f64() * rng.f64() },
         lingers: spread(rng, MS, 10 * S),
         death,
-        slow_death: rng.f64(),
+        slow_death: if tight { 1.0 } else { rng.f64() },
         daemons: rng.u32(0..3),
         breeds: rng.f64(),
         exits: if rng.bool() { 0.0 } else { rng.f64() },
@@ -181,7 +182,7 @@ fn node(
         clock,
         wake,
         startup: spread(rng, 2 * MS, 300 * MS),
-        usual: spread(rng, MS / 2, 50 * MS),
+        usual: if tight { MS / 2 } else { spread(rng, MS / 2, 50 * MS) },
         habits,
     }
 }
@@ -189,14 +190,15 @@ fn node(
 /// Constants in which at least two attempts fit.
 fn timing(rng: &mut Rng) -> Timing {
     loop {
-        let duration = Duration::from_secs(rng.u64(2..=12));
+        let seconds = *choice(rng, &[2, 2, 3, 4, 5, 7, 10, 15]);
+        let mut share = |most: f64| Duration::from_secs(seconds).mul_f64(most * rng.f64());
         let timing = Timing {
-            duration,
-            renew_period: Duration::from_millis(rng.u64(1_000..=3_000)),
-            attempt_timeout: Duration::from_millis(rng.u64(100..=2_000)),
+            renew_period: Duration::from_secs(1) + share(0.2),
+            attempt_timeout: Duration::from_millis(50) + share(0.2),
+            loss_grace: share(0.3),
+            kill_margin: Duration::from_millis(20) + share(0.3),
+            duration: Duration::from_secs(seconds),
             drift: *choice(rng, &[0, 100, 10_000, 50_000]),
-            loss_grace: Duration::from_millis(rng.u64(0..=3_000)),
-            kill_margin: Duration::from_millis(rng.u64(50..=2_000)),
         };
         if timing.attempts() >= 2 {
             return timing;
