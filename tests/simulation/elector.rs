@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 use tenure::{
     election::{Action, Answer, Elector, Input, Request, RequestId, Watched},
-    link::{Term, ToElector, ToInit, VERSION, Welcome},
+    link::{Reason, Term, ToElector, ToInit, VERSION, Welcome},
     time::Instant,
 };
 
@@ -316,8 +316,8 @@ impl Container {
                 elector.guard.telling(&message);
                 elector.set_guard(clock, delay, e);
                 let window = match &message {
-                    ToInit::Lead { .. } => {
-                        e.judge.terms += 1;
+                    ToInit::Lead { term, facts, .. } => {
+                        e.judge.told(who, *term, &facts.token);
                         Some(Window::Lead)
                     }
                     ToInit::Extend { term, confirmed, .. } => {
@@ -328,7 +328,12 @@ impl Container {
                         e.judge.shortened(who, *term);
                         Some(Window::Shorten)
                     }
-                    ToInit::StepDown { .. } => Some(Window::StepDown),
+                    ToInit::StepDown { term, reason, .. } => {
+                        if reason.is_loss() && *reason != Reason::Expired {
+                            e.judge.lost(who, *term);
+                        }
+                        Some(Window::StepDown)
+                    }
                     ToInit::Releasing { .. } => Some(Window::Releasing),
                     ToInit::Ended { .. } => Some(Window::Ended),
                     ToInit::Hello { .. } | ToInit::Beat | ToInit::Done | ToInit::Failed { .. } => None,

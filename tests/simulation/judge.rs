@@ -20,6 +20,10 @@ pub struct Judge {
     last: u64,
     /// Since when somebody leads.
     led: Option<Ns>,
+    /// Who holds the Lease, by uid, name and acquireTime, and since which version.
+    reign: (Option<[String; 3]>, u64),
+    /// The token of the last term that init was told of.
+    told: Option<(Who, Term, u64)>,
     /// S by the last extension that an elector sent to its init.
     extended: Option<(Who, Term, Instant)>,
     /// What did not hold.
@@ -82,6 +86,32 @@ impl Judge {
         }
         if let Some(wrong) = hygiene(me, old.as_ref(), &new) {
             self.fail(format!("{who} has written a record that {wrong}"));
+        }
+    }
+
+    /// The Lease is this now.
+    pub fn stands(&mut self, lease: Option<&Value>, version: u64) {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let reign = lease.map(|lease| {
+            let spec = &lease["spec"];
+            [text(&lease["metadata"]["uid"]), text(&spec["holderIdentity"]), text(&spec["acquireTime"])]
+        });
+        if reign != self.reign.0 {
+            self.reign = (reign, version);
+        }
+    }
+
+    /// An elector has begun a term.
+    pub fn told(&mut self, who: Who, term: Term, token: &str) {
+        self.terms += 1;
+        self.told = token.parse().ok().map(|token| (who, term, token));
+    }
+
+    /// An elector ends a term because the Lease is another's, or nobody's.
+    pub fn lost(&mut self, who: Who, term: Term) {
+        let told = self.told.filter(|(whose, which, _)| (*whose, *which) == (who, term));
+        if let Some((_, _, token)) = told.filter(|(_, _, token)| self.reign.1 <= *token) {
+            self.fail(format!("{who} gives term {} up as lost, though nobody has touched its hold since {token}", term.0));
         }
     }
 

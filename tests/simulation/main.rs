@@ -36,7 +36,7 @@ fn two_never_run_at_once_and_somebody_runs_in_the_end() {
     if let Some(seed) = number("SEED") {
         return tell(seed);
     }
-    let (from, seeds) = (number("FROM").unwrap_or(0), number("SEEDS").unwrap_or(200));
+    let (from, seeds) = (number("FROM").unwrap_or(0), number("SEEDS").unwrap_or(150));
     let began = Instant::now();
     let (mut terms, mut runs, mut events, mut seconds) = (0, 0, 0, 0);
     for seed in from..from + seeds {

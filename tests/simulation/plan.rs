@@ -117,7 +117,7 @@ fn plan(rng: &mut Rng, longest: Duration) -> Plan {
         storm: spread(rng, 60 * S, 600 * S),
         gap: spread(rng, 200 * MS, 10 * S),
         faults,
-        windowed: rarely(rng, 0.3),
+        windowed: rarely(rng, 0.5),
         restart: spread(rng, 20 * MS, 10 * S),
         longest_pause: spread(rng, S, 90 * S),
         watch: WatchHabits { lossy: rarely(rng, 1.0), overtaken: rarely(rng, 0.5), delay: spread(rng, MS, 3 * S) },

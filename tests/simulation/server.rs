@@ -81,6 +81,7 @@ impl Server {
             }
         };
         let changed = self.store.version() > before;
+        self.judged(e);
         match done {
             Ok(Answer::Object(new)) if changed => {
                 e.note(who, || format!("COMMITTED {} as {}", new["spec"], new["metadata"]["resourceVersion"]));
@@ -98,6 +99,7 @@ impl Server {
         edit(&mut object);
         let Ok(lease) = decode(&object) else { return };
         if let Ok((lease, _)) = self.store.replace(PLACE, lease, wall(e.now)) {
+            self.judged(e);
             e.note("nobody", || format!("EDITED ({what}): {} as {}", lease.json()["spec"], lease.version()));
         }
     }
@@ -105,8 +107,13 @@ impl Server {
     /// Somebody's DELETE.
     pub fn delete(&mut self, e: &mut Engine) {
         if self.store.delete(PLACE, &Preconditions::default(), wall(e.now)).is_ok() {
+            self.judged(e);
             e.note("nobody", || format!("DELETED as {}", self.store.version()));
         }
+    }
+
+    fn judged(&self, e: &mut Engine) {
+        e.judge.stands(self.lease(), self.store.version());
     }
 
     /// Watches from before are 410.
