@@ -20,6 +20,7 @@ use std::{
 use nix::{
     fcntl::{FcntlArg, FdFlag, OFlag, fcntl},
     sys::{
+        prctl,
         signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction},
         socket::{SockType, getsockopt, sockopt},
     },
@@ -123,6 +124,8 @@ fn settle_in() -> io::Result<()> {
         catch(signal)?;
     }
     SigSet::empty().thread_set_mask()?;
+    // Started through /proc/self/exe it is called `exe` in ps and top.
+    let _ = prctl::set_name(c"tenure-elector");
     // Refused to a process that leads its group, which init may have made it.
     let _ = setsid();
     Ok(())

@@ -2,7 +2,7 @@
 //!
 //! Owns the probes and their wording. Requires nothing, and changes nothing but the time slice of the process that asks.
 
-use std::{fmt, fs};
+use std::{fmt, fs, os::unix::fs::MetadataExt as _};
 
 use nix::{
     fcntl::{AT_FDCWD, AtFlags},
@@ -20,7 +20,7 @@ const CAP_KILL: u32 = 5;
 /// The kill power of this container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Power {
-    /// Whether this process is PID 1 of its namespace.
+    /// Whether tenure is PID 1 of this namespace: this process, or the one that it was started beside (`kubectl exec`).
     pub pid1: bool,
     /// The effective user.
     pub uid: u32,
@@ -82,7 +82,7 @@ impl Power {
         let read = |path| fs::read_to_string(path).unwrap_or_default();
         let writable = |path: &str| faccessat(AT_FDCWD, path, AccessFlags::W_OK, AtFlags::AT_EACCESS).is_ok();
         Self {
-            pid1: Pid::this().as_raw() == 1,
+            pid1: Pid::this().as_raw() == 1 || is_this_program(1),
             uid: nix::unistd::geteuid().as_raw(),
             status: parse_status(&read("/proc/self/status")),
             nosuid: root_is_nosuid(&read("/proc/self/mountinfo")),
@@ -223,6 +223,13 @@ fn root_is_nosuid(mounts: &str) -> bool {
     top.and_then(|line| line.split(' ').nth(5)).is_some_and(|options| options.split(',').any(|option| option == "nosuid"))
 }
 
+/// Whether the process runs the same file as this one; of another user it cannot be told.
+fn is_this_program(pid: i32) -> bool {
+    let file = |process: &str| fs::metadata(format!("/proc/{process}/exe")).ok().map(|file| (file.dev(), file.ino()));
+    let ours = file("self");
+    ours.is_some() && ours == file(&pid.to_string())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -274,5 +281,11 @@ mod tests {
         let power = Power::probe();
         assert_eq!(power.uid, nix::unistd::geteuid().as_raw());
         assert_eq!(power.proc, Proc::Whole, "the tests need a /proc of their own");
+    }
+
+    #[test]
+    fn a_process_is_known_by_the_file_that_it_runs() {
+        assert!(is_this_program(Pid::this().as_raw()));
+        assert!(!is_this_program(i32::MAX));
     }
 }
