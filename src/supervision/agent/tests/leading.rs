@@ -78,18 +78,15 @@ fn a_loss_leaves_the_grace_of_a_loss() {
 }
 
 #[test]
-fn a_loss_near_h_is_killed_at_h() {
+fn a_loss_near_h_is_killed_at_h_and_not_a_tick_earlier() {
     let mut world = World::leading(config());
     let hard = deadlines(world.now).hard;
-    world.sleep_until(hard - Duration::from_millis(5000));
+    world.sleep_until(hard - Duration::from_secs(2));
     world.step_down(9, Reason::LostToHolder);
-    world.wake_until(hard - Duration::from_millis(1001));
-    assert!(!world.wants(&Action::Walk));
-    let mut late = World::leading(config());
-    late.sleep_until(deadlines(late.now).soft - tick());
-    late.step_down(9, Reason::LostToHolder);
-    late.wake_until(hard);
-    assert!(late.wants(&Action::KillAll) || late.wants(&Action::Walk));
+    world.wake_until(hard - tick());
+    assert!(!world.wants(&Action::Walk) && !world.wants(&Action::KillAll));
+    world.wake_until(hard);
+    assert!(world.wants(&Action::KillAll));
 }
 
 #[test]
@@ -154,6 +151,19 @@ fn case_82_a_step_down_with_a_restart_pending_is_answered_by_a_fresh_proof_and_n
     world.sleep_until(ms(9000));
     world.due();
     assert!(world.spawns().is_none(), "nor after it, before the next Lead");
+}
+
+#[test]
+fn a_restart_that_a_step_down_called_off_delays_no_later_term() {
+    let mut config = restarting();
+    config.workload.restart.delay = Duration::from_secs(50);
+    let mut world = World::leading(config);
+    world.exit(Exit::Code(3));
+    world.step_down(9, Reason::StepDown);
+    world.prove();
+    world.told(ToInit::Ended { term: Term(1) });
+    world.lead(2, None);
+    assert!(world.spawns().is_some());
 }
 
 #[test]
