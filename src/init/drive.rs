@@ -107,6 +107,9 @@ impl Drive {
     /// before an end that init finds is what this end is judged by.
     fn turn(&mut self, agent: &mut Agent) {
         self.drain_link(agent, true);
+        if self.over.is_some() {
+            return;
+        }
         self.take_signals(agent);
         self.take_outcomes(agent);
         self.take_notices(agent);

@@ -66,7 +66,7 @@ pub(crate) fn term_is_a_planned_stop_then_a_release_then_the_workloads_code() {
     assert_eq!(world.hear(), ToElector::Acknowledged { term: Term(1), serial: 1 });
     world.tell(&ToInit::Ended { term: Term(1) });
     world.tell(&ToInit::Done);
-    assert_eq!(world.exit().0, 9);
+    assert_eq!(world.exit(), (9, String::new()), "an elector that is done is nothing to warn of");
 }
 
 pub(crate) fn term_while_following_ends_with_0() {
