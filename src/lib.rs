@@ -41,7 +41,7 @@
 //!
 //! | room | what it owns |
 //! |---|---|
-//! | [`time`], [`clock`] | instants of CLOCK_BOOTTIME; the only calls that read clocks |
+//! | [`time`], [`clock`], [`alarm`] | instants of CLOCK_BOOTTIME; the only calls that read clocks; the timer that wakes at one |
 //! | [`link`] | the few messages between init and elector |
 //! | [`config`], [`cli`] | what users write and type |
 //! | [`election`] | decides who leads: the law, the Lease record, the phases |
