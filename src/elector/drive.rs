@@ -23,9 +23,10 @@ use super::{
 use crate::{
     alarm::Alarm,
     clock,
-    election::{Action, Answer, Elector, Input, Request, RequestId, Watched},
+    election::{Action, Answer, Elector, Event, Input, Request, RequestId, Watched},
     http::Health,
     link::{ToElector, ToInit, Welcome},
+    process::memory,
     telemetry::{Fact, Telemetry},
     time::Instant,
 };
@@ -205,7 +206,14 @@ impl Drive {
             Action::Tell(message) => self.tell(message)?,
             Action::Guard => self.guard.act(),
             Action::Disarm => self.guard.disarm(),
-            Action::Report(event) => self.record(Fact::Reported(&event)),
+            Action::Report(event) => {
+                if event == Event::Ready {
+                    // The start is over: configuration, certificates, the first handshake.
+                    memory::forget_start();
+                    memory::keep_what_is_used();
+                }
+                self.record(Fact::Reported(&event));
+            }
         }
         Ok(())
     }
