@@ -224,11 +224,9 @@ impl Following {
 pub(crate) const UNREADABLE: &str = "the answer is no Lease";
 pub(crate) const NOT_WHAT_WAS_SENT: &str = "the answer is not the Lease that was sent";
 
-/// The duration in the record while a wait lasts: the wait itself, in whole seconds, but never less than D (law 14).
+/// D while a wait lasts: the wait itself, but never less than D (law 14).
 pub(crate) fn carried(duration: Duration, wait: Option<Duration>) -> Duration {
-    let wait = wait.unwrap_or_default();
-    let whole = if wait.subsec_nanos() > 0 { wait.as_secs() + 1 } else { wait.as_secs() };
-    duration.max(Duration::from_secs(whole))
+    duration.max(wait.unwrap_or_default())
 }
 
 /// When a wait that was proved at `now` is over (law 14).

@@ -31,7 +31,8 @@ const MILLION: u128 = 1_000_000;
 /// The constants of a term (safety.md, symbols).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Timing {
-    /// D, as it stands in the record: whole seconds.
+    /// D. The record has it in whole seconds, rounded up: only while a creation wait takes its place can it be less than
+    /// the record says, and E counts on no more than this (law 14).
     pub duration: Duration,
     /// R.
     pub renew_period: Duration,
@@ -52,10 +53,11 @@ impl Timing {
         Self { duration, ..self }
     }
 
-    /// D as the record carries it.
+    /// D as the record carries it: whole seconds, never less than D.
     #[must_use]
     pub fn duration_seconds(self) -> i32 {
-        i32::try_from(self.duration.as_secs()).unwrap_or(i32::MAX)
+        let begun = u64::from(self.duration.subsec_nanos() > 0);
+        i32::try_from(self.duration.as_secs().saturating_add(begun)).unwrap_or(i32::MAX)
     }
 
     /// S, H and E of a write sent at `a`.
@@ -150,6 +152,14 @@ mod tests {
 
         assert_eq!(timing.deadlines(Instant::from_nanos(10)).end, Instant::from_nanos(10));
         assert_eq!(timing.takeable(Instant::BOOT, timing.duration), Instant::from_nanos(2));
+    }
+
+    #[test]
+    fn the_record_says_no_less_than_the_duration() {
+        let seconds = |nanos| TIMING.with_duration(Duration::from_nanos(nanos)).duration_seconds();
+
+        assert_eq!(seconds(20_000_000_000), 20);
+        assert_eq!(seconds(20_000_000_001), 21);
     }
 
     #[test]

@@ -84,6 +84,20 @@ fn a_wait_that_the_user_sets_replaces_the_default() {
 }
 
 #[test]
+fn a_wait_of_no_whole_seconds_is_rounded_up_in_the_record_and_not_in_the_deadlines() {
+    let mut welcome = welcome();
+    welcome.config.lease.creation_wait = Some(Duration::from_millis(20_500));
+    let mut bench = Bench::start(welcome, Register::holding(free()));
+
+    bench.run(TICK);
+
+    assert_eq!(bench.body()["spec"]["leaseDurationSeconds"], 21);
+    assert_eq!(not_before(&bench), Some(START + Duration::from_millis(20_705)));
+    let end = bench.elector.view().leading.unwrap().deadlines.end;
+    assert_eq!(end, START + Duration::from_millis(20_295));
+}
+
+#[test]
 fn the_end_of_the_wait_is_agreed_with_init_before_the_first_write_with_the_shorter_duration() {
     let mut bench = Bench::with(free());
     bench.run(plus(60) - TICK);
