@@ -213,7 +213,10 @@ impl Drive {
         if let Some(mut spawning) = self.pending.promotion.take_if(|spawning| spawning.pid == pid) {
             match spawning.outcome() {
                 Some(Outcome::Done) if exit == Exit::Code(0) => agent.handle(Input::Promoted, clock::boot()),
-                Some(Outcome::Late) => self.say(true, "the workload was not promoted: its time is over".into()),
+                Some(Outcome::Late) => {
+                    self.say(true, "the workload was not promoted: it did not handle signals.onLead in time".into());
+                    agent.handle(Input::NotPromoted, clock::boot());
+                }
                 Some(Outcome::Failed(failure)) => self.say(true, format!("the workload cannot be promoted: {failure}")),
                 Some(Outcome::Done) | None => self.say(true, "the workload may not have been promoted".into()),
             }

@@ -33,6 +33,7 @@ use crate::{
 };
 
 mod child;
+mod heed;
 
 /// A program with its arguments and its whole environment, ready for execve.
 #[derive(Clone, Debug)]
@@ -231,7 +232,8 @@ impl Command {
 }
 
 /// Signals a process from a forked child, which ends without doing so past `not_after`: how a frozen workload is continued, and a
-/// running one promoted (law 15). `pid` is a child that was not reaped.
+/// running one promoted (law 15). `pid` is a child that was not reaped. While the signal would end or stop it, because it has not
+/// yet set up what it does about the signal, the child waits.
 ///
 /// # Errors
 /// [`SpawnError`]; nothing was sent then.
@@ -245,7 +247,7 @@ pub fn signal_not_after(pid: Pid, signal: Signal, not_after: Instant) -> Result<
         score: None,
         inherited: None,
         not_after: Some(not_after),
-        act: child::Act::Signal { handle: handle.as_ref().map(AsFd::as_fd), pid, signal },
+        act: child::Act::Signal { handle: handle.as_ref().map(AsFd::as_fd), pid, signal, files: &heed::Files::of(pid) },
     })
 }
 

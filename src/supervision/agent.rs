@@ -107,6 +107,7 @@ impl Agent {
             Input::Spawned => self.workload.spawned(now),
             Input::NotSpawned(why) => self.workload.not_spawned(why, now),
             Input::Promoted => self.workload.promoted(now),
+            Input::NotPromoted => self.workload.not_promoted(now),
             Input::HookForked { pid } => self.workload.hook_forked(pid),
             Input::HookNotForked => self.workload.hook_not_forked(now),
             Input::Reaped { pid, exit } => self.workload.reaped(pid, exit, now),
@@ -355,8 +356,8 @@ impl Agent {
                 self.ending.get_or_insert_with(|| Ending::with(Some(code)));
                 self.begin_stop(Reason::SpawnFailed, now);
             }
-            Happened::HookFailed => {
-                self.begin_stop(Reason::HookFailed, now);
+            Happened::NotPromoted(reason) => {
+                self.begin_stop(reason, now);
                 self.give_way(now);
             }
             Happened::Yielded(stop) => self.yielded(stop),

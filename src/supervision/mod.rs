@@ -54,8 +54,10 @@ pub enum Input {
     Spawned,
     /// It does not, and never will: it has ended or is about to.
     NotSpawned(NotSpawned),
-    /// [`Action::Promote`] did its work. Where its deadline was past, nothing is fed.
+    /// [`Action::Promote`] did its work.
     Promoted,
+    /// Its deadline came first: nothing was sent. Where that is not known, nothing is fed.
+    NotPromoted,
     /// [`Action::Hook`] forked; what hinders its command shows in how the process ends.
     HookForked {
         /// Its id, which is also its process group's.
@@ -175,7 +177,8 @@ pub enum Action {
         /// Which.
         signal: Signal,
     },
-    /// Send the signal that promotes, by a forked child that looks at the clock last (law 15).
+    /// Send the signal that promotes, by a forked child that looks at the clock last (law 15). It waits for that while the process
+    /// would end by the signal, as one does that was just started.
     Promote {
         /// The main process.
         pid: i32,

@@ -3,6 +3,8 @@
 //! No role signal goes out before the one before it is acknowledged. A word counts only if it was read after the signal, from a
 //! socket that was drained before it; a demotion's only with every hook of the term dead (law 8).
 
+use std::time::Duration;
+
 use crate::{
     config::{Acknowledge, Hook, Hooks, Signals},
     link::{Exit, Reason},
@@ -17,6 +19,9 @@ pub(crate) struct Manner {
     pub(crate) acknowledge: Acknowledge,
     pub(crate) signals: Signals,
     pub(crate) hooks: Hooks,
+    /// For a promotion's signal to be sent, and again for the workload's word on it. A leader that is silent for longer holds the
+    /// Lease to less use than one that crashed.
+    pub(crate) patience: Duration,
 }
 
 /// The role of one incarnation of the workload.
@@ -26,6 +31,8 @@ pub(crate) struct Roles {
     stage: Stage,
     /// Its word came, or is not asked for.
     word: bool,
+    /// When a promotion without that word, or without its signal, has failed. A hook has its own time.
+    give_up: Option<Instant>,
     hook: Option<Running>,
 }
 
@@ -57,14 +64,14 @@ pub(crate) enum Outcome {
     Promoted,
     /// It does not lead, and said so: the proof.
     Demoted,
-    /// The hook that tells it failed.
-    Failed,
+    /// It was not told, or did not take it.
+    Failed(Reason),
 }
 
 impl Roles {
     /// What was started as a standby.
     pub(crate) fn standby(pid: i32) -> Self {
-        Self { pid, stage: Stage::Standby, word: true, hook: None }
+        Self { pid, stage: Stage::Standby, word: true, give_up: None, hook: None }
     }
 
     /// What was started as a leader: it was told before it ran, so only the hook is left to tell it more.
@@ -75,7 +82,7 @@ impl Roles {
         now: Instant,
         out: &mut impl Extend<Action>,
     ) -> (Self, Outcome) {
-        let mut roles = Self { pid, stage: Stage::Promoting(launch.clone()), word: true, hook: None };
+        let mut roles = Self { stage: Stage::Promoting(launch.clone()), ..Self::standby(pid) };
         roles.run(HookKind::AfterLead, manner, &launch, None, now, out);
         let outcome = roles.settle(manner);
         (roles, outcome)
@@ -100,6 +107,7 @@ impl Roles {
         out.extend([Action::DrainNotify]);
         let not_after = launch.not_after;
         self.stage = Stage::Signalled(launch);
+        self.give_up = Some(now + manner.patience);
         let Some(signal) = manner.signals.on_lead else { return self.promoted(manner, now, out) };
         out.extend([Action::Promote { pid: self.pid, signal, not_after }]);
         Outcome::Pending
@@ -110,8 +118,18 @@ impl Roles {
         let Stage::Signalled(launch) = &self.stage else { return Outcome::Pending };
         let launch = launch.clone();
         self.stage = Stage::Promoting(launch.clone());
+        self.give_up = (!self.word).then_some(now + manner.patience);
         self.run(HookKind::AfterLead, manner, &launch, None, now, out);
         self.settle(manner)
+    }
+
+    /// The signal that promotes was not sent, and will not be: it was told nothing, and is the standby that it was.
+    pub(crate) fn not_promoted(&mut self) -> Outcome {
+        if !matches!(self.stage, Stage::Signalled(_)) {
+            return Outcome::Pending;
+        }
+        (self.stage, self.give_up) = (Stage::Standby, None);
+        Outcome::Failed(Reason::NotAcknowledged)
     }
 
     /// Tells a leader that it follows. None: it cannot be told, because it has not yet acknowledged that it leads.
@@ -179,22 +197,30 @@ impl Roles {
                 HookKind::BeforeFollow => true,
             };
             if decisive {
-                return Outcome::Failed;
+                return Outcome::Failed(Reason::HookFailed);
             }
         }
         self.settle(manner)
     }
 
     pub(crate) fn due(&self) -> Option<Instant> {
-        self.hook.as_ref()?.kill_at
+        let hook = self.hook.as_ref().and_then(|hook| hook.kill_at);
+        [hook, self.give_up].into_iter().flatten().min()
     }
 
-    /// Kills a hook whose time is over; its end is its failure.
-    pub(crate) fn handle_timeout(&mut self, now: Instant, out: &mut impl Extend<Action>) {
-        let Some(hook) = &mut self.hook else { return };
-        if hook.kill_at.take_if(|at| *at <= now).is_some() {
+    /// Kills a hook whose time is over; its end is its failure. Gives a promotion up that was not taken.
+    pub(crate) fn handle_timeout(&mut self, now: Instant, out: &mut impl Extend<Action>) -> Outcome {
+        if let Some(hook) = &mut self.hook
+            && hook.kill_at.take_if(|at| *at <= now).is_some()
+        {
             out.extend(hook.pid.map(|pid| Action::KillHook { pid }));
         }
+        if self.give_up.take_if(|at| *at <= now).is_none() {
+            return Outcome::Pending;
+        }
+        let line = "the workload did not acknowledge its promotion in time".into();
+        out.extend([Action::Log { warning: true, line }]);
+        Outcome::Failed(Reason::NotAcknowledged)
     }
 
     /// Every hook of the promotion is dead: now it can be told.
@@ -229,7 +255,7 @@ impl Roles {
         let hook_done = self.hook.is_none();
         match &self.stage {
             Stage::Promoting(launch) if self.word && (hook_done || manner.acknowledge != Acknowledge::Hook) => {
-                self.stage = Stage::Leader(launch.clone());
+                (self.stage, self.give_up) = (Stage::Leader(launch.clone()), None);
                 Outcome::Promoted
             }
             Stage::Demoting if self.word && hook_done => {

@@ -44,8 +44,8 @@ pub(crate) enum Happened {
     Interrupted,
     /// It cannot be executed.
     SpawnFailed { code: u8, message: String },
-    /// The hook that promotes it failed.
-    HookFailed,
+    /// It was not promoted: its hook failed, it could not be told, or did not acknowledge it.
+    NotPromoted(Reason),
     /// Nothing of a leader runs: proved dead, or demoted by its own word.
     Yielded(Stop),
     /// These do not die.
@@ -309,6 +309,13 @@ impl Workload {
         }
     }
 
+    pub(crate) fn not_promoted(&mut self, now: Instant) {
+        if let Actual::Running { roles, .. } = &mut self.actual {
+            let outcome = roles.not_promoted();
+            self.take_news(outcome, now);
+        }
+    }
+
     pub(crate) fn hook_forked(&mut self, pid: i32) {
         if let Actual::Running { roles, .. } = &mut self.actual {
             roles.hook_started(pid);
@@ -387,7 +394,8 @@ impl Workload {
                 self.actions.push_back(Action::Log { warning: true, line });
                 self.kill(now);
             } else {
-                roles.handle_timeout(now, &mut self.actions);
+                let outcome = roles.handle_timeout(now, &mut self.actions);
+                self.take_news(outcome, now);
             }
         }
         if let Actual::Ending { ladder, .. } = &mut self.actual {
@@ -529,8 +537,8 @@ impl Workload {
                 let account = std::mem::take(&mut self.account);
                 self.happened.push_back(Happened::Yielded(account.proved(now)));
             }
-            Outcome::Failed if yield_by.is_some() => self.kill(now),
-            Outcome::Failed => self.happened.push_back(Happened::HookFailed),
+            Outcome::Failed(_) if yield_by.is_some() => self.kill(now),
+            Outcome::Failed(reason) => self.happened.push_back(Happened::NotPromoted(reason)),
         }
     }
 
@@ -566,6 +574,13 @@ fn from_terminal(exit: Exit) -> bool {
     [libc::SIGINT, libc::SIGQUIT].into_iter().any(|signal| exit.code() == Exit::Signal(signal).code())
 }
 
+/// How long a promotion may take: as long as a crash would leave the Lease without a leader, or as the hook may that brings it
+/// about.
+fn promotion_patience(config: &config::Config) -> Duration {
+    let hook = config.hooks.after_lead.as_ref().map_or(Duration::ZERO, |hook| hook.timeout);
+    config.lease.duration.max(hook)
+}
+
 impl Policy {
     pub(crate) fn of(config: &config::Config, pid1: bool, terminal: bool) -> Self {
         let manner = match config.workload.runs {
@@ -574,6 +589,7 @@ impl Policy {
                 acknowledge: config.workload.acknowledge.unwrap_or(config::Acknowledge::None),
                 signals: config.signals.clone(),
                 hooks: config.hooks.clone(),
+                patience: promotion_patience(config),
             }),
         };
         let plain = !config.lease.enabled;

@@ -1,12 +1,18 @@
 //! `runs: always` with real signals, datagrams and hooks.
 
-use std::{fs, path::PathBuf};
+use std::{
+    fs,
+    io::Write as _,
+    os::unix::fs::OpenOptionsExt as _,
+    path::{Path, PathBuf},
+};
 
+use nix::sys::stat::Mode;
 use tenure::{
     clock,
     config::{Acknowledge, Config, Hook, Runs, Signal},
     election::law::Timing,
-    link::{Reason, Term, Then, ToElector},
+    link::{Reason, Term, Then, ToElector, ToInit},
 };
 
 use super::{
@@ -59,6 +65,56 @@ pub(crate) fn a_demotion_without_a_word_is_a_kill_and_a_fresh_standby() {
     assert!(fresh.ends_with(" standby") && !fresh.starts_with(&format!("{pid} ")), "{fresh}");
 }
 
+pub(crate) fn a_promotion_waits_for_the_handler_of_a_workload_that_just_started() {
+    let ready = Scratch::new("ready");
+    nix::unistd::mkfifo(&ready.0, Mode::S_IRUSR | Mode::S_IWUSR).unwrap();
+    let script = format!("echo starts; read word <{}; trap 'echo leads' USR1; while :; do sleep 0.01; done", ready.0.display());
+    let (mut world, _) = World::contained(&always(Acknowledge::None, &["sh", "-c", &script]));
+    assert_eq!(world.line(), "starts");
+    world.tell(&lead(patient(), clock::boot()));
+    assert_eq!(world.hear(), ToElector::Acknowledged { term: Term(1), serial: 0 });
+    wait_for("the workload's reading", || open_for_reader(&ready.0)).write_all(b"go\n").unwrap();
+    assert_eq!(world.line(), "leads");
+    assert!(matches!(world.hear(), ToElector::Started { .. }));
+}
+
+pub(crate) fn a_workload_that_never_handles_its_promotion_stays_the_standby_that_it_is() {
+    let (mut world, _) = World::contained(&always(Acknowledge::None, &["sh", "-c", "echo starts; exec sleep 1000"]));
+    assert_eq!(world.line(), "starts");
+    let workload = wait_for("the workload", || world.others().first().map(|(pid, _)| *pid));
+    let sent = clock::boot();
+    world.tell(&lead(timing(), sent));
+    assert_eq!(world.hear(), ToElector::Acknowledged { term: Term(1), serial: 0 });
+    sleep_until(sent + timing().renew_period);
+    let acknowledged = world.extend(timing(), clock::boot());
+    assert_eq!(world.hear(), acknowledged);
+    let ToElector::Stopping { reason, at, .. } = world.hear() else { panic!("not given up") };
+    assert_eq!((reason, at >= timing().deadlines(sent).soft), (Reason::NotAcknowledged, true));
+    world.step_down(7, Reason::NotAcknowledged);
+    assert_eq!(world.stopped(7), Then::Follow);
+    assert!(world.others().iter().any(|(pid, _)| *pid == workload), "it was told nothing and lives");
+}
+
+pub(crate) fn a_workload_that_does_not_acknowledge_its_promotion_is_stopped() {
+    let mut config =
+        always(Acknowledge::Notify, &["sh", "-c", "trap 'echo mute' USR1; echo starts; while :; do sleep 0.01; done"]);
+    config.lease.duration = timing().duration;
+    let (mut world, _) = World::contained(&config);
+    assert_eq!(world.line(), "starts");
+    let sent = clock::boot();
+    world.tell(&lead(patient(), sent));
+    assert_eq!(world.hear(), ToElector::Acknowledged { term: Term(1), serial: 0 });
+    assert_eq!(world.line(), "mute");
+    sleep_until(sent + timing().renew_period);
+    world.tell(&ToInit::Beat);
+    assert_eq!(world.hear(), ToElector::Beat, "the elector is not the silent one");
+    let ToElector::Stopping { reason, at, .. } = world.hear() else { panic!("not given up") };
+    assert_eq!((reason, at >= sent + timing().duration), (Reason::NotAcknowledged, true));
+    world.step_down(7, Reason::NotAcknowledged);
+    assert_eq!(world.stopped(7), Then::Follow);
+    assert_eq!(world.line(), "starts", "a fresh standby");
+}
+
 pub(crate) fn a_word_from_somebody_else_acknowledges_nothing() {
     let (mut world, _) = promoted(&notifying("stubborn"), patient());
     let workload = wait_for("the workload", || world.others().first().map(|(pid, _)| *pid));
@@ -99,6 +155,11 @@ pub(crate) fn the_role_is_told_and_acknowledged_by_hooks() {
     world.step_down(7, Reason::StepDown);
     assert_eq!(world.stopped(7), Then::Follow);
     assert_eq!(fs::read_to_string(&log.0).unwrap(), "leader 17\nstandby 17 step-down\n");
+}
+
+/// A fifo, as soon as somebody reads it.
+fn open_for_reader(fifo: &Path) -> Option<fs::File> {
+    fs::OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(fifo).ok()
 }
 
 /// A file that goes with the test.

@@ -57,6 +57,9 @@ fn main() -> ExitCode {
             it_has_a_session_of_its_own_and_no_standard_input;
         always:
             the_role_is_told_by_signals_and_acknowledged_by_datagrams,
+            a_promotion_waits_for_the_handler_of_a_workload_that_just_started,
+            a_workload_that_never_handles_its_promotion_stays_the_standby_that_it_is,
+            a_workload_that_does_not_acknowledge_its_promotion_is_stopped,
             a_workload_that_floods_its_socket_is_killed_in_time_all_the_same,
             a_demotion_without_a_word_is_a_kill_and_a_fresh_standby,
             the_role_is_told_and_acknowledged_by_hooks,

@@ -121,6 +121,25 @@ test_in!(Pid1, a_signal_is_not_sent_past_its_deadline, {
     wait_until("it to go on", || !stopped());
 });
 
+test_in!(Pid1, a_signal_waits_until_its_process_has_a_handler, {
+    let (ready, told) = (scratch("ready"), scratch("told"));
+    nix::unistd::mkfifo(&ready, nix::sys::stat::Mode::S_IRUSR | nix::sys::stat::Mode::S_IWUSR).expect("a fifo");
+    let child =
+        shell(&format!("read word <{}; trap 'touch {}' USR1; while :; do sleep 0.01; done", ready.display(), told.display()));
+    let usr1 = tenure::config::Signal(libc::SIGUSR1);
+
+    let soon = clock::boot() + std::time::Duration::from_millis(50);
+    let late_outcome = outcome(&mut spawn::signal_not_after(child, usr1, soon).expect("a child"));
+    let mut early = spawn::signal_not_after(child, usr1, Instant::NEVER).expect("a child");
+    let before = early.outcome();
+    fs::write(&ready, "go\n").expect("it reads");
+    let after = outcome(&mut early);
+
+    assert_eq!((late_outcome, before, after), (Outcome::Late, None, Outcome::Done));
+    wait_until("its trap", || told.exists());
+    assert_eq!(std::iter::from_fn(|| reap::next(|_| {})).find(|(pid, _)| *pid == child), None, "it lives");
+});
+
 test_in!(Pid1, a_program_that_cannot_be_executed_says_why, {
     let text = scratch("text");
     fs::write(&text, "neither ELF nor #!").expect("a file");

@@ -7,7 +7,10 @@ use std::{
 
 use nix::{errno::Errno, unistd::Pid};
 
-use super::{Failure, Outcome, Place, Step};
+use super::{
+    Failure, Outcome, Place, Step,
+    heed::{self, Fate},
+};
 use crate::{
     config::Signal,
     process::{kill, signals::Inherited},
@@ -33,9 +36,22 @@ pub(super) struct Plan<'a> {
 
 /// The last step.
 pub(super) enum Act<'a> {
-    Execute { program: &'a CStr, arguments: &'a [*const c_char], environment: &'a [*const c_char] },
-    Signal { handle: Option<BorrowedFd<'a>>, pid: Pid, signal: Signal },
+    Execute {
+        program: &'a CStr,
+        arguments: &'a [*const c_char],
+        environment: &'a [*const c_char],
+    },
+    /// As soon as the process lives through it, which these files tell.
+    Signal {
+        handle: Option<BorrowedFd<'a>>,
+        pid: Pid,
+        signal: Signal,
+        files: &'a heed::Files,
+    },
 }
+
+/// Milliseconds between two looks at a process that would not live through its signal: the first, and the longest.
+const PAUSES: (i32, i32) = (1, 16);
 
 /// Carries out the plan, reports to `end` what kept it from that, and ends.
 pub(super) fn run(plan: &Plan<'_>, parent: Pid, end: RawFd) -> ! {
@@ -110,7 +126,8 @@ fn carry_out(plan: &Plan<'_>, parent: Pid) -> Result<Outcome, Failure> {
                 }
                 check(Step::Execute, libc::execve(program.as_ptr(), arguments.as_ptr(), environment.as_ptr()))?;
             }
-            Act::Signal { handle, pid, signal } => {
+            Act::Signal { handle, pid, signal, files } => {
+                await_handler(signal, files, plan.not_after)?;
                 if is_late(plan.not_after)? {
                     return Ok(Outcome::Late);
                 }
@@ -123,6 +140,23 @@ fn carry_out(plan: &Plan<'_>, parent: Pid) -> Result<Outcome, Failure> {
         }
     }
     Ok(Outcome::Done)
+}
+
+/// Returns when the process lives through the signal, as one that blocks it does by two looks, or it is too late for it.
+#[allow(unsafe_code, reason = "async-signal-safe system call")]
+fn await_handler(signal: Signal, files: &heed::Files, not_after: Option<Instant>) -> Result<(), Failure> {
+    let (mut pause, longest) = PAUSES;
+    let mut last = Fate::Ends;
+    while !is_late(not_after)? {
+        last = match (last, files.fate(signal)) {
+            (_, Fate::Lives) | (Fate::Blocks, Fate::Blocks) => return Ok(()),
+            (_, fate) => fate,
+        };
+        // SAFETY: no descriptors, and so no pointer that is read.
+        unsafe { libc::poll(std::ptr::null_mut(), 0, pause) };
+        pause = (pause * 2).min(longest);
+    }
+    Ok(())
 }
 
 #[allow(unsafe_code, reason = "async-signal-safe system call")]

@@ -160,6 +160,85 @@ fn a_promotion_whose_signal_is_not_sent_yet_is_not_taken_back_by_a_signal() {
     assert_eq!(world.stopped(), None);
 }
 
+/// Renewed at this second after the boot; nothing of it matters to the workload.
+fn renew(world: &mut World, second: u64) {
+    world.wake_until(ms(second * 1000));
+    world.extend(1, second, ms(second * 1000));
+    world.take();
+}
+
+fn gives_up(world: &World) -> bool {
+    world.wants(&Action::Tell(ToElector::Stopping { term: Term(1), reason: Reason::NotAcknowledged, at: world.now }))
+}
+
+#[test]
+fn a_standby_that_could_not_be_told_lives_on_and_the_term_is_given_up() {
+    let mut world = standby(always(Acknowledge::Notify));
+    world.lead(1, None);
+    renew(&mut world, 9);
+    world.wake_until(deadlines(ms(1000)).soft);
+    world.feed(Input::NotPromoted);
+    assert!(gives_up(&world));
+    world.step_down(9, Reason::NotAcknowledged);
+    assert!(!world.wants(&to_main(libc::SIGTERM)));
+    assert_eq!(world.stopped(), Some((9, Then::Follow)));
+    assert!(!world.agent.leads());
+}
+
+#[test]
+fn a_promotion_without_its_word_for_one_duration_ends_the_term_and_the_workload() {
+    let mut world = standby(always(Acknowledge::Notify));
+    world.lead(1, None);
+    world.wake_until(ms(2000));
+    world.feed(Input::Promoted);
+    renew(&mut world, 9);
+    world.wake_until(ms(17_000) - tick());
+    assert_eq!(world.take(), []);
+    world.wake_until(ms(17_000));
+    assert!(gives_up(&world));
+    assert!(world.wants(&to_main(libc::SIGTERM)));
+    assert!(!world.wants(&to_main(libc::SIGUSR2)), "no role signal before the last one is acknowledged");
+}
+
+#[test]
+fn a_promotion_of_which_nothing_is_heard_ends_the_same() {
+    let mut world = standby(always(Acknowledge::None));
+    world.lead(1, None);
+    renew(&mut world, 9);
+    world.wake_until(ms(16_000) - tick());
+    assert_eq!(world.take(), []);
+    world.wake_until(ms(16_000));
+    assert!(gives_up(&world));
+    assert!(world.wants(&to_main(libc::SIGTERM)), "the signal may have been sent");
+}
+
+#[test]
+fn a_hook_with_more_time_gives_the_word_as_much() {
+    let mut config = hooked(Acknowledge::Notify);
+    config.hooks.after_lead.as_mut().unwrap().timeout = Duration::from_secs(18);
+    let mut world = standby(config);
+    world.lead(1, None);
+    world.feed(Input::Promoted);
+    world.feed(Input::HookForked { pid: HOOK });
+    world.feed(Input::Reaped { pid: HOOK, exit: Exit::Code(0) });
+    renew(&mut world, 10);
+    world.wake_until(ms(19_000) - tick());
+    assert_eq!(world.take(), []);
+    world.wake_until(ms(19_000));
+    assert!(gives_up(&world));
+}
+
+#[test]
+fn a_promotion_that_was_acknowledged_is_not_given_up() {
+    let mut world = leader();
+    for second in [9, 18] {
+        renew(&mut world, second);
+    }
+    world.wake_until(ms(20_000));
+    assert_eq!(world.take(), []);
+    assert!(world.agent.leads());
+}
+
 #[test]
 fn the_hooks_acknowledge_by_exit_0() {
     let mut world = standby(hooked(Acknowledge::Hook));

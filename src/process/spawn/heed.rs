@@ -1,0 +1,147 @@
+//! Whether a process lives through a signal: what /proc says of its handlers.
+//!
+//! Owns the reading of the files that say it. System calls only, no allocation: they are read between fork and the child's end.
+
+use std::ffi::{CStr, CString};
+
+use nix::unistd::Pid;
+
+use crate::config::Signal;
+
+/// Longer than a status is with some hundred supplementary groups.
+const ENOUGH: usize = 8192;
+
+/// Signals that do nothing where nothing is set up for them.
+const HARMLESS: [i32; 4] = [libc::SIGCHLD, libc::SIGCONT, libc::SIGURG, libc::SIGWINCH];
+
+/// What a signal would do to a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// It ends or stops.
+    Ends,
+    /// Nothing yet: it is blocked. For good, to be read or awaited, or while a thread or a process is made: a later look tells.
+    Blocks,
+    /// It handles or ignores it.
+    Lives,
+}
+
+/// The files of one process, named before the fork.
+#[derive(Debug)]
+pub(super) struct Files {
+    status: CString,
+    /// Where it sleeps in the kernel, for those that may read its memory; `0` for all others.
+    wchan: CString,
+    /// To be opened by the same.
+    environ: CString,
+}
+
+impl Files {
+    pub(super) fn of(pid: Pid) -> Self {
+        let file = |name| CString::new(format!("/proc/{pid}/{name}")).unwrap_or_default();
+        Self { status: file("status"), wchan: file("wchan"), environ: file("environ") }
+    }
+
+    /// What the signal would do to the process. Nothing where that cannot be read: /proc may be missing, or hide it.
+    pub(super) fn fate(&self, signal: Signal) -> Fate {
+        if HARMLESS.contains(&signal.0) {
+            return Fate::Lives;
+        }
+        let mut buffer = [0; ENOUGH];
+        let Some(status) = read(&self.status, &mut buffer) else { return Fate::Lives };
+        match judge(signal, status) {
+            // Who waits for a blocked signal is shown without that block as long as it waits.
+            Fate::Ends if read(&self.environ, &mut []).is_none() => Fate::Lives,
+            Fate::Ends if read(&self.wchan, &mut buffer).is_none_or(waits_for_signals) => Fate::Lives,
+            fate @ (Fate::Ends | Fate::Blocks | Fate::Lives) => fate,
+        }
+    }
+}
+
+/// The beginning of a file, as much as fits; none if it cannot be opened.
+#[allow(unsafe_code, reason = "async-signal-safe system calls")]
+fn read<'a>(path: &CStr, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
+    let mut length = 0;
+    // SAFETY: the path is a live string, and each read goes into what is left of a live buffer.
+    unsafe {
+        let file = libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
+        if file < 0 {
+            return None;
+        }
+        while let Some(rest) = buffer.get_mut(length..).filter(|rest| !rest.is_empty()) {
+            match usize::try_from(libc::read(file, rest.as_mut_ptr().cast(), rest.len())) {
+                Ok(0) | Err(_) => break,
+                Ok(more) => length += more,
+            }
+        }
+        libc::close(file);
+    }
+    buffer.get(..length)
+}
+
+/// By what a status says; it lives where no line says anything.
+fn judge(signal: Signal, status: &[u8]) -> Fate {
+    let lines = || status.split(|byte| *byte == b'\n');
+    let Ok(bit) = u32::try_from(signal.0 - 1) else { return Fate::Lives };
+    let has = |name: &[u8]| lines().find_map(|line| mask(line, name)?.checked_shr(bit)).map(|bits| bits & 1 == 1);
+    let forks = lines().any(|line| line.starts_with(b"State:\tD"));
+    match [has(b"SigIgn:"), has(b"SigCgt:"), has(b"SigBlk:")] {
+        [None, None, None] | [Some(true), ..] | [_, Some(true), _] => Fate::Lives,
+        [_, _, Some(true)] if !forks => Fate::Blocks,
+        [_, _, _] => Fate::Ends,
+    }
+}
+
+/// The signals of the line of that name, signal 1 in the lowest bit.
+fn mask(line: &[u8], name: &[u8]) -> Option<u64> {
+    u64::from_str_radix(std::str::from_utf8(line.strip_prefix(name)?).ok()?.trim(), 16).ok()
+}
+
+/// sigwait(3), sigwaitinfo(2) and sigtimedwait(2) are one function of the kernel.
+fn waits_for_signals(wchan: &[u8]) -> bool {
+    let name = b"sigtimedwait";
+    wchan.windows(name.len()).any(|part| part == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(blocked: u64, ignored: u64, caught: u64) -> String {
+        format!(
+            "Name:\tSigCgt:\nState:\tS (sleeping)\nSigQ:\t0/7\nSigPnd:\tffffffffffffffff\nShdPnd:\tffffffffffffffff\n\
+             SigBlk:\t{blocked:016x}\nSigIgn:\t{ignored:016x}\nSigCgt:\t{caught:016x}\nCapInh:\tffffffffffffffff\n"
+        )
+    }
+
+    #[test]
+    fn a_signal_that_is_caught_or_ignored_is_survived_and_one_that_is_blocked_is_not_delivered() {
+        for signal in [1, libc::SIGUSR1, 34, 64] {
+            let own = 1_u64 << (signal - 1);
+            let judge = |blocked, ignored, caught| judge(Signal(signal), status(blocked, ignored, caught).as_bytes());
+            assert_eq!(judge(!own, !own, !own), Fate::Ends, "{signal}");
+            assert_eq!(judge(0, own, 0), Fate::Lives, "{signal}");
+            assert_eq!(judge(own, 0, own), Fate::Lives, "{signal}");
+            assert_eq!(judge(own, 0, 0), Fate::Blocks, "{signal}");
+        }
+    }
+
+    #[test]
+    fn a_process_that_waits_for_its_vfork_blocks_for_the_moment_only() {
+        let forking = status(u64::MAX, 0, 0).replace("S (sleeping)", "D (disk sleep)");
+        assert_eq!(judge(Signal(libc::SIGUSR1), forking.as_bytes()), Fate::Ends);
+    }
+
+    #[test]
+    fn lines_that_are_missing_or_nonsense_keep_no_signal_back() {
+        assert_eq!(judge(Signal(libc::SIGUSR1), b""), Fate::Lives);
+        assert_eq!(judge(Signal(libc::SIGUSR1), b"Name:\tx\nSigCgt:\tnothing\nSigBlk:\n"), Fate::Lives);
+        assert_eq!(Files::of(Pid::from_raw(0)).fate(Signal(libc::SIGUSR1)), Fate::Lives);
+    }
+
+    #[test]
+    fn our_own_handlers_are_seen() {
+        let own = Files::of(Pid::this());
+        assert_eq!(own.fate(Signal(libc::SIGPIPE)), Fate::Lives, "Rust's runtime ignores it");
+        assert_eq!(own.fate(Signal(libc::SIGWINCH)), Fate::Lives, "it does nothing by itself");
+    }
+}
