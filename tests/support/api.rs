@@ -75,7 +75,11 @@ impl Api {
 
     /// A token of a service account that may do to the Lease `name` what tenure needs, and nothing else.
     pub async fn minimal_token(&self, namespace: &str, name: &str, verbs: &Verbs) -> String {
-        let account = format!("tenure-{:08x}", fastrand::u32(..));
+        self.minimal_account(&format!("tenure-{:08x}", fastrand::u32(..)), namespace, name, verbs).await
+    }
+
+    /// The same for a service account of this name, which its Role and RoleBinding have too.
+    pub async fn minimal_account(&self, account: &str, namespace: &str, name: &str, verbs: &Verbs) -> String {
         let rbac = format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}");
         let core = format!("/api/v1/namespaces/{namespace}");
         self.create(&format!("{core}/serviceaccounts"), &json!({ "metadata": { "name": account } })).await;

@@ -19,6 +19,8 @@ pub struct Record {
     pub holder: Option<String>,
     /// When it was answered: microseconds since 1970.
     pub answered: i64,
+    /// The Lease in the answer; null if there is none.
+    pub stored: Value,
 }
 
 /// The complete requests about one Lease.
@@ -47,6 +49,7 @@ fn record(line: &Value) -> Record {
         verb: text(&line["verb"]),
         status: line["responseStatus"]["code"].as_u64().unwrap_or_default(),
         holder: line["requestObject"]["spec"]["holderIdentity"].as_str().map(str::to_owned),
+        stored: line["responseObject"].clone(),
         answered: text(&line["stageTimestamp"]).parse::<jiff::Timestamp>().expect("a time").as_microsecond(),
     }
 }

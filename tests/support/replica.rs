@@ -49,6 +49,8 @@ pub struct Launch {
     pub token: String,
     /// More environment.
     pub env: Vec<(String, String)>,
+    /// A command that runs what follows it in its own place: what more the replica is to be confined by.
+    pub confined_by: Vec<String>,
 }
 
 impl Launch {
@@ -61,6 +63,7 @@ impl Launch {
         let kubeconfig = write_kubeconfig(&directory, &proxy, &self.token);
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL"]);
+        command.args(self.confined_by);
         if self.contained {
             command.args(["unshare", "--fork", "--pid", "--mount-proc", "--kill-child=SIGKILL"]);
             if !nix::unistd::geteuid().is_root() {

@@ -7,6 +7,10 @@ use std::{
     process::{Child, ChildStdin, Command, Stdio},
 };
 
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
 use tenure::apiserver::{self, Namespaces, Options, Rules};
 
 use super::api::Api;
@@ -26,6 +30,24 @@ impl Kind {
         match self {
             Self::Embedded => "embedded",
             Self::Real => "real",
+        }
+    }
+}
+
+/// What a real server consists of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Program {
+    /// etcd.
+    Etcd,
+    /// kube-apiserver.
+    ApiServer,
+}
+
+impl Program {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Etcd => "etcd",
+            Self::ApiServer => "kube-apiserver",
         }
     }
 }
@@ -66,6 +88,22 @@ impl Server {
     /// An administrator's kubeconfig.
     pub fn kubeconfig(&self) -> PathBuf {
         self.directory.join("kubeconfig")
+    }
+
+    /// Sends one of its programs a signal; only a real one has programs.
+    pub fn signal(&self, program: Program, signal: Signal) {
+        let pid = fs::read_to_string(self.directory.join(format!("{}.pid", program.as_str()))).expect("its id");
+        kill(Pid::from_raw(pid.trim().parse().expect("an id")), signal).expect("it lives");
+    }
+
+    /// Has one of its programs killed and started again, which returns before it answers; only a real one has programs.
+    pub fn restart(&self, program: Program) {
+        let Runs::Real { script, .. } = &self.runs else { panic!("the embedded API server has no {}", program.as_str()) };
+        let request = match program {
+            Program::Etcd => Signal::SIGUSR1,
+            Program::ApiServer => Signal::SIGUSR2,
+        };
+        kill(Pid::from_raw(i32::try_from(script.id()).expect("an id")), request).expect("the script lives");
     }
 
     /// The record of requests that the server itself keeps; only a real one does.

@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    net::SocketAddr,
+    net::{Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
     process::{Child, Command},
     sync::Arc,
@@ -95,6 +95,11 @@ impl Stage {
     /// A replica about to start, with these rights.
     pub async fn prepare_with(&self, name: &str, verbs: &Verbs) -> Prepared {
         let token = self.token(verbs).await;
+        self.prepare_at(name, token, Ipv4Addr::LOCALHOST).await
+    }
+
+    /// A replica about to start, with this token, whose proxy listens at this address.
+    pub async fn prepare_at(&self, name: &str, token: String, address: Ipv4Addr) -> Prepared {
         let launch = Launch {
             name: name.to_owned(),
             directory: self.directory.clone(),
@@ -104,8 +109,9 @@ impl Stage {
             may_kill: true,
             token,
             env: Vec::new(),
+            confined_by: Vec::new(),
         };
-        Prepared { launch, proxy: Proxy::start(&self.kubeconfig).await }
+        Prepared { launch, proxy: Proxy::start_at(&self.kubeconfig, address).await }
     }
 
     /// A replica with nothing out of the ordinary.

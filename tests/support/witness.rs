@@ -136,9 +136,24 @@ impl Witness {
         lives
     }
 
+    /// The start that has the highest token so far.
+    pub fn last_start(&self) -> Option<Event> {
+        let token = |start: &&Event| start.variable("TENURE_FENCING_TOKEN").parse::<u64>().expect("a resourceVersion");
+        let events = self.events.lock().expect("no panic inside");
+        events.iter().filter(|event| event.what == "start").max_by_key(token).cloned()
+    }
+
     /// The last moment at which any process of a replica's workload was seen alive.
     pub fn last_alive(&self, replica: &str) -> Instant {
         self.lives().iter().filter(|life| life.replica == replica).map(|life| life.last).max().expect("a life")
+    }
+
+    /// The last moment at which any process of this term was seen alive.
+    pub fn last_stamp(&self, replica: &str, token: &str) -> Option<Instant> {
+        let term = format!("{replica}@{token}@");
+        let files = fs::read_dir(self.directory.join("stamps")).expect("the directory of stamps").filter_map(Result::ok);
+        let files = files.filter(|file| file.file_name().to_string_lossy().starts_with(&term));
+        files.filter_map(|file| stamps(&fs::read(file.path()).ok()?)).map(|(_, last)| last).max()
     }
 
     /// Forgets when workloads were alive.

@@ -1,8 +1,9 @@
 //! The program that tenure runs in these tests: a hidden mode of the test binary itself.
 //!
 //! It stamps the time into a file of its own every millisecond, so that the file proves when it was alive, whatever ended it;
-//! and it tells the test of its start, of every signal and of its end in datagrams. Nothing it does can wait for a disk: the
-//! files are in memory.
+//! and it tells the test of its start, of every signal and of its end in datagrams. Where that is asked for it takes a lock that
+//! all replicas share, and says so if another tree of processes has it. Nothing it does can wait for a disk: the files are in
+//! memory.
 
 use std::{
     fs::File,
@@ -16,11 +17,13 @@ use std::{
 };
 
 use nix::{
+    fcntl::{FcntlArg, FdFlag, fcntl},
     poll::{PollFd, PollFlags, PollTimeout, poll},
     sys::{
         signal::{SigSet, Signal},
         signalfd::{SfdFlags, SignalFd},
     },
+    unistd::{ForkResult, fork},
 };
 use serde_json::{Value, json};
 use tenure::{clock, time::Instant};
@@ -35,17 +38,25 @@ pub struct Behaviour {
     pub linger: Option<Duration>,
     /// Starts a daemon beside itself: own session, adopted by init, ignores SIGTERM, stamps too.
     pub daemon: bool,
+    /// Takes the exclusive lock of its stage, without waiting for it, for as long as any process of its tree lives.
+    pub lock: bool,
+    /// Starts chains of processes each of which forks its successor and ends; they ignore SIGTERM, and stamp.
+    pub bomb: bool,
 }
+
+/// A bomb's chains, and how long a link lives: enough to be in the way of a walk through /proc, and no burden on the machine.
+const CHAINS: usize = 20;
+const LINK: Duration = Duration::from_millis(50);
 
 impl Behaviour {
     /// Ends at once on SIGTERM.
     pub fn obedient() -> Self {
-        Self { linger: Some(Duration::ZERO), daemon: false }
+        Self { linger: Some(Duration::ZERO), ..Self::default() }
     }
 
     /// Ends this much after SIGTERM.
     pub fn lingering(linger: Duration) -> Self {
-        Self { linger: Some(linger), daemon: false }
+        Self { linger: Some(linger), ..Self::default() }
     }
 
     /// Ends on SIGKILL only.
@@ -57,21 +68,28 @@ impl Behaviour {
     pub fn command(&self, directory: &Path, name: &str) -> Vec<String> {
         let program = std::env::current_exe().expect("this test binary");
         let linger = self.linger.map_or_else(|| "never".to_owned(), |linger| linger.as_millis().to_string());
-        let daemon = if self.daemon { "daemon" } else { "alone" };
-        let words = [&*program.to_string_lossy(), FACE, &*directory.to_string_lossy(), name, &linger, daemon];
+        let traits = [("alone", true), ("daemon", self.daemon), ("lock", self.lock), ("bomb", self.bomb)];
+        let traits: Vec<&str> = traits.into_iter().filter_map(|(word, has)| has.then_some(word)).collect();
+        let words = [&*program.to_string_lossy(), FACE, &*directory.to_string_lossy(), name, &linger, &traits.join("+")];
         words.map(str::to_owned).to_vec()
     }
 
-    fn parse(linger: &str, daemon: &str) -> Self {
-        Self { linger: linger.parse().ok().map(Duration::from_millis), daemon: daemon == "daemon" }
+    fn parse(linger: &str, traits: &str) -> Self {
+        let has = |word: &str| traits.split('+').any(|one| one == word);
+        Self {
+            linger: linger.parse().ok().map(Duration::from_millis),
+            daemon: has("daemon"),
+            lock: has("lock"),
+            bomb: has("bomb"),
+        }
     }
 }
 
 /// The workload, if that is what this process is to be. SIGUSR1 makes it exit with 7, SIGUSR2 with 0.
 pub fn face() -> Option<ExitCode> {
     let line: Vec<String> = std::env::args().collect();
-    let [_, face, directory, name, linger, daemon] = line.as_slice() else { return None };
-    (face == FACE).then(|| Workload::new(directory.into(), name.clone(), Behaviour::parse(linger, daemon)).run())
+    let [_, face, directory, name, linger, traits] = line.as_slice() else { return None };
+    (face == FACE).then(|| Workload::new(directory.into(), name.clone(), Behaviour::parse(linger, traits)).run())
 }
 
 struct Workload {
@@ -98,8 +116,12 @@ impl Workload {
         let signals = SignalFd::with_flags(&signals, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC).expect("a signalfd");
         self.stamp(0);
         self.tell("start", environment());
+        let _lock = self.behaviour.lock.then(|| self.lock());
         if self.behaviour.daemon {
             self.start_daemon();
+        }
+        if self.behaviour.bomb {
+            (0..CHAINS).for_each(|_| self.start_chain());
         }
         let mut end = Instant::NEVER;
         loop {
@@ -137,6 +159,30 @@ impl Workload {
         assert!(setsid.success(), "setsid: {setsid}");
     }
 
+    /// The lock is its tree's: every process of it inherits the open file. It goes on without, so that its stamps show how long.
+    fn lock(&self) -> File {
+        let file = File::create(self.directory.join("lock")).expect("the file of the lock");
+        fcntl(&file, FcntlArg::F_SETFD(FdFlag::empty())).expect("a flag of an open file");
+        if let Err(error) = file.try_lock() {
+            self.tell("locked out", json!({ "error": error.to_string(), "token": std::env::var("TENURE_FENCING_TOKEN").ok() }));
+        }
+        file
+    }
+
+    /// Each link forks the next and ends; init reaps them all. A link that cannot fork ends its chain.
+    fn start_chain(&self) {
+        if !is_child() {
+            return;
+        }
+        loop {
+            self.stamp(8);
+            std::thread::sleep(LINK);
+            if !is_child() {
+                std::process::exit(0);
+            }
+        }
+    }
+
     fn stamp(&self, offset: u64) {
         self.stamps.write_all_at(&clock::boot().as_nanos().to_le_bytes(), offset).expect("a stamp");
     }
@@ -147,6 +193,13 @@ impl Workload {
         let event = json!({ "at": clock::boot().as_nanos(), "replica": self.name, "pid": std::process::id(), "what": what, "more": more });
         self.witness.send(event.to_string().as_bytes()).expect("the witness listens");
     }
+}
+
+/// Forks; whether this is the child.
+#[allow(unsafe_code, reason = "fork")]
+fn is_child() -> bool {
+    // SAFETY: the process has one thread, so its child finds every lock of the allocator free.
+    matches!(unsafe { fork() }, Ok(ForkResult::Child))
 }
 
 /// What tenure told it.

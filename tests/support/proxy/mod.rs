@@ -5,7 +5,7 @@
 //! while it runs. [`log`] is the record, in the order of arrival.
 
 use std::{
-    net::SocketAddr,
+    net::{Ipv4Addr, SocketAddr},
     path::Path,
     sync::{Arc, Mutex},
 };
@@ -47,11 +47,16 @@ pub struct Proxy {
 impl Proxy {
     /// A proxy to the server of an administrator's kubeconfig, whose credentials it does not use: a client's own pass through.
     pub async fn start(kubeconfig: &Path) -> Self {
+        Self::start_at(kubeconfig, Ipv4Addr::LOCALHOST).await
+    }
+
+    /// The same where a client in another network namespace reaches it.
+    pub async fn start_at(kubeconfig: &Path, address: Ipv4Addr) -> Self {
         let mut config = api::config(kubeconfig).await;
         config.auth_info = AuthInfo::default();
         let upstream = Client::try_from(config).expect("a client of the API server");
-        let (acceptor, certificate) = identity();
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let (acceptor, certificate) = identity(address);
+        let listener = TcpListener::bind((address, 0)).await.expect("a free port");
         let address = listener.local_addr().expect("bound");
         let (gate, rules, log) = (Arc::new(Gate::default()), Arc::new(Rules::default()), Arc::new(Log::default()));
         let proxy = Self { log, gate, rules, address, certificate, acceptor, upstream, accepting: Mutex::new(None) };
@@ -174,9 +179,9 @@ async fn connection(mut stream: Gated<TcpStream>, acceptor: TlsAcceptor, service
     drop(hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), answer).await);
 }
 
-/// A certificate of its own for the loopback address.
-fn identity() -> (TlsAcceptor, String) {
-    let made = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).expect("a certificate");
+/// A certificate of its own for its address.
+fn identity(address: Ipv4Addr) -> (TlsAcceptor, String) {
+    let made = rcgen::generate_simple_self_signed(vec![address.to_string()]).expect("a certificate");
     let key = rustls::pki_types::PrivateKeyDer::try_from(made.signing_key.serialize_der()).expect("a key");
     let config = rustls::ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
         .with_safe_default_protocol_versions()

@@ -1,0 +1,89 @@
+//! This test once more, in namespaces of its own: the bridge, the replicas' networks and every process end with them.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use libtest_mimic::Failed;
+
+use crate::support::server::scratch;
+
+/// The variable that tells the test inside where to work.
+const DIRECTORY: &str = "TENURE_ATTACK_DIRECTORY";
+
+/// Where to work, if this is the test inside.
+pub(crate) fn directory() -> Option<PathBuf> {
+    env::var_os(DIRECTORY).map(PathBuf::from)
+}
+
+/// Runs it inside, and cleans up. Where the machine cannot give replicas networks of their own, it says so and succeeds.
+pub(crate) fn run() -> Result<(), Failed> {
+    if let Some(reason) = hindrance() {
+        println!("NOT RUN: the attack takes network namespaces, veth, a bridge and iptables: {reason}");
+        return Ok(());
+    }
+    let directory = Directory::new();
+    let status = apart().arg(env::current_exe()?).env(DIRECTORY, &directory.0).status()?;
+    if status.success() { Ok(()) } else { Err("two ran at once, or something else that must not be: see above".into()) }
+}
+
+/// What the attack does to a network, tried.
+const PROBE: &str = "
+set -eu
+ip link set lo up
+ip link add name bridge type bridge
+ip link add name end type veth peer name other
+iptables -w -A INPUT -p tcp --syn -j DROP
+";
+
+fn hindrance() -> Option<String> {
+    match apart().args(["sh", "-c", PROBE]).output() {
+        Ok(probe) if probe.status.success() => None,
+        Ok(probe) => Some(String::from_utf8_lossy(&probe.stderr).trim().to_owned()),
+        Err(error) => Some(format!("setpriv: {error}")),
+    }
+}
+
+/// A command in namespaces of its own. With this process it dies, and with it everything in them.
+fn apart() -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL", "unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"]);
+    if !nix::unistd::geteuid().is_root() {
+        command.arg("--map-root-user");
+    }
+    command
+}
+
+/// The attack's directory, in memory; its cgroups begin with the same name.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new() -> Self {
+        let path = scratch("attack");
+        fs::create_dir(&path).expect("a new directory");
+        Self(path)
+    }
+}
+
+impl Drop for Directory {
+    /// With the cgroups, which no namespace takes along.
+    fn drop(&mut self) {
+        drop(fs::remove_dir_all(&self.0));
+        let name = self.0.file_name().unwrap_or_default().to_string_lossy();
+        for root in crate::processor::roots() {
+            let groups = fs::read_dir(root).into_iter().flatten().filter_map(Result::ok);
+            for group in groups.filter(|group| group.file_name().to_string_lossy().starts_with(&*name)) {
+                remove_group(&group.path());
+            }
+        }
+    }
+}
+
+/// Its processes are gone with the namespaces.
+fn remove_group(group: &Path) {
+    if let Err(error) = fs::remove_dir(group) {
+        eprintln!("attack: {}: {error}", group.display());
+    }
+}

@@ -1,0 +1,104 @@
+//! The administrator's hand on the Lease, while the API server may be in trouble: what cannot be done in time is not done.
+
+use std::time::Duration;
+
+use http::Method;
+use serde_json::{Value, json};
+
+use crate::support::stage::Stage;
+
+/// One request.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
+const FINALIZER: &str = "attack.tenure.dev/held-back";
+
+/// What hands do to Leases. No duration is shortened and no spec comes back: nobody could be safe then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Change {
+    Delete,
+    DeleteHeldBack,
+    EditHolder,
+    ClearHolder,
+    NullHolder,
+    EmptySpec,
+    RaiseDuration,
+    EditRenewTime,
+    RestoreMetadata,
+}
+
+/// Does it, with a choice by chance; whether it could.
+pub(crate) async fn make(stage: &Stage, change: Change, chance: u64) -> bool {
+    match change {
+        Change::Delete => delete(stage).await,
+        Change::DeleteHeldBack => {
+            let held = edit(stage, |lease| lease["metadata"]["finalizers"] = json!([FINALIZER])).await;
+            if held {
+                // Deleted or not: the finalizer must come off again.
+                delete(stage).await;
+            }
+            held
+        }
+        Change::EditHolder => edit(stage, |lease| lease["spec"]["holderIdentity"] = json!("nobody_1")).await,
+        Change::ClearHolder => edit(stage, |lease| lease["spec"]["holderIdentity"] = json!("")).await,
+        Change::NullHolder => edit(stage, |lease| lease["spec"]["holderIdentity"] = Value::Null).await,
+        Change::EmptySpec => edit(stage, |lease| lease["spec"] = json!({})).await,
+        Change::RaiseDuration => {
+            let more = chance % 3 + 1;
+            edit(stage, |lease| {
+                let duration = lease["spec"]["leaseDurationSeconds"].as_u64().unwrap_or_default();
+                lease["spec"]["leaseDurationSeconds"] = json!(duration + more);
+            })
+            .await
+        }
+        Change::EditRenewTime => {
+            let times = ["2001-01-01T00:00:00.000000Z", "2099-12-31T23:59:59.999999Z"];
+            let time = times[usize::from(chance.is_multiple_of(2))];
+            edit(stage, |lease| lease["spec"]["renewTime"] = json!(time)).await
+        }
+        Change::RestoreMetadata => {
+            edit(stage, |lease| {
+                lease["metadata"]["labels"] = json!({ "restored": chance.to_string() });
+                lease["metadata"]["annotations"] = json!({ "example.com/restored": chance.to_string() });
+            })
+            .await
+        }
+    }
+}
+
+/// The Lease as it is now, if the server says so.
+pub(crate) async fn look(stage: &Stage) -> Option<Value> {
+    ask(stage, Method::GET, None).await.map(|(_, lease)| lease)
+}
+
+/// Takes the finalizer off; again until the server has done it.
+pub(crate) async fn let_go(stage: &Stage) {
+    loop {
+        let held = |lease: &Value| lease["metadata"]["finalizers"].as_array().is_some_and(|held| !held.is_empty());
+        match ask(stage, Method::GET, None).await {
+            Some((200, lease)) if held(&lease) => drop(edit(stage, |lease| lease["metadata"]["finalizers"] = json!([])).await),
+            Some((200 | 404, _)) => return,
+            Some(_) | None => tokio::time::sleep(Duration::from_millis(100)).await,
+        }
+    }
+}
+
+async fn delete(stage: &Stage) -> bool {
+    matches!(ask(stage, Method::DELETE, None).await, Some((200 | 202, _)))
+}
+
+/// Three attempts: the holder renews meanwhile.
+async fn edit(stage: &Stage, change: impl Fn(&mut Value)) -> bool {
+    for _ in 0..3 {
+        let Some((200, mut lease)) = ask(stage, Method::GET, None).await else { return false };
+        change(&mut lease);
+        match ask(stage, Method::PUT, Some(&lease)).await {
+            Some((200, _)) => return true,
+            Some((409, _)) => {}
+            Some(_) | None => return false,
+        }
+    }
+    false
+}
+
+async fn ask(stage: &Stage, method: Method, body: Option<&Value>) -> Option<(u16, Value)> {
+    tokio::time::timeout(PATIENCE, stage.api.attempt(method, &stage.lease.path(), body)).await.ok()?.ok()
+}

@@ -1,0 +1,225 @@
+//! Does the plan to a world, round after round.
+
+use std::time::Duration;
+
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use tenure::{clock, time::Instant};
+
+use crate::{
+    fault::{Fault, Group},
+    lease, network,
+    plan::{Blow, Plan, Round},
+    rights,
+    support::{proxy::flow::Flow, server::Program},
+    world::{Past, Span, World},
+};
+
+/// How long a process may take to show up; in a replica that has just ended it never does.
+const SEARCH: Duration = Duration::from_secs(1);
+/// How far off a wall clock may be set: a day.
+const FAR_OFF: i64 = 86_400;
+
+/// What is to be undone.
+enum Undo {
+    Resume(Vec<Pid>),
+    Network(network::Fault),
+    Proxy,
+    Server(Option<Program>),
+    Finalizer,
+    Rights,
+    Token,
+    Wall,
+    Processor,
+}
+
+/// Rounds until the end comes.
+///
+/// # Errors
+/// If nobody leads after one.
+pub(crate) async fn rage(world: &mut World, mut plan: Plan, end: Instant) -> Result<(), String> {
+    while clock::boot() < end {
+        let Round { calm, blows, aftermath } = plan.next();
+        let leader = world.led().await?;
+        world.pass_until(clock::boot() + calm).await;
+        let past = round(world, leader, &blows).await;
+        world.pass_until(clock::boot() + aftermath).await;
+        let led = world.led().await;
+        world.rounds.push(Past { led: clock::boot(), ..past });
+        led?;
+    }
+    Ok(())
+}
+
+enum Step<'a> {
+    Strike(&'a Blow),
+    /// The fault's place and its entry among the world's, where it has them.
+    Undo(Option<usize>, Option<usize>, Undo),
+}
+
+async fn round(world: &mut World, leader: usize, blows: &[Blow]) -> Past {
+    let from = clock::boot();
+    let mut steps: Vec<(Instant, Step<'_>)> = blows.iter().map(|blow| (from + blow.after, Step::Strike(blow))).collect();
+    let mut faults = Vec::new();
+    while let Some(next) = (0..steps.len()).min_by_key(|index| steps[*index].0) {
+        let (moment, step) = steps.swap_remove(next);
+        world.pass_until(moment).await;
+        match step {
+            Step::Strike(blow) => {
+                let place = (leader + blow.whom) % world.places.len();
+                let begun = clock::boot();
+                let Some(undo) = strike(world, place, blow).await else { continue };
+                faults.push(blow.fault);
+                let place = blow.fault.strikes_a_replica().then_some(place);
+                // Those of the server are in the books of all worlds.
+                let own = blow.fault.group() != Group::Server;
+                let entry = own.then(|| world.book(Span { fault: blow.fault, place, from: begun, to: begun }));
+                if let Done::For(undo) = undo {
+                    steps.push((clock::boot() + blow.lasts, Step::Undo(place, entry, undo)));
+                }
+            }
+            Step::Undo(place, entry, undo) => {
+                revert(world, place, undo).await;
+                if let Some(entry) = entry {
+                    world.spans[entry].to = clock::boot();
+                }
+            }
+        }
+    }
+    Past { faults, from, over: clock::boot(), led: clock::boot() }
+}
+
+/// A fault that took place.
+enum Done {
+    AtOnce,
+    For(Undo),
+}
+
+/// None if it could not be done now: the process or the Lease is not there, or this machine cannot.
+async fn strike(world: &mut World, index: usize, blow: &Blow) -> Option<Done> {
+    let place = &mut world.places[index];
+    let replica = &place.replica;
+    let init = async || tokio::time::timeout(SEARCH, replica.init()).await.ok();
+    let elector = async || tokio::time::timeout(SEARCH, replica.elector()).await.ok();
+    let workload = async || tokio::time::timeout(SEARCH, replica.workload()).await.ok();
+    match blow.fault {
+        Fault::Term => send(init().await?, Signal::SIGTERM),
+        Fault::KillInit => send(init().await?, Signal::SIGKILL),
+        Fault::KillElector => send(elector().await?, Signal::SIGKILL),
+        Fault::KillWorkload => send(workload().await?, Signal::SIGKILL),
+        Fault::FreezeInit => freeze(vec![init().await?]),
+        Fault::FreezeElector => freeze(vec![elector().await?]),
+        Fault::FreezeBoth => freeze(vec![init().await?, elector().await?]),
+        Fault::FreezeWorkload => freeze(vec![workload().await?]),
+        Fault::Packets(fault) => {
+            place.network.fail(fault);
+            if fault == network::Fault::Syns {
+                replica.proxy.reset();
+            }
+            Some(Done::For(Undo::Network(fault)))
+        }
+        Fault::NoAnswers => {
+            replica.proxy.cut();
+            Some(Done::For(Undo::Proxy))
+        }
+        Fault::NoReplies => {
+            replica.proxy.replies(Flow::Held);
+            Some(Done::For(Undo::Proxy))
+        }
+        Fault::Refused => {
+            replica.proxy.refuse().await;
+            Some(Done::For(Undo::Proxy))
+        }
+        Fault::Reset => {
+            replica.proxy.reset();
+            Some(Done::AtOnce)
+        }
+        Fault::FreezeEtcd => trouble(world, Program::Etcd, blow.fault, true),
+        Fault::RestartEtcd => trouble(world, Program::Etcd, blow.fault, false),
+        Fault::FreezeApiServer => trouble(world, Program::ApiServer, blow.fault, true),
+        Fault::RestartApiServer => trouble(world, Program::ApiServer, blow.fault, false),
+        Fault::Lease(change) => {
+            let finalizer = change == lease::Change::DeleteHeldBack;
+            let done = if finalizer { Done::For(Undo::Finalizer) } else { Done::AtOnce };
+            lease::make(&world.stage, change, blow.chance).await.then_some(done)
+        }
+        Fault::RevokeRights => rights::unbind(&world.stage, &place.account).await.then_some(Done::For(Undo::Rights)),
+        Fault::RevokeToken => rights::revoke(&world.stage, &place.account).await.then_some(Done::For(Undo::Token)),
+        Fault::WallForward | Fault::WallBack => {
+            let seconds = i64::try_from(blow.chance % FAR_OFF.unsigned_abs()).unwrap_or(FAR_OFF) + 1;
+            let sign = if blow.fault == Fault::WallBack { -1 } else { 1 };
+            place.wall.shift(sign * seconds).then_some(Done::For(Undo::Wall))
+        }
+        Fault::Starve => place.processor.starve().then_some(Done::For(Undo::Processor)),
+        Fault::Crowd => place.processor.crowd().then_some(Done::For(Undo::Processor)),
+    }
+}
+
+async fn revert(world: &mut World, place: Option<usize>, undo: Undo) {
+    // A fault of a replica has its place; the others need none.
+    let place = place.unwrap_or_default();
+    match undo {
+        Undo::Resume(pids) => resume(&pids),
+        Undo::Network(fault) => world.places[place].network.mend(fault),
+        Undo::Proxy => world.places[place].replica.proxy.mend().await,
+        Undo::Server(frozen) => {
+            if let Some(program) = frozen {
+                world.shared.server.signal(program, Signal::SIGCONT);
+            }
+            *world.shared.troubled.borrow_mut() = false;
+            if let Some(span) = world.shared.spans.borrow_mut().last_mut() {
+                span.to = clock::boot();
+            }
+        }
+        Undo::Finalizer => lease::let_go(&world.stage).await,
+        Undo::Rights => rights::bind(&world.stage, &world.places[place].account).await,
+        Undo::Token => {
+            let token = rights::renew(&world.stage, &world.places[place].account).await;
+            let place = &mut world.places[place];
+            std::fs::write(world.stage.token_file(&place.replica.name), &token).expect("a file");
+            place.token = token;
+        }
+        Undo::Wall => {
+            world.places[place].wall.shift(0);
+        }
+        Undo::Processor => world.places[place].processor.relieve(),
+    }
+}
+
+fn send(pid: Pid, signal: Signal) -> Option<Done> {
+    kill(pid, signal).is_ok().then_some(Done::AtOnce)
+}
+
+fn freeze(pids: Vec<Pid>) -> Option<Done> {
+    let frozen = pids.iter().all(|pid| kill(*pid, Signal::SIGSTOP).is_ok());
+    // Of two, one may have ended: the other must go on.
+    if !frozen {
+        resume(&pids);
+    }
+    frozen.then_some(Done::For(Undo::Resume(pids)))
+}
+
+fn resume(pids: &[Pid]) {
+    for pid in pids {
+        // It may be gone by now.
+        let _ = kill(*pid, Signal::SIGCONT);
+    }
+}
+
+/// Of all worlds; one at a time.
+fn trouble(world: &World, program: Program, fault: Fault, freeze: bool) -> Option<Done> {
+    let shared = &world.shared;
+    if shared.troubled.replace(true) {
+        return None;
+    }
+    if freeze {
+        shared.server.signal(program, Signal::SIGSTOP);
+    } else {
+        shared.server.restart(program);
+    }
+    let now = clock::boot();
+    shared.spans.borrow_mut().push(Span { fault, place: None, from: now, to: now });
+    Some(Done::For(Undo::Server(freeze.then_some(program))))
+}

@@ -1,0 +1,92 @@
+//! What the nemesis will do, drawn from a seed before it begins: the same seed, the same plan.
+
+use std::{collections::VecDeque, time::Duration};
+
+use fastrand::Rng;
+
+use crate::{
+    fault::{Fault, Group},
+    support::workload::Behaviour,
+};
+
+/// One fault of a round.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Blow {
+    pub(crate) fault: Fault,
+    /// Whom it strikes: 0 is the leader, 1 and 2 are the others.
+    pub(crate) whom: usize,
+    /// How long after the beginning of the round.
+    pub(crate) after: Duration,
+    pub(crate) lasts: Duration,
+    /// What else there is to choose.
+    pub(crate) chance: u64,
+}
+
+/// What happens between one moment at which somebody leads and the next.
+#[derive(Clone, Debug)]
+pub(crate) struct Round {
+    /// How long nothing happens at first.
+    pub(crate) calm: Duration,
+    pub(crate) blows: Vec<Blow>,
+    /// How long nothing happens at last, so that it shows what they led to.
+    pub(crate) aftermath: Duration,
+}
+
+/// Rounds without end. Every kind comes before any comes again.
+pub(crate) struct Plan {
+    chance: Rng,
+    deck: VecDeque<Fault>,
+}
+
+impl Plan {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self { chance: Rng::with_seed(seed), deck: VecDeque::new() }
+    }
+
+    /// One fault, and in every third round another one of another group on top.
+    pub(crate) fn next(&mut self) -> Round {
+        let calm = between(&mut self.chance, Duration::ZERO, Duration::from_millis(1_500));
+        let aftermath = between(&mut self.chance, Duration::from_millis(500), Duration::from_millis(1_500));
+        let first = self.draw(|_| true);
+        let mut blows = vec![self.blow(first, Duration::ZERO)];
+        if self.chance.u8(..3) == 0 {
+            let second = self.draw(|fault| fault.group() != first.group());
+            let after = between(&mut self.chance, Duration::ZERO, Duration::from_millis(3_000));
+            blows.push(self.blow(second, after));
+        }
+        Round { calm, blows, aftermath }
+    }
+
+    fn draw(&mut self, suits: impl Fn(Fault) -> bool) -> Fault {
+        loop {
+            if let Some(place) = self.deck.iter().position(|fault| suits(*fault))
+                && let Some(fault) = self.deck.remove(place)
+            {
+                return fault;
+            }
+            let mut faults = Fault::ALL;
+            self.chance.shuffle(&mut faults);
+            self.deck.extend(faults);
+        }
+    }
+
+    fn blow(&mut self, fault: Fault, after: Duration) -> Blow {
+        let (least, most) = fault.lasts();
+        let of_leader = matches!(fault.group(), Group::Lease | Group::Server) || self.chance.u8(..5) > 0;
+        let whom = if of_leader { 0 } else { self.chance.usize(1..3) };
+        Blow { fault, whom, after, lasts: between(&mut self.chance, least, most), chance: self.chance.u64(..) }
+    }
+}
+
+/// How the workload of one replica behaves.
+pub(crate) fn behaviour(seed: u64) -> Behaviour {
+    let mut chance = Rng::with_seed(seed);
+    // At once, soon, later than any grace, never.
+    let linger = [Some(0), Some(100), Some(2_500), None][chance.usize(..4)].map(Duration::from_millis);
+    Behaviour { linger, daemon: chance.bool(), lock: true, bomb: chance.u8(..4) == 0 }
+}
+
+fn between(chance: &mut Rng, least: Duration, most: Duration) -> Duration {
+    let millis = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
+    Duration::from_millis(chance.u64(millis(least)..=millis(most)))
+}

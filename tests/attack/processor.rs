@@ -1,0 +1,95 @@
+//! Starves the processes of one replica of processor time: a quota for its cgroup, and a crowd of spinners in there with them.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+};
+
+/// A share of one processor, in percent: what is left to a starved replica.
+const QUOTA: u32 = 20;
+/// The share in which it has to get along with a crowd.
+const CROWDED: u32 = 60;
+/// How many spinners are a crowd.
+const CROWD: usize = 50;
+
+/// Where cgroups of the processor controller may be: in version 1, or in version 2.
+pub(crate) fn roots() -> Vec<PathBuf> {
+    ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup"].map(PathBuf::from).into_iter().filter(|root| root.is_dir()).collect()
+}
+
+/// The cgroup of one replica's place.
+pub(crate) struct Processor {
+    group: Option<PathBuf>,
+    crowd: Vec<Child>,
+}
+
+impl Processor {
+    /// A new cgroup of this name, if this machine lets us make one.
+    pub(crate) fn new(name: &str) -> Self {
+        let made = roots().into_iter().map(|root| root.join(name)).find(|group| {
+            fs::create_dir(group).is_ok() && (group.join("cpu.cfs_quota_us").exists() || group.join("cpu.max").exists())
+        });
+        if made.is_none() {
+            println!("attack: no cgroup with a quota can be made here: no replica is starved of processor time");
+        }
+        Self { group: made, crowd: Vec::new() }
+    }
+
+    /// A command that runs what follows it in the cgroup.
+    pub(crate) fn enter(&self) -> Vec<String> {
+        let Some(group) = &self.group else { return Vec::new() };
+        let script = "echo 0 >\"$0\" && exec \"$@\"";
+        ["sh", "-c", script, &group.join("cgroup.procs").to_string_lossy()].map(str::to_owned).to_vec()
+    }
+
+    /// Leaves the replica a fifth of a processor; whether it did.
+    pub(crate) fn starve(&self) -> bool {
+        self.limit(Some(QUOTA))
+    }
+
+    /// Lets it share little with many; whether it did.
+    pub(crate) fn crowd(&mut self) -> bool {
+        if !self.limit(Some(CROWDED)) {
+            return false;
+        }
+        let enter = self.enter();
+        self.crowd = (0..CROWD).map(|_| spinner(&enter)).collect();
+        true
+    }
+
+    /// As if nothing had been.
+    pub(crate) fn relieve(&mut self) {
+        self.limit(None);
+        for mut spinner in self.crowd.drain(..) {
+            drop(spinner.kill());
+            drop(spinner.wait());
+        }
+    }
+
+    fn limit(&self, percent: Option<u32>) -> bool {
+        let Some(group) = &self.group else { return false };
+        if group.join("cpu.max").exists() {
+            let quota = percent.map_or_else(|| "max".to_owned(), |percent| (percent * 1_000).to_string());
+            return write(&group.join("cpu.max"), &format!("{quota} 100000"));
+        }
+        let quota = percent.map_or(-1, |percent| i64::from(percent) * 1_000);
+        write(&group.join("cpu.cfs_quota_us"), &quota.to_string())
+    }
+}
+
+impl Drop for Processor {
+    fn drop(&mut self) {
+        self.relieve();
+    }
+}
+
+fn write(file: &Path, value: &str) -> bool {
+    fs::write(file, value).is_ok()
+}
+
+fn spinner(enter: &[String]) -> Child {
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL"]).args(enter).args(["sh", "-c", "while :; do :; done"]);
+    command.stdin(Stdio::null()).spawn().expect("a spinner")
+}

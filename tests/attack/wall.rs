@@ -1,0 +1,49 @@
+//! Shifts the wall clock of one replica, and no other clock: a library that its processes load before the C library.
+
+use std::{
+    fs::File,
+    os::unix::fs::FileExt as _,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+/// Builds the library in this directory, if there is a C compiler.
+pub(crate) fn library(directory: &Path) -> Option<PathBuf> {
+    let (source, library) = (concat!(env!("CARGO_MANIFEST_DIR"), "/tests/attack/wall.c"), directory.join("wall.so"));
+    let built = Command::new("cc").args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).arg(source).arg("-ldl").status();
+    let built = built.is_ok_and(|status| status.success());
+    if !built {
+        println!("attack: no C compiler (cc): no wall clock is shifted");
+    }
+    built.then_some(library)
+}
+
+/// The wall clock of one replica's place.
+pub(crate) struct Wall {
+    library: Option<PathBuf>,
+    file: File,
+    path: PathBuf,
+}
+
+impl Wall {
+    /// One that is right, its file in this directory.
+    pub(crate) fn new(directory: &Path, number: u8, library: Option<&Path>) -> Self {
+        let path = directory.join(format!("wall-{number}"));
+        let wall = Self { library: library.map(Path::to_owned), file: File::create(&path).expect("a file"), path };
+        wall.shift(0);
+        wall
+    }
+
+    /// Sets it this many seconds off from now on; whether it did.
+    pub(crate) fn shift(&self, seconds: i64) -> bool {
+        self.file.write_all_at(&(seconds * 1_000_000_000).to_ne_bytes(), 0).expect("a file in memory");
+        self.library.is_some()
+    }
+
+    /// What the processes must find in their environment.
+    pub(crate) fn environment(&self) -> Vec<(String, String)> {
+        let text = |path: &Path| path.to_string_lossy().into_owned();
+        let Some(library) = &self.library else { return Vec::new() };
+        vec![("LD_PRELOAD".into(), text(library)), ("ATTACK_WALL_OFFSET".into(), text(&self.path))]
+    }
+}

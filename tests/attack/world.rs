@@ -1,0 +1,235 @@
+//! One Lease and three places for replicas, each with a network, a cgroup, a wall clock and an account of its own.
+
+use std::{cell::RefCell, collections::BTreeMap, path::Path, rc::Rc, sync::Arc, time::Duration};
+
+use nix::sys::signal::Signal;
+use tenure::{clock, time::Instant};
+
+use crate::{
+    fault::Fault,
+    lease,
+    network::{GATEWAY, Network},
+    plan,
+    processor::Processor,
+    support::{
+        api::Verbs,
+        proxy::log::Log,
+        replica::Replica,
+        server::Server,
+        stage::{LEASE, Stage},
+    },
+    wall::Wall,
+};
+
+/// Lawful: S, H and E lie 2.76, 2.96 and 3.96 s after a send, and a rival may take after 4.04 s. The margin is the default's,
+/// as one must have it where processor time is short.
+const SETTINGS: [(&str, &str); 5] = [
+    ("lease.duration", "4s"),
+    ("lease.attemptTimeout", "300ms"),
+    ("workload.stop.grace", "1s"),
+    ("workload.stop.lossGrace", "200ms"),
+    ("workload.stop.killMargin", "1s"),
+];
+/// How old the last stamp of a workload that runs may be.
+const BREATH: Duration = Duration::from_millis(100);
+/// From the end of every fault to a leader: many times what the law allows, for a server may have to come up first.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How often it is looked whether a replica has ended, or a workload lives: neither offers an event to all who wait.
+const GLANCE: Duration = Duration::from_millis(50);
+
+/// One fault as it happened.
+#[derive(Clone, Debug)]
+pub(crate) struct Span {
+    pub(crate) fault: Fault,
+    /// The place that it struck; none if it is no replica's.
+    pub(crate) place: Option<usize>,
+    pub(crate) from: Instant,
+    pub(crate) to: Instant,
+}
+
+/// One round as it happened.
+#[derive(Clone, Debug)]
+pub(crate) struct Past {
+    pub(crate) faults: Vec<Fault>,
+    pub(crate) from: Instant,
+    /// When the last fault was over.
+    pub(crate) over: Instant,
+    /// When somebody led after it.
+    pub(crate) led: Instant,
+}
+
+/// What all worlds share: they stand on one server.
+pub(crate) struct Shared {
+    pub(crate) server: Server,
+    /// Faults of the server.
+    pub(crate) spans: RefCell<Vec<Span>>,
+    /// Whether it has one now.
+    pub(crate) troubled: RefCell<bool>,
+}
+
+/// Where one replica after the other runs.
+pub(crate) struct Place {
+    pub(crate) replica: Replica,
+    pub(crate) network: Network,
+    pub(crate) processor: Processor,
+    pub(crate) wall: Wall,
+    pub(crate) account: String,
+    pub(crate) token: String,
+}
+
+/// What a replica leaves.
+pub(crate) struct Remains {
+    pub(crate) name: String,
+    pub(crate) log: Arc<Log>,
+    pub(crate) lines: Vec<String>,
+    /// 128 plus the signal that ended init; none if it lived to the end.
+    pub(crate) code: Option<i32>,
+}
+
+/// One Lease, three replicas.
+pub(crate) struct World {
+    pub(crate) number: u8,
+    pub(crate) stage: Stage,
+    pub(crate) places: Vec<Place>,
+    pub(crate) shared: Rc<Shared>,
+    pub(crate) spans: Vec<Span>,
+    pub(crate) rounds: Vec<Past>,
+    pub(crate) remains: Vec<Remains>,
+    seed: u64,
+    made: BTreeMap<usize, u32>,
+}
+
+impl World {
+    /// Starts its replicas. Its files go to this directory.
+    pub(crate) async fn start(number: u8, shared: Rc<Shared>, directory: &Path, library: Option<&Path>, seed: u64) -> Self {
+        let files = directory.join(format!("world-{number}"));
+        std::fs::create_dir(&files).expect("a new directory");
+        let stage = Stage::set(&shared.server, &files).await;
+        let mut world = Self {
+            number,
+            stage,
+            places: Vec::new(),
+            shared,
+            spans: Vec::new(),
+            rounds: Vec::new(),
+            remains: Vec::new(),
+            seed,
+            made: BTreeMap::new(),
+        };
+        let group = directory.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        for index in 0..3_u8 {
+            let host = number * 10 + index + 1;
+            let network = Network::new(&files, host);
+            let processor = Processor::new(&format!("{group}-{host}"));
+            let wall = Wall::new(&files, host, library);
+            let account = account(usize::from(index));
+            let token = world.stage.api.minimal_account(&account, &world.stage.namespace, LEASE, &Verbs::default()).await;
+            let place = usize::from(index);
+            let replica = world.replica(place, &network, &processor, &wall, &token).await;
+            world.places.push(Place { replica, network, processor, wall, account, token });
+        }
+        world
+    }
+
+    /// A replica with a name that nobody had: its place, and how many were there before it.
+    async fn replica(&mut self, place: usize, network: &Network, processor: &Processor, wall: &Wall, token: &str) -> Replica {
+        let count = self.made.entry(place).or_default();
+        *count += 1;
+        let name = format!("{place}-{count}");
+        let behaviour = plan::behaviour(self.seed ^ (place as u64) << 32 ^ u64::from(*count));
+        let mut prepared = self.stage.prepare_at(&name, token.to_owned(), GATEWAY).await.workload(&behaviour);
+        for (key, value) in SETTINGS {
+            prepared = prepared.set(key, value);
+        }
+        prepared.launch.env = wall.environment();
+        prepared.launch.confined_by = [processor.enter(), network.enter()].concat();
+        prepared.start()
+    }
+
+    /// Starts a replica where one has ended, as kubelet does.
+    pub(crate) async fn replace_ended(&mut self) {
+        for index in 0..self.places.len() {
+            if self.places[index].replica.runs() {
+                continue;
+            }
+            let Place { replica, network, processor, wall, account, token } = self.places.remove(index);
+            let code = replica.exit().await;
+            self.bury(&replica, Some(code));
+            drop(replica);
+            let replica = self.replica(index, &network, &processor, &wall, &token).await;
+            self.places.insert(index, Place { replica, network, processor, wall, account, token });
+        }
+    }
+
+    fn bury(&mut self, replica: &Replica, code: Option<i32>) {
+        let (name, log, lines) = (replica.name.clone(), replica.proxy.log.clone(), replica.lines());
+        self.remains.push(Remains { name, log, lines, code });
+    }
+
+    /// Ends all replicas, and waits until nothing of them runs.
+    pub(crate) async fn end(&mut self) {
+        self.replace_ended().await;
+        for place in std::mem::take(&mut self.places) {
+            if place.replica.runs() {
+                place.replica.signal(Signal::SIGKILL).await;
+            }
+            place.replica.exit().await;
+            self.bury(&place.replica, None);
+        }
+    }
+
+    /// Writes a fault down: its number.
+    pub(crate) fn book(&mut self, span: Span) -> usize {
+        self.spans.push(span);
+        self.spans.len() - 1
+    }
+
+    /// Lets time pass; replicas that end meanwhile are replaced.
+    pub(crate) async fn pass_until(&mut self, moment: Instant) {
+        loop {
+            self.replace_ended().await;
+            let left = moment.since(clock::boot());
+            if left.is_zero() {
+                return;
+            }
+            tokio::time::sleep(left.min(GLANCE)).await;
+        }
+    }
+
+    /// Waits until the workload of the latest term breathes: whose place it is.
+    ///
+    /// # Errors
+    /// If that takes longer than is bearable after the last fault.
+    pub(crate) async fn led(&mut self) -> Result<usize, String> {
+        let mut since = clock::boot();
+        loop {
+            if let Some(place) = self.leader() {
+                return Ok(place);
+            }
+            if *self.shared.troubled.borrow() {
+                since = clock::boot();
+            }
+            if clock::boot().since(since) > PATIENCE {
+                let lease = lease::look(&self.stage).await;
+                return Err(format!("nobody leads {PATIENCE:?} after the last fault; the Lease: {lease:?}"));
+            }
+            self.pass_until(clock::boot() + GLANCE).await;
+        }
+    }
+
+    fn leader(&self) -> Option<usize> {
+        let start = self.stage.witness.last_start()?;
+        let alive = self.stage.witness.last_stamp(&start.replica, start.variable("TENURE_FENCING_TOKEN"))?;
+        (clock::boot().since(alive) < BREATH).then(|| place_of(&start.replica))
+    }
+}
+
+/// The service account of a place.
+pub(crate) fn account(place: usize) -> String {
+    format!("place-{place}")
+}
+
+/// The place of a replica, which its name begins with; its identity and its account end with or begin with it likewise.
+pub(crate) fn place_of(name: &str) -> usize {
+    name.split('-').next().and_then(|place| place.parse().ok()).unwrap_or_else(|| panic!("{name} is no replica's name"))
+}

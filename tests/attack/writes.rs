@@ -1,0 +1,134 @@
+//! Judges the Lease's versions as the server stored them, one after the other, by who wrote them.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::{
+    fault::Group,
+    history::{History, text},
+    judge::Verdict,
+    support::audit::Record,
+    world::{account, place_of},
+};
+
+/// The server stamps an answer a little after it has stored what it answers, and tells a watch in between.
+const SLACK: Duration = Duration::from_millis(250);
+
+/// How long a server is slow after a fault of its own.
+const TROUBLE: Duration = Duration::from_secs(10);
+
+/// One version.
+struct Version<'a> {
+    record: &'a Record,
+    number: u128,
+    /// The place of the replica that wrote it; none if hands did.
+    by: Option<usize>,
+}
+
+impl Version<'_> {
+    fn spec(&self) -> &Value {
+        &self.record.stored["spec"]
+    }
+
+    fn holder(&self) -> &str {
+        text(self.spec(), "holderIdentity")
+    }
+
+    fn uid(&self) -> &str {
+        text(&self.record.stored["metadata"], "uid")
+    }
+
+    fn transitions(&self) -> i64 {
+        self.spec()["leaseTransitions"].as_i64().unwrap_or_default()
+    }
+}
+
+/// Every version beside the one before it.
+pub(crate) fn judge(history: &History, verdict: &mut Verdict) {
+    let versions = versions(history);
+    let mut before: Option<&Version<'_>> = None;
+    for version in &versions {
+        if let Some(place) = version.by
+            && let Err(wrong) = judge_one(history, version, place, before.filter(|before| before.uid() == version.uid()))
+        {
+            let before = before.map(|before| (before.record.answered, before.spec()));
+            verdict.violations.push(format!("a write that {wrong}: {} after {before:?}", version.spec()));
+        }
+        before = Some(version);
+    }
+}
+
+fn versions(history: &History) -> Vec<Version<'_>> {
+    let is_stored = |record: &&Record| matches!(record.verb.as_str(), "create" | "update" | "patch") && record.status < 300;
+    let mut versions: Vec<Version<'_>> = (history.audit.iter().filter(is_stored))
+        .map(|record| {
+            let number = text(&record.stored["metadata"], "resourceVersion").parse().unwrap_or_default();
+            let of = |place: &usize| record.user == format!("system:serviceaccount:{}:{}", history.namespace, account(*place));
+            Version { record, number, by: (0..3).find(of) }
+        })
+        .collect();
+    versions.sort_by_key(|version| version.number);
+    versions
+}
+
+fn judge_one(history: &History, version: &Version<'_>, place: usize, before: Option<&Version<'_>>) -> Result<(), String> {
+    if version.record.verb == "patch" {
+        return Err("is a PATCH".into());
+    }
+    let old = before.map_or("", |before| before.holder());
+    let transitions = before.map_or(0, |before| before.transitions());
+    if version.holder().is_empty() {
+        return judge_release(version, place, old, transitions);
+    }
+    if place_of(version.holder()) != place {
+        return Err(format!("{} did not make for itself", account(place)));
+    }
+    if version.holder() == old && version.transitions() == transitions {
+        return judge_renewal(version, before);
+    }
+    let expected = if before.is_some() { transitions + 1 } else { 0 };
+    if version.transitions() != expected || version.spec()["acquireTime"] != version.spec()["renewTime"] {
+        return Err("takes, and does not count one transition or note the time".into());
+    }
+    match before.filter(|before| !before.holder().is_empty()) {
+        Some(before) => judge_takeover(history, version, before),
+        None => Ok(()),
+    }
+}
+
+fn judge_release(version: &Version<'_>, place: usize, old: &str, transitions: i64) -> Result<(), String> {
+    let spec = version.spec();
+    if old.is_empty() || place_of(old) != place {
+        return Err("releases what another held".into());
+    }
+    if spec["leaseDurationSeconds"] != 1 || spec["acquireTime"] != spec["renewTime"] {
+        return Err("releases without the mark of it".into());
+    }
+    if version.transitions() != transitions { Err("releases and counts".into()) } else { Ok(()) }
+}
+
+fn judge_renewal(version: &Version<'_>, before: Option<&Version<'_>>) -> Result<(), String> {
+    if before.is_some_and(|before| before.spec()["acquireTime"] != version.spec()["acquireTime"]) {
+        return Err("renews, and changes acquireTime".into());
+    }
+    let time = |version: &Version<'_>| text(version.spec(), "renewTime").parse::<jiff::Timestamp>().ok();
+    // Hands may have written a time from which nobody can go on.
+    let by_itself = before.filter(|before| before.by.is_some());
+    match by_itself.and_then(|before| Some(time(version)?.as_microsecond() - time(before)?.as_microsecond())) {
+        Some(rise) if rise < 1_000_000 => Err(format!("renews, and renewTime rises by {rise} us only")),
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// A holder that did not release must have been in sight for the duration that it wrote.
+fn judge_takeover(history: &History, version: &Version<'_>, before: &Version<'_>) -> Result<(), String> {
+    let (from, to) = (history.moment(before.record.answered), history.moment(version.record.answered));
+    let duration = Duration::from_secs(before.spec()["leaseDurationSeconds"].as_u64().unwrap_or_default());
+    // A server in trouble stamps its answers when it can.
+    let stamps_late = history.faults_within(from - TROUBLE, to).any(|span| span.fault.group() == Group::Server);
+    if to.since(from) + SLACK < duration && !stamps_late {
+        return Err(format!("takes over after {:?}", to.since(from)));
+    }
+    Ok(())
+}
