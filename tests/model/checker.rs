@@ -1,0 +1,182 @@
+//! What stateright explores: the steps that a state allows, and the state that each leads to.
+
+use stateright::{Model, Property};
+
+use crate::{
+    clock::{Ns, S},
+    family::Family,
+    fault::{Aim, Fault, Kind},
+    judge::Wrong,
+    register::Register,
+    world::{Actor, World},
+};
+
+/// After the last fault, what it left behind may still do harm for so long.
+const AFTERMATH: Ns = S;
+
+/// What happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Somebody of a replica does the next thing.
+    Act(usize, Actor),
+    /// A replica does all that there is to do.
+    Settle(usize),
+    /// A message arrives.
+    Arrive(usize),
+    /// Something goes wrong.
+    Strike(Fault),
+    /// It is over.
+    Mend(Fault),
+    /// Everything is mended.
+    Calm,
+    /// Time passes.
+    Tick,
+}
+
+impl Model for Family {
+    type State = World;
+    type Action = Step;
+
+    fn init_states(&self) -> Vec<World> {
+        vec![World::new(Register::new(self.start), &self.setups, self.most)]
+    }
+
+    fn actions(&self, world: &World, steps: &mut Vec<Step>) {
+        if world.judge.wrong().is_some() || self.is_over(world) {
+            return;
+        }
+        for on in 0..world.places.len() {
+            let working = world.at_work(on, &self.setups);
+            if working.is_empty() {
+                continue;
+            }
+            if self.strikes(world) && self.faults.iter().any(|kind| kind.is_inner()) {
+                steps.extend(working.into_iter().map(|actor| Step::Act(on, actor)));
+                self.strike(world, |fault| fault.kind.aim() == Aim::Replica && fault.on == on, steps);
+            } else {
+                steps.push(Step::Settle(on));
+            }
+            return;
+        }
+        let fresh = || world.flights.iter().enumerate().filter(|(_, flight)| !flight.held);
+        let reply = fresh().find(|(_, flight)| !flight.is_asked()).map(|(index, _)| index);
+        if let Some(index) = reply {
+            steps.push(Step::Arrive(index));
+            return self.strike(world, |fault| fault.kind.aim() != Aim::Reply || fault.on == index, steps);
+        }
+        let all = if world.calm { 1 } else { usize::MAX };
+        steps.extend(fresh().map(|(index, _)| Step::Arrive(index)).take(all));
+        if steps.is_empty() {
+            self.idle(world, steps);
+        }
+        self.strike(world, |_| true, steps);
+    }
+
+    fn next_state(&self, world: &World, step: Step) -> Option<World> {
+        let mut world = world.clone();
+        let setups = &self.setups;
+        match step {
+            Step::Act(on, actor) => world.act(on, actor, setups),
+            Step::Settle(on) => {
+                while let Some(actor) = world.at_work(on, setups).first() {
+                    world.act(on, *actor, setups);
+                    if world.judge.wrong().is_some() {
+                        break;
+                    }
+                }
+            }
+            Step::Arrive(index) => {
+                world.flights[index].held = false;
+                world.arrive(index, setups);
+            }
+            Step::Strike(fault) => {
+                world.left -= 1;
+                world.strike(fault, setups);
+            }
+            Step::Mend(fault) => world.mend(fault, setups),
+            Step::Calm => {
+                world.calm = true;
+                world.left = 0;
+                world.flights.clear();
+                self.lasting(&world).into_iter().for_each(|fault| world.mend(fault, setups));
+            }
+            Step::Tick => self.tick(&mut world),
+        }
+        if self.undisturbed && world.judge.terms > 0 && !world.judge.is_led() {
+            world.judge.fail(Wrong::Disturbed, "the workload was stopped");
+        }
+        Some(world)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        let holds = |name, condition| Property::<Self>::always(name, condition);
+        vec![
+            holds("two never lead at once", |_, world| world.judge.wrong() != Some(Wrong::Overlap)),
+            holds("fencing tokens rise", |_, world| world.judge.wrong() != Some(Wrong::Token)),
+            holds("nothing is released before the proof", |_, world| world.judge.wrong() != Some(Wrong::Release)),
+            holds("no workload is stopped without a cause", |_, world| world.judge.wrong() != Some(Wrong::Disturbed)),
+            holds("somebody leads in the end", |_, world| world.judge.wrong() != Some(Wrong::Unled)),
+            holds("no machine spins", |_, world| world.judge.wrong() != Some(Wrong::Spins)),
+        ]
+    }
+}
+
+impl Family {
+    const fn strikes(&self, world: &World) -> bool {
+        world.left > 0 && world.now <= self.until && !world.calm
+    }
+
+    /// What may go wrong now.
+    fn strike(&self, world: &World, fits: impl Fn(Fault) -> bool, steps: &mut Vec<Step>) {
+        if !self.strikes(world) {
+            return;
+        }
+        for kind in &self.faults {
+            let targets = match kind.aim() {
+                Aim::Request | Aim::Reply => world.flights.len(),
+                Aim::Replica => world.places.len(),
+                Aim::Lease => 1,
+            };
+            let faults = (0..targets).map(|on| Fault { kind: *kind, on });
+            steps.extend(faults.filter(|fault| fits(*fault) && world.can(*fault)).map(Step::Strike));
+        }
+    }
+
+    /// Nothing is left to do at this instant.
+    fn idle(&self, world: &World, steps: &mut Vec<Step>) {
+        if !world.calm && world.now >= self.calm {
+            return steps.push(Step::Calm);
+        }
+        steps.push(Step::Tick);
+        if !world.calm {
+            steps.extend((0..world.flights.len()).map(Step::Arrive));
+            steps.extend(self.lasting(world).into_iter().map(Step::Mend));
+        }
+    }
+
+    fn lasting(&self, world: &World) -> Vec<Fault> {
+        let kinds = self.faults.iter().copied().filter(|kind: &Kind| kind.lasts());
+        let faults = kinds.flat_map(|kind| (0..world.places.len()).map(move |on| Fault { kind, on }));
+        faults.filter(|fault| world.is_hit(*fault)).collect()
+    }
+
+    fn tick(&self, world: &mut World) {
+        let mut when = world.next_instant(&self.setups);
+        if !world.calm {
+            when = when.min(self.calm);
+        }
+        if when <= world.now {
+            return world.judge.fail(Wrong::Spins, "an instant that is past is waited for");
+        }
+        world.pass(when, &self.setups);
+        let patience = world.judge.led().max(self.calm) + self.patience();
+        if world.calm && when > patience {
+            world.judge.fail(Wrong::Unled, "nobody leads");
+        }
+    }
+
+    /// Nothing new can come of it.
+    fn is_over(&self, world: &World) -> bool {
+        world.calm && world.now > self.calm + AFTERMATH && world.judge.is_led()
+    }
+}

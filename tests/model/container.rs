@@ -1,0 +1,258 @@
+//! One container: init with the shipping agent, its elector, and the processes under it.
+//!
+//! Every step takes one thing in or carries one action out, so that a fault can come between any two. The order of things is
+//! that of init's loop.
+
+use std::collections::VecDeque;
+
+use tenure::{
+    link::{ToElector, ToInit},
+    supervision::{Action, Agent, Input, Role, Settings, Target},
+    time::Instant,
+};
+
+use crate::{
+    clock::Ns,
+    digest::Sealed,
+    elector::ElectorProcess,
+    family::Setup,
+    judge::{Judge, Wrong},
+    tree::{Spawned, Tree},
+    world::Who,
+};
+
+/// What a step may touch outside of its container.
+pub struct Around<'a> {
+    /// Real time.
+    pub now: Ns,
+    /// Whose container it is.
+    pub setup: &'a Setup,
+    /// What must hold.
+    pub judge: &'a mut Judge,
+}
+
+impl Around<'_> {
+    /// What the node's BOOTTIME says.
+    pub fn boot(&self) -> Instant {
+        self.setup.clock.boot(self.now)
+    }
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Container {
+    pub who: Who,
+    /// The one that init knows.
+    pub elector: Option<ElectorProcess>,
+    pub tree: Tree,
+    /// Init is stopped.
+    pub frozen: bool,
+    /// The workload does not get to its signals.
+    pub dawdles: bool,
+    /// Init is gone; the next container starts then.
+    pub over: Option<Ns>,
+    agent: Sealed<Agent>,
+    actions: VecDeque<Action>,
+    /// An elector was killed and waits to be reaped.
+    undead: bool,
+    signals: VecDeque<i32>,
+    spawned: Option<Spawned>,
+    /// The workload's words on NOTIFY_SOCKET.
+    pub words: VecDeque<Role>,
+    promoter: Option<i32>,
+    /// Of the last Lead.
+    token: u64,
+}
+
+impl Container {
+    /// A container that starts now.
+    pub fn start(who: Who, setup: &Setup) -> Self {
+        let settings = Settings { config: setup.config.clone(), identity: who.to_string(), pid1: true, terminal: false };
+        Self {
+            who,
+            elector: None,
+            tree: Tree::default(),
+            frozen: false,
+            dawdles: false,
+            over: None,
+            agent: Sealed::new(Agent::new(settings)),
+            actions: VecDeque::new(),
+            undead: false,
+            signals: VecDeque::new(),
+            spawned: None,
+            words: VecDeque::new(),
+            promoter: None,
+            token: 0,
+        }
+    }
+
+    /// SIGTERM to init, or the like.
+    pub fn signal(&mut self, signal: i32) {
+        self.signals.push_back(signal);
+    }
+
+    /// Whether the elector stands in for an init that stops now. If it does not, the law does not cover that stop.
+    pub fn is_guarded(&self) -> bool {
+        self.elector.as_ref().is_some_and(ElectorProcess::guards)
+    }
+
+    /// Whether init has something to do now.
+    pub fn init_has_work(&self, boot: Instant) -> bool {
+        let link = self.elector.as_ref().is_some_and(|elector| !elector.to_init.is_empty() || elector.is_dead);
+        let due = self.agent.poll_timeout().is_some_and(|at| at <= boot);
+        let children = self.undead || self.tree.has_zombies() || self.spawned.is_some();
+        let waits = !self.actions.is_empty() || link || children || !self.signals.is_empty() || !self.words.is_empty() || due;
+        !self.frozen && self.over.is_none() && waits
+    }
+
+    /// Init does the next thing.
+    pub fn step_init(&mut self, around: &mut Around<'_>) {
+        if let Some(action) = self.actions.pop_front() {
+            return self.act(action, around);
+        }
+        if let Some(message) = self.elector.as_mut().and_then(|elector| elector.to_init.pop_front()) {
+            return self.told(message, around);
+        }
+        if self.elector.as_ref().is_some_and(|elector| elector.is_dead) {
+            return self.handle(Input::LinkBroken, around);
+        }
+        if let Some(signal) = self.signals.pop_front() {
+            return self.handle(Input::Signal(signal), around);
+        }
+        if std::mem::take(&mut self.undead) {
+            return self.handle(Input::ElectorEnded, around);
+        }
+        if self.tree.has_zombies() {
+            return self.reap(around);
+        }
+        if let Some((_, outcome)) = self.spawned.take() {
+            return self.handle(outcome.map_or_else(Input::NotSpawned, |()| Input::Spawned), around);
+        }
+        if let Some(role) = self.words.pop_front() {
+            return self.handle(Input::Notified(role), around);
+        }
+        self.with_agent(|agent| agent.handle_timeout(around.boot()));
+        let still = self.agent.poll_timeout().is_some_and(|at| at <= around.boot());
+        if still && self.actions.is_empty() {
+            around.judge.fail(Wrong::Spins, format!("init of {} does nothing at its time", self.who));
+        }
+    }
+
+    /// When init wakes by itself.
+    pub fn init_timeout(&self, setup: &Setup) -> Option<Ns> {
+        if self.frozen || self.over.is_some() {
+            return None;
+        }
+        self.agent.poll_timeout().map(|at| setup.clock.real(at))
+    }
+
+    /// One process of the tree does what it can do.
+    pub fn step_tree(&mut self, around: &mut Around<'_>) {
+        self.tree.bury(self.who, around.now, around.judge);
+        let (spawned, word) = self.tree.work(self.who, around.boot(), around.judge);
+        self.spawned = spawned.or_else(|| self.spawned.take());
+        self.words.extend(word);
+    }
+
+    fn handle(&mut self, input: Input, around: &Around<'_>) {
+        self.with_agent(|agent| agent.handle(input, around.boot()));
+    }
+
+    /// What the agent then wants done waits in line, log lines apart.
+    fn with_agent(&mut self, does: impl FnOnce(&mut Agent)) {
+        let actions = &mut self.actions;
+        self.agent.change(|agent| {
+            does(agent);
+            while let Some(action) = agent.poll_action() {
+                if !matches!(action, Action::Log { .. } | Action::LastWords(_)) {
+                    actions.push_back(action);
+                }
+            }
+        });
+    }
+
+    fn told(&mut self, message: ToInit, around: &Around<'_>) {
+        if let ToInit::Lead { facts, .. } = &message {
+            self.token = facts.token.parse().unwrap_or_default();
+        }
+        self.handle(Input::Told(message), around);
+    }
+
+    fn reap(&mut self, around: &Around<'_>) {
+        while let Some((pid, exit)) = self.tree.reap() {
+            if self.promoter.take_if(|promoter| *promoter == pid).is_some() && exit.code() == 0 {
+                self.handle(Input::Promoted, around);
+            }
+            if let Some((_, outcome)) = self.spawned.take_if(|(child, _)| *child == pid) {
+                self.handle(outcome.map_or_else(Input::NotSpawned, |()| Input::Spawned), around);
+            }
+            self.handle(Input::Reaped { pid, exit }, around);
+        }
+    }
+
+    fn act(&mut self, action: Action, around: &mut Around<'_>) {
+        match action {
+            Action::StartElector(welcome) => {
+                self.elector = Some(ElectorProcess::start(self.tree.pid(), *welcome));
+                self.handle(Input::ElectorStarted, around);
+            }
+            Action::KillElector => self.kill_elector(around),
+            Action::Tell(message) => self.tell(message),
+            Action::Spawn { launch, .. } => {
+                let token = launch.as_ref().map(|_| self.token);
+                let pid = self.tree.fork(token, launch.map(|launch| launch.not_after));
+                self.handle(Input::Forked { pid }, around);
+            }
+            Action::Signal { target, signal } => {
+                let (Target::Main(pid) | Target::Group(pid)) = target;
+                if Some(signal) == around.setup.config.signals.on_follow {
+                    self.tree.order(pid, Role::Standby, self.token);
+                }
+            }
+            Action::Promote { pid, not_after, .. } => self.promoter = Some(self.tree.promote(pid, self.token, not_after)),
+            Action::DrainNotify => self.words.clear(),
+            Action::Prove => {
+                self.reap(around);
+                self.handle(Input::Scanned(self.tree.scan(false)), around);
+            }
+            Action::Walk => self.walk(around),
+            Action::KillAll => {
+                if let Some(elector) = &mut self.elector {
+                    elector.die();
+                }
+                self.walk(around);
+            }
+            Action::Die | Action::Exit(_) => self.end(around),
+            Action::Hook { .. } | Action::KillHook { .. } | Action::Log { .. } | Action::LastWords(_) => {}
+        }
+    }
+
+    fn walk(&mut self, around: &mut Around<'_>) {
+        self.reap(around);
+        let killed = self.tree.kill(self.who, around.setup.death, around.now, around.judge);
+        self.handle(Input::Scanned(self.tree.scan(killed)), around);
+    }
+
+    fn tell(&mut self, message: ToElector) {
+        if let Some(elector) = self.elector.as_mut().filter(|elector| !elector.is_dead) {
+            elector.to_elector.push_back(message);
+        }
+    }
+
+    /// SIGKILL to the elector by init: what it said is taken in, its link is closed.
+    fn kill_elector(&mut self, around: &Around<'_>) {
+        let Some(mut elector) = self.elector.take() else { return };
+        self.undead = true;
+        while let Some(message) = elector.to_init.pop_front() {
+            self.told(message, around);
+        }
+    }
+
+    /// Init is gone, and the kernel kills the rest.
+    pub fn end(&mut self, around: &mut Around<'_>) {
+        self.elector = None;
+        self.actions.clear();
+        self.tree.kill(self.who, around.setup.death, around.now, around.judge);
+        self.over = Some(self.tree.end(around.now));
+    }
+}

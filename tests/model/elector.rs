@@ -1,0 +1,281 @@
+//! One elector process: the shipping machine, as the elector's loop drives it, and the second guard.
+
+use std::collections::VecDeque;
+
+use tenure::{
+    election::{Action, Answer, Elector, Input, Request, RequestId},
+    link::{Term, ToElector, ToInit, VERSION, Welcome},
+    time::Instant,
+};
+
+use crate::{
+    clock::{MS, Ns},
+    container::{Around, Container},
+    digest::Sealed,
+    judge::Wrong,
+};
+
+/// Between two rounds of the guard.
+const ROUND: Ns = 50 * MS;
+/// Signs of life in the time after which silence is death; few, because each is a step.
+const BEATS: u32 = 2;
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct ElectorProcess {
+    pub pid: i32,
+    pub to_init: VecDeque<ToInit>,
+    pub to_elector: VecDeque<ToElector>,
+    /// What came from outside.
+    pub inbox: VecDeque<Input>,
+    /// No code of it runs any more.
+    pub is_dead: bool,
+    pub frozen: bool,
+    /// It listens to a watch.
+    pub watches: bool,
+    /// From which version on, where the watch has only just been asked for.
+    pub watch_from: Option<Option<String>>,
+    pub request: Option<Pending>,
+    machine: Option<Sealed<Elector>>,
+    actions: VecDeque<Action>,
+    guard: Guard,
+    beat_due: Instant,
+    beat_every: std::time::Duration,
+}
+
+/// The request that is under way.
+#[derive(Clone, Debug)]
+pub struct Pending {
+    pub id: RequestId,
+    /// Until its first byte leaves.
+    unsent: Option<Request>,
+    /// It is given up then.
+    late: Ns,
+}
+
+/// When the guard kills.
+#[derive(Clone, Copy, Debug)]
+struct Guard {
+    term: Option<Term>,
+    hard: Instant,
+    /// The next round.
+    next: Ns,
+}
+
+impl ElectorProcess {
+    /// One that init has just started.
+    pub fn start(pid: i32, welcome: Welcome) -> Self {
+        Self {
+            pid,
+            to_init: VecDeque::from([ToInit::Hello { version: VERSION }]),
+            beat_every: welcome.config.lease.duration / BEATS,
+            to_elector: VecDeque::from([ToElector::Welcome(Box::new(welcome))]),
+            inbox: VecDeque::new(),
+            is_dead: false,
+            frozen: false,
+            watches: false,
+            watch_from: None,
+            request: None,
+            machine: None,
+            actions: VecDeque::new(),
+            guard: Guard { term: None, hard: Instant::NEVER, next: 0 },
+            beat_due: Instant::BOOT,
+        }
+    }
+
+    /// Whether its guard would act at H.
+    pub const fn guards(&self) -> bool {
+        !self.is_dead && !self.frozen && self.machine.is_some()
+    }
+
+    /// SIGKILL.
+    pub fn die(&mut self) {
+        self.is_dead = true;
+        self.actions.clear();
+        self.inbox.clear();
+        self.to_elector.clear();
+        self.request = None;
+    }
+
+    const fn runs(&self) -> bool {
+        !self.is_dead && !self.frozen
+    }
+
+    fn is_unsent(&self) -> bool {
+        self.request.as_ref().is_some_and(|request| request.unsent.is_some())
+    }
+
+    fn is_late(&self, now: Ns) -> bool {
+        self.request.as_ref().is_some_and(|request| request.unsent.is_none() && request.late <= now)
+    }
+
+    fn is_due(&self, boot: Instant) -> bool {
+        self.machine.as_deref().and_then(Elector::poll_timeout).is_some_and(|at| at <= boot)
+    }
+
+    fn tell(&mut self, message: ToInit, boot: Instant) {
+        self.beat_due = boot + self.beat_every;
+        self.to_init.push_back(message);
+    }
+}
+
+impl Guard {
+    const fn telling(&mut self, message: &ToInit) {
+        match message {
+            ToInit::Lead { term, confirmed, .. } | ToInit::Extend { term, confirmed, .. } => {
+                self.arm(*term, confirmed.deadlines.hard);
+            }
+            ToInit::Shorten { term, deadlines, .. } => self.arm(*term, deadlines.hard),
+            ToInit::Ended { .. } => self.disarm(),
+            ToInit::Hello { .. }
+            | ToInit::StepDown { .. }
+            | ToInit::Releasing { .. }
+            | ToInit::Beat
+            | ToInit::Done
+            | ToInit::Failed { .. } => {}
+        }
+    }
+
+    fn told(&mut self, message: &ToElector) {
+        if let ToElector::Stopped { term, .. } = message
+            && self.term == Some(*term)
+        {
+            self.disarm();
+        }
+    }
+
+    const fn arm(&mut self, term: Term, hard: Instant) {
+        (self.term, self.hard) = (Some(term), hard);
+    }
+
+    const fn disarm(&mut self) {
+        (self.term, self.hard) = (None, Instant::NEVER);
+    }
+}
+
+/// What an elector does in its container.
+impl Container {
+    /// The elector, if any code of it runs.
+    pub fn runner(&self) -> Option<&ElectorProcess> {
+        self.elector.as_ref().filter(|elector| elector.runs() && self.over.is_none())
+    }
+
+    /// The guard kills: past H, and somebody is there whom SIGKILL has not reached.
+    pub fn guard_has_work(&self, now: Ns, boot: Instant) -> bool {
+        let Some(elector) = self.runner() else { return false };
+        boot >= elector.guard.hard && elector.guard.next <= now && self.tree.is_untouched()
+    }
+
+    /// One round of the guard.
+    pub fn step_guard(&mut self, around: &mut Around<'_>) {
+        if let Some(elector) = &mut self.elector {
+            elector.guard.next = around.now + ROUND;
+        }
+        self.tree.kill(self.who, around.setup.death, around.now, around.judge);
+    }
+
+    /// Whether the elector has something to do now.
+    pub fn elector_has_work(&self, now: Ns, boot: Instant) -> bool {
+        let Some(elector) = self.runner() else { return false };
+        !elector.actions.is_empty()
+            || elector.is_unsent()
+            || !elector.to_elector.is_empty()
+            || !elector.inbox.is_empty()
+            || elector.is_late(now)
+            || elector.is_due(boot)
+    }
+
+    /// When the elector or its guard wakes by itself.
+    pub fn elector_timeout(&self, now: Ns, setup: &crate::family::Setup) -> Option<Ns> {
+        let elector = self.runner()?;
+        let machine = elector.machine.as_deref().and_then(Elector::poll_timeout).map(|at| setup.clock.real(at));
+        let late = elector.request.as_ref().map(|request| request.late);
+        let guard = (elector.guard.hard != Instant::NEVER && self.tree.is_untouched())
+            .then(|| setup.clock.real(elector.guard.hard).max(elector.guard.next).max(now));
+        [machine, late, guard].into_iter().flatten().min()
+    }
+
+    /// The elector does the next thing; a request whose first byte leaves comes back.
+    pub fn step_elector(&mut self, around: &mut Around<'_>) -> Option<(RequestId, Request)> {
+        let who = self.who;
+        let (now, boot) = (around.setup.clock.now(around.now), around.boot());
+        let elector = self.elector.as_mut()?;
+        if let Some(action) = elector.actions.pop_front() {
+            elector.act(action, around, boot);
+            return None;
+        }
+        if let Some(request) = &mut elector.request
+            && let Some(unsent) = request.unsent.take()
+        {
+            request.late = around.setup.clock.real(boot + around.setup.config.lease.attempt_timeout);
+            return Some((request.id, unsent));
+        }
+        if elector.machine.is_none() {
+            if let Some(ToElector::Welcome(welcome)) = elector.to_elector.pop_front() {
+                if let Some(resume) = &welcome.resume {
+                    elector.guard.arm(resume.term, resume.confirmed.deadlines.hard);
+                }
+                elector.machine = Some(Sealed::new(Elector::new(*welcome, 7, now)));
+                elector.with_machine(|_| {});
+            }
+            return None;
+        }
+        if let Some(message) = elector.to_elector.pop_front() {
+            elector.guard.told(&message);
+            elector.with_machine(|machine| machine.handle(Input::Told(message), now));
+        } else if elector.is_due(boot) {
+            elector.with_machine(|machine| machine.handle_timeout(now));
+            if elector.is_due(boot) && elector.actions.is_empty() {
+                around.judge.fail(Wrong::Spins, format!("the elector of {who} does nothing at its time"));
+            }
+        } else if let Some(input) = elector.inbox.pop_front() {
+            elector.with_machine(|machine| machine.handle(input, now));
+        } else if let Some(request) = elector.request.take() {
+            let answer = Answer::Unknown { message: "timed out".into(), retry_after: None };
+            elector.with_machine(|machine| machine.handle(Input::Answered { id: request.id, answer }, now));
+        }
+        if elector.beat_due.before(elector.beat_every / 4) <= boot {
+            elector.tell(ToInit::Beat, boot);
+        }
+        None
+    }
+
+    /// The answer reaches the elector that waits for it.
+    pub fn answered(&mut self, pid: i32, id: RequestId, answer: Answer) {
+        let Some(elector) = self.elector.as_mut().filter(|elector| elector.pid == pid && !elector.is_dead) else { return };
+        if elector.request.take_if(|request| request.id == id).is_some() {
+            elector.inbox.push_back(Input::Answered { id, answer });
+        }
+    }
+}
+
+impl ElectorProcess {
+    /// What the machine then wants done waits in line, reports apart.
+    fn with_machine(&mut self, does: impl FnOnce(&mut Elector)) {
+        let (Some(machine), actions) = (&mut self.machine, &mut self.actions) else { return };
+        machine.change(|machine| {
+            does(machine);
+            while let Some(action) = machine.poll_action() {
+                if !matches!(action, Action::Report(_)) {
+                    actions.push_back(action);
+                }
+            }
+        });
+    }
+
+    fn act(&mut self, action: Action, around: &Around<'_>, boot: Instant) {
+        match action {
+            Action::Request { id, request } => {
+                self.request = Some(Pending { id, unsent: Some(request), late: Ns::MAX });
+            }
+            Action::Watch { resource_version } => (self.watches, self.watch_from) = (true, Some(resource_version)),
+            Action::Tell(message) => {
+                self.guard.telling(&message);
+                self.tell(message, boot);
+            }
+            Action::Guard => (self.guard.hard, self.guard.next) = (Instant::BOOT, around.now),
+            Action::Disarm => self.guard.disarm(),
+            Action::Report(_) => {}
+        }
+    }
+}

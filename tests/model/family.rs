@@ -1,0 +1,150 @@
+//! The models: each a family of schedules with a few kinds of faults and a budget for them.
+
+use std::time::Duration;
+
+use tenure::config::{self, Acknowledge, Config, Drift, OnExit, Release, Runs, Signal};
+
+use crate::{
+    clock::{Clock, MS, Ns, S},
+    fault::Kind,
+    register::Start,
+};
+
+/// Microseconds since 1970 when a model begins.
+const EPOCH: i64 = 1_800_000_000_000_000;
+/// rho in parts per million.
+const DRIFT: u32 = 10_000;
+
+/// A model.
+#[derive(Clone, Debug)]
+pub struct Family {
+    pub name: &'static str,
+    pub setups: Vec<Setup>,
+    pub start: Start,
+    /// What may go wrong.
+    pub faults: Vec<Kind>,
+    /// How often, in all.
+    pub most: u8,
+    /// Until when something may begin to go wrong.
+    pub until: Ns,
+    /// When everything is mended.
+    pub calm: Ns,
+    /// No fault of this family is a reason to stop a workload.
+    pub undisturbed: bool,
+}
+
+/// One replica and its node.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    pub config: Config,
+    pub clock: Clock,
+    /// From SIGKILL to the end of the workload.
+    pub death: Ns,
+}
+
+/// How much is to be explored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Size {
+    /// What CI has time for.
+    Small,
+    /// What a night has time for.
+    Large,
+}
+
+/// All of them.
+pub fn families(size: Size) -> Vec<Family> {
+    use Kind::{
+        Clear, CrashElector, Cut, Dawdle, Delete, Exit, FreezeElector, FreezeInit, HoldReply, HoldRequest, KillInit, LoseReply,
+        LoseRequest, Refuse, RepeatRequest, Seize, StaleWord, Stall, StepDown, Terminate,
+    };
+    let more = u8::from(size == Size::Large);
+    let base = |name, faults: &[Kind], most: u8| Family {
+        name,
+        setups: pair(3, 3),
+        start: Start::Released,
+        faults: faults.to_vec(),
+        most: most + more,
+        until: 2_500 * MS,
+        calm: 7 * S,
+        undisturbed: false,
+    };
+    vec![
+        base("lost requests and replies", &[LoseRequest, HoldRequest, LoseReply, HoldReply, Cut], 1),
+        base("refusals and repetitions", &[Refuse, RepeatRequest, Stall], 1),
+        base("freezes", &[FreezeElector, FreezeInit, Cut], 1),
+        Family { undisturbed: true, ..base("elector restarts", &[CrashElector], 1) },
+        base("elector restarts and lost replies", &[CrashElector, LoseReply], 1),
+        base("deletions and edits", &[Delete, Clear, Seize, Cut], 1),
+        Family { start: Start::Free, ..base("creation wait", &[CrashElector, Delete, Clear], 1) },
+        Family { start: Start::Absent, ..base("creation", &[HoldRequest, RepeatRequest, LoseReply, Delete], 1) },
+        base("step-downs", &[StepDown, Exit, Terminate, CrashElector], 1),
+        base("ends of containers", &[KillInit, Terminate, LoseReply], 1),
+        Family { setups: always(pair(3, 3)), ..base("always", &[StepDown, Dawdle, StaleWord, Cut], 1) },
+        Family { setups: pair(5, 3), ..base("mixed durations", &[LoseRequest, HoldReply, Cut], 1) },
+        Family { setups: three(), ..base("three replicas", &[LoseRequest, Cut], 1) },
+        Family { setups: slow(pair(3, 3)), ..base("slow deaths", &[Cut, FreezeInit, FreezeElector], 1) },
+    ]
+}
+
+impl Family {
+    /// Nobody leads for this long after the last fault: something is wrong.
+    pub fn patience(&self) -> Ns {
+        let longest = self.setups.iter().map(|setup| setup.config.lease.duration).max().unwrap_or_default();
+        3 * u64::try_from(longest.as_nanos()).unwrap_or(Ns::MAX) + 2 * S
+    }
+}
+
+/// Two replicas with these D: the first one's clock as slow as rho allows, the second one's as fast.
+fn pair(first: u64, second: u64) -> Vec<Setup> {
+    vec![setup(first, 1_000_000 - DRIFT, 1_000 * S), setup(second, 1_000_000 + DRIFT, 5_000 * S)]
+}
+
+fn three() -> Vec<Setup> {
+    let mut setups = pair(3, 3);
+    setups.push(setup(3, 1_000_000 + DRIFT, 9_000 * S));
+    setups
+}
+
+/// The workload runs on both, and is told its role by signals.
+fn always(mut setups: Vec<Setup>) -> Vec<Setup> {
+    for Setup { config, .. } in &mut setups {
+        config.workload.runs = Runs::Always;
+        config.workload.acknowledge = Some(Acknowledge::Notify);
+        config.signals.on_lead = Some(Signal(libc::SIGUSR1));
+        config.signals.on_follow = Some(Signal(libc::SIGUSR2));
+    }
+    setups
+}
+
+/// The workload takes all of killMargin to die.
+fn slow(mut setups: Vec<Setup>) -> Vec<Setup> {
+    for Setup { config, clock, death } in &mut setups {
+        config.workload.stop.kill_margin = Duration::from_millis(100);
+        // What the node's clock calls killMargin, less the rounding of instants.
+        *death = 100 * MS * 1_000_000 / u64::from(clock.rate) - 10;
+    }
+    setups
+}
+
+fn setup(duration: u64, rate: u32, boot: u64) -> Setup {
+    let mut config = Config {
+        lease: config::Lease {
+            name: "lease".into(),
+            namespace: "default".into(),
+            duration: Duration::from_secs(duration),
+            renew_period: Duration::from_secs(1),
+            attempt_timeout: Duration::from_millis(500),
+            clock_drift: Drift(DRIFT),
+            release: Release::Clear,
+            ..config::Lease::default()
+        },
+        ..Config::default()
+    };
+    config.workload.command = vec!["workload".into()];
+    config.workload.on_exit = OnExit::Follow;
+    // SIGKILL takes no time here, so that there is nothing between H and E that would hide a late kill.
+    config.workload.stop.kill_margin = Duration::ZERO;
+    config.workload.stop.loss_grace = Duration::from_millis(200);
+    config.workload.stop.grace = Duration::from_millis(300);
+    Setup { config, clock: Clock { rate, boot, wall: EPOCH }, death: 0 }
+}

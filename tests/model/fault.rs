@@ -1,0 +1,252 @@
+//! What the adversary may do, and when.
+
+use serde_json::Value;
+use tenure::{election::writes::STEP_DOWN, supervision::Role};
+
+use crate::{
+    container::{Around, Container},
+    family::Setup,
+    judge::Judge,
+    world::{Flight, Stage, World},
+};
+
+/// One thing that goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fault {
+    pub kind: Kind,
+    /// The message or the replica that it hits.
+    pub on: usize,
+}
+
+/// What can go wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A request never arrives.
+    LoseRequest,
+    /// It arrives at some later time, perhaps long after its sender gave it up.
+    HoldRequest,
+    /// It arrives twice, the second time at some later time.
+    RepeatRequest,
+    /// It is answered with a 503 and not carried out.
+    Refuse,
+    /// An answer never arrives.
+    LoseReply,
+    /// It arrives at some later time.
+    HoldReply,
+    /// A replica is cut off: requests and answers are lost, the watch stands still.
+    Cut,
+    /// The watch alone stands still.
+    Stall,
+    /// SIGKILL to the elector.
+    CrashElector,
+    /// SIGSTOP to the elector.
+    FreezeElector,
+    /// SIGSTOP to init, where the elector stands in for it.
+    FreezeInit,
+    /// The container ends at once.
+    KillInit,
+    /// SIGTERM to init.
+    Terminate,
+    /// The workload ends by itself.
+    Exit,
+    /// The workload does not get to its signals.
+    Dawdle,
+    /// The workload has said that it stands by, long before it is told to.
+    StaleWord,
+    /// Somebody takes the holder out of the Lease.
+    Clear,
+    /// Somebody writes another holder into it.
+    Seize,
+    /// Somebody deletes it.
+    Delete,
+    /// Somebody asks its holder to step down.
+    StepDown,
+}
+
+/// What a fault hits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Aim {
+    Request,
+    Reply,
+    Replica,
+    Lease,
+}
+
+impl Kind {
+    pub const fn aim(self) -> Aim {
+        match self {
+            Self::LoseRequest | Self::HoldRequest | Self::RepeatRequest | Self::Refuse => Aim::Request,
+            Self::LoseReply | Self::HoldReply => Aim::Reply,
+            Self::Cut
+            | Self::Stall
+            | Self::CrashElector
+            | Self::FreezeElector
+            | Self::FreezeInit
+            | Self::KillInit
+            | Self::Terminate
+            | Self::Exit
+            | Self::Dawdle
+            | Self::StaleWord => Aim::Replica,
+            Self::Clear | Self::Seize | Self::Delete | Self::StepDown => Aim::Lease,
+        }
+    }
+
+    /// Whether it can come between two steps of one process.
+    pub const fn is_inner(self) -> bool {
+        matches!(self, Self::CrashElector | Self::FreezeElector | Self::FreezeInit | Self::StaleWord)
+    }
+
+    /// Whether this lasts until it is mended.
+    pub const fn lasts(self) -> bool {
+        matches!(self, Self::Cut | Self::Stall | Self::FreezeElector | Self::FreezeInit | Self::Dawdle)
+    }
+}
+
+impl World {
+    /// Whether `fault` would change anything, and is one that the law covers.
+    pub fn can(&self, Fault { kind, on }: Fault) -> bool {
+        match kind.aim() {
+            Aim::Request => self.flights.get(on).is_some_and(|flight| !flight.held && flight.is_asked()),
+            Aim::Reply => self.flights.get(on).is_some_and(|flight| !flight.held && !flight.is_asked()),
+            Aim::Replica => self.can_hit(kind, on),
+            Aim::Lease => {
+                let held = |lease: &Value| lease["spec"]["holderIdentity"].as_str().is_some_and(|holder| !holder.is_empty());
+                self.register.lease().is_some_and(|lease| kind == Kind::Delete || held(lease))
+            }
+        }
+    }
+
+    fn can_hit(&self, kind: Kind, on: usize) -> bool {
+        let (container, road) = (&self.places[on].container, &self.places[on].road);
+        let elector = container.runner().is_some();
+        if container.over.is_some() {
+            return false;
+        }
+        match kind {
+            Kind::Cut => !road.cut,
+            Kind::Stall => !road.stalled,
+            // An elector that is stopped, dead or not yet there does not stand in for init: such a stop is not covered.
+            Kind::FreezeInit => !container.frozen && container.is_guarded(),
+            Kind::CrashElector | Kind::FreezeElector => elector && !container.frozen,
+            Kind::KillInit | Kind::Terminate => true,
+            Kind::Exit => container.tree.leads(),
+            Kind::Dawdle => !container.dawdles,
+            // A word that is said after the signal is the workload's own lie.
+            Kind::StaleWord => container.tree.leads() && !container.tree.has_orders(),
+            Kind::LoseRequest
+            | Kind::HoldRequest
+            | Kind::RepeatRequest
+            | Kind::Refuse
+            | Kind::LoseReply
+            | Kind::HoldReply
+            | Kind::Clear
+            | Kind::Seize
+            | Kind::Delete
+            | Kind::StepDown => false,
+        }
+    }
+
+    /// It happens.
+    pub fn strike(&mut self, Fault { kind, on }: Fault, setups: &[Setup]) {
+        match kind {
+            Kind::LoseRequest | Kind::LoseReply => drop(self.flights.remove(on)),
+            Kind::HoldRequest | Kind::HoldReply => self.flights[on].held = true,
+            Kind::RepeatRequest => {
+                let twin = Flight { held: true, ..self.flights[on].clone() };
+                self.flights.push(twin);
+            }
+            Kind::Refuse => {
+                let message = "503".into();
+                self.flights[on].stage = Stage::Answered(tenure::election::Answer::Unknown { message, retry_after: None });
+            }
+            Kind::Cut => self.places[on].road.cut = true,
+            Kind::Stall => self.places[on].road.stalled = true,
+            Kind::CrashElector => self.inside(on, setups, |container, _| {
+                if let Some(elector) = &mut container.elector {
+                    elector.die();
+                }
+            }),
+            Kind::FreezeElector => self.inside(on, setups, |container, _| {
+                if let Some(elector) = &mut container.elector {
+                    elector.frozen = true;
+                }
+            }),
+            Kind::FreezeInit => self.inside(on, setups, |container, _| container.frozen = true),
+            Kind::KillInit => self.inside(on, setups, Container::end),
+            Kind::Terminate => self.inside(on, setups, |container, _| container.signal(libc::SIGTERM)),
+            Kind::Exit => self.inside(on, setups, |container, around| container.tree.exit(container.who, around.judge)),
+            Kind::Dawdle => self.inside(on, setups, |container, _| container.dawdles = true),
+            Kind::StaleWord => self.inside(on, setups, |container, _| container.words.push_back(Role::Standby)),
+            Kind::Clear => self.edit(|lease| lease["spec"]["holderIdentity"] = Value::Null),
+            Kind::Seize => self.edit(|lease| lease["spec"]["holderIdentity"] = "somebody".into()),
+            Kind::Delete => {
+                let event = self.register.delete();
+                self.publish(event);
+            }
+            Kind::StepDown => self.edit(|lease| {
+                let holder = lease["spec"]["holderIdentity"].clone();
+                lease["metadata"]["annotations"][STEP_DOWN] = holder;
+            }),
+        }
+    }
+
+    fn edit(&mut self, edit: impl FnOnce(&mut Value)) {
+        let event = self.register.edit(edit);
+        self.publish(event);
+    }
+
+    /// Whether it lasts.
+    pub fn is_hit(&self, Fault { kind, on }: Fault) -> bool {
+        let Some(place) = self.places.get(on) else { return false };
+        let (container, road) = (&place.container, &place.road);
+        match kind {
+            Kind::Cut => road.cut,
+            Kind::Stall => road.stalled,
+            Kind::FreezeElector => container.elector.as_ref().is_some_and(|elector| elector.frozen && !elector.is_dead),
+            Kind::FreezeInit => container.frozen,
+            Kind::Dawdle => container.dawdles,
+            Kind::LoseRequest
+            | Kind::HoldRequest
+            | Kind::RepeatRequest
+            | Kind::Refuse
+            | Kind::LoseReply
+            | Kind::HoldReply
+            | Kind::CrashElector
+            | Kind::KillInit
+            | Kind::Terminate
+            | Kind::Exit
+            | Kind::StaleWord
+            | Kind::Clear
+            | Kind::Seize
+            | Kind::Delete
+            | Kind::StepDown => false,
+        }
+    }
+
+    /// It ends.
+    pub fn mend(&mut self, Fault { kind, on }: Fault, setups: &[Setup]) {
+        if kind == Kind::Cut || kind == Kind::Stall {
+            let road = &mut self.places[on].road;
+            if kind == Kind::Cut {
+                road.cut = false
+            } else {
+                road.stalled = false
+            }
+            self.catch_up(on);
+            return;
+        }
+        self.inside(on, setups, |container, _| match (kind, &mut container.elector) {
+            (Kind::FreezeElector, Some(elector)) => elector.frozen = false,
+            (Kind::FreezeInit, _) => container.frozen = false,
+            (Kind::Dawdle, _) => container.dawdles = false,
+            _ => {}
+        });
+    }
+
+    /// Does something in the container of a replica.
+    pub fn inside<R>(&mut self, on: usize, setups: &[Setup], does: impl FnOnce(&mut Container, &mut Around<'_>) -> R) -> R {
+        let (now, judge): (_, &mut Judge) = (self.now, &mut self.judge);
+        let mut around = Around { now, setup: &setups[on], judge };
+        self.places[on].container.change(|container| does(container, &mut around))
+    }
+}

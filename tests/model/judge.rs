@@ -1,0 +1,108 @@
+//! What must hold in every state.
+//!
+//! Owns the properties; sees everything, takes part in nothing. The first thing that does not hold ends the branch.
+
+use std::fmt::Display;
+
+use crate::{clock::Ns, world::Who};
+
+/// What did not hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Wrong {
+    /// Two led at once.
+    Overlap,
+    /// A fencing token that does not rise.
+    Token,
+    /// A release while something of the term ran.
+    Release,
+    /// A workload stopped although nothing called for it.
+    Disturbed,
+    /// Nobody leads long after the last fault.
+    Unled,
+    /// A machine that wants to be woken and then does nothing.
+    Spins,
+}
+
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub struct Judge {
+    /// Who leads: as which process, under which token.
+    alive: Vec<(Who, i32, u64)>,
+    /// The term that ran last.
+    last: Option<(Who, u64)>,
+    /// When somebody led last.
+    led: Ns,
+    /// Terms under which something ran.
+    pub terms: u32,
+    /// The Lease was given back.
+    pub releases: u32,
+    wrong: Option<(Wrong, String)>,
+}
+
+impl Judge {
+    /// A process leads from now on.
+    pub fn leads(&mut self, who: Who, pid: i32, token: u64) {
+        if let Some((other, other_pid, theirs)) = self.alive.iter().find(|(other, ..)| *other != who) {
+            let what = format!("{who} leads as pid {pid} under {token}, {other} still does as pid {other_pid} under {theirs}");
+            return self.fail(Wrong::Overlap, what);
+        }
+        if self.last != Some((who, token)) {
+            if let Some((before, last)) = self.last.filter(|(_, last)| token <= *last) {
+                return self.fail(Wrong::Token, format!("{who} leads under {token} after {before} did under {last}"));
+            }
+            self.terms += 1;
+            self.last = Some((who, token));
+        }
+        self.alive.push((who, pid, token));
+    }
+
+    /// That process leads no more.
+    pub fn gone(&mut self, who: Who, pid: i32) {
+        self.alive.retain(|(other, other_pid, _)| (*other, *other_pid) != (who, pid));
+    }
+
+    /// Whether something of `who` leads.
+    pub fn is_leading(&self, who: Who) -> bool {
+        self.alive.iter().any(|(other, ..)| *other == who)
+    }
+
+    /// Whether somebody leads now.
+    pub const fn is_led(&self) -> bool {
+        !self.alive.is_empty()
+    }
+
+    /// `who` has emptied the holder.
+    pub fn released(&mut self, who: Who) {
+        self.releases += 1;
+        if self.is_leading(who) {
+            self.fail(Wrong::Release, format!("{who} has released what it still runs on"));
+        }
+    }
+
+    /// Time has passed.
+    pub const fn passes(&mut self, now: Ns) {
+        if self.is_led() {
+            self.led = now;
+        }
+    }
+
+    /// When somebody led last.
+    pub const fn led(&self) -> Ns {
+        self.led
+    }
+
+    /// Something does not hold.
+    pub fn fail(&mut self, wrong: Wrong, what: impl Display) {
+        self.wrong.get_or_insert_with(|| (wrong, what.to_string()));
+    }
+
+    /// What did not hold.
+    pub fn wrong(&self) -> Option<Wrong> {
+        self.wrong.as_ref().map(|(wrong, _)| *wrong)
+    }
+
+    /// In words.
+    pub fn verdict(&self) -> Option<&str> {
+        self.wrong.as_ref().map(|(_, what)| what.as_str())
+    }
+}

@@ -1,0 +1,78 @@
+//! Never two at once: the shipping machines under every schedule of a few faults.
+//!
+//! Where the simulation tries many thousand random worlds, this model tries all of a small one: two or three replicas, each the
+//! election machine of its elector and the agent of its init with the processes under it, and one register with
+//! compare-and-swap and a uid between them. [`family`] says which models there are and how far each goes; [`checker`] which
+//! steps a state allows; [`fault`] what the adversary may do; [`judge`] what must hold.
+//!
+//! Time is exact and goes from one instant at which anything is due to the next. The clocks of two replicas differ by as much as
+//! rho allows, and the workload ignores its stop signal and dies as late as the law lets it, so that between the end of one
+//! term and the beginning of the next there is not a nanosecond to hide in. A message takes no time unless a fault holds it up;
+//! then it arrives at any later instant at which something happens. Processes of one replica take their steps in any order, and
+//! faults come between any two of them: a step takes in one thing, or carries out one action.
+//!
+//! Not in the model: init stopped while its elector is stopped, dead or not yet there. The law does not cover that stop, for
+//! nobody is left who would kill at H.
+//!
+//! `cargo test --test model` runs what CI has time for; `TENURE_MODEL=large cargo test --release --test model` allows one fault
+//! more everywhere, which takes hours and gigabytes. A family can be named: `cargo test --test model -- freezes`. The states
+//! that were explored and the bounds are printed; what does not hold is told step by step.
+
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::print_stderr,
+    unreachable_pub,
+    missing_docs,
+    reason = "a test fails by panicking, and says why"
+)]
+
+use std::{fmt::Write, process::ExitCode, time::Instant};
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use stateright::{Checker, HasDiscoveries, Model};
+
+mod checker;
+#[path = "../simulation/clock.rs"]
+mod clock;
+mod container;
+mod digest;
+mod elector;
+mod family;
+mod fault;
+mod judge;
+mod register;
+mod tree;
+mod world;
+
+use family::{Family, Size};
+
+fn main() -> ExitCode {
+    let size = match std::env::var("TENURE_MODEL").as_deref() {
+        Ok("large") => Size::Large,
+        Ok(_) | Err(_) => Size::Small,
+    };
+    let trials = family::families(size).into_iter().map(|family| Trial::test(family.name, move || explore(family)));
+    libtest_mimic::run(&Arguments::from_args(), trials.collect()).exit_code()
+}
+
+fn explore(family: Family) -> Result<(), Failed> {
+    let began = Instant::now();
+    let checker = family.clone().checker().finish_when(HasDiscoveries::AnyFailures).spawn_dfs().join();
+    let (states, unique, depth) = (checker.state_count(), checker.unique_state_count(), checker.max_depth());
+    let took = began.elapsed().as_secs_f64();
+    eprintln!(
+        "{}: {} faults of {:?} until {} ms: {unique} states, {states} steps, depth {depth}, {took:.1} s",
+        family.name,
+        family.most,
+        family.faults,
+        family.until / clock::MS,
+    );
+    let Some((name, path)) = checker.discoveries().into_iter().next() else { return Ok(()) };
+    let mut story = String::new();
+    for (world, step) in path.into_vec() {
+        let verdict = world.judge.verdict().unwrap_or_default();
+        writeln!(story, "{:>13.9}  {step:?}{verdict}", world.now as f64 / 1e9)?;
+    }
+    Err(format!("not so: {name}\n{story}").into())
+}

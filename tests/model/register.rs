@@ -1,0 +1,114 @@
+//! The one Lease: a register with compare-and-swap and a uid, as the API server keeps it.
+
+use serde_json::{Value, json};
+use tenure::election::{Answer, Request, Watched};
+
+/// What a holder of `time` leaves on a proper release.
+const EARLIER: &str = "2026-01-01T00:00:00.000000Z";
+
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub struct Register {
+    object: Option<Value>,
+    version: u64,
+    uids: u64,
+}
+
+/// What stands in the register when a model begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// Given back properly: taken and run on at once.
+    Released,
+    /// A Lease without a spec: taken at once, run on after the creation wait (law 14).
+    Free,
+    /// No Lease.
+    Absent,
+}
+
+impl Register {
+    /// With a Lease like this.
+    pub fn new(start: Start) -> Self {
+        let mut register = Self::default();
+        let mark = json!({
+            "holderIdentity": "", "leaseDurationSeconds": 1, "acquireTime": EARLIER, "renewTime": EARLIER, "leaseTransitions": 4,
+        });
+        match start {
+            Start::Released => register.create(json!({"spec": mark})),
+            Start::Free => register.create(json!({"spec": {}})),
+            Start::Absent => {}
+        }
+        register
+    }
+
+    /// The Lease as it is.
+    pub const fn lease(&self) -> Option<&Value> {
+        self.object.as_ref()
+    }
+
+    /// The version of the last change.
+    pub const fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Carries a request out.
+    pub fn carry_out(&mut self, request: &Request) -> Answer {
+        match (request, &self.object) {
+            (Request::Get, Some(stored)) => Answer::Object(stored.clone()),
+            (Request::Get | Request::Delete { .. }, None) => Answer::NotFound,
+            (Request::Create(_), Some(_)) => Answer::Conflict,
+            (Request::Create(object), None) => {
+                self.create(object.clone());
+                self.read()
+            }
+            (Request::Replace(_), None) => Answer::Conflict,
+            (Request::Replace(object), Some(stored)) => {
+                if ["uid", "resourceVersion"].iter().any(|name| stored["metadata"][name] != object["metadata"][name]) {
+                    return Answer::Conflict;
+                }
+                if stored != object {
+                    self.object = Some(object.clone());
+                    self.rise();
+                }
+                self.read()
+            }
+            (Request::Delete { uid, resource_version }, Some(stored)) => {
+                if stored["metadata"]["uid"] != **uid || stored["metadata"]["resourceVersion"] != **resource_version {
+                    return Answer::Conflict;
+                }
+                self.delete();
+                Answer::Deleted
+            }
+        }
+    }
+
+    /// Somebody's edit of the spec.
+    pub fn edit(&mut self, edit: impl FnOnce(&mut Value)) -> Option<Watched> {
+        edit(self.object.as_mut()?);
+        self.rise();
+        self.object.clone().map(Watched::Changed)
+    }
+
+    /// Somebody's DELETE.
+    pub fn delete(&mut self) -> Option<Watched> {
+        self.rise();
+        self.object.take().map(Watched::Deleted)
+    }
+
+    fn read(&self) -> Answer {
+        self.object.clone().map_or(Answer::NotFound, Answer::Object)
+    }
+
+    fn create(&mut self, mut object: Value) {
+        self.uids += 1;
+        object["metadata"]["uid"] = format!("uid-{}", self.uids).into();
+        self.object = Some(object);
+        self.rise();
+    }
+
+    fn rise(&mut self) {
+        self.version += 1;
+        if let Some(object) = &mut self.object {
+            object["metadata"]["resourceVersion"] = self.version.to_string().into();
+        }
+    }
+}

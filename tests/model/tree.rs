@@ -1,0 +1,220 @@
+//! The processes of one container, init and its electors apart: what the kernel owns.
+//!
+//! The workload ignores its stop signal, so that it runs for as long as the law lets it, and dies exactly `death` after SIGKILL.
+
+use std::collections::VecDeque;
+
+use tenure::{
+    link::Exit,
+    supervision::{NotSpawned, Role, Scan},
+    time::Instant,
+};
+
+use crate::{clock::Ns, judge::Judge, world::Who};
+
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub struct Tree {
+    processes: Vec<Process>,
+    next: i32,
+}
+
+#[derive(Clone, Debug)]
+struct Process {
+    pid: i32,
+    stage: Stage,
+    /// SIGKILL is pending, and ends it then.
+    dies: Option<Ns>,
+    /// Role signals that it has not yet obeyed.
+    orders: VecDeque<(Role, u64)>,
+}
+
+#[derive(Clone, Debug)]
+enum Stage {
+    /// Between fork and execve; looks at the clock last (law 15).
+    Forked(Errand, Option<Instant>),
+    /// The workload; the token under which it leads.
+    Runs(Option<u64>),
+    /// Waits to be reaped.
+    Zombie(Exit),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Errand {
+    /// To become the workload, leading under this token or standing by.
+    Run(Option<u64>),
+    /// To tell that process that it leads.
+    Promote(i32, u64),
+}
+
+/// Whether a forked child runs the workload.
+pub type Spawned = (i32, Result<(), NotSpawned>);
+
+impl Tree {
+    /// A pid that nobody had.
+    pub const fn pid(&mut self) -> i32 {
+        self.next += 1;
+        self.next
+    }
+
+    /// Forks the workload.
+    pub fn fork(&mut self, token: Option<u64>, not_after: Option<Instant>) -> i32 {
+        self.add(Stage::Forked(Errand::Run(token), not_after))
+    }
+
+    /// Forks who promotes it.
+    pub fn promote(&mut self, pid: i32, token: u64, not_after: Instant) -> i32 {
+        self.add(Stage::Forked(Errand::Promote(pid, token), Some(not_after)))
+    }
+
+    fn add(&mut self, stage: Stage) -> i32 {
+        let pid = self.pid();
+        self.processes.push(Process { pid, stage, dies: None, orders: VecDeque::new() });
+        pid
+    }
+
+    /// Whether a process can do something now, `dawdling` workloads apart.
+    pub fn has_work(&self, now: Ns, dawdles: bool) -> bool {
+        self.processes.iter().any(|process| match process.stage {
+            Stage::Forked(..) => true,
+            Stage::Runs(_) => process.dies.is_some_and(|at| at <= now) || (!dawdles && !process.orders.is_empty()),
+            Stage::Zombie(_) => false,
+        })
+    }
+
+    /// When the next one dies.
+    pub fn next_death(&self) -> Option<Ns> {
+        self.processes.iter().filter(|process| matches!(process.stage, Stage::Runs(_))).filter_map(|process| process.dies).min()
+    }
+
+    /// Deaths that are due: nothing else happens before them at an instant.
+    pub fn bury(&mut self, who: Who, now: Ns, judge: &mut Judge) {
+        for process in &mut self.processes {
+            if matches!(process.stage, Stage::Runs(_)) && process.dies.is_some_and(|at| at <= now) {
+                process.stage = Stage::Zombie(Exit::Signal(9));
+                judge.gone(who, process.pid);
+            }
+        }
+    }
+
+    /// One process does what it can do: a forked child runs its errand, the workload obeys an order and says so.
+    pub fn work(&mut self, who: Who, boot: Instant, judge: &mut Judge) -> (Option<Spawned>, Option<Role>) {
+        let forked = self.processes.iter().position(|process| matches!(process.stage, Stage::Forked(..)));
+        if let Some(index) = forked {
+            return (self.exec(index, who, boot, judge), None);
+        }
+        for process in &mut self.processes {
+            let Stage::Runs(leads) = &mut process.stage else { continue };
+            let Some((role, token)) = process.orders.pop_front() else { continue };
+            match role {
+                Role::Leader => {
+                    *leads = Some(token);
+                    judge.leads(who, process.pid, token);
+                }
+                Role::Standby => {
+                    *leads = None;
+                    judge.gone(who, process.pid);
+                }
+            }
+            return (None, Some(role));
+        }
+        (None, None)
+    }
+
+    fn exec(&mut self, index: usize, who: Who, boot: Instant, judge: &mut Judge) -> Option<Spawned> {
+        let Process { pid, stage, .. } = &mut self.processes[index];
+        let Stage::Forked(errand, not_after) = stage else { return None };
+        let late = not_after.is_some_and(|at| boot >= at);
+        let (pid, errand) = (*pid, *errand);
+        match errand {
+            Errand::Run(_) if late => {
+                *stage = Stage::Zombie(Exit::Code(0));
+                Some((pid, Err(NotSpawned::Late)))
+            }
+            Errand::Run(token) => {
+                *stage = Stage::Runs(token);
+                if let Some(token) = token {
+                    judge.leads(who, pid, token);
+                }
+                Some((pid, Ok(())))
+            }
+            Errand::Promote(workload, token) => {
+                *stage = Stage::Zombie(Exit::Code(u8::from(late)));
+                if !late {
+                    self.order(workload, Role::Leader, token);
+                }
+                None
+            }
+        }
+    }
+
+    /// A signal that tells the workload its role.
+    pub fn order(&mut self, pid: i32, role: Role, token: u64) {
+        if let Some(process) = self.processes.iter_mut().find(|process| process.pid == pid) {
+            process.orders.push_back((role, token));
+        }
+    }
+
+    /// Whether it has orders that it has not obeyed.
+    pub fn has_orders(&self) -> bool {
+        self.processes.iter().any(|process| !process.orders.is_empty())
+    }
+
+    /// Whether the workload runs and leads.
+    pub fn leads(&self) -> bool {
+        self.processes.iter().any(|process| matches!(process.stage, Stage::Runs(Some(_))))
+    }
+
+    /// SIGKILL to everybody there is; whether there was anybody.
+    pub fn kill(&mut self, who: Who, death: Ns, now: Ns, judge: &mut Judge) -> bool {
+        for process in &mut self.processes {
+            match process.stage {
+                Stage::Forked(..) => process.stage = Stage::Zombie(Exit::Signal(9)),
+                Stage::Runs(_) => process.dies = process.dies.or(Some(now + death)),
+                Stage::Zombie(_) => {}
+            }
+        }
+        self.bury(who, now, judge);
+        !self.processes.is_empty()
+    }
+
+    /// Whether somebody is left that SIGKILL has not reached.
+    pub fn is_untouched(&self) -> bool {
+        self.processes.iter().any(|process| !matches!(process.stage, Stage::Zombie(_)) && process.dies.is_none())
+    }
+
+    /// The workload ends by itself.
+    pub fn exit(&mut self, who: Who, judge: &mut Judge) {
+        for process in &mut self.processes {
+            if matches!(process.stage, Stage::Runs(Some(_))) {
+                process.stage = Stage::Zombie(Exit::Code(1));
+                judge.gone(who, process.pid);
+            }
+        }
+    }
+
+    /// Takes a zombie away.
+    pub fn reap(&mut self) -> Option<(i32, Exit)> {
+        let index = self.processes.iter().position(|process| matches!(process.stage, Stage::Zombie(_)))?;
+        let Process { pid, stage, .. } = self.processes.remove(index);
+        let Stage::Zombie(exit) = stage else { return None };
+        Some((pid, exit))
+    }
+
+    /// Whether somebody waits to be reaped.
+    pub fn has_zombies(&self) -> bool {
+        self.processes.iter().any(|process| matches!(process.stage, Stage::Zombie(_)))
+    }
+
+    /// What a scan finds.
+    pub fn scan(&self, killed: bool) -> Scan {
+        let left: Vec<i32> = self.processes.iter().map(|process| process.pid).collect();
+        Scan { clean: left.is_empty(), left, denied: false, killed }
+    }
+
+    /// When the last one is dead, all of them being killed.
+    pub fn end(&self, now: Ns) -> Ns {
+        let living = self.processes.iter().filter(|process| matches!(process.stage, Stage::Runs(_)));
+        living.filter_map(|process| process.dies).max().unwrap_or(now)
+    }
+}

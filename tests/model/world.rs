@@ -1,0 +1,264 @@
+//! All of it together: replicas, their roads to the register, what is on its way, and what may happen next.
+
+use std::{collections::VecDeque, fmt::Display};
+
+use tenure::election::{Answer, Request, RequestId, Watched, record::LeaseRecord};
+
+use crate::{
+    clock::Ns,
+    container::Container,
+    digest::{Sealed, digest},
+    family::Setup,
+    judge::Judge,
+    register::Register,
+};
+
+/// One life of a replica: its container from start to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Who {
+    /// Which replica.
+    pub replica: usize,
+    /// Which of its containers.
+    pub life: u32,
+}
+
+impl Display for Who {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "r{}.{}", self.replica, self.life)
+    }
+}
+
+/// A state of the model.
+#[derive(Clone, Debug)]
+pub struct World {
+    /// Real time.
+    pub now: Ns,
+    pub register: Register,
+    pub places: Vec<Place>,
+    /// Requests and answers that are on their way.
+    pub flights: Vec<Flight>,
+    /// So many faults may still happen.
+    pub left: u8,
+    /// All faults are over.
+    pub calm: bool,
+    pub judge: Judge,
+}
+
+/// A replica.
+#[derive(Clone, Debug)]
+pub struct Place {
+    pub container: Sealed<Container>,
+    pub road: Road,
+}
+
+/// The way between a replica and the API server.
+#[derive(Clone, Debug, Default)]
+pub struct Road {
+    pub cut: bool,
+    pub stalled: bool,
+    /// What the watch would have brought.
+    events: VecDeque<Watched>,
+}
+
+/// A request, then its answer.
+#[derive(Clone, Debug)]
+pub struct Flight {
+    pub from: Who,
+    /// The elector's.
+    pub pid: i32,
+    pub id: RequestId,
+    pub stage: Stage,
+    /// It arrives whenever the adversary likes.
+    pub held: bool,
+}
+
+#[derive(Clone, Debug)]
+pub enum Stage {
+    Asked(Request),
+    Answered(Answer),
+}
+
+impl Flight {
+    pub const fn is_asked(&self) -> bool {
+        matches!(self.stage, Stage::Asked(_))
+    }
+}
+
+/// Who of a replica does something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Actor {
+    /// The container starts anew.
+    Runtime,
+    Tree,
+    Guard,
+    Init,
+    Elector,
+}
+
+impl std::hash::Hash for World {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        state.write_u64(digest(self));
+    }
+}
+
+impl PartialEq for World {
+    fn eq(&self, other: &Self) -> bool {
+        digest(self) == digest(other)
+    }
+}
+
+impl World {
+    pub fn new(register: Register, setups: &[Setup], left: u8) -> Self {
+        let places = setups.iter().enumerate().map(|(replica, setup)| Place {
+            container: Sealed::new(Container::start(Who { replica, life: 1 }, setup)),
+            road: Road::default(),
+        });
+        Self { now: 0, register, places: places.collect(), flights: Vec::new(), left, calm: false, judge: Judge::default() }
+    }
+
+    /// Who of this replica has something to do now. What the kernel does goes first, in this order; init, the guard and the
+    /// elector run beside each other.
+    pub fn at_work(&self, on: usize, setups: &[Setup]) -> Vec<Actor> {
+        let container = &self.places[on].container;
+        let boot = setups[on].clock.boot(self.now);
+        if container.over.is_some_and(|at| at <= self.now) {
+            return vec![Actor::Runtime];
+        }
+        if container.tree.has_work(self.now, container.dawdles) {
+            return vec![Actor::Tree];
+        }
+        let working = [
+            (Actor::Guard, container.guard_has_work(self.now, boot)),
+            (Actor::Init, container.init_has_work(boot)),
+            (Actor::Elector, container.elector_has_work(self.now, boot)),
+        ];
+        working.into_iter().filter(|(_, works)| *works).map(|(actor, _)| actor).collect()
+    }
+
+    /// One step of one of them.
+    pub fn act(&mut self, on: usize, actor: Actor, setups: &[Setup]) {
+        match actor {
+            Actor::Runtime => {
+                let Who { replica, life } = self.places[on].container.who;
+                let container = Container::start(Who { replica, life: life + 1 }, &setups[on]);
+                self.places[on].container = Sealed::new(container);
+                self.places[on].road.events.clear();
+            }
+            Actor::Tree => self.inside(on, setups, Container::step_tree),
+            Actor::Guard => self.inside(on, setups, Container::step_guard),
+            Actor::Init => self.inside(on, setups, Container::step_init),
+            Actor::Elector => {
+                let sent = self.inside(on, setups, Container::step_elector);
+                let Some(elector) = &self.places[on].container.elector else { return };
+                let (from, pid) = (self.places[on].container.who, elector.pid);
+                if elector.watch_from.is_some() {
+                    self.begin_watch(on, setups);
+                }
+                if let Some((id, request)) = sent.filter(|_| !self.places[on].road.cut) {
+                    self.flights.push(Flight { from, pid, id, stage: Stage::Asked(request), held: false });
+                }
+            }
+        }
+    }
+
+    /// A message arrives: a request at the register, an answer at its elector.
+    pub fn arrive(&mut self, index: usize, setups: &[Setup]) {
+        let Flight { from, pid, id, stage, .. } = self.flights.remove(index);
+        match stage {
+            Stage::Asked(request) => {
+                let answer = self.commit(from, &request);
+                if !self.places[from.replica].road.cut {
+                    self.flights.push(Flight { from, pid, id, stage: Stage::Answered(answer), held: false });
+                }
+            }
+            Stage::Answered(answer) if self.places[from.replica].container.who == from => {
+                self.inside(from.replica, setups, |container, _| container.answered(pid, id, answer));
+            }
+            Stage::Answered(_) => {}
+        }
+    }
+
+    fn commit(&mut self, from: Who, request: &Request) -> Answer {
+        let before = self.register.version();
+        let answer = self.register.carry_out(request);
+        if self.register.version() == before {
+            return answer;
+        }
+        let event = match (&answer, request) {
+            (Answer::Object(object), _) => Some(Watched::Changed(object.clone())),
+            _ => None,
+        };
+        let cleared =
+            |object: &serde_json::Value| LeaseRecord::read(object.clone()).is_some_and(|lease| lease.holder().is_none());
+        if self.register.lease().is_none_or(cleared) {
+            self.judge.released(from);
+        }
+        self.publish(event);
+        answer
+    }
+
+    /// The watches hear of a change.
+    pub fn publish(&mut self, event: Option<Watched>) {
+        let Some(event) = event else { return };
+        for on in 0..self.places.len() {
+            if self.places[on].container.elector.as_ref().is_some_and(|elector| elector.watches && !elector.is_dead) {
+                self.places[on].road.events.push_back(event.clone());
+                self.catch_up(on);
+            }
+        }
+    }
+
+    /// What the watch of this replica has to bring arrives, if anything does.
+    pub fn catch_up(&mut self, on: usize) {
+        let Place { container, road } = &mut self.places[on];
+        if road.cut || road.stalled || road.events.is_empty() {
+            return;
+        }
+        let events = std::mem::take(&mut road.events);
+        container.change(|container| {
+            if let Some(elector) = container.elector.as_mut().filter(|elector| elector.watches && !elector.is_dead) {
+                elector.inbox.extend(events.into_iter().map(tenure::election::Input::Watched));
+            }
+        });
+    }
+
+    fn begin_watch(&mut self, on: usize, setups: &[Setup]) {
+        let from =
+            self.inside(on, setups, |container, _| container.elector.as_mut().and_then(|elector| elector.watch_from.take()));
+        let known = from.flatten().and_then(|version| version.parse().ok()).unwrap_or(0_u64);
+        self.places[on].road.events.clear();
+        if known < self.register.version()
+            && let Some(lease) = self.register.lease()
+        {
+            self.places[on].road.events.push_back(Watched::Changed(lease.clone()));
+            self.catch_up(on);
+        }
+    }
+
+    /// The next instant at which anything happens by itself; nothing is left to do now.
+    pub fn next_instant(&self, setups: &[Setup]) -> Ns {
+        let of = |place: &Place, setup: &Setup| {
+            let container = &place.container;
+            let times = [
+                container.over,
+                container.tree.next_death(),
+                container.init_timeout(setup),
+                container.elector_timeout(self.now, setup),
+            ];
+            times.into_iter().flatten().min()
+        };
+        self.places.iter().zip(setups).filter_map(|(place, setup)| of(place, setup)).min().unwrap_or(Ns::MAX)
+    }
+
+    /// Time goes on to `when`. What dies then is dead before anything else happens.
+    pub fn pass(&mut self, when: Ns, setups: &[Setup]) {
+        self.judge.passes(self.now);
+        self.now = when;
+        self.judge.passes(when);
+        for on in 0..self.places.len() {
+            if self.places[on].container.tree.next_death().is_some_and(|at| at <= when) {
+                self.inside(on, setups, |container, around| container.tree.bury(container.who, around.now, around.judge));
+            }
+        }
+    }
+}
