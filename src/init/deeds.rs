@@ -79,10 +79,7 @@ impl Drive {
             Action::Log { warning, line } => self.say(warning, line),
             Action::LastWords(words) => self.log.last_words(&words),
             Action::Exit(code) => {
-                if let Some(terminal) = self.terminal {
-                    // The terminal may be gone.
-                    drop(terminal.take_back());
-                }
+                self.take_terminal_back();
                 self.over = Some(code);
             }
         }

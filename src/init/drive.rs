@@ -17,7 +17,7 @@ use crate::{
     config::{self, Signal},
     link::{Exit, ToElector},
     process::{
-        Pid,
+        Pid, kill,
         notify::{self, NotifySocket},
         reap,
         signals::{self, Inherited, Signals},
@@ -50,6 +50,10 @@ pub(super) struct Drive {
     signals: Signals,
     /// There may be more to reap, and no further SIGCHLD about it.
     unburied: bool,
+    /// A child changed; it may have been suspended.
+    changed: bool,
+    /// Without a Lease nobody has to guard the workload: init is suspended with it.
+    suspends: bool,
     /// A notification of this incarnation was dropped and that was said: a flood of them is one line.
     rejected: bool,
     alarm: Option<Alarm>,
@@ -83,6 +87,8 @@ impl Drive {
             log: Log::new(config::Log::default()),
             signals: Signals::open()?,
             unburied: false,
+            changed: false,
+            suspends: !settings.config.lease.enabled,
             rejected: false,
             alarm: None,
             armed: Instant::NEVER,
@@ -119,8 +125,45 @@ impl Drive {
             agent.handle_timeout(now);
             self.carry_out(agent);
         }
+        self.resume_suspended();
         if let Some(elector) = &mut self.elector {
             elector.flush();
+        }
+    }
+
+    /// Ctrl-Z in a terminal that was handed over stops the workload alone, and so does the wish of one in the background to read.
+    /// No shell sees that: init stops with it until a shell continues it, or the workload goes on, lest its terminal hangs. After
+    /// the deadlines, for it is the workload of a leader that goes on (law 15).
+    fn resume_suspended(&mut self) {
+        let Some(main) = self.main.filter(|_| std::mem::take(&mut self.changed)) else { return };
+        let in_foreground = match reap::stopped_by(main) {
+            Some(Signal(libc::SIGTSTP)) if self.terminal.is_some() => true,
+            Some(Signal(libc::SIGTTIN | libc::SIGTTOU)) => false,
+            Some(_) | None => return,
+        };
+        if self.suspends {
+            self.take_terminal_back();
+            signals::suspend();
+        } else if in_foreground {
+            self.say(false, "Ctrl-Z suspends no workload that runs under a Lease".into());
+        }
+        if self.hand_terminal_over() || in_foreground {
+            // All of a foreground job was stopped. It may be gone.
+            let _ = kill::send_group(main, Signal(libc::SIGCONT));
+        }
+    }
+
+    /// The workload gets the terminal if it is init's, who may have got it later by a shell's `fg`.
+    fn hand_terminal_over(&mut self) -> bool {
+        let (Some(terminal), Some(main)) = (Terminal::of_stdin(), self.main) else { return false };
+        self.terminal = Some(terminal);
+        terminal.hand_to(main).is_ok()
+    }
+
+    pub(super) fn take_terminal_back(&self) {
+        if let Some(terminal) = self.terminal {
+            // The terminal may be gone.
+            drop(terminal.take_back());
         }
     }
 
@@ -134,8 +177,14 @@ impl Drive {
         for _ in 0..A_TURN {
             // A failing signalfd is empty: SIGCHLD is not needed to reap.
             let Ok(Some(received)) = self.signals.receive() else { break };
-            if received.signal.0 != libc::SIGCHLD {
-                self.feed(agent, Input::Signal(received.signal.0));
+            match received.signal.0 {
+                libc::SIGCHLD => self.changed = true,
+                signal => {
+                    if signal == libc::SIGCONT {
+                        self.hand_terminal_over();
+                    }
+                    self.feed(agent, Input::Signal(signal));
+                }
             }
         }
         self.reap(agent);
@@ -176,10 +225,7 @@ impl Drive {
         if self.main == Some(pid) {
             self.main = None;
             self.rejected = false;
-            if let Some(terminal) = self.terminal {
-                // The terminal may be gone.
-                drop(terminal.take_back());
-            }
+            self.take_terminal_back();
         }
         agent.handle(Input::Reaped { pid: pid.as_raw(), exit }, clock::boot());
     }

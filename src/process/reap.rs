@@ -6,7 +6,7 @@ use std::mem::MaybeUninit;
 
 use nix::{errno::Errno, unistd::Pid};
 
-use crate::link::Exit;
+use crate::{config::Signal, link::Exit};
 
 /// Reaps one dead child, if there is one. Before its pid is freed, `before` hears of it: the last moment to signal its process
 /// group ("signal the group before reaping its leader").
@@ -37,6 +37,21 @@ pub fn peek() -> Option<Pid> {
             Err(_) => return None,
         }
     }
+}
+
+/// The signal that stopped this child since it was last asked. It is not reaped.
+#[must_use]
+#[allow(unsafe_code, reason = "as for peek")]
+pub fn stopped_by(child: Pid) -> Option<Signal> {
+    let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
+    let id = child.as_raw().try_into().ok()?;
+    // SAFETY: as in peek; the kernel fills the status of a child that stopped.
+    let (result, pid, signal) = unsafe {
+        let result = libc::waitid(libc::P_PID, id, info.as_mut_ptr(), libc::WSTOPPED | libc::WNOHANG);
+        let info = info.assume_init_ref();
+        (result, info.si_pid(), info.si_status())
+    };
+    (result == 0 && pid == child.as_raw()).then_some(Signal(signal))
 }
 
 /// Whether init has no child at all, dead or alive.

@@ -58,6 +58,17 @@ pub fn restore() {
     }
 }
 
+/// Stops this process as Ctrl-Z does one that does nothing about it, and returns when it is continued: at once where nobody could
+/// do that, as for PID 1 and for the first process of a terminal.
+pub fn suspend() {
+    let mut stop = SigSet::empty();
+    stop.add(nix::sys::signal::SIGTSTP);
+    // None of it fails for a valid signal.
+    let _ = nix::sys::signal::raise(nix::sys::signal::SIGTSTP);
+    let _ = sigprocmask(SigmaskHow::SIG_UNBLOCK, Some(&stop), None);
+    let _ = sigprocmask(SigmaskHow::SIG_BLOCK, Some(&stop), None);
+}
+
 /// A signal that arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received {

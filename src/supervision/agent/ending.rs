@@ -64,6 +64,8 @@ impl Agent {
                     self.asked_to_end(Some(signal), now);
                 }
             }
+            // From H on what is stopped stays stopped: the kill is due.
+            libc::SIGCONT if self.leads() && self.held.as_ref().is_some_and(|held| held.deadlines().hard <= now) => {}
             _ if is_forwardable(signal) => self.workload.forward(signal),
             _ => {}
         }

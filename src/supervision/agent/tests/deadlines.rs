@@ -39,6 +39,16 @@ fn everything_is_killed_at_h_and_not_a_tick_earlier() {
 }
 
 #[test]
+fn what_was_stopped_is_not_continued_by_a_signal_that_init_reads_after_h() {
+    let mut world = World::leading(config());
+    for (at, passed) in [(deadlines(A).hard - tick(), true), (deadlines(A).hard, false)] {
+        world.sleep_until(at);
+        world.feed(Input::Signal(libc::SIGCONT));
+        assert_eq!(world.take(), if passed { vec![to_main(libc::SIGCONT)] } else { vec![] });
+    }
+}
+
+#[test]
 fn init_that_wakes_after_h_kills_everything_first() {
     let mut world = World::leading(config());
     world.sleep_until(ms(600_000));

@@ -1,0 +1,316 @@
+//! Init on a terminal: whose keys they are, and that none of them leaves anybody hanging.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
+
+use std::{
+    fs,
+    io::{Read as _, Write as _},
+    os::fd::{AsFd as _, OwnedFd},
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use nix::{
+    poll::{PollFd, PollFlags, PollTimeout, poll},
+    pty::{OpenptyResult, openpty},
+    sys::{
+        signal::{Signal, kill},
+        termios::{LocalFlags, OutputFlags, SetArg, tcgetattr, tcsetattr},
+    },
+    unistd::{Pid, tcgetpgrp},
+};
+
+use tenure::apiserver::{Options, Server};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+const TENURE: &str = env!("CARGO_BIN_EXE_tenure");
+const CTRL_C: &[u8] = b"\x03";
+const CTRL_Z: &[u8] = b"\x1a";
+const CTRL_BACKSLASH: &[u8] = b"\x1c";
+
+/// A workload that lives on.
+const TICKING: &str = "echo $$; while :; do sleep 0.01; done";
+
+#[test]
+fn the_foreground_is_the_workloads_and_inits_again_after_it() {
+    let set = ["--set", "workload.onExit=restart", "--set", "workload.restart.delay=1m"];
+    let mut terminal = Terminal::of_init(&set, "echo $$; read word; exit 1", Place::FirstProcess);
+    let workload = terminal.pid();
+    terminal.until("the workload is in the foreground", |terminal| terminal.foreground() == workload);
+    terminal.press(b"\n");
+    let init = terminal.child_pid();
+    terminal.until("init is in the foreground", |terminal| terminal.foreground() == init);
+    terminal.press(CTRL_C);
+    assert_eq!(terminal.exit(), 1, "nothing runs: the keys are init's, and the code is still the workload's");
+}
+
+#[test]
+fn ctrl_c_reaches_the_workload_once_and_not_through_init() {
+    let script = "trap 'echo int' INT; trap 'echo quit; exit 5' QUIT; echo $$; while :; do sleep 0.01; done";
+    for place in [Place::FirstProcess, Place::Pid1] {
+        let mut terminal = Terminal::of_init(&[], script, place);
+        terminal.line();
+        for _ in 0..2 {
+            terminal.press(CTRL_C);
+            assert_eq!(terminal.line(), "int");
+        }
+        terminal.press(CTRL_BACKSLASH);
+        assert_eq!(terminal.line(), "quit", "init has not asked it to stop, and has not passed on a second signal");
+        assert_eq!(terminal.exit(), 5);
+    }
+}
+
+#[test]
+fn a_workload_that_ctrl_c_ends_is_not_started_again() {
+    let set = ["--set", "workload.onExit=restart", "--set", "workload.restart.policy=always"];
+    for script in [TICKING, "trap 'exit 130' INT; echo $$; while :; do sleep 0.01; done"] {
+        let mut terminal = Terminal::of_init(&set, script, Place::Pid1);
+        terminal.line();
+        terminal.press(CTRL_C);
+        assert_eq!(terminal.exit(), 130);
+    }
+}
+
+#[test]
+fn ctrl_z_hangs_nobody_where_no_shell_could_continue_init() {
+    let script = "trap 'echo continued' CONT; echo $$; while :; do sleep 0.01; done";
+    for place in [Place::FirstProcess, Place::Pid1] {
+        let mut terminal = Terminal::of_init(&[], script, place);
+        terminal.line();
+        terminal.press(CTRL_Z);
+        assert_eq!(terminal.line(), "continued");
+        terminal.press(CTRL_C);
+        assert_eq!(terminal.exit(), 130);
+    }
+}
+
+#[test]
+fn a_new_window_size_reaches_the_workload() {
+    let mut terminal = Terminal::of_init(&[], "trap 'stty size' WINCH; echo $$; while :; do sleep 0.01; done", Place::Pid1);
+    terminal.line();
+    terminal.resize(50, 132);
+    assert_eq!(terminal.line(), "50 132");
+}
+
+#[test]
+fn a_shell_suspends_init_and_workload_and_continues_both() {
+    let mut terminal = Terminal::of_shell();
+    terminal.run(&format!("{TENURE} --leader-election=off -- sh -c '{TICKING}'"));
+    let workload = terminal.pid();
+    terminal.until("it is in the foreground", |terminal| terminal.foreground() == workload);
+    let init = parent(workload);
+    terminal.press(CTRL_Z);
+    terminal.until("both are stopped", |_| [init, workload].map(state) == [Some('T'); 2]);
+    let shell = terminal.child_pid();
+    terminal.until("the shell has its terminal", |terminal| terminal.foreground() == shell);
+    terminal.run("fg >/dev/null");
+    terminal.until("both go on", |_| [init, workload].map(state).iter().all(|state| *state != Some('T')));
+    terminal.until("it is in the foreground again", |terminal| terminal.foreground() == workload);
+    terminal.press(CTRL_C);
+    terminal.run("echo code $?");
+    assert_eq!(terminal.line(), "code 130");
+}
+
+#[test]
+fn an_init_in_the_background_stops_for_a_terminal_as_its_workload_does_and_gets_it_with_fg() {
+    let mut terminal = Terminal::of_shell();
+    // With tostop the terminal stops whoever writes from the background without further ado.
+    terminal.run("stty tostop");
+    terminal.run(&format!("{TENURE} --leader-election=off -- sh -c 'read word; echo \"got $word\"' &"));
+    terminal.run("echo $!");
+    let init = terminal.pid();
+    let workload = wait_for("the workload", || child_of(init));
+    terminal.until("both are stopped", |_| [init, workload].map(state) == [Some('T'); 2]);
+    assert_eq!(terminal.foreground(), terminal.child_pid(), "the terminal is still the shell's");
+    terminal.run("fg >/dev/null");
+    terminal.until("the workload is in the foreground", |terminal| terminal.foreground() == workload);
+    terminal.run("it");
+    assert_eq!(terminal.line(), "got it");
+    terminal.run("echo code $?");
+    assert_eq!(terminal.line(), "code 0");
+}
+
+#[test]
+fn an_init_that_was_started_in_the_background_and_needs_no_terminal_runs_and_still_hears_ctrl_c() {
+    let mut terminal = Terminal::of_shell();
+    terminal.run("stty tostop");
+    terminal.run(&format!("{TENURE} --leader-election=off -- sleep 600 &"));
+    terminal.run("echo $!");
+    let init = terminal.pid();
+    let workload = wait_for("the workload", || child_of(init));
+    terminal.until("it runs", |_| name(workload).as_deref() == Some("sleep"));
+    terminal.run("fg >/dev/null");
+    terminal.until("init is in the foreground", |terminal| terminal.foreground() == init);
+    assert_ne!(state(init), Some('T'));
+    terminal.press(CTRL_C);
+    terminal.run("echo code $?");
+    assert_eq!(terminal.line(), "code 130");
+}
+
+#[test]
+fn a_guard_is_not_suspended_with_a_workload_under_a_lease() {
+    let server = Server::start(&Options::default()).expect("the embedded API server");
+    let kubeconfig = std::env::temp_dir().join(format!("tenure-terminal-{}", std::process::id()));
+    fs::write(&kubeconfig, server.client("admin").unwrap().kubeconfig()).unwrap();
+    let mut terminal = Terminal::of_shell();
+    terminal.run(&format!("export KUBECONFIG={}", kubeconfig.display()));
+    terminal.run(&format!(
+        "{TENURE} --lease keys --log-level=error --set lease.creationWait=0s -- bash -c \"trap 'echo continued' CONT; {}\"",
+        TICKING.replace('$', "\\$"),
+    ));
+    let workload = terminal.pid();
+    fs::remove_file(&kubeconfig).unwrap();
+    let init = parent(workload);
+    terminal.press(CTRL_Z);
+    assert_eq!(terminal.line(), "continued");
+    assert_ne!(state(init), Some('T'));
+    terminal.press(CTRL_C);
+    terminal.run("echo code $?");
+    assert_eq!(terminal.line(), "code 130");
+}
+
+/// Where init stands.
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    /// The first process of the terminal, as with ssh -t.
+    FirstProcess,
+    /// That, and PID 1 of its namespace, as in a container.
+    Pid1,
+}
+
+/// A terminal, and its first process.
+struct Terminal {
+    master: fs::File,
+    child: Child,
+    unread: Vec<u8>,
+}
+
+impl Terminal {
+    fn of_init(arguments: &[&str], script: &str, place: Place) -> Self {
+        let mut command = vec!["setsid", "--ctty", TENURE, "--leader-election=off"];
+        if matches!(place, Place::Pid1) {
+            let root: &[&str] = if nix::unistd::geteuid().is_root() { &[] } else { &["--map-root-user"] };
+            let contained = ["unshare", "--fork", "--pid", "--mount-proc", "--kill-child=SIGKILL"];
+            command = [&contained, root, &command].concat();
+        }
+        Self::of(&[&command, arguments, &["--", "bash", "-c", script]].concat())
+    }
+
+    fn of_shell() -> Self {
+        Self::of(&["setsid", "--ctty", "env", "PS1=", "bash", "--norc", "--noprofile", "--noediting", "-i"])
+    }
+
+    fn of(command: &[&str]) -> Self {
+        let OpenptyResult { master, slave } = openpty(None, None).expect("a terminal");
+        let mut settings = tcgetattr(&slave).unwrap();
+        settings.local_flags.remove(LocalFlags::ECHO | LocalFlags::ECHOCTL);
+        settings.output_flags.remove(OutputFlags::OPOST);
+        tcsetattr(&slave, SetArg::TCSANOW, &settings).unwrap();
+        let copy = |slave: &OwnedFd| Stdio::from(slave.try_clone().unwrap());
+        let [program, arguments @ ..] = command else { panic!("no command") };
+        let mut launcher = Command::new("setpriv");
+        launcher.args(["--pdeathsig", "KILL", program]).args(arguments);
+        launcher.stdin(copy(&slave)).stdout(copy(&slave));
+        let child = launcher.spawn().expect("setpriv, setsid and unshare are needed");
+        Self { master: fs::File::from(master), child, unread: Vec::new() }
+    }
+
+    fn press(&mut self, keys: &[u8]) {
+        self.master.write_all(keys).unwrap();
+    }
+
+    /// Types a command line.
+    fn run(&mut self, line: &str) {
+        self.press(format!("{line}\n").as_bytes());
+    }
+
+    /// The next line on the terminal.
+    fn line(&mut self) -> String {
+        let give_up = Instant::now() + PATIENCE;
+        loop {
+            if let Some(end) = self.unread.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.unread.drain(..=end).collect();
+                return String::from_utf8(line).unwrap().trim().to_owned();
+            }
+            let left = PollTimeout::try_from(give_up.saturating_duration_since(Instant::now())).unwrap();
+            let ready = poll(&mut [PollFd::new(self.master.as_fd(), PollFlags::POLLIN)], left).unwrap();
+            assert!(ready > 0, "no line in time: {:?}", String::from_utf8_lossy(&self.unread));
+            let mut part = [0; 1024];
+            let length = self.master.read(&mut part).expect("somebody is at the terminal");
+            self.unread.extend_from_slice(&part[..length]);
+        }
+    }
+
+    /// The next line is the number of a process in this namespace.
+    fn pid(&mut self) -> Pid {
+        let line = self.line();
+        Pid::from_raw(line.parse().unwrap_or_else(|_| panic!("not a number: {line:?}")))
+    }
+
+    fn foreground(&self) -> Pid {
+        tcgetpgrp(&self.master).unwrap()
+    }
+
+    fn resize(&self, rows: u16, columns: u16) {
+        let (rows, columns) = (rows.to_string(), columns.to_string());
+        let mut stty = Command::new("stty");
+        let status = stty.args(["rows", &rows, "cols", &columns]).stdin(self.master.try_clone().unwrap()).status().unwrap();
+        assert!(status.success());
+    }
+
+    fn child_pid(&self) -> Pid {
+        Pid::from_raw(self.child.id().try_into().unwrap())
+    }
+
+    fn until(&mut self, what: &str, mut ready: impl FnMut(&mut Self) -> bool) {
+        wait_for(what, || ready(self).then_some(()));
+    }
+
+    fn exit(mut self) -> i32 {
+        wait_for("the end", || self.child.try_wait().unwrap()).code().unwrap_or(-1)
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        // What a shell started is in groups of its own, which the end of the terminal ends.
+        let _ = kill(self.child_pid(), Signal::SIGHUP);
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+/// The letter of proc(5); none if it is gone.
+fn state(pid: Pid) -> Option<char> {
+    stat(pid)?.chars().next()
+}
+
+fn parent(pid: Pid) -> Pid {
+    let stat = stat(pid).expect("it lives");
+    Pid::from_raw(stat.split_whitespace().nth(1).unwrap().parse().unwrap())
+}
+
+/// All that follows the name.
+fn stat(pid: Pid) -> Option<String> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    Some(stat.rsplit_once(") ")?.1.to_owned())
+}
+
+fn name(pid: Pid) -> Option<String> {
+    Some(fs::read_to_string(format!("/proc/{pid}/comm")).ok()?.trim().to_owned())
+}
+
+fn child_of(parent: Pid) -> Option<Pid> {
+    let children = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).ok()?;
+    Some(Pid::from_raw(children.split_whitespace().next()?.parse().ok()?))
+}
+
+fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let give_up = Instant::now() + PATIENCE;
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(Instant::now() < give_up, "not in time: {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
