@@ -69,15 +69,13 @@ pub(crate) async fn look(stage: &Stage) -> Option<Value> {
     ask(stage, Method::GET, None).await.map(|(_, lease)| lease)
 }
 
-/// Takes the finalizer off; again until the server has done it.
-pub(crate) async fn let_go(stage: &Stage) {
-    loop {
-        let held = |lease: &Value| lease["metadata"]["finalizers"].as_array().is_some_and(|held| !held.is_empty());
-        match ask(stage, Method::GET, None).await {
-            Some((200, lease)) if held(&lease) => drop(edit(stage, |lease| lease["metadata"]["finalizers"] = json!([])).await),
-            Some((200 | 404, _)) => return,
-            Some(_) | None => tokio::time::sleep(Duration::from_millis(100)).await,
-        }
+/// Takes the finalizer off; whether it is off.
+pub(crate) async fn let_go(stage: &Stage) -> bool {
+    let held = |lease: &Value| lease["metadata"]["finalizers"].as_array().is_some_and(|held| !held.is_empty());
+    match ask(stage, Method::GET, None).await {
+        Some((200, lease)) if held(&lease) => edit(stage, |lease| lease["metadata"]["finalizers"] = json!([])).await,
+        Some((200 | 404, _)) => true,
+        Some(_) | None => false,
     }
 }
 

@@ -19,6 +19,8 @@ use crate::{
 
 /// How long a process may take to show up; in a replica that has just ended it never does.
 const SEARCH: Duration = Duration::from_secs(1);
+/// Between two attempts to undo something.
+const AGAIN: Duration = Duration::from_millis(200);
 /// How far off a wall clock may be set: a day.
 const FAR_OFF: i64 = 86_400;
 
@@ -81,9 +83,12 @@ async fn round(world: &mut World, leader: usize, blows: &[Blow]) -> Past {
                 }
             }
             Step::Undo(place, entry, undo) => {
-                revert(world, place, undo).await;
+                let done = revert(world, place, &undo).await;
                 if let Some(entry) = entry {
                     world.spans[entry].to = clock::boot();
+                }
+                if !done {
+                    steps.push((clock::boot() + AGAIN, Step::Undo(place, entry, undo)));
                 }
             }
         }
@@ -157,35 +162,35 @@ async fn strike(world: &mut World, index: usize, blow: &Blow) -> Option<Done> {
     }
 }
 
-async fn revert(world: &mut World, place: Option<usize>, undo: Undo) {
+/// Whether it is undone: a server in trouble may not let us, and is perhaps what is to be undone next.
+async fn revert(world: &mut World, place: Option<usize>, undo: &Undo) -> bool {
     // A fault of a replica has its place; the others need none.
     let place = place.unwrap_or_default();
     match undo {
-        Undo::Resume(pids) => resume(&pids),
-        Undo::Network(fault) => world.places[place].network.mend(fault),
+        Undo::Resume(pids) => resume(pids),
+        Undo::Network(fault) => world.places[place].network.mend(*fault),
         Undo::Proxy => world.places[place].replica.proxy.mend().await,
         Undo::Server(frozen) => {
             if let Some(program) = frozen {
-                world.shared.server.signal(program, Signal::SIGCONT);
+                world.shared.server.signal(*program, Signal::SIGCONT);
             }
             *world.shared.troubled.borrow_mut() = false;
             if let Some(span) = world.shared.spans.borrow_mut().last_mut() {
                 span.to = clock::boot();
             }
         }
-        Undo::Finalizer => lease::let_go(&world.stage).await,
-        Undo::Rights => rights::bind(&world.stage, &world.places[place].account).await,
+        Undo::Finalizer => return lease::let_go(&world.stage).await,
+        Undo::Rights => return rights::bind(&world.stage, &world.places[place].account).await,
         Undo::Token => {
-            let token = rights::renew(&world.stage, &world.places[place].account).await;
+            let Some(token) = rights::renew(&world.stage, &world.places[place].account).await else { return false };
             let place = &mut world.places[place];
             std::fs::write(world.stage.token_file(&place.replica.name), &token).expect("a file");
             place.token = token;
         }
-        Undo::Wall => {
-            world.places[place].wall.shift(0);
-        }
+        Undo::Wall => _ = world.places[place].wall.shift(0),
         Undo::Processor => world.places[place].processor.relieve(),
     }
+    true
 }
 
 fn send(pid: Pid, signal: Signal) -> Option<Done> {

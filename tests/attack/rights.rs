@@ -1,7 +1,5 @@
 //! Takes the rights of a place, and gives them back.
 
-use std::time::Duration;
-
 use http::Method;
 use serde_json::{Value, json};
 
@@ -13,14 +11,14 @@ pub(crate) async fn unbind(stage: &Stage, account: &str) -> bool {
     matches!(ask(stage, Method::DELETE, &path, None).await, Some((200, _)))
 }
 
-/// Binds it again.
-pub(crate) async fn bind(stage: &Stage, account: &str) {
+/// Binds it again; whether it could.
+pub(crate) async fn bind(stage: &Stage, account: &str) -> bool {
     let binding = json!({
         "metadata": { "name": account },
         "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": account },
         "subjects": [{ "kind": "ServiceAccount", "name": account, "namespace": stage.namespace }],
     });
-    insist(stage, &bindings(stage), &binding).await;
+    create(stage, &bindings(stage), &binding).await.is_some()
 }
 
 /// Deletes its account: every token of it is worth nothing from then on; whether it could.
@@ -29,12 +27,12 @@ pub(crate) async fn revoke(stage: &Stage, account: &str) -> bool {
     matches!(ask(stage, Method::DELETE, &path, None).await, Some((200, _)))
 }
 
-/// Makes the account again: a token of it.
-pub(crate) async fn renew(stage: &Stage, account: &str) -> String {
-    insist(stage, &accounts(stage), &json!({ "metadata": { "name": account } })).await;
+/// Makes the account again: a token of it, if it could.
+pub(crate) async fn renew(stage: &Stage, account: &str) -> Option<String> {
+    create(stage, &accounts(stage), &json!({ "metadata": { "name": account } })).await?;
     let request = json!({ "spec": { "expirationSeconds": 3600 } });
-    let token = insist(stage, &format!("{}/{account}/token", accounts(stage)), &request).await;
-    token["status"]["token"].as_str().expect("a token").to_owned()
+    let token = create(stage, &format!("{}/{account}/token", accounts(stage)), &request).await?;
+    token["status"]["token"].as_str().map(str::to_owned)
 }
 
 fn bindings(stage: &Stage) -> String {
@@ -45,13 +43,11 @@ fn accounts(stage: &Stage) -> String {
     format!("/api/v1/namespaces/{}/serviceaccounts", stage.namespace)
 }
 
-/// Creates it, again until the server has done it: it may be in trouble.
-async fn insist(stage: &Stage, path: &str, object: &Value) -> Value {
-    loop {
-        match ask(stage, Method::POST, path, Some(object)).await {
-            Some((201 | 409, body)) => return body,
-            Some(_) | None => tokio::time::sleep(Duration::from_millis(100)).await,
-        }
+/// Creates it, unless it is there already.
+async fn create(stage: &Stage, path: &str, object: &Value) -> Option<Value> {
+    match ask(stage, Method::POST, path, Some(object)).await? {
+        (201 | 409, body) => Some(body),
+        _ => None,
     }
 }
 
