@@ -15,7 +15,9 @@
 //! [`link`]; it needs nothing from the elector to kill: the stop signal goes out at the soft deadline S, SIGKILL to everything at the
 //! hard deadline H, whether the elector is slow, stopped, dead or lying. The elector needs nothing but init's proof to release.
 //! If the elector dies, init starts another and hands it the last confirmed record: the workload does not notice. If init is
-//! stopped, the elector is the second guard at H. If init dies as PID 1, the kernel kills the container.
+//! stopped, the elector is the second guard at H. If both are, or neither gets the processor, the kernel kills by itself at the H
+//! that init last acknowledged: a fuse for each process group, which is a connection of init to itself over the loopback
+//! interface that times out ([`process::fuse`]). If init dies as PID 1, the kernel kills the container.
 //!
 //! # Deciding apart from doing
 //!

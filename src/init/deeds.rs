@@ -13,7 +13,9 @@ use crate::{
     config::Signal,
     link::{Exit, Facts, Reason, ToInit, Welcome},
     process::{
-        Pid, kill,
+        Pid,
+        fuse::{Fuse, FuseError},
+        kill,
         spawn::{self, Outcome, Place, Setup, Spawning, signal_not_after},
     },
     supervision::{Action, Agent, HookKind, Input, Launch, NotSpawned, Role, Scan, Target},
@@ -45,11 +47,45 @@ impl Pending {
 impl Drive {
     /// Does what the agent wants done, in order, until it wants nothing more.
     pub(super) fn carry_out(&mut self, agent: &mut Agent) {
-        while let Some(action) = agent.poll_action() {
+        loop {
+            self.follow_hard(agent.hard());
+            let Some(action) = agent.poll_action() else { return };
             self.act(agent, action);
             if self.over.is_some() {
                 return;
             }
+        }
+    }
+
+    /// The fuses stand at H before anything is started, promoted or acknowledged that relies on it.
+    fn follow_hard(&mut self, hard: Option<Instant>) {
+        match self.fuses.follow(hard) {
+            Ok(false) => return,
+            Ok(true) => {}
+            Err(error) => self.tell_fuseless(&error),
+        }
+        let Some(main) = self.main.filter(|_| hard.is_some()) else { return };
+        let electors = self.electors();
+        let covered = self.fuses.cover(main).and_then(|()| self.fuses.search(|| self.prover.groups(main, &electors)));
+        if let Err(error) = covered {
+            self.tell_fuseless(&error);
+        }
+    }
+
+    fn spare_fuse(&mut self) -> Option<Fuse> {
+        self.fuses.spare().unwrap_or_else(|error| {
+            self.tell_fuseless(&error);
+            None
+        })
+    }
+
+    fn tell_fuseless(&mut self, why: &FuseError) {
+        if !std::mem::replace(&mut self.fuseless, true) {
+            let line = format!(
+                "the kernel has no fuse, so that only init and the elector guard the deadline: {}",
+                crate::api::one_line(why)
+            );
+            self.say(true, line);
         }
     }
 
@@ -116,6 +152,7 @@ impl Drive {
     fn spawn(&mut self, agent: &mut Agent, role: Option<Role>, launch: Option<Launch>) {
         let facts = launch.as_ref().and_then(|launch| launch.facts.as_ref());
         let not_after = launch.as_ref().map(|launch| launch.not_after).filter(|at| *at != Instant::NEVER);
+        let fuse = self.spare_fuse();
         let spawned = self.programs.workload(role, facts).and_then(|command| {
             command.spawn(&Setup {
                 inherited: self.inherited,
@@ -124,11 +161,15 @@ impl Drive {
                 link: None,
                 oom_score_adjust: self.oom_score_adj,
                 not_after,
+                fuse: fuse.as_ref().map(AsFd::as_fd),
             })
         });
         let input = match spawned {
             Ok(spawning) => {
                 self.main = Some(spawning.pid);
+                if let Some(fuse) = fuse {
+                    self.fuses.keep(fuse, spawning.pid);
+                }
                 let pid = spawning.pid.as_raw();
                 self.pending.workload = Some(spawning);
                 Input::Forked { pid }
@@ -156,6 +197,7 @@ impl Drive {
         reason: Option<Reason>,
         not_after: Option<Instant>,
     ) {
+        let fuse = self.spare_fuse();
         let command = self.programs.hook(hook, facts, Ended { reason, exit: None }).ok().flatten();
         let setup = Setup {
             inherited: self.inherited,
@@ -164,9 +206,13 @@ impl Drive {
             link: None,
             oom_score_adjust: self.oom_score_adj,
             not_after,
+            fuse: fuse.as_ref().map(AsFd::as_fd),
         };
         let input = match command.and_then(|command| command.spawn(&setup).ok()) {
             Some(spawning) => {
+                if let Some(fuse) = fuse {
+                    self.fuses.keep(fuse, spawning.pid);
+                }
                 let pid = spawning.pid.as_raw();
                 self.pending.hook = Some(spawning);
                 Input::HookForked { pid }

@@ -7,6 +7,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use super::{
     deeds::Pending,
     elector::{Broken, Elector},
+    fuses::Fuses,
     log::{Level, Log},
     programs::Programs,
     proof::Prover,
@@ -39,6 +40,9 @@ pub(super) struct Drive {
     pub(super) notify: Option<NotifySocket>,
     pub(super) terminal: Option<Terminal>,
     pub(super) prover: Prover,
+    pub(super) fuses: Fuses,
+    /// That the kernel has no fuse was said.
+    pub(super) fuseless: bool,
     pub(super) elector: Option<Elector>,
     /// Electors that were killed and are not reaped.
     pub(super) undead: Vec<Pid>,
@@ -79,6 +83,8 @@ impl Drive {
             notify,
             terminal,
             prover: Prover::new(settings.pid1),
+            fuses: Fuses::new(),
+            fuseless: false,
             elector: None,
             undead: Vec::new(),
             main: None,
@@ -110,8 +116,9 @@ impl Drive {
     }
 
     /// One turn. The link is drained last before the deadlines are heeded (law 9), and first, because what the elector said
-    /// before an end that init finds is what this end is judged by.
+    /// before an end that init finds is what this end is judged by. Only what the kernel did at H stands, whatever came too late.
     fn turn(&mut self, agent: &mut Agent) {
+        self.heed_fuses(agent);
         self.drain_link(agent, true);
         if self.over.is_some() {
             return;
@@ -173,6 +180,12 @@ impl Drive {
         self.carry_out(agent);
     }
 
+    fn heed_fuses(&mut self, agent: &mut Agent) {
+        if self.fuses.have_fired() {
+            agent.handle(Input::Blown, clock::boot());
+        }
+    }
+
     fn take_signals(&mut self, agent: &mut Agent) {
         for _ in 0..A_TURN {
             // A failing signalfd is empty: SIGCHLD is not needed to reap.
@@ -223,6 +236,7 @@ impl Drive {
         }
         self.report_before_end(agent, pid, exit);
         if self.main == Some(pid) {
+            self.heed_fuses(agent);
             self.main = None;
             self.rejected = false;
             self.take_terminal_back();

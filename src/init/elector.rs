@@ -78,6 +78,7 @@ impl Elector {
             link: Some(theirs.as_fd()),
             oom_score_adjust: 0,
             not_after: None,
+            fuse: None,
         })?;
         let mut elector = Self { spawning, socket, unsent: VecDeque::from([welcome]), buffer: vec![0; MAX_MESSAGE] };
         elector.flush();

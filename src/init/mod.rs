@@ -6,6 +6,7 @@
 //!
 //! - [`drive`] is the loop, [`deeds`] carries the actions out.
 //! - [`elector`] starts the elector and speaks to it; [`programs`] knows the workload and the hooks, and what they are told.
+//! - [`fuses`] has the kernel kill at H where neither init nor the elector runs.
 //! - [`proof`] kills and looks who is left; [`log`] and [`identity`] say what their names say.
 
 use crate::{
@@ -25,6 +26,7 @@ use self::{drive::Drive, log::Log, programs::Programs};
 mod deeds;
 mod drive;
 mod elector;
+mod fuses;
 mod identity;
 mod log;
 mod programs;

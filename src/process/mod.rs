@@ -5,6 +5,7 @@
 //!
 //! - [`scan`] reads who is there, [`kill`] sends SIGKILL to them until nobody is, [`reap`] buries.
 //! - [`resolve`] finds a program, [`spawn`] runs it, [`signals`] and [`terminal`] say what it inherits.
+//! - [`fuse`] is a SIGKILL that the kernel sends at a time, whoever runs then.
 //! - [`notify`] hears what the workload says of itself.
 //! - [`memory`] keeps what init needs to act.
 //! - [`power`] tells how much of all this the container allows.
@@ -14,6 +15,7 @@
 
 pub use nix::unistd::Pid;
 
+pub mod fuse;
 pub mod kill;
 pub mod memory;
 pub mod notify;

@@ -9,10 +9,14 @@ use nix::{
     unistd::{AccessFlags, Pid, faccessat},
 };
 
-use crate::process::{
-    kill,
-    scan::{ScanError, Scanner},
-    slice,
+use crate::{
+    process::{
+        fuse::Fuse,
+        kill,
+        scan::{ScanError, Scanner},
+        slice,
+    },
+    time::Instant,
 };
 
 const CAP_KILL: u32 = 5;
@@ -34,6 +38,8 @@ pub struct Power {
     pub pidfd: bool,
     /// Whether a cgroup.kill of this container's own is there and writable.
     pub cgroup_kill: bool,
+    /// Whether the kernel has a fuse.
+    pub fuse: bool,
     /// Whether a shorter time slice is granted.
     pub slice: bool,
     /// Whether the workload's oom_score_adj can be raised.
@@ -94,6 +100,7 @@ impl Power {
             },
             pidfd: kill::pidfd_open(Pid::this()).is_ok(),
             cgroup_kill: writable("/sys/fs/cgroup/cgroup.kill"),
+            fuse: Fuse::light(Instant::NEVER).is_ok(),
             slice: slice::shorten().is_ok(),
             oom_score: writable("/proc/self/oom_score_adj"),
         }
@@ -108,7 +115,16 @@ impl Power {
     /// All of it, the most important first.
     #[must_use]
     pub fn findings(&self) -> Vec<Finding> {
-        vec![self.reach(), self.sight(), self.refusal(), self.identity(), self.promptness(), self.memory(), self.confinement()]
+        vec![
+            self.reach(),
+            self.sight(),
+            self.refusal(),
+            self.identity(),
+            self.fuse(),
+            self.promptness(),
+            self.memory(),
+            self.confinement(),
+        ]
     }
 
     const fn has(&self, capability: u32) -> bool {
@@ -159,6 +175,20 @@ impl Power {
                 finding(false, "pidfd_open is refused: a walk checks pid and start time just before each signal instead")
             }
         }
+    }
+
+    fn fuse(&self) -> Finding {
+        if self.fuse {
+            return finding(
+                true,
+                "the kernel has a fuse: the workload's process groups die at the hard deadline even if tenure gets no turn",
+            );
+        }
+        finding(
+            false,
+            "the kernel has no fuse (no loopback interface, or sockets are refused): with init and elector both stopped the workload \
+             outlives its deadline",
+        )
     }
 
     fn promptness(&self) -> Finding {
@@ -242,6 +272,7 @@ mod tests {
         proc: Proc::Whole,
         pidfd: true,
         cgroup_kill: false,
+        fuse: true,
         slice: true,
         oom_score: true,
     };
@@ -254,9 +285,18 @@ mod tests {
     #[test]
     fn every_weakness_is_told() {
         let status = Status { no_new_privs: false, bounding: 0x1ff, ..CONFINED.status };
-        let weak = Power { pid1: false, status, proc: Proc::Partial, pidfd: false, slice: false, oom_score: false, ..CONFINED };
+        let weak = Power {
+            pid1: false,
+            status,
+            proc: Proc::Partial,
+            pidfd: false,
+            fuse: false,
+            slice: false,
+            oom_score: false,
+            ..CONFINED
+        };
         let marks = weak.to_string().lines().map(|line| line.starts_with("weak")).collect::<Vec<_>>();
-        assert_eq!(marks, [true, true, true, true, true, true, false]);
+        assert_eq!(marks, [true, true, true, true, true, true, true, false]);
     }
 
     #[test]

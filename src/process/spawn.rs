@@ -58,6 +58,8 @@ pub struct Setup<'a> {
     pub oom_score_adjust: i16,
     /// Past this the child ends instead of its execve: [`Outcome::Late`] (law 15).
     pub not_after: Option<Instant>,
+    /// Kills the child's group when its time comes; a [`Fuse`](crate::process::fuse::Fuse) without a group.
+    pub fuse: Option<BorrowedFd<'a>>,
 }
 
 /// Where a child stands.
@@ -221,6 +223,7 @@ impl Command {
             score: score.as_deref().map(str::as_bytes),
             inherited: Some(setup.inherited),
             not_after: setup.not_after,
+            fuse: setup.fuse,
             act: child::Act::Execute { program: &self.program, arguments: &arguments, environment: &environment },
         })?;
         if let Place::Group | Place::Foreground(_) = setup.place {
@@ -247,6 +250,7 @@ pub fn signal_not_after(pid: Pid, signal: Signal, not_after: Instant) -> Result<
         score: None,
         inherited: None,
         not_after: Some(not_after),
+        fuse: None,
         act: child::Act::Signal { handle: handle.as_ref().map(AsFd::as_fd), pid, signal, files: &heed::Files::of(pid) },
     })
 }

@@ -79,6 +79,12 @@ impl Agent {
         self.workload.leads()
     }
 
+    /// H, while anything of a leader may run: from then on nothing of it may, whether init runs or not (law 3).
+    #[must_use]
+    pub fn hard(&self) -> Option<Instant> {
+        self.held.as_ref().filter(|_| self.workload.leads()).map(|held| held.deadlines().hard)
+    }
+
     /// Takes in what arrived, read at `now`. Never acts on a deadline that has passed: that is [`Self::handle_timeout`]'s (law 9).
     pub fn handle(&mut self, input: Input, now: Instant) {
         if self.over {
@@ -114,6 +120,8 @@ impl Agent {
             Input::Childless => self.workload.childless(now),
             Input::Scanned(scan) => self.workload.scanned(scan, now),
             Input::Notified(role) => self.workload.notified(role, now),
+            Input::Blown if self.workload.leads() => self.expire(now),
+            Input::Blown => {}
         }
         self.settle(now);
     }
@@ -271,18 +279,25 @@ impl Agent {
     fn enforce(&mut self, now: Instant) {
         let Some(held) = &mut self.held else { return };
         let deadlines = held.deadlines();
-        if now >= deadlines.hard && !held.is_spent() {
-            held.spend();
-            self.workload.hard(deadlines.hard, now);
-            self.workload.handle_timeout(now);
-            self.flush(now);
-            self.begin_stop(Reason::Expired, now);
+        if now >= deadlines.hard {
+            self.expire(now);
         } else if now >= deadlines.soft && held.is_live() {
             held.stop(Reason::Expired);
             self.on_loss(Reason::Expired);
             self.give_way(now);
             self.tell_stopping(Reason::Expired, now);
         }
+    }
+
+    /// H has come.
+    fn expire(&mut self, now: Instant) {
+        let Some(held) = self.held.as_mut().filter(|held| !held.is_spent()) else { return };
+        held.spend();
+        let hard = held.deadlines().hard;
+        self.workload.hard(hard, now);
+        self.workload.handle_timeout(now);
+        self.flush(now);
+        self.begin_stop(Reason::Expired, now);
     }
 
     /// Ends the term for a reason of init's own.

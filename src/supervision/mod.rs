@@ -7,8 +7,8 @@
 //! The loop of init feeds the agent [`Input`]s with the time at which they were read, carries out every [`Action`] at once and in
 //! order, and calls [`Agent::handle_timeout`] when [`Agent::poll_timeout`] has come. What the loop owes the agent:
 //!
-//! 1. Before every `handle_timeout` it drains the link, and feeds what it found (law 9). No input but the time acts on a deadline,
-//!    so an extension that waited in the link while init did not run is taken in before the stop that it prevents.
+//! 1. Before every `handle_timeout` it drains the link, and feeds what it found (law 9). No input but the time acts on a
+//!    deadline ([`Input::Blown`] tells that the kernel has), so an extension that waited in the link while init did not run is taken in before the stop that it prevents.
 //! 2. What an action brings at once is fed at once, before any input but [`Input::Reaped`]: whether [`Action::Spawn`],
 //!    [`Action::Hook`] and [`Action::StartElector`] forked, and the scan of [`Action::Prove`], [`Action::Walk`], [`Action::KillAll`].
 //! 3. After [`Action::KillElector`] it drains the link into the agent and closes it (law 10).
@@ -78,6 +78,8 @@ pub enum Input {
     Scanned(Scan),
     /// `X_TENURE_ROLE` from a process of the workload.
     Notified(Role),
+    /// The kernel has killed a group of the leader's at H, while init did not run.
+    Blown,
 }
 
 /// What a scan of /proc found after the kill that it belongs to.

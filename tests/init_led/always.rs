@@ -30,13 +30,13 @@ fn always(acknowledge: Acknowledge, command: &[&str]) -> Config {
     config
 }
 
-fn notifying(behaviour: &str) -> Config {
+pub(crate) fn notifying(behaviour: &str) -> Config {
     let ourselves = std::env::current_exe().unwrap().display().to_string();
     always(Acknowledge::Notify, &[&ourselves, WORKLOAD, behaviour])
 }
 
 /// Starts it, and promotes it; its id, as it knows itself.
-fn promoted(config: &Config, timing: Timing) -> (World, String) {
+pub(crate) fn promoted(config: &Config, timing: Timing) -> (World, String) {
     let (mut world, _) = World::contained(config);
     let said = world.line();
     let (pid, role) = said.split_once(' ').unwrap();

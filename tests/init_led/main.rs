@@ -17,6 +17,7 @@ mod always;
 mod deadlines;
 mod electors;
 mod faces;
+mod fuses;
 mod stops;
 mod world;
 
@@ -50,6 +51,12 @@ fn main() -> ExitCode {
             a_lead_that_init_reads_after_s_starts_nothing,
             an_extension_that_waited_while_init_was_stopped_saves_the_workload,
             init_that_was_stopped_past_h_kills_before_it_does_anything_else;
+        fuses:
+            init_and_elector_stopped_the_workload_dies_before_e_and_not_before_h,
+            what_left_the_group_dies_too_once_a_renewal_has_passed,
+            an_extension_in_the_link_of_a_stopped_init_comes_too_late_at_h,
+            a_demoted_workload_outlives_h,
+            a_promoted_workload_does_not;
         electors:
             the_workload_does_not_notice_that_its_elector_was_killed,
             an_elector_that_was_stopped_is_killed_and_replaced,

@@ -3,6 +3,7 @@
 #![allow(clippy::expect_used, reason = "a test ends where its preparations fail")]
 
 mod bomb;
+mod burning;
 mod notifying;
 mod spawning;
 mod sweeping;

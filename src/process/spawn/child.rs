@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     config::Signal,
-    process::{kill, signals::Inherited},
+    process::{fuse, kill, signals::Inherited},
     time::Instant,
 };
 
@@ -31,6 +31,7 @@ pub(super) struct Plan<'a> {
     pub(super) score: Option<&'a [u8]>,
     pub(super) inherited: Option<Inherited>,
     pub(super) not_after: Option<Instant>,
+    pub(super) fuse: Option<BorrowedFd<'a>>,
     pub(super) act: Act<'a>,
 }
 
@@ -98,6 +99,10 @@ fn carry_out(plan: &Plan<'_>, parent: Pid) -> Result<Outcome, Failure> {
             }
             Some(Place::Session) => drop(check(Step::Place, libc::setsid())?),
             None => {}
+        }
+        if let Some(fuse) = plan.fuse {
+            // Init may be stopped before it could do it. A guard more: without it two are left.
+            let _ = fuse::own(fuse, Pid::from_raw(libc::getpid()));
         }
         if let Some(null) = plan.null {
             check(Step::Input, libc::dup2(null, libc::STDIN_FILENO))?;

@@ -137,6 +137,39 @@ fn an_extension_that_waited_in_the_link_past_h_is_taken_before_the_kill() {
 }
 
 #[test]
+fn what_the_kernel_killed_at_h_no_extension_revives() {
+    let mut world = World::leading(config());
+    world.sleep_until(deadlines(A).hard + tick());
+    world.feed(Input::Blown);
+    world.extend(1, 1, ms(14_000));
+    let at = world.now;
+    assert_eq!(world.tells(), [ToElector::Stopping { term: Term(1), reason: Reason::Expired, at }]);
+    world.exit(Exit::Signal(libc::SIGKILL));
+    world.step_down(9, Reason::Expired);
+    world.feed(Input::Scanned(Scan { clean: true, ..Scan::default() }));
+    assert_eq!(world.stopped(), Some((9, Then::Follow)));
+}
+
+#[test]
+fn the_kernel_is_given_h_from_the_start_to_the_proof_and_not_beyond() {
+    let mut world = World::new(config());
+    assert_eq!(world.agent.hard(), None);
+    world.lead(1, None);
+    assert_eq!(world.agent.hard(), Some(deadlines(A).hard), "before the spawn is carried out");
+    world.run();
+    world.sleep_until(ms(4000));
+    world.extend(1, 1, ms(3900));
+    assert_eq!(world.agent.hard(), Some(deadlines(ms(3900)).hard));
+    world.step_down(9, Reason::StepDown);
+    world.exit(Exit::Code(0));
+    assert_eq!(world.agent.hard(), Some(deadlines(ms(3900)).hard), "what it left behind may lead on");
+    world.prove();
+    assert_eq!(world.agent.hard(), None);
+    world.feed(Input::Blown);
+    assert!(!world.tells().iter().any(|told| matches!(told, ToElector::Stopping { .. })));
+}
+
+#[test]
 fn once_s_has_begun_the_stop_no_extension_is_taken() {
     let mut world = World::leading(config());
     world.wake_until(deadlines(A).soft);

@@ -1,0 +1,224 @@
+//! A fuse in the kernel: SIGKILL to a process group at a time, without a wake-up of anybody.
+//!
+//! Owns a TCP connection to itself over the loopback interface, of which no packet leaves the machine and no byte is ever read.
+//! Its receiver's window is zero, so the kernel probes it; TCP_USER_TIMEOUT gives the connection up at the set time; and the
+//! error is told, by F_SETSIG and O_ASYNC, as a SIGKILL to the group that owns the descriptor. All of that happens in the
+//! kernel's timer interrupt: it needs no privilege, and it happens while every process of the container is stopped or starved.
+//!
+//! Never fires before its time, and after it by less than 0.1 s (before Linux 6.15: by an eighth of the time since it was last
+//! moved). The kernel's clock for it stands still while the machine sleeps; init's own timer does not. It reaches only who is in
+//! the group when it fires. The group is named by the kernel's own reference, so that a recycled number is never meant.
+//!
+//! A POSIX timer cannot do this: its signal goes to the process that made it, an execve unmakes it, and SIGKILL from within never
+//! reaches the PID 1 of a namespace. A tracer's end would (PTRACE_O_EXITKILL), but a traced init stops on every SIGSTOP until the
+//! tracer runs, and dies with it.
+
+use std::{
+    io::{self, ErrorKind, Write as _},
+    net::{Ipv4Addr, TcpListener, TcpStream},
+    os::fd::{AsFd, AsRawFd as _, BorrowedFd},
+    time::Duration,
+};
+
+use nix::{
+    errno::Errno,
+    fcntl::{FcntlArg, OFlag, fcntl},
+    sys::{
+        socket::{setsockopt, sockopt},
+        time::{TimeVal, TimeValLike as _},
+    },
+    unistd::Pid,
+};
+
+use crate::{clock, time::Instant};
+
+/// A lit fuse. Dropped, it does nothing any more.
+#[derive(Debug)]
+pub struct Fuse {
+    sender: TcpStream,
+    /// Keeps the connection, and its window at zero.
+    _receiver: TcpStream,
+    /// No probe was sent, and no time counted, before this.
+    since: Instant,
+    at: Instant,
+    group: Option<Pid>,
+}
+
+/// There is no fuse.
+#[derive(Debug, thiserror::Error)]
+pub enum FuseError {
+    /// The loopback interface is down, or sockets are refused.
+    #[error("no connection over the loopback interface")]
+    Connect(#[source] io::Error),
+    /// What is sent does not stay in the kernel's TCP: something redirects it.
+    #[error("a connection over the loopback interface does not fill up")]
+    Bottomless,
+    /// An option that it needs is refused.
+    #[error("a connection cannot be given a timeout and a signal")]
+    Arm(#[source] io::Error),
+}
+
+impl Fuse {
+    /// Fires at `at`. Kills nobody as long as it has no group.
+    ///
+    /// # Errors
+    /// [`FuseError`].
+    pub fn light(at: Instant) -> Result<Self, FuseError> {
+        let (sender, receiver) = connection().map_err(FuseError::Connect)?;
+        let since = clock::boot() + FIRST_PROBE;
+        fill(&sender, &receiver)?;
+        let mut fuse = Self { sender, _receiver: receiver, since, at: Instant::BOOT, group: None };
+        fuse.arm(at).map_err(FuseError::Arm)?;
+        Ok(fuse)
+    }
+
+    /// Whose processes it kills. The group exists.
+    ///
+    /// # Errors
+    /// ESRCH if it does not.
+    pub fn bind(&mut self, group: Pid) -> io::Result<()> {
+        own(self.as_fd(), group)?;
+        self.group = Some(group);
+        Ok(())
+    }
+
+    /// Whose processes it kills, if it was told by [`Self::bind`].
+    #[must_use]
+    pub const fn group(&self) -> Option<Pid> {
+        self.group
+    }
+
+    /// Whether it has fired; said once.
+    #[must_use]
+    pub fn has_fired(&self) -> bool {
+        !matches!(self.sender.take_error(), Ok(None))
+    }
+
+    /// Fires at `at` instead. There is no moment in between at which it would not fire, or would at another time.
+    ///
+    /// # Errors
+    /// [`FuseError`]; it fires at the time that was set before.
+    pub fn set(&mut self, at: Instant) -> Result<(), FuseError> {
+        if at >= self.at && at.since(self.since) <= LONGEST {
+            return self.timeout(at).map_err(FuseError::Arm);
+        }
+        // What the kernel counts down has its next look at the clock where the old time was; and it counts in 31 bits.
+        let mut fuse = Self::light(at)?;
+        if let Some(group) = self.group
+            && let Err(error) = fuse.bind(group)
+            && error.raw_os_error() != Some(libc::ESRCH)
+        {
+            return Err(FuseError::Arm(error));
+        }
+        *self = fuse;
+        Ok(())
+    }
+
+    fn arm(&mut self, at: Instant) -> io::Result<()> {
+        // Unknown before Linux 6.15.
+        let _ = set_option(self.as_fd(), TCP_RTO_MAX_MS, 1_000);
+        self.timeout(at)?;
+        control(self.as_fd(), F_SETSIG, libc::SIGKILL)?;
+        fcntl(&self.sender, FcntlArg::F_SETFL(OFlag::O_NONBLOCK | OFlag::O_ASYNC))?;
+        Ok(())
+    }
+
+    fn timeout(&mut self, at: Instant) -> io::Result<()> {
+        // Zero would be the system's own.
+        let millis = at.since(self.since).as_nanos().div_ceil(1_000_000).max(1);
+        set_option(self.as_fd(), libc::TCP_USER_TIMEOUT, i32::try_from(millis).unwrap_or(i32::MAX))?;
+        self.at = at;
+        Ok(())
+    }
+}
+
+impl AsFd for Fuse {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.sender.as_fd()
+    }
+}
+
+impl Drop for Fuse {
+    fn drop(&mut self) {
+        // First: a child between fork and execve still holds the descriptors, and the end of one is an event of the other.
+        let _ = control(self.as_fd(), libc::F_SETOWN, 0);
+    }
+}
+
+/// Gives the fuse behind a descriptor to a process group; async-signal-safe.
+pub(crate) fn own(fuse: BorrowedFd<'_>, group: Pid) -> nix::Result<()> {
+    control(fuse, libc::F_SETOWN, -group.as_raw())
+}
+
+/// The kernel's shortest wait before it probes a window of zero; it counts the timeout from the first probe.
+const FIRST_PROBE: Duration = Duration::from_millis(200);
+
+/// TCP_USER_TIMEOUT takes 24 days of milliseconds.
+const LONGEST: Duration = Duration::from_hours(24 * 20);
+
+/// Longest wait for a connection to oneself, which the kernel makes within the call.
+const PATIENCE: Duration = Duration::from_millis(50);
+
+/// More than the smallest buffers hold.
+const ENOUGH: usize = 64;
+
+/// uapi/linux/tcp.h: the longest wait between two probes.
+const TCP_RTO_MAX_MS: i32 = 44;
+
+/// asm-generic/fcntl.h.
+const F_SETSIG: i32 = 10;
+
+fn connection() -> io::Result<(TcpStream, TcpStream)> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    // The least that the kernel grants.
+    setsockopt(&listener, sockopt::RcvBuf, &1)?;
+    let patience = TimeVal::milliseconds(i64::try_from(PATIENCE.as_millis()).unwrap_or(i64::MAX));
+    setsockopt(&listener, sockopt::ReceiveTimeout, &patience)?;
+    let sender = TcpStream::connect_timeout(&listener.local_addr()?, PATIENCE)?;
+    let (receiver, peer) = listener.accept()?;
+    if peer != sender.local_addr()? {
+        return Err(io::Error::other("somebody else connected"));
+    }
+    Ok((sender, receiver))
+}
+
+fn fill(mut sender: &TcpStream, mut receiver: &TcpStream) -> Result<(), FuseError> {
+    setsockopt(sender, sockopt::SndBuf, &1).map_err(|errno| FuseError::Connect(errno.into()))?;
+    sender.set_nonblocking(true).map_err(FuseError::Connect)?;
+    let full = (0..ENOUGH).find_map(|_| sender.write(&[0; 4096]).err());
+    match full.map(|error| (error.kind(), error)) {
+        Some((ErrorKind::WouldBlock, _)) => {}
+        Some((_, error)) => return Err(FuseError::Connect(error)),
+        None => return Err(FuseError::Bottomless),
+    }
+    // Carries the news that the window is zero, which would otherwise be told 40 ms later.
+    receiver.write_all(&[0]).map_err(FuseError::Connect)?;
+    if unsent(sender.as_fd()).map_err(|errno| FuseError::Connect(errno.into()))? == 0 {
+        return Err(FuseError::Bottomless);
+    }
+    Ok(())
+}
+
+#[allow(unsafe_code, reason = "nix does not wrap it")]
+fn unsent(socket: BorrowedFd<'_>) -> nix::Result<i32> {
+    const SIOCOUTQNSD: libc::c_ulong = 0x894b;
+    let mut bytes = 0_i32;
+    // SAFETY: the kernel writes one int to a live local.
+    Errno::result(unsafe { libc::ioctl(socket.as_raw_fd(), SIOCOUTQNSD as _, &raw mut bytes) })?;
+    Ok(bytes)
+}
+
+#[allow(unsafe_code, reason = "nix does not wrap it")]
+fn set_option(socket: BorrowedFd<'_>, option: i32, value: i32) -> nix::Result<()> {
+    let value = &raw const value;
+    // SAFETY: the kernel reads one int from a live local.
+    let set = unsafe { libc::setsockopt(socket.as_raw_fd(), libc::IPPROTO_TCP, option, value.cast(), size_of::<i32>() as u32) };
+    Errno::result(set).map(drop)
+}
+
+/// fcntl(2) with a number; async-signal-safe.
+#[allow(unsafe_code, reason = "nix does not wrap these")]
+fn control(file: BorrowedFd<'_>, command: i32, argument: i32) -> nix::Result<()> {
+    // SAFETY: both commands take a number.
+    Errno::result(unsafe { libc::fcntl(file.as_raw_fd(), command, argument) }).map(drop)
+}

@@ -1,0 +1,89 @@
+//! Law 3 in the kernel: init is stopped, the test's elector is no guard, and H holds all the same.
+
+use nix::sys::signal::Signal;
+use tenure::{
+    clock,
+    config::OnExit,
+    link::{Reason, Term, Then, ToElector, ToInit},
+};
+
+use super::{
+    always::{notifying, promoted},
+    world::{World, config, sleep_until, timing, wait_until},
+};
+
+/// Ignores its stop signal, and has a child in its group.
+const STUBBORN: &str = "trap '' TERM; sleep 1000 & echo ready; while :; do sleep 0.01; done";
+
+/// The same in a session of its own, beside a main process that waits.
+const DAEMON: &str = "(trap '' TERM; exec setsid sleep 1000) & setsid --wait true; echo ready; exec sleep 1000";
+
+/// Whether nothing of the workload runs, reaped or not.
+fn is_dead(world: &World) -> bool {
+    world.others().iter().all(|(_, stat)| stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('Z')))
+}
+
+pub(crate) fn init_and_elector_stopped_the_workload_dies_before_e_and_not_before_h() {
+    let mut world = World::leading(&config(STUBBORN), timing());
+    let a = clock::boot();
+    let acknowledged = world.extend(timing(), a);
+    assert_eq!(world.hear(), acknowledged);
+    world.freeze();
+    wait_until("the fuse", || is_dead(&world));
+    assert!(clock::boot() >= timing().deadlines(a).hard);
+    world.signal(Signal::SIGCONT);
+    // kill(-1) took the elector along.
+    assert_eq!(world.next_elector().resume.unwrap().stopping, Some(Reason::Expired));
+}
+
+pub(crate) fn what_left_the_group_dies_too_once_a_renewal_has_passed() {
+    let mut world = World::leading(&config(DAEMON), timing());
+    let a = clock::boot();
+    let acknowledged = world.extend(timing(), a);
+    assert_eq!(world.hear(), acknowledged);
+    // Answered after the fuses were placed.
+    world.tell(&ToInit::Beat);
+    assert_eq!(world.hear(), ToElector::Beat);
+    world.freeze();
+    sleep_until(timing().deadlines(a).end);
+    assert!(is_dead(&world), "{:?}", world.others());
+}
+
+pub(crate) fn an_extension_in_the_link_of_a_stopped_init_comes_too_late_at_h() {
+    let mut config = config(STUBBORN);
+    config.workload.on_exit = OnExit::Restart;
+    let mut world = World::leading(&config, timing());
+    let a = clock::boot();
+    world.freeze();
+    world.extend(timing(), clock::boot());
+    sleep_until(timing().deadlines(a).end);
+    assert!(is_dead(&world), "{:?}", world.others());
+    world.signal(Signal::SIGCONT);
+    // kill(-1) took the elector along.
+    assert_eq!(world.next_elector().resume.unwrap().stopping, Some(Reason::Expired));
+}
+
+pub(crate) fn a_demoted_workload_outlives_h() {
+    let (mut world, _) = promoted(&notifying("obeys"), timing());
+    let a = clock::boot();
+    world.step_down(7, Reason::StepDown);
+    assert_eq!(world.line(), "follows");
+    assert_eq!(world.stopped(7), Then::Follow);
+    let before = world.others().len();
+    world.freeze();
+    sleep_until(timing().deadlines(a).end);
+    assert!(!is_dead(&world));
+    world.signal(Signal::SIGCONT);
+    world.tell(&ToInit::Ended { term: Term(1) });
+    world.tell(&ToInit::Beat);
+    assert_eq!(world.hear(), ToElector::Beat);
+    assert_eq!(world.others().len(), before);
+}
+
+pub(crate) fn a_promoted_workload_does_not() {
+    let (world, _) = promoted(&notifying("obeys"), timing());
+    let a = clock::boot();
+    world.freeze();
+    sleep_until(timing().deadlines(a).end);
+    assert!(is_dead(&world), "{:?}", world.others());
+}
