@@ -3,12 +3,14 @@
 
 use std::{
     fs,
-    io::{BufRead as _, BufReader, Read as _, Write as _},
+    io::{Read as _, Write as _},
+    os::fd::AsFd as _,
     process::{Child, ChildStdout, Command, Stdio},
     time::{Duration, Instant},
 };
 
 use nix::{
+    poll::{PollFd, PollFlags, PollTimeout, poll},
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
@@ -191,8 +193,7 @@ fn the_workload_leads_a_process_group_of_its_own_and_has_no_descriptor_of_inits(
     let script = "read -r pid _ _ _ group _ </proc/self/stat; [ $pid = $group ] || exit 1; for fd in /proc/$$/fd/*; do
         case ${fd##*/} in 0|1|2) ;; *) readlink $fd && exit 2;; esac; done; true";
     let mut init = Init::start(&[], &["bash", "-c", script], true);
-    let mut said = String::new();
-    init.output.read_to_string(&mut said).unwrap();
+    let said = init.rest();
     assert_eq!((init.exit(), said), (0, String::new()));
 }
 
@@ -221,7 +222,8 @@ const STUBBORN: &str = "trap '' TERM; echo ready; while :; do sleep 0.01; done";
 /// A running plain init.
 struct Init {
     child: Child,
-    output: BufReader<ChildStdout>,
+    output: ChildStdout,
+    unread: Vec<u8>,
     contained: bool,
 }
 
@@ -249,15 +251,38 @@ impl Init {
         }
         command.args(init).args(workload);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("setpriv and unshare are needed");
-        let output = BufReader::new(child.stdout.take().unwrap());
-        Self { child, output, contained }
+        let output = child.stdout.take().unwrap();
+        Self { child, output, unread: Vec::new(), contained }
     }
 
     /// The next line that the workload prints.
     fn line(&mut self) -> String {
-        let mut line = String::new();
-        self.output.read_line(&mut line).unwrap();
-        line.trim_end().to_owned()
+        let give_up = Instant::now() + PATIENCE;
+        loop {
+            if let Some(end) = self.unread.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.unread.drain(..=end).collect();
+                return String::from_utf8(line).unwrap().trim_end().to_owned();
+            }
+            assert!(self.read(give_up), "the workload says nothing more: {:?}", String::from_utf8_lossy(&self.unread));
+        }
+    }
+
+    /// All that it says until its end.
+    fn rest(&mut self) -> String {
+        let give_up = Instant::now() + PATIENCE;
+        while self.read(give_up) {}
+        String::from_utf8(std::mem::take(&mut self.unread)).unwrap()
+    }
+
+    /// More of what is said; false at the end of it.
+    fn read(&mut self, give_up: Instant) -> bool {
+        let left = PollTimeout::try_from(give_up.saturating_duration_since(Instant::now())).unwrap();
+        let ready = poll(&mut [PollFd::new(self.output.as_fd(), PollFlags::POLLIN)], left).unwrap();
+        assert!(ready > 0, "nothing is said in time: {:?}", String::from_utf8_lossy(&self.unread));
+        let mut part = [0; 1024];
+        let length = self.output.read(&mut part).unwrap();
+        self.unread.extend_from_slice(&part[..length]);
+        length > 0
     }
 
     fn launcher(&self) -> Pid {

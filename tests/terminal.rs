@@ -272,8 +272,12 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        // What a shell started is in groups of its own, which the end of the terminal ends.
-        let _ = kill(self.child_pid(), Signal::SIGHUP);
+        // A shell's jobs are in groups of their own, and a stopped one would stay for ever.
+        let session = self.child_pid();
+        let all = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+        for pid in all.map(Pid::from_raw).filter(|pid| session_of(*pid) == Some(session)) {
+            let _ = kill(pid, Signal::SIGKILL);
+        }
         drop(self.child.kill());
         drop(self.child.wait());
     }
@@ -287,6 +291,10 @@ fn state(pid: Pid) -> Option<char> {
 fn parent(pid: Pid) -> Pid {
     let stat = stat(pid).expect("it lives");
     Pid::from_raw(stat.split_whitespace().nth(1).unwrap().parse().unwrap())
+}
+
+fn session_of(pid: Pid) -> Option<Pid> {
+    Some(Pid::from_raw(stat(pid)?.split_whitespace().nth(3)?.parse().ok()?))
 }
 
 /// All that follows the name.

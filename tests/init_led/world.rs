@@ -3,12 +3,13 @@
 use std::{
     fs,
     io::{BufRead as _, BufReader},
-    os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd},
+    os::fd::{AsFd as _, AsRawFd as _, FromRawFd as _, OwnedFd},
     process::{Child, ChildStderr, ChildStdout, Command, Stdio},
     time::Duration,
 };
 
 use nix::{
+    poll::{PollFd, PollFlags, poll},
     sys::{
         signal::{Signal, kill},
         socket::{
@@ -31,6 +32,7 @@ use super::faces::{CONFIG, INIT, LINK};
 
 /// Longest wait for anything that a test waits for.
 const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE_IN_POLL: u16 = 30_000;
 
 /// D 4 s, G and killMargin 1 s: S is 1.96 s, H 2.96 s, E 3.96 s after a send.
 pub(crate) fn timing() -> Timing {
@@ -184,6 +186,10 @@ impl World {
     /// The next line that the workload prints.
     pub(crate) fn line(&mut self) -> String {
         let mut line = String::new();
+        if self.output.buffer().is_empty() {
+            let ready = poll(&mut [PollFd::new(self.output.get_ref().as_fd(), PollFlags::POLLIN)], PATIENCE_IN_POLL).unwrap();
+            assert!(ready > 0, "the workload says nothing in time");
+        }
         self.output.read_line(&mut line).unwrap();
         assert!(line.ends_with('\n'), "the workload says nothing more: {line:?}");
         line.trim_end().to_owned()

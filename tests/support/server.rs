@@ -3,8 +3,13 @@
 use std::{
     fs,
     io::{BufRead as _, BufReader},
+    os::unix::process::CommandExt as _,
     path::{Path, PathBuf},
     process::{Child, ChildStdin, Command, Stdio},
+    sync::{
+        OnceLock,
+        atomic::{AtomicU32, Ordering},
+    },
 };
 
 use nix::{
@@ -151,8 +156,39 @@ impl Drop for Server {
 }
 
 /// A new name for a directory, in memory where the machine has such a place: etcd writes, and stamps must never wait for a disk.
+/// What is there is removed with this process, however that ends.
 pub fn scratch(purpose: &str) -> PathBuf {
-    let memory = Path::new("/dev/shm");
-    let parent = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
-    parent.join(format!("tenure-test-{purpose}-{}-{:08x}", std::process::id(), fastrand::u32(..)))
+    static OURS: OnceLock<Scratch> = OnceLock::new();
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    OURS.get_or_init(Scratch::new).directory.join(format!("{purpose}-{number}"))
+}
+
+/// The directory of all that this process leaves in files. The janitor removes it when its standard input ends.
+struct Scratch {
+    directory: PathBuf,
+    _janitor: Child,
+}
+
+impl Scratch {
+    fn new() -> Self {
+        let memory = Path::new("/dev/shm");
+        let parent = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
+        let directory = parent.join(format!("tenure-test-{:016x}", getrandom::u64().expect("randomness")));
+        fs::create_dir(&directory).expect("a new directory");
+        // Servers that end at the same time may still write.
+        let script =
+            "trap '' INT TERM HUP; read -r _; for n in $(seq 100); do rm -rf \"$0\" 2>/dev/null && exit; sleep 0.1; done";
+        let mut janitor = Command::new("sh");
+        // Out of reach of what ends the whole group of this process.
+        janitor
+            .process_group(0)
+            .args(["-c", script])
+            .arg(&directory)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        let janitor = janitor.spawn().expect("sh");
+        Self { directory, _janitor: janitor }
+    }
 }
