@@ -120,6 +120,15 @@ fn a_signal_rewritten_by_the_configuration_arrives_as_another() {
 }
 
 #[test]
+fn the_stop_signal_may_be_a_real_time_signal_as_systemd_wants_it() {
+    let script = "trap 'exit 5' RTMIN+3; echo ready; while :; do sleep 0.01; done";
+    let mut init = Init::start(&["--set", "workload.stop.signal=SIGRTMIN+3"], &["bash", "-c", script], true);
+    init.line();
+    init.signal(Signal::SIGTERM);
+    assert_eq!(init.exit(), 5);
+}
+
+#[test]
 fn after_the_grace_a_workload_that_ignores_term_is_killed() {
     let mut init = Init::contained(&["--set", "workload.stop.grace=200ms"], STUBBORN);
     init.line();

@@ -12,7 +12,7 @@ use kube::{
     config::{ExecInteractiveMode, InClusterError, Kubeconfig, KubeconfigError},
 };
 
-use super::dial::Dialer;
+use super::{dial::Dialer, proxies};
 
 const SERVICE_ACCOUNT_TOKEN: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
 
@@ -57,7 +57,9 @@ pub enum AccessError {
     #[error("the certificate authority of {0} holds no PEM certificate")]
     NoCertificate(String),
     /// A proxy is asked for.
-    #[error("the cluster of {0} names a proxy-url, and tenure does not speak to proxies")]
+    #[error(
+        "the cluster of {0} names a proxy-url, and tenure speaks to no proxies: remove it where the API server is reached directly"
+    )]
     Proxy(String),
     /// TLS cannot be set up: a certificate authority, client certificate or key that cannot be used.
     #[error("cannot set up TLS for {place}")]
@@ -191,12 +193,22 @@ impl Cluster {
         self.source.to_string()
     }
 
+    /// What is to be said of a proxy that the environment asks for and that is not used.
+    #[must_use]
+    pub fn ignored_proxy(&self) -> Option<String> {
+        let variable = proxies::asked_for(&self.config.cluster_url, |name| env::var(name).ok())?;
+        let host = self.config.cluster_url.host().unwrap_or_default();
+        Some(format!(
+            "{variable} is not used: tenure speaks to the API server directly; put {host} into NO_PROXY if that is meant"
+        ))
+    }
+
     /// Gets credentials and sets TLS up; contacts nothing. Blocks while a credential plugin runs.
     ///
     /// # Errors
     /// [`AccessError::Credentials`] and [`AccessError::Tls`].
     pub fn dialer(&self, connect_timeout: Duration) -> Result<Dialer, AccessError> {
-        Dialer::new(&self.config, &self.source.to_string(), connect_timeout)
+        Ok(Dialer::new(&self.config, &self.source.to_string(), connect_timeout)?.beside(self.ignored_proxy()))
     }
 }
 

@@ -23,6 +23,7 @@ const IDLE: Duration = Duration::from_secs(300);
 #[derive(Clone)]
 pub struct Dialer {
     make: Arc<dyn Fn() -> kube::Client + Send + Sync>,
+    ignored_proxy: Option<String>,
 }
 
 impl Dialer {
@@ -49,7 +50,18 @@ impl Dialer {
                 None => builder.with_layer(&base).build(),
             }
         };
-        Ok(Self { make: Arc::new(make) })
+        Ok(Self { make: Arc::new(make), ignored_proxy: None })
+    }
+
+    /// Keeps what is to be said of a proxy.
+    pub(super) fn beside(self, ignored_proxy: Option<String>) -> Self {
+        Self { ignored_proxy, ..self }
+    }
+
+    /// What is to be said of a proxy that the environment asks for and that is not used.
+    #[must_use]
+    pub fn ignored_proxy(&self) -> Option<&str> {
+        self.ignored_proxy.as_deref()
     }
 
     /// A client with no connection yet; the next request opens one. Dropping all its clones closes its idle connections.

@@ -17,6 +17,7 @@ pub use self::{
 mod cluster;
 mod dial;
 mod exchange;
+mod proxies;
 #[cfg(test)]
 pub(crate) mod stub;
 

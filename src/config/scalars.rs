@@ -7,6 +7,9 @@ use super::text;
 
 const PERCENT: u32 = 10_000;
 
+/// SIGRTMIN and SIGRTMAX as programs know them, by glibc. What musl, of which the static binary is made, calls SIGRTMIN is one more.
+const REAL_TIME: std::ops::RangeInclusive<i32> = 34..=64;
+
 /// A bound on the error of a clock's rate, in parts per million; written as a percentage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Drift(pub u32);
@@ -47,18 +50,41 @@ impl Drift {
 }
 
 impl Signal {
-    /// Reads `SIGTERM` or `TERM`.
+    /// Reads `SIGTERM` or `TERM`, and `SIGRTMIN+3` or `RTMAX-1`.
     fn parse(written: &str) -> Result<Self, String> {
-        let refused = || format!("{written:?} is not the name of a signal: write one such as SIGTERM");
-        let name = if written.starts_with("SIG") { written.into() } else { format!("SIG{written}") };
-        let signal: nix::sys::signal::Signal = name.parse().map_err(|_| refused())?;
+        let refused = || format!("{written:?} is not the name of a signal: write one such as SIGTERM or SIGRTMIN+3");
+        let name = written.strip_prefix("SIG").unwrap_or(written);
+        if let Some(signal) = real_time(name) {
+            return Ok(signal);
+        }
+        let signal: nix::sys::signal::Signal = format!("SIG{name}").parse().map_err(|_| refused())?;
         Ok(Self(signal as i32))
     }
 
-    /// Its name, such as `SIGTERM`.
+    /// Its name, such as `SIGTERM` or `SIGRTMIN+3`.
     pub(crate) fn name(self) -> String {
-        nix::sys::signal::Signal::try_from(self.0).map_or_else(|_| self.0.to_string(), |signal| signal.as_str().into())
+        match (nix::sys::signal::Signal::try_from(self.0), self.0 - REAL_TIME.start()) {
+            (Ok(signal), _) => signal.as_str().into(),
+            (Err(_), 0) => "SIGRTMIN".into(),
+            (Err(_), offset) if REAL_TIME.contains(&self.0) => format!("SIGRTMIN+{offset}"),
+            (Err(_), _) => format!("signal {}", self.0),
+        }
     }
+}
+
+/// A real-time signal by its distance from either end.
+fn real_time(name: &str) -> Option<Signal> {
+    let distance = |text: &str, sign: char| match text.strip_prefix(sign) {
+        Some(digits) if digits.bytes().all(|byte| byte.is_ascii_digit()) => digits.parse::<i32>().ok(),
+        None if text.is_empty() => Some(0),
+        Some(_) | None => None,
+    };
+    let number = match (name.strip_prefix("RTMIN"), name.strip_prefix("RTMAX")) {
+        (Some(rest), _) => REAL_TIME.start().checked_add(distance(rest, '+')?)?,
+        (None, Some(rest)) => REAL_TIME.end().checked_sub(distance(rest, '-')?)?,
+        (None, None) => return None,
+    };
+    REAL_TIME.contains(&number).then_some(Signal(number))
 }
 
 impl Serialize for Drift {
@@ -109,7 +135,7 @@ impl JsonSchema for Signal {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string", "pattern": "^(SIG)?[A-Z][A-Z0-9]+$", "examples": ["SIGTERM", "HUP"] })
+        json_schema!({ "type": "string", "pattern": r"^(SIG)?[A-Z][A-Z0-9]+([+-]\d+)?$", "examples": ["SIGTERM", "HUP", "SIGRTMIN+3"] })
     }
 }
 
@@ -159,10 +185,24 @@ mod tests {
     }
 
     #[test]
+    fn a_real_time_signal_is_counted_from_either_end_as_docker_and_systemd_do() {
+        for (written, number) in [("SIGRTMIN", 34), ("SIGRTMIN+3", 37), ("RTMIN+30", 64), ("SIGRTMAX", 64), ("RTMAX-14", 50)] {
+            let signal = Signal::parse(written).unwrap();
+            assert_eq!(signal, Signal(number), "{written}");
+            assert_eq!(Signal::parse(&signal.name()), Ok(signal), "{}", signal.name());
+        }
+        for written in
+            ["RTMIN+31", "RTMAX-31", "RTMIN-1", "RTMAX+1", "RTMIN+", "RTMIN++1", "RTMIN+-1", "RTMIN3", "RTMIN+99999999999"]
+        {
+            assert!(Signal::parse(written).is_err(), "{written}");
+        }
+    }
+
+    #[test]
     fn a_signal_has_its_name_with_or_without_sig() {
         assert_eq!(Signal::parse("SIGUSR1"), Signal::parse("USR1"));
         assert_eq!(Signal::parse("TERM").map(Signal::name), Ok("SIGTERM".into()));
-        for written in ["", "15", "sigterm", "SIGNONE", "SIGSIGTERM"] {
+        for written in ["", "SIG", "15", "sigterm", "SIGNONE", "SIGSIGTERM", "TERM+1"] {
             assert!(Signal::parse(written).is_err(), "{written}");
         }
     }

@@ -254,6 +254,12 @@ async fn prepare(welcome: &Welcome, access: &Access, health: &Health) -> Result<
     }
     match tokio::time::timeout(welcome.config.lease.attempt_timeout, access.dialer()).await {
         Ok(Err(error)) if !error.may_pass() => Err(Failure::Access(error)),
-        Ok(Ok(_) | Err(_)) | Err(_) => Ok(()),
+        Ok(Ok(dialer)) => {
+            if let Some(proxy) = dialer.ignored_proxy() {
+                tracing::warn!("{proxy}");
+            }
+            Ok(())
+        }
+        Ok(Err(_)) | Err(_) => Ok(()),
     }
 }

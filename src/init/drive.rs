@@ -357,7 +357,7 @@ impl Drive {
 fn ended(exit: Exit) -> String {
     match exit {
         Exit::Code(code) => format!("exit code {code}"),
-        Exit::Signal(signal) => format!("killed by {}", signals::name(Signal(signal))),
+        Exit::Signal(signal) => format!("killed by {}", Signal(signal).name()),
     }
 }
 

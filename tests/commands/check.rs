@@ -70,3 +70,20 @@ fn a_server_without_access_reviews_is_a_note() {
     let parts = ["ok    Lease default/x is there", "note  this server does not answer access reviews"];
     tenure(&["check", "--lease", "x", "--", "sh"], &[("KUBECONFIG", &path)]).says(0, &parts);
 }
+
+#[test]
+fn a_proxy_that_is_not_used_is_noted_unless_the_server_is_exempt() {
+    let place = Place::new("proxy");
+    // Nobody has this address, and nobody answers for it.
+    let kubeconfig = place.file(
+        "kubeconfig",
+        "{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c, user: u}}],\
+          users: [{name: u, user: {}}], clusters: [{name: c, cluster: {server: 'https://192.0.2.1:1'}}]}",
+    );
+    let check = |exempt: &str| {
+        let variables = [("KUBECONFIG", kubeconfig.as_str()), ("HTTPS_PROXY", "http://192.0.2.2:3128"), ("NO_PROXY", exempt)];
+        tenure(&["check", "--lease", "x", "--", "sh"], &variables)
+    };
+    check("192.0.2.3").says(69, &["note  HTTPS_PROXY is not used", "put 192.0.2.1 into NO_PROXY"]);
+    assert!(!check("192.0.2.0/24").out.contains("HTTPS_PROXY"));
+}

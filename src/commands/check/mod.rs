@@ -64,6 +64,9 @@ async fn check_server(config: &Config, report: &mut Report) {
         Err(error) => return report.bad(error.exit_code(), &one_line(&error)),
     };
     report.good(&format!("{}, by {}", access.cluster().url(), access.cluster().source()));
+    if let Some(proxy) = access.cluster().ignored_proxy() {
+        report.note(&proxy);
+    }
     let namespace = access.namespace(&config.lease.namespace);
     let name = &config.lease.name;
     let before = crate::clock::boot();
