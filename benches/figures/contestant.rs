@@ -11,7 +11,7 @@ use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::support::{
     api::{self, Verbs},
@@ -71,6 +71,7 @@ pub const SHORT: Pace = Pace {
 /// What is compared, built and found.
 pub struct Programs {
     pub tenure: PathBuf,
+    workload: PathBuf,
     client_go: PathBuf,
     pub apiserver: String,
 }
@@ -78,11 +79,9 @@ pub struct Programs {
 impl Programs {
     /// Builds what is missing, and says so.
     pub fn build() -> Self {
-        eprintln!("figures: building the static binary and the peer");
-        let target = "x86_64-unknown-linux-musl";
-        let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["build", "--quiet", "--release", "--bin", "tenure", "--target", target]).current_dir(ROOT);
-        run(cargo.env("CC_x86_64_unknown_linux_musl", "gcc"));
+        eprintln!("figures: building the static binary, the workload and the peer");
+        let tenure = build(&["--bin", "tenure"], "tenure");
+        let workload = build(&["--bench", "workload"], "workload");
         let peer = cache().join("client-go-v0.36.3");
         let mut go = Command::new("go");
         run(go
@@ -93,11 +92,7 @@ impl Programs {
         let apiserver = Command::new(Path::new(ROOT).join("tests/cluster/binaries/build")).arg("kube-apiserver").output();
         let apiserver = String::from_utf8_lossy(&apiserver.expect("the build script").stdout).trim().to_owned();
         let version = Command::new(&apiserver).arg("--version").output().expect("the API server");
-        Self {
-            tenure: Path::new(ROOT).join("target").join(target).join("release/tenure"),
-            client_go: peer,
-            apiserver: String::from_utf8_lossy(&version.stdout).trim().to_owned(),
-        }
+        Self { tenure, workload, client_go: peer, apiserver: String::from_utf8_lossy(&version.stdout).trim().to_owned() }
     }
 
     pub fn of(&self, contestant: Contestant) -> &Path {
@@ -182,7 +177,7 @@ impl Replica {
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL", "unshare", "--fork", "--pid", "--mount-proc", "--kill-child=SIGKILL"]);
         command.args(who.line(programs.of(who), &kubeconfig, &directory, stage, name, pace));
-        command.args(behaviour.command(stage.directory(), name));
+        command.args(behaviour.command_of(&programs.workload, stage.directory(), name));
         command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default()).env("KUBECONFIG", kubeconfig);
         let log = fs::File::create(directory.join("log")).expect("a log");
         let launcher = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn().expect("a replica");
@@ -233,6 +228,20 @@ impl Drop for Replica {
 /// Where etcd writes.
 pub fn place() -> &'static str {
     if Path::new("/dev/shm").is_dir() { "memory (tmpfs)" } else { "the temporary directory's disk" }
+}
+
+/// A static program of this repository, as it ships.
+fn build(target: &[&str], name: &str) -> PathBuf {
+    let mut cargo = Command::new(env!("CARGO"));
+    let platform = "x86_64-unknown-linux-musl";
+    cargo.args(["build", "--release", "--target", platform, "--message-format", "json"]).args(target).current_dir(ROOT);
+    let built = cargo.env("CC_x86_64_unknown_linux_musl", "gcc").stderr(Stdio::null()).output().expect("cargo");
+    let messages = String::from_utf8_lossy(&built.stdout);
+    let messages = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let mut executables = messages
+        .filter(|message| message["target"]["name"] == name)
+        .filter_map(|message| message["executable"].as_str().map(PathBuf::from));
+    executables.next_back().unwrap_or_else(|| panic!("{cargo:?}: {}", built.status))
 }
 
 fn cache() -> PathBuf {

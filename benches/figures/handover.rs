@@ -3,15 +3,17 @@
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
+use tenure::{clock, time::Instant};
 
 use crate::{
     contestant::{BOTH, Contestant, DEFAULT, Pace, Programs, Replica},
     support::{
+        audit,
         server::{Server, scratch},
         stage::Stage,
         workload::Behaviour,
     },
-    table::{Gap, gap, row, title},
+    table::{Gap, gap, quantile, row, title},
 };
 
 /// Three replicas, a new one in place of each that ends.
@@ -71,11 +73,43 @@ impl Trio {
 
     /// From the last sign of life of `old` to the first of `new`.
     pub fn gap(&self, old: &str, new: &str) -> Gap {
+        let (last, first) = self.ends(old, new);
+        gap(last, first)
+    }
+
+    fn ends(&self, old: &str, new: &str) -> (Instant, Instant) {
         let lives = self.stage.witness.lives();
         let last = lives.iter().filter(|life| life.replica == old).map(|life| life.last).max().expect("the old one lived");
         let first = lives.iter().filter(|life| life.replica == new).map(|life| life.first).max().expect("the new one lives");
-        gap(last, first)
+        (last, first)
     }
+
+    /// The five legs of one handover, in the order of [`LEGS`].
+    fn legs(&self, old: &str, new: &str) -> Option<[Gap; 5]> {
+        let (last, first) = self.ends(old, new);
+        let records = self.stage.audit();
+        let written: Vec<_> = records.iter().filter(|record| record.verb == "update" && record.status < 300).collect();
+        let release = written.iter().rposition(|record| record.holder.as_deref() == Some(""))?;
+        let acquire = written.iter().skip(release).find(|record| by(record, new))?;
+        let times =
+            [written.get(release)?.asked, written.get(release)?.answered, acquire.asked, acquire.answered].map(on_our_clock);
+        let from = [last, times[0], times[1], times[2], times[3]];
+        let to = [times[0], times[1], times[2], times[3], first];
+        Some(std::array::from_fn(|leg| gap(from[leg], to[leg])))
+    }
+}
+
+const LEGS: [&str; 5] = ["dead to release asked", "answered", "seen and acquire asked", "answered", "to its first stamp"];
+
+/// Whether it is a write of this replica for itself.
+pub fn by(record: &audit::Record, replica: &str) -> bool {
+    record.holder.as_deref().is_some_and(|holder| holder.split('_').next() == Some(replica))
+}
+
+/// An instant of the audit log, in microseconds since 1970.
+pub fn on_our_clock(wall: i64) -> Instant {
+    let ago = clock::wall() - wall;
+    clock::boot() - Duration::from_micros(u64::try_from(ago).unwrap_or_default())
 }
 
 pub async fn show(server: &Server, programs: &Programs, linger: Duration, rounds: usize) {
@@ -83,7 +117,7 @@ pub async fn show(server: &Server, programs: &Programs, linger: Duration, rounds
     for who in BOTH {
         let mut trio = Trio::start(server, programs, who, DEFAULT, Behaviour::lingering(linger), false).await;
         let mut leader = trio.next_leader().await;
-        let mut gaps = Vec::new();
+        let (mut gaps, mut legs) = (Vec::new(), Vec::new());
         for _ in 0..rounds {
             settle().await;
             let mut old = trio.take(&leader);
@@ -91,10 +125,14 @@ pub async fn show(server: &Server, programs: &Programs, linger: Duration, rounds
             let next = trio.next_leader().await;
             old.ended().await;
             gaps.push(trio.gap(&leader, &next));
+            legs.extend(trio.legs(&leader, &next));
             trio.add(programs).await;
             leader = next;
         }
         row(who.name(), &gaps);
+        let median = |leg: usize| quantile(&legs.iter().map(|legs| legs[leg]).collect::<Vec<Gap>>(), 0.5);
+        let split = LEGS.iter().enumerate().map(|(leg, name)| format!("{name} {:.1}", median(leg)));
+        println!("  {:<20} {} ms (medians of n {})", "", split.collect::<Vec<_>>().join(", "), legs.len());
     }
 }
 

@@ -1,13 +1,11 @@
 //! The leader is killed with everything it has.
 
-use std::time::Duration;
-
-use tenure::{clock, time::Instant};
+use tenure::time::Instant;
 
 use crate::{
     contestant::{BOTH, Programs, SHORT},
-    handover::{Trio, settle},
-    support::{audit, server::Server, workload::Behaviour},
+    handover::{Trio, by, on_our_clock, settle},
+    support::{server::Server, workload::Behaviour},
     table::{gap, row, title},
 };
 
@@ -37,9 +35,7 @@ pub async fn show(server: &Server, programs: &Programs, rounds: usize) {
 /// When the API server answered the last write of this holder, on our clock.
 fn last_renewal(trio: &Trio, leader: &str) -> Instant {
     let records = trio.stage.audit();
-    let is_its =
-        |record: &&audit::Record| record.holder.as_deref().is_some_and(|holder| holder.split('_').next() == Some(leader));
-    let record = records.iter().rev().filter(|record| record.status < 300).find(is_its).expect("it renewed");
-    let ago = clock::wall() - record.answered;
-    clock::boot() - Duration::from_micros(u64::try_from(ago).unwrap_or_default())
+    on_our_clock(
+        records.iter().rev().filter(|record| record.status < 300).find(|record| by(record, leader)).expect("it renewed").answered,
+    )
 }

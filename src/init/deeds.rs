@@ -172,6 +172,9 @@ impl Drive {
                 }
                 let pid = spawning.pid.as_raw();
                 self.pending.workload = Some(spawning);
+                if launch.is_some() {
+                    self.prover.prepare();
+                }
                 Input::Forked { pid }
             }
             Err(error) => {

@@ -15,7 +15,7 @@ use crate::{
 
 type How = fn(&mut Sweep, Scope<'_>, Spare<'_>) -> io::Result<Verdict>;
 
-/// What init needs to look and to kill; opened with the first use.
+/// What init needs to look and to kill.
 #[derive(Debug)]
 pub(super) struct Prover {
     pid1: bool,
@@ -26,6 +26,13 @@ pub(super) struct Prover {
 impl Prover {
     pub(super) const fn new(pid1: bool) -> Self {
         Self { pid1, sweep: None, scanner: None }
+    }
+
+    /// Opens what the next scan needs, if it is not open: so that no kill has to wait for it, or does without (law 2).
+    pub(super) fn prepare(&mut self) {
+        if self.sweep.is_none() {
+            self.sweep = Sweep::open().ok();
+        }
     }
 
     /// SIGKILL to everything but init and these electors, and what was found. Everybody who can be was reaped before.
@@ -59,9 +66,7 @@ impl Prover {
 
     fn scan(&mut self, electors: &[Pid], how: How) -> Scan {
         let scope = self.scope();
-        if self.sweep.is_none() {
-            self.sweep = Sweep::open().ok();
-        }
+        self.prepare();
         let verdict = self.sweep.as_mut().map(|sweep| (how(sweep, scope, Spare { init: Pid::this(), electors }), sweep));
         match verdict {
             Some((Ok(Verdict::Proved), sweep)) => {

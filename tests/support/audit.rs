@@ -17,6 +17,8 @@ pub struct Record {
     pub status: u64,
     /// holderIdentity in the request, if it carries one.
     pub holder: Option<String>,
+    /// When it arrived: microseconds since 1970.
+    pub asked: i64,
     /// When it was answered: microseconds since 1970.
     pub answered: i64,
     /// The Lease in the answer; null if there is none.
@@ -43,13 +45,15 @@ pub fn read_all(log: &Path, namespace: &str, name: &str) -> Vec<(String, Record)
 
 fn record(line: &Value) -> Record {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let time = |value: &Value| text(value).parse::<jiff::Timestamp>().expect("a time").as_microsecond();
     Record {
         id: text(&line["auditID"]),
         user: text(&line["user"]["username"]),
         verb: text(&line["verb"]),
         status: line["responseStatus"]["code"].as_u64().unwrap_or_default(),
         holder: line["requestObject"]["spec"]["holderIdentity"].as_str().map(str::to_owned),
+        asked: time(&line["requestReceivedTimestamp"]),
+        answered: time(&line["stageTimestamp"]),
         stored: line["responseObject"].clone(),
-        answered: text(&line["stageTimestamp"]).parse::<jiff::Timestamp>().expect("a time").as_microsecond(),
     }
 }

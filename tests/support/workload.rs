@@ -66,7 +66,11 @@ impl Behaviour {
 
     /// The command line of a workload of the replica `name` that reports to the witness in `directory`.
     pub fn command(&self, directory: &Path, name: &str) -> Vec<String> {
-        let program = std::env::current_exe().expect("this test binary");
+        self.command_of(&std::env::current_exe().expect("this test binary"), directory, name)
+    }
+
+    /// The same of another program with this face.
+    pub fn command_of(&self, program: &Path, directory: &Path, name: &str) -> Vec<String> {
         let linger = self.linger.map_or_else(|| "never".to_owned(), |linger| linger.as_millis().to_string());
         let traits = [("alone", true), ("daemon", self.daemon), ("lock", self.lock), ("bomb", self.bomb)];
         let traits: Vec<&str> = traits.into_iter().filter_map(|(word, has)| has.then_some(word)).collect();
