@@ -40,6 +40,10 @@ pub(crate) struct Leading {
     conflicts: u32,
     credentials_refused: bool,
     read_wanted: bool,
+    /// A planned stop has begun, and the read that its release needs is not sent yet: it overlaps with the workload's end.
+    reread_wanted: bool,
+    /// [`Self::base`] was read since the stop began, and neither written nor seen to change after that.
+    fresh: bool,
     pub(crate) ending: Option<Ending>,
     guarding: bool,
 }
@@ -92,6 +96,8 @@ impl Leading {
             conflicts: 0,
             credentials_refused: false,
             read_wanted: false,
+            reread_wanted: false,
+            fresh: false,
             ending: None,
             guarding: false,
         };
@@ -115,6 +121,8 @@ impl Leading {
             conflicts: 0,
             credentials_refused: false,
             read_wanted: true,
+            reread_wanted: false,
+            fresh: false,
             ending: None,
             guarding: false,
         };
@@ -139,6 +147,11 @@ impl Leading {
         self.deadlines
     }
 
+    /// The Lease as read since the stop began, if nothing was written or seen after that.
+    pub(crate) fn fresh(&self) -> Option<LeaseRecord> {
+        self.base.clone().filter(|_| self.fresh)
+    }
+
     pub(crate) fn tick(&mut self, core: &mut Core, now: Now) -> Option<Phase> {
         core.tick_watch(now);
         if self.announced && !self.is_proved() {
@@ -153,7 +166,15 @@ impl Leading {
         if let Some(phase) = self.finish(core, now) {
             return Some(phase);
         }
-        if core.is_awaiting() || !self.may_write(now) || now.boot < self.due {
+        if core.is_awaiting() || !self.may_write(now) {
+            return None;
+        }
+        // Where the last renewal did not come back in time the release has other worries than a round trip.
+        if std::mem::take(&mut self.reread_wanted) && now.boot < self.confirmed.at + self.timing.renew_period {
+            core.get(now);
+            return None;
+        }
+        if now.boot < self.due {
             return None;
         }
         if self.read_wanted || self.base.is_none() {
@@ -213,6 +234,7 @@ impl Leading {
     pub(crate) fn watched(&mut self, core: &mut Core, watched: Watched, now: Now) {
         match core.watched(watched, now) {
             Some(News::Changed(record)) if later(record.resource_version(), &self.confirmed.resource_version) => {
+                self.fresh = false;
                 if core.awaited_attempt().is_some_and(|attempt| attempt.is(&record)) {
                     return;
                 }
@@ -310,6 +332,7 @@ impl Leading {
 
     fn renew(&mut self, core: &mut Core, now: Now) {
         let Some(base) = &self.base else { return };
+        self.fresh = false;
         let time = core.next_time(now, base.renew_time());
         let object = core.author.renew(base, self.timing, &time);
         core.replace(object, base, None, now);
@@ -381,6 +404,7 @@ impl Leading {
         self.look(core, &record);
         if self.is_mine(core, &record) {
             self.base = Some(record);
+            self.fresh = self.ending.is_some();
         }
     }
 
@@ -422,6 +446,7 @@ impl Leading {
             None => core.next_context(None),
         };
         let request = core.next_step_down();
+        self.reread_wanted = self.announced && !reason.is_loss() && core.release != Release::Keep;
         self.ending = Some(Ending { reason, request, context, proof: None });
         if self.announced {
             core.tell(ToInit::StepDown { term: self.term, request, reason });
@@ -446,6 +471,13 @@ impl Leading {
     /// What comes after the proof, once no write is awaited any more.
     fn finish(&mut self, core: &mut Core, now: Now) -> Option<Phase> {
         let ending = self.ending.as_ref()?;
+        if core.awaited_attempt().is_some() {
+            return None;
+        }
+        let keeps = ending.reason.is_loss() || core.release == Release::Keep || self.is_waiting(core, now);
+        if let (true, false, Some((_, then))) = (self.announced, keeps, ending.proof) {
+            return Some(Phase::Releasing(Box::new(Releasing::begin(core, self, ending.context, then, now))));
+        }
         if core.is_awaiting() {
             return None;
         }
@@ -454,10 +486,6 @@ impl Leading {
             return Some(Phase::Following(Following::default()));
         }
         let (_, then) = ending.proof?;
-        let keeps = ending.reason.is_loss() || core.release == Release::Keep || self.is_waiting(core, now);
-        if !keeps {
-            return Some(Phase::Releasing(Box::new(Releasing::begin(core, self, ending.context, then, now))));
-        }
         if !ending.reason.is_loss() {
             core.report(Event::Released { how: "keep" });
         }

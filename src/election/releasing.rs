@@ -2,7 +2,8 @@
 //!
 //! Owns the release (law 8): E is void in init before the first byte, the Lease is read afresh and must still be this term's, and
 //! the write that clears it is repeated until it is known to be done, within two attempt timeouts. Never writes on another's
-//! Lease, never creates.
+//! Lease, never creates. The read may have been sent while the workload was still ending: the write carries the version that
+//! it found, so nothing can have changed in between.
 
 use super::{
     Answer, Event, Watched,
@@ -28,6 +29,8 @@ pub(crate) struct Releasing {
     context: TraceContext,
     then: Then,
     step: Step,
+    /// What was read since the stop began.
+    fresh: Option<LeaseRecord>,
     /// Whatever is not done by then stays undone: the followers wait out D.
     until: Instant,
     due: Instant,
@@ -55,6 +58,7 @@ impl Releasing {
             context,
             then,
             step: Step::Void,
+            fresh: leading.fresh(),
             until: now.boot + core.timing.attempt_timeout * 2,
             due: now.boot,
             unknown: false,
@@ -73,7 +77,10 @@ impl Releasing {
         }
         match &self.step {
             Step::Void => {}
-            Step::Read | Step::Clear => core.get(now),
+            Step::Read | Step::Clear => match self.fresh.take() {
+                Some(record) => return self.read(core, record, now),
+                None => core.get(now),
+            },
             Step::Delete(record) => core.delete(record, now),
         }
         None
@@ -100,12 +107,15 @@ impl Releasing {
     }
 
     pub(crate) fn watched(&mut self, core: &mut Core, watched: Watched, now: Now) {
-        core.watched(watched, now);
+        if core.watched(watched, now).is_some() {
+            self.fresh = None;
+        }
     }
 
     pub(crate) fn answered(&mut self, core: &mut Core, asked: Asked, answer: Answer, now: Now) -> Option<Phase> {
         match (asked.attempt, answer) {
             (None, Answer::Object(object)) => match LeaseRecord::read(object) {
+                Some(record) if matches!(self.step, Step::Void) => self.fresh = Some(record),
                 Some(record) => return self.read(core, record, now),
                 None => self.retry(now),
             },

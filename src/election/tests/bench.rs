@@ -259,6 +259,10 @@ impl Bench {
         self.sent.iter().map(|(_, request)| request).filter(|request| **request != Request::Get).collect()
     }
 
+    pub(super) fn awaits_a_write(&self) -> bool {
+        matches!(self.awaited, Some((_, Request::Replace(_) | Request::Create(_) | Request::Delete { .. })))
+    }
+
     pub(super) fn gets(&self) -> usize {
         self.sent.iter().filter(|(_, request)| *request == Request::Get).count()
     }

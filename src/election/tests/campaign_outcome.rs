@@ -157,7 +157,7 @@ fn a_write_that_was_answered_is_never_proved_again() {
     let first = bench.register.object.clone().unwrap();
     bench.stopping(Reason::Signal);
     bench.register.edit(|object| object["spec"]["holderIdentity"] = "x".into());
-    bench.watch_register();
+    bench.serve();
     bench.prove(Then::Follow);
     assert_eq!(bench.told.last(), Some(&ToInit::Ended { term: bench.leads().unwrap() }));
     let terms = bench.told.len();

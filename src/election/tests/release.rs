@@ -17,9 +17,9 @@ fn released(bench: &Bench) -> Option<&'static str> {
 /// Leading, asked to stop, the workload proved gone, init silent so far.
 fn proved(then: Then) -> Bench {
     let mut bench = Bench::leading();
+    bench.answers = false;
     bench.stopping(Reason::Signal);
     bench.acknowledges = false;
-    bench.answers = false;
     bench.prove(then);
     bench
 }
@@ -49,13 +49,80 @@ fn a_release_leaves_the_mark_and_everything_else_as_it_was() {
 }
 
 #[test]
-fn nothing_of_a_release_is_sent_before_init_has_voided_the_deadlines() {
+fn nothing_of_a_release_is_written_before_init_has_voided_the_deadlines() {
     let mut bench = proved(Then::Exit);
-    assert_eq!(bench.awaited, None);
+    let writes = bench.writes().len();
+    bench.serve();
+    assert_eq!((bench.awaited.as_ref(), bench.writes().len()), (None, writes), "the read was answered, and nothing follows it");
 
     acknowledge_release(&mut bench);
 
-    assert_eq!(bench.awaited.as_ref().map(|(_, request)| request), Some(&Request::Get), "a fresh read comes first");
+    assert!(bench.awaits_a_write());
+}
+
+#[test]
+fn the_fresh_read_overlaps_with_the_end_of_the_workload() {
+    let mut bench = Bench::leading();
+    bench.answers = false;
+    bench.stopping(Reason::Signal);
+    assert_eq!(bench.awaited.as_ref().map(|(_, request)| request), Some(&Request::Get));
+    bench.serve();
+    assert_eq!(bench.awaited, None, "and the renewals keep their pace");
+    let gets = bench.gets();
+
+    bench.prove(Then::Exit);
+
+    assert!(bench.awaits_a_write());
+    assert_eq!(bench.gets(), gets);
+}
+
+#[test]
+fn a_read_that_a_renewal_followed_is_not_fresh() {
+    let mut bench = Bench::leading();
+    bench.stopping(Reason::Signal);
+    bench.run(seconds(4));
+    bench.answers = false;
+
+    bench.prove(Then::Exit);
+
+    assert_eq!(bench.awaited.as_ref().map(|(_, request)| request), Some(&Request::Get));
+}
+
+#[test]
+fn a_read_that_a_change_followed_is_not_fresh() {
+    for after_the_proof in [false, true] {
+        let mut bench = Bench::leading();
+        bench.answers = false;
+        bench.stopping(Reason::Signal);
+        bench.serve();
+        bench.acknowledges = !after_the_proof;
+        if after_the_proof {
+            bench.prove(Then::Exit);
+        }
+        bench.register.edit(|object| object["metadata"]["labels"] = serde_json::json!({"theirs": "x"}));
+        bench.watch_register();
+
+        if after_the_proof {
+            acknowledge_release(&mut bench)
+        } else {
+            bench.prove(Then::Exit)
+        }
+
+        assert_eq!(bench.awaited.as_ref().map(|(_, request)| request), Some(&Request::Get), "{after_the_proof}");
+    }
+}
+
+#[test]
+fn a_stop_while_the_renewals_fail_sends_no_read_of_its_own() {
+    let mut bench = Bench::leading();
+    bench.answers = false;
+    bench.run(seconds(5));
+    let gets = bench.gets();
+
+    bench.answer(lost());
+    bench.stopping(Reason::Signal);
+
+    assert_eq!(bench.gets(), gets);
 }
 
 #[test]
