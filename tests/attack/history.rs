@@ -9,7 +9,6 @@ use tenure::{
 };
 
 use crate::{
-    fault::Fault,
     support::{
         audit::Record,
         proxy::log::Exchange,
@@ -78,11 +77,6 @@ impl History {
     /// Faults that lasted at some moment of this span of time.
     pub(crate) fn faults_within(&self, from: Instant, to: Instant) -> impl Iterator<Item = &Span> {
         self.spans.iter().filter(move |span| span.from <= to && span.to >= from)
-    }
-
-    /// Whether this kind was among them.
-    pub(crate) fn had(&self, fault: Fault, place: usize, from: Instant, to: Instant) -> bool {
-        self.faults_within(from, to).any(|span| span.fault == fault && span.place == Some(place))
     }
 }
 

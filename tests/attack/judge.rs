@@ -15,12 +15,17 @@ use crate::{
 /// From the resumption of processes that were frozen together to the death of what they watched.
 const AFTERMATH: Duration = Duration::from_secs(3);
 
+/// From the start of a process group to a renewal after it, at most.
+const SEEN: Duration = Duration::from_secs(2);
+/// What init says where the kernel refuses.
+const NO_FUSE: &str = "the kernel has no fuse";
+
 /// Two terms whose workloads ran at once.
 #[derive(Clone, Debug)]
 pub(crate) struct Overlap {
     pub(crate) from: Instant,
     pub(crate) to: Instant,
-    /// Init and elector of the earlier one were frozen, which tenure does not promise to survive.
+    /// Init and elector of the earlier one were frozen before the kernel's fuse could know all its process groups.
     pub(crate) not_promised: bool,
     pub(crate) between: String,
 }
@@ -61,12 +66,28 @@ fn overlaps(history: &History) -> Vec<Overlap> {
     for (index, earlier) in history.lives.iter().enumerate() {
         for later in history.lives[index + 1..].iter().filter(|later| later.first <= earlier.last) {
             let (from, to) = (later.first, earlier.last.min(later.last));
-            let place = place_of(&earlier.replica);
-            let not_promised = history.had(Fault::FreezeBoth, place, from - AFTERMATH, to);
+            let not_promised = is_frozen_young(history, earlier, from, to) || is_frozen_without_fuse(history, earlier, from, to);
             overlaps.push(Overlap { from, to, not_promised, between: format!("{earlier:?} and {later:?}") });
         }
     }
     overlaps
+}
+
+/// The fuse is bound to the groups that the last renewal saw.
+fn is_frozen_young(history: &History, life: &Life, from: Instant, to: Instant) -> bool {
+    frozen(history, life, from, to).is_some_and(|since| since.since(life.first) < SEEN)
+}
+
+fn is_frozen_without_fuse(history: &History, life: &Life, from: Instant, to: Instant) -> bool {
+    let said = |replica: &Replica| replica.name == life.replica && replica.lines.iter().any(|line| line.contains(NO_FUSE));
+    frozen(history, life, from, to).is_some() && history.replicas.iter().any(said)
+}
+
+/// Since when init and elector of this life were frozen in this span of time.
+fn frozen(history: &History, life: &Life, from: Instant, to: Instant) -> Option<Instant> {
+    let place = Some(place_of(&life.replica));
+    let mut frozen = history.faults_within(from - AFTERMATH, to);
+    frozen.find(|span| span.fault == Fault::FreezeBoth && span.place == place).map(|span| span.from)
 }
 
 /// A lock that was not free where no stamps overlap shows a process that does not stamp.

@@ -89,7 +89,7 @@ fn sum_up(histories: &[History], verdicts: &[Verdict]) -> bool {
     let replicas: usize = histories.iter().map(|history| history.replicas.len()).sum();
     println!("\n{terms} terms, {faults} faults, {replicas} replicas, {} writes", sum(|verdict| verdict.writes));
     println!(
-        "overlaps {}; with init and elector both frozen {}; workloads that found the lock taken {}; inits that ended themselves {}",
+        "overlaps {}; of terms frozen before their fuse was complete {}; workloads that found the lock taken {}; inits that ended themselves {}",
         sum(|verdict| verdict.overlaps.iter().filter(|overlap| !overlap.not_promised).count()),
         sum(|verdict| verdict.overlaps.iter().filter(|overlap| overlap.not_promised).count()),
         sum(|verdict| verdict.locked_out),
