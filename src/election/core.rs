@@ -289,7 +289,8 @@ impl Core {
         self.report(Event::NewLeader { holder });
     }
 
-    /// Takes in what the watch brought; the record, if it was news.
+    /// Takes in what the watch brought; the record, if it was news. A deletion is passed on even of a Lease that was not the last
+    /// one seen: an old event of another may have come in between.
     pub(crate) fn watched(&mut self, watched: Watched, now: Now) -> Option<News> {
         match watched {
             Watched::Changed(object) => {
@@ -306,7 +307,8 @@ impl Core {
                 self.heard = now.boot;
                 let record = LeaseRecord::read(object)?;
                 self.version = Some(record.resource_version().to_owned());
-                self.sight.deleted(&record, now.boot).then_some(News::Deleted(record))
+                self.sight.deleted(&record, now.boot);
+                Some(News::Deleted(record))
             }
             Watched::Bookmark(version) => {
                 self.version = Some(version);

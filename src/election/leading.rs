@@ -244,7 +244,9 @@ impl Leading {
                     self.base = Some(record);
                 }
             }
-            Some(News::Deleted(record)) if later(record.resource_version(), &self.confirmed.resource_version) => {
+            Some(News::Deleted(record))
+                if record.uid() == self.facts.uid && later(record.resource_version(), &self.confirmed.resource_version) =>
+            {
                 self.lose(core, Reason::LostDeleted);
             }
             Some(News::Changed(_) | News::Deleted(_)) | None => {}

@@ -86,14 +86,13 @@ impl Sight {
         self.seen = Seen::Absent;
     }
 
-    /// The watch says that this Lease was deleted; false if that is not the one seen, or older.
-    pub(crate) fn deleted(&mut self, record: &LeaseRecord, now: Instant) -> bool {
+    /// The watch says that this Lease was deleted: nothing if that is not the one seen, or older.
+    pub(crate) fn deleted(&mut self, record: &LeaseRecord, now: Instant) {
         let current = matches!(&self.seen, Seen::Lease(seen)
             if seen.uid() == record.uid() && !later(seen.resource_version(), record.resource_version()));
         if current {
             self.absent(now);
         }
-        current
     }
 
     /// The version last seen.

@@ -198,6 +198,20 @@ fn a_watch_event_from_before_the_last_confirmed_write_is_no_loss() {
 }
 
 #[test]
+fn a_deletion_is_a_loss_although_an_old_event_of_another_lease_came_in_between() {
+    let mut bench = Bench::leading();
+    let mut old = bench.register.object.clone().unwrap();
+    old["metadata"]["resourceVersion"] = "1".into();
+    old["metadata"]["uid"] = "the one before".into();
+
+    bench.watch(Watched::Changed(old));
+    let deleted = bench.register.delete();
+    bench.watch(deleted);
+
+    assert_eq!(bench.step_down_reason(), Some(Reason::LostDeleted));
+}
+
+#[test]
 fn the_echo_of_a_renewal_before_its_reply_disturbs_nothing() {
     let mut bench = Bench::leading();
     bench.answers = false;
