@@ -4,13 +4,16 @@
 //! API server does not serve such Leases, others may. The whole object is kept, so that a write gives back what it did not
 //! change: unknown fields, labels, annotations, owner references and finalizers of others (safety.md, record hygiene).
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use serde_json::{Map, Value};
 
-/// One version of the Lease.
+/// One version of the Lease. It never changes, so that a clone costs nothing.
 #[derive(Clone, Debug, PartialEq)]
-pub struct LeaseRecord {
+pub struct LeaseRecord(Arc<Parts>);
+
+#[derive(Debug, PartialEq)]
+struct Parts {
     object: Value,
     spec: Map<String, Value>,
 }
@@ -34,20 +37,20 @@ impl LeaseRecord {
             Some(Value::Object(spec)) => without_nulls(spec),
             Some(_) | None => Map::new(),
         };
-        let record = Self { object, spec };
+        let record = Self(Arc::new(Parts { object, spec }));
         (!record.uid().is_empty() && !record.resource_version().is_empty()).then_some(record)
     }
 
     /// The object as it was read.
     #[must_use]
-    pub const fn object(&self) -> &Value {
-        &self.object
+    pub fn object(&self) -> &Value {
+        &self.0.object
     }
 
     /// Its spec without nulls, which the API server drops.
     #[must_use]
-    pub const fn spec(&self) -> &Map<String, Value> {
-        &self.spec
+    pub fn spec(&self) -> &Map<String, Value> {
+        &self.0.spec
     }
 
     /// `metadata.uid`.
@@ -83,14 +86,14 @@ impl LeaseRecord {
     /// `spec.leaseDurationSeconds` where it is positive: missing, zero or negative is no duration (law 11).
     #[must_use]
     pub fn duration(&self) -> Option<Duration> {
-        let seconds = self.spec.get("leaseDurationSeconds")?.as_i64()?;
+        let seconds = self.spec().get("leaseDurationSeconds")?.as_i64()?;
         u64::try_from(seconds).ok().filter(|seconds| *seconds > 0).map(Duration::from_secs)
     }
 
     /// `spec.leaseTransitions`; absent or negative counts as 0, and more than the API allows as its limit.
     #[must_use]
     pub fn transitions(&self) -> i32 {
-        let transitions = self.spec.get("leaseTransitions").and_then(Value::as_i64).unwrap_or_default();
+        let transitions = self.spec().get("leaseTransitions").and_then(Value::as_i64).unwrap_or_default();
         i32::try_from(transitions.max(0)).unwrap_or(i32::MAX)
     }
 
@@ -135,15 +138,15 @@ impl LeaseRecord {
     /// Whether this is the same (uid, spec) as `other`: what a follower watches (law 11).
     #[must_use]
     pub fn says_the_same_as(&self, other: &Self) -> bool {
-        self.uid() == other.uid() && self.spec == other.spec
+        self.uid() == other.uid() && self.spec() == other.spec()
     }
 
     fn metadata(&self, name: &str) -> Option<&Value> {
-        self.object.get("metadata")?.get(name)
+        self.object().get("metadata")?.get(name)
     }
 
     fn text(&self, name: &str) -> Option<&str> {
-        self.spec.get(name)?.as_str()
+        self.spec().get(name)?.as_str()
     }
 }
 

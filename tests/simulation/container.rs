@@ -2,7 +2,7 @@
 //!
 //! The order of things is that of `init/drive.rs` and `init/deeds.rs`.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, rc::Rc, time::Duration};
 
 use tenure::{
     link::{Reason, ToElector, ToInit},
@@ -10,12 +10,13 @@ use tenure::{
 };
 
 use crate::{
-    clock::{Clock, MS, Ns},
-    elector::ElectorProcess,
+    clock::{Clock, MS, Ns, S},
+    conduct::Conduct,
+    elector::{ElectorProcess, LIE},
     engine::{Child, Engine, Event, Who},
     nemesis::Window,
     plan::Node,
-    tree::{Outcome, Tree},
+    tree::{Killer, Outcome, Tree},
 };
 
 const MESSAGES_A_TURN: usize = 256;
@@ -23,7 +24,7 @@ const MESSAGES_A_TURN: usize = 256;
 /// See the module.
 pub struct Container {
     pub who: Who,
-    pub identity: String,
+    pub identity: Rc<str>,
     pub node: Node,
     /// The one that init knows.
     pub elector: Option<ElectorProcess>,
@@ -31,8 +32,13 @@ pub struct Container {
     /// Init is gone: the container ends.
     pub over: bool,
     agent: Agent,
+    /// An elector of it has lied.
+    pub lied: bool,
+    conduct: Conduct,
     /// Init is stopped.
     frozen: bool,
+    /// Until then.
+    frozen_until: Ns,
     /// Init will be stopped for so long before the action of this number, counted from now.
     freeze_before: Option<(u32, Ns)>,
     /// The action that a stop has kept from being carried out.
@@ -47,9 +53,12 @@ pub struct Container {
 impl Container {
     /// A container that starts now.
     pub fn start(who: Who, node: Node, e: &mut Engine) -> Self {
-        let identity = format!("{}_{who}", node.name);
+        let identity: Rc<str> = format!("{}_{who}", node.name).into();
         e.note(who, || "starts".into());
-        let settings = Settings { config: node.config.clone(), identity: identity.clone(), pid1: true, terminal: false };
+        let duration = nanos(node.config.lease.duration);
+        let able = if node.is_quick() { e.now + node.startup + S } else { Ns::MAX };
+        e.judge.begins(who, &identity, duration, able);
+        let settings = Settings { config: node.config.clone(), identity: identity.to_string(), pid1: true, terminal: false };
         let mut container = Self {
             who,
             identity,
@@ -58,7 +67,10 @@ impl Container {
             tree: Tree::new(who),
             over: false,
             agent: Agent::new(settings),
+            lied: false,
+            conduct: Conduct::new(),
             frozen: false,
+            frozen_until: 0,
             freeze_before: None,
             cut_off: None,
             wake: Ns::MAX,
@@ -90,6 +102,8 @@ impl Container {
 
     /// SIGTERM to init, or the like.
     pub fn signal(&mut self, signal: i32, e: &mut Engine) {
+        self.conduct.signalled(self.clock().boot(e.now));
+        e.judge.trouble(self.who.replica, Ns::MAX);
         self.signals.push_back(signal);
         self.wake(e);
     }
@@ -114,8 +128,30 @@ impl Container {
         }
         self.freeze_before = None;
         self.frozen = true;
+        self.frozen_until = e.now.saturating_add(span);
+        e.judge.trouble(self.who.replica, self.frozen_until);
         e.note(self.who, || format!("init is stopped for {} ms", span / MS));
-        e.after(span, Event::ContinueInit(self.who));
+        e.at(self.frozen_until, Event::ContinueInit(self.who));
+    }
+
+    /// SIGSTOP to both: nobody is left to kill, which the law does not cover.
+    pub fn freeze_both(&mut self, init: Ns, elector: Ns, e: &mut Engine) {
+        self.freeze(0, init, e);
+        if !self.frozen {
+            return;
+        }
+        let margin = nanos(self.node.config.workload.stop.kill_margin);
+        e.judge.exposes(self.who, e.now + init.min(elector) + margin);
+        if let Some(process) = &mut self.elector {
+            process.freeze(0, elector, e);
+        }
+    }
+
+    /// Its SIGCONT is due.
+    pub fn continues(&mut self, e: &mut Engine) {
+        if self.frozen_until <= e.now {
+            self.thaw(e);
+        }
     }
 
     /// SIGCONT to init.
@@ -123,6 +159,8 @@ impl Container {
         self.freeze_before = None;
         if std::mem::take(&mut self.frozen) {
             e.note(self.who, || "init goes on".into());
+            self.conduct.thawed(self.clock().boot(e.now));
+            e.judge.trouble(self.who.replica, e.now);
             self.wake = Ns::MAX;
             self.wake(e);
         }
@@ -157,6 +195,10 @@ impl Container {
         }
         if self.stands() {
             return;
+        }
+        let stop = &self.node.config.workload.stop;
+        if let Some(wrong) = self.conduct.rests(self.tree.look(), stop.loss_grace, Duration::from_nanos(self.node.wake), now) {
+            e.judge.fail(format!("{}: init {wrong}", self.who));
         }
         if let Some(at) = self.agent.poll_timeout() {
             let span = self.clock().real(at).saturating_sub(e.now).saturating_add(e.latency(self.node.wake));
@@ -250,7 +292,8 @@ impl Container {
         }
     }
 
-    fn heard(&self, message: &ToInit, e: &mut Engine) {
+    fn heard(&mut self, message: &ToInit, e: &mut Engine) {
+        self.conduct.hears(message, self.clock().boot(e.now));
         match message {
             ToInit::Beat => {}
             ToInit::Lead { term, confirmed, not_before, .. } => e.note(self.who, || {
@@ -292,6 +335,7 @@ impl Container {
                 let child = Child { who: self.who, pid };
                 e.note(self.who, || format!("elector {} starts, resuming {}", welcome.generation, welcome.resume.is_some()));
                 let span = e.spread(MS, self.node.startup);
+                e.judge.trouble(self.who.replica, e.now + span + S);
                 self.elector = Some(ElectorProcess::start(child, *welcome));
                 e.after(span, Event::ElectorUp(child));
                 self.handle(Input::ElectorStarted, e);
@@ -302,6 +346,7 @@ impl Container {
                 let Some((facts, not_after)) = launch.and_then(|launch| Some((launch.facts?, launch.not_after))) else { return };
                 let pid = self.tree.fork(facts.token, not_after, &self.node.habits, e);
                 e.note(self.who, || format!("forks pid {pid}, not to run after {not_after:?}"));
+                self.conduct.spawned();
                 self.spawning = Some((pid, None));
                 self.handle(Input::Forked { pid }, e);
                 self.window(Window::Spawn, e);
@@ -309,6 +354,11 @@ impl Container {
             Action::Signal { target, signal } => {
                 let (tenure::supervision::Target::Main(pid) | tenure::supervision::Target::Group(pid)) = target;
                 e.note(self.who, || format!("signal {} to pid {pid}", signal.0));
+                if signal.0 == libc::SIGTERM
+                    && let Some(wrong) = self.conduct.asks(self.clock().boot(e.now))
+                {
+                    e.judge.fail(format!("{}: init {wrong}", self.who));
+                }
                 self.tree.ask(pid, signal.0, e);
                 self.window(Window::Asked, e);
             }
@@ -317,11 +367,18 @@ impl Container {
                 let scan = self.tree.scan(false);
                 self.handle(Input::Scanned(scan), e);
             }
-            Action::Walk => self.walk(true, e),
+            Action::Walk => {
+                self.reap(e);
+                let (look, grace) = (self.tree.look(), self.node.config.workload.stop.grace);
+                if let Some(wrong) = self.conduct.kills(look, grace, self.clock().boot(e.now)) {
+                    e.judge.fail(format!("{}: init {wrong}", self.who));
+                }
+                self.walk(Killer::Walk, e);
+            }
             Action::KillAll => {
                 e.note(self.who, || "kill(-1)".into());
                 self.shoot_elector(e);
-                self.walk(false, e);
+                self.walk(Killer::All, e);
             }
             Action::Die => self.end("init gives up", e),
             Action::Exit(code) => {
@@ -329,17 +386,20 @@ impl Container {
                 self.end("init is done", e);
             }
             Action::Log { warning, line } => {
-                e.note(self.who, || format!("init logs{}: {line}", if warning { " a warning" } else { "" }))
+                if warning && !self.lied && line.starts_with("the elector ") && !line.contains("silent") {
+                    e.judge.fail(format!("{}: init finds that {line}, though it did not lie", self.who));
+                }
+                e.note(self.who, || format!("init logs{}: {line}", if warning { " a warning" } else { "" }));
             }
             Action::LastWords(words) => e.note(self.who, || format!("init's last words: {words}")),
             Action::Promote { .. } | Action::Hook { .. } | Action::KillHook { .. } | Action::DrainNotify => {}
         }
     }
 
-    fn walk(&mut self, walking: bool, e: &mut Engine) {
+    fn walk(&mut self, killer: Killer, e: &mut Engine) {
         self.reap(e);
-        let killed = self.tree.kill(walking, &self.node.habits, e);
-        let scan = self.tree.scan(killed || !walking);
+        let killed = self.tree.kill(killer, &self.node.habits, e);
+        let scan = self.tree.scan(killed || killer == Killer::All);
         e.note(self.who, || format!("kills {:?}", scan.left));
         self.handle(Input::Scanned(scan), e);
     }
@@ -348,6 +408,10 @@ impl Container {
         let span = e.latency(self.node.wake);
         if let ToElector::Stopping { reason: Reason::Expired, term, at } = message {
             e.judge.expired(self.who, term, at);
+            e.judge.expired_in_peace(self.who, term, e.now);
+        }
+        if let ToElector::Acknowledged { serial: LIE, .. } = message {
+            e.after(0, Event::Robbed(self.who));
         }
         if let Some(elector) = &mut self.elector {
             if message != ToElector::Beat {
@@ -380,7 +444,7 @@ impl Container {
         let (child, zombie) = (elector.child, elector.is_zombie);
         self.undead.push((child.pid, zombie));
         if !zombie {
-            let span = e.latency(self.node.wake);
+            let span = self.burial(e);
             e.after(span, Event::ElectorGone(child));
         }
         self.drain_link(false, e);
@@ -391,9 +455,16 @@ impl Container {
     pub fn shoot_elector(&mut self, e: &mut Engine) {
         let Some(elector) = self.elector.as_mut().filter(|elector| !elector.is_dead) else { return };
         elector.is_dead = true;
+        let child = elector.child;
         let span = e.latency(MS);
-        e.after(span, Event::ElectorGone(elector.child));
+        e.judge.trouble(self.who.replica, e.now + S);
+        e.after(span, Event::ElectorGone(child));
         self.wake(e);
+    }
+
+    /// From the SIGKILL to an elector that init has given up until it can be reaped: it may hang in the kernel.
+    fn burial(&self, e: &mut Engine) -> Ns {
+        if e.chance(self.node.habits.stuck) { 1_000 * S } else { e.latency(self.node.wake) }
     }
 
     /// A killed elector can be reaped.
@@ -443,4 +514,8 @@ impl Container {
         let span = e.spread(10 * MS, self.node.plan.restart);
         e.at(last + span, Event::Boot(self.who.replica));
     }
+}
+
+fn nanos(span: Duration) -> Ns {
+    u64::try_from(span.as_nanos()).unwrap_or(Ns::MAX)
 }

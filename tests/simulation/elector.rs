@@ -2,11 +2,11 @@
 //!
 //! The order of things is that of `elector/drive.rs`; the guard is a thread of its own, as in `elector/guard.rs`.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, rc::Rc, time::Duration};
 
 use tenure::{
     election::{Action, Answer, Elector, Input, Request, RequestId, Watched},
-    link::{Reason, Term, ToElector, ToInit, VERSION, Welcome},
+    link::{Confirmed, Deadlines, Reason, Term, ToElector, ToInit, VERSION, Welcome},
     time::Instant,
 };
 
@@ -14,10 +14,14 @@ use crate::{
     clock::{Clock, MS, Ns},
     container::Container,
     engine::{Child, Engine, Event},
+    evidence::Evidence,
     nemesis::Window,
+    tree::{GUARD_ROUND, Killer},
 };
 
-const ROUND: Ns = 50 * MS;
+/// The serial of a message that no machine has sent.
+pub const LIE: u64 = u64::MAX;
+
 const BEATS: u32 = 4;
 
 /// See the module.
@@ -35,13 +39,17 @@ pub struct ElectorProcess {
     machine: Option<Elector>,
     is_up: bool,
     frozen: bool,
+    frozen_until: Ns,
     freeze_before: Option<(u32, Ns)>,
     cut_off: Option<Action>,
     wake: Ns,
     inbox: VecDeque<Input>,
+    evidence: Evidence,
+    /// The last that it has told init of its term.
+    confirmed: Option<(Term, Confirmed)>,
     guard: Guard,
     beat_due: Instant,
-    beat_every: std::time::Duration,
+    beat_every: Duration,
 }
 
 /// The request that is under way.
@@ -76,10 +84,13 @@ impl ElectorProcess {
             machine: None,
             is_up: false,
             frozen: false,
+            frozen_until: 0,
             freeze_before: None,
             cut_off: None,
             wake: Ns::MAX,
             inbox: VecDeque::new(),
+            evidence: Evidence::default(),
+            confirmed: None,
             guard: Guard { term: None, hard: Instant::NEVER, wake: Ns::MAX },
             beat_due: Instant::BOOT,
         }
@@ -116,8 +127,17 @@ impl ElectorProcess {
         }
         self.freeze_before = None;
         self.frozen = true;
+        self.frozen_until = e.now.saturating_add(span);
+        e.judge.trouble(self.child.who.replica, self.frozen_until);
         e.note(self.child.who, || format!("the elector is stopped for {} ms", span / MS));
-        e.after(span, Event::ContinueElector(self.child));
+        e.at(self.frozen_until, Event::ContinueElector(self.child));
+    }
+
+    /// Its SIGCONT is due.
+    pub fn continues(&mut self, clock: Clock, latency: Ns, e: &mut Engine) {
+        if self.frozen_until <= e.now {
+            self.thaw(clock, latency, e);
+        }
     }
 
     /// SIGCONT.
@@ -179,6 +199,43 @@ impl ElectorProcess {
             return;
         }
         self.arrives(Input::Answered { id, answer }, span, e);
+    }
+
+    /// Says to init what no machine says; true if it leads, so that it is a lie.
+    pub fn lies(&mut self, extends: bool, now: Instant) -> bool {
+        let Some((term, confirmed)) = self.confirmed.clone().filter(|_| !self.is_dead) else { return false };
+        // So far that it is no truth either by the time that it is read.
+        let far = |at: Instant| at.max(now) + Duration::from_secs(100_000);
+        let Deadlines { soft, hard, end } = confirmed.deadlines;
+        let deadlines = Deadlines { soft: far(soft), hard: far(hard), end: far(end) };
+        self.to_init.push_back(if extends {
+            ToInit::Extend { term, serial: LIE, confirmed: Confirmed { deadlines, ..confirmed } }
+        } else {
+            ToInit::Releasing { term, serial: LIE }
+        });
+        true
+    }
+
+    fn telling(&mut self, message: &ToInit) {
+        self.guard.telling(message);
+        match message {
+            ToInit::Lead { term, facts, confirmed, .. } => {
+                self.evidence.begins(&facts.uid);
+                self.confirmed = Some((*term, confirmed.clone()));
+            }
+            ToInit::Extend { term, confirmed, .. } => self.confirmed = Some((*term, confirmed.clone())),
+            ToInit::Ended { .. } => {
+                self.evidence.ends();
+                self.confirmed = None;
+            }
+            ToInit::Hello { .. }
+            | ToInit::Shorten { .. }
+            | ToInit::StepDown { .. }
+            | ToInit::Releasing { .. }
+            | ToInit::Beat
+            | ToInit::Done
+            | ToInit::Failed { .. } => {}
+        }
     }
 }
 
@@ -245,12 +302,15 @@ impl Container {
         // What a SIGSTOP has cut off.
         self.carry_out_elector(pid, e);
         let latency = e.latency(self.node.wake);
+        let (who, identity) = (self.who, Rc::clone(&self.identity));
         let Some(elector) = self.runner(pid).filter(|elector| !elector.frozen) else { return };
         let now = clock.now(e.now);
         if elector.machine.is_none() {
             let Some(ToElector::Welcome(welcome)) = elector.to_elector.pop_front() else { return };
             if let Some(resume) = &welcome.resume {
                 elector.guard.arm(resume.term, resume.confirmed.deadlines.hard);
+                elector.evidence.begins(&resume.facts.uid);
+                elector.confirmed = Some((resume.term, resume.confirmed.clone()));
                 elector.set_guard(clock, latency, e);
             }
             elector.machine = Some(Elector::new(*welcome, e.rng.u64(..), now));
@@ -262,7 +322,11 @@ impl Container {
         }
         machine.handle_timeout(now);
         while let Some(input) = elector.inbox.pop_front() {
+            let lost = elector.evidence.shows_a_loss(&input, &identity);
             machine.handle(input, now);
+            if lost && machine.view().leading.is_some_and(|led| !led.ending) {
+                e.judge.fail(format!("{who} goes on with its term although it has seen that the Lease is lost"));
+            }
         }
         self.carry_out_elector(pid, e);
         let latency = e.latency(self.node.wake);
@@ -280,10 +344,12 @@ impl Container {
 
     fn carry_out_elector(&mut self, pid: i32, e: &mut Engine) {
         loop {
+            let stands_alone = self.is_frozen();
             let Some(elector) = self.runner(pid).filter(|elector| !elector.frozen) else { return };
             let action = elector.cut_off.take().or_else(|| elector.machine.as_mut().and_then(Elector::poll_action));
             let Some(action) = action else { return };
-            if let Some((left, span)) = elector.freeze_before.take() {
+            // Not while init stands still as well.
+            if let Some((left, span)) = elector.freeze_before.take().filter(|_| !stands_alone) {
                 elector.freeze(left - 1, span, e);
                 if elector.frozen {
                     elector.cut_off = Some(action);
@@ -296,11 +362,15 @@ impl Container {
 
     fn act_elector(&mut self, pid: i32, action: Action, e: &mut Engine) {
         let (who, child, clock) = (self.who, Child { who: self.who, pid }, self.clock());
+        let identity = Rc::clone(&self.identity);
         let delay = e.latency(self.node.wake);
         let Some(elector) = self.runner(pid) else { return };
         match action {
             Action::Request { id, request } => {
                 let window = Window::of(&request);
+                if request == Request::Get {
+                    elector.evidence.reads(id);
+                }
                 e.note(who, || format!("asks {}", describe(&request)));
                 elector.outstanding = Some(Outstanding { id, unsent: Some(request), held_up: false, late: false });
                 e.after(delay, Event::Send(child, id));
@@ -313,11 +383,11 @@ impl Container {
                 e.after(span, Event::WatchBegins(child, number, resource_version));
             }
             Action::Tell(message) => {
-                elector.guard.telling(&message);
+                elector.telling(&message);
                 elector.set_guard(clock, delay, e);
                 let window = match &message {
                     ToInit::Lead { term, facts, .. } => {
-                        e.judge.told(who, *term, &facts.token);
+                        e.judge.told(who, *term, facts);
                         Some(Window::Lead)
                     }
                     ToInit::Extend { term, confirmed, .. } => {
@@ -331,6 +401,9 @@ impl Container {
                     ToInit::StepDown { term, reason, .. } => {
                         if reason.is_loss() && *reason != Reason::Expired {
                             e.judge.lost(who, *term);
+                        }
+                        if *reason == Reason::StepDown {
+                            e.judge.steps_down(who, &identity);
                         }
                         Some(Window::StepDown)
                     }
@@ -368,9 +441,9 @@ impl Container {
             return;
         }
         e.note(self.who, || "the guard kills".into());
-        self.tree.kill(false, &self.node.habits, e);
+        self.tree.kill(Killer::Guard, &self.node.habits, e);
         if let Some(elector) = self.runner(pid) {
-            elector.guard.wake = e.now + ROUND;
+            elector.guard.wake = e.now + GUARD_ROUND;
             e.at(elector.guard.wake, Event::Guard(child));
         }
     }

@@ -2,7 +2,11 @@
 //!
 //! Everything that happens follows from the seed. The story is told only where somebody will read it.
 
-use std::{cmp::Reverse, collections::BinaryHeap, fmt::Display};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BinaryHeap},
+    fmt::Display,
+};
 
 use fastrand::Rng;
 use tenure::election::{RequestId, Watched};
@@ -77,6 +81,8 @@ pub enum Event {
     Strike,
     /// It does this to that replica.
     Aimed(Who, Fault),
+    /// Its elector writes the release mark although nothing is proved.
+    Robbed(Who),
     /// All faults are over.
     Calm,
 }
@@ -116,6 +122,8 @@ pub struct Engine {
     pub judge: Judge,
     /// Events so far.
     pub events: u64,
+    /// Faults so far.
+    pub faults: BTreeMap<Fault, u64>,
     queue: BinaryHeap<Scheduled>,
     story: Option<Vec<String>>,
 }
@@ -128,6 +136,7 @@ impl Engine {
             rng: Rng::with_seed(seed),
             judge: Judge::default(),
             events: 0,
+            faults: BTreeMap::new(),
             queue: BinaryHeap::new(),
             story: told.then(Vec::new),
         }

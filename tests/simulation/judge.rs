@@ -2,12 +2,33 @@
 //!
 //! Owns the properties; sees everything, takes part in nothing. The first thing that does not hold ends the run.
 
-use std::{collections::BTreeMap, fmt::Display};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Display,
+};
 
 use serde_json::Value;
-use tenure::{election::record::LeaseRecord, link::Term, time::Instant};
+use tenure::{
+    election::writes::PAUSED,
+    link::{Facts, Term},
+    time::Instant,
+};
 
-use crate::{clock::Ns, engine::Who};
+use crate::{
+    clock::{Ns, S},
+    engine::Who,
+    hygiene::Write,
+};
+
+/// What is known of a replica.
+#[derive(Debug, Default)]
+struct Replica {
+    identity: String,
+    /// D.
+    duration: Ns,
+    /// Nothing is wrong with it, its road or its hold since then.
+    trouble: Ns,
+}
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -26,19 +47,42 @@ pub struct Judge {
     told: Option<(Who, Term, u64)>,
     /// S by the last extension that an elector sent to its init.
     extended: Option<(Who, Term, Instant)>,
+    /// uid, acquireTime and leaseTransitions of the last term of each.
+    held: BTreeMap<Who, (String, String, i32)>,
+    /// Who was ever asked to step down.
+    asked: BTreeSet<String>,
+    /// When the Lease became what it is, but for what does not matter to followers.
+    since: Ns,
+    /// What is known of each replica.
+    replicas: Vec<Replica>,
+    /// Nobody watches over these: an overlap with them is not covered.
+    unguarded: BTreeMap<Who, Ns>,
+    /// An init that hangs for good: what it runs does not count.
+    hung: Option<Who>,
     /// What did not hold.
     wrong: Option<String>,
     /// Terms that init was told of.
     pub terms: u64,
     /// Terms under which something ran.
     pub runs: u64,
+    /// Overlaps that the law does not cover.
+    pub exposed: u64,
 }
 
 impl Judge {
     /// A process runs as the leader of the term of `token`.
     pub fn runs(&mut self, who: Who, pid: i32, token: &str, now: Ns) {
         let Ok(number) = token.parse::<u64>() else { return self.fail(format!("{token:?} is no token")) };
-        if let Some(((other, other_pid), theirs)) = self.alive.iter().find(|((other, _), _)| *other != who) {
+        let exposed = |who: &Who| self.unguarded.get(who).is_some_and(|until| now <= *until);
+        let others = || self.alive.iter().filter(|((other, _), _)| *other != who);
+        if exposed(&who) || others().any(|((other, _), _)| exposed(other)) {
+            self.exposed += u64::from(others().next().is_some());
+        }
+        if exposed(&who) {
+            self.alive.insert((who, pid), token.into());
+            return;
+        }
+        if let Some(((other, other_pid), theirs)) = others().find(|((other, _), _)| !exposed(other)) {
             let what =
                 format!("two at once: {who} runs as pid {pid} under {token}, {other} still as pid {other_pid} under {theirs}");
             return self.fail(what);
@@ -65,9 +109,52 @@ impl Judge {
         self.alive.remove(&(who, pid));
     }
 
-    /// Whether somebody leads now.
+    /// Whether somebody leads now whose init is able to do its work.
     pub fn is_led(&self) -> bool {
-        !self.alive.is_empty()
+        self.alive.keys().any(|(who, _)| Some(*who) != self.hung)
+    }
+
+    /// Until then an overlap with `who` is not covered: init stands still, and so does whoever should stand in.
+    pub fn exposes(&mut self, who: Who, until: Ns) {
+        let end = self.unguarded.entry(who).or_default();
+        *end = until.max(*end);
+    }
+
+    /// The init of `who` hangs for good.
+    pub fn hangs(&mut self, who: Who) {
+        self.hung = Some(who);
+    }
+
+    /// A replica with this D and identity begins, and nothing is wrong with it from `at` on.
+    pub fn begins(&mut self, who: Who, identity: &str, duration: Ns, at: Ns) {
+        if self.replicas.len() <= who.replica {
+            self.replicas.resize_with(who.replica + 1, Replica::default);
+        }
+        self.replicas[who.replica] = Replica { identity: identity.into(), duration, trouble: at };
+    }
+
+    /// Something is wrong with this replica, its road or its hold until then.
+    pub fn trouble(&mut self, replica: usize, until: Ns) {
+        if let Some(replica) = self.replicas.get_mut(replica) {
+            replica.trouble = replica.trouble.max(until);
+        }
+    }
+
+    /// Something is wrong for everybody.
+    pub fn trouble_for_all(&mut self, until: Ns) {
+        (0..self.replicas.len()).for_each(|replica| self.trouble(replica, until));
+    }
+
+    /// Somebody is asked to step down.
+    pub fn asks(&mut self, identity: &str) {
+        if !self.asked.contains(identity) {
+            self.asked.insert(identity.into());
+        }
+    }
+
+    /// Whether anything of `who` runs.
+    pub fn runs_for(&self, who: Who) -> bool {
+        self.alive.keys().any(|(other, _)| *other == who)
     }
 
     /// Who leads now.
@@ -76,21 +163,28 @@ impl Judge {
     }
 
     /// `who` has changed the Lease.
-    pub fn changed(&mut self, who: Who, me: &str, before: Option<&Value>, after: &Value) {
-        let Some(new) = LeaseRecord::read(after.clone()) else { return self.fail("a write left no Lease") };
-        let old = before.and_then(|before| LeaseRecord::read(before.clone()));
-        if new.holder().is_none()
-            && let Some(((_, pid), token)) = self.alive.iter().find(|((other, _), _)| *other == who)
-        {
+    pub fn changed(&mut self, who: Who, me: &str, before: Option<&Value>, after: &Value, now: Ns) {
+        let released = after["spec"]["holderIdentity"].as_str().is_none_or(str::is_empty);
+        if released && let Some(((_, pid), token)) = self.alive.iter().find(|((other, _), _)| *other == who) {
             return self.fail(format!("{who} has released the Lease while pid {pid} runs under {token}"));
         }
-        if let Some(wrong) = hygiene(me, old.as_ref(), &new) {
+        let write = Write {
+            me,
+            duration: self.replicas[who.replica].duration,
+            old: before.map(|before| (before, now.saturating_sub(self.since))),
+            new: after,
+            held: self.held.get(&who),
+        };
+        if let Some(wrong) = write.wrong() {
             self.fail(format!("{who} has written a record that {wrong}"));
         }
     }
 
-    /// The Lease is this now.
-    pub fn stands(&mut self, lease: Option<&Value>, version: u64) {
+    /// The Lease is this now, and was `before`.
+    pub fn stands(&mut self, before: Option<&Value>, lease: Option<&Value>, version: u64, now: Ns) {
+        if let Some(before) = before {
+            self.left_alone(before, now);
+        }
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let reign = lease.map(|lease| {
             let spec = &lease["spec"];
@@ -99,11 +193,48 @@ impl Judge {
         if reign != self.reign.0 {
             self.reign = (reign, version);
         }
+        let same = before.zip(lease).is_some_and(|(before, lease)| before["spec"] == lease["spec"]);
+        if !same {
+            self.since = now;
+        }
+    }
+
+    /// A Lease that nobody renewed was left alone until now: was there nobody to take it? (law 16)
+    fn left_alone(&mut self, lease: &Value, now: Ns) {
+        let alone = now.saturating_sub(self.since);
+        let duration = lease["spec"]["leaseDurationSeconds"].as_u64().unwrap_or_default() * S;
+        if alone < duration || lease["metadata"]["annotations"][PAUSED] == "true" {
+            return;
+        }
+        let holder = lease["spec"]["holderIdentity"].as_str().unwrap_or_default();
+        let (bound, since) = (duration.max(2 * S), self.since);
+        let idle = self.replicas.iter().find(|replica| {
+            // The wait, the time for which a releaser sits out, reads and attempts.
+            let bound = (bound + replica.duration) / 9 * 10 + replica.duration / 2 + 5 * S;
+            replica.identity != holder && replica.trouble < since && alone > bound
+        });
+        if let Some(Replica { identity, .. }) = idle {
+            let what = format!(
+                "{identity} has left the Lease of {holder:?} alone for {} ms, after {} s",
+                alone / 1_000_000,
+                duration / S
+            );
+            self.fail(what);
+        }
+    }
+
+    /// `who` has deleted the Lease that was `old`.
+    pub fn deleted(&mut self, who: Who, old: &Value) {
+        if old["spec"]["holderIdentity"].as_str().is_some_and(|holder| !holder.is_empty()) {
+            self.fail(format!("{who} has deleted a Lease that is held: {}", old["spec"]));
+        }
     }
 
     /// An elector has begun a term.
-    pub fn told(&mut self, who: Who, term: Term, token: &str) {
+    pub fn told(&mut self, who: Who, term: Term, facts: &Facts) {
         self.terms += 1;
+        self.held.insert(who, (facts.uid.clone(), facts.acquired_at.clone(), facts.transitions));
+        let token = &facts.token;
         self.told = token.parse().ok().map(|token| (who, term, token));
     }
 
@@ -112,6 +243,13 @@ impl Judge {
         let told = self.told.filter(|(whose, which, _)| (*whose, *which) == (who, term));
         if let Some((_, _, token)) = told.filter(|(_, _, token)| self.reign.1 <= *token) {
             self.fail(format!("{who} gives term {} up as lost, though nobody has touched its hold since {token}", term.0));
+        }
+    }
+
+    /// An elector ends a term because somebody asked for it.
+    pub fn steps_down(&mut self, who: Who, identity: &str) {
+        if !self.asked.contains(identity) {
+            self.fail(format!("{who} steps down, though nobody asked it to"));
         }
     }
 
@@ -132,6 +270,15 @@ impl Judge {
         }
     }
 
+    /// Init has begun a stop because S has passed.
+    pub fn expired_in_peace(&mut self, who: Who, term: Term, now: Ns) {
+        let Replica { duration, trouble, .. } = &self.replicas[who.replica];
+        if trouble.saturating_add(*duration * 2) < now {
+            let since = trouble / S;
+            self.fail(format!("{who} lets term {} expire, though nothing is wrong with it since {since} s", term.0));
+        }
+    }
+
     /// Something does not hold.
     pub fn fail(&mut self, what: impl Display) {
         self.wrong.get_or_insert_with(|| what.to_string());
@@ -141,39 +288,4 @@ impl Judge {
     pub fn verdict(&self) -> Option<&str> {
         self.wrong.as_deref()
     }
-}
-
-/// What is wrong with the record that `me` wrote (safety.md, record hygiene).
-fn hygiene(me: &str, old: Option<&LeaseRecord>, new: &LeaseRecord) -> Option<&'static str> {
-    let six = |time: Option<&str>| time.is_some_and(|time| time.split_once('.').is_some_and(|(_, rest)| rest.len() == 7));
-    if !six(new.acquire_time()) && new.holder().is_some() {
-        return Some("has no acquireTime of six digits");
-    }
-    if !six(new.renew_time()) {
-        return Some("has no renewTime of six digits");
-    }
-    if new.holder().is_some_and(|holder| holder != me) {
-        return Some("names somebody else");
-    }
-    let Some(old) = old else {
-        return (new.transitions() != 0).then_some("is new and counts transitions");
-    };
-    let same_holder = old.holder() == new.holder();
-    let acquired = new.holder().is_some() && new.acquire_time() == new.renew_time() && old.acquire_time() != new.acquire_time();
-    if new.holder().is_none() {
-        if old.holder() != Some(me) {
-            return Some("empties what another one holds");
-        }
-        return (new.transitions() != old.transitions()).then_some("is released and counts a transition");
-    }
-    if same_holder && !acquired {
-        if new.acquire_time() != old.acquire_time() || new.transitions() != old.transitions() {
-            return Some("changes acquireTime or leaseTransitions without the holder");
-        }
-        return (new.renew_time() <= old.renew_time()).then_some("has a renewTime that does not rise");
-    }
-    if !acquired {
-        return Some("changes the holder and keeps acquireTime");
-    }
-    (new.transitions() != old.transitions().saturating_add(1)).then_some("changes the holder and counts no transition")
 }

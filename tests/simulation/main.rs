@@ -1,10 +1,17 @@
-//! Never two at once: the shipping machines in a simulated world, many thousand terms in a few seconds.
+//! Never two at once: the shipping machines in a simulated world, many terms in a few seconds.
 //!
 //! Each replica is the election machine of its elector process and the agent of its init, joined by a simulated link, above a
-//! simulated process tree; they share the store of the embedded API server over roads that lose, delay and cut. Clocks run at
-//! rates of their own, processes are stopped and killed, people edit the Lease. [`judge`] says what must hold.
+//! simulated process tree; they share a register that answers as the embedded API server does, over roads that lose, delay and cut.
+//! Clocks run at rates of their own, processes are stopped and killed, people edit the Lease. [`judge`] says what must hold.
 //!
-//! SEEDS says how many worlds are tried, FROM the first one. A failure prints its seed; SEED=... tells the story of one seed.
+//! ```text
+//! cargo test --test simulation                                      a few seconds
+//! TENURE_SIMULATION=100000000 cargo test --profile simulation --test simulation -- --nocapture
+//!                                                                   so many terms, on all cores (TENURE_SIMULATION_THREADS: fewer)
+//! SEED=42 cargo test --test simulation                              tells the story of one world
+//! ```
+//!
+//! A failure prints its seed and its story, and replays exactly. FROM is the first seed.
 
 #![allow(
     clippy::expect_used,
@@ -15,47 +22,80 @@
     reason = "a test fails by panicking, and says why"
 )]
 
-use std::time::Instant;
+use std::{
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    thread,
+    time::Instant,
+};
 
 mod clock;
+mod conduct;
 mod container;
 mod elector;
 mod engine;
+mod evidence;
+mod hygiene;
 mod judge;
 mod nemesis;
 mod network;
 mod plan;
+mod register;
 mod server;
+mod tally;
 mod tree;
 mod world;
 
+use tally::Tally;
 use world::World;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Terms that are simulated if nobody asks for another number.
+const TERMS: u64 = 5_000;
+/// Worlds between two looks at how far it is.
+const BATCH: u64 = 16;
 
 #[test]
 fn two_never_run_at_once_and_somebody_runs_in_the_end() {
     if let Some(seed) = number("SEED") {
         return tell(seed);
     }
-    let (from, seeds) = (number("FROM").unwrap_or(0), number("SEEDS").unwrap_or(150));
+    let terms = number("TENURE_SIMULATION").unwrap_or(TERMS);
+    let threads = number("TENURE_SIMULATION_THREADS").unwrap_or_else(cores);
     let began = Instant::now();
-    let (mut terms, mut runs, mut events, mut seconds) = (0, 0, 0, 0);
-    for seed in from..from + seeds {
-        let mut world = World::new(seed, false);
-        world.run();
-        if let Some(wrong) = world.e.judge.verdict() {
-            let wrong = wrong.to_owned();
-            tell(seed);
-            panic!("SEED={seed}: {wrong}");
-        }
-        terms += world.e.judge.terms;
-        runs += world.e.judge.runs;
-        events += world.e.events;
-        seconds += world.e.now / clock::S;
+    let (next, done, failed) = (AtomicU64::new(number("FROM").unwrap_or(0)), AtomicU64::new(0), AtomicBool::new(false));
+    let tallies: Vec<Tally> = thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(|| work(terms, &next, &done, &failed))).collect();
+        workers.into_iter().map(|worker| worker.join().expect("a worker ends")).collect()
+    });
+    let total = tallies.into_iter().fold(Tally::default(), Tally::and);
+    eprintln!("{total}, in {:.1} s", began.elapsed().as_secs_f64());
+    if let Some((seed, wrong)) = total.wrong {
+        tell(seed);
+        panic!("SEED={seed}: {wrong}");
     }
-    let took = began.elapsed().as_secs_f64();
-    eprintln!(
-        "{seeds} worlds, {terms} terms, {runs} of which ran something, {events} events, {seconds} virtual seconds in {took:.1} s"
-    );
+}
+
+/// Simulates worlds until there are enough terms, or one in which something does not hold.
+fn work(terms: u64, next: &AtomicU64, done: &AtomicU64, failed: &AtomicBool) -> Tally {
+    let mut tally = Tally::default();
+    while done.load(Ordering::Relaxed) < terms && !failed.load(Ordering::Relaxed) {
+        let first = next.fetch_add(BATCH, Ordering::Relaxed);
+        let before = tally.terms;
+        for seed in first..first + BATCH {
+            let mut world = World::new(seed, false);
+            world.run();
+            tally.add(seed, &world.e);
+            if tally.wrong.is_some() {
+                failed.store(true, Ordering::Relaxed);
+                return tally;
+            }
+        }
+        done.fetch_add(tally.terms - before, Ordering::Relaxed);
+    }
+    tally.measure();
+    tally
 }
 
 /// Tells the story of a seed.
@@ -66,8 +106,13 @@ fn tell(seed: u64) {
         eprintln!("{line}");
     }
     if let Some(wrong) = world.e.judge.verdict() {
+        eprintln!("SEED={seed}: {wrong}");
         panic!("SEED={seed}: {wrong}");
     }
+}
+
+fn cores() -> u64 {
+    thread::available_parallelism().map_or(1, |cores| cores.get() as u64)
 }
 
 fn number(name: &str) -> Option<u64> {

@@ -1,7 +1,8 @@
 //! What goes wrong, and what people do to the Lease.
 //!
-//! Owns the faults. What the law does not cover is not among them: init is stopped only while its elector can stand in, nobody
-//! forges the mark of a release, shortens a duration or puts an older spec back.
+//! Owns the faults. What the law does not cover is not among them: nobody forges the mark of a release, shortens a duration or
+//! puts an older spec back. Init is stopped while its elector cannot stand in only by [`Fault::StopBoth`], and what follows from that
+//! is counted apart.
 
 use serde_json::{Value, json};
 use tenure::election::{
@@ -12,19 +13,25 @@ use tenure::election::{
 use crate::{
     clock::{MS, Ns, S, US},
     engine::{Event, Who},
-    network::Mood,
-    server::EPOCH,
+    network::{LATEST, Mood},
+    server::{Admission, EPOCH},
     world::World,
 };
 
 const SIGTERM: i32 = 15;
+const FOREVER: Ns = 1_000_000 * S;
+/// For so long a follower may wait because the server asked it to.
+const RETRY_AFTER: Ns = 65 * S;
 
 /// Something that goes wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fault {
     StopElector,
     StopInit,
+    StopBoth,
     KillElector,
+    /// The elector tells init of an extension that no write can have earned, or of a release that nobody may write.
+    Lie,
     KillContainer,
     Terminate,
     Murder,
@@ -34,17 +41,36 @@ pub enum Fault {
     CutAll,
     Losses,
     Moods,
+    /// The network repeats requests.
+    Twice,
+    /// Admission shortens what is acquired, or takes back what is written.
+    Meddling,
     BreakWatch,
     Compact,
     Delete,
     DeleteSlowly,
     Clear,
     Steal,
+    /// The duration is gone from the record.
+    Unset,
+    /// The duration is longer than it was.
+    Lengthen,
     StepDown,
     HandOver,
+    /// Somebody else is asked.
+    Misdirect,
     Pause,
     Label,
     JumpWall,
+}
+
+/// What hangs for good at the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hang {
+    /// The init that leads.
+    Init,
+    /// Every elector.
+    Electors,
 }
 
 /// A step of the protocol upon which a fault may follow at once.
@@ -78,10 +104,12 @@ impl Window {
 }
 
 impl Fault {
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 30] = [
         Self::StopElector,
         Self::StopInit,
+        Self::StopBoth,
         Self::KillElector,
+        Self::Lie,
         Self::KillContainer,
         Self::Terminate,
         Self::Murder,
@@ -91,14 +119,19 @@ impl Fault {
         Self::CutAll,
         Self::Losses,
         Self::Moods,
+        Self::Twice,
+        Self::Meddling,
         Self::BreakWatch,
         Self::Compact,
         Self::Delete,
         Self::DeleteSlowly,
         Self::Clear,
         Self::Steal,
+        Self::Unset,
+        Self::Lengthen,
         Self::StepDown,
         Self::HandOver,
+        Self::Misdirect,
         Self::Pause,
         Self::Label,
         Self::JumpWall,
@@ -108,15 +141,26 @@ impl Fault {
     pub const fn is_aimed(self) -> bool {
         !matches!(self, Self::CutAll | Self::Compact | Self::JumpWall | Self::Pause)
     }
+
+    /// Whether init stands still.
+    pub const fn stops_init(self) -> bool {
+        matches!(self, Self::StopInit | Self::StopBoth)
+    }
 }
 
 impl World {
     /// Does it.
     pub fn strike(&mut self, who: Who, fault: Fault) {
         let replica = who.replica;
+        *self.e.faults.entry(fault).or_default() += 1;
         match fault {
             Fault::StopElector => self.stop_elector(replica),
             Fault::StopInit => self.stop_init(replica),
+            Fault::StopBoth => {
+                let (init, elector) = (self.pause(), self.pause());
+                self.living(replica, |container, e| container.freeze_both(init, elector, e));
+            }
+            Fault::Lie => self.lie(replica),
             Fault::KillElector => self.kill_elector(replica),
             Fault::KillContainer => self.living(replica, |container, e| container.end("the machine kills it", e)),
             Fault::Terminate => self.living(replica, |container, e| container.signal(SIGTERM, e)),
@@ -128,13 +172,26 @@ impl World {
             Fault::Losses => {
                 let until = self.e.now + self.pause();
                 self.replicas[replica].road.bad = (until, self.e.rng.f64());
+                self.e.judge.trouble(replica, until + LATEST);
             }
             Fault::Moods => {
                 let until = self.e.now + self.pause();
-                let moods = [Mood::Busy, Mood::Unavailable, Mood::Confused, Mood::Unauthorized, Mood::Forbidden];
+                let moods = [Mood::Busy, Mood::Unavailable, Mood::Confused, Mood::Unauthorized, Mood::Forbidden, Mood::Invalid];
                 let mood = moods[self.e.rng.usize(..moods.len())];
                 self.e.note(who, || format!("the server is {mood:?}"));
                 self.replicas[replica].road.mood = (until, mood);
+                self.e.judge.trouble(replica, until + RETRY_AFTER);
+            }
+            Fault::Twice => {
+                self.replicas[replica].road.twice = self.e.now + self.pause();
+                self.e.note(who, || "the network repeats requests".into());
+            }
+            Fault::Meddling => {
+                let until = self.e.now + self.pause();
+                let admission = if self.e.rng.bool() { Admission::Shortens } else { Admission::Reverts };
+                self.e.note(who, || format!("{admission:?}"));
+                self.replicas[replica].road.admission = (until, admission);
+                self.e.judge.trouble_for_all(until);
             }
             Fault::BreakWatch => {
                 let broken = self.e.rng.bool();
@@ -144,18 +201,24 @@ impl World {
             }
             Fault::Compact => self.server.compact(),
             Fault::Delete => {
+                self.e.judge.trouble_for_all(self.e.now);
                 self.server.delete(&mut self.e);
                 self.publish();
             }
             Fault::DeleteSlowly => self.delete_slowly(),
             Fault::Clear => self.clear(),
             Fault::Steal => self.steal(),
+            Fault::Unset => self.unset(),
+            Fault::Lengthen => self.lengthen(),
             Fault::StepDown => self.ask_to_step_down(false),
             Fault::HandOver => self.ask_to_step_down(true),
+            Fault::Misdirect => self.edit("misdirected step down", |lease| {
+                lease["metadata"]["annotations"][STEP_DOWN] = "somebody else".into();
+            }),
             Fault::Pause => {
                 let paused = self.e.rng.bool();
                 self.edit("pause", |lease| {
-                    lease["metadata"]["annotations"][PAUSED] = if paused { "true".into() } else { Value::Null }
+                    lease["metadata"]["annotations"][PAUSED] = if paused { "true" } else { "false" }.into()
                 });
             }
             Fault::Label => {
@@ -213,6 +276,7 @@ impl World {
         self.e.note(format!("r{replica}"), || {
             format!("is cut off until {}.{:03}: up {up}, down {down}", until / S, until % S / MS)
         });
+        self.e.judge.trouble(replica, until);
         let road = &mut self.replicas[replica].road;
         if up {
             road.up_cut = until;
@@ -223,8 +287,59 @@ impl World {
     }
 
     fn edit(&mut self, what: &str, edit: impl FnOnce(&mut Value)) {
+        self.e.judge.trouble_for_all(self.e.now);
         self.server.edit(what, edit, &mut self.e);
         self.publish();
+    }
+
+    fn lie(&mut self, replica: usize) {
+        let extends = self.e.rng.bool();
+        self.living(replica, |container, e| {
+            let now = container.clock().boot(e.now);
+            let lied = container.elector.as_mut().is_some_and(|elector| elector.lies(extends, now));
+            if lied && !container.is_frozen() {
+                e.note(container.who, || "the elector lies".into());
+            }
+            container.lied |= lied;
+            container.wake(e);
+        });
+    }
+
+    /// The release mark is written on the hold of `who` by its mad elector, which init believes.
+    pub fn rob(&mut self, who: Who) {
+        let time = stamp(self.e.now);
+        let identity = format!("{}_{who}", self.replicas[who.replica].node.name);
+        let holds = self.server.lease().is_some_and(|lease| lease["spec"]["holderIdentity"] == identity);
+        // What it writes after a true proof is its own affair.
+        if holds && self.e.judge.runs_for(who) {
+            self.edit("robbed", |lease| {
+                let spec = &mut lease["spec"];
+                (spec["holderIdentity"], spec["leaseDurationSeconds"]) = ("".into(), 1.into());
+                (spec["acquireTime"], spec["renewTime"]) = (time.clone().into(), time.into());
+            });
+        }
+    }
+
+    fn lengthen(&mut self) {
+        let longest = self.plan.longest / S;
+        self.edit("longer", |lease| {
+            let spec = &mut lease["spec"];
+            let duration = spec["leaseDurationSeconds"].as_u64().filter(|duration| *duration + 3 <= longest);
+            if let Some(duration) = duration.filter(|_| spec["holderIdentity"] != "") {
+                spec["leaseDurationSeconds"] = (duration + 3).into();
+            }
+        });
+    }
+
+    /// Where every D is the same: a follower that has never seen the one in the record would not wait long enough.
+    fn unset(&mut self) {
+        let Some(common) = self.plan.common else { return };
+        self.edit("no duration", |lease| {
+            let spec = &mut lease["spec"];
+            if spec["leaseDurationSeconds"] == common && spec["holderIdentity"] != "" {
+                spec["leaseDurationSeconds"] = Value::Null;
+            }
+        });
     }
 
     fn delete_slowly(&mut self) {
@@ -267,8 +382,14 @@ impl World {
     fn ask_to_step_down(&mut self, to: bool) {
         let names = self.identities();
         let candidate = names.get(self.e.rng.usize(..names.len().max(1))).cloned();
+        if let Some(holder) = self.server.lease().and_then(|lease| lease["spec"]["holderIdentity"].as_str()) {
+            self.e.judge.asks(holder);
+        }
         self.edit("step down", |lease| {
             let holder = lease["spec"]["holderIdentity"].clone();
+            if holder.as_str().is_none_or(str::is_empty) {
+                return;
+            }
             let annotations = &mut lease["metadata"]["annotations"];
             annotations[STEP_DOWN] = holder;
             if let (true, Some(candidate)) = (to, candidate) {
@@ -281,6 +402,8 @@ impl World {
     pub fn calm(&mut self) {
         self.e.note("all", || "IS CALM".into());
         self.calm_since = Some(self.e.now);
+        let hang = self.plan.hang;
+        let leader = self.e.judge.leader();
         for replica in &mut self.replicas {
             replica.road.mend();
             if let Some(container) = &mut replica.container {
@@ -288,11 +411,18 @@ impl World {
                 let (clock, latency) = (container.clock(), 0);
                 if let Some(elector) = &mut container.elector {
                     elector.thaw(clock, latency, &mut self.e);
+                    if hang == Some(Hang::Electors) {
+                        elector.freeze(0, FOREVER, &mut self.e);
+                    }
+                }
+                if hang == Some(Hang::Init) && leader == Some(container.who) && !container.over && container.is_guarded() {
+                    container.freeze(0, FOREVER, &mut self.e);
+                    self.e.judge.hangs(container.who);
                 }
             }
         }
         self.edit("calm", |lease| {
-            lease["metadata"]["annotations"][PAUSED] = Value::Null;
+            lease["metadata"]["annotations"][PAUSED] = "false".into();
             lease["metadata"]["finalizers"] = json!([]);
         });
     }

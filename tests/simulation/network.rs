@@ -7,6 +7,7 @@ use tenure::election::{Answer, Refusal, Request, RequestId};
 use crate::{
     clock::{MS, Ns, S},
     engine::{Child, Engine},
+    server::Admission,
 };
 
 /// A request on its way.
@@ -40,6 +41,8 @@ pub enum Mood {
     Unauthorized,
     /// 403.
     Forbidden,
+    /// 422.
+    Invalid,
 }
 
 /// The road of one replica, both ways.
@@ -55,14 +58,18 @@ pub struct Road {
     pub bad: (Ns, f64),
     /// Until then, the server is in this mood.
     pub mood: (Ns, Mood),
+    /// Until then, requests are repeated on the way.
+    pub twice: Ns,
+    /// Until then, admission does this to writes.
+    pub admission: (Ns, Admission),
 }
 
 /// No request is carried out later than this after its first byte.
-const LATEST: Ns = 30 * S;
+pub const LATEST: Ns = 30 * S;
 
 impl Road {
     pub fn new(usual: Ns) -> Self {
-        Self { usual, up_cut: 0, down_cut: 0, bad: (0, 0.0), mood: (0, Mood::Fine) }
+        Self { usual, up_cut: 0, down_cut: 0, bad: (0, 0.0), mood: (0, Mood::Fine), twice: 0, admission: (0, Admission::Sound) }
     }
 
     /// Everything is well from now on.
@@ -99,6 +106,11 @@ impl Road {
         Some(e.now + span)
     }
 
+    /// Whether a request that leaves now arrives twice.
+    pub fn repeats(&self, e: &mut Engine) -> bool {
+        e.now < self.twice && e.chance(0.5)
+    }
+
     /// What the server answers without looking at the request, and whether it carries it out all the same.
     pub fn moody(&self, e: &mut Engine) -> Option<(Answer, bool)> {
         let (until, mood) = self.mood;
@@ -112,6 +124,7 @@ impl Road {
             Mood::Busy => refused(Refusal::TooManyRequests { retry_after }),
             Mood::Unauthorized => refused(Refusal::Unauthorized),
             Mood::Forbidden => refused(Refusal::Forbidden),
+            Mood::Invalid => refused(Refusal::Invalid),
             Mood::Unavailable => Some((Answer::Unknown { message: "503".into(), retry_after }, false)),
             Mood::Confused => Some((Answer::Unknown { message: "504".into(), retry_after }, e.chance(0.5))),
         }

@@ -13,7 +13,7 @@ use tenure::{
 use crate::{
     clock::{Clock, MS, Ns, S},
     engine::{Engine, Event, Who, spread},
-    nemesis::{Fault, Window},
+    nemesis::{Fault, Hang, Window},
     server::{EPOCH, WatchHabits},
 };
 
@@ -36,6 +36,12 @@ pub struct Plan {
     pub watch: WatchHabits,
     /// The longest D, creation wait or foreign hold.
     pub longest: Ns,
+    /// D in seconds, where all have the same.
+    pub common: Option<u64>,
+    /// What hangs for good at the end.
+    pub hang: Option<Hang>,
+    /// Most workloads end at once, and their containers begin again at once: many terms in little time.
+    pub hasty: bool,
 }
 
 /// What a seed means for one replica.
@@ -73,6 +79,20 @@ pub struct Habits {
     pub breeds: f64,
     /// Share that ends by itself.
     pub exits: f64,
+    /// The longest until it does.
+    pub lasts: Ns,
+    /// Share of daemons that nobody may kill.
+    pub foreign: f64,
+    /// Share of electors that hang in the kernel when they are killed.
+    pub stuck: f64,
+}
+
+impl Node {
+    /// Whether a term of it never expires but for a fault: its CPU and its road take no time worth mentioning.
+    pub fn is_quick(&self) -> bool {
+        let patience = nanos(self.config.lease.attempt_timeout);
+        self.wake < 10 * MS && self.usual < patience / 8
+    }
 }
 
 impl Plan {
@@ -102,26 +122,35 @@ pub fn nodes(rng: &mut Rng) -> Vec<Node> {
         _ => None,
     };
     let release = *choice(rng, &[Release::Clear, Release::Clear, Release::Delete, Release::Keep]);
-    let on_exit = *choice(rng, &[OnExit::Exit, OnExit::Follow, OnExit::Restart]);
-    let plan = Rc::new(plan(rng, longest));
+    let plan = Rc::new(plan(rng, longest, same));
+    let on_exit = if plan.hasty { OnExit::Exit } else { *choice(rng, &[OnExit::Exit, OnExit::Follow, OnExit::Restart]) };
     let nodes = timings.into_iter().enumerate();
     nodes.map(|(index, timing)| node(rng, index, timing, creation_wait, release, on_exit, &plan)).collect()
 }
 
-fn plan(rng: &mut Rng, longest: Duration) -> Plan {
+fn plan(rng: &mut Rng, longest: Duration, same: bool) -> Plan {
     let mut faults = Fault::ALL.to_vec();
     rng.shuffle(&mut faults);
     faults.truncate(rng.usize(1..=8));
+    let hasty = rng.bool();
+    let hang = match rng.u8(..8) {
+        0 => Some(Hang::Init),
+        1 => Some(Hang::Electors),
+        _ => None,
+    };
     let rarely = |rng: &mut Rng, share: f64| if rng.bool() { 0.0 } else { share * rng.f64() };
     Plan {
         storm: spread(rng, 60 * S, 600 * S),
         gap: spread(rng, 200 * MS, 10 * S),
         faults,
         windowed: rarely(rng, 0.5),
-        restart: spread(rng, 20 * MS, 10 * S),
+        restart: if hasty { 20 * MS } else { spread(rng, 20 * MS, 10 * S) },
         longest_pause: spread(rng, S, 90 * S),
         watch: WatchHabits { lossy: rarely(rng, 1.0), overtaken: rarely(rng, 0.5), delay: spread(rng, MS, 3 * S) },
-        longest: nanos(longest) + 5 * S,
+        longest: nanos(longest) + 10 * S,
+        common: same.then_some(longest.as_secs()),
+        hang,
+        hasty,
     }
 }
 
@@ -173,7 +202,21 @@ fn node(
         slow_death: if tight { 1.0 } else { rng.f64() },
         daemons: rng.u32(0..3),
         breeds: rng.f64(),
-        exits: if rng.bool() { 0.0 } else { rng.f64() },
+        exits: if plan.hasty {
+            0.95
+        } else if rng.bool() {
+            0.0
+        } else {
+            rng.f64()
+        },
+        lasts: if plan.hasty { S } else { 20 * S },
+        // Nobody but init's end gets rid of them: the law does not cover that init stands still then.
+        foreign: if plan.hang.is_none() && !plan.faults.iter().any(|fault| fault.stops_init()) && rng.u8(..4) == 0 {
+            0.3
+        } else {
+            0.0
+        },
+        stuck: if rng.u8(..4) == 0 { rng.f64() } else { 0.0 },
     };
     Node {
         name: format!("replica{index}"),

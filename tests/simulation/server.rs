@@ -1,15 +1,18 @@
-//! The API server: the embedded server's own store, and the watches on it.
+//! The API server: its register, what it does to requests, and the watches on it.
+
+use std::rc::Rc;
 
 use serde_json::Value;
 use tenure::{
-    apiserver::{Change, Lease, Place, Preconditions, Rules, Status, Store},
-    election::{Answer, Refusal, Request, Watched},
+    apiserver::Place,
+    election::{Answer, Request, Watched},
 };
 
 use crate::{
     clock::{Ns, S, US},
     engine::{Child, Engine, Event, Who},
     network::Road,
+    register::{Change, Register, Twin},
 };
 
 /// The Lease that all this is about.
@@ -17,10 +20,16 @@ pub const PLACE: Place<'static> = Place { namespace: "default", name: "lease" };
 
 /// Microseconds since 1970 when the simulation begins, on the server's clock.
 pub const EPOCH: i64 = 1_800_000_000_000_000;
+/// When everything was made, as far as anybody cares.
+pub const CREATED: &str = "2027-01-15T08:00:00Z";
+
+/// In one world of so many the embedded server's store stands beside the register.
+const TWINS: u64 = 16;
 
 /// See the module.
 pub struct Server {
-    store: Store,
+    register: Register,
+    twin: Option<Twin>,
     watches: Vec<Watch>,
 }
 
@@ -44,88 +53,135 @@ pub struct WatchHabits {
     pub delay: Ns,
 }
 
+/// What admission makes of a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Admission {
+    /// What it is.
+    Sound,
+    /// An acquisition for a shorter time than it asks for.
+    Shortens,
+    /// The spec that is there already, and a new label.
+    Reverts,
+}
+
 impl Server {
     pub fn new(seed: u64) -> Self {
-        Self { store: Store::new(Rules::default(), seed), watches: Vec::new() }
+        let twin = seed.is_multiple_of(TWINS).then(|| Twin::new(seed));
+        Self { register: Register::new(), twin, watches: Vec::new() }
     }
 
     /// The Lease as it is.
     pub fn lease(&self) -> Option<&Value> {
-        self.store.get(PLACE).ok().map(Lease::json)
+        self.register.lease().map(Rc::as_ref)
     }
 
     /// Carries a request out.
-    pub fn carry_out(&mut self, who: Who, me: &str, request: &Request, e: &mut Engine) -> Answer {
-        let wall = wall(e.now);
-        let before = self.store.version();
+    pub fn carry_out(&mut self, who: Who, me: &str, request: &Request, admission: Admission, e: &mut Engine) -> Answer {
+        let before = self.register.version();
         let old = match request {
-            Request::Get | Request::Delete { .. } => None,
-            Request::Create(_) | Request::Replace(_) => self.lease().cloned(),
+            Request::Get => None,
+            Request::Create(_) | Request::Replace(_) | Request::Delete { .. } => self.register.lease().cloned(),
         };
-        let done = match request {
-            Request::Get => self.store.get(PLACE).map(|lease| Answer::Object(lease.json().clone())),
-            Request::Create(object) => {
-                decode(object).and_then(|lease| self.store.create(PLACE.namespace, lease, wall)).map(|lease| object_of(&lease))
-            }
-            Request::Replace(object) => {
-                decode(object).and_then(|lease| self.store.replace(PLACE, lease, wall)).map(|(lease, created)| {
-                    if created {
-                        e.judge.fail(format!("{who} has created a Lease by a PUT"));
-                    }
-                    object_of(&lease)
-                })
-            }
-            Request::Delete { uid, resource_version } => {
-                let must = Preconditions { uid: Some(uid.clone()), version: Some(resource_version.clone()) };
-                self.store.delete(PLACE, &must, wall).map(|_| Answer::Deleted)
-            }
-        };
-        let changed = self.store.version() > before;
-        self.judged(e);
-        match done {
-            Ok(Answer::Object(new)) if changed => {
-                e.note(who, || format!("COMMITTED {} as {}", new["spec"], new["metadata"]["resourceVersion"]));
-                e.judge.changed(who, me, old.as_ref(), &new);
-                Answer::Object(new)
-            }
-            Ok(answer) => answer,
-            Err(status) => refusal(&status),
+        let admitted = self.admitted(request, admission);
+        let request = admitted.as_ref().unwrap_or(request);
+        let answer = self.register.carry_out(request);
+        if let Some(twin) = &mut self.twin
+            && let Some(difference) = twin.differs(request, &answer)
+        {
+            e.judge.fail(difference);
         }
+        if self.register.version() == before {
+            return answer;
+        }
+        match (&answer, old.as_deref(), request) {
+            (Answer::Object(new), None, Request::Replace(_)) => {
+                e.judge.fail(format!("{who} has created a Lease by a PUT: {new}"));
+            }
+            (Answer::Object(new), old, _) => {
+                e.note(who, || format!("COMMITTED {} as {}", new["spec"], new["metadata"]["resourceVersion"]));
+                if admitted.is_none() {
+                    e.judge.changed(who, me, old, new, e.now);
+                }
+            }
+            (_, Some(old), _) => e.judge.deleted(who, old),
+            (_, None, _) => {}
+        }
+        self.judged(old.as_deref(), e);
+        answer
+    }
+
+    fn admitted(&self, request: &Request, admission: Admission) -> Option<Request> {
+        let (object, replaced) = match request {
+            Request::Create(object) => (object, false),
+            Request::Replace(object) => (object, true),
+            Request::Get | Request::Delete { .. } => return None,
+        };
+        let mut object = object.clone();
+        match admission {
+            Admission::Sound => return None,
+            Admission::Shortens => {
+                let spec = &mut object["spec"];
+                let duration = spec["leaseDurationSeconds"].as_i64().filter(|duration| *duration > 1)?;
+                if spec["acquireTime"] != spec["renewTime"] {
+                    return None;
+                }
+                spec["leaseDurationSeconds"] = (duration / 2).into();
+            }
+            Admission::Reverts => {
+                object["spec"] = self.lease().filter(|_| replaced)?["spec"].clone();
+                object["metadata"]["labels"]["admitted"] = self.register.version().to_string().into();
+            }
+        }
+        Some(if replaced { Request::Replace(object) } else { Request::Create(object) })
     }
 
     /// Somebody's edit of the Lease, if there is one.
     pub fn edit(&mut self, what: &str, edit: impl FnOnce(&mut Value), e: &mut Engine) {
         let Some(mut object) = self.lease().cloned() else { return };
+        let old = self.register.lease().cloned();
         edit(&mut object);
-        let Ok(lease) = decode(&object) else { return };
-        if let Ok((lease, _)) = self.store.replace(PLACE, lease, wall(e.now)) {
-            self.judged(e);
-            e.note("nobody", || format!("EDITED ({what}): {} as {}", lease.json()["spec"], lease.version()));
+        let twin = self.twin.as_ref().map(|_| object.clone());
+        let answer = self.register.replace(object);
+        if let (Some(twin), Some(object)) = (&mut self.twin, twin)
+            && let Some(difference) = twin.differs_after_edit(&object, &answer)
+        {
+            e.judge.fail(difference);
+        }
+        self.judged(old.as_deref(), e);
+        if let Answer::Object(lease) = answer {
+            e.note("nobody", || format!("EDITED ({what}): {} as {}", lease["spec"], lease["metadata"]["resourceVersion"]));
         }
     }
 
     /// Somebody's DELETE.
     pub fn delete(&mut self, e: &mut Engine) {
-        if self.store.delete(PLACE, &Preconditions::default(), wall(e.now)).is_ok() {
-            self.judged(e);
-            e.note("nobody", || format!("DELETED as {}", self.store.version()));
+        let old = self.register.lease().cloned();
+        let answer = self.register.delete(None);
+        if let Some(twin) = &mut self.twin
+            && let Some(difference) = twin.differs_after_delete(&answer)
+        {
+            e.judge.fail(difference);
+        }
+        if answer == Answer::Deleted {
+            self.judged(old.as_deref(), e);
+            e.note("nobody", || format!("DELETED as {}", self.register.version()));
         }
     }
 
-    fn judged(&self, e: &mut Engine) {
-        e.judge.stands(self.lease(), self.store.version());
+    fn judged(&self, old: Option<&Value>, e: &mut Engine) {
+        e.judge.stands(old, self.lease(), self.register.version(), e.now);
     }
 
     /// Watches from before are 410.
     pub fn compact(&mut self) {
-        self.store.compact();
+        self.register.compact();
     }
 
     /// A watch begins.
     pub fn watch(&mut self, child: Child, number: u64, version: Option<&str>, road: &Road, habits: WatchHabits, e: &mut Engine) {
         self.watches.retain(|watch| watch.child != child);
         let after = version.and_then(|version| version.parse().ok());
-        self.watches.push(Watch { child, number, after: after.unwrap_or_else(|| self.store.version()), arrives: 0 });
+        self.watches.push(Watch { child, number, after: after.unwrap_or_else(|| self.register.version()), arrives: 0 });
         if after.is_none()
             && let Some(lease) = self.lease()
         {
@@ -149,7 +205,7 @@ impl Server {
     pub fn feed(&mut self, child: Child, road: &Road, habits: WatchHabits, e: &mut Engine) {
         let Some(index) = self.watches.iter().position(|watch| watch.child == child) else { return };
         let Some(watch) = self.watches.get_mut(index) else { return };
-        let Ok(changes) = self.store.changes_since(watch.after) else {
+        let Some(changes) = self.register.changes_since(watch.after) else {
             let end = Watched::Ended { expired: true, forbidden: false, message: Some("410".into()) };
             e.at(e.now, Event::Watched(child, watch.number, Box::new(end)));
             self.watches.swap_remove(index);
@@ -160,11 +216,11 @@ impl Server {
             if e.chance(habits.lossy) {
                 continue;
             }
-            let Some(event) = event(change) else { continue };
             let Some(at) = road.down(e) else { continue };
             let at = at + e.spread(US, habits.delay);
             let at = if e.chance(habits.overtaken) { at + e.spread(US, 5 * S) } else { at.max(watch.arrives) };
             watch.arrives = watch.arrives.max(at);
+            let Some(event) = event(change) else { continue };
             e.at(at, Event::Watched(child, watch.number, Box::new(event)));
         }
     }
@@ -180,36 +236,15 @@ impl Server {
     }
 
     pub fn version(&self) -> u64 {
-        self.store.version()
-    }
-}
-
-fn wall(now: Ns) -> i64 {
-    EPOCH + i64::try_from(now / US).unwrap_or_default()
-}
-
-fn decode(object: &Value) -> Result<Lease, Status> {
-    Lease::decode(object)
-}
-
-fn object_of(lease: &Lease) -> Answer {
-    Answer::Object(lease.json().clone())
-}
-
-fn refusal(status: &Status) -> Answer {
-    match status.code {
-        404 => Answer::NotFound,
-        409 => Answer::Conflict,
-        500.. => Answer::Unknown { message: status.message.clone(), retry_after: None },
-        _ => Answer::Refused { refusal: Refusal::Invalid, message: status.message.clone() },
+        self.register.version()
     }
 }
 
 fn event(change: &Change) -> Option<Watched> {
     if let Some(after) = &change.after {
-        return Some(Watched::Changed(after.json().clone()));
+        return Some(Watched::Changed((**after).clone()));
     }
-    let mut gone = change.before.as_ref()?.json().clone();
+    let mut gone = change.before.as_deref()?.clone();
     gone["metadata"]["resourceVersion"] = change.version.to_string().into();
     Some(Watched::Deleted(gone))
 }

@@ -9,10 +9,14 @@ use tenure::{
 };
 
 use crate::{
-    clock::{Clock, MS, Ns, S},
+    clock::{Clock, MS, Ns},
+    conduct::Look,
     engine::{Child, Engine, Event, Who},
     plan::Habits,
 };
+
+/// Between two rounds of the second guard.
+pub const GUARD_ROUND: Ns = 50 * MS;
 
 const SIGTERM: i32 = 15;
 const SIGKILL: i32 = 9;
@@ -29,6 +33,8 @@ pub struct Tree {
 struct Process {
     pid: i32,
     stage: Stage,
+    /// It was asked to stop.
+    asked: bool,
     /// SIGKILL is pending.
     killed: bool,
     /// It ends then, if nothing else ends it first.
@@ -55,6 +61,21 @@ struct Manner {
     dies_in: Ns,
     /// Forks while others are being killed.
     breeds: bool,
+    /// It changed its user, and nobody may kill it: it ends with init.
+    foreign: bool,
+    /// It is the workload's main process.
+    main: bool,
+}
+
+/// Who kills.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Killer {
+    /// Init, by a walk.
+    Walk,
+    /// Init, by kill(-1).
+    All,
+    /// The elector's guard, by a walk.
+    Guard,
 }
 
 /// What the pipe of a forked child says of its start.
@@ -75,7 +96,14 @@ impl Tree {
     pub fn fork(&mut self, token: String, not_after: Instant, habits: &Habits, e: &mut Engine) -> i32 {
         let pid = self.pid();
         let manner = manner(habits, e);
-        self.processes.push(Process { pid, stage: Stage::Forked { token, not_after }, killed: false, ends: None, manner });
+        self.processes.push(Process {
+            pid,
+            stage: Stage::Forked { token, not_after },
+            asked: false,
+            killed: false,
+            ends: None,
+            manner,
+        });
         let span = e.spread(10_000, habits.exec);
         e.after(span, Event::Exec(Child { who: self.who, pid }));
         pid
@@ -95,7 +123,7 @@ impl Tree {
         e.judge.runs(self.who, pid, &token, e.now);
         process.stage = Stage::Runs { token: token.clone() };
         if e.chance(habits.exits) {
-            let span = e.spread(MS, 20 * S);
+            let span = e.spread(MS, habits.lasts);
             let exit = Exit::Code(u8::from(e.chance(0.7)));
             process.ends = Some((e.now + span, exit));
             e.after(span, Event::Ends(Child { who: self.who, pid }));
@@ -108,16 +136,17 @@ impl Tree {
 
     fn daemon(&mut self, token: &str, habits: &Habits, e: &mut Engine) {
         let pid = self.pid();
-        let manner = Manner { obeys_in: None, ..manner(habits, e) };
+        let manner = Manner { obeys_in: None, foreign: e.chance(habits.foreign), main: false, ..manner(habits, e) };
         e.judge.runs(self.who, pid, token, e.now);
         e.note(self.who, || format!("pid {pid} is left behind by the workload"));
         let stage = Stage::Runs { token: token.into() };
-        self.processes.push(Process { pid, stage, killed: false, ends: None, manner });
+        self.processes.push(Process { pid, stage, asked: true, killed: false, ends: None, manner });
     }
 
     /// A stop signal.
     pub fn ask(&mut self, pid: i32, signal: i32, e: &mut Engine) {
         let Some(process) = self.processes.iter_mut().find(|process| process.pid == pid) else { return };
+        process.asked = true;
         let Stage::Runs { .. } = process.stage else { return };
         let Some(span) = process.manner.obeys_in.filter(|_| signal == SIGTERM) else { return };
         let at = e.now + span;
@@ -127,21 +156,44 @@ impl Tree {
         }
     }
 
-    /// SIGKILL to everybody there is. By a walk, somebody may have forked behind its back.
-    pub fn kill(&mut self, walking: bool, habits: &Habits, e: &mut Engine) -> bool {
-        let breeding = walking && e.chance(0.3);
-        let breeder = self.processes.iter().find_map(|process| match &process.stage {
-            Stage::Runs { token } if process.manner.breeds && !process.killed && breeding => Some(token.clone()),
+    /// SIGKILL to everybody there is who may be killed. Behind the back of all but kill(-1) somebody may have forked.
+    pub fn kill(&mut self, killer: Killer, habits: &Habits, e: &mut Engine) -> bool {
+        let patience = match killer {
+            Killer::Walk => Some(0),
+            Killer::All => None,
+            // What escapes its round dies in the next one.
+            Killer::Guard => (habits.death > 2 * GUARD_ROUND).then_some(2 * GUARD_ROUND),
+        };
+        let breeding = patience.filter(|_| e.chance(0.3));
+        let breeder = self.processes.iter_mut().find_map(|process| match &process.stage {
+            Stage::Runs { token } if process.manner.breeds && !process.killed && breeding.is_some() => {
+                process.manner.breeds = killer == Killer::Walk;
+                Some(token.clone())
+            }
             Stage::Runs { .. } | Stage::Forked { .. } | Stage::Zombie(_) => None,
         });
         let mut any = false;
-        for process in &mut self.processes {
+        for process in self.processes.iter_mut().filter(|process| !process.manner.foreign) {
             any |= process.kill(self.who, e);
         }
-        if let Some(token) = breeder {
+        if let (Some(token), Some(patience)) = (breeder, breeding) {
             self.daemon(&token, habits, e);
+            if let Some(Process { manner, .. }) = self.processes.last_mut().filter(|_| killer == Killer::Guard) {
+                (manner.breeds, manner.foreign) = (false, false);
+                manner.dies_in = manner.dies_in.min(habits.death - patience);
+            }
         }
         any
+    }
+
+    /// The workload as it is. Its main process is the one that was not left behind.
+    pub fn look(&self) -> Look {
+        let mut look = Look::default();
+        for process in self.processes.iter().filter(|process| matches!(process.stage, Stage::Runs { .. }) && !process.killed) {
+            look.untouched |= !process.asked;
+            look.running |= process.manner.main;
+        }
+        look
     }
 
     /// One SIGKILL, from outside.
@@ -177,7 +229,8 @@ impl Tree {
     /// What a scan finds.
     pub fn scan(&self, killed: bool) -> Scan {
         let left: Vec<i32> = self.processes.iter().map(|process| process.pid).collect();
-        Scan { clean: left.is_empty(), left, denied: false, killed }
+        let denied = self.processes.iter().any(|process| process.manner.foreign);
+        Scan { clean: left.is_empty(), left, denied, killed }
     }
 
     /// The kernel ends the namespace: when the last one is gone.
@@ -210,5 +263,5 @@ impl Process {
 fn manner(habits: &Habits, e: &mut Engine) -> Manner {
     let obeys_in = if e.chance(habits.deaf) { None } else { Some(e.spread(MS, habits.lingers)) };
     let dies_in = if e.chance(habits.slow_death) { habits.death } else { e.spread(10_000, habits.death.max(10_000)) };
-    Manner { obeys_in, dies_in: dies_in.min(habits.death), breeds: e.chance(habits.breeds) }
+    Manner { obeys_in, dies_in: dies_in.min(habits.death), breeds: e.chance(habits.breeds), foreign: false, main: true }
 }

@@ -5,12 +5,12 @@ use std::rc::Rc;
 use tenure::election::{Answer, RequestId};
 
 use crate::{
-    clock::{Ns, S},
+    clock::{MS, Ns, S},
     container::Container,
     engine::{Child, Engine, Event, Who},
     network::{Flight, Reply, Road},
     plan::{self, Node, Plan},
-    server::Server,
+    server::{Admission, Server},
 };
 
 /// After the last fault, what is late may still come.
@@ -101,7 +101,7 @@ impl World {
         self.replicas
             .iter()
             .filter_map(|replica| replica.container.as_ref())
-            .map(|container| container.identity.clone())
+            .map(|container| container.identity.to_string())
             .collect()
     }
 
@@ -115,14 +115,14 @@ impl World {
         match event {
             Event::Boot(replica) => self.boot(replica),
             Event::Init(who) => self.on(who, Container::turn),
-            Event::ContinueInit(who) => self.on(who, Container::thaw),
+            Event::ContinueInit(who) => self.on(who, Container::continues),
             Event::ElectorUp(child) => self.on(child.who, |container, e| container.elector_up(child.pid, e)),
             Event::Elector(child) => self.on(child.who, |container, e| container.turn_elector(child.pid, e)),
             Event::Guard(child) => self.on(child.who, |container, e| container.guard(child.pid, e)),
             Event::ContinueElector(child) => self.on(child.who, |container, e| {
                 let (clock, latency) = (container.clock(), e.latency(container.node.wake));
                 if let Some(elector) = container.elector.as_mut().filter(|elector| elector.child == child) {
-                    elector.thaw(clock, latency, e);
+                    elector.continues(clock, latency, e);
                 }
             }),
             Event::ElectorGone(child) => self.on(child.who, |container, e| container.elector_gone(child.pid, e)),
@@ -154,6 +154,7 @@ impl World {
             Event::Strike if self.calm_since.is_none() => self.strike_somewhere(),
             Event::Aimed(who, fault) if self.calm_since.is_none() => self.strike(who, fault),
             Event::Strike | Event::Aimed(..) => {}
+            Event::Robbed(who) => self.rob(who),
             Event::Calm => self.calm(),
         }
     }
@@ -180,7 +181,12 @@ impl World {
         let Some(request) = elector.take_unsent(id) else { return };
         self.e.at(late, Event::Late(child, id));
         if let Some(at) = replica.road.up(&mut self.e) {
+            let repeated = replica.road.repeats(&mut self.e).then(|| request.clone());
             self.e.at(at, Event::Arrive(Box::new(Flight { from: child, id, request })));
+            if let Some(request) = repeated {
+                let at = at + self.e.spread(MS, 20 * S);
+                self.e.at(at, Event::Arrive(Box::new(Flight { from: child, id, request })));
+            }
         }
     }
 
@@ -209,7 +215,9 @@ impl World {
 
     fn commit(&mut self, who: Who, identity: &str, request: &tenure::election::Request) -> Answer {
         let before = self.server.version();
-        let answer = self.server.carry_out(who, identity, request, &mut self.e);
+        let (until, admission) = self.replicas[who.replica].road.admission;
+        let admission = if self.e.now < until { admission } else { Admission::Sound };
+        let answer = self.server.carry_out(who, identity, request, admission, &mut self.e);
         if self.server.version() > before {
             self.publish();
         }
