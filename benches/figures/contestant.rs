@@ -30,6 +30,8 @@ pub enum Contestant {
     Tenure,
     /// `benches/peers/client-go`.
     ClientGo,
+    /// LINBIT's k8s-await-election, where its checkout is named.
+    AwaitElection,
 }
 
 pub const BOTH: [Contestant; 2] = [Contestant::Tenure, Contestant::ClientGo];
@@ -73,33 +75,42 @@ pub struct Programs {
     pub tenure: PathBuf,
     workload: PathBuf,
     client_go: PathBuf,
+    await_election: Option<PathBuf>,
     pub apiserver: String,
 }
 
 impl Programs {
-    /// Builds what is missing, and says so.
-    pub fn build() -> Self {
+    /// Builds what is missing, and says so; k8s-await-election from its checkout in this directory.
+    pub fn build(await_election: Option<&Path>) -> Self {
         eprintln!("figures: building the static binary, the workload and the peer");
         let tenure = build(&["--bin", "tenure"], "tenure");
         let workload = build(&["--bench", "workload"], "workload");
-        let peer = cache().join("client-go-v0.36.3");
-        let mut go = Command::new("go");
-        run(go
-            .args(["build", "-trimpath", "-ldflags=-s -w", "-o"])
-            .arg(&peer)
-            .arg(".")
-            .current_dir(Path::new(ROOT).join("benches/peers/client-go")));
+        let client_go = cache().join("client-go-v0.36.3");
+        build_go(&Path::new(ROOT).join("benches/peers/client-go"), &client_go);
+        let await_election = await_election.map(|checkout| {
+            let program = cache().join("k8s-await-election");
+            build_go(checkout, &program);
+            program
+        });
         let apiserver = Command::new(Path::new(ROOT).join("tests/cluster/binaries/build")).arg("kube-apiserver").output();
         let apiserver = String::from_utf8_lossy(&apiserver.expect("the build script").stdout).trim().to_owned();
         let version = Command::new(&apiserver).arg("--version").output().expect("the API server");
-        Self { tenure, workload, client_go: peer, apiserver: String::from_utf8_lossy(&version.stdout).trim().to_owned() }
+        let apiserver = String::from_utf8_lossy(&version.stdout).trim().to_owned();
+        Self { tenure, workload, client_go, await_election, apiserver }
     }
 
     pub fn of(&self, contestant: Contestant) -> &Path {
         match contestant {
             Contestant::Tenure => &self.tenure,
             Contestant::ClientGo => &self.client_go,
+            Contestant::AwaitElection => self.await_election.as_deref().expect("built only where its checkout is named"),
         }
+    }
+
+    /// All that are there.
+    pub fn contestants(&self) -> Vec<Contestant> {
+        let peer = self.await_election.as_ref().map(|_| Contestant::AwaitElection);
+        BOTH.into_iter().chain(peer).collect()
     }
 }
 
@@ -108,6 +119,7 @@ impl Contestant {
         match self {
             Self::Tenure => "tenure",
             Self::ClientGo => "client-go wrapper",
+            Self::AwaitElection => "k8s-await-election",
         }
     }
 
@@ -139,7 +151,33 @@ impl Contestant {
                 "--".into(),
             ]
             .into(),
+            Self::AwaitElection => {
+                // It looks for its credentials where kubelet mounts them, and nowhere else.
+                let mount = "set -eu; mount -t tmpfs tmpfs /run; mkdir -p /run/secrets/kubernetes.io; \
+                    ln -s \"$0\" /run/secrets/kubernetes.io/serviceaccount; exec \"$@\"";
+                ["sh".into(), "-c".into(), mount.into(), text(directory), text(program)].into()
+            }
         }
+    }
+
+    /// What it reads from its environment.
+    fn environment(self, url: &str, stage: &Stage, name: &str, pace: Pace) -> Vec<(String, String)> {
+        let Self::AwaitElection = self else { return Vec::new() };
+        let (host, port) = url.trim_start_matches("https://").rsplit_once(':').expect("a host and a port");
+        let seconds = |span: Duration| span.as_secs().max(1).to_string();
+        let pairs = [
+            ("KUBERNETES_SERVICE_HOST", host.to_owned()),
+            ("KUBERNETES_SERVICE_PORT", port.to_owned()),
+            ("K8S_AWAIT_ELECTION_ENABLED", "1".to_owned()),
+            ("K8S_AWAIT_ELECTION_NAME", LEASE.to_owned()),
+            ("K8S_AWAIT_ELECTION_LOCK_NAME", LEASE.to_owned()),
+            ("K8S_AWAIT_ELECTION_LOCK_NAMESPACE", stage.namespace.clone()),
+            ("K8S_AWAIT_ELECTION_IDENTITY", name.to_owned()),
+            ("K8S_AWAIT_ELECTION_LEASE_DURATION", seconds(pace.duration)),
+            ("K8S_AWAIT_ELECTION_RENEW_DEADLINE", seconds(pace.peer_deadline)),
+            ("K8S_AWAIT_ELECTION_RETRY_PERIOD", seconds(pace.peer_period)),
+        ];
+        pairs.map(|(key, value)| (key.to_owned(), value)).into()
     }
 }
 
@@ -164,21 +202,22 @@ impl Replica {
         let directory = stage.directory().join(name);
         fs::create_dir_all(&directory).expect("a directory");
         let token = stage.api.minimal_token(&stage.namespace, LEASE, &Verbs::default()).await;
-        let (proxy, kubeconfig) = if faults {
-            let proxy = Proxy::start(stage.kubeconfig()).await;
-            let url = format!("https://{}", proxy.address());
-            let kubeconfig = write_kubeconfig_to(&directory, &url, proxy.certificate(), &token);
-            (Some(proxy), kubeconfig)
-        } else {
-            let server = api::config(stage.kubeconfig()).await;
-            let certificate = fs::read_to_string(stage.kubeconfig().with_file_name("ca.crt")).expect("the server's certificate");
-            (None, write_kubeconfig_to(&directory, server.cluster_url.to_string().trim_end_matches('/'), &certificate, &token))
+        let proxy = if faults { Some(Proxy::start(stage.kubeconfig()).await) } else { None };
+        let (url, certificate) = match &proxy {
+            Some(proxy) => (format!("https://{}", proxy.address()), proxy.certificate().to_owned()),
+            None => {
+                let server = api::config(stage.kubeconfig()).await.cluster_url.to_string();
+                let certificate = fs::read_to_string(stage.kubeconfig().with_file_name("ca.crt"));
+                (server.trim_end_matches('/').to_owned(), certificate.expect("the server's certificate"))
+            }
         };
+        let kubeconfig = write_kubeconfig_to(&directory, &url, &certificate, &token);
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL", "unshare", "--fork", "--pid", "--mount-proc", "--kill-child=SIGKILL"]);
         command.args(who.line(programs.of(who), &kubeconfig, &directory, stage, name, pace));
         command.args(behaviour.command_of(&programs.workload, stage.directory(), name));
         command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default()).env("KUBECONFIG", kubeconfig);
+        command.envs(who.environment(&url, stage, name, pace));
         let log = fs::File::create(directory.join("log")).expect("a log");
         let launcher = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn().expect("a replica");
         Self { name: name.to_owned(), proxy, launcher }
@@ -248,6 +287,11 @@ fn cache() -> PathBuf {
     let base = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let base = base.unwrap_or_else(|| PathBuf::from(std::env::var_os("HOME").unwrap_or_default()).join(".cache"));
     base.join("tenure")
+}
+
+fn build_go(module: &Path, program: &Path) {
+    let mut go = Command::new("go");
+    run(go.args(["build", "-trimpath", "-ldflags=-s -w", "-o"]).arg(program).arg(".").current_dir(module));
 }
 
 fn run(command: &mut Command) {

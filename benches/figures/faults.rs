@@ -1,74 +1,144 @@
-//! What goes wrong in clusters, once each: how long two ran at once, and how long an old leader went on.
+//! What goes wrong in clusters: how long two ran at once, how long an old leader went on, and when the next one ran.
 
-use std::time::Duration;
+use std::{
+    future::poll_fn,
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
 
 use nix::sys::signal::Signal;
-use tenure::clock;
+use tenure::{clock, time::Instant};
 
 use crate::{
-    contestant::{BOTH, DEFAULT, Programs},
+    contestant::{Contestant, DEFAULT, Programs},
     handover::{Trio, settle},
-    support::{proxy::flow::Flow, server::Server, workload::Behaviour},
+    support::{proxy::flow::Flow, server::Server, witness::Life, workload::Behaviour},
     table::title,
 };
 
 #[derive(Clone, Copy, Debug)]
 enum Fault {
+    SlowStop,
     BlackHole,
+    BlackHoleSlowStop,
     RepliesSwallowed,
     ElectorFrozen,
     InitFrozen,
     BothFrozen,
     HolderEdited,
+    HolderCleared,
+    Deleted,
 }
 
+/// How long a slow workload takes from SIGTERM to its exit.
+const SLOW: Duration = Duration::from_secs(3);
+/// A next leader that is not there after this long will not come: two durations and what leads up to them.
+const PATIENCE: Duration = Duration::from_secs(45);
+
 impl Fault {
-    const ALL: [Self; 6] =
-        [Self::BlackHole, Self::RepliesSwallowed, Self::ElectorFrozen, Self::InitFrozen, Self::BothFrozen, Self::HolderEdited];
+    const ALL: [Self; 10] = [
+        Self::SlowStop,
+        Self::BlackHole,
+        Self::BlackHoleSlowStop,
+        Self::RepliesSwallowed,
+        Self::ElectorFrozen,
+        Self::InitFrozen,
+        Self::BothFrozen,
+        Self::HolderEdited,
+        Self::HolderCleared,
+        Self::Deleted,
+    ];
 
     const fn describe(self) -> &'static str {
         match self {
+            Self::SlowStop => "SIGTERM, workload stops after 3 s",
             Self::BlackHole => "API connection swallowed both ways",
+            Self::BlackHoleSlowStop => "the same, workload stops after 3 s",
             Self::RepliesSwallowed => "replies swallowed, requests arrive",
             Self::ElectorFrozen => "elector (or wrapper) frozen by SIGSTOP",
             Self::InitFrozen => "init (or wrapper) frozen by SIGSTOP",
             Self::BothFrozen => "init and elector frozen by SIGSTOP",
             Self::HolderEdited => "holder edited by hand",
+            Self::HolderCleared => "holder cleared by hand",
+            Self::Deleted => "Lease deleted by hand",
+        }
+    }
+
+    const fn behaviour(self) -> Behaviour {
+        let linger = match self {
+            Self::SlowStop | Self::BlackHoleSlowStop => SLOW,
+            Self::BlackHole
+            | Self::RepliesSwallowed
+            | Self::ElectorFrozen
+            | Self::InitFrozen
+            | Self::BothFrozen
+            | Self::HolderEdited
+            | Self::HolderCleared
+            | Self::Deleted => Duration::ZERO,
+        };
+        Behaviour { linger: Some(linger), daemon: false, lock: false, bomb: false }
+    }
+}
+
+pub async fn show(server: &Server, programs: &Programs, rounds: usize) {
+    title("Faults of a leader, D = 15 s, three replicas; what was broken is mended 10 s after the next leader started");
+    for fault in Fault::ALL {
+        for _ in 0..rounds {
+            // They mostly wait, each for itself.
+            let contestants = programs.contestants();
+            let outcomes = all(contestants.iter().map(|who| strike(server, programs, *who, fault)).collect()).await;
+            for (who, outcome) in contestants.into_iter().zip(outcomes) {
+                print(fault, who, &outcome);
+            }
         }
     }
 }
 
-pub async fn show(server: &Server, programs: &Programs) {
-    title("Faults of a leader, D = 15 s, three replicas; frozen processes are resumed 10 s after the next leader started");
-    for fault in Fault::ALL {
-        for who in BOTH {
-            let mut trio = Trio::start(server, programs, who, DEFAULT, Behaviour::obedient(), true).await;
-            let leader = trio.next_leader().await;
-            settle().await;
-            let began = clock::boot();
-            apply(&mut trio, &leader, fault).await;
-            let next = if matches!(fault, Fault::HolderEdited) { None } else { Some(trio.next_leader().await) };
-            tokio::time::sleep(Duration::from_secs(10)).await;
-            undo(&mut trio, &leader, fault).await;
-            tokio::time::sleep(Duration::from_secs(2)).await;
-            let went_on = trio.stage.witness.last_alive(&leader).since(began);
-            let at_once = next.map_or(0.0, |next| (-trio.gap(&leader, &next)).max(0.0));
-            println!(
-                "  {:<42} {:<20} two at once {:>8.0} ms   the old one went on {:>8.0} ms",
-                fault.describe(),
-                who.name(),
-                at_once,
-                went_on.as_secs_f64() * 1e3
-            );
-        }
-    }
+fn print(fault: Fault, who: Contestant, outcome: &Outcome) {
+    let millis = |span: Duration| span.as_secs_f64() * 1e3;
+    let next = outcome.next.map_or_else(|| "-".to_owned(), |next| format!("{:.0}", millis(next.since(outcome.began))));
+    println!(
+        "  {:<42} {:<20} two at once {:>8.0} ms   the old one went on {:>8.0} ms   the next one ran after {:>8} ms",
+        fault.describe(),
+        who.name(),
+        millis(outcome.next.map_or(Duration::ZERO, |next| outcome.last.since(next))),
+        millis(outcome.last.since(outcome.began)),
+        next,
+    );
+}
+
+struct Outcome {
+    began: Instant,
+    /// The old leader's workload was seen alive until then.
+    last: Instant,
+    /// And the next one's from then on.
+    next: Option<Instant>,
+}
+
+async fn strike(server: &Server, programs: &Programs, who: Contestant, fault: Fault) -> Outcome {
+    let mut trio = Trio::start(server, programs, who, DEFAULT, fault.behaviour(), true).await;
+    let leader = trio.next_leader().await;
+    settle().await;
+    let began = clock::boot();
+    apply(&mut trio, &leader, fault).await;
+    // None comes where the old one keeps the Lease.
+    drop(tokio::time::timeout(PATIENCE, trio.next_leader()).await);
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    undo(&mut trio, &leader, fault).await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let lives = trio.stage.witness.lives();
+    let (old, new): (Vec<Life>, Vec<Life>) = lives.into_iter().partition(|life| life.first <= began);
+    let last = old.iter().filter(|life| life.replica == leader).map(|life| life.last).max();
+    Outcome { began, last: last.unwrap_or(began), next: new.first().map(|life| life.first) }
 }
 
 async fn apply(trio: &mut Trio, leader: &str, fault: Fault) {
     let replica = trio.replica(leader);
     let (init, elector) = (replica.init(), replica.elector());
     match fault {
-        Fault::BlackHole => replica.proxy.as_ref().expect("a proxy").cut(),
+        Fault::SlowStop => replica.signal(init, Signal::SIGTERM),
+        Fault::BlackHole | Fault::BlackHoleSlowStop => replica.proxy.as_ref().expect("a proxy").cut(),
         Fault::RepliesSwallowed => replica.proxy.as_ref().expect("a proxy").replies(Flow::Held),
         Fault::ElectorFrozen => replica.signal(elector, Signal::SIGSTOP),
         Fault::InitFrozen => replica.signal(init, Signal::SIGSTOP),
@@ -76,22 +146,50 @@ async fn apply(trio: &mut Trio, leader: &str, fault: Fault) {
             replica.signal(init, Signal::SIGSTOP);
             replica.signal(elector, Signal::SIGSTOP);
         }
-        Fault::HolderEdited => {
-            trio.stage.lease.edit(|lease| lease["spec"]["holderIdentity"] = "somebody-else".into()).await;
-        }
+        Fault::HolderEdited => write_holder(trio, "somebody-else").await,
+        Fault::HolderCleared => write_holder(trio, "").await,
+        Fault::Deleted => trio.stage.lease.delete().await,
     }
+}
+
+async fn write_holder(trio: &Trio, holder: &str) {
+    trio.stage.lease.edit(|lease| lease["spec"]["holderIdentity"] = holder.into()).await;
 }
 
 async fn undo(trio: &mut Trio, leader: &str, fault: Fault) {
     let replica = trio.replica(leader);
     match fault {
-        Fault::BlackHole | Fault::RepliesSwallowed => replica.proxy.as_ref().expect("a proxy").mend().await,
+        Fault::BlackHole | Fault::BlackHoleSlowStop | Fault::RepliesSwallowed => {
+            replica.proxy.as_ref().expect("a proxy").mend().await;
+        }
         Fault::ElectorFrozen | Fault::InitFrozen | Fault::BothFrozen if !replica.has_ended() => {
             let (init, elector) = (replica.init(), replica.elector());
             // Either may be gone by now.
             let _ = nix::sys::signal::kill(elector, Signal::SIGCONT);
             let _ = nix::sys::signal::kill(init, Signal::SIGCONT);
         }
-        Fault::ElectorFrozen | Fault::InitFrozen | Fault::BothFrozen | Fault::HolderEdited => {}
+        Fault::ElectorFrozen
+        | Fault::InitFrozen
+        | Fault::BothFrozen
+        | Fault::SlowStop
+        | Fault::HolderEdited
+        | Fault::HolderCleared
+        | Fault::Deleted => {}
     }
+}
+
+/// The outputs of all futures, which make progress together.
+async fn all<F: Future>(futures: Vec<F>) -> Vec<F::Output> {
+    let mut running: Vec<Pin<Box<F>>> = futures.into_iter().map(Box::pin).collect();
+    let mut outputs: Vec<Option<F::Output>> = running.iter().map(|_| None).collect();
+    poll_fn(|context: &mut Context<'_>| {
+        for (future, output) in running.iter_mut().zip(&mut outputs).filter(|(_, output)| output.is_none()) {
+            if let Poll::Ready(ready) = future.as_mut().poll(context) {
+                *output = Some(ready);
+            }
+        }
+        if outputs.iter().all(Option::is_some) { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    outputs.into_iter().flatten().collect()
 }

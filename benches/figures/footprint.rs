@@ -32,7 +32,9 @@ pub async fn show(server: &Server, programs: &Programs) {
                     init + elector
                 );
             }
-            Contestant::ClientGo => println!("  {name:<20} PSS {:.2} MiB; binary {size:.2} MiB", pss(init)),
+            Contestant::ClientGo | Contestant::AwaitElection => {
+                println!("  {name:<20} PSS {:.2} MiB; binary {size:.2} MiB", pss(init))
+            }
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The figures that tenure is judged by, beside client-go's wrapper, from one run on one machine.
 //!
 //! ```text
-//! cargo bench --bench figures -- [FIGURE]... [--rounds N]
+//! cargo bench --bench figures -- [FIGURE]... [--rounds N] [--await-election DIR]
 //! ```
 //!
 //! Without a FIGURE all are shown. Nothing here is asserted: a benchmark tells, a test judges. Every contestant meets the same real
@@ -44,7 +44,7 @@ enum Figure {
     SlowStop,
     /// The leader is killed: takeover counted from the answer to its last renewal.
     Takeover,
-    /// Black holes, frozen processes, edited holders: how long two ran at once.
+    /// Black holes, frozen processes, slow stops, edited Leases: how long two ran at once, and when the next one ran.
     Faults,
     /// Forced transitions of every kind, one after the other: how often two ran at once.
     Storm,
@@ -63,6 +63,9 @@ struct Arguments {
     /// How often each is measured, in place of its own number.
     #[arg(long)]
     rounds: Option<usize>,
+    /// A checkout of LINBIT's k8s-await-election, to be struck by the faults too.
+    #[arg(long, value_name = "DIR")]
+    await_election: Option<std::path::PathBuf>,
     /// Cargo's own word.
     #[arg(long, hide = true)]
     bench: bool,
@@ -74,7 +77,7 @@ fn main() -> ExitCode {
     }
     let arguments = Arguments::parse();
     let figures = if arguments.figures.is_empty() { Figure::value_variants() } else { &arguments.figures };
-    let programs = Programs::build();
+    let programs = Programs::build(arguments.await_election.as_deref());
     let server = support::server::Server::start(support::server::Kind::Real);
     println!("API server {}; etcd's data and the stamps lie in {}", programs.apiserver, contestant::place());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
@@ -86,7 +89,7 @@ fn main() -> ExitCode {
                 runtime.block_on(handover::show(&server, &programs, std::time::Duration::from_secs(3), rounds(20)))
             }
             Figure::Takeover => runtime.block_on(takeover::show(&server, &programs, rounds(50))),
-            Figure::Faults => runtime.block_on(faults::show(&server, &programs)),
+            Figure::Faults => runtime.block_on(faults::show(&server, &programs, rounds(1))),
             Figure::Storm => runtime.block_on(storm::show(&server, &programs, rounds(500))),
             Figure::Idle => runtime.block_on(idle::show(&server, &programs)),
             Figure::Footprint => runtime.block_on(footprint::show(&server, &programs)),
