@@ -2,7 +2,11 @@
 
 use std::time::Duration;
 
-use crate::{lease::Change, network::Fault as Packets};
+use crate::{
+    lease::Change,
+    network::Fault as Packets,
+    window::{Half, Moment},
+};
 
 /// One kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -10,6 +14,8 @@ pub(crate) enum Fault {
     Term,
     KillInit,
     KillElector,
+    KillElectorAround(Moment, Half),
+    KillElectorInWait,
     KillWorkload,
     FreezeInit,
     FreezeElector,
@@ -46,10 +52,17 @@ pub(crate) enum Group {
 }
 
 impl Fault {
-    pub(crate) const ALL: [Self; 36] = [
+    pub(crate) const ALL: [Self; 43] = [
         Self::Term,
         Self::KillInit,
         Self::KillElector,
+        Self::KillElectorAround(Moment::Acquire, Half::Request),
+        Self::KillElectorAround(Moment::Acquire, Half::Reply),
+        Self::KillElectorAround(Moment::Renew, Half::Request),
+        Self::KillElectorAround(Moment::Renew, Half::Reply),
+        Self::KillElectorAround(Moment::Release, Half::Request),
+        Self::KillElectorAround(Moment::Release, Half::Reply),
+        Self::KillElectorInWait,
         Self::KillWorkload,
         Self::FreezeInit,
         Self::FreezeElector,
@@ -90,6 +103,13 @@ impl Fault {
             Self::Term => "SIGTERM to init",
             Self::KillInit => "init killed",
             Self::KillElector => "elector killed",
+            Self::KillElectorAround(Moment::Acquire, Half::Request) => "elector killed, its taking on the way",
+            Self::KillElectorAround(Moment::Acquire, Half::Reply) => "elector killed, its taking unanswered",
+            Self::KillElectorAround(Moment::Renew, Half::Request) => "elector killed, its renewal on the way",
+            Self::KillElectorAround(Moment::Renew, Half::Reply) => "elector killed, its renewal unanswered",
+            Self::KillElectorAround(Moment::Release, Half::Request) => "elector killed, its release on the way",
+            Self::KillElectorAround(Moment::Release, Half::Reply) => "elector killed, its release unanswered",
+            Self::KillElectorInWait => "elector killed in the creation wait",
             Self::KillWorkload => "workload killed",
             Self::FreezeInit => "init frozen",
             Self::FreezeElector => "elector frozen",
@@ -131,6 +151,8 @@ impl Fault {
             Self::Term
             | Self::KillInit
             | Self::KillElector
+            | Self::KillElectorAround(..)
+            | Self::KillElectorInWait
             | Self::KillWorkload
             | Self::FreezeInit
             | Self::FreezeElector
@@ -159,6 +181,7 @@ impl Fault {
             Self::Term
             | Self::KillInit
             | Self::KillElector
+            | Self::KillElectorInWait
             | Self::KillWorkload
             | Self::Reset
             | Self::Lease(Change::Delete)
@@ -170,6 +193,7 @@ impl Fault {
             | Self::Lease(Change::EditRenewTime)
             | Self::Lease(Change::RestoreMetadata) => (0, 0),
             Self::FreezeInit | Self::FreezeElector | Self::FreezeBoth => (500, 8_000),
+            Self::KillElectorAround(..) => (100, 6_000),
             Self::FreezeWorkload => (500, 3_000),
             Self::Packets(_) | Self::NoAnswers | Self::NoReplies | Self::Refused => (500, 9_000),
             Self::FreezeEtcd | Self::FreezeApiServer => (500, 7_000),

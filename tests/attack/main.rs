@@ -48,6 +48,7 @@ mod processor;
 mod report;
 mod rights;
 mod wall;
+mod window;
 mod world;
 mod writes;
 

@@ -13,7 +13,11 @@ use crate::{
     lease, network,
     plan::{Blow, Plan, Round},
     rights,
-    support::{proxy::flow::Flow, server::Program},
+    support::{
+        proxy::{fault::Valve, flow::Flow},
+        server::Program,
+    },
+    window,
     world::{Past, Span, World},
 };
 
@@ -21,6 +25,8 @@ use crate::{
 const SEARCH: Duration = Duration::from_secs(1);
 /// Between two attempts to undo something.
 const AGAIN: Duration = Duration::from_millis(200);
+/// The wait of a creator is longer: milliseconds.
+const LONG_WAIT: u64 = 3_500;
 /// How far off a wall clock may be set: a day.
 const FAR_OFF: i64 = 86_400;
 
@@ -35,6 +41,7 @@ enum Undo {
     Token,
     Wall,
     Processor,
+    Window(Valve),
 }
 
 /// Rounds until the end comes.
@@ -113,6 +120,13 @@ async fn strike(world: &mut World, index: usize, blow: &Blow) -> Option<Done> {
         Fault::Term => send(init().await?, Signal::SIGTERM),
         Fault::KillInit => send(init().await?, Signal::SIGKILL),
         Fault::KillElector => send(elector().await?, Signal::SIGKILL),
+        Fault::KillElectorAround(moment, half) => {
+            Some(Done::For(Undo::Window(window::kill_around(world, index, moment, half).await?)))
+        }
+        Fault::KillElectorInWait => {
+            let after = Duration::from_millis(blow.chance % LONG_WAIT);
+            window::kill_in_wait(world, after).await.then_some(Done::AtOnce)
+        }
         Fault::KillWorkload => send(workload().await?, Signal::SIGKILL),
         Fault::FreezeInit => freeze(vec![init().await?]),
         Fault::FreezeElector => freeze(vec![elector().await?]),
@@ -189,6 +203,7 @@ async fn revert(world: &mut World, place: Option<usize>, undo: &Undo) -> bool {
         }
         Undo::Wall => _ = world.places[place].wall.shift(0),
         Undo::Processor => world.places[place].processor.relieve(),
+        Undo::Window(valve) => window::let_go(world, valve),
     }
     true
 }

@@ -86,6 +86,12 @@ pub(crate) fn behaviour(seed: u64) -> Behaviour {
     Behaviour { linger, daemon: chance.bool(), lock: true, bomb: chance.u8(..4) == 0 }
 }
 
+/// The duration and the drift of one replica of a world where they differ.
+pub(crate) fn deadlines(seed: u64) -> (&'static str, &'static str) {
+    let mut chance = Rng::with_seed(seed);
+    (["4s", "5s"][chance.usize(..2)], ["1%", "3%"][chance.usize(..2)])
+}
+
 fn between(chance: &mut Rng, least: Duration, most: Duration) -> Duration {
     let millis = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
     Duration::from_millis(chance.u64(millis(least)..=millis(most)))

@@ -27,7 +27,7 @@ pub(crate) fn show(histories: &[History], verdicts: &[Verdict]) -> bool {
     }
     println!();
     println!(
-        "{:<36} {:>6} {:>6} {:>9} {:>12} {:>16} {:>16} {:>18}",
+        "{:<42} {:>6} {:>6} {:>9} {:>12} {:>16} {:>16} {:>18}",
         "fault", "times", "terms", "overlaps", "at once", "median handover", "worst handover", "led again within"
     );
     for fault in Fault::ALL {
@@ -35,7 +35,7 @@ pub(crate) fn show(histories: &[History], verdicts: &[Verdict]) -> bool {
         let mut handovers = row.handovers;
         handovers.sort();
         println!(
-            "{:<36} {:>6} {:>6} {:>9} {:>12} {:>16} {:>16} {:>18}",
+            "{:<42} {:>6} {:>6} {:>9} {:>12} {:>16} {:>16} {:>18}",
             fault.describe(),
             row.times,
             row.terms,

@@ -30,6 +30,9 @@ const SETTINGS: [(&str, &str); 5] = [
     ("workload.stop.lossGrace", "200ms"),
     ("workload.stop.killMargin", "1s"),
 ];
+/// The world whose replicas differ in D and rho. Its creation wait is longer than any D of it, for whoever comes while there is no
+/// Lease cannot know what the last one said.
+const MIXED: u8 = 1;
 /// How old the last stamp of a workload that runs may be.
 const BREATH: Duration = Duration::from_millis(100);
 /// From the end of every fault to a leader: many times what the law allows, for a server may have to come up first.
@@ -136,10 +139,15 @@ impl World {
         let count = self.made.entry(place).or_default();
         *count += 1;
         let name = format!("{place}-{count}");
-        let behaviour = plan::behaviour(self.seed ^ (place as u64) << 32 ^ u64::from(*count));
+        let seed = self.seed ^ (place as u64) << 32 ^ u64::from(*count);
+        let behaviour = plan::behaviour(seed);
         let mut prepared = self.stage.prepare_at(&name, token.to_owned(), GATEWAY).await.workload(&behaviour);
         for (key, value) in SETTINGS {
             prepared = prepared.set(key, value);
+        }
+        if self.number == MIXED {
+            let (duration, drift) = plan::deadlines(seed);
+            prepared = prepared.set("lease.duration", duration).set("lease.clockDrift", drift).set("lease.creationWait", "6s");
         }
         prepared.launch.env = wall.environment();
         prepared.launch.confined_by = [processor.enter(), network.enter()].concat();

@@ -192,6 +192,12 @@ impl Log {
         self.exchanges.lock().expect("no panic inside").iter().filter(|exchange| is_so(exchange)).count()
     }
 
+    /// Whether one that came since then is so.
+    pub fn has_since(&self, moment: Instant, is_so: impl Fn(&Exchange) -> bool) -> bool {
+        let exchanges = self.exchanges.lock().expect("no panic inside");
+        exchanges.iter().rev().take_while(|exchange| exchange.request.at >= moment).any(is_so)
+    }
+
     /// Notes a request; its number.
     pub(super) fn arrived(&self, request: Request) -> usize {
         let number = {

@@ -1,0 +1,103 @@
+//! Kills an elector in the middle of something: while a write of its own is on the way, or in the wait before a creator's workload.
+
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use tenure::{clock, time::Instant};
+
+use crate::{
+    lease,
+    support::proxy::{
+        fault::{Fault, Times, Valve},
+        log::{Exchange, Request, Verb},
+    },
+    world::World,
+};
+
+/// What the elector is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Moment {
+    Acquire,
+    Renew,
+    Release,
+}
+
+/// Which half of the exchange is held up until long after the elector's end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Half {
+    Request,
+    Reply,
+}
+
+/// How long the moment may take to come.
+const PATIENCE: Duration = Duration::from_secs(6);
+const GLANCE: Duration = Duration::from_millis(10);
+
+impl Moment {
+    fn is(self, request: &Request) -> bool {
+        let spec = request.spec();
+        let takes = request.is_held() && spec["acquireTime"] == spec["renewTime"];
+        match self {
+            Self::Acquire => takes || request.verb == Verb::Create,
+            Self::Renew => request.is_held() && !takes,
+            Self::Release => request.is_release(),
+        }
+    }
+}
+
+/// Brings the moment about, holds the write up and kills its elector: what lets the write go on. None if it did not come.
+pub(crate) async fn kill_around(world: &World, leader: usize, moment: Moment, half: Half) -> Option<Valve> {
+    let (begun, valve) = (clock::boot(), Valve::closed());
+    for place in &world.places {
+        let fault = match half {
+            Half::Request => Fault::late_request(&valve),
+            Half::Reply => Fault::late_reply(&valve),
+        };
+        place.replica.proxy.on(move |request| moment.is(request), Times::Only(1), fault);
+    }
+    if moment != Moment::Renew {
+        let init = tokio::time::timeout(PATIENCE, world.places[leader].replica.init()).await.ok()?;
+        kill(init, Signal::SIGTERM).ok()?;
+    }
+    let held = |exchange: &Exchange| moment.is(&exchange.request) && (half == Half::Request || exchange.answer.is_some());
+    let killed = kill_whose(world, begun, held).await;
+    if killed.is_none() {
+        let_go(world, &valve);
+    }
+    killed.map(|()| valve)
+}
+
+/// Lets it go on; nothing more is held up.
+pub(crate) fn let_go(world: &World, valve: &Valve) {
+    valve.open();
+    for place in &world.places {
+        place.replica.proxy.clear();
+    }
+}
+
+/// Deletes the Lease, and kills the elector that makes it anew this long after it did; whether that came about.
+pub(crate) async fn kill_in_wait(world: &World, after: Duration) -> bool {
+    let begun = clock::boot();
+    if !lease::make(&world.stage, lease::Change::Delete, 0).await {
+        return false;
+    }
+    let made = |exchange: &Exchange| {
+        let request = &exchange.request;
+        Moment::Acquire.is(request) && exchange.succeeded() && clock::boot() >= request.at + after
+    };
+    kill_whose(world, begun, made).await.is_some()
+}
+
+/// Waits for an exchange since then that is so: kills the elector whose it is.
+async fn kill_whose(world: &World, begun: Instant, is_so: impl Fn(&Exchange) -> bool) -> Option<()> {
+    while clock::boot().since(begun) < PATIENCE {
+        for place in &world.places {
+            if place.replica.proxy.log.has_since(begun, &is_so) {
+                let elector = tokio::time::timeout(PATIENCE, place.replica.elector()).await.ok()?;
+                return kill(elector, Signal::SIGKILL).ok();
+            }
+        }
+        tokio::time::sleep(GLANCE).await;
+    }
+    None
+}
