@@ -27,7 +27,7 @@ impl Copy {
         let cache = env::var_os("XDG_CACHE_HOME").map_or_else(|| home.join(".cache"), PathBuf::from);
         let top = env::var_os("TENURE_MUTANTS").map_or_else(|| cache.join("tenure/mutants"), PathBuf::from);
         let copy = Self { tree: top.join("tree"), target: top.join("target"), output: top.join("output") };
-        let files = tracked(list::root());
+        let files = tracked(&list::root());
         for file in &files {
             update(&list::root().join(file), &copy.tree.join(file));
         }

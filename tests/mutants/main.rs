@@ -20,7 +20,7 @@ fn main() -> ExitCode {
         return run::run(wanted);
     }
     let applies = Trial::test("every_mutant_applies_to_exactly_one_place", || {
-        let wrong: Vec<String> = list::read().iter().filter_map(|mutant| mutant.apply(list::root()).err()).collect();
+        let wrong: Vec<String> = list::read().iter().filter_map(|mutant| mutant.apply(&list::root()).err()).collect();
         if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n").into()) }
     });
     libtest_mimic::run(&Arguments::from_args(), vec![applies]).exit_code()
