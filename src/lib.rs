@@ -65,6 +65,8 @@ pub mod commands;
 pub mod config;
 pub mod election;
 pub mod elector;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 pub mod http;
 pub mod init;
 pub mod link;

@@ -79,7 +79,17 @@ pub(super) fn load_from(
     purpose: Purpose,
     variables: &[(OsString, OsString)],
 ) -> Result<Loaded, Invalid> {
-    let mut layers = [sources::file(settings, variables), sources::environment(variables), sources::flags(settings, command)];
+    merge([sources::file(settings, variables), sources::environment(variables), sources::flags(settings, command)], purpose)
+}
+
+/// The same of a file with this text, for [`crate::fuzz`].
+#[cfg(any(test, fuzzing))]
+pub(crate) fn load_text(text: &str, is_toml: bool, variables: &[(&str, &str)]) -> Result<Loaded, Invalid> {
+    let variables: Vec<_> = variables.iter().map(|(name, value)| (name.into(), value.into())).collect();
+    merge([sources::text_of("fuzz".into(), text, is_toml), sources::environment(&variables), Layer::default()], Purpose::Inspect)
+}
+
+fn merge(mut layers: [Layer; 3], purpose: Purpose) -> Result<Loaded, Invalid> {
     let mut problems: Vec<Problem> = layers.iter_mut().flat_map(refuse_bad_values).collect();
     let origins = layers.iter().flat_map(|layer| &layer.entries).map(|entry| (entry.path(), entry.origin.clone())).collect();
     if layers.iter().any(|layer| layer.unread) {

@@ -35,6 +35,8 @@ mod text;
 mod workload;
 
 pub use lease::{Lease, Release};
+#[cfg(any(test, fuzzing))]
+pub(crate) use load::load_text;
 pub use load::{Invalid, Loaded, Origin, Problem, load};
 pub use roles::{Hook, Hooks, Rewrite, Signals};
 pub use rules::Purpose;

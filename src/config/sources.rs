@@ -127,8 +127,14 @@ fn read(path: &Path, named_by: Option<Origin>) -> Layer {
         layer.unreadable(Origin::File { path: shown, line: None }, "the configuration file is longer than 1 MiB");
         return layer;
     }
-    let parse = if path.extension() == Some(OsStr::new("toml")) { document::toml } else { document::yaml };
-    match parse(&text) {
+    text_of(shown, &text, path.extension() == Some(OsStr::new("toml")))
+}
+
+/// What the file that is `shown` under this name says.
+pub(super) fn text_of(shown: String, text: &str, is_toml: bool) -> Layer {
+    let mut layer = Layer::default();
+    let parse = if is_toml { document::toml } else { document::yaml };
+    match parse(text) {
         Ok(root) => walk(&mut layer, &shown, "", &root),
         Err(Malformed { line, message }) => layer.unreadable(Origin::File { path: shown, line }, message),
     }

@@ -70,6 +70,22 @@ fn is_about_lease(body: &[u8], name: &str) -> bool {
     details("kind") == Some("leases") && details("name") == Some(name)
 }
 
+/// A status and a body: only a 2xx that can be read is an object, and only a 404 that says so is the Lease's.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn fuzz(bytes: &[u8]) {
+    let Some(([high, low], body)) = bytes.split_first_chunk() else { return };
+    let Ok(status) = StatusCode::from_u16(u16::from_be_bytes([*high, *low])) else { return };
+    let reply = Reply { status, retry_after: None, body: body.to_vec().into() };
+    match classify(&Request::Get, "lease", Ok(reply)) {
+        Answer::Object(object) => assert!(status.is_success() && object.is_object()),
+        Answer::NotFound => assert!(status == StatusCode::NOT_FOUND && is_about_lease(body, "lease")),
+        Answer::Conflict => assert_eq!(status, StatusCode::CONFLICT),
+        Answer::Refused { .. } => assert!(status.is_client_error()),
+        Answer::Unknown { .. } => {}
+        Answer::Deleted => panic!("nothing was to be deleted"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;

@@ -54,6 +54,9 @@ mod link;
 mod remains;
 mod watch;
 
+#[cfg(any(test, fuzzing))]
+pub(crate) use self::{classify::fuzz as fuzz_reply, watch::fuzz as fuzz_watch};
+
 /// Where init leaves the elector's end of the link.
 pub const LINK_FD: i32 = 3;
 

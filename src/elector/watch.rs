@@ -171,6 +171,27 @@ impl Lines {
     }
 }
 
+/// A stream in pieces of the length of its first byte: however it is cut, it says the same.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn fuzz(bytes: &[u8]) {
+    let Some((length, stream)) = bytes.split_first() else { return };
+    let watched = |pieces: &mut dyn Iterator<Item = &[u8]>| {
+        let (mut lines, mut seen) = (Lines::default(), Vec::new());
+        for piece in pieces {
+            lines.push(piece);
+            while let Ok(Some(line)) = lines.next() {
+                match read(&line, "lease") {
+                    Ok(event) => seen.extend(event),
+                    Err(end) => return (seen, end.message, end.status),
+                }
+            }
+        }
+        (seen, None, None)
+    };
+    let cut = watched(&mut stream.chunks(usize::from(*length).max(1)));
+    assert_eq!(watched(&mut std::iter::once(stream)), cut);
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::{Arc, Mutex};

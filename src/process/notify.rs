@@ -146,7 +146,8 @@ fn belongs(scanner: &Scanner, sender: Pid, main: Pid) -> bool {
     scanner.descends(sender, main) || scanner.look(sender).is_some_and(|process| process.group == main)
 }
 
-fn parse(text: &str) -> Notice {
+/// What a datagram says; lines that mean nothing here are skipped.
+pub(crate) fn parse(text: &str) -> Notice {
     let mut notice = Notice::default();
     for line in text.lines() {
         match line {

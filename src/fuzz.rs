@@ -1,0 +1,213 @@
+//! What a fuzzer aims at: every reader of what others wrote.
+//!
+//! Compiled for tests and for cargo-fuzz (`fuzz/`) only. Each target takes any bytes, and panics where a reader breaks a promise:
+//! not only where it panics itself. The tests below hold every target for a moment against its corpus and mutants of it.
+
+#![allow(clippy::expect_used, reason = "a target fails by panicking")]
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::{
+    config::{self, Config, Runs},
+    election::{
+        Action as Wish, Answer, Elector, Input as News, Request,
+        law::longer,
+        record::{LeaseRecord, Standing},
+        trace::TraceContext,
+    },
+    elector,
+    link::{Exit, Term, ToElector, ToInit, VERSION, Welcome, decode, encode},
+    process::notify,
+    supervision::{Action, Agent, Input, NotSpawned, Scan, Settings},
+    time::{Instant, Now},
+};
+
+/// Takes any bytes.
+pub type Target = fn(&[u8]);
+
+/// Every target by its name, which is also its corpus's.
+pub const TARGETS: [(&str, Target); 7] = [
+    ("annotation", annotation),
+    ("config", config),
+    ("lease", lease),
+    ("link", link),
+    ("notify", notify),
+    ("reply", elector::fuzz_reply),
+    ("watch", elector::fuzz_watch),
+];
+
+/// Holds the target of this name against `bytes`.
+///
+/// # Panics
+/// Where a promise is broken, or there is no such target.
+pub fn hold(name: &str, bytes: &[u8]) {
+    let (_, target) = TARGETS.into_iter().find(|(known, _)| *known == name).expect("a target");
+    target(bytes);
+}
+
+const BEGIN: Instant = Instant::from_nanos(1_000_000_000_000);
+
+/// `tenure.dev/traceparent`: what is taken for a context says the same when it is written again.
+pub fn annotation(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    if let Some(context) = TraceContext::parse(text) {
+        assert_eq!(TraceContext::parse(&context.to_string()), Some(context));
+    }
+}
+
+/// A file, as TOML after a `#toml` line, else as YAML; after a NUL, variables, one a line. What is accepted survives the way to the
+/// elector.
+pub fn config(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let (file, variables) = text.split_once('\0').unwrap_or((text, ""));
+    let variables: Vec<_> = variables.lines().filter_map(|line| line.split_once('=')).collect();
+    match config::load_text(file, file.starts_with("#toml\n"), &variables) {
+        Ok(loaded) => {
+            let sent = encode(&loaded.config).expect("it encodes");
+            assert_eq!(decode::<Config>(&sent).expect("it decodes"), loaded.config);
+        }
+        Err(invalid) => assert!(!invalid.problems.is_empty()),
+    }
+}
+
+/// A Lease that a follower reads, again and again: a held one is not written to before its duration has passed, one that is being
+/// deleted never, and what others put into the spec stays there.
+pub fn lease(bytes: &[u8]) {
+    let Ok(object @ Value::Object(_)) = serde_json::from_slice::<Value>(bytes) else { return };
+    let mut now = Now { boot: BEGIN, wall: 1_800_000_000_000_000 };
+    let mut follower = Elector::new(welcome(), 7, now);
+    for _ in 0..64 {
+        while let Some(wish) = follower.poll_action() {
+            let Wish::Request { id, request } = wish else { continue };
+            let answer = match request {
+                Request::Get => Answer::Object(object.clone()),
+                Request::Create(_) | Request::Delete { .. } => panic!("it is there, and not ours: {request:?}"),
+                Request::Replace(written) => return judge(&object, &written, now.boot.since(BEGIN)),
+            };
+            follower.handle(News::Answered { id, answer }, now);
+        }
+        let Some(due) = follower.poll_timeout() else { return };
+        now.wall += i64::try_from(due.since(now.boot).as_micros()).unwrap_or_default();
+        now.boot = now.boot.max(due);
+        follower.handle_timeout(now);
+    }
+}
+
+/// A write to a Lease that was in sight for `seen`.
+fn judge(before: &Value, written: &Value, seen: Duration) {
+    let record = LeaseRecord::read(before.clone()).expect("what has no uid or version is not written to");
+    assert!(!record.is_being_deleted(), "it waits for its end only");
+    if let Standing::Held(_) = record.standing() {
+        let own = Config::default().lease;
+        assert!(seen >= longer(record.duration().unwrap_or(own.duration), own.clock_drift.0), "taken after {seen:?}");
+    }
+    let after = LeaseRecord::read(written.clone()).expect("with uid and version");
+    assert_eq!((after.uid(), after.resource_version()), (record.uid(), record.resource_version()));
+    let ours = ["holderIdentity", "leaseDurationSeconds", "acquireTime", "renewTime", "leaseTransitions", "preferredHolder"];
+    for (field, value) in record.spec().iter().filter(|(field, _)| !ours.contains(&field.as_str())) {
+        assert_eq!(after.spec().get(field), Some(value), "{field} is somebody else's");
+    }
+}
+
+fn welcome() -> Welcome {
+    let mut config = Config::default();
+    (config.lease.name, config.lease.namespace) = ("lease".into(), "default".into());
+    Welcome {
+        version: VERSION,
+        config,
+        identity: "me".into(),
+        generation: 1,
+        last_term: Term(0),
+        resume: None,
+        not_before: None,
+        shutdown: false,
+        pid1: true,
+    }
+}
+
+/// Messages to init, each after its length and tenths of a second: whatever an elector says, init goes on and leads nobody past H.
+pub fn link(bytes: &[u8]) {
+    if let Ok(message) = decode::<ToElector>(bytes) {
+        let again = encode(&message).expect("it was no longer");
+        assert_eq!(decode::<ToElector>(&again).expect("its own bytes"), message);
+    }
+    let mut config = Config::default();
+    config.workload.command = vec!["work".into()];
+    if bytes.first().is_some_and(|byte| byte & 1 == 1) {
+        (config.workload.runs, config.workload.acknowledge) = (Runs::Always, Some(config::Acknowledge::Notify));
+    }
+    let mut agent = Agent::new(Settings { config, identity: "me".into(), pid1: true, terminal: false });
+    let mut now = BEGIN;
+    let mut rest = bytes.get(1..).unwrap_or_default();
+    while let Some(([length, tenths], more)) = rest.split_first_chunk() {
+        let (message, after) = more.split_at(more.len().min(usize::from(*length)));
+        rest = after;
+        wake(&mut agent, &mut now, Duration::from_millis(u64::from(*tenths) * 100));
+        if let Ok(message) = decode::<ToInit>(message) {
+            agent.handle(Input::Told(message), now);
+            obey(&mut agent, now);
+        }
+    }
+    wake(&mut agent, &mut now, Duration::from_secs(3600));
+}
+
+/// Lets time pass, waking the agent when it asks for it.
+fn wake(agent: &mut Agent, now: &mut Instant, span: Duration) {
+    let end = *now + span;
+    for _ in 0..1000 {
+        let Some(due) = agent.poll_timeout().filter(|due| *due <= end) else { break };
+        *now = due.max(*now);
+        agent.handle_timeout(*now);
+        obey(agent, *now);
+    }
+    *now = end;
+}
+
+/// The kernel that does at once what init wants.
+fn obey(agent: &mut Agent, now: Instant) {
+    const MAIN: i32 = 100;
+    for _ in 0..1000 {
+        let Some(action) = agent.poll_action() else { return };
+        match action {
+            Action::Spawn { launch: Some(launch), .. } if launch.not_after <= now => {
+                agent.handle(Input::NotSpawned(NotSpawned::Late), now);
+            }
+            Action::Spawn { .. } => {
+                agent.handle(Input::Forked { pid: MAIN }, now);
+                agent.handle(Input::Spawned, now);
+            }
+            Action::StartElector(_) => agent.handle(Input::ElectorStarted, now),
+            Action::KillElector => agent.handle(Input::ElectorEnded, now),
+            Action::Promote { not_after, .. } => {
+                agent.handle(if not_after < now { Input::NotPromoted } else { Input::Promoted }, now);
+            }
+            Action::Hook { .. } => agent.handle(Input::HookNotForked, now),
+            Action::Walk | Action::KillAll => {
+                agent.handle(Input::Reaped { pid: MAIN, exit: Exit::Signal(libc::SIGKILL) }, now);
+                agent.handle(Input::Scanned(Scan { clean: true, ..Scan::default() }), now);
+            }
+            Action::Prove => agent.handle(Input::Scanned(Scan { clean: true, ..Scan::default() }), now),
+            Action::Exit(_)
+            | Action::Die
+            | Action::Tell(_)
+            | Action::Signal { .. }
+            | Action::KillHook { .. }
+            | Action::DrainNotify
+            | Action::Log { .. }
+            | Action::LastWords(_) => {}
+        }
+    }
+    panic!("init never rests");
+}
+
+/// NOTIFY_SOCKET.
+pub fn notify(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let notice = notify::parse(text);
+    assert!(notice.role.is_none() || text.contains("X_TENURE_ROLE="));
+}
+
+#[cfg(test)]
+mod tests;
