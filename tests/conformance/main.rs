@@ -7,6 +7,7 @@
 use std::process::ExitCode;
 
 mod acquire;
+mod freezer;
 mod races;
 mod release;
 mod renew;

@@ -161,6 +161,8 @@ async fn case_81_an_elector_that_dies_in_a_renewal_is_not_noticed(stage: Stage) 
     assert_eq!(next.request.body["metadata"]["resourceVersion"], unanswered.version());
 }
 
+/// The wall clock of one process cannot be stepped: `the_bytes_of_a_successor_differ_even_if_the_wall_clock_is_behind` in
+/// src/election/tests/resume.rs does that in virtual time.
 async fn case_84_no_two_electors_write_the_same(stage: Stage) {
     let (unanswered, next) = elector_dies_in_a_renewal(&stage).await;
 
@@ -201,6 +203,8 @@ async fn case_83_the_first_shorter_write_dates_the_end(stage: Stage) {
     drop(x);
 }
 
+/// Stopped before it reads the Lead. The stop between its check and the exec, for which nobody can aim from outside, is in
+/// `a_child_that_was_stopped_past_its_deadline_runs_nothing` (tests/process), where the child is stopped before its execve.
 async fn case_85_an_init_that_oversleeps_starts_nothing(stage: Stage) {
     stage.lease.create(released()).await;
     let valve = Valve::closed();

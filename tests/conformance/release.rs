@@ -1,15 +1,17 @@
 //! Cases 56 to 73: stop, release, restart, and what a replica asks of its cluster.
 
-use std::time::Duration;
+use std::{net::SocketAddr, time::Duration};
 
 use nix::sys::signal::{Signal, kill};
 use serde_json::{Value, json};
 use tenure::clock;
 
 use crate::{
+    freezer::Freezer,
     lead,
     spec::{assert_on_version, end, held, is_held_by, released, time, wait},
     support::{
+        PATIENCE,
         api::Verbs,
         case::{Case, cases},
         proxy::{
@@ -18,6 +20,7 @@ use crate::{
         },
         server::Kind,
         stage::{Stage, timing},
+        within,
         workload::Behaviour,
     },
 };
@@ -31,6 +34,7 @@ pub fn all() -> Vec<Case> {
         case_60_a_release_that_nobody_answers_is_given_up,
         case_61_a_workload_that_ignores_its_stop_is_killed_with_its_daemons,
         case_62_what_cannot_be_killed_is_never_released,
+        case_62_what_does_not_die_of_a_kill_is_never_released,
         case_63_a_restart_keeps_the_term,
         case_63_an_exit_releases_and_passes_its_code_on,
         case_64_a_follower_stops_without_a_write,
@@ -173,6 +177,29 @@ async fn case_62_what_cannot_be_killed_is_never_released(stage: Stage) {
     me.exit().await;
 }
 
+/// SIGKILL is taken and does nothing until the freezer lets go, as with a process that hangs in the kernel.
+async fn case_62_what_does_not_die_of_a_kill_is_never_released(stage: Stage) {
+    let freezer = match Freezer::make() {
+        Ok(freezer) => freezer,
+        Err(error) => return eprintln!("case 62 did not see a process that does not die: no cgroup v1 freezer here: {error}"),
+    };
+    let daemon = Behaviour { daemon: true, ..Behaviour::obedient() };
+    let (me, _) = lead(&stage, stage.prepare("me").await.workload(&daemon)).await;
+    let (init, workload) = (me.init().await, me.workload().await);
+    freezer.freeze(me.child_beside(init, workload).await).await;
+
+    me.signal(Signal::SIGTERM).await;
+
+    let stop = stage.witness.signal("me", "SIGTERM").await;
+    let later = stop.at() + timing::GRACE + timing::DURATION;
+    me.proxy.log.first("renewals go on", |e| e.request.at > later && e.request.is_held() && e.succeeded()).await;
+    assert_eq!(me.proxy.log.count(|e| e.request.is_release()), 0);
+    assert!(me.runs());
+    drop(freezer);
+    me.proxy.log.first("a release after the proof", is_done_release).await;
+    me.exit().await;
+}
+
 async fn case_63_a_restart_keeps_the_term(stage: Stage) {
     let prepared = stage.prepare("me").await.set("workload.onExit", "restart").set("workload.restart.delay", "100ms");
     let (me, first) = lead(&stage, prepared).await;
@@ -254,24 +281,27 @@ async fn case_66_a_killed_container_is_replaced_after_its_duration(stage: Stage)
 }
 
 async fn case_67_what_cannot_be_lawful_is_refused_without_a_request(stage: Stage) {
-    for (key, value, word) in [
-        ("lease.duration", "1s", "lease.duration"),
-        ("lease.duration", "2500ms", "lease.duration"),
-        ("lease.duration", "0s", "lease.duration"),
-        ("lease.duration", "2s", "lease.duration"),
-        ("lease.renewPeriod", "0s", "lease.renewPeriod"),
-        ("lease.renewPeriod", "900ms", "lease.renewPeriod"),
-        ("lease.renewPeriod", "3500ms", "lease.renewPeriod"),
-        ("lease.attemptTimeout", "0s", "lease.attemptTimeout"),
-        ("lease.attemptTimeout", "3s", "lease.attemptTimeout"),
-        ("lease.name", "///", "lease.name"),
+    for (key, value, numbers) in [
+        ("lease.duration", "1s", "2s is the shortest"),
+        ("lease.duration", "2500ms", "write 3s"),
+        ("lease.duration", "0s", "2s is the shortest"),
+        ("lease.duration", "-4s", "lease.duration"),
+        ("lease.duration", "2s", "the next one is due after 1s, the workload is stopped after 1s180ms"),
+        ("lease.renewPeriod", "0s", "1s is the shortest"),
+        ("lease.renewPeriod", "-1s", "lease.renewPeriod"),
+        ("lease.renewPeriod", "900ms", "1s is the shortest"),
+        ("lease.renewPeriod", "3500ms", "the next one is due after 3s500ms, the workload is stopped after 3s160ms"),
+        ("lease.attemptTimeout", "0s", "leaves a request no time"),
+        ("lease.attemptTimeout", "-1s", "lease.attemptTimeout"),
+        ("lease.attemptTimeout", "3s", "one attempt takes up to 3s and a pause of 200ms"),
+        ("lease.name", "///", "nothing of \"///\" can stand in the name of an object"),
     ] {
         let me = stage.prepare("me").await.set(key, value).start();
 
         let code = me.exit().await;
 
         assert_eq!(code, 78, "{key} {value}: {:#?}", me.lines());
-        assert!(me.lines().iter().any(|line| line.contains(word)), "{key} {value}: {:#?}", me.lines());
+        assert!(me.lines().iter().any(|line| line.contains(numbers)), "{key} {value}: {:#?}", me.lines());
         assert!(me.proxy.log.all().is_empty());
     }
 }
@@ -314,6 +344,21 @@ async fn case_69_health_follows_the_renewals(stage: Stage) {
     assert_eq!(stage.probe(address, "/leader").await, 503);
     assert_eq!(stage.probe(address, "/livez").await, 200, "it follows, and that is healthy");
     assert_eq!(stage.probe(other, "/leader").await, 200);
+
+    // The new leader's init stands still: nothing is renewed any more.
+    follower.signal(Signal::SIGSTOP).await;
+    until_probe(&stage, other, "/livez", 503).await;
+    until_probe(&stage, other, "/leader", 503).await;
+}
+
+/// Waits until a probe answers so.
+async fn until_probe(stage: &Stage, address: SocketAddr, path: &str, status: u16) {
+    within(PATIENCE, &format!("{status} from {path}"), async {
+        while stage.probe(address, path).await != status {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await;
 }
 
 async fn case_70_a_hundred_tokens_rise(stage: Stage) {

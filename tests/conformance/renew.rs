@@ -1,6 +1,6 @@
 //! Cases 29 to 55: what keeps a term, and what ends it.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, net::Ipv4Addr, time::Duration};
 
 use nix::sys::signal::{Signal, kill};
 use serde_json::json;
@@ -11,20 +11,22 @@ use crate::{
     last_confirmed, lead,
     spec::{assert_acquires, assert_on_version, end, hard, held, is_held_by, released, soft, wait},
     support::{
+        api::Verbs,
         case::{Case, cases},
         proxy::{
             fault::{Canned, Fault, Times},
             log::{Exchange, Request, Verb},
         },
         replica::Replica,
-        stage::{Prepared, Stage, timing},
+        server::Kind,
+        stage::{LEASE, Prepared, Stage, timing},
         workload::Behaviour,
     },
     until,
 };
 
 pub fn all() -> Vec<Case> {
-    cases![
+    let mut cases = cases![
         case_29_every_period_one_write_and_nothing_else,
         case_30_a_label_of_others_costs_one_more_write_and_is_kept,
         case_30_an_answer_whose_version_did_not_rise_moves_nothing,
@@ -51,7 +53,14 @@ pub fn all() -> Vec<Case> {
         case_51_fields_of_the_future_are_kept,
         case_53_labels_are_added_where_there_were_none,
         case_55_after_a_gap_it_kills_before_it_speaks,
-    ]
+    ];
+    // The embedded server withdraws no tokens.
+    cases.push(Case {
+        name: "case_44_a_token_that_is_withdrawn_was_rotated_before",
+        on: &[Kind::Real],
+        body: |stage| Box::pin(case_44_a_token_that_is_withdrawn_was_rotated_before(stage)),
+    });
+    cases
 }
 
 fn is_renewal(request: &Request) -> bool {
@@ -272,6 +281,7 @@ async fn case_39_a_frozen_init_is_replaced_by_the_second_guard(stage: Stage) {
     assert!(me.runs(), "ended with {}", me.exit().await);
 }
 
+/// Ten thousand of them, in virtual time: `ten_thousand_slow_renewals_do_not_drift` in src/election/tests/renew.rs.
 async fn case_40_slow_replies_do_not_drift(stage: Stage) {
     let (me, _) = lead(&stage, stage.prepare("me").await.workload(&Behaviour::stubborn())).await;
     me.proxy.on(is_renewal, Times::Always, Fault::slow_reply(timing::ATTEMPT_TIMEOUT.mul_f64(0.8)));
@@ -354,6 +364,24 @@ async fn case_44_a_401_reads_the_token_again(stage: Stage) {
     assert_eq!(renewed.request.authorization, format!("Bearer {new}"));
     let refused = |e: &Exchange| e.request.at > since && e.request.is_held() && e.request.authorization == old;
     assert_eq!(me.proxy.log.count(refused), 1, "one immediate retry, with the new one");
+    assert_eq!(stage.witness.all().len(), 1, "the workload noticed nothing");
+}
+
+/// Not by a fault: the token's Secret is gone, and the server knows the token no more.
+async fn case_44_a_token_that_is_withdrawn_was_rotated_before(stage: Stage) {
+    let account = "rotated";
+    stage.api.minimal_account(account, &stage.namespace, LEASE, &Verbs::default()).await;
+    let old = stage.api.bound_token(account, &stage.namespace, "old").await;
+    let (me, _) = lead(&stage, stage.prepare_at("me", old.clone(), Ipv4Addr::LOCALHOST).await).await;
+    let new = stage.api.bound_token(account, &stage.namespace, "new").await;
+    std::fs::write(stage.token_file("me"), &new).expect("the token file");
+
+    stage.api.withdraw_token(&stage.namespace, "old").await;
+
+    let refused = me.proxy.log.first("a 401", |e| e.answer.as_ref().is_some_and(|answer| answer.status == 401)).await;
+    assert_eq!(refused.request.authorization, format!("Bearer {old}"));
+    let with_new = |e: &Exchange| e.request.is_held() && e.succeeded() && e.request.authorization == format!("Bearer {new}");
+    me.proxy.log.nth(2, "renewals with the new one", with_new).await;
     assert_eq!(stage.witness.all().len(), 1, "the workload noticed nothing");
 }
 
@@ -494,6 +522,9 @@ async fn case_53_labels_are_added_where_there_were_none(stage: Stage) {
     assert!(me.runs());
 }
 
+/// As a suspend looks from inside: nobody runs, and CLOCK_BOOTTIME goes on. No namespace lets a test step that clock under a running
+/// process; what each machine does with such a step is in `init_that_wakes_after_h_kills_everything_first` (src/supervision) and
+/// `after_a_gap_in_its_own_clock_the_term_is_ended_before_anything_is_sent` (src/election).
 async fn case_55_after_a_gap_it_kills_before_it_speaks(stage: Stage) {
     let (me, _) = lead(&stage, stage.prepare("me").await.workload(&Behaviour::stubborn())).await;
     // The elector wakes first: what it does must not need init to be awake already.

@@ -107,6 +107,24 @@ impl Api {
         .await;
         token["status"]["token"].as_str().expect("a token").to_owned()
     }
+
+    /// Another token of this service account, which is worth something as long as the Secret of this name exists.
+    pub async fn bound_token(&self, account: &str, namespace: &str, secret: &str) -> String {
+        let core = format!("/api/v1/namespaces/{namespace}");
+        let secret = self.create(&format!("{core}/secrets"), &json!({ "metadata": { "name": secret } })).await;
+        let bound =
+            json!({ "apiVersion": "v1", "kind": "Secret", "name": secret["metadata"]["name"], "uid": secret["metadata"]["uid"] });
+        let request = json!({ "spec": { "expirationSeconds": 3600, "boundObjectRef": bound } });
+        let token = self.create(&format!("{core}/serviceaccounts/{account}/token"), &request).await;
+        token["status"]["token"].as_str().expect("a token").to_owned()
+    }
+
+    /// Deletes that Secret. The server may believe the token for some seconds more.
+    pub async fn withdraw_token(&self, namespace: &str, secret: &str) {
+        let path = format!("/api/v1/namespaces/{namespace}/secrets/{secret}");
+        let (status, body) = self.call(Method::DELETE, &path, None).await;
+        assert_eq!(status, 200, "DELETE {path}: {body}");
+    }
 }
 
 /// What a Role allows.

@@ -172,6 +172,20 @@ impl Replica {
         intruder
     }
 
+    /// A child of this process beside that one: what the workload's daemon becomes of init.
+    pub async fn child_beside(&self, parent: Pid, other: Pid) -> Pid {
+        within(PATIENCE, &format!("a daemon of {}", self.name), async {
+            loop {
+                let daemon = |pid: &Pid| *pid != other && command_line(*pid).get(1).is_some_and(|word| word == FACE);
+                if let Some(pid) = children(parent).into_iter().find(daemon) {
+                    return pid;
+                }
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+        })
+        .await
+    }
+
     /// Whether it is still there.
     pub fn runs(&self) -> bool {
         self.ended.borrow().is_none()

@@ -6,6 +6,7 @@ use serde_json::json;
 
 use super::bench::{Bench, ME, START, TICK, held, lost, rose, seconds};
 use crate::{
+    config::Config,
     election::{Answer, Refusal, Request, Watched, writes::STEP_DOWN},
     link::{Deadlines, Reason, Then, ToElector, ToInit},
     time::Instant,
@@ -71,6 +72,24 @@ fn deadlines_count_from_the_send_however_late_the_reply() {
         bench.run(Duration::from_millis(1_800).saturating_sub(bench.now.boot.since(sent)));
         bench.serve();
         assert_eq!(extensions(&bench).last().unwrap().end, sent + E);
+    }
+}
+
+#[test]
+fn ten_thousand_slow_renewals_do_not_drift() {
+    let mut bench = Bench::leading();
+    bench.answers = false;
+    let timing = Config::default().timing();
+    for count in 0..10_000 {
+        while bench.awaited.is_none() {
+            let due = bench.elector.poll_timeout().unwrap();
+            bench.run(due.since(bench.now.boot));
+        }
+        let sent = bench.last_sent();
+        bench.pass(sent + timing.attempt_timeout.mul_f64(0.9));
+        bench.told.clear();
+        bench.serve();
+        assert_eq!(extensions(&bench), [timing.deadlines(sent)], "renewal {count}");
     }
 }
 
