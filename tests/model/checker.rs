@@ -7,6 +7,7 @@ use crate::{
     family::Family,
     fault::{Aim, Fault, Kind},
     judge::Wrong,
+    peer::Peer,
     register::Register,
     world::{Actor, World},
 };
@@ -21,6 +22,8 @@ pub enum Step {
     Act(usize, Actor),
     /// A replica does all that there is to do.
     Settle(usize),
+    /// The client-go replica does the next thing.
+    Peer,
     /// A message arrives.
     Arrive(usize),
     /// Something goes wrong.
@@ -38,7 +41,7 @@ impl Model for Family {
     type Action = Step;
 
     fn init_states(&self) -> Vec<World> {
-        vec![World::new(Register::new(self.start), &self.setups, self.most)]
+        vec![World::new(Register::new(self.start), &self.setups, self.peer, self.most)]
     }
 
     fn actions(&self, world: &World, steps: &mut Vec<Step>) {
@@ -57,6 +60,9 @@ impl Model for Family {
                 steps.push(Step::Settle(on));
             }
             return;
+        }
+        if world.peer.as_ref().is_some_and(|peer| peer.has_work(world.now)) {
+            return steps.push(Step::Peer);
         }
         let fresh = || world.flights.iter().enumerate().filter(|(_, flight)| !flight.held);
         let reply = fresh().find(|(_, flight)| !flight.is_asked()).map(|(index, _)| index);
@@ -85,6 +91,7 @@ impl Model for Family {
                     }
                 }
             }
+            Step::Peer => world.step_peer(Peer::step),
             Step::Arrive(index) => {
                 world.flights[index].held = false;
                 world.arrive(index, setups);
@@ -134,7 +141,7 @@ impl Family {
         for kind in &self.faults {
             let targets = match kind.aim() {
                 Aim::Request | Aim::Reply => world.flights.len(),
-                Aim::Replica => world.places.len(),
+                Aim::Replica => world.places.len() + 1,
                 Aim::Lease => 1,
             };
             let faults = (0..targets).map(|on| Fault { kind: *kind, on });
@@ -150,13 +157,13 @@ impl Family {
         steps.push(Step::Tick);
         if !world.calm {
             steps.extend((0..world.flights.len()).map(Step::Arrive));
-            steps.extend(self.lasting(world).into_iter().map(Step::Mend));
+            steps.extend(self.lasting(world).into_iter().filter(|_| self.mends).map(Step::Mend));
         }
     }
 
     fn lasting(&self, world: &World) -> Vec<Fault> {
         let kinds = self.faults.iter().copied().filter(|kind: &Kind| kind.lasts());
-        let faults = kinds.flat_map(|kind| (0..world.places.len()).map(move |on| Fault { kind, on }));
+        let faults = kinds.flat_map(|kind| (0..=world.places.len()).map(move |on| Fault { kind, on }));
         faults.filter(|fault| world.is_hit(*fault)).collect()
     }
 

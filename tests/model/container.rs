@@ -62,6 +62,12 @@ pub struct Container {
     promoter: Option<i32>,
     /// Of the last Lead.
     token: u64,
+    /// The kernel kills what leads at H, whoever runs then.
+    pub has_fuse: bool,
+    /// H, as the kernel knows it.
+    fuse: Option<Instant>,
+    /// The fuse has fired, and init has not heard of it.
+    blown: bool,
 }
 
 impl Container {
@@ -83,6 +89,9 @@ impl Container {
             words: VecDeque::new(),
             promoter: None,
             token: 0,
+            has_fuse: setup.fuse,
+            fuse: None,
+            blown: false,
         }
     }
 
@@ -100,7 +109,7 @@ impl Container {
     pub fn init_has_work(&self, boot: Instant) -> bool {
         let link = self.elector.as_ref().is_some_and(|elector| !elector.to_init.is_empty() || elector.is_dead);
         let due = self.agent.poll_timeout().is_some_and(|at| at <= boot);
-        let children = self.undead || self.tree.has_zombies() || self.spawned.is_some();
+        let children = self.blown || self.undead || self.tree.has_zombies() || self.spawned.is_some();
         let waits = !self.actions.is_empty() || link || children || !self.signals.is_empty() || !self.words.is_empty() || due;
         !self.frozen && self.over.is_none() && waits
     }
@@ -109,6 +118,9 @@ impl Container {
     pub fn step_init(&mut self, around: &mut Around<'_>) {
         if let Some(action) = self.actions.pop_front() {
             return self.act(action, around);
+        }
+        if std::mem::take(&mut self.blown) {
+            return self.handle(Input::Blown, around);
         }
         if let Some(message) = self.elector.as_mut().and_then(|elector| elector.to_init.pop_front()) {
             return self.told(message, around);
@@ -138,9 +150,9 @@ impl Container {
         }
     }
 
-    /// When init wakes by itself.
+    /// When init wakes by itself, unless it is stopped.
     pub fn init_timeout(&self, setup: &Setup) -> Option<Ns> {
-        if self.frozen || self.over.is_some() {
+        if self.over.is_some() {
             return None;
         }
         self.agent.poll_timeout().map(|at| setup.clock.real(at))
@@ -169,6 +181,21 @@ impl Container {
                 }
             }
         });
+        // It stands at H before anything is done that relies on it.
+        self.fuse = self.agent.hard().filter(|_| self.has_fuse);
+    }
+
+    /// When the fuse fires.
+    pub fn fuse_timeout(&self, setup: &Setup) -> Option<Ns> {
+        self.fuse.filter(|_| self.over.is_none()).map(|hard| setup.clock.real(hard))
+    }
+
+    /// It does, if it is time.
+    pub fn burn(&mut self, around: &mut Around<'_>) {
+        if self.fuse.take_if(|hard| *hard <= around.boot()).is_some() {
+            self.blown = true;
+            self.tree.kill(self.who, around.setup.death, around.now, around.judge);
+        }
     }
 
     fn told(&mut self, message: ToInit, around: &Around<'_>) {
@@ -180,8 +207,8 @@ impl Container {
 
     fn reap(&mut self, around: &Around<'_>) {
         while let Some((pid, exit)) = self.tree.reap() {
-            if self.promoter.take_if(|promoter| *promoter == pid).is_some() && exit.code() == 0 {
-                self.handle(Input::Promoted, around);
+            if self.promoter.take_if(|promoter| *promoter == pid).is_some() {
+                self.handle(if exit.code() == 0 { Input::Promoted } else { Input::NotPromoted }, around);
             }
             if let Some((_, outcome)) = self.spawned.take_if(|(child, _)| *child == pid) {
                 self.handle(outcome.map_or_else(Input::NotSpawned, |()| Input::Spawned), around);

@@ -12,6 +12,7 @@ use crate::{
     clock::{MS, Ns},
     container::{Around, Container},
     digest::Sealed,
+    family::Setup,
     judge::Wrong,
 };
 
@@ -97,6 +98,11 @@ impl ElectorProcess {
         self.request = None;
     }
 
+    /// When the request that is under way is given up.
+    pub fn late(&self) -> Option<Ns> {
+        self.request.as_ref().filter(|request| request.unsent.is_none()).map(|request| request.late)
+    }
+
     const fn runs(&self) -> bool {
         !self.is_dead && !self.frozen
     }
@@ -106,7 +112,7 @@ impl ElectorProcess {
     }
 
     fn is_late(&self, now: Ns) -> bool {
-        self.request.as_ref().is_some_and(|request| request.unsent.is_none() && request.late <= now)
+        self.late().is_some_and(|at| at <= now)
     }
 
     fn is_due(&self, boot: Instant) -> bool {
@@ -185,14 +191,15 @@ impl Container {
             || elector.is_due(boot)
     }
 
-    /// When the elector or its guard wakes by itself.
-    pub fn elector_timeout(&self, now: Ns, setup: &crate::family::Setup) -> Option<Ns> {
-        let elector = self.runner()?;
+    /// When the elector and its guard wake by themselves, unless they are stopped.
+    pub fn elector_timeouts(&self, setup: &Setup) -> [Option<Ns>; 3] {
+        let Some(elector) = self.elector.as_ref().filter(|elector| !elector.is_dead && self.over.is_none()) else {
+            return [None; 3];
+        };
         let machine = elector.machine.as_deref().and_then(Elector::poll_timeout).map(|at| setup.clock.real(at));
-        let late = elector.request.as_ref().map(|request| request.late);
         let guard = (elector.guard.hard != Instant::NEVER && self.tree.is_untouched())
-            .then(|| setup.clock.real(elector.guard.hard).max(elector.guard.next).max(now));
-        [machine, late, guard].into_iter().flatten().min()
+            .then(|| setup.clock.real(elector.guard.hard).max(elector.guard.next));
+        [machine, elector.late(), guard]
     }
 
     /// The elector does the next thing; a request whose first byte leaves comes back.

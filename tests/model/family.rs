@@ -21,6 +21,8 @@ pub struct Family {
     pub name: &'static str,
     pub setups: Vec<Setup>,
     pub start: Start,
+    /// There is a client-go replica as well, on a node with this clock.
+    pub peer: Option<Clock>,
     /// What may go wrong.
     pub faults: Vec<Kind>,
     /// How often, in all.
@@ -29,6 +31,8 @@ pub struct Family {
     pub until: Ns,
     /// When everything is mended.
     pub calm: Ns,
+    /// What lasts may end before that.
+    pub mends: bool,
     /// No fault of this family is a reason to stop a workload.
     pub undisturbed: bool,
 }
@@ -40,6 +44,8 @@ pub struct Setup {
     pub clock: Clock,
     /// From SIGKILL to the end of the workload.
     pub death: Ns,
+    /// The kernel kills at H.
+    pub fuse: bool,
 }
 
 /// How much is to be explored.
@@ -57,32 +63,54 @@ pub fn families(size: Size) -> Vec<Family> {
         Clear, CrashElector, Cut, Dawdle, Delete, Exit, FreezeElector, FreezeInit, HoldReply, HoldRequest, KillInit, LoseReply,
         LoseRequest, Refuse, RepeatRequest, Seize, StaleWord, Stall, StepDown, Terminate,
     };
-    let more = u8::from(size == Size::Large);
-    let base = |name, faults: &[Kind], most: u8| Family {
+    let large = size == Size::Large;
+    let more = u8::from(large);
+    let base = |name, faults: &[Kind], most: u8, until| Family {
         name,
         setups: pair(3, 3),
         start: Start::Released,
+        peer: None,
         faults: faults.to_vec(),
         most: most + more,
-        until: 2_500 * MS,
-        calm: 7 * S,
+        until,
+        // The next term begins after D, and what goes wrong with it shows within one more second.
+        calm: until + 4 * S,
+        mends: true,
         undisturbed: false,
     };
     vec![
-        base("lost requests and replies", &[LoseRequest, HoldRequest, LoseReply, HoldReply, Cut], 1),
-        base("refusals and repetitions", &[Refuse, RepeatRequest, Stall], 1),
-        base("freezes", &[FreezeElector, FreezeInit, Cut], 1),
-        Family { undisturbed: true, ..base("elector restarts", &[CrashElector], 1) },
-        base("elector restarts and lost replies", &[CrashElector, LoseReply], 1),
-        base("deletions and edits", &[Delete, Clear, Seize, Cut], 1),
-        Family { start: Start::Free, ..base("creation wait", &[CrashElector, Delete, Clear], 1) },
-        Family { start: Start::Absent, ..base("creation", &[HoldRequest, RepeatRequest, LoseReply, Delete], 1) },
-        base("step-downs", &[StepDown, Exit, Terminate, CrashElector], 1),
-        base("ends of containers", &[KillInit, Terminate, LoseReply], 1),
-        Family { setups: always(pair(3, 3)), ..base("always", &[StepDown, Dawdle, StaleWord, Cut], 1) },
-        Family { setups: pair(5, 3), ..base("mixed durations", &[LoseRequest, HoldReply, Cut], 1) },
-        Family { setups: three(), ..base("three replicas", &[LoseRequest, Cut], 1) },
-        Family { setups: slow(pair(3, 3)), ..base("slow deaths", &[Cut, FreezeInit, FreezeElector], 1) },
+        base("lost requests and replies", &[LoseRequest, HoldRequest, LoseReply, HoldReply, Cut], 1, 1_500 * MS),
+        Family { mends: large, ..base("late answers and cuts", &[HoldReply, Cut], 2, 1_100 * MS) },
+        base("lost answers and late requests", &[LoseReply, HoldRequest], 2, 1_100 * MS),
+        base("refusals and repetitions", &[Refuse, RepeatRequest, Stall], 1, 1_500 * MS),
+        base("freezes", &[FreezeElector, FreezeInit, Cut], 1, 1_500 * MS),
+        Family { mends: large, ..base("freezes and cuts", &[FreezeElector, FreezeInit, Cut], 2, 0) },
+        Family {
+            setups: fused(pair(3, 3)),
+            mends: large,
+            ..base("init and elector frozen", &[FreezeElector, FreezeInit], 2, 1_050 * MS)
+        },
+        Family { undisturbed: true, ..base("elector restarts", &[CrashElector], 2, 1_100 * MS) },
+        base("elector restarts and lost replies", &[CrashElector, LoseReply], 1, 2_500 * MS),
+        base("deletions and edits", &[Delete, Clear, Seize, Cut], 1, 1_500 * MS),
+        Family { mends: large, ..base("deletions and cuts", &[Delete, Clear, Cut], 2, 0) },
+        Family { start: Start::Free, ..base("creation wait", &[CrashElector, Delete, Clear], 1, 3_500 * MS) },
+        Family { start: Start::Absent, ..base("creation", &[HoldRequest, RepeatRequest, LoseReply, Delete], 1, 1_500 * MS) },
+        base("step-downs", &[StepDown, Exit, Terminate, CrashElector], 1, 1_500 * MS),
+        base("step-downs and restarts", &[StepDown, CrashElector], 2, 200 * MS),
+        base("step-downs and late messages", &[StepDown, LoseReply, HoldRequest], 2, 500 * MS),
+        base("ends of containers", &[KillInit, Terminate, LoseReply], 1, 2_500 * MS),
+        Family { setups: always(pair(3, 3)), ..base("always", &[StepDown, Dawdle, StaleWord, Cut], 1, 1_500 * MS) },
+        Family { setups: always(pair(3, 3)), ..base("always, and stale words", &[StepDown, Dawdle, StaleWord], 2, 200 * MS) },
+        Family { setups: pair(5, 3), calm: 7 * S, ..base("mixed durations", &[LoseRequest, HoldReply, Cut], 1, 1_100 * MS) },
+        Family { setups: three(), mends: large, ..base("three replicas", &[LoseRequest, Cut], 1, 1_100 * MS) },
+        Family {
+            // rho is the bound on the sum of both nodes' errors.
+            setups: vec![setup(3, 1_000_000 - DRIFT / 2, 1_000 * S)],
+            peer: Some(Clock { rate: 1_000_000 + DRIFT / 2, boot: 5_000 * S, wall: EPOCH }),
+            ..base("beside client-go", &[LoseReply, HoldReply, HoldRequest, Cut], 1, 1_500 * MS)
+        },
+        Family { setups: slow(pair(3, 3)), ..base("slow deaths", &[Cut, FreezeInit, FreezeElector], 1, 1_100 * MS) },
     ]
 }
 
@@ -116,9 +144,15 @@ fn always(mut setups: Vec<Setup>) -> Vec<Setup> {
     setups
 }
 
+/// The kernel kills at H, so that init and elector may both stand still.
+fn fused(mut setups: Vec<Setup>) -> Vec<Setup> {
+    setups.iter_mut().for_each(|setup| setup.fuse = true);
+    setups
+}
+
 /// The workload takes all of killMargin to die.
 fn slow(mut setups: Vec<Setup>) -> Vec<Setup> {
-    for Setup { config, clock, death } in &mut setups {
+    for Setup { config, clock, death, .. } in &mut setups {
         config.workload.stop.kill_margin = Duration::from_millis(100);
         // What the node's clock calls killMargin, less the rounding of instants.
         *death = 100 * MS * 1_000_000 / u64::from(clock.rate) - 10;
@@ -146,5 +180,5 @@ fn setup(duration: u64, rate: u32, boot: u64) -> Setup {
     config.workload.stop.kill_margin = Duration::ZERO;
     config.workload.stop.loss_grace = Duration::from_millis(200);
     config.workload.stop.grace = Duration::from_millis(300);
-    Setup { config, clock: Clock { rate, boot, wall: EPOCH }, death: 0 }
+    Setup { config, clock: Clock { rate, boot, wall: EPOCH }, death: 0, fuse: false }
 }

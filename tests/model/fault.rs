@@ -41,7 +41,7 @@ pub enum Kind {
     CrashElector,
     /// SIGSTOP to the elector.
     FreezeElector,
-    /// SIGSTOP to init, where the elector stands in for it.
+    /// SIGSTOP to init, where the elector or a fuse stands in for it.
     FreezeInit,
     /// The container ends at once.
     KillInit,
@@ -117,6 +117,9 @@ impl World {
     }
 
     fn can_hit(&self, kind: Kind, on: usize) -> bool {
+        if on == self.places.len() {
+            return kind == Kind::Cut && self.peer.as_ref().is_some_and(|peer| !peer.cut);
+        }
         let (container, road) = (&self.places[on].container, &self.places[on].road);
         let elector = container.runner().is_some();
         if container.over.is_some() {
@@ -125,9 +128,9 @@ impl World {
         match kind {
             Kind::Cut => !road.cut,
             Kind::Stall => !road.stalled,
-            // An elector that is stopped, dead or not yet there does not stand in for init: such a stop is not covered.
-            Kind::FreezeInit => !container.frozen && container.is_guarded(),
-            Kind::CrashElector | Kind::FreezeElector => elector && !container.frozen,
+            // An elector that is stopped, dead or not yet there does not stand in for init. Without a fuse that is not covered.
+            Kind::FreezeInit => !container.frozen && (container.has_fuse || container.is_guarded()),
+            Kind::CrashElector | Kind::FreezeElector => elector && (container.has_fuse || !container.frozen),
             Kind::KillInit | Kind::Terminate => true,
             Kind::Exit => container.tree.leads(),
             Kind::Dawdle => !container.dawdles,
@@ -159,7 +162,10 @@ impl World {
                 let message = "503".into();
                 self.flights[on].stage = Stage::Answered(tenure::election::Answer::Unknown { message, retry_after: None });
             }
-            Kind::Cut => self.places[on].road.cut = true,
+            Kind::Cut => match (self.places.get_mut(on), &mut self.peer) {
+                (Some(place), _) => place.road.cut = true,
+                (None, peer) => peer.iter_mut().for_each(|peer| peer.cut = true),
+            },
             Kind::Stall => self.places[on].road.stalled = true,
             Kind::CrashElector => self.inside(on, setups, |container, _| {
                 if let Some(elector) = &mut container.elector {
@@ -197,7 +203,9 @@ impl World {
 
     /// Whether it lasts.
     pub fn is_hit(&self, Fault { kind, on }: Fault) -> bool {
-        let Some(place) = self.places.get(on) else { return false };
+        let Some(place) = self.places.get(on) else {
+            return kind == Kind::Cut && self.peer.as_ref().is_some_and(|peer| peer.cut);
+        };
         let (container, road) = (&place.container, &place.road);
         match kind {
             Kind::Cut => road.cut,
@@ -225,6 +233,9 @@ impl World {
 
     /// It ends.
     pub fn mend(&mut self, Fault { kind, on }: Fault, setups: &[Setup]) {
+        if on == self.places.len() {
+            return self.peer.iter_mut().for_each(|peer| peer.cut = false);
+        }
         if kind == Kind::Cut || kind == Kind::Stall {
             let road = &mut self.places[on].road;
             if kind == Kind::Cut {

@@ -11,10 +11,10 @@
 //! then it arrives at any later instant at which something happens. Processes of one replica take their steps in any order, and
 //! faults come between any two of them: a step takes in one thing, or carries out one action.
 //!
-//! Not in the model: init stopped while its elector is stopped, dead or not yet there. The law does not cover that stop, for
-//! nobody is left who would kill at H.
+//! Where the kernel has no fuse, init is not stopped while its elector is stopped, dead or not yet there: the law does not cover
+//! that stop, for nobody is left who would kill at H. One family has the fuse, and stops both.
 //!
-//! `cargo test --test model` runs what CI has time for; `TENURE_MODEL=large cargo test --release --test model` allows one fault
+//! `cargo test --test model` runs what CI has time for; `TENURE_MODEL=large cargo test --profile simulation --test model` allows one fault
 //! more everywhere, which takes hours and gigabytes. A family can be named: `cargo test --test model -- freezes`. The states
 //! that were explored and the bounds are printed; what does not hold is told step by step.
 
@@ -41,6 +41,7 @@ mod elector;
 mod family;
 mod fault;
 mod judge;
+mod peer;
 mod register;
 mod tree;
 mod world;

@@ -60,9 +60,15 @@ impl Register {
                 self.create(object.clone());
                 self.read()
             }
+            (Request::Replace(object), None) if object["metadata"]["uid"].is_null() => {
+                self.create(object.clone());
+                self.read()
+            }
             (Request::Replace(_), None) => Answer::Conflict,
             (Request::Replace(object), Some(stored)) => {
-                if ["uid", "resourceVersion"].iter().any(|name| stored["metadata"][name] != object["metadata"][name]) {
+                let (asked, there) = (&object["metadata"], &stored["metadata"]);
+                let uid = asked["uid"].is_null() || asked["uid"] == there["uid"];
+                if !uid || asked["resourceVersion"] != there["resourceVersion"] {
                     return Answer::Conflict;
                 }
                 if stored != object {

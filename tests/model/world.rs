@@ -5,11 +5,13 @@ use std::{collections::VecDeque, fmt::Display};
 use tenure::election::{Answer, Request, RequestId, Watched, record::LeaseRecord};
 
 use crate::{
-    clock::Ns,
+    clock::{Clock, Ns},
     container::Container,
     digest::{Sealed, digest},
+    elector::ElectorProcess,
     family::Setup,
     judge::Judge,
+    peer::Peer,
     register::Register,
 };
 
@@ -35,6 +37,8 @@ pub struct World {
     pub now: Ns,
     pub register: Register,
     pub places: Vec<Place>,
+    /// A client-go replica.
+    pub peer: Option<Peer>,
     /// Requests and answers that are on their way.
     pub flights: Vec<Flight>,
     /// So many faults may still happen.
@@ -108,12 +112,21 @@ impl PartialEq for World {
 }
 
 impl World {
-    pub fn new(register: Register, setups: &[Setup], left: u8) -> Self {
+    pub fn new(register: Register, setups: &[Setup], peer: Option<Clock>, left: u8) -> Self {
         let places = setups.iter().enumerate().map(|(replica, setup)| Place {
             container: Sealed::new(Container::start(Who { replica, life: 1 }, setup)),
             road: Road::default(),
         });
-        Self { now: 0, register, places: places.collect(), flights: Vec::new(), left, calm: false, judge: Judge::default() }
+        Self {
+            now: 0,
+            register,
+            places: places.collect(),
+            peer: peer.map(|clock| Peer::start(setups.len(), clock)),
+            flights: Vec::new(),
+            left,
+            calm: false,
+            judge: Judge::default(),
+        }
     }
 
     /// Who of this replica has something to do now. What the kernel does goes first, in this order; init, the guard and the
@@ -167,15 +180,30 @@ impl World {
         match stage {
             Stage::Asked(request) => {
                 let answer = self.commit(from, &request);
-                if !self.places[from.replica].road.cut {
+                if !self.is_cut(from.replica) {
                     self.flights.push(Flight { from, pid, id, stage: Stage::Answered(answer), held: false });
                 }
             }
-            Stage::Answered(answer) if self.places[from.replica].container.who == from => {
-                self.inside(from.replica, setups, |container, _| container.answered(pid, id, answer));
-            }
-            Stage::Answered(_) => {}
+            Stage::Answered(answer) => match self.places.get(from.replica) {
+                Some(place) if place.container.who == from => {
+                    self.inside(from.replica, setups, |container, _| container.answered(pid, id, answer));
+                }
+                Some(_) => {}
+                None => self.step_peer(|peer, now, judge| peer.answered(id, answer, now, judge)),
+            },
         }
+    }
+
+    /// The client-go replica does something.
+    pub fn step_peer(&mut self, does: impl FnOnce(&mut Peer, Ns, &mut Judge) -> Option<(RequestId, Request)>) {
+        let Some(peer) = &mut self.peer else { return };
+        let sent = does(peer, self.now, &mut self.judge).filter(|_| !peer.cut);
+        let from = peer.who;
+        self.flights.extend(sent.map(|(id, request)| Flight { from, pid: 0, id, stage: Stage::Asked(request), held: false }));
+    }
+
+    fn is_cut(&self, on: usize) -> bool {
+        self.places.get(on).map_or_else(|| self.peer.as_ref().is_some_and(|peer| peer.cut), |place| place.road.cut)
     }
 
     fn commit(&mut self, from: Who, request: &Request) -> Answer {
@@ -235,19 +263,19 @@ impl World {
         }
     }
 
-    /// The next instant at which anything happens by itself; nothing is left to do now.
+    /// The next instant at which anything happens, or could happen if somebody were not stopped; nothing is left to do now.
+    /// What is held up may arrive when its sender is about to give it up, which is an instant of its own.
     pub fn next_instant(&self, setups: &[Setup]) -> Ns {
-        let of = |place: &Place, setup: &Setup| {
+        let last_chance = |at: Ns| if self.flights.iter().any(|flight| flight.held) { at - 1 } else { at };
+        let of = |(place, setup): (&Place, &Setup)| {
             let container = &place.container;
-            let times = [
-                container.over,
-                container.tree.next_death(),
-                container.init_timeout(setup),
-                container.elector_timeout(self.now, setup),
-            ];
-            times.into_iter().flatten().min()
+            let late = container.elector.as_ref().and_then(ElectorProcess::late).map(last_chance);
+            let times =
+                [container.over, container.tree.next_death(), container.init_timeout(setup), container.fuse_timeout(setup), late];
+            times.into_iter().chain(container.elector_timeouts(setup)).flatten().filter(|at| *at > self.now).min()
         };
-        self.places.iter().zip(setups).filter_map(|(place, setup)| of(place, setup)).min().unwrap_or(Ns::MAX)
+        let peer = self.peer.as_ref().and_then(Peer::timeout);
+        self.places.iter().zip(setups).filter_map(of).chain(peer).min().unwrap_or(Ns::MAX)
     }
 
     /// Time goes on to `when`. What dies then is dead before anything else happens.
@@ -258,6 +286,9 @@ impl World {
         for on in 0..self.places.len() {
             if self.places[on].container.tree.next_death().is_some_and(|at| at <= when) {
                 self.inside(on, setups, |container, around| container.tree.bury(container.who, around.now, around.judge));
+            }
+            if self.places[on].container.fuse_timeout(&setups[on]).is_some_and(|at| at <= when) {
+                self.inside(on, setups, Container::burn);
             }
         }
     }
