@@ -9,15 +9,17 @@ use std::process::ExitCode;
 mod acquire;
 mod freezer;
 mod races;
+mod refusals;
 mod release;
 mod renew;
 mod spec;
 #[path = "../support/mod.rs"]
 mod support;
+mod surroundings;
 
 use support::{
     case,
-    proxy::log::Exchange,
+    proxy::log::{Exchange, Request},
     replica::Replica,
     stage::{Prepared, Stage},
     witness::Event,
@@ -25,7 +27,14 @@ use support::{
 use tenure::{clock, time::Instant};
 
 fn main() -> ExitCode {
-    case::main(vec![("acquire", acquire::all()), ("renew", renew::all()), ("races", races::all()), ("release", release::all())])
+    case::main(vec![
+        ("acquire", acquire::all()),
+        ("renew", renew::all()),
+        ("refusals", refusals::all()),
+        ("races", races::all()),
+        ("release", release::all()),
+        ("surroundings", surroundings::all()),
+    ])
 }
 
 /// A replica that leads from a released Lease, and the start of its workload.
@@ -41,6 +50,10 @@ async fn lead(stage: &Stage, prepared: Prepared) -> (Replica, Event) {
 fn last_confirmed(me: &Replica, before: Instant) -> Exchange {
     let confirmed = |e: &Exchange| e.request.is_held() && e.succeeded() && e.answered_at() < before;
     me.proxy.log.all().into_iter().rfind(confirmed).expect("a confirmed write")
+}
+
+fn is_renewal(request: &Request) -> bool {
+    request.is_held()
 }
 
 /// Lets the time pass until then.

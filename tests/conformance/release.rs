@@ -1,26 +1,22 @@
-//! Cases 56 to 73: stop, release, restart, and what a replica asks of its cluster.
+//! Cases 56 to 66: stop, release, restart.
 
-use std::{net::SocketAddr, time::Duration};
+use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
-use serde_json::{Value, json};
-use tenure::clock;
+use serde_json::json;
 
 use crate::{
     freezer::Freezer,
     lead,
-    spec::{assert_on_version, end, held, is_held_by, released, time, wait},
+    spec::{assert_on_version, end, held, is_held_by, released, wait},
     support::{
-        PATIENCE,
         api::Verbs,
         case::{Case, cases},
         proxy::{
             fault::{Fault, Times, Valve},
             log::{Exchange, Request, Verb},
         },
-        server::Kind,
         stage::{Stage, timing},
-        within,
         workload::Behaviour,
     },
 };
@@ -41,16 +37,6 @@ pub fn all() -> Vec<Case> {
         case_65_a_stop_while_a_takeover_is_unanswered_gives_the_lease_back,
         case_65_a_stop_while_a_creation_is_unanswered_writes_nothing_more,
         case_66_a_killed_container_is_replaced_after_its_duration,
-        case_67_what_cannot_be_lawful_is_refused_without_a_request,
-        case_68_each_new_holder_is_reported_once,
-        case_69_health_follows_the_renewals,
-        case_70_a_hundred_tokens_rise,
-        case_72_without_watch_it_polls,
-        case_72_without_create_it_waits_for_the_lease,
-        case_73_a_watch_that_is_expired,
-        case_73_a_watch_with_bookmarks_only,
-        case_73_a_watch_that_ends_every_time,
-        case_73_a_watch_that_is_silent,
     ]
 }
 
@@ -278,179 +264,4 @@ async fn case_66_a_killed_container_is_replaced_after_its_duration(stage: Stage)
     // The commit lies between the request and its answer.
     assert!(start.at() >= last.request.at + wait(4.0));
     assert!(stage.witness.last_alive("me") < end(last.request.at));
-}
-
-async fn case_67_what_cannot_be_lawful_is_refused_without_a_request(stage: Stage) {
-    for (key, value, numbers) in [
-        ("lease.duration", "1s", "2s is the shortest"),
-        ("lease.duration", "2500ms", "write 3s"),
-        ("lease.duration", "0s", "2s is the shortest"),
-        ("lease.duration", "-4s", "lease.duration"),
-        ("lease.duration", "2s", "the next one is due after 1s, the workload is stopped after 1s180ms"),
-        ("lease.renewPeriod", "0s", "1s is the shortest"),
-        ("lease.renewPeriod", "-1s", "lease.renewPeriod"),
-        ("lease.renewPeriod", "900ms", "1s is the shortest"),
-        ("lease.renewPeriod", "3500ms", "the next one is due after 3s500ms, the workload is stopped after 3s160ms"),
-        ("lease.attemptTimeout", "0s", "leaves a request no time"),
-        ("lease.attemptTimeout", "-1s", "lease.attemptTimeout"),
-        ("lease.attemptTimeout", "3s", "one attempt takes up to 3s and a pause of 200ms"),
-        ("lease.name", "///", "nothing of \"///\" can stand in the name of an object"),
-    ] {
-        let me = stage.prepare("me").await.set(key, value).start();
-
-        let code = me.exit().await;
-
-        assert_eq!(code, 78, "{key} {value}: {:#?}", me.lines());
-        assert!(me.lines().iter().any(|line| line.contains(numbers)), "{key} {value}: {:#?}", me.lines());
-        assert!(me.proxy.log.all().is_empty());
-    }
-}
-
-async fn case_68_each_new_holder_is_reported_once(stage: Stage) {
-    stage.lease.create(held("first_1", 60)).await;
-    let me = stage.prepare("me").await.set("log.level", "info").start();
-    me.proxy.log.first("a watch", |e| e.request.verb == Verb::Watch).await;
-    for holder in ["first_1", "second_1", "", "second_1", "third_1"] {
-        let mut spec = held(holder, 60);
-        spec["strategy"] = json!("OldestEmulationVersion");
-        spec["preferredHolder"] = json!("nobody_1");
-        stage.lease.set_spec(spec).await;
-    }
-
-    me.said("third_1").await;
-
-    for (holder, times) in [("first_1", 1), ("third_1", 1)] {
-        let lines = me.lines();
-        assert_eq!(lines.iter().filter(|line| line.contains(holder)).count(), times, "{holder}: {lines:#?}");
-    }
-    assert!(me.proxy.log.writes().is_empty());
-}
-
-async fn case_69_health_follows_the_renewals(stage: Stage) {
-    let address = stage.free_address().await;
-    let (me, _) = lead(&stage, stage.prepare("me").await.set("http.listen", address.to_string())).await;
-    let other = stage.free_address().await;
-    let follower = stage.prepare("follower").await.set("http.listen", other.to_string()).start();
-    follower.proxy.log.first("a watch", |e| e.request.verb == Verb::Watch).await;
-
-    for (path, leads, follows) in [("/livez", 200, 200), ("/readyz", 200, 200), ("/leader", 200, 503)] {
-        assert_eq!(stage.probe(address, path).await, leads, "{path} of the leader");
-        assert_eq!(stage.probe(other, path).await, follows, "{path} of the follower");
-    }
-    // Init answers for the elector no more, and a leader that does not renew is no leader.
-    me.proxy.cut();
-    follower.proxy.log.first("a takeover", |e| e.request.is_held() && e.succeeded()).await;
-    stage.witness.start("follower", 0).await;
-    assert_eq!(stage.probe(address, "/leader").await, 503);
-    assert_eq!(stage.probe(address, "/livez").await, 200, "it follows, and that is healthy");
-    assert_eq!(stage.probe(other, "/leader").await, 200);
-
-    // The new leader's init stands still: nothing is renewed any more.
-    follower.signal(Signal::SIGSTOP).await;
-    until_probe(&stage, other, "/livez", 503).await;
-    until_probe(&stage, other, "/leader", 503).await;
-}
-
-/// Waits until a probe answers so.
-async fn until_probe(stage: &Stage, address: SocketAddr, path: &str, status: u16) {
-    within(PATIENCE, &format!("{status} from {path}"), async {
-        while stage.probe(address, path).await != status {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    })
-    .await;
-}
-
-async fn case_70_a_hundred_tokens_rise(stage: Stage) {
-    let prepared = stage.prepare("me").await.set("lease.creationWait", "0s");
-    let (_me, first) = lead(&stage, prepared).await;
-    let mut last: u64 = first.variable("TENURE_FENCING_TOKEN").parse().expect("a version");
-    for count in 1..=100 {
-        if count % 10 == 0 {
-            stage.lease.delete().await;
-        } else {
-            stage.lease.set_spec(released()).await;
-        }
-
-        let start = stage.witness.start("me", count).await;
-
-        let token = start.variable("TENURE_FENCING_TOKEN").parse().expect("a version");
-        assert!(token > last, "{token} after {last}");
-        last = token;
-    }
-}
-
-async fn case_72_without_watch_it_polls(stage: Stage) {
-    let verbs = Verbs::default().without("watch");
-    let since = clock::boot();
-    stage.lease.create(held("x_1", 4)).await;
-    let prepared = stage.prepare_with("me", &verbs).await;
-    if stage.kind == Kind::Embedded {
-        prepared.proxy.on(|request| request.verb == Verb::Watch, Times::Always, Fault::refused(403, "Forbidden"));
-    }
-    let me = prepared.start();
-
-    let start = stage.witness.start("me", 0).await;
-
-    assert!(start.at() >= since + wait(4.0));
-    assert!(me.proxy.log.count(|e| e.request.verb == Verb::Watch) <= 3, "it does not insist");
-}
-
-async fn case_72_without_create_it_waits_for_the_lease(stage: Stage) {
-    let verbs = Verbs::default().without("create");
-    let prepared = stage.prepare_with("me", &verbs).await;
-    if stage.kind == Kind::Embedded {
-        prepared.proxy.on(|request| request.verb == Verb::Create, Times::Always, Fault::refused(403, "Forbidden"));
-    }
-    let me = prepared.start();
-    me.proxy.log.first("a refused creation", |e| e.request.verb == Verb::Create).await;
-
-    stage.lease.create(Value::Null).await;
-
-    stage.witness.start("me", 0).await;
-    assert_eq!(me.proxy.log.count(|e| e.request.verb == Verb::Create), 1);
-}
-
-/// However the watch misbehaves, a follower takes over, and a leader leads.
-async fn taken_over_despite(stage: Stage, fault: Fault) {
-    let since = clock::boot();
-    stage.lease.create(held("x_1", 4)).await;
-    let prepared = stage.prepare("me").await;
-    prepared.proxy.on(|request| request.verb == Verb::Watch, Times::Always, fault);
-    let me = prepared.start();
-    me.proxy.log.first("a read", |e| e.request.verb == Verb::Get && e.succeeded()).await;
-    tokio::time::sleep(Duration::from_secs(2)).await;
-    let renewed = clock::boot();
-    stage.lease.edit(|lease| lease["spec"]["renewTime"] = json!(time(0))).await;
-
-    let start = stage.witness.start("me", 0).await;
-
-    assert!(start.at() >= renewed + wait(4.0));
-    me.proxy.log.nth(4, "renewals", |e| e.request.is_held() && e.succeeded()).await;
-    assert_eq!(stage.witness.all().len(), 1, "the workload noticed nothing");
-    let span = clock::boot().since(since).as_secs();
-    let requests = u64::try_from(me.proxy.log.all().len()).expect("a number");
-    assert!(requests <= 4 * span, "{requests} requests in {span} s");
-}
-
-async fn case_73_a_watch_that_is_expired(stage: Stage) {
-    let gone = json!({ "type": "ERROR", "object": {
-        "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Expired", "code": 410, "message": "too old",
-    }});
-    taken_over_despite(stage, Fault::ended_watch(&format!("{gone}\n"))).await;
-}
-
-async fn case_73_a_watch_with_bookmarks_only(stage: Stage) {
-    let bookmark = json!({ "type": "BOOKMARK", "object": {
-        "kind": "Lease", "apiVersion": "coordination.k8s.io/v1", "metadata": { "resourceVersion": "999999999" }, "spec": {},
-    }});
-    taken_over_despite(stage, Fault::silent_watch(&format!("{bookmark}\n"))).await;
-}
-
-async fn case_73_a_watch_that_ends_every_time(stage: Stage) {
-    taken_over_despite(stage, Fault::ended_watch("")).await;
-}
-
-async fn case_73_a_watch_that_is_silent(stage: Stage) {
-    taken_over_despite(stage, Fault::silent_watch("")).await;
 }

@@ -1,6 +1,6 @@
-//! Cases 29 to 55: what keeps a term, and what ends it.
+//! Cases 29 to 40 and 48 to 55: what keeps a term, and what ends it.
 
-use std::{collections::BTreeSet, net::Ipv4Addr, time::Duration};
+use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use serde_json::json;
@@ -8,25 +8,22 @@ use tenure::clock;
 use tokio::task::JoinSet;
 
 use crate::{
-    last_confirmed, lead,
+    is_renewal, last_confirmed, lead,
     spec::{assert_acquires, assert_on_version, end, hard, held, is_held_by, released, soft, wait},
     support::{
-        api::Verbs,
         case::{Case, cases},
         proxy::{
-            fault::{Canned, Fault, Times},
+            fault::{Fault, Times},
             log::{Exchange, Request, Verb},
         },
-        replica::Replica,
-        server::Kind,
-        stage::{LEASE, Prepared, Stage, timing},
+        stage::{Prepared, Stage, timing},
         workload::Behaviour,
     },
     until,
 };
 
 pub fn all() -> Vec<Case> {
-    let mut cases = cases![
+    cases![
         case_29_every_period_one_write_and_nothing_else,
         case_30_a_label_of_others_costs_one_more_write_and_is_kept,
         case_30_an_answer_whose_version_did_not_rise_moves_nothing,
@@ -40,31 +37,13 @@ pub fn all() -> Vec<Case> {
         case_38_init_killed_among_others_takes_everything_along,
         case_39_a_frozen_init_is_replaced_by_the_second_guard,
         case_40_slow_replies_do_not_drift,
-        case_41_retry_after_never_sleeps_past_the_soft_deadline,
-        case_42_passing_failures_are_retried_until_the_soft_deadline,
-        case_44_a_401_reads_the_token_again,
-        case_44_a_403_while_leading_passes,
-        case_44_a_403_at_the_start_is_said_once,
-        case_45_no_such_api_is_said_and_retried,
-        case_46_a_refused_write_is_not_repeated_as_it_was,
         case_48_a_preferred_other_is_given_way,
         case_48_being_preferred_changes_nothing,
         case_49_a_lease_kept_for_another_is_not_taken_for_one_duration,
         case_51_fields_of_the_future_are_kept,
         case_53_labels_are_added_where_there_were_none,
         case_55_after_a_gap_it_kills_before_it_speaks,
-    ];
-    // The embedded server withdraws no tokens.
-    cases.push(Case {
-        name: "case_44_a_token_that_is_withdrawn_was_rotated_before",
-        on: &[Kind::Real],
-        body: |stage| Box::pin(case_44_a_token_that_is_withdrawn_was_rotated_before(stage)),
-    });
-    cases
-}
-
-fn is_renewal(request: &Request) -> bool {
-    request.is_held()
+    ]
 }
 
 async fn case_29_every_period_one_write_and_nothing_else(stage: Stage) {
@@ -297,151 +276,6 @@ async fn case_40_slow_replies_do_not_drift(stage: Stage) {
     assert!(stop.at() < end(last.request.at));
     until(end(last.request.at)).await;
     assert!(stage.witness.last_alive("me") < end(last.request.at));
-}
-
-async fn case_41_retry_after_never_sleeps_past_the_soft_deadline(stage: Stage) {
-    let (me, _) = lead(&stage, stage.prepare("me").await).await;
-    for seconds in ["1", "30", "120"] {
-        let before = clock::boot();
-        let busy = Canned { status: 429, headers: vec![("retry-after", seconds.to_owned())], ..Canned::default() };
-        me.proxy.on(is_renewal, Times::Only(1), Fault::answered(busy));
-        me.proxy.log.first("a renewal after it", |e| e.request.at > before && e.succeeded() && e.request.is_held()).await;
-    }
-    me.proxy.log.nth(8, "renewals", |e| e.request.is_held() && e.succeeded()).await;
-
-    assert_eq!(stage.witness.all().len(), 1, "the workload noticed nothing");
-    let writes = me.proxy.log.writes();
-    for refused in writes.windows(2).filter(|pair| pair[0].answer.is_none()) {
-        assert!(refused[1].request.at.since(refused[0].request.at) >= Duration::from_millis(500));
-    }
-}
-
-async fn case_42_passing_failures_are_retried_until_the_soft_deadline(stage: Stage) {
-    let (me, _) = lead(&stage, stage.prepare("me").await).await;
-    let garbage = || Fault::answered(Canned { status: 200, body: "<html>".to_owned(), ..Canned::default() });
-    let faults = [
-        Fault::refused(500, "InternalError"),
-        Fault::refused(502, "BadGateway"),
-        Fault::refused(503, "ServiceUnavailable"),
-        Fault::committed_but(504, "Timeout"),
-        Fault::hung_up(),
-        Fault::truncated(),
-        garbage(),
-    ];
-    for fault in faults {
-        let before = clock::boot();
-        me.proxy.on(is_renewal, Times::Only(1), fault);
-        let passed = |e: &Exchange| e.request.at > before && e.request.is_held();
-        me.proxy.log.first("the failure", passed).await;
-        me.proxy.log.nth(1, "a renewal after it", passed).await;
-    }
-    me.proxy.break_tls(true);
-    me.proxy.reset();
-    let (connections, before) = (me.proxy.connections(), clock::boot());
-    me.proxy.connected(connections + 1).await;
-    me.proxy.break_tls(false);
-    me.proxy.log.first("a renewal after it", |e| e.request.at > before && e.request.is_held() && e.succeeded()).await;
-    assert_eq!(stage.witness.all().len(), 1, "the workload noticed nothing");
-
-    me.proxy.refuse().await;
-    let refused = clock::boot();
-    let stop = stage.witness.signal("me", "SIGTERM").await;
-    assert!(stop.at() < end(last_confirmed(&me, refused).request.at));
-}
-
-async fn case_44_a_401_reads_the_token_again(stage: Stage) {
-    let (me, _) = lead(&stage, stage.prepare("me").await).await;
-    let old = me.proxy.log.all()[0].request.authorization.clone();
-    let new = "rotated";
-    me.proxy.rotate_token(new, old.trim_start_matches("Bearer "));
-    std::fs::write(stage.token_file("me"), new).expect("the token file");
-    let refused = old.clone();
-    me.proxy.on(move |request| request.authorization == refused, Times::Always, Fault::refused(401, "Unauthorized"));
-    let since = clock::boot();
-
-    let renewed = me.proxy.log.nth(1, "renewals", |e| e.request.at > since && e.request.is_held() && e.succeeded()).await;
-
-    assert_eq!(renewed.request.authorization, format!("Bearer {new}"));
-    let refused = |e: &Exchange| e.request.at > since && e.request.is_held() && e.request.authorization == old;
-    assert_eq!(me.proxy.log.count(refused), 1, "one immediate retry, with the new one");
-    assert_eq!(stage.witness.all().len(), 1, "the workload noticed nothing");
-}
-
-/// Not by a fault: the token's Secret is gone, and the server knows the token no more.
-async fn case_44_a_token_that_is_withdrawn_was_rotated_before(stage: Stage) {
-    let account = "rotated";
-    stage.api.minimal_account(account, &stage.namespace, LEASE, &Verbs::default()).await;
-    let old = stage.api.bound_token(account, &stage.namespace, "old").await;
-    let (me, _) = lead(&stage, stage.prepare_at("me", old.clone(), Ipv4Addr::LOCALHOST).await).await;
-    let new = stage.api.bound_token(account, &stage.namespace, "new").await;
-    std::fs::write(stage.token_file("me"), &new).expect("the token file");
-
-    stage.api.withdraw_token(&stage.namespace, "old").await;
-
-    let refused = me.proxy.log.first("a 401", |e| e.answer.as_ref().is_some_and(|answer| answer.status == 401)).await;
-    assert_eq!(refused.request.authorization, format!("Bearer {old}"));
-    let with_new = |e: &Exchange| e.request.is_held() && e.succeeded() && e.request.authorization == format!("Bearer {new}");
-    me.proxy.log.nth(2, "renewals with the new one", with_new).await;
-    assert_eq!(stage.witness.all().len(), 1, "the workload noticed nothing");
-}
-
-async fn case_44_a_403_while_leading_passes(stage: Stage) {
-    let (me, _) = lead(&stage, stage.prepare("me").await).await;
-    me.proxy.on(is_renewal, Times::Only(2), Fault::refused(403, "Forbidden"));
-    let since = clock::boot();
-
-    me.proxy.log.nth(1, "renewals", |e| e.request.at > since && e.request.is_held() && e.succeeded()).await;
-
-    assert_eq!(stage.witness.all().len(), 1, "the workload noticed nothing");
-}
-
-/// How often a replica said so on standard error.
-fn said(me: &Replica, words: &str) -> usize {
-    me.lines().iter().filter(|line| line.contains(words)).count()
-}
-
-/// A replica whose every request is refused so for some seconds.
-async fn refused_at_the_start(stage: &Stage, fault: Fault) -> Replica {
-    stage.lease.create(released()).await;
-    let prepared = stage.prepare("me").await;
-    prepared.proxy.on(|_| true, Times::Always, fault);
-    let me = prepared.set("log.level", "info").start();
-    me.proxy.log.nth(3, "several attempts", |_| true).await;
-    assert!(me.runs() && stage.witness.starts("me") == 0);
-    me
-}
-
-async fn case_44_a_403_at_the_start_is_said_once(stage: Stage) {
-    let me = refused_at_the_start(&stage, Fault::refused(403, "Forbidden")).await;
-    assert_eq!(said(&me, "403"), 1, "{:#?}", me.lines());
-
-    me.proxy.clear();
-
-    stage.witness.start("me", 0).await;
-}
-
-async fn case_45_no_such_api_is_said_and_retried(stage: Stage) {
-    let page = Canned { status: 404, body: "404 page not found".to_owned(), ..Canned::default() };
-    let me = refused_at_the_start(&stage, Fault::answered(page)).await;
-    assert_eq!(said(&me, "404"), 1, "{:#?}", me.lines());
-    assert!(!me.proxy.log.all().iter().any(|e| e.request.is_write()), "that is no absent Lease");
-
-    me.proxy.clear();
-
-    stage.witness.start("me", 0).await;
-}
-
-async fn case_46_a_refused_write_is_not_repeated_as_it_was(stage: Stage) {
-    let (me, _) = lead(&stage, stage.prepare("me").await).await;
-    me.proxy.on(is_renewal, Times::Only(2), Fault::refused(422, "Invalid"));
-    let since = clock::boot();
-
-    me.proxy.log.nth(1, "renewals", |e| e.request.at > since && e.request.is_held() && e.succeeded()).await;
-
-    let writes = me.proxy.log.writes();
-    let distinct: BTreeSet<String> = writes.iter().map(|e| e.request.spec().to_string()).collect();
-    assert_eq!(distinct.len(), writes.len());
-    assert_eq!(stage.witness.all().len(), 1, "the workload noticed nothing");
 }
 
 async fn case_48_a_preferred_other_is_given_way(stage: Stage) {

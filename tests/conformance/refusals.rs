@@ -1,0 +1,185 @@
+//! Cases 41 to 46: what a server refuses, and what it gets wrong, while a term lasts and before one begins.
+
+use std::{collections::BTreeSet, net::Ipv4Addr, time::Duration};
+
+use tenure::clock;
+
+use crate::{
+    is_renewal, last_confirmed, lead,
+    spec::{end, released},
+    support::{
+        api::Verbs,
+        case::{Case, cases},
+        proxy::{
+            fault::{Canned, Fault, Times},
+            log::Exchange,
+        },
+        replica::Replica,
+        server::Kind,
+        stage::{LEASE, Stage},
+    },
+};
+
+pub fn all() -> Vec<Case> {
+    let mut cases = cases![
+        case_41_retry_after_never_sleeps_past_the_soft_deadline,
+        case_42_passing_failures_are_retried_until_the_soft_deadline,
+        case_44_a_401_reads_the_token_again,
+        case_44_a_403_while_leading_passes,
+        case_44_a_403_at_the_start_is_said_once,
+        case_45_no_such_api_is_said_and_retried,
+        case_46_a_refused_write_is_not_repeated_as_it_was,
+    ];
+    // The embedded server withdraws no tokens.
+    cases.push(Case {
+        name: "case_44_a_token_that_is_withdrawn_was_rotated_before",
+        on: &[Kind::Real],
+        body: |stage| Box::pin(case_44_a_token_that_is_withdrawn_was_rotated_before(stage)),
+    });
+    cases
+}
+
+async fn case_41_retry_after_never_sleeps_past_the_soft_deadline(stage: Stage) {
+    let (me, _) = lead(&stage, stage.prepare("me").await).await;
+    for seconds in ["1", "30", "120"] {
+        let before = clock::boot();
+        let busy = Canned { status: 429, headers: vec![("retry-after", seconds.to_owned())], ..Canned::default() };
+        me.proxy.on(is_renewal, Times::Only(1), Fault::answered(busy));
+        me.proxy.log.first("a renewal after it", |e| e.request.at > before && e.succeeded() && e.request.is_held()).await;
+    }
+    me.proxy.log.nth(8, "renewals", |e| e.request.is_held() && e.succeeded()).await;
+
+    assert_eq!(stage.witness.all().len(), 1, "the workload noticed nothing");
+    let writes = me.proxy.log.writes();
+    for refused in writes.windows(2).filter(|pair| pair[0].answer.is_none()) {
+        assert!(refused[1].request.at.since(refused[0].request.at) >= Duration::from_millis(500));
+    }
+}
+
+async fn case_42_passing_failures_are_retried_until_the_soft_deadline(stage: Stage) {
+    let (me, _) = lead(&stage, stage.prepare("me").await).await;
+    let garbage = || Fault::answered(Canned { status: 200, body: "<html>".to_owned(), ..Canned::default() });
+    let faults = [
+        Fault::refused(500, "InternalError"),
+        Fault::refused(502, "BadGateway"),
+        Fault::refused(503, "ServiceUnavailable"),
+        Fault::committed_but(504, "Timeout"),
+        Fault::hung_up(),
+        Fault::truncated(),
+        garbage(),
+    ];
+    for fault in faults {
+        let before = clock::boot();
+        me.proxy.on(is_renewal, Times::Only(1), fault);
+        let passed = |e: &Exchange| e.request.at > before && e.request.is_held();
+        me.proxy.log.first("the failure", passed).await;
+        me.proxy.log.nth(1, "a renewal after it", passed).await;
+    }
+    me.proxy.break_tls(true);
+    me.proxy.reset();
+    let (connections, before) = (me.proxy.connections(), clock::boot());
+    me.proxy.connected(connections + 1).await;
+    me.proxy.break_tls(false);
+    me.proxy.log.first("a renewal after it", |e| e.request.at > before && e.request.is_held() && e.succeeded()).await;
+    assert_eq!(stage.witness.all().len(), 1, "the workload noticed nothing");
+
+    me.proxy.refuse().await;
+    let refused = clock::boot();
+    let stop = stage.witness.signal("me", "SIGTERM").await;
+    assert!(stop.at() < end(last_confirmed(&me, refused).request.at));
+}
+
+async fn case_44_a_401_reads_the_token_again(stage: Stage) {
+    let (me, _) = lead(&stage, stage.prepare("me").await).await;
+    let old = me.proxy.log.all()[0].request.authorization.clone();
+    let new = "rotated";
+    me.proxy.rotate_token(new, old.trim_start_matches("Bearer "));
+    std::fs::write(stage.token_file("me"), new).expect("the token file");
+    let refused = old.clone();
+    me.proxy.on(move |request| request.authorization == refused, Times::Always, Fault::refused(401, "Unauthorized"));
+    let since = clock::boot();
+
+    let renewed = me.proxy.log.nth(1, "renewals", |e| e.request.at > since && e.request.is_held() && e.succeeded()).await;
+
+    assert_eq!(renewed.request.authorization, format!("Bearer {new}"));
+    let refused = |e: &Exchange| e.request.at > since && e.request.is_held() && e.request.authorization == old;
+    assert_eq!(me.proxy.log.count(refused), 1, "one immediate retry, with the new one");
+    assert_eq!(stage.witness.all().len(), 1, "the workload noticed nothing");
+}
+
+/// Not by a fault: the token's Secret is gone, and the server knows the token no more.
+async fn case_44_a_token_that_is_withdrawn_was_rotated_before(stage: Stage) {
+    let account = "rotated";
+    stage.api.minimal_account(account, &stage.namespace, LEASE, &Verbs::default()).await;
+    let old = stage.api.bound_token(account, &stage.namespace, "old").await;
+    let (me, _) = lead(&stage, stage.prepare_at("me", old.clone(), Ipv4Addr::LOCALHOST).await).await;
+    let new = stage.api.bound_token(account, &stage.namespace, "new").await;
+    std::fs::write(stage.token_file("me"), &new).expect("the token file");
+
+    stage.api.withdraw_token(&stage.namespace, "old").await;
+
+    let refused = me.proxy.log.first("a 401", |e| e.answer.as_ref().is_some_and(|answer| answer.status == 401)).await;
+    assert_eq!(refused.request.authorization, format!("Bearer {old}"));
+    let with_new = |e: &Exchange| e.request.is_held() && e.succeeded() && e.request.authorization == format!("Bearer {new}");
+    me.proxy.log.nth(2, "renewals with the new one", with_new).await;
+    assert_eq!(stage.witness.all().len(), 1, "the workload noticed nothing");
+}
+
+async fn case_44_a_403_while_leading_passes(stage: Stage) {
+    let (me, _) = lead(&stage, stage.prepare("me").await).await;
+    me.proxy.on(is_renewal, Times::Only(2), Fault::refused(403, "Forbidden"));
+    let since = clock::boot();
+
+    me.proxy.log.nth(1, "renewals", |e| e.request.at > since && e.request.is_held() && e.succeeded()).await;
+
+    assert_eq!(stage.witness.all().len(), 1, "the workload noticed nothing");
+}
+
+/// How often a replica said so on standard error.
+fn said(me: &Replica, words: &str) -> usize {
+    me.lines().iter().filter(|line| line.contains(words)).count()
+}
+
+/// A replica whose every request is refused so for some seconds.
+async fn refused_at_the_start(stage: &Stage, fault: Fault) -> Replica {
+    stage.lease.create(released()).await;
+    let prepared = stage.prepare("me").await;
+    prepared.proxy.on(|_| true, Times::Always, fault);
+    let me = prepared.set("log.level", "info").start();
+    me.proxy.log.nth(3, "several attempts", |_| true).await;
+    assert!(me.runs() && stage.witness.starts("me") == 0);
+    me
+}
+
+async fn case_44_a_403_at_the_start_is_said_once(stage: Stage) {
+    let me = refused_at_the_start(&stage, Fault::refused(403, "Forbidden")).await;
+    assert_eq!(said(&me, "403"), 1, "{:#?}", me.lines());
+
+    me.proxy.clear();
+
+    stage.witness.start("me", 0).await;
+}
+
+async fn case_45_no_such_api_is_said_and_retried(stage: Stage) {
+    let page = Canned { status: 404, body: "404 page not found".to_owned(), ..Canned::default() };
+    let me = refused_at_the_start(&stage, Fault::answered(page)).await;
+    assert_eq!(said(&me, "404"), 1, "{:#?}", me.lines());
+    assert!(!me.proxy.log.all().iter().any(|e| e.request.is_write()), "that is no absent Lease");
+
+    me.proxy.clear();
+
+    stage.witness.start("me", 0).await;
+}
+
+async fn case_46_a_refused_write_is_not_repeated_as_it_was(stage: Stage) {
+    let (me, _) = lead(&stage, stage.prepare("me").await).await;
+    me.proxy.on(is_renewal, Times::Only(2), Fault::refused(422, "Invalid"));
+    let since = clock::boot();
+
+    me.proxy.log.nth(1, "renewals", |e| e.request.at > since && e.request.is_held() && e.succeeded()).await;
+
+    let writes = me.proxy.log.writes();
+    let distinct: BTreeSet<String> = writes.iter().map(|e| e.request.spec().to_string()).collect();
+    assert_eq!(distinct.len(), writes.len());
+    assert_eq!(stage.witness.all().len(), 1, "the workload noticed nothing");
+}
