@@ -12,13 +12,17 @@ use nix::{
     unistd::Pid,
 };
 use serde_json::{Value, json};
+use tenure::election::law::Timing;
 
-use crate::support::{
-    api::{self, Verbs},
-    proxy::Proxy,
-    replica::{children, command_line, write_kubeconfig_to},
-    stage::{LEASE, Stage},
-    workload::Behaviour,
+use crate::{
+    refusal,
+    support::{
+        api::{self, Verbs},
+        proxy::Proxy,
+        replica::{children, command_line, write_kubeconfig_to},
+        stage::{LEASE, Stage},
+        workload::Behaviour,
+    },
 };
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
@@ -28,6 +32,8 @@ const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 pub enum Contestant {
     /// This repository's static binary.
     Tenure,
+    /// The same, to which the kernel refuses its fuse.
+    Fuseless,
     /// `benches/peers/client-go`.
     ClientGo,
     /// LINBIT's k8s-await-election, where its checkout is named.
@@ -46,6 +52,14 @@ pub struct Pace {
     kill_margin: Duration,
     peer_deadline: Duration,
     peer_period: Duration,
+}
+
+impl Pace {
+    /// What the law makes of it, with the default rho.
+    pub fn timing(self) -> Timing {
+        let Self { duration, renew_period, attempt_timeout, loss_grace, kill_margin, .. } = self;
+        Timing { duration, renew_period, attempt_timeout, drift: 10_000, loss_grace, kill_margin }
+    }
 }
 
 /// Both sides' defaults: D = 15 s.
@@ -68,6 +82,16 @@ pub const SHORT: Pace = Pace {
     kill_margin: Duration::from_millis(500),
     peer_deadline: Duration::from_millis(2_700),
     peer_period: Duration::from_millis(500),
+};
+
+/// Room enough to renew beside a crowd.
+pub const CROWDED: Pace = Pace {
+    duration: Duration::from_secs(8),
+    renew_period: Duration::from_secs(2),
+    attempt_timeout: Duration::from_millis(1_500),
+    loss_grace: Duration::from_millis(500),
+    kill_margin: Duration::from_secs(1),
+    ..DEFAULT
 };
 
 /// What is compared, built and found.
@@ -101,7 +125,7 @@ impl Programs {
 
     pub fn of(&self, contestant: Contestant) -> &Path {
         match contestant {
-            Contestant::Tenure => &self.tenure,
+            Contestant::Tenure | Contestant::Fuseless => &self.tenure,
             Contestant::ClientGo => &self.client_go,
             Contestant::AwaitElection => self.await_election.as_deref().expect("built only where its checkout is named"),
         }
@@ -118,6 +142,7 @@ impl Contestant {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Tenure => "tenure",
+            Self::Fuseless => "tenure, no fuse",
             Self::ClientGo => "client-go wrapper",
             Self::AwaitElection => "k8s-await-election",
         }
@@ -127,7 +152,7 @@ impl Contestant {
         let text = |path: &Path| path.to_string_lossy().into_owned();
         let millis = |span: Duration| format!("{}ms", span.as_millis());
         match self {
-            Self::Tenure => {
+            Self::Tenure | Self::Fuseless => {
                 let config = directory.join("tenure.json");
                 let settings = json!({
                     "lease": {
@@ -137,7 +162,9 @@ impl Contestant {
                     "workload": { "stop": { "lossGrace": millis(pace.loss_grace), "killMargin": millis(pace.kill_margin) } },
                 });
                 fs::write(&config, settings.to_string()).expect("a configuration file");
-                vec![text(program), "run".into(), "--config".into(), text(&config), "--".into()]
+                let plain = [text(program), "run".into(), "--config".into(), text(&config), "--".into()];
+                let refused = if self == Self::Fuseless { refusal::command() } else { Vec::new() };
+                refused.into_iter().chain(plain).collect()
             }
             Self::ClientGo => [
                 text(program),
@@ -199,6 +226,22 @@ impl Replica {
         behaviour: &Behaviour,
         faults: bool,
     ) -> Self {
+        let workload = behaviour.command_of(&programs.workload, stage.directory(), name);
+        Self::start_as(programs, who, stage, name, pace, &[], &workload, faults).await
+    }
+
+    /// The same, all of it begun by the command `before`, and with another workload.
+    #[allow(clippy::too_many_arguments, reason = "each is another thing that a figure varies")]
+    pub async fn start_as(
+        programs: &Programs,
+        who: Contestant,
+        stage: &Stage,
+        name: &str,
+        pace: Pace,
+        before: &[String],
+        workload: &[String],
+        faults: bool,
+    ) -> Self {
         let directory = stage.directory().join(name);
         fs::create_dir_all(&directory).expect("a directory");
         let token = stage.api.minimal_token(&stage.namespace, LEASE, &Verbs::default()).await;
@@ -213,9 +256,18 @@ impl Replica {
         };
         let kubeconfig = write_kubeconfig_to(&directory, &url, &certificate, &token);
         let mut command = Command::new("setpriv");
-        command.args(["--pdeathsig", "KILL", "unshare", "--fork", "--pid", "--mount-proc", "--kill-child=SIGKILL"]);
+        command.args(["--pdeathsig", "KILL"]).args(before).args([
+            "setpriv",
+            "--pdeathsig",
+            "KILL",
+            "unshare",
+            "--fork",
+            "--pid",
+            "--mount-proc",
+            "--kill-child=SIGKILL",
+        ]);
         command.args(who.line(programs.of(who), &kubeconfig, &directory, stage, name, pace));
-        command.args(behaviour.command_of(&programs.workload, stage.directory(), name));
+        command.args(workload);
         command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default()).env("KUBECONFIG", kubeconfig);
         command.envs(who.environment(&url, stage, name, pace));
         let log = fs::File::create(directory.join("log")).expect("a log");

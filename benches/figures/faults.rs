@@ -18,7 +18,7 @@ use crate::{
 };
 
 #[derive(Clone, Copy, Debug)]
-enum Fault {
+pub enum Fault {
     SlowStop,
     BlackHole,
     BlackHoleSlowStop,
@@ -93,6 +93,11 @@ pub async fn show(server: &Server, programs: &Programs, rounds: usize) {
             }
         }
     }
+}
+
+/// One line, of one strike.
+pub async fn one(server: &Server, programs: &Programs, who: Contestant, fault: Fault) {
+    print(fault, who, &strike(server, programs, who, fault).await);
 }
 
 fn print(fault: Fault, who: Contestant, outcome: &Outcome) {

@@ -26,8 +26,10 @@ mod support;
 mod contestant;
 mod faults;
 mod footprint;
+mod fuse;
 mod handover;
 mod idle;
+mod refusal;
 mod start;
 mod storm;
 mod table;
@@ -46,6 +48,8 @@ enum Figure {
     Takeover,
     /// Black holes, frozen processes, slow stops, edited Leases: how long two ran at once, and when the next one ran.
     Faults,
+    /// With the kernel's fuse and without: how late the last instruction is when starved, and both processes frozen.
+    Fuse,
     /// Forced transitions of every kind, one after the other: how often two ran at once.
     Storm,
     /// Requests and processor time of idle replicas over ten minutes.
@@ -75,6 +79,9 @@ fn main() -> ExitCode {
     if let Some(code) = support::workload::face() {
         return code;
     }
+    if let Some(code) = refusal::face().or_else(fuse::face) {
+        return code;
+    }
     let arguments = Arguments::parse();
     let figures = if arguments.figures.is_empty() { Figure::value_variants() } else { &arguments.figures };
     let programs = Programs::build(arguments.await_election.as_deref());
@@ -90,6 +97,7 @@ fn main() -> ExitCode {
             }
             Figure::Takeover => runtime.block_on(takeover::show(&server, &programs, rounds(50))),
             Figure::Faults => runtime.block_on(faults::show(&server, &programs, rounds(1))),
+            Figure::Fuse => runtime.block_on(fuse::show(&server, &programs, rounds(10))),
             Figure::Storm => runtime.block_on(storm::show(&server, &programs, rounds(500))),
             Figure::Idle => runtime.block_on(idle::show(&server, &programs)),
             Figure::Footprint => runtime.block_on(footprint::show(&server, &programs)),

@@ -37,7 +37,16 @@ pub(crate) fn init_and_elector_stopped_the_workload_dies_before_e_and_not_before
 }
 
 pub(crate) fn what_left_the_group_dies_too_once_a_renewal_has_passed() {
-    let mut world = World::leading(&config(DAEMON), timing());
+    renewed_once(World::contained(&config(DAEMON)).0);
+}
+
+pub(crate) fn the_same_holds_where_init_is_not_pid_1() {
+    renewed_once(World::start(&config(DAEMON), false).0);
+}
+
+fn renewed_once(mut world: World) {
+    world.lead(timing(), clock::boot());
+    world.line();
     let a = clock::boot();
     let acknowledged = world.extend(timing(), a);
     assert_eq!(world.hear(), acknowledged);
@@ -55,9 +64,9 @@ pub(crate) fn an_extension_in_the_link_of_a_stopped_init_comes_too_late_at_h() {
     let mut world = World::leading(&config, timing());
     let a = clock::boot();
     world.freeze();
+    sleep_until(timing().deadlines(a).soft);
     world.extend(timing(), clock::boot());
-    sleep_until(timing().deadlines(a).end);
-    assert!(is_dead(&world), "{:?}", world.others());
+    wait_until("the fuse", || is_dead(&world));
     world.signal(Signal::SIGCONT);
     // kill(-1) took the elector along.
     assert_eq!(world.next_elector().resume.unwrap().stopping, Some(Reason::Expired));
