@@ -41,7 +41,8 @@ impl Copy {
 
     /// A command in the copy.
     pub(crate) fn cargo(&self) -> Command {
-        let mut command = Command::new(env!("CARGO"));
+        // By its name: the toolchain is the one that the tree pins.
+        let mut command = Command::new("cargo");
         command.current_dir(&self.tree).env("CARGO_TARGET_DIR", &self.target);
         command
     }
