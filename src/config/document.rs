@@ -9,7 +9,7 @@ use serde::{
     Deserialize, Deserializer,
     de::{MapAccess, SeqAccess, Visitor},
 };
-use serde_saphyr::Spanned;
+use serde_saphyr::{Spanned, UserMessageFormatter};
 use toml::de::{DeTable, DeValue};
 
 /// A value and where it stands.
@@ -63,7 +63,7 @@ impl Node {
 pub(super) fn yaml(text: &str) -> Result<Node, Malformed> {
     let options = serde_saphyr::options! { with_snippet: false, strict_booleans: true };
     let root: Spanned<Content> = serde_saphyr::from_str_with_options(text, options).map_err(|error| {
-        let message = error.without_snippet().to_string();
+        let message = error.without_snippet().render_with_formatter(&UserMessageFormatter);
         let message = message.split(" at line ").next().unwrap_or_default();
         Malformed { line: error.location().map(|at| at.line()), message: message.to_owned() }
     })?;
