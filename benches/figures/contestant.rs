@@ -326,7 +326,7 @@ fn build(target: &[&str], name: &str) -> PathBuf {
     let mut cargo = Command::new(env!("CARGO"));
     let platform = "x86_64-unknown-linux-musl";
     cargo.args(["build", "--release", "--target", platform, "--message-format", "json"]).args(target).current_dir(ROOT);
-    let built = cargo.env("CC_x86_64_unknown_linux_musl", "gcc").stderr(Stdio::null()).output().expect("cargo");
+    let built = cargo.env("CC_x86_64_unknown_linux_musl", "gcc").stderr(Stdio::inherit()).output().expect("cargo");
     let messages = String::from_utf8_lossy(&built.stdout);
     let messages = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let mut executables = messages
