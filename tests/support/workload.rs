@@ -45,8 +45,8 @@ pub struct Behaviour {
 }
 
 /// A bomb's chains, and how long a link lives: enough to be in the way of a walk through /proc, and no burden on the machine.
-const CHAINS: usize = 20;
-const LINK: Duration = Duration::from_millis(50);
+const CHAINS: usize = 10;
+const LINK: Duration = Duration::from_millis(100);
 
 impl Behaviour {
     /// Ends at once on SIGTERM.
