@@ -24,6 +24,8 @@ struct Version<'a> {
     number: u128,
     /// The place of the replica that wrote it; none if hands did.
     by: Option<usize>,
+    /// Since when this spec stood: hands may have changed something else.
+    since: i64,
 }
 
 impl Version<'_> {
@@ -65,10 +67,15 @@ fn versions(history: &History) -> Vec<Version<'_>> {
         .map(|record| {
             let number = text(&record.stored["metadata"], "resourceVersion").parse().unwrap_or_default();
             let of = |place: &usize| record.user == format!("system:serviceaccount:{}:{}", history.namespace, account(*place));
-            Version { record, number, by: (0..3).find(of) }
+            Version { record, number, by: (0..3).find(of), since: record.answered }
         })
         .collect();
     versions.sort_by_key(|version| version.number);
+    for index in 1..versions.len() {
+        if versions[index].uid() == versions[index - 1].uid() && versions[index].spec() == versions[index - 1].spec() {
+            versions[index].since = versions[index - 1].since;
+        }
+    }
     versions
 }
 
@@ -123,7 +130,7 @@ fn judge_renewal(version: &Version<'_>, before: Option<&Version<'_>>) -> Result<
 
 /// A holder that did not release must have been in sight for the duration that it wrote.
 fn judge_takeover(history: &History, version: &Version<'_>, before: &Version<'_>) -> Result<(), String> {
-    let (from, to) = (history.moment(before.record.answered), history.moment(version.record.answered));
+    let (from, to) = (history.moment(before.since), history.moment(version.record.answered));
     let duration = Duration::from_secs(before.spec()["leaseDurationSeconds"].as_u64().unwrap_or_default());
     // A server in trouble stamps its answers when it can.
     let stamps_late = history.faults_within(from - TROUBLE, to).any(|span| span.fault.group() == Group::Server);
