@@ -73,7 +73,8 @@ fn explore(family: Family) -> Result<(), Failed> {
     let mut story = String::new();
     for (world, step) in path.into_vec() {
         let verdict = world.judge.verdict().unwrap_or_default();
-        writeln!(story, "{:>13.9}  {step:?}{verdict}", world.now as f64 / 1e9)?;
+        let step = step.map(|step| format!("{step:?}")).unwrap_or_default();
+        writeln!(story, "{:>13.9}  {step}{verdict}", world.now as f64 / 1e9)?;
     }
     Err(format!("not so: {name}\n{story}").into())
 }
