@@ -62,15 +62,19 @@ impl Author {
         object
     }
 
-    /// A Lease that is taken, from nobody or from somebody: the holder changes.
+    /// A Lease that is taken, from nobody or from somebody. acquireTime and leaseTransitions change with the holder only: a term
+    /// that was lost and is taken again under a record that still names this replica counts none.
     #[must_use]
     pub fn acquire(&self, from: &LeaseRecord, timing: Timing, time: &str, context: TraceContext) -> Value {
         let mut object = from.object().clone();
         self.mark_acquired(&mut object, context);
         let spec = spec_of(&mut object);
         self.hold(spec, timing, time);
-        spec.insert("acquireTime".into(), time.into());
-        spec.insert("leaseTransitions".into(), from.transitions().saturating_add(1).into());
+        let changes = from.holder() != Some(self.identity.as_str());
+        if changes || from.acquire_time().is_none() {
+            spec.insert("acquireTime".into(), time.into());
+        }
+        spec.insert("leaseTransitions".into(), from.transitions().saturating_add(changes.into()).into());
         object
     }
 

@@ -189,6 +189,19 @@ fn my_own_name_outside_a_term_is_foreign() {
 }
 
 #[test]
+fn a_lease_that_still_names_me_is_taken_again_without_a_change_of_holder() {
+    let mut before = held(ME, 15);
+    before["leaseTransitions"] = 7.into();
+    let mut bench = Bench::with(before.clone());
+
+    bench.run(plus(15));
+
+    assert_eq!(bench.body()["spec"]["leaseTransitions"], 7);
+    assert_eq!(bench.body()["spec"]["acquireTime"], before["acquireTime"]);
+    assert_ne!(bench.body()["spec"]["renewTime"], before["renewTime"]);
+}
+
+#[test]
 fn a_lease_that_is_being_deleted_is_not_taken() {
     let mut register = Register::holding(mark());
     register.edit(|object| object["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into());
