@@ -203,14 +203,17 @@ impl Terminal {
         let OpenptyResult { master, slave } = openpty(None, None).expect("a terminal");
         let mut settings = tcgetattr(&slave).unwrap();
         settings.local_flags.remove(LocalFlags::ECHO | LocalFlags::ECHOCTL);
+        // Or a key's signal would be followed by the loss of what was written in answer to it.
+        settings.local_flags.insert(LocalFlags::NOFLSH);
         settings.output_flags.remove(OutputFlags::OPOST);
         tcsetattr(&slave, SetArg::TCSANOW, &settings).unwrap();
         let copy = |slave: &OwnedFd| Stdio::from(slave.try_clone().unwrap());
         let [program, arguments @ ..] = command else { panic!("no command") };
-        let mut launcher = Command::new("setpriv");
-        launcher.args(["--pdeathsig", "KILL", program]).args(arguments);
+        // Whoever runs the tests in the background may have them ignore the keys' signals.
+        let mut launcher = Command::new("env");
+        launcher.args(["--default-signal", "setpriv", "--pdeathsig", "KILL", program]).args(arguments);
         launcher.stdin(copy(&slave)).stdout(copy(&slave));
-        let child = launcher.spawn().expect("setpriv, setsid and unshare are needed");
+        let child = launcher.spawn().expect("env, setpriv, setsid and unshare are needed");
         Self { master: fs::File::from(master), child, unread: Vec::new() }
     }
 
