@@ -94,7 +94,8 @@ fn a_new_window_size_reaches_the_workload() {
 #[test]
 fn a_shell_suspends_init_and_workload_and_continues_both() {
     let mut terminal = Terminal::of_shell();
-    terminal.run(&format!("{TENURE} --leader-election=off -- sh -c '{TICKING}'"));
+    // Stopped between its vfork and execve a child would keep its shell from stopping.
+    terminal.run(&format!("{TENURE} --leader-election=off -- sh -c 'echo $$; exec sleep 600'"));
     let workload = terminal.pid();
     terminal.until("it is in the foreground", |terminal| terminal.foreground() == workload);
     let init = parent(workload);
@@ -102,11 +103,10 @@ fn a_shell_suspends_init_and_workload_and_continues_both() {
     terminal.until("both are stopped", |_| [init, workload].map(state) == [Some('T'); 2]);
     let shell = terminal.child_pid();
     terminal.until("the shell has its terminal", |terminal| terminal.foreground() == shell);
-    terminal.run("fg >/dev/null");
+    terminal.run("fg >/dev/null; echo code $?");
     terminal.until("both go on", |_| [init, workload].map(state).iter().all(|state| *state != Some('T')));
     terminal.until("it is in the foreground again", |terminal| terminal.foreground() == workload);
     terminal.press(CTRL_C);
-    terminal.run("echo code $?");
     assert_eq!(terminal.line(), "code 130");
 }
 
@@ -121,11 +121,10 @@ fn an_init_in_the_background_stops_for_a_terminal_as_its_workload_does_and_gets_
     let workload = wait_for("the workload", || child_of(init));
     terminal.until("both are stopped", |_| [init, workload].map(state) == [Some('T'); 2]);
     assert_eq!(terminal.foreground(), terminal.child_pid(), "the terminal is still the shell's");
-    terminal.run("fg >/dev/null");
+    terminal.run("fg >/dev/null; echo code $?");
     terminal.until("the workload is in the foreground", |terminal| terminal.foreground() == workload);
     terminal.run("it");
     assert_eq!(terminal.line(), "got it");
-    terminal.run("echo code $?");
     assert_eq!(terminal.line(), "code 0");
 }
 
@@ -138,11 +137,10 @@ fn an_init_that_was_started_in_the_background_and_needs_no_terminal_runs_and_sti
     let init = terminal.pid();
     let workload = wait_for("the workload", || child_of(init));
     terminal.until("it runs", |_| name(workload).as_deref() == Some("sleep"));
-    terminal.run("fg >/dev/null");
+    terminal.run("fg >/dev/null; echo code $?");
     terminal.until("init is in the foreground", |terminal| terminal.foreground() == init);
     assert_ne!(state(init), Some('T'));
     terminal.press(CTRL_C);
-    terminal.run("echo code $?");
     assert_eq!(terminal.line(), "code 130");
 }
 
@@ -154,7 +152,7 @@ fn a_guard_is_not_suspended_with_a_workload_under_a_lease() {
     let mut terminal = Terminal::of_shell();
     terminal.run(&format!("export KUBECONFIG={}", kubeconfig.display()));
     terminal.run(&format!(
-        "{TENURE} --lease keys --log-level=error --set lease.creationWait=0s -- bash -c \"trap 'echo continued' CONT; {}\"",
+        "{TENURE} --lease keys --log-level=error --set lease.creationWait=0s -- bash -c \"trap 'echo continued' CONT; {}\"; echo code $?",
         TICKING.replace('$', "\\$"),
     ));
     let workload = terminal.pid();
@@ -164,7 +162,6 @@ fn a_guard_is_not_suspended_with_a_workload_under_a_lease() {
     assert_eq!(terminal.line(), "continued");
     assert_ne!(state(init), Some('T'));
     terminal.press(CTRL_C);
-    terminal.run("echo code $?");
     assert_eq!(terminal.line(), "code 130");
 }
 
