@@ -45,7 +45,8 @@ fn the_foreground_is_the_workloads_and_inits_again_after_it() {
 
 #[test]
 fn ctrl_c_reaches_the_workload_once_and_not_through_init() {
-    let script = "trap 'echo int' INT; trap 'echo quit; exit 5' QUIT; echo $$; while :; do sleep 0.01; done";
+    // A shell that waits for a child in the foreground may take the key for the child's alone.
+    let script = "trap 'echo int' INT; trap 'echo quit; exit 5' QUIT; sleep 600 & echo $$; while :; do wait; done";
     for place in [Place::FirstProcess, Place::Pid1] {
         let mut terminal = Terminal::of_init(&[], script, place);
         terminal.line();
