@@ -171,7 +171,9 @@ impl Following {
         self.attempts = self.attempts.saturating_add(1);
         self.sit_out = Some(now.boot + pause);
         let timing = core.timing.with_duration(carried(core.timing.duration, wait));
-        let time = core.next_time(now, None);
+        // A holder that stays is one whose renewTime rises, whoever wrote the last one.
+        let own = from.filter(|record| record.holder() == Some(core.author.identity.as_str()));
+        let time = core.next_time(now, own.and_then(LeaseRecord::renew_time));
         match from {
             None => core.create(core.author.create(timing, &time, context), campaign, now),
             Some(record) => core.replace(core.author.acquire(record, timing, &time, context), record, Some(campaign), now),
