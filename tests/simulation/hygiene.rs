@@ -3,7 +3,7 @@
 use serde_json::Value;
 use tenure::election::{
     record::{LeaseRecord, Standing},
-    writes::{PAUSED, STEP_DOWN, STEP_DOWN_TO},
+    writes::{PAUSED, STEP_DOWN, STEP_DOWN_TO, TRACEPARENT},
 };
 
 /// A write and what it fell upon.
@@ -40,16 +40,19 @@ impl Write<'_> {
             return self.released(&spec, &new);
         }
         let same = spec.holder() == new.holder();
-        // The clock of another one may show the very same time.
-        let acquired =
-            new.text("acquireTime") == new.text("renewTime") && !(same && spec.text("acquireTime") == new.text("acquireTime"));
-        if same && !acquired {
-            if new.text("acquireTime") != spec.text("acquireTime") || new.transitions() != spec.transitions() {
+        if same {
+            let kept = ["", new.text("acquireTime")].contains(&spec.text("acquireTime"));
+            if !kept || new.transitions() != spec.transitions() {
                 return Some("changes acquireTime or leaseTransitions without the holder");
             }
-            return (new.text("renewTime") <= spec.text("renewTime")).then_some("has a renewTime that does not rise");
+            if new.text("renewTime") <= spec.text("renewTime") {
+                return Some("has a renewTime that does not rise");
+            }
+            // A renewal leaves the trace alone; a term that is lost and taken again begins one.
+            let taken = annotation(old, TRACEPARENT) != annotation(self.new, TRACEPARENT);
+            return taken.then(|| self.acquired(old, since)).flatten();
         }
-        if !acquired {
+        if new.text("acquireTime") != new.text("renewTime") {
             return Some("changes the holder and keeps acquireTime");
         }
         if new.transitions() != spec.transitions().saturating_add(1) {
@@ -73,7 +76,6 @@ impl Write<'_> {
     }
 
     fn acquired(&self, old: &Value, since: u64) -> Option<&'static str> {
-        let annotation = |object: &Value, name: &str| object["metadata"]["annotations"][name].as_str().map(str::to_owned);
         let holder = old["spec"]["holderIdentity"].as_str().unwrap_or_default();
         if annotation(old, PAUSED).as_deref() == Some("true") && holder != self.me {
             return Some("takes a Lease that is paused");
@@ -89,6 +91,10 @@ impl Write<'_> {
         // A mark is never the same twice, so that everybody sees it from its beginning on. The clock may run fast.
         (promised && released && since < self.duration / 10 * 9).then_some("takes a Lease that is promised to another one")
     }
+}
+
+fn annotation(object: &Value, name: &str) -> Option<String> {
+    object["metadata"]["annotations"][name].as_str().map(str::to_owned)
 }
 
 struct Spec<'v>(&'v Value);
