@@ -91,7 +91,10 @@ fn judge_one(history: &History, version: &Version<'_>, place: usize, before: Opt
     if place_of(version.holder()) != place {
         return Err(format!("{} did not make for itself", account(place)));
     }
-    if version.holder() == old && version.transitions() == transitions {
+    if version.holder() == old {
+        if version.transitions() != transitions {
+            return Err("counts a transition without a change of the holder".into());
+        }
         return judge_renewal(version, before);
     }
     let expected = if before.is_some() { transitions + 1 } else { 0 };
