@@ -77,7 +77,10 @@ impl Elector {
                 let Some(asked) = self.core.answered(id) else { return };
                 let next = match &mut self.phase {
                     Phase::Following(following) => following.answered(&mut self.core, asked, answer, now),
-                    Phase::Leading(leading) => leading.answered(&mut self.core, asked, answer, now),
+                    Phase::Leading(leading) => {
+                        leading.answered(&mut self.core, asked, answer, now);
+                        None
+                    }
                     Phase::Releasing(releasing) => releasing.answered(&mut self.core, asked, answer, now),
                     Phase::Finished => None,
                 };

@@ -172,7 +172,7 @@ impl Following {
         self.sit_out = Some(now.boot + pause);
         let timing = core.timing.with_duration(carried(core.timing.duration, wait));
         // A holder that stays is one whose renewTime rises, whoever wrote the last one.
-        let own = from.filter(|record| record.holder() == Some(core.author.identity.as_str()));
+        let own = from.filter(|record| record.is_held_by(&core.author.identity));
         let time = core.next_time(now, own.and_then(LeaseRecord::renew_time));
         match from {
             None => core.create(core.author.create(timing, &time, context), campaign, now),

@@ -4,21 +4,23 @@
 //! every end of a term (law 1, 3 to 8, 10, 14, 15). Init enforces the deadlines; this phase is the second guard at H.
 
 use super::{
-    Action, Answer, Event, Refusal, Watched,
-    core::{Asked, Attempt, Core, News},
+    Action, Event, Watched,
+    core::{Attempt, Core, News},
     elector::Phase,
-    following::{Following, NOT_WHAT_WAS_SENT, UNREADABLE, carried, end_of_wait},
+    following::{carried, end_of_wait},
     law::Timing,
     record::{LeaseRecord, later},
-    releasing::Releasing,
-    trace::TraceContext,
-    writes::STEP_DOWN,
 };
 use crate::{
-    config::Release,
-    link::{Confirmed, Deadlines, Facts, Reason, Resume, Stop, Term, Then, ToElector, ToInit},
+    link::{Confirmed, Deadlines, Facts, Reason, Resume, Term, ToElector, ToInit},
     time::{Instant, Now},
 };
+
+mod answers;
+mod ending;
+
+use ending::Ending;
+pub(crate) use ending::leave;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Leading {
@@ -52,15 +54,6 @@ pub(crate) struct Leading {
 struct Proved {
     resource_version: String,
     at: Instant,
-}
-
-/// The end of a term, from its cause to the proof.
-#[derive(Clone, Debug)]
-pub(crate) struct Ending {
-    reason: Reason,
-    request: u64,
-    pub(crate) context: TraceContext,
-    proof: Option<(Stop, Then)>,
 }
 
 impl Leading {
@@ -253,66 +246,6 @@ impl Leading {
         }
     }
 
-    pub(crate) fn answered(&mut self, core: &mut Core, asked: Asked, answer: Answer, now: Now) -> Option<Phase> {
-        if !matches!(answer, Answer::Refused { refusal: Refusal::Unauthorized, .. }) {
-            self.credentials_refused = false;
-        }
-        let operation = asked.operation;
-        match (asked.attempt, answer) {
-            (None, Answer::Object(object)) => match LeaseRecord::read(object) {
-                Some(record) => self.read(core, record, now),
-                None => self.failed(core, operation, UNREADABLE.into(), asked.sent, None, now),
-            },
-            (Some(attempt), Answer::Object(object)) => match LeaseRecord::read(object) {
-                Some(record) if attempt.is_proved_by(&record) && self.is_mine(core, &record) => {
-                    core.report(Event::Renewed { latency: now.boot.since(attempt.sent) });
-                    self.prove(core, record, attempt.sent, now);
-                }
-                Some(record) => {
-                    core.saw(record.clone(), now);
-                    if later(record.resource_version(), &self.confirmed.resource_version) {
-                        self.look(core, &record);
-                    }
-                    core.unknown.push(attempt);
-                    self.read_wanted = true;
-                    self.failed(core, operation, NOT_WHAT_WAS_SENT.into(), asked.sent, None, now);
-                }
-                None => {
-                    core.unknown.push(attempt);
-                    self.failed(core, operation, UNREADABLE.into(), asked.sent, None, now);
-                }
-            },
-            (_, Answer::NotFound) => {
-                core.saw_absence(now);
-                self.lose(core, Reason::LostDeleted);
-            }
-            (_, Answer::Conflict) => {
-                self.conflicts += 1;
-                self.read_wanted = true;
-                self.due =
-                    if self.conflicts > 1 { core.leader_retry(asked.sent, None, self.deadlines.soft, now) } else { now.boot };
-            }
-            (_, Answer::Refused { refusal: Refusal::Unauthorized, message }) if !self.credentials_refused => {
-                self.credentials_refused = true;
-                self.due = now.boot;
-                core.report(Event::Failed { operation, message });
-            }
-            (_, Answer::Refused { refusal, message }) => {
-                let retry_after = match refusal {
-                    Refusal::TooManyRequests { retry_after } => retry_after,
-                    Refusal::Unauthorized | Refusal::Forbidden | Refusal::NoSuchPlace | Refusal::Invalid => None,
-                };
-                self.failed(core, operation, message, asked.sent, retry_after, now);
-            }
-            (attempt, Answer::Unknown { message, retry_after }) => {
-                core.unknown.extend(attempt);
-                self.failed(core, operation, message, asked.sent, retry_after, now);
-            }
-            (_, Answer::Deleted) => self.failed(core, operation, NOT_WHAT_WAS_SENT.into(), asked.sent, None, now),
-        }
-        None
-    }
-
     /// S and H as they pass (law 2, 3).
     fn enforce(&mut self, core: &mut Core, now: Now) {
         let lost = self.ending.as_ref().is_some_and(|ending| ending.reason.is_loss());
@@ -338,29 +271,6 @@ impl Leading {
         let time = core.next_time(now, base.renew_time());
         let object = core.author.renew(base, self.timing, &time);
         core.replace(object, base, None, now);
-    }
-
-    /// A write of this term is proved, sent at `sent`.
-    fn prove(&mut self, core: &mut Core, record: LeaseRecord, sent: Instant, now: Now) {
-        core.unknown.clear();
-        core.saw(record.clone(), now);
-        self.conflicts = 0;
-        self.read_wanted = false;
-        self.confirmed = Proved { resource_version: record.resource_version().to_owned(), at: now.boot };
-        self.due = (sent + self.timing.renew_period).max(now.boot);
-        self.look(core, &record);
-        self.base = Some(record);
-        if self.announced && now.boot >= self.deadlines.soft {
-            return;
-        }
-        self.deadlines = self.deadlines.max(self.timing.deadlines(sent));
-        if !self.announced {
-            self.announce(core, now);
-        } else if self.ending.as_ref().is_none_or(|ending| ending.proof.is_none() && !ending.reason.is_loss()) {
-            self.serial += 1;
-            self.acknowledged = false;
-            core.tell(ToInit::Extend { term: self.term, serial: self.serial, confirmed: self.confirmed_for_init() });
-        }
     }
 
     /// Tells init of the term, unless S is past already: then it is renewed first (law 15).
@@ -394,105 +304,8 @@ impl Leading {
         }
     }
 
-    /// A quorum read: what of mine it proves, or whether the term is lost (law 4, 6).
-    fn read(&mut self, core: &mut Core, record: LeaseRecord, now: Now) {
-        self.read_wanted = false;
-        let proved = core.unknown.iter().find(|attempt| attempt.is(&record)).map(|attempt| attempt.sent);
-        let rose = later(record.resource_version(), &self.confirmed.resource_version);
-        if let (Some(sent), true, true) = (proved, rose, self.is_mine(core, &record)) {
-            return self.prove(core, record, sent, now);
-        }
-        core.saw(record.clone(), now);
-        self.look(core, &record);
-        if self.is_mine(core, &record) {
-            self.base = Some(record);
-            self.fresh = self.ending.is_some();
-        }
-    }
-
-    /// What a version of the Lease means for the term: a loss, a request, a preference (law 4, 17).
-    fn look(&mut self, core: &mut Core, record: &LeaseRecord) {
-        if record.uid() != self.facts.uid {
-            return self.lose(core, Reason::LostRecreated);
-        }
-        match record.holder() {
-            None => return self.lose(core, Reason::LostCleared),
-            Some(holder) if holder != core.author.identity => return self.lose(core, Reason::LostToHolder),
-            Some(_) => {}
-        }
-        if self.ending.is_some() || !self.announced {
-            return;
-        }
-        let me = core.author.identity.as_str();
-        if record.annotation(STEP_DOWN) == Some(me) {
-            self.end(core, Reason::StepDown);
-        } else if record.strategy().is_some() && record.preferred_holder().is_some_and(|preferred| preferred != me) {
-            self.end(core, Reason::PreferredHolder);
-        }
-    }
-
     fn is_mine(&self, core: &Core, record: &LeaseRecord) -> bool {
-        record.uid() == self.facts.uid && record.holder() == Some(core.author.identity.as_str())
-    }
-
-    fn lose(&mut self, core: &mut Core, reason: Reason) {
-        if self.ending.as_ref().is_none_or(|ending| !ending.reason.is_loss()) {
-            self.end(core, reason);
-        }
-    }
-
-    /// Asks init to stop, anew where a planned stop becomes a loss.
-    fn end(&mut self, core: &mut Core, reason: Reason) {
-        let context = match &self.ending {
-            Some(ending) => ending.context,
-            None => core.next_context(None),
-        };
-        let request = core.next_step_down();
-        self.reread_wanted = self.announced && !reason.is_loss() && core.release != Release::Keep;
-        self.ending = Some(Ending { reason, request, context, proof: None });
-        if self.announced {
-            core.tell(ToInit::StepDown { term: self.term, request, reason });
-        }
-        core.report(Event::Stopping { reason, context });
-    }
-
-    fn stopped(&mut self, core: &mut Core, request: u64, stop: Stop, then: Then, now: Now) {
-        let Some(ending) = self.ending.as_mut().filter(|ending| ending.request == request) else { return };
-        ending.proof = Some((stop, then));
-        if std::mem::take(&mut self.guarding) {
-            core.act(Action::Disarm);
-        }
-        core.report(Event::Proved(stop));
-        self.due = now.boot;
-    }
-
-    fn is_proved(&self) -> bool {
-        self.ending.as_ref().is_some_and(|ending| ending.proof.is_some())
-    }
-
-    /// What comes after the proof, once no write is awaited any more.
-    fn finish(&mut self, core: &mut Core, now: Now) -> Option<Phase> {
-        let ending = self.ending.as_ref()?;
-        if core.awaited_attempt().is_some() {
-            return None;
-        }
-        let keeps = ending.reason.is_loss() || core.release == Release::Keep || self.is_waiting(core, now);
-        if let (true, false, Some((_, then))) = (self.announced, keeps, ending.proof) {
-            return Some(Phase::Releasing(Box::new(Releasing::begin(core, self, ending.context, then, now))));
-        }
-        if core.is_awaiting() {
-            return None;
-        }
-        if !self.announced {
-            core.unknown.clear();
-            return Some(Phase::Following(Following::default()));
-        }
-        let (_, then) = ending.proof?;
-        if !ending.reason.is_loss() {
-            core.report(Event::Released { how: "keep" });
-        }
-        let following = if ending.reason.is_loss() { Following::default() } else { Following::after_release(core, now) };
-        Some(leave(core, self.term, then, following))
+        record.uid() == self.facts.uid && record.is_held_by(&core.author.identity)
     }
 
     /// Inside a creation wait: the record carries the wait, and nothing has run (law 14).
@@ -513,32 +326,5 @@ impl Leading {
         self.serial += 1;
         self.acknowledged = false;
         core.tell(ToInit::Shorten { term: self.term, serial: self.serial, timing: self.timing, deadlines: self.deadlines });
-    }
-
-    fn failed(
-        &mut self,
-        core: &mut Core,
-        operation: &'static str,
-        message: String,
-        sent: Instant,
-        retry_after: Option<std::time::Duration>,
-        now: Now,
-    ) {
-        self.due = core.leader_retry(sent, retry_after, self.deadlines.soft, now);
-        core.report(Event::Failed { operation, message });
-    }
-}
-
-/// Tells init that `term` is over, and goes on or ends.
-pub(crate) fn leave(core: &mut Core, term: Term, then: Then, following: Following) -> Phase {
-    core.unknown.clear();
-    core.tell(ToInit::Ended { term });
-    core.report(Event::Following);
-    match then {
-        Then::Follow => Phase::Following(following),
-        Then::Exit => {
-            core.tell(ToInit::Done);
-            Phase::Finished
-        }
     }
 }

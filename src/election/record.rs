@@ -83,6 +83,12 @@ impl LeaseRecord {
         self.text("holderIdentity").filter(|holder| !holder.is_empty())
     }
 
+    /// Whether it is held by exactly this identity.
+    #[must_use]
+    pub fn is_held_by(&self, identity: &str) -> bool {
+        self.holder() == Some(identity)
+    }
+
     /// `spec.leaseDurationSeconds` where it is positive: missing, zero or negative is no duration (law 11).
     #[must_use]
     pub fn duration(&self) -> Option<Duration> {

@@ -175,7 +175,7 @@ impl Releasing {
     /// Holder, uid, acquireTime and leaseTransitions are those of the term (law 8).
     fn is_this_terms(&self, core: &Core, record: &LeaseRecord) -> bool {
         record.uid() == self.facts.uid
-            && record.holder() == Some(core.author.identity.as_str())
+            && record.is_held_by(&core.author.identity)
             && record.acquire_time() == Some(self.facts.acquired_at.as_str())
             && record.transitions() == self.facts.transitions
     }

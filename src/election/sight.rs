@@ -124,7 +124,7 @@ impl Sight {
             }
             Seen::Lease(record) => record,
         };
-        let paused = record.annotation(PAUSED) == Some("true") && record.holder() != Some(me);
+        let paused = record.annotation(PAUSED) == Some("true") && !record.is_held_by(me);
         if paused || record.is_being_deleted() {
             return Prospect::Closed;
         }

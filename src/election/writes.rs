@@ -70,7 +70,7 @@ impl Author {
         self.mark_acquired(&mut object, context);
         let spec = spec_of(&mut object);
         self.hold(spec, timing, time);
-        let changes = from.holder() != Some(self.identity.as_str());
+        let changes = !from.is_held_by(&self.identity);
         if changes || from.acquire_time().is_none() {
             spec.insert("acquireTime".into(), time.into());
         }

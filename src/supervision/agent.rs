@@ -5,9 +5,8 @@
 use std::collections::VecDeque;
 
 use crate::{
-    config::{Config, Hooks, OnExit, OnLoss, Runs, Signal, Signals},
-    election::law::Timing,
-    link::{Confirmed, Facts, Reason, Stop, Term, Then, ToElector, ToInit, VERSION, Welcome},
+    config::{Config, Hooks, Runs, Signal, Signals},
+    link::{Term, ToElector, VERSION, Welcome},
     time::Instant,
 };
 
@@ -15,12 +14,14 @@ use super::{
     Action, Input, Launch,
     electors::{Electors, Move},
     held::Held,
-    workload::{Happened, Policy, Workload},
+    workload::{Policy, Workload},
 };
 
 mod ending;
+mod stopping;
 #[cfg(test)]
 mod tests;
+mod told;
 
 use ending::Ending;
 
@@ -167,234 +168,6 @@ impl Agent {
         }
         self.workload.handle_timeout(now);
         self.settle(now);
-    }
-}
-
-/// What the elector says.
-impl Agent {
-    fn told(&mut self, message: ToInit, now: Instant) {
-        match message {
-            ToInit::Hello { version: VERSION } => self.electors.greeted(),
-            ToInit::Hello { version } => self.breach(format_args!("speaks version {version} of the link"), now),
-            ToInit::Lead { term, facts, timing, confirmed, not_before } => {
-                self.not_before = self.not_before.max(not_before);
-                self.lead(term, facts, timing, confirmed, now);
-            }
-            ToInit::Extend { term, serial, confirmed } => {
-                if self.held(term).is_some_and(|held| held.extend(confirmed, now)) {
-                    self.tell(ToElector::Acknowledged { term, serial });
-                }
-            }
-            ToInit::Shorten { term, serial, timing, deadlines } => {
-                if let Some(held) = self.held(term) {
-                    held.shorten(timing, deadlines);
-                    self.tell(ToElector::Acknowledged { term, serial });
-                }
-            }
-            ToInit::StepDown { term, request, reason } => self.step_down(term, request, reason, now),
-            ToInit::Releasing { term, serial } => {
-                let Some(held) = self.held(term) else { return };
-                if held.release() {
-                    self.tell(ToElector::Acknowledged { term, serial });
-                } else {
-                    self.breach(format_args!("announced a release without a proof"), now);
-                }
-            }
-            ToInit::Ended { term } => {
-                if self.held(term).is_none() {
-                    return;
-                }
-                if self.leads() {
-                    self.breach(format_args!("ended a term whose workload is not proved gone"), now);
-                } else {
-                    self.held = None;
-                    if self.ending.is_none() {
-                        self.workload.forget_stop();
-                    }
-                }
-            }
-            ToInit::Beat => self.tell(ToElector::Beat),
-            ToInit::Done => {
-                if !self.leads() {
-                    self.held = None;
-                }
-                if let Some(ending) = &mut self.ending {
-                    ending.done();
-                }
-            }
-            ToInit::Failed { code, message } => {
-                self.actions.push_back(Action::LastWords(message));
-                self.failed = Some(code);
-            }
-        }
-    }
-
-    fn lead(&mut self, term: Term, facts: Facts, timing: Timing, confirmed: Confirmed, now: Instant) {
-        let free = self.held.as_ref().is_none_or(|held| held.is_answered() && !self.workload.leads());
-        if term <= self.last_term || !free {
-            self.breach(format_args!("began a term while another one is not over"), now);
-            return;
-        }
-        let Some(held) = Held::new(term, facts, timing, confirmed, now) else {
-            self.breach(format_args!("began a term that is valid for longer than its Lease"), now);
-            return;
-        };
-        self.last_term = term;
-        self.held = Some(held);
-        self.workload.begin_term();
-        self.tell(ToElector::Acknowledged { term, serial: 0 });
-        if self.ending.is_some() {
-            self.begin_stop(Reason::Signal, now);
-        }
-    }
-
-    fn step_down(&mut self, term: Term, request: u64, reason: Reason, now: Instant) {
-        let Some(held) = self.held(term) else { return };
-        held.request(request);
-        held.stop(reason);
-        self.on_loss(reason);
-        self.give_way(now);
-    }
-
-    fn held(&mut self, term: Term) -> Option<&mut Held> {
-        self.held.as_mut().filter(|held| held.term == term)
-    }
-
-    /// The elector does what no elector does. It is replaced; what it said is not acted on.
-    fn breach(&mut self, what: std::fmt::Arguments<'_>, now: Instant) {
-        self.warn(format!("the elector {what}"));
-        self.give_elector_up(now);
-    }
-
-    fn give_elector_up(&mut self, now: Instant) {
-        if self.electors.give_up(now) {
-            self.actions.push_back(Action::KillElector);
-        }
-    }
-}
-
-/// Deadlines, stops and what the workload reports.
-impl Agent {
-    /// S and H as they pass (law 3).
-    fn enforce(&mut self, now: Instant) {
-        let Some(held) = &mut self.held else { return };
-        let deadlines = held.deadlines();
-        if now >= deadlines.hard {
-            self.expire(now);
-        } else if now >= deadlines.soft && held.is_live() {
-            held.stop(Reason::Expired);
-            self.on_loss(Reason::Expired);
-            self.give_way(now);
-            self.tell_stopping(Reason::Expired, now);
-        }
-    }
-
-    /// H has come.
-    fn expire(&mut self, now: Instant) {
-        let Some(held) = self.held.as_mut().filter(|held| !held.is_spent()) else { return };
-        held.spend();
-        let hard = held.deadlines().hard;
-        self.workload.hard(hard, now);
-        self.workload.handle_timeout(now);
-        self.flush(now);
-        self.begin_stop(Reason::Expired, now);
-    }
-
-    /// Ends the term for a reason of init's own.
-    fn begin_stop(&mut self, reason: Reason, now: Instant) {
-        let Some(held) = &mut self.held else { return };
-        if held.stopping().is_some() {
-            return;
-        }
-        held.stop(reason);
-        self.on_loss(reason);
-        self.flush(now);
-        self.tell_stopping(reason, now);
-    }
-
-    fn tell_stopping(&mut self, reason: Reason, at: Instant) {
-        if let Some(term) = self.held.as_ref().map(|held| held.term) {
-            self.tell(ToElector::Stopping { term, reason, at });
-        }
-    }
-
-    /// Stops or demotes the leader, in the time that the reason leaves (law 7).
-    fn give_way(&mut self, now: Instant) {
-        let Some((reason, hard)) = self.held.as_ref().and_then(|held| Some((held.stopping()?, held.deadlines().hard))) else {
-            return;
-        };
-        let stop = &self.settings.config.workload.stop;
-        let kill_at = if reason.is_loss() { hard.min(now + stop.loss_grace) } else { now + stop.grace };
-        if self.ending.is_some() {
-            self.workload.stop(None, kill_at, now);
-        } else {
-            self.workload.give_way(reason, kill_at, now);
-        }
-        self.flush(now);
-    }
-
-    fn on_loss(&mut self, reason: Reason) {
-        if reason.is_loss() && self.settings.config.workload.on_loss == OnLoss::Exit {
-            self.ending.get_or_insert_with(|| Ending::with(Some(ending::LEADERSHIP_LOST)));
-        }
-    }
-
-    fn happened(&mut self, happened: Happened, now: Instant) {
-        match happened {
-            Happened::Leads { pid } => {
-                if let Some(term) = self.held.as_ref().map(|held| held.term) {
-                    self.tell(ToElector::Started { term, pid, at: now });
-                }
-            }
-            // Past S the term is over, and its end is no exit: the second guard may have killed it while init stood still.
-            Happened::Ended { .. } if self.held.as_ref().is_some_and(|held| held.is_live() && now >= held.deadlines().soft) => {
-                self.begin_stop(Reason::Expired, now);
-            }
-            Happened::Ended { exit, again: true } => {
-                if let Some(term) = self.held.as_ref().filter(|held| held.is_live()).map(|held| held.term) {
-                    self.tell(ToElector::Restarting { term, exit, at: now });
-                }
-            }
-            Happened::Ended { exit, again: false } => {
-                let led = self.held.is_some();
-                if !(led && self.settings.config.workload.on_exit == OnExit::Follow) {
-                    self.ending.get_or_insert_with(|| Ending::with(Some(exit.code())));
-                }
-                self.begin_stop(Reason::Exited, now);
-            }
-            Happened::Interrupted => {
-                self.ending.get_or_insert_with(|| Ending::with(None));
-                self.begin_stop(Reason::Signal, now);
-            }
-            Happened::SpawnFailed { code, message } => {
-                self.actions.push_back(Action::LastWords(message));
-                self.ending.get_or_insert_with(|| Ending::with(Some(code)));
-                self.begin_stop(Reason::SpawnFailed, now);
-            }
-            Happened::NotPromoted(reason) => {
-                self.begin_stop(reason, now);
-                self.give_way(now);
-            }
-            Happened::Yielded(stop) => self.yielded(stop),
-            Happened::Unproved(pids) => {
-                self.warn(format!("processes are left that SIGKILL does not remove: {pids:?}"));
-                if let Some(term) = self.held.as_ref().map(|held| held.term) {
-                    self.tell(ToElector::Unproved { term, pids });
-                }
-            }
-        }
-    }
-
-    /// The proof; sent if a StepDown asked for it (law 8).
-    fn yielded(&mut self, stop: Stop) {
-        let then = if self.ending.is_some() { Then::Exit } else { Then::Follow };
-        let Some(held) = &mut self.held else { return };
-        let term = held.term;
-        let Some(request) = held.answer() else { return };
-        if let Some(ending) = &mut self.ending {
-            ending.told = true;
-        }
-        self.tell(ToElector::Stopped { term, request, stop, then });
     }
 }
 

@@ -3,35 +3,26 @@
 //! Owns the main process, its restarts and its way down. Knows nothing of Leases, links and electors: the agent says what is
 //! wanted, and until when something may be started; the workload reports what became of it.
 
-use std::{collections::VecDeque, time::Duration};
+use std::collections::VecDeque;
 
 use crate::{
-    config::{self, KillMode, OnExit, Runs, Signal},
     link::{Exit, Reason, Stop},
     time::Instant,
 };
 
 use super::{
-    Action, Launch, NotSpawned, Role, Scan, Target,
+    Action, Launch, NotSpawned, Role,
     ladder::{Ladder, Step},
     restarts::Restarts,
-    roles::{Manner, Outcome, Roles},
+    roles::{Outcome, Roles},
 };
 
-/// What the settings say of it.
-#[derive(Clone, Debug)]
-pub(crate) struct Policy {
-    /// Init is PID 1.
-    pub(crate) pid1: bool,
-    /// Without a Lease: it has no role.
-    pub(crate) plain: bool,
-    /// The terminal was handed over: its keys reach the workload, not init.
-    pub(crate) terminal: bool,
-    pub(crate) config: config::Workload,
-    pub(crate) rewrite: config::Rewrite,
-    /// How a running workload is told its role; none unless it runs always.
-    pub(crate) manner: Option<Manner>,
-}
+mod policy;
+mod stopping;
+mod telling;
+
+pub(crate) use policy::Policy;
+use stopping::Account;
 
 /// What became of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,21 +56,6 @@ pub(crate) struct Workload {
     account: Account,
     actions: VecDeque<Action>,
     happened: VecDeque<Happened>,
-}
-
-/// What is reported of a stop.
-#[derive(Clone, Copy, Debug, Default)]
-struct Account {
-    began: Option<Instant>,
-    killed: Option<Instant>,
-    end: Option<(Instant, Exit)>,
-}
-
-impl Account {
-    fn proved(self, proved: Instant) -> Stop {
-        let (exited, exit) = self.end.unzip();
-        Stop { began: self.began, killed: self.killed, exited, exit, proved }
-    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -188,76 +164,9 @@ impl Workload {
         self.advance(now);
     }
 
-    /// Nothing of a leader is wanted, proved; nothing is started before the next word. SIGKILL no later than `kill_at`.
-    /// Each call ends in a [`Happened::Yielded`] whose proof was made after it.
-    pub(crate) fn give_way(&mut self, reason: Reason, kill_at: Instant, now: Instant) {
-        self.wanted = Wanted::Hold;
-        let Actual::Running { roles, yield_by, .. } = &mut self.actual else {
-            self.descend(None, kill_at, now);
-            return;
-        };
-        let Some(manner) = &self.policy.manner else {
-            self.descend(None, kill_at, now);
-            return;
-        };
-        let Some(outcome) = roles.demote(reason, manner, now, &mut self.actions) else {
-            self.descend(None, kill_at, now);
-            return;
-        };
-        if outcome == Outcome::Pending {
-            *yield_by = Some(yield_by.map_or(kill_at, |at| at.min(kill_at)));
-            self.account.began.get_or_insert(now);
-        }
-        self.take(outcome, now);
-    }
-
     /// Nothing new is started.
     pub(crate) fn hold(&mut self) {
         self.wanted = Wanted::Hold;
-    }
-
-    /// Nothing is wanted. `signal` takes the place of the stop signal. SIGKILL no later than `kill_at`.
-    pub(crate) fn stop(&mut self, signal: Option<Signal>, kill_at: Instant, now: Instant) {
-        self.wanted = Wanted::Down;
-        self.descend(signal, kill_at, now);
-    }
-
-    /// H, which was at `hard`, has come.
-    pub(crate) fn hard(&mut self, hard: Instant, now: Instant) {
-        if matches!(self.wanted, Wanted::Standby | Wanted::Leader(_)) {
-            self.wanted = Wanted::Hold;
-        }
-        match self.actual {
-            Actual::Running { .. } | Actual::Starting { .. } => self.kill(now),
-            Actual::Stopped | Actual::Waiting { .. } | Actual::Ending { .. } => self.descend(None, now, now),
-        }
-        if let Actual::Ending { ladder, .. } = &mut self.actual {
-            ladder.hard(hard, now);
-        }
-    }
-
-    /// Passes a signal on, rewritten for the role.
-    pub(crate) fn forward(&mut self, signal: Signal) {
-        if let (Some(pid), Some(signal)) = (self.main(), self.rewritten(signal)) {
-            self.actions.push_back(Action::Signal { target: self.target(pid), signal });
-        }
-    }
-
-    /// What the workload gets for this signal; none: nothing.
-    pub(crate) fn rewritten(&self, signal: Signal) -> Option<Signal> {
-        let role = match &self.actual {
-            Actual::Running { roles, .. } if self.policy.manner.is_some() => roles.role(),
-            Actual::Running { .. }
-            | Actual::Ending { .. }
-            | Actual::Stopped
-            | Actual::Waiting { .. }
-            | Actual::Starting { .. } => Role::Leader,
-        };
-        let rewrite = match role {
-            Role::Leader => &self.policy.rewrite.leader,
-            Role::Standby => &self.policy.rewrite.standby,
-        };
-        rewrite.get(&signal).copied().unwrap_or(Some(signal))
     }
 
     pub(crate) fn forked(&mut self, child: i32, now: Instant) {
@@ -300,74 +209,6 @@ impl Workload {
                 self.happened.push_back(Happened::SpawnFailed { code, message });
             }
         }
-    }
-
-    pub(crate) fn promoted(&mut self, now: Instant) {
-        if let (Actual::Running { roles, .. }, Some(manner)) = (&mut self.actual, &self.policy.manner) {
-            let outcome = roles.promoted(manner, now, &mut self.actions);
-            self.take_news(outcome, now);
-        }
-    }
-
-    pub(crate) fn not_promoted(&mut self, now: Instant) {
-        if let Actual::Running { roles, .. } = &mut self.actual {
-            let outcome = roles.not_promoted();
-            self.take_news(outcome, now);
-        }
-    }
-
-    pub(crate) fn hook_forked(&mut self, pid: i32) {
-        if let Actual::Running { roles, .. } = &mut self.actual {
-            roles.hook_started(pid);
-        }
-    }
-
-    pub(crate) fn hook_not_forked(&mut self, now: Instant) {
-        self.hook_ended(None, now);
-    }
-
-    pub(crate) fn notified(&mut self, role: Role, now: Instant) {
-        if let (Actual::Running { roles, .. }, Some(manner)) = (&mut self.actual, &self.policy.manner) {
-            let outcome = roles.notified(role, manner);
-            self.take_news(outcome, now);
-        }
-    }
-
-    pub(crate) fn reaped(&mut self, pid: i32, exit: Exit, now: Instant) {
-        match &mut self.actual {
-            Actual::Running { pid: main, since, .. } if *main == pid => {
-                let since = *since;
-                self.ended(exit, since, now);
-            }
-            Actual::Running { roles, .. } if roles.is_hook(pid) => self.hook_ended(Some(exit), now),
-            Actual::Ending { main, ladder, .. } if *main == Some(pid) => {
-                *main = None;
-                self.account.end = Some((now, exit));
-                ladder.main_ended(now);
-            }
-            Actual::Starting { pid: Some(main), .. } if *main == pid => self.ended(exit, now, now),
-            Actual::Ending { ladder, .. } => ladder.reaped(now),
-            Actual::Running { .. } | Actual::Stopped | Actual::Waiting { .. } | Actual::Starting { .. } => {}
-        }
-    }
-
-    /// Init has no child, and that is all that a plain init asks for.
-    pub(crate) fn childless(&mut self, now: Instant) {
-        if self.policy.plain {
-            self.scanned(Scan { clean: true, ..Scan::default() }, now);
-        }
-    }
-
-    pub(crate) fn scanned(&mut self, scan: Scan, now: Instant) {
-        let Actual::Ending { ladder, again_at, .. } = &mut self.actual else { return };
-        if !ladder.scanned(scan, now) {
-            return;
-        }
-        self.account.killed = self.account.killed.or_else(|| ladder.killed());
-        self.actual = again_at.map_or(Actual::Stopped, |until| Actual::Waiting { until });
-        self.leads = false;
-        self.happened.push_back(Happened::Yielded(self.account.proved(now)));
-        self.advance(now);
     }
 
     pub(crate) fn poll_action(&mut self) -> Option<Action> {
@@ -451,150 +292,11 @@ impl Workload {
         self.actions.push_back(Action::Spawn { role, launch });
     }
 
-    /// The main process ended without being stopped.
-    fn ended(&mut self, exit: Exit, since: Instant, now: Instant) {
-        self.account.began.get_or_insert(now);
-        self.account.end = Some((now, exit));
-        let asked = matches!(self.wanted, Wanted::Hold | Wanted::Down);
-        let interrupted = self.policy.terminal && from_terminal(exit);
-        let again_at = if asked || interrupted { None } else { self.again(exit, since, now) };
-        if !asked {
-            let again = again_at.is_some();
-            if !again {
-                self.wanted = Wanted::Hold;
-            }
-            self.happened.push_back(if interrupted { Happened::Interrupted } else { Happened::Ended { exit, again } });
-        }
-        self.actual = Actual::Ending { main: None, ladder: Ladder::killing(self.policy.pid1, self.margin(), now), again_at };
-    }
-
-    fn again(&mut self, exit: Exit, since: Instant, now: Instant) -> Option<Instant> {
-        match self.policy.config.on_exit {
-            OnExit::Exit => None,
-            OnExit::Follow if self.leads => None,
-            OnExit::Follow => Some(self.restarts.delayed(since, now)),
-            OnExit::Restart if self.restarts.covers(exit) => self.restarts.next(since, now),
-            OnExit::Restart => None,
-        }
-    }
-
-    /// On the way down, at the latest from `kill_at` on by SIGKILL.
-    fn descend(&mut self, signal: Option<Signal>, kill_at: Instant, now: Instant) {
-        match &mut self.actual {
-            Actual::Stopped | Actual::Waiting { .. } => {
-                self.actual =
-                    Actual::Ending { main: None, ladder: Ladder::killing(self.policy.pid1, self.margin(), now), again_at: None };
-            }
-            Actual::Ending { ladder, again_at, .. } => {
-                *again_at = None;
-                ladder.squeeze(kill_at);
-            }
-            Actual::Running { .. } | Actual::Starting { pid: Some(_), .. } => {
-                let Some(pid) = self.main() else { return };
-                let kill_at = self.yield_by().map_or(kill_at, |at| at.min(kill_at));
-                self.account.began.get_or_insert(now);
-                for signal in [signal.unwrap_or(self.policy.config.stop.signal), Signal(libc::SIGCONT)] {
-                    self.actions.push_back(Action::Signal { target: self.target(pid), signal });
-                }
-                let (mode, margin) = (self.policy.config.stop.kill_mode, self.margin());
-                let ladder = Ladder::asking(self.policy.pid1, mode, margin, kill_at);
-                self.actual = Actual::Ending { main: Some(pid), ladder, again_at: None };
-            }
-            Actual::Starting { pid: None, kill_at: stop, .. } => *stop = Some(stop.map_or(kill_at, |at| at.min(kill_at))),
-        }
-    }
-
-    /// Without asking: its time was used up.
-    fn kill(&mut self, now: Instant) {
-        self.account.began.get_or_insert(now);
-        let main = self.main();
-        self.actual = Actual::Ending { main, ladder: Ladder::killing(self.policy.pid1, self.margin(), now), again_at: None };
-    }
-
-    fn hook_ended(&mut self, exit: Option<Exit>, now: Instant) {
-        if let (Actual::Running { roles, .. }, Some(manner)) = (&mut self.actual, &self.policy.manner) {
-            let outcome = roles.hook_ended(exit, manner, now, &mut self.actions);
-            self.take_news(outcome, now);
-        }
-    }
-
-    /// As [`Self::take`], for news that are no answer to a question: a standby that is a standby is none.
-    fn take_news(&mut self, outcome: Outcome, now: Instant) {
-        let yielding = matches!(self.actual, Actual::Running { yield_by: Some(_), .. });
-        if outcome != Outcome::Demoted || yielding {
-            self.take(outcome, now);
-        }
-    }
-
-    fn take(&mut self, outcome: Outcome, now: Instant) {
-        let Actual::Running { pid, yield_by, .. } = &mut self.actual else { return };
-        match outcome {
-            Outcome::Pending => {}
-            Outcome::Promoted => self.happened.push_back(Happened::Leads { pid: *pid }),
-            Outcome::Demoted => {
-                *yield_by = None;
-                self.leads = false;
-                let account = std::mem::take(&mut self.account);
-                self.happened.push_back(Happened::Yielded(account.proved(now)));
-            }
-            Outcome::Failed(_) if yield_by.is_some() => self.kill(now),
-            Outcome::Failed(reason) => self.happened.push_back(Happened::NotPromoted(reason)),
-        }
-    }
-
     fn main(&self) -> Option<i32> {
         match &self.actual {
             Actual::Running { pid, .. } => Some(*pid),
             Actual::Ending { main: pid, .. } | Actual::Starting { pid, .. } => *pid,
             Actual::Stopped | Actual::Waiting { .. } => None,
         }
-    }
-
-    fn yield_by(&self) -> Option<Instant> {
-        match self.actual {
-            Actual::Running { yield_by, .. } => yield_by,
-            Actual::Stopped | Actual::Waiting { .. } | Actual::Starting { .. } | Actual::Ending { .. } => None,
-        }
-    }
-
-    fn target(&self, pid: i32) -> Target {
-        match self.policy.config.stop.kill_mode {
-            KillMode::Mixed => Target::Main(pid),
-            KillMode::Group => Target::Group(pid),
-        }
-    }
-
-    fn margin(&self) -> Duration {
-        self.policy.config.stop.kill_margin
-    }
-}
-
-/// Whether a process ended by one of the terminal's keys, by the signal or by a shell's word for it.
-fn from_terminal(exit: Exit) -> bool {
-    [libc::SIGINT, libc::SIGQUIT].into_iter().any(|signal| exit.code() == Exit::Signal(signal).code())
-}
-
-/// How long a promotion may take: as long as a crash would leave the Lease without a leader, or as the hook may that brings it
-/// about.
-fn promotion_patience(config: &config::Config) -> Duration {
-    let hook = config.hooks.after_lead.as_ref().map_or(Duration::ZERO, |hook| hook.timeout);
-    config.lease.duration.max(hook)
-}
-
-impl Policy {
-    pub(crate) fn of(config: &config::Config, pid1: bool, terminal: bool) -> Self {
-        let manner = match config.workload.runs {
-            Runs::Leading => None,
-            Runs::Always => Some(Manner {
-                acknowledge: config.workload.acknowledge.unwrap_or(config::Acknowledge::None),
-                signals: config.signals.clone(),
-                hooks: config.hooks.clone(),
-                patience: promotion_patience(config),
-            }),
-        };
-        let plain = !config.lease.enabled;
-        let manner = manner.filter(|_| !plain);
-        let (config, rewrite) = (config.workload.clone(), config.signals.rewrite.clone());
-        Self { pid1, plain, terminal, config, rewrite, manner }
     }
 }

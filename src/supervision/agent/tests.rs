@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::*;
 use crate::{
-    config::{self, Signal},
-    link::{Deadlines, Exit},
+    config::{self, OnExit, Signal},
+    link::{Confirmed, Deadlines, Exit, Facts, Reason, Then, ToInit},
     supervision::{NotSpawned, Role, Scan, Target},
 };
 

@@ -1,0 +1,150 @@
+//! What replies mean for a term that is held: what they prove of it, whether it is lost, when to ask again (law 1, 4 to 6, 17).
+
+use std::time::Duration;
+
+use super::{Leading, Proved};
+use crate::{
+    election::{
+        Answer, Event, Refusal,
+        core::{Asked, Core},
+        following::{NOT_WHAT_WAS_SENT, UNREADABLE},
+        record::{LeaseRecord, later},
+        writes::STEP_DOWN,
+    },
+    link::{Reason, ToInit},
+    time::{Instant, Now},
+};
+
+impl Leading {
+    pub(crate) fn answered(&mut self, core: &mut Core, asked: Asked, answer: Answer, now: Now) {
+        if !matches!(answer, Answer::Refused { refusal: Refusal::Unauthorized, .. }) {
+            self.credentials_refused = false;
+        }
+        let operation = asked.operation;
+        match (asked.attempt, answer) {
+            (None, Answer::Object(object)) => match LeaseRecord::read(object) {
+                Some(record) => self.read(core, record, now),
+                None => self.failed(core, operation, UNREADABLE.into(), asked.sent, None, now),
+            },
+            (Some(attempt), Answer::Object(object)) => match LeaseRecord::read(object) {
+                Some(record) if attempt.is_proved_by(&record) && self.is_mine(core, &record) => {
+                    core.report(Event::Renewed { latency: now.boot.since(attempt.sent) });
+                    self.prove(core, record, attempt.sent, now);
+                }
+                Some(record) => {
+                    core.saw(record.clone(), now);
+                    if later(record.resource_version(), &self.confirmed.resource_version) {
+                        self.look(core, &record);
+                    }
+                    core.unknown.push(attempt);
+                    self.read_wanted = true;
+                    self.failed(core, operation, NOT_WHAT_WAS_SENT.into(), asked.sent, None, now);
+                }
+                None => {
+                    core.unknown.push(attempt);
+                    self.failed(core, operation, UNREADABLE.into(), asked.sent, None, now);
+                }
+            },
+            (_, Answer::NotFound) => {
+                core.saw_absence(now);
+                self.lose(core, Reason::LostDeleted);
+            }
+            (_, Answer::Conflict) => {
+                self.conflicts += 1;
+                self.read_wanted = true;
+                self.due =
+                    if self.conflicts > 1 { core.leader_retry(asked.sent, None, self.deadlines.soft, now) } else { now.boot };
+            }
+            (_, Answer::Refused { refusal: Refusal::Unauthorized, message }) if !self.credentials_refused => {
+                self.credentials_refused = true;
+                self.due = now.boot;
+                core.report(Event::Failed { operation, message });
+            }
+            (_, Answer::Refused { refusal, message }) => {
+                let retry_after = match refusal {
+                    Refusal::TooManyRequests { retry_after } => retry_after,
+                    Refusal::Unauthorized | Refusal::Forbidden | Refusal::NoSuchPlace | Refusal::Invalid => None,
+                };
+                self.failed(core, operation, message, asked.sent, retry_after, now);
+            }
+            (attempt, Answer::Unknown { message, retry_after }) => {
+                core.unknown.extend(attempt);
+                self.failed(core, operation, message, asked.sent, retry_after, now);
+            }
+            (_, Answer::Deleted) => self.failed(core, operation, NOT_WHAT_WAS_SENT.into(), asked.sent, None, now),
+        }
+    }
+
+    /// A write of this term is proved, sent at `sent`.
+    fn prove(&mut self, core: &mut Core, record: LeaseRecord, sent: Instant, now: Now) {
+        core.unknown.clear();
+        core.saw(record.clone(), now);
+        self.conflicts = 0;
+        self.read_wanted = false;
+        self.confirmed = Proved { resource_version: record.resource_version().to_owned(), at: now.boot };
+        self.due = (sent + self.timing.renew_period).max(now.boot);
+        self.look(core, &record);
+        self.base = Some(record);
+        if self.announced && now.boot >= self.deadlines.soft {
+            return;
+        }
+        self.deadlines = self.deadlines.max(self.timing.deadlines(sent));
+        if !self.announced {
+            self.announce(core, now);
+        } else if self.ending.as_ref().is_none_or(|ending| ending.proof.is_none() && !ending.reason.is_loss()) {
+            self.serial += 1;
+            self.acknowledged = false;
+            core.tell(ToInit::Extend { term: self.term, serial: self.serial, confirmed: self.confirmed_for_init() });
+        }
+    }
+
+    /// A quorum read: what of mine it proves, or whether the term is lost (law 4, 6).
+    fn read(&mut self, core: &mut Core, record: LeaseRecord, now: Now) {
+        self.read_wanted = false;
+        let proved = core.unknown.iter().find(|attempt| attempt.is(&record)).map(|attempt| attempt.sent);
+        let rose = later(record.resource_version(), &self.confirmed.resource_version);
+        if let (Some(sent), true, true) = (proved, rose, self.is_mine(core, &record)) {
+            return self.prove(core, record, sent, now);
+        }
+        core.saw(record.clone(), now);
+        self.look(core, &record);
+        if self.is_mine(core, &record) {
+            self.base = Some(record);
+            self.fresh = self.ending.is_some();
+        }
+    }
+
+    /// What a version of the Lease means for the term: a loss, a request, a preference (law 4, 17).
+    pub(super) fn look(&mut self, core: &mut Core, record: &LeaseRecord) {
+        if record.uid() != self.facts.uid {
+            return self.lose(core, Reason::LostRecreated);
+        }
+        match record.holder() {
+            None => return self.lose(core, Reason::LostCleared),
+            Some(holder) if holder != core.author.identity => return self.lose(core, Reason::LostToHolder),
+            Some(_) => {}
+        }
+        if self.ending.is_some() || !self.announced {
+            return;
+        }
+        let me = core.author.identity.as_str();
+        if record.annotation(STEP_DOWN) == Some(me) {
+            self.end(core, Reason::StepDown);
+        } else if record.strategy().is_some() && record.preferred_holder().is_some_and(|preferred| preferred != me) {
+            self.end(core, Reason::PreferredHolder);
+        }
+    }
+
+    fn failed(
+        &mut self,
+        core: &mut Core,
+        operation: &'static str,
+        message: String,
+        sent: Instant,
+        retry_after: Option<Duration>,
+        now: Now,
+    ) {
+        self.due = core.leader_retry(sent, retry_after, self.deadlines.soft, now);
+        core.report(Event::Failed { operation, message });
+    }
+}

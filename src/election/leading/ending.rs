@@ -1,0 +1,94 @@
+//! The end of a term: from its cause to the proof, and on to a release or back to following (law 4, 7, 8).
+
+use super::Leading;
+use crate::{
+    config::Release,
+    election::{Action, Event, core::Core, elector::Phase, following::Following, releasing::Releasing, trace::TraceContext},
+    link::{Reason, Stop, Term, Then, ToInit},
+    time::Now,
+};
+
+/// The end of a term, from its cause to the proof.
+#[derive(Clone, Debug)]
+pub(crate) struct Ending {
+    pub(super) reason: Reason,
+    request: u64,
+    pub(crate) context: TraceContext,
+    pub(super) proof: Option<(Stop, Then)>,
+}
+
+impl Leading {
+    pub(super) fn lose(&mut self, core: &mut Core, reason: Reason) {
+        if self.ending.as_ref().is_none_or(|ending| !ending.reason.is_loss()) {
+            self.end(core, reason);
+        }
+    }
+
+    /// Asks init to stop, anew where a planned stop becomes a loss.
+    pub(super) fn end(&mut self, core: &mut Core, reason: Reason) {
+        let context = match &self.ending {
+            Some(ending) => ending.context,
+            None => core.next_context(None),
+        };
+        let request = core.next_step_down();
+        self.reread_wanted = self.announced && !reason.is_loss() && core.release != Release::Keep;
+        self.ending = Some(Ending { reason, request, context, proof: None });
+        if self.announced {
+            core.tell(ToInit::StepDown { term: self.term, request, reason });
+        }
+        core.report(Event::Stopping { reason, context });
+    }
+
+    pub(super) fn stopped(&mut self, core: &mut Core, request: u64, stop: Stop, then: Then, now: Now) {
+        let Some(ending) = self.ending.as_mut().filter(|ending| ending.request == request) else { return };
+        ending.proof = Some((stop, then));
+        if std::mem::take(&mut self.guarding) {
+            core.act(Action::Disarm);
+        }
+        core.report(Event::Proved(stop));
+        self.due = now.boot;
+    }
+
+    pub(super) fn is_proved(&self) -> bool {
+        self.ending.as_ref().is_some_and(|ending| ending.proof.is_some())
+    }
+
+    /// What comes after the proof, once no write is awaited any more.
+    pub(super) fn finish(&mut self, core: &mut Core, now: Now) -> Option<Phase> {
+        let ending = self.ending.as_ref()?;
+        if core.awaited_attempt().is_some() {
+            return None;
+        }
+        let keeps = ending.reason.is_loss() || core.release == Release::Keep || self.is_waiting(core, now);
+        if let (true, false, Some((_, then))) = (self.announced, keeps, ending.proof) {
+            return Some(Phase::Releasing(Box::new(Releasing::begin(core, self, ending.context, then, now))));
+        }
+        if core.is_awaiting() {
+            return None;
+        }
+        if !self.announced {
+            core.unknown.clear();
+            return Some(Phase::Following(Following::default()));
+        }
+        let (_, then) = ending.proof?;
+        if !ending.reason.is_loss() {
+            core.report(Event::Released { how: "keep" });
+        }
+        let following = if ending.reason.is_loss() { Following::default() } else { Following::after_release(core, now) };
+        Some(leave(core, self.term, then, following))
+    }
+}
+
+/// Tells init that `term` is over, and goes on or ends.
+pub(crate) fn leave(core: &mut Core, term: Term, then: Then, following: Following) -> Phase {
+    core.unknown.clear();
+    core.tell(ToInit::Ended { term });
+    core.report(Event::Following);
+    match then {
+        Then::Follow => Phase::Following(following),
+        Then::Exit => {
+            core.tell(ToInit::Done);
+            Phase::Finished
+        }
+    }
+}

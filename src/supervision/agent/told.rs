@@ -1,0 +1,111 @@
+//! What the elector says, and what it may not say.
+
+use super::Agent;
+use crate::{
+    election::law::Timing,
+    link::{Confirmed, Facts, Reason, Term, ToElector, ToInit, VERSION},
+    supervision::{Action, held::Held},
+    time::Instant,
+};
+
+impl Agent {
+    pub(super) fn told(&mut self, message: ToInit, now: Instant) {
+        match message {
+            ToInit::Hello { version: VERSION } => self.electors.greeted(),
+            ToInit::Hello { version } => self.breach(format_args!("speaks version {version} of the link"), now),
+            ToInit::Lead { term, facts, timing, confirmed, not_before } => {
+                self.not_before = self.not_before.max(not_before);
+                self.lead(term, facts, timing, confirmed, now);
+            }
+            ToInit::Extend { term, serial, confirmed } => {
+                if self.held(term).is_some_and(|held| held.extend(confirmed, now)) {
+                    self.tell(ToElector::Acknowledged { term, serial });
+                }
+            }
+            ToInit::Shorten { term, serial, timing, deadlines } => {
+                if let Some(held) = self.held(term) {
+                    held.shorten(timing, deadlines);
+                    self.tell(ToElector::Acknowledged { term, serial });
+                }
+            }
+            ToInit::StepDown { term, request, reason } => self.step_down(term, request, reason, now),
+            ToInit::Releasing { term, serial } => {
+                let Some(held) = self.held(term) else { return };
+                if held.release() {
+                    self.tell(ToElector::Acknowledged { term, serial });
+                } else {
+                    self.breach(format_args!("announced a release without a proof"), now);
+                }
+            }
+            ToInit::Ended { term } => {
+                if self.held(term).is_none() {
+                    return;
+                }
+                if self.leads() {
+                    self.breach(format_args!("ended a term whose workload is not proved gone"), now);
+                } else {
+                    self.held = None;
+                    if self.ending.is_none() {
+                        self.workload.forget_stop();
+                    }
+                }
+            }
+            ToInit::Beat => self.tell(ToElector::Beat),
+            ToInit::Done => {
+                if !self.leads() {
+                    self.held = None;
+                }
+                if let Some(ending) = &mut self.ending {
+                    ending.done();
+                }
+            }
+            ToInit::Failed { code, message } => {
+                self.actions.push_back(Action::LastWords(message));
+                self.failed = Some(code);
+            }
+        }
+    }
+
+    pub(super) fn lead(&mut self, term: Term, facts: Facts, timing: Timing, confirmed: Confirmed, now: Instant) {
+        let free = self.held.as_ref().is_none_or(|held| held.is_answered() && !self.workload.leads());
+        if term <= self.last_term || !free {
+            self.breach(format_args!("began a term while another one is not over"), now);
+            return;
+        }
+        let Some(held) = Held::new(term, facts, timing, confirmed, now) else {
+            self.breach(format_args!("began a term that is valid for longer than its Lease"), now);
+            return;
+        };
+        self.last_term = term;
+        self.held = Some(held);
+        self.workload.begin_term();
+        self.tell(ToElector::Acknowledged { term, serial: 0 });
+        if self.ending.is_some() {
+            self.begin_stop(Reason::Signal, now);
+        }
+    }
+
+    pub(super) fn step_down(&mut self, term: Term, request: u64, reason: Reason, now: Instant) {
+        let Some(held) = self.held(term) else { return };
+        held.request(request);
+        held.stop(reason);
+        self.on_loss(reason);
+        self.give_way(now);
+    }
+
+    pub(super) fn held(&mut self, term: Term) -> Option<&mut Held> {
+        self.held.as_mut().filter(|held| held.term == term)
+    }
+
+    /// The elector does what no elector does. It is replaced; what it said is not acted on.
+    pub(super) fn breach(&mut self, what: std::fmt::Arguments<'_>, now: Instant) {
+        self.warn(format!("the elector {what}"));
+        self.give_elector_up(now);
+    }
+
+    pub(super) fn give_elector_up(&mut self, now: Instant) {
+        if self.electors.give_up(now) {
+            self.actions.push_back(Action::KillElector);
+        }
+    }
+}

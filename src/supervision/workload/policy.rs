@@ -1,0 +1,48 @@
+//! What the settings say of the workload.
+
+use std::time::Duration;
+
+use crate::{
+    config::{self, Runs},
+    supervision::roles::Manner,
+};
+
+/// What the settings say of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Policy {
+    /// Init is PID 1.
+    pub(crate) pid1: bool,
+    /// Without a Lease: it has no role.
+    pub(crate) plain: bool,
+    /// The terminal was handed over: its keys reach the workload, not init.
+    pub(crate) terminal: bool,
+    pub(crate) config: config::Workload,
+    pub(crate) rewrite: config::Rewrite,
+    /// How a running workload is told its role; none unless it runs always.
+    pub(crate) manner: Option<Manner>,
+}
+
+impl Policy {
+    pub(crate) fn of(config: &config::Config, pid1: bool, terminal: bool) -> Self {
+        let manner = match config.workload.runs {
+            Runs::Leading => None,
+            Runs::Always => Some(Manner {
+                acknowledge: config.workload.acknowledge.unwrap_or(config::Acknowledge::None),
+                signals: config.signals.clone(),
+                hooks: config.hooks.clone(),
+                patience: promotion_patience(config),
+            }),
+        };
+        let plain = !config.lease.enabled;
+        let manner = manner.filter(|_| !plain);
+        let (config, rewrite) = (config.workload.clone(), config.signals.rewrite.clone());
+        Self { pid1, plain, terminal, config, rewrite, manner }
+    }
+}
+
+/// How long a promotion may take: as long as a crash would leave the Lease without a leader, or as the hook may that brings it
+/// about.
+fn promotion_patience(config: &config::Config) -> Duration {
+    let hook = config.hooks.after_lead.as_ref().map_or(Duration::ZERO, |hook| hook.timeout);
+    config.lease.duration.max(hook)
+}

@@ -1,0 +1,184 @@
+//! The way down: asked, killed, proved dead; and what follows where it ended by itself (law 3, 7, 8).
+
+use std::time::Duration;
+
+use super::{Actual, Happened, Wanted, Workload};
+use crate::{
+    config::{OnExit, Signal},
+    link::{Exit, Reason, Stop},
+    supervision::{Action, Scan, ladder::Ladder, roles::Outcome},
+    time::Instant,
+};
+
+/// What is reported of a stop.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Account {
+    pub(super) began: Option<Instant>,
+    killed: Option<Instant>,
+    pub(super) end: Option<(Instant, Exit)>,
+}
+
+impl Account {
+    pub(super) fn proved(self, proved: Instant) -> Stop {
+        let (exited, exit) = self.end.unzip();
+        Stop { began: self.began, killed: self.killed, exited, exit, proved }
+    }
+}
+
+impl Workload {
+    /// Nothing of a leader is wanted, proved; nothing is started before the next word. SIGKILL no later than `kill_at`.
+    /// Each call ends in a [`Happened::Yielded`] whose proof was made after it.
+    pub(crate) fn give_way(&mut self, reason: Reason, kill_at: Instant, now: Instant) {
+        self.wanted = Wanted::Hold;
+        let Actual::Running { roles, yield_by, .. } = &mut self.actual else {
+            self.descend(None, kill_at, now);
+            return;
+        };
+        let Some(manner) = &self.policy.manner else {
+            self.descend(None, kill_at, now);
+            return;
+        };
+        let Some(outcome) = roles.demote(reason, manner, now, &mut self.actions) else {
+            self.descend(None, kill_at, now);
+            return;
+        };
+        if outcome == Outcome::Pending {
+            *yield_by = Some(yield_by.map_or(kill_at, |at| at.min(kill_at)));
+            self.account.began.get_or_insert(now);
+        }
+        self.take(outcome, now);
+    }
+
+    /// Nothing is wanted. `signal` takes the place of the stop signal. SIGKILL no later than `kill_at`.
+    pub(crate) fn stop(&mut self, signal: Option<Signal>, kill_at: Instant, now: Instant) {
+        self.wanted = Wanted::Down;
+        self.descend(signal, kill_at, now);
+    }
+
+    /// H, which was at `hard`, has come.
+    pub(crate) fn hard(&mut self, hard: Instant, now: Instant) {
+        if matches!(self.wanted, Wanted::Standby | Wanted::Leader(_)) {
+            self.wanted = Wanted::Hold;
+        }
+        match self.actual {
+            Actual::Running { .. } | Actual::Starting { .. } => self.kill(now),
+            Actual::Stopped | Actual::Waiting { .. } | Actual::Ending { .. } => self.descend(None, now, now),
+        }
+        if let Actual::Ending { ladder, .. } = &mut self.actual {
+            ladder.hard(hard, now);
+        }
+    }
+
+    pub(crate) fn reaped(&mut self, pid: i32, exit: Exit, now: Instant) {
+        match &mut self.actual {
+            Actual::Running { pid: main, since, .. } if *main == pid => {
+                let since = *since;
+                self.ended(exit, since, now);
+            }
+            Actual::Running { roles, .. } if roles.is_hook(pid) => self.hook_ended(Some(exit), now),
+            Actual::Ending { main, ladder, .. } if *main == Some(pid) => {
+                *main = None;
+                self.account.end = Some((now, exit));
+                ladder.main_ended(now);
+            }
+            Actual::Starting { pid: Some(main), .. } if *main == pid => self.ended(exit, now, now),
+            Actual::Ending { ladder, .. } => ladder.reaped(now),
+            Actual::Running { .. } | Actual::Stopped | Actual::Waiting { .. } | Actual::Starting { .. } => {}
+        }
+    }
+
+    /// Init has no child, and that is all that a plain init asks for.
+    pub(crate) fn childless(&mut self, now: Instant) {
+        if self.policy.plain {
+            self.scanned(Scan { clean: true, ..Scan::default() }, now);
+        }
+    }
+
+    pub(crate) fn scanned(&mut self, scan: Scan, now: Instant) {
+        let Actual::Ending { ladder, again_at, .. } = &mut self.actual else { return };
+        if !ladder.scanned(scan, now) {
+            return;
+        }
+        self.account.killed = self.account.killed.or_else(|| ladder.killed());
+        self.actual = again_at.map_or(Actual::Stopped, |until| Actual::Waiting { until });
+        self.leads = false;
+        self.happened.push_back(Happened::Yielded(self.account.proved(now)));
+        self.advance(now);
+    }
+
+    /// The main process ended without being stopped.
+    fn ended(&mut self, exit: Exit, since: Instant, now: Instant) {
+        self.account.began.get_or_insert(now);
+        self.account.end = Some((now, exit));
+        let asked = matches!(self.wanted, Wanted::Hold | Wanted::Down);
+        let interrupted = self.policy.terminal && from_terminal(exit);
+        let again_at = if asked || interrupted { None } else { self.again(exit, since, now) };
+        if !asked {
+            let again = again_at.is_some();
+            if !again {
+                self.wanted = Wanted::Hold;
+            }
+            self.happened.push_back(if interrupted { Happened::Interrupted } else { Happened::Ended { exit, again } });
+        }
+        self.actual = Actual::Ending { main: None, ladder: Ladder::killing(self.policy.pid1, self.margin(), now), again_at };
+    }
+
+    fn again(&mut self, exit: Exit, since: Instant, now: Instant) -> Option<Instant> {
+        match self.policy.config.on_exit {
+            OnExit::Exit => None,
+            OnExit::Follow if self.leads => None,
+            OnExit::Follow => Some(self.restarts.delayed(since, now)),
+            OnExit::Restart if self.restarts.covers(exit) => self.restarts.next(since, now),
+            OnExit::Restart => None,
+        }
+    }
+
+    /// On the way down, at the latest from `kill_at` on by SIGKILL.
+    pub(super) fn descend(&mut self, signal: Option<Signal>, kill_at: Instant, now: Instant) {
+        match &mut self.actual {
+            Actual::Stopped | Actual::Waiting { .. } => {
+                self.actual =
+                    Actual::Ending { main: None, ladder: Ladder::killing(self.policy.pid1, self.margin(), now), again_at: None };
+            }
+            Actual::Ending { ladder, again_at, .. } => {
+                *again_at = None;
+                ladder.squeeze(kill_at);
+            }
+            Actual::Running { .. } | Actual::Starting { pid: Some(_), .. } => {
+                let Some(pid) = self.main() else { return };
+                let kill_at = self.yield_by().map_or(kill_at, |at| at.min(kill_at));
+                self.account.began.get_or_insert(now);
+                for signal in [signal.unwrap_or(self.policy.config.stop.signal), Signal(libc::SIGCONT)] {
+                    self.actions.push_back(Action::Signal { target: self.target(pid), signal });
+                }
+                let (mode, margin) = (self.policy.config.stop.kill_mode, self.margin());
+                let ladder = Ladder::asking(self.policy.pid1, mode, margin, kill_at);
+                self.actual = Actual::Ending { main: Some(pid), ladder, again_at: None };
+            }
+            Actual::Starting { pid: None, kill_at: stop, .. } => *stop = Some(stop.map_or(kill_at, |at| at.min(kill_at))),
+        }
+    }
+
+    /// Without asking: its time was used up.
+    pub(super) fn kill(&mut self, now: Instant) {
+        self.account.began.get_or_insert(now);
+        let main = self.main();
+        self.actual = Actual::Ending { main, ladder: Ladder::killing(self.policy.pid1, self.margin(), now), again_at: None };
+    }
+
+    pub(super) fn yield_by(&self) -> Option<Instant> {
+        match self.actual {
+            Actual::Running { yield_by, .. } => yield_by,
+            Actual::Stopped | Actual::Waiting { .. } | Actual::Starting { .. } | Actual::Ending { .. } => None,
+        }
+    }
+
+    pub(super) fn margin(&self) -> Duration {
+        self.policy.config.stop.kill_margin
+    }
+}
+
+/// Whether a process ended by one of the terminal's keys, by the signal or by a shell's word for it.
+fn from_terminal(exit: Exit) -> bool {
+    [libc::SIGINT, libc::SIGQUIT].into_iter().any(|signal| exit.code() == Exit::Signal(signal).code())
+}
