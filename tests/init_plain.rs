@@ -88,7 +88,6 @@ fn a_workload_that_was_stopped_still_hears_term() {
 
 #[test]
 fn other_signals_pass_through_and_int_counts_as_a_stop() {
-    // Not SIGHUP: a shell cannot trap what was ignored when it began, and whoever started the tests may have done so.
     let script = "trap 'echo usr1' USR1; trap 'echo usr2' USR2; trap 'exit 4' INT; echo ready; while :; do sleep 0.01; done";
     let mut init = Init::contained(&[], script);
     init.line();
@@ -258,7 +257,8 @@ impl Init {
                 command.arg("--map-root-user");
             }
         }
-        command.args(init).args(workload);
+        // Whoever runs the tests may ignore signals, and a shell cannot trap what was ignored when it began.
+        command.args(["env", "--default-signal"]).args(init).args(workload);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("setpriv and unshare are needed");
         let output = child.stdout.take().unwrap();
         Self { child, output, unread: Vec::new(), contained }

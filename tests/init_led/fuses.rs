@@ -15,8 +15,8 @@ use super::{
 /// Ignores its stop signal, and has a child in its group.
 const STUBBORN: &str = "trap '' TERM; sleep 1000 & echo ready; while :; do sleep 0.01; done";
 
-/// The same in a session of its own, beside a main process that waits.
-const DAEMON: &str = "(trap '' TERM; exec setsid sleep 1000) & setsid --wait true; echo ready; exec sleep 1000";
+/// The same in a session of its own, from which it says that it is ready, beside a main process that waits.
+const DAEMON: &str = "(trap '' TERM; exec setsid sh -c 'echo ready; exec sleep 1000') & exec sleep 1000";
 
 /// Whether nothing of the workload runs, reaped or not.
 fn is_dead(world: &World) -> bool {

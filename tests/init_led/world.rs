@@ -243,8 +243,14 @@ impl World {
 
 impl Drop for World {
     fn drop(&mut self) {
+        // What left init's group would outlive it, and hold on to its standard error.
+        let tree = below(Pid::from_raw(self.child.id().try_into().unwrap()));
         drop(self.child.kill());
         drop(self.child.wait());
+        for pid in tree {
+            // Most are gone already.
+            let _ = kill(pid, Signal::SIGKILL);
+        }
         if let Some(errors) = self.errors.take()
             && std::thread::panicking()
         {
@@ -299,6 +305,10 @@ pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T 
 fn children(parent: Pid) -> Vec<Pid> {
     let children = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).unwrap_or_default();
     children.split_whitespace().filter_map(|pid| pid.parse().ok()).map(Pid::from_raw).collect()
+}
+
+fn below(ancestor: Pid) -> Vec<Pid> {
+    children(ancestor).into_iter().flat_map(|child| below(child).into_iter().chain([child])).collect()
 }
 
 fn descends(mut pid: Pid, ancestor: Pid) -> bool {
