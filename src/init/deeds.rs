@@ -66,8 +66,16 @@ impl Drive {
         }
         let Some(main) = self.main.filter(|_| hard.is_some()) else { return };
         let electors = self.electors();
-        let covered = self.fuses.cover(main).and_then(|()| self.fuses.search(|| self.prover.groups(main, &electors)));
+        let covered = self.fuses.cover(main).and_then(|()| self.fuses.search(|| self.prover.groups(Some(main), &electors)));
         if let Err(error) = covered {
+            self.tell_fuseless(&error);
+        }
+    }
+
+    /// Fuses for the groups that what was started lately has made.
+    pub(super) fn search_soon(&mut self) {
+        let (main, electors) = (self.main, self.electors());
+        if let Err(error) = self.fuses.search_soon(|| self.prover.groups(main, &electors)) {
             self.tell_fuseless(&error);
         }
     }
@@ -216,6 +224,7 @@ impl Drive {
                 if let Some(fuse) = fuse {
                     self.fuses.keep(fuse, spawning.pid);
                 }
+                self.fuses.started();
                 let pid = spawning.pid.as_raw();
                 self.pending.hook = Some(spawning);
                 Input::HookForked { pid }
@@ -258,7 +267,10 @@ impl Drive {
         }
         if let Some(mut spawning) = self.pending.promotion.take_if(|spawning| spawning.pid == pid) {
             match spawning.outcome() {
-                Some(Outcome::Done) if exit == Exit::Code(0) => agent.handle(Input::Promoted, clock::boot()),
+                Some(Outcome::Done) if exit == Exit::Code(0) => {
+                    self.fuses.started();
+                    agent.handle(Input::Promoted, clock::boot());
+                }
                 Some(Outcome::Late) => {
                     self.say(true, "the workload was not promoted: it did not handle signals.onLead in time".into());
                     agent.handle(Input::NotPromoted, clock::boot());
@@ -271,7 +283,10 @@ impl Drive {
 
     fn workload_outcome(&mut self, agent: &mut Agent, outcome: Outcome) {
         let input = match outcome {
-            Outcome::Done => Input::Spawned,
+            Outcome::Done => {
+                self.fuses.started();
+                Input::Spawned
+            }
             Outcome::Late => Input::NotSpawned(NotSpawned::Late),
             Outcome::Failed(failure) => {
                 let message = format!("{}: {failure}", self.programs.name());

@@ -111,7 +111,7 @@ impl Drive {
             if let Some(code) = self.over {
                 return code;
             }
-            self.wait(agent.poll_timeout());
+            self.wait([agent.poll_timeout(), self.fuses.due()].into_iter().flatten().min());
         }
     }
 
@@ -136,6 +136,8 @@ impl Drive {
         if let Some(elector) = &mut self.elector {
             elector.flush();
         }
+        // Last: nothing of this turn waits for it.
+        self.search_soon();
     }
 
     /// Ctrl-Z in a terminal that was handed over stops the workload alone, and so does the wish of one in the background to read.

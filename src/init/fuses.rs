@@ -3,6 +3,11 @@
 //! Init is the first guard at H and the elector the second, and both must run to kill. The kernel needs neither. Each fuse
 //! stands where init last acknowledged H: it is moved before the acknowledgement goes out, and is gone with the proof. Where the
 //! kernel has none, init and elector guard alone.
+//!
+//! No signal tells of a new process group, so they are searched for: with each renewal, and a few times soon after something of a
+//! leader was started, for that is when it starts its daemons.
+
+use std::time::Duration;
 
 use crate::{
     clock,
@@ -13,8 +18,19 @@ use crate::{
     time::Instant,
 };
 
-/// A search for groups may take this part of init's time.
+/// A search with a renewal may take this part of init's time,
 const SEARCHING: u32 = 200;
+/// and one soon after a start this.
+const SEARCHING_SOON: u32 = 10;
+
+/// When it is searched after a start. Nearer and nearer to the interval of renewals, which go on from there.
+const SOON: [Duration; 5] = [
+    Duration::from_millis(10),
+    Duration::from_millis(30),
+    Duration::from_millis(100),
+    Duration::from_millis(300),
+    Duration::from_secs(1),
+];
 
 /// Each takes two descriptors and a few kilobytes of the kernel's; a workload of more groups keeps some without.
 const MOST: usize = 64;
@@ -26,11 +42,12 @@ pub(super) struct Fuses {
     hard: Option<Instant>,
     lit: Vec<Fuse>,
     search_from: Instant,
+    soon: Soon,
 }
 
 impl Fuses {
     pub(super) const fn new() -> Self {
-        Self { hard: None, lit: Vec::new(), search_from: Instant::BOOT }
+        Self { hard: None, lit: Vec::new(), search_from: Instant::BOOT, soon: Soon::OVER }
     }
 
     /// Moves all to H, or takes them away. Whether that was news.
@@ -41,6 +58,7 @@ impl Fuses {
         self.hard = hard;
         let Some(hard) = hard else {
             self.lit.clear();
+            self.soon = Soon::OVER;
             return Ok(true);
         };
         let mut failed = None;
@@ -78,16 +96,113 @@ impl Fuses {
         Ok(())
     }
 
+    /// Something of a leader was started or promoted: it may make groups of its own from now on.
+    pub(super) fn started(&mut self) {
+        if self.hard.is_some() {
+            self.soon = Soon::after(clock::boot());
+        }
+    }
+
+    /// When [`Self::search_soon`] is due.
+    pub(super) const fn due(&self) -> Option<Instant> {
+        self.soon.due
+    }
+
+    /// Has one for each group that is found now, if that is due.
+    pub(super) fn search_soon(&mut self, find: impl FnOnce() -> Vec<Pid>) -> Result<(), FuseError> {
+        let began = clock::boot();
+        if self.soon.due.is_none_or(|due| due > began) {
+            return Ok(());
+        }
+        let searched = self.cover_all(find());
+        self.soon.searched(began, clock::boot());
+        searched
+    }
+
     /// Has one for each group that is found now, unless the last search was costly and not long ago.
     pub(super) fn search(&mut self, find: impl FnOnce() -> Vec<Pid>) -> Result<(), FuseError> {
         let began = clock::boot();
         if began < self.search_from {
             return Ok(());
         }
-        let groups = find();
+        let searched = self.cover_all(find());
         let now = clock::boot();
         self.search_from = now + now.since(began) * SEARCHING;
+        searched
+    }
+
+    fn cover_all(&mut self, groups: Vec<Pid>) -> Result<(), FuseError> {
         self.lit.retain(|fuse| fuse.group().is_some_and(|group| groups.contains(&group)));
         groups.into_iter().try_for_each(|group| self.cover(group))
+    }
+}
+
+/// The searches soon after a start.
+#[derive(Clone, Copy, Debug)]
+struct Soon {
+    start: Instant,
+    /// The next one; none when they are over.
+    due: Option<Instant>,
+}
+
+impl Soon {
+    const OVER: Self = Self { start: Instant::BOOT, due: None };
+
+    fn after(start: Instant) -> Self {
+        Self { start, due: SOON.first().map(|after| start + *after) }
+    }
+
+    /// One was made. Those are left out that it would have delayed, or that would come too soon after a costly one.
+    fn searched(&mut self, began: Instant, ended: Instant) {
+        let from = ended + ended.since(began) * SEARCHING_SOON;
+        self.due = SOON.iter().map(|after| self.start + *after).find(|due| *due > from);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const START: Instant = Instant::from_nanos(7_000_000_000);
+
+    /// When it is searched after the start, in milliseconds, if each search takes this long and is made when it is due.
+    fn searches(cost: Duration) -> Vec<u128> {
+        let (mut soon, mut at) = (Soon::after(START), Vec::new());
+        while let Some(due) = soon.due {
+            at.push(due.since(START).as_millis());
+            soon.searched(due, due + cost);
+        }
+        at
+    }
+
+    #[test]
+    fn it_is_searched_soon_after_a_start_and_more_and_more_rarely() {
+        assert_eq!(searches(Duration::from_micros(400)), [10, 30, 100, 300, 1_000]);
+    }
+
+    #[test]
+    fn costly_searches_are_fewer() {
+        assert_eq!(searches(Duration::from_millis(8)), [10, 100, 300, 1_000]);
+        assert_eq!(searches(Duration::from_millis(200)), [10]);
+    }
+
+    #[test]
+    fn an_init_that_was_stopped_makes_up_for_none_that_it_missed() {
+        let mut soon = Soon::after(START);
+        let late = START + Duration::from_millis(500);
+        soon.searched(late, late);
+        assert_eq!(soon.due, Some(START + Duration::from_secs(1)));
+    }
+
+    #[test]
+    fn nothing_is_searched_for_where_nothing_of_a_leader_runs() {
+        let mut fuses = Fuses::new();
+        fuses.started();
+        assert_eq!(fuses.due(), None);
+        fuses.follow(Some(START)).unwrap();
+        fuses.started();
+        assert!(fuses.due().is_some());
+        fuses.follow(None).unwrap();
+        assert_eq!(fuses.due(), None);
     }
 }

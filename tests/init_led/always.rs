@@ -20,7 +20,7 @@ use super::{
     world::{World, config, lead, patient, sleep_until, timing, wait_for},
 };
 
-fn always(acknowledge: Acknowledge, command: &[&str]) -> Config {
+pub(crate) fn always(acknowledge: Acknowledge, command: &[&str]) -> Config {
     let mut config = config("");
     config.workload.runs = Runs::Always;
     config.workload.acknowledge = Some(acknowledge);

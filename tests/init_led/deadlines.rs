@@ -1,6 +1,6 @@
 //! Law 3, 9, 15: the deadlines, with a real clock.
 
-use nix::sys::signal::Signal;
+use nix::sys::signal::{Signal, kill};
 use tenure::{
     clock,
     link::{Reason, Term, ToElector},
@@ -67,11 +67,15 @@ pub(crate) fn an_extension_that_waited_while_init_was_stopped_saves_the_workload
 }
 
 pub(crate) fn init_that_was_stopped_past_h_kills_before_it_does_anything_else() {
-    // Young enough to have no fuse, and the test's elector is no second guard.
-    let script = format!("setsid sh -c '{}' & exec sleep 1000", STUBBORN.replace('\'', "\""));
+    // It is made while init is stopped, so that it has no fuse; and the test's elector is no second guard.
+    let daemon = STUBBORN.replace('\'', "\\\"");
+    let script = format!("trap \"setsid sh -c '{daemon}' &\" USR1; echo waits; while :; do sleep 0.01; done");
     let mut world = World::leading(&config(&script), timing());
     let deadlines = timing().deadlines(clock::boot());
     world.freeze();
+    let main = world.others().into_iter().map(|(pid, _)| pid).min().unwrap();
+    kill(main, Signal::SIGUSR1).unwrap();
+    assert_eq!(world.line(), "ready");
     sleep_until(deadlines.end);
     assert!(world.others().iter().any(|(pid, _)| state(*pid) != Some('Z')));
     world.signal(Signal::SIGCONT);

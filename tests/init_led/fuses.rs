@@ -1,14 +1,17 @@
 //! Law 3 in the kernel: init is stopped, the test's elector is no guard, and H holds all the same.
 
+use std::fs;
+
 use nix::sys::signal::Signal;
 use tenure::{
     clock,
-    config::OnExit,
+    config::{Acknowledge, OnExit},
     link::{Reason, Term, Then, ToElector, ToInit},
+    time::Instant,
 };
 
 use super::{
-    always::{notifying, promoted},
+    always::{always, notifying, promoted},
     world::{World, config, sleep_until, timing, wait_until},
 };
 
@@ -17,6 +20,13 @@ const STUBBORN: &str = "trap '' TERM; sleep 1000 & echo ready; while :; do sleep
 
 /// The same in a session of its own, from which it says that it is ready, beside a main process that waits.
 const DAEMON: &str = "(trap '' TERM; exec setsid sh -c 'echo ready; exec sleep 1000') & exec sleep 1000";
+
+/// A main process that leaves such a daemon when it is promoted.
+const STARTS_A_DAEMON_WHEN_PROMOTED: &str =
+    "trap \"(trap '' TERM; exec setsid sleep 1000) &\" USR1; echo starts; while :; do sleep 0.01; done";
+
+/// A fuse is a connection of init to itself.
+const SOCKETS_OF_A_FUSE: usize = 2;
 
 /// Whether nothing of the workload runs, reaped or not.
 fn is_dead(world: &World) -> bool {
@@ -56,6 +66,36 @@ fn renewed_once(mut world: World) {
     world.freeze();
     sleep_until(timing().deadlines(a).end);
     assert!(is_dead(&world), "{:?}", world.others());
+}
+
+pub(crate) fn what_left_the_group_soon_after_the_start_dies_without_a_renewal() {
+    let mut world = World::contained(&config(DAEMON)).0;
+    let before = sockets(&world);
+    let a = clock::boot();
+    world.lead(timing(), a);
+    dies_frozen_with_two_fuses(&world, a, before);
+}
+
+pub(crate) fn what_left_the_group_soon_after_a_promotion_does_too() {
+    let (mut world, _) = World::contained(&always(Acknowledge::None, &["sh", "-c", STARTS_A_DAEMON_WHEN_PROMOTED]));
+    assert_eq!(world.line(), "starts");
+    let before = sockets(&world);
+    let a = clock::boot();
+    world.lead(timing(), a);
+    dies_frozen_with_two_fuses(&world, a, before);
+}
+
+fn dies_frozen_with_two_fuses(world: &World, a: Instant, before: usize) {
+    wait_until("a fuse for each of two groups", || sockets(world) == before + 2 * SOCKETS_OF_A_FUSE);
+    world.freeze();
+    sleep_until(timing().deadlines(a).end);
+    assert!(is_dead(world), "{:?}", world.others());
+}
+
+fn sockets(world: &World) -> usize {
+    let files = fs::read_dir(format!("/proc/{}/fd", world.init())).unwrap();
+    let targets = files.filter_map(|file| fs::read_link(file.ok()?.path()).ok());
+    targets.filter(|target| target.to_string_lossy().starts_with("socket:")).count()
 }
 
 pub(crate) fn an_extension_in_the_link_of_a_stopped_init_comes_too_late_at_h() {
