@@ -106,9 +106,28 @@ fn after_its_init_died_it_kills_what_the_workload_left() {
     elector.child.wait().unwrap();
     drop(elector);
 
-    wait_until("the process that was left is dead", || {
-        fs::read_to_string(format!("/proc/{left}/stat")).map_or(true, |stat| stat.contains(") Z "))
-    });
+    wait_until("the process that was left is dead", || is_dead(left));
+}
+
+#[test]
+fn what_daemonised_itself_dies_with_an_init_that_was_killed_and_is_not_pid_1() {
+    let kubeconfig = Kubeconfig::of_nobody("killed");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tenure"));
+    command.args(["--lease=writer", "--namespace=billing", "--set=workload.runs=always", "--set=workload.acknowledge=none"]);
+    command.args(["--set=signals.onLead=SIGUSR1", "--set=signals.onFollow=SIGUSR2"]);
+    command.args(["--", "sh", "-c", "setsid sleep 600 & echo $!; wait"]).env("KUBECONFIG", &kubeconfig.0);
+    let mut init = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(init.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let left: i32 = line.trim().parse().unwrap();
+    let elector = wait_for("the elector bound itself to its link", || elector_of(init.id()).filter(|pid| has_settled(*pid)));
+
+    init.kill().unwrap();
+    init.wait().unwrap();
+
+    for pid in [left, elector] {
+        wait_until("nobody is left", || is_dead(pid));
+    }
 }
 
 #[test]
@@ -242,9 +261,32 @@ impl Drop for Kubeconfig {
     }
 }
 
+fn is_dead(pid: i32) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/stat")).map_or(true, |stat| stat.contains(") Z "))
+}
+
+fn elector_of(init: u32) -> Option<i32> {
+    let children = fs::read_to_string(format!("/proc/{init}/task/{init}/children")).ok()?;
+    let is_elector = |pid: &i32| fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line == b"tenure\0elector\0");
+    children.split_whitespace().filter_map(|pid| pid.parse().ok()).find(is_elector)
+}
+
+/// Whether it runs its guard, the thread that it starts once it knows its init.
+fn has_settled(elector: i32) -> bool {
+    let names = fs::read_dir(format!("/proc/{elector}/task")).into_iter().flatten().flatten();
+    names.filter_map(|task| fs::read_to_string(task.path().join("comm")).ok()).any(|name| name == "guard\n")
+}
+
 fn wait_until(what: &str, done: impl Fn() -> bool) {
+    wait_for(what, || done().then_some(()));
+}
+
+fn wait_for<T>(what: &str, look: impl Fn() -> Option<T>) -> T {
     let end = Instant::now() + PATIENCE;
-    while !done() {
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
         assert!(Instant::now() < end, "not in time: {what}");
         std::thread::sleep(Duration::from_millis(10));
     }

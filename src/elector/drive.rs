@@ -126,6 +126,13 @@ impl Drive {
 
     /// Turns until the link ends; how it ended.
     pub(super) async fn run(mut self, init: &mut Init) -> Broken {
+        let broken = self.turns(init).await;
+        // It kills what descends from init, by a pid that may be anybody's now.
+        self.guard.disarm();
+        broken
+    }
+
+    async fn turns(&mut self, init: &mut Init) -> Broken {
         let mut woken_by = None;
         loop {
             if let Err(broken) = self.turn(init, woken_by.take()) {

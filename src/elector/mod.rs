@@ -224,6 +224,8 @@ async fn greet(link: &mut Link) -> Result<Welcome, Failure> {
 async fn lead_or_follow(mut link: Link, welcome: Welcome, discover: Discover) -> Result<remains::Init, Failure> {
     log::start(&welcome.config.log);
     let mut init = remains::Init::of(&welcome);
+    // Its end is the end of the link from here on, and what it leaves is this process's to kill.
+    prctl::set_pdeathsig(None).map_err(|errno| Failure::Start(errno.into()))?;
     let guard = Guard::start(init.killer()).map_err(Failure::Start)?;
     let access = Access::new(discover, welcome.config.lease.attempt_timeout);
     let health = Health::new(welcome.config.lease.duration, clock::boot());
