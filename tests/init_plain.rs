@@ -157,6 +157,14 @@ fn a_third_term_kills_at_once() {
 }
 
 #[test]
+fn an_init_that_was_started_with_sigchld_ignored_knows_how_its_workload_ended() {
+    for contained in [true, false] {
+        let init = ["env", "--ignore-signal=CHLD", TENURE, "--leader-election=off", "--"];
+        assert_eq!(Init::run(&init, &["sh", "-c", "exit 3"], contained).exit(), 3);
+    }
+}
+
+#[test]
 fn orphans_are_reaped() {
     let script = "for i in 1 2 3 4 5 6 7 8; do (sh -c 'echo $PPID' & ) >/dev/null; done
         until ! grep -qs '^State:.Z' /proc/[0-9]*/status; do sleep 0.01; done";
@@ -183,7 +191,7 @@ fn the_workload_dies_with_an_init_that_is_not_pid_1() {
 
 #[test]
 fn mask_and_dispositions_of_the_workload_are_those_that_tenure_was_started_with() {
-    let wrappers: [&[&str]; 3] = [&[], &["--block-signal=USR1,TERM", "--ignore-signal=HUP,PIPE"], &["--ignore-signal=INT"]];
+    let wrappers: [&[&str]; 3] = [&[], &["--block-signal=USR1,TERM", "--ignore-signal=HUP,PIPE"], &["--ignore-signal=INT,CHLD"]];
     for wrapper in wrappers {
         let seen = |through: &[&str]| {
             let command =

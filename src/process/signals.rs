@@ -29,8 +29,10 @@ const FAULTS: [i32; 7] = [libc::SIGFPE, libc::SIGILL, libc::SIGSEGV, libc::SIGBU
 pub struct Inherited {
     /// The blocked ones.
     pub mask: SigSet,
-    /// Whether SIGPIPE was ignored. It is the only disposition that tenure changes: Rust's runtime ignores it before main.
+    /// Whether SIGPIPE was ignored. Rust's runtime ignores it before main.
     pub ignores_pipe: bool,
+    /// Whether SIGCHLD was ignored: nobody would have children to reap then. No other disposition is changed by tenure.
+    pub ignores_child: bool,
 }
 
 /// Blocks every signal but the faults, and tells what had been there before the first call.
@@ -40,7 +42,11 @@ pub struct Inherited {
 pub fn block() -> io::Result<Inherited> {
     let mut mask = SigSet::empty();
     sigprocmask(SigmaskHow::SIG_SETMASK, Some(&taken()), Some(&mut mask))?;
-    Ok(Inherited { mask: *MASK.get_or_init(|| mask), ignores_pipe: IGNORED_PIPE.load(Ordering::Relaxed) })
+    Ok(Inherited {
+        mask: *MASK.get_or_init(|| mask),
+        ignores_pipe: IGNORED_PIPE.load(Ordering::Relaxed),
+        ignores_child: IGNORED_CHILD.load(Ordering::Relaxed),
+    })
 }
 
 /// [`block`] in the first instructions of a program, long before its main: PID 1 loses what arrives before that, for the kernel
@@ -128,23 +134,39 @@ fn taken() -> SigSet {
 static MASK: OnceLock<SigSet> = OnceLock::new();
 
 static IGNORED_PIPE: AtomicBool = AtomicBool::new(false);
+static IGNORED_CHILD: AtomicBool = AtomicBool::new(false);
 
 /// Runs before main, and so before Rust's runtime ignores SIGPIPE.
-#[allow(unsafe_code, reason = "the only place from which the inherited disposition can be seen")]
+#[allow(unsafe_code, reason = "the only place from which the inherited dispositions can be seen")]
 #[used]
 // SAFETY: the section holds pointers to functions, which the C runtime calls once, on one thread, before main.
 #[unsafe(link_section = ".init_array")]
-static REMEMBER: extern "C" fn() = remember_pipe;
+static REMEMBER: extern "C" fn() = remember;
+
+extern "C" fn remember() {
+    IGNORED_PIPE.store(is_ignored(libc::SIGPIPE), Ordering::Relaxed);
+    if is_ignored(libc::SIGCHLD) {
+        IGNORED_CHILD.store(true, Ordering::Relaxed);
+        mind_children();
+    }
+}
+
+/// While SIGCHLD is ignored, as it is through every execve, the kernel buries children without a word: their ends are lost, and
+/// their pids are free before init knows.
+#[allow(unsafe_code, reason = "a disposition is set")]
+fn mind_children() {
+    // SAFETY: no handler is installed. It does not fail for SIGCHLD.
+    unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
+}
 
 #[allow(unsafe_code, reason = "nix cannot read a disposition without setting one")]
-extern "C" fn remember_pipe() {
+fn is_ignored(signal: i32) -> bool {
     let mut action = std::mem::MaybeUninit::<libc::sigaction>::zeroed();
     // SAFETY: with a null new action the call only fills the old one, which is ours and zeroed.
-    let ignored = unsafe {
-        libc::sigaction(libc::SIGPIPE, std::ptr::null(), action.as_mut_ptr()) == 0
+    unsafe {
+        libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr()) == 0
             && action.assume_init_ref().sa_sigaction == libc::SIG_IGN
-    };
-    IGNORED_PIPE.store(ignored, Ordering::Relaxed);
+    }
 }
 
 #[cfg(test)]

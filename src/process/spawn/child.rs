@@ -118,9 +118,11 @@ fn carry_out(plan: &Plan<'_>, parent: Pid) -> Result<Outcome, Failure> {
             libc::write(file, score.as_ptr().cast(), score.len());
         }
         if let Some(inherited) = plan.inherited {
-            let pipe = if inherited.ignores_pipe { libc::SIG_IGN } else { libc::SIG_DFL };
-            if libc::signal(libc::SIGPIPE, pipe) == libc::SIG_ERR {
-                return Err(Failure { step: Step::Signals, errno: Errno::last() });
+            for (signal, ignored) in [(libc::SIGPIPE, inherited.ignores_pipe), (libc::SIGCHLD, inherited.ignores_child)] {
+                let disposition = if ignored { libc::SIG_IGN } else { libc::SIG_DFL };
+                if libc::signal(signal, disposition) == libc::SIG_ERR {
+                    return Err(Failure { step: Step::Signals, errno: Errno::last() });
+                }
             }
             check(Step::Signals, libc::sigprocmask(libc::SIG_SETMASK, inherited.mask.as_ref(), std::ptr::null_mut()))?;
         }
