@@ -29,6 +29,10 @@ const FORBIDDEN_WATCH_PAUSE: Duration = Duration::from_secs(60);
 /// A follower's longest pause after failures, and the longest Retry-After that it honours.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
+/// So many writes without an answer are remembered. One that is forgotten and yet arrives is a stranger's, and waited for (law 13):
+/// safe, and no outage of whatever length takes all memory.
+const MOST_UNKNOWN: usize = 100;
+
 #[derive(Clone, Debug)]
 pub(crate) struct Core {
     pub(crate) author: Author,
@@ -238,6 +242,14 @@ impl Core {
         self.actions.push_back(Action::Request { id, request });
     }
 
+    /// Remembers a write without an answer, which may yet be found stored (law 6).
+    pub(crate) fn remember(&mut self, attempt: Attempt) {
+        if self.unknown.len() == MOST_UNKNOWN {
+            self.unknown.remove(0);
+        }
+        self.unknown.push(attempt);
+    }
+
     /// What the answer `id` answers; none if that is not awaited.
     pub(crate) fn answered(&mut self, id: RequestId) -> Option<Asked> {
         let awaited = self.awaited.take_if(|awaited| awaited.id == id)?;
@@ -294,20 +306,21 @@ impl Core {
     pub(crate) fn watched(&mut self, watched: Watched, now: Now) -> Option<News> {
         match watched {
             Watched::Changed(object) => {
-                self.heard = now.boot;
                 let record = LeaseRecord::read(object)?;
                 self.version = Some(record.resource_version().to_owned());
                 if !self.sight.watched(record.clone(), now.boot) {
                     return None;
                 }
+                self.heard = now.boot;
                 self.report_holder(&record);
                 Some(News::Changed(record))
             }
             Watched::Deleted(object) => {
-                self.heard = now.boot;
                 let record = LeaseRecord::read(object)?;
                 self.version = Some(record.resource_version().to_owned());
-                self.sight.deleted(&record, now.boot);
+                if self.sight.deleted(&record, now.boot) {
+                    self.heard = now.boot;
+                }
                 Some(News::Deleted(record))
             }
             Watched::Bookmark(version) => {

@@ -182,7 +182,7 @@ impl Following {
 
     /// A quorum read: it proves a write of mine without an answer, or it is what there is (law 6).
     fn read(&mut self, core: &mut Core, record: LeaseRecord, now: Now) -> Option<Phase> {
-        if let Some(attempt) = core.unknown.iter().find(|attempt| attempt.is(&record)).cloned() {
+        if let Some(attempt) = core.unknown.iter().find(|attempt| attempt.is_proved_by(&record)).cloned() {
             return Some(self.won(core, record, &attempt, now));
         }
         let moved_on = |attempt: &Attempt| attempt.uid.is_some() && attempt.base.as_deref() != Some(record.resource_version());
@@ -210,7 +210,7 @@ impl Following {
         retry_after: Option<Duration>,
         now: Now,
     ) {
-        core.unknown.push(attempt);
+        core.remember(attempt);
         core.failed(operation, message, retry_after, now);
     }
 

@@ -40,6 +40,9 @@ pub(crate) struct Leading {
     due: Instant,
     /// Conflicts in a row: the first is answered at once, more are paced.
     conflicts: u32,
+    /// The preferred holder that is known. One that stood there when the Lease was taken has had its time: whoever gave way to it
+    /// now would do so in turn with the others for as long as it does not come.
+    preference: Option<String>,
     credentials_refused: bool,
     read_wanted: bool,
     /// A planned stop has begun, and the read that its release needs is not sent yet: it overlaps with the workload's end.
@@ -80,6 +83,7 @@ impl Leading {
             facts,
             timing,
             confirmed: Proved { resource_version: record.resource_version().to_owned(), at: now.boot },
+            preference: record.preferred_holder().map(str::to_owned),
             base: Some(record),
             deadlines: timing.deadlines(attempt.sent),
             announced: false,
@@ -105,6 +109,7 @@ impl Leading {
             facts: resume.facts,
             timing: resume.timing,
             confirmed: Proved { resource_version: resume.confirmed.resource_version, at: now.boot },
+            preference: preferred_in(&resume.confirmed.spec),
             base: None,
             deadlines: resume.confirmed.deadlines,
             announced: true,
@@ -323,8 +328,16 @@ impl Leading {
         core.unknown.clear();
         self.timing = core.timing;
         self.deadlines = self.deadlines.min(self.timing.deadlines(now.boot));
+        if !self.announced {
+            return;
+        }
         self.serial += 1;
         self.acknowledged = false;
         core.tell(ToInit::Shorten { term: self.term, serial: self.serial, timing: self.timing, deadlines: self.deadlines });
     }
+}
+
+fn preferred_in(spec: &str) -> Option<String> {
+    let spec: serde_json::Value = serde_json::from_str(spec).ok()?;
+    spec.get("preferredHolder")?.as_str().map(str::to_owned)
 }

@@ -66,10 +66,10 @@ impl Sight {
         self.seen = Seen::Lease(record);
     }
 
-    /// Takes in a version that the watch brought; false if it is older than what was seen of the same Lease (law 16).
+    /// Takes in a version that the watch brought; false if it is older than what was seen, of this Lease or of one before it
+    /// (law 16).
     pub(crate) fn watched(&mut self, record: LeaseRecord, now: Instant) -> bool {
         if let Seen::Lease(seen) = &self.seen
-            && seen.uid() == record.uid()
             && !later(record.resource_version(), seen.resource_version())
         {
             return false;
@@ -86,13 +86,14 @@ impl Sight {
         self.seen = Seen::Absent;
     }
 
-    /// The watch says that this Lease was deleted: nothing if that is not the one seen, or older.
-    pub(crate) fn deleted(&mut self, record: &LeaseRecord, now: Instant) {
+    /// The watch says that this Lease was deleted; false if that is not the one seen, or older.
+    pub(crate) fn deleted(&mut self, record: &LeaseRecord, now: Instant) -> bool {
         let current = matches!(&self.seen, Seen::Lease(seen)
             if seen.uid() == record.uid() && !later(seen.resource_version(), record.resource_version()));
         if current {
             self.absent(now);
         }
+        current
     }
 
     /// The version last seen.

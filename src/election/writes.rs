@@ -26,6 +26,7 @@ pub const TRACEPARENT: &str = "tenure.dev/traceparent";
 const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "tenure");
 const SECOND: i64 = 1_000_000;
 const MILLISECOND: i64 = 1_000;
+const A_YEAR: i64 = 366 * 24 * 3_600 * SECOND;
 /// 9999-12-30, in microseconds: no wall clock makes a time that the API server cannot read.
 const LAST_TIME: i64 = 253_402_128_000 * SECOND;
 
@@ -140,9 +141,10 @@ impl Stamps {
         Self { number: i64::from(generation) % MILLISECOND, last: 0 }
     }
 
-    /// The next time: `wall`, or as much later as it takes to rise by a second above the last and above `previous`.
+    /// The next time: `wall`, or as much later as it takes to rise by a second above the last and above `previous`. Not above one
+    /// that nothing could rise above for long: no clock has shown it, and two writes would be equal.
     pub fn next(&mut self, wall: i64, previous: Option<&str>) -> String {
-        let previous = previous.and_then(micros).unwrap_or_default();
+        let previous = previous.and_then(micros).filter(|time| *time < LAST_TIME - A_YEAR).unwrap_or_default();
         let least = self.last.max(previous).saturating_add(SECOND).min(LAST_TIME);
         let time = wall.clamp(0, LAST_TIME).max(least);
         let millis = (time + MILLISECOND - 1) / MILLISECOND;
@@ -211,6 +213,15 @@ mod tests {
         assert_eq!(stamps.next(WALL - 5 * SECOND, None), "2027-01-15T08:00:01.125001Z");
         assert_eq!(stamps.next(WALL, Some("2027-01-15T09:00:00.000000Z")), "2027-01-15T09:00:01.000001Z");
         assert_eq!(stamps.next(WALL, Some("nonsense")), "2027-01-15T09:00:02.001001Z");
+    }
+
+    #[test]
+    fn a_time_at_the_end_of_all_times_in_the_record_is_not_risen_above() {
+        let mut stamps = Stamps::new(1);
+        let first = stamps.next(WALL, Some("9999-12-30T12:00:00.000000Z"));
+
+        assert_eq!(first, "2027-01-15T08:00:00.124001Z");
+        assert_ne!(stamps.next(WALL, Some("9999-12-30T12:00:00.000000Z")), first);
     }
 
     #[test]

@@ -36,12 +36,12 @@ impl Leading {
                     if later(record.resource_version(), &self.confirmed.resource_version) {
                         self.look(core, &record);
                     }
-                    core.unknown.push(attempt);
+                    core.remember(attempt);
                     self.read_wanted = true;
                     self.failed(core, operation, NOT_WHAT_WAS_SENT.into(), asked.sent, None, now);
                 }
                 None => {
-                    core.unknown.push(attempt);
+                    core.remember(attempt);
                     self.failed(core, operation, UNREADABLE.into(), asked.sent, None, now);
                 }
             },
@@ -68,7 +68,7 @@ impl Leading {
                 self.failed(core, operation, message, asked.sent, retry_after, now);
             }
             (attempt, Answer::Unknown { message, retry_after }) => {
-                core.unknown.extend(attempt);
+                attempt.into_iter().for_each(|attempt| core.remember(attempt));
                 self.failed(core, operation, message, asked.sent, retry_after, now);
             }
             (_, Answer::Deleted) => self.failed(core, operation, NOT_WHAT_WAS_SENT.into(), asked.sent, None, now),
@@ -128,9 +128,11 @@ impl Leading {
             return;
         }
         let me = core.author.identity.as_str();
+        let preferred = record.preferred_holder().map(str::to_owned);
+        let is_news = preferred != std::mem::replace(&mut self.preference, preferred.clone());
         if record.annotation(STEP_DOWN) == Some(me) {
             self.end(core, Reason::StepDown);
-        } else if record.strategy().is_some() && record.preferred_holder().is_some_and(|preferred| preferred != me) {
+        } else if is_news && record.strategy().is_some() && preferred.is_some_and(|preferred| preferred != me) {
             self.end(core, Reason::PreferredHolder);
         }
     }

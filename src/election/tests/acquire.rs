@@ -2,12 +2,13 @@
 
 use serde_json::{Value, json};
 
-use super::bench::{Bench, ME, Register, TICK, held, mark, plus, seconds, welcome};
+use super::bench::{Bench, ME, Register, TICK, held, lost, mark, plus, seconds, welcome};
 use crate::{
     election::{
         Answer, Event, Refusal, Request, Watched,
         writes::{PAUSED, STEP_DOWN, STEP_DOWN_TO},
     },
+    link::Reason,
     time::Instant,
 };
 
@@ -301,6 +302,21 @@ fn a_coordinated_lease_is_left_to_the_appointed_for_one_duration() {
 }
 
 #[test]
+fn whoever_takes_a_lease_in_place_of_the_appointed_keeps_it_until_somebody_is_appointed_anew() {
+    let mut spec = mark();
+    spec["strategy"] = "OldestEmulationVersion".into();
+    spec["preferredHolder"] = "x".into();
+    let mut bench = Bench::with(spec);
+
+    bench.run(plus(15) + seconds(30));
+    assert_eq!((bench.leads().is_some(), bench.step_down()), (true, None));
+
+    bench.register.edit(|object| object["spec"]["preferredHolder"] = "y".into());
+    bench.watch_register();
+    assert_eq!(bench.step_down_reason(), Some(Reason::PreferredHolder));
+}
+
+#[test]
 fn a_dead_watch_delays_a_takeover_by_little_more_than_a_renew_period() {
     let mut bench = Bench::with(held("x", 15));
     bench.run(seconds(1));
@@ -334,6 +350,68 @@ fn a_watch_event_older_than_what_was_read_is_ignored() {
     bench.watch(Watched::Changed(old));
 
     takes_exactly_after(&mut bench, plus(15) - seconds(5));
+}
+
+#[test]
+fn a_watch_event_of_an_earlier_lease_shortens_no_wait() {
+    let mut bench = Bench::with(held("x", 15));
+    let old = bench.register.object.clone().unwrap();
+    bench.register.put(held("y", 60));
+    bench.run(seconds(5));
+    bench.watch(Watched::Changed(old));
+
+    takes_exactly_after(&mut bench, plus(60) - seconds(5));
+}
+
+#[test]
+fn a_watch_that_brings_only_what_is_old_holds_no_read_off() {
+    let mut bench = Bench::with(held("x", 15));
+    let old = bench.register.object.clone().unwrap();
+    bench.run(seconds(1));
+    let gets = bench.gets();
+
+    for _ in 0..10 {
+        bench.watch(Watched::Changed(old.clone()));
+        bench.run(seconds(1));
+    }
+
+    assert!(bench.gets() - gets >= 3, "{} reads", bench.gets() - gets);
+}
+
+#[test]
+fn a_read_whose_version_did_not_rise_proves_no_write() {
+    let mut bench = Bench::with(mark());
+    bench.answers = false;
+    bench.serve();
+    bench.answer(lost());
+    let spec = bench.body()["spec"].clone();
+    bench.register.object.as_mut().unwrap()["spec"] = spec;
+    bench.answers = true;
+    bench.run(seconds(5));
+
+    assert_eq!(bench.leads(), None);
+}
+
+#[test]
+fn no_outage_fills_the_memory_with_creations_that_nobody_answered() {
+    let mut bench = Bench::new();
+    bench.answers = false;
+    let mut creations = 0;
+    while creations < 500 {
+        bench.run(seconds(10));
+        match bench.awaited.as_ref().map(|(_, request)| request) {
+            Some(Request::Create(_)) => {
+                creations += 1;
+                bench.answer(lost());
+            }
+            Some(_) => bench.serve(),
+            None => {}
+        }
+        bench.sent.clear();
+        bench.events.clear();
+    }
+
+    assert!(format!("{:?}", bench.elector).len() < 200_000);
 }
 
 #[test]

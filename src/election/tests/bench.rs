@@ -26,8 +26,9 @@ pub(super) struct Bench {
     pub(super) awaited: Option<(RequestId, Request)>,
     pub(super) watches: Vec<Option<String>>,
     pub(super) guarding: bool,
-    /// Init acknowledges at once.
+    /// Init acknowledges at once what is said of a term that it was told of.
     pub(super) acknowledges: bool,
+    knows_a_term: bool,
     /// The server answers at once.
     pub(super) answers: bool,
 }
@@ -91,6 +92,7 @@ impl Bench {
     pub(super) fn start(welcome: Welcome, register: Register) -> Self {
         let now = Now { boot: START, wall: WALL };
         let mut bench = Self {
+            knows_a_term: welcome.resume.is_some(),
             elector: Elector::new(welcome, 7, now),
             now,
             register,
@@ -200,7 +202,8 @@ impl Bench {
                 }
                 Action::Watch { resource_version } => self.watches.push(resource_version),
                 Action::Tell(message) => {
-                    let acknowledged = acknowledgement(&message).filter(|_| self.acknowledges);
+                    self.knows_a_term |= matches!(message, ToInit::Lead { .. });
+                    let acknowledged = acknowledgement(&message).filter(|_| self.acknowledges && self.knows_a_term);
                     self.told.push(message);
                     if let Some(message) = acknowledged {
                         self.elector.handle(Input::Told(message), self.now);

@@ -179,3 +179,33 @@ fn a_lost_wait_still_holds_in_the_next_term() {
     assert_eq!(not_before(&bench), end);
     assert!(matches!(bench.writes().last(), Some(Request::Replace(_))));
 }
+
+#[test]
+fn a_wait_that_is_over_before_init_was_told_of_the_term_ends_in_a_renewal() {
+    let mut bench = Bench::with(free());
+    bench.answers = false;
+    bench.serve();
+    bench.serve_silently();
+    lose_everything_until(&mut bench, START + seconds(60));
+    // S of the acquiring write is past when a read proves it, and so is the wait, counted from there, when a renewal succeeds.
+    while !matches!(bench.awaited, Some((_, Request::Get))) {
+        bench.run(TICK * 1_000_000);
+    }
+    bench.serve();
+    lose_everything_until(&mut bench, START + seconds(140));
+    assert_eq!(bench.leads(), None);
+    bench.answers = true;
+    bench.run(seconds(5));
+
+    assert!(bench.leads().is_some());
+    assert_eq!(bench.body()["spec"]["leaseDurationSeconds"], 15);
+}
+
+fn lose_everything_until(bench: &mut Bench, at: Instant) {
+    while bench.now.boot < at {
+        bench.run(seconds(1));
+        if bench.awaited.is_some() {
+            bench.answer(lost());
+        }
+    }
+}

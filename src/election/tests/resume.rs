@@ -35,6 +35,23 @@ fn a_successor_reads_then_renews_and_the_term_goes_on() {
 }
 
 #[test]
+fn a_successor_knows_the_preferred_holder_that_its_predecessor_took_the_lease_in_place_of() {
+    let mut old = Bench::leading();
+    old.register.edit(|object| {
+        object["spec"]["strategy"] = "OldestEmulationVersion".into();
+        object["spec"]["preferredHolder"] = "x".into();
+    });
+
+    let mut new = successor(old, |resume| resume.confirmed.spec = r#"{"preferredHolder":"x"}"#.into());
+    new.run(seconds(10));
+    assert_eq!(new.step_down(), None);
+
+    new.register.edit(|object| object["spec"]["preferredHolder"] = "y".into());
+    new.run(seconds(4));
+    assert_eq!(new.step_down_reason(), Some(Reason::PreferredHolder));
+}
+
+#[test]
 fn a_renewal_of_the_predecessor_that_nobody_confirmed_moves_nothing_and_is_written_over() {
     let mut old = Bench::leading();
     old.answers = false;
