@@ -7,12 +7,9 @@ use std::{
 };
 
 use http::{HeaderValue, header::USER_AGENT};
-use kube::{
-    client::AuthError,
-    config::{ExecInteractiveMode, InClusterError, Kubeconfig, KubeconfigError},
-};
+use kube::config::{ExecInteractiveMode, InClusterError, Kubeconfig, KubeconfigError};
 
-use super::{dial::Dialer, proxies};
+use super::{dial::Dialer, plugin::PluginError, proxies};
 
 const SERVICE_ACCOUNT_TOKEN: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
 
@@ -53,6 +50,24 @@ pub enum AccessError {
         #[source]
         source: KubeconfigError,
     },
+    /// A file that is no kubeconfig. What stands there is not shown: it may be a secret.
+    #[error("cannot use the kubeconfig {path}: {} cannot be understood, `kubectl config view` says why", it_or_line(*.line))]
+    Malformed {
+        /// The file.
+        path: String,
+        /// Where in it, from 1, if that is known.
+        line: Option<u64>,
+    },
+    /// An authentication that only old clients know.
+    #[error(
+        "the user of {place} authenticates by the auth-provider {name}, which kubectl has given up too: use a credential plugin (exec)"
+    )]
+    AuthProvider {
+        /// Of which source.
+        place: String,
+        /// Which.
+        name: String,
+    },
     /// A certificate authority without a certificate.
     #[error("the certificate authority of {0} holds no PEM certificate")]
     NoCertificate(String),
@@ -70,7 +85,16 @@ pub enum AccessError {
         #[source]
         source: Box<kube::Error>,
     },
-    /// No credentials: a token file, or the kubeconfig's credential plugin.
+    /// The kubeconfig's credential plugin gave none.
+    #[error("cannot get credentials for {place}")]
+    Plugin {
+        /// Of which source.
+        place: String,
+        /// Why.
+        #[source]
+        source: PluginError,
+    },
+    /// No credentials otherwise, such as a token file that is missing.
     #[error("cannot get credentials for {place}")]
     Credentials {
         /// Of which source.
@@ -91,8 +115,7 @@ impl AccessError {
     /// Whether trying again may help: a credential plugin ran and failed. All else is configuration.
     #[must_use]
     pub fn may_pass(&self) -> bool {
-        let Self::Credentials { source, .. } = self else { return false };
-        matches!(**source, kube::Error::Auth(AuthError::AuthExecRun { .. } | AuthError::AuthExecParse(_)))
+        matches!(self, Self::Plugin { source, .. } if source.may_pass())
     }
 }
 
@@ -134,10 +157,13 @@ impl Cluster {
         let broken = |source| AccessError::Kubeconfig { paths: names.clone(), source };
         let present: Vec<_> = paths.iter().filter(|path| path.exists()).collect();
         let read = if present.is_empty() { paths.iter().collect() } else { present };
-        let kubeconfig = read
-            .into_iter()
-            .try_fold(Kubeconfig::default(), |merged, path| merged.merge(Kubeconfig::read_from(path)?))
-            .map_err(broken)?;
+        let kubeconfig = read.into_iter().try_fold(Kubeconfig::default(), |merged, path| {
+            let one = Kubeconfig::read_from(path).map_err(|error| {
+                let KubeconfigError::Parse(parse) = &error else { return broken(error) };
+                AccessError::Malformed { path: path.display().to_string(), line: parse.location().map(|at| at.line()) }
+            })?;
+            merged.merge(one).map_err(broken)
+        })?;
         let source = Source::Kubeconfig(match &kubeconfig.current_context {
             Some(context) => format!("{names}, context {context}"),
             None => names.clone(),
@@ -146,6 +172,10 @@ impl Cluster {
             return Err(AccessError::Proxy(source.to_string()));
         }
         let mut config = kube::Config::try_from(kubeconfig).map_err(broken)?;
+        // The one that is left gives a token; kube would run a program for another, and show its output where that fails.
+        if let Some(provider) = config.auth_info.auth_provider.as_ref().filter(|provider| provider.name != "oidc") {
+            return Err(AccessError::AuthProvider { place: source.to_string(), name: provider.name.clone() });
+        }
         if let Some(exec) = &mut config.auth_info.exec
             && !interactive
             && exec.interactive_mode != Some(ExecInteractiveMode::Always)
@@ -206,7 +236,7 @@ impl Cluster {
     /// Gets credentials and sets TLS up; contacts nothing. Blocks while a credential plugin runs.
     ///
     /// # Errors
-    /// [`AccessError::Credentials`] and [`AccessError::Tls`].
+    /// [`AccessError::Plugin`], [`AccessError::Credentials`] and [`AccessError::Tls`].
     pub fn dialer(&self, connect_timeout: Duration) -> Result<Dialer, AccessError> {
         Ok(Dialer::new(&self.config, &self.source.to_string(), connect_timeout)?.beside(self.ignored_proxy()))
     }
@@ -219,6 +249,10 @@ impl fmt::Display for Source {
             Self::Kubeconfig(names) => write!(f, "the kubeconfig {names}"),
         }
     }
+}
+
+fn it_or_line(line: Option<u64>) -> String {
+    line.map_or_else(|| "it".into(), |line| format!("line {line}"))
 }
 
 /// What this process lacks of a pod with access to its API server.

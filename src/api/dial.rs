@@ -9,7 +9,7 @@ use hyper_util::{
 use kube::client::{Body, ClientBuilder, ConfigExt as _};
 use tower::{BoxError, ServiceExt as _};
 
-use super::cluster::AccessError;
+use super::{cluster::AccessError, plugin};
 
 /// A dead peer of an idle or watching connection is noticed after about a minute, long before the server ends a watch.
 const KEEPALIVE: Duration = Duration::from_secs(30);
@@ -23,6 +23,7 @@ const IDLE: Duration = Duration::from_secs(300);
 #[derive(Clone)]
 pub struct Dialer {
     make: Arc<dyn Fn() -> kube::Client + Send + Sync>,
+    lifetime: Option<Duration>,
     ignored_proxy: Option<String>,
 }
 
@@ -30,12 +31,10 @@ impl Dialer {
     pub(super) fn new(config: &kube::Config, place: &str, connect_timeout: Duration) -> Result<Self, AccessError> {
         let tls = |source| AccessError::Tls { place: place.into(), source: Box::new(source) };
         let credentials = |source| AccessError::Credentials { place: place.into(), source: Box::new(source) };
-        let auth = config.auth_layer().map_err(credentials)?;
         let mut config = config.clone();
-        if auth.is_some() {
-            // A plugin that gave a token has no client certificate, and need not run again to say so.
-            config.auth_info.exec = None;
-        }
+        let lifetime =
+            plugin::replace(&mut config.auth_info).map_err(|source| AccessError::Plugin { place: place.into(), source })?;
+        let auth = config.auth_layer().map_err(credentials)?;
         let connector = config.rustls_https_connector_with_connector(tcp(connect_timeout)).map_err(tls)?;
         let headers = config.extra_headers_layer().map_err(tls)?;
         let base = config.base_uri_layer();
@@ -50,12 +49,24 @@ impl Dialer {
                 None => builder.with_layer(&base).build(),
             }
         };
-        Ok(Self { make: Arc::new(make), ignored_proxy: None })
+        Ok(Self { make: Arc::new(make), lifetime, ignored_proxy: None })
     }
 
     /// Keeps what is to be said of a proxy.
     pub(super) fn beside(self, ignored_proxy: Option<String>) -> Self {
         Self { ignored_proxy, ..self }
+    }
+
+    /// For how long its credentials are good, counted from its making; none if nothing is known of an end.
+    #[must_use]
+    pub const fn lifetime(&self) -> Option<Duration> {
+        self.lifetime
+    }
+
+    /// Whether this is a clone of `other`.
+    #[must_use]
+    pub fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.make, &other.make)
     }
 
     /// What is to be said of a proxy that the environment asks for and that is not used.

@@ -4,7 +4,8 @@
 //! ([`exchange()`], [`call`]). Never retries, adds or repeats a request, and never waits without a deadline.
 //!
 //! kube reads the configuration, authenticates and speaks TLS. The connector is our own, because kube's sets no TCP_NODELAY;
-//! so is the stack of layers, because kube's retries what a deciding room has long given up.
+//! so is the stack of layers, because kube's retries what a deciding room has long given up, and so are credential plugins, because
+//! kube's errors show their secrets.
 
 use std::{error::Error, fmt::Write as _};
 
@@ -12,11 +13,13 @@ pub use self::{
     cluster::{AccessError, Cluster},
     dial::Dialer,
     exchange::{CallError, ExchangeError, MAX_BODY, Reply, call, exchange, send},
+    plugin::PluginError,
 };
 
 mod cluster;
 mod dial;
 mod exchange;
+mod plugin;
 mod proxies;
 #[cfg(test)]
 pub(crate) mod stub;

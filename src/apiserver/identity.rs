@@ -12,6 +12,7 @@ use rustls::{
 };
 
 use super::StartError;
+use crate::base64;
 
 /// A certificate authority of its own, and the server's TLS under it.
 #[derive(Clone, Debug)]
@@ -55,7 +56,7 @@ impl Identity {
 
     /// A kubeconfig for `client`, whole in itself.
     pub(super) fn kubeconfig(&self, url: &str, client: &str, token: &str) -> String {
-        let authority = base64(self.authority.as_bytes());
+        let authority = base64::encode(self.authority.as_bytes());
         format!(
             "apiVersion: v1
 kind: Config
@@ -88,32 +89,4 @@ pub(super) fn token() -> Result<String, StartError> {
     let mut bits = [0; 16];
     getrandom::fill(&mut bits)?;
     Ok(format!("{:032x}", u128::from_be_bytes(bits)))
-}
-
-fn base64(bytes: &[u8]) -> String {
-    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::new();
-    for chunk in bytes.chunks(3) {
-        let three = [0, 1, 2].map(|place| chunk.get(place).copied().unwrap_or_default());
-        let bits = u32::from_be_bytes([0, three[0], three[1], three[2]]);
-        for place in 0..4 {
-            let six = (bits >> (18 - 6 * place)) & 0x3f;
-            let letter = ALPHABET.get(six as usize).copied().unwrap_or(b'=');
-            text.push(if place > chunk.len() { '=' } else { char::from(letter) });
-        }
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn base64_is_that_of_the_rfc() {
-        let pairs = [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg=="), ("foobar", "Zm9vYmFy")];
-        for (plain, encoded) in pairs {
-            assert_eq!(base64(plain.as_bytes()), encoded);
-        }
-    }
 }

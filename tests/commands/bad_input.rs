@@ -16,6 +16,35 @@ fn an_unknown_key_is_78_with_its_line_and_what_was_meant() {
 }
 
 #[test]
+fn no_secret_of_a_kubeconfig_or_of_its_plugin_is_said() {
+    let place = Place::new("secrets");
+    let broken = place.file("broken", "users:\n- name: u\n  user: {token: hunter2, password: [hunter2}\n");
+    let odd = place.file("odd", "users:\n- name: u\n  user: hunter2\n");
+    let plugin = |name: &str, script: &str| {
+        let exec = format!("command: /bin/sh, args: [-c, \"{script}\", hunter2], env: [{{name: KEY, value: hunter2}}]");
+        let exec = format!("exec: {{apiVersion: client.authentication.k8s.io/v1, {exec}}}");
+        place.file(name, &kubeconfig("server: 'https://127.0.0.1:1'").replace("user: {}", &format!("user: {{{exec}}}")))
+    };
+    let fails = plugin("fails", "echo hunter2; exit 1");
+    let babbles = plugin("babbles", "echo status: hunter2");
+    for (path, code, said) in [
+        (&broken, 78, "broken: line 3 cannot be understood"),
+        (&odd, 78, "odd: line 3 cannot be understood"),
+        (&fails, 77, "the credential plugin /bin/sh failed (exit status: 1)"),
+        (&babbles, 77, "is no ExecCredential"),
+    ] {
+        for line in [&["status", "x"][..], &["check", "--lease", "x", "--", "true"]] {
+            let ended = tenure(line, &[("KUBECONFIG", path)]);
+            ended.says(code, &[said]);
+            assert!(!ended.out.contains("hunter2") && !ended.err.contains("hunter2"), "{ended:?}");
+        }
+    }
+    let ended = tenure(&["--lease", "x", "--", "true"], &[("KUBECONFIG", &broken)]);
+    ended.says(78, &["broken: line 3 cannot be understood"]);
+    assert!(!ended.err.contains("hunter2"), "{ended:?}");
+}
+
+#[test]
 fn a_service_link_of_kubernetes_is_no_unknown_key() {
     let links =
         [("TENURE_PORT", "tcp://10.0.0.1:80"), ("TENURE_SERVICE_HOST", "10.0.0.1"), ("TENURE_PORT_80_TCP_ADDR", "10.0.0.1")];

@@ -1,0 +1,285 @@
+//! The kubeconfig's credential plugin (`exec`).
+//!
+//! Owns its run: the question, the answer, and for how long that is good. Never repeats anything in an error that may be secret: what
+//! the plugin is given and what it prints on standard output. Of what it complains of on standard error the last line is shown, as
+//! kubectl shows all of it.
+//!
+//! kube could run it as well, but shows all of that, runs it a second time for a client certificate, and runs it again within a
+//! request, whose deadline then throws away what a slow plugin gives.
+
+use std::{
+    io,
+    process::{Command, ExitStatus, Output, Stdio},
+    time::Duration,
+};
+
+use jiff::Timestamp;
+use kube::config::{AuthInfo, ExecConfig, ExecInteractiveMode};
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::{base64, clock};
+
+/// Why a plugin gave no credentials.
+#[derive(Debug, thiserror::Error)]
+pub enum PluginError {
+    /// The kubeconfig names no program.
+    #[error("its credential plugin (exec) has no command")]
+    NoCommand,
+    /// It cannot be started.
+    #[error("the credential plugin {program} cannot be run{hint}")]
+    Start {
+        /// Which.
+        program: String,
+        /// How it is installed, in the kubeconfig's words; or empty.
+        hint: String,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// It ran, and said that it failed.
+    #[error("the credential plugin {program} failed ({status}){complaint}")]
+    Failed {
+        /// Which.
+        program: String,
+        /// How it ended.
+        status: ExitStatus,
+        /// The last line of its standard error; or empty.
+        complaint: String,
+    },
+    /// What it printed is no ExecCredential.
+    #[error("what the credential plugin {program} printed is no ExecCredential with a status")]
+    Unreadable {
+        /// Which.
+        program: String,
+    },
+    /// It gave nothing that identifies anybody.
+    #[error("the credential plugin {program} gave neither a token nor a client certificate with its key")]
+    Nothing {
+        /// Which.
+        program: String,
+    },
+    /// The end of its credentials is not a time.
+    #[error("the expirationTimestamp that the credential plugin {program} gave is no time")]
+    Expiry {
+        /// Which.
+        program: String,
+    },
+}
+
+#[derive(Deserialize)]
+struct Credential {
+    status: Given,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Given {
+    expiration_timestamp: Option<String>,
+    token: Option<String>,
+    client_certificate_data: Option<String>,
+    client_key_data: Option<String>,
+}
+
+impl PluginError {
+    /// Whether trying again may help: the plugin ran. All else is configuration.
+    pub(super) const fn may_pass(&self) -> bool {
+        match self {
+            Self::NoCommand | Self::Start { .. } => false,
+            Self::Failed { .. } | Self::Unreadable { .. } | Self::Nothing { .. } | Self::Expiry { .. } => true,
+        }
+    }
+}
+
+/// Puts what the plugin gives in its place, unless `auth` has credentials of its own, which come first. Blocks until it has ended.
+///
+/// Returns for how long the credentials are good; none if that is not said, or over already by this machine's clock: one of the
+/// two is wrong, and the API server knows which.
+///
+/// # Errors
+/// There are no credentials.
+pub(super) fn replace(auth: &mut AuthInfo) -> Result<Option<Duration>, PluginError> {
+    let Some(exec) = auth.exec.take() else { return Ok(None) };
+    let password = auth.username.is_some() && auth.password.is_some();
+    if password || auth.token.is_some() || auth.token_file.is_some() || auth.auth_provider.is_some() {
+        return Ok(None);
+    }
+    let program = exec.command.clone().ok_or(PluginError::NoCommand)?;
+    let output = run(&program, &exec)?;
+    let Ok(Credential { status: given }) = serde_saphyr::from_slice(&output.stdout) else {
+        return Err(PluginError::Unreadable { program });
+    };
+    let lifetime = match &given.expiration_timestamp {
+        Some(time) => Some(until(time).ok_or_else(|| PluginError::Expiry { program: program.clone() })?),
+        None => None,
+    };
+    // An empty token would be no refusal, but make this replica an anonymous one.
+    let token = given.token.filter(|token| !token.is_empty());
+    let certificate = given.client_certificate_data.zip(given.client_key_data);
+    if token.is_none() && certificate.is_none() {
+        return Err(PluginError::Nothing { program });
+    }
+    auth.token = token.map(Into::into);
+    if let Some((certificate, key)) = certificate {
+        auth.client_certificate_data = Some(base64::encode(certificate.as_bytes()));
+        // kube puts the certificate right behind it.
+        auth.client_key_data = Some(base64::encode(format!("{key}\n").as_bytes()).into());
+    }
+    Ok(lifetime.filter(|lifetime| !lifetime.is_zero()))
+}
+
+fn run(program: &str, exec: &ExecConfig) -> Result<Output, PluginError> {
+    let interactive = exec.interactive_mode != Some(ExecInteractiveMode::Never);
+    let mut command = Command::new(program);
+    command.args(exec.args.iter().flatten());
+    for variable in exec.env.iter().flatten() {
+        if let (Some(name), Some(value)) = (variable.get("name"), variable.get("value")) {
+            command.env(name, value);
+        }
+    }
+    command.env("KUBERNETES_EXEC_INFO", question(exec, interactive)).stdin(Stdio::null());
+    if interactive {
+        command.stdin(Stdio::inherit()).stderr(Stdio::inherit());
+    }
+    let output = command.output().map_err(|source| PluginError::Start {
+        program: program.into(),
+        hint: exec.install_hint.as_deref().map(|hint| format!(" ({})", super::squeezed(hint))).unwrap_or_default(),
+        source,
+    })?;
+    if output.status.success() {
+        return Ok(output);
+    }
+    Err(PluginError::Failed { program: program.into(), status: output.status, complaint: complaint(&output.stderr) })
+}
+
+fn question(exec: &ExecConfig, interactive: bool) -> String {
+    let mut spec = json!({"interactive": interactive});
+    if let (true, Some(cluster)) = (exec.provide_cluster_info, &exec.cluster) {
+        spec["cluster"] = json!(cluster);
+    }
+    json!({"apiVersion": exec.api_version, "kind": "ExecCredential", "spec": spec}).to_string()
+}
+
+fn complaint(stderr: &[u8]) -> String {
+    const SHOWN: usize = 200;
+    let text = String::from_utf8_lossy(stderr);
+    let last = text.lines().map(super::squeezed).rfind(|line| !line.is_empty());
+    last.map(|line| format!(": {}", line.chars().take(SHOWN).collect::<String>())).unwrap_or_default()
+}
+
+/// From now on, zero if it is past; none if it is no time.
+fn until(time: &str) -> Option<Duration> {
+    let end: Timestamp = time.parse().ok()?;
+    let micros = u64::try_from(end.as_microsecond().saturating_sub(clock::wall())).unwrap_or_default();
+    Some(Duration::from_micros(micros))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::one_line;
+
+    fn shell(script: &str) -> AuthInfo {
+        let exec = ExecConfig {
+            api_version: Some("client.authentication.k8s.io/v1".into()),
+            command: Some("/bin/sh".into()),
+            args: Some(vec!["-c".into(), script.into(), "an-argument".into()]),
+            env: Some(vec![[("name".into(), "SECRET".into()), ("value".into(), "a-variable".into())].into()]),
+            interactive_mode: Some(ExecInteractiveMode::Never),
+            ..ExecConfig::default()
+        };
+        AuthInfo { exec: Some(exec), ..AuthInfo::default() }
+    }
+
+    /// `status` in JSON, in which the shell still expands what stands in back quotes.
+    fn gives(status: &str) -> AuthInfo {
+        shell(&format!("cat <<END\n{{\"kind\": \"ExecCredential\", \"status\": {status}}}\nEND"))
+    }
+
+    fn refused(mut auth: AuthInfo) -> PluginError {
+        replace(&mut auth).unwrap_err()
+    }
+
+    #[test]
+    fn a_plugin_is_asked_as_kubectl_asks() {
+        let mut auth = gives(r#"{"token": "`printf %s "$SECRET $KUBERNETES_EXEC_INFO" | base64 -w0`"}"#);
+
+        replace(&mut auth).unwrap();
+
+        let question = r#"{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","spec":{"interactive":false}}"#;
+        let asked = base64::encode(format!("a-variable {question}").as_bytes());
+        assert_eq!(serde_json::json!(auth)["token"], asked);
+    }
+
+    #[test]
+    fn a_certificate_takes_the_place_of_the_plugin_which_is_not_asked_again() {
+        let mut auth = gives(r#"{"clientCertificateData": "certificate", "clientKeyData": "key"}"#);
+
+        assert_eq!(replace(&mut auth).unwrap(), None);
+
+        let auth = serde_json::json!(auth);
+        assert_eq!(auth["client-certificate-data"], base64::encode(b"certificate"));
+        assert_eq!(auth["client-key-data"], base64::encode(b"key\n"));
+        assert!(auth.get("exec").is_none() && auth.get("token").is_none(), "{auth}");
+    }
+
+    #[test]
+    fn credentials_of_the_kubeconfig_itself_come_first() {
+        let mut auth = AuthInfo { token: Some("own".to_owned().into()), ..shell("exit 1") };
+
+        assert_eq!(replace(&mut auth).unwrap(), None);
+
+        assert_eq!(serde_json::json!(auth)["token"], "own");
+    }
+
+    #[test]
+    fn credentials_are_good_until_their_end() {
+        let until = |time: &str| replace(&mut gives(&format!(r#"{{"token": "t", "expirationTimestamp": {time}}}"#))).unwrap();
+
+        let hour = until(r#""`date -u -d "@$(($(date +%s) + 3600))" +%FT%TZ`""#).unwrap();
+        assert!(hour > Duration::from_secs(3500) && hour < Duration::from_secs(3601), "{hour:?}");
+        assert_eq!((until("null"), until(r#""2001-01-01T00:00:00Z""#)), (None, None));
+    }
+
+    #[test]
+    fn what_a_plugin_gives_that_identifies_nobody_is_refused() {
+        for status in ["{}", r#"{"token": ""}"#, r#"{"clientCertificateData": "certificate"}"#] {
+            assert!(matches!(refused(gives(status)), PluginError::Nothing { .. }), "{status}");
+        }
+        assert!(matches!(refused(gives(r#"{"token": "t", "expirationTimestamp": "soon"}"#)), PluginError::Expiry { .. }));
+    }
+
+    #[test]
+    fn an_error_shows_what_the_plugin_complains_of_and_nothing_that_it_was_given_or_prints() {
+        for (script, shown) in [
+            ("echo a-token; echo first >&2; echo '  the session is over ' >&2; exit 3", "(exit status: 3): the session is over"),
+            ("echo '{\"status\": {\"token\": \"a-token\"'", "is no ExecCredential"),
+            ("echo '{\"status\": \"a-token\"}'", "is no ExecCredential"),
+            ("echo '{\"status\": {\"token\": [\"a-token\"]}}'", "is no ExecCredential"),
+        ] {
+            let error = refused(shell(script));
+
+            let said = one_line(&error);
+            assert!(said.contains("/bin/sh") && said.contains(shown), "{said}");
+            for secret in ["a-token", "a-variable", "an-argument", "first"] {
+                assert!(!said.contains(secret), "{said}");
+            }
+            assert!(error.may_pass());
+        }
+    }
+
+    #[test]
+    fn a_plugin_that_is_not_there_is_told_with_how_to_get_it() {
+        let mut auth = shell("");
+        if let Some(exec) = &mut auth.exec {
+            exec.command = Some("/nonexistent/plugin".into());
+            exec.install_hint = Some("brew install\nplugin".into());
+        }
+
+        let error = refused(auth);
+
+        let said = one_line(&error);
+        assert!(said.starts_with("the credential plugin /nonexistent/plugin cannot be run (brew install plugin): "), "{said}");
+        assert!(!error.may_pass());
+    }
+}
