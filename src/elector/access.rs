@@ -1,4 +1,7 @@
-//! Credentials and connections: made when they are first needed, and made anew when they fail.
+//! Credentials and connections: made when they are first needed, and made anew when they fail, are doubted or soon end.
+//!
+//! Owns every run of a credential plugin. It is never bound to a request, whose deadline is shorter than a plugin may take: what a
+//! plugin gives is used whenever it comes, and what went before is used until then, as long as it is good.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,10 +10,20 @@ use tokio::{
     task::{JoinHandle, spawn_blocking},
 };
 
-use crate::api::{AccessError, Cluster, Dialer};
+use crate::{
+    api::{AccessError, Cluster, Dialer, one_line},
+    clock,
+    time::Instant,
+};
 
-/// Finds the cluster. It is asked again after a 401, because files and plugins may say something else by then.
+/// Finds the cluster. It is asked again where files and plugins may say something else by then.
 pub(super) type Discover = Arc<dyn Fn() -> Result<Cluster, AccessError> + Send + Sync>;
+
+/// Credentials are made anew this long before they end; those of less than twice that after half of their time.
+const AHEAD: Duration = Duration::from_secs(60);
+
+/// From one making to the next where the last still serves: plugins ask servers of others.
+const PAUSE: Duration = Duration::from_secs(10);
 
 /// Shared by the requests and the watch.
 #[derive(Clone)]
@@ -23,8 +36,16 @@ pub(super) struct Access {
 #[derive(Default)]
 struct State {
     /// A credential plugin that hangs is waited for again, and not run a second time beside itself.
-    building: Option<JoinHandle<Result<Dialer, AccessError>>>,
-    dialer: Option<Dialer>,
+    building: Option<JoinHandle<Result<(Dialer, Instant), AccessError>>>,
+    /// When that began, or the last before.
+    begun: Instant,
+    built: Option<Built>,
+}
+
+struct Built {
+    dialer: Dialer,
+    renew: Instant,
+    end: Instant,
 }
 
 impl Access {
@@ -32,29 +53,131 @@ impl Access {
         Self { discover, connect_timeout, state: Arc::default() }
     }
 
-    /// What clients are made with. Takes as long as a credential plugin does; safe to give up on.
+    /// What clients are made with. Where there is nothing good it takes as long as a credential plugin does; safe to give up on.
     ///
     /// # Errors
     /// There is no access now; the next call tries again.
     pub(super) async fn dialer(&self) -> Result<Dialer, AccessError> {
         let mut state = self.state.lock().await;
-        if let Some(dialer) = &state.dialer {
-            return Ok(dialer.clone());
+        let state = &mut *state;
+        let now = clock::boot();
+        let good = state.built.as_ref().filter(|built| now < built.end);
+        if let Some(built) = good.filter(|built| now < built.renew) {
+            return Ok(built.dialer.clone());
         }
-        let (discover, connect_timeout) = (Arc::clone(&self.discover), self.connect_timeout);
-        let building = state.building.get_or_insert_with(|| spawn_blocking(move || discover()?.dialer(connect_timeout)));
-        let built = building.await;
-        state.building = None;
-        let dialer = match built {
-            Ok(dialer) => dialer?,
+        let building = state.building.get_or_insert_with(|| {
+            state.begun = now;
+            self.build()
+        });
+        if let Some(built) = good.filter(|_| !building.is_finished()) {
+            return Ok(built.dialer.clone());
+        }
+        let made = match building.await {
+            Ok(made) => made,
             Err(error) => std::panic::resume_unwind(error.into_panic()),
         };
-        state.dialer = Some(dialer.clone());
-        Ok(dialer)
+        state.building = None;
+        match (made, &mut state.built) {
+            (Ok((dialer, at)), built) => {
+                *built = Some(Built::new(dialer.clone(), at));
+                Ok(dialer)
+            }
+            (Err(error), Some(built)) if now < built.end => {
+                tracing::debug!(error = one_line(&error), "credentials are not made anew, so the old ones are used on");
+                built.renew = now + PAUSE;
+                Ok(built.dialer.clone())
+            }
+            (Err(error), _) => Err(error),
+        }
     }
 
     /// Credentials were refused: reads them again before the next request.
-    pub(super) async fn forget(&self) {
-        self.state.lock().await.dialer = None;
+    pub(super) fn forget(&self) {
+        // Whoever holds it waits for new ones.
+        if let Ok(mut state) = self.state.try_lock() {
+            state.built = None;
+        }
+    }
+
+    /// The server was not reached: reads again soon where it is and what it is known by, which may have changed. Seldom enough
+    /// for an outage that lasts, and without keeping a request from its try.
+    pub(super) fn doubt(&self) {
+        let Ok(mut state) = self.state.try_lock() else { return };
+        let soon = state.begun + PAUSE;
+        if let Some(built) = &mut state.built {
+            built.renew = built.renew.min(soon);
+        }
+    }
+
+    fn build(&self) -> JoinHandle<Result<(Dialer, Instant), AccessError>> {
+        let (discover, connect_timeout) = (Arc::clone(&self.discover), self.connect_timeout);
+        spawn_blocking(move || {
+            let dialer = discover()?.dialer(connect_timeout)?;
+            Ok((dialer, clock::boot()))
+        })
+    }
+}
+
+impl Built {
+    fn new(dialer: Dialer, at: Instant) -> Self {
+        let Some(lifetime) = dialer.lifetime() else { return Self { dialer, renew: Instant::NEVER, end: Instant::NEVER } };
+        let end = at + lifetime;
+        Self { dialer, renew: end - AHEAD.min(lifetime / 2), end }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    fn counted() -> (Access, Arc<AtomicUsize>) {
+        let made = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&made);
+        let discover = move || {
+            count.fetch_add(1, Ordering::Relaxed);
+            Ok(Cluster::without_credentials("http://127.0.0.1:1"))
+        };
+        (Access::new(Arc::new(discover), PAUSE), made)
+    }
+
+    async fn long_ago(access: &Access) {
+        access.state.lock().await.begun = clock::boot() - PAUSE;
+    }
+
+    async fn until_another_than(first: &Dialer, access: &Access) {
+        let another = async {
+            while access.dialer().await.unwrap().is(first) {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(30), another).await.expect("another dialer");
+    }
+
+    #[tokio::test]
+    async fn a_server_that_is_not_reached_is_looked_for_again_while_the_old_access_serves() {
+        let (access, made) = counted();
+        let first = access.dialer().await.unwrap();
+        long_ago(&access).await;
+
+        access.doubt();
+
+        assert!(access.dialer().await.unwrap().is(&first));
+        until_another_than(&first, &access).await;
+        assert_eq!(made.load(Ordering::Relaxed), 2);
+    }
+
+    #[tokio::test]
+    async fn doubts_in_a_row_are_one() {
+        let (access, made) = counted();
+        let first = access.dialer().await.unwrap();
+
+        for _ in 0..10 {
+            access.doubt();
+            assert!(access.dialer().await.unwrap().is(&first));
+        }
+
+        assert_eq!(made.load(Ordering::Relaxed), 1);
     }
 }

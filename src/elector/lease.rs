@@ -14,7 +14,7 @@ use tokio::{sync::Mutex, time::Instant};
 
 use super::{access::Access, classify::classify};
 use crate::{
-    api::{ExchangeError, exchange, one_line},
+    api::{Dialer, ExchangeError, exchange, one_line},
     election::{Answer, Refusal, Request},
 };
 
@@ -35,7 +35,13 @@ pub(super) struct Lease {
     access: Access,
     place: Place,
     timeout: Duration,
-    client: Arc<Mutex<Option<kube::Client>>>,
+    client: Arc<Mutex<Option<Connected>>>,
+}
+
+/// A client, and what it was made with.
+struct Connected {
+    dialer: Dialer,
+    client: kube::Client,
 }
 
 impl Place {
@@ -60,12 +66,13 @@ impl Lease {
     pub(super) async fn send(&self, request: &Request) -> Answer {
         let answer = self.attempt(request).await;
         match &answer {
+            Answer::Object(_) | Answer::Deleted | Answer::NotFound | Answer::Conflict => {}
             Answer::Unknown { .. } => *self.client.lock().await = None,
             Answer::Refused { refusal: Refusal::Unauthorized, .. } => {
                 *self.client.lock().await = None;
-                self.access.forget().await;
+                self.access.forget();
             }
-            Answer::Object(_) | Answer::Deleted | Answer::NotFound | Answer::Conflict | Answer::Refused { .. } => {}
+            Answer::Refused { .. } => {}
         }
         answer
     }
@@ -88,19 +95,25 @@ impl Lease {
             Ok(reply) => reply,
             Err(_) => Err(ExchangeError::Timeout(self.timeout)),
         };
+        if let Err(ExchangeError::Transport(_) | ExchangeError::Timeout(_)) = &reply {
+            self.access.doubt();
+        }
         classify(request, &self.place.name, reply)
     }
 
     async fn client(&self) -> Result<kube::Client, Answer> {
-        let mut client = self.client.lock().await;
-        if let Some(client) = &*client {
+        let mut connected = self.client.lock().await;
+        let dialer = match self.access.dialer().await {
+            Ok(dialer) => dialer,
+            // Not a byte was sent, so it is a refusal and not unknown.
+            Err(error) => return Err(Answer::Refused { refusal: Refusal::Unauthorized, message: one_line(&error) }),
+        };
+        if let Some(Connected { client, .. }) = connected.as_ref().filter(|connected| connected.dialer.is(&dialer)) {
             return Ok(client.clone());
         }
-        match self.access.dialer().await {
-            Ok(dialer) => Ok(client.insert(dialer.client()).clone()),
-            // Not a byte was sent, so it is a refusal and not unknown.
-            Err(error) => Err(Answer::Refused { refusal: Refusal::Unauthorized, message: one_line(&error) }),
-        }
+        let client = dialer.client();
+        *connected = Some(Connected { dialer, client: client.clone() });
+        Ok(client)
     }
 
     fn http(&self, request: &Request) -> Result<http::Request<Body>, http::Error> {
@@ -226,6 +239,44 @@ mod tests {
 
         let Answer::Refused { refusal: Refusal::Unauthorized, message } = answer else { panic!("{answer:?}") };
         assert!(message.contains("/nonexistent/config"), "{message}");
+    }
+
+    #[tokio::test]
+    async fn a_plugin_slower_than_the_timeout_is_run_ahead_and_renews_what_ends() {
+        let directory = std::env::temp_dir().join(format!("tenure-lease-plugin-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let script = r#"echo >>"$0/runs"; sleep 1; echo "{status: {token: t$(grep -c '' "$0/runs"),
+            expirationTimestamp: '$(date -u -d "@$(($(date +%s) + 4))" +%FT%TZ)'}}""#;
+        let mut stub = Stub::answering(|_| json(200, LEASE)).await;
+        let kubeconfig = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "c",
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+            "clusters": [{"name": "c", "cluster": {"server": stub.url}}],
+            "users": [{"name": "u", "user": {"exec": {
+                "apiVersion": "client.authentication.k8s.io/v1", "command": "/bin/sh", "args": ["-c", script, directory],
+            }}}],
+        });
+        let path = directory.join("config");
+        std::fs::write(&path, kubeconfig.to_string()).unwrap();
+        let place = Place { namespace: "billing".into(), name: "writer".into() };
+        let timeout = Duration::from_millis(300);
+        let discover = move || Cluster::from_kubeconfig(std::slice::from_ref(&path), false);
+        let lease = Lease::new(Access::new(Arc::new(discover), timeout), place, timeout);
+
+        let later = async {
+            loop {
+                lease.send(&Request::Get).await;
+                while let Ok(seen) = stub.seen.try_recv() {
+                    if seen.head.contains("authorization: bearer t3\r\n") {
+                        return;
+                    }
+                }
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), later).await.expect("the third token is used");
+
+        let _ = std::fs::remove_dir_all(&directory);
     }
 
     #[tokio::test]

@@ -43,8 +43,10 @@ impl Watch {
         let End { status, message } = match self.stream(&hand_on).await {
             Ok(end) | Err(end) => end,
         };
-        if status == Some(StatusCode::UNAUTHORIZED) {
-            self.access.forget().await;
+        match status {
+            Some(StatusCode::UNAUTHORIZED) => self.access.forget(),
+            None if message.is_some() => self.access.doubt(),
+            Some(_) | None => {}
         }
         let expired = status == Some(StatusCode::GONE);
         let forbidden = status == Some(StatusCode::FORBIDDEN);
