@@ -61,18 +61,21 @@ impl Lease {
         Self { access, place, timeout, client: Arc::default() }
     }
 
-    /// Sends `request` once. After an answer that nobody knows the next request uses a new connection; after a refusal of the
-    /// credentials, new credentials too.
+    /// Sends `request` once. After an answer that nobody knows, and after every refusal that another server might not repeat, the
+    /// next request uses a new connection (law 5); after a refusal of the credentials, new credentials too.
     pub(super) async fn send(&self, request: &Request) -> Answer {
         let answer = self.attempt(request).await;
         match &answer {
             Answer::Object(_) | Answer::Deleted | Answer::NotFound | Answer::Conflict => {}
             Answer::Unknown { .. } => *self.client.lock().await = None,
-            Answer::Refused { refusal: Refusal::Unauthorized, .. } => {
-                *self.client.lock().await = None;
-                self.access.forget();
-            }
-            Answer::Refused { .. } => {}
+            Answer::Refused { refusal, .. } => match refusal {
+                Refusal::Invalid => {}
+                Refusal::Forbidden | Refusal::NoSuchPlace | Refusal::TooManyRequests { .. } => *self.client.lock().await = None,
+                Refusal::Unauthorized => {
+                    *self.client.lock().await = None;
+                    self.access.forget();
+                }
+            },
         }
         answer
     }
@@ -197,6 +200,20 @@ mod tests {
 
         assert_eq!(connections, [0, 0, 0, 1]);
         assert_eq!(discovered.load(Ordering::Relaxed), 1);
+    }
+
+    #[tokio::test]
+    async fn each_refusal_but_that_of_the_content_is_followed_by_a_new_connection() {
+        for (status, connections) in [(403, [0, 1]), (404, [0, 1]), (429, [0, 1]), (409, [0, 0]), (422, [0, 0])] {
+            let mut stub = Stub::start([json(status, "{}"), json(200, LEASE)]).await;
+            let (lease, _) = lease(&stub, Duration::from_secs(20));
+
+            lease.send(&Request::Get).await;
+            lease.send(&Request::Get).await;
+
+            let seen = [stub.seen.recv().await.unwrap().connection, stub.seen.recv().await.unwrap().connection];
+            assert_eq!(seen, connections, "{status}");
+        }
     }
 
     #[tokio::test]
