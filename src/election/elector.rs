@@ -44,6 +44,8 @@ pub struct Led {
     pub confirmed: Instant,
     /// Until when it is valid.
     pub deadlines: Deadlines,
+    /// From when on the workload may run as its leader (law 14, 15); never before init was told of the term.
+    pub from: Instant,
     /// It is ending.
     pub ending: bool,
 }
@@ -120,6 +122,7 @@ impl Elector {
                 term: leading.term,
                 confirmed: leading.confirmed_at(),
                 deadlines: leading.deadlines(),
+                from: leading.leads_from(&self.core),
                 ending: leading.ending.is_some(),
             }),
             Phase::Following(_) | Phase::Releasing(_) | Phase::Finished => None,

@@ -136,6 +136,11 @@ impl Leading {
         self.confirmed.at
     }
 
+    /// From when on init may let the workload lead; never, as long as it does not know of the term.
+    pub(crate) fn leads_from(&self, core: &Core) -> Instant {
+        if self.announced { core.not_before.unwrap_or(Instant::BOOT) } else { Instant::NEVER }
+    }
+
     /// The serial of a message that follows the last one.
     pub(crate) const fn next_serial(&self) -> u64 {
         self.serial + 1

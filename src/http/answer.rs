@@ -51,6 +51,7 @@ fn leader(vital: Vital, now: Instant) -> Reply {
     match vital.view.leading {
         Some(led) if led.ending => reply(StatusCode::SERVICE_UNAVAILABLE, "stops leading"),
         Some(led) if now >= led.deadlines.hard => reply(StatusCode::SERVICE_UNAVAILABLE, "the term is over"),
+        Some(led) if now < led.from => reply(StatusCode::SERVICE_UNAVAILABLE, "waits to lead"),
         Some(_) => reply(StatusCode::OK, "leader"),
         None => reply(StatusCode::SERVICE_UNAVAILABLE, "standby"),
     }
@@ -83,7 +84,7 @@ mod tests {
 
     fn leading() -> Vital {
         let deadlines = Deadlines { soft: after(9), hard: after(13), end: after(14) };
-        let led = Led { term: Term(1), confirmed: START, deadlines, ending: false };
+        let led = Led { term: Term(1), confirmed: START, deadlines, from: START, ending: false };
         Vital { view: View { ready: true, leading: Some(led) }, ..standby() }
     }
 
@@ -126,6 +127,16 @@ mod tests {
     fn a_leader_past_its_hard_deadline_is_not_the_leader() {
         assert_eq!(status("/leader", leading(), after(13).before(Duration::from_nanos(1))), 200);
         assert_eq!(status("/leader", leading(), after(13)), 503);
+    }
+
+    #[test]
+    fn whoever_holds_the_lease_and_still_waits_is_not_the_leader() {
+        let mut waiting = leading();
+        waiting.view.leading = waiting.view.leading.map(|led| Led { from: after(5), ..led });
+
+        let early = answer(&Method::GET, "/leader", waiting, after(5).before(Duration::from_nanos(1)));
+        assert_eq!((early.status.as_u16(), early.text.as_str()), (503, "waits to lead"));
+        assert_eq!(status("/leader", waiting, after(5)), 200);
     }
 
     #[test]

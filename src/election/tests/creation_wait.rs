@@ -35,6 +35,17 @@ fn a_free_lease_without_the_mark_is_taken_at_once_and_run_on_after_the_wait() {
 }
 
 #[test]
+fn a_view_of_the_term_says_from_when_on_it_is_led() {
+    let mut bench = Bench::with(json!({}));
+    bench.run(TICK);
+    assert_eq!(bench.elector.view().leading.unwrap().from, START + plus(15));
+
+    let mut bench = Bench::with(mark());
+    bench.run(TICK);
+    assert_eq!(bench.elector.view().leading.unwrap().from, Instant::BOOT);
+}
+
+#[test]
 fn the_wait_of_a_created_lease_counts_from_the_reply() {
     let mut bench = Bench::new();
     bench.answers = false;
