@@ -210,8 +210,10 @@ impl Refused {
         if !self.0.use_stderr() {
             return 0;
         }
+        // A flag at the end of the line has no value; clap calls that an invalid one, which is empty.
+        let missing = matches!(self.0.get(ContextKind::InvalidValue), Some(ContextValue::String(value)) if value.is_empty());
         let of_a_value = matches!(self.0.kind(), ErrorKind::InvalidValue | ErrorKind::ValueValidation);
-        if of_a_value { 78 } else { 64 }
+        if of_a_value && !missing { 78 } else { 64 }
     }
 }
 
@@ -326,6 +328,11 @@ mod tests {
     #[test]
     fn help_and_version_are_no_failures() {
         assert_eq!((refused(&["--help"]), refused(&["--version"]), refused(&["check", "--help"])), (0, 0, 0));
+    }
+
+    #[test]
+    fn a_flag_without_its_value_is_64() {
+        assert_eq!((refused(&["--lease"]), refused(&["check", "--config"]), refused(&["status", "-o"])), (64, 64, 64));
     }
 
     #[test]
