@@ -176,7 +176,7 @@ pub(super) fn environment(variables: &[(OsString, OsString)]) -> Layer {
     let mut layer = Layer::default();
     for (name, value) in variables {
         let name = name.to_string_lossy();
-        if !name.strip_prefix(keys::PREFIX).is_some_and(|rest| rest.contains("__")) {
+        if !name.starts_with(keys::PREFIX) || !name.contains("__") {
             continue;
         }
         let origin = Origin::Variable(name.clone().into_owned());

@@ -12,6 +12,9 @@ fn an_unknown_key_is_78_with_its_line_and_what_was_meant() {
     tenure(&["--config", &file, "--", "true"], &[]).says(78, &[&said]);
     let variables = [("TENURE_LEASE__NAMES", "x")];
     tenure(&["--lease", "x", "--", "true"], &variables).says(78, &["TENURE_LEASE__NAMES: ", "did you mean TENURE_LEASE__NAME?"]);
+    for name in ["TENURE__LEASE__NAME", "TENURE__FOO"] {
+        tenure(&["--lease", "x", "--", "true"], &[(name, "y")]).says(78, &[&format!("{name}: there is no such key")]);
+    }
     tenure(&["--lease", "x", "--set", "lease.nam=x", "--", "true"], &[]).says(78, &["--set lease.nam: ", "lease.name?"]);
 }
 
