@@ -20,7 +20,7 @@ mod cluster;
 mod dial;
 mod exchange;
 mod plugin;
-mod proxies;
+pub(crate) mod proxies;
 #[cfg(test)]
 pub(crate) mod stub;
 

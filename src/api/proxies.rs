@@ -1,11 +1,12 @@
-//! Proxies that the environment asks for. tenure does not use them, and says so: kubectl and most clients of the API server do.
+//! Proxies that the environment asks for. tenure does not use them, and says so: kubectl, most clients of the API server and most
+//! exporters of OTLP do.
 
 use std::net::IpAddr;
 
 use http::Uri;
 
 /// The variable that names a proxy for this server, unless `NO_PROXY` exempts it; by the rules of Go's clients.
-pub(super) fn asked_for(server: &Uri, variable: impl Fn(&str) -> Option<String>) -> Option<&'static str> {
+pub(crate) fn asked_for(server: &Uri, variable: impl Fn(&str) -> Option<String>) -> Option<&'static str> {
     let names = match server.scheme_str() {
         Some("http") => ["HTTP_PROXY", "http_proxy"],
         Some(_) | None => ["HTTPS_PROXY", "https_proxy"],

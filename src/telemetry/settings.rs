@@ -14,10 +14,14 @@
 //! | `OTEL_BSP_MAX_QUEUE_SIZE`, `OTEL_BSP_MAX_EXPORT_BATCH_SIZE` | as the standard says |
 //! | `OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES` | as the standard says; `service.name` is `tenure` unless set |
 //!
-//! Not supported: compression, client certificates, `http/json`, other exporters and samplers. What is asked for and not supported
+//! Not supported: proxies, compression, client certificates, `http/json`, other exporters and samplers. What is asked for and not supported
 //! is told in [`Settings::notes`].
 
 use std::{collections::BTreeMap, time::Duration};
+
+use http::Uri;
+
+use crate::api::proxies;
 
 /// Where gRPC takes traces.
 const CALL: &str = "opentelemetry.proto.collector.trace.v1.TraceService/Export";
@@ -125,6 +129,12 @@ impl Settings {
                 format!("{}/{CALL}", base.trim_end_matches('/'))
             }
         };
+        let server = endpoint.parse::<Uri>().ok();
+        if let Some((server, name)) = server.and_then(|server| proxies::asked_for(&server, &variable).map(|name| (server, name)))
+        {
+            let host = server.host().unwrap_or_default();
+            notes.push(format!("{name} is not used: spans go to {host} directly; put it into NO_PROXY if that is meant"));
+        }
         let certificate = of_traces("CERTIFICATE").map(|(_, path)| path);
         let mut resource = attributes(&set("OTEL_RESOURCE_ATTRIBUTES").unwrap_or_default());
         resource.extend(set("OTEL_SERVICE_NAME").map(|name| ("service.name".to_owned(), name)));

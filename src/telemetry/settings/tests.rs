@@ -54,6 +54,14 @@ fn the_protocol_of_traces_goes_before_the_general_one() {
 }
 
 #[test]
+fn a_proxy_that_is_not_used_is_told_once() {
+    let proxy = ("HTTP_PROXY", "http://proxy:3128");
+    let note = "HTTP_PROXY is not used: spans go to collector directly; put it into NO_PROXY if that is meant";
+    assert_eq!(with_endpoint(&[proxy]).notes, [note]);
+    assert!(with_endpoint(&[proxy, ("NO_PROXY", "collector")]).notes.is_empty());
+}
+
+#[test]
 fn what_is_not_supported_is_told_with_its_variable() {
     let settings = with_endpoint(&[
         ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json"),
