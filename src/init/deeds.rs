@@ -42,6 +42,11 @@ impl Pending {
     pub(super) fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.workload.as_ref().map(AsFd::as_fd)
     }
+
+    /// The main process of the hook that runs.
+    pub(super) fn hook(&self) -> Option<Pid> {
+        self.hook.as_ref().map(|spawning| spawning.pid)
+    }
 }
 
 impl Drive {
@@ -106,7 +111,9 @@ impl Drive {
             Action::Signal { target, signal } => send(target, signal),
             Action::Promote { pid, signal, not_after } => self.promote(pid, signal, not_after),
             Action::Hook { hook, facts, reason, not_after } => self.hook(agent, hook, facts.as_ref(), reason, not_after),
-            Action::KillHook { pid } => send(Target::Group(pid), kill::SIGKILL),
+            // Its id may be anybody's once it has ended.
+            Action::KillHook { pid } if self.is_hook(pid) => send(Target::Group(pid), kill::SIGKILL),
+            Action::KillHook { .. } => {}
             Action::DrainNotify => drop(self.notify.as_mut().map(|socket| socket.drain())),
             Action::Prove => {
                 self.reap(agent);

@@ -8,6 +8,7 @@ use super::{
     deeds::Pending,
     elector::{Broken, Elector},
     fuses::Fuses,
+    hooks::Leaving,
     log::{Level, Log},
     programs::Programs,
     proof::Prover,
@@ -49,6 +50,8 @@ pub(super) struct Drive {
     /// The workload's main process.
     pub(super) main: Option<Pid>,
     pub(super) pending: Pending,
+    /// A hook that has not ended as a whole.
+    pub(super) leaving: Option<Leaving>,
     pub(super) over: Option<u8>,
     pub(super) log: Log,
     signals: Signals,
@@ -89,6 +92,7 @@ impl Drive {
             undead: Vec::new(),
             main: None,
             pending: Pending::default(),
+            leaving: None,
             over: None,
             log: Log::new(config::Log::default()),
             signals: Signals::open()?,
@@ -211,14 +215,22 @@ impl Drive {
 
     /// Buries dead children and tells the agent, which is not asked what it wants.
     pub(super) fn reap(&mut self, agent: &mut Agent) {
+        self.unburied = true;
         for _ in 0..A_TURN {
-            let Some((pid, exit)) = reap::next(|_| {}) else {
+            let hook = self.pending.hook();
+            let before = |pid| {
+                if hook == Some(pid) {
+                    // Nobody else is in its group, or who is may not be killed: then the hook does not end.
+                    let _ = kill::send_group(pid, kill::SIGKILL);
+                }
+            };
+            let Some((pid, exit)) = reap::next(before) else {
                 self.unburied = false;
-                return;
+                break;
             };
             self.reaped(agent, pid, exit);
         }
-        self.unburied = true;
+        self.bid_farewell(agent);
     }
 
     fn reaped(&mut self, agent: &mut Agent, pid: Pid, exit: Exit) {
@@ -236,7 +248,12 @@ impl Drive {
             }
             return;
         }
+        let is_hook = self.pending.hook() == Some(pid);
         self.report_before_end(agent, pid, exit);
+        if is_hook {
+            self.leaving = Some(Leaving::new(pid, exit));
+            return;
+        }
         if self.main == Some(pid) {
             self.heed_fuses(agent);
             self.main = None;
@@ -313,7 +330,8 @@ impl Drive {
 
     /// Sleeps until something happens, or `until` at the latest.
     fn wait(&mut self, until: Option<Instant>) {
-        let until = until.unwrap_or(Instant::NEVER);
+        let look = self.leaving.as_ref().map(|_| Leaving::look_again());
+        let until = [until, look].into_iter().flatten().min().unwrap_or(Instant::NEVER);
         let timeout = self.arm(until);
         let mut fds: Vec<PollFd<'_>> = Vec::with_capacity(8);
         let readable = |fd| PollFd::new(fd, PollFlags::POLLIN);

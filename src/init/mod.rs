@@ -6,7 +6,7 @@
 //!
 //! - [`drive`] is the loop, [`deeds`] carries the actions out.
 //! - [`elector`] starts the elector and speaks to it; [`programs`] knows the workload and the hooks, and what they are told.
-//! - [`fuses`] has the kernel kill at H where neither init nor the elector runs.
+//! - [`hooks`] sees to it that a hook ends as a whole; [`fuses`] has the kernel kill at H where neither init nor the elector runs.
 //! - [`proof`] kills and looks who is left; [`log`] and [`identity`] say what their names say.
 
 use crate::{
@@ -27,6 +27,7 @@ mod deeds;
 mod drive;
 mod elector;
 mod fuses;
+mod hooks;
 mod identity;
 mod log;
 mod programs;

@@ -43,6 +43,12 @@ pub fn send_group(group: Pid, signal: Signal) -> io::Result<()> {
     Ok(kill(-group.as_raw(), signal)?)
 }
 
+/// Whether nobody is left in this process group, dead ones that nobody reaped included.
+#[must_use]
+pub fn is_group_gone(group: Pid) -> bool {
+    send_group(group, Signal(0)).is_err_and(|error| error.raw_os_error() == Some(libc::ESRCH))
+}
+
 /// `kill(-1, SIGKILL)`: every process of the PID namespace but init, the elector included, in one step of the kernel.
 ///
 /// # Errors

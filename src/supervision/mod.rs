@@ -65,7 +65,7 @@ pub enum Input {
     },
     /// [`Action::Hook`] did not fork.
     HookNotForked,
-    /// A child that is not the elector was reaped.
+    /// A child that is not the elector was reaped; of a hook nobody of its process group is left either.
     Reaped {
         /// Its id, void from now on.
         pid: i32,

@@ -157,6 +157,24 @@ pub(crate) fn the_role_is_told_and_acknowledged_by_hooks() {
     assert_eq!(fs::read_to_string(&log.0).unwrap(), "leader 17\nstandby 17 step-down\n");
 }
 
+pub(crate) fn what_a_hook_leaves_running_ends_with_it() {
+    let hook = |script: &str| {
+        let command = ["sh", "-c", script].map(str::to_owned).to_vec();
+        Some(Hook { command, ..serde_json::from_str(r#"{"command": []}"#).unwrap() })
+    };
+    let mut config = always(Acknowledge::Hook, &["sh", "-c", "echo starts; exec sleep 1000"]);
+    (config.signals.on_lead, config.signals.on_follow) = (None, None);
+    config.hooks.after_lead = hook("(trap '' TERM HUP; sleep 1000; echo promotes) &");
+    config.hooks.before_follow = hook("sleep 1000 &");
+    let (mut world, _) = World::contained(&config);
+    assert_eq!(world.line(), "starts");
+    world.lead(patient(), clock::boot());
+    assert_eq!(world.others().len(), 1, "the workload alone");
+    world.step_down(7, Reason::StepDown);
+    assert_eq!(world.stopped(7), Then::Follow);
+    assert_eq!(world.others().len(), 1, "the workload alone");
+}
+
 /// A fifo, as soon as somebody reads it.
 fn open_for_reader(fifo: &Path) -> Option<fs::File> {
     fs::OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(fifo).ok()

@@ -73,6 +73,7 @@ fn main() -> ExitCode {
             a_workload_that_floods_its_socket_is_killed_in_time_all_the_same,
             a_demotion_without_a_word_is_a_kill_and_a_fresh_standby,
             the_role_is_told_and_acknowledged_by_hooks,
+            what_a_hook_leaves_running_ends_with_it,
             a_word_from_somebody_else_acknowledges_nothing;
     ];
     let mut arguments = Arguments::from_args();
