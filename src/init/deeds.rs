@@ -16,6 +16,7 @@ use crate::{
         Pid,
         fuse::{Fuse, FuseError},
         kill,
+        notify::NotifySocket,
         spawn::{self, Outcome, Place, Setup, Spawning, signal_not_after},
     },
     supervision::{Action, Agent, HookKind, Input, Launch, NotSpawned, Role, Scan, Target},
@@ -41,6 +42,11 @@ impl Pending {
     /// Readable when it is known what became of the workload. The others tell by their end.
     pub(super) fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.workload.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Whether the signal that promotes is on its way.
+    pub(super) const fn promotes(&self) -> bool {
+        self.promotion.is_some()
     }
 
     /// The main process of the hook that runs.
@@ -114,7 +120,7 @@ impl Drive {
             // Its id may be anybody's once it has ended.
             Action::KillHook { pid } if self.is_hook(pid) => send(Target::Group(pid), kill::SIGKILL),
             Action::KillHook { .. } => {}
-            Action::DrainNotify => drop(self.notify.as_mut().map(|socket| socket.drain())),
+            Action::DrainNotify => self.drain_notify(agent),
             Action::Prove => {
                 self.reap(agent);
                 let scan = self.prover.look(&self.electors());
@@ -200,8 +206,15 @@ impl Drive {
         agent.handle(input, clock::boot());
     }
 
+    fn drain_notify(&mut self, agent: &mut Agent) {
+        if let Some(Err(error)) = self.notify.as_ref().map(NotifySocket::drain) {
+            agent.handle(Input::NotDrained, clock::boot());
+            self.say(true, format!("NOTIFY_SOCKET cannot be emptied: {error}"));
+        }
+    }
+
     fn promote(&mut self, pid: i32, signal: Signal, not_after: Instant) {
-        match signal_not_after(Pid::from_raw(pid), signal, not_after) {
+        match signal_not_after(Pid::from_raw(pid), signal, not_after, self.notify.as_ref().map(AsFd::as_fd)) {
             Ok(spawning) => self.pending.promotion = Some(spawning),
             Err(error) => self.say(true, format!("the workload cannot be promoted: {}", crate::api::one_line(&error))),
         }
@@ -282,7 +295,10 @@ impl Drive {
                     self.say(true, "the workload was not promoted: it did not handle signals.onLead in time".into());
                     agent.handle(Input::NotPromoted, clock::boot());
                 }
-                Some(Outcome::Failed(failure)) => self.say(true, format!("the workload cannot be promoted: {failure}")),
+                Some(Outcome::Failed(failure)) => {
+                    self.say(true, format!("the workload cannot be promoted: {failure}"));
+                    agent.handle(Input::NotPromoted, clock::boot());
+                }
                 Some(Outcome::Done) | None => self.say(true, "the workload may not have been promoted".into()),
             }
         }

@@ -295,7 +295,7 @@ impl Drive {
 
     fn take_notices(&mut self, agent: &mut Agent) {
         for _ in 0..A_TURN {
-            let (Some(socket), Some(main)) = (&mut self.notify, self.main) else { return };
+            let (Some(socket), Some(main)) = (listening(&self.notify, &self.pending), self.main) else { return };
             let Some(scanner) = self.prover.scanner() else { return };
             match socket.receive(main, scanner) {
                 Ok(Some(Ok(notice))) => {
@@ -340,7 +340,7 @@ impl Drive {
             let room = if elector.is_clogged() { PollFlags::POLLOUT } else { PollFlags::empty() };
             fds.push(PollFd::new(elector.as_fd(), PollFlags::POLLIN | room));
         }
-        let notify = self.notify.as_ref().filter(|_| self.main.is_some());
+        let notify = listening(&self.notify, &self.pending).filter(|_| self.main.is_some());
         let others = [self.alarm.as_ref().map(AsFd::as_fd), notify.map(AsFd::as_fd), self.pending.fd()];
         fds.extend(others.into_iter().flatten().map(readable));
         // An interruption, or a lack of kernel memory: look again.
@@ -372,6 +372,11 @@ impl Drive {
         }
         PollTimeout::NONE
     }
+}
+
+/// The workload's words, unless a promotion is on its way: what is said before its signal is for that child to throw away.
+fn listening<'a>(notify: &'a Option<NotifySocket>, pending: &Pending) -> Option<&'a NotifySocket> {
+    notify.as_ref().filter(|_| !pending.promotes())
 }
 
 fn ended(exit: Exit) -> String {

@@ -11,13 +11,17 @@ use std::{
 use nix::{
     errno::Errno,
     sys::socket::{
-        AddressFamily, ControlMessageOwned, MsgFlags, SockFlag, SockType, UnixAddr, UnixCredentials, bind, recvmsg, setsockopt,
-        socket, sockopt,
+        AddressFamily, ControlMessageOwned, MsgFlags, SockFlag, SockType, UnixAddr, UnixCredentials, bind, recv, recvmsg,
+        setsockopt, socket, sockopt,
     },
     unistd::Pid,
 };
 
 use crate::process::scan::Scanner;
+
+/// So many datagrams are thrown away at most before the socket counts as one that cannot be emptied. The kernel keeps no more than
+/// net.unix.max_dgram_qlen, some hundreds, so that those which come after that many are of somebody who does not stop.
+const MOST: usize = 4096;
 
 /// Longest datagram that is read; sd_notify messages are lines.
 const MAX_DATAGRAM: usize = 4096;
@@ -88,7 +92,7 @@ impl NotifySocket {
     ///
     /// # Errors
     /// What recvmsg(2) says.
-    pub fn receive(&mut self, main: Pid, scanner: &Scanner) -> io::Result<Option<Result<Notice, Rejected>>> {
+    pub fn receive(&self, main: Pid, scanner: &Scanner) -> io::Result<Option<Result<Notice, Rejected>>> {
         let mut buffer = [0; MAX_DATAGRAM];
         let Some((length, sender)) = self.read(&mut buffer)? else { return Ok(None) };
         let Some(bytes) = buffer.get(..length) else { return Ok(Some(Err(Rejected::TooLong))) };
@@ -102,10 +106,9 @@ impl NotifySocket {
     /// Throws away all that waits: an acknowledgement counts only from a socket that was drained before the signal (law 8).
     ///
     /// # Errors
-    /// What recvmsg(2) says.
-    pub fn drain(&mut self) -> io::Result<()> {
-        while self.read(&mut [])?.is_some() {}
-        Ok(())
+    /// EBUSY if it is filled faster than it is emptied, and what recv(2) says: something may be left.
+    pub fn drain(&self) -> io::Result<()> {
+        Ok(drain(self.as_fd())?)
     }
 
     /// Length (more than the buffer's if it was cut) and sender of the next datagram; an unknown sender is 0.
@@ -131,6 +134,18 @@ impl AsFd for NotifySocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
+}
+
+/// As [`NotifySocket::drain`]; async-signal-safe.
+pub(crate) fn drain(socket: BorrowedFd<'_>) -> nix::Result<()> {
+    for _ in 0..MOST {
+        match recv(socket.as_raw_fd(), &mut [], MsgFlags::MSG_DONTWAIT) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(Errno::EAGAIN) => return Ok(()),
+            Err(errno) => return Err(errno),
+        }
+    }
+    Err(Errno::EBUSY)
 }
 
 #[allow(clippy::wildcard_enum_match_arm, reason = "of a foreign enum's many messages one is asked for")]

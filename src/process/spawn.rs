@@ -144,6 +144,8 @@ pub enum Step {
     Clock,
     /// execve.
     Execute,
+    /// Emptying NOTIFY_SOCKET.
+    Drain,
     /// The signal of [`signal_not_after`].
     Signal,
 }
@@ -159,6 +161,7 @@ impl std::fmt::Display for Step {
             Self::Signals => "cannot restore the signals",
             Self::Clock => "cannot read the clock",
             Self::Execute => "cannot execute",
+            Self::Drain => "cannot empty NOTIFY_SOCKET",
             Self::Signal => "cannot signal",
         })
     }
@@ -236,11 +239,17 @@ impl Command {
 
 /// Signals a process from a forked child, which ends without doing so past `not_after`: how a frozen workload is continued, and a
 /// running one promoted (law 15). `pid` is a child that was not reaped. While the signal would end or stop it, because it has not
-/// yet set up what it does about the signal, the child waits.
+/// yet set up what it does about the signal, the child waits. Then it empties `notify`, so that whatever is read there later was
+/// said after the signal (law 8); nobody else reads it before.
 ///
 /// # Errors
 /// [`SpawnError`]; nothing was sent then.
-pub fn signal_not_after(pid: Pid, signal: Signal, not_after: Instant) -> Result<Spawning, SpawnError> {
+pub fn signal_not_after(
+    pid: Pid,
+    signal: Signal,
+    not_after: Instant,
+    notify: Option<BorrowedFd<'_>>,
+) -> Result<Spawning, SpawnError> {
     // Where it is refused the pid must do: wrong only if the child is stopped while init reaps the process and its pid is recycled.
     let handle = kill::pidfd_open(pid).ok();
     fork(&child::Plan {
@@ -251,7 +260,7 @@ pub fn signal_not_after(pid: Pid, signal: Signal, not_after: Instant) -> Result<
         inherited: None,
         not_after: Some(not_after),
         fuse: None,
-        act: child::Act::Signal { handle: handle.as_ref().map(AsFd::as_fd), pid, signal, files: &heed::Files::of(pid) },
+        act: child::Act::Signal { handle: handle.as_ref().map(AsFd::as_fd), pid, signal, files: &heed::Files::of(pid), notify },
     })
 }
 

@@ -115,6 +115,7 @@ impl Agent {
             Input::NotSpawned(why) => self.workload.not_spawned(why, now),
             Input::Promoted => self.workload.promoted(now),
             Input::NotPromoted => self.workload.not_promoted(now),
+            Input::NotDrained => self.workload.not_drained(now),
             Input::HookForked { pid } => self.workload.hook_forked(pid),
             Input::HookNotForked => self.workload.hook_not_forked(now),
             Input::Reaped { pid, exit } => self.workload.reaped(pid, exit, now),

@@ -56,8 +56,10 @@ pub enum Input {
     NotSpawned(NotSpawned),
     /// [`Action::Promote`] did its work.
     Promoted,
-    /// Its deadline came first: nothing was sent. Where that is not known, nothing is fed.
+    /// Its deadline came first, or a step failed: nothing was sent. Where that is not known, nothing is fed.
     NotPromoted,
+    /// [`Action::DrainNotify`] did not do its work: what is read may have been said before.
+    NotDrained,
     /// [`Action::Hook`] forked; what hinders its command shows in how the process ends.
     HookForked {
         /// Its id, which is also its process group's.
@@ -179,8 +181,9 @@ pub enum Action {
         /// Which.
         signal: Signal,
     },
-    /// Send the signal that promotes, by a forked child that looks at the clock last (law 15). It waits for that while the process
-    /// would end by the signal, as one does that was just started.
+    /// Send the signal that promotes, by a forked child that empties NOTIFY_SOCKET and looks at the clock last (law 8, 15). It waits
+    /// for that while the process would end by the signal, as one does that was just started. Nothing that is said before the child
+    /// has ended is fed before its [`Input::Promoted`].
     Promote {
         /// The main process.
         pid: i32,

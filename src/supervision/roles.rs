@@ -104,11 +104,13 @@ impl Roles {
     /// Tells a standby that it leads.
     pub(crate) fn promote(&mut self, launch: Launch, manner: &Manner, now: Instant, out: &mut impl Extend<Action>) -> Outcome {
         self.word = manner.acknowledge != Acknowledge::Notify;
-        out.extend([Action::DrainNotify]);
         let not_after = launch.not_after;
         self.stage = Stage::Signalled(launch);
         self.give_up = Some(now + manner.patience);
-        let Some(signal) = manner.signals.on_lead else { return self.promoted(manner, now, out) };
+        let Some(signal) = manner.signals.on_lead else {
+            out.extend([Action::DrainNotify]);
+            return self.promoted(manner, now, out);
+        };
         out.extend([Action::Promote { pid: self.pid, signal, not_after }]);
         Outcome::Pending
     }
@@ -158,17 +160,32 @@ impl Roles {
     /// The word of the workload itself.
     pub(crate) fn notified(&mut self, role: Role, manner: &Manner) -> Outcome {
         let expected = match self.stage {
-            Stage::Signalled(_) | Stage::Promoting(_) => role == Role::Leader,
+            Stage::Promoting(_) => role == Role::Leader,
             Stage::Demoting => role == Role::Standby,
-            Stage::Standby | Stage::Leader(_) | Stage::Waning(..) => return Outcome::Pending,
+            Stage::Signalled(_) | Stage::Standby | Stage::Leader(_) | Stage::Waning(..) => return Outcome::Pending,
         };
         self.word |= expected;
         self.settle(manner)
     }
 
-    pub(crate) fn hook_started(&mut self, pid: i32) {
-        if let Some(hook) = &mut self.hook {
-            hook.pid = Some(pid);
+    /// Words of before the question may be left, and a late one cannot be told from an early one: none counts.
+    pub(crate) fn not_drained(&self) -> Outcome {
+        match self.stage {
+            Stage::Promoting(_) | Stage::Demoting if !self.word => Outcome::Failed(Reason::NotAcknowledged),
+            Stage::Standby
+            | Stage::Signalled(_)
+            | Stage::Promoting(_)
+            | Stage::Leader(_)
+            | Stage::Waning(..)
+            | Stage::Demoting => Outcome::Pending,
+        }
+    }
+
+    pub(crate) fn hook_started(&mut self, pid: i32, out: &mut impl Extend<Action>) {
+        let Some(hook) = &mut self.hook else { return };
+        hook.pid = Some(pid);
+        if matches!(self.stage, Stage::Waning(..)) {
+            out.extend([Action::KillHook { pid }]);
         }
     }
 

@@ -110,8 +110,13 @@ impl Container {
         let link = self.elector.as_ref().is_some_and(|elector| !elector.to_init.is_empty() || elector.is_dead);
         let due = self.agent.poll_timeout().is_some_and(|at| at <= boot);
         let children = self.blown || self.undead || self.tree.has_zombies() || self.spawned.is_some();
-        let waits = !self.actions.is_empty() || link || children || !self.signals.is_empty() || !self.words.is_empty() || due;
+        let waits = !self.actions.is_empty() || link || children || !self.signals.is_empty() || self.hears() || due;
         !self.frozen && self.over.is_none() && waits
+    }
+
+    /// Whether there is a word that is not for a promotion's child to throw away.
+    fn hears(&self) -> bool {
+        self.promoter.is_none() && !self.words.is_empty()
     }
 
     /// Init does the next thing.
@@ -140,7 +145,9 @@ impl Container {
         if let Some((_, outcome)) = self.spawned.take() {
             return self.handle(outcome.map_or_else(Input::NotSpawned, |()| Input::Spawned), around);
         }
-        if let Some(role) = self.words.pop_front() {
+        if self.hears()
+            && let Some(role) = self.words.pop_front()
+        {
             return self.handle(Input::Notified(role), around);
         }
         self.with_agent(|agent| agent.handle_timeout(around.boot()));

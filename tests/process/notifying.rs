@@ -1,16 +1,21 @@
 //! Who is believed on NOTIFY_SOCKET.
 
 use std::os::{
+    fd::AsFd as _,
     linux::net::SocketAddrExt as _,
     unix::net::{SocketAddr, UnixDatagram},
 };
 
 use nix::unistd::{Pid, getpid};
-use tenure::process::{
-    notify::{Notice, NotifySocket, Rejected, Role},
-    scan::Scanner,
-    signals,
-    spawn::{Command, Outcome},
+use tenure::{
+    process::{
+        kill::SIGCONT,
+        notify::{Notice, NotifySocket, Rejected, Role},
+        scan::Scanner,
+        signals,
+        spawn::{Command, Outcome, signal_not_after},
+    },
+    time::Instant,
 };
 
 use crate::world::{outcome, setup, shell, test_in, wait_readable};
@@ -28,35 +33,35 @@ fn speaker() {
 }
 
 test_in!(Pid1, a_descendant_of_the_main_process_is_believed, {
-    let mut socket = NotifySocket::open().expect("a socket");
+    let socket = NotifySocket::open().expect("a socket");
     let main = spawn_speaker(&socket, "\"$0\" \"$@\" & wait", "READY=1\nSTATUS=up\nX_TENURE_ROLE=leader");
 
-    let heard = hear(&mut socket, main);
+    let heard = hear(&socket, main);
 
     assert_eq!(heard, Ok(Notice { ready: true, role: Some(Role::Leader) }));
 });
 
 test_in!(Pid1, an_orphan_of_the_main_process_is_known_by_its_group, {
-    let mut socket = NotifySocket::open().expect("a socket");
+    let socket = NotifySocket::open().expect("a socket");
     let main = spawn_speaker(&socket, "(\"$0\" \"$@\" &); exec sleep 1000", "X_TENURE_ROLE=standby");
 
-    let heard = hear(&mut socket, main);
+    let heard = hear(&socket, main);
 
     assert_eq!(heard, Ok(Notice { ready: false, role: Some(Role::Standby) }));
 });
 
 test_in!(Pid1, a_stranger_is_not_believed, {
-    let mut socket = NotifySocket::open().expect("a socket");
+    let socket = NotifySocket::open().expect("a socket");
     let main = shell("exec sleep 1000");
     let stranger = spawn_speaker(&socket, "exec \"$0\" \"$@\"", "READY=1");
 
-    let heard = hear(&mut socket, main);
+    let heard = hear(&socket, main);
 
     assert_eq!(heard, Err(Rejected::Stranger(stranger)));
 });
 
 test_in!(Pid1, what_is_too_long_or_no_text_or_was_drained_says_nothing, {
-    let mut socket = NotifySocket::open().expect("a socket");
+    let socket = NotifySocket::open().expect("a socket");
     let mut long = b"READY=1\n".to_vec();
     long.resize(5000, b'x');
 
@@ -67,11 +72,22 @@ test_in!(Pid1, what_is_too_long_or_no_text_or_was_drained_says_nothing, {
     say(&socket.address(), b"READY=1\n\xff");
     say(&socket.address(), b"READY=1\nREADY=2");
 
-    assert_eq!(hear(&mut socket, getpid()), Err(Rejected::TooLong));
-    assert_eq!(hear(&mut socket, getpid()), Err(Rejected::NotText));
-    assert_eq!(hear(&mut socket, getpid()), Ok(Notice { ready: true, role: None }));
+    assert_eq!(hear(&socket, getpid()), Err(Rejected::TooLong));
+    assert_eq!(hear(&socket, getpid()), Err(Rejected::NotText));
+    assert_eq!(hear(&socket, getpid()), Ok(Notice { ready: true, role: None }));
     let scanner = Scanner::open().expect("/proc");
     assert_eq!(socket.receive(getpid(), &scanner).expect("a socket"), None);
+});
+
+test_in!(Pid1, a_promotion_throws_away_what_was_said_before_its_signal, {
+    let socket = NotifySocket::open().expect("a socket");
+    let child = shell("exec sleep 1000");
+    say(&socket.address(), b"X_TENURE_ROLE=leader");
+
+    let mut promotion = signal_not_after(child, SIGCONT, Instant::NEVER, Some(socket.as_fd())).expect("a child");
+
+    assert_eq!(outcome(&mut promotion), Outcome::Done);
+    assert_eq!(socket.receive(child, &Scanner::open().expect("/proc")).expect("a socket"), None);
 });
 
 /// `sh -c script` with the command line of a [`speaker`].
@@ -92,8 +108,8 @@ fn say(address: &str, message: &[u8]) {
     assert_eq!(sent, message.len());
 }
 
-fn hear(socket: &mut NotifySocket, main: Pid) -> Result<Notice, Rejected> {
-    wait_readable(&*socket).expect("a datagram");
+fn hear(socket: &NotifySocket, main: Pid) -> Result<Notice, Rejected> {
+    wait_readable(socket).expect("a datagram");
     let scanner = Scanner::open().expect("/proc");
     socket.receive(main, &scanner).expect("a socket").expect("a datagram")
 }

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     config::Signal,
-    process::{fuse, kill, signals::Inherited},
+    process::{fuse, kill, notify, signals::Inherited},
     time::Instant,
 };
 
@@ -48,6 +48,8 @@ pub(super) enum Act<'a> {
         pid: Pid,
         signal: Signal,
         files: &'a heed::Files,
+        /// Emptied before.
+        notify: Option<BorrowedFd<'a>>,
     },
 }
 
@@ -74,6 +76,7 @@ pub(super) fn decode(report: [u8; REPORT]) -> Outcome {
         Step::Signals,
         Step::Clock,
         Step::Execute,
+        Step::Drain,
         Step::Signal,
     ];
     match steps.into_iter().find(|known| *known as u8 == step) {
@@ -133,8 +136,11 @@ fn carry_out(plan: &Plan<'_>, parent: Pid) -> Result<Outcome, Failure> {
                 }
                 check(Step::Execute, libc::execve(program.as_ptr(), arguments.as_ptr(), environment.as_ptr()))?;
             }
-            Act::Signal { handle, pid, signal, files } => {
+            Act::Signal { handle, pid, signal, files, notify } => {
                 await_handler(signal, files, plan.not_after)?;
+                if let Some(notify) = notify {
+                    notify::drain(notify).map_err(|errno| Failure { step: Step::Drain, errno })?;
+                }
                 if is_late(plan.not_after)? {
                     return Ok(Outcome::Late);
                 }

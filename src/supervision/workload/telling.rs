@@ -47,9 +47,16 @@ impl Workload {
         }
     }
 
+    pub(crate) fn not_drained(&mut self, now: Instant) {
+        if let Actual::Running { roles, .. } = &mut self.actual {
+            let outcome = roles.not_drained();
+            self.take_news(outcome, now);
+        }
+    }
+
     pub(crate) fn hook_forked(&mut self, pid: i32) {
         if let Actual::Running { roles, .. } = &mut self.actual {
-            roles.hook_started(pid);
+            roles.hook_started(pid, &mut self.actions);
         }
     }
 

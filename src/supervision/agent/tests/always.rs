@@ -57,10 +57,12 @@ fn started(world: &World) -> Action {
 }
 
 #[test]
-fn a_promotion_drains_the_socket_signals_with_s_as_its_limit_and_counts_once_acknowledged() {
+fn a_promotion_signals_with_s_as_its_limit_and_counts_once_acknowledged_after_that() {
     let mut world = standby(always(Acknowledge::Notify));
     world.lead(1, None);
-    assert_eq!(world.take(), [Action::Tell(acknowledged(1, 0)), Action::DrainNotify, promotion(&world)]);
+    assert_eq!(world.take(), [Action::Tell(acknowledged(1, 0)), promotion(&world)]);
+    world.feed(Input::Notified(Role::Leader));
+    assert_eq!(world.take(), [], "a word of before the signal acknowledges nothing");
     world.feed(Input::Promoted);
     assert_eq!(world.take(), []);
     world.feed(Input::Notified(Role::Standby));
@@ -123,6 +125,41 @@ fn no_fresh_standby_starts_while_nobody_asked_for_the_proof() {
     world.step_down(1, Reason::Expired);
     world.prove();
     assert!(world.spawns().is_some());
+}
+
+#[test]
+fn no_word_counts_from_a_socket_that_could_not_be_emptied() {
+    let mut world = leader();
+    world.step_down(9, Reason::StepDown);
+    world.feed(Input::NotDrained);
+    world.feed(Input::Notified(Role::Standby));
+    assert_eq!(world.stopped(), None);
+    world.due();
+    assert!(world.wants(&Action::Walk));
+}
+
+#[test]
+fn a_promotion_without_a_signal_drains_the_socket() {
+    let mut config = always(Acknowledge::Notify);
+    config.signals.on_lead = None;
+    let mut world = standby(config);
+    world.lead(1, None);
+    assert_eq!(world.take(), [Action::Tell(acknowledged(1, 0)), Action::DrainNotify]);
+    world.feed(Input::NotDrained);
+    world.feed(Input::Notified(Role::Leader));
+    assert!(gives_up(&world));
+}
+
+#[test]
+fn a_hook_that_starts_after_its_term_was_ended_is_killed() {
+    let mut world = standby(hooked(Acknowledge::Notify));
+    world.lead(1, None);
+    world.feed(Input::Promoted);
+    world.feed(Input::Notified(Role::Leader));
+    world.step_down(9, Reason::StepDown);
+    world.take();
+    world.feed(Input::HookForked { pid: HOOK });
+    assert_eq!(world.take(), [Action::KillHook { pid: HOOK }]);
 }
 
 #[test]
@@ -408,8 +445,6 @@ fn a_standby_waits_out_the_creation_wait_of_its_term_as_a_standby() {
     assert_eq!(world.take(), []);
     world.sleep_until(ms(6000));
     world.due();
-    assert_eq!(
-        world.take(),
-        [Action::DrainNotify, Action::Promote { pid: MAIN, signal: Signal(libc::SIGUSR1), not_after: deadlines(ms(1000)).soft }]
-    );
+    let promote = Action::Promote { pid: MAIN, signal: Signal(libc::SIGUSR1), not_after: deadlines(ms(1000)).soft };
+    assert_eq!(world.take(), [promote]);
 }
