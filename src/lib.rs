@@ -55,12 +55,10 @@
 //! | [`telemetry`], [`http`], [`stderr`] | edges that can never delay a transition |
 //! | [`commands`] | `status`, `check`, `config`, `demo`, `dev-server`: one file each |
 //! | [`apiserver`] | the embedded Lease API |
-//! | [`base64`] | how kubeconfigs carry certificates |
 
 mod alarm;
 pub mod api;
 pub mod apiserver;
-mod base64;
 pub mod cli;
 pub mod clock;
 pub mod commands;

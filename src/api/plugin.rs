@@ -13,12 +13,13 @@ use std::{
     time::Duration,
 };
 
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use jiff::Timestamp;
 use kube::config::{AuthInfo, ExecConfig, ExecInteractiveMode};
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::{base64, clock};
+use crate::clock;
 
 /// Why a plugin gave no credentials.
 #[derive(Debug, thiserror::Error)]
@@ -121,9 +122,9 @@ pub(super) fn replace(auth: &mut AuthInfo) -> Result<Option<Duration>, PluginErr
     }
     auth.token = token.map(Into::into);
     if let Some((certificate, key)) = certificate {
-        auth.client_certificate_data = Some(base64::encode(certificate.as_bytes()));
+        auth.client_certificate_data = Some(BASE64_STANDARD.encode(certificate.as_bytes()));
         // kube puts the certificate right behind it.
-        auth.client_key_data = Some(base64::encode(format!("{key}\n").as_bytes()).into());
+        auth.client_key_data = Some(BASE64_STANDARD.encode(format!("{key}\n").as_bytes()).into());
     }
     Ok(lifetime.filter(|lifetime| !lifetime.is_zero()))
 }
@@ -207,7 +208,7 @@ mod tests {
         replace(&mut auth).unwrap();
 
         let question = r#"{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","spec":{"interactive":false}}"#;
-        let asked = base64::encode(format!("a-variable {question}").as_bytes());
+        let asked = BASE64_STANDARD.encode(format!("a-variable {question}").as_bytes());
         assert_eq!(serde_json::json!(auth)["token"], asked);
     }
 
@@ -218,8 +219,8 @@ mod tests {
         assert_eq!(replace(&mut auth).unwrap(), None);
 
         let auth = serde_json::json!(auth);
-        assert_eq!(auth["client-certificate-data"], base64::encode(b"certificate"));
-        assert_eq!(auth["client-key-data"], base64::encode(b"key\n"));
+        assert_eq!(auth["client-certificate-data"], BASE64_STANDARD.encode(b"certificate"));
+        assert_eq!(auth["client-key-data"], BASE64_STANDARD.encode(b"key\n"));
         assert!(auth.get("exec").is_none() && auth.get("token").is_none(), "{auth}");
     }
 

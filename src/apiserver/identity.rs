@@ -4,6 +4,7 @@
 
 use std::{net::IpAddr, sync::Arc};
 
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, KeyUsagePurpose};
 use rustls::{
     ServerConfig,
@@ -12,7 +13,6 @@ use rustls::{
 };
 
 use super::StartError;
-use crate::base64;
 
 /// A certificate authority of its own, and the server's TLS under it.
 #[derive(Clone, Debug)]
@@ -56,7 +56,7 @@ impl Identity {
 
     /// A kubeconfig for `client`, whole in itself.
     pub(super) fn kubeconfig(&self, url: &str, client: &str, token: &str) -> String {
-        let authority = base64::encode(self.authority.as_bytes());
+        let authority = BASE64_STANDARD.encode(self.authority.as_bytes());
         format!(
             "apiVersion: v1
 kind: Config
