@@ -24,6 +24,7 @@ pub(crate) fn run() -> Result<(), Failed> {
         println!("NOT RUN: the attack takes network namespaces, veth, a bridge and iptables: {reason}");
         return Ok(());
     }
+    crate::peer::build();
     let directory = Directory::new();
     let status = apart().arg(env::current_exe()?).env(DIRECTORY, &directory.0).status()?;
     if status.success() { Ok(()) } else { Err("two ran at once, or something else that must not be: see above".into()) }

@@ -16,6 +16,7 @@ pub(crate) enum Fault {
     KillElector,
     KillElectorAround(Moment, Half),
     KillElectorInWait,
+    KillElectorAfterProof,
     KillWorkload,
     FreezeInit,
     FreezeElector,
@@ -33,10 +34,12 @@ pub(crate) enum Fault {
     Lease(Change),
     RevokeRights,
     RevokeToken,
+    ExpireToken,
     WallForward,
     WallBack,
     Starve,
     Crowd,
+    Spinners,
 }
 
 /// What a fault strikes; a round has at most one fault of each group.
@@ -44,6 +47,7 @@ pub(crate) enum Fault {
 pub(crate) enum Group {
     Processes,
     Network,
+    /// Or all that share its machine.
     Server,
     Lease,
     Rights,
@@ -52,7 +56,7 @@ pub(crate) enum Group {
 }
 
 impl Fault {
-    pub(crate) const ALL: [Self; 43] = [
+    pub(crate) const ALL: [Self; 46] = [
         Self::Term,
         Self::KillInit,
         Self::KillElector,
@@ -63,6 +67,7 @@ impl Fault {
         Self::KillElectorAround(Moment::Release, Half::Request),
         Self::KillElectorAround(Moment::Release, Half::Reply),
         Self::KillElectorInWait,
+        Self::KillElectorAfterProof,
         Self::KillWorkload,
         Self::FreezeInit,
         Self::FreezeElector,
@@ -92,10 +97,12 @@ impl Fault {
         Self::Lease(Change::RestoreMetadata),
         Self::RevokeRights,
         Self::RevokeToken,
+        Self::ExpireToken,
         Self::WallForward,
         Self::WallBack,
         Self::Starve,
         Self::Crowd,
+        Self::Spinners,
     ];
 
     pub(crate) const fn describe(self) -> &'static str {
@@ -110,6 +117,7 @@ impl Fault {
             Self::KillElectorAround(Moment::Release, Half::Request) => "elector killed, its release on the way",
             Self::KillElectorAround(Moment::Release, Half::Reply) => "elector killed, its release unanswered",
             Self::KillElectorInWait => "elector killed in the creation wait",
+            Self::KillElectorAfterProof => "elector killed between proof and release",
             Self::KillWorkload => "workload killed",
             Self::FreezeInit => "init frozen",
             Self::FreezeElector => "elector frozen",
@@ -139,10 +147,12 @@ impl Fault {
             Self::Lease(Change::RestoreMetadata) => "metadata restored",
             Self::RevokeRights => "RoleBinding deleted",
             Self::RevokeToken => "token revoked",
+            Self::ExpireToken => "token expired",
             Self::WallForward => "wall clock forward",
             Self::WallBack => "wall clock back",
             Self::Starve => "a fifth of a processor",
             Self::Crowd => "50 spinners beside it",
+            Self::Spinners => "200 spinners for the whole machine",
         }
     }
 
@@ -153,15 +163,18 @@ impl Fault {
             | Self::KillElector
             | Self::KillElectorAround(..)
             | Self::KillElectorInWait
+            | Self::KillElectorAfterProof
             | Self::KillWorkload
             | Self::FreezeInit
             | Self::FreezeElector
             | Self::FreezeBoth
             | Self::FreezeWorkload => Group::Processes,
             Self::Packets(_) | Self::NoAnswers | Self::NoReplies | Self::Refused | Self::Reset => Group::Network,
-            Self::FreezeEtcd | Self::RestartEtcd | Self::FreezeApiServer | Self::RestartApiServer => Group::Server,
+            Self::FreezeEtcd | Self::RestartEtcd | Self::FreezeApiServer | Self::RestartApiServer | Self::Spinners => {
+                Group::Server
+            }
             Self::Lease(_) => Group::Lease,
-            Self::RevokeRights | Self::RevokeToken => Group::Rights,
+            Self::RevokeRights | Self::RevokeToken | Self::ExpireToken => Group::Rights,
             Self::WallForward | Self::WallBack => Group::Clock,
             Self::Starve | Self::Crowd => Group::Processor,
         }
@@ -193,7 +206,7 @@ impl Fault {
             | Self::Lease(Change::EditRenewTime)
             | Self::Lease(Change::RestoreMetadata) => (0, 0),
             Self::FreezeInit | Self::FreezeElector | Self::FreezeBoth => (500, 8_000),
-            Self::KillElectorAround(..) => (100, 6_000),
+            Self::KillElectorAround(..) | Self::KillElectorAfterProof => (100, 6_000),
             Self::FreezeWorkload => (500, 3_000),
             Self::Packets(_) | Self::NoAnswers | Self::NoReplies | Self::Refused => (500, 9_000),
             Self::FreezeEtcd | Self::FreezeApiServer => (500, 7_000),
@@ -202,7 +215,8 @@ impl Fault {
             Self::Lease(Change::DeleteHeldBack) => (500, 4_000),
             Self::RevokeRights => (1_000, 9_000),
             // The API server believes in a token that it has seen for 10 s.
-            Self::RevokeToken => (11_000, 16_000),
+            Self::RevokeToken | Self::ExpireToken => (11_000, 16_000),
+            Self::Spinners => (2_000, 5_000),
             Self::WallForward | Self::WallBack => (2_000, 6_000),
             Self::Starve | Self::Crowd => (3_000, 8_000),
         };

@@ -39,6 +39,8 @@ pub(crate) struct History {
 /// What one replica leaves.
 pub(crate) struct Replica {
     pub(crate) name: String,
+    /// It is not tenure.
+    pub(crate) is_peer: bool,
     pub(crate) exchanges: Vec<Exchange>,
     pub(crate) lines: Vec<String>,
     pub(crate) code: Option<i32>,
@@ -51,6 +53,7 @@ impl History {
         spans.extend(shared.spans.borrow().iter().cloned());
         let replicas = remains.into_iter().map(|remains| Replica {
             name: remains.name,
+            is_peer: remains.is_peer,
             exchanges: remains.log.all(),
             lines: remains.lines,
             code: remains.code,

@@ -7,6 +7,7 @@ use tenure::time::Instant;
 use crate::{
     fault::Fault,
     history::{History, Replica, text},
+    peer,
     support::{proxy::log::Verb, witness::Life},
     world::place_of,
     writes,
@@ -15,8 +16,18 @@ use crate::{
 /// From the resumption of processes that were frozen together to the death of what they watched.
 const AFTERMATH: Duration = Duration::from_secs(3);
 
-/// From the start of a process group to a renewal after it, at most.
-const SEEN: Duration = Duration::from_secs(2);
+/// When init looks for process groups after a start,
+const LOOKS: [Duration; 5] = [
+    Duration::from_millis(10),
+    Duration::from_millis(30),
+    Duration::from_millis(100),
+    Duration::from_millis(300),
+    Duration::from_secs(1),
+];
+/// how long it is from one look with a renewal to the next at most,
+const RENEWED: Duration = Duration::from_secs(2);
+/// and how much later it may come to that.
+const LOOKS_LATE: Duration = Duration::from_millis(250);
 /// What init says where the kernel refuses.
 const NO_FUSE: &str = "the kernel has no fuse";
 
@@ -25,9 +36,20 @@ const NO_FUSE: &str = "the kernel has no fuse";
 pub(crate) struct Overlap {
     pub(crate) from: Instant,
     pub(crate) to: Instant,
-    /// Init and elector of the earlier one were frozen before the kernel's fuse could know all its process groups.
-    pub(crate) not_promised: bool,
+    /// Why that was not promised; none if it was.
+    pub(crate) excuse: Option<Excuse>,
     pub(crate) between: String,
+}
+
+/// What is not promised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Excuse {
+    /// Init and elector of the earlier one were frozen before the kernel's fuse could know all its process groups.
+    Young,
+    /// They were frozen, and the kernel had refused the fuse.
+    NoFuse,
+    /// client-go did not keep its deadlines, or took what was free.
+    Peer,
 }
 
 /// What the judge found.
@@ -46,15 +68,17 @@ pub(crate) struct Verdict {
 /// Judges one world.
 pub(crate) fn judge(history: &History) -> Verdict {
     let mut verdict = Verdict { overlaps: overlaps(history), ..Verdict::default() };
-    for overlap in verdict.overlaps.iter().filter(|overlap| !overlap.not_promised) {
+    for overlap in verdict.overlaps.iter().filter(|overlap| overlap.excuse.is_none()) {
         let faults: Vec<_> = history.faults_within(overlap.from - AFTERMATH, overlap.to).map(|span| span.fault).collect();
         verdict.violations.push(format!("TWO AT ONCE for {:?}: {}; {faults:?}", overlap.to.since(overlap.from), overlap.between));
     }
     judge_locks(history, &mut verdict);
     judge_tokens(&history.lives, &mut verdict);
     for replica in &history.replicas {
-        judge_end(replica, &mut verdict);
-        judge_requests(history, replica, &mut verdict);
+        if !replica.is_peer {
+            judge_end(replica, &mut verdict);
+            judge_requests(history, replica, &mut verdict);
+        }
     }
     writes::judge(history, &mut verdict);
     verdict.violations.extend(history.broken_off.clone());
@@ -66,16 +90,27 @@ fn overlaps(history: &History) -> Vec<Overlap> {
     for (index, earlier) in history.lives.iter().enumerate() {
         for later in history.lives[index + 1..].iter().filter(|later| later.first <= earlier.last) {
             let (from, to) = (later.first, earlier.last.min(later.last));
-            let not_promised = is_frozen_young(history, earlier, from, to) || is_frozen_without_fuse(history, earlier, from, to);
-            overlaps.push(Overlap { from, to, not_promised, between: format!("{earlier:?} and {later:?}") });
+            let excuse = if is_frozen_young(history, earlier, from, to) {
+                Some(Excuse::Young)
+            } else if is_frozen_without_fuse(history, earlier, from, to) {
+                Some(Excuse::NoFuse)
+            } else {
+                peer::is_to_blame(history, earlier, later).then_some(Excuse::Peer)
+            };
+            overlaps.push(Overlap { from, to, excuse, between: format!("{earlier:?} and {later:?}") });
         }
     }
     overlaps
 }
 
-/// The fuse is bound to the groups that the last renewal saw.
+/// A process that had a group of its own by then had none of the looks of init.
 fn is_frozen_young(history: &History, life: &Life, from: Instant, to: Instant) -> bool {
-    frozen(history, life, from, to).is_some_and(|since| since.since(life.first) < SEEN)
+    let (Some(frozen), Some(start)) = (frozen(history, life, from, to), life.births.first()) else { return false };
+    life.births.iter().skip(1).filter(|born| **born < frozen).any(|born| {
+        let age = born.since(*start);
+        let look = LOOKS.into_iter().find(|look| *look > age).unwrap_or(age + RENEWED);
+        frozen < *start + look + LOOKS_LATE
+    })
 }
 
 fn is_frozen_without_fuse(history: &History, life: &Life, from: Instant, to: Instant) -> bool {
@@ -95,17 +130,18 @@ fn judge_locks(history: &History, verdict: &mut Verdict) {
     for event in history.events.iter().filter(|event| event.what == "locked out") {
         verdict.locked_out += 1;
         let near = |overlap: &&Overlap| overlap.from <= event.at() + AFTERMATH && overlap.to + AFTERMATH >= event.at();
-        if !verdict.overlaps.iter().any(|overlap| near(&overlap) && overlap.not_promised) {
+        if !verdict.overlaps.iter().any(|overlap| near(&overlap) && overlap.excuse.is_some()) {
             verdict.violations.push(format!("{} found the lock taken at {:?}: {}", event.replica, event.at(), event.more));
         }
     }
 }
 
+/// client-go tells its workload none.
 fn judge_tokens(lives: &[Life], verdict: &mut Verdict) {
-    let number = |life: &Life| life.token.parse::<u128>().unwrap_or_default();
-    for pair in lives.windows(2) {
-        if let [earlier, later] = pair
-            && number(later) <= number(earlier)
+    let numbers: Vec<_> = lives.iter().filter_map(|life| Some((life, life.token.parse::<u128>().ok()?))).collect();
+    for pair in numbers.windows(2) {
+        if let [(earlier, before), (later, after)] = pair
+            && after <= before
         {
             verdict.violations.push(format!("a token that does not rise: {earlier:?}, then {later:?}"));
         }

@@ -1,4 +1,4 @@
-//! The attack on the real thing: a nemesis against three Leases with three replicas each, on a real kube-apiserver and etcd.
+//! The attack on the real thing: a nemesis against four Leases with three replicas each, on a real kube-apiserver and etcd.
 //!
 //! ```text
 //! cargo test --test attack                            a short one
@@ -8,7 +8,8 @@
 //! ```
 //!
 //! Every replica is PID 1 of its own PID namespace in a network namespace of its own. Its workload takes a lock that all share and
-//! stamps the time every millisecond; some leave daemons, ignore SIGTERM, respawn or are slow. [`plan`] draws what will be done,
+//! stamps the time every millisecond; some leave daemons, ignore SIGTERM, respawn or are slow. On one Lease the replicas differ in D
+//! and rho, on one the workloads run always ([`standby`]), on one a replica is client-go's ([`peer`]). [`plan`] draws what will be done,
 //! [`nemesis`] does it to a [`world`], [`judge`] judges the [`history`], [`report`] and [`picture`] show it. What it leaves is in
 //! target/attack.
 
@@ -42,11 +43,14 @@ mod judge;
 mod lease;
 mod nemesis;
 mod network;
+mod peer;
 mod picture;
 mod plan;
 mod processor;
 mod report;
 mod rights;
+mod standby;
+mod token;
 mod wall;
 mod window;
 mod world;
@@ -54,18 +58,16 @@ mod writes;
 
 use history::History;
 use plan::Plan;
-use support::server::{Kind, Server};
-use world::{Shared, World};
+use support::server::{self, Server};
+use world::{Kind, Shared, World};
 
-/// Leases under attack at a time.
-const WORLDS: u8 = 3;
 /// What a last round may take: longer, and the server has not come back.
 const OVERTIME: Duration = Duration::from_secs(180);
 /// Without TENURE_ATTACK.
 const SHORT: Duration = Duration::from_secs(40);
 
 fn main() -> ExitCode {
-    if let Some(code) = support::workload::face() {
+    if let Some(code) = standby::face().or_else(support::workload::face) {
         return code;
     }
     if let Some(directory) = apart::directory() {
@@ -84,12 +86,12 @@ fn attack(directory: &Path) -> ExitCode {
     let local = tokio::task::LocalSet::new();
     let begin = clock::boot();
     let histories = local.block_on(&runtime, async {
-        let server = Server::start(Kind::Real);
+        let server = Server::start(server::Kind::Real);
         let shared = Rc::new(Shared { server, spans: Vec::new().into(), troubled: false.into() });
         let mut fates = Vec::new();
-        for number in 0..WORLDS {
-            let seed = seed.wrapping_mul(u64::from(WORLDS)).wrapping_add(number.into());
-            let world = World::start(number, shared.clone(), directory, library.as_deref(), seed).await;
+        for (number, kind) in (0..).zip(Kind::ALL) {
+            let seed = seed.wrapping_mul(Kind::ALL.len() as u64).wrapping_add(number.into());
+            let world = World::start(number, kind, shared.clone(), directory, library.as_deref(), seed).await;
             fates.push(tokio::task::spawn_local(fate(world, Plan::new(seed), length)));
         }
         let mut histories = Vec::new();

@@ -12,12 +12,17 @@ use crate::{
     fault::{Fault, Group},
     lease, network,
     plan::{Blow, Plan, Round},
+    processor::Spinners,
     rights,
     support::{
-        proxy::{fault::Valve, flow::Flow},
-        server::Program,
+        proxy::{
+            fault::{Fault as Answer, Times, Valve},
+            flow::Flow,
+            log::Verb,
+        },
+        server::{Program, Server},
     },
-    window,
+    token, window,
     world::{Past, Span, World},
 };
 
@@ -25,6 +30,8 @@ use crate::{
 const SEARCH: Duration = Duration::from_secs(1);
 /// Between two attempts to undo something.
 const AGAIN: Duration = Duration::from_millis(200);
+/// Of so many rounds, one begins with a leader that is not tenure.
+const PEERS_TURN: usize = 3;
 /// The wait of a creator is longer: milliseconds.
 const LONG_WAIT: u64 = 3_500;
 /// How far off a wall clock may be set: a day.
@@ -35,10 +42,11 @@ enum Undo {
     Resume(Vec<Pid>),
     Network(network::Fault),
     Proxy,
-    Server(Option<Program>),
+    Trouble(Trouble),
     Finalizer,
     Rights,
     Token,
+    OldToken,
     Wall,
     Processor,
     Window(Valve),
@@ -51,6 +59,9 @@ enum Undo {
 pub(crate) async fn rage(world: &mut World, mut plan: Plan, end: Instant) -> Result<(), String> {
     while clock::boot() < end {
         let Round { calm, blows, aftermath } = plan.next();
+        if world.rounds.len() % PEERS_TURN == 1 {
+            world.give_way().await;
+        }
         let leader = world.led().await?;
         world.pass_until(clock::boot() + calm).await;
         let past = round(world, leader, &blows).await;
@@ -127,6 +138,7 @@ async fn strike(world: &mut World, index: usize, blow: &Blow) -> Option<Done> {
             let after = Duration::from_millis(blow.chance % LONG_WAIT);
             window::kill_in_wait(world, after).await.then_some(Done::AtOnce)
         }
+        Fault::KillElectorAfterProof => Some(Done::For(Undo::Window(window::kill_after_proof(world, index).await?))),
         Fault::KillWorkload => send(workload().await?, Signal::SIGKILL),
         Fault::FreezeInit => freeze(vec![init().await?]),
         Fault::FreezeElector => freeze(vec![elector().await?]),
@@ -155,16 +167,29 @@ async fn strike(world: &mut World, index: usize, blow: &Blow) -> Option<Done> {
             replica.proxy.reset();
             Some(Done::AtOnce)
         }
-        Fault::FreezeEtcd => trouble(world, Program::Etcd, blow.fault, true),
-        Fault::RestartEtcd => trouble(world, Program::Etcd, blow.fault, false),
-        Fault::FreezeApiServer => trouble(world, Program::ApiServer, blow.fault, true),
-        Fault::RestartApiServer => trouble(world, Program::ApiServer, blow.fault, false),
+        Fault::FreezeEtcd => trouble(world, blow.fault, Trouble::freeze(Program::Etcd)),
+        Fault::RestartEtcd => trouble(world, blow.fault, Trouble::restart(Program::Etcd)),
+        Fault::FreezeApiServer => trouble(world, blow.fault, Trouble::freeze(Program::ApiServer)),
+        Fault::RestartApiServer => trouble(world, blow.fault, Trouble::restart(Program::ApiServer)),
+        Fault::Spinners => trouble(world, blow.fault, |_| Trouble::Spinners(Spinners::start())),
         Fault::Lease(change) => {
             let finalizer = change == lease::Change::DeleteHeldBack;
             let done = if finalizer { Done::For(Undo::Finalizer) } else { Done::AtOnce };
             lease::make(&world.stage, change, blow.chance).await.then_some(done)
         }
         Fault::RevokeRights => rights::unbind(&world.stage, &place.account).await.then_some(Done::For(Undo::Rights)),
+        Fault::ExpireToken => {
+            let key = world.shared.server.kubeconfig().with_file_name("service-account.key");
+            let token = token::short_lived(&world.stage, &key, &place.account).await?;
+            std::fs::write(world.stage.token_file(&replica.name), &token).expect("a file");
+            // What makes a client read its token again.
+            replica.proxy.on(|request| request.verb != Verb::Watch, Times::Only(1), Answer::refused(401, "Unauthorized"));
+            if blow.chance.is_multiple_of(2) {
+                tokio::time::sleep(token::LIVES).await;
+                std::fs::write(world.stage.token_file(&replica.name), &place.token).expect("a file");
+            }
+            Some(Done::For(Undo::OldToken))
+        }
         Fault::RevokeToken => rights::revoke(&world.stage, &place.account).await.then_some(Done::For(Undo::Token)),
         Fault::WallForward | Fault::WallBack => {
             let seconds = i64::try_from(blow.chance % FAR_OFF.unsigned_abs()).unwrap_or(FAR_OFF) + 1;
@@ -184,10 +209,8 @@ async fn revert(world: &mut World, place: Option<usize>, undo: &Undo) -> bool {
         Undo::Resume(pids) => resume(pids),
         Undo::Network(fault) => world.places[place].network.mend(*fault),
         Undo::Proxy => world.places[place].replica.proxy.mend().await,
-        Undo::Server(frozen) => {
-            if let Some(program) = frozen {
-                world.shared.server.signal(*program, Signal::SIGCONT);
-            }
+        Undo::Trouble(trouble) => {
+            trouble.end(&world.shared.server);
             *world.shared.troubled.borrow_mut() = false;
             if let Some(span) = world.shared.spans.borrow_mut().last_mut() {
                 span.to = clock::boot();
@@ -200,6 +223,10 @@ async fn revert(world: &mut World, place: Option<usize>, undo: &Undo) -> bool {
             let place = &mut world.places[place];
             std::fs::write(world.stage.token_file(&place.replica.name), &token).expect("a file");
             place.token = token;
+        }
+        Undo::OldToken => {
+            let place = &world.places[place];
+            std::fs::write(world.stage.token_file(&place.replica.name), &place.token).expect("a file");
         }
         Undo::Wall => _ = world.places[place].wall.shift(0),
         Undo::Processor => world.places[place].processor.relieve(),
@@ -229,17 +256,44 @@ fn resume(pids: &[Pid]) {
 }
 
 /// Of all worlds; one at a time.
-fn trouble(world: &World, program: Program, fault: Fault, freeze: bool) -> Option<Done> {
+fn trouble(world: &World, fault: Fault, begin: impl FnOnce(&Server) -> Trouble) -> Option<Done> {
     let shared = &world.shared;
     if shared.troubled.replace(true) {
         return None;
     }
-    if freeze {
-        shared.server.signal(program, Signal::SIGSTOP);
-    } else {
-        shared.server.restart(program);
-    }
+    let begun = begin(&shared.server);
     let now = clock::boot();
     shared.spans.borrow_mut().push(Span { fault, place: None, from: now, to: now });
-    Some(Done::For(Undo::Server(freeze.then_some(program))))
+    Some(Done::For(Undo::Trouble(begun)))
+}
+
+/// What is wrong with the server, or with the machine that all share.
+enum Trouble {
+    Frozen(Program),
+    Restarted,
+    Spinners(Spinners),
+}
+
+impl Trouble {
+    fn freeze(program: Program) -> impl FnOnce(&Server) -> Self {
+        move |server| {
+            server.signal(program, Signal::SIGSTOP);
+            Self::Frozen(program)
+        }
+    }
+
+    fn restart(program: Program) -> impl FnOnce(&Server) -> Self {
+        move |server| {
+            server.restart(program);
+            Self::Restarted
+        }
+    }
+
+    fn end(&self, server: &Server) {
+        match self {
+            Self::Frozen(program) => server.signal(*program, Signal::SIGCONT),
+            Self::Restarted => {}
+            Self::Spinners(spinners) => spinners.end(),
+        }
+    }
 }

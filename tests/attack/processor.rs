@@ -2,8 +2,14 @@
 
 use std::{
     fs,
+    os::unix::process::CommandExt as _,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
+};
+
+use nix::{
+    sys::signal::{Signal, killpg},
+    unistd::Pid,
 };
 
 /// A share of one processor, in percent: what is left to a starved replica.
@@ -12,6 +18,8 @@ const QUOTA: u32 = 20;
 const CROWDED: u32 = 60;
 /// How many spinners are a crowd.
 const CROWD: usize = 50;
+/// How many are a crowd for the whole machine.
+const SPINNERS: usize = 200;
 
 /// Where cgroups of the processor controller may be: in version 1, or in version 2.
 pub(crate) fn roots() -> Vec<PathBuf> {
@@ -81,6 +89,30 @@ impl Processor {
 impl Drop for Processor {
     fn drop(&mut self) {
         self.relieve();
+    }
+}
+
+/// Spinners for the whole machine, in no cgroup of their own: everybody's share is small, that of the servers and of this test too.
+pub(crate) struct Spinners(Child);
+
+impl Spinners {
+    pub(crate) fn start() -> Self {
+        let script = format!("for n in $(seq {SPINNERS}); do while :; do :; done & done; wait");
+        let mut command = Command::new("sh");
+        Self(command.args(["-c", &script]).process_group(0).stdin(Stdio::null()).spawn().expect("spinners"))
+    }
+
+    /// All of them at once.
+    pub(crate) fn end(&self) {
+        // A group of our own making, whose leader nobody has reaped.
+        let _ = killpg(Pid::from_raw(i32::try_from(self.0.id()).expect("a pid")), Signal::SIGKILL);
+    }
+}
+
+impl Drop for Spinners {
+    fn drop(&mut self) {
+        self.end();
+        drop(self.0.wait());
     }
 }
 

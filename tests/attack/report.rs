@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use crate::{
     fault::Fault,
     history::History,
-    judge::{Overlap, Verdict},
+    judge::{Excuse, Overlap, Verdict},
     world::Past,
 };
 
@@ -57,7 +57,11 @@ fn count(history: &History, verdict: &Verdict, rows: &mut BTreeMap<Fault, Row>) 
             let row = rows.entry(*fault).or_default();
             row.times += 1;
             row.led_again = row.led_again.max(led_again(history, round));
-            let blamed = |overlap: &&Overlap| !overlap.not_promised || *fault == Fault::FreezeBoth;
+            let blamed = |overlap: &&Overlap| match overlap.excuse {
+                None => true,
+                Some(Excuse::Young | Excuse::NoFuse) => *fault == Fault::FreezeBoth,
+                Some(Excuse::Peer) => false,
+            };
             for overlap in verdict.overlaps.iter().filter(within).filter(blamed) {
                 row.overlaps += 1;
                 row.at_once += overlap.to.since(overlap.from);
@@ -87,15 +91,35 @@ fn sum_up(histories: &[History], verdicts: &[Verdict]) -> bool {
     let faults: usize =
         histories.iter().map(|history| history.rounds.iter().map(|round| round.faults.len()).sum::<usize>()).sum();
     let replicas: usize = histories.iter().map(|history| history.replicas.len()).sum();
-    println!("\n{terms} terms, {faults} faults, {replicas} replicas, {} writes", sum(|verdict| verdict.writes));
+    let refused = |history: &History| -> usize {
+        let answers =
+            history.replicas.iter().flat_map(|replica| &replica.exchanges).filter_map(|exchange| exchange.answer.as_ref());
+        answers.filter(|answer| answer.status == 401).count()
+    };
+    let refused: usize = histories.iter().map(refused).sum();
     println!(
-        "overlaps {}; of terms frozen before their fuse was complete {}; workloads that found the lock taken {}; inits that ended themselves {}",
-        sum(|verdict| verdict.overlaps.iter().filter(|overlap| !overlap.not_promised).count()),
-        sum(|verdict| verdict.overlaps.iter().filter(|overlap| overlap.not_promised).count()),
+        "\n{terms} terms, {faults} faults, {replicas} replicas, {} writes, {refused} requests with a token that the server refused",
+        sum(|verdict| verdict.writes)
+    );
+    let overlaps = |excused: fn(Option<Excuse>) -> bool| -> usize {
+        verdicts.iter().map(|verdict| verdict.overlaps.iter().filter(|overlap| excused(overlap.excuse)).count()).sum()
+    };
+    println!(
+        "overlaps {}; not promised: frozen before the fuse was complete {}, by client-go's doing {}; workloads that found the lock \
+         taken {}; inits that ended themselves {}",
+        overlaps(|excuse| excuse.is_none()),
+        overlaps(|excuse| matches!(excuse, Some(Excuse::Young | Excuse::NoFuse))),
+        overlaps(|excuse| excuse == Some(Excuse::Peer)),
         sum(|verdict| verdict.locked_out),
         sum(|verdict| verdict.weapons),
     );
     for (history, verdict) in histories.iter().zip(verdicts) {
+        for overlap in &verdict.overlaps {
+            if let Some(excuse) = overlap.excuse {
+                let span = overlap.to.since(overlap.from);
+                println!("not promised in world {}: {excuse:?}, {span:?} at once: {}", history.world, overlap.between);
+            }
+        }
         for violation in &verdict.violations {
             println!("VIOLATION in world {}: {violation}", history.world);
         }

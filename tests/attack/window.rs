@@ -7,9 +7,12 @@ use tenure::{clock, time::Instant};
 
 use crate::{
     lease,
-    support::proxy::{
-        fault::{Fault, Times, Valve},
-        log::{Exchange, Request, Verb},
+    support::{
+        proxy::{
+            fault::{Fault, Times, Valve},
+            log::{Exchange, Request, Verb},
+        },
+        replica::children,
     },
     world::World,
 };
@@ -73,6 +76,31 @@ pub(crate) fn let_go(world: &World, valve: &Valve) {
     for place in &world.places {
         place.replica.proxy.clear();
     }
+}
+
+/// Asks the leader to stop, holds up the answers to what it reads before it gives the Lease back, and kills its elector when nothing
+/// of the workload is left: what lets the answers go on. None if that did not come about.
+pub(crate) async fn kill_after_proof(world: &World, leader: usize) -> Option<Valve> {
+    let (valve, place) = (Valve::closed(), &world.places[leader]);
+    let init = tokio::time::timeout(PATIENCE, place.replica.init()).await.ok()?;
+    let elector = tokio::time::timeout(PATIENCE, place.replica.elector()).await.ok()?;
+    place.replica.proxy.on(|request| request.verb == Verb::Get, Times::Always, Fault::late_reply(&valve));
+    let killed = async {
+        kill(init, Signal::SIGTERM).ok()?;
+        let begun = clock::boot();
+        while children(init) != [elector] {
+            if clock::boot().since(begun) > PATIENCE {
+                return None;
+            }
+            tokio::time::sleep(GLANCE).await;
+        }
+        kill(elector, Signal::SIGKILL).ok()
+    };
+    let killed = killed.await;
+    if killed.is_none() {
+        let_go(world, &valve);
+    }
+    killed.map(|()| valve)
 }
 
 /// Deletes the Lease, and kills the elector that makes it anew this long after it did; whether that came about.

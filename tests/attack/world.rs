@@ -1,16 +1,24 @@
 //! One Lease and three places for replicas, each with a network, a cgroup, a wall clock and an account of its own.
 
-use std::{cell::RefCell, collections::BTreeMap, path::Path, rc::Rc, sync::Arc, time::Duration};
+use std::{
+    cell::RefCell,
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    rc::Rc,
+    sync::Arc,
+    time::Duration,
+};
 
-use nix::sys::signal::Signal;
+use nix::sys::signal::{Signal, kill};
 use tenure::{clock, time::Instant};
 
 use crate::{
     fault::Fault,
     lease,
     network::{GATEWAY, Network},
-    plan,
+    peer, plan,
     processor::Processor,
+    standby,
     support::{
         api::Verbs,
         proxy::log::Log,
@@ -30,13 +38,32 @@ const SETTINGS: [(&str, &str); 5] = [
     ("workload.stop.lossGrace", "200ms"),
     ("workload.stop.killMargin", "1s"),
 ];
-/// The world whose replicas differ in D and rho. Its creation wait is longer than any D of it, for whoever comes while there is no
-/// Lease cannot know what the last one said.
-const MIXED: u8 = 1;
+/// What is special about a world.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Nothing.
+    Plain,
+    /// Its replicas differ in D and rho. Its creation wait is longer than any D of it, for whoever comes while there is no Lease
+    /// cannot know what the last one said.
+    Mixed,
+    /// Its workloads run always, and lead when they are told to.
+    Always,
+    /// One of its replicas is client-go's.
+    Peer,
+}
+
+impl Kind {
+    pub(crate) const ALL: [Self; 4] = [Self::Plain, Self::Mixed, Self::Always, Self::Peer];
+}
+
+/// Where the replica is that is not tenure, in the world that has one.
+const PEERS_PLACE: usize = 2;
 /// How old the last stamp of a workload that runs may be.
 const BREATH: Duration = Duration::from_millis(100);
 /// From the end of every fault to a leader: many times what the law allows, for a server may have to come up first.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// For the replica that is not tenure to get the Lease of one that was killed.
+const GIVES_WAY: Duration = Duration::from_secs(10);
 /// How often it is looked whether a replica has ended, or a workload lives: neither offers an event to all who wait.
 const GLANCE: Duration = Duration::from_millis(50);
 
@@ -83,6 +110,7 @@ pub(crate) struct Place {
 /// What a replica leaves.
 pub(crate) struct Remains {
     pub(crate) name: String,
+    pub(crate) is_peer: bool,
     pub(crate) log: Arc<Log>,
     pub(crate) lines: Vec<String>,
     /// 128 plus the signal that ended init; none if it lived to the end.
@@ -92,6 +120,9 @@ pub(crate) struct Remains {
 /// One Lease, three replicas.
 pub(crate) struct World {
     pub(crate) number: u8,
+    kind: Kind,
+    /// client-go's wrapper, if this world has one.
+    peer: Option<PathBuf>,
     pub(crate) stage: Stage,
     pub(crate) places: Vec<Place>,
     pub(crate) shared: Rc<Shared>,
@@ -104,12 +135,21 @@ pub(crate) struct World {
 
 impl World {
     /// Starts its replicas. Its files go to this directory.
-    pub(crate) async fn start(number: u8, shared: Rc<Shared>, directory: &Path, library: Option<&Path>, seed: u64) -> Self {
+    pub(crate) async fn start(
+        number: u8,
+        kind: Kind,
+        shared: Rc<Shared>,
+        directory: &Path,
+        library: Option<&Path>,
+        seed: u64,
+    ) -> Self {
         let files = directory.join(format!("world-{number}"));
         std::fs::create_dir(&files).expect("a new directory");
         let stage = Stage::set(&shared.server, &files).await;
         let mut world = Self {
             number,
+            kind,
+            peer: if kind == Kind::Peer { peer::program() } else { None },
             stage,
             places: Vec::new(),
             shared,
@@ -140,14 +180,24 @@ impl World {
         *count += 1;
         let name = format!("{place}-{count}");
         let seed = self.seed ^ (place as u64) << 32 ^ u64::from(*count);
-        let behaviour = plan::behaviour(seed);
-        let mut prepared = self.stage.prepare_at(&name, token.to_owned(), GATEWAY).await.workload(&behaviour);
+        let mut prepared = self.stage.prepare_at(&name, token.to_owned(), GATEWAY).await;
         for (key, value) in SETTINGS {
             prepared = prepared.set(key, value);
         }
-        if self.number == MIXED {
-            let (duration, drift) = plan::deadlines(seed);
-            prepared = prepared.set("lease.duration", duration).set("lease.clockDrift", drift).set("lease.creationWait", "6s");
+        prepared = match self.kind {
+            Kind::Plain | Kind::Peer => prepared.workload(&plan::behaviour(seed)),
+            Kind::Mixed => {
+                let (duration, drift) = plan::deadlines(seed);
+                let prepared = prepared.set("lease.duration", duration).set("lease.clockDrift", drift);
+                prepared.set("lease.creationWait", "6s").workload(&plan::behaviour(seed))
+            }
+            Kind::Always => {
+                prepared.launch.workload = standby::command(seed, &prepared.launch.directory, &name);
+                standby::SETTINGS.into_iter().fold(prepared, |prepared, (key, value)| prepared.set(key, value))
+            }
+        };
+        if let Some(program) = self.peer.as_ref().filter(|_| place == PEERS_PLACE) {
+            prepared = peer::run(prepared, program, &self.stage.namespace);
         }
         prepared.launch.env = wall.environment();
         prepared.launch.confined_by = [processor.enter(), network.enter()].concat();
@@ -171,7 +221,8 @@ impl World {
 
     fn bury(&mut self, replica: &Replica, code: Option<i32>) {
         let (name, log, lines) = (replica.name.clone(), replica.proxy.log.clone(), replica.lines());
-        self.remains.push(Remains { name, log, lines, code });
+        let is_peer = self.peer.is_some() && place_of(&name) == PEERS_PLACE;
+        self.remains.push(Remains { name, is_peer, log, lines, code });
     }
 
     /// Ends all replicas, and waits until nothing of them runs.
@@ -204,6 +255,25 @@ impl World {
         }
     }
 
+    /// Lets the replica that is not tenure have its turn, where there is one: it seldom is the first by itself. The others are killed,
+    /// and are not replaced until it leads.
+    pub(crate) async fn give_way(&mut self) {
+        if self.peer.is_none() || self.leader() == Some(PEERS_PLACE) {
+            return;
+        }
+        self.replace_ended().await;
+        for place in self.places.iter().filter(|place| place_of(&place.replica.name) != PEERS_PLACE && place.replica.runs()) {
+            if let Ok(init) = tokio::time::timeout(GIVES_WAY, place.replica.init()).await {
+                // It may have ended in between.
+                let _ = kill(init, Signal::SIGKILL);
+            }
+        }
+        let begun = clock::boot();
+        while clock::boot().since(begun) < GIVES_WAY && self.leader() != Some(PEERS_PLACE) {
+            tokio::time::sleep(GLANCE).await;
+        }
+    }
+
     /// Waits until the workload of the latest term breathes: whose place it is.
     ///
     /// # Errors
@@ -227,7 +297,8 @@ impl World {
 
     fn leader(&self) -> Option<usize> {
         let start = self.stage.witness.last_start()?;
-        let alive = self.stage.witness.last_stamp(&start.replica, start.variable("TENURE_FENCING_TOKEN"))?;
+        let token = start.more["TENURE_FENCING_TOKEN"].as_str().unwrap_or_default();
+        let alive = self.stage.witness.last_stamp(&start.replica, token)?;
         (clock::boot().since(alive) < BREATH).then(|| place_of(&start.replica))
     }
 }

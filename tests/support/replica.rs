@@ -39,6 +39,8 @@ pub struct Launch {
     pub directory: PathBuf,
     /// Its configuration.
     pub config: Value,
+    /// What runs the workload in place of tenure: the command line before it.
+    pub runner: Option<Vec<String>>,
     /// The workload's command line.
     pub workload: Vec<String>,
     /// PID 1 of its own namespace; else a process among others.
@@ -73,7 +75,9 @@ impl Launch {
         if !self.may_kill {
             command.args(["setpriv", "--bounding-set=-kill"]);
         }
-        command.arg(env!("CARGO_BIN_EXE_tenure")).arg("run").arg("--config").arg(config).arg("--").args(self.workload);
+        let tenure =
+            || [env!("CARGO_BIN_EXE_tenure"), "run", "--config", &config.to_string_lossy(), "--"].map(str::to_owned).into();
+        command.args(self.runner.unwrap_or_else(tenure)).args(self.workload);
         command
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())

@@ -104,6 +104,7 @@ impl Stage {
             name: name.to_owned(),
             directory: self.directory.clone(),
             config: config(&self.namespace, name),
+            runner: None,
             workload: Behaviour::obedient().command(&self.directory, name),
             contained: true,
             may_kill: true,

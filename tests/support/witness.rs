@@ -52,6 +52,8 @@ pub struct Life {
     pub first: Instant,
     /// Last stamp of its last.
     pub last: Instant,
+    /// When those of its processes began that were executed, the first one first.
+    pub births: Vec<Instant>,
 }
 
 /// Hears from all workloads of one case.
@@ -120,27 +122,32 @@ impl Witness {
 
     /// When the workloads were alive: one entry for each replica's term, in the order of their first stamps.
     pub fn lives(&self) -> Vec<Life> {
-        let mut lives = BTreeMap::<(String, String), (Instant, Instant)>::new();
+        let mut lives = BTreeMap::<(String, String), Life>::new();
         for file in fs::read_dir(self.directory.join("stamps")).expect("the directory of stamps") {
             let file = file.expect("an entry");
             let name = file.file_name().to_string_lossy().into_owned();
-            let mut words = name.split('@').map(str::to_owned);
-            let (Some(replica), Some(token)) = (words.next(), words.next()) else { panic!("a file of stamps: {name}") };
+            let words: Vec<&str> = name.split('@').collect();
+            let [replica, token, _, born] = words[..] else { panic!("a file of stamps: {name}") };
+            let (replica, token) = (replica.to_owned(), token.to_owned());
+            let born = Instant::from_nanos(born.parse().expect("nanoseconds"));
             let Some((first, last)) = stamps(&fs::read(file.path()).expect("stamps")) else { continue };
-            let life = lives.entry((replica, token)).or_insert((first, last));
-            *life = (life.0.min(first), life.1.max(last));
+            let life = lives.entry((replica.clone(), token.clone()));
+            let life = life.or_insert_with(|| Life { replica, token, first, last, births: Vec::new() });
+            (life.first, life.last) = (life.first.min(first), life.last.max(last));
+            life.births.push(born);
         }
-        let mut lives: Vec<Life> =
-            lives.into_iter().map(|((replica, token), (first, last))| Life { replica, token, first, last }).collect();
+        let mut lives: Vec<Life> = lives.into_values().collect();
+        for life in &mut lives {
+            life.births.sort_unstable();
+        }
         lives.sort_by_key(|life| life.first);
         lives
     }
 
-    /// The start that has the highest token so far.
+    /// The start that came last.
     pub fn last_start(&self) -> Option<Event> {
-        let token = |start: &&Event| start.variable("TENURE_FENCING_TOKEN").parse::<u64>().expect("a resourceVersion");
         let events = self.events.lock().expect("no panic inside");
-        events.iter().filter(|event| event.what == "start").max_by_key(token).cloned()
+        events.iter().filter(|event| event.what == "start").max_by_key(|event| event.at).cloned()
     }
 
     /// The last moment at which any process of a replica's workload was seen alive.

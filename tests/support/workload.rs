@@ -96,31 +96,90 @@ pub fn face() -> Option<ExitCode> {
     (face == FACE).then(|| Workload::new(directory.into(), name.clone(), Behaviour::parse(linger, traits)).run())
 }
 
+/// What it leaves behind that shows when it was alive.
+pub struct Stamps(File);
+
+impl Stamps {
+    /// Of this process in the term with this token.
+    pub fn open(directory: &Path, name: &str, token: &str) -> Self {
+        let file = directory.join(format!("stamps/{name}@{token}@{}@{}", std::process::id(), born().as_nanos()));
+        let stamps = Self(File::create(file).expect("a file of stamps"));
+        stamps.put(0);
+        stamps
+    }
+
+    /// It is alive.
+    pub fn stamp(&self) {
+        self.put(8);
+    }
+
+    fn put(&self, offset: u64) {
+        self.0.write_all_at(&clock::boot().as_nanos().to_le_bytes(), offset).expect("a stamp");
+    }
+}
+
+/// What it says to the test.
+pub struct Voice {
+    name: String,
+    witness: UnixDatagram,
+}
+
+impl Voice {
+    /// The replica `name`'s, to the witness in this directory.
+    pub fn new(directory: &Path, name: &str) -> Self {
+        let witness = UnixDatagram::unbound().expect("a socket");
+        witness.connect(directory.join("witness")).expect("the witness");
+        Self { name: name.to_owned(), witness }
+    }
+
+    /// Says that this happened.
+    pub fn tell(&self, what: &str, more: &Value) {
+        let event = json!({ "at": clock::boot().as_nanos(), "replica": self.name, "pid": std::process::id(), "what": what, "more": more });
+        self.witness.send(event.to_string().as_bytes()).expect("the witness listens");
+    }
+}
+
+/// Takes the lock of a stage without waiting for it; whoever has it inherits it to all that it starts. It goes on without, so that
+/// its stamps show for how long.
+pub fn lock(directory: &Path, voice: &Voice, token: &str) -> File {
+    let file = File::create(directory.join("lock")).expect("the file of the lock");
+    fcntl(&file, FcntlArg::F_SETFD(FdFlag::empty())).expect("a flag of an open file");
+    if let Err(error) = file.try_lock() {
+        voice.tell("locked out", &json!({ "error": error.to_string(), "token": token }));
+    }
+    file
+}
+
+/// When this process was forked.
+fn born() -> Instant {
+    const TICK: u64 = 10_000_000;
+    let stat = std::fs::read_to_string("/proc/self/stat").expect("/proc");
+    let ticks = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(19)?.parse::<u64>().ok());
+    Instant::from_nanos(ticks.expect("the start of a process") * TICK)
+}
+
 struct Workload {
     directory: PathBuf,
     name: String,
+    token: String,
     behaviour: Behaviour,
-    stamps: File,
-    witness: UnixDatagram,
+    stamps: Stamps,
+    voice: Voice,
 }
 
 impl Workload {
     fn new(directory: PathBuf, name: String, behaviour: Behaviour) -> Self {
-        let witness = UnixDatagram::unbound().expect("a socket");
-        witness.connect(directory.join("witness")).expect("the witness");
         let token = std::env::var("TENURE_FENCING_TOKEN").unwrap_or_default();
-        let stamps = directory.join(format!("stamps/{name}@{token}@{}@{}", std::process::id(), clock::boot().as_nanos()));
-        let stamps = File::create(stamps).expect("a file of stamps");
-        Self { directory, name, behaviour, stamps, witness }
+        let (stamps, voice) = (Stamps::open(&directory, &name, &token), Voice::new(&directory, &name));
+        Self { directory, name, token, behaviour, stamps, voice }
     }
 
     fn run(self) -> ExitCode {
         let signals = SigSet::all();
         signals.thread_block().expect("signals blocked");
         let signals = SignalFd::with_flags(&signals, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC).expect("a signalfd");
-        self.stamp(0);
-        self.tell("start", environment());
-        let _lock = self.behaviour.lock.then(|| self.lock());
+        self.tell("start", &environment());
+        let _lock = self.behaviour.lock.then(|| lock(&self.directory, &self.voice, &self.token));
         if self.behaviour.daemon {
             self.start_daemon();
         }
@@ -129,7 +188,7 @@ impl Workload {
         }
         let mut end = Instant::NEVER;
         loop {
-            self.stamp(8);
+            self.stamps.stamp();
             if clock::boot() >= end {
                 return self.end(0);
             }
@@ -137,7 +196,7 @@ impl Workload {
             poll(&mut ready, PollTimeout::from(1_u8)).expect("signals are blocked, so nothing interrupts");
             while let Ok(Some(signal)) = signals.read_signal() {
                 let signal = Signal::try_from(i32::try_from(signal.ssi_signo).expect("a signal")).expect("a known signal");
-                self.tell("signal", json!({ "signal": signal.as_str() }));
+                self.tell("signal", &json!({ "signal": signal.as_str() }));
                 if signal == Signal::SIGTERM {
                     end = self.behaviour.linger.map_or(end, |linger| end.min(clock::boot() + linger));
                 }
@@ -152,7 +211,7 @@ impl Workload {
     }
 
     fn end(&self, code: u8) -> ExitCode {
-        self.tell("end", json!({ "code": code }));
+        self.tell("end", &json!({ "code": code }));
         ExitCode::from(code)
     }
 
@@ -163,23 +222,13 @@ impl Workload {
         assert!(setsid.success(), "setsid: {setsid}");
     }
 
-    /// The lock is its tree's: every process of it inherits the open file. It goes on without, so that its stamps show how long.
-    fn lock(&self) -> File {
-        let file = File::create(self.directory.join("lock")).expect("the file of the lock");
-        fcntl(&file, FcntlArg::F_SETFD(FdFlag::empty())).expect("a flag of an open file");
-        if let Err(error) = file.try_lock() {
-            self.tell("locked out", json!({ "error": error.to_string(), "token": std::env::var("TENURE_FENCING_TOKEN").ok() }));
-        }
-        file
-    }
-
     /// Each link forks the next and ends; init reaps them all. A link that cannot fork ends its chain.
     fn start_chain(&self) {
         if !is_child() {
             return;
         }
         loop {
-            self.stamp(8);
+            self.stamps.stamp();
             std::thread::sleep(LINK);
             if !is_child() {
                 std::process::exit(0);
@@ -187,15 +236,10 @@ impl Workload {
         }
     }
 
-    fn stamp(&self, offset: u64) {
-        self.stamps.write_all_at(&clock::boot().as_nanos().to_le_bytes(), offset).expect("a stamp");
-    }
-
     /// Stamps too, so that whoever hears of an event knows of a stamp that is no older.
-    fn tell(&self, what: &str, more: Value) {
-        self.stamp(8);
-        let event = json!({ "at": clock::boot().as_nanos(), "replica": self.name, "pid": std::process::id(), "what": what, "more": more });
-        self.witness.send(event.to_string().as_bytes()).expect("the witness listens");
+    fn tell(&self, what: &str, more: &Value) {
+        self.stamps.stamp();
+        self.voice.tell(what, more);
     }
 }
 

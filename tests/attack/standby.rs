@@ -1,0 +1,189 @@
+//! The workload of the Lease with `runs: always`: it leads from the signal that promotes it until it has said that it follows.
+//!
+//! It stamps and has the lock while it leads, and only then. Some say late that they follow, some never, and of some another
+//! process says it.
+
+use std::{
+    fs::File,
+    os::{
+        fd::AsFd as _,
+        linux::net::SocketAddrExt as _,
+        unix::net::{SocketAddr, UnixDatagram},
+    },
+    path::{Path, PathBuf},
+    process::{Command, ExitCode, Stdio},
+    time::Duration,
+};
+
+use fastrand::Rng;
+use nix::{
+    poll::{PollFd, PollFlags, PollTimeout, poll},
+    sys::{
+        signal::{SigSet, Signal},
+        signalfd::{SfdFlags, SignalFd},
+    },
+};
+use serde_json::json;
+use tenure::{clock, time::Instant};
+
+use crate::support::workload::{FACE, Stamps, Voice, lock};
+
+/// The word in its command line that tells it from the other workload.
+const ALWAYS: &str = "always";
+/// What the configuration must say.
+pub(crate) const SETTINGS: [(&str, &str); 4] = [
+    ("workload.runs", "always"),
+    ("workload.acknowledge", "notify"),
+    ("signals.onLead", "SIGUSR1"),
+    ("signals.onFollow", "SIGUSR2"),
+];
+/// Between two words of a forger.
+const FORGES: Duration = Duration::from_millis(20);
+
+/// When it stops to lead after it was told to, and says so. A demotion may take the grace of a stop, 200 ms where the Lease is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Manner {
+    /// At once.
+    Prompt,
+    /// In time, mostly.
+    Late,
+    /// When it should be dead.
+    Overdue,
+    /// Not at all.
+    Never,
+    /// Not at all; but a daemon that it left says all the time that it follows.
+    Forged,
+}
+
+impl Manner {
+    const ALL: [(Self, &str); 5] = [
+        (Self::Prompt, "prompt"),
+        (Self::Late, "late"),
+        (Self::Overdue, "overdue"),
+        (Self::Never, "never"),
+        (Self::Forged, "forged"),
+    ];
+
+    const fn patience(self) -> Option<Duration> {
+        match self {
+            Self::Prompt => Some(Duration::ZERO),
+            Self::Late => Some(Duration::from_millis(120)),
+            Self::Overdue => Some(Duration::from_secs(4)),
+            Self::Never | Self::Forged => None,
+        }
+    }
+}
+
+/// The command line of a workload of the replica `name`, whose manner this seed draws.
+pub(crate) fn command(seed: u64, directory: &Path, name: &str) -> Vec<String> {
+    let (_, manner) = Manner::ALL[Rng::with_seed(seed).usize(..Manner::ALL.len())];
+    line(directory, name, manner)
+}
+
+fn line(directory: &Path, name: &str, manner: &str) -> Vec<String> {
+    let program = std::env::current_exe().expect("this test binary");
+    [&*program.to_string_lossy(), FACE, ALWAYS, &*directory.to_string_lossy(), name, manner].map(str::to_owned).to_vec()
+}
+
+/// The workload, if that is what this process is to be.
+pub(crate) fn face() -> Option<ExitCode> {
+    let words: Vec<String> = std::env::args().collect();
+    let [_, face, always, directory, name, manner] = words.as_slice() else { return None };
+    if face != FACE || always != ALWAYS {
+        return None;
+    }
+    if manner == "forger" {
+        forge();
+    }
+    let (manner, _) = *Manner::ALL.iter().find(|(_, word)| word == manner)?;
+    Some(
+        Workload { directory: directory.into(), voice: Voice::new(Path::new(directory), name), name: name.clone(), manner }.run(),
+    )
+}
+
+struct Workload {
+    directory: PathBuf,
+    name: String,
+    voice: Voice,
+    manner: Manner,
+}
+
+/// Dropped, it leads no more: the lock is free, and no stamp is added.
+struct Leading {
+    stamps: Stamps,
+    _lock: File,
+    /// When it will say that it follows.
+    until: Instant,
+}
+
+impl Workload {
+    fn run(self) -> ExitCode {
+        let signals = SigSet::all();
+        signals.thread_block().expect("signals blocked");
+        let signals = SignalFd::with_flags(&signals, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC).expect("a signalfd");
+        if self.manner == Manner::Forged {
+            self.start_forger();
+        }
+        let mut leading = None;
+        if std::env::var("TENURE_ROLE").is_ok_and(|role| role == "leader") {
+            leading = Some(self.lead());
+        }
+        loop {
+            if let Some(leads) = &leading {
+                leads.stamps.stamp();
+                if clock::boot() >= leads.until {
+                    drop(leading.take());
+                    say("standby");
+                }
+            }
+            let mut ready = [PollFd::new(signals.as_fd(), PollFlags::POLLIN)];
+            let pause = if leading.is_some() { PollTimeout::from(1_u8) } else { PollTimeout::NONE };
+            poll(&mut ready, pause).expect("signals are blocked, so nothing interrupts");
+            while let Ok(Some(signal)) = signals.read_signal() {
+                let signal = Signal::try_from(i32::try_from(signal.ssi_signo).expect("a signal")).expect("a known signal");
+                if signal == Signal::SIGTERM {
+                    return ExitCode::SUCCESS;
+                }
+                if signal == Signal::SIGUSR1 {
+                    leading = Some(self.lead());
+                }
+                if let (Signal::SIGUSR2, Some(leads), Some(patience)) = (signal, &mut leading, self.manner.patience()) {
+                    leads.until = leads.until.min(clock::boot() + patience);
+                }
+            }
+        }
+    }
+
+    /// A term has no token here that it is told of; when it was told counts in its place.
+    fn lead(&self) -> Leading {
+        let token = clock::boot().as_nanos().to_string();
+        let stamps = Stamps::open(&self.directory, &self.name, &token);
+        self.voice.tell("start", &json!({ "TENURE_FENCING_TOKEN": token }));
+        let lock = lock(&self.directory, &self.voice, &token);
+        say("leader");
+        Leading { stamps, _lock: lock, until: Instant::NEVER }
+    }
+
+    /// setsid's own process ends at once, so that init adopts the daemon: it does not belong to the workload's main process.
+    fn start_forger(&self) {
+        let line = line(&self.directory, &self.name, "forger");
+        let setsid = Command::new("setsid").arg("--fork").args(line).stdin(Stdio::null()).status().expect("setsid");
+        assert!(setsid.success(), "setsid: {setsid}");
+    }
+}
+
+fn forge() -> ! {
+    loop {
+        say("standby");
+        std::thread::sleep(FORGES);
+    }
+}
+
+fn say(role: &str) {
+    let address = std::env::var("NOTIFY_SOCKET").expect("where to say it");
+    let name = SocketAddr::from_abstract_name(address.trim_start_matches('@')).expect("an abstract name");
+    // Without a listener there is nobody to tell, and init's queue may be full while it is stopped.
+    let socket = UnixDatagram::unbound().expect("a socket");
+    socket.set_nonblocking(true).expect("an option");
+    drop(socket.send_to_addr(format!("X_TENURE_ROLE={role}").as_bytes(), &name));
+}
