@@ -136,14 +136,16 @@ impl Ladder {
     }
 
     /// The answer to a step; true if it is the proof.
-    pub(crate) fn scanned(&mut self, scan: Scan, now: Instant) -> bool {
+    pub(crate) fn scanned(&mut self, mut scan: Scan, now: Instant) -> bool {
         if scan.killed {
             self.killed.get_or_insert(now);
         }
         if scan.clean {
             return true;
         }
-        let stranger = scan.left.iter().any(|pid| !self.last.left.contains(pid));
+        // They may be thousands.
+        scan.left.sort_unstable();
+        let stranger = scan.left.iter().any(|pid| self.last.left.binary_search(pid).is_err());
         let (since, walks) = self.adrift.unwrap_or((now, 0));
         self.adrift = (stranger || scan.left.is_empty()).then_some((since, walks + 1));
         self.last = scan;
