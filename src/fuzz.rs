@@ -5,7 +5,7 @@
 
 #![allow(clippy::expect_used, reason = "a target fails by panicking")]
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use serde_json::Value;
 
@@ -76,13 +76,14 @@ pub fn config(bytes: &[u8]) {
 /// deleted never, and what others put into the spec stays there.
 pub fn lease(bytes: &[u8]) {
     let Ok(object @ Value::Object(_)) = serde_json::from_slice::<Value>(bytes) else { return };
+    let object = Arc::new(object);
     let mut now = Now { boot: BEGIN, wall: 1_800_000_000_000_000 };
     let mut follower = Elector::new(welcome(), 7, now);
     for _ in 0..64 {
         while let Some(wish) = follower.poll_action() {
             let Wish::Request { id, request } = wish else { continue };
             let answer = match request {
-                Request::Get => Answer::Object(object.clone()),
+                Request::Get => Answer::Object(Arc::clone(&object)),
                 Request::Create(_) | Request::Delete { .. } => panic!("it is there, and not ours: {request:?}"),
                 Request::Replace(written) => return judge(&object, &written, now.boot.since(BEGIN)),
             };
@@ -96,14 +97,14 @@ pub fn lease(bytes: &[u8]) {
 }
 
 /// A write to a Lease that was in sight for `seen`.
-fn judge(before: &Value, written: &Value, seen: Duration) {
-    let record = LeaseRecord::read(before.clone()).expect("what has no uid or version is not written to");
+fn judge(before: &Arc<Value>, written: &Arc<Value>, seen: Duration) {
+    let record = LeaseRecord::read(Arc::clone(before)).expect("what has no uid or version is not written to");
     assert!(!record.is_being_deleted(), "it waits for its end only");
     if let Standing::Held(_) = record.standing() {
         let own = Config::default().lease;
         assert!(seen >= longer(record.duration().unwrap_or(own.duration), own.clock_drift.0), "taken after {seen:?}");
     }
-    let after = LeaseRecord::read(written.clone()).expect("with uid and version");
+    let after = LeaseRecord::read(Arc::clone(written)).expect("with uid and version");
     assert_eq!((after.uid(), after.resource_version()), (record.uid(), record.resource_version()));
     let ours = ["holderIdentity", "leaseDurationSeconds", "acquireTime", "renewTime", "leaseTransitions", "preferredHolder"];
     for (field, value) in record.spec().iter().filter(|(field, _)| !ours.contains(&field.as_str())) {

@@ -108,7 +108,7 @@ impl Seen {
     fn at(now: Timestamp, object: &Value, own: Duration) -> Self {
         let metadata = |name| object.pointer(&format!("/metadata/{name}")).and_then(Value::as_str).unwrap_or_default().to_owned();
         let time = |text: Option<&str>| text.and_then(|text| text.parse::<Timestamp>().ok());
-        let record = LeaseRecord::read(object.clone());
+        let record = LeaseRecord::read(object.clone().into());
         let record = record.as_ref();
         let holder = record.and_then(LeaseRecord::holder).map(str::to_owned);
         let renewed = time(record.and_then(LeaseRecord::renew_time));

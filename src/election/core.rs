@@ -1,16 +1,16 @@
 //! What every phase of an election shares: the one awaited request, the queue of actions, the sight of the Lease.
 
-use std::{collections::VecDeque, time::Duration};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::{
     Action, Event, Request, RequestId, Watched,
     law::{RETRY_PAUSE, Timing},
-    record::{LeaseRecord, later},
+    record::{LeaseRecord, later, metadata_of, spec_of},
     sight::Sight,
     trace::TraceContext,
-    writes::{Author, Stamps, spec_to_compare},
+    writes::{Author, Stamps},
 };
 use crate::{
     config::Release,
@@ -66,12 +66,8 @@ pub(crate) struct Core {
 /// A write that was sent: what it carried, and when its first byte may have left.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Attempt {
-    /// Its spec, to be found again word for word (law 6).
-    pub(crate) spec: Map<String, Value>,
-    /// The uid that it was written on; none for a POST.
-    pub(crate) uid: Option<String>,
-    /// The resourceVersion that it was written on; none for a POST.
-    pub(crate) base: Option<String>,
+    /// What it carried: the spec is found again word for word (law 6).
+    object: Arc<Value>,
     /// a.
     pub(crate) sent: Instant,
     /// The campaign that it would win; none for a renewal or a release.
@@ -116,14 +112,28 @@ enum Watch {
 }
 
 impl Attempt {
+    /// Whether it was a POST: it was not written on any version of a Lease.
+    pub(crate) fn creates(&self) -> bool {
+        self.base().is_none()
+    }
+
+    /// The resourceVersion that it was written on; none for a POST.
+    pub(crate) fn base(&self) -> Option<&str> {
+        self.metadata("resourceVersion")
+    }
+
+    fn metadata(&self, name: &str) -> Option<&str> {
+        metadata_of(&self.object, name).and_then(Value::as_str)
+    }
+
     /// Whether `record` is exactly what this write carried (law 6).
     pub(crate) fn is(&self, record: &LeaseRecord) -> bool {
-        self.spec == *record.spec() && self.uid.as_deref().is_none_or(|uid| uid == record.uid())
+        spec_of(&self.object) == record.spec() && self.metadata("uid").is_none_or(|uid| uid == record.uid())
     }
 
     /// Whether a 2xx with `record` proves this write: the spec as sent, and a version that rose (law 1).
     pub(crate) fn is_proved_by(&self, record: &LeaseRecord) -> bool {
-        let rose = self.base.as_deref().is_none_or(|base| later(record.resource_version(), base));
+        let rose = self.base().is_none_or(|base| later(record.resource_version(), base));
         rose && self.is(record)
     }
 }
@@ -214,19 +224,14 @@ impl Core {
     }
 
     pub(crate) fn create(&mut self, object: Value, campaign: Campaign, now: Now) {
-        let spec = spec_to_compare(&object);
-        let attempt = Attempt { spec, uid: None, base: None, sent: now.boot, campaign: Some(campaign) };
+        let object = Arc::new(object);
+        let attempt = Attempt { object: Arc::clone(&object), sent: now.boot, campaign: Some(campaign) };
         self.request(Request::Create(object), "create", Some(attempt), now);
     }
 
-    pub(crate) fn replace(&mut self, object: Value, from: &LeaseRecord, campaign: Option<Campaign>, now: Now) {
-        let attempt = Attempt {
-            spec: spec_to_compare(&object),
-            uid: Some(from.uid().to_owned()),
-            base: Some(from.resource_version().to_owned()),
-            sent: now.boot,
-            campaign,
-        };
+    pub(crate) fn replace(&mut self, object: Value, campaign: Option<Campaign>, now: Now) {
+        let object = Arc::new(object);
+        let attempt = Attempt { object: Arc::clone(&object), sent: now.boot, campaign };
         self.request(Request::Replace(object), "update", Some(attempt), now);
     }
 

@@ -114,7 +114,7 @@ impl Following {
                     self.lost(core);
                 }
                 self.campaigning = false;
-                core.unknown.retain(|attempt| attempt.uid.is_none());
+                core.unknown.retain(Attempt::creates);
                 core.saw_absence(now);
             }
             (_, Answer::Conflict) => {
@@ -126,7 +126,7 @@ impl Following {
                 match refusal {
                     Refusal::Unauthorized => core.refused_credentials(operation, message, now),
                     Refusal::TooManyRequests { retry_after } => core.failed(operation, message, retry_after, now),
-                    Refusal::Forbidden if attempt.is_some_and(|attempt| attempt.uid.is_none()) => {
+                    Refusal::Forbidden if attempt.is_some_and(|attempt| attempt.creates()) => {
                         self.no_creation = Some(now.boot + NO_CREATION);
                         core.failed(operation, message, None, now);
                     }
@@ -176,7 +176,7 @@ impl Following {
         let time = core.next_time(now, own.and_then(LeaseRecord::renew_time));
         match from {
             None => core.create(core.author.create(timing, &time, context), campaign, now),
-            Some(record) => core.replace(core.author.acquire(record, timing, &time, context), record, Some(campaign), now),
+            Some(record) => core.replace(core.author.acquire(record, timing, &time, context), Some(campaign), now),
         }
     }
 
@@ -185,7 +185,7 @@ impl Following {
         if let Some(attempt) = core.unknown.iter().find(|attempt| attempt.is_proved_by(&record)).cloned() {
             return Some(self.won(core, record, &attempt, now));
         }
-        let moved_on = |attempt: &Attempt| attempt.uid.is_some() && attempt.base.as_deref() != Some(record.resource_version());
+        let moved_on = |attempt: &Attempt| attempt.base().is_some_and(|base| base != record.resource_version());
         core.unknown.retain(|attempt| !moved_on(attempt));
         self.campaigning = false;
         if !core.sight.shows(&record) {

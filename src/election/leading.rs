@@ -280,7 +280,7 @@ impl Leading {
         self.fresh = false;
         let time = core.next_time(now, base.renew_time());
         let object = core.author.renew(base, self.timing, &time);
-        core.replace(object, base, None, now);
+        core.replace(object, None, now);
     }
 
     /// Tells init of the term, unless S is past already: then it is renewed first (law 15).
@@ -305,11 +305,10 @@ impl Leading {
     }
 
     fn confirmed_for_init(&self) -> Confirmed {
-        let spec = self.base.as_ref().map(|base| base.spec().clone()).unwrap_or_default();
         Confirmed {
             uid: self.facts.uid.clone(),
             resource_version: self.confirmed.resource_version.clone(),
-            spec: serde_json::Value::Object(spec).to_string(),
+            spec: self.base.as_ref().and_then(|base| serde_json::to_string(base.spec()).ok()).unwrap_or_default(),
             deadlines: self.deadlines,
         }
     }

@@ -6,7 +6,7 @@
 //!
 //! At most one request is awaited at a time. What the edge must do with a request that failed is part of [`Answer`].
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use serde_json::Value;
 
@@ -62,9 +62,9 @@ pub enum Request {
     /// GET, a quorum read (no resourceVersion parameter).
     Get,
     /// POST.
-    Create(Value),
+    Create(Arc<Value>),
     /// PUT of the whole object with uid and resourceVersion.
-    Replace(Value),
+    Replace(Arc<Value>),
     /// DELETE with both preconditions.
     Delete {
         /// Precondition.
@@ -78,7 +78,7 @@ pub enum Request {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
     /// 2xx with an object that could be read.
-    Object(Value),
+    Object(Arc<Value>),
     /// 2xx of a DELETE.
     Deleted,
     /// 404 for this very Lease.
@@ -140,9 +140,9 @@ pub enum Input {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Watched {
     /// ADDED or MODIFIED.
-    Changed(Value),
+    Changed(Arc<Value>),
     /// DELETED, with the last state and the version of the deletion.
-    Deleted(Value),
+    Deleted(Arc<Value>),
     /// BOOKMARK: nothing up to this version.
     Bookmark(String),
     /// It ended: by the server, by an error, or could not start.

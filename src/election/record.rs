@@ -2,21 +2,22 @@
 //!
 //! Owns the reading of other people's JSON. Whatever is missing, null or of a wrong type is absent, never an error: the real
 //! API server does not serve such Leases, others may. The whole object is kept, so that a write gives back what it did not
-//! change: unknown fields, labels, annotations, owner references and finalizers of others (safety.md, record hygiene).
+//! change: unknown fields, labels, annotations, owner references and finalizers of others (safety.md, record hygiene). Only
+//! nulls in its spec are not, which the API server drops: specs are compared without them.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, LazyLock},
+    time::Duration,
+};
 
 use serde_json::{Map, Value};
 
 /// One version of the Lease. It never changes, so that a clone costs nothing.
 #[derive(Clone, Debug, PartialEq)]
-pub struct LeaseRecord(Arc<Parts>);
+pub struct LeaseRecord(Arc<Value>);
 
-#[derive(Debug, PartialEq)]
-struct Parts {
-    object: Value,
-    spec: Map<String, Value>,
-}
+/// What is no map is an empty spec.
+static NO_SPEC: LazyLock<Map<String, Value>> = LazyLock::new(Map::new);
 
 /// Whether somebody holds the Lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,25 +33,26 @@ pub enum Standing {
 impl LeaseRecord {
     /// The view of `object`; none if it has no uid or resourceVersion, without which nothing may be written to it.
     #[must_use]
-    pub fn read(object: Value) -> Option<Self> {
-        let spec = match object.get("spec") {
-            Some(Value::Object(spec)) => without_nulls(spec),
-            Some(_) | None => Map::new(),
-        };
-        let record = Self(Arc::new(Parts { object, spec }));
+    pub fn read(mut object: Arc<Value>) -> Option<Self> {
+        if spec_of(&object).values().any(Value::is_null)
+            && let Some(Value::Object(spec)) = Arc::make_mut(&mut object).get_mut("spec")
+        {
+            spec.retain(|_, value| !value.is_null());
+        }
+        let record = Self(object);
         (!record.uid().is_empty() && !record.resource_version().is_empty()).then_some(record)
     }
 
-    /// The object as it was read.
+    /// The object as it was read, but for nulls in its spec.
     #[must_use]
     pub fn object(&self) -> &Value {
-        &self.0.object
+        &self.0
     }
 
-    /// Its spec without nulls, which the API server drops.
+    /// Its spec without nulls.
     #[must_use]
     pub fn spec(&self) -> &Map<String, Value> {
-        &self.0.spec
+        spec_of(&self.0)
     }
 
     /// `metadata.uid`.
@@ -148,7 +150,7 @@ impl LeaseRecord {
     }
 
     fn metadata(&self, name: &str) -> Option<&Value> {
-        self.object().get("metadata")?.get(name)
+        metadata_of(&self.0, name)
     }
 
     fn text(&self, name: &str) -> Option<&str> {
@@ -156,10 +158,16 @@ impl LeaseRecord {
     }
 }
 
-/// A spec without nulls: the form in which specs are compared.
+/// A field of the metadata of an object.
 #[must_use]
-pub fn without_nulls(spec: &Map<String, Value>) -> Map<String, Value> {
-    spec.iter().filter(|(_, value)| !value.is_null()).map(|(name, value)| (name.clone(), value.clone())).collect()
+pub fn metadata_of<'o>(object: &'o Value, name: &str) -> Option<&'o Value> {
+    object.get("metadata")?.get(name)
+}
+
+/// The spec of an object.
+#[must_use]
+pub fn spec_of(object: &Value) -> &Map<String, Value> {
+    object.get("spec").and_then(Value::as_object).unwrap_or(&NO_SPEC)
 }
 
 /// Whether resourceVersion `a` is later than `b`: integers of arbitrary length. Others than integers are later if they differ,
@@ -181,14 +189,23 @@ mod tests {
     use super::*;
 
     fn record(spec: Value) -> LeaseRecord {
-        LeaseRecord::read(json!({"metadata": {"uid": "u", "resourceVersion": "7"}, "spec": spec})).unwrap()
+        LeaseRecord::read(json!({"metadata": {"uid": "u", "resourceVersion": "7"}, "spec": spec}).into()).unwrap()
     }
 
     #[test]
     fn an_object_without_uid_or_version_is_no_record() {
-        assert_eq!(LeaseRecord::read(json!({"metadata": {"uid": "u"}})), None);
-        assert_eq!(LeaseRecord::read(json!({"metadata": {"resourceVersion": "7"}})), None);
-        assert_eq!(LeaseRecord::read(json!("nonsense")), None);
+        assert_eq!(LeaseRecord::read(json!({"metadata": {"uid": "u"}}).into()), None);
+        assert_eq!(LeaseRecord::read(json!({"metadata": {"resourceVersion": "7"}}).into()), None);
+        assert_eq!(LeaseRecord::read(json!("nonsense").into()), None);
+    }
+
+    #[test]
+    fn a_null_in_a_spec_is_as_good_as_absent() {
+        let with = record(json!({"holderIdentity": null, "leaseTransitions": 4}));
+        let without = record(json!({"leaseTransitions": 4}));
+
+        assert!(with.says_the_same_as(&without));
+        assert_eq!(with.object(), without.object());
     }
 
     #[test]

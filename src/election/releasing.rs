@@ -156,7 +156,7 @@ impl Releasing {
         let time = core.next_time(now, record.renew_time());
         let object = core.author.release(&record, &time, self.context);
         self.step = Step::Clear;
-        core.replace(object, &record, None, now);
+        core.replace(object, None, now);
         None
     }
 

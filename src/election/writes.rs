@@ -8,11 +8,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::{
-    law::Timing,
-    record::{LeaseRecord, without_nulls},
-    trace::TraceContext,
-};
+use super::{law::Timing, record::LeaseRecord, trace::TraceContext};
 
 /// On a Lease: its holder, named in full, is asked to hand over. Removed by any acquiring write (law 17).
 pub const STEP_DOWN: &str = "tenure.dev/step-down";
@@ -116,12 +112,6 @@ impl Author {
         annotations.insert(TRACEPARENT.into(), context.to_string().into());
         annotations.extend(self.annotations.iter().map(|(name, value)| (name.clone(), value.as_str().into())));
     }
-}
-
-/// The spec of an object that is about to be written, in the form in which specs are compared.
-#[must_use]
-pub fn spec_to_compare(object: &Value) -> Map<String, Value> {
-    object.get("spec").and_then(Value::as_object).map(without_nulls).unwrap_or_default()
 }
 
 /// Times for the writes of one elector: no two are equal, and none is equal to one of another elector of the same init (law 1).

@@ -43,7 +43,7 @@ fn succeeded(request: &Request, reply: &Reply) -> Answer {
         return Answer::Deleted;
     }
     match serde_json::from_slice(&reply.body) {
-        Ok(object @ Value::Object(_)) => Answer::Object(object),
+        Ok(object @ Value::Object(_)) => Answer::Object(object.into()),
         Ok(_) | Err(_) => {
             let message = format!("the API server answered {} with what is no Lease", reply.status.as_u16());
             Answer::Unknown { message, retry_after: None }
@@ -110,8 +110,8 @@ mod tests {
     fn an_object_is_kept_whole() {
         let body = r#"{"metadata":{"name":"writer"},"spec":{"futureField":[1]}}"#;
 
-        assert_eq!(get(200, body), Answer::Object(serde_json::from_str(body).unwrap()));
-        assert_eq!(get(201, body), Answer::Object(serde_json::from_str(body).unwrap()));
+        assert_eq!(get(200, body), Answer::Object(serde_json::from_str::<Value>(body).unwrap().into()));
+        assert_eq!(get(201, body), Answer::Object(serde_json::from_str::<Value>(body).unwrap().into()));
     }
 
     #[test]

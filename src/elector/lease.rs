@@ -177,8 +177,11 @@ mod tests {
         let object = json!({"metadata": {"name": "writer"}, "spec": {"futureField": 1}});
 
         assert_eq!(line_and_body(Request::Get).await, (format!("GET {path}/writer"), String::new()));
-        assert_eq!(line_and_body(Request::Create(object.clone())).await, (format!("POST {path}"), object.to_string()));
-        assert_eq!(line_and_body(Request::Replace(object.clone())).await, (format!("PUT {path}/writer"), object.to_string()));
+        assert_eq!(line_and_body(Request::Create(object.clone().into())).await, (format!("POST {path}"), object.to_string()));
+        assert_eq!(
+            line_and_body(Request::Replace(object.clone().into())).await,
+            (format!("PUT {path}/writer"), object.to_string())
+        );
 
         let (line, body) = line_and_body(Request::Delete { uid: "u".into(), resource_version: "7".into() }).await;
         let options: serde_json::Value = serde_json::from_str(&body).unwrap();
@@ -252,7 +255,7 @@ mod tests {
         let timeout = Duration::from_secs(20);
         let lease = Lease::new(Access::new(Arc::new(discover), timeout), place, timeout);
 
-        let answer = lease.send(&Request::Create(json!({}))).await;
+        let answer = lease.send(&Request::Create(json!({}).into())).await;
 
         let Answer::Refused { refusal: Refusal::Unauthorized, message } = answer else { panic!("{answer:?}") };
         assert!(message.contains("/nonexistent/config"), "{message}");

@@ -127,8 +127,8 @@ fn read(line: &[u8], name: &str) -> Result<Option<Watched>, End> {
     let metadata = |key| object.get("metadata").and_then(|metadata| metadata.get(key)).and_then(Value::as_str);
     let ours = metadata("name") == Some(name);
     match kind {
-        "ADDED" | "MODIFIED" => Ok(ours.then_some(Watched::Changed(object))),
-        "DELETED" => Ok(ours.then_some(Watched::Deleted(object))),
+        "ADDED" | "MODIFIED" => Ok(ours.then_some(Watched::Changed(object.into()))),
+        "DELETED" => Ok(ours.then_some(Watched::Deleted(object.into()))),
         "BOOKMARK" => Ok(metadata("resourceVersion").map(|version| Watched::Bookmark(version.into()))),
         "ERROR" => {
             let code = object.get("code").and_then(Value::as_u64).and_then(|code| u16::try_from(code).ok());
@@ -257,7 +257,10 @@ mod tests {
         let watched = watch(&stub, None).await;
 
         let object = json!({"metadata": {"name": "writer", "resourceVersion": "7"}});
-        assert_eq!(watched[..3], [Watched::Changed(object.clone()), Watched::Deleted(object), Watched::Bookmark("9".into())]);
+        assert_eq!(
+            watched[..3],
+            [Watched::Changed(object.clone().into()), Watched::Deleted(object.into()), Watched::Bookmark("9".into())]
+        );
         assert_eq!(how(watched.get(3)), (false, false, false));
     }
 

@@ -69,7 +69,7 @@ impl Peer {
             self.next = boot + RETRY_PERIOD;
             return None;
         }
-        let write = self.leads.and(self.observed.as_ref()).map(|(_, lease)| Request::Replace(self.record(lease, now)));
+        let write = self.leads.and(self.observed.as_ref()).map(|(_, lease)| Request::Replace(self.record(lease, now).into()));
         Some(self.ask(write.unwrap_or(Request::Get), now))
     }
 
@@ -88,7 +88,7 @@ impl Peer {
                     }
                     return None;
                 }
-                let request = Request::Replace(self.record(&lease, now));
+                let request = Request::Replace(self.record(&lease, now).into());
                 self.may_write(&lease, boot).then(|| self.ask(request, now))
             }
             // The fast path failed: it reads, and sees.

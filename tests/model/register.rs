@@ -1,5 +1,7 @@
 //! The one Lease: a register with compare-and-swap and a uid, as the API server keeps it.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 use tenure::election::{Answer, Request, Watched};
 
@@ -9,7 +11,7 @@ const EARLIER: &str = "2026-01-01T00:00:00.000000Z";
 /// See the module.
 #[derive(Clone, Debug, Default)]
 pub struct Register {
-    object: Option<Value>,
+    object: Option<Arc<Value>>,
     version: u64,
     uids: u64,
 }
@@ -41,7 +43,7 @@ impl Register {
     }
 
     /// The Lease as it is.
-    pub const fn lease(&self) -> Option<&Value> {
+    pub const fn lease(&self) -> Option<&Arc<Value>> {
         self.object.as_ref()
     }
 
@@ -53,15 +55,15 @@ impl Register {
     /// Carries a request out.
     pub fn carry_out(&mut self, request: &Request) -> Answer {
         match (request, &self.object) {
-            (Request::Get, Some(stored)) => Answer::Object(stored.clone()),
+            (Request::Get, Some(stored)) => Answer::Object(Arc::clone(stored)),
             (Request::Get | Request::Delete { .. }, None) => Answer::NotFound,
             (Request::Create(_), Some(_)) => Answer::Conflict,
             (Request::Create(object), None) => {
-                self.create(object.clone());
+                self.create(Value::clone(object));
                 self.read()
             }
             (Request::Replace(object), None) if object["metadata"]["uid"].is_null() => {
-                self.create(object.clone());
+                self.create(Value::clone(object));
                 self.read()
             }
             (Request::Replace(_), None) => Answer::Conflict,
@@ -72,7 +74,7 @@ impl Register {
                     return Answer::Conflict;
                 }
                 if stored != object {
-                    self.object = Some(object.clone());
+                    self.object = Some(Arc::clone(object));
                     self.rise();
                 }
                 self.read()
@@ -89,7 +91,7 @@ impl Register {
 
     /// Somebody's edit of the spec.
     pub fn edit(&mut self, edit: impl FnOnce(&mut Value)) -> Option<Watched> {
-        edit(self.object.as_mut()?);
+        edit(Arc::make_mut(self.object.as_mut()?));
         self.rise();
         self.object.clone().map(Watched::Changed)
     }
@@ -107,14 +109,14 @@ impl Register {
     fn create(&mut self, mut object: Value) {
         self.uids += 1;
         object["metadata"]["uid"] = format!("uid-{}", self.uids).into();
-        self.object = Some(object);
+        self.object = Some(object.into());
         self.rise();
     }
 
     fn rise(&mut self) {
         self.version += 1;
         if let Some(object) = &mut self.object {
-            object["metadata"]["resourceVersion"] = self.version.to_string().into();
+            Arc::make_mut(object)["metadata"]["resourceVersion"] = self.version.to_string().into();
         }
     }
 }

@@ -1,6 +1,6 @@
 //! All of it together: replicas, their roads to the register, what is on its way, and what may happen next.
 
-use std::{collections::VecDeque, fmt::Display};
+use std::{collections::VecDeque, fmt::Display, sync::Arc};
 
 use tenure::election::{Answer, Request, RequestId, Watched, record::LeaseRecord};
 
@@ -216,8 +216,7 @@ impl World {
             (Answer::Object(object), _) => Some(Watched::Changed(object.clone())),
             _ => None,
         };
-        let cleared =
-            |object: &serde_json::Value| LeaseRecord::read(object.clone()).is_some_and(|lease| lease.holder().is_none());
+        let cleared = |object: &Arc<_>| LeaseRecord::read(Arc::clone(object)).is_some_and(|lease| lease.holder().is_none());
         if self.register.lease().is_none_or(cleared) {
             self.judge.released(from);
         }

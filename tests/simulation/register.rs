@@ -2,7 +2,7 @@
 //!
 //! The embedded server's own store says the same ([`Twin`]), in some worlds side by side; this one only copies less.
 
-use std::{collections::VecDeque, rc::Rc};
+use std::{collections::VecDeque, sync::Arc};
 
 use serde_json::{Map, Value};
 use tenure::{
@@ -18,7 +18,7 @@ const HISTORY: usize = 500;
 /// See the module.
 #[derive(Default)]
 pub struct Register {
-    lease: Option<Rc<Value>>,
+    lease: Option<Arc<Value>>,
     version: u64,
     compacted: u64,
     uids: u32,
@@ -28,8 +28,8 @@ pub struct Register {
 /// One change.
 pub struct Change {
     pub version: u64,
-    pub before: Option<Rc<Value>>,
-    pub after: Option<Rc<Value>>,
+    pub before: Option<Arc<Value>>,
+    pub after: Option<Arc<Value>>,
 }
 
 impl Register {
@@ -38,7 +38,7 @@ impl Register {
         Self { version: 1, ..Self::default() }
     }
 
-    pub fn lease(&self) -> Option<&Rc<Value>> {
+    pub fn lease(&self) -> Option<&Arc<Value>> {
         self.lease.as_ref()
     }
 
@@ -49,19 +49,18 @@ impl Register {
     /// Carries a request out.
     pub fn carry_out(&mut self, request: &Request) -> Answer {
         match request {
-            Request::Get => self.lease.as_deref().map_or(Answer::NotFound, |lease| Answer::Object(lease.clone())),
+            Request::Get => self.lease.clone().map_or(Answer::NotFound, Answer::Object),
             Request::Create(object) => match &self.lease {
                 Some(_) => Answer::Conflict,
-                None => self.create(object.clone()),
+                None => self.create(Arc::clone(object)),
             },
-            Request::Replace(object) => self.replace(object.clone()),
+            Request::Replace(object) => self.replace(Arc::clone(object)),
             Request::Delete { uid, resource_version } => self.delete(Some((uid, resource_version))),
         }
     }
 
     /// PUT.
-    pub fn replace(&mut self, mut object: Value) -> Answer {
-        tidy(&mut object);
+    pub fn replace(&mut self, object: Arc<Value>) -> Answer {
         let uid = text(&object, "uid");
         let Some(old) = &self.lease else {
             return if uid.is_empty() { self.create(object) } else { Answer::Conflict };
@@ -74,6 +73,9 @@ impl Register {
             version if version != text(old, "resourceVersion") => return Answer::Conflict,
             _ => {}
         }
+        // Its sender keeps what it has sent.
+        let mut object = Arc::unwrap_or_clone(object);
+        tidy(&mut object);
         for field in ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"] {
             match old["metadata"].get(field) {
                 Some(value) => object["metadata"][field] = value.clone(),
@@ -85,10 +87,10 @@ impl Register {
         }
         if !old["metadata"]["deletionTimestamp"].is_null() && object["metadata"]["finalizers"].is_null() {
             self.record(None);
-            return Answer::Object(object);
+            return Answer::Object(object.into());
         }
         if object == **old {
-            return Answer::Object(object);
+            return Answer::Object(object.into());
         }
         self.record(Some(object))
     }
@@ -122,7 +124,8 @@ impl Register {
         self.compacted = self.version;
     }
 
-    fn create(&mut self, mut object: Value) -> Answer {
+    fn create(&mut self, object: Arc<Value>) -> Answer {
+        let mut object = Arc::unwrap_or_clone(object);
         tidy(&mut object);
         if !is_sound(&object) {
             return invalid();
@@ -138,8 +141,8 @@ impl Register {
         if let Some(after) = &mut after {
             after["metadata"]["resourceVersion"] = self.version.to_string().into();
         }
+        let after = after.map(Arc::new);
         let answer = after.clone().map_or(Answer::Deleted, Answer::Object);
-        let after = after.map(Rc::new);
         let before = std::mem::replace(&mut self.lease, after.clone());
         self.history.push_back(Change { version: self.version, before, after });
         if self.history.len() > HISTORY {
@@ -190,8 +193,8 @@ impl Twin {
     }
 
     /// The same for an edit from outside, which knows no version.
-    pub fn differs_after_edit(&mut self, object: &Value, answer: &Answer) -> Option<String> {
-        self.differs(&Request::Replace(object.clone()), answer)
+    pub fn differs_after_edit(&mut self, object: Arc<Value>, answer: &Answer) -> Option<String> {
+        self.differs(&Request::Replace(object), answer)
     }
 
     /// The same for a DELETE without preconditions.
@@ -237,11 +240,11 @@ impl Twin {
         let (version, uid) = (text(there, "resourceVersion"), text(there, "uid"));
         match request {
             Request::Replace(object) if text(object, "resourceVersion") == version && !text(object, "uid").is_empty() => {
-                let mut object = object.clone();
+                let mut object = Value::clone(object);
                 for field in ["uid", "creationTimestamp", "deletionTimestamp"] {
                     object["metadata"][field] = there["metadata"][field].clone();
                 }
-                Request::Replace(object)
+                Request::Replace(object.into())
             }
             Request::Delete { resource_version, .. } if resource_version == version => {
                 Request::Delete { uid: uid.into(), resource_version: version.into() }
@@ -252,7 +255,7 @@ impl Twin {
 }
 
 fn object_of(lease: &Lease) -> Answer {
-    Answer::Object(lease.json().clone())
+    Answer::Object(lease.json().clone().into())
 }
 
 fn refused(status: &Status) -> Answer {

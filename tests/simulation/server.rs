@@ -1,6 +1,6 @@
 //! The API server: its register, what it does to requests, and the watches on it.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use serde_json::Value;
 use tenure::{
@@ -24,7 +24,7 @@ pub const EPOCH: i64 = 1_800_000_000_000_000;
 pub const CREATED: &str = "2027-01-15T08:00:00Z";
 
 /// In one world of so many the embedded server's store stands beside the register.
-const TWINS: u64 = 16;
+const TWINS: u64 = 32;
 
 /// See the module.
 pub struct Server {
@@ -72,7 +72,7 @@ impl Server {
 
     /// The Lease as it is.
     pub fn lease(&self) -> Option<&Value> {
-        self.register.lease().map(Rc::as_ref)
+        self.register.lease().map(Arc::as_ref)
     }
 
     /// Carries a request out.
@@ -116,9 +116,12 @@ impl Server {
             Request::Replace(object) => (object, true),
             Request::Get | Request::Delete { .. } => return None,
         };
-        let mut object = object.clone();
+        if admission == Admission::Sound {
+            return None;
+        }
+        let mut object = Value::clone(object);
         match admission {
-            Admission::Sound => return None,
+            Admission::Sound => {}
             Admission::Shortens => {
                 let spec = &mut object["spec"];
                 let duration = spec["leaseDurationSeconds"].as_i64().filter(|duration| *duration > 1)?;
@@ -132,22 +135,23 @@ impl Server {
                 object["metadata"]["labels"]["admitted"] = self.register.version().to_string().into();
             }
         }
-        Some(if replaced { Request::Replace(object) } else { Request::Create(object) })
+        Some(if replaced { Request::Replace(object.into()) } else { Request::Create(object.into()) })
     }
 
     /// Somebody's edit of the Lease, if there is one.
     pub fn edit(&mut self, what: &str, edit: impl FnOnce(&mut Value), e: &mut Engine) {
-        let Some(mut object) = self.lease().cloned() else { return };
-        let old = self.register.lease().cloned();
+        let Some(old) = self.register.lease().cloned() else { return };
+        let mut object = Value::clone(&old);
         edit(&mut object);
-        let twin = self.twin.as_ref().map(|_| object.clone());
+        let object = Arc::new(object);
+        let twin = self.twin.as_ref().map(|_| Arc::clone(&object));
         let answer = self.register.replace(object);
         if let (Some(twin), Some(object)) = (&mut self.twin, twin)
-            && let Some(difference) = twin.differs_after_edit(&object, &answer)
+            && let Some(difference) = twin.differs_after_edit(object, &answer)
         {
             e.judge.fail(difference);
         }
-        self.judged(old.as_deref(), e);
+        self.judged(Some(&*old), e);
         if let Answer::Object(lease) = answer {
             e.note("nobody", || format!("EDITED ({what}): {} as {}", lease["spec"], lease["metadata"]["resourceVersion"]));
         }
@@ -183,9 +187,9 @@ impl Server {
         let after = version.and_then(|version| version.parse().ok());
         self.watches.push(Watch { child, number, after: after.unwrap_or_else(|| self.register.version()), arrives: 0 });
         if after.is_none()
-            && let Some(lease) = self.lease()
+            && let Some(lease) = self.register.lease().cloned()
         {
-            let event = Watched::Changed(lease.clone());
+            let event = Watched::Changed(lease);
             e.after(road.usual, Event::Watched(child, number, Box::new(event)));
         }
         self.feed(child, road, habits, e);
@@ -242,9 +246,9 @@ impl Server {
 
 fn event(change: &Change) -> Option<Watched> {
     if let Some(after) = &change.after {
-        return Some(Watched::Changed((**after).clone()));
+        return Some(Watched::Changed(Arc::clone(after)));
     }
-    let mut gone = change.before.as_deref()?.clone();
+    let mut gone = Value::clone(change.before.as_deref()?);
     gone["metadata"]["resourceVersion"] = change.version.to_string().into();
-    Some(Watched::Deleted(gone))
+    Some(Watched::Deleted(gone.into()))
 }

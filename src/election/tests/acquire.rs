@@ -347,7 +347,7 @@ fn a_watch_event_older_than_what_was_read_is_ignored() {
     let old = bench.register.object.clone().unwrap();
     bench.register.edit(|object| object["spec"]["holderIdentity"] = "y".into());
     bench.run(seconds(5));
-    bench.watch(Watched::Changed(old));
+    bench.watch(Watched::Changed(old.into()));
 
     takes_exactly_after(&mut bench, plus(15) - seconds(5));
 }
@@ -358,7 +358,7 @@ fn a_watch_event_of_an_earlier_lease_shortens_no_wait() {
     let old = bench.register.object.clone().unwrap();
     bench.register.put(held("y", 60));
     bench.run(seconds(5));
-    bench.watch(Watched::Changed(old));
+    bench.watch(Watched::Changed(old.into()));
 
     takes_exactly_after(&mut bench, plus(60) - seconds(5));
 }
@@ -371,7 +371,7 @@ fn a_watch_that_brings_only_what_is_old_holds_no_read_off() {
     let gets = bench.gets();
 
     for _ in 0..10 {
-        bench.watch(Watched::Changed(old.clone()));
+        bench.watch(Watched::Changed(old.clone().into()));
         bench.run(seconds(1));
     }
 
@@ -478,7 +478,7 @@ fn each_new_holder_is_reported_once_and_nobody_never() {
     for holder in ["x", "y", "", "y", "z"] {
         bench.register.edit(|object| object["spec"]["holderIdentity"] = holder.into());
         let object = bench.register.object.clone().unwrap();
-        bench.elector.handle(crate::election::Input::Watched(Watched::Changed(object)), bench.now);
+        bench.elector.handle(crate::election::Input::Watched(Watched::Changed(object.into())), bench.now);
         while let Some(action) = bench.elector.poll_action() {
             if let crate::election::Action::Report(event) = action {
                 bench.events.push(event);

@@ -168,7 +168,7 @@ impl Bench {
     /// The watch brings what stands in the register.
     pub(super) fn watch_register(&mut self) {
         let object = self.register.object.clone().expect("there is a Lease");
-        self.watch(Watched::Changed(object));
+        self.watch(Watched::Changed(object.into()));
     }
 
     pub(super) fn tell(&mut self, message: ToElector) {
@@ -273,7 +273,7 @@ impl Bench {
     /// The body of the last write.
     pub(super) fn body(&self) -> Value {
         let body = self.writes().into_iter().rev().find_map(|request| match request {
-            Request::Create(object) | Request::Replace(object) => Some(object.clone()),
+            Request::Create(object) | Request::Replace(object) => Some(Value::clone(object)),
             Request::Get | Request::Delete { .. } => None,
         });
         body.expect("something was written")
@@ -317,7 +317,7 @@ impl Register {
     /// Deletes it; what the watch would bring.
     pub(super) fn delete(&mut self) -> Watched {
         self.edit(|_| {});
-        Watched::Deleted(self.object.take().expect("there was a Lease"))
+        Watched::Deleted(self.object.take().expect("there was a Lease").into())
     }
 
     pub(super) fn spec(&self) -> &Value {
@@ -326,7 +326,7 @@ impl Register {
 
     pub(super) fn apply(&mut self, request: &Request) -> Answer {
         match request {
-            Request::Get => self.object.clone().map_or(Answer::NotFound, Answer::Object),
+            Request::Get => self.object.clone().map_or(Answer::NotFound, |object| Answer::Object(object.into())),
             Request::Create(_) if self.object.is_some() => Answer::Conflict,
             Request::Create(object) => {
                 assert_eq!(object["metadata"].get("uid"), None);
@@ -336,7 +336,7 @@ impl Register {
                 let stored = self.object.as_mut().expect("just put");
                 stored["metadata"]["labels"] = metadata["labels"].clone();
                 stored["metadata"]["annotations"] = metadata["annotations"].clone();
-                Answer::Object(stored.clone())
+                Answer::Object(stored.clone().into())
             }
             Request::Replace(object) => {
                 let Some(stored) = &self.object else { return Answer::NotFound };
@@ -344,11 +344,11 @@ impl Register {
                 if !same("uid") || !same("resourceVersion") {
                     return Answer::Conflict;
                 }
-                if stored != object {
-                    self.object = Some(object.clone());
+                if *stored != **object {
+                    self.object = Some(Value::clone(object));
                     self.edit(|_| {});
                 }
-                Answer::Object(self.object.clone().expect("stored"))
+                Answer::Object(self.object.clone().expect("stored").into())
             }
             Request::Delete { uid, resource_version } => {
                 let Some(stored) = &self.object else { return Answer::NotFound };

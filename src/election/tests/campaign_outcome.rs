@@ -139,14 +139,14 @@ fn a_200_that_changed_nothing_or_something_else_is_no_proof() {
     let mut bench = campaigning();
     let mut unchanged = bench.body();
     unchanged["metadata"]["resourceVersion"] = "10".into();
-    bench.answer(Answer::Object(unchanged));
+    bench.answer(Answer::Object(unchanged.into()));
     assert_eq!(bench.leads(), None);
 
     let mut bench = campaigning();
     let mut other = bench.body();
     other["spec"]["renewTime"] = "2020-01-01T00:00:00.000000Z".into();
     other["metadata"]["resourceVersion"] = "20".into();
-    bench.answer(Answer::Object(other));
+    bench.answer(Answer::Object(other.into()));
     assert_eq!(bench.leads(), None);
 }
 
@@ -203,7 +203,7 @@ fn conflicts_without_end_are_paced() {
     let object = bench.register.object.clone().unwrap();
     for _ in 0..200 {
         match bench.awaited.as_ref().map(|(_, request)| request.clone()) {
-            Some(Request::Get) => bench.answer(Answer::Object(object.clone())),
+            Some(Request::Get) => bench.answer(Answer::Object(object.clone().into())),
             Some(_) => bench.answer(Answer::Conflict),
             None => bench.run(std::time::Duration::from_millis(50)),
         }

@@ -210,8 +210,8 @@ fn a_watch_event_from_before_the_last_confirmed_write_is_no_loss() {
     old["metadata"]["resourceVersion"] = "15".into();
     old["spec"]["holderIdentity"] = "x".into();
 
-    bench.watch(Watched::Changed(old.clone()));
-    bench.watch(Watched::Deleted(old));
+    bench.watch(Watched::Changed(old.clone().into()));
+    bench.watch(Watched::Deleted(old.into()));
 
     assert_eq!(bench.step_down(), None);
 }
@@ -223,7 +223,7 @@ fn a_deletion_is_a_loss_although_an_old_event_of_another_lease_came_in_between()
     old["metadata"]["resourceVersion"] = "1".into();
     old["metadata"]["uid"] = "the one before".into();
 
-    bench.watch(Watched::Changed(old));
+    bench.watch(Watched::Changed(old.into()));
     let deleted = bench.register.delete();
     bench.watch(deleted);
 
@@ -239,7 +239,7 @@ fn the_echo_of_a_renewal_before_its_reply_disturbs_nothing() {
     bench.register.apply(&request);
     bench.watch_register();
 
-    bench.answer(Answer::Object(bench.register.object.clone().unwrap()));
+    bench.answer(Answer::Object(bench.register.object.clone().unwrap().into()));
 
     assert_eq!(extensions(&bench).len(), 1);
     bench.answers = true;
@@ -255,7 +255,7 @@ fn a_200_whose_version_did_not_rise_moves_nothing() {
     let mut unchanged = bench.body();
     unchanged["metadata"]["resourceVersion"] = bench.register.object.as_ref().unwrap()["metadata"]["resourceVersion"].clone();
 
-    bench.answer(Answer::Object(unchanged));
+    bench.answer(Answer::Object(unchanged.into()));
 
     assert_eq!(extensions(&bench), []);
 }
