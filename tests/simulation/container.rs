@@ -10,6 +10,7 @@ use tenure::{
 };
 
 use crate::{
+    alarm::Alarm,
     clock::{Clock, MS, Ns, S},
     conduct::Conduct,
     elector::{ElectorProcess, LIE},
@@ -43,7 +44,7 @@ pub struct Container {
     freeze_before: Option<(u32, Ns)>,
     /// The action that a stop has kept from being carried out.
     cut_off: Option<Action>,
-    wake: Ns,
+    alarm: Alarm,
     signals: VecDeque<i32>,
     /// Killed electors, and whether they can be reaped.
     undead: Vec<(i32, bool)>,
@@ -73,7 +74,7 @@ impl Container {
             frozen_until: 0,
             freeze_before: None,
             cut_off: None,
-            wake: Ns::MAX,
+            alarm: Alarm::off(),
             signals: VecDeque::new(),
             undead: Vec::new(),
             spawning: None,
@@ -93,9 +94,10 @@ impl Container {
     }
 
     fn wake_init(&mut self, span: Ns, e: &mut Engine) {
-        let at = e.now.saturating_add(span);
-        if at < self.wake && !self.over {
-            self.wake = at;
+        if self.over {
+            return;
+        }
+        if let Some(at) = self.alarm.set(e.now.saturating_add(span)) {
             e.at(at, Event::Init(self.who));
         }
     }
@@ -106,6 +108,11 @@ impl Container {
         e.judge.trouble(self.who.replica, Ns::MAX);
         self.signals.push_back(signal);
         self.wake(e);
+    }
+
+    /// Whether this elector of it is there to hear from the server.
+    pub fn hears(&self, child: Child) -> bool {
+        !self.over && self.elector.as_ref().is_some_and(|elector| elector.child == child && !elector.is_dead)
     }
 
     pub fn is_frozen(&self) -> bool {
@@ -161,19 +168,20 @@ impl Container {
             e.note(self.who, || "init goes on".into());
             self.conduct.thawed(self.clock().boot(e.now));
             e.judge.trouble(self.who.replica, e.now);
-            self.wake = Ns::MAX;
+            self.alarm.clear();
             self.wake(e);
         }
     }
 
     /// One turn of init's loop, if it was to be woken now.
     pub fn turn(&mut self, e: &mut Engine) {
-        if self.wake != e.now || self.over {
+        if self.over {
             return;
         }
-        self.wake = Ns::MAX;
-        if self.frozen {
-            return;
+        match self.alarm.comes(e.now) {
+            Ok(true) if !self.frozen => {}
+            Ok(_) => return,
+            Err(later) => return e.at(later, Event::Init(self.who)),
         }
         if let Some(action) = self.cut_off.take() {
             // What follows takes its time, in which whatever it began goes on beside it.

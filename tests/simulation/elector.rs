@@ -11,6 +11,7 @@ use tenure::{
 };
 
 use crate::{
+    alarm::Alarm,
     clock::{Clock, MS, Ns},
     container::Container,
     engine::{Child, Engine, Event},
@@ -42,7 +43,7 @@ pub struct ElectorProcess {
     frozen_until: Ns,
     freeze_before: Option<(u32, Ns)>,
     cut_off: Option<Action>,
-    wake: Ns,
+    alarm: Alarm,
     inbox: VecDeque<Input>,
     evidence: Evidence,
     /// The last that it has told init of its term.
@@ -87,7 +88,7 @@ impl ElectorProcess {
             frozen_until: 0,
             freeze_before: None,
             cut_off: None,
-            wake: Ns::MAX,
+            alarm: Alarm::off(),
             inbox: VecDeque::new(),
             evidence: Evidence::default(),
             confirmed: None,
@@ -103,9 +104,10 @@ impl ElectorProcess {
 
     /// Its loop has something to do.
     pub fn wake(&mut self, span: Ns, e: &mut Engine) {
-        let at = e.now.saturating_add(span);
-        if at < self.wake && !self.is_dead && self.is_up {
-            self.wake = at;
+        if self.is_dead || !self.is_up {
+            return;
+        }
+        if let Some(at) = self.alarm.set(e.now.saturating_add(span)) {
             e.at(at, Event::Elector(self.child));
         }
     }
@@ -147,7 +149,7 @@ impl ElectorProcess {
             return;
         }
         e.note(self.child.who, || "the elector goes on".into());
-        self.wake = Ns::MAX;
+        self.alarm.clear();
         self.wake(latency, e);
         if let Some(outstanding) = &mut self.outstanding {
             if std::mem::take(&mut outstanding.held_up) {
@@ -292,12 +294,10 @@ impl Container {
     pub fn turn_elector(&mut self, pid: i32, e: &mut Engine) {
         let clock = self.clock();
         let Some(elector) = self.runner(pid) else { return };
-        if elector.wake != e.now {
-            return;
-        }
-        elector.wake = Ns::MAX;
-        if elector.frozen {
-            return;
+        match elector.alarm.comes(e.now) {
+            Ok(true) if !elector.frozen => {}
+            Ok(_) => return,
+            Err(later) => return e.at(later, Event::Elector(elector.child)),
         }
         // What a SIGSTOP has cut off.
         self.carry_out_elector(pid, e);

@@ -11,7 +11,7 @@
 //! SEED=42 cargo test --test simulation                              tells the story of one world
 //! ```
 //!
-//! A failure prints its seed and its story, and replays exactly. FROM is the first seed.
+//! A failure prints its seed and its story, and replays exactly. FROM is the first seed. A long run says every minute how far it is.
 
 #![allow(
     clippy::expect_used,
@@ -22,12 +22,9 @@
     reason = "a test fails by panicking, and says why"
 )]
 
-use std::{
-    sync::atomic::{AtomicBool, AtomicU64, Ordering},
-    thread,
-    time::Instant,
-};
+use std::thread;
 
+mod alarm;
 mod clock;
 mod conduct;
 mod container;
@@ -39,12 +36,14 @@ mod judge;
 mod nemesis;
 mod network;
 mod plan;
+mod progress;
 mod register;
 mod server;
 mod tally;
 mod tree;
 mod world;
 
+use progress::Progress;
 use tally::Tally;
 use world::World;
 
@@ -63,14 +62,13 @@ fn two_never_run_at_once_and_somebody_runs_in_the_end() {
     }
     let terms = number("TENURE_SIMULATION").unwrap_or(TERMS);
     let threads = number("TENURE_SIMULATION_THREADS").unwrap_or_else(cores);
-    let began = Instant::now();
-    let (next, done, failed) = (AtomicU64::new(number("FROM").unwrap_or(0)), AtomicU64::new(0), AtomicBool::new(false));
+    let progress = Progress::new(terms, number("FROM").unwrap_or(0));
     let tallies: Vec<Tally> = thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(|| work(terms, &next, &done, &failed))).collect();
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(|| work(&progress))).collect();
         workers.into_iter().map(|worker| worker.join().expect("a worker ends")).collect()
     });
     let total = tallies.into_iter().fold(Tally::default(), Tally::and);
-    eprintln!("{total}, in {:.1} s", began.elapsed().as_secs_f64());
+    eprintln!("{total}, in {:.1} s", progress.seconds());
     if let Some((seed, wrong)) = total.wrong {
         tell(seed);
         panic!("SEED={seed}: {wrong}");
@@ -78,21 +76,20 @@ fn two_never_run_at_once_and_somebody_runs_in_the_end() {
 }
 
 /// Simulates worlds until there are enough terms, or one in which something does not hold.
-fn work(terms: u64, next: &AtomicU64, done: &AtomicU64, failed: &AtomicBool) -> Tally {
+fn work(progress: &Progress) -> Tally {
     let mut tally = Tally::default();
-    while done.load(Ordering::Relaxed) < terms && !failed.load(Ordering::Relaxed) {
-        let first = next.fetch_add(BATCH, Ordering::Relaxed);
-        let before = tally.terms;
+    while let Some(first) = progress.next(BATCH) {
+        let before = (tally.terms, tally.strikes());
         for seed in first..first + BATCH {
             let mut world = World::new(seed, false);
             world.run();
             tally.add(seed, &world.e);
             if tally.wrong.is_some() {
-                failed.store(true, Ordering::Relaxed);
+                progress.fail();
                 return tally;
             }
         }
-        done.fetch_add(tally.terms - before, Ordering::Relaxed);
+        progress.add(tally.terms - before.0, tally.strikes() - before.1);
     }
     tally.measure();
     tally

@@ -13,7 +13,7 @@ use tenure::election::{
 use crate::{
     clock::{MS, Ns, S, US},
     engine::{Event, Who},
-    network::{LATEST, Mood},
+    network::Mood,
     server::{Admission, EPOCH},
     world::World,
 };
@@ -172,7 +172,7 @@ impl World {
             Fault::Losses => {
                 let until = self.e.now + self.pause();
                 self.replicas[replica].road.bad = (until, self.e.rng.f64());
-                self.e.judge.trouble(replica, until + LATEST);
+                self.e.judge.trouble(replica, until + self.plan.latest);
             }
             Fault::Moods => {
                 let until = self.e.now + self.pause();

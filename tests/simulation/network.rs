@@ -2,18 +2,22 @@
 //!
 //! Owns latencies, losses and cuts. A request may arrive long after its sender gave it up.
 
+use std::rc::Rc;
+
 use tenure::election::{Answer, Refusal, Request, RequestId};
 
 use crate::{
-    clock::{MS, Ns, S},
+    clock::{MS, Ns},
     engine::{Child, Engine},
     server::Admission,
 };
 
 /// A request on its way.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Flight {
     pub from: Child,
+    /// Of the replica.
+    pub identity: Rc<str>,
     pub id: RequestId,
     pub request: Request,
 }
@@ -50,6 +54,8 @@ pub enum Mood {
 pub struct Road {
     /// Usual latency one way.
     pub usual: Ns,
+    /// No request is carried out later than this after its first byte.
+    pub latest: Ns,
     /// Requests are held up until then.
     pub up_cut: Ns,
     /// Answers and events are held up until then.
@@ -64,22 +70,28 @@ pub struct Road {
     pub admission: (Ns, Admission),
 }
 
-/// No request is carried out later than this after its first byte.
-pub const LATEST: Ns = 30 * S;
-
 impl Road {
-    pub fn new(usual: Ns) -> Self {
-        Self { usual, up_cut: 0, down_cut: 0, bad: (0, 0.0), mood: (0, Mood::Fine), twice: 0, admission: (0, Admission::Sound) }
+    pub fn new(usual: Ns, latest: Ns) -> Self {
+        Self {
+            usual,
+            latest,
+            up_cut: 0,
+            down_cut: 0,
+            bad: (0, 0.0),
+            mood: (0, Mood::Fine),
+            twice: 0,
+            admission: (0, Admission::Sound),
+        }
     }
 
     /// Everything is well from now on.
     pub fn mend(&mut self) {
-        *self = Self::new(self.usual);
+        *self = Self::new(self.usual, self.latest);
     }
 
     /// When a request that leaves now reaches the server; none: never.
     pub fn up(&self, e: &mut Engine) -> Option<Ns> {
-        self.travel(self.up_cut, e).filter(|at| *at <= e.now + LATEST)
+        self.travel(self.up_cut, e).filter(|at| *at <= e.now + self.latest)
     }
 
     /// When an answer that leaves now reaches the client; none: never.
@@ -94,7 +106,7 @@ impl Road {
                 return None;
             }
             if e.chance(0.5) {
-                span = e.spread(10 * MS, LATEST);
+                span = e.spread(10 * MS, self.latest);
             }
         }
         if e.now < cut {
@@ -106,9 +118,9 @@ impl Road {
         Some(e.now + span)
     }
 
-    /// Whether a request that leaves now arrives twice.
-    pub fn repeats(&self, e: &mut Engine) -> bool {
-        e.now < self.twice && e.chance(0.5)
+    /// When a request that arrives at `first` does so again; none: never.
+    pub fn again(&self, first: Ns, e: &mut Engine) -> Option<Ns> {
+        (e.now < self.twice && e.chance(0.5)).then(|| first + e.spread(MS, self.latest))
     }
 
     /// What the server answers without looking at the request, and whether it carries it out all the same.

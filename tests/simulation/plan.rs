@@ -40,8 +40,21 @@ pub struct Plan {
     pub common: Option<u64>,
     /// What hangs for good at the end.
     pub hang: Option<Hang>,
-    /// Most workloads end at once, and their containers begin again at once: many terms in little time.
-    pub hasty: bool,
+    /// How soon one term follows upon another.
+    pub pace: Pace,
+    /// No request is carried out later than this after its first byte.
+    pub latest: Ns,
+}
+
+/// How soon one term follows upon another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// Workloads run for long, if nothing happens to them.
+    Steady,
+    /// Most workloads end soon, and their containers begin again at once.
+    Hasty,
+    /// So too, and nothing takes its time, faults neither: ten terms in a second.
+    Rapid,
 }
 
 /// What a seed means for one replica.
@@ -112,8 +125,9 @@ impl Plan {
 pub fn nodes(rng: &mut Rng) -> Vec<Node> {
     let count = if rng.u8(..4) == 0 { 3 } else { 2 };
     let same = rng.bool();
-    let first = timing(rng);
-    let timings: Vec<Timing> = (0..count).map(|_| if same { first } else { timing(rng) }).collect();
+    let pace = *choice(rng, &[Pace::Steady, Pace::Hasty, Pace::Rapid, Pace::Rapid]);
+    let first = timing(rng, pace);
+    let timings: Vec<Timing> = (0..count).map(|_| if same { first } else { timing(rng, pace) }).collect();
     let longest = timings.iter().map(|timing| timing.duration).max().unwrap_or_default();
     // A D that nobody has seen cannot be waited out when the Lease is gone with it.
     let creation_wait = match rng.u8(..4) {
@@ -121,36 +135,50 @@ pub fn nodes(rng: &mut Rng) -> Vec<Node> {
         1..=3 if !same => Some(longest),
         _ => None,
     };
-    let release = *choice(rng, &[Release::Clear, Release::Clear, Release::Delete, Release::Keep]);
-    let plan = Rc::new(plan(rng, longest, same));
-    let on_exit = if plan.hasty { OnExit::Exit } else { *choice(rng, &[OnExit::Exit, OnExit::Follow, OnExit::Restart]) };
+    // What is deleted or kept is waited for.
+    let release = match rng.u8(..if pace == Pace::Rapid { 16 } else { 4 }) {
+        0 => Release::Keep,
+        1 => Release::Delete,
+        _ => Release::Clear,
+    };
+    let plan = Rc::new(plan(rng, pace, longest, same));
+    let on_exit = match pace {
+        Pace::Steady => *choice(rng, &[OnExit::Exit, OnExit::Follow, OnExit::Restart]),
+        Pace::Hasty | Pace::Rapid => OnExit::Exit,
+    };
     let nodes = timings.into_iter().enumerate();
     nodes.map(|(index, timing)| node(rng, index, timing, creation_wait, release, on_exit, &plan)).collect()
 }
 
-fn plan(rng: &mut Rng, longest: Duration, same: bool) -> Plan {
+fn plan(rng: &mut Rng, pace: Pace, longest: Duration, same: bool) -> Plan {
     let mut faults = Fault::ALL.to_vec();
     rng.shuffle(&mut faults);
     faults.truncate(rng.usize(1..=8));
-    let hasty = rng.bool();
     let hang = match rng.u8(..8) {
         0 => Some(Hang::Init),
         1 => Some(Hang::Electors),
         _ => None,
     };
     let rarely = |rng: &mut Rng, share: f64| if rng.bool() { 0.0 } else { share * rng.f64() };
+    let rapid = pace == Pace::Rapid;
+    let quickly = |few: Ns, many: Ns| if rapid { few } else { many };
     Plan {
-        storm: spread(rng, 60 * S, 600 * S),
-        gap: spread(rng, 200 * MS, 10 * S),
+        storm: spread(rng, 60 * S, quickly(300 * S, 600 * S)),
+        gap: spread(rng, quickly(500 * MS, 200 * MS), quickly(30 * S, 10 * S)),
         faults,
-        windowed: rarely(rng, 0.5),
-        restart: if hasty { 20 * MS } else { spread(rng, 20 * MS, 10 * S) },
-        longest_pause: spread(rng, S, 90 * S),
-        watch: WatchHabits { lossy: rarely(rng, 1.0), overtaken: rarely(rng, 0.5), delay: spread(rng, MS, 3 * S) },
+        windowed: rarely(rng, if rapid { 0.02 } else { 0.5 }),
+        restart: if pace == Pace::Steady { spread(rng, 20 * MS, 10 * S) } else { 20 * MS },
+        longest_pause: spread(rng, quickly(100 * MS, S), quickly(5 * S, 90 * S)),
+        watch: WatchHabits {
+            lossy: rarely(rng, 1.0),
+            overtaken: rarely(rng, 0.5),
+            delay: spread(rng, MS, quickly(100 * MS, 3 * S)),
+        },
         longest: nanos(longest) + 10 * S,
         common: same.then_some(longest.as_secs()),
         hang,
-        hasty,
+        pace,
+        latest: spread(rng, quickly(S, 30 * S), quickly(5 * S, 30 * S)),
     }
 }
 
@@ -194,22 +222,26 @@ fn node(
         _ => rng.u32(1_000_000 - drift..=1_000_000 + drift),
     };
     let clock = Clock { rate, boot: rng.u64(S..1_000_000 * S), wall: EPOCH + rng.i64(-3_600_000_000..3_600_000_000) };
+    let rapid = plan.pace == Pace::Rapid;
     let habits = Habits {
-        exec: spread(rng, MS, S),
+        exec: spread(rng, MS, if rapid { 20 * MS } else { S }),
         deaf: if tight { 1.0 } else { rng.f64() * rng.f64() },
         lingers: spread(rng, MS, 10 * S),
         death,
         slow_death: if tight { 1.0 } else { rng.f64() },
         daemons: rng.u32(0..3),
         breeds: rng.f64(),
-        exits: if plan.hasty {
-            0.95
-        } else if rng.bool() {
-            0.0
-        } else {
-            rng.f64()
+        exits: match plan.pace {
+            Pace::Rapid => 0.995,
+            Pace::Hasty => 0.95,
+            Pace::Steady if rng.bool() => 0.0,
+            Pace::Steady => rng.f64(),
         },
-        lasts: if plan.hasty { S } else { 20 * S },
+        lasts: match plan.pace {
+            Pace::Steady => 20 * S,
+            Pace::Hasty => S,
+            Pace::Rapid => 50 * MS,
+        },
         // Nobody but init's end gets rid of them: the law does not cover that init stands still then.
         foreign: if plan.hang.is_none() && !plan.faults.iter().any(|fault| fault.stops_init()) && rng.u8(..4) == 0 {
             0.3
@@ -224,16 +256,17 @@ fn node(
         config,
         clock,
         wake,
-        startup: spread(rng, 2 * MS, 300 * MS),
-        usual: if tight { MS / 2 } else { spread(rng, MS / 2, 50 * MS) },
+        startup: spread(rng, 2 * MS, if rapid { 20 * MS } else { 300 * MS }),
+        usual: if tight { MS / 2 } else { spread(rng, MS / 2, if rapid { 5 * MS } else { 50 * MS }) },
         habits,
     }
 }
 
 /// Constants in which at least two attempts fit.
-fn timing(rng: &mut Rng) -> Timing {
+fn timing(rng: &mut Rng, pace: Pace) -> Timing {
+    let durations: &[u64] = if pace == Pace::Rapid { &[2, 2, 2, 3] } else { &[2, 2, 3, 4, 5, 7, 10, 15] };
     loop {
-        let seconds = *choice(rng, &[2, 2, 3, 4, 5, 7, 10, 15]);
+        let seconds = *choice(rng, durations);
         let mut share = |most: f64| Duration::from_secs(seconds).mul_f64(most * rng.f64());
         let timing = Timing {
             renew_period: Duration::from_secs(1) + share(0.2),

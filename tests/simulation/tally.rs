@@ -43,6 +43,11 @@ impl Tally {
         }
     }
 
+    /// Faults of all kinds.
+    pub fn strikes(&self) -> u64 {
+        self.faults.values().sum()
+    }
+
     /// Notes the CPU time of this thread.
     pub fn measure(&mut self) {
         if let Ok(time) = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID) {
@@ -73,12 +78,14 @@ impl fmt::Display for Tally {
             writeln!(f, "{times:>12} {fault:?}")?;
         }
         let Self { worlds, terms, runs, events, seconds, exposed, .. } = self;
+        let faults = self.strikes();
         #[allow(clippy::cast_precision_loss, reason = "for people")]
         let speed = *terms as f64 / self.cpu.as_secs_f64().max(0.001) * 60.0;
         let overlaps = u32::from(self.wrong.as_ref().is_some_and(|(_, wrong)| wrong.starts_with("two at once")));
         write!(
             f,
-            "{worlds} worlds, {terms} terms ({runs} of which ran something), {events} events, {seconds} virtual seconds, \
+            "{worlds} worlds, {terms} terms ({runs} of which ran something), {faults} faults, {events} events, \
+             {seconds} virtual seconds, \
              {overlaps} overlaps ({exposed} with init and elector both stopped, which is not covered), \
              {speed:.0} terms per CPU-minute"
         )

@@ -18,6 +18,9 @@ use crate::{
 /// Between two rounds of the second guard.
 pub const GUARD_ROUND: Ns = 50 * MS;
 
+/// So many of them breed no more.
+const CROWD: usize = 32;
+
 const SIGTERM: i32 = 15;
 const SIGKILL: i32 = 9;
 
@@ -164,7 +167,7 @@ impl Tree {
             // What escapes its round dies in the next one.
             Killer::Guard => (habits.death > 2 * GUARD_ROUND).then_some(2 * GUARD_ROUND),
         };
-        let breeding = patience.filter(|_| e.chance(0.3));
+        let breeding = patience.filter(|_| self.processes.len() < CROWD && e.chance(0.3));
         let breeder = self.processes.iter_mut().find_map(|process| match &process.stage {
             Stage::Runs { token } if process.manner.breeds && !process.killed && breeding.is_some() => {
                 process.manner.breeds = killer == Killer::Walk;

@@ -5,16 +5,13 @@ use std::rc::Rc;
 use tenure::election::{Answer, RequestId};
 
 use crate::{
-    clock::{MS, Ns, S},
+    clock::{Ns, S},
     container::Container,
     engine::{Child, Engine, Event, Who},
     network::{Flight, Reply, Road},
     plan::{self, Node, Plan},
     server::{Admission, Server},
 };
-
-/// After the last fault, what is late may still come.
-const AFTERMATH: Ns = 31 * S;
 
 /// A replica: its node, its road to the server, its container.
 pub struct Replica {
@@ -54,8 +51,10 @@ impl World {
                 )
             });
         }
-        let replicas: Vec<_> =
-            nodes.into_iter().map(|node| Replica { road: Road::new(node.usual), node, life: 0, container: None }).collect();
+        let replicas: Vec<_> = nodes
+            .into_iter()
+            .map(|node| Replica { road: Road::new(node.usual, plan.latest), node, life: 0, container: None })
+            .collect();
         for replica in 0..replicas.len() {
             let at = e.spread(1, 5 * S);
             e.at(at, Event::Boot(replica));
@@ -68,13 +67,15 @@ impl World {
     /// Runs it to its end.
     pub fn run(&mut self) {
         let bound = self.plan.longest * 4 + 60 * S;
+        // After the last fault, what is late may still come, and be repeated.
+        let aftermath = self.plan.latest * 2 + S;
         while let Some(event) = self.e.next() {
             self.happens(event);
             if self.e.judge.verdict().is_some() {
                 return;
             }
             let Some(calm) = self.calm_since else { continue };
-            if self.e.now >= calm + AFTERMATH && self.e.judge.is_led() {
+            if self.e.now >= calm + aftermath && self.e.judge.is_led() {
                 return;
             }
             if self.e.now > calm + bound {
@@ -144,7 +145,10 @@ impl World {
             }
             Event::WatchBegins(child, number, version) => {
                 let replica = &self.replicas[child.who.replica];
-                self.server.watch(child, number, version.as_deref(), &replica.road, self.plan.watch, &mut self.e);
+                // What its client has given up is no watch.
+                if replica.container.as_ref().is_some_and(|container| container.hears(child)) {
+                    self.server.watch(child, number, version.as_deref(), &replica.road, self.plan.watch, &mut self.e);
+                }
             }
             Event::Watched(child, number, watched) => {
                 self.on(child.who, |container, e| container.watched(child.pid, number, *watched, e));
@@ -180,20 +184,19 @@ impl World {
         let Some(elector) = container.elector.as_mut().filter(|elector| elector.child == child) else { return };
         let Some(request) = elector.take_unsent(id) else { return };
         self.e.at(late, Event::Late(child, id));
-        if let Some(at) = replica.road.up(&mut self.e) {
-            let repeated = replica.road.repeats(&mut self.e).then(|| request.clone());
-            self.e.at(at, Event::Arrive(Box::new(Flight { from: child, id, request })));
-            if let Some(request) = repeated {
-                let at = at + self.e.spread(MS, 20 * S);
-                self.e.at(at, Event::Arrive(Box::new(Flight { from: child, id, request })));
+        let identity = Rc::clone(&container.identity);
+        let flight = Box::new(Flight { from: child, identity, id, request });
+        if let Some(first) = replica.road.up(&mut self.e) {
+            if let Some(again) = replica.road.again(first, &mut self.e) {
+                self.e.at(again, Event::Arrive(flight.clone()));
             }
+            self.e.at(first, Event::Arrive(flight));
         }
     }
 
     fn arrive(&mut self, flight: Flight) {
-        let Flight { from, id, request } = flight;
+        let Flight { from, identity, id, request } = flight;
         let moody = self.replicas[from.who.replica].road.moody(&mut self.e);
-        let identity = format!("{}_{}", self.replicas[from.who.replica].node.name, from.who);
         let answer = match moody {
             Some((answer, false)) => answer,
             Some((answer, true)) => {

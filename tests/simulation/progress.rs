@@ -1,0 +1,61 @@
+//! How far a run is that many threads share, told once a minute.
+
+use std::{
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    time::Instant,
+};
+
+/// See the module.
+#[derive(Debug)]
+pub struct Progress {
+    began: Instant,
+    wanted: u64,
+    next: AtomicU64,
+    terms: AtomicU64,
+    faults: AtomicU64,
+    failed: AtomicBool,
+    /// Minutes that were told of.
+    told: AtomicU64,
+}
+
+impl Progress {
+    /// A run of so many terms, from this seed on.
+    pub fn new(wanted: u64, seed: u64) -> Self {
+        Self {
+            began: Instant::now(),
+            wanted,
+            next: AtomicU64::new(seed),
+            terms: AtomicU64::new(0),
+            faults: AtomicU64::new(0),
+            failed: AtomicBool::new(false),
+            told: AtomicU64::new(0),
+        }
+    }
+
+    /// The first of the next so many seeds; none if enough is done, or something did not hold.
+    pub fn next(&self, seeds: u64) -> Option<u64> {
+        let over = self.terms.load(Ordering::Relaxed) >= self.wanted || self.failed.load(Ordering::Relaxed);
+        (!over).then(|| self.next.fetch_add(seeds, Ordering::Relaxed))
+    }
+
+    /// So much was simulated.
+    pub fn add(&self, terms: u64, faults: u64) {
+        let terms = self.terms.fetch_add(terms, Ordering::Relaxed) + terms;
+        let faults = self.faults.fetch_add(faults, Ordering::Relaxed) + faults;
+        let minute = self.began.elapsed().as_secs() / 60;
+        if self.told.fetch_max(minute, Ordering::Relaxed) < minute {
+            let seed = self.next.load(Ordering::Relaxed);
+            eprintln!("after {minute} min: {terms} of {} terms, {faults} faults, seeds below {seed}", self.wanted);
+        }
+    }
+
+    /// Something did not hold.
+    pub fn fail(&self) {
+        self.failed.store(true, Ordering::Relaxed);
+    }
+
+    /// For how long it has run.
+    pub fn seconds(&self) -> f64 {
+        self.began.elapsed().as_secs_f64()
+    }
+}
