@@ -58,6 +58,27 @@ pub enum AccessError {
         /// Where in it, from 1, if that is known.
         line: Option<u64>,
     },
+    /// It names no cluster at all.
+    #[error("cannot use the kubeconfig {0}: it has no contexts, so it names no cluster")]
+    Empty(String),
+    /// No context is chosen, or one that is not there.
+    #[error("cannot use the kubeconfig {files}: {choice}; `kubectl config use-context NAME` chooses one of {contexts}")]
+    Context {
+        /// Whose.
+        files: String,
+        /// What is wrong with the choice.
+        choice: String,
+        /// Those that there are.
+        contexts: String,
+    },
+    /// The server's address is none.
+    #[error("the server of {place} is {url:?}, which is no URL: write https://HOST:PORT")]
+    Server {
+        /// Of which source.
+        place: String,
+        /// What stands there.
+        url: String,
+    },
     /// An authentication that only old clients know.
     #[error(
         "the user of {place} authenticates by the auth-provider {name}, which kubectl has given up too: use a credential plugin (exec)"
@@ -164,10 +185,8 @@ impl Cluster {
             })?;
             merged.merge(one).map_err(broken)
         })?;
-        let source = Source::Kubeconfig(match &kubeconfig.current_context {
-            Some(context) => format!("{names}, context {context}"),
-            None => names.clone(),
-        });
+        let context = chosen(&kubeconfig, &names)?;
+        let source = Source::Kubeconfig(format!("{names}, context {context}"));
         if proxy_of_current(&kubeconfig) {
             return Err(AccessError::Proxy(source.to_string()));
         }
@@ -199,6 +218,10 @@ impl Cluster {
     fn new(mut config: kube::Config, source: Source) -> Result<Self, AccessError> {
         if config.root_cert.as_ref().is_some_and(Vec::is_empty) {
             return Err(AccessError::NoCertificate(source.to_string()));
+        }
+        let url = &config.cluster_url;
+        if !matches!(url.scheme_str(), Some("http" | "https")) || url.host().is_none_or(str::is_empty) {
+            return Err(AccessError::Server { place: source.to_string(), url: url.to_string() });
         }
         config.default_retry = false;
         config.headers.push((USER_AGENT, HeaderValue::from_static(concat!("tenure/", env!("CARGO_PKG_VERSION")))));
@@ -238,7 +261,8 @@ impl Cluster {
     /// # Errors
     /// [`AccessError::Plugin`], [`AccessError::Credentials`] and [`AccessError::Tls`].
     pub fn dialer(&self, connect_timeout: Duration) -> Result<Dialer, AccessError> {
-        Ok(Dialer::new(&self.config, &self.source.to_string(), connect_timeout)?.beside(self.ignored_proxy()))
+        let server = format!("{} ({})", self.url(), self.source);
+        Ok(Dialer::new(&self.config, &self.source.to_string(), connect_timeout)?.beside(server, self.ignored_proxy()))
     }
 }
 
@@ -264,6 +288,20 @@ fn missing_of_pod() -> Option<&'static str> {
         return Some("this pod has no service account token (automountServiceAccountToken)");
     }
     None
+}
+
+/// The name of the context that the kubeconfig chooses among its own.
+fn chosen(kubeconfig: &Kubeconfig, files: &str) -> Result<String, AccessError> {
+    let choice = match kubeconfig.current_context.as_deref().filter(|name| !name.is_empty()) {
+        Some(name) if kubeconfig.contexts.iter().any(|context| context.name == name) => return Ok(name.into()),
+        Some(name) => format!("there is no context {name}"),
+        None => "no context is chosen".into(),
+    };
+    if kubeconfig.contexts.is_empty() {
+        return Err(AccessError::Empty(files.into()));
+    }
+    let contexts = kubeconfig.contexts.iter().map(|context| context.name.as_str()).collect::<Vec<_>>().join(", ");
+    Err(AccessError::Context { files: files.into(), choice, contexts })
 }
 
 fn proxy_of_current(kubeconfig: &Kubeconfig) -> bool {
@@ -358,7 +396,31 @@ mod tests {
         let error = refused(&file);
 
         assert_eq!(error.exit_code(), 78);
-        assert!(one_line(&error).contains("there"), "{}", one_line(&error));
+        let said = one_line(&error);
+        assert!(said.ends_with("there is no context there; `kubectl config use-context NAME` chooses one of here"), "{said}");
+    }
+
+    #[test]
+    fn where_no_context_is_chosen_it_says_which_there_are() {
+        let many = kubeconfig("", "").replace("current-context: here\n", "").replace("contexts: [", "contexts: [{name: also}, ");
+        let file = File::new("no-context", &many);
+        let said = one_line(&refused(&file));
+        assert!(said.ends_with("no context is chosen; `kubectl config use-context NAME` chooses one of also, here"), "{said}");
+
+        let empty = File::new("empty", "");
+        assert!(one_line(&refused(&empty)).ends_with("has no contexts, so it names no cluster"));
+    }
+
+    #[test]
+    fn a_server_that_is_no_url_is_refused() {
+        for server in ["localhost", "localhost:8080", "ftp://localhost"] {
+            let file = File::new("server", &kubeconfig("", "").replace("https://127.0.0.1:1", server));
+
+            let error = refused(&file);
+
+            assert_eq!(error.exit_code(), 78);
+            assert!(one_line(&error).ends_with("which is no URL: write https://HOST:PORT"), "{}", one_line(&error));
+        }
     }
 
     #[test]

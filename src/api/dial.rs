@@ -24,6 +24,7 @@ const IDLE: Duration = Duration::from_secs(300);
 pub struct Dialer {
     make: Arc<dyn Fn() -> kube::Client + Send + Sync>,
     lifetime: Option<Duration>,
+    server: String,
     ignored_proxy: Option<String>,
 }
 
@@ -49,12 +50,18 @@ impl Dialer {
                 None => builder.with_layer(&base).build(),
             }
         };
-        Ok(Self { make: Arc::new(make), lifetime, ignored_proxy: None })
+        Ok(Self { make: Arc::new(make), lifetime, server: String::new(), ignored_proxy: None })
     }
 
-    /// Keeps what is to be said of a proxy.
-    pub(super) fn beside(self, ignored_proxy: Option<String>) -> Self {
-        Self { ignored_proxy, ..self }
+    /// Keeps what is to be said of the server and of a proxy.
+    pub(super) fn beside(self, server: String, ignored_proxy: Option<String>) -> Self {
+        Self { server, ignored_proxy, ..self }
+    }
+
+    /// The server, and what names it; for people.
+    #[must_use]
+    pub fn server(&self) -> &str {
+        &self.server
     }
 
     /// For how long its credentials are good, counted from its making; none if nothing is known of an end.

@@ -260,6 +260,7 @@ async fn prepare(welcome: &Welcome, access: &Access, health: &Health) -> Result<
     match tokio::time::timeout(welcome.config.lease.attempt_timeout, access.dialer()).await {
         Ok(Err(error)) if !error.may_pass() => Err(Failure::Access(error)),
         Ok(Ok(dialer)) => {
+            tracing::info!("the API server is {}", dialer.server());
             if let Some(proxy) = dialer.ignored_proxy() {
                 tracing::warn!("{proxy}");
             }

@@ -239,6 +239,7 @@ fn a_replica_without_permission_or_with_the_wrong_authority_says_so_and_runs_not
     let mixed = other.file("mixed", &with_authority_of(&ours, &theirs));
     for (kubeconfig, said) in [(forbidden, "is forbidden"), (mixed, "certificate")] {
         let replica = Running::start(&["--lease", "x", "--", "touch", &proof], &[("KUBECONFIG", &kubeconfig)]);
+        replica.says(&["the API server is http", &kubeconfig]);
         replica.says(&[said]);
         assert_eq!(replica.end(), Some(0));
     }
