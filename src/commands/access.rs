@@ -48,6 +48,13 @@ impl Access {
         }
     }
 
+    /// Whether the server says that there is no such namespace; what it says of a Lease there does not tell. Most may not ask.
+    pub(super) async fn lacks_namespace(&self, namespace: &str) -> bool {
+        let answer = self.call(Request::get(format!("/api/v1/namespaces/{namespace}")), Body::empty()).await;
+        let Err(CallError::Refused { status: http::StatusCode::NOT_FOUND, message }) = answer else { return false };
+        message.contains(&format!("namespaces {namespace:?}"))
+    }
+
     /// Every Lease of a namespace that `selector` matches.
     pub(super) async fn leases(&self, namespace: &str, selector: &str) -> Result<Vec<Value>, CallError> {
         let selector = percent_encoded(selector);

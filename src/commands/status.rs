@@ -55,7 +55,10 @@ async fn ask(status: &cli::Status, config: &Config) -> u8 {
     };
     if leases.is_empty() {
         let which = status.selector.as_ref().map_or_else(|| config.lease.name.clone(), |selector| format!("with {selector}"));
-        super::complain(&format!("there is no Lease {which} in namespace {namespace}"));
+        super::complain(&match access.lacks_namespace(namespace).await {
+            true => format!("there is no namespace {namespace}"),
+            false => format!("there is no Lease {which} in namespace {namespace}"),
+        });
         return ABSENT;
     }
     super::say(&match status.output {

@@ -72,6 +72,22 @@ fn a_server_without_access_reviews_is_a_note() {
 }
 
 #[test]
+fn a_namespace_that_is_not_there_is_told_from_a_lease_that_is_not() {
+    let place = Place::new("namespace");
+    let answers = vec![
+        ("GET /api/v1/namespaces/nope ", 404, r#"{"message":"namespaces \"nope\" not found"}"#),
+        ("GET /apis/", 404, r#"{"message":"leases.coordination.k8s.io \"x\" not found"}"#),
+        ("POST ", 404, r#"{"message":"no such resource"}"#),
+    ];
+    let path = scripted(&place, answers.leak());
+    let variables = [("KUBECONFIG", path.as_str())];
+    let remedy = "FAIL  there is no namespace nope: create it, or name another with --namespace";
+    tenure(&["check", "--lease", "x", "--namespace", "nope", "--", "sh"], &variables).says(78, &[remedy]);
+    tenure(&["status", "x", "--namespace", "nope"], &variables).says(2, &["there is no namespace nope"]);
+    tenure(&["status", "x", "--namespace", "yes"], &variables).says(2, &["there is no Lease x in namespace yes"]);
+}
+
+#[test]
 fn a_proxy_that_is_not_used_is_noted_unless_the_server_is_exempt() {
     let place = Place::new("proxy");
     // Nobody has this address, and nobody answers for it.

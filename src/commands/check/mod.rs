@@ -74,6 +74,9 @@ async fn check_server(config: &Config, report: &mut Report) {
     let took = crate::clock::boot().since(before);
     match read {
         Ok(Some(_)) => report.good(&format!("Lease {namespace}/{name} is there, read in {took:.1?}")),
+        Ok(None) if access.lacks_namespace(namespace).await => {
+            report.bad(INVALID, &format!("there is no namespace {namespace}: create it, or name another with --namespace"));
+        }
         Ok(None) => report.good(&format!("Lease {namespace}/{name} is not there yet, answered in {took:.1?}")),
         Err(error) => {
             report.bad(error.exit_code(), &format!("Lease {namespace}/{name} cannot be read: {}", one_line(&error)));
