@@ -210,7 +210,7 @@ pub enum ToInit {
     StepDown {
         /// The term.
         term: Term,
-        /// Names this very request in the answer; every elector uses its own numbers (law 8).
+        /// Names this very request in the answer. Init forgets it with the elector that asked, so that each may count from 1 (law 8).
         request: u64,
         /// Decides the grace.
         reason: Reason,
@@ -249,7 +249,7 @@ pub struct Resume {
     pub facts: Facts,
     /// Its constants, whatever the settings say (law 1).
     pub timing: Timing,
-    /// The last confirmed record; its deadlines are those in force.
+    /// The last confirmed record; its deadlines are those in force. H is never, once the end of the term is proved.
     pub confirmed: Confirmed,
     /// The stop has begun, for this reason; the workload may be gone already.
     pub stopping: Option<Reason>,

@@ -212,7 +212,8 @@ impl Agent {
                     self.workload.lead(Launch { facts: Some(held.facts.clone()), not_after }, now);
                 }
             }
-            Some(held) if !held.is_live() && !held.is_answered() => {}
+            // Until the elector has said Ended, its guard may kill at an H that has passed, whoever runs.
+            Some(held) if !held.is_live() && (!held.is_answered() || held.is_spent()) => {}
             Some(_) | None if self.settings.config.workload.runs == Runs::Always => {
                 self.workload.stand_by(now);
             }
@@ -233,6 +234,10 @@ impl Agent {
         config.workload.command.clear();
         config.workload.env.clear();
         config.hooks = Hooks::default();
+        // Its predecessor may be left unreaped.
+        if let Some(held) = &mut self.held {
+            held.change_elector();
+        }
         config.signals = Signals::default();
         self.actions.push_back(Action::StartElector(Box::new(Welcome {
             version: VERSION,
@@ -240,7 +245,7 @@ impl Agent {
             identity: self.settings.identity.clone(),
             generation,
             last_term: self.last_term,
-            resume: self.held.as_ref().map(Held::resume),
+            resume: self.held.as_ref().map(|held| held.resume(self.workload.leads())),
             not_before: self.not_before,
             shutdown: self.ending.is_some(),
             pid1: self.settings.pid1,

@@ -127,13 +127,16 @@ impl Held {
         self.answered = false;
     }
 
-    /// What it is told.
-    pub(crate) fn resume(&self) -> Resume {
+    /// What it is told. Of a term that is over and proved no H: its proof has disarmed it (law 3), and what runs by then is no
+    /// leader's.
+    pub(crate) fn resume(&self, leads: bool) -> Resume {
+        let disarmed = !leads && !self.is_live();
+        let hard = if disarmed { Instant::NEVER } else { self.deadlines.hard };
         Resume {
             term: self.term,
             facts: self.facts.clone(),
             timing: self.timing,
-            confirmed: Confirmed { deadlines: self.deadlines, ..self.confirmed.clone() },
+            confirmed: Confirmed { deadlines: Deadlines { hard, ..self.deadlines }, ..self.confirmed.clone() },
             stopping: self.stopping,
             released: self.released,
         }

@@ -124,6 +124,9 @@ fn no_fresh_standby_starts_while_nobody_asked_for_the_proof() {
     world.feed(Input::ElectorStarted);
     world.step_down(1, Reason::Expired);
     world.prove();
+    assert!(world.stopped().is_some());
+    assert!(world.spawns().is_none(), "the elector's guard may not have heard of the proof");
+    world.told(ToInit::Ended { term: Term(1) });
     assert!(world.spawns().is_some());
 }
 

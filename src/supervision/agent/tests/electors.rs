@@ -173,3 +173,33 @@ fn an_elector_that_cannot_work_leaves_the_workload_until_s_and_then_ends_init() 
     world.prove();
     assert_eq!(world.actions.last(), Some(&Action::Exit(78)));
 }
+
+#[test]
+fn of_a_term_that_is_proved_over_the_next_one_gets_no_hard_deadline() {
+    let mut world = World::leading(config());
+    world.step_down(9, Reason::StepDown);
+    world.exit(Exit::Code(0));
+    world.prove();
+    world.feed(Input::ElectorEnded);
+    world.due();
+    let told = world.started_elector().unwrap().resume.unwrap().confirmed.deadlines;
+    assert_eq!(told, Deadlines { hard: Instant::NEVER, ..deadlines(ms(1000)) });
+}
+
+#[test]
+fn one_that_replaces_an_elector_which_was_not_reaped_is_not_answered_what_that_one_asked() {
+    let mut world = World::leading(config());
+    world.step_down(1, Reason::StepDown);
+    world.feed(Input::LinkBroken);
+    world.take();
+    world.wake_until(ms(2000));
+    assert!(world.started_elector().is_some());
+    world.feed(Input::ElectorStarted);
+    world.told(ToInit::Hello { version: VERSION });
+    world.exit(Exit::Code(0));
+    world.prove();
+    assert_eq!(world.stopped(), None);
+    world.step_down(1, Reason::StepDown);
+    world.prove();
+    assert_eq!(world.stopped(), Some((1, Then::Follow)));
+}
