@@ -282,6 +282,8 @@ impl Workload {
             Wanted::Leader(launch) => Some(launch.clone()),
             Wanted::Down | Wanted::Hold | Wanted::Standby => None,
         };
+            // Where its time passed unused, only a later limit starts it.
+            (_, Actual::Waiting { until }) => *until = now.max(*until),
         self.leads = launch.is_some();
         let role = match (self.policy.plain, &launch) {
             (true, _) => None,

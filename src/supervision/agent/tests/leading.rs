@@ -279,3 +279,18 @@ fn a_lead_before_the_last_term_is_over_costs_the_elector_and_starts_nothing_new(
     assert!(world.wants(&Action::KillElector));
     assert!(!world.wants(&Action::Tell(acknowledged(2, 0))));
 }
+
+#[test]
+fn a_restart_whose_time_passed_while_init_did_not_run_wakes_nobody_after_s() {
+    let mut config = config();
+    config.workload.on_exit = OnExit::Restart;
+    let mut world = World::leading(config);
+    world.sleep_until(ms(9000));
+    world.exit(Exit::Code(1));
+    world.prove();
+    world.sleep_until(deadlines(ms(1000)).soft);
+    world.due();
+    assert!(world.agent.poll_timeout().is_none_or(|at| at > world.now));
+    world.extend(1, 1, ms(9500));
+    assert!(world.spawns().is_some(), "a renewal that waited in the link starts it");
+}
