@@ -144,7 +144,7 @@ impl Agent {
         let soft = armed.filter(|held| held.is_live()).map(|held| held.deadlines().soft);
         let start = self.held.as_ref().filter(|held| held.is_live() && !self.workload.leads()).and(self.not_before);
         let start = start.filter(|_| self.ending.is_none() && self.workload.leads_until().is_none());
-        let end = self.ending.as_ref().and_then(|ending| ending.due(self.held.as_ref()));
+        let end = self.ending.as_ref().filter(|_| self.waits_to_end()).and_then(|ending| ending.due(self.held.as_ref()));
         let elector = self.electors.due(self.wants_elector());
         let first = (self.is_plain() && self.is_new()).then_some(Instant::BOOT);
         [hard, soft, start, end, elector, first, self.workload.poll_timeout()].into_iter().flatten().min()

@@ -89,6 +89,11 @@ impl Ladder {
         matches!(self.phase, Phase::Asked { .. })
     }
 
+    /// Whether it was reported that SIGKILL does not do.
+    pub(crate) fn is_stuck(&self) -> bool {
+        !self.asks() && self.unproved_at.is_none()
+    }
+
     /// SIGKILL comes no later than `kill_at`.
     pub(crate) fn squeeze(&mut self, limit: Instant) {
         match &mut self.phase {

@@ -118,6 +118,16 @@ impl Workload {
         matches!(&self.actual, Actual::Ending { main: None, ladder, .. } if !ladder.asks())
     }
 
+    /// Whether it is being killed, asked or not.
+    pub(crate) fn is_being_killed(&self) -> bool {
+        matches!(&self.actual, Actual::Ending { ladder, .. } if !ladder.asks())
+    }
+
+    /// Whether SIGKILL does not do.
+    pub(crate) fn is_stuck(&self) -> bool {
+        matches!(&self.actual, Actual::Ending { ladder, .. } if ladder.is_stuck())
+    }
+
     /// Whether a main process runs that signals can be forwarded to.
     pub(crate) fn is_running(&self) -> bool {
         self.main().is_some()

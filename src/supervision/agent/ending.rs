@@ -25,7 +25,7 @@ pub(super) struct Ending {
     signals: u8,
     /// The present elector knows.
     pub(super) told: bool,
-    /// The wait for the elector ends here. Set once nothing runs any more.
+    /// The wait ends here. Set once nothing of a leader runs any more.
     by: Option<Instant>,
     /// The elector has nothing left to do.
     done: bool,
@@ -75,15 +75,14 @@ impl Agent {
     fn asked_to_end(&mut self, signal: Option<Signal>, now: Instant) {
         let ending = self.ending.get_or_insert_with(|| Ending::with(None));
         ending.signals = ending.signals.saturating_add(1);
-        let again = ending.signals > 1;
         let stop = &self.settings.config.workload.stop;
         let kill_at = match ending.signals {
             1 => now + stop.grace,
             2 => now + stop.loss_grace,
             _ => now,
         };
-        if let (true, Some(signal)) = (again, signal) {
-            self.workload.forward(signal);
+        if let (true, Some(signal)) = (self.workload.is_ending(), signal) {
+            self.workload.pass(signal);
         }
         if self.workload.is_down() {
             self.workload.hold();
@@ -93,6 +92,11 @@ impl Agent {
         self.begin_stop(Reason::Signal, now);
     }
 
+    /// Whether nothing of a leader runs, nor anything that is still asked to end: what is left to wait for has its time.
+    pub(super) fn waits_to_end(&self) -> bool {
+        self.workload.is_down() || !self.workload.leads() && self.workload.is_being_killed()
+    }
+
     /// Ends init once nothing runs and the elector has nothing left to do, or had time enough.
     pub(super) fn end(&mut self, now: Instant) {
         if let Some(code) = self.failed
@@ -100,19 +104,28 @@ impl Agent {
         {
             self.ending.get_or_insert_with(|| Ending::with(Some(code)));
         }
+        let waits = self.waits_to_end();
         let Some(ending) = &mut self.ending else { return };
         let code = ending.code.unwrap_or_else(|| self.workload.exit().map_or(0, Exit::code));
         let config = &self.settings.config;
+        let patience = config.lease.attempt_timeout * 2 + SLACK;
         if !self.workload.is_down() {
             if !config.lease.enabled && self.settings.pid1 && self.workload.is_being_swept() {
                 // What is left ends with init, and nobody else waits for the proof.
                 self.exit(code);
+            } else if waits {
+                // What a standby leaves and SIGKILL does not remove is nobody's to wait for.
+                ending.by.get_or_insert(now + patience);
+                if ending.due(self.held.as_ref()).is_some_and(|at| at <= now) {
+                    self.give_elector_up(now);
+                    self.exit(code);
+                }
             } else if !self.workload.is_ending() {
                 self.workload.stop(None, now + config.workload.stop.grace, now);
             }
             return;
         }
-        let by = *ending.by.get_or_insert(now + config.lease.attempt_timeout * 2 + SLACK);
+        let by = *ending.by.get_or_insert(now + patience);
         if self.held.is_none() && self.electors.is_greeted() && !ending.told {
             ending.told = true;
             self.actions.push_back(Action::Tell(ToElector::Shutdown));

@@ -163,6 +163,24 @@ impl World {
         self.feed(Input::Scanned(Scan { clean: true, ..Scan::default() }));
     }
 
+    /// Lets the time go to `at`, with a process that no SIGKILL removes. Wakes again and again for nothing are found.
+    fn never_proved(&mut self, at: Instant) {
+        for _ in 0..1000 {
+            let Some(next) = self.agent.poll_timeout().filter(|next| *next <= at) else {
+                self.now = self.now.max(at);
+                return;
+            };
+            self.now = self.now.max(next);
+            let before = self.actions.len();
+            self.due();
+            let scans = |action: &Action| matches!(action, Action::Walk | Action::KillAll | Action::Prove);
+            if self.actions.iter().skip(before).any(scans) {
+                self.feed(Input::Scanned(Scan { left: vec![7], killed: true, ..Scan::default() }));
+            }
+        }
+        panic!("it spins at {:?}", self.now);
+    }
+
     fn stopped(&mut self) -> Option<(u64, Then)> {
         self.tells()
             .into_iter()

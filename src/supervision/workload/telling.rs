@@ -11,7 +11,14 @@ use crate::{
 impl Workload {
     /// Passes a signal on, rewritten for the role.
     pub(crate) fn forward(&mut self, signal: Signal) {
-        if let (Some(pid), Some(signal)) = (self.main(), self.rewritten(signal)) {
+        if let Some(signal) = self.rewritten(signal) {
+            self.pass(signal);
+        }
+    }
+
+    /// Passes it on as it is.
+    pub(crate) fn pass(&mut self, signal: Signal) {
+        if let Some(pid) = self.main() {
             self.actions.push_back(Action::Signal { target: self.target(pid), signal });
         }
     }

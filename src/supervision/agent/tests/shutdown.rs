@@ -61,6 +61,34 @@ fn int_is_passed_on_as_it_is_and_counts_as_the_stop() {
 }
 
 #[test]
+fn int_is_passed_on_although_another_stop_was_under_way() {
+    let mut config = config();
+    config.signals.rewrite.leader.insert(Signal(libc::SIGINT), Some(Signal(libc::SIGUSR1)));
+    config.signals.rewrite.leader.insert(Signal(libc::SIGUSR1), None);
+    let mut world = World::leading(config);
+    world.step_down(9, Reason::StepDown);
+    world.take();
+    world.feed(Input::Signal(libc::SIGINT));
+    assert!(world.wants(&to_main(libc::SIGUSR1)), "and rewritten once");
+}
+
+#[test]
+fn init_ends_although_the_proof_that_a_fresh_elector_asks_for_cannot_be_given_again() {
+    let mut world = World::leading(config());
+    world.feed(Input::Signal(libc::SIGTERM));
+    world.step_down(9, Reason::Signal);
+    world.exit(Exit::Code(0));
+    world.prove();
+    world.feed(Input::ElectorEnded);
+    world.due();
+    world.feed(Input::ElectorStarted);
+    world.told(ToInit::Hello { version: VERSION });
+    world.step_down(1, Reason::Signal);
+    world.never_proved(ms(60_000));
+    assert_eq!(world.actions.last(), Some(&Action::Exit(0)));
+}
+
+#[test]
 fn the_stop_signal_is_the_configured_one() {
     let mut config = config();
     config.workload.stop.signal = Signal(libc::SIGUSR2);
