@@ -241,8 +241,7 @@ impl Workload {
     pub(crate) fn handle_timeout(&mut self, now: Instant) {
         if let Actual::Running { roles, yield_by, .. } = &mut self.actual {
             if yield_by.is_some_and(|at| at <= now) {
-                let line = "the workload did not acknowledge its demotion in time and is killed".into();
-                self.actions.push_back(Action::Log { warning: true, line });
+                said = Some("the workload did not acknowledge its demotion in time and is killed".into());
                 self.kill(now);
             } else {
                 let outcome = roles.handle_timeout(now, &mut self.actions);
@@ -250,6 +249,7 @@ impl Workload {
             }
         }
         if let Actual::Ending { ladder, .. } = &mut self.actual {
+        let mut said = None;
             while let Some(step) = ladder.step(now) {
                 match step {
                     Step::Prove => self.actions.push_back(Action::Prove),
@@ -271,6 +271,8 @@ impl Workload {
             (_, Actual::Waiting { until }) if may_start && *until <= now => self.spawn(),
             (Wanted::Leader(launch), Actual::Running { roles, .. }) if now < launch.not_after && roles.is_standby() => {
                 let Some(manner) = &self.policy.manner else { return };
+        // After the kill (law 2).
+        self.actions.extend(said.map(|line| Action::Log { warning: true, line }));
                 self.leads = true;
                 let outcome = roles.promote(launch.clone(), manner, now, &mut self.actions);
                 self.take_news(outcome, now);
