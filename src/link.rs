@@ -72,7 +72,7 @@ pub enum Reason {
     Signal,
     /// The workload ended by itself, and its policy does not start it again.
     Exited,
-    /// The command could not be executed.
+    /// The command could not be executed, or not be started because what ran before does not die.
     SpawnFailed,
     /// A hook failed whose failure ends the term.
     HookFailed,

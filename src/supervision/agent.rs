@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 use crate::{
     config::{Config, Hooks, Runs, Signal, Signals},
-    link::{Term, ToElector, VERSION, Welcome},
+    link::{Reason, Term, ToElector, VERSION, Welcome},
     time::Instant,
 };
 
@@ -205,6 +205,10 @@ impl Agent {
             }
             return;
         }
+        if !self.workload.leads() && self.workload.is_stuck() && self.held.as_ref().is_some_and(Held::is_live) {
+            // What a standby left does not die, so nothing can be started: others may be able to.
+            self.begin_stop(Reason::SpawnFailed, now);
+        }
         match &self.held {
             Some(held) if held.is_live() && self.not_before.is_none_or(|at| at <= now) => {
                 let not_after = held.deadlines().soft;
@@ -230,14 +234,14 @@ impl Agent {
     }
 
     fn start_elector(&mut self, generation: u32) {
-        let mut config = self.settings.config.clone();
-        config.workload.command.clear();
-        config.workload.env.clear();
-        config.hooks = Hooks::default();
         // Its predecessor may be left unreaped.
         if let Some(held) = &mut self.held {
             held.change_elector();
         }
+        let mut config = self.settings.config.clone();
+        config.workload.command.clear();
+        config.workload.env.clear();
+        config.hooks = Hooks::default();
         config.signals = Signals::default();
         self.actions.push_back(Action::StartElector(Box::new(Welcome {
             version: VERSION,

@@ -164,8 +164,19 @@ impl Workload {
 
     /// A leader is wanted. Repeated with each extension: nothing is started at or after `launch.not_after` (law 15).
     pub(crate) fn lead(&mut self, launch: Launch, now: Instant) {
+        if self.leads_until().is_none() {
+            self.wait_no_longer(now);
+        }
         self.wanted = Wanted::Leader(launch);
         self.advance(now);
+    }
+
+    /// What crashed as a standby is started again without its delay: the Lease is held for it.
+    fn wait_no_longer(&mut self, now: Instant) {
+        match &mut self.actual {
+            Actual::Waiting { until } | Actual::Ending { again_at: Some(until), .. } => *until = now.min(*until),
+            Actual::Ending { again_at: None, .. } | Actual::Stopped | Actual::Starting { .. } | Actual::Running { .. } => {}
+        }
     }
 
     /// A standby is wanted.
@@ -239,6 +250,7 @@ impl Workload {
     }
 
     pub(crate) fn handle_timeout(&mut self, now: Instant) {
+        let mut said = None;
         if let Actual::Running { roles, yield_by, .. } = &mut self.actual {
             if yield_by.is_some_and(|at| at <= now) {
                 said = Some("the workload did not acknowledge its demotion in time and is killed".into());
@@ -249,7 +261,6 @@ impl Workload {
             }
         }
         if let Actual::Ending { ladder, .. } = &mut self.actual {
-        let mut said = None;
             while let Some(step) = ladder.step(now) {
                 match step {
                     Step::Prove => self.actions.push_back(Action::Prove),
@@ -260,6 +271,8 @@ impl Workload {
                 }
             }
         }
+        // After the kill (law 2).
+        self.actions.extend(said.map(|line| Action::Log { warning: true, line }));
         self.advance(now);
     }
 
@@ -269,10 +282,10 @@ impl Workload {
         match (&self.wanted, &mut self.actual) {
             (_, Actual::Stopped) if may_start => self.spawn(),
             (_, Actual::Waiting { until }) if may_start && *until <= now => self.spawn(),
+            // Where its time passed unused, only a later limit starts it.
+            (_, Actual::Waiting { until }) => *until = now.max(*until),
             (Wanted::Leader(launch), Actual::Running { roles, .. }) if now < launch.not_after && roles.is_standby() => {
                 let Some(manner) = &self.policy.manner else { return };
-        // After the kill (law 2).
-        self.actions.extend(said.map(|line| Action::Log { warning: true, line }));
                 self.leads = true;
                 let outcome = roles.promote(launch.clone(), manner, now, &mut self.actions);
                 self.take_news(outcome, now);
@@ -294,8 +307,6 @@ impl Workload {
             Wanted::Leader(launch) => Some(launch.clone()),
             Wanted::Down | Wanted::Hold | Wanted::Standby => None,
         };
-            // Where its time passed unused, only a later limit starts it.
-            (_, Actual::Waiting { until }) => *until = now.max(*until),
         self.leads = launch.is_some();
         let role = match (self.policy.plain, &launch) {
             (true, _) => None,

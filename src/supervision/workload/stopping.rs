@@ -30,6 +30,11 @@ impl Workload {
     /// Each call ends in a [`Happened::Yielded`] whose proof was made after it.
     pub(crate) fn give_way(&mut self, reason: Reason, kill_at: Instant, now: Instant) {
         self.wanted = Wanted::Hold;
+        if self.policy.manner.is_some() && !self.leads && self.is_ending() {
+            // A standby that is no more leads no more than one that runs; its remains are killed as before.
+            self.happened.push_back(Happened::Yielded(self.account.proved(now)));
+            return;
+        }
         let Actual::Running { roles, yield_by, .. } = &mut self.actual else {
             self.descend(None, kill_at, now);
             return;

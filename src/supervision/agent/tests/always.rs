@@ -130,6 +130,74 @@ fn no_fresh_standby_starts_while_nobody_asked_for_the_proof() {
     assert!(world.spawns().is_some());
 }
 
+/// It ends, and leaves a process that SIGKILL does not remove.
+fn leaves_the_undying(world: &mut World, until: Instant) {
+    world.exit(Exit::Code(1));
+    world.never_proved(until);
+}
+
+#[test]
+fn a_lease_is_given_back_where_the_remains_of_a_standby_let_nothing_start() {
+    let mut config = always(Acknowledge::None);
+    config.workload.on_exit = OnExit::Restart;
+    let mut world = standby(config);
+    leaves_the_undying(&mut world, ms(3000));
+    world.lead(1, None);
+    assert!(world.wants(&Action::Tell(ToElector::Stopping { term: Term(1), reason: Reason::SpawnFailed, at: world.now })));
+    world.step_down(9, Reason::SpawnFailed);
+    assert_eq!(world.stopped(), Some((9, Then::Follow)));
+}
+
+#[test]
+fn it_is_given_back_too_where_that_shows_while_it_is_held() {
+    let mut config = always(Acknowledge::None);
+    config.workload.on_exit = OnExit::Restart;
+    let mut world = standby(config);
+    world.exit(Exit::Code(1));
+    world.lead(1, None);
+    world.take();
+    world.never_proved(ms(1500));
+    assert_eq!(world.take().iter().filter(|action| matches!(action, Action::Tell(ToElector::Stopping { .. }))).count(), 0);
+    world.never_proved(ms(2500));
+    let gives_back = |action: &Action| matches!(action, Action::Tell(ToElector::Stopping { reason: Reason::SpawnFailed, .. }));
+    assert!(world.actions.iter().any(gives_back));
+}
+
+#[test]
+fn a_standby_that_waits_to_be_started_again_is_started_at_once_to_lead() {
+    let mut config = always(Acknowledge::None);
+    config.workload.on_exit = OnExit::Restart;
+    config.workload.restart.delay = Duration::from_secs(30);
+    let mut world = standby(config);
+    world.exit(Exit::Code(1));
+    world.prove();
+    world.take();
+    world.lead(1, None);
+    assert!(matches!(world.spawns(), Some((Some(Role::Leader), Some(_)))));
+}
+
+#[test]
+fn the_kill_of_one_that_does_not_acknowledge_goes_before_the_line_about_it() {
+    let mut world = leader();
+    world.step_down(9, Reason::LostToHolder);
+    world.wake_until(ms(5000));
+    let at = |wanted: fn(&Action) -> bool| world.actions.iter().position(wanted).unwrap();
+    assert!(at(|action| *action == Action::Walk) < at(|action| matches!(action, Action::Log { .. })));
+}
+
+#[test]
+fn term_ends_init_although_a_standby_leaves_what_does_not_die() {
+    for leaves in [true, false] {
+        let mut world = standby(always(Acknowledge::None));
+        world.feed(Input::Signal(libc::SIGTERM));
+        if leaves {
+            world.exit(Exit::Code(0));
+        }
+        world.never_proved(ms(40_000));
+        assert!(matches!(world.actions.last(), Some(Action::Exit(_))), "{:?}", world.actions);
+    }
+}
+
 #[test]
 fn no_word_counts_from_a_socket_that_could_not_be_emptied() {
     let mut world = leader();
