@@ -143,7 +143,7 @@ impl Sweep {
         if scope == Scope::Namespace {
             require_container(spare.init)?;
             if self.passes >= FREEZE_FROM {
-                freeze(spare.electors);
+                self.freeze(spare);
             }
         }
         self.twice(scope, spare, SIGKILL)
@@ -169,6 +169,20 @@ impl Sweep {
             Scope::Namespace | Scope::Descendants | Scope::Remains { .. } => !self.scanner.is_partial(),
         };
         if proved { Ok(Verdict::Proved) } else { Ok(Verdict::Left(Left { hidden: true, ..Left::default() })) }
+    }
+
+    /// Stops every process of the namespace but init and the caller, in one step of the kernel that no fork escapes; SIGKILL then
+    /// finds them all. The electors go on at once, and so do their plugins, whatever group they are in.
+    fn freeze(&mut self, spare: Spare<'_>) {
+        // Who may not be signalled is found by the walk; ESRCH is as good.
+        let _ = kill(-1, Signal(libc::SIGSTOP));
+        for elector in spare.electors {
+            let _ = send_group(*elector, SIGCONT);
+        }
+        let Ok(found) = self.scanner.find(Scope::Namespace, Spare { electors: &[], ..spare }) else { return };
+        for process in found.targets.iter().filter(|process| spare.covers(process)) {
+            let _ = kill(process.pid.as_raw(), SIGCONT);
+        }
     }
 
     /// How long to wait for SIGCHLD before the next pass: 1 ms, doubling to 16 ms. Those that came in from outside die silently.
@@ -202,16 +216,6 @@ const NAMED: usize = 8;
 
 /// The first pass that stops everybody before it walks: by then, what is left forks faster than a walk finds it.
 const FREEZE_FROM: u32 = 3;
-
-/// Stops every process of the namespace but init and the caller, in one step of the kernel that no fork escapes; SIGKILL then
-/// finds them all. The electors' groups go on at once.
-fn freeze(electors: &[Pid]) {
-    // Who may not be signalled is found by the walk; ESRCH is as good.
-    let _ = kill(-1, Signal(libc::SIGSTOP));
-    for elector in electors {
-        let _ = send_group(*elector, SIGCONT);
-    }
-}
 
 /// [`Scope::Namespace`] is for PID 1 and its child: on a plain host it would be the machine.
 fn require_container(init: Pid) -> nix::Result<()> {
