@@ -114,7 +114,9 @@ impl Drive {
             Action::KillElector => self.kill_elector(agent),
             Action::Tell(message) => drop(self.elector.as_mut().map(|elector| elector.send(&message))),
             Action::Spawn { role, launch } => self.spawn(agent, role, launch),
-            Action::Signal { target, signal } => send(target, signal),
+            Action::Signal { target, signal } if self.main == Some(named(target)) => send(target, signal),
+            // It ended meanwhile, and its id may be anybody's.
+            Action::Signal { .. } => {}
             Action::Promote { pid, signal, not_after } => self.promote(pid, signal, not_after),
             Action::Hook { hook, facts, reason, not_after } => self.hook(agent, hook, facts.as_ref(), reason, not_after),
             // Its id may be anybody's once it has ended.
@@ -318,6 +320,11 @@ impl Drive {
         };
         agent.handle(input, clock::boot());
     }
+}
+
+const fn named(target: Target) -> Pid {
+    let (Target::Main(pid) | Target::Group(pid)) = target;
+    Pid::from_raw(pid)
 }
 
 fn send(target: Target, signal: Signal) {
