@@ -109,7 +109,7 @@ impl Fuses {
     }
 
     /// Has one for each group that is found now, if that is due.
-    pub(super) fn search_soon(&mut self, find: impl FnOnce() -> Vec<Pid>) -> Result<(), FuseError> {
+    pub(super) fn search_soon(&mut self, find: impl FnOnce() -> Option<Vec<Pid>>) -> Result<(), FuseError> {
         let began = clock::boot();
         if self.soon.due.is_none_or(|due| due > began) {
             return Ok(());
@@ -120,7 +120,7 @@ impl Fuses {
     }
 
     /// Has one for each group that is found now, unless the last search was costly and not long ago.
-    pub(super) fn search(&mut self, find: impl FnOnce() -> Vec<Pid>) -> Result<(), FuseError> {
+    pub(super) fn search(&mut self, find: impl FnOnce() -> Option<Vec<Pid>>) -> Result<(), FuseError> {
         let began = clock::boot();
         if began < self.search_from {
             return Ok(());
@@ -131,7 +131,9 @@ impl Fuses {
         searched
     }
 
-    fn cover_all(&mut self, groups: Vec<Pid>) -> Result<(), FuseError> {
+    /// Those of before stay where the groups of now cannot be told.
+    fn cover_all(&mut self, groups: Option<Vec<Pid>>) -> Result<(), FuseError> {
+        let Some(groups) = groups else { return Ok(()) };
         self.lit.retain(|fuse| fuse.group().is_some_and(|group| groups.contains(&group)));
         groups.into_iter().try_for_each(|group| self.cover(group))
     }
@@ -161,6 +163,8 @@ impl Soon {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::process::CommandExt as _;
+
     use super::*;
 
     const START: Instant = Instant::from_nanos(7_000_000_000);
@@ -192,6 +196,20 @@ mod tests {
         let late = START + Duration::from_millis(500);
         soon.searched(late, late);
         assert_eq!(soon.due, Some(START + Duration::from_secs(1)));
+    }
+
+    #[test]
+    fn a_search_that_can_tell_nothing_takes_no_fuse_away() {
+        let mut child = std::process::Command::new("sleep").arg("60").process_group(0).spawn().unwrap();
+        let group = Pid::from_raw(child.id().try_into().unwrap());
+        let mut fuses = Fuses::new();
+        fuses.follow(Some(clock::boot() + Duration::from_secs(3600))).unwrap();
+        fuses.cover(group).unwrap();
+        fuses.search(|| None).unwrap();
+        let kept: Vec<_> = fuses.lit.iter().map(Fuse::group).collect();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(kept, [Some(group)]);
     }
 
     #[test]

@@ -46,18 +46,18 @@ impl Prover {
         self.scan(electors, Sweep::look)
     }
 
-    /// The process groups of all that a walk would kill, and `main`'s. Not PID 1, only those whose leader is one of them.
-    pub(super) fn groups(&mut self, main: Option<Pid>, electors: &[Pid]) -> Vec<Pid> {
+    /// The process groups of all that a walk would kill, and `main`'s. Not PID 1, only those whose leader is one of them. None where
+    /// that cannot be told.
+    pub(super) fn groups(&mut self, main: Option<Pid>, electors: &[Pid]) -> Option<Vec<Pid>> {
         let (scope, own, pid1) = (self.scope(), getpgrp(), self.pid1);
-        let found = self.scanner().and_then(|scanner| scanner.find(scope, Spare { init: Pid::this(), electors }).ok());
-        let targets = found.map_or(&[][..], |found| found.targets);
+        let targets = self.scanner()?.find(scope, Spare { init: Pid::this(), electors }).ok()?.targets;
         let is_led = |group| pid1 || targets.binary_search_by_key(&group, |process| process.pid).is_ok();
         let living = targets.iter().filter(|process| process.state != b'Z').map(|process| process.group);
         let mut groups: Vec<Pid> =
             living.filter(|group| group.as_raw() > 1 && *group != own && is_led(*group)).chain(main).collect();
         groups.sort_unstable();
         groups.dedup();
-        groups
+        Some(groups)
     }
 
     const fn scope(&self) -> Scope<'static> {
