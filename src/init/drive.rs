@@ -296,8 +296,7 @@ impl Drive {
     fn take_notices(&mut self, agent: &mut Agent) {
         for _ in 0..A_TURN {
             let (Some(socket), Some(main)) = (listening(&self.notify, &self.pending), self.main) else { return };
-            let Some(scanner) = self.prover.scanner() else { return };
-            match socket.receive(main, scanner) {
+            match socket.receive(main, self.prover.scanner().as_deref()) {
                 Ok(Some(Ok(notice))) => {
                     let role = notice.role.map(|role| match role {
                         notify::Role::Leader => Role::Leader,

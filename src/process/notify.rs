@@ -5,7 +5,7 @@
 
 use std::{
     io::{self, IoSliceMut},
-    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
+    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd},
 };
 
 use nix::{
@@ -14,7 +14,7 @@ use nix::{
         AddressFamily, ControlMessageOwned, MsgFlags, SockFlag, SockType, UnixAddr, UnixCredentials, bind, recv, recvmsg,
         setsockopt, socket, sockopt,
     },
-    unistd::Pid,
+    unistd::{Pid, close},
 };
 
 use crate::process::scan::Scanner;
@@ -22,6 +22,9 @@ use crate::process::scan::Scanner;
 /// So many datagrams are thrown away at most before the socket counts as one that cannot be emptied. The kernel keeps no more than
 /// net.unix.max_dgram_qlen, some hundreds, so that those which come after that many are of somebody who does not stop.
 const MOST: usize = 4096;
+
+/// The kernel's limit (SCM_MAX_FD).
+const MOST_DESCRIPTORS: usize = 253;
 
 /// Longest datagram that is read; sd_notify messages are lines.
 const MAX_DATAGRAM: usize = 4096;
@@ -53,6 +56,9 @@ pub enum Rejected {
     /// Not UTF-8.
     #[error("a notification that is not text was dropped")]
     NotText,
+    /// Nobody can tell who sent it.
+    #[error("a notification was dropped: without a usable /proc nobody knows who sent it")]
+    Unknown,
     /// Neither the main process nor its descendant, or gone before it could be checked.
     #[error("a notification of process {0} was dropped: it does not belong to the workload's main process, or has ended")]
     Stranger(Pid),
@@ -88,15 +94,16 @@ impl NotifySocket {
         format!("@{}", self.name)
     }
 
-    /// The next datagram, if one waits, checked against the main process of the workload.
+    /// The next datagram, if one waits, checked against the main process of the workload. Without a scanner none is believed.
     ///
     /// # Errors
     /// What recvmsg(2) says.
-    pub fn receive(&self, main: Pid, scanner: &Scanner) -> io::Result<Option<Result<Notice, Rejected>>> {
+    pub fn receive(&self, main: Pid, scanner: Option<&Scanner>) -> io::Result<Option<Result<Notice, Rejected>>> {
         let mut buffer = [0; MAX_DATAGRAM];
         let Some((length, sender)) = self.read(&mut buffer)? else { return Ok(None) };
         let Some(bytes) = buffer.get(..length) else { return Ok(Some(Err(Rejected::TooLong))) };
         let Ok(text) = std::str::from_utf8(bytes) else { return Ok(Some(Err(Rejected::NotText))) };
+        let Some(scanner) = scanner else { return Ok(Some(Err(Rejected::Unknown))) };
         if !belongs(scanner, sender, main) {
             return Ok(Some(Err(Rejected::Stranger(sender))));
         }
@@ -113,8 +120,8 @@ impl NotifySocket {
 
     /// Length (more than the buffer's if it was cut) and sender of the next datagram; an unknown sender is 0.
     fn read(&self, buffer: &mut [u8]) -> io::Result<Option<(usize, Pid)>> {
-        // Room for credentials alone: descriptors that somebody sends along are closed by the kernel.
-        let mut control = nix::cmsg_space!(UnixCredentials);
+        // Room for all that one datagram may carry: what is cut off costs the credentials as well.
+        let mut control = nix::cmsg_space!(UnixCredentials, [RawFd; MOST_DESCRIPTORS]);
         let flags = MsgFlags::MSG_TRUNC | MsgFlags::MSG_CMSG_CLOEXEC;
         loop {
             let mut slices = [IoSliceMut::new(buffer)];
@@ -124,8 +131,8 @@ impl NotifySocket {
                 Err(Errno::EINTR) => continue,
                 Err(errno) => return Err(errno.into()),
             };
-            let sender = message.cmsgs().ok().into_iter().flatten().find_map(credentials).unwrap_or(Pid::from_raw(0));
-            return Ok(Some((message.bytes, sender)));
+            let senders = message.cmsgs().ok().into_iter().flatten().filter_map(credentials);
+            return Ok(Some((message.bytes, senders.last().unwrap_or(Pid::from_raw(0)))));
         }
     }
 }
@@ -148,10 +155,18 @@ pub(crate) fn drain(socket: BorrowedFd<'_>) -> nix::Result<()> {
     Err(Errno::EBUSY)
 }
 
-#[allow(clippy::wildcard_enum_match_arm, reason = "of a foreign enum's many messages one is asked for")]
+/// The sender. Descriptors that it sent along are closed: systemd-notify's barrier asks for no more.
+#[allow(clippy::wildcard_enum_match_arm, reason = "of a foreign enum's many messages two are asked for")]
 fn credentials(message: ControlMessageOwned) -> Option<Pid> {
     match message {
         ControlMessageOwned::ScmCredentials(credentials) => Some(Pid::from_raw(credentials.pid())),
+        ControlMessageOwned::ScmRights(descriptors) => {
+            // The kernel made them for us a moment ago.
+            for descriptor in descriptors {
+                let _ = close(descriptor);
+            }
+            None
+        }
         _ => None,
     }
 }

@@ -1,12 +1,19 @@
 //! Who is believed on NOTIFY_SOCKET.
 
-use std::os::{
-    fd::AsFd as _,
-    linux::net::SocketAddrExt as _,
-    unix::net::{SocketAddr, UnixDatagram},
+use std::{
+    io::IoSlice,
+    os::{
+        fd::{AsFd as _, AsRawFd as _},
+        linux::net::SocketAddrExt as _,
+        unix::net::{SocketAddr, UnixDatagram},
+    },
 };
 
-use nix::unistd::{Pid, getpid};
+use nix::{
+    fcntl::OFlag,
+    sys::socket::{ControlMessage, MsgFlags, UnixAddr, sendmsg},
+    unistd::{Pid, getpid, pipe2},
+};
 use tenure::{
     process::{
         kill::SIGCONT,
@@ -76,7 +83,7 @@ test_in!(Pid1, what_is_too_long_or_no_text_or_was_drained_says_nothing, {
     assert_eq!(hear(&socket, getpid()), Err(Rejected::NotText));
     assert_eq!(hear(&socket, getpid()), Ok(Notice { ready: true, role: None }));
     let scanner = Scanner::open().expect("/proc");
-    assert_eq!(socket.receive(getpid(), &scanner).expect("a socket"), None);
+    assert_eq!(socket.receive(getpid(), Some(&scanner)).expect("a socket"), None);
 });
 
 test_in!(Pid1, a_promotion_throws_away_what_was_said_before_its_signal, {
@@ -87,7 +94,30 @@ test_in!(Pid1, a_promotion_throws_away_what_was_said_before_its_signal, {
     let mut promotion = signal_not_after(child, SIGCONT, Instant::NEVER, Some(socket.as_fd())).expect("a child");
 
     assert_eq!(outcome(&mut promotion), Outcome::Done);
-    assert_eq!(socket.receive(child, &Scanner::open().expect("/proc")).expect("a socket"), None);
+    assert_eq!(socket.receive(child, None).expect("a socket"), None);
+});
+
+test_in!(Pid1, without_proc_what_is_said_is_taken_in_and_not_believed, {
+    let socket = NotifySocket::open().expect("a socket");
+    say(&socket.address(), b"X_TENURE_ROLE=leader");
+
+    let [first, second] = [(); 2].map(|()| socket.receive(getpid(), None).expect("a socket"));
+
+    assert_eq!((first, second), (Some(Err(Rejected::Unknown)), None));
+});
+
+test_in!(Pid1, descriptors_that_come_along_are_closed_and_hide_no_sender, {
+    let socket = NotifySocket::open().expect("a socket");
+    let (read, write) = pipe2(OFlag::O_NONBLOCK).expect("a pipe");
+    let address = UnixAddr::new_abstract(socket.address().trim_start_matches('@').as_bytes()).expect("short");
+    let from = UnixDatagram::unbound().expect("a socket");
+    let fds = [write.as_raw_fd(); 3];
+    let control = [ControlMessage::ScmRights(&fds)];
+    sendmsg(from.as_raw_fd(), &[IoSlice::new(b"BARRIER=1")], &control, MsgFlags::empty(), Some(&address)).expect("a listener");
+    drop(write);
+
+    assert_eq!(hear(&socket, getpid()), Ok(Notice::default()));
+    assert_eq!(nix::unistd::read(&read, &mut [0]), Ok(0), "nobody holds the other end");
 });
 
 /// `sh -c script` with the command line of a [`speaker`].
@@ -111,5 +141,5 @@ fn say(address: &str, message: &[u8]) {
 fn hear(socket: &NotifySocket, main: Pid) -> Result<Notice, Rejected> {
     wait_readable(socket).expect("a datagram");
     let scanner = Scanner::open().expect("/proc");
-    socket.receive(main, &scanner).expect("a socket").expect("a datagram")
+    socket.receive(main, Some(&scanner)).expect("a socket").expect("a datagram")
 }
