@@ -178,6 +178,7 @@ mod tests {
             assert!(access.dialer().await.unwrap().is(&first));
         }
 
+        assert!(access.state.lock().await.building.is_none());
         assert_eq!(made.load(Ordering::Relaxed), 1);
     }
 }
