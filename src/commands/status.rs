@@ -4,6 +4,7 @@
 
 use std::{fmt::Write as _, time::Duration};
 
+use http::StatusCode;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -18,6 +19,7 @@ use crate::{
 const HELD: u8 = 0;
 const FREE: u8 = 1;
 const ABSENT: u8 = 2;
+const INVALID: u8 = 78;
 /// For one request: people wait.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -30,7 +32,7 @@ pub(super) fn run(status: &cli::Status) -> u8 {
     };
     if status.selector.is_none() && loaded.config.lease.name.is_empty() {
         super::complain("which Lease? Name it, or select some by their labels with -l");
-        return 78;
+        return INVALID;
     }
     super::warn(&loaded.notes);
     block_on(ask(status, &loaded.config))
@@ -51,6 +53,11 @@ async fn ask(status: &cli::Status, config: &Config) -> u8 {
     };
     let leases: Vec<_> = match found {
         Ok(objects) => objects.iter().map(|object| Seen::at(Timestamp::now(), object, config.lease.duration)).collect(),
+        // The only thing of these requests that can be wrong in itself.
+        Err(error) if status.selector.is_some() && error.status() == Some(StatusCode::BAD_REQUEST) => {
+            super::complain(&format!("--selector: {}", one_line(&error)));
+            return INVALID;
+        }
         Err(error) => return complain(&access, &error),
     };
     if leases.is_empty() {

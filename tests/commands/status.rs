@@ -79,6 +79,14 @@ fn a_selector_shows_every_lease_and_is_0_only_if_all_are_held() {
 }
 
 #[test]
+fn a_selector_that_the_server_cannot_read_is_an_invalid_value() {
+    let place = Place::new("selector-wrong");
+    let answers = vec![("GET ", 400, r#"{"message":"unable to parse requirement"}"#)];
+    let path = scripted(&place, answers.leak());
+    tenure(&["status", "-l", "a==="], &[("KUBECONFIG", &path)]).says(78, &["--selector: ", "unable to parse requirement"]);
+}
+
+#[test]
 fn without_a_name_it_asks_for_one_and_with_two_it_refuses() {
     tenure(&["status"], &[]).says(78, &["which Lease?"]);
     tenure(&["status", "x", "-l", "a=b"], &[]).says(64, &["cannot be used with"]);
