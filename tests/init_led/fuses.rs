@@ -12,7 +12,7 @@ use tenure::{
 
 use super::{
     always::{always, notifying, promoted},
-    world::{World, config, sleep_until, timing, wait_until},
+    world::{World, config, sleep_until, state, timing, wait_until},
 };
 
 /// Ignores its stop signal, and has a child in its group.
@@ -86,7 +86,9 @@ pub(crate) fn what_left_the_group_soon_after_a_promotion_does_too() {
 }
 
 fn dies_frozen_with_two_fuses(world: &World, a: Instant, before: usize) {
-    wait_until("a fuse for each of two groups", || sockets(world) == before + 2 * SOCKETS_OF_A_FUSE);
+    // Asleep, init is not in the middle of making one.
+    let init = world.init();
+    wait_until("a fuse for each of two groups", || sockets(world) == before + 2 * SOCKETS_OF_A_FUSE && state(init) == Some('S'));
     world.freeze();
     sleep_until(timing().deadlines(a).end);
     assert!(is_dead(world), "{:?}", world.others());
