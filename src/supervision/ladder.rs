@@ -21,8 +21,9 @@ const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 /// For so long, and so many walks, each found somebody new (a fork bomb outruns them), or nobody and yet no proof (/proc hides).
 const DIVERGING: (Duration, u32) = (Duration::from_millis(100), 16);
-/// Between a kill(-1) and giving up on its proof: 200 processes were gone and reaped in a quarter of this.
-const REAPING: Duration = Duration::from_millis(20);
+/// Between a kill(-1) that comes late and giving up on its proof. 200 processes were gone and reaped in a twentieth of this; a busy
+/// node needs longer to bury what runs no more.
+const REAPING: Duration = Duration::from_millis(100);
 
 /// One way down.
 #[derive(Clone, Debug)]
