@@ -148,10 +148,9 @@ impl Container {
             return;
         }
         let margin = nanos(self.node.config.workload.stop.kill_margin);
-        e.judge.exposes(self.who, e.now + init.min(elector) + margin);
-        if let Some(process) = &mut self.elector {
-            process.freeze(0, elector, e);
-        }
+        // Each of them may have been stopped before, and for longer.
+        let elector = self.elector.as_mut().map_or(Ns::MAX, |process| process.freeze(0, elector, e));
+        e.judge.exposes(self.who, self.frozen_until.min(elector) + margin);
     }
 
     /// Its SIGCONT is due.

@@ -118,14 +118,17 @@ impl ElectorProcess {
         self.wake(span, e);
     }
 
-    /// SIGSTOP, for so long; before the action of this number.
-    pub fn freeze(&mut self, actions: u32, span: Ns, e: &mut Engine) {
-        if self.frozen || self.is_dead {
-            return;
+    /// SIGSTOP, for so long; before the action of this number. Until when it stands still.
+    pub fn freeze(&mut self, actions: u32, span: Ns, e: &mut Engine) -> Ns {
+        if self.is_dead {
+            return Ns::MAX;
+        }
+        if self.frozen {
+            return self.frozen_until;
         }
         if actions > 0 {
             self.freeze_before = Some((actions, span));
-            return;
+            return e.now;
         }
         self.freeze_before = None;
         self.frozen = true;
@@ -133,6 +136,7 @@ impl ElectorProcess {
         e.judge.trouble(self.child.who.replica, self.frozen_until);
         e.note(self.child.who, || format!("the elector is stopped for {} ms", span / MS));
         e.at(self.frozen_until, Event::ContinueElector(self.child));
+        self.frozen_until
     }
 
     /// Its SIGCONT is due.

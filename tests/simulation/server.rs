@@ -24,7 +24,7 @@ pub const EPOCH: i64 = 1_800_000_000_000_000;
 pub const CREATED: &str = "2027-01-15T08:00:00Z";
 
 /// In one world of so many the embedded server's store stands beside the register.
-const TWINS: u64 = 32;
+const TWINS: u64 = 100;
 
 /// See the module.
 pub struct Server {
