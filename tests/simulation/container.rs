@@ -1,11 +1,11 @@
 //! One container: init with the shipping agent, as its loop drives it, and the processes under it.
 //!
-//! The order of things is that of `init/drive.rs` and `init/deeds.rs`.
+//! The order of things is that of `init/drive.rs`.
 
 use std::{collections::VecDeque, rc::Rc, time::Duration};
 
 use tenure::{
-    link::{Reason, ToElector, ToInit},
+    link::{Term, ToInit},
     supervision::{Action, Agent, Input, Settings},
 };
 
@@ -13,12 +13,19 @@ use crate::{
     alarm::Alarm,
     clock::{Clock, MS, Ns, S},
     conduct::Conduct,
-    elector::{ElectorProcess, LIE},
+    elector::ElectorProcess,
     engine::{Child, Engine, Event, Who},
     nemesis::Window,
     plan::Node,
-    tree::{Killer, Outcome, Tree},
+    tree::{Outcome, Tree},
 };
+
+mod deeds;
+mod fuse;
+mod stops;
+
+use fuse::Fuse;
+pub use stops::Moment;
 
 const MESSAGES_A_TURN: usize = 256;
 
@@ -40,8 +47,13 @@ pub struct Container {
     frozen: bool,
     /// Until then.
     frozen_until: Ns,
-    /// Init will be stopped for so long before the action of this number, counted from now.
-    freeze_before: Option<(u32, Ns)>,
+    /// Init will be stopped for so long.
+    freeze_before: Option<(Moment, Ns)>,
+    /// The whole node stands still until then.
+    suspended_until: Ns,
+    fuse: Fuse,
+    /// Init has heard that the Lease is about to be given back in this term.
+    pub void: Option<Term>,
     /// The action that a stop has kept from being carried out.
     cut_off: Option<Action>,
     alarm: Alarm,
@@ -73,6 +85,9 @@ impl Container {
             frozen: false,
             frozen_until: 0,
             freeze_before: None,
+            suspended_until: 0,
+            fuse: Fuse::new(),
+            void: None,
             cut_off: None,
             alarm: Alarm::off(),
             signals: VecDeque::new(),
@@ -115,63 +130,6 @@ impl Container {
         !self.over && self.elector.as_ref().is_some_and(|elector| elector.child == child && !elector.is_dead)
     }
 
-    pub fn is_frozen(&self) -> bool {
-        self.frozen
-    }
-
-    /// Whether the elector stands in for an init that stops now. If it does not, the law does not cover that stop.
-    pub fn is_guarded(&self) -> bool {
-        self.elector.as_ref().is_some_and(ElectorProcess::guards)
-    }
-
-    /// SIGSTOP to init, for so long; before the action of this number, so that it stands in the middle of its work.
-    pub fn freeze(&mut self, actions: u32, span: Ns, e: &mut Engine) {
-        if self.frozen || self.over || !self.is_guarded() {
-            return;
-        }
-        if actions > 0 {
-            self.freeze_before = Some((actions, span));
-            return;
-        }
-        self.freeze_before = None;
-        self.frozen = true;
-        self.frozen_until = e.now.saturating_add(span);
-        e.judge.trouble(self.who.replica, self.frozen_until);
-        e.note(self.who, || format!("init is stopped for {} ms", span / MS));
-        e.at(self.frozen_until, Event::ContinueInit(self.who));
-    }
-
-    /// SIGSTOP to both: nobody is left to kill, which the law does not cover.
-    pub fn freeze_both(&mut self, init: Ns, elector: Ns, e: &mut Engine) {
-        self.freeze(0, init, e);
-        if !self.frozen {
-            return;
-        }
-        let margin = nanos(self.node.config.workload.stop.kill_margin);
-        // Each of them may have been stopped before, and for longer.
-        let elector = self.elector.as_mut().map_or(Ns::MAX, |process| process.freeze(0, elector, e));
-        e.judge.exposes(self.who, self.frozen_until.min(elector) + margin);
-    }
-
-    /// Its SIGCONT is due.
-    pub fn continues(&mut self, e: &mut Engine) {
-        if self.frozen_until <= e.now {
-            self.thaw(e);
-        }
-    }
-
-    /// SIGCONT to init.
-    pub fn thaw(&mut self, e: &mut Engine) {
-        self.freeze_before = None;
-        if std::mem::take(&mut self.frozen) {
-            e.note(self.who, || "init goes on".into());
-            self.conduct.thawed(self.clock().boot(e.now));
-            e.judge.trouble(self.who.replica, e.now);
-            self.alarm.clear();
-            self.wake(e);
-        }
-    }
-
     /// One turn of init's loop, if it was to be woken now.
     pub fn turn(&mut self, e: &mut Engine) {
         if self.over {
@@ -188,6 +146,7 @@ impl Container {
             self.carry_out(e);
             return self.wake(e);
         }
+        self.heed_fuse(e);
         self.drain_link(true, e);
         self.take_signals(e);
         self.take_outcome(e);
@@ -301,6 +260,9 @@ impl Container {
 
     fn heard(&mut self, message: &ToInit, e: &mut Engine) {
         self.conduct.hears(message, self.clock().boot(e.now));
+        if let ToInit::Releasing { term, .. } = message {
+            self.void = Some(*term);
+        }
         match message {
             ToInit::Beat => {}
             ToInit::Lead { term, confirmed, not_before, .. } => e.note(self.who, || {
@@ -323,183 +285,20 @@ impl Container {
 
     fn carry_out(&mut self, e: &mut Engine) {
         while !self.stands() {
+            self.follow_hard(e);
             let Some(action) = self.agent.poll_action() else { return };
-            if let Some((left, span)) = self.freeze_before.take() {
-                self.freeze(left - 1, span, e);
+            if let Some((moment, span)) = self.freeze_before.take() {
+                match moment {
+                    Moment::Spawn if !matches!(action, Action::Spawn { .. }) => self.freeze_before = Some((moment, span)),
+                    Moment::Action(left) if left > 1 => self.freeze_before = Some((Moment::Action(left - 1), span)),
+                    Moment::Now | Moment::Action(_) | Moment::Spawn => self.freeze(Moment::Now, span, e),
+                }
                 if self.frozen {
                     self.cut_off = Some(action);
                     return;
                 }
             }
             self.act(action, e);
-        }
-    }
-
-    fn act(&mut self, action: Action, e: &mut Engine) {
-        match action {
-            Action::StartElector(welcome) => {
-                let pid = self.tree.pid();
-                let child = Child { who: self.who, pid };
-                e.note(self.who, || format!("elector {} starts, resuming {}", welcome.generation, welcome.resume.is_some()));
-                let span = e.spread(MS, self.node.startup);
-                e.judge.trouble(self.who.replica, e.now + span + S);
-                self.elector = Some(ElectorProcess::start(child, *welcome));
-                e.after(span, Event::ElectorUp(child));
-                self.handle(Input::ElectorStarted, e);
-            }
-            Action::KillElector => self.kill_elector(e),
-            Action::Tell(message) => self.tell(message, e),
-            Action::Spawn { launch, .. } => {
-                let Some((facts, not_after)) = launch.and_then(|launch| Some((launch.facts?, launch.not_after))) else { return };
-                let pid = self.tree.fork(facts.token, not_after, &self.node.habits, e);
-                e.note(self.who, || format!("forks pid {pid}, not to run after {not_after:?}"));
-                self.conduct.spawned();
-                self.spawning = Some((pid, None));
-                self.handle(Input::Forked { pid }, e);
-                self.window(Window::Spawn, e);
-            }
-            Action::Signal { target, signal } => {
-                let (tenure::supervision::Target::Main(pid) | tenure::supervision::Target::Group(pid)) = target;
-                e.note(self.who, || format!("signal {} to pid {pid}", signal.0));
-                if signal.0 == libc::SIGTERM
-                    && let Some(wrong) = self.conduct.asks(self.clock().boot(e.now))
-                {
-                    e.judge.fail(format!("{}: init {wrong}", self.who));
-                }
-                self.tree.ask(pid, signal.0, e);
-                self.window(Window::Asked, e);
-            }
-            Action::Prove => {
-                self.reap(e);
-                let scan = self.tree.scan(false);
-                self.handle(Input::Scanned(scan), e);
-            }
-            Action::Walk => {
-                self.reap(e);
-                let (look, grace) = (self.tree.look(), self.node.config.workload.stop.grace);
-                if let Some(wrong) = self.conduct.kills(look, grace, self.clock().boot(e.now)) {
-                    e.judge.fail(format!("{}: init {wrong}", self.who));
-                }
-                self.walk(Killer::Walk, e);
-            }
-            Action::KillAll => {
-                e.note(self.who, || "kill(-1)".into());
-                self.shoot_elector(e);
-                self.walk(Killer::All, e);
-            }
-            Action::Die => self.end("init gives up", e),
-            Action::Exit(code) => {
-                e.note(self.who, || format!("init exits with {code}"));
-                self.end("init is done", e);
-            }
-            Action::Log { warning, line } => {
-                if warning && !self.lied && line.starts_with("the elector ") && !line.contains("silent") {
-                    e.judge.fail(format!("{}: init finds that {line}, though it did not lie", self.who));
-                }
-                e.note(self.who, || format!("init logs{}: {line}", if warning { " a warning" } else { "" }));
-            }
-            Action::LastWords(words) => e.note(self.who, || format!("init's last words: {words}")),
-            Action::Promote { .. } | Action::Hook { .. } | Action::KillHook { .. } | Action::DrainNotify => {}
-        }
-    }
-
-    fn walk(&mut self, killer: Killer, e: &mut Engine) {
-        self.reap(e);
-        let killed = self.tree.kill(killer, &self.node.habits, e);
-        let scan = self.tree.scan(killed || killer == Killer::All);
-        e.note(self.who, || format!("kills {:?}", scan.left));
-        self.handle(Input::Scanned(scan), e);
-    }
-
-    fn tell(&mut self, message: ToElector, e: &mut Engine) {
-        let span = e.latency(self.node.wake);
-        if let ToElector::Stopping { reason: Reason::Expired, term, at } = message {
-            e.judge.expired(self.who, term, at);
-            e.judge.expired_in_peace(self.who, term, e.now);
-        }
-        if let ToElector::Acknowledged { serial: LIE, .. } = message {
-            e.after(0, Event::Robbed(self.who));
-        }
-        if let Some(elector) = &mut self.elector {
-            if message != ToElector::Beat {
-                e.note(self.who, || format!("init tells {message:?}"));
-            }
-            let window = match &message {
-                ToElector::Stopped { .. } => Some(Window::Stopped),
-                ToElector::Acknowledged { .. } => Some(Window::Acknowledged),
-                ToElector::Welcome(_)
-                | ToElector::Started { .. }
-                | ToElector::Restarting { .. }
-                | ToElector::Stopping { .. }
-                | ToElector::Unproved { .. }
-                | ToElector::Shutdown
-                | ToElector::Beat
-                | ToElector::Log { .. } => None,
-            };
-            elector.to_elector.push_back(message);
-            elector.wake(span, e);
-            if let Some(window) = window {
-                self.window(window, e);
-            }
-        }
-    }
-
-    fn kill_elector(&mut self, e: &mut Engine) {
-        let Some(elector) = &mut self.elector else { return };
-        e.note(self.who, || "init kills the elector".into());
-        elector.is_dead = true;
-        let (child, zombie) = (elector.child, elector.is_zombie);
-        self.undead.push((child.pid, zombie));
-        if !zombie {
-            let span = self.burial(e);
-            e.after(span, Event::ElectorGone(child));
-        }
-        self.drain_link(false, e);
-        self.elector = None;
-    }
-
-    /// SIGKILL to the elector, from elsewhere than init's own decision.
-    pub fn shoot_elector(&mut self, e: &mut Engine) {
-        let Some(elector) = self.elector.as_mut().filter(|elector| !elector.is_dead) else { return };
-        elector.is_dead = true;
-        let child = elector.child;
-        let span = e.latency(MS);
-        e.judge.trouble(self.who.replica, e.now + S);
-        e.after(span, Event::ElectorGone(child));
-        self.wake(e);
-    }
-
-    /// From the SIGKILL to an elector that init has given up until it can be reaped: it may hang in the kernel.
-    fn burial(&self, e: &mut Engine) -> Ns {
-        if e.chance(self.node.habits.stuck) { 1_000 * S } else { e.latency(self.node.wake) }
-    }
-
-    /// A killed elector can be reaped.
-    pub fn elector_gone(&mut self, pid: i32, e: &mut Engine) {
-        if let Some(elector) = self.elector.as_mut().filter(|elector| elector.child.pid == pid) {
-            elector.is_zombie = true;
-        }
-        for undead in self.undead.iter_mut().filter(|(undead, _)| *undead == pid) {
-            undead.1 = true;
-        }
-        self.wake(e);
-    }
-
-    /// A forked child is about to exec.
-    pub fn exec(&mut self, pid: i32, e: &mut Engine) {
-        let Some(outcome) = self.tree.exec(pid, self.clock(), &self.node.habits, e) else { return };
-        if let Some((child, told)) = &mut self.spawning
-            && *child == pid
-        {
-            *told = Some(outcome);
-        }
-        self.wake(e);
-    }
-
-    /// A process comes to its end.
-    pub fn ends(&mut self, pid: i32, e: &mut Engine) {
-        if self.tree.end(pid, e) {
-            self.wake(e);
         }
     }
 
@@ -517,7 +316,7 @@ impl Container {
         if let Some(elector) = &mut self.elector {
             elector.is_dead = true;
         }
-        let last = self.tree.collapse(e);
+        let last = self.tree.collapse(e).max(self.suspended_until);
         let span = e.spread(10 * MS, self.node.plan.restart);
         e.at(last + span, Event::Boot(self.who.replica));
     }

@@ -57,6 +57,8 @@ pub enum Event {
     Elector(Child),
     /// The elector's guard looks at its clock.
     Guard(Child),
+    /// The kernel's fuse may be at its end.
+    Fuse(Who),
     /// The elector runs on after a SIGSTOP.
     ContinueElector(Child),
     /// A killed elector has become a zombie.

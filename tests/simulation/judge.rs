@@ -3,7 +3,7 @@
 //! Owns the properties; sees everything, takes part in nothing. The first thing that does not hold ends the run.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     fmt::Display,
 };
 
@@ -16,9 +16,12 @@ use tenure::{
 
 use crate::{
     clock::{Ns, S},
-    engine::Who,
+    engine::{Child, Who},
     hygiene::Write,
 };
+
+/// So many writes are remembered.
+const WRITES: usize = 32;
 
 /// What is known of a replica.
 #[derive(Debug, Default)]
@@ -30,11 +33,20 @@ struct Replica {
     trouble: Ns,
 }
 
+/// A process that runs as a leader.
+#[derive(Debug)]
+struct Running {
+    /// Under this token.
+    token: String,
+    /// The kernel kills it at H.
+    covered: bool,
+}
+
 /// See the module.
 #[derive(Debug, Default)]
 pub struct Judge {
     /// Processes that run as leaders.
-    alive: BTreeMap<(Who, i32), String>,
+    alive: BTreeMap<(Who, i32), Running>,
     /// Whose term a token is.
     tokens: BTreeMap<u64, Who>,
     /// The term that ran last.
@@ -49,14 +61,20 @@ pub struct Judge {
     extended: Option<(Who, Term, Instant)>,
     /// uid, acquireTime and leaseTransitions of the last term of each.
     held: BTreeMap<Who, (String, String, i32)>,
+    /// When the last term of each ended.
+    ended: BTreeMap<Who, Ns>,
+    /// When the latest writes were sent, by their versions.
+    writes: VecDeque<(u64, Ns)>,
     /// Who was ever asked to step down.
     asked: BTreeSet<String>,
     /// When the Lease became what it is, but for what does not matter to followers.
     since: Ns,
     /// What is known of each replica.
     replicas: Vec<Replica>,
-    /// Nobody watches over these: an overlap with them is not covered.
+    /// Nobody but the kernel watches over these: an overlap with one that it does not know is not covered.
     unguarded: BTreeMap<Who, Ns>,
+    /// These nodes stand still, or are just waking.
+    suspended: BTreeMap<Who, Ns>,
     /// An init that hangs for good: what it runs does not count.
     hung: Option<Who>,
     /// What did not hold.
@@ -70,19 +88,24 @@ pub struct Judge {
 }
 
 impl Judge {
-    /// A process runs as the leader of the term of `token`.
-    pub fn runs(&mut self, who: Who, pid: i32, token: &str, now: Ns) {
+    /// A process runs as the leader of the term of `token`; `covered`, if the kernel kills it at H.
+    pub fn runs(&mut self, Child { who, pid }: Child, token: &str, covered: bool, now: Ns) {
         let Ok(number) = token.parse::<u64>() else { return self.fail(format!("{token:?} is no token")) };
-        let exposed = |who: &Who| self.unguarded.get(who).is_some_and(|until| now <= *until);
+        let within = |spans: &BTreeMap<Who, Ns>, who: &Who| spans.get(who).is_some_and(|until| now <= *until);
+        let exposed = |who: &Who, covered: bool| !covered && within(&self.unguarded, who) || within(&self.suspended, who);
         let others = || self.alive.iter().filter(|((other, _), _)| *other != who);
-        if exposed(&who) || others().any(|((other, _), _)| exposed(other)) {
+        // Nothing that was not there before begins to run because its node stood still.
+        let mine = !covered && within(&self.unguarded, &who);
+        if mine || others().any(|((other, _), running)| exposed(other, running.covered)) {
             self.exposed += u64::from(others().next().is_some());
         }
-        if exposed(&who) {
-            self.alive.insert((who, pid), token.into());
+        let running = Running { token: token.into(), covered };
+        if mine {
+            self.alive.insert((who, pid), running);
             return;
         }
-        if let Some(((other, other_pid), theirs)) = others().find(|((other, _), _)| !exposed(other)) {
+        let other = others().find(|((other, _), running)| !exposed(other, running.covered));
+        if let Some(((other, other_pid), Running { token: theirs, .. })) = other {
             let what =
                 format!("two at once: {who} runs as pid {pid} under {token}, {other} still as pid {other_pid} under {theirs}");
             return self.fail(what);
@@ -101,7 +124,19 @@ impl Judge {
             }
         }
         self.led = Some(now);
-        self.alive.insert((who, pid), token.into());
+        self.alive.insert((who, pid), running);
+    }
+
+    /// The kernel kills this process at H from now on.
+    pub fn covers(&mut self, who: Who, pid: i32) {
+        if let Some(running) = self.alive.get_mut(&(who, pid)) {
+            running.covered = true;
+        }
+    }
+
+    /// Until then what `who` runs stands still, or is being killed.
+    pub fn suspends(&mut self, who: Who, until: Ns) {
+        self.suspended.insert(who, until);
     }
 
     /// That process is dead.
@@ -165,7 +200,7 @@ impl Judge {
     /// `who` has changed the Lease.
     pub fn changed(&mut self, who: Who, me: &str, before: Option<&Value>, after: &Value, now: Ns) {
         let released = after["spec"]["holderIdentity"].as_str().is_none_or(str::is_empty);
-        if released && let Some(((_, pid), token)) = self.alive.iter().find(|((other, _), _)| *other == who) {
+        if released && let Some(((_, pid), Running { token, .. })) = self.alive.iter().find(|((other, _), _)| *other == who) {
             return self.fail(format!("{who} has released the Lease while pid {pid} runs under {token}"));
         }
         let write = Write {
@@ -234,8 +269,27 @@ impl Judge {
     pub fn told(&mut self, who: Who, term: Term, facts: &Facts) {
         self.terms += 1;
         self.held.insert(who, (facts.uid.clone(), facts.acquired_at.clone(), facts.transitions));
-        let token = &facts.token;
-        self.told = token.parse().ok().map(|token| (who, term, token));
+        let token = facts.token.parse().ok();
+        self.told = token.map(|token| (who, term, token));
+        let sent = self.writes.iter().find(|(version, _)| Some(*version) == token).map(|(_, sent)| *sent);
+        if let (Some(sent), Some(ended)) = (sent, self.ended.get(&who))
+            && sent < *ended
+        {
+            self.fail(format!("{who} begins term {} by a write that it sent before its last term was over", term.0));
+        }
+    }
+
+    /// An elector has ended a term.
+    pub fn ended(&mut self, who: Who, now: Ns) {
+        self.ended.insert(who, now);
+    }
+
+    /// The write of this version was sent then.
+    pub fn wrote(&mut self, version: u64, sent: Ns) {
+        self.writes.push_back((version, sent));
+        if self.writes.len() > WRITES {
+            self.writes.pop_front();
+        }
     }
 
     /// An elector ends a term because the Lease is another's, or nobody's.

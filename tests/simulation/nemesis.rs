@@ -1,20 +1,22 @@
 //! What goes wrong, and what people do to the Lease.
 //!
 //! Owns the faults. What the law does not cover is not among them: nobody forges the mark of a release, shortens a duration or
-//! puts an older spec back. Init is stopped while its elector cannot stand in only by [`Fault::StopBoth`], and what follows from that
-//! is counted apart.
+//! puts an older spec back. What the kernel alone watches over, because init and elector stand still, and does not know, is counted
+//! apart, and so is what runs on for a moment when its node wakes.
 
-use serde_json::{Value, json};
+use std::time::Duration;
+
 use tenure::election::{
     Request,
-    writes::{PAUSED, STEP_DOWN, STEP_DOWN_TO},
+    writes::{PAUSED, STEP_DOWN},
 };
 
 use crate::{
-    clock::{MS, Ns, S, US},
+    clock::{MS, Ns, S},
+    container::Moment,
     engine::{Event, Who},
     network::Mood,
-    server::{Admission, EPOCH},
+    server::Admission,
     world::World,
 };
 
@@ -23,6 +25,11 @@ const FOREVER: Ns = 1_000_000 * S;
 /// For so long a follower may wait because the server asked it to.
 const RETRY_AFTER: Ns = 65 * S;
 
+mod calm;
+mod edits;
+mod processes;
+mod roads;
+
 /// Something that goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fault {
@@ -30,9 +37,13 @@ pub enum Fault {
     StopInit,
     StopBoth,
     KillElector,
+    /// The node stands still, but for its BOOTTIME.
+    Suspend,
     /// The elector tells init of an extension that no write can have earned, or of a release that nobody may write.
     Lie,
     KillContainer,
+    /// The leader is cut off, its Lease is cleared or gone, and who waits in its place is disturbed in its wait.
+    Interregnum,
     Terminate,
     Murder,
     CutUp,
@@ -40,6 +51,12 @@ pub enum Fault {
     CutBoth,
     CutAll,
     Losses,
+    /// Answers take their time.
+    SlowAnswers,
+    /// One replica is cut off for longer than its term lasts.
+    Isolate,
+    /// And the last answer before that takes its time.
+    LastAnswer,
     Moods,
     /// The network repeats requests.
     Twice,
@@ -104,13 +121,15 @@ impl Window {
 }
 
 impl Fault {
-    pub const ALL: [Self; 30] = [
+    pub const ALL: [Self; 35] = [
         Self::StopElector,
         Self::StopInit,
         Self::StopBoth,
         Self::KillElector,
+        Self::Suspend,
         Self::Lie,
         Self::KillContainer,
+        Self::Interregnum,
         Self::Terminate,
         Self::Murder,
         Self::CutUp,
@@ -118,6 +137,9 @@ impl Fault {
         Self::CutBoth,
         Self::CutAll,
         Self::Losses,
+        Self::SlowAnswers,
+        Self::Isolate,
+        Self::LastAnswer,
         Self::Moods,
         Self::Twice,
         Self::Meddling,
@@ -139,12 +161,12 @@ impl Fault {
 
     /// Whether it makes sense right upon a step of one replica.
     pub const fn is_aimed(self) -> bool {
-        !matches!(self, Self::CutAll | Self::Compact | Self::JumpWall | Self::Pause)
+        !matches!(self, Self::CutAll | Self::Compact | Self::JumpWall | Self::Pause | Self::Interregnum)
     }
 
     /// Whether init stands still.
     pub const fn stops_init(self) -> bool {
-        matches!(self, Self::StopInit | Self::StopBoth)
+        matches!(self, Self::StopInit | Self::StopBoth | Self::Suspend)
     }
 }
 
@@ -158,9 +180,18 @@ impl World {
             Fault::StopInit => self.stop_init(replica),
             Fault::StopBoth => {
                 let (init, elector) = (self.pause(), self.pause());
-                self.living(replica, |container, e| container.freeze_both(init, elector, e));
+                self.living(replica, |container, e| {
+                    container.freeze(Moment::Now, init, e);
+                    container.freeze_elector(0, elector, e);
+                });
+            }
+            Fault::Suspend => {
+                let span = self.pause();
+                self.e.judge.trouble(replica, self.e.now + span);
+                self.living(replica, |container, e| container.suspend(span, e));
             }
             Fault::Lie => self.lie(replica),
+            Fault::Interregnum => self.interregnum(),
             Fault::KillElector => self.kill_elector(replica),
             Fault::KillContainer => self.living(replica, |container, e| container.end("the machine kills it", e)),
             Fault::Terminate => self.living(replica, |container, e| container.signal(SIGTERM, e)),
@@ -173,6 +204,20 @@ impl World {
                 let until = self.e.now + self.pause();
                 self.replicas[replica].road.bad = (until, self.e.rng.f64());
                 self.e.judge.trouble(replica, until + self.plan.latest);
+            }
+            Fault::SlowAnswers => {
+                let span = self.pause();
+                self.slow_down(replica, span);
+            }
+            Fault::Isolate => {
+                let span = self.plan.longest;
+                self.cut_for(replica, true, true, span);
+            }
+            Fault::LastAnswer => {
+                let renewals = nanos(self.replicas[replica].node.config.lease.renew_period) * 2;
+                self.slow_down(replica, renewals);
+                let span = self.e.between(0, renewals);
+                self.e.after(span, Event::Aimed(who, Fault::Isolate));
             }
             Fault::Moods => {
                 let until = self.e.now + self.pause();
@@ -200,11 +245,7 @@ impl World {
                 }
             }
             Fault::Compact => self.server.compact(),
-            Fault::Delete => {
-                self.e.judge.trouble_for_all(self.e.now);
-                self.server.delete(&mut self.e);
-                self.publish();
-            }
+            Fault::Delete => self.delete(),
             Fault::DeleteSlowly => self.delete_slowly(),
             Fault::Clear => self.clear(),
             Fault::Steal => self.steal(),
@@ -245,186 +286,10 @@ impl World {
         if self.e.rng.bool() { 0 } else { self.e.rng.u32(1..6) }
     }
 
-    /// Not while init stands still: that the law does not cover.
-    fn stop_elector(&mut self, replica: usize) {
-        let (actions, span) = (self.actions(), self.pause());
-        self.living(replica, |container, e| {
-            if !container.is_frozen()
-                && let Some(elector) = &mut container.elector
-            {
-                elector.freeze(actions, span, e);
-            }
-        });
-    }
-
-    fn stop_init(&mut self, replica: usize) {
-        let (actions, span) = (self.actions(), self.pause());
-        self.living(replica, |container, e| container.freeze(actions, span, e));
-    }
-
-    fn kill_elector(&mut self, replica: usize) {
-        self.living(replica, |container, e| {
-            if !container.is_frozen() {
-                e.note(container.who, || "the elector is killed".into());
-                container.shoot_elector(e);
-            }
-        });
-    }
-
-    fn cut(&mut self, replica: usize, up: bool, down: bool) {
-        let until = self.e.now + self.pause();
-        self.e.note(format!("r{replica}"), || {
-            format!("is cut off until {}.{:03}: up {up}, down {down}", until / S, until % S / MS)
-        });
-        self.e.judge.trouble(replica, until);
-        let road = &mut self.replicas[replica].road;
-        if up {
-            road.up_cut = until;
-        }
-        if down {
-            road.down_cut = until;
-        }
-    }
-
-    fn edit(&mut self, what: &str, edit: impl FnOnce(&mut Value)) {
+    fn delete(&mut self) {
         self.e.judge.trouble_for_all(self.e.now);
-        self.server.edit(what, edit, &mut self.e);
-        self.publish();
-    }
-
-    fn lie(&mut self, replica: usize) {
-        let extends = self.e.rng.bool();
-        self.living(replica, |container, e| {
-            let now = container.clock().boot(e.now);
-            let lied = container.elector.as_mut().is_some_and(|elector| elector.lies(extends, now));
-            if lied && !container.is_frozen() {
-                e.note(container.who, || "the elector lies".into());
-            }
-            container.lied |= lied;
-            container.wake(e);
-        });
-    }
-
-    /// The release mark is written on the hold of `who` by its mad elector, which init believes.
-    pub fn rob(&mut self, who: Who) {
-        let time = stamp(self.e.now);
-        let identity = format!("{}_{who}", self.replicas[who.replica].node.name);
-        let holds = self.server.lease().is_some_and(|lease| lease["spec"]["holderIdentity"] == identity);
-        // What it writes after a true proof is its own affair.
-        if holds && self.e.judge.runs_for(who) {
-            self.edit("robbed", |lease| {
-                let spec = &mut lease["spec"];
-                (spec["holderIdentity"], spec["leaseDurationSeconds"]) = ("".into(), 1.into());
-                (spec["acquireTime"], spec["renewTime"]) = (time.clone().into(), time.into());
-            });
-        }
-    }
-
-    fn lengthen(&mut self) {
-        let longest = self.plan.longest / S;
-        self.edit("longer", |lease| {
-            let spec = &mut lease["spec"];
-            let duration = spec["leaseDurationSeconds"].as_u64().filter(|duration| *duration + 3 <= longest);
-            if let Some(duration) = duration.filter(|_| spec["holderIdentity"] != "") {
-                spec["leaseDurationSeconds"] = (duration + 3).into();
-            }
-        });
-    }
-
-    /// Where every D is the same: a follower that has never seen the one in the record would not wait long enough.
-    fn unset(&mut self) {
-        let Some(common) = self.plan.common else { return };
-        self.edit("no duration", |lease| {
-            let spec = &mut lease["spec"];
-            if spec["leaseDurationSeconds"] == common && spec["holderIdentity"] != "" {
-                spec["leaseDurationSeconds"] = Value::Null;
-            }
-        });
-    }
-
-    fn delete_slowly(&mut self) {
-        let over = self.server.lease().is_some_and(|lease| !lease["metadata"]["deletionTimestamp"].is_null());
-        if over {
-            return self.edit("finalizer gone", |lease| lease["metadata"]["finalizers"] = json!([]));
-        }
-        self.edit("finalizer", |lease| lease["metadata"]["finalizers"] = json!(["tenure.dev/simulated"]));
         self.server.delete(&mut self.e);
         self.publish();
-    }
-
-    fn clear(&mut self) {
-        let how = self.e.rng.u8(..3);
-        self.edit("clear", |lease| match how {
-            0 => lease["spec"]["holderIdentity"] = "".into(),
-            1 => lease["spec"]["holderIdentity"] = Value::Null,
-            _ => lease["spec"] = json!({}),
-        });
-    }
-
-    /// Another holder is written in: a stranger, or one of us that knows nothing of it.
-    fn steal(&mut self) {
-        let mut names: Vec<String> = self.identities();
-        names.push("stranger".into());
-        let name = names[self.e.rng.usize(..names.len())].clone();
-        let time = stamp(self.e.now);
-        self.edit("another holder", |lease| {
-            let transitions = lease["spec"]["leaseTransitions"].as_i64().unwrap_or_default();
-            let spec = &mut lease["spec"];
-            spec["holderIdentity"] = name.into();
-            (spec["acquireTime"], spec["renewTime"]) = (time.clone().into(), time.into());
-            spec["leaseTransitions"] = transitions.saturating_add(1).into();
-            if spec["leaseDurationSeconds"].as_i64().unwrap_or_default() < 2 {
-                spec["leaseDurationSeconds"] = 10.into();
-            }
-        });
-    }
-
-    fn ask_to_step_down(&mut self, to: bool) {
-        let names = self.identities();
-        let candidate = names.get(self.e.rng.usize(..names.len().max(1))).cloned();
-        if let Some(holder) = self.server.lease().and_then(|lease| lease["spec"]["holderIdentity"].as_str()) {
-            self.e.judge.asks(holder);
-        }
-        self.edit("step down", |lease| {
-            let holder = lease["spec"]["holderIdentity"].clone();
-            if holder.as_str().is_none_or(str::is_empty) {
-                return;
-            }
-            let annotations = &mut lease["metadata"]["annotations"];
-            annotations[STEP_DOWN] = holder;
-            if let (true, Some(candidate)) = (to, candidate) {
-                annotations[STEP_DOWN_TO] = candidate.into();
-            }
-        });
-    }
-
-    /// All is well from now on.
-    pub fn calm(&mut self) {
-        self.e.note("all", || "IS CALM".into());
-        self.calm_since = Some(self.e.now);
-        let hang = self.plan.hang;
-        let leader = self.e.judge.leader();
-        for replica in &mut self.replicas {
-            replica.road.mend();
-            if let Some(container) = &mut replica.container {
-                container.thaw(&mut self.e);
-                let (clock, latency) = (container.clock(), 0);
-                if let Some(elector) = &mut container.elector {
-                    elector.thaw(clock, latency, &mut self.e);
-                    if hang == Some(Hang::Electors) {
-                        elector.freeze(0, FOREVER, &mut self.e);
-                    }
-                }
-                if hang == Some(Hang::Init) && leader == Some(container.who) && !container.over && container.is_guarded() {
-                    container.freeze(0, FOREVER, &mut self.e);
-                    self.e.judge.hangs(container.who);
-                }
-            }
-        }
-        self.edit("calm", |lease| {
-            lease["metadata"]["annotations"][PAUSED] = "false".into();
-            lease["metadata"]["finalizers"] = json!([]);
-        });
     }
 
     /// The next fault, and the one after it.
@@ -438,9 +303,6 @@ impl World {
     }
 }
 
-/// A time that no elector writes: it ends in 999.
-fn stamp(now: Ns) -> String {
-    let micros = EPOCH + i64::try_from(now / US).unwrap_or_default();
-    let micros = micros / 1_000 * 1_000 + 999;
-    jiff::Timestamp::from_microsecond(micros).map(|time| format!("{time:.6}")).unwrap_or_default()
+fn nanos(span: Duration) -> Ns {
+    u64::try_from(span.as_nanos()).unwrap_or(Ns::MAX)
 }

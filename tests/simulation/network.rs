@@ -18,6 +18,8 @@ pub struct Flight {
     pub from: Child,
     /// Of the replica.
     pub identity: Rc<str>,
+    /// When its first byte left.
+    pub sent: Ns,
     pub id: RequestId,
     pub request: Request,
 }
@@ -62,6 +64,8 @@ pub struct Road {
     pub down_cut: Ns,
     /// Until then, this share of requests and of replies is lost, and some arrive very late.
     pub bad: (Ns, f64),
+    /// Until then, answers take up to so much longer.
+    pub slow: (Ns, Ns),
     /// Until then, the server is in this mood.
     pub mood: (Ns, Mood),
     /// Until then, requests are repeated on the way.
@@ -78,10 +82,17 @@ impl Road {
             up_cut: 0,
             down_cut: 0,
             bad: (0, 0.0),
+            slow: (0, 0),
             mood: (0, Mood::Fine),
             twice: 0,
             admission: (0, Admission::Sound),
         }
+    }
+
+    /// Something is wrong with it until then.
+    pub fn trouble(&self) -> Ns {
+        let late = [self.bad.0, self.mood.0].map(|until| until.saturating_add(self.latest));
+        [self.up_cut, self.down_cut, self.slow.0, self.admission.0].into_iter().chain(late).max().unwrap_or_default()
     }
 
     /// Everything is well from now on.
@@ -96,7 +107,8 @@ impl Road {
 
     /// When an answer that leaves now reaches the client; none: never.
     pub fn down(&self, e: &mut Engine) -> Option<Ns> {
-        self.travel(self.down_cut, e)
+        let late = if e.now < self.slow.0 { e.between(0, self.slow.1) } else { 0 };
+        self.travel(self.down_cut, e).map(|at| at + late)
     }
 
     fn travel(&self, cut: Ns, e: &mut Engine) -> Option<Ns> {

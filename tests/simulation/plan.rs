@@ -6,7 +6,7 @@ use std::{rc::Rc, time::Duration};
 
 use fastrand::Rng;
 use tenure::{
-    config::{self, Config, Drift, OnExit, Release},
+    config::{self, Config, Drift, OnExit, OnLoss, Release},
     election::law::Timing,
 };
 
@@ -192,8 +192,9 @@ fn node(
     plan: &Rc<Plan>,
 ) -> Node {
     let margin = nanos(timing.kill_margin);
+    let tight = rng.u8(..3) == 0;
     // A millisecond is left for what a real machine does in no time.
-    let wake = (margin - MS) / 100 * rng.u64(1..100);
+    let wake = (margin - MS) / 100 * rng.u64(1..if tight { 4 } else { 100 });
     let death = margin - MS - wake;
     let mut config = Config {
         lease: config::Lease {
@@ -214,8 +215,10 @@ fn node(
     config.workload.stop.loss_grace = timing.loss_grace;
     config.workload.stop.kill_margin = timing.kill_margin;
     config.workload.stop.grace = Duration::from_nanos(spread(rng, 100 * MS, 60 * S));
+    if rng.u8(..4) == 0 {
+        config.workload.on_loss = OnLoss::Exit;
+    }
     let drift = timing.drift;
-    let tight = rng.u8(..3) == 0;
     let rate = match rng.u8(..3) {
         0 => 1_000_000 - drift,
         1 => 1_000_000 + drift,
@@ -224,7 +227,7 @@ fn node(
     let clock = Clock { rate, boot: rng.u64(S..1_000_000 * S), wall: EPOCH + rng.i64(-3_600_000_000..3_600_000_000) };
     let rapid = plan.pace == Pace::Rapid;
     let habits = Habits {
-        exec: spread(rng, MS, if rapid { 20 * MS } else { S }),
+        exec: spread(rng, MS, if rapid || tight { 20 * MS } else { S }),
         deaf: if tight { 1.0 } else { rng.f64() * rng.f64() },
         lingers: spread(rng, MS, 10 * S),
         death,

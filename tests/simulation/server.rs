@@ -5,7 +5,10 @@ use std::sync::Arc;
 use serde_json::Value;
 use tenure::{
     apiserver::Place,
-    election::{Answer, Request, Watched},
+    election::{
+        Answer, Request, Watched,
+        record::{LeaseRecord, Standing},
+    },
 };
 
 use crate::{
@@ -123,12 +126,14 @@ impl Server {
         match admission {
             Admission::Sound => {}
             Admission::Shortens => {
+                // Whoever takes a Lease that was cleared or deleted waits, and says so by its duration: to shorten that is not covered.
+                let old = LeaseRecord::read(self.register.lease().cloned()?)?;
                 let spec = &mut object["spec"];
-                let duration = spec["leaseDurationSeconds"].as_i64().filter(|duration| *duration > 1)?;
-                if spec["acquireTime"] != spec["renewTime"] {
+                let duration = spec["leaseDurationSeconds"].as_i64().filter(|duration| *duration > 2)?;
+                if spec["acquireTime"] != spec["renewTime"] || old.standing() == Standing::Free {
                     return None;
                 }
-                spec["leaseDurationSeconds"] = (duration / 2).into();
+                spec["leaseDurationSeconds"] = (duration / 2).max(2).into();
             }
             Admission::Reverts => {
                 object["spec"] = self.lease().filter(|_| replaced)?["spec"].clone();

@@ -43,6 +43,8 @@ struct Process {
     /// It ends then, if nothing else ends it first.
     ends: Option<(Ns, Exit)>,
     manner: Manner,
+    /// The kernel kills it at H.
+    covered: bool,
 }
 
 #[derive(Debug)]
@@ -79,6 +81,8 @@ pub enum Killer {
     All,
     /// The elector's guard, by a walk.
     Guard,
+    /// The kernel, those whom init has shown it.
+    Fuse,
 }
 
 /// What the pipe of a forked child says of its start.
@@ -96,7 +100,7 @@ impl Tree {
     }
 
     /// Forks the workload's main process.
-    pub fn fork(&mut self, token: String, not_after: Instant, habits: &Habits, e: &mut Engine) -> i32 {
+    pub fn fork(&mut self, token: String, not_after: Instant, covered: bool, habits: &Habits, e: &mut Engine) -> i32 {
         let pid = self.pid();
         let manner = manner(habits, e);
         self.processes.push(Process {
@@ -106,6 +110,7 @@ impl Tree {
             killed: false,
             ends: None,
             manner,
+            covered,
         });
         let span = e.spread(10_000, habits.exec);
         e.after(span, Event::Exec(Child { who: self.who, pid }));
@@ -123,7 +128,8 @@ impl Tree {
         }
         let token = token.clone();
         e.note(self.who, || format!("RUNS as pid {pid} under token {token}"));
-        e.judge.runs(self.who, pid, &token, e.now);
+        let covered = process.covered;
+        e.judge.runs(Child { who: self.who, pid }, &token, covered, e.now);
         process.stage = Stage::Runs { token: token.clone() };
         if e.chance(habits.exits) {
             let span = e.spread(MS, habits.lasts);
@@ -132,18 +138,31 @@ impl Tree {
             e.after(span, Event::Ends(Child { who: self.who, pid }));
         }
         for _ in 0..e.rng.u32(..=habits.daemons) {
-            self.daemon(&token, habits, e);
+            self.daemon(&token, covered, habits, e);
         }
         Some(Ok(()))
     }
 
-    fn daemon(&mut self, token: &str, habits: &Habits, e: &mut Engine) {
+    /// The kernel kills it at H where it stays in the group of a parent of which that is true.
+    fn daemon(&mut self, token: &str, parent: bool, habits: &Habits, e: &mut Engine) {
         let pid = self.pid();
         let manner = Manner { obeys_in: None, foreign: e.chance(habits.foreign), main: false, ..manner(habits, e) };
-        e.judge.runs(self.who, pid, token, e.now);
+        let covered = e.rng.bool() && parent && !manner.foreign;
+        e.judge.runs(Child { who: self.who, pid }, token, covered, e.now);
         e.note(self.who, || format!("pid {pid} is left behind by the workload"));
         let stage = Stage::Runs { token: token.into() };
-        self.processes.push(Process { pid, stage, asked: true, killed: false, ends: None, manner });
+        self.processes.push(Process { pid, stage, asked: true, killed: false, ends: None, manner, covered });
+    }
+
+    /// Init shows the kernel everybody there is.
+    pub fn cover(&mut self, e: &mut Engine) {
+        if !self.processes.iter().any(|process| process.manner.main) {
+            return;
+        }
+        for process in self.processes.iter_mut().filter(|process| !process.covered && !process.manner.foreign) {
+            process.covered = true;
+            e.judge.covers(self.who, process.pid);
+        }
     }
 
     /// A stop signal.
@@ -166,21 +185,23 @@ impl Tree {
             Killer::All => None,
             // What escapes its round dies in the next one.
             Killer::Guard => (habits.death > 2 * GUARD_ROUND).then_some(2 * GUARD_ROUND),
+            Killer::Fuse => None,
         };
         let breeding = patience.filter(|_| self.processes.len() < CROWD && e.chance(0.3));
         let breeder = self.processes.iter_mut().find_map(|process| match &process.stage {
             Stage::Runs { token } if process.manner.breeds && !process.killed && breeding.is_some() => {
                 process.manner.breeds = killer == Killer::Walk;
-                Some(token.clone())
+                Some((token.clone(), process.covered))
             }
             Stage::Runs { .. } | Stage::Forked { .. } | Stage::Zombie(_) => None,
         });
         let mut any = false;
-        for process in self.processes.iter_mut().filter(|process| !process.manner.foreign) {
+        let reached = |process: &&mut Process| !process.manner.foreign && (killer != Killer::Fuse || process.covered);
+        for process in self.processes.iter_mut().filter(reached) {
             any |= process.kill(self.who, e);
         }
-        if let (Some(token), Some(patience)) = (breeder, breeding) {
-            self.daemon(&token, habits, e);
+        if let (Some((token, covered)), Some(patience)) = (breeder, breeding) {
+            self.daemon(&token, covered, habits, e);
             if let Some(Process { manner, .. }) = self.processes.last_mut().filter(|_| killer == Killer::Guard) {
                 (manner.breeds, manner.foreign) = (false, false);
                 manner.dies_in = manner.dies_in.min(habits.death - patience);

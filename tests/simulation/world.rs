@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use tenure::election::{Answer, RequestId};
+use tenure::election::{Answer, Request, RequestId};
 
 use crate::{
     clock::{Ns, S},
@@ -120,6 +120,7 @@ impl World {
             Event::ElectorUp(child) => self.on(child.who, |container, e| container.elector_up(child.pid, e)),
             Event::Elector(child) => self.on(child.who, |container, e| container.turn_elector(child.pid, e)),
             Event::Guard(child) => self.on(child.who, |container, e| container.guard(child.pid, e)),
+            Event::Fuse(who) => self.on(who, Container::burn),
             Event::ContinueElector(child) => self.on(child.who, |container, e| {
                 let (clock, latency) = (container.clock(), e.latency(container.node.wake));
                 if let Some(elector) = container.elector.as_mut().filter(|elector| elector.child == child) {
@@ -171,6 +172,7 @@ impl World {
         replica.life += 1;
         let who = Who { replica: index, life: replica.life };
         replica.container = Some(Container::start(who, replica.node.clone(), &mut self.e));
+        self.e.judge.trouble(index, replica.road.trouble());
     }
 
     fn send(&mut self, child: Child, id: RequestId) {
@@ -183,9 +185,12 @@ impl World {
         let late = container.clock().real(end);
         let Some(elector) = container.elector.as_mut().filter(|elector| elector.child == child) else { return };
         let Some(request) = elector.take_unsent(id) else { return };
+        if is_release(&request) && container.void != elector.releasing {
+            self.e.judge.fail(format!("{} gives the Lease back before init knows", child.who));
+        }
         self.e.at(late, Event::Late(child, id));
         let identity = Rc::clone(&container.identity);
-        let flight = Box::new(Flight { from: child, identity, id, request });
+        let flight = Box::new(Flight { from: child, identity, sent: self.e.now, id, request });
         if let Some(first) = replica.road.up(&mut self.e) {
             if let Some(again) = replica.road.again(first, &mut self.e) {
                 self.e.at(again, Event::Arrive(flight.clone()));
@@ -195,15 +200,15 @@ impl World {
     }
 
     fn arrive(&mut self, flight: Flight) {
-        let Flight { from, identity, id, request } = flight;
+        let Flight { from, identity, sent, id, request } = flight;
         let moody = self.replicas[from.who.replica].road.moody(&mut self.e);
         let answer = match moody {
             Some((answer, false)) => answer,
             Some((answer, true)) => {
-                self.commit(from.who, &identity, &request);
+                self.commit(from.who, &identity, sent, &request);
                 answer
             }
-            None => self.commit(from.who, &identity, &request),
+            None => self.commit(from.who, &identity, sent, &request),
         };
         self.e.note(from.who, || match &answer {
             Answer::Object(object) => format!("is answered with {}", object["metadata"]["resourceVersion"]),
@@ -216,12 +221,13 @@ impl World {
         }
     }
 
-    fn commit(&mut self, who: Who, identity: &str, request: &tenure::election::Request) -> Answer {
+    fn commit(&mut self, who: Who, identity: &str, sent: Ns, request: &Request) -> Answer {
         let before = self.server.version();
         let (until, admission) = self.replicas[who.replica].road.admission;
         let admission = if self.e.now < until { admission } else { Admission::Sound };
         let answer = self.server.carry_out(who, identity, request, admission, &mut self.e);
         if self.server.version() > before {
+            self.e.judge.wrote(self.server.version(), sent);
             self.publish();
         }
         answer
@@ -233,5 +239,14 @@ impl World {
             let road = &self.replicas[child.who.replica].road;
             self.server.feed(child, road, self.plan.watch, &mut self.e);
         }
+    }
+}
+
+/// Whether it empties the Lease, or deletes it.
+fn is_release(request: &Request) -> bool {
+    match request {
+        Request::Replace(object) => object["spec"]["holderIdentity"] == "",
+        Request::Delete { .. } => true,
+        Request::Get | Request::Create(_) => false,
     }
 }

@@ -1,0 +1,197 @@
+//! What init does because its agent wants it done, and what becomes of it.
+//!
+//! The order of things is that of `init/deeds.rs`.
+
+use tenure::{
+    link::{Reason, ToElector},
+    supervision::{Action, Input, Target},
+};
+
+use super::Container;
+use crate::{
+    clock::{MS, Ns, S},
+    elector::{ElectorProcess, LIE},
+    engine::{Child, Engine, Event},
+    nemesis::Window,
+    tree::Killer,
+};
+
+impl Container {
+    pub(super) fn act(&mut self, action: Action, e: &mut Engine) {
+        match action {
+            Action::StartElector(welcome) => {
+                let pid = self.tree.pid();
+                let child = Child { who: self.who, pid };
+                e.note(self.who, || format!("elector {} starts, resuming {}", welcome.generation, welcome.resume.is_some()));
+                let span = e.spread(MS, self.node.startup);
+                e.judge.trouble(self.who.replica, e.now + span + S);
+                self.elector = Some(ElectorProcess::start(child, *welcome));
+                e.after(span, Event::ElectorUp(child));
+                self.handle(Input::ElectorStarted, e);
+            }
+            Action::KillElector => self.kill_elector(e),
+            Action::Tell(message) => self.tell(message, e),
+            Action::Spawn { launch, .. } => {
+                let Some((facts, not_after)) = launch.and_then(|launch| Some((launch.facts?, launch.not_after))) else { return };
+                let pid = self.tree.fork(facts.token, not_after, self.fuse.is_lit(), &self.node.habits, e);
+                e.note(self.who, || format!("forks pid {pid}, not to run after {not_after:?}"));
+                self.conduct.spawned();
+                self.spawning = Some((pid, None));
+                self.handle(Input::Forked { pid }, e);
+                self.window(Window::Spawn, e);
+            }
+            Action::Signal { target, signal } => {
+                let (Target::Main(pid) | Target::Group(pid)) = target;
+                e.note(self.who, || format!("signal {} to pid {pid}", signal.0));
+                if signal.0 == libc::SIGTERM
+                    && let Some(wrong) = self.conduct.asks(self.clock().boot(e.now))
+                {
+                    e.judge.fail(format!("{}: init {wrong}", self.who));
+                }
+                self.tree.ask(pid, signal.0, e);
+                self.window(Window::Asked, e);
+            }
+            Action::Prove => {
+                self.reap(e);
+                let scan = self.tree.scan(false);
+                self.handle(Input::Scanned(scan), e);
+            }
+            Action::Walk => {
+                self.reap(e);
+                let (look, grace) = (self.tree.look(), self.node.config.workload.stop.grace);
+                if let Some(wrong) = self.conduct.kills(look, grace, self.clock().boot(e.now)) {
+                    e.judge.fail(format!("{}: init {wrong}", self.who));
+                }
+                self.walk(Killer::Walk, e);
+            }
+            Action::KillAll => {
+                e.note(self.who, || "kill(-1)".into());
+                self.shoot_elector(e);
+                self.walk(Killer::All, e);
+            }
+            Action::Die => self.end("init gives up", e),
+            Action::Exit(code) => {
+                e.note(self.who, || format!("init exits with {code}"));
+                self.end("init is done", e);
+            }
+            Action::Log { warning, line } => {
+                if warning && !self.lied && line.starts_with("the elector ") && !line.contains("silent") {
+                    e.judge.fail(format!("{}: init finds that {line}, though it did not lie", self.who));
+                }
+                e.note(self.who, || format!("init logs{}: {line}", if warning { " a warning" } else { "" }));
+            }
+            Action::LastWords(words) => e.note(self.who, || format!("init's last words: {words}")),
+            Action::Promote { .. } | Action::Hook { .. } | Action::KillHook { .. } | Action::DrainNotify => {}
+        }
+    }
+
+    fn walk(&mut self, killer: Killer, e: &mut Engine) {
+        self.reap(e);
+        let killed = self.tree.kill(killer, &self.node.habits, e);
+        let scan = self.tree.scan(killed || killer == Killer::All);
+        e.note(self.who, || format!("kills {:?}", scan.left));
+        self.handle(Input::Scanned(scan), e);
+    }
+
+    fn tell(&mut self, message: ToElector, e: &mut Engine) {
+        let span = e.latency(self.node.wake);
+        if let ToElector::Stopping { reason: Reason::Expired, term, at } = message {
+            // What the kernel did at H stands, whatever came too late.
+            if !self.fuse.fired {
+                e.judge.expired(self.who, term, at);
+            }
+            e.judge.expired_in_peace(self.who, term, e.now);
+        }
+        if let ToElector::Acknowledged { serial: LIE, .. } = message {
+            e.after(0, Event::Robbed(self.who));
+        }
+        if let Some(elector) = &mut self.elector {
+            if message != ToElector::Beat {
+                e.note(self.who, || format!("init tells {message:?}"));
+            }
+            let window = match &message {
+                ToElector::Stopped { .. } => Some(Window::Stopped),
+                ToElector::Acknowledged { .. } => Some(Window::Acknowledged),
+                ToElector::Welcome(_)
+                | ToElector::Started { .. }
+                | ToElector::Restarting { .. }
+                | ToElector::Stopping { .. }
+                | ToElector::Unproved { .. }
+                | ToElector::Shutdown
+                | ToElector::Beat
+                | ToElector::Log { .. } => None,
+            };
+            elector.to_elector.push_back(message);
+            elector.wake(span, e);
+            if let Some(window) = window {
+                self.window(window, e);
+            }
+        }
+    }
+
+    fn kill_elector(&mut self, e: &mut Engine) {
+        let Some(elector) = &mut self.elector else { return };
+        e.note(self.who, || "init kills the elector".into());
+        elector.is_dead = true;
+        let (child, zombie) = (elector.child, elector.is_zombie);
+        self.undead.push((child.pid, zombie));
+        if !zombie {
+            let span = self.burial(e);
+            e.after(span, Event::ElectorGone(child));
+        }
+        self.drain_link(false, e);
+        self.elector = None;
+    }
+
+    /// SIGKILL to the elector, from elsewhere than init's own decision.
+    pub fn shoot_elector(&mut self, e: &mut Engine) {
+        let Some(elector) = self.elector.as_mut().filter(|elector| !elector.is_dead) else { return };
+        elector.is_dead = true;
+        let child = elector.child;
+        let span = e.latency(MS);
+        e.judge.trouble(self.who.replica, e.now + S);
+        e.after(span, Event::ElectorGone(child));
+        self.wake(e);
+        self.expose(e);
+    }
+
+    /// From the SIGKILL to an elector that init has given up until it can be reaped: it may hang in the kernel.
+    fn burial(&self, e: &mut Engine) -> Ns {
+        if e.chance(self.node.habits.stuck) { 1_000 * S } else { e.latency(self.node.wake) }
+    }
+
+    /// A killed elector can be reaped.
+    pub fn elector_gone(&mut self, pid: i32, e: &mut Engine) {
+        if let Some(elector) = self.elector.as_mut().filter(|elector| elector.child.pid == pid) {
+            elector.is_zombie = true;
+        }
+        for undead in self.undead.iter_mut().filter(|(undead, _)| *undead == pid) {
+            undead.1 = true;
+        }
+        self.wake(e);
+    }
+
+    /// A forked child is about to exec.
+    pub fn exec(&mut self, pid: i32, e: &mut Engine) {
+        if e.now < self.suspended_until {
+            return e.at(self.suspended_until, Event::Exec(Child { who: self.who, pid }));
+        }
+        let Some(outcome) = self.tree.exec(pid, self.clock(), &self.node.habits, e) else { return };
+        if let Some((child, told)) = &mut self.spawning
+            && *child == pid
+        {
+            *told = Some(outcome);
+        }
+        self.wake(e);
+    }
+
+    /// A process comes to its end.
+    pub fn ends(&mut self, pid: i32, e: &mut Engine) {
+        if e.now < self.suspended_until {
+            return e.at(self.suspended_until, Event::Ends(Child { who: self.who, pid }));
+        }
+        if self.tree.end(pid, e) {
+            self.wake(e);
+        }
+    }
+}

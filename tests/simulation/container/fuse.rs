@@ -1,0 +1,86 @@
+//! The kernel's fuse: it kills at the H that init last acknowledged, whoever runs then, as in `init/fuses.rs`.
+//!
+//! It covers the main process from its fork on, and what it left behind from the next renewal on.
+
+use tenure::{supervision::Input, time::Instant};
+
+use super::Container;
+use crate::{
+    alarm::Alarm,
+    engine::{Engine, Event},
+    tree::Killer,
+};
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Fuse {
+    hard: Option<Instant>,
+    alarm: Alarm,
+    /// It has killed, and init has not heard of it.
+    blown: bool,
+    /// It has killed in this term.
+    pub(super) fired: bool,
+}
+
+impl Fuse {
+    pub(super) const fn new() -> Self {
+        Self { hard: None, alarm: Alarm::off(), blown: false, fired: false }
+    }
+
+    pub(super) const fn is_lit(&self) -> bool {
+        self.hard.is_some()
+    }
+}
+
+impl Container {
+    /// It stands at H before anything is done that relies on it.
+    pub(super) fn follow_hard(&mut self, e: &mut Engine) {
+        let hard = self.agent.hard();
+        if self.fuse.hard == hard {
+            return;
+        }
+        if self.fuse.hard.is_none() {
+            self.fuse.fired = false;
+        }
+        self.fuse.hard = hard;
+        self.fuse.alarm.clear();
+        let Some(hard) = hard else {
+            self.fuse.blown = false;
+            return;
+        };
+        self.tree.cover(e);
+        let at = self.clock().real(hard).max(e.now).saturating_add(e.latency(self.node.wake));
+        if let Some(at) = self.fuse.alarm.set(at) {
+            e.at(at, Event::Fuse(self.who));
+        }
+    }
+
+    /// Its time may have come.
+    pub fn burn(&mut self, e: &mut Engine) {
+        if self.over {
+            return;
+        }
+        match self.fuse.alarm.comes(e.now) {
+            Ok(false) => {}
+            Err(later) => e.at(later, Event::Fuse(self.who)),
+            // The kernel's timers stand still with the node.
+            Ok(true) if e.now < self.suspended_until => {
+                if let Some(at) = self.fuse.alarm.set(self.suspended_until) {
+                    e.at(at, Event::Fuse(self.who));
+                }
+            }
+            Ok(true) => {
+                e.note(self.who, || "the fuse kills".into());
+                (self.fuse.blown, self.fuse.fired) = (true, true);
+                self.tree.kill(Killer::Fuse, &self.node.habits, e);
+            }
+        }
+    }
+
+    /// Init hears of it before anything else.
+    pub(super) fn heed_fuse(&mut self, e: &Engine) {
+        if std::mem::take(&mut self.fuse.blown) {
+            self.handle(Input::Blown, e);
+        }
+    }
+}

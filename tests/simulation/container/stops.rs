@@ -1,0 +1,99 @@
+//! What stands still: init, both processes, or the whole node.
+
+use super::Container;
+use crate::{
+    clock::{MS, Ns},
+    elector::ElectorProcess,
+    engine::{Engine, Event},
+};
+
+/// When a SIGSTOP to init takes hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moment {
+    /// Now.
+    Now,
+    /// Before the action of this number, so that it stands in the middle of its work.
+    Action(u32),
+    /// Before it forks the workload.
+    Spawn,
+}
+
+impl Container {
+    pub fn is_frozen(&self) -> bool {
+        self.frozen
+    }
+
+    /// Whether the elector stands in for an init that stops now. If it does not, only the kernel's fuse does.
+    pub fn is_guarded(&self) -> bool {
+        self.elector.as_ref().is_some_and(ElectorProcess::guards)
+    }
+
+    /// SIGSTOP to init, for so long.
+    pub fn freeze(&mut self, moment: Moment, span: Ns, e: &mut Engine) {
+        if self.frozen || self.over {
+            return;
+        }
+        if moment != Moment::Now {
+            self.freeze_before = Some((moment, span));
+            return;
+        }
+        self.freeze_before = None;
+        self.frozen = true;
+        self.frozen_until = e.now.saturating_add(span);
+        e.judge.trouble(self.who.replica, self.frozen_until);
+        e.note(self.who, || format!("init is stopped for {} ms", span / MS));
+        e.at(self.frozen_until, Event::ContinueInit(self.who));
+        self.expose(e);
+    }
+
+    /// SIGSTOP to the elector, for so long; before the action of this number.
+    pub fn freeze_elector(&mut self, actions: u32, span: Ns, e: &mut Engine) {
+        if let Some(elector) = &mut self.elector {
+            elector.freeze(actions, span, e);
+            self.expose(e);
+        }
+    }
+
+    /// Where init stands still and the elector as well, or is dead, nobody but the kernel is left to kill, which covers what init
+    /// found when it last looked.
+    pub fn expose(&self, e: &mut Engine) {
+        if self.frozen && !self.is_guarded() {
+            let margin = super::nanos(self.node.config.workload.stop.kill_margin);
+            let elector = self.elector.as_ref().map_or(Ns::MAX, ElectorProcess::stands_until);
+            e.judge.exposes(self.who, self.frozen_until.min(elector).saturating_add(margin));
+        }
+    }
+
+    /// Everything of the node stands still, but for its BOOTTIME.
+    pub fn suspend(&mut self, span: Ns, e: &mut Engine) {
+        if self.over || self.frozen || self.elector.as_ref().is_some_and(|elector| elector.stands_until() > e.now) {
+            return;
+        }
+        let until = e.now.saturating_add(span);
+        e.note(self.who, || format!("the node is suspended for {} ms", span / MS));
+        self.suspended_until = until;
+        // On waking the workload may run for as long as it takes to kill it.
+        e.judge.suspends(self.who, until + super::nanos(self.node.config.workload.stop.kill_margin));
+        self.freeze(Moment::Now, span, e);
+        self.freeze_elector(0, span, e);
+    }
+
+    /// Its SIGCONT is due.
+    pub fn continues(&mut self, e: &mut Engine) {
+        if self.frozen_until <= e.now {
+            self.thaw(e);
+        }
+    }
+
+    /// SIGCONT to init.
+    pub fn thaw(&mut self, e: &mut Engine) {
+        self.freeze_before = None;
+        if std::mem::take(&mut self.frozen) {
+            e.note(self.who, || "init goes on".into());
+            self.conduct.thawed(self.clock().boot(e.now));
+            e.judge.trouble(self.who.replica, e.now);
+            self.alarm.clear();
+            self.wake(e);
+        }
+    }
+}

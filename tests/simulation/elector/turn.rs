@@ -1,0 +1,189 @@
+//! What an elector does in its container.
+//!
+//! The order of things is that of `elector/drive.rs`.
+
+use std::rc::Rc;
+
+use tenure::{
+    election::{Action, Elector, Input, Request, Watched},
+    link::{Reason, ToElector, ToInit, VERSION},
+    time::Instant,
+};
+
+use super::{ElectorProcess, Outstanding};
+use crate::{
+    clock::MS,
+    container::Container,
+    engine::{Child, Engine, Event},
+    nemesis::Window,
+};
+
+impl Container {
+    pub(super) fn runner(&mut self, pid: i32) -> Option<&mut ElectorProcess> {
+        self.elector.as_mut().filter(|elector| elector.child.pid == pid && !elector.is_dead)
+    }
+
+    /// The process is up: it says hello.
+    pub fn elector_up(&mut self, pid: i32, e: &mut Engine) {
+        let Some(elector) = self.runner(pid) else { return };
+        elector.is_up = true;
+        elector.to_init.push_back(ToInit::Hello { version: VERSION });
+        elector.wake(0, e);
+        self.wake(e);
+    }
+
+    /// One turn of the elector's loop, if it was to be woken now.
+    pub fn turn_elector(&mut self, pid: i32, e: &mut Engine) {
+        let clock = self.clock();
+        let Some(elector) = self.runner(pid) else { return };
+        match elector.alarm.comes(e.now) {
+            Ok(true) if !elector.frozen => {}
+            Ok(_) => return,
+            Err(later) => return e.at(later, Event::Elector(elector.child)),
+        }
+        // What a SIGSTOP has cut off.
+        self.carry_out_elector(pid, e);
+        let latency = e.latency(self.node.wake);
+        let (who, identity) = (self.who, Rc::clone(&self.identity));
+        let Some(elector) = self.runner(pid).filter(|elector| !elector.frozen) else { return };
+        let now = clock.now(e.now);
+        if elector.machine.is_none() {
+            let Some(ToElector::Welcome(welcome)) = elector.to_elector.pop_front() else { return };
+            if let Some(resume) = &welcome.resume {
+                elector.guard.arm(resume.term, resume.confirmed.deadlines.hard);
+                elector.evidence.begins(&resume.facts.uid);
+                elector.confirmed = Some((resume.term, resume.confirmed.clone()));
+                elector.set_guard(clock, latency, e);
+            }
+            elector.machine = Some(Elector::new(*welcome, e.rng.u64(..), now));
+        }
+        let Some(machine) = &mut elector.machine else { return };
+        while let Some(message) = elector.to_elector.pop_front() {
+            elector.guard.told(&message);
+            machine.handle(Input::Told(message), now);
+        }
+        machine.handle_timeout(now);
+        while let Some(input) = elector.inbox.pop_front() {
+            let lost = elector.evidence.shows_a_loss(&input, &identity);
+            machine.handle(input, now);
+            if lost && machine.view().leading.is_some_and(|led| !led.ending) {
+                e.judge.fail(format!("{who} goes on with its term although it has seen that the Lease is lost"));
+            }
+        }
+        self.carry_out_elector(pid, e);
+        let latency = e.latency(self.node.wake);
+        let Some(elector) = self.runner(pid).filter(|elector| !elector.frozen) else { return };
+        if elector.beat_due <= now.boot {
+            elector.beat_due = now.boot + elector.beat_every;
+            elector.to_init.push_back(ToInit::Beat);
+            self.wake(e);
+        }
+        let Some(elector) = self.runner(pid) else { return };
+        let next = elector.machine.as_ref().and_then(Elector::poll_timeout).unwrap_or(Instant::NEVER).min(elector.beat_due);
+        let span = clock.real(next).saturating_sub(e.now).saturating_add(latency);
+        elector.wake(span, e);
+    }
+
+    fn carry_out_elector(&mut self, pid: i32, e: &mut Engine) {
+        loop {
+            let Some(elector) = self.runner(pid).filter(|elector| !elector.frozen) else { return };
+            let action = elector.cut_off.take().or_else(|| elector.machine.as_mut().and_then(Elector::poll_action));
+            let Some(action) = action else { return };
+            if let Some((left, span)) = elector.freeze_before.take() {
+                elector.freeze(left - 1, span, e);
+                if elector.frozen {
+                    elector.cut_off = Some(action);
+                    return self.expose(e);
+                }
+            }
+            self.act_elector(pid, action, e);
+        }
+    }
+
+    fn act_elector(&mut self, pid: i32, action: Action, e: &mut Engine) {
+        let (who, child, clock) = (self.who, Child { who: self.who, pid }, self.clock());
+        let identity = Rc::clone(&self.identity);
+        let delay = e.latency(self.node.wake);
+        let Some(elector) = self.runner(pid) else { return };
+        match action {
+            Action::Request { id, request } => {
+                let window = Window::of(&request);
+                if request == Request::Get {
+                    elector.evidence.reads(id);
+                }
+                e.note(who, || format!("asks {}", describe(&request)));
+                elector.outstanding = Some(Outstanding { id, unsent: Some(request), held_up: false, late: false });
+                e.after(delay, Event::Send(child, id));
+                self.window(window, e);
+            }
+            Action::Watch { resource_version } => {
+                elector.watch += 1;
+                let number = elector.watch;
+                let span = delay + e.spread(MS, 50 * MS);
+                e.after(span, Event::WatchBegins(child, number, resource_version));
+            }
+            Action::Tell(message) => {
+                elector.telling(&message);
+                elector.set_guard(clock, delay, e);
+                let window = match &message {
+                    ToInit::Lead { term, facts, .. } => {
+                        e.judge.told(who, *term, facts);
+                        Some(Window::Lead)
+                    }
+                    ToInit::Extend { term, confirmed, .. } => {
+                        e.judge.extended(who, *term, confirmed.deadlines.soft);
+                        Some(Window::Extend)
+                    }
+                    ToInit::Shorten { term, .. } => {
+                        e.judge.shortened(who, *term);
+                        Some(Window::Shorten)
+                    }
+                    ToInit::StepDown { term, reason, .. } => {
+                        if reason.is_loss() && *reason != Reason::Expired {
+                            e.judge.lost(who, *term);
+                        }
+                        if *reason == Reason::StepDown {
+                            e.judge.steps_down(who, &identity);
+                        }
+                        Some(Window::StepDown)
+                    }
+                    ToInit::Releasing { .. } => Some(Window::Releasing),
+                    ToInit::Ended { .. } => {
+                        e.judge.ended(who, e.now);
+                        Some(Window::Ended)
+                    }
+                    ToInit::Hello { .. } | ToInit::Beat | ToInit::Done | ToInit::Failed { .. } => None,
+                };
+                elector.to_init.push_back(message);
+                self.wake(e);
+                if let Some(window) = window {
+                    self.window(window, e);
+                }
+            }
+            Action::Guard => {
+                e.note(who, || "the elector stands in at H".into());
+                elector.guard.hard = Instant::BOOT;
+                elector.set_guard(clock, delay, e);
+            }
+            Action::Disarm => elector.guard.disarm(),
+            Action::Report(event) => e.note(who, || format!("{event:?}")),
+        }
+    }
+
+    /// A watch of the elector brings something.
+    pub fn watched(&mut self, pid: i32, number: u64, watched: Watched, e: &mut Engine) {
+        let latency = e.latency(self.node.wake);
+        if let Some(elector) = self.runner(pid).filter(|elector| elector.watch == number) {
+            elector.arrives(Input::Watched(watched), latency, e);
+        }
+    }
+}
+
+fn describe(request: &Request) -> String {
+    match request {
+        Request::Get => "GET".into(),
+        Request::Create(object) => format!("POST {}", object["spec"]),
+        Request::Replace(object) => format!("PUT on {} {}", object["metadata"]["resourceVersion"], object["spec"]),
+        Request::Delete { resource_version, .. } => format!("DELETE of {resource_version}"),
+    }
+}

@@ -1,0 +1,38 @@
+//! The end of all faults, and what hangs for good from then on.
+
+use serde_json::json;
+use tenure::election::writes::PAUSED;
+
+use super::{FOREVER, Hang};
+use crate::{container::Moment, world::World};
+
+impl World {
+    /// All is well from now on.
+    pub fn calm(&mut self) {
+        self.e.note("all", || "IS CALM".into());
+        self.calm_since = Some(self.e.now);
+        let hang = self.plan.hang;
+        let leader = self.e.judge.leader();
+        for replica in &mut self.replicas {
+            replica.road.mend();
+            if let Some(container) = &mut replica.container {
+                container.thaw(&mut self.e);
+                let (clock, latency) = (container.clock(), 0);
+                if let Some(elector) = &mut container.elector {
+                    elector.thaw(clock, latency, &mut self.e);
+                    if hang == Some(Hang::Electors) {
+                        elector.freeze(0, FOREVER, &mut self.e);
+                    }
+                }
+                if hang == Some(Hang::Init) && leader == Some(container.who) && !container.over && container.is_guarded() {
+                    container.freeze(Moment::Now, FOREVER, &mut self.e);
+                    self.e.judge.hangs(container.who);
+                }
+            }
+        }
+        self.edit("calm", |lease| {
+            lease["metadata"]["annotations"][PAUSED] = "false".into();
+            lease["metadata"]["finalizers"] = json!([]);
+        });
+    }
+}

@@ -1,0 +1,121 @@
+//! What people and mad electors do to the Lease.
+
+use serde_json::{Value, json};
+use tenure::election::writes::{STEP_DOWN, STEP_DOWN_TO};
+
+use crate::{
+    clock::{Ns, S, US},
+    engine::Who,
+    server::EPOCH,
+    world::World,
+};
+
+impl World {
+    pub(super) fn edit(&mut self, what: &str, edit: impl FnOnce(&mut Value)) {
+        self.e.judge.trouble_for_all(self.e.now);
+        self.server.edit(what, edit, &mut self.e);
+        self.publish();
+    }
+
+    /// The release mark is written on the hold of `who` by its mad elector, which init believes.
+    pub fn rob(&mut self, who: Who) {
+        let time = stamp(self.e.now);
+        let identity = format!("{}_{who}", self.replicas[who.replica].node.name);
+        let holds = self.server.lease().is_some_and(|lease| lease["spec"]["holderIdentity"] == identity);
+        // What it writes after a true proof is its own affair.
+        if holds && self.e.judge.runs_for(who) {
+            self.edit("robbed", |lease| {
+                let spec = &mut lease["spec"];
+                (spec["holderIdentity"], spec["leaseDurationSeconds"]) = ("".into(), 1.into());
+                (spec["acquireTime"], spec["renewTime"]) = (time.clone().into(), time.into());
+            });
+        }
+    }
+
+    pub(super) fn lengthen(&mut self) {
+        let longest = self.plan.longest / S;
+        self.edit("longer", |lease| {
+            let spec = &mut lease["spec"];
+            let duration = spec["leaseDurationSeconds"].as_u64().filter(|duration| *duration + 3 <= longest);
+            if let Some(duration) = duration.filter(|_| spec["holderIdentity"] != "") {
+                spec["leaseDurationSeconds"] = (duration + 3).into();
+            }
+        });
+    }
+
+    /// Where every D is the same: a follower that has never seen the one in the record would not wait long enough.
+    pub(super) fn unset(&mut self) {
+        let Some(common) = self.plan.common else { return };
+        self.edit("no duration", |lease| {
+            let spec = &mut lease["spec"];
+            if spec["leaseDurationSeconds"] == common && spec["holderIdentity"] != "" {
+                spec["leaseDurationSeconds"] = Value::Null;
+            }
+        });
+    }
+
+    pub(super) fn delete_slowly(&mut self) {
+        let over = self.server.lease().is_some_and(|lease| !lease["metadata"]["deletionTimestamp"].is_null());
+        if over {
+            return self.edit("finalizer gone", |lease| lease["metadata"]["finalizers"] = json!([]));
+        }
+        self.edit("finalizer", |lease| lease["metadata"]["finalizers"] = json!(["tenure.dev/simulated"]));
+        self.server.delete(&mut self.e);
+        self.publish();
+    }
+
+    pub(super) fn clear(&mut self) {
+        let how = self.e.rng.u8(..3);
+        self.edit("clear", |lease| match how {
+            // From a null it would make the mark again that was there before.
+            0 if lease["spec"]["holderIdentity"].is_null() => {}
+            0 => lease["spec"]["holderIdentity"] = "".into(),
+            1 => lease["spec"]["holderIdentity"] = Value::Null,
+            _ => lease["spec"] = json!({}),
+        });
+    }
+
+    /// Another holder is written in: a stranger, or one of us that knows nothing of it.
+    pub(super) fn steal(&mut self) {
+        let mut names: Vec<String> = self.identities();
+        names.push("stranger".into());
+        let name = names[self.e.rng.usize(..names.len())].clone();
+        let time = stamp(self.e.now);
+        self.edit("another holder", |lease| {
+            let transitions = lease["spec"]["leaseTransitions"].as_i64().unwrap_or_default();
+            let spec = &mut lease["spec"];
+            spec["holderIdentity"] = name.into();
+            (spec["acquireTime"], spec["renewTime"]) = (time.clone().into(), time.into());
+            spec["leaseTransitions"] = transitions.saturating_add(1).into();
+            if spec["leaseDurationSeconds"].as_i64().unwrap_or_default() < 2 {
+                spec["leaseDurationSeconds"] = 10.into();
+            }
+        });
+    }
+
+    pub(super) fn ask_to_step_down(&mut self, to: bool) {
+        let names = self.identities();
+        let candidate = names.get(self.e.rng.usize(..names.len().max(1))).cloned();
+        if let Some(holder) = self.server.lease().and_then(|lease| lease["spec"]["holderIdentity"].as_str()) {
+            self.e.judge.asks(holder);
+        }
+        self.edit("step down", |lease| {
+            let holder = lease["spec"]["holderIdentity"].clone();
+            if holder.as_str().is_none_or(str::is_empty) {
+                return;
+            }
+            let annotations = &mut lease["metadata"]["annotations"];
+            annotations[STEP_DOWN] = holder;
+            if let (true, Some(candidate)) = (to, candidate) {
+                annotations[STEP_DOWN_TO] = candidate.into();
+            }
+        });
+    }
+}
+
+/// A time that no elector writes: it ends in 999.
+fn stamp(now: Ns) -> String {
+    let micros = EPOCH + i64::try_from(now / US).unwrap_or_default();
+    let micros = micros / 1_000 * 1_000 + 999;
+    jiff::Timestamp::from_microsecond(micros).map(|time| format!("{time:.6}")).unwrap_or_default()
+}

@@ -1,0 +1,37 @@
+//! What happens on the way to the server and back.
+
+use super::nanos;
+use crate::{
+    clock::{MS, Ns, S},
+    world::World,
+};
+
+impl World {
+    pub(super) fn slow_down(&mut self, replica: usize, span: Ns) {
+        let until = self.e.now + span;
+        let patience = self.replicas[replica].node.config.lease.attempt_timeout;
+        self.e.note(format!("r{replica}"), || "is answered slowly".into());
+        self.replicas[replica].road.slow = (until, nanos(patience));
+        self.e.judge.trouble(replica, until);
+    }
+
+    pub(super) fn cut(&mut self, replica: usize, up: bool, down: bool) {
+        let span = self.pause();
+        self.cut_for(replica, up, down, span);
+    }
+
+    pub(super) fn cut_for(&mut self, replica: usize, up: bool, down: bool, span: Ns) {
+        let until = self.e.now + span;
+        self.e.note(format!("r{replica}"), || {
+            format!("is cut off until {}.{:03}: up {up}, down {down}", until / S, until % S / MS)
+        });
+        self.e.judge.trouble(replica, until);
+        let road = &mut self.replicas[replica].road;
+        if up {
+            road.up_cut = until;
+        }
+        if down {
+            road.down_cut = until;
+        }
+    }
+}
