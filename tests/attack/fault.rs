@@ -205,7 +205,9 @@ impl Fault {
             | Self::Lease(Change::RaiseDuration)
             | Self::Lease(Change::EditRenewTime)
             | Self::Lease(Change::RestoreMetadata) => (0, 0),
-            Self::FreezeInit | Self::FreezeElector | Self::FreezeBoth => (500, 8_000),
+            Self::FreezeInit | Self::FreezeElector => (500, 8_000),
+            // Mostly until after the next one may lead.
+            Self::FreezeBoth => (2_000, 12_000),
             Self::KillElectorAround(..) | Self::KillElectorAfterProof => (100, 6_000),
             Self::FreezeWorkload => (500, 3_000),
             Self::Packets(_) | Self::NoAnswers | Self::NoReplies | Self::Refused => (500, 9_000),
