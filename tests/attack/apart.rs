@@ -57,7 +57,13 @@ fn apart() -> Command {
     command
 }
 
-/// The attack's directory, in memory; its cgroups begin with the same name.
+/// With what the names of an attack's cgroups begin, whose directory this is: two attacks at a time have their own.
+pub(crate) fn groups(directory: &Path) -> String {
+    let scratch = directory.parent().and_then(Path::file_name).unwrap_or_default();
+    format!("{}-", scratch.to_string_lossy())
+}
+
+/// The attack's directory, in memory.
 struct Directory(PathBuf);
 
 impl Directory {
@@ -72,10 +78,10 @@ impl Drop for Directory {
     /// With the cgroups, which no namespace takes along.
     fn drop(&mut self) {
         drop(fs::remove_dir_all(&self.0));
-        let name = self.0.file_name().unwrap_or_default().to_string_lossy();
+        let name = groups(&self.0);
         for root in crate::processor::roots() {
             let groups = fs::read_dir(root).into_iter().flatten().filter_map(Result::ok);
-            for group in groups.filter(|group| group.file_name().to_string_lossy().starts_with(&*name)) {
+            for group in groups.filter(|group| group.file_name().to_string_lossy().starts_with(&name)) {
                 remove_group(&group.path());
             }
         }

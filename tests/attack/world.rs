@@ -13,6 +13,7 @@ use nix::sys::signal::{Signal, kill};
 use tenure::{clock, time::Instant};
 
 use crate::{
+    apart,
     fault::Fault,
     lease,
     network::{GATEWAY, Network},
@@ -159,11 +160,10 @@ impl World {
             seed,
             made: BTreeMap::new(),
         };
-        let group = directory.file_name().unwrap_or_default().to_string_lossy().into_owned();
         for index in 0..3_u8 {
             let host = number * 10 + index + 1;
             let network = Network::new(&files, host);
-            let processor = Processor::new(&format!("{group}-{host}"));
+            let processor = Processor::new(&format!("{}{host}", apart::groups(directory)));
             let wall = Wall::new(&files, host, library);
             let account = account(usize::from(index));
             let token = world.stage.api.minimal_account(&account, &world.stage.namespace, LEASE, &Verbs::default()).await;
