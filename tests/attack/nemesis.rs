@@ -23,11 +23,15 @@ use crate::{
         server::{Program, Server},
     },
     token, window,
-    world::{Past, Span, World},
+    world::{Past, Span, World, place_of},
 };
 
 /// How long a process may take to show up; in a replica that has just ended it never does.
 const SEARCH: Duration = Duration::from_secs(1);
+/// For a handover that was asked for; a server in trouble may keep it from being.
+const HANDED_OVER: Duration = Duration::from_secs(6);
+/// Who has led for fewer milliseconds has just begun.
+const YOUNG: u64 = 1_000;
 /// Between two attempts to undo something.
 const AGAIN: Duration = Duration::from_millis(200);
 /// Of so many rounds, one begins with a leader that is not tenure.
@@ -88,7 +92,8 @@ async fn round(world: &mut World, leader: usize, blows: &[Blow]) -> Past {
         world.pass_until(moment).await;
         match step {
             Step::Strike(blow) => {
-                let place = (leader + blow.whom) % world.places.len();
+                let young = if is_for_the_young(blow) { next_leader(world, leader, blow.chance).await } else { None };
+                let place = young.unwrap_or((leader + blow.whom) % world.places.len());
                 let begun = clock::boot();
                 let Some(undo) = strike(world, place, blow).await else { continue };
                 faults.push(blow.fault);
@@ -112,6 +117,24 @@ async fn round(world: &mut World, leader: usize, blows: &[Blow]) -> Past {
         }
     }
     Past { faults, from, over: clock::boot(), led: clock::boot() }
+}
+
+/// Of those that freeze all that guards a leader, every other one strikes one that has just begun: the kernel's fuse must know its
+/// daemons by then.
+const fn is_for_the_young(blow: &Blow) -> bool {
+    matches!(blow.fault, Fault::FreezeBoth) && blow.whom == 0 && blow.chance.is_multiple_of(2)
+}
+
+/// Has the Lease handed over: the place of the next leader, within a second of its start.
+async fn next_leader(world: &World, leader: usize, chance: u64) -> Option<usize> {
+    let witness = &world.stage.witness;
+    let before = witness.last_start()?.at();
+    let init = tokio::time::timeout(SEARCH, world.places[leader].replica.init()).await.ok()?;
+    kill(init, Signal::SIGTERM).ok()?;
+    let next = witness.first("the next start", |event| event.what == "start" && event.at() > before);
+    let next = tokio::time::timeout(HANDED_OVER, next).await.ok()?;
+    tokio::time::sleep(Duration::from_millis(chance % YOUNG)).await;
+    Some(place_of(&next.replica))
 }
 
 /// A fault that took place.
