@@ -79,6 +79,8 @@ pub enum Event {
     Exec(Child),
     /// A process ends, for whatever reason it has.
     Ends(Child),
+    /// The client-go replica may have something to do.
+    Peer,
     /// The nemesis does something.
     Strike,
     /// It does this to that replica.

@@ -203,9 +203,11 @@ impl Judge {
         if released && let Some(((_, pid), Running { token, .. })) = self.alive.iter().find(|((other, _), _)| *other == who) {
             return self.fail(format!("{who} has released the Lease while pid {pid} runs under {token}"));
         }
+        // A client-go replica writes what it likes.
+        let Some(Replica { duration, .. }) = self.replicas.get(who.replica) else { return };
         let write = Write {
             me,
-            duration: self.replicas[who.replica].duration,
+            duration: *duration,
             old: before.map(|before| (before, now.saturating_sub(self.since))),
             new: after,
             held: self.held.get(&who),

@@ -2,7 +2,8 @@
 //!
 //! Each replica is the election machine of its elector process and the agent of its init, joined by a simulated link, above a
 //! simulated process tree; they share a register that answers as the embedded API server does, over roads that lose, delay and cut.
-//! Clocks run at rates of their own, processes are stopped and killed, people edit the Lease. [`judge`] says what must hold.
+//! Clocks run at rates of their own, processes are stopped and killed, nodes suspended, people edit the Lease, and in some worlds a
+//! client-go replica is on it. [`judge`] says what must hold.
 //!
 //! ```text
 //! cargo test --test simulation                                      a few seconds
@@ -25,6 +26,8 @@
 use std::thread;
 
 mod alarm;
+#[path = "../support/client_go.rs"]
+mod client_go;
 mod clock;
 mod conduct;
 mod container;
@@ -35,6 +38,7 @@ mod hygiene;
 mod judge;
 mod nemesis;
 mod network;
+mod peer;
 mod plan;
 mod progress;
 mod register;
@@ -51,7 +55,7 @@ use world::World;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Terms that are simulated if nobody asks for another number.
-const TERMS: u64 = 5_000;
+const TERMS: u64 = 15_000;
 /// Worlds between two looks at how far it is.
 const BATCH: u64 = 16;
 

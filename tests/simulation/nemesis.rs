@@ -164,6 +164,21 @@ impl Fault {
         !matches!(self, Self::CutAll | Self::Compact | Self::JumpWall | Self::Pause | Self::Interregnum)
     }
 
+    /// Whether a client-go replica lives with it, which runs at once on a Lease that is free or gone.
+    pub const fn spares_client_go(self) -> bool {
+        !matches!(
+            self,
+            Self::Interregnum
+                | Self::Meddling
+                | Self::Delete
+                | Self::DeleteSlowly
+                | Self::Clear
+                | Self::Steal
+                | Self::Unset
+                | Self::Lie
+        )
+    }
+
     /// Whether init stands still.
     pub const fn stops_init(self) -> bool {
         matches!(self, Self::StopInit | Self::StopBoth | Self::Suspend)
@@ -296,6 +311,12 @@ impl World {
     pub fn strike_somewhere(&mut self) {
         let anyone = self.e.rng.usize(..self.replicas.len());
         let replica = self.e.judge.leader().filter(|_| self.e.rng.bool()).map_or(anyone, |who| who.replica);
+        if replica == self.replicas.len() {
+            let span = self.pause();
+            self.cut_peer(span);
+            let span = self.e.between(0, self.plan.gap * 2);
+            return self.e.after(span, Event::Strike);
+        }
         let fault = self.plan.faults[self.e.rng.usize(..self.plan.faults.len())];
         self.strike(Who { replica, life: self.replicas[replica].life }, fault);
         let span = self.e.between(0, self.plan.gap * 2);

@@ -14,6 +14,7 @@ use crate::{
     clock::{Clock, MS, Ns, S},
     engine::{Engine, Event, Who, spread},
     nemesis::{Fault, Hang, Window},
+    peer,
     server::{EPOCH, WatchHabits},
 };
 
@@ -42,6 +43,8 @@ pub struct Plan {
     pub hang: Option<Hang>,
     /// How soon one term follows upon another.
     pub pace: Pace,
+    /// A client-go replica on the same Lease.
+    pub peer: Option<peer::Habits>,
     /// No request is carried out later than this after its first byte.
     pub latest: Ns,
 }
@@ -141,7 +144,9 @@ pub fn nodes(rng: &mut Rng) -> Vec<Node> {
         1 => Release::Delete,
         _ => Release::Clear,
     };
-    let plan = Rc::new(plan(rng, pace, longest, same));
+    let drift = timings.iter().map(|timing| timing.drift).min().unwrap_or_default();
+    let peer = (rng.u8(..8) == 0).then(|| peer::Habits::random(drift / 2, EPOCH, rng));
+    let plan = Rc::new(plan(rng, pace, longest, same, peer));
     let on_exit = match pace {
         Pace::Steady => *choice(rng, &[OnExit::Exit, OnExit::Follow, OnExit::Restart]),
         Pace::Hasty | Pace::Rapid => OnExit::Exit,
@@ -150,8 +155,9 @@ pub fn nodes(rng: &mut Rng) -> Vec<Node> {
     nodes.map(|(index, timing)| node(rng, index, timing, creation_wait, release, on_exit, &plan)).collect()
 }
 
-fn plan(rng: &mut Rng, pace: Pace, longest: Duration, same: bool) -> Plan {
+fn plan(rng: &mut Rng, pace: Pace, longest: Duration, same: bool, peer: Option<peer::Habits>) -> Plan {
     let mut faults = Fault::ALL.to_vec();
+    faults.retain(|fault| peer.is_none() || fault.spares_client_go());
     rng.shuffle(&mut faults);
     faults.truncate(rng.usize(1..=8));
     let hang = match rng.u8(..8) {
@@ -174,10 +180,11 @@ fn plan(rng: &mut Rng, pace: Pace, longest: Duration, same: bool) -> Plan {
             overtaken: rarely(rng, 0.5),
             delay: spread(rng, MS, quickly(100 * MS, 3 * S)),
         },
-        longest: nanos(longest) + 10 * S,
+        longest: nanos(longest) + 15 * S,
         common: same.then_some(longest.as_secs()),
         hang,
         pace,
+        peer,
         latest: spread(rng, quickly(S, 30 * S), quickly(5 * S, 30 * S)),
     }
 }
@@ -218,7 +225,8 @@ fn node(
     if rng.u8(..4) == 0 {
         config.workload.on_loss = OnLoss::Exit;
     }
-    let drift = timing.drift;
+    // Its drift bounds both its own error and that of a client-go replica, which knows none.
+    let drift = if plan.peer.is_some() { timing.drift / 2 } else { timing.drift };
     let rate = match rng.u8(..3) {
         0 => 1_000_000 - drift,
         1 => 1_000_000 + drift,

@@ -5,10 +5,11 @@ use std::rc::Rc;
 use tenure::election::{Answer, Request, RequestId};
 
 use crate::{
-    clock::{Ns, S},
+    clock::{MS, Ns, S},
     container::Container,
     engine::{Child, Engine, Event, Who},
     network::{Flight, Reply, Road},
+    peer::Peer,
     plan::{self, Node, Plan},
     server::{Admission, Server},
 };
@@ -26,6 +27,8 @@ pub struct World {
     pub e: Engine,
     pub server: Server,
     pub replicas: Vec<Replica>,
+    /// One of client-go, on the same Lease.
+    pub peer: Option<Peer>,
     pub plan: Rc<Plan>,
     pub calm_since: Option<Ns>,
 }
@@ -61,7 +64,13 @@ impl World {
         }
         e.at(plan.storm, Event::Calm);
         e.after(0, Event::Strike);
-        Self { e, server: Server::new(seed), replicas, plan, calm_since: None }
+        let who = Who { replica: replicas.len(), life: 1 };
+        let peer = plan.peer.map(|habits| {
+            let mut peer = Peer::start(who, Road::new(MS, plan.latest), habits, &e);
+            peer.wake(&mut e);
+            peer
+        });
+        Self { e, server: Server::new(seed), replicas, peer, plan, calm_since: None }
     }
 
     /// Runs it to its end.
@@ -137,6 +146,9 @@ impl World {
             Event::Arrive(flight) => self.arrive(*flight),
             Event::Reply(reply) => {
                 let Reply { to, id, answer } = *reply;
+                if to.who.replica == self.replicas.len() {
+                    return self.answered_peer(to, id, answer);
+                }
                 self.on(to.who, |container, e| {
                     let latency = e.latency(container.node.wake);
                     if let Some(elector) = container.elector.as_mut().filter(|elector| elector.child == to) {
@@ -156,6 +168,7 @@ impl World {
             }
             Event::Exec(child) => self.on(child.who, |container, e| container.exec(child.pid, e)),
             Event::Ends(child) => self.on(child.who, |container, e| container.ends(child.pid, e)),
+            Event::Peer => self.turn_peer(),
             Event::Strike if self.calm_since.is_none() => self.strike_somewhere(),
             Event::Aimed(who, fault) if self.calm_since.is_none() => self.strike(who, fault),
             Event::Strike | Event::Aimed(..) => {}
@@ -199,9 +212,16 @@ impl World {
         }
     }
 
+    fn road(&self, replica: usize) -> &Road {
+        match (self.replicas.get(replica), &self.peer) {
+            (Some(Replica { road, .. }), _) | (None, Some(Peer { road, .. })) => road,
+            (None, None) => &self.replicas[0].road,
+        }
+    }
+
     fn arrive(&mut self, flight: Flight) {
         let Flight { from, identity, sent, id, request } = flight;
-        let moody = self.replicas[from.who.replica].road.moody(&mut self.e);
+        let moody = self.road(from.who.replica).clone().moody(&mut self.e);
         let answer = match moody {
             Some((answer, false)) => answer,
             Some((answer, true)) => {
@@ -216,14 +236,14 @@ impl World {
                 format!("is answered with {answer:?}")
             }
         });
-        if let Some(at) = self.replicas[from.who.replica].road.down(&mut self.e) {
+        if let Some(at) = self.road(from.who.replica).clone().down(&mut self.e) {
             self.e.at(at, Event::Reply(Box::new(Reply { to: from, id, answer })));
         }
     }
 
     fn commit(&mut self, who: Who, identity: &str, sent: Ns, request: &Request) -> Answer {
         let before = self.server.version();
-        let (until, admission) = self.replicas[who.replica].road.admission;
+        let (until, admission) = self.road(who.replica).admission;
         let admission = if self.e.now < until { admission } else { Admission::Sound };
         let answer = self.server.carry_out(who, identity, request, admission, &mut self.e);
         if self.server.version() > before {

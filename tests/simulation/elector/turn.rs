@@ -101,6 +101,7 @@ impl Container {
     }
 
     fn act_elector(&mut self, pid: i32, action: Action, e: &mut Engine) {
+        let lied = self.lied;
         let (who, child, clock) = (self.who, Child { who: self.who, pid }, self.clock());
         let identity = Rc::clone(&self.identity);
         let delay = e.latency(self.node.wake);
@@ -139,7 +140,7 @@ impl Container {
                         Some(Window::Shorten)
                     }
                     ToInit::StepDown { term, reason, .. } => {
-                        if reason.is_loss() && *reason != Reason::Expired {
+                        if reason.is_loss() && *reason != Reason::Expired && !lied {
                             e.judge.lost(who, *term);
                         }
                         if *reason == Reason::StepDown {

@@ -13,6 +13,9 @@ impl World {
         self.calm_since = Some(self.e.now);
         let hang = self.plan.hang;
         let leader = self.e.judge.leader();
+        if let Some(peer) = &mut self.peer {
+            peer.road.mend();
+        }
         for replica in &mut self.replicas {
             replica.road.mend();
             if let Some(container) = &mut replica.container {

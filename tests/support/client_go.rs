@@ -1,0 +1,150 @@
+//! A client-go replica on the same Lease, as a machine without clock and IO: what tenure has to live beside.
+//!
+//! It keeps its own deadlines: it leads for renewDeadline after the answer to its last renewal, which is less than the lease
+//! duration by more than an answer may take. It does not release.
+
+use std::{sync::Arc, time::Duration};
+
+use serde_json::{Value, json};
+use tenure::{
+    election::{Answer, Request, RequestId},
+    time::{Instant, Now},
+};
+
+/// Its settings.
+#[derive(Clone, Copy, Debug)]
+pub struct Times {
+    /// leaseDuration, in seconds.
+    pub lease: u64,
+    pub renew_deadline: Duration,
+    pub retry_period: Duration,
+    /// Of one request.
+    pub timeout: Duration,
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct ClientGo {
+    name: String,
+    times: Times,
+    /// Since when the last spec that it read is unchanged, and the whole Lease.
+    observed: Option<(Instant, Arc<Value>)>,
+    /// It leads until then.
+    leads: Option<Instant>,
+    next: Instant,
+    awaited: Option<Awaited>,
+    requests: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Awaited {
+    id: RequestId,
+    late: Instant,
+    writes: bool,
+}
+
+/// What it does.
+#[derive(Clone, Debug)]
+pub enum Deed {
+    /// It sends this.
+    Asks(RequestId, Request),
+    /// It begins to lead, under this token.
+    Leads(String),
+    /// It has not renewed in time, leads no more, and is to be started anew.
+    Ends,
+}
+
+impl ClientGo {
+    /// One that starts now.
+    pub fn start(name: String, times: Times, now: Instant) -> Self {
+        Self { name, times, observed: None, leads: None, next: now, awaited: None, requests: 0 }
+    }
+
+    /// When it has something to do.
+    pub fn timeout(&self) -> Instant {
+        let next = self.awaited.map_or(self.next, |awaited| awaited.late);
+        self.leads.map_or(next, |end| end.min(next))
+    }
+
+    /// It does what is due.
+    pub fn step(&mut self, now: Now) -> Option<Deed> {
+        if now.boot < self.timeout() {
+            return None;
+        }
+        if self.leads.is_some_and(|end| end <= now.boot) {
+            return Some(Deed::Ends);
+        }
+        if self.awaited.take().is_some() {
+            self.next = now.boot + self.times.retry_period;
+            return None;
+        }
+        let write = self.leads.and(self.observed.as_ref()).map(|(_, lease)| self.record(lease, now));
+        Some(self.ask(write.map_or(Request::Get, Request::Replace), now))
+    }
+
+    /// It takes an answer in.
+    pub fn answered(&mut self, id: RequestId, answer: Answer, now: Now) -> Option<Deed> {
+        let Awaited { writes, .. } = self.awaited.take_if(|awaited| awaited.id == id)?;
+        self.next = now.boot + self.times.retry_period;
+        match answer {
+            Answer::Object(lease) if writes => {
+                let token = lease["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned();
+                self.observe(lease, now.boot);
+                let begins = self.leads.replace(now.boot + self.times.renew_deadline).is_none();
+                begins.then_some(Deed::Leads(token))
+            }
+            Answer::Object(lease) => {
+                let request = Request::Replace(self.record(&lease, now));
+                self.observe(lease, now.boot);
+                self.may_write(now.boot).then(|| self.ask(request, now))
+            }
+            Answer::NotFound if !writes => {
+                let request = self.record(&json!({"metadata": {"name": "lease", "namespace": "default"}}), now);
+                Some(self.ask(Request::Create(request), now))
+            }
+            // The fast path failed: it reads, and sees.
+            Answer::Conflict if writes => Some(self.ask(Request::Get, now)),
+            Answer::NotFound | Answer::Conflict | Answer::Deleted | Answer::Refused { .. } | Answer::Unknown { .. } => None,
+        }
+    }
+
+    fn ask(&mut self, request: Request, now: Now) -> Deed {
+        self.requests += 1;
+        let id = RequestId(self.requests);
+        self.awaited = Some(Awaited { id, late: now.boot + self.times.timeout, writes: request != Request::Get });
+        Deed::Asks(id, request)
+    }
+
+    fn observe(&mut self, lease: Arc<Value>, boot: Instant) {
+        let since = match &self.observed {
+            Some((since, seen)) if seen["spec"] == lease["spec"] => *since,
+            Some(_) | None => boot,
+        };
+        self.observed = Some((since, lease));
+    }
+
+    fn may_write(&self, boot: Instant) -> bool {
+        let Some((since, lease)) = &self.observed else { return false };
+        let holder = lease["spec"]["holderIdentity"].as_str().unwrap_or_default();
+        let duration = Duration::from_secs(lease["spec"]["leaseDurationSeconds"].as_u64().unwrap_or_default());
+        holder.is_empty() || holder == self.name || *since + duration <= boot
+    }
+
+    fn record(&self, from: &Value, now: Now) -> Arc<Value> {
+        let mut lease = from.clone();
+        let spec = &from["spec"];
+        let time = jiff::Timestamp::from_microsecond(now.wall).expect("a time of this century");
+        let time = json!(format!("{time:.6}"));
+        let changes = spec["holderIdentity"] != self.name.as_str();
+        let transitions = spec["leaseTransitions"].as_i64().map_or(0, |transitions| transitions + i64::from(changes));
+        let acquired = if changes { &time } else { &spec["acquireTime"] };
+        lease["spec"] = json!({
+            "holderIdentity": self.name,
+            "leaseDurationSeconds": self.times.lease,
+            "acquireTime": acquired,
+            "renewTime": time,
+            "leaseTransitions": transitions,
+        });
+        lease.into()
+    }
+}
