@@ -69,6 +69,11 @@ impl Conduct {
         self.cause.get_or_insert(now);
     }
 
+    /// The workload has not taken its promotion.
+    pub fn gives_up(&mut self, now: Instant) {
+        self.cause.get_or_insert(now);
+    }
+
     /// Init goes on after a stop.
     pub fn thawed(&mut self, now: Instant) {
         self.awake = now;

@@ -5,8 +5,8 @@
 use std::{collections::VecDeque, rc::Rc, time::Duration};
 
 use tenure::{
-    link::{Term, ToInit},
-    supervision::{Action, Agent, Input, Settings},
+    link::{Exit, Term, ToInit},
+    supervision::{Action, Agent, Input, Role, Settings},
 };
 
 use crate::{
@@ -61,6 +61,13 @@ pub struct Container {
     /// Killed electors, and whether they can be reaped.
     undead: Vec<(i32, bool)>,
     spawning: Option<(i32, Option<Outcome>)>,
+    /// The workload's main process, as init knows it.
+    main: Option<i32>,
+    promoter: Option<i32>,
+    /// Words of processes on NOTIFY_SOCKET.
+    words: VecDeque<(i32, Role)>,
+    /// Of the last Lead.
+    token: String,
 }
 
 impl Container {
@@ -93,6 +100,10 @@ impl Container {
             signals: VecDeque::new(),
             undead: Vec::new(),
             spawning: None,
+            main: None,
+            promoter: None,
+            words: VecDeque::new(),
+            token: String::new(),
         };
         container.wake_init(0, e);
         container
@@ -150,6 +161,7 @@ impl Container {
         self.drain_link(true, e);
         self.take_signals(e);
         self.take_outcome(e);
+        self.take_words(e);
         self.drain_link(true, e);
         if self.stands() {
             return;
@@ -211,7 +223,29 @@ impl Container {
             {
                 self.spawned(outcome.unwrap_or(Ok(())), e);
             }
+            if self.promoter.take_if(|promoter| *promoter == pid).is_some() {
+                match exit {
+                    Exit::Code(0) => self.handle(Input::Promoted, e),
+                    Exit::Code(_) => self.handle(Input::NotPromoted, e),
+                    // Nobody knows.
+                    Exit::Signal(_) => {}
+                }
+            }
+            self.main.take_if(|main| *main == pid);
             self.handle(Input::Reaped { pid, exit }, e);
+        }
+    }
+
+    /// What a process says that is not the workload is not heard.
+    fn take_words(&mut self, e: &mut Engine) {
+        while !self.stands()
+            && let Some((pid, role)) = self.words.pop_front()
+        {
+            if self.main == Some(pid) {
+                e.note(self.who, || format!("init hears pid {pid} say {role:?}"));
+                self.handle(Input::Notified(role), e);
+                self.carry_out(e);
+            }
         }
     }
 
@@ -262,6 +296,9 @@ impl Container {
         self.conduct.hears(message, self.clock().boot(e.now));
         if let ToInit::Releasing { term, .. } = message {
             self.void = Some(*term);
+        }
+        if let ToInit::Lead { facts, .. } = message {
+            self.token.clone_from(&facts.token);
         }
         match message {
             ToInit::Beat => {}

@@ -77,6 +77,8 @@ pub enum Event {
     Watched(Child, u64, Box<Watched>),
     /// A forked process is about to exec.
     Exec(Child),
+    /// The workload takes a role that it was told.
+    Obeys(Child),
     /// A process ends, for whatever reason it has.
     Ends(Child),
     /// The client-go replica may have something to do.

@@ -240,7 +240,8 @@ impl Judge {
     fn left_alone(&mut self, lease: &Value, now: Ns) {
         let alone = now.saturating_sub(self.since);
         let duration = lease["spec"]["leaseDurationSeconds"].as_u64().unwrap_or_default() * S;
-        if alone < duration || lease["metadata"]["annotations"][PAUSED] == "true" {
+        let closed = lease["metadata"]["annotations"][PAUSED] == "true" || !lease["metadata"]["deletionTimestamp"].is_null();
+        if alone < duration || closed {
             return;
         }
         let holder = lease["spec"]["holderIdentity"].as_str().unwrap_or_default();

@@ -22,6 +22,8 @@ use crate::{
 
 const SIGTERM: i32 = 15;
 const FOREVER: Ns = 1_000_000 * S;
+/// A node is suspended for this long at most.
+const LONGEST_SLEEP: Ns = 20 * S;
 /// For so long a follower may wait because the server asked it to.
 const RETRY_AFTER: Ns = 65 * S;
 
@@ -201,7 +203,7 @@ impl World {
                 });
             }
             Fault::Suspend => {
-                let span = self.pause();
+                let span = self.pause().min(LONGEST_SLEEP);
                 self.e.judge.trouble(replica, self.e.now + span);
                 self.living(replica, |container, e| container.suspend(span, e));
             }

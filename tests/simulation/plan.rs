@@ -6,7 +6,7 @@ use std::{rc::Rc, time::Duration};
 
 use fastrand::Rng;
 use tenure::{
-    config::{self, Config, Drift, OnExit, OnLoss, Release},
+    config::{self, Acknowledge, Config, Drift, OnExit, OnLoss, Release, Runs, Signal},
     election::law::Timing,
 };
 
@@ -16,6 +16,7 @@ use crate::{
     nemesis::{Fault, Hang, Window},
     peer,
     server::{EPOCH, WatchHabits},
+    tree::{ON_FOLLOW, ON_LEAD},
 };
 
 /// What a seed means for the whole.
@@ -43,6 +44,8 @@ pub struct Plan {
     pub hang: Option<Hang>,
     /// How soon one term follows upon another.
     pub pace: Pace,
+    /// Workloads run always, and are told their role.
+    pub always: bool,
     /// A client-go replica on the same Lease.
     pub peer: Option<peer::Habits>,
     /// No request is carried out later than this after its first byte.
@@ -97,6 +100,8 @@ pub struct Habits {
     pub exits: f64,
     /// The longest until it does.
     pub lasts: Ns,
+    /// It says when it has taken a role, where it runs always.
+    pub says: bool,
     /// Share of daemons that nobody may kill.
     pub foreign: f64,
     /// Share of electors that hang in the kernel when they are killed.
@@ -167,6 +172,11 @@ fn plan(rng: &mut Rng, pace: Pace, longest: Duration, same: bool, peer: Option<p
     };
     let rarely = |rng: &mut Rng, share: f64| if rng.bool() { 0.0 } else { share * rng.f64() };
     let rapid = pace == Pace::Rapid;
+    let always = rng.u8(..if rapid { 10 } else { 3 }) == 0;
+    if always {
+        // Else it hardly ever hears that it leads no more.
+        faults.extend([Fault::StepDown; 3]);
+    }
     let quickly = |few: Ns, many: Ns| if rapid { few } else { many };
     Plan {
         storm: spread(rng, 60 * S, quickly(300 * S, 600 * S)),
@@ -184,6 +194,7 @@ fn plan(rng: &mut Rng, pace: Pace, longest: Duration, same: bool, peer: Option<p
         common: same.then_some(longest.as_secs()),
         hang,
         pace,
+        always,
         peer,
         latest: spread(rng, quickly(S, 30 * S), quickly(5 * S, 30 * S)),
     }
@@ -234,14 +245,16 @@ fn node(
     };
     let clock = Clock { rate, boot: rng.u64(S..1_000_000 * S), wall: EPOCH + rng.i64(-3_600_000_000..3_600_000_000) };
     let rapid = plan.pace == Pace::Rapid;
-    let habits = Habits {
+    let mut habits = Habits {
         exec: spread(rng, MS, if rapid || tight { 20 * MS } else { S }),
         deaf: if tight { 1.0 } else { rng.f64() * rng.f64() },
         lingers: spread(rng, MS, 10 * S),
         death,
         slow_death: if tight { 1.0 } else { rng.f64() },
-        daemons: rng.u32(0..3),
-        breeds: rng.f64(),
+        // Whoever runs always answers for what it leaves behind.
+        daemons: if plan.always { 0 } else { rng.u32(0..3) },
+        breeds: if plan.always { 0.0 } else { rng.f64() },
+        says: rng.u8(..4) > 0,
         exits: match plan.pace {
             Pace::Rapid => 0.995,
             Pace::Hasty => 0.95,
@@ -261,6 +274,13 @@ fn node(
         },
         stuck: if rng.u8(..4) == 0 { rng.f64() } else { 0.0 },
     };
+    if plan.always {
+        config.workload.runs = Runs::Always;
+        config.workload.acknowledge = Some(if habits.says { Acknowledge::Notify } else { Acknowledge::None });
+        (config.signals.on_lead, config.signals.on_follow) = (Some(Signal(ON_LEAD)), Some(Signal(ON_FOLLOW)));
+        habits.foreign = 0.0;
+        habits.exits = if rapid { 0.5 } else { 0.1 };
+    }
     Node {
         name: format!("replica{index}"),
         plan: Rc::clone(plan),

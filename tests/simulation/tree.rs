@@ -2,6 +2,8 @@
 //!
 //! Owns what the kernel owns. A process runs as a leader from its execve to its death, and whatever it forks does so too.
 
+use std::collections::VecDeque;
+
 use tenure::{
     link::Exit,
     supervision::{NotSpawned, Scan},
@@ -14,6 +16,11 @@ use crate::{
     engine::{Child, Engine, Event, Who},
     plan::Habits,
 };
+
+mod roles;
+
+use roles::Order;
+pub use roles::{ON_FOLLOW, ON_LEAD};
 
 /// Between two rounds of the second guard.
 pub const GUARD_ROUND: Ns = 50 * MS;
@@ -45,12 +52,17 @@ struct Process {
     manner: Manner,
     /// The kernel kills it at H.
     covered: bool,
+    orders: VecDeque<Order>,
 }
 
 #[derive(Debug)]
 enum Stage {
-    /// Between fork and execve; looks at the clock last (law 15).
-    Forked { token: String, not_after: Instant },
+    /// Between fork and execve; looks at the clock last (law 15). Without a token it is to stand by.
+    Forked { token: Option<String>, not_after: Instant },
+    /// Is about to tell the workload that it leads.
+    Promotes { workload: i32, token: String, not_after: Instant },
+    /// Runs, and does not lead.
+    Stands,
     /// Runs as the leader of this term.
     Runs { token: String },
     /// Waits to be reaped.
@@ -101,17 +113,14 @@ impl Tree {
 
     /// Forks the workload's main process.
     pub fn fork(&mut self, token: String, not_after: Instant, covered: bool, habits: &Habits, e: &mut Engine) -> i32 {
-        let pid = self.pid();
         let manner = manner(habits, e);
-        self.processes.push(Process {
-            pid,
-            stage: Stage::Forked { token, not_after },
-            asked: false,
-            killed: false,
-            ends: None,
-            manner,
-            covered,
-        });
+        self.add(Stage::Forked { token: Some(token), not_after }, manner, covered, habits, e)
+    }
+
+    fn add(&mut self, stage: Stage, manner: Manner, covered: bool, habits: &Habits, e: &mut Engine) -> i32 {
+        let pid = self.pid();
+        let orders = VecDeque::new();
+        self.processes.push(Process { pid, stage, asked: false, killed: false, ends: None, manner, covered, orders });
         let span = e.spread(10_000, habits.exec);
         e.after(span, Event::Exec(Child { who: self.who, pid }));
         pid
@@ -119,24 +128,24 @@ impl Tree {
 
     /// The forked child looks at the clock, and becomes the workload or ends; none if it was killed before.
     pub fn exec(&mut self, pid: i32, clock: Clock, habits: &Habits, e: &mut Engine) -> Option<Outcome> {
-        let process = self.processes.iter_mut().find(|process| process.pid == pid && !process.killed)?;
+        let index = self.processes.iter().position(|process| process.pid == pid && !process.killed)?;
+        self.promotes(index, clock, habits, e);
+        let process = self.processes.get_mut(index)?;
         let Stage::Forked { token, not_after } = &process.stage else { return None };
         if clock.boot(e.now) >= *not_after {
             process.stage = Stage::Zombie(Exit::Code(0));
             e.note(self.who, || format!("pid {pid} comes too late to run"));
             return Some(Err(NotSpawned::Late));
         }
-        let token = token.clone();
+        let Some(token) = token.clone() else {
+            process.stage = Stage::Stands;
+            return Some(Ok(()));
+        };
         e.note(self.who, || format!("RUNS as pid {pid} under token {token}"));
         let covered = process.covered;
         e.judge.runs(Child { who: self.who, pid }, &token, covered, e.now);
         process.stage = Stage::Runs { token: token.clone() };
-        if e.chance(habits.exits) {
-            let span = e.spread(MS, habits.lasts);
-            let exit = Exit::Code(u8::from(e.chance(0.7)));
-            process.ends = Some((e.now + span, exit));
-            e.after(span, Event::Ends(Child { who: self.who, pid }));
-        }
+        process.may_exit(Child { who: self.who, pid }, habits, e);
         for _ in 0..e.rng.u32(..=habits.daemons) {
             self.daemon(&token, covered, habits, e);
         }
@@ -151,7 +160,8 @@ impl Tree {
         e.judge.runs(Child { who: self.who, pid }, token, covered, e.now);
         e.note(self.who, || format!("pid {pid} is left behind by the workload"));
         let stage = Stage::Runs { token: token.into() };
-        self.processes.push(Process { pid, stage, asked: true, killed: false, ends: None, manner, covered });
+        let orders = VecDeque::new();
+        self.processes.push(Process { pid, stage, asked: true, killed: false, ends: None, manner, covered, orders });
     }
 
     /// Init shows the kernel everybody there is.
@@ -169,7 +179,7 @@ impl Tree {
     pub fn ask(&mut self, pid: i32, signal: i32, e: &mut Engine) {
         let Some(process) = self.processes.iter_mut().find(|process| process.pid == pid) else { return };
         process.asked = true;
-        let Stage::Runs { .. } = process.stage else { return };
+        let (Stage::Runs { .. } | Stage::Stands) = process.stage else { return };
         let Some(span) = process.manner.obeys_in.filter(|_| signal == SIGTERM) else { return };
         let at = e.now + span;
         if process.ends.is_none_or(|(before, _)| at < before) {
@@ -193,7 +203,7 @@ impl Tree {
                 process.manner.breeds = killer == Killer::Walk;
                 Some((token.clone(), process.covered))
             }
-            Stage::Runs { .. } | Stage::Forked { .. } | Stage::Zombie(_) => None,
+            Stage::Runs { .. } | Stage::Stands | Stage::Forked { .. } | Stage::Promotes { .. } | Stage::Zombie(_) => None,
         });
         let mut any = false;
         let reached = |process: &&mut Process| !process.manner.foreign && (killer != Killer::Fuse || process.covered);
@@ -234,7 +244,7 @@ impl Tree {
         let Some((_, exit)) = process.ends.filter(|(at, _)| *at <= e.now) else { return false };
         match process.stage {
             Stage::Zombie(_) => return false,
-            Stage::Forked { .. } | Stage::Runs { .. } => {}
+            Stage::Forked { .. } | Stage::Promotes { .. } | Stage::Stands | Stage::Runs { .. } => {}
         }
         process.stage = Stage::Zombie(exit);
         e.judge.gone(self.who, pid);
@@ -268,6 +278,16 @@ impl Tree {
 }
 
 impl Process {
+    /// Most end by themselves in some worlds.
+    fn may_exit(&mut self, child: Child, habits: &Habits, e: &mut Engine) {
+        if e.chance(habits.exits) {
+            let span = e.spread(MS, habits.lasts);
+            let exit = Exit::Code(u8::from(e.chance(0.7)));
+            self.ends = Some((e.now + span, exit));
+            e.after(span, Event::Ends(child));
+        }
+    }
+
     fn kill(&mut self, who: Who, e: &mut Engine) -> bool {
         if matches!(self.stage, Stage::Zombie(_)) {
             return true;

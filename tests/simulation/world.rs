@@ -167,6 +167,7 @@ impl World {
                 self.on(child.who, |container, e| container.watched(child.pid, number, *watched, e));
             }
             Event::Exec(child) => self.on(child.who, |container, e| container.exec(child.pid, e)),
+            Event::Obeys(child) => self.on(child.who, |container, e| container.obeys(child.pid, e)),
             Event::Ends(child) => self.on(child.who, |container, e| container.ends(child.pid, e)),
             Event::Peer => self.turn_peer(),
             Event::Strike if self.calm_since.is_none() => self.strike_somewhere(),

@@ -4,7 +4,7 @@
 
 use tenure::{
     link::{Reason, ToElector},
-    supervision::{Action, Input, Target},
+    supervision::{Action, Input, Role, Target},
 };
 
 use super::Container;
@@ -13,7 +13,7 @@ use crate::{
     elector::{ElectorProcess, LIE},
     engine::{Child, Engine, Event},
     nemesis::Window,
-    tree::Killer,
+    tree::{Killer, ON_FOLLOW},
 };
 
 impl Container {
@@ -32,9 +32,16 @@ impl Container {
             Action::KillElector => self.kill_elector(e),
             Action::Tell(message) => self.tell(message, e),
             Action::Spawn { launch, .. } => {
-                let Some((facts, not_after)) = launch.and_then(|launch| Some((launch.facts?, launch.not_after))) else { return };
-                let pid = self.tree.fork(facts.token, not_after, self.fuse.is_lit(), &self.node.habits, e);
-                e.note(self.who, || format!("forks pid {pid}, not to run after {not_after:?}"));
+                let habits = &self.node.habits;
+                let pid = match launch.and_then(|launch| Some((launch.facts?, launch.not_after))) {
+                    Some((facts, not_after)) => {
+                        let pid = self.tree.fork(facts.token, not_after, self.fuse.is_lit(), habits, e);
+                        e.note(self.who, || format!("forks pid {pid}, not to run after {not_after:?}"));
+                        pid
+                    }
+                    None => self.tree.fork_standby(habits, e),
+                };
+                self.main = Some(pid);
                 self.conduct.spawned();
                 self.spawning = Some((pid, None));
                 self.handle(Input::Forked { pid }, e);
@@ -48,7 +55,11 @@ impl Container {
                 {
                     e.judge.fail(format!("{}: init {wrong}", self.who));
                 }
-                self.tree.ask(pid, signal.0, e);
+                if signal.0 == ON_FOLLOW {
+                    self.tree.order(pid, Role::Standby, "", &self.node.habits, e);
+                } else {
+                    self.tree.ask(pid, signal.0, e);
+                }
                 self.window(Window::Asked, e);
             }
             Action::Prove => {
@@ -81,7 +92,14 @@ impl Container {
                 e.note(self.who, || format!("init logs{}: {line}", if warning { " a warning" } else { "" }));
             }
             Action::LastWords(words) => e.note(self.who, || format!("init's last words: {words}")),
-            Action::Promote { .. } | Action::Hook { .. } | Action::KillHook { .. } | Action::DrainNotify => {}
+            Action::Promote { pid, not_after, .. } => {
+                let promoter = self.tree.promote(pid, self.token.clone(), not_after, &self.node.habits, e);
+                e.note(self.who, || format!("forks pid {promoter} to promote {pid} not after {not_after:?}"));
+                self.promoter = Some(promoter);
+                self.window(Window::Spawn, e);
+            }
+            Action::DrainNotify => self.words.clear(),
+            Action::Hook { .. } | Action::KillHook { .. } => {}
         }
     }
 
@@ -101,6 +119,9 @@ impl Container {
                 e.judge.expired(self.who, term, at);
             }
             e.judge.expired_in_peace(self.who, term, e.now);
+        }
+        if let ToElector::Stopping { reason: Reason::NotAcknowledged, .. } = message {
+            self.conduct.gives_up(self.clock().boot(e.now));
         }
         if let ToElector::Acknowledged { serial: LIE, .. } = message {
             e.after(0, Event::Robbed(self.who));
@@ -176,11 +197,24 @@ impl Container {
         if e.now < self.suspended_until {
             return e.at(self.suspended_until, Event::Exec(Child { who: self.who, pid }));
         }
-        let Some(outcome) = self.tree.exec(pid, self.clock(), &self.node.habits, e) else { return };
+        let Some(outcome) = self.tree.exec(pid, self.clock(), &self.node.habits, e) else { return self.wake(e) };
         if let Some((child, told)) = &mut self.spawning
             && *child == pid
         {
             *told = Some(outcome);
+        }
+        self.wake(e);
+    }
+
+    /// The workload takes a role that it was told, and says so, once or more often.
+    pub fn obeys(&mut self, pid: i32, e: &mut Engine) {
+        if e.now < self.suspended_until {
+            return e.at(self.suspended_until, Event::Obeys(Child { who: self.who, pid }));
+        }
+        let Some(role) = self.tree.obey(pid, &self.node.habits, e) else { return };
+        if self.node.habits.says {
+            let times = if e.chance(0.3) { 3 } else { 1 };
+            self.words.extend(std::iter::repeat_n((pid, role), times));
         }
         self.wake(e);
     }

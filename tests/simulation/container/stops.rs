@@ -23,6 +23,11 @@ impl Container {
         self.frozen
     }
 
+    /// Whether its node is suspended.
+    pub const fn sleeps(&self, now: Ns) -> bool {
+        now < self.suspended_until
+    }
+
     /// Whether the elector stands in for an init that stops now. If it does not, only the kernel's fuse does.
     pub fn is_guarded(&self) -> bool {
         self.elector.as_ref().is_some_and(ElectorProcess::guards)

@@ -18,7 +18,8 @@ impl World {
         }
         for replica in &mut self.replicas {
             replica.road.mend();
-            if let Some(container) = &mut replica.container {
+            // A node that sleeps wakes by itself.
+            if let Some(container) = replica.container.as_mut().filter(|container| !container.sleeps(self.e.now)) {
                 container.thaw(&mut self.e);
                 let (clock, latency) = (container.clock(), 0);
                 if let Some(elector) = &mut container.elector {

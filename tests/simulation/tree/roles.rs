@@ -1,0 +1,88 @@
+//! A workload that runs always: it stands by, and leads from one signal to the next.
+
+use tenure::{link::Exit, supervision::Role, time::Instant};
+
+use super::{Process, Stage, Tree, manner};
+use crate::{
+    clock::{Clock, MS, Ns},
+    engine::{Child, Engine, Event},
+    plan::Habits,
+};
+
+/// It leads.
+pub const ON_LEAD: i32 = libc::SIGUSR1;
+/// It stands by.
+pub const ON_FOLLOW: i32 = libc::SIGUSR2;
+
+/// A role that it was told, and has not taken yet.
+#[derive(Debug)]
+pub(super) struct Order {
+    at: Ns,
+    role: Role,
+    token: String,
+}
+
+impl Tree {
+    /// Forks the workload to stand by.
+    pub fn fork_standby(&mut self, habits: &Habits, e: &mut Engine) -> i32 {
+        let manner = manner(habits, e);
+        let stage = Stage::Forked { token: None, not_after: Instant::NEVER };
+        self.add(stage, manner, false, habits, e)
+    }
+
+    /// Forks who sends the signal that promotes `workload`, unless it is too late.
+    pub fn promote(&mut self, workload: i32, token: String, not_after: Instant, habits: &Habits, e: &mut Engine) -> i32 {
+        let manner = super::Manner { main: false, breeds: false, ..manner(habits, e) };
+        self.add(Stage::Promotes { workload, token, not_after }, manner, false, habits, e)
+    }
+
+    /// The one who promotes looks at the clock, and does.
+    pub(super) fn promotes(&mut self, index: usize, clock: Clock, habits: &Habits, e: &mut Engine) {
+        let Some(Process { pid, stage, .. }) = self.processes.get_mut(index) else { return };
+        let Stage::Promotes { workload, token, not_after } = stage else { return };
+        let (pid, workload, token, late) = (*pid, *workload, token.clone(), clock.boot(e.now) >= *not_after);
+        *stage = Stage::Zombie(Exit::Code(u8::from(late)));
+        e.note(self.who, || format!("pid {pid} promotes {workload}: {}", !late));
+        if !late {
+            self.order(workload, Role::Leader, &token, habits, e);
+        }
+    }
+
+    /// The workload is told its role. Some do not listen when they are to stand by.
+    pub fn order(&mut self, pid: i32, role: Role, token: &str, habits: &Habits, e: &mut Engine) {
+        let Some(process) = self.processes.iter_mut().find(|process| process.pid == pid) else { return };
+        process.asked |= role == Role::Standby;
+        if role == Role::Standby && habits.says && e.chance(habits.deaf) {
+            return;
+        }
+        let span = if habits.says { e.spread(10_000, if role == Role::Leader { 20 * MS } else { habits.lingers }) } else { 0 };
+        let at = process.orders.back().map_or(0, |order| order.at).max(e.now + span);
+        process.orders.push_back(Order { at, role, token: token.into() });
+        e.at(at, Event::Obeys(Child { who: self.who, pid }));
+    }
+
+    /// It takes the role that it was told; which.
+    pub fn obey(&mut self, pid: i32, habits: &Habits, e: &mut Engine) -> Option<Role> {
+        let process = self.processes.iter_mut().find(|process| process.pid == pid && !process.killed)?;
+        let (Stage::Runs { .. } | Stage::Stands) = process.stage else { return None };
+        if process.orders.front()?.at > e.now {
+            return None;
+        }
+        let Order { role, token, .. } = process.orders.pop_front()?;
+        let child = Child { who: self.who, pid };
+        match role {
+            Role::Leader => {
+                e.note(self.who, || format!("RUNS as pid {pid} under token {token}"));
+                e.judge.runs(child, &token, process.covered, e.now);
+                process.stage = Stage::Runs { token };
+                process.may_exit(child, habits, e);
+            }
+            Role::Standby => {
+                e.note(self.who, || format!("pid {pid} stands by"));
+                e.judge.gone(self.who, pid);
+                (process.stage, process.asked) = (Stage::Stands, false);
+            }
+        }
+        Some(role)
+    }
+}
