@@ -63,7 +63,8 @@ impl Tree {
 
     /// It takes the role that it was told; which.
     pub fn obey(&mut self, pid: i32, habits: &Habits, e: &mut Engine) -> Option<Role> {
-        let process = self.processes.iter_mut().find(|process| process.pid == pid && !process.killed)?;
+        // Of one that is dying nobody hears a word. Where none is asked for, the signal is enough, and it is not disobeyed.
+        let process = self.processes.iter_mut().find(|process| process.pid == pid && !(process.killed && habits.says))?;
         let (Stage::Runs { .. } | Stage::Stands) = process.stage else { return None };
         if process.orders.front()?.at > e.now {
             return None;
@@ -71,6 +72,7 @@ impl Tree {
         let Order { role, token, .. } = process.orders.pop_front()?;
         let child = Child { who: self.who, pid };
         match role {
+            Role::Leader if process.killed => return None,
             Role::Leader => {
                 e.note(self.who, || format!("RUNS as pid {pid} under token {token}"));
                 e.judge.runs(child, &token, process.covered, e.now);
