@@ -50,6 +50,8 @@ pub(crate) enum Excuse {
     NoFuse,
     /// client-go did not keep its deadlines, or took what was free.
     Peer,
+    /// client-go gave back the Lease that the earlier one held.
+    GivenBack,
 }
 
 /// What the judge found.
@@ -95,7 +97,7 @@ fn overlaps(history: &History) -> Vec<Overlap> {
             } else if is_frozen_without_fuse(history, earlier, from, to) {
                 Some(Excuse::NoFuse)
             } else {
-                peer::is_to_blame(history, earlier, later).then_some(Excuse::Peer)
+                peer::blame(history, earlier, later)
             };
             overlaps.push(Overlap { from, to, excuse, between: format!("{earlier:?} and {later:?}") });
         }

@@ -1,7 +1,9 @@
 //! A replica that is not tenure: client-go's wrapper of the benchmarks, with deadlines of its own.
 //!
-//! What tenure promises beside it: never while it keeps them, which is to be dead by D from the send of its last write that was
-//! stored. It gives the Lease back before its workload has ended, and takes a Lease that nobody holds at once: neither is tenure's.
+//! What tenure promises beside it: never while it keeps them, which is to be dead by D from its last write that was stored. It gives
+//! the Lease back before its workload has ended, and takes a Lease that nobody holds at once. Cut off, it gives back late what is
+//! another's by then: it reads the Lease afresh and does not look at the holder. That mark is believed, also by a tenure.
+//! It speaks protobuf: what it wrote is read from the server's own record.
 
 use std::{
     env,
@@ -12,12 +14,14 @@ use std::{
 
 use crate::{
     history::{History, Replica},
+    judge::Excuse,
     support::{
         stage::{LEASE, Prepared},
         witness::Life,
         workload::Behaviour,
     },
-    writes,
+    world::place_of,
+    writes::{self, Version},
 };
 
 const DURATION: Duration = Duration::from_secs(4);
@@ -69,28 +73,42 @@ pub(crate) fn run(mut prepared: Prepared, program: &Path, namespace: &str) -> Pr
 }
 
 /// Whether it is the peer's own doing that these two ran at once.
-pub(crate) fn is_to_blame(history: &History, earlier: &Life, later: &Life) -> bool {
-    let peer = |life: &Life| history.replicas.iter().find(|replica| replica.is_peer && replica.name == life.replica);
-    match (peer(earlier), peer(later)) {
-        (Some(peer), _) => outstays(peer, earlier),
-        (None, Some(peer)) => takes_what_is_free(history, peer),
-        (None, None) => false,
+pub(crate) fn blame(history: &History, earlier: &Life, later: &Life) -> Option<Excuse> {
+    let is_peer = |life: &Life| history.replicas.iter().any(|replica| replica.is_peer && replica.name == life.replica);
+    let versions = writes::versions(history);
+    // Before its taking; none where there was no Lease.
+    let (before, held) = before_taking(&versions, later)?;
+    if is_peer(earlier) && outstays(history, &versions, earlier) {
+        return Some(Excuse::Peer);
     }
+    if is_peer(later) && before.is_none_or(|before| before.holder().is_empty() && before.by.is_none()) {
+        return Some(Excuse::Peer);
+    }
+    let by_peer = |version: &Version<'_>| history.replicas.iter().any(|replica| replica.is_peer && version.by == place(replica));
+    let gave_back = before.filter(|before| before.holder().is_empty() && by_peer(before)).zip(held);
+    gave_back.filter(|(_, held)| !by_peer(held)).map(|_| Excuse::GivenBack)
+}
+
+/// Of the Lease that this life took: the version before, and the one before that.
+type Before<'a, 'b> = (Option<&'b Version<'a>>, Option<&'b Version<'a>>);
+
+fn before_taking<'a, 'b>(versions: &'b [Version<'a>], life: &Life) -> Option<Before<'a, 'b>> {
+    let is_taking = |version: &Version<'_>| version.holder() == life.replica || version.number.to_string() == life.token;
+    let taking = versions.iter().position(is_taking)?;
+    let uid = versions[taking].uid();
+    let mut before = versions[..taking].iter().rev().take_while(|before| before.uid() == uid);
+    Some((before.next(), before.next()))
 }
 
 /// It gave the Lease back before its workload was dead, or its workload was not dead at its deadline.
-fn outstays(peer: &Replica, life: &Life) -> bool {
-    let stored = || peer.exchanges.iter().filter(|exchange| exchange.succeeded()).map(|exchange| &exchange.request);
-    let gave_back = stored().any(|request| request.is_release() && request.at <= life.last);
-    let held = stored().filter(|request| request.is_write() && !request.is_release() && request.at <= life.last);
-    gave_back || held.map(|request| request.at).max().is_none_or(|sent| life.last > sent + DURATION)
+fn outstays(history: &History, versions: &[Version<'_>], life: &Life) -> bool {
+    let asked = |version: &Version<'_>| history.moment(version.record.asked);
+    let mine = || versions.iter().filter(|version| version.by == Some(place_of(&life.replica)) && asked(version) <= life.last);
+    let gave_back = mine().any(|version| version.holder().is_empty() && asked(version) >= life.first);
+    let held = mine().filter(|version| version.holder() == life.replica).map(asked).max();
+    gave_back || held.is_none_or(|asked| life.last > asked + DURATION)
 }
 
-/// What it took was no replica's: a new Lease, or one that hands had emptied.
-fn takes_what_is_free(history: &History, peer: &Replica) -> bool {
-    let versions = writes::versions(history);
-    let Some(taking) = versions.iter().position(|version| version.holder() == peer.name) else { return false };
-    let before = taking.checked_sub(1).and_then(|before| versions.get(before));
-    let before = before.filter(|before| before.uid() == versions[taking].uid());
-    before.is_none_or(|before| before.holder().is_empty() && before.by.is_none())
+fn place(replica: &Replica) -> Option<usize> {
+    Some(place_of(&replica.name))
 }

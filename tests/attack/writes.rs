@@ -20,8 +20,8 @@ const TROUBLE: Duration = Duration::from_secs(10);
 
 /// One version.
 pub(crate) struct Version<'a> {
-    record: &'a Record,
-    number: u128,
+    pub(crate) record: &'a Record,
+    pub(crate) number: u128,
     /// The place of the replica that wrote it; none if hands did.
     pub(crate) by: Option<usize>,
     /// Since when this spec stood: hands may have changed something else.
