@@ -8,7 +8,7 @@ use std::{
 
 use libtest_mimic::Failed;
 
-use crate::support::server::scratch;
+use crate::support::server::{SCRATCH, scratch};
 
 /// The variable that tells the test inside where to work.
 const DIRECTORY: &str = "TENURE_ATTACK_DIRECTORY";
@@ -26,7 +26,7 @@ pub(crate) fn run() -> Result<(), Failed> {
     }
     crate::peer::build();
     let directory = Directory::new();
-    let status = apart().arg(env::current_exe()?).env(DIRECTORY, &directory.0).status()?;
+    let status = apart().arg(env::current_exe()?).env(DIRECTORY, &directory.0).env(SCRATCH, &directory.0).status()?;
     if status.success() { Ok(()) } else { Err("two ran at once, or something else that must not be: see above".into()) }
 }
 

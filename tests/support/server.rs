@@ -164,6 +164,9 @@ pub fn scratch(purpose: &str) -> PathBuf {
     OURS.get_or_init(Scratch::new).directory.join(format!("{purpose}-{number}"))
 }
 
+/// The variable that names where directories are made, for a process whose janitor ends before it.
+pub const SCRATCH: &str = "TENURE_TEST_SCRATCH";
+
 /// The directory of all that this process leaves in files. The janitor removes it when its standard input ends.
 struct Scratch {
     directory: PathBuf,
@@ -173,7 +176,8 @@ struct Scratch {
 impl Scratch {
     fn new() -> Self {
         let memory = Path::new("/dev/shm");
-        let parent = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
+        let usual = || if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
+        let parent = std::env::var_os(SCRATCH).map_or_else(usual, PathBuf::from);
         let directory = parent.join(format!("tenure-test-{:016x}", getrandom::u64().expect("randomness")));
         fs::create_dir(&directory).expect("a new directory");
         // Servers that end at the same time may still write.
