@@ -353,6 +353,19 @@ fn a_watch_event_older_than_what_was_read_is_ignored() {
 }
 
 #[test]
+fn a_read_is_believed_although_its_version_is_lower() {
+    let mut bench = Bench::with(held("x", 15));
+    bench.run(TICK);
+    let object = bench.register.object.as_mut().unwrap();
+    object["metadata"]["resourceVersion"] = "5".into();
+    object["spec"]["holderIdentity"] = "y".into();
+    bench.run(seconds(4));
+    let since_the_read = bench.now.boot.since(bench.last_sent());
+
+    takes_exactly_after(&mut bench, plus(15) - since_the_read);
+}
+
+#[test]
 fn a_watch_event_of_an_earlier_lease_shortens_no_wait() {
     let mut bench = Bench::with(held("x", 15));
     let old = bench.register.object.clone().unwrap();

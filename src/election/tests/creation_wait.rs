@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::bench::{Bench, Register, START, TICK, held, lost, mark, plus, seconds, welcome};
 use crate::{
     election::{Event, Request},
-    link::{Reason, Then, ToElector, ToInit},
+    link::{Reason, Then, ToElector, ToInit, Welcome},
     time::Instant,
 };
 
@@ -67,6 +67,13 @@ fn the_wait_is_the_largest_of_own_last_seen_and_the_free_records() {
     bench.run(TICK);
     let deleted = bench.register.delete();
     bench.watch(deleted);
+    bench.run(TICK);
+    assert_eq!(not_before(&bench).map(|at| at.since(START).as_secs()), Some(40));
+
+    let mut bench = Bench::with(held("x", 40));
+    bench.run(TICK);
+    bench.register.edit(|object| object["spec"] = json!({}));
+    bench.watch_register();
     bench.run(TICK);
     assert_eq!(not_before(&bench).map(|at| at.since(START).as_secs()), Some(40));
 }
@@ -219,4 +226,14 @@ fn lose_everything_until(bench: &mut Bench, at: Instant) {
             bench.answer(lost());
         }
     }
+}
+
+#[test]
+fn a_shorter_wait_does_not_lower_a_longer_one_of_another_elector() {
+    let longer = START + seconds(60);
+    let mut bench = Bench::start(Welcome { not_before: Some(longer), ..welcome() }, Register::default());
+
+    bench.run(TICK);
+
+    assert_eq!(not_before(&bench), Some(longer));
 }

@@ -203,3 +203,15 @@ fn one_that_replaces_an_elector_which_was_not_reaped_is_not_answered_what_that_o
     world.prove();
     assert_eq!(world.stopped(), Some((1, Then::Follow)));
 }
+
+#[test]
+fn the_next_elector_is_told_until_when_the_workload_waits() {
+    let mut world = World::new(config());
+    world.lead(1, Some(ms(60_000)));
+    world.take();
+
+    world.feed(Input::ElectorEnded);
+    world.due();
+
+    assert_eq!(world.started_elector().unwrap().not_before, Some(ms(60_000)));
+}
