@@ -121,6 +121,7 @@ impl Model for Family {
             holds("two never lead at once", |_, world| world.judge.wrong() != Some(Wrong::Overlap)),
             holds("fencing tokens rise", |_, world| world.judge.wrong() != Some(Wrong::Token)),
             holds("nothing is released before the proof", |_, world| world.judge.wrong() != Some(Wrong::Release)),
+            holds("nothing outlives what init knows", |_, world| world.judge.wrong() != Some(Wrong::Late)),
             holds("no workload is stopped without a cause", |_, world| world.judge.wrong() != Some(Wrong::Disturbed)),
             holds("somebody leads in the end", |_, world| world.judge.wrong() != Some(Wrong::Unled)),
             holds("no machine spins", |_, world| world.judge.wrong() != Some(Wrong::Spins)),
@@ -130,7 +131,7 @@ impl Model for Family {
 
 impl Family {
     const fn strikes(&self, world: &World) -> bool {
-        world.left > 0 && world.now <= self.until && !world.calm
+        world.left > 0 && self.from <= world.now && world.now <= self.until && !world.calm
     }
 
     /// What may go wrong now.

@@ -165,6 +165,26 @@ impl Container {
         self.agent.poll_timeout().map(|at| setup.clock.real(at))
     }
 
+    /// Past this nothing of a leader is left, whoever is stopped: E as init knows it, or will know it from the first word that waits
+    /// for it. The next one is sent only once it has answered that (law 10).
+    pub fn known_end(&self, setup: &Setup) -> Option<Instant> {
+        let extension = |message: &ToInit| match message {
+            ToInit::Extend { confirmed, .. } => Some(confirmed.deadlines.end),
+            ToInit::Hello { .. }
+            | ToInit::Lead { .. }
+            | ToInit::Shorten { .. }
+            | ToInit::StepDown { .. }
+            | ToInit::Releasing { .. }
+            | ToInit::Ended { .. }
+            | ToInit::Beat
+            | ToInit::Done
+            | ToInit::Failed { .. } => None,
+        };
+        let waiting = self.elector.as_ref().and_then(|elector| elector.to_init.iter().find_map(extension));
+        let end = self.agent.hard()? + setup.config.workload.stop.kill_margin;
+        Some(waiting.map_or(end, |waiting| waiting.max(end)))
+    }
+
     /// One process of the tree does what it can do.
     pub fn step_tree(&mut self, around: &mut Around<'_>) {
         self.tree.bury(self.who, around.now, around.judge);

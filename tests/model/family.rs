@@ -27,7 +27,8 @@ pub struct Family {
     pub faults: Vec<Kind>,
     /// How often, in all.
     pub most: u8,
-    /// Until when something may begin to go wrong.
+    /// From when until when something may begin to go wrong.
+    pub from: Ns,
     pub until: Ns,
     /// When everything is mended.
     pub calm: Ns,
@@ -61,7 +62,7 @@ pub enum Size {
 pub fn families(size: Size) -> Vec<Family> {
     use Kind::{
         Clear, CrashElector, Cut, Dawdle, Delete, Exit, FreezeElector, FreezeInit, HoldReply, HoldRequest, KillInit, LoseReply,
-        LoseRequest, Refuse, RepeatRequest, Seize, StaleWord, Stall, StepDown, Terminate,
+        LoseRequest, Refuse, RepeatRequest, Seize, StaleWord, Stall, StepDown, Terminate, Unset, Wipe,
     };
     let large = size == Size::Large;
     let more = u8::from(large);
@@ -72,6 +73,7 @@ pub fn families(size: Size) -> Vec<Family> {
         peer: None,
         faults: faults.to_vec(),
         most: most + more,
+        from: 0,
         until,
         // The next term begins after D, and what goes wrong with it shows within one more second.
         calm: until + 4 * S,
@@ -103,6 +105,23 @@ pub fn families(size: Size) -> Vec<Family> {
         Family { setups: always(pair(3, 3)), ..base("always", &[StepDown, Dawdle, StaleWord, Cut], 1, 1_500 * MS) },
         Family { setups: always(pair(3, 3)), ..base("always, and stale words", &[StepDown, Dawdle, StaleWord], 2, 200 * MS) },
         Family { setups: pair(5, 3), calm: 7 * S, ..base("mixed durations", &[LoseRequest, HoldReply, Cut], 1, 1_100 * MS) },
+        // The holder is cut off and runs on for its D, longer than that of who has seen it and finds the Lease edited.
+        Family {
+            setups: pair(5, 3),
+            from: 900 * MS,
+            calm: 8 * S,
+            mends: large,
+            ..base("mixed durations, cuts and edits", &[Cut, Delete, Wipe, Unset], 2, 1_050 * MS)
+        },
+        // A wait longer than D: its end moves E back, in init first.
+        Family {
+            setups: fused(waiting(pair(3, 3))),
+            start: Start::Free,
+            from: 5_900 * MS,
+            calm: 10 * S,
+            mends: large,
+            ..base("end of a creation wait", &[FreezeElector, FreezeInit], 2, 6_100 * MS)
+        },
         Family { setups: three(), mends: large, ..base("three replicas", &[LoseRequest, Cut], 1, 1_100 * MS) },
         Family {
             // rho is the bound on the sum of both nodes' errors.
@@ -141,6 +160,12 @@ fn always(mut setups: Vec<Setup>) -> Vec<Setup> {
         config.signals.on_lead = Some(Signal(libc::SIGUSR1));
         config.signals.on_follow = Some(Signal(libc::SIGUSR2));
     }
+    setups
+}
+
+/// The workload waits for 5 s where the Lease was free without the mark.
+fn waiting(mut setups: Vec<Setup>) -> Vec<Setup> {
+    setups.iter_mut().for_each(|setup| setup.config.lease.creation_wait = Some(Duration::from_secs(5)));
     setups
 }
 

@@ -1,6 +1,6 @@
 //! What the adversary may do, and when.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tenure::{election::writes::STEP_DOWN, supervision::Role};
 
 use crate::{
@@ -55,6 +55,10 @@ pub enum Kind {
     StaleWord,
     /// Somebody takes the holder out of the Lease.
     Clear,
+    /// Somebody empties it: no holder, no duration, nothing.
+    Wipe,
+    /// Somebody takes the duration out of it.
+    Unset,
     /// Somebody writes another holder into it.
     Seize,
     /// Somebody deletes it.
@@ -87,7 +91,7 @@ impl Kind {
             | Self::Exit
             | Self::Dawdle
             | Self::StaleWord => Aim::Replica,
-            Self::Clear | Self::Seize | Self::Delete | Self::StepDown => Aim::Lease,
+            Self::Clear | Self::Wipe | Self::Unset | Self::Seize | Self::Delete | Self::StepDown => Aim::Lease,
         }
     }
 
@@ -143,6 +147,8 @@ impl World {
             | Kind::LoseReply
             | Kind::HoldReply
             | Kind::Clear
+            | Kind::Wipe
+            | Kind::Unset
             | Kind::Seize
             | Kind::Delete
             | Kind::StepDown => false,
@@ -184,6 +190,8 @@ impl World {
             Kind::Dawdle => self.inside(on, setups, |container, _| container.dawdles = true),
             Kind::StaleWord => self.inside(on, setups, |container, _| container.words.push_back(Role::Standby)),
             Kind::Clear => self.edit(|lease| lease["spec"]["holderIdentity"] = Value::Null),
+            Kind::Wipe => self.edit(|lease| lease["spec"] = json!({})),
+            Kind::Unset => self.edit(|lease| lease["spec"]["leaseDurationSeconds"] = Value::Null),
             Kind::Seize => self.edit(|lease| lease["spec"]["holderIdentity"] = "somebody".into()),
             Kind::Delete => {
                 let event = self.register.delete();
@@ -225,6 +233,8 @@ impl World {
             | Kind::Exit
             | Kind::StaleWord
             | Kind::Clear
+            | Kind::Wipe
+            | Kind::Unset
             | Kind::Seize
             | Kind::Delete
             | Kind::StepDown => false,

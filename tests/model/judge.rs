@@ -15,6 +15,8 @@ pub enum Wrong {
     Token,
     /// A release while something of the term ran.
     Release,
+    /// Something of a term that outlived what init knew of it.
+    Late,
     /// A workload stopped although nothing called for it.
     Disturbed,
     /// Nobody leads long after the last fault.

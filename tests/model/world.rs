@@ -10,7 +10,7 @@ use crate::{
     digest::{Sealed, digest},
     elector::ElectorProcess,
     family::Setup,
-    judge::Judge,
+    judge::{Judge, Wrong},
     peer::Peer,
     register::Register,
 };
@@ -279,6 +279,12 @@ impl World {
 
     /// Time goes on to `when`. What dies then is dead before anything else happens.
     pub fn pass(&mut self, when: Ns, setups: &[Setup]) {
+        for (Place { container, .. }, setup) in self.places.iter().zip(setups) {
+            let late = container.known_end(setup).is_some_and(|end| end < setup.clock.boot(self.now));
+            if late && self.judge.is_leading(container.who) {
+                self.judge.fail(Wrong::Late, format!("{} leads past the E that its init knows", container.who));
+            }
+        }
         self.judge.passes(self.now);
         self.now = when;
         self.judge.passes(when);
