@@ -16,7 +16,6 @@ use crate::{
     apart,
     fault::Fault,
     lease,
-    nemesis::soon,
     network::{GATEWAY, Network},
     peer, plan,
     processor::Processor,
@@ -264,7 +263,7 @@ impl World {
         }
         self.replace_ended().await;
         for place in self.places.iter().filter(|place| place_of(&place.replica.name) != PEERS_PLACE && place.replica.runs()) {
-            if let Some(init) = soon(GIVES_WAY, place.replica.init()).await {
+            if let Ok(init) = tokio::time::timeout(GIVES_WAY, place.replica.init()).await {
                 // It may have ended in between.
                 let _ = kill(init, Signal::SIGKILL);
             }

@@ -1,69 +1,75 @@
-//! The copy of the tree that mutants are built in, outside of the repository, with a target directory that stays warm.
+//! A copy of the repository in which mutants are built: the working tree itself stays as it is.
 
 use std::{
+    collections::BTreeMap,
     env, fs,
     path::{Path, PathBuf},
     process::Command,
 };
 
-use crate::list::{self, Mutant};
+use crate::{list, package, weave::Woven};
 
-/// Where mutants are built: `TENURE_MUTANTS`, or in the user's cache.
-#[derive(Debug)]
+/// Where the copy and what is built of it lie; kept between runs.
 pub(crate) struct Copy {
     tree: PathBuf,
     target: PathBuf,
-    output: PathBuf,
 }
 
 impl Copy {
-    /// A copy of what git knows of the repository, the working tree's state. A file that is the same keeps its time, so that what
-    /// depends on it is not built again.
-    ///
-    /// # Panics
-    /// It cannot be made.
-    pub(crate) fn make() -> Self {
+    /// Where it is kept.
+    pub(crate) fn new() -> Self {
         let home = env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
         let cache = env::var_os("XDG_CACHE_HOME").map_or_else(|| home.join(".cache"), PathBuf::from);
         let top = env::var_os("TENURE_MUTANTS").map_or_else(|| cache.join("tenure/mutants"), PathBuf::from);
-        let copy = Self { tree: top.join("tree"), target: top.join("target"), output: top.join("output") };
-        let files = tracked(&list::root());
-        for file in &files {
-            update(&list::root().join(file), &copy.tree.join(file));
-        }
-        for file in walk(&copy.tree, Path::new("")) {
-            if !files.contains(&file) {
-                fs::remove_file(copy.tree.join(file)).expect("a file of the copy can be removed");
-            }
-        }
-        copy
+        Self { tree: top.join("tree"), target: top.join("target") }
     }
 
-    /// A command in the copy.
+    /// Makes it what git knows of the repository, the working tree's state, with [`package`] in the product's place and these files
+    /// as they stand here. A file that is the same keeps its time, so that what depends on it is not built again.
+    ///
+    /// # Panics
+    /// It cannot be written.
+    pub(crate) fn make(&self, woven: &BTreeMap<PathBuf, Woven>) {
+        let files = tracked(&list::root());
+        for file in &files {
+            match woven.get(file) {
+                Some(Woven { text, .. }) => self.write(file, text.as_bytes()),
+                None => self.write(file, &original(file)),
+            }
+        }
+        for file in walk(&self.tree, Path::new("")) {
+            if !files.contains(&file) {
+                fs::remove_file(self.tree.join(file)).expect("a file of the copy can be removed");
+            }
+        }
+    }
+
+    /// Cargo, in the copy.
     pub(crate) fn cargo(&self) -> Command {
         // By its name: the toolchain is the one that the tree pins.
         let mut command = Command::new("cargo");
-        command.current_dir(&self.tree).env("CARGO_TARGET_DIR", &self.target);
+        command.current_dir(&self.tree).env("CARGO_TARGET_DIR", &self.target).env_remove("CARGO_MANIFEST_DIR");
         command
     }
 
-    /// Where the output of a command is kept.
-    pub(crate) fn output(&self) -> &Path {
-        &self.output
+    fn write(&self, file: &Path, text: &[u8]) {
+        let path = self.tree.join(file);
+        if fs::read(&path).is_ok_and(|old| old == text) {
+            return;
+        }
+        fs::create_dir_all(path.parent().expect("it lies in the copy")).expect("a directory can be made");
+        // Written, not copied: its time must be now, or cargo does not see the change.
+        fs::write(path, text).expect("a file of the copy can be written");
     }
+}
 
-    /// Puts the mutant in.
-    ///
-    /// # Errors
-    /// It does not apply.
-    pub(crate) fn mutate(&self, mutant: &Mutant) -> Result<(), String> {
-        let text = mutant.apply(&self.tree)?;
-        fs::write(self.tree.join(&mutant.file), text).map_err(|error| error.to_string())
-    }
-
-    /// Takes it out.
-    pub(crate) fn restore(&self, mutant: &Mutant) {
-        update(&list::root().join(&mutant.file), &self.tree.join(&mutant.file));
+/// What the copy has of this file, without mutants.
+pub(crate) fn original(file: &Path) -> Vec<u8> {
+    let text = fs::read(list::root().join(file)).expect("a file of the repository can be read");
+    match file.to_str() {
+        Some("Cargo.toml") => package::manifest(&String::from_utf8_lossy(&text)).into_bytes(),
+        Some("src/lib.rs") => package::ROOMS.into(),
+        Some(_) | None => text,
     }
 }
 
@@ -76,16 +82,6 @@ fn tracked(root: &Path) -> Vec<PathBuf> {
     assert!(listed.status.success(), "git lists no files in {}", root.display());
     let names = String::from_utf8(listed.stdout).expect("names are text");
     names.split_terminator('\0').map(PathBuf::from).filter(|file| root.join(file).is_file()).collect()
-}
-
-fn update(from: &Path, to: &Path) {
-    let new = fs::read(from).expect("a file of the repository can be read");
-    if fs::read(to).is_ok_and(|old| old == new) {
-        return;
-    }
-    fs::create_dir_all(to.parent().expect("it lies in the copy")).expect("a directory can be made");
-    // Written, not copied: its time must be now, or cargo does not see the change.
-    fs::write(to, new).expect("a file of the copy can be written");
 }
 
 fn walk(top: &Path, within: &Path) -> Vec<PathBuf> {

@@ -1,11 +1,10 @@
 //! The list of mutants, and what one does to the text of a file.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::{fs, path::PathBuf};
 
 use serde::Deserialize;
+
+use crate::weave::{Change, weave};
 
 /// One mutant: a rule, or the half-sentence that makes it exact, taken away.
 #[derive(Clone, Debug, Deserialize)]
@@ -23,26 +22,14 @@ pub(crate) struct Mutant {
     pub(crate) find: String,
     /// Stands there instead.
     pub(crate) replace: String,
-    /// What must fail then.
-    pub(crate) caught_by: Check,
-    /// The name of the unit test, or a part of it; with `caught-by = "unit"`.
-    pub(crate) test: Option<String>,
-    /// Why no other check finds it: what stands behind the rule. Required unless simulation or model find it.
+    /// A unit test that fails then.
+    pub(crate) unit: Option<String>,
+    /// A family of the model that fails then.
+    pub(crate) model: Option<String>,
+    /// The simulation fails within so many terms.
+    pub(crate) simulation: Option<u64>,
+    /// Why neither model nor simulation finds it: what stands behind the rule, or what they do not have.
     pub(crate) because: Option<String>,
-}
-
-/// What finds a mutant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum Check {
-    /// `cargo test --test simulation`.
-    Simulation,
-    /// `cargo test --test model`.
-    Model,
-    /// A test of the library.
-    Unit,
-    /// Nothing: a second mechanism does the same. The simulation must not find it, or this entry is wrong.
-    Nothing,
 }
 
 #[derive(Deserialize)]
@@ -51,21 +38,23 @@ struct File {
 }
 
 impl Mutant {
-    /// The mutated text of its file.
+    /// What it changes in its file.
     ///
     /// # Errors
     /// The text to find is not there exactly once, or is replaced by itself.
-    pub(crate) fn apply(&self, root: &Path) -> Result<String, String> {
-        let path = root.join(&self.file);
+    pub(crate) fn change(&self, number: usize) -> Result<Change, String> {
+        let path = root().join(&self.file);
         let text = fs::read_to_string(&path).map_err(|error| format!("{}: {}: {error}", self.name, path.display()))?;
-        let found = text.matches(&self.find).count();
-        if found != 1 {
-            return Err(format!("{}: its text stands {found} times in {}, not once: {:?}", self.name, path.display(), self.find));
-        }
+        let mut found = text.match_indices(&self.find).map(|(start, _)| start);
+        let (Some(start), None) = (found.next(), found.next()) else {
+            return Err(format!("{}: its text does not stand exactly once in {}: {:?}", self.name, path.display(), self.find));
+        };
         if self.find == self.replace {
             return Err(format!("{}: replaces its text by itself", self.name));
         }
-        Ok(text.replacen(&self.find, &self.replace, 1))
+        let change = Change { number, file: self.file.clone(), span: start..start + self.find.len(), text: self.replace.clone() };
+        weave(&text, &[&change], "ask").map_err(|why| format!("{}: {why}", self.name))?;
+        Ok(change)
     }
 }
 
@@ -74,9 +63,9 @@ impl Mutant {
 /// # Panics
 /// A file is no list, a name stands twice, or an entry lacks its argument.
 pub(crate) fn read() -> Vec<Mutant> {
-    let here = root().join("tests/mutants");
+    let here = root().join("tests/mutants/law");
     let mut files: Vec<PathBuf> = fs::read_dir(&here)
-        .expect("tests/mutants is there")
+        .expect("tests/mutants/law is there")
         .map(|entry| entry.expect("it can be read").path())
         .filter(|path| path.extension().is_some_and(|extension| extension == "toml"))
         .collect();
@@ -86,11 +75,10 @@ pub(crate) fn read() -> Vec<Mutant> {
         let text = fs::read_to_string(&path).expect("it can be read");
         let File { mutant } = toml::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         for mutant in mutant {
-            let Mutant { name, caught_by, test, because, .. } = &mutant;
+            let Mutant { name, model, simulation, because, .. } = &mutant;
             assert!(all.iter().all(|other| other.name != *name), "{name} stands twice");
-            assert!(test.is_some() == (*caught_by == Check::Unit), "{name}: a unit test needs its name, others have none");
-            let found = matches!(caught_by, Check::Simulation | Check::Model);
-            assert!(found || because.is_some(), "{name}: say why neither simulation nor model finds it");
+            let found = model.is_some() || simulation.is_some();
+            assert!(found != because.is_some(), "{name}: say why neither model nor simulation finds it, where they do not");
             all.push(mutant);
         }
     }

@@ -1,8 +1,17 @@
-//! Every rule bites: mutants of the shipping code, each of which takes one rule of the law away, and the check that must find it.
+//! Every rule bites: mutants of the shipping code, each of which takes one rule of the law away, and the checks that find it.
 //!
-//! The `.toml` files beside this one are the list. Without arguments this only sees that every mutant still applies: its text
-//! stands in its file exactly once. `tests/mutants/run [RULE|NAME]...` builds them one by one in a copy of the tree, runs the check
-//! that must find each, and prints a table; that takes a minute or two for each.
+//! `law/*.toml` is the list: what of the law is taken away and where, which family of the model and how many terms of the simulation
+//! find it, and where neither does, why. Without arguments this only sees that every mutant still applies. The rest are commands:
+//!
+//! ```text
+//! tests/mutants/run                   each is found by what the list says
+//! tests/mutants/run RULE|NAME...      those of some rules
+//! tests/mutants/run --all [RULE|NAME]...  with every check, so that the list can be written
+//! tests/mutants/run everywhere        what cargo-mutants changes in the rooms that decide; survivors.toml explains what is left
+//! ```
+//!
+//! All mutants are built at once ([`weave`]), in a package of the deciding rooms alone ([`package`]): what takes minutes for each of
+//! them otherwise takes seconds.
 
 #![allow(clippy::expect_used, clippy::print_stderr, clippy::print_stdout, reason = "a test fails by panicking, and says why")]
 
@@ -10,17 +19,23 @@ use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Trial};
 
+mod check;
 mod copy;
+mod everywhere;
 mod list;
+mod package;
 mod run;
+mod weave;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    if let Some(("run", wanted)) = arguments.split_first().map(|(first, rest)| (first.as_str(), rest)) {
-        return run::run(wanted);
+    match arguments.split_first().map(|(first, rest)| (first.as_str(), rest)) {
+        Some(("run", [word])) if word == "everywhere" => return everywhere::run(),
+        Some(("run", wanted)) => return run::run(wanted),
+        Some(_) | None => {}
     }
     let applies = Trial::test("every_mutant_applies_to_exactly_one_place", || {
-        let wrong: Vec<String> = list::read().iter().filter_map(|mutant| mutant.apply(&list::root()).err()).collect();
+        let wrong: Vec<String> = list::read().iter().filter_map(|mutant| mutant.change(1).err()).collect();
         if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n").into()) }
     });
     libtest_mimic::run(&Arguments::from_args(), vec![applies]).exit_code()

@@ -1,154 +1,116 @@
-//! Runs mutants: builds each, runs what must find it, and says what did.
+//! Runs the mutants of the law: builds all, checks each, and compares what finds them with what the list says.
 
-use std::{
-    fs,
-    io::Read,
-    os::unix::process::CommandExt,
-    process::{Child, Command, ExitCode, Stdio},
-    thread,
-    time::{Duration, Instant},
-};
-
-use nix::{
-    sys::signal::{Signal, killpg},
-    unistd::Pid,
-};
+use std::{collections::VecDeque, env, process::ExitCode, sync::Mutex, thread, time::Instant};
 
 use crate::{
+    check::Checks,
     copy::Copy,
-    list::{self, Check, Mutant},
+    list::{self, Mutant},
+    weave::Change,
 };
 
-/// So many terms are simulated unless `TENURE_SIMULATION` says another number.
-const TERMS: &str = "2000000";
-/// A check that takes longer than this hangs, and that is a finding too.
-const PATIENCE: Duration = Duration::from_secs(1_800);
+/// So many terms are simulated where the list does not say that the simulation finds the mutant; `TENURE_SIMULATION`: more.
+const TERMS: u64 = 20_000;
 
-/// What became of a check.
-enum Verdict {
-    /// It failed: what it said.
-    Found(String),
-    /// It passed.
-    Passed,
-    /// Neither: what is wrong.
-    Broken(String),
+/// What found a mutant.
+#[derive(Debug, Default)]
+struct Found {
+    unit: Option<String>,
+    model: Option<String>,
+    simulation: Option<String>,
 }
 
-/// Runs the mutants that are named by their rules or names, or all.
+/// Runs the mutants that are named by their rules or names, or all. `--all`: with every check, so that the list can be written.
 pub(crate) fn run(wanted: &[String]) -> ExitCode {
-    let all = list::read();
-    let chosen: Vec<&Mutant> = all.iter().filter(|mutant| wanted.is_empty() || is_wanted(mutant, wanted)).collect();
-    if chosen.is_empty() {
-        eprintln!("no mutant has such a rule or name: {wanted:?}");
-        return ExitCode::FAILURE;
-    }
-    let copy = Copy::make();
-    if let Err(why) = holds_without(&copy, &chosen) {
+    let every = wanted.iter().any(|word| word == "--all");
+    let wanted: Vec<&String> = wanted.iter().filter(|word| !word.starts_with("--")).collect();
+    let mutants: VecDeque<(usize, Mutant)> = (1..).zip(list::read()).filter(|(_, mutant)| is_wanted(mutant, &wanted)).collect();
+    let changes: Result<Vec<Change>, String> = mutants.iter().map(|(number, mutant)| mutant.change(*number)).collect();
+    let checks = match changes.and_then(|changes| Checks::build(&Copy::new(), &changes, &[])) {
+        Ok(checks) => checks,
+        Err(why) => {
+            eprintln!("{why}");
+            return ExitCode::FAILURE;
+        }
+    };
+    if let Err(why) = holds_without(&checks) {
         eprintln!("{why}");
         return ExitCode::FAILURE;
     }
-    println!("{:<5} {:<44} {:<10} {:>6}  by what", "rule", "mutant", "verdict", "s");
-    let mut bad = 0;
-    for mutant in chosen {
+    println!("{:<4} {:<44} {:>4}  {:<10} what found it", "rule", "mutant", "s", "verdict");
+    let bad = for_each(mutants, |(number, mutant)| {
         let began = Instant::now();
-        let verdict = match copy.mutate(mutant) {
-            Ok(()) => check(&copy, mutant.caught_by, mutant.test.as_deref()),
-            Err(why) => Verdict::Broken(why),
+        let (verdict, good, what) = match checks.unviable.get(&number) {
+            Some(why) => ("BROKEN", false, why.clone()),
+            None => judge(&mutant, &check(&checks, number, &mutant, every)),
         };
-        copy.restore(mutant);
-        let (word, what, good) = match (mutant.caught_by, verdict) {
-            (_, Verdict::Broken(why)) => ("BROKEN", why, false),
-            (Check::Nothing, Verdict::Passed) => ("covered", mutant.because.clone().unwrap_or_default(), true),
-            (Check::Nothing, Verdict::Found(what)) => ("FOUND", format!("though listed as covered: {what}"), false),
-            (Check::Simulation | Check::Model | Check::Unit, Verdict::Found(what)) => ("found", what, true),
-            (Check::Simulation | Check::Model | Check::Unit, Verdict::Passed) => ("NOT FOUND", mutant.sentence.clone(), false),
-        };
-        bad += u32::from(!good);
-        println!("{:<5} {:<44} {word:<10} {:>6}  {what}", mutant.rule, mutant.name, began.elapsed().as_secs());
-    }
+        println!("{:<4} {:<44} {:>4}  {verdict:<10} {what}", mutant.rule, mutant.name, began.elapsed().as_secs());
+        !good
+    });
+    println!("{bad} are not as the list says");
     if bad == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn is_wanted(mutant: &Mutant, wanted: &[String]) -> bool {
-    wanted.iter().any(|word| word.parse() == Ok(mutant.rule) || *word == mutant.name)
+/// Does this for each, on all processors; for how many of them it is true.
+pub(crate) fn for_each<T: Send>(all: VecDeque<T>, does: impl Fn(T) -> bool + Sync) -> usize {
+    let workers = thread::available_parallelism().map_or(1, usize::from);
+    let all = Mutex::new(all);
+    let next = || all.lock().expect("nobody panics with it").pop_front();
+    let work = || std::iter::from_fn(next).filter_map(|one| does(one).then_some(())).count();
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().map(|worker| worker.join().expect("a worker ends")).sum()
+    })
+}
+
+fn is_wanted(mutant: &Mutant, wanted: &[&String]) -> bool {
+    wanted.is_empty() || wanted.iter().any(|word| word.parse() == Ok(mutant.rule) || **word == mutant.name)
 }
 
 /// A check that fails without any mutant proves nothing.
-fn holds_without(copy: &Copy, chosen: &[&Mutant]) -> Result<(), String> {
-    let mut checks: Vec<Check> = chosen.iter().map(|mutant| mutant.caught_by).collect();
-    checks.sort();
-    checks.dedup_by_key(|check| if *check == Check::Nothing { Check::Simulation } else { *check });
-    for kind in checks {
-        match check(copy, kind, None) {
-            Verdict::Passed => {}
-            Verdict::Found(what) | Verdict::Broken(what) => return Err(format!("without any mutant {kind:?} fails: {what}")),
-        }
-    }
-    Ok(())
-}
-
-fn check(copy: &Copy, check: Check, test: Option<&str>) -> Verdict {
-    let arguments: &[&str] = match check {
-        Check::Simulation | Check::Nothing => &["--profile", "simulation", "--test", "simulation"],
-        Check::Model => &["--profile", "simulation", "--test", "model"],
-        Check::Unit => &["--lib"],
-    };
-    let mut build = copy.cargo();
-    build.arg("test").arg("--locked").args(arguments).arg("--no-run");
-    match finish(build, copy, PATIENCE) {
-        Some((true, _)) => {}
-        Some((false, output)) => return Verdict::Broken(format!("it does not compile: {}", first(&output, "error"))),
-        None => return Verdict::Broken("its compilation hangs".into()),
-    }
-    let mut command = copy.cargo();
-    command.arg("test").arg("--locked").args(arguments).args(["--"].iter().chain(test.iter()));
-    if std::env::var_os("TENURE_SIMULATION").is_none() {
-        command.env("TENURE_SIMULATION", TERMS);
-    }
-    match finish(command, copy, PATIENCE) {
-        Some((true, _)) => Verdict::Passed,
-        Some((false, output)) => Verdict::Found(said(&output)),
-        None => Verdict::Found(format!("hangs for {} s", PATIENCE.as_secs())),
+pub(crate) fn holds_without(checks: &Checks) -> Result<(), String> {
+    let found =
+        Found { unit: checks.unit(0), model: checks.model(0, None), simulation: checks.simulation(0, terms().unwrap_or(TERMS)) };
+    match found {
+        Found { unit: None, model: None, simulation: None } => Ok(()),
+        Found { .. } => Err(format!("without any mutant: {found:?}")),
     }
 }
 
-/// Runs a command to its end, and what it printed; none if it hangs.
-fn finish(mut command: Command, copy: &Copy, patience: Duration) -> Option<(bool, String)> {
-    let path = copy.output();
-    let file = fs::File::create(path).expect("the output can be kept");
-    let twin = file.try_clone().expect("twice");
-    let mut child = command.stdin(Stdio::null()).stdout(file).stderr(twin).process_group(0).spawn().expect("cargo runs");
-    let ended = wait(&mut child, patience);
-    let mut output = Vec::new();
-    fs::File::open(path).and_then(|mut file| file.read_to_end(&mut output)).expect("the output can be read");
-    let output = String::from_utf8_lossy(&output).into_owned();
-    ended.map(|success| (success, output))
-}
-
-fn wait(child: &mut Child, patience: Duration) -> Option<bool> {
-    let end = Instant::now() + patience;
-    loop {
-        if let Some(status) = child.try_wait().expect("a child can be waited for") {
-            return Some(status.success());
-        }
-        if Instant::now() > end {
-            let group = Pid::from_raw(i32::try_from(child.id()).expect("a pid"));
-            let _ = killpg(group, Signal::SIGKILL);
-            drop(child.wait());
-            return None;
-        }
-        thread::sleep(Duration::from_millis(100));
+/// What the list names, and everything where it says that nothing finds it.
+fn check(checks: &Checks, number: usize, mutant: &Mutant, every: bool) -> Found {
+    let every = every || mutant.because.is_some();
+    let terms = mutant.simulation.or_else(|| every.then(|| terms().unwrap_or(TERMS)));
+    let family = mutant.model.as_deref().filter(|_| !every);
+    Found {
+        unit: checks.unit(number),
+        model: if every || family.is_some() { checks.model(number, family) } else { None },
+        simulation: terms.and_then(|terms| checks.simulation(number, terms)),
     }
 }
 
-/// The finding: the seed of a simulation, the failed tests otherwise.
-fn said(output: &str) -> String {
-    let seed = output.lines().find(|line| line.starts_with("SEED="));
-    seed.map_or_else(|| first(output, "test "), str::to_owned)
+fn judge(mutant: &Mutant, found: &Found) -> (&'static str, bool, String) {
+    let Found { unit, model, simulation } = found;
+    let says = |name: &str, what: &Option<String>| what.as_ref().map(|what| format!("{name}: {what}"));
+    let mut what: Vec<String> =
+        [says("unit", unit), says("model", model), says("simulation", simulation)].into_iter().flatten().collect();
+    let unit_as_said = mutant.unit.as_ref().is_none_or(|name| unit.as_ref().is_some_and(|failed| failed.contains(name.as_str())));
+    let missed = [
+        (!unit_as_said).then_some("unit"),
+        (mutant.model.is_some() && model.is_none()).then_some("model"),
+        (mutant.simulation.is_some() && simulation.is_none()).then_some("simulation"),
+    ];
+    let missed: Vec<&str> = missed.into_iter().flatten().collect();
+    if !missed.is_empty() {
+        what.push(format!("not by {}: {}", missed.join(", "), mutant.sentence));
+        return ("NOT FOUND", false, what.join("; "));
+    }
+    let Some(because) = &mutant.because else { return ("found", true, what.join("; ")) };
+    let covered = model.is_none() && simulation.is_none() && unit.is_some() == mutant.unit.is_some();
+    what.push(because.clone());
+    (if covered { "explained" } else { "FOUND" }, covered, what.join("; "))
 }
 
-/// The first line that begins with `word` and is no success.
-fn first(output: &str, word: &str) -> String {
-    let mut lines = output.lines().filter(|line| line.starts_with(word) && !line.ends_with(" ok"));
-    lines.next().or_else(|| output.lines().last()).unwrap_or("nothing was said").to_owned()
+fn terms() -> Option<u64> {
+    env::var("TENURE_SIMULATION").ok()?.parse().ok()
 }

@@ -1,0 +1,185 @@
+//! The checks that a mutant has to pass: the unit tests of the rooms in virtual time, the model, the simulation.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io::{self, BufRead, BufReader},
+    os::unix::process::CommandExt,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use nix::{
+    sys::signal::{Signal, killpg},
+    unistd::Pid,
+};
+use serde_json::Value;
+
+use crate::{
+    copy::{Copy, original},
+    weave::{Change, Woven, weave},
+};
+
+/// What the unit tests of the rooms begin with.
+const ROOMS: [&str; 4] = ["election::", "supervision::", "link::", "time::"];
+/// A mutant that eats memory without end fails; in kilobytes of address space.
+const MEMORY: u32 = 8_000_000;
+
+/// What was built of all mutants.
+pub(crate) struct Checks {
+    executables: BTreeMap<String, PathBuf>,
+    /// The mutants that do not compile, and why.
+    pub(crate) unviable: BTreeMap<usize, String>,
+}
+
+impl Checks {
+    /// Builds them, with these further `settings` of cargo. Those that do not compile are left out.
+    ///
+    /// # Errors
+    /// What the compiler says, where that is not a mutant's fault.
+    pub(crate) fn build(copy: &Copy, changes: &[Change], settings: &[&str]) -> Result<Self, String> {
+        let mut unviable = BTreeMap::new();
+        // What does not compile shows soonest in the library alone.
+        settle(copy, changes, &["build", "--lib"], settings, &mut unviable)?;
+        let build = ["test", "--no-run", "--lib", "--test", "model", "--test", "simulation"];
+        let messages = settle(copy, changes, &build, settings, &mut unviable)?;
+        Ok(Self { executables: messages.iter().filter_map(executable).collect(), unviable })
+    }
+
+    /// The unit tests that fail.
+    pub(crate) fn unit(&self, mutant: usize) -> Option<String> {
+        let mut command = self.command("tenure", mutant, 20);
+        command.args(ROOMS);
+        let Printed { success, lines } = watch(command, |_| false);
+        let failed: Vec<&str> = lines.iter().filter_map(|line| failed(line)).collect();
+        let names = failed.iter().map(|name| name.rsplit("::").next().unwrap_or(name));
+        (!success).then(|| if failed.is_empty() { last(&lines) } else { names.collect::<Vec<_>>().join(" ") })
+    }
+
+    /// The family of the model that fails first, among those with this in their name.
+    pub(crate) fn model(&self, mutant: usize, family: Option<&str>) -> Option<String> {
+        let mut command = self.command("model", mutant, 120);
+        command.args(family);
+        let Printed { lines, .. } = watch(command, |line| failed(line).is_some());
+        // A mutant with more states than there is time for is not found.
+        lines.iter().find_map(|line| failed(line)).map(str::to_owned)
+    }
+
+    /// What the simulation says, and after how many terms.
+    pub(crate) fn simulation(&self, mutant: usize, terms: u64) -> Option<String> {
+        let mut command = self.command("simulation", mutant, 3_600);
+        command.env("TENURE_SIMULATION", terms.to_string()).arg("--nocapture");
+        let Printed { success, lines } = watch(command, |_| false);
+        let seed = lines.iter().rfind(|line| line.starts_with("SEED="));
+        let after = lines.iter().find_map(|line| line.split(" worlds, ").nth(1)?.split(" terms").next());
+        (!success).then(|| format!("{} terms: {}", after.unwrap_or("?"), seed.cloned().unwrap_or_else(|| last(&lines))))
+    }
+
+    /// A check of this mutant, with so many seconds of the processor: a unit test or a world of the simulation that takes longer
+    /// hangs, and that is a finding too.
+    fn command(&self, name: &str, mutant: usize, seconds: u32) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("ulimit -v {MEMORY}; ulimit -t {seconds}; exec \"$0\" \"$@\"")]);
+        command.arg(self.executables.get(name).map_or_else(|| Path::new("/nonexistent"), PathBuf::as_path));
+        command.env_remove("SEED").env_remove("FROM").env_remove("TENURE_MODEL").env("RUST_BACKTRACE", "0");
+        command.env("TENURE_MUTANT", mutant.to_string());
+        command
+    }
+}
+
+/// Runs cargo, again and again without those that do not compile, until it succeeds; what it says then.
+fn settle(
+    copy: &Copy,
+    changes: &[Change],
+    command: &[&str],
+    settings: &[&str],
+    unviable: &mut BTreeMap<usize, String>,
+) -> Result<Vec<Value>, String> {
+    loop {
+        let viable: Vec<&Change> = changes.iter().filter(|change| !unviable.contains_key(&change.number)).collect();
+        let woven = woven(&viable)?;
+        copy.make(&woven);
+        let mut cargo = copy.cargo();
+        cargo.args(command).args(["--profile", "simulation", "--message-format", "json"]);
+        cargo.args(settings.iter().flat_map(|setting| ["--config", setting]));
+        let Printed { success, lines } = watch(cargo, |_| false);
+        let messages: Vec<Value> = lines.iter().filter_map(|line| serde_json::from_str(line).ok()).collect();
+        if success {
+            return Ok(messages);
+        }
+        let known = unviable.len();
+        let errors = || messages.iter().map(|message| &message["message"]).filter(|message| message["level"] == "error");
+        for error in errors() {
+            let text = error["message"].as_str().unwrap_or_default();
+            unviable.extend(culprits(error, &woven).into_iter().map(|number| (number, text.to_owned())));
+        }
+        if unviable.len() == known {
+            let text = errors().find_map(|error| error["rendered"].as_str());
+            return Err(text.map_or_else(|| lines.join("\n"), str::to_owned));
+        }
+    }
+}
+
+/// The files that have mutants, with them.
+fn woven(changes: &[&Change]) -> Result<BTreeMap<PathBuf, Woven>, String> {
+    let files: BTreeSet<&PathBuf> = changes.iter().map(|change| &change.file).collect();
+    let weave = |file: &PathBuf| {
+        let own: Vec<&Change> = changes.iter().copied().filter(|change| change.file == *file).collect();
+        let ask = if file.starts_with("src") { "crate::mutant()" } else { "tenure::mutant()" };
+        Ok((file.clone(), weave(&String::from_utf8_lossy(&original(file)), &own, ask)?))
+    };
+    files.into_iter().map(weave).collect()
+}
+
+fn executable(message: &Value) -> Option<(String, PathBuf)> {
+    let path = message["executable"].as_str()?;
+    Some((message["target"]["name"].as_str()?.to_owned(), path.into()))
+}
+
+/// The mutants that a message of the compiler points at.
+fn culprits(error: &Value, woven: &BTreeMap<PathBuf, Woven>) -> BTreeSet<usize> {
+    let spans = error["spans"].as_array().into_iter().flatten();
+    let of = |span: &Value| {
+        let woven = woven.get(Path::new(span["file_name"].as_str()?))?;
+        let line = usize::try_from(span["line_start"].as_u64()?).ok()?;
+        woven.lines.iter().find(|(lines, _)| lines.contains(&line)).map(|(_, number)| *number)
+    };
+    let (first, rest): (Vec<&Value>, Vec<&Value>) = spans.partition(|span| span["is_primary"] == true);
+    let first: BTreeSet<usize> = first.into_iter().filter_map(of).collect();
+    if first.is_empty() { rest.into_iter().filter_map(of).collect() } else { first }
+}
+
+struct Printed {
+    success: bool,
+    lines: Vec<String>,
+}
+
+/// Runs a command to its end, or to a line with which it may `stop`.
+fn watch(mut command: Command, stop: impl Fn(&str) -> bool) -> Printed {
+    let (reader, writer) = io::pipe().expect("a pipe");
+    let twin = writer.try_clone().expect("twice");
+    let mut child = command.stdin(Stdio::null()).stdout(twin).stderr(writer).process_group(0).spawn().expect("it runs");
+    // The pipe ends with the last who writes to it.
+    drop(command);
+    let mut lines = Vec::new();
+    for line in BufReader::new(reader).split(b'\n').map_while(Result::ok) {
+        let line = String::from_utf8_lossy(&line).into_owned();
+        let enough = stop(&line);
+        lines.push(line);
+        if enough {
+            let _ = killpg(Pid::from_raw(i32::try_from(child.id()).expect("a pid")), Signal::SIGKILL);
+            break;
+        }
+    }
+    let success = child.wait().is_ok_and(|status| status.success());
+    Printed { success, lines }
+}
+
+/// The test that this line says has failed; what others printed may stand before it.
+fn failed(line: &str) -> Option<&str> {
+    let (_, name) = line.strip_suffix("FAILED")?.rsplit_once("test ")?;
+    Some(name.trim_end().trim_end_matches("...").trim_end())
+}
+
+fn last(lines: &[String]) -> String {
+    lines.iter().rfind(|line| !line.trim().is_empty()).cloned().unwrap_or_else(|| "nothing was said".into())
+}

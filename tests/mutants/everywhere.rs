@@ -1,0 +1,158 @@
+//! Runs what cargo-mutants would change in the rooms that decide, and compares what survives with the list of those explained.
+//!
+//! Only its list is taken: each of its mutants is built together with all the others ([`crate::weave`]), which takes a minute instead
+//! of hours.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    fs,
+    process::{Command, ExitCode},
+    sync::Mutex,
+};
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::{
+    check::Checks,
+    copy::{Copy, original},
+    list,
+    run::for_each,
+    weave::Change,
+};
+
+/// So many terms are simulated of a mutant that neither the unit tests nor the model find.
+const TERMS: u64 = 20_000;
+
+/// A thousand more bodies of functions are built in a minute if they need not be fast.
+const QUICK: [&str; 2] = ["profile.simulation.package.tenure.opt-level=1", "profile.simulation.package.tenure.debug=false"];
+
+/// Mutants that change nothing anybody could see, or nothing that matters.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Survivor {
+    /// As cargo-mutants names it, without its line.
+    name: String,
+    /// How many there are of that name.
+    times: Option<usize>,
+    #[allow(dead_code, reason = "for people")]
+    because: String,
+}
+
+/// A mutant as cargo-mutants names it.
+type Named = (String, Change);
+
+#[derive(Deserialize)]
+struct Survivors {
+    survivor: Vec<Survivor>,
+}
+
+/// Runs them all.
+pub(crate) fn run() -> ExitCode {
+    let mutants = match generate() {
+        Ok(mutants) => mutants,
+        Err(why) => {
+            eprintln!("{why}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let changes: Vec<Change> = mutants.iter().map(|(_, change)| change.clone()).collect();
+    let checks = match Checks::build(&Copy::new(), &changes, &QUICK) {
+        Ok(checks) => checks,
+        Err(why) => {
+            eprintln!("{why}");
+            return ExitCode::FAILURE;
+        }
+    };
+    if let Some(why) = checks.unit(0).or_else(|| checks.model(0, None)).or_else(|| checks.simulation(0, TERMS)) {
+        eprintln!("without any mutant: {why}");
+        return ExitCode::FAILURE;
+    }
+    let (unviable, viable): (Vec<_>, Vec<_>) =
+        mutants.into_iter().partition(|(_, change)| checks.unviable.contains_key(&change.number));
+    println!("{} do not compile", unviable.len());
+    let left = survivors(viable, "a unit test", |number| checks.unit(number));
+    for (name, _) in &left {
+        println!("no unit test: {name}");
+    }
+    let left = survivors(left, "the model only", |number| checks.model(number, None));
+    let left = survivors(left, "the simulation only", |number| checks.simulation(number, TERMS));
+    let mut missed: BTreeMap<String, usize> = BTreeMap::new();
+    for (name, _) in &left {
+        *missed.entry(without_line(name)).or_default() += 1;
+    }
+    compare(missed)
+}
+
+/// Those that `check` does not find.
+fn survivors(all: Vec<Named>, what: &str, check: impl Fn(usize) -> Option<String> + Sync) -> Vec<Named> {
+    let left = Mutex::new(Vec::new());
+    let caught = for_each(VecDeque::from(all), |mutant| {
+        let found = check(mutant.1.number).is_some();
+        if !found {
+            left.lock().expect("nobody panics with it").push(mutant);
+        }
+        found
+    });
+    let left = left.into_inner().expect("nobody panicked");
+    println!("{caught} found by {what}, {} left", left.len());
+    left
+}
+
+fn compare(mut missed: BTreeMap<String, usize>) -> ExitCode {
+    let text = fs::read_to_string(list::root().join("tests/mutants/survivors.toml")).expect("the list is there");
+    let Survivors { survivor } = toml::from_str(&text).expect("it is one");
+    let mut good = true;
+    for Survivor { name, times, .. } in survivor {
+        let (explained, survive) = (times.unwrap_or(1), missed.remove(&name).unwrap_or(0));
+        if explained != survive {
+            println!("{survive} survive where {explained} are explained: {name}");
+            good = false;
+        }
+    }
+    for (name, times) in &missed {
+        println!("{times} survive and are not explained: {name}");
+    }
+    if good && missed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// What cargo-mutants makes of the rooms that decide.
+fn generate() -> Result<Vec<Named>, String> {
+    let mut cargo = Command::new("cargo");
+    cargo.current_dir(list::root()).env_remove("CARGO_MANIFEST_DIR");
+    cargo.args(["mutants", "--list", "--json", "--file", "src/election/**", "--file", "src/supervision/**"]);
+    let listed = cargo.output().map_err(|error| format!("cargo does not run: {error}"))?;
+    if !listed.status.success() {
+        let said = String::from_utf8_lossy(&listed.stderr).into_owned();
+        return Err(format!("cargo-mutants makes no list; cargo install --locked cargo-mutants: {said}"));
+    }
+    let all: Vec<Value> = serde_json::from_slice(&listed.stdout).map_err(|error| format!("not its list: {error}"))?;
+    let read = |(number, mutant): (usize, &Value)| {
+        let (name, file) = (mutant["name"].as_str()?, mutant["file"].as_str()?);
+        let text = String::from_utf8(original(file.as_ref())).ok()?;
+        let place = |end: &str| {
+            let of = |what: &str| usize::try_from(mutant["span"][end][what].as_u64()?).ok();
+            offset(&text, of("line")?, of("column")?)
+        };
+        let span = place("start")?..place("end")?;
+        Some((name.to_owned(), Change { number, file: file.into(), span, text: mutant["replacement"].as_str()?.to_owned() }))
+    };
+    // What is changed outside of every function cannot be asked for at run time.
+    let inside = |mutant: &&Value| !mutant["function"].is_null();
+    let read: Option<Vec<_>> = (1..).zip(all.iter().filter(inside)).map(read).collect();
+    read.ok_or_else(|| "the list of cargo-mutants has another form".into())
+}
+
+fn offset(text: &str, line: usize, column: usize) -> Option<usize> {
+    let start = text.split_inclusive('\n').take(line.checked_sub(1)?).map(str::len).sum::<usize>();
+    let chars = text.get(start..)?.chars().take(column.checked_sub(1)?);
+    Some(start + chars.map(char::len_utf8).sum::<usize>())
+}
+
+fn without_line(name: &str) -> String {
+    let mut parts = name.splitn(4, ':');
+    match (parts.next(), parts.nth(2)) {
+        (Some(file), Some(rest)) => format!("{file}:{rest}"),
+        (_, _) => name.to_owned(),
+    }
+}

@@ -1,0 +1,105 @@
+//! Weaves many mutants into one text, so that all of them are built at once: the body of a function stands there once as it is and
+//! once for each of its mutants, and which of them runs is asked when it is called.
+
+use std::{ops::Range, path::PathBuf};
+
+/// One change of a text.
+#[derive(Clone, Debug)]
+pub(crate) struct Change {
+    /// Names the mutant; 0 is none.
+    pub(crate) number: usize,
+    /// From the root of the repository.
+    pub(crate) file: PathBuf,
+    /// What is taken away.
+    pub(crate) span: Range<usize>,
+    /// What stands there instead.
+    pub(crate) text: String,
+}
+
+/// A text with its mutants in it.
+#[derive(Debug, Default)]
+pub(crate) struct Woven {
+    pub(crate) text: String,
+    /// The lines, counted from 1, that are there for each mutant.
+    pub(crate) lines: Vec<(Range<usize>, usize)>,
+}
+
+/// Weaves `changes` into `text`; `ask` is the call that says which mutant runs.
+///
+/// # Errors
+/// One of them lies in no function.
+pub(crate) fn weave(text: &str, changes: &[&Change], ask: &str) -> Result<Woven, String> {
+    let bodies = bodies(text);
+    if let Some(outside) = changes.iter().find(|change| !bodies.iter().any(|body| holds(&body.inner, &change.span))) {
+        return Err(format!("mutant {} lies in no function", outside.number));
+    }
+    let (mut woven, mut done) = (Woven::default(), 0);
+    for Body { inner, constant } in bodies {
+        let own: Vec<&&Change> = changes.iter().filter(|change| holds(&inner, &change.span)).collect();
+        if own.is_empty() {
+            continue;
+        }
+        // What asks is not constant.
+        let end = constant.as_ref().map_or(inner.start, |constant| constant.start);
+        woven.text.push_str(&text[done..end]);
+        woven.text.push_str(&text[constant.map_or(end, |constant| constant.end)..inner.start]);
+        woven.text.push_str(&format!("match {ask} {{\n"));
+        for Change { number, span, text: new, .. } in own {
+            woven.text.push_str(&format!("{number} => {{\n"));
+            let first = line(&woven.text);
+            woven.text.extend([&text[inner.start..span.start], new, &text[span.end..inner.end]]);
+            woven.lines.push((first..line(&woven.text) + 1, *number));
+            woven.text.push_str("\n}\n");
+        }
+        woven.text.extend(["_ => {\n", &text[inner.clone()], "\n}\n}\n"]);
+        done = inner.end;
+    }
+    woven.text.push_str(&text[done..]);
+    Ok(woven)
+}
+
+struct Body {
+    /// Between its braces.
+    inner: Range<usize>,
+    /// The word `const`, where there is one.
+    constant: Option<Range<usize>>,
+}
+
+/// The bodies of all functions, those within others apart. The text is as rustfmt leaves it: a function ends at the first line that
+/// closes a brace as far in as the function begins.
+fn bodies(text: &str) -> Vec<Body> {
+    let mut bodies: Vec<Body> = Vec::new();
+    let mut at = 0;
+    for line in text.split_inclusive('\n') {
+        let (start, code) = (at, line.trim_start());
+        at += line.len();
+        let indent = line.len() - code.len();
+        if !is_function(code) || bodies.last().is_some_and(|body| start < body.inner.end) {
+            continue;
+        }
+        let close = format!("\n{}}}", " ".repeat(indent));
+        let Some(open) = text[start..].find("{\n").map(|open| start + open) else { continue };
+        let head = &text[start..open];
+        // A declaration without a body, or one that ends in its line.
+        if head.contains(";\n") || head.contains("}\n") {
+            continue;
+        }
+        let Some(end) = text[open..].find(&close).map(|end| open + end) else { continue };
+        let constant = head.find("const fn").map(|word| start + word..start + word + "const ".len());
+        bodies.push(Body { inner: open + 1..end, constant });
+    }
+    bodies
+}
+
+fn is_function(code: &str) -> bool {
+    let code = code.strip_prefix("pub").map_or(code, |rest| rest.split_once(' ').map_or(rest, |(_, rest)| rest));
+    ["fn ", "const fn ", "unsafe fn "].iter().any(|word| code.starts_with(word))
+}
+
+fn holds(outer: &Range<usize>, inner: &Range<usize>) -> bool {
+    outer.start <= inner.start && inner.end <= outer.end
+}
+
+fn line(text: &str) -> usize {
+    text.matches('\n').count() + 1
+}
