@@ -129,10 +129,10 @@ const fn is_for_the_young(blow: &Blow) -> bool {
 async fn next_leader(world: &World, leader: usize, chance: u64) -> Option<usize> {
     let witness = &world.stage.witness;
     let before = witness.last_start()?.at();
-    let init = tokio::time::timeout(SEARCH, world.places[leader].replica.init()).await.ok()?;
+    let init = soon(SEARCH, world.places[leader].replica.init()).await?;
     kill(init, Signal::SIGTERM).ok()?;
     let next = witness.first("the next start", |event| event.what == "start" && event.at() > before);
-    let next = tokio::time::timeout(HANDED_OVER, next).await.ok()?;
+    let next = soon(HANDED_OVER, next).await?;
     tokio::time::sleep(Duration::from_millis(chance % YOUNG)).await;
     Some(place_of(&next.replica))
 }
@@ -147,9 +147,9 @@ enum Done {
 async fn strike(world: &mut World, index: usize, blow: &Blow) -> Option<Done> {
     let place = &mut world.places[index];
     let replica = &place.replica;
-    let init = async || tokio::time::timeout(SEARCH, replica.init()).await.ok();
-    let elector = async || tokio::time::timeout(SEARCH, replica.elector()).await.ok();
-    let workload = async || tokio::time::timeout(SEARCH, replica.workload()).await.ok();
+    let init = async || soon(SEARCH, replica.init()).await;
+    let elector = async || soon(SEARCH, replica.elector()).await;
+    let workload = async || soon(SEARCH, replica.workload()).await;
     match blow.fault {
         Fault::Term => send(init().await?, Signal::SIGTERM),
         Fault::KillInit => send(init().await?, Signal::SIGKILL),
@@ -194,7 +194,7 @@ async fn strike(world: &mut World, index: usize, blow: &Blow) -> Option<Done> {
         Fault::RestartEtcd => trouble(world, blow.fault, Trouble::restart(Program::Etcd)),
         Fault::FreezeApiServer => trouble(world, blow.fault, Trouble::freeze(Program::ApiServer)),
         Fault::RestartApiServer => trouble(world, blow.fault, Trouble::restart(Program::ApiServer)),
-        Fault::Spinners => trouble(world, blow.fault, |_| Trouble::Spinners(Spinners::start())),
+        Fault::Spinners => trouble(world, blow.fault, |_| Trouble::Spinners(Spinners::start(blow.lasts))),
         Fault::Lease(change) => {
             let finalizer = change == lease::Change::DeleteHeldBack;
             let done = if finalizer { Done::For(Undo::Finalizer) } else { Done::AtOnce };
@@ -256,6 +256,15 @@ async fn revert(world: &mut World, place: Option<usize>, undo: &Undo) -> bool {
         Undo::Window(valve) => window::let_go(world, valve),
     }
     true
+}
+
+/// What comes in time. The limit is looked at first: this test may stand still for longer than what it waits for bears.
+pub(crate) async fn soon<T>(limit: Duration, future: impl Future<Output = T>) -> Option<T> {
+    tokio::select! {
+        biased;
+        () = tokio::time::sleep(limit) => None,
+        output = future => Some(output),
+    }
 }
 
 fn send(pid: Pid, signal: Signal) -> Option<Done> {

@@ -5,6 +5,7 @@ use std::{
     os::unix::process::CommandExt as _,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
+    time::Duration,
 };
 
 use nix::{
@@ -96,10 +97,12 @@ impl Drop for Processor {
 pub(crate) struct Spinners(Child);
 
 impl Spinners {
-    pub(crate) fn start() -> Self {
+    /// They end by themselves after this time: this test gets too little of the processor to end them when it should.
+    pub(crate) fn start(lasts: Duration) -> Self {
         let script = format!("for n in $(seq {SPINNERS}); do while :; do :; done & done; wait");
-        let mut command = Command::new("sh");
-        Self(command.args(["-c", &script]).process_group(0).stdin(Stdio::null()).spawn().expect("spinners"))
+        let mut command = Command::new("timeout");
+        command.args(["--signal", "KILL", &lasts.as_secs_f64().to_string(), "sh", "-c", &script]);
+        Self(command.process_group(0).stdin(Stdio::null()).spawn().expect("spinners"))
     }
 
     /// All of them at once.

@@ -7,6 +7,7 @@ use tenure::{clock, time::Instant};
 
 use crate::{
     lease,
+    nemesis::soon,
     support::{
         proxy::{
             fault::{Fault, Times, Valve},
@@ -59,7 +60,7 @@ pub(crate) async fn kill_around(world: &World, leader: usize, moment: Moment, ha
         place.replica.proxy.on(move |request| moment.is(request), Times::Only(1), fault);
     }
     if moment != Moment::Renew {
-        let init = tokio::time::timeout(PATIENCE, world.places[leader].replica.init()).await.ok()?;
+        let init = soon(PATIENCE, world.places[leader].replica.init()).await?;
         kill(init, Signal::SIGTERM).ok()?;
     }
     let held = |exchange: &Exchange| moment.is(&exchange.request) && (half == Half::Request || exchange.answer.is_some());
@@ -82,8 +83,8 @@ pub(crate) fn let_go(world: &World, valve: &Valve) {
 /// of the workload is left: what lets the answers go on. None if that did not come about.
 pub(crate) async fn kill_after_proof(world: &World, leader: usize) -> Option<Valve> {
     let (valve, place) = (Valve::closed(), &world.places[leader]);
-    let init = tokio::time::timeout(PATIENCE, place.replica.init()).await.ok()?;
-    let elector = tokio::time::timeout(PATIENCE, place.replica.elector()).await.ok()?;
+    let init = soon(PATIENCE, place.replica.init()).await?;
+    let elector = soon(PATIENCE, place.replica.elector()).await?;
     place.replica.proxy.on(|request| request.verb == Verb::Get, Times::Always, Fault::late_reply(&valve));
     let killed = async {
         kill(init, Signal::SIGTERM).ok()?;
@@ -121,7 +122,7 @@ async fn kill_whose(world: &World, begun: Instant, is_so: impl Fn(&Exchange) -> 
     while clock::boot().since(begun) < PATIENCE {
         for place in &world.places {
             if place.replica.proxy.log.has_since(begun, &is_so) {
-                let elector = tokio::time::timeout(PATIENCE, place.replica.elector()).await.ok()?;
+                let elector = soon(PATIENCE, place.replica.elector()).await?;
                 return kill(elector, Signal::SIGKILL).ok();
             }
         }

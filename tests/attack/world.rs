@@ -16,6 +16,7 @@ use crate::{
     apart,
     fault::Fault,
     lease,
+    nemesis::soon,
     network::{GATEWAY, Network},
     peer, plan,
     processor::Processor,
@@ -263,7 +264,7 @@ impl World {
         }
         self.replace_ended().await;
         for place in self.places.iter().filter(|place| place_of(&place.replica.name) != PEERS_PLACE && place.replica.runs()) {
-            if let Ok(init) = tokio::time::timeout(GIVES_WAY, place.replica.init()).await {
+            if let Some(init) = soon(GIVES_WAY, place.replica.init()).await {
                 // It may have ended in between.
                 let _ = kill(init, Signal::SIGKILL);
             }
