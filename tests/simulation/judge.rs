@@ -127,6 +127,15 @@ impl Judge {
         self.alive.insert((who, pid), running);
     }
 
+    /// A process takes the lead that it was told of. If its node stood still in between, it does so on waking, before it is killed.
+    pub fn obeys(&mut self, child: Child, token: &str, covered: bool, now: Ns) {
+        if self.suspended.get(&child.who).is_none_or(|until| now > *until) {
+            return self.runs(child, token, covered, now);
+        }
+        self.exposed += u64::from(self.alive.keys().any(|(other, _)| *other != child.who));
+        self.alive.insert((child.who, child.pid), Running { token: token.into(), covered });
+    }
+
     /// The kernel kills this process at H from now on.
     pub fn covers(&mut self, who: Who, pid: i32) {
         if let Some(running) = self.alive.get_mut(&(who, pid)) {

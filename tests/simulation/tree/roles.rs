@@ -75,7 +75,7 @@ impl Tree {
             Role::Leader if process.killed => return None,
             Role::Leader => {
                 e.note(self.who, || format!("RUNS as pid {pid} under token {token}"));
-                e.judge.runs(child, &token, process.covered, e.now);
+                e.judge.obeys(child, &token, process.covered, e.now);
                 process.stage = Stage::Runs { token };
                 process.may_exit(child, habits, e);
             }
