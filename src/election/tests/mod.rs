@@ -6,4 +6,5 @@ mod campaign_outcome;
 mod creation_wait;
 mod release;
 mod renew;
+mod requests;
 mod resume;
