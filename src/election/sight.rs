@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::{
     law::Timing,
     record::{LeaseRecord, Standing, later},
-    writes::{PAUSED, STEP_DOWN_TO},
+    writes::{HOLDER, PAUSED, STEP_DOWN_TO},
 };
 use crate::time::Instant;
 
@@ -131,7 +131,7 @@ impl Sight {
         }
         let from = Some(Box::new(record.clone()));
         let standing = match record.standing() {
-            Standing::Released if self.held_for_a_second => Standing::Free,
+            Standing::Released if self.held_for_a_second || robs_a_holder(record, me) => Standing::Free,
             standing @ (Standing::Held(_) | Standing::Released | Standing::Free) => standing,
         };
         match standing {
@@ -154,4 +154,9 @@ impl Sight {
         let promised = record.annotation(STEP_DOWN_TO).is_some_and(|candidate| candidate != me);
         if appointed || promised { timing.takeable(self.since, timing.duration) } else { self.since }
     }
+}
+
+/// Whether a mark stands beside the name of a holder that did not write it: that one may run still. Nothing of `me` does.
+fn robs_a_holder(record: &LeaseRecord, me: &str) -> bool {
+    record.annotation(HOLDER).is_some_and(|holder| holder != me)
 }

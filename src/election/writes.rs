@@ -18,6 +18,9 @@ pub const STEP_DOWN_TO: &str = "tenure.dev/step-down-to";
 pub const PAUSED: &str = "tenure.dev/paused";
 /// On a Lease: the W3C trace context of its last transition.
 pub const TRACEPARENT: &str = "tenure.dev/traceparent";
+/// Who has acquired the Lease and not given it back: a mark of release beside it is not its holder's. client-go's late release looks
+/// at no holder, so that one which was cut off may yet empty another's Lease.
+pub const HOLDER: &str = "tenure.dev/holder";
 
 const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "tenure");
 const SECOND: i64 = 1_000_000;
@@ -87,7 +90,9 @@ impl Author {
     #[must_use]
     pub fn release(&self, from: &LeaseRecord, time: &str, context: TraceContext) -> Value {
         let mut object = from.object().clone();
-        annotations_of(&mut object).insert(TRACEPARENT.into(), context.to_string().into());
+        let annotations = annotations_of(&mut object);
+        annotations.remove(HOLDER);
+        annotations.insert(TRACEPARENT.into(), context.to_string().into());
         let spec = spec_of(&mut object);
         spec.insert("holderIdentity".into(), "".into());
         spec.insert("leaseDurationSeconds".into(), 1.into());
@@ -111,6 +116,7 @@ impl Author {
         annotations.remove(STEP_DOWN_TO);
         annotations.insert(TRACEPARENT.into(), context.to_string().into());
         annotations.extend(self.annotations.iter().map(|(name, value)| (name.clone(), value.as_str().into())));
+        annotations.insert(HOLDER.into(), self.identity.as_str().into());
     }
 }
 

@@ -50,8 +50,6 @@ pub(crate) enum Excuse {
     NoFuse,
     /// client-go did not keep its deadlines, or took what was free.
     Peer,
-    /// client-go gave back the Lease that the earlier one held.
-    GivenBack,
 }
 
 /// What the judge found.

@@ -76,28 +76,21 @@ pub(crate) fn run(mut prepared: Prepared, program: &Path, namespace: &str) -> Pr
 pub(crate) fn blame(history: &History, earlier: &Life, later: &Life) -> Option<Excuse> {
     let is_peer = |life: &Life| history.replicas.iter().any(|replica| replica.is_peer && replica.name == life.replica);
     let versions = writes::versions(history);
-    // Before its taking; none where there was no Lease.
-    let (before, held) = before_taking(&versions, later)?;
     if is_peer(earlier) && outstays(history, &versions, earlier) {
         return Some(Excuse::Peer);
     }
-    if is_peer(later) && before.is_none_or(|before| before.holder().is_empty() && before.by.is_none()) {
-        return Some(Excuse::Peer);
-    }
     let by_peer = |version: &Version<'_>| history.replicas.iter().any(|replica| replica.is_peer && version.by == place(replica));
-    let gave_back = before.filter(|before| before.holder().is_empty() && by_peer(before)).zip(held);
-    gave_back.filter(|(_, held)| !by_peer(held)).map(|_| Excuse::GivenBack)
+    // Emptied by hand, or by its own release of what was another's by then.
+    let is_free = |before: &Version<'_>| before.holder().is_empty() && (before.by.is_none() || by_peer(before));
+    (is_peer(later) && before_taking(&versions, later)?.is_none_or(is_free)).then_some(Excuse::Peer)
 }
 
-/// Of the Lease that this life took: the version before, and the one before that.
-type Before<'a, 'b> = (Option<&'b Version<'a>>, Option<&'b Version<'a>>);
-
-fn before_taking<'a, 'b>(versions: &'b [Version<'a>], life: &Life) -> Option<Before<'a, 'b>> {
+/// Of the Lease that this life took the version before; none where there was no Lease.
+fn before_taking<'a, 'b>(versions: &'b [Version<'a>], life: &Life) -> Option<Option<&'b Version<'a>>> {
     let is_taking = |version: &Version<'_>| version.holder() == life.replica || version.number.to_string() == life.token;
     let taking = versions.iter().position(is_taking)?;
     let uid = versions[taking].uid();
-    let mut before = versions[..taking].iter().rev().take_while(|before| before.uid() == uid);
-    Some((before.next(), before.next()))
+    Some(versions[..taking].last().filter(|before| before.uid() == uid))
 }
 
 /// It gave the Lease back before its workload was dead, or its workload was not dead at its deadline.

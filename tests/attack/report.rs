@@ -60,7 +60,7 @@ fn count(history: &History, verdict: &Verdict, rows: &mut BTreeMap<Fault, Row>) 
             let blamed = |overlap: &&Overlap| match overlap.excuse {
                 None => true,
                 Some(Excuse::Young | Excuse::NoFuse) => *fault == Fault::FreezeBoth,
-                Some(Excuse::Peer | Excuse::GivenBack) => false,
+                Some(Excuse::Peer) => false,
             };
             for overlap in verdict.overlaps.iter().filter(within).filter(blamed) {
                 row.overlaps += 1;
@@ -105,12 +105,11 @@ fn sum_up(histories: &[History], verdicts: &[Verdict]) -> bool {
         verdicts.iter().map(|verdict| verdict.overlaps.iter().filter(|overlap| excused(overlap.excuse)).count()).sum()
     };
     println!(
-        "overlaps {}; not promised: frozen before the fuse was complete {}, by client-go's doing {}, of others after client-go gave \
-         back what was theirs {}; workloads that found the lock taken {}; inits that ended themselves {}",
+        "overlaps {}; not promised: frozen before the fuse was complete {}, by client-go's doing {}; workloads that found the lock \
+         taken {}; inits that ended themselves {}",
         overlaps(|excuse| excuse.is_none()),
         overlaps(|excuse| matches!(excuse, Some(Excuse::Young | Excuse::NoFuse))),
         overlaps(|excuse| excuse == Some(Excuse::Peer)),
-        overlaps(|excuse| excuse == Some(Excuse::GivenBack)),
         sum(|verdict| verdict.locked_out),
         sum(|verdict| verdict.weapons),
     );

@@ -90,6 +90,45 @@ fn a_mark_after_a_holder_of_one_second_is_not_trusted() {
 }
 
 #[test]
+fn a_mark_that_its_holder_did_not_write_is_not_trusted() {
+    let mut other = Bench::leading_with(Welcome { identity: "other_4567".into(), ..welcome() });
+    // As client-go's late release, which looks at no holder and keeps the annotations.
+    other.register.edit(|object| object["spec"] = mark());
+
+    let mut next = Bench::start(welcome(), other.register);
+    next.run(TICK);
+
+    assert_eq!((next.leads().is_some(), not_before(&next)), (true, Some(START + plus(15))));
+}
+
+#[test]
+fn a_mark_beside_my_own_name_is_trusted_for_my_workload_is_dead() {
+    let mut bench = Bench::leading();
+    bench.register.edit(|object| object["spec"] = mark());
+    bench.watch_register();
+    bench.prove(Then::Follow);
+    bench.told.clear();
+    bench.run(seconds(1));
+
+    assert_eq!((bench.leads().is_some(), not_before(&bench)), (true, None));
+}
+
+#[test]
+fn a_mark_that_its_holder_wrote_is_trusted_by_the_next() {
+    let mut holder = Bench::leading();
+    holder.run(seconds(4));
+    holder.tell(ToElector::Shutdown);
+    holder.prove(Then::Exit);
+    holder.run(seconds(1));
+    assert_eq!(holder.register.spec()["holderIdentity"], "");
+
+    let mut next = Bench::start(welcome(), holder.register);
+    next.run(TICK);
+
+    assert_eq!((next.leads().is_some(), not_before(&next)), (true, None));
+}
+
+#[test]
 fn a_wait_that_the_user_sets_replaces_the_default() {
     for (set, end) in [(Duration::ZERO, None), (seconds(5), Some(plus(5))), (seconds(90), Some(plus(90)))] {
         let mut welcome = welcome();
