@@ -16,6 +16,10 @@
 //! everything is dead by real time c + D. A follower saw that version at o >= c. When its clock reads o + D * (1 + rho) at
 //! least D of real time has passed since o. So the last process of the holder ends no later than c + D, and no follower begins
 //! before c + D. Neither network delay, in either direction, nor any wall clock takes part.
+//!
+//! Three see to H: init, the elector's guard where init stands still, and the kernel's fuses where neither runs. A Lease is taken
+//! and run on before o + D * (1 + rho) only where its holder gave it back, which it does once everything is proved dead, and whose
+//! name then no longer stands beside it. One that is free in any other way is taken at once, and run on after the wait.
 
 use std::time::Duration;
 
