@@ -166,6 +166,11 @@ impl Fault {
         !matches!(self, Self::CutAll | Self::Compact | Self::JumpWall | Self::Pause | Self::Interregnum)
     }
 
+    /// Whether the record, or the spec in it, is gone after it.
+    pub const fn takes_the_record_away(self) -> bool {
+        matches!(self, Self::Interregnum | Self::Delete | Self::DeleteSlowly | Self::Clear)
+    }
+
     /// Whether a client-go replica lives with it, which runs at once on a Lease that is free or gone.
     pub const fn spares_client_go(self) -> bool {
         !matches!(
