@@ -16,6 +16,7 @@ use self::trace::TraceContext;
 
 pub use self::elector::{Elector, Led, View};
 
+pub mod armed;
 mod core;
 mod elector;
 mod following;

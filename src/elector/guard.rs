@@ -17,6 +17,7 @@ use std::{
 use crate::{
     alarm::Alarm,
     clock,
+    election::armed::Armed,
     link::{Term, ToElector, ToInit},
     time::Instant,
 };
@@ -28,8 +29,7 @@ const ROUND: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 pub(super) struct Guard {
     shared: Arc<Shared>,
-    /// The term whose H is set.
-    term: Option<Term>,
+    armed: Armed,
 }
 
 #[derive(Debug)]
@@ -48,50 +48,40 @@ impl Guard {
         let shared = Arc::new(Shared { alarm: Alarm::blocking()?, hard: AtomicU64::new(Instant::NEVER.as_nanos()) });
         let own = Arc::clone(&shared);
         thread::Builder::new().name("guard".into()).spawn(move || own.run(kill))?;
-        Ok(Self { shared, term: None })
+        Ok(Self { shared, armed: Armed::disarmed() })
     }
 
     /// Follows what init is told of the deadlines.
     pub(super) fn telling(&mut self, message: &ToInit) {
-        match message {
-            ToInit::Lead { term, confirmed, .. } | ToInit::Extend { term, confirmed, .. } => {
-                self.arm(*term, confirmed.deadlines.hard);
-            }
-            ToInit::Shorten { term, deadlines, .. } => self.arm(*term, deadlines.hard),
-            ToInit::Ended { .. } => self.disarm(),
-            ToInit::Hello { .. }
-            | ToInit::StepDown { .. }
-            | ToInit::Releasing { .. }
-            | ToInit::Beat
-            | ToInit::Done
-            | ToInit::Failed { .. } => {}
-        }
+        self.change(|armed| armed.telling(message));
     }
 
     /// A proof of death disarms (law 3).
     pub(super) fn told(&mut self, message: &ToElector) {
-        if let ToElector::Stopped { term, .. } = message
-            && self.term == Some(*term)
-        {
-            self.disarm();
-        }
+        self.change(|armed| armed.told(message));
     }
 
     /// Kills from `hard` on.
     pub(super) fn arm(&mut self, term: Term, hard: Instant) {
-        self.term = Some(term);
-        self.shared.set(hard);
+        self.change(|armed| armed.arm(term, hard));
     }
 
     /// Kills from now on.
-    pub(super) fn act(&self) {
-        self.shared.set(Instant::BOOT);
+    pub(super) fn act(&mut self) {
+        self.change(Armed::act);
     }
 
     /// Kills no more.
     pub(super) fn disarm(&mut self) {
-        self.term = None;
-        self.shared.set(Instant::NEVER);
+        self.change(Armed::disarm);
+    }
+
+    fn change(&mut self, change: impl FnOnce(&mut Armed)) {
+        let before = self.armed.hard();
+        change(&mut self.armed);
+        if self.armed.hard() != before {
+            self.shared.set(self.armed.hard());
+        }
     }
 }
 

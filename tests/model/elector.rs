@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use tenure::{
-    election::{Action, Answer, Elector, Input, Request, RequestId},
-    link::{Term, ToElector, ToInit, VERSION, Welcome},
+    election::{Action, Answer, Elector, Input, Request, RequestId, armed::Armed},
+    link::{ToElector, ToInit, VERSION, Welcome},
     time::Instant,
 };
 
@@ -57,8 +57,7 @@ pub struct Pending {
 /// When the guard kills.
 #[derive(Clone, Copy, Debug)]
 struct Guard {
-    term: Option<Term>,
-    hard: Instant,
+    armed: Armed,
     /// The next round.
     next: Ns,
 }
@@ -79,7 +78,7 @@ impl ElectorProcess {
             request: None,
             machine: None,
             actions: VecDeque::new(),
-            guard: Guard { term: None, hard: Instant::NEVER, next: 0 },
+            guard: Guard { armed: Armed::disarmed(), next: 0 },
             beat_due: Instant::BOOT,
         }
     }
@@ -125,40 +124,6 @@ impl ElectorProcess {
     }
 }
 
-impl Guard {
-    const fn telling(&mut self, message: &ToInit) {
-        match message {
-            ToInit::Lead { term, confirmed, .. } | ToInit::Extend { term, confirmed, .. } => {
-                self.arm(*term, confirmed.deadlines.hard);
-            }
-            ToInit::Shorten { term, deadlines, .. } => self.arm(*term, deadlines.hard),
-            ToInit::Ended { .. } => self.disarm(),
-            ToInit::Hello { .. }
-            | ToInit::StepDown { .. }
-            | ToInit::Releasing { .. }
-            | ToInit::Beat
-            | ToInit::Done
-            | ToInit::Failed { .. } => {}
-        }
-    }
-
-    fn told(&mut self, message: &ToElector) {
-        if let ToElector::Stopped { term, .. } = message
-            && self.term == Some(*term)
-        {
-            self.disarm();
-        }
-    }
-
-    const fn arm(&mut self, term: Term, hard: Instant) {
-        (self.term, self.hard) = (Some(term), hard);
-    }
-
-    const fn disarm(&mut self) {
-        (self.term, self.hard) = (None, Instant::NEVER);
-    }
-}
-
 /// What an elector does in its container.
 impl Container {
     /// The elector, if any code of it runs.
@@ -169,7 +134,7 @@ impl Container {
     /// The guard kills: past H, and somebody is there whom SIGKILL has not reached.
     pub fn guard_has_work(&self, now: Ns, boot: Instant) -> bool {
         let Some(elector) = self.runner() else { return false };
-        boot >= elector.guard.hard && elector.guard.next <= now && self.tree.is_untouched()
+        boot >= elector.guard.armed.hard() && elector.guard.next <= now && self.tree.is_untouched()
     }
 
     /// One round of the guard.
@@ -197,8 +162,8 @@ impl Container {
             return [None; 3];
         };
         let machine = elector.machine.as_deref().and_then(Elector::poll_timeout).map(|at| setup.clock.real(at));
-        let guard = (elector.guard.hard != Instant::NEVER && self.tree.is_untouched())
-            .then(|| setup.clock.real(elector.guard.hard).max(elector.guard.next));
+        let guard = (elector.guard.armed.hard() != Instant::NEVER && self.tree.is_untouched())
+            .then(|| setup.clock.real(elector.guard.armed.hard()).max(elector.guard.next));
         [machine, elector.late(), guard]
     }
 
@@ -220,7 +185,7 @@ impl Container {
         if elector.machine.is_none() {
             if let Some(ToElector::Welcome(welcome)) = elector.to_elector.pop_front() {
                 if let Some(resume) = &welcome.resume {
-                    elector.guard.arm(resume.term, resume.confirmed.deadlines.hard);
+                    elector.guard.armed.arm(resume.term, resume.confirmed.deadlines.hard);
                 }
                 elector.machine = Some(Sealed::new(Elector::new(*welcome, 7, now)));
                 elector.with_machine(|_| {});
@@ -228,7 +193,7 @@ impl Container {
             return None;
         }
         if let Some(message) = elector.to_elector.pop_front() {
-            elector.guard.told(&message);
+            elector.guard.armed.told(&message);
             elector.with_machine(|machine| machine.handle(Input::Told(message), now));
         } else if elector.is_due(boot) {
             elector.with_machine(|machine| machine.handle_timeout(now));
@@ -277,11 +242,14 @@ impl ElectorProcess {
             }
             Action::Watch { resource_version } => (self.watches, self.watch_from) = (true, Some(resource_version)),
             Action::Tell(message) => {
-                self.guard.telling(&message);
+                self.guard.armed.telling(&message);
                 self.tell(message, boot);
             }
-            Action::Guard => (self.guard.hard, self.guard.next) = (Instant::BOOT, around.now),
-            Action::Disarm => self.guard.disarm(),
+            Action::Guard => {
+                self.guard.armed.act();
+                self.guard.next = around.now;
+            }
+            Action::Disarm => self.guard.armed.disarm(),
             Action::Report(_) => {}
         }
     }

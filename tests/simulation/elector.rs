@@ -238,7 +238,7 @@ impl ElectorProcess {
     }
 
     fn telling(&mut self, message: &ToInit) {
-        self.guard.telling(message);
+        self.guard.armed.telling(message);
         match message {
             ToInit::Lead { term, facts, confirmed, .. } => {
                 self.evidence.begins(&facts.uid);

@@ -50,7 +50,7 @@ impl Container {
         if elector.machine.is_none() {
             let Some(ToElector::Welcome(welcome)) = elector.to_elector.pop_front() else { return };
             if let Some(resume) = &welcome.resume {
-                elector.guard.arm(resume.term, resume.confirmed.deadlines.hard);
+                elector.guard.armed.arm(resume.term, resume.confirmed.deadlines.hard);
                 elector.evidence.begins(&resume.facts.uid);
                 elector.confirmed = Some((resume.term, resume.confirmed.clone()));
                 elector.set_guard(clock, latency, e);
@@ -59,7 +59,7 @@ impl Container {
         }
         let Some(machine) = &mut elector.machine else { return };
         while let Some(message) = elector.to_elector.pop_front() {
-            elector.guard.told(&message);
+            elector.guard.armed.told(&message);
             machine.handle(Input::Told(message), now);
         }
         machine.handle_timeout(now);
@@ -163,10 +163,10 @@ impl Container {
             }
             Action::Guard => {
                 e.note(who, || "the elector stands in at H".into());
-                elector.guard.hard = Instant::BOOT;
+                elector.guard.armed.act();
                 elector.set_guard(clock, delay, e);
             }
-            Action::Disarm => elector.guard.disarm(),
+            Action::Disarm => elector.guard.armed.disarm(),
             Action::Report(event) => e.note(who, || format!("{event:?}")),
         }
     }

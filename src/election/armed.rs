@@ -1,0 +1,70 @@
+//! What the second guard is armed for: the H of a term, as init was told of it (law 3).
+//!
+//! Owns which messages move it and which disarm it. Reads no clock and kills nobody: that is the elector's edge.
+
+use crate::{
+    link::{Term, ToElector, ToInit},
+    time::Instant,
+};
+
+/// The term whose H is set, and H.
+#[derive(Clone, Copy, Debug)]
+pub struct Armed {
+    term: Option<Term>,
+    hard: Instant,
+}
+
+impl Armed {
+    /// For nothing.
+    #[must_use]
+    pub const fn disarmed() -> Self {
+        Self { term: None, hard: Instant::NEVER }
+    }
+
+    /// From when on to kill; [`Instant::NEVER`] while disarmed.
+    #[must_use]
+    pub const fn hard(&self) -> Instant {
+        self.hard
+    }
+
+    /// Follows what init is told of the deadlines.
+    pub const fn telling(&mut self, message: &ToInit) {
+        match message {
+            ToInit::Lead { term, confirmed, .. } | ToInit::Extend { term, confirmed, .. } => {
+                self.arm(*term, confirmed.deadlines.hard);
+            }
+            ToInit::Shorten { term, deadlines, .. } => self.arm(*term, deadlines.hard),
+            ToInit::Ended { .. } => self.disarm(),
+            ToInit::Hello { .. }
+            | ToInit::StepDown { .. }
+            | ToInit::Releasing { .. }
+            | ToInit::Beat
+            | ToInit::Done
+            | ToInit::Failed { .. } => {}
+        }
+    }
+
+    /// A proof of death disarms, if it is this term's.
+    pub fn told(&mut self, message: &ToElector) {
+        if let ToElector::Stopped { term, .. } = message
+            && self.term == Some(*term)
+        {
+            self.disarm();
+        }
+    }
+
+    /// Kills from `hard` on.
+    pub const fn arm(&mut self, term: Term, hard: Instant) {
+        (self.term, self.hard) = (Some(term), hard);
+    }
+
+    /// Kills from now on.
+    pub const fn act(&mut self) {
+        self.hard = Instant::BOOT;
+    }
+
+    /// Kills no more.
+    pub const fn disarm(&mut self) {
+        *self = Self::disarmed();
+    }
+}
