@@ -4,18 +4,17 @@
 //! all is 64 instead of clap's own 2.
 
 use std::{
-    ffi::OsString,
-    io::{self, Write as _},
+    ffi::{OsStr, OsString},
     net::SocketAddr,
     path::PathBuf,
 };
 
-use clap::{
-    Args, Parser, Subcommand, ValueEnum,
-    error::{ContextKind, ContextValue, ErrorKind},
-};
+use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 
 mod quick;
+mod refused;
+
+pub use refused::Refused;
 
 /// What this process is to be.
 #[derive(Debug)]
@@ -185,38 +184,6 @@ pub struct Cell {
     pub arguments: Vec<String>,
 }
 
-/// A command line that is not to be carried out: it asks for help, or cannot be.
-#[derive(Debug)]
-pub struct Refused(clap::Error);
-
-impl Refused {
-    /// Prints the help, the version or the error where it belongs; the exit code.
-    #[must_use]
-    pub fn report(&self) -> u8 {
-        // A closed pipe is no reason for another exit code.
-        drop(self.0.print());
-        if self.is_a_workload_without_dashes() {
-            drop(writeln!(io::stderr(), "\n  tip: the workload goes after --, as in: tenure --lease NAME -- COMMAND"));
-        }
-        self.code()
-    }
-
-    fn is_a_workload_without_dashes(&self) -> bool {
-        let word = matches!(self.0.get(ContextKind::InvalidArg), Some(ContextValue::String(word)) if !word.starts_with('-'));
-        word && self.0.kind() == ErrorKind::UnknownArgument
-    }
-
-    fn code(&self) -> u8 {
-        if !self.0.use_stderr() {
-            return 0;
-        }
-        // A flag at the end of the line has no value; clap calls that an invalid one, which is empty.
-        let missing = matches!(self.0.get(ContextKind::InvalidValue), Some(ContextValue::String(value)) if value.is_empty());
-        let of_a_value = matches!(self.0.kind(), ErrorKind::InvalidValue | ErrorKind::ValueValidation);
-        if of_a_value && !missing { 78 } else { 64 }
-    }
-}
-
 /// The face that a command line asks for; the first argument is the program's name.
 ///
 /// # Errors
@@ -226,7 +193,10 @@ pub fn parse(line: impl IntoIterator<Item = OsString>) -> Result<Face, Refused> 
     if let Some(face) = quick::parse(&line) {
         return Ok(face);
     }
-    let line = Line::try_parse_from(line).map_err(Refused)?;
+    let line = Line::try_parse_from(&line).map_err(|error| {
+        let of_run = error.use_stderr() && !names_a_command(line.get(1).map(OsString::as_os_str));
+        Refused::new(error, of_run)
+    })?;
     let Some(face) = line.face else { return Ok(Face::Run(line.run)) };
     Ok(match face {
         Named::Run(run) => Face::Run(run),
@@ -237,6 +207,11 @@ pub fn parse(line: impl IntoIterator<Item = OsString>) -> Result<Face, Refused> 
         Named::DevServer(server) => Face::Command(Command::DevServer(server)),
         Named::Demo { part } => Face::Command(Command::Demo(part.unwrap_or_default())),
     })
+}
+
+/// Whether this word is the name of a face other than `run`.
+fn names_a_command(word: Option<&OsStr>) -> bool {
+    word.is_some_and(|word| word != "run" && Line::command().get_subcommands().any(|face| word == face.get_name()))
 }
 
 /// Runs a process for exactly as long as its replica holds a Kubernetes Lease.
@@ -289,8 +264,6 @@ Every key of the configuration: tenure config default";
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
-
     use super::*;
 
     fn parsed(line: &[&str]) -> Result<Face, Refused> {
@@ -333,6 +306,20 @@ mod tests {
     #[test]
     fn a_flag_without_its_value_is_64() {
         assert_eq!((refused(&["--lease"]), refused(&["check", "--config"]), refused(&["status", "-o"])), (64, 64, 64));
+    }
+
+    #[test]
+    fn a_line_that_was_to_start_a_container_is_told_from_one_that_was_typed_beside_it() {
+        for (line, of_run) in [
+            (&["--leese", "x"][..], true),
+            (&["run", "--leese", "x"], true),
+            (&["sleep", "10"], true),
+            (&["--help"], false),
+            (&["status", "--leese"], false),
+            (&["check", "x"], false),
+        ] {
+            assert_eq!(parsed(line).unwrap_err().is_of_run(), of_run, "{line:?}");
+        }
     }
 
     #[test]

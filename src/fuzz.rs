@@ -123,6 +123,7 @@ fn welcome() -> Welcome {
         last_term: Term(0),
         resume: None,
         not_before: None,
+        last_seen: None,
         shutdown: false,
         pid1: true,
     }
@@ -184,6 +185,7 @@ fn obey(agent: &mut Agent, now: Instant) {
             Action::Promote { not_after, .. } => {
                 agent.handle(if not_after < now { Input::NotPromoted } else { Input::Promoted }, now);
             }
+            Action::Demote { .. } => agent.handle(Input::Demoted, now),
             Action::Hook { .. } => agent.handle(Input::HookNotForked, now),
             Action::Walk | Action::KillAll => {
                 agent.handle(Input::Reaped { pid: MAIN, exit: Exit::Signal(libc::SIGKILL) }, now);

@@ -55,6 +55,8 @@
 //! | [`telemetry`], [`http`], [`stderr`] | edges that can never delay a transition |
 //! | [`commands`] | `status`, `check`, `config`, `demo`, `dev-server`: one file each |
 //! | [`apiserver`] | the embedded Lease API |
+//!
+//! `src/main.ld`, which `build.rs` hands to the linker, keeps the code of each process together in the static binary.
 
 mod alarm;
 pub mod api;

@@ -7,163 +7,20 @@
 //! receiver treats the sender as dead. Deadlines are absolute CLOCK_BOOTTIME instants, never spans from "now" (law 3), and
 //! every message about a term names it, so that nothing said of one term is taken for another (law 8).
 
-use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::term::{Confirmed, Deadlines, Exit, Facts, Reason, Stop, Term};
 use crate::{config::Config, election::law::Timing, time::Instant};
+
+mod term;
 
 /// Rises with every change of the messages; both sides refuse another one.
 pub const VERSION: u16 = 1;
 
 /// Largest encoded message in bytes; below the default send buffer of a local socket.
 pub const MAX_MESSAGE: usize = 160 * 1024;
-
-/// A term of one init: rises with each acquisition, across its electors, and starts at 1.
-///
-/// It is not `leaseTransitions`, which belongs to the Lease.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Term(pub u64);
-
-/// Until when a term is valid, all from the same send (safety.md, head).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Deadlines {
-    /// S: the stop signal goes out.
-    pub soft: Instant,
-    /// H: SIGKILL to everything.
-    pub hard: Instant,
-    /// E: the end of validity; by then every process is gone.
-    pub end: Instant,
-}
-
-/// What the workload is told of its term (design 6); constant within the term.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Facts {
-    /// `TENURE_FENCING_TOKEN`: resourceVersion of the acquiring write.
-    pub token: String,
-    /// `TENURE_LEASE_UID`.
-    pub uid: String,
-    /// `TENURE_TERM`: leaseTransitions.
-    pub transitions: i32,
-    /// `TENURE_ACQUIRED_AT`: acquireTime as it stands in the record.
-    pub acquired_at: String,
-    /// `TRACEPARENT`: the transition's span; empty if there is none.
-    pub traceparent: String,
-}
-
-/// The last record that a write of this term proved, as the next elector needs it (law 1, 6).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Confirmed {
-    /// The Lease's uid.
-    pub uid: String,
-    /// Its resourceVersion after that write.
-    pub resource_version: String,
-    /// Its exact `spec`, as JSON.
-    pub spec: String,
-    /// What the deadlines of that write are.
-    pub deadlines: Deadlines,
-}
-
-/// Why a term ends or a workload stops; the closed set behind `tenure.reason`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Reason {
-    /// SIGTERM, SIGINT or SIGQUIT to init.
-    Signal,
-    /// The workload ended by itself, and its policy does not start it again.
-    Exited,
-    /// The command could not be executed, or not be started because what ran before does not die.
-    SpawnFailed,
-    /// A hook failed whose failure ends the term.
-    HookFailed,
-    /// The role signal was not acknowledged in time (`runs: always`).
-    NotAcknowledged,
-    /// Somebody asked through the Lease.
-    StepDown,
-    /// A coordinator prefers another holder.
-    PreferredHolder,
-    /// No renewal was confirmed before the soft deadline.
-    Expired,
-    /// Another holder stands in the Lease.
-    LostToHolder,
-    /// Somebody emptied the holder.
-    LostCleared,
-    /// The Lease was deleted.
-    LostDeleted,
-    /// The Lease was deleted and made again.
-    LostRecreated,
-}
-
-impl Reason {
-    /// Whether the Lease is no longer ours: the grace is then `lossGrace`, and nothing is released (law 4, 7).
-    #[must_use]
-    pub const fn is_loss(self) -> bool {
-        match self {
-            Self::Expired | Self::LostToHolder | Self::LostCleared | Self::LostDeleted | Self::LostRecreated => true,
-            Self::Signal
-            | Self::Exited
-            | Self::SpawnFailed
-            | Self::HookFailed
-            | Self::NotAcknowledged
-            | Self::StepDown
-            | Self::PreferredHolder => false,
-        }
-    }
-
-    /// The word in logs, traces, metrics and `TENURE_REASON`.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Signal => "signal",
-            Self::Exited => "exited",
-            Self::SpawnFailed => "spawn-failed",
-            Self::HookFailed => "hook-failed",
-            Self::NotAcknowledged => "not-acknowledged",
-            Self::StepDown => "step-down",
-            Self::PreferredHolder => "preferred-holder",
-            Self::Expired => "expired",
-            Self::LostToHolder => "lost-to-holder",
-            Self::LostCleared => "lost-cleared",
-            Self::LostDeleted => "lost-deleted",
-            Self::LostRecreated => "lost-recreated",
-        }
-    }
-}
-
-/// How a workload process ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Exit {
-    /// With this status.
-    Code(u8),
-    /// By this signal.
-    Signal(i32),
-}
-
-impl Exit {
-    /// The exit code of tenure for it: the workload's own, or 128 plus the signal.
-    #[must_use]
-    pub fn code(self) -> u8 {
-        match self {
-            Self::Code(code) => code,
-            Self::Signal(signal) => u8::try_from(128_i32.saturating_add(signal)).unwrap_or(u8::MAX),
-        }
-    }
-}
-
-/// How the workload of a term came to be proved gone (or demoted, with `runs: always`); for traces and metrics.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Stop {
-    /// When the stop began: the first stop signal, or the workload's own end. None if nothing had run.
-    pub began: Option<Instant>,
-    /// When SIGKILL was first sent, if it was.
-    pub killed: Option<Instant>,
-    /// When the main process was reaped; none if it did not run, or lives on demoted.
-    pub exited: Option<Instant>,
-    /// How the main process ended; none if it did not run, or lives on demoted.
-    pub exit: Option<Exit>,
-    /// When the proof was complete.
-    pub proved: Instant,
-}
 
 /// What the elector tells init.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -226,6 +83,11 @@ pub enum ToInit {
     Ended {
         /// The term.
         term: Term,
+    },
+    /// The Lease was seen held for this long, which is not what was seen held last.
+    Saw {
+        /// leaseDurationSeconds.
+        duration: Duration,
     },
     /// Sign of life; answered by [`ToElector::Beat`].
     Beat,
@@ -353,6 +215,8 @@ pub struct Welcome {
     pub resume: Option<Resume>,
     /// The greatest end of a creation wait so far; nothing lowers it (law 14).
     pub not_before: Option<Instant>,
+    /// The duration that any elector saw the Lease held for last; none: none, or D (law 11, 14).
+    pub last_seen: Option<Duration>,
     /// Whether init was told to end already.
     pub shutdown: bool,
     /// Init is PID 1: the elector's own guard may kill all that it sees (design 1).
@@ -405,18 +269,4 @@ pub fn decode<M: for<'de> Deserialize<'de>>(bytes: &[u8]) -> Result<M, LinkError
         return Err(undecodable(postcard::Error::DeserializeBadEncoding));
     }
     Ok(message)
-}
-
-/// Environment names and values of the facts (design 6), beside those that init knows by itself.
-impl Facts {
-    /// Adds them to `env`.
-    pub fn export(&self, env: &mut BTreeMap<String, String>) {
-        env.insert("TENURE_TERM".into(), self.transitions.to_string());
-        env.insert("TENURE_FENCING_TOKEN".into(), self.token.clone());
-        env.insert("TENURE_LEASE_UID".into(), self.uid.clone());
-        env.insert("TENURE_ACQUIRED_AT".into(), self.acquired_at.clone());
-        if !self.traceparent.is_empty() {
-            env.insert("TRACEPARENT".into(), self.traceparent.clone());
-        }
-    }
 }

@@ -28,7 +28,12 @@ fn main() -> ExitCode {
             signals::restore();
             commands::run(&command)
         }
-        Err(refused) => refused.report(),
+        Err(refused) => {
+            if refused.is_of_run() {
+                leave(&refused.to_string());
+            }
+            refused.report()
+        }
     })
 }
 
@@ -65,9 +70,14 @@ fn located(mut config: Config) -> Result<Config, AccessError> {
     Ok(config)
 }
 
-/// To standard error, and to where kubelet looks for the last words of a container. Waits for neither: nobody may read them.
+/// To standard error, and to where kubelet looks. Waits for neither: nobody may read them.
 fn last_words(words: &str) {
     Lines::new().write(words.as_bytes(), |_| String::new());
+    leave(words);
+}
+
+/// Where kubelet looks for the last words of a container.
+fn leave(words: &str) {
     // Where it does not exist, or this user may not write it, standard error has to do.
     if let Ok(mut file) = OpenOptions::new().write(true).open("/dev/termination-log") {
         drop(file.write_all(words.as_bytes()));

@@ -228,7 +228,8 @@ mod tests {
     #[test]
     fn a_terminal_that_nobody_reads_drops_lines() {
         let pty = openpty(None, None).unwrap();
-        assert!(fill(&mut Lines::onto(pty.slave.as_fd()), pty.slave.as_fd(), 2) > 0);
+        // The kernel passes on what it took in its own time, so that a second line might fit again.
+        assert!(fill(&mut Lines::onto(pty.slave.as_fd()), pty.slave.as_fd(), 1) > 0);
     }
 
     #[test]

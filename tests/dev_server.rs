@@ -20,6 +20,7 @@ use nix::{
 fn it_says_where_it_listens_and_ends_when_told_to() {
     for signal in [Signal::SIGINT, Signal::SIGTERM] {
         let file = Scratch::new();
+        fs::write(&file.0, "of an earlier one, for all to read").expect("a file");
         let mut server = start(&["--kubeconfig-out", &file.0.to_string_lossy()]);
         let mut line = String::new();
         BufReader::new(server.0.stdout.as_mut().expect("piped")).read_line(&mut line).expect("a line");

@@ -176,6 +176,7 @@ fn welcome() -> Welcome {
         last_term: Term(0),
         resume: None,
         not_before: None,
+        last_seen: None,
         shutdown: false,
         pid1: false,
     }

@@ -46,7 +46,7 @@ fn main() -> ExitCode {
     )])
 }
 
-const PROMPT: Duration = Duration::from_millis(300);
+const PROMPT: Duration = Duration::from_secs(2);
 
 fn spec(holder: &str) -> Value {
     json!({ "holderIdentity": holder, "leaseDurationSeconds": 4 })
@@ -187,7 +187,7 @@ async fn events_of_a_watch_can_be_changed(stage: Stage) {
         Fault::changed(|lease| lease["spec"]["leaseDurationSeconds"] = json!(-1)),
     );
     stage.lease.create(spec("x")).await;
-    let uri = format!("{}?watch=1&fieldSelector=metadata.name%3Dmain&timeoutSeconds=1", stage.lease.collection());
+    let uri = format!("{}?watch=1&fieldSelector=metadata.name%3Dmain&timeoutSeconds=5", stage.lease.collection());
 
     let (status, event) = client.call(Method::GET, &uri, None).await;
 

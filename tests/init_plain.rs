@@ -214,6 +214,25 @@ fn the_workload_leads_a_process_group_of_its_own_and_has_no_descriptor_of_inits(
 }
 
 #[test]
+fn the_workload_starts_in_the_directory_of_init_which_leaves_it_if_it_starts_nothing_else_there() {
+    let init = ["env", "--chdir=/usr", TENURE, "--leader-election=off", "--"];
+    let script = "pwd; until [ $(readlink /proc/$PPID/cwd) = / ]; do sleep 0.01; done";
+    for contained in [true, false] {
+        let mut init = Init::run(&init, &["sh", "-c", script], contained);
+        assert_eq!((init.line(), init.exit()), ("/usr".into(), 0));
+    }
+}
+
+#[test]
+fn a_workload_that_is_started_again_is_started_in_the_same_directory() {
+    let set = ["--set", "workload.onExit=restart", "--set", "workload.restart.delay=10ms", "--set", "workload.restart.burst=1"];
+    let init = [&["env", "--chdir=/usr", TENURE, "--leader-election=off"][..], &set, &["--"]].concat();
+    let mut init = Init::run(&init, &["sh", "-c", "pwd; exit 3"], true);
+    let said = init.rest();
+    assert_eq!((init.exit(), said.as_str()), (3, "/usr\n/usr\n"));
+}
+
+#[test]
 fn a_term_that_was_pending_when_init_began_ends_it_before_anything_is_started() {
     let script = "kill -TERM $$; exec \"$0\" --leader-election=off -- sleep 600";
     let init = Init::run(&["env", "--block-signal=TERM", "sh", "-c", script], &[TENURE], true);

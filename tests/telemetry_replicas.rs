@@ -167,10 +167,12 @@ async fn a_silent_collector_holds_up_neither_the_handover_nor_the_exit(stage: St
     let (one, _two) = two(&stage, &collector, Wire::Http).await;
 
     one.signal(Signal::SIGTERM).await;
-    let taken = stage.witness.start("two", 0).await.at();
+    let release = one.proxy.log.first("a release", |e| e.request.is_release()).await;
 
-    let gap = taken.since(stage.witness.last_alive("one"));
-    assert!(gap < FLUSH, "the handover waited for the collector: {gap:?}");
+    let gap = release.request.at.since(stage.witness.last_alive("one"));
+    assert!(gap < FLUSH, "the release waited for the collector: {gap:?}");
+    let gap = stage.witness.start("two", 0).await.at().since(release.request.at);
+    assert!(gap < FLUSH, "the takeover waited for the collector: {gap:?}");
     assert_eq!(one.exit().await, 0);
 }
 

@@ -37,6 +37,7 @@ fn replica(identity: &str, variables: &[(&str, &str)]) -> Telemetry {
         last_term: Term(0),
         resume: None,
         not_before: None,
+        last_seen: None,
         shutdown: false,
         pid1: true,
     };

@@ -27,7 +27,7 @@ const CTRL_C: &[u8] = b"\x03";
 const CTRL_Z: &[u8] = b"\x1a";
 const CTRL_BACKSLASH: &[u8] = b"\x1c";
 
-/// A workload that lives on.
+/// A workload that lives on. Without a trap a shell takes Ctrl-C for its child's alone, if that has just ended.
 const TICKING: &str = "echo $$; while :; do sleep 0.01; done";
 
 #[test]
@@ -63,7 +63,7 @@ fn ctrl_c_reaches_the_workload_once_and_not_through_init() {
 #[test]
 fn a_workload_that_ctrl_c_ends_is_not_started_again() {
     let set = ["--set", "workload.onExit=restart", "--set", "workload.restart.policy=always"];
-    for script in [TICKING, "trap 'exit 130' INT; echo $$; while :; do sleep 0.01; done"] {
+    for script in ["echo $$; exec sleep 600", "trap 'exit 130' INT; echo $$; while :; do sleep 0.01; done"] {
         let mut terminal = Terminal::of_init(&set, script, Place::Pid1);
         terminal.line();
         terminal.press(CTRL_C);
@@ -73,7 +73,7 @@ fn a_workload_that_ctrl_c_ends_is_not_started_again() {
 
 #[test]
 fn ctrl_z_hangs_nobody_where_no_shell_could_continue_init() {
-    let script = "trap 'echo continued' CONT; echo $$; while :; do sleep 0.01; done";
+    let script = "trap 'echo continued' CONT; trap 'exit 130' INT; echo $$; while :; do sleep 0.01; done";
     for place in [Place::FirstProcess, Place::Pid1] {
         let mut terminal = Terminal::of_init(&[], script, place);
         terminal.line();
@@ -92,6 +92,19 @@ fn a_new_window_size_reaches_the_workload() {
     assert_eq!(terminal.line(), "50 132");
 }
 
+/// Ctrl-Z stops both, `fg` continues both with `foreground` in it, and Ctrl-C ends them.
+fn suspends_and_continues(terminal: &mut Terminal, init: Pid, workload: Pid, foreground: Pid) {
+    terminal.press(CTRL_Z);
+    terminal.until("both are stopped", |_| [init, workload].map(state) == [Some('T'); 2]);
+    let shell = terminal.child_pid();
+    terminal.until("the shell has its terminal", |terminal| terminal.foreground() == shell);
+    terminal.run("fg >/dev/null; echo code $?");
+    terminal.until("both go on", |_| [init, workload].map(state).iter().all(|state| *state != Some('T')));
+    terminal.until("it is in the foreground again", |terminal| terminal.foreground() == foreground);
+    terminal.press(CTRL_C);
+    assert_eq!(terminal.line(), "code 130");
+}
+
 #[test]
 fn a_shell_suspends_init_and_workload_and_continues_both() {
     let mut terminal = Terminal::of_shell();
@@ -100,15 +113,17 @@ fn a_shell_suspends_init_and_workload_and_continues_both() {
     let workload = terminal.pid();
     terminal.until("it is in the foreground", |terminal| terminal.foreground() == workload);
     let init = parent(workload);
-    terminal.press(CTRL_Z);
-    terminal.until("both are stopped", |_| [init, workload].map(state) == [Some('T'); 2]);
-    let shell = terminal.child_pid();
-    terminal.until("the shell has its terminal", |terminal| terminal.foreground() == shell);
-    terminal.run("fg >/dev/null; echo code $?");
-    terminal.until("both go on", |_| [init, workload].map(state).iter().all(|state| *state != Some('T')));
-    terminal.until("it is in the foreground again", |terminal| terminal.foreground() == workload);
-    terminal.press(CTRL_C);
-    assert_eq!(terminal.line(), "code 130");
+    suspends_and_continues(&mut terminal, init, workload, workload);
+}
+
+#[test]
+fn a_shell_suspends_both_where_init_reads_no_terminal_and_continues_both() {
+    let mut terminal = Terminal::of_shell();
+    terminal.run(&format!("{TENURE} --leader-election=off -- sh -c 'echo $$; exec sleep 600' </dev/null"));
+    let workload = terminal.pid();
+    terminal.until("it runs", |_| name(workload).as_deref() == Some("sleep"));
+    let init = parent(workload);
+    suspends_and_continues(&mut terminal, init, workload, init);
 }
 
 #[test]
@@ -153,7 +168,7 @@ fn a_guard_is_not_suspended_with_a_workload_under_a_lease() {
     let mut terminal = Terminal::of_shell();
     terminal.run(&format!("export KUBECONFIG={}", kubeconfig.display()));
     terminal.run(&format!(
-        "{TENURE} --lease keys --log-level=error --set lease.creationWait=0s -- bash -c \"trap 'echo continued' CONT; {}\"; echo code $?",
+        "{TENURE} --lease keys --log-level=error --set lease.creationWait=0s -- bash -c \"trap 'echo continued' CONT; trap 'exit 130' INT; {}\"; echo code $?",
         TICKING.replace('$', "\\$"),
     ));
     let workload = terminal.pid();
@@ -164,6 +179,28 @@ fn a_guard_is_not_suspended_with_a_workload_under_a_lease() {
     assert_ne!(state(init), Some('T'));
     terminal.press(CTRL_C);
     assert_eq!(terminal.line(), "code 130");
+}
+
+#[test]
+fn ctrl_z_stops_no_leader_that_reads_no_terminal() {
+    let server = Server::start(&Options::default()).expect("the embedded API server");
+    let kubeconfig = std::env::temp_dir().join(format!("tenure-terminal-{}-apart", std::process::id()));
+    fs::write(&kubeconfig, server.client("admin").unwrap().kubeconfig()).unwrap();
+    let mut terminal = Terminal::of_shell();
+    terminal.run(&format!("export KUBECONFIG={}", kubeconfig.display()));
+    terminal.run(&format!(
+        "{TENURE} --lease keys --log-level=error --set lease.creationWait=0s -- bash -c \"trap 'echo resized' WINCH; trap 'exit 3' INT; {}\" \
+         </dev/null; echo code $?",
+        TICKING.replace('$', "\\$"),
+    ));
+    terminal.pid();
+    fs::remove_file(&kubeconfig).unwrap();
+    terminal.press(CTRL_Z);
+    // Init reads it after the key, and so does the workload.
+    terminal.resize(50, 132);
+    assert_eq!(terminal.line(), "resized");
+    terminal.press(CTRL_C);
+    assert_eq!(terminal.line(), "code 3");
 }
 
 /// Where init stands.

@@ -7,9 +7,12 @@ use std::{
 };
 
 use http::{HeaderValue, header::USER_AGENT};
-use kube::config::{ExecInteractiveMode, InClusterError, Kubeconfig, KubeconfigError};
+use kube::config::{ExecInteractiveMode, Kubeconfig, KubeconfigError};
 
-use super::{dial::Dialer, plugin::PluginError, proxies};
+use super::{access::AccessError, dial::Dialer, proxies};
+
+#[cfg(test)]
+mod tests;
 
 const SERVICE_ACCOUNT_TOKEN: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
 
@@ -25,119 +28,6 @@ pub struct Cluster {
 enum Source {
     Pod,
     Kubeconfig(String),
-}
-
-/// Why there is no access to a cluster.
-#[derive(Debug, thiserror::Error)]
-pub enum AccessError {
-    /// Nothing names a cluster.
-    #[error("no cluster to talk to: {pod}, and {kubeconfig}. `tenure demo` shows tenure at work without a cluster")]
-    Nowhere {
-        /// Why this is no pod.
-        pod: String,
-        /// Where no kubeconfig was found.
-        kubeconfig: String,
-    },
-    /// The pod's service account cannot be used.
-    #[error("cannot use the pod's service account")]
-    Pod(#[source] InClusterError),
-    /// The kubeconfig cannot be read or makes no sense.
-    #[error("cannot use the kubeconfig {paths}")]
-    Kubeconfig {
-        /// Its files.
-        paths: String,
-        /// Why.
-        #[source]
-        source: KubeconfigError,
-    },
-    /// A file that is no kubeconfig. What stands there is not shown: it may be a secret.
-    #[error("cannot use the kubeconfig {path}: {} cannot be understood, `kubectl config view` says why", it_or_line(*.line))]
-    Malformed {
-        /// The file.
-        path: String,
-        /// Where in it, from 1, if that is known.
-        line: Option<u64>,
-    },
-    /// It names no cluster at all.
-    #[error("cannot use the kubeconfig {0}: it has no contexts, so it names no cluster")]
-    Empty(String),
-    /// No context is chosen, or one that is not there.
-    #[error("cannot use the kubeconfig {files}: {choice}; `kubectl config use-context NAME` chooses one of {contexts}")]
-    Context {
-        /// Whose.
-        files: String,
-        /// What is wrong with the choice.
-        choice: String,
-        /// Those that there are.
-        contexts: String,
-    },
-    /// The server's address is none.
-    #[error("the server of {place} is {url:?}, which is no URL: write https://HOST:PORT")]
-    Server {
-        /// Of which source.
-        place: String,
-        /// What stands there.
-        url: String,
-    },
-    /// An authentication that only old clients know.
-    #[error(
-        "the user of {place} authenticates by the auth-provider {name}, which kubectl has given up too: use a credential plugin (exec)"
-    )]
-    AuthProvider {
-        /// Of which source.
-        place: String,
-        /// Which.
-        name: String,
-    },
-    /// A certificate authority without a certificate.
-    #[error("the certificate authority of {0} holds no PEM certificate")]
-    NoCertificate(String),
-    /// A proxy is asked for.
-    #[error(
-        "the cluster of {0} names a proxy-url, and tenure speaks to no proxies: remove it where the API server is reached directly"
-    )]
-    Proxy(String),
-    /// TLS cannot be set up: a certificate authority, client certificate or key that cannot be used.
-    #[error("cannot set up TLS for {place}")]
-    Tls {
-        /// Of which source.
-        place: String,
-        /// Why.
-        #[source]
-        source: Box<kube::Error>,
-    },
-    /// The kubeconfig's credential plugin gave none.
-    #[error("cannot get credentials for {place}")]
-    Plugin {
-        /// Of which source.
-        place: String,
-        /// Why.
-        #[source]
-        source: PluginError,
-    },
-    /// No credentials otherwise, such as a token file that is missing.
-    #[error("cannot get credentials for {place}")]
-    Credentials {
-        /// Of which source.
-        place: String,
-        /// Why.
-        #[source]
-        source: Box<kube::Error>,
-    },
-}
-
-impl AccessError {
-    /// The exit code where this ends a command (design 4): 77 where a plugin ran and gave no credentials, else 78.
-    #[must_use]
-    pub fn exit_code(&self) -> u8 {
-        if self.may_pass() { 77 } else { 78 }
-    }
-
-    /// Whether trying again may help: a credential plugin ran and failed. All else is configuration.
-    #[must_use]
-    pub fn may_pass(&self) -> bool {
-        matches!(self, Self::Plugin { source, .. } if source.may_pass())
-    }
 }
 
 impl Cluster {
@@ -223,6 +113,13 @@ impl Cluster {
         if !matches!(url.scheme_str(), Some("http" | "https")) || url.host().is_none_or(str::is_empty) {
             return Err(AccessError::Server { place: source.to_string(), url: url.to_string() });
         }
+        config.default_namespace = config.default_namespace.trim().to_owned();
+        if config.default_namespace.is_empty() {
+            // As kubectl has it.
+            config.default_namespace = "default".into();
+        } else if !is_namespace(&config.default_namespace) {
+            return Err(AccessError::Namespace { place: source.to_string(), name: config.default_namespace });
+        }
         config.default_retry = false;
         config.headers.push((USER_AGENT, HeaderValue::from_static(concat!("tenure/", env!("CARGO_PKG_VERSION")))));
         Ok(Self { config, source })
@@ -231,7 +128,7 @@ impl Cluster {
     /// The pod's namespace, or that of the kubeconfig's context, or "default".
     #[must_use]
     pub fn namespace(&self) -> &str {
-        self.config.default_namespace.trim()
+        &self.config.default_namespace
     }
 
     /// The server's URL.
@@ -275,8 +172,9 @@ impl fmt::Display for Source {
     }
 }
 
-fn it_or_line(line: Option<u64>) -> String {
-    line.map_or_else(|| "it".into(), |line| format!("line {line}"))
+/// Whether it can stand in a path as the name of a namespace does.
+fn is_namespace(name: &str) -> bool {
+    name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
 }
 
 /// What this process lacks of a pod with access to its API server.
@@ -310,191 +208,4 @@ fn proxy_of_current(kubeconfig: &Kubeconfig) -> bool {
     let cluster = context.and_then(|context| kubeconfig.clusters.iter().find(|cluster| cluster.name == context.cluster));
     let proxy = cluster.and_then(|named| named.cluster.as_ref()).and_then(|cluster| cluster.proxy_url.as_ref());
     proxy.is_some_and(|url| !url.is_empty())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::api::one_line;
-
-    /// A file of this test process, removed at the end.
-    struct File(PathBuf);
-
-    impl File {
-        fn new(name: &str, content: &str) -> Self {
-            let path = env::temp_dir().join(format!("tenure-cluster-{}-{name}", std::process::id()));
-            std::fs::write(&path, content).unwrap();
-            Self(path)
-        }
-    }
-
-    impl Drop for File {
-        fn drop(&mut self) {
-            let _ = std::fs::remove_file(&self.0);
-        }
-    }
-
-    fn kubeconfig(cluster: &str, user: &str) -> String {
-        format!(
-            "apiVersion: v1\nkind: Config\ncurrent-context: here\n\
-             contexts: [{{name: here, context: {{cluster: c, user: u, namespace: billing}}}}]\n\
-             clusters: [{{name: c, cluster: {{server: 'https://127.0.0.1:1', {cluster}}}}}]\n\
-             users: [{{name: u, user: {{{user}}}}}]\n"
-        )
-    }
-
-    fn refused(file: &File) -> AccessError {
-        let cluster = match Cluster::from_kubeconfig(std::slice::from_ref(&file.0), false) {
-            Ok(cluster) => cluster,
-            Err(error) => return error,
-        };
-        cluster.dialer(Duration::from_secs(1)).unwrap_err()
-    }
-
-    #[test]
-    fn the_context_gives_the_namespace() {
-        let file = File::new("namespace", &kubeconfig("", "token: x"));
-
-        let cluster = Cluster::from_kubeconfig(std::slice::from_ref(&file.0), false).unwrap();
-
-        assert_eq!(cluster.namespace(), "billing");
-        assert!(cluster.source().ends_with(", context here"), "{}", cluster.source());
-    }
-
-    #[test]
-    fn of_several_kubeconfigs_some_may_be_missing() {
-        let file = File::new("several", &kubeconfig("", "token: x"));
-
-        let cluster = Cluster::from_kubeconfig(&[PathBuf::from("/nonexistent/config"), file.0.clone()], false).unwrap();
-
-        assert_eq!(cluster.namespace(), "billing");
-    }
-
-    #[test]
-    fn a_missing_kubeconfig_is_named() {
-        let error = Cluster::from_kubeconfig(&[PathBuf::from("/nonexistent/config")], false).unwrap_err();
-
-        assert_eq!(error.exit_code(), 78);
-        assert!(one_line(&error).contains("/nonexistent/config"), "{}", one_line(&error));
-        assert!(one_line(&error).contains("No such file"), "{}", one_line(&error));
-    }
-
-    #[test]
-    fn a_broken_kubeconfig_is_named() {
-        let file = File::new("broken", "clusters: [{");
-
-        let error = refused(&file);
-
-        assert_eq!(error.exit_code(), 78);
-        assert!(one_line(&error).contains("broken"), "{}", one_line(&error));
-    }
-
-    #[test]
-    fn a_context_that_does_not_exist_is_named() {
-        let file = File::new("context", &kubeconfig("", "").replace("current-context: here", "current-context: there"));
-
-        let error = refused(&file);
-
-        assert_eq!(error.exit_code(), 78);
-        let said = one_line(&error);
-        assert!(said.ends_with("there is no context there; `kubectl config use-context NAME` chooses one of here"), "{said}");
-    }
-
-    #[test]
-    fn where_no_context_is_chosen_it_says_which_there_are() {
-        let many = kubeconfig("", "").replace("current-context: here\n", "").replace("contexts: [", "contexts: [{name: also}, ");
-        let file = File::new("no-context", &many);
-        let said = one_line(&refused(&file));
-        assert!(said.ends_with("no context is chosen; `kubectl config use-context NAME` chooses one of also, here"), "{said}");
-
-        let empty = File::new("empty", "");
-        assert!(one_line(&refused(&empty)).ends_with("has no contexts, so it names no cluster"));
-    }
-
-    #[test]
-    fn a_server_that_is_no_url_is_refused() {
-        for server in ["localhost", "localhost:8080", "ftp://localhost"] {
-            let file = File::new("server", &kubeconfig("", "").replace("https://127.0.0.1:1", server));
-
-            let error = refused(&file);
-
-            assert_eq!(error.exit_code(), 78);
-            assert!(one_line(&error).ends_with("which is no URL: write https://HOST:PORT"), "{}", one_line(&error));
-        }
-    }
-
-    #[test]
-    fn a_missing_certificate_authority_is_named() {
-        let file = File::new("ca-missing", &kubeconfig("certificate-authority: /nonexistent/ca.crt", ""));
-
-        let error = refused(&file);
-
-        assert_eq!(error.exit_code(), 78);
-        assert!(one_line(&error).contains("/nonexistent/ca.crt"), "{}", one_line(&error));
-    }
-
-    #[test]
-    fn a_certificate_authority_without_a_certificate_is_refused() {
-        let authority = File::new("ca-empty", "no certificate");
-        let file = File::new("ca", &kubeconfig(&format!("certificate-authority: {}", authority.0.display()), ""));
-
-        let error = refused(&file);
-
-        assert!(matches!(error, AccessError::NoCertificate(_)), "{error:?}");
-        assert_eq!(error.exit_code(), 78);
-    }
-
-    #[test]
-    fn a_certificate_that_is_none_is_refused() {
-        let pem = "-----BEGIN CERTIFICATE-----\naGVsbG8=\n-----END CERTIFICATE-----\n";
-        let authority = File::new("ca-garbage", pem);
-        let file = File::new("ca-bad", &kubeconfig(&format!("certificate-authority: {}", authority.0.display()), ""));
-
-        let error = refused(&file);
-
-        assert!(matches!(error, AccessError::Tls { .. }), "{error:?}");
-        assert_eq!(error.exit_code(), 78);
-    }
-
-    #[test]
-    fn a_proxy_is_refused() {
-        let file = File::new("proxy", &kubeconfig("proxy-url: 'http://127.0.0.1:2'", "token: x"));
-
-        let error = refused(&file);
-
-        assert!(matches!(error, AccessError::Proxy(_)), "{error:?}");
-        assert_eq!(error.exit_code(), 78);
-    }
-
-    #[test]
-    fn a_missing_token_file_is_named() {
-        let file = File::new("token", &kubeconfig("", "tokenFile: /nonexistent/token"));
-
-        let error = refused(&file);
-
-        assert_eq!(error.exit_code(), 78);
-        assert!(one_line(&error).contains("/nonexistent/token"), "{}", one_line(&error));
-    }
-
-    #[test]
-    fn a_missing_credential_plugin_is_configuration() {
-        let exec = "exec: {apiVersion: client.authentication.k8s.io/v1, command: /nonexistent/plugin}";
-        let file = File::new("plugin-missing", &kubeconfig("", exec));
-
-        let error = refused(&file);
-
-        assert!(!error.may_pass(), "{error:?}");
-        assert_eq!(error.exit_code(), 78);
-    }
-
-    #[test]
-    fn a_credential_plugin_that_fails_may_pass() {
-        let exec = "exec: {apiVersion: client.authentication.k8s.io/v1, command: 'false'}";
-        let file = File::new("plugin-fails", &kubeconfig("", exec));
-
-        let error = refused(&file);
-
-        assert!(error.may_pass(), "{error:?}");
-        assert_eq!(error.exit_code(), 77);
-    }
 }

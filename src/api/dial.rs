@@ -9,7 +9,7 @@ use hyper_util::{
 use kube::client::{Body, ClientBuilder, ConfigExt as _};
 use tower::{BoxError, ServiceExt as _};
 
-use super::{cluster::AccessError, plugin};
+use super::{access::AccessError, plugin};
 
 /// A dead peer of an idle or watching connection is noticed after about a minute, long before the server ends a watch.
 const KEEPALIVE: Duration = Duration::from_secs(30);

@@ -10,12 +10,14 @@
 use std::{error::Error, fmt::Write as _};
 
 pub use self::{
-    cluster::{AccessError, Cluster},
+    access::AccessError,
+    cluster::Cluster,
     dial::Dialer,
     exchange::{CallError, ExchangeError, MAX_BODY, Reply, call, exchange, send},
     plugin::PluginError,
 };
 
+mod access;
 mod cluster;
 mod dial;
 mod exchange;

@@ -1,10 +1,10 @@
 //! `tenure dev-server`: the embedded Lease API in the foreground.
 
 use std::{
-    fs::OpenOptions,
+    fs::{OpenOptions, Permissions},
     io::{self, Write as _},
     net::SocketAddr,
-    os::unix::fs::OpenOptionsExt as _,
+    os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
 };
 
@@ -76,5 +76,9 @@ The first leader of a new Lease waits out its duration; each one after it starts
 /// For its owner only: a kubeconfig carries a token.
 pub(super) fn write_private(file: &Path, text: &str) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(file)?;
+    if file.metadata()?.is_file() {
+        // One that was there has the mode that it had.
+        file.set_permissions(Permissions::from_mode(0o600))?;
+    }
     file.write_all(text.as_bytes())
 }

@@ -2,7 +2,7 @@
 //!
 //! Owns what they print and their exit codes. Never part of a replica that runs a workload.
 
-use std::io::{self, Write as _};
+use std::io::{self, ErrorKind, Write as _};
 
 use crate::{cli::Command, config::Invalid};
 
@@ -41,7 +41,11 @@ fn refuse(invalid: &Invalid) -> u8 {
 
 /// Prints to standard output. A reader that went away is no failure of the command.
 fn say(text: &str) {
-    drop(io::stdout().write_all(text.as_bytes()));
+    let mut out = io::stdout();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => complain(&format!("standard output: {error}")),
+        Ok(()) | Err(_) => {}
+    }
 }
 
 /// Prints to standard error, as whoever complains.

@@ -149,7 +149,7 @@ impl Seen {
         [
             self.name.clone(),
             self.state.as_str().into(),
-            self.holder.clone().unwrap_or_else(|| "-".into()),
+            self.holder.as_deref().map_or_else(|| "-".into(), visible),
             moment(self.since),
             self.transitions.to_string(),
             self.renewed.map_or_else(|| "-".into(), |renewed| spoken(ago(self.now, renewed))),
@@ -186,6 +186,11 @@ fn spoken(ago: i128) -> String {
     let ahead = ago < 0 && !span.is_zero();
     let span = humane::format(span);
     if ahead { format!("{span} ahead of this clock") } else { format!("{span} ago") }
+}
+
+/// What another wrote, without what would move or colour the text of a terminal.
+fn visible(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
 
 fn table(leases: &[Seen]) -> String {
@@ -279,6 +284,13 @@ mod tests {
     fn a_renewal_is_spoken_of_in_whole_seconds_and_the_step_of_a_release_is_no_skew() {
         let spoken: Vec<_> = [999, -999, 61_500, -1_500].map(|millis: i128| spoken(millis * 1_000_000)).into();
         assert_eq!(spoken, ["0s ago", "0s ago", "1m1s ago", "1s ahead of this clock"]);
+    }
+
+    #[test]
+    fn a_holder_cannot_write_on_the_terminal() {
+        let text = table(&[seen(json!({ "holderIdentity": "a\u{1b}[2Jb\nc", "leaseDurationSeconds": 15 }))]);
+        assert_eq!(text.lines().count(), 2, "{text}");
+        assert!(text.contains("a\u{fffd}[2Jb\u{fffd}c"), "{text}");
     }
 
     #[test]

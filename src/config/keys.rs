@@ -2,6 +2,8 @@
 //!
 //! Owns the list, which a test holds equal to the types. What a value may be is the types' business.
 
+use super::Signal;
+
 /// How a value is written where there is only text: a variable or a flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
@@ -28,6 +30,16 @@ pub(super) struct Key {
     pub(super) nullable: bool,
 }
 
+impl Key {
+    /// An entry of this map under the one name by which layers are merged: a signal has several.
+    pub(super) fn entry(&self, name: String) -> String {
+        if !self.path.starts_with("signals.rewrite.") {
+            return name;
+        }
+        Signal::parse(&name).map_or(name, Signal::name)
+    }
+}
+
 /// Every key, in the order in which people read them.
 pub(super) const KEYS: &[Key] = &[
     key("lease.enabled", Shape::Truth),
@@ -47,7 +59,7 @@ pub(super) const KEYS: &[Key] = &[
     key("workload.runs", Shape::Text),
     nullable("workload.acknowledge"),
     key("workload.env", Shape::Map),
-    key("workload.oomScoreAdj", Shape::Integer),
+    key("workload.oomScoreAdjust", Shape::Integer),
     key("workload.onExit", Shape::Text),
     key("workload.onLoss", Shape::Text),
     key("workload.stop.signal", Shape::Text),

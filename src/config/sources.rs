@@ -5,11 +5,19 @@
 use std::{
     ffi::{OsStr, OsString},
     fs::File,
-    io::{ErrorKind, Read as _},
+    io::{self, ErrorKind, Read as _},
+    os::{
+        fd::AsFd as _,
+        unix::fs::{FileTypeExt as _, OpenOptionsExt as _},
+    },
     path::{Path, PathBuf},
 };
 
 use figment::value::{Dict, Empty, Value};
+use nix::{
+    fcntl::{FcntlArg, OFlag, fcntl},
+    poll::{PollFd, PollFlags, poll},
+};
 
 use super::{
     document::{self, Content, Malformed, Node},
@@ -23,6 +31,9 @@ const DEFAULT_FILE: &str = "/etc/tenure/tenure.yaml";
 const FILE_VARIABLE: &str = "TENURE_CONFIG";
 /// More than any sensible file, and an end for a device that has none.
 const LARGEST_FILE: u64 = 1 << 20;
+
+/// For the first byte of a pipe, in milliseconds.
+const PIPE_PATIENCE: u16 = 2_000;
 
 /// A value at one place.
 #[derive(Clone, Debug)]
@@ -65,7 +76,8 @@ impl Layer {
     /// A map as its entries; an empty one as itself, so that it counts as said.
     fn map(&mut self, key: &'static Key, entries: impl IntoIterator<Item = (String, Value, Origin)>, origin: Origin) {
         let before = self.entries.len();
-        self.entries.extend(entries.into_iter().map(|(entry, value, origin)| Entry { key, entry: Some(entry), value, origin }));
+        let entries = entries.into_iter().map(|(entry, value, origin)| (key.entry(entry), value, origin));
+        self.entries.extend(entries.map(|(entry, value, origin)| Entry { key, entry: Some(entry), value, origin }));
         if self.entries.len() == before {
             self.value(key, Dict::new().into(), origin);
         }
@@ -74,12 +86,10 @@ impl Layer {
     /// A value that was written where there is only text.
     fn text(&mut self, key: &'static Key, entry: Option<&str>, text: &str, origin: Origin) {
         if let Some(entry) = entry {
-            let value = if key.nullable && text == "null" { Empty::None.into() } else { text.into() };
-            return self.map(key, [(entry.to_owned(), value, origin.clone())], origin);
+            return self.map(key, [(entry.to_owned(), none_or(key, text.into()), origin.clone())], origin);
         }
         match key.shape {
-            Shape::Text if key.nullable && text == "null" => self.value(key, Empty::None.into(), origin),
-            Shape::Text => self.value(key, text.into(), origin),
+            Shape::Text => self.value(key, none_or(key, text.into()), origin),
             Shape::Truth => self.value(key, text.parse::<bool>().map_or_else(|_| text.into(), Value::from), origin),
             Shape::Integer => self.value(key, text.parse::<i64>().map_or_else(|_| text.into(), Value::from), origin),
             Shape::List => match document::yaml(text) {
@@ -112,7 +122,7 @@ pub(super) fn file(settings: &Settings, variables: &[(OsString, OsString)]) -> L
 fn read(path: &Path, named_by: Option<Origin>) -> Layer {
     let mut layer = Layer::default();
     let mut text = String::new();
-    let read = File::open(path).and_then(|file| file.take(LARGEST_FILE + 1).read_to_string(&mut text));
+    let read = open(path).and_then(|file| file.take(LARGEST_FILE + 1).read_to_string(&mut text));
     let shown = path.display().to_string();
     match (read, named_by) {
         (Ok(_), _) => {}
@@ -130,12 +140,29 @@ fn read(path: &Path, named_by: Option<Origin>) -> Layer {
     text_of(shown, &text, path.extension() == Some(OsStr::new("toml")))
 }
 
+/// Opens a file, but no pipe that nobody writes to: nothing could end that wait, since init's signals are held back until it
+/// knows what to do with them.
+fn open(path: &Path) -> io::Result<File> {
+    let file = File::options().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
+    let mut ready = [PollFd::new(file.as_fd(), PollFlags::POLLIN)];
+    if file.metadata()?.file_type().is_fifo() && poll(&mut ready, PIPE_PATIENCE)? == 0 {
+        return Err(io::Error::new(ErrorKind::TimedOut, "it is a pipe, and nobody writes to it"));
+    }
+    // What comes in parts is waited for.
+    let flags = OFlag::from_bits_retain(fcntl(&file, FcntlArg::F_GETFL)?);
+    fcntl(&file, FcntlArg::F_SETFL(flags - OFlag::O_NONBLOCK))?;
+    Ok(file)
+}
+
 /// What the file that is `shown` under this name says.
 pub(super) fn text_of(shown: String, text: &str, is_toml: bool) -> Layer {
     let mut layer = Layer::default();
     let parse = if is_toml { document::toml } else { document::yaml };
     match parse(text) {
-        Ok(root) => walk(&mut layer, &shown, "", &root),
+        Ok(root) => {
+            walk(&mut layer, &shown, "", &root);
+            refuse_twice(&mut layer);
+        }
         Err(Malformed { line, message }) => layer.unreadable(Origin::File { path: shown, line }, message),
     }
     layer
@@ -158,16 +185,24 @@ fn walk(layer: &mut Layer, file: &str, path: &str, node: &Node) {
             Found::Unknown(meant) => layer.problem(origin(*line), &path, unknown(meant)),
             Found::Key(key) => match &child.content {
                 Content::Map(entries) if key.shape == Shape::Map => {
-                    let entries = entries.iter().map(|(entry, line, node)| (entry.clone(), node.value(), origin(*line)));
+                    let value = |node: &Node| none_or(key, node.value());
+                    let entries = entries.iter().map(|(entry, line, node)| (entry.clone(), value(node), origin(*line)));
                     layer.map(key, entries, origin(*line));
                 }
                 Content::Scalar(_) if key.shape == Shape::Map && child.is_null() => {
                     layer.value(key, Dict::new().into(), origin(*line));
                 }
-                Content::Scalar(_) | Content::List(_) | Content::Map(_) => layer.value(key, child.value(), origin(*line)),
+                Content::Scalar(_) | Content::List(_) | Content::Map(_) => {
+                    layer.value(key, none_or(key, child.value()), origin(*line));
+                }
             },
         }
     }
+}
+
+/// None where `null` is written as a text and the key may be null, as in variables, flags and TOML, which has no other null.
+fn none_or(key: &Key, value: Value) -> Value {
+    if key.nullable && value.as_str() == Some("null") { Empty::None.into() } else { value }
 }
 
 /// The variables that name a key. Those without two underscores together are somebody else's: service links of Kubernetes, or
@@ -231,7 +266,7 @@ pub(super) fn flags(settings: &Settings, command: &[String]) -> Layer {
     layer
 }
 
-/// Two flags for one key contradict each other, whatever their order.
+/// Two flags for one key contradict each other, whatever their order; so do two names for one signal.
 fn refuse_twice(layer: &mut Layer) {
     let same = |a: &Entry, b: &Entry| a.key.path == b.key.path && (a.entry == b.entry || a.key.shape != Shape::Map);
     let mut twice = Vec::new();

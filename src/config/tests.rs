@@ -105,10 +105,9 @@ fn flags_win_over_the_environment_and_that_over_the_file_and_that_over_the_defau
 
 #[test]
 fn the_three_formats_say_the_same() {
-    let yaml =
-        "lease:\n  name: x\n  labels:\n    a.b/c: '1'\nworkload:\n  oomScoreAdj: -5\n  command: [a, b]\n  stop: {grace: 1m30s}\n";
-    let toml = "[lease]\nname = 'x'\nlabels = { 'a.b/c' = '1' }\n[workload]\noomScoreAdj = -5\ncommand = ['a', 'b']\nstop.grace = '1m30s'\n";
-    let json = "{\n\t\"lease\": {\"name\": \"x\", \"labels\": {\"a.b/c\": \"1\"}},\n\t\"workload\": {\"oomScoreAdj\": -5,\n\t\"command\": \
+    let yaml = "lease:\n  name: x\n  labels:\n    a.b/c: '1'\nworkload:\n  oomScoreAdjust: -5\n  command: [a, b]\n  stop: {grace: 1m30s}\n";
+    let toml = "[lease]\nname = 'x'\nlabels = { 'a.b/c' = '1' }\n[workload]\noomScoreAdjust = -5\ncommand = ['a', 'b']\nstop.grace = '1m30s'\n";
+    let json = "{\n\t\"lease\": {\"name\": \"x\", \"labels\": {\"a.b/c\": \"1\"}},\n\t\"workload\": {\"oomScoreAdjust\": -5,\n\t\"command\": \
                 [\"a\", \"b\"], \"stop\": {\"grace\": \"1m30s\"}}\n}\n";
     let files = [File::new("same.yaml", yaml), File::new("same.toml", toml), File::new("same.json", json)];
     let configs = files.each_ref().map(|file| load_from(&file.settings(), &[], Purpose::Run, &[]).unwrap().config);
@@ -218,7 +217,7 @@ fn lists_maps_truth_and_null_have_a_form_as_text() {
     let settings = flags(&[
         "lease.labels.app.kubernetes.io/part-of=shop",
         "lease.labels={team: billing}",
-        "workload.oomScoreAdj=-5",
+        "workload.oomScoreAdjust=-5",
         "signals.rewrite.leader.HUP=null",
         "signals.rewrite.leader.SIGUSR1=USR2",
     ]);
@@ -231,7 +230,7 @@ fn lists_maps_truth_and_null_have_a_form_as_text() {
     let config = loaded(&settings, &variables).config;
     assert_eq!(config.lease.labels.len(), 2);
     assert_eq!(config.lease.labels["app.kubernetes.io/part-of"], "shop");
-    assert_eq!((config.workload.oom_score_adj, config.workload.env["PORT"].as_str()), (-5, "8080"));
+    assert_eq!((config.workload.oom_score_adjust, config.workload.env["PORT"].as_str()), (-5, "8080"));
     assert_eq!((config.lease.creation_wait, config.lease.namespace.as_str()), (None, ""));
     let rewrite = &config.signals.rewrite.leader;
     assert_eq!(rewrite[&Signal(libc::SIGHUP)], None);
@@ -273,6 +272,34 @@ fn what_is_not_utf_8_is_refused_by_name() {
 fn two_flags_for_one_key_contradict_each_other() {
     let said = problems(&flags(&["lease.name=y"]), &[]);
     assert_eq!(said, ["--set lease.name: lease.name: is set by --lease too: say it once"]);
+}
+
+#[test]
+fn a_signal_is_one_entry_by_whatever_name_so_that_flags_win_over_files() {
+    let file = File::new("signals.yaml", "lease: {name: x}\nsignals: {rewrite: {leader: {SIGHUP: SIGUSR1, RTMAX: USR1}}}\n");
+    let settings = Settings { set: vec!["signals.rewrite.leader.HUP=null".into()], ..file.settings() };
+    let loaded = loaded(&settings, &[("TENURE_SIGNALS__REWRITE__LEADER", "{SIGRTMIN+30: USR2}")]);
+    let rewrite = &loaded.config.signals.rewrite.leader;
+    assert_eq!((rewrite[&Signal(libc::SIGHUP)], rewrite[&Signal(64)]), (None, Some(Signal(libc::SIGUSR2))));
+    assert_eq!(loaded.origins["signals.rewrite.leader.SIGHUP"], Origin::Flag("--set signals.rewrite.leader.HUP".into()));
+}
+
+#[test]
+fn two_names_of_one_signal_contradict_each_other() {
+    let file =
+        File::new("names.yaml", "lease: {name: x}\nsignals:\n  rewrite:\n    leader:\n      HUP: USR1\n      SIGHUP: USR2\n");
+    let place = file.0.display();
+    let said = problems(&file.settings(), &[]);
+    assert_eq!(said, [format!("{place}:6: signals.rewrite.leader: is set by {place}:5 too: say it once")]);
+}
+
+#[test]
+fn toml_writes_null_as_a_text() {
+    let text = "[lease]\nname = 'x'\ncreationWait = 'null'\n[signals.rewrite.leader]\nHUP = 'null'\n[http]\nlisten = 'null'\n";
+    let file = File::new("null.toml", text);
+    let config = loaded(&file.settings(), &[]).config;
+    assert_eq!(config.signals.rewrite.leader[&Signal(libc::SIGHUP)], None);
+    assert_eq!((config.lease.creation_wait, config.http.listen), (None, None));
 }
 
 #[test]

@@ -20,7 +20,7 @@ pub struct Workload {
     /// Added to its environment.
     pub env: BTreeMap<String, String>,
     /// Its oom_score_adj, so that the kernel takes it before its guard.
-    pub oom_score_adj: i16,
+    pub oom_score_adjust: i16,
     /// What its own end means.
     pub on_exit: OnExit,
     /// What the loss of the Lease means.
@@ -38,7 +38,7 @@ impl Default for Workload {
             runs: Runs::Leading,
             acknowledge: None,
             env: BTreeMap::new(),
-            oom_score_adj: 100,
+            oom_score_adjust: 100,
             on_exit: OnExit::Exit,
             on_loss: OnLoss::Follow,
             stop: Stop::default(),
@@ -108,7 +108,7 @@ pub struct Stop {
     #[serde(with = "humane")]
     #[schemars(schema_with = "humane::schema")]
     pub loss_grace: Duration,
-    /// Who gets the stop signal.
+    /// Who gets the stop signal, and those that are forwarded.
     pub kill_mode: KillMode,
     /// k + w: from SIGKILL to every process gone, and the latest wake-up of init.
     #[serde(with = "humane")]
@@ -128,7 +128,7 @@ impl Default for Stop {
     }
 }
 
-/// Who gets the stop signal (systemd's KillMode); SIGKILL always goes to every process.
+/// Who gets the stop signal (systemd's KillMode) and what is forwarded; SIGKILL always goes to every process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum KillMode {

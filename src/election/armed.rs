@@ -38,6 +38,7 @@ impl Armed {
             ToInit::Hello { .. }
             | ToInit::StepDown { .. }
             | ToInit::Releasing { .. }
+            | ToInit::Saw { .. }
             | ToInit::Beat
             | ToInit::Done
             | ToInit::Failed { .. } => {}

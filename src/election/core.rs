@@ -4,9 +4,12 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use serde_json::Value;
 
+pub(crate) use watching::News;
+use watching::Watch;
+
 use super::{
-    Action, Event, Request, RequestId, Watched,
-    law::{RETRY_PAUSE, Timing},
+    Action, Event, Request, RequestId,
+    law::Timing,
     record::{LeaseRecord, later, metadata_of, spec_of},
     sight::Sight,
     trace::TraceContext,
@@ -18,16 +21,8 @@ use crate::{
     time::{Instant, Now},
 };
 
-/// No two attempts while leading start closer together than this, however quickly they are refused.
-const LEAST_BETWEEN_ATTEMPTS: Duration = Duration::from_millis(500);
-/// A follower's connection for writes is closed by the server when it is idle for longer.
-const KEEP_WARM: Duration = Duration::from_secs(55);
-/// No watch starts sooner after the one before.
-const LEAST_BETWEEN_WATCHES: Duration = Duration::from_secs(1);
-/// A watch that was forbidden may be allowed later.
-const FORBIDDEN_WATCH_PAUSE: Duration = Duration::from_secs(60);
-/// A follower's longest pause after failures, and the longest Retry-After that it honours.
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+mod pacing;
+mod watching;
 
 /// So many writes without an answer are remembered. One that is forgotten and yet arrives is a stranger's, and waited for (law 13):
 /// safe, and no outage of whatever length takes all memory.
@@ -43,6 +38,8 @@ pub(crate) struct Core {
     pub(crate) not_before: Option<Instant>,
     pub(crate) shutdown: bool,
     pub(crate) sight: Sight,
+    /// The duration that the next elector would know of.
+    handed_on: Duration,
     pub(crate) unknown: Vec<Attempt>,
     pub(crate) ready: bool,
     actions: VecDeque<Action>,
@@ -52,9 +49,13 @@ pub(crate) struct Core {
     stamps: Stamps,
     random: fastrand::Rng,
     watch: Watch,
+    /// Watches in a row that failed soon.
+    watch_failures: u32,
     /// The version that a watch resumes from.
     version: Option<String>,
     heard: Instant,
+    /// What was seen last a read brought: the watch may be dead.
+    overlooked: bool,
     read_at: Instant,
     failures: u32,
     retry_at: Instant,
@@ -81,6 +82,8 @@ pub(crate) struct Campaign {
     pub(crate) context: TraceContext,
     /// How long the workload waits, counted from the proof; none: it runs at once (law 14).
     pub(crate) wait: Option<Duration>,
+    /// D of the record and of the term.
+    pub(crate) duration: Duration,
 }
 
 #[derive(Clone, Debug)]
@@ -97,18 +100,6 @@ pub(crate) struct Asked {
     pub(crate) attempt: Option<Attempt>,
     pub(crate) operation: &'static str,
     pub(crate) sent: Instant,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Watch {
-    /// Not yet, or ended: start no earlier than `at`, and after a read where the last version cannot be trusted.
-    Idle {
-        at: Instant,
-        read_first: bool,
-    },
-    Running {
-        started: Instant,
-    },
 }
 
 impl Attempt {
@@ -155,7 +146,8 @@ impl Core {
             last_term: welcome.last_term,
             not_before: welcome.not_before,
             shutdown: welcome.shutdown,
-            sight: Sight::default(),
+            sight: Sight::after(welcome.last_seen),
+            handed_on: welcome.last_seen.unwrap_or(config.lease.duration),
             unknown: Vec::new(),
             ready: false,
             actions: VecDeque::new(),
@@ -165,8 +157,10 @@ impl Core {
             stamps: Stamps::new(welcome.generation),
             random: fastrand::Rng::with_seed(seed),
             watch: Watch::Idle { at: Instant::BOOT, read_first: true },
+            watch_failures: 0,
             version: None,
             heard: now.boot,
+            overlooked: false,
             read_at: now.boot,
             failures: 0,
             retry_at: now.boot,
@@ -266,8 +260,19 @@ impl Core {
         self.succeeded(now);
         self.report_holder(&record);
         self.version = Some(record.resource_version().to_owned());
+        let seen = self.sight.record().map(LeaseRecord::resource_version);
+        self.overlooked |= seen.is_some_and(|seen| seen != record.resource_version());
         self.sight.read(record, now.boot);
+        self.hand_on();
         self.read_for_watch(now);
+    }
+
+    /// What was seen is not forgotten with this elector: the Lease may be gone before the next one sees it.
+    fn hand_on(&mut self) {
+        if let Some(duration) = self.sight.last_duration().filter(|duration| *duration != self.handed_on) {
+            self.handed_on = duration;
+            self.tell(ToInit::Saw { duration });
+        }
     }
 
     /// A reply said that the Lease does not exist.
@@ -298,133 +303,15 @@ impl Core {
             self.report(Event::Odd { message });
         }
         self.odd = odd;
-        if holder == self.author.identity || self.reported_holder.as_deref() == Some(holder) {
+        if holder == self.author.identity {
+            self.reported_holder = None;
+            return;
+        }
+        if self.reported_holder.as_deref() == Some(holder) {
             return;
         }
         let holder = holder.to_owned();
         self.reported_holder = Some(holder.clone());
         self.report(Event::NewLeader { holder });
     }
-
-    /// Takes in what the watch brought; the record, if it was news. A deletion is passed on even of a Lease that was not the last
-    /// one seen: an old event of another may have come in between.
-    pub(crate) fn watched(&mut self, watched: Watched, now: Now) -> Option<News> {
-        match watched {
-            Watched::Changed(object) => {
-                let record = LeaseRecord::read(object)?;
-                self.version = Some(record.resource_version().to_owned());
-                if !self.sight.watched(record.clone(), now.boot) {
-                    return None;
-                }
-                self.heard = now.boot;
-                self.report_holder(&record);
-                Some(News::Changed(record))
-            }
-            Watched::Deleted(object) => {
-                let record = LeaseRecord::read(object)?;
-                self.version = Some(record.resource_version().to_owned());
-                if self.sight.deleted(&record, now.boot) {
-                    self.heard = now.boot;
-                }
-                Some(News::Deleted(record))
-            }
-            Watched::Bookmark(version) => {
-                self.version = Some(version);
-                None
-            }
-            Watched::Ended { expired, forbidden, message } => {
-                let Watch::Running { started } = self.watch else { return None };
-                let pause = if forbidden { FORBIDDEN_WATCH_PAUSE } else { LEAST_BETWEEN_WATCHES };
-                let read_first = expired || message.is_some();
-                self.watch = Watch::Idle { at: (started + pause).max(now.boot), read_first };
-                if read_first && !forbidden {
-                    self.read_at = now.boot.before(KEEP_WARM);
-                }
-                if let Some(message) = message {
-                    self.report(Event::Failed { operation: "watch", message });
-                }
-                None
-            }
-        }
-    }
-
-    /// A read has made the version good to watch from.
-    fn read_for_watch(&mut self, now: Now) {
-        if let Watch::Idle { read_first, .. } = &mut self.watch {
-            *read_first = false;
-        }
-        self.tick_watch(now);
-    }
-
-    /// Starts the watch where it is due.
-    pub(crate) fn tick_watch(&mut self, now: Now) {
-        if let Watch::Idle { at, read_first: false } = self.watch
-            && at <= now.boot
-        {
-            self.watch = Watch::Running { started: now.boot };
-            self.act(Action::Watch { resource_version: self.version.clone() });
-        }
-    }
-
-    /// When the watch is due, where no read is needed first.
-    pub(crate) const fn watch_timeout(&self) -> Option<Instant> {
-        match self.watch {
-            Watch::Idle { at, read_first: false } => Some(at),
-            Watch::Idle { read_first: true, .. } | Watch::Running { .. } => None,
-        }
-    }
-
-    /// When a follower reads, if nothing is heard before: soon after a renewal should have been heard of, so that a dead watch
-    /// delays a takeover by about R at most (law 16), and before the connection goes cold.
-    pub(crate) fn next_read(&self) -> Instant {
-        let patience = self.timing.renew_period + self.timing.renew_period / 10;
-        let silent = self.heard.max(self.read_at) + patience;
-        silent.min(self.read_at + KEEP_WARM).max(self.retry_at)
-    }
-
-    /// Notes that the credentials were refused: the edge has read them again, one attempt follows at once.
-    pub(crate) fn refused_credentials(&mut self, operation: &'static str, message: String, now: Now) {
-        if self.failures > 0 {
-            return self.failed(operation, message, None, now);
-        }
-        self.failures = 1;
-        self.retry_at = now.boot;
-        self.read_at = now.boot.before(KEEP_WARM);
-        self.report(Event::Failed { operation, message });
-    }
-
-    /// Notes a failed request, and when a follower tries again.
-    pub(crate) fn failed(&mut self, operation: &'static str, message: String, retry_after: Option<Duration>, now: Now) {
-        let pause = RETRY_PAUSE.saturating_mul(1 << self.failures.min(8)).min(self.timing.renew_period.max(RETRY_PAUSE));
-        self.failures = self.failures.saturating_add(1);
-        let pause = self.jittered(pause).max(retry_after.unwrap_or_default().min(LONGEST_PAUSE));
-        self.retry_at = now.boot + pause;
-        self.read_at = now.boot.before(KEEP_WARM);
-        self.report(Event::Failed { operation, message });
-    }
-
-    /// No request of a follower before this.
-    pub(crate) const fn retry_at(&self) -> Instant {
-        self.retry_at
-    }
-
-    /// When a leader whose attempt was sent at `sent` tries again: soon, not in a storm, and so that one more fits before S (law 5).
-    pub(crate) fn leader_retry(&mut self, sent: Instant, retry_after: Option<Duration>, soft: Instant, now: Now) -> Instant {
-        let pause = self.jittered(RETRY_PAUSE).min(RETRY_PAUSE);
-        let soon = (now.boot + pause).max(sent + LEAST_BETWEEN_ATTEMPTS);
-        let Some(retry_after) = retry_after else { return soon };
-        let last = soft.before(self.timing.attempt_timeout);
-        soon.max((now.boot + retry_after).min(last))
-    }
-
-    fn jittered(&mut self, pause: Duration) -> Duration {
-        pause.mul_f64(0.75 + self.random.f64() * 0.5)
-    }
-}
-
-/// What the watch brought and nobody knew.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum News {
-    Changed(LeaseRecord),
-    Deleted(LeaseRecord),
 }

@@ -137,7 +137,7 @@ impl Elector {
         match &mut self.phase {
             Phase::Following(_) | Phase::Finished => {}
             Phase::Leading(leading) => leading.told(&mut self.core, message, now),
-            Phase::Releasing(releasing) => releasing.told(&message, now),
+            Phase::Releasing(releasing) => releasing.told(&message),
         }
     }
 

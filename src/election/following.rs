@@ -9,7 +9,7 @@ use super::{
     Action, Answer, Event, Refusal, Watched,
     core::{Asked, Attempt, Campaign, Core},
     elector::Phase,
-    law::{RETRY_PAUSE, longer},
+    law::{RETRY_PAUSE, longer, recorded},
     leading::Leading,
     record::LeaseRecord,
     sight::Prospect,
@@ -117,10 +117,12 @@ impl Following {
                 core.unknown.retain(Attempt::creates);
                 core.saw_absence(now);
             }
-            (_, Answer::Conflict) => {
+            (Some(_), Answer::Conflict) => {
                 self.campaigning = false;
                 core.get(now);
             }
+            // Whoever answers a read so would do it again at once.
+            (None, Answer::Conflict) => core.failed(operation, CONFLICTING.into(), None, now),
             (attempt, Answer::Refused { refusal, message }) => {
                 self.campaigning &= attempt.is_none();
                 match refusal {
@@ -164,13 +166,14 @@ impl Following {
                 context
             }
         };
-        let campaign = Campaign { context, wait };
+        let duration = carried(core, wait, now);
+        let campaign = Campaign { context, wait, duration };
         self.context = Some(context);
         self.campaigning = true;
         let pause = RETRY_PAUSE.saturating_mul(1 << self.attempts.min(8)).min(core.timing.renew_period);
         self.attempts = self.attempts.saturating_add(1);
         self.sit_out = Some(now.boot + pause);
-        let timing = core.timing.with_duration(carried(core.timing.duration, wait));
+        let timing = core.timing.with_duration(duration);
         // A holder that stays is one whose renewTime rises, whoever wrote the last one.
         let own = from.filter(|record| record.is_held_by(&core.author.identity));
         let time = core.next_time(now, own.and_then(LeaseRecord::renew_time));
@@ -224,11 +227,14 @@ impl Following {
 }
 
 pub(crate) const UNREADABLE: &str = "the answer is no Lease";
+const CONFLICTING: &str = "a read was answered with a conflict";
 pub(crate) const NOT_WHAT_WAS_SENT: &str = "the answer is not the Lease that was sent";
 
-/// D while a wait lasts: the wait itself, but never less than D (law 14).
-pub(crate) fn carried(duration: Duration, wait: Option<Duration>) -> Duration {
-    duration.max(wait.unwrap_or_default())
+/// D while a wait lasts, this one or what is left of one before it: the wait itself, but never less than D (law 14). What is left
+/// includes the drift, which whoever reads the record adds by himself: else waits would grow from one loss to the next.
+fn carried(core: &Core, wait: Option<Duration>, now: Now) -> Duration {
+    let left = core.not_before.map_or(Duration::ZERO, |end| recorded(end.since(now.boot), core.timing.drift));
+    core.timing.duration.max(left).max(wait.unwrap_or_default())
 }
 
 /// When a wait that was proved at `now` is over (law 14).

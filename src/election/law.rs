@@ -122,6 +122,12 @@ pub fn longer(span: Duration, drift: u32) -> Duration {
     from_nanos(span.as_nanos() + part.div_ceil(MILLION))
 }
 
+/// `span / (1 + rho)`, rounded up: of what is recorded, [`longer`] is at least `span`.
+#[must_use]
+pub fn recorded(span: Duration, drift: u32) -> Duration {
+    from_nanos((span.as_nanos() * MILLION).div_ceil(MILLION + u128::from(drift)))
+}
+
 fn from_nanos(nanos: u128) -> Duration {
     Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
 }
@@ -156,6 +162,17 @@ mod tests {
 
         assert_eq!(timing.deadlines(Instant::from_nanos(10)).end, Instant::from_nanos(10));
         assert_eq!(timing.takeable(Instant::BOOT, timing.duration), Instant::from_nanos(2));
+    }
+
+    #[test]
+    fn what_is_recorded_of_a_wait_is_waited_for_and_no_more() {
+        let wait = |nanos| longer(Duration::from_nanos(nanos), 10_000);
+
+        assert_eq!(recorded(wait(60_000_000_000), 10_000), Duration::from_secs(60));
+        for nanos in [1, 99, 100, 101, 59_999_999_999] {
+            let span = Duration::from_nanos(nanos);
+            assert!(longer(recorded(span, 10_000), 10_000) >= span, "{span:?}");
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@ use super::{
     Action, Event, Watched,
     core::{Attempt, Core, News},
     elector::Phase,
-    following::{carried, end_of_wait},
+    following::end_of_wait,
     law::Timing,
     record::{LeaseRecord, later},
 };
@@ -21,6 +21,10 @@ mod ending;
 
 use ending::Ending;
 pub(crate) use ending::leave;
+
+/// Specs are some hundred bytes. One that somebody has filled is kept from the link, which it could break: the next elector does
+/// without.
+const LONGEST_SPEC: usize = 16 * 1024;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Leading {
@@ -45,7 +49,8 @@ pub(crate) struct Leading {
     preference: Option<String>,
     credentials_refused: bool,
     read_wanted: bool,
-    /// A planned stop has begun, and the read that its release needs is not sent yet: it overlaps with the workload's end.
+    /// A planned stop has begun or was renewed through, and the read that its release needs is not sent yet: it overlaps with the
+    /// workload's end.
     reread_wanted: bool,
     /// [`Self::base`] was read since the stop began, and neither written nor seen to change after that.
     fresh: bool,
@@ -77,7 +82,7 @@ impl Leading {
             traceparent: campaign.map(|campaign| campaign.context.to_string()).unwrap_or_default(),
         };
         core.report(Event::Acquired { token: facts.token.clone(), transitions: facts.transitions, creation_wait: wait });
-        let timing = core.timing.with_duration(carried(core.timing.duration, wait));
+        let timing = core.timing.with_duration(campaign.map_or(core.timing.duration, |campaign| campaign.duration));
         let mut leading = Self {
             term: core.last_term,
             facts,
@@ -242,6 +247,10 @@ impl Leading {
                     return;
                 }
                 self.look(core, &record);
+                if self.is_over(now) {
+                    self.read_wanted = true;
+                    return;
+                }
                 let newer = self.base.as_ref().is_some_and(|base| later(record.resource_version(), base.resource_version()));
                 if newer && !core.is_awaiting() && self.is_mine(core, &record) {
                     self.base = Some(record);
@@ -305,16 +314,23 @@ impl Leading {
     }
 
     fn confirmed_for_init(&self) -> Confirmed {
+        let spec = self.base.as_ref().and_then(|base| serde_json::to_string(base.spec()).ok());
         Confirmed {
             uid: self.facts.uid.clone(),
             resource_version: self.confirmed.resource_version.clone(),
-            spec: self.base.as_ref().and_then(|base| serde_json::to_string(base.spec()).ok()).unwrap_or_default(),
+            spec: spec.filter(|spec| spec.len() <= LONGEST_SPEC).unwrap_or_default(),
             deadlines: self.deadlines,
         }
     }
 
     fn is_mine(&self, core: &Core, record: &LeaseRecord) -> bool {
         record.uid() == self.facts.uid && record.is_held_by(&core.author.identity)
+    }
+
+    /// Past E of a term that init was not told of, whoever wrote what names this replica: others may have led since its own write,
+    /// and its token is no longer the greatest (law 13).
+    fn is_over(&self, now: Now) -> bool {
+        !self.announced && now.boot >= self.deadlines.end
     }
 
     /// Inside a creation wait: the record carries the wait, and nothing has run (law 14).
@@ -327,9 +343,8 @@ impl Leading {
     }
 
     /// The wait is over: the deadlines move back to D, in init first (law 3, 14). What was sent with the wait as its duration
-    /// and may yet be proved must not move them on again.
+    /// and is proved yet counts with D.
     fn shorten(&mut self, core: &mut Core, now: Now) {
-        core.unknown.clear();
         self.timing = core.timing;
         self.deadlines = self.deadlines.min(self.timing.deadlines(now.boot));
         if !self.announced {

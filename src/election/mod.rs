@@ -121,6 +121,16 @@ pub enum Refusal {
     },
 }
 
+impl Refusal {
+    /// When the server wants to be asked again.
+    pub(crate) const fn retry_after(self) -> Option<Duration> {
+        match self {
+            Self::TooManyRequests { retry_after } => retry_after,
+            Self::Unauthorized | Self::Forbidden | Self::NoSuchPlace | Self::Invalid => None,
+        }
+    }
+}
+
 /// What arrived.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Input {

@@ -1,16 +1,17 @@
 //! A phase of the election: the workload is proved gone, the Lease is given back.
 //!
 //! Owns the release (law 8): E is void in init before the first byte, the Lease is read afresh and must still be this term's, and
-//! the write that clears it is repeated until it is known to be done, within two attempt timeouts. Never writes on another's
-//! Lease, never creates. The read may have been sent while the workload was still ending: the write carries the version that
-//! it found, so nothing can have changed in between.
+//! the write that clears it is repeated until it is known to be done, within two attempt timeouts and no faster than a leader
+//! repeats its own. Never writes on another's Lease, never creates. The read may have been sent while the workload was still
+//! ending: the write carries the version that it found, so nothing can have changed in between.
+
+use std::time::Duration;
 
 use super::{
     Answer, Event, Watched,
     core::{Asked, Core},
     elector::Phase,
     following::Following,
-    law::RETRY_PAUSE,
     leading::{Leading, leave},
     record::LeaseRecord,
     trace::TraceContext,
@@ -36,6 +37,8 @@ pub(crate) struct Releasing {
     due: Instant,
     /// A release was sent, and nobody knows what became of it.
     unknown: bool,
+    /// One conflict is my own late renewal, as a rule, and costs no time; more are paced.
+    conflicted: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -62,6 +65,7 @@ impl Releasing {
             until: now.boot + core.timing.attempt_timeout * 2,
             due: now.boot,
             unknown: false,
+            conflicted: false,
         }
     }
 
@@ -96,13 +100,12 @@ impl Releasing {
         }
     }
 
-    pub(crate) fn told(&mut self, message: &ToElector, now: Now) {
+    pub(crate) fn told(&mut self, message: &ToElector) {
         if let ToElector::Acknowledged { term, serial } = message
             && (*term, *serial) == (self.term, self.serial)
             && matches!(self.step, Step::Void)
         {
             self.step = Step::Read;
-            self.due = now.boot;
         }
     }
 
@@ -117,11 +120,11 @@ impl Releasing {
             (None, Answer::Object(object)) => match LeaseRecord::read(object) {
                 Some(record) if matches!(self.step, Step::Void) => self.fresh = Some(record),
                 Some(record) => return self.read(core, record, now),
-                None => self.retry(now),
+                None => self.retry(core, asked.sent, None, now),
             },
             (Some(attempt), Answer::Object(object)) => match LeaseRecord::read(object) {
                 Some(record) if attempt.is_proved_by(&record) => return self.cleared(core, record, now),
-                Some(_) | None => self.retry_unknown(now),
+                Some(_) | None => self.retry_unknown(core, asked.sent, None, now),
             },
             (None, Answer::Deleted) => return Some(self.done(core, "delete", now)),
             (_, Answer::NotFound) => {
@@ -131,17 +134,24 @@ impl Releasing {
             }
             (_, Answer::Conflict) => match self.step {
                 Step::Delete(_) => return Some(self.done(core, "clear", now)),
+                Step::Void | Step::Read | Step::Clear if std::mem::replace(&mut self.conflicted, true) => {
+                    self.retry(core, asked.sent, None, now);
+                }
                 Step::Void | Step::Read | Step::Clear => self.due = now.boot,
             },
-            (_, Answer::Refused { message, .. }) => {
+            (_, Answer::Refused { refusal, message }) => {
                 core.report(Event::Failed { operation: asked.operation, message });
-                self.retry(now);
+                self.retry(core, asked.sent, refusal.retry_after(), now);
             }
-            (attempt, Answer::Unknown { message, .. }) => {
+            (None, Answer::Unknown { message, retry_after }) => {
                 core.report(Event::Failed { operation: asked.operation, message });
-                if attempt.is_some() { self.retry_unknown(now) } else { self.retry(now) }
+                self.retry(core, asked.sent, retry_after, now);
             }
-            (Some(_), Answer::Deleted) => self.retry_unknown(now),
+            (Some(_), Answer::Unknown { message, retry_after }) => {
+                core.report(Event::Failed { operation: asked.operation, message });
+                self.retry_unknown(core, asked.sent, retry_after, now);
+            }
+            (Some(_), Answer::Deleted) => self.retry_unknown(core, asked.sent, None, now),
         }
         None
     }
@@ -180,13 +190,13 @@ impl Releasing {
             && record.transitions() == self.facts.transitions
     }
 
-    fn retry(&mut self, now: Now) {
-        self.due = now.boot + RETRY_PAUSE;
+    fn retry(&mut self, core: &mut Core, sent: Instant, retry_after: Option<Duration>, now: Now) {
+        self.due = core.leader_retry(sent, retry_after, self.until, now);
     }
 
-    fn retry_unknown(&mut self, now: Now) {
+    fn retry_unknown(&mut self, core: &mut Core, sent: Instant, retry_after: Option<Duration>, now: Now) {
         self.unknown = true;
-        self.retry(now);
+        self.retry(core, sent, retry_after, now);
     }
 
     fn done(&self, core: &mut Core, how: &'static str, now: Now) -> Phase {

@@ -16,6 +16,8 @@ use crate::time::Instant;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sight {
     seen: Seen,
+    /// Of the Lease seen last, even if it is gone: what the watch brings must be later.
+    version: Option<String>,
     /// o: since when (uid, spec) is unchanged, or the Lease absent.
     since: Instant,
     /// The duration of the last record that was held and had one: "last seen D".
@@ -53,6 +55,17 @@ pub(crate) enum Prospect {
 }
 
 impl Sight {
+    /// Nothing of the Lease was seen, but by an elector before this one, for so long it was held.
+    pub(crate) fn after(last_duration: Option<Duration>) -> Self {
+        let held_for_a_second = last_duration == Some(Duration::from_secs(1));
+        Self { last_duration, held_for_a_second, ..Self::default() }
+    }
+
+    /// The duration of the last record that was held and had one.
+    pub(crate) const fn last_duration(&self) -> Option<Duration> {
+        self.last_duration
+    }
+
     /// Takes in a version of the Lease that a reply brought: always believed (law 16).
     pub(crate) fn read(&mut self, record: LeaseRecord, now: Instant) {
         let unchanged = matches!(&self.seen, Seen::Lease(seen) if seen.says_the_same_as(&record));
@@ -63,19 +76,18 @@ impl Sight {
             self.held_for_a_second = record.duration() == Some(Duration::from_secs(1));
             self.last_duration = record.duration().or(self.last_duration);
         }
+        self.version = Some(record.resource_version().to_owned());
         self.seen = Seen::Lease(record);
     }
 
-    /// Takes in a version that the watch brought; false if it is older than what was seen, of this Lease or of one before it
-    /// (law 16).
+    /// Takes in a version that the watch brought; false if it is older than what was seen, of this Lease or of one before it,
+    /// although that is gone (law 16).
     pub(crate) fn watched(&mut self, record: LeaseRecord, now: Instant) -> bool {
-        if let Seen::Lease(seen) = &self.seen
-            && !later(record.resource_version(), seen.resource_version())
-        {
-            return false;
+        let is_news = self.version.as_ref().is_none_or(|version| later(record.resource_version(), version));
+        if is_news {
+            self.read(record, now);
         }
-        self.read(record, now);
-        true
+        is_news
     }
 
     /// The Lease does not exist, as a reply said.
@@ -91,6 +103,7 @@ impl Sight {
         let current = matches!(&self.seen, Seen::Lease(seen)
             if seen.uid() == record.uid() && !later(seen.resource_version(), record.resource_version()));
         if current {
+            self.version = Some(record.resource_version().to_owned());
             self.absent(now);
         }
         current

@@ -222,7 +222,7 @@ mod tests {
     #[tokio::test]
     async fn silence_is_cut_off_and_followed_by_a_new_connection() {
         let mut stub = Stub::start([Say::Silence, json(200, LEASE)]).await;
-        let (lease, _) = lease(&stub, Duration::from_millis(300));
+        let (lease, _) = lease(&stub, Duration::from_secs(2));
 
         let first = lease.send(&Request::Get).await;
         let second = lease.send(&Request::Get).await;
@@ -311,7 +311,7 @@ mod tests {
             Ok(cluster.clone())
         };
         let place = Place { namespace: "billing".into(), name: "writer".into() };
-        let timeout = Duration::from_millis(300);
+        let timeout = Duration::from_secs(2);
         let lease = Lease::new(Access::new(Arc::new(discover), timeout), place, timeout);
 
         let first = lease.send(&Request::Get).await;

@@ -59,8 +59,14 @@ impl Drive {
     /// Does what the agent wants done, in order, until it wants nothing more.
     pub(super) fn carry_out(&mut self, agent: &mut Agent) {
         loop {
-            self.follow_hard(agent.hard());
-            let Some(action) = agent.poll_action() else { return };
+            let hard = agent.hard();
+            if hard.is_some() {
+                self.follow_hard(hard);
+            }
+            let Some(action) = agent.poll_action() else {
+                // What ends the lead may have been among the actions: the fuses stand until it is done.
+                return self.follow_hard(hard);
+            };
             self.act(agent, action);
             if self.over.is_some() {
                 return;
@@ -117,7 +123,8 @@ impl Drive {
             Action::Signal { target, signal } if self.main == Some(named(target)) => send(target, signal),
             // It ended meanwhile, and its id may be anybody's.
             Action::Signal { .. } => {}
-            Action::Promote { pid, signal, not_after } => self.promote(pid, signal, not_after),
+            Action::Promote { pid, signal, not_after } => self.promote(agent, pid, signal, not_after),
+            Action::Demote { pid, signal } => self.demote(agent, pid, signal),
             Action::Hook { hook, facts, reason, not_after } => self.hook(agent, hook, facts.as_ref(), reason, not_after),
             // Its id may be anybody's once it has ended.
             Action::KillHook { pid } if self.is_hook(pid) => send(Target::Group(pid), kill::SIGKILL),
@@ -175,20 +182,25 @@ impl Drive {
     fn spawn(&mut self, agent: &mut Agent, role: Option<Role>, launch: Option<Launch>) {
         let facts = launch.as_ref().and_then(|launch| launch.facts.as_ref());
         let not_after = launch.as_ref().map(|launch| launch.not_after).filter(|at| *at != Instant::NEVER);
-        let fuse = self.spare_fuse();
+        // A standby needs none, and those of a term that is just over may still stand.
+        let fuse = launch.as_ref().and_then(|_| self.spare_fuse());
         let spawned = self.programs.workload(role, facts).and_then(|command| {
             command.spawn(&Setup {
                 inherited: self.inherited,
                 place: self.terminal.map_or(Place::Group, Place::Foreground),
                 input: spawn::Input::Inherited,
                 link: None,
-                oom_score_adjust: self.oom_score_adj,
+                oom_score_adjust: self.oom_score_adjust,
                 not_after,
                 fuse: fuse.as_ref().map(AsFd::as_fd),
             })
         });
         let input = match spawned {
             Ok(spawning) => {
+                if self.once {
+                    // Nothing else is started there, and what is mounted there is not to be busy because of init.
+                    drop(std::env::set_current_dir("/"));
+                }
                 self.main = Some(spawning.pid);
                 if let Some(fuse) = fuse {
                     self.fuses.keep(fuse, spawning.pid);
@@ -215,21 +227,17 @@ impl Drive {
         }
     }
 
-    fn promote(&mut self, pid: i32, signal: Signal, not_after: Instant) {
+    fn promote(&mut self, agent: &mut Agent, pid: i32, signal: Signal, not_after: Instant) {
         match signal_not_after(Pid::from_raw(pid), signal, not_after, self.notify.as_ref().map(AsFd::as_fd)) {
             Ok(spawning) => self.pending.promotion = Some(spawning),
-            Err(error) => self.say(true, format!("the workload cannot be promoted: {}", crate::api::one_line(&error))),
+            Err(error) => {
+                self.say(true, format!("the workload cannot be promoted: {}", crate::api::one_line(&error)));
+                agent.handle(Input::NotPromoted, clock::boot());
+            }
         }
     }
 
-    fn hook(
-        &mut self,
-        agent: &mut Agent,
-        hook: HookKind,
-        facts: Option<&Facts>,
-        reason: Option<Reason>,
-        not_after: Option<Instant>,
-    ) {
+    fn hook(&mut self, agent: &mut Agent, hook: HookKind, facts: Option<&Facts>, reason: Option<Reason>, not_after: Instant) {
         let fuse = self.spare_fuse();
         let command = self.programs.hook(hook, facts, Ended { reason, exit: None }).ok().flatten();
         let setup = Setup {
@@ -237,8 +245,8 @@ impl Drive {
             place: Place::Group,
             input: spawn::Input::Null,
             link: None,
-            oom_score_adjust: self.oom_score_adj,
-            not_after,
+            oom_score_adjust: self.oom_score_adjust,
+            not_after: Some(not_after),
             fuse: fuse.as_ref().map(AsFd::as_fd),
         };
         let input = match command.and_then(|command| command.spawn(&setup).ok()) {
@@ -256,10 +264,31 @@ impl Drive {
         agent.handle(input, clock::boot());
     }
 
+    fn demote(&mut self, agent: &mut Agent, pid: i32, signal: Signal) {
+        // It ended meanwhile, and its id may be anybody's.
+        if self.main.map(Pid::as_raw) != Some(pid) {
+            return;
+        }
+        let input = match kill::send(Pid::from_raw(pid), signal) {
+            Ok(()) => Input::Demoted,
+            Err(error) => {
+                self.say(true, format!("the workload cannot be told signals.onFollow: {error}"));
+                Input::NotDemoted
+            }
+        };
+        agent.handle(input, clock::boot());
+    }
+
     fn walk(&mut self, agent: &mut Agent, everything: bool) {
         self.reap(agent);
+        // These are init's own children, not reaped yet: to kill them takes no /proc, which may be hidden or want a descriptor.
+        let mut killed = everything;
+        for pid in [self.main, self.pending.hook()].into_iter().flatten() {
+            let _ = (kill::send_group(pid, kill::SIGKILL), kill::send(pid, kill::SIGKILL));
+            killed = true;
+        }
         let scan = self.prover.walk(&self.electors());
-        agent.handle(Input::Scanned(Scan { killed: scan.killed || everything, ..scan }), clock::boot());
+        agent.handle(Input::Scanned(Scan { killed: scan.killed || killed, ..scan }), clock::boot());
     }
 
     /// Every elector that was not reaped.

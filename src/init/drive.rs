@@ -1,6 +1,6 @@
 //! The loop: what wakes init, and in which order it acts.
 
-use std::{io, os::fd::AsFd};
+use std::{io, os::fd::AsFd, time::Duration};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
@@ -16,28 +16,32 @@ use super::{
 use crate::{
     alarm::Alarm,
     clock,
-    config::{self, Signal},
+    config::{self, OnExit, Signal},
     link::{Exit, ToElector},
     process::{
         Pid, kill,
         notify::{self, NotifySocket},
         reap,
-        signals::{self, Inherited, Signals},
+        signals::{Inherited, Signals},
         terminal::Terminal,
     },
     supervision::{Agent, Input, Role, Settings},
     time::Instant,
 };
 
+mod foreground;
+
 /// So much is taken in from one source before the deadlines are heeded: nobody keeps init from them by a flood of messages, of
 /// signals, of notifications or of dying orphans.
 const A_TURN: usize = 256;
+/// And of this much time: to find out who sent what on NOTIFY_SOCKET takes longer the deeper its process stands in the tree.
+const LISTENING: Duration = Duration::from_millis(20);
 
 /// Everything that init holds.
 pub(super) struct Drive {
     pub(super) inherited: Inherited,
     pub(super) programs: Programs,
-    pub(super) oom_score_adj: i16,
+    pub(super) oom_score_adjust: i16,
     pub(super) notify: Option<NotifySocket>,
     pub(super) terminal: Option<Terminal>,
     pub(super) prover: Prover,
@@ -61,6 +65,10 @@ pub(super) struct Drive {
     changed: bool,
     /// Without a Lease nobody has to guard the workload: init is suspended with it.
     suspends: bool,
+    /// The workload is started once.
+    pub(super) once: bool,
+    /// Init was told to stop, and has passed that on.
+    told_to_stop: bool,
     /// A notification of this incarnation was dropped and that was said: a flood of them is one line.
     rejected: bool,
     alarm: Option<Alarm>,
@@ -82,7 +90,7 @@ impl Drive {
         Ok(Self {
             inherited,
             programs,
-            oom_score_adj: settings.config.workload.oom_score_adj,
+            oom_score_adjust: settings.config.workload.oom_score_adjust,
             notify,
             terminal,
             prover: Prover::new(settings.pid1),
@@ -99,6 +107,8 @@ impl Drive {
             unburied: false,
             changed: false,
             suspends: !settings.config.lease.enabled,
+            once: !settings.config.lease.enabled && settings.config.workload.on_exit != OnExit::Restart,
+            told_to_stop: false,
             rejected: false,
             alarm: None,
             armed: Instant::NEVER,
@@ -144,42 +154,6 @@ impl Drive {
         self.search_soon();
     }
 
-    /// Ctrl-Z in a terminal that was handed over stops the workload alone, and so does the wish of one in the background to read.
-    /// No shell sees that: init stops with it until a shell continues it, or the workload goes on, lest its terminal hangs. After
-    /// the deadlines, for it is the workload of a leader that goes on (law 15).
-    fn resume_suspended(&mut self) {
-        let Some(main) = self.main.filter(|_| std::mem::take(&mut self.changed)) else { return };
-        let in_foreground = match reap::stopped_by(main) {
-            Some(Signal(libc::SIGTSTP)) if self.terminal.is_some() => true,
-            Some(Signal(libc::SIGTTIN | libc::SIGTTOU)) => false,
-            Some(_) | None => return,
-        };
-        if self.suspends {
-            self.take_terminal_back();
-            signals::suspend();
-        } else if in_foreground {
-            self.say(false, "Ctrl-Z suspends no workload that runs under a Lease".into());
-        }
-        if self.hand_terminal_over() || in_foreground {
-            // All of a foreground job was stopped. It may be gone.
-            let _ = kill::send_group(main, Signal(libc::SIGCONT));
-        }
-    }
-
-    /// The workload gets the terminal if it is init's, who may have got it later by a shell's `fg`.
-    fn hand_terminal_over(&mut self) -> bool {
-        let (Some(terminal), Some(main)) = (Terminal::of_stdin(), self.main) else { return false };
-        self.terminal = Some(terminal);
-        terminal.hand_to(main).is_ok()
-    }
-
-    pub(super) fn take_terminal_back(&self) {
-        if let Some(terminal) = self.terminal {
-            // The terminal may be gone.
-            drop(terminal.take_back());
-        }
-    }
-
     /// Hands something to the agent and does what it wants done.
     fn feed(&mut self, agent: &mut Agent, input: Input) {
         agent.handle(input, clock::boot());
@@ -198,9 +172,16 @@ impl Drive {
             let Ok(Some(received)) = self.signals.receive() else { break };
             match received.signal.0 {
                 libc::SIGCHLD => self.changed = true,
+                // Ctrl-Z in a terminal that was not handed over.
+                libc::SIGTSTP if received.from_kernel && !self.suspends => self.say(false, foreground::UNSUSPENDED.into()),
                 signal => {
-                    if signal == libc::SIGCONT {
-                        self.hand_terminal_over();
+                    match signal {
+                        libc::SIGTSTP => self.told_to_stop = self.suspends,
+                        libc::SIGCONT => {
+                            self.told_to_stop = false;
+                            self.hand_terminal_over();
+                        }
+                        _ => {}
                     }
                     self.feed(agent, Input::Signal(signal));
                 }
@@ -294,8 +275,12 @@ impl Drive {
     }
 
     fn take_notices(&mut self, agent: &mut Agent) {
+        let enough = clock::boot() + LISTENING;
         for _ in 0..A_TURN {
             let (Some(socket), Some(main)) = (listening(&self.notify, &self.pending), self.main) else { return };
+            if clock::boot() >= enough {
+                return;
+            }
             match socket.receive(main, self.prover.scanner().as_deref()) {
                 Ok(Some(Ok(notice))) => {
                     let role = notice.role.map(|role| match role {

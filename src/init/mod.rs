@@ -33,8 +33,8 @@ mod log;
 mod programs;
 mod proof;
 
-/// sysexits: something of the machine failed that tenure cannot do without.
-const EX_OSERR: u8 = 71;
+/// Something of the machine failed that tenure cannot do without.
+const INTERNAL: u8 = 70;
 
 /// Runs the workload by `config` until it is over; the exit code.
 #[must_use]
@@ -50,7 +50,7 @@ pub fn run(config: Config) -> u8 {
 }
 
 fn prepare(config: Config, log: &mut Log) -> Result<(Drive, Settings), (u8, String)> {
-    let system = |what: &str, why: &dyn std::fmt::Display| (EX_OSERR, format!("{what}: {why}"));
+    let system = |what: &str, why: &dyn std::fmt::Display| (INTERNAL, format!("{what}: {why}"));
     let inherited: Inherited = signals::block().map_err(|error| system("the signals cannot be blocked", &error))?;
     let pid1 = Pid::this().as_raw() == 1;
     if !pid1 {

@@ -11,12 +11,9 @@ use std::{
     },
 };
 
-use nix::{
-    sys::{
-        signal::{SigSet, SigmaskHow, sigprocmask},
-        signalfd::{SfdFlags, SignalFd},
-    },
-    unistd::Pid,
+use nix::sys::{
+    signal::{SigSet, SigmaskHow, sigprocmask},
+    signalfd::{SfdFlags, SignalFd},
 };
 
 use crate::config::Signal;
@@ -80,8 +77,8 @@ pub fn suspend() {
 pub struct Received {
     /// Which.
     pub signal: Signal,
-    /// Who sent it; 0 for the kernel (a terminal) and for senders outside of this PID namespace.
-    pub sender: Pid,
+    /// Whether the kernel sent it, as it does for a key of the terminal.
+    pub from_kernel: bool,
 }
 
 /// The blocked signals as they arrive.
@@ -104,7 +101,7 @@ impl Signals {
     pub fn receive(&mut self) -> io::Result<Option<Received>> {
         let Some(info) = self.0.read_signal()? else { return Ok(None) };
         let signal = Signal(i32::try_from(info.ssi_signo).unwrap_or_default());
-        Ok(Some(Received { signal, sender: Pid::from_raw(i32::try_from(info.ssi_pid).unwrap_or_default()) }))
+        Ok(Some(Received { signal, from_kernel: info.ssi_code == libc::SI_KERNEL }))
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Owns the term, its deadlines, the electors and the end of init. Everything of the workload itself is the workload's.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, time::Duration};
 
 use crate::{
     config::{Config, Hooks, Runs, Signal, Signals},
@@ -48,6 +48,8 @@ pub struct Agent {
     last_term: Term,
     /// The greatest end of a creation wait; nothing lowers it (law 14).
     not_before: Option<Instant>,
+    /// The duration that an elector saw the Lease held for last (law 11, 14).
+    last_seen: Option<Duration>,
     /// An elector said that no elector can work.
     failed: Option<u8>,
     ending: Option<Ending>,
@@ -67,6 +69,7 @@ impl Agent {
             held: None,
             last_term: Term(0),
             not_before: None,
+            last_seen: None,
             failed: None,
             ending: None,
             over: false,
@@ -115,6 +118,8 @@ impl Agent {
             Input::NotSpawned(why) => self.workload.not_spawned(why, now),
             Input::Promoted => self.workload.promoted(now),
             Input::NotPromoted => self.workload.not_promoted(now),
+            Input::Demoted => self.workload.demoted(now),
+            Input::NotDemoted => self.workload.not_demoted(now),
             Input::NotDrained => self.workload.not_drained(now),
             Input::HookForked { pid } => self.workload.hook_forked(pid),
             Input::HookNotForked => self.workload.hook_not_forked(now),
@@ -251,6 +256,7 @@ impl Agent {
             last_term: self.last_term,
             resume: self.held.as_ref().map(|held| held.resume(self.workload.leads())),
             not_before: self.not_before,
+            last_seen: self.last_seen,
             shutdown: self.ending.is_some(),
             pid1: self.settings.pid1,
         })));

@@ -134,8 +134,9 @@ impl Ladder {
             }
             return;
         }
-        if let Phase::Everything { die_at, .. } = &mut self.phase {
+        if let Phase::Everything { next, die_at, .. } = &mut self.phase {
             die_at.get_or_insert(late);
+            *next = next.map(|at| at.min(now));
             return;
         }
         self.phase = Phase::Everything { next: Some(now), pause: FIRST_PAUSE, die_at: Some(late) };
@@ -157,6 +158,8 @@ impl Ladder {
         self.last = scan;
         match &mut self.phase {
             Phase::Asked { .. } => {}
+            // A pause and one more wake-up are not in killMargin, and the end of init is all that helps.
+            Phase::Everything { next, die_at: Some(_), .. } if self.last.denied => *next = Some(now),
             Phase::Walking { next, pause } | Phase::Everything { next, pause, .. } => {
                 let wait = if stranger { FIRST_PAUSE } else { *pause };
                 *next = Some(now + wait);
@@ -344,6 +347,22 @@ mod tests {
     }
 
     #[test]
+    fn h_waits_for_no_pause_of_a_kill_all_that_began_earlier() {
+        let mut ladder = Ladder::killing(true, MARGIN, ms(0));
+        assert!(kills_all(&mut ladder, |walk| left(&[walk])));
+        let mut now = ms(2000);
+        for _ in 0..8 {
+            now = now.max(ladder.due().unwrap());
+            while ladder.step(now).is_some() {
+                ladder.scanned(left(&[7]), now);
+            }
+        }
+        assert_eq!(ladder.due(), Some(now + LONGEST_PAUSE));
+        ladder.hard(now + tick(), now + tick());
+        assert_eq!(ladder.step(now + tick()), Some(Step::KillAll));
+    }
+
+    #[test]
     fn init_that_wakes_long_after_h_kills_and_tries_a_proof_before_it_gives_up() {
         let mut ladder = asking(true, KillMode::Mixed);
         ladder.hard(ms(3000), ms(60_000));
@@ -363,6 +382,16 @@ mod tests {
         ladder.scanned(Scan { denied: true, ..left(&[7]) }, ms(900));
         ladder.hard(ms(950), ms(950));
         assert_eq!(ladder.step(ms(950)), Some(Step::Die));
+    }
+
+    #[test]
+    fn survivors_that_turn_out_at_h_not_to_be_killable_end_init_without_a_pause() {
+        let mut ladder = asking(true, KillMode::Mixed);
+        ladder.hard(ms(3000), ms(3000));
+        assert_eq!(ladder.step(ms(3000)), Some(Step::KillAll));
+        assert!(!ladder.scanned(Scan { denied: true, ..left(&[7]) }, ms(3000)));
+        assert_eq!(ladder.due(), Some(ms(3000)));
+        assert_eq!(ladder.step(ms(3000)), Some(Step::Die));
     }
 
     #[test]

@@ -58,6 +58,10 @@ pub enum Input {
     Promoted,
     /// Its deadline came first, or a step failed: nothing was sent. Where that is not known, nothing is fed.
     NotPromoted,
+    /// [`Action::Demote`] did its work.
+    Demoted,
+    /// The process may not be signalled: it was told nothing.
+    NotDemoted,
     /// [`Action::DrainNotify`] did not do its work: what is read may have been said before.
     NotDrained,
     /// [`Action::Hook`] forked; what hinders its command shows in how the process ends.
@@ -192,6 +196,14 @@ pub enum Action {
         /// S.
         not_after: Instant,
     },
+    /// Send the signal that demotes. An attempt is no acknowledgement (law 8): the answer is [`Input::Demoted`] or
+    /// [`Input::NotDemoted`], or the end of the process.
+    Demote {
+        /// The main process.
+        pid: i32,
+        /// Which.
+        signal: Signal,
+    },
     /// Start a hook in a process group of its own.
     Hook {
         /// Which.
@@ -200,8 +212,8 @@ pub enum Action {
         facts: Option<Facts>,
         /// What ended, for `TENURE_REASON`.
         reason: Option<Reason>,
-        /// Set for a promotion.
-        not_after: Option<Instant>,
+        /// S for a promotion, H for a demotion: its forked child looks at the clock last, as with [`Action::Promote`] (law 15).
+        not_after: Instant,
     },
     /// SIGKILL the process group of this hook.
     KillHook {

@@ -11,7 +11,7 @@ use crate::{
     time::Instant,
 };
 
-use super::{Action, HookKind, Launch, Role, Target};
+use super::{Action, HookKind, Launch, Role};
 
 /// What the settings say of it.
 #[derive(Clone, Debug)]
@@ -45,7 +45,10 @@ enum Stage {
     Leader(Launch),
     /// To be demoted as soon as the promotion's hook is dead.
     Waning(Launch, Reason),
-    Demoting,
+    /// `told`: the signal was sent, or there is none.
+    Demoting {
+        told: bool,
+    },
 }
 
 #[derive(Clone, Debug)]
@@ -96,7 +99,7 @@ impl Roles {
     /// Which role's rewriting of signals holds.
     pub(crate) fn role(&self) -> Role {
         match self.stage {
-            Stage::Standby | Stage::Demoting => Role::Standby,
+            Stage::Standby | Stage::Demoting { .. } => Role::Standby,
             Stage::Signalled(_) | Stage::Promoting(_) | Stage::Leader(_) | Stage::Waning(..) => Role::Leader,
         }
     }
@@ -134,19 +137,41 @@ impl Roles {
         Outcome::Failed(Reason::NotAcknowledged)
     }
 
-    /// Tells a leader that it follows. None: it cannot be told, because it has not yet acknowledged that it leads.
+    /// The signal that demotes was sent.
+    pub(crate) fn demoted(&mut self, manner: &Manner) -> Outcome {
+        let Stage::Demoting { told } = &mut self.stage else { return Outcome::Pending };
+        *told = true;
+        self.settle(manner)
+    }
+
+    /// The signal that demotes cannot be sent.
+    pub(crate) fn not_demoted(&self) -> Outcome {
+        match self.stage {
+            Stage::Demoting { told: false } => Outcome::Failed(Reason::NotAcknowledged),
+            Stage::Standby
+            | Stage::Signalled(_)
+            | Stage::Promoting(_)
+            | Stage::Leader(_)
+            | Stage::Waning(..)
+            | Stage::Demoting { told: true } => Outcome::Pending,
+        }
+    }
+
+    /// Tells a leader that it follows, by a hook that does not begin at H or later. None: it cannot be told, because it has not yet
+    /// acknowledged that it leads.
     pub(crate) fn demote(
         &mut self,
         reason: Reason,
+        hard: Instant,
         manner: &Manner,
         now: Instant,
         out: &mut impl Extend<Action>,
     ) -> Option<Outcome> {
         match &self.stage {
             Stage::Signalled(_) | Stage::Promoting(_) => None,
-            Stage::Standby | Stage::Waning(..) | Stage::Demoting => Some(self.settle(manner)),
+            Stage::Standby | Stage::Waning(..) | Stage::Demoting { .. } => Some(self.settle(manner)),
             Stage::Leader(launch) => {
-                self.stage = Stage::Waning(launch.clone(), reason);
+                self.stage = Stage::Waning(Launch { not_after: hard, ..launch.clone() }, reason);
                 if let Some(hook) = &mut self.hook {
                     hook.kill_at = None;
                     out.extend(hook.pid.map(|pid| Action::KillHook { pid }));
@@ -161,7 +186,7 @@ impl Roles {
     pub(crate) fn notified(&mut self, role: Role, manner: &Manner) -> Outcome {
         let expected = match self.stage {
             Stage::Promoting(_) => role == Role::Leader,
-            Stage::Demoting => role == Role::Standby,
+            Stage::Demoting { .. } => role == Role::Standby,
             Stage::Signalled(_) | Stage::Standby | Stage::Leader(_) | Stage::Waning(..) => return Outcome::Pending,
         };
         self.word |= expected;
@@ -171,13 +196,13 @@ impl Roles {
     /// Words of before the question may be left, and a late one cannot be told from an early one: none counts.
     pub(crate) fn not_drained(&self) -> Outcome {
         match self.stage {
-            Stage::Promoting(_) | Stage::Demoting if !self.word => Outcome::Failed(Reason::NotAcknowledged),
+            Stage::Promoting(_) | Stage::Demoting { .. } if !self.word => Outcome::Failed(Reason::NotAcknowledged),
             Stage::Standby
             | Stage::Signalled(_)
             | Stage::Promoting(_)
             | Stage::Leader(_)
             | Stage::Waning(..)
-            | Stage::Demoting => Outcome::Pending,
+            | Stage::Demoting { .. } => Outcome::Pending,
         }
     }
 
@@ -242,13 +267,13 @@ impl Roles {
 
     /// Every hook of the promotion is dead: now it can be told.
     fn wane(&mut self, manner: &Manner, now: Instant, out: &mut impl Extend<Action>) -> Outcome {
-        let Stage::Waning(launch, reason) = std::mem::replace(&mut self.stage, Stage::Demoting) else {
+        let told = manner.signals.on_follow.is_none();
+        let Stage::Waning(launch, reason) = std::mem::replace(&mut self.stage, Stage::Demoting { told }) else {
             return Outcome::Pending;
         };
         self.word = manner.acknowledge != Acknowledge::Notify;
         out.extend([Action::DrainNotify]);
-        let target = Target::Main(self.pid);
-        out.extend(manner.signals.on_follow.map(|signal| Action::Signal { target, signal }));
+        out.extend(manner.signals.on_follow.map(|signal| Action::Demote { pid: self.pid, signal }));
         self.run(HookKind::BeforeFollow, manner, &launch, Some(reason), now, out);
         self.settle(manner)
     }
@@ -263,9 +288,8 @@ impl Roles {
         out: &mut impl Extend<Action>,
     ) {
         let Some(hook) = kind.of(&manner.hooks) else { return };
-        let not_after = (kind == HookKind::AfterLead).then_some(launch.not_after);
         self.hook = Some(Running { kind, pid: None, kill_at: Some(now + hook.timeout) });
-        out.extend([Action::Hook { hook: kind, facts: launch.facts.clone(), reason, not_after }]);
+        out.extend([Action::Hook { hook: kind, facts: launch.facts.clone(), reason, not_after: launch.not_after }]);
     }
 
     fn settle(&mut self, manner: &Manner) -> Outcome {
@@ -275,12 +299,12 @@ impl Roles {
                 (self.stage, self.give_up) = (Stage::Leader(launch.clone()), None);
                 Outcome::Promoted
             }
-            Stage::Demoting if self.word && hook_done => {
+            Stage::Demoting { told: true } if self.word && hook_done => {
                 self.stage = Stage::Standby;
                 Outcome::Demoted
             }
             Stage::Standby => Outcome::Demoted,
-            Stage::Signalled(_) | Stage::Promoting(_) | Stage::Leader(_) | Stage::Waning(..) | Stage::Demoting => {
+            Stage::Signalled(_) | Stage::Promoting(_) | Stage::Leader(_) | Stage::Waning(..) | Stage::Demoting { .. } => {
                 Outcome::Pending
             }
         }

@@ -1,6 +1,12 @@
 //! The way to a collector: connections on the elector's runtime, with and without TLS.
 
-use std::{fmt, path::PathBuf, pin::Pin, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    path::PathBuf,
+    pin::Pin,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use http::{Request, Response, Uri};
@@ -21,6 +27,7 @@ use super::{
     grpc,
     settings::{Protocol, Settings},
 };
+use crate::api::one_line;
 
 /// What a collector may answer, in bytes.
 const ANSWER: usize = 64 * 1024;
@@ -31,17 +38,36 @@ pub(crate) struct Collector {
     protocol: Protocol,
     /// For one request and its answer.
     bound: Duration,
+    failure: Failure,
+}
+
+/// Why the last request had no answer; the exporter says only that it had none.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Failure(Arc<Mutex<Option<String>>>);
+
+impl Failure {
+    /// On one line; none if it had an answer.
+    pub(crate) fn take(&self) -> Option<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn set(&self, why: String) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
+    }
 }
 
 /// There is nobody to trust.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TlsError {
-    #[error("OTEL_EXPORTER_OTLP_CERTIFICATE: {path} cannot be read")]
+    #[error("{variable}: {path} cannot be read")]
     Unreadable {
+        variable: String,
         path: PathBuf,
         #[source]
         source: pem::Error,
     },
+    #[error("{variable}: {path} holds no PEM certificate")]
+    NoCertificate { variable: String, path: PathBuf },
     #[error("no certificate authority is known here: set OTEL_EXPORTER_OTLP_CERTIFICATE to a PEM file")]
     NoRoots,
     #[error("TLS cannot be set up")]
@@ -68,7 +94,12 @@ impl Collector {
             }
         }
         let client = client.build(HttpsConnector::from((tcp, tls)));
-        Ok(Self { client, protocol: settings.protocol, bound: settings.timeout })
+        Ok(Self { client, protocol: settings.protocol, bound: settings.timeout, failure: Failure::default() })
+    }
+
+    /// Where it says why a request had no answer.
+    pub(crate) fn failure(&self) -> Failure {
+        self.failure.clone()
     }
 
     async fn exchange(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
@@ -90,10 +121,13 @@ impl Collector {
 fn roots(settings: &Settings) -> Result<RootCertStore, TlsError> {
     let mut roots = RootCertStore::empty();
     match &settings.certificate {
-        Some(path) => {
-            let unreadable = |source| TlsError::Unreadable { path: path.into(), source };
+        Some((variable, path)) => {
+            let unreadable = |source| TlsError::Unreadable { variable: variable.clone(), path: path.into(), source };
             for certificate in CertificateDer::pem_file_iter(path).map_err(unreadable)? {
                 roots.add(certificate.map_err(unreadable)?).map_err(TlsError::Setup)?;
+            }
+            if roots.is_empty() {
+                return Err(TlsError::NoCertificate { variable: variable.clone(), path: path.into() });
             }
         }
         None => {
@@ -112,12 +146,57 @@ impl HttpClient for Collector {
         'a: 'b,
         Self: 'b,
     {
-        Box::pin(async move { timeout(self.bound, self.exchange(request)).await? })
+        Box::pin(async move {
+            drop(self.failure.take());
+            let answer = timeout(self.bound, self.exchange(request)).await.unwrap_or_else(|late| Err(late.into()));
+            if let Err(error) = &answer {
+                self.failure.set(one_line(error.as_ref()));
+            }
+            answer
+        })
     }
 }
 
 impl fmt::Debug for Collector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Collector").field("protocol", &self.protocol).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(variables: &[(&str, &str)]) -> Settings {
+        Settings::read(|name| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_request_without_an_answer_leaves_why() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        drop(listener);
+        let collector = Collector::new(&url.parse().unwrap(), &settings(&[("OTEL_EXPORTER_OTLP_ENDPOINT", &url)])).unwrap();
+
+        let answer = collector.send_bytes(Request::post(&url).body(Bytes::new()).unwrap()).await;
+
+        assert!(answer.is_err());
+        let why = collector.failure().take().unwrap();
+        assert!(why.contains("onnection refused"), "{why}");
+        assert_eq!(collector.failure().take(), None);
+    }
+
+    #[test]
+    fn a_certificate_that_cannot_be_used_is_told_with_the_variable_that_names_it() {
+        let endpoint = ("OTEL_EXPORTER_OTLP_ENDPOINT", "https://localhost");
+        let refused = |name: &str, path: &str| {
+            let refused = Collector::new(&endpoint.1.parse().unwrap(), &settings(&[endpoint, (name, path)]));
+            one_line(&refused.err().unwrap())
+        };
+
+        let missing = refused("OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE", "/nonexistent");
+        assert!(missing.starts_with("OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE: /nonexistent cannot be read"), "{missing}");
+        let empty = refused("OTEL_EXPORTER_OTLP_CERTIFICATE", "/dev/null");
+        assert_eq!(empty, "OTEL_EXPORTER_OTLP_CERTIFICATE: /dev/null holds no PEM certificate");
     }
 }

@@ -18,7 +18,7 @@ use tokio::{
 use tracing::{info, warn};
 
 use super::{
-    connect::{Collector, TlsError},
+    connect::{Collector, Failure, TlsError},
     settings::{Batch, Settings},
 };
 
@@ -33,8 +33,8 @@ pub(crate) struct Export {
 /// Spans cannot be exported with these settings.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ExportError {
-    #[error("the OTLP endpoint is no http or https URL")]
-    Endpoint,
+    #[error("{0} is no URL: write http://HOST:PORT or https://HOST:PORT")]
+    Endpoint(String),
     #[error("the OTLP endpoint wants TLS")]
     Tls(#[source] TlsError),
     #[error("the OTLP exporter cannot be made")]
@@ -44,10 +44,10 @@ pub(crate) enum ExportError {
 impl Export {
     /// Starts the task that sends what is queued, as spans of `resource`.
     pub(crate) fn start(settings: &Settings, resource: &Resource) -> Result<Self, ExportError> {
-        let mut exporter = exporter(settings)?;
+        let (mut exporter, failure) = exporter(settings)?;
         exporter.set_resource(resource);
         let (queue, queued) = mpsc::channel(settings.batch.queue);
-        Ok(Self { queue, task: tokio::spawn(send(exporter, queued, settings.batch)), dropping: false })
+        Ok(Self { queue, task: tokio::spawn(send(exporter, failure, queued, settings.batch)), dropping: false })
     }
 
     /// Queues `span`, or drops it.
@@ -73,23 +73,24 @@ impl Export {
     }
 }
 
-fn exporter(settings: &Settings) -> Result<SpanExporter, ExportError> {
-    let endpoint: http::Uri = settings.endpoint.parse().map_err(|_| ExportError::Endpoint)?;
-    if !matches!(endpoint.scheme_str(), Some("http" | "https")) || endpoint.host().is_none() {
-        return Err(ExportError::Endpoint);
-    }
+fn exporter(settings: &Settings) -> Result<(SpanExporter, Failure), ExportError> {
+    let is_url = |url: &http::Uri| matches!(url.scheme_str(), Some("http" | "https")) && url.host().is_some();
+    let endpoint: http::Uri =
+        settings.endpoint.parse().ok().filter(is_url).ok_or_else(|| ExportError::Endpoint(settings.endpoint_name.clone()))?;
     let collector = Collector::new(&endpoint, settings).map_err(ExportError::Tls)?;
-    SpanExporter::builder()
+    let failure = collector.failure();
+    let exporter = SpanExporter::builder()
         .with_http()
         .with_endpoint(&settings.endpoint)
         .with_protocol(opentelemetry_otlp::Protocol::HttpBinary)
         .with_timeout(settings.timeout)
         .with_http_client(collector)
         .build()
-        .map_err(ExportError::Exporter)
+        .map_err(ExportError::Exporter)?;
+    Ok((exporter, failure))
 }
 
-async fn send(exporter: SpanExporter, mut queued: mpsc::Receiver<SpanData>, batch: Batch) {
+async fn send(exporter: SpanExporter, failure: Failure, mut queued: mpsc::Receiver<SpanData>, batch: Batch) {
     let mut failing = false;
     while let Some(span) = queued.recv().await {
         let mut spans = vec![span];
@@ -106,9 +107,23 @@ async fn send(exporter: SpanExporter, mut queued: mpsc::Receiver<SpanData>, batc
             }
             Err(error) if !failing => {
                 failing = true;
-                warn!(%error, "the collector does not take spans");
+                warn!(%error, cause = failure.take(), "the collector does not take spans");
             }
             Ok(()) | Err(_) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_endpoint_that_is_no_url_is_told_with_its_variable() {
+        for wrong in ["collector:4318", "ftp://collector", "//collector"] {
+            let settings = Settings::read(|name| (name == "OTEL_EXPORTER_OTLP_ENDPOINT").then(|| wrong.to_owned())).unwrap();
+            let said = exporter(&settings).unwrap_err().to_string();
+            assert!(said.starts_with("OTEL_EXPORTER_OTLP_ENDPOINT is no URL: write http://HOST:PORT"), "{said}");
         }
     }
 }

@@ -34,7 +34,8 @@ pub(crate) struct Lines {
 #[derive(Debug)]
 struct Failing {
     operation: &'static str,
-    message: String,
+    /// What [`state`] makes of the message.
+    state: String,
     told: Instant,
     since: u64,
 }
@@ -184,7 +185,7 @@ impl Lines {
     fn failed(&mut self, operation: &'static str, message: &str, now: Instant) {
         if let Some(failing) = &mut self.failing
             && failing.operation == operation
-            && failing.message == message
+            && failing.state == state(message)
             && now.since(failing.told) < AGAIN
         {
             failing.since += 1;
@@ -192,7 +193,7 @@ impl Lines {
             return;
         }
         warn!(lease = self.lease, operation, "the API server did not do it: {message}");
-        self.failing = Some(Failing { operation, message: message.to_owned(), told: now, since: 0 });
+        self.failing = Some(Failing { operation, state: state(message), told: now, since: 0 });
     }
 
     fn works_again(&mut self) {
@@ -232,6 +233,7 @@ const fn name(message: &ToInit) -> &'static str {
         ToInit::StepDown { .. } => "step down",
         ToInit::Releasing { .. } => "releasing",
         ToInit::Ended { .. } => "ended",
+        ToInit::Saw { .. } => "saw",
         ToInit::Beat => "beat",
         ToInit::Done => "done",
         ToInit::Failed { .. } => "failed",
@@ -241,6 +243,13 @@ const fn name(message: &ToInit) -> &'static str {
 /// As hexadecimal digits, the way collectors show them.
 fn ids(context: TraceContext) -> (String, String) {
     (format!("{:032x}", context.trace_id), format!("{:016x}", context.span_id))
+}
+
+/// The part of a message by which one state is told from another: the status of an answer and the words. Other numbers may be
+/// times, and differ in each message.
+fn state(message: &str) -> String {
+    let status = message.strip_prefix("the API server answered ").and_then(|rest| rest.get(..3)).unwrap_or_default();
+    status.chars().chain(message.chars().filter(|c| !c.is_ascii_digit())).collect()
 }
 
 /// Seconds, to the microsecond.

@@ -175,6 +175,7 @@ impl Observer {
             | ToInit::StepDown { .. }
             | ToInit::Releasing { .. }
             | ToInit::Ended { .. }
+            | ToInit::Saw { .. }
             | ToInit::Beat
             | ToInit::Done
             | ToInit::Failed { .. } => {}

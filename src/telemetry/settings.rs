@@ -26,14 +26,22 @@ use crate::api::proxies;
 /// Where gRPC takes traces.
 const CALL: &str = "opentelemetry.proto.collector.trace.v1.TraceService/Export";
 
+/// For one export, in milliseconds.
+const TIMEOUT: u64 = 10_000;
+
+/// More spans than ever wait, and fewer than a channel can be asked for.
+const LONGEST_QUEUE: usize = 1 << 20;
+
 /// How spans are exported.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Settings {
     pub(crate) protocol: Protocol,
     /// The whole URL.
     pub(crate) endpoint: String,
-    /// A PEM file with the authorities to trust, in place of the system's.
-    pub(crate) certificate: Option<String>,
+    /// The variable that it came from.
+    pub(crate) endpoint_name: String,
+    /// A PEM file with the authorities to trust, in place of the system's, and the variable that names it.
+    pub(crate) certificate: Option<(String, String)>,
     /// For one export, its retries included.
     pub(crate) timeout: Duration,
     pub(crate) sampler: Sampler,
@@ -103,6 +111,14 @@ impl Settings {
         if let Some((name, value)) = of_traces("COMPRESSION").filter(|(_, value)| value != "none") {
             notes.push(format!("{name}={value} is not supported: spans go out uncompressed"));
         }
+        for name in ["CLIENT_CERTIFICATE", "CLIENT_KEY"] {
+            if let Some((name, _)) = of_traces(name) {
+                notes.push(format!("{name} is not supported: the collector is spoken to without a client certificate"));
+            }
+        }
+        if let Some((name, _)) = of_traces("HEADERS").filter(|(_, value)| !value.split(',').all(is_header)) {
+            notes.push(format!("{name} has an entry that is no NAME=VALUE, percent-encoded: it is left out"));
+        }
         let mut number = |name: &str, default: u64| {
             let Some(value) = set(name) else { return default };
             value.parse().unwrap_or_else(|_| {
@@ -111,12 +127,16 @@ impl Settings {
             })
         };
         let timeout_name = of_traces("TIMEOUT").map_or_else(String::new, |(name, _)| name);
-        let timeout = Duration::from_millis(number(&timeout_name, 10_000));
+        let mut timeout = Duration::from_millis(number(&timeout_name, TIMEOUT));
         let batch = Batch {
             delay: Duration::from_millis(number("OTEL_BSP_SCHEDULE_DELAY", 1_000)),
             size: at_least_one(number("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", 512)),
-            queue: at_least_one(number("OTEL_BSP_MAX_QUEUE_SIZE", 2_048)),
+            queue: at_least_one(number("OTEL_BSP_MAX_QUEUE_SIZE", 2_048)).min(LONGEST_QUEUE),
         };
+        if timeout.is_zero() {
+            notes.push(format!("{timeout_name}=0 leaves an export no time: {TIMEOUT} is used"));
+            timeout = Duration::from_millis(TIMEOUT);
+        }
         let sampler = sampler(set("OTEL_TRACES_SAMPLER"), set("OTEL_TRACES_SAMPLER_ARG"), &mut notes);
         let specific = endpoint_name == "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
         let endpoint = match protocol {
@@ -135,10 +155,10 @@ impl Settings {
             let host = server.host().unwrap_or_default();
             notes.push(format!("{name} is not used: spans go to {host} directly; put it into NO_PROXY if that is meant"));
         }
-        let certificate = of_traces("CERTIFICATE").map(|(_, path)| path);
+        let certificate = of_traces("CERTIFICATE");
         let mut resource = attributes(&set("OTEL_RESOURCE_ATTRIBUTES").unwrap_or_default());
         resource.extend(set("OTEL_SERVICE_NAME").map(|name| ("service.name".to_owned(), name)));
-        Some(Self { protocol, endpoint, certificate, timeout, sampler, batch, resource, notes })
+        Some(Self { protocol, endpoint, endpoint_name, certificate, timeout, sampler, batch, resource, notes })
     }
 }
 
@@ -174,6 +194,15 @@ fn sampler(name: Option<String>, arg: Option<String>, notes: &mut Vec<String>) -
 
 fn at_least_one(number: u64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX).max(1)
+}
+
+/// Whether the exporter can read this entry of the headers; a comma at the end makes an empty one.
+fn is_header(entry: &str) -> bool {
+    let is_encoded = |value: &str| {
+        let code = |rest: &str| rest.get(..2).is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()));
+        value.split('%').skip(1).all(code)
+    };
+    entry.trim().is_empty() || entry.split_once('=').is_some_and(|(name, value)| !name.trim().is_empty() && is_encoded(value))
 }
 
 /// `key=value,key=value`, values percent-encoded; what has no `=` is skipped.

@@ -18,7 +18,7 @@ pub(crate) const A: Place<'static> = Place { namespace: "default", name: "a" };
 /// Many times what an answer takes.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 /// Long enough that an answer would have come.
-pub(crate) const SILENCE: Duration = Duration::from_millis(300);
+pub(crate) const SILENCE: Duration = Duration::from_secs(1);
 
 /// A server of the test's own.
 pub(crate) struct World {

@@ -30,9 +30,13 @@ async fn a_lease_reads_as_it_was_written(stage: Stage) {
     let object = stage.given("a", json!({ "holderIdentity": "x" })).await;
 
     let latest = stage.get("a").await.ok();
-    let any = stage.request(Method::GET, &format!("{}?resourceVersion=0", stage.at("a")), None).await.ok();
+    let at = |version: &str| format!("{}?resourceVersion={version}", stage.at("a"));
+    // The server's cache, which answers this and the next one, is waited for by this one only.
+    let as_new = stage.request(Method::GET, &at(version(&object)), None).await.ok();
+    let any = stage.request(Method::GET, &at("0"), None).await.ok();
 
     assert_eq!(plain(latest), plain(object.clone()));
+    assert_eq!(plain(as_new), plain(object.clone()));
     assert_eq!(plain(any), plain(object));
 }
 

@@ -137,7 +137,9 @@ async fn initial_events_end_with_a_bookmark(stage: Stage) {
 }
 
 async fn initial_events_can_be_declined(stage: Stage) {
-    stage.given("a", json!({})).await;
+    let object = stage.given("a", json!({})).await;
+    // A watch from version 0 begins where the server's cache is; until it has the object, that is a change.
+    stage.list(&format!("resourceVersion={}&resourceVersionMatch=NotOlderThan", version(&object))).await.ok();
     let query = format!("{ONE}&sendInitialEvents=false&resourceVersionMatch=NotOlderThan&resourceVersion=0");
 
     let mut watch = stage.watch(&query).await;

@@ -1,6 +1,11 @@
 //! Bad input gets one clear message that names the source and the remedy, and the exit code of the contract.
 
-use std::{fs, net::TcpListener, path::Path};
+use std::{fs, net::TcpListener, path::Path, process::Command};
+
+use nix::{
+    sys::stat::Mode,
+    unistd::{geteuid, mkfifo},
+};
 
 use crate::world::{Embedded, Place, Running, kubeconfig, scripted, tenure};
 
@@ -127,6 +132,21 @@ fn a_configuration_file_that_cannot_be_read_is_78_and_says_who_named_it() {
 }
 
 #[test]
+fn a_pipe_is_a_file_if_somebody_writes_to_it_and_else_78() {
+    let place = Place::new("pipe");
+    let pipe = place.0.join("pipe");
+    mkfifo(&pipe, Mode::S_IRWXU).unwrap();
+    let path = pipe.to_str().unwrap();
+    let said = format!("--config: the configuration file {path:?} cannot be read: it is a pipe, and nobody writes to it");
+    tenure(&["--config", path, "--", "true"], &[]).says(78, &[&said]);
+
+    let end = pipe.clone();
+    let writer = std::thread::spawn(move || fs::write(end, "lease: {name: billing}"));
+    tenure(&["config", "effective", "--config", path], &[]).says(0, &["name: billing"]);
+    writer.join().unwrap().unwrap();
+}
+
+#[test]
 fn a_command_line_that_cannot_be_parsed_is_64_and_a_bad_value_on_a_flag_78() {
     tenure(&["--leese", "x"], &[]).says(64, &["unexpected argument '--leese'", "--lease"]);
     tenure(&["sleep", "10"], &[]).says(64, &["unexpected argument 'sleep'", "the workload goes after --"]);
@@ -135,6 +155,35 @@ fn a_command_line_that_cannot_be_parsed_is_64_and_a_bad_value_on_a_flag_78() {
     tenure(&["status", "x", "-o", "xml"], &[]).says(78, &["invalid value 'xml'"]);
     tenure(&["--help"], &[]).says(0, &["Usage: tenure", "Exit codes:"]);
     tenure(&["--version"], &[]).says(0, &["tenure "]);
+}
+
+#[test]
+fn the_last_words_of_a_failed_start_are_where_kubelet_looks_and_those_of_a_command_are_not() {
+    for (line, code, words) in [
+        ("--leese x", 64, "error: unexpected argument '--leese' found"),
+        ("run --lease", 64, "error: a value is required for '--lease <NAME>'"),
+        ("--lease x", 78, "tenure: the configuration is refused:\n  workload.command: there is no workload"),
+        ("--leader-election=off -- /nonexistent", 127, "/nonexistent: not found"),
+        ("status --leese", 64, ""),
+        ("check --leese", 64, ""),
+    ] {
+        let (ended, left) = in_a_container(line);
+        assert_eq!(ended, Some(code), "{line}: {left}");
+        assert!(left.starts_with(words) && words.is_empty() == left.is_empty(), "{line}: {left}");
+    }
+}
+
+/// The exit code of a run with a /dev/termination-log of its own, and what that holds then.
+fn in_a_container(line: &str) -> (Option<i32>, String) {
+    let script = r#"mount -t tmpfs tmpfs /dev && : >/dev/termination-log || exit 99
+        "$@"; code=$?; while IFS= read -r line; do echo "$line"; done </dev/termination-log; exit $code"#;
+    let mut unshare = Command::new("unshare");
+    if !geteuid().is_root() {
+        unshare.args(["--user", "--map-root-user"]);
+    }
+    unshare.args(["--mount", "sh", "-c", script, "sh", env!("CARGO_BIN_EXE_tenure")]);
+    let output = unshare.args(line.split(' ')).env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").output().unwrap();
+    (output.status.code(), String::from_utf8(output.stdout).unwrap())
 }
 
 #[test]

@@ -125,7 +125,7 @@ async fn case_79_a_stale_read_does_not_bring_a_lost_term_back(stage: Stage) {
 }
 
 async fn case_80_a_new_elector_keeps_the_constants_of_the_term(stage: Stage) {
-    let (me, first) = lead(&stage, stage.prepare("me").await).await;
+    let (me, first) = lead(&stage, stage.prepare("me").await.set("lease.duration", "8s")).await;
     stage.rewrite_config("me", |config| config["lease"]["duration"] = json!("30s"));
     let elector = me.elector().await;
 
@@ -133,7 +133,7 @@ async fn case_80_a_new_elector_keeps_the_constants_of_the_term(stage: Stage) {
     let killed = clock::boot();
 
     let renewed = me.proxy.log.nth(2, "renewals", |e| e.request.at > killed && e.request.is_held() && e.succeeded()).await;
-    assert_eq!(renewed.request.spec()["leaseDurationSeconds"], 4);
+    assert_eq!(renewed.request.spec()["leaseDurationSeconds"], 8);
     assert_ne!(me.elector().await, elector);
     assert_eq!(stage.witness.all().len(), 1, "the workload noticed nothing");
     assert_eq!(renewed.request.spec()["leaseTransitions"].to_string(), first.variable("TENURE_TERM"));
@@ -141,7 +141,7 @@ async fn case_80_a_new_elector_keeps_the_constants_of_the_term(stage: Stage) {
 
 /// A leader whose elector dies in a renewal that commits and is not answered; that renewal, and the next write.
 async fn elector_dies_in_a_renewal(stage: &Stage) -> (Exchange, Exchange) {
-    let (me, _) = lead(stage, stage.prepare("me").await).await;
+    let (me, _) = lead(stage, stage.prepare("me").await.set("lease.duration", "8s")).await;
     let since = clock::boot();
     me.proxy.on(Request::is_held, Times::Only(1), Fault::lost_reply());
     let unanswered = me.proxy.log.first("a renewal done", |e| e.request.at > since && e.request.is_held() && e.succeeded()).await;
@@ -238,7 +238,7 @@ async fn case_86_a_frozen_elector_of_a_follower_is_replaced(stage: Stage) {
 }
 
 async fn case_87_a_late_confirmation_revives_nothing(stage: Stage) {
-    let linger = Behaviour::lingering(timing::LOSS_GRACE.mul_f64(0.6));
+    let linger = Behaviour::lingering(timing::LOSS_GRACE.mul_f64(0.2));
     let (me, first) = lead(&stage, stage.prepare("me").await.workload(&linger)).await;
     me.proxy.log.nth(1, "a renewal", |e| e.request.is_held() && e.succeeded()).await;
     me.proxy.replies(Flow::Held);

@@ -156,7 +156,7 @@ async fn case_72_without_watch_it_polls(stage: Stage) {
 
 async fn case_72_without_create_it_waits_for_the_lease(stage: Stage) {
     let verbs = Verbs::default().without("create");
-    let prepared = stage.prepare_with("me", &verbs).await;
+    let prepared = stage.prepare_with("me", &verbs).await.set("lease.attemptTimeout", "800ms");
     if stage.kind == Kind::Embedded {
         prepared.proxy.on(|request| request.verb == Verb::Create, Times::Always, Fault::refused(403, "Forbidden"));
     }

@@ -105,7 +105,7 @@ pub(crate) fn a_workload_that_does_not_acknowledge_its_promotion_is_stopped() {
     world.tell(&lead(patient(), sent));
     assert_eq!(world.hear(), ToElector::Acknowledged { term: Term(1), serial: 0 });
     assert_eq!(world.line(), "mute");
-    sleep_until(sent + timing().renew_period);
+    sleep_until(sent + timing().renew_period * 2);
     world.tell(&ToInit::Beat);
     assert_eq!(world.hear(), ToElector::Beat, "the elector is not the silent one");
     let ToElector::Stopping { reason, at, .. } = world.hear() else { panic!("not given up") };

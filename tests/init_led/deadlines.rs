@@ -58,7 +58,7 @@ pub(crate) fn an_extension_that_waited_while_init_was_stopped_saves_the_workload
     sleep_until(timing().deadlines(a).soft);
     let acknowledged = world.extend(timing(), clock::boot());
     // On its way through the elector; at H it would come too late.
-    sleep_until(timing().deadlines(a).hard.before(timing().loss_grace / 2));
+    sleep_until(timing().deadlines(a).hard.before(timing().loss_grace.mul_f64(0.8)));
     world.signal(Signal::SIGCONT);
     assert_eq!(world.hear(), acknowledged);
     world.step_down(7, Reason::LostToHolder);

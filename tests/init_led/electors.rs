@@ -35,7 +35,7 @@ pub(crate) fn the_workload_does_not_notice_that_its_elector_was_killed() {
 
 pub(crate) fn an_elector_that_was_stopped_is_killed_and_replaced() {
     let mut config = config(OBEDIENT);
-    config.lease.duration = Duration::from_secs(1);
+    config.lease.duration = Duration::from_secs(5);
     let (mut world, _) = World::contained(&config);
     world.lead(patient(), clock::boot());
     let stopped = world.elector();

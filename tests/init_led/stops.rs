@@ -33,7 +33,7 @@ pub(crate) fn the_same_holds_where_init_is_not_pid_1() {
     world.line();
     assert!(world.others().len() > 20, "{:?}", world.others());
     world.step_down(7, Reason::StepDown);
-    assert_eq!(world.stopped(7), Then::Follow);
+    assert_eq!(world.stopped_in_the_end(7), Then::Follow);
     assert_eq!(world.others(), []);
 }
 

@@ -177,9 +177,16 @@ impl World {
 
     /// Waits for the answer to that request.
     pub(crate) fn stopped(&self, request: u64) -> Then {
-        match self.hear() {
-            ToElector::Stopped { term: Term(1), request: answered, then, .. } if answered == request => then,
-            other => panic!("{other:?}"),
+        answer(request, self.hear())
+    }
+
+    /// The same where the proof may come late, and init says so meanwhile.
+    pub(crate) fn stopped_in_the_end(&self, request: u64) -> Then {
+        loop {
+            let heard = self.hear();
+            if !matches!(heard, ToElector::Unproved { .. }) {
+                return answer(request, heard);
+            }
         }
     }
 
@@ -266,6 +273,13 @@ pub(crate) fn facts() -> Facts {
         transitions: 4,
         acquired_at: "2026-01-01T00:00:00.000000Z".into(),
         traceparent: "00-0123456789abcdef0123456789abcdef-0123456789abcdef-01".into(),
+    }
+}
+
+fn answer(request: u64, heard: ToElector) -> Then {
+    match heard {
+        ToElector::Stopped { term: Term(1), request: answered, then, .. } if answered == request => then,
+        other => panic!("{other:?}"),
     }
 }
 

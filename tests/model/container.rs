@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use tenure::{
     link::{ToElector, ToInit},
-    supervision::{Action, Agent, Input, Role, Settings, Target},
+    supervision::{Action, Agent, Input, Role, Settings},
     time::Instant,
 };
 
@@ -122,7 +122,8 @@ impl Container {
     /// Init does the next thing.
     pub fn step_init(&mut self, around: &mut Around<'_>) {
         if let Some(action) = self.actions.pop_front() {
-            return self.act(action, around);
+            self.act(action, around);
+            return self.follow_hard();
         }
         if std::mem::take(&mut self.blown) {
             return self.handle(Input::Blown, around);
@@ -176,6 +177,7 @@ impl Container {
             | ToInit::StepDown { .. }
             | ToInit::Releasing { .. }
             | ToInit::Ended { .. }
+            | ToInit::Saw { .. }
             | ToInit::Beat
             | ToInit::Done
             | ToInit::Failed { .. } => None,
@@ -208,8 +210,15 @@ impl Container {
                 }
             }
         });
-        // It stands at H before anything is done that relies on it.
-        self.fuse = self.agent.hard().filter(|_| self.has_fuse);
+        self.follow_hard();
+    }
+
+    /// The fuse stands at H before anything is done that relies on it, and until all is done that ends the lead.
+    fn follow_hard(&mut self) {
+        let hard = self.agent.hard();
+        if hard.is_some() || self.actions.is_empty() {
+            self.fuse = hard.filter(|_| self.has_fuse);
+        }
     }
 
     /// When the fuse fires.
@@ -257,13 +266,11 @@ impl Container {
                 let pid = self.tree.fork(token, launch.map(|launch| launch.not_after));
                 self.handle(Input::Forked { pid }, around);
             }
-            Action::Signal { target, signal } => {
-                let (Target::Main(pid) | Target::Group(pid)) = target;
-                if Some(signal) == around.setup.config.signals.on_follow {
-                    self.tree.order(pid, Role::Standby, self.token);
-                }
-            }
             Action::Promote { pid, not_after, .. } => self.promoter = Some(self.tree.promote(pid, self.token, not_after)),
+            Action::Demote { pid, .. } => {
+                self.tree.order(pid, Role::Standby, self.token);
+                self.handle(Input::Demoted, around);
+            }
             Action::DrainNotify => self.words.clear(),
             Action::Prove => {
                 self.reap(around);
@@ -277,7 +284,8 @@ impl Container {
                 self.walk(around);
             }
             Action::Die | Action::Exit(_) => self.end(around),
-            Action::Hook { .. } | Action::KillHook { .. } | Action::Log { .. } | Action::LastWords(_) => {}
+            Action::Signal { .. } | Action::Hook { .. } | Action::KillHook { .. } | Action::Log { .. } | Action::LastWords(_) => {
+            }
         }
     }
 

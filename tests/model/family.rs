@@ -104,6 +104,12 @@ pub fn families(size: Size) -> Vec<Family> {
         base("ends of containers", &[KillInit, Terminate, LoseReply], 1, 2_500 * MS),
         Family { setups: always(pair(3, 3)), ..base("always", &[StepDown, Dawdle, StaleWord, Cut], 1, 1_500 * MS) },
         Family { setups: always(pair(3, 3)), ..base("always, and stale words", &[StepDown, Dawdle, StaleWord], 2, 200 * MS) },
+        // Init may stop between its decision that a signal is enough and the signal.
+        Family {
+            setups: fused(unasked(always(pair(3, 3)))),
+            mends: large,
+            ..base("always, and both frozen in a demotion", &[StepDown, FreezeInit, FreezeElector], 3, 0)
+        },
         Family { setups: pair(5, 3), calm: 7 * S, ..base("mixed durations", &[LoseRequest, HoldReply, Cut], 1, 1_100 * MS) },
         // The holder is cut off and runs on for its D, longer than that of who has seen it and finds the Lease edited.
         Family {
@@ -112,6 +118,14 @@ pub fn families(size: Size) -> Vec<Family> {
             calm: 8 * S,
             mends: large,
             ..base("mixed durations, cuts and edits", &[Cut, Delete, Wipe, Unset], 2, 1_050 * MS)
+        },
+        // Who has seen it is an elector that is no more.
+        Family {
+            setups: pair(5, 3),
+            from: 1_000 * MS,
+            calm: 8 * S,
+            mends: large,
+            ..base("mixed durations and a lost sight", &[Cut, CrashElector, Delete], 3, 1_020 * MS)
         },
         // A wait longer than D: its end moves E back, in init first.
         Family {
@@ -160,6 +174,12 @@ fn always(mut setups: Vec<Setup>) -> Vec<Setup> {
         config.signals.on_lead = Some(Signal(libc::SIGUSR1));
         config.signals.on_follow = Some(Signal(libc::SIGUSR2));
     }
+    setups
+}
+
+/// The signal is enough.
+fn unasked(mut setups: Vec<Setup>) -> Vec<Setup> {
+    setups.iter_mut().for_each(|setup| setup.config.workload.acknowledge = Some(Acknowledge::None));
     setups
 }
 

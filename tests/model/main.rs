@@ -33,6 +33,8 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use stateright::{Checker, HasDiscoveries, Model};
 
 mod checker;
+#[path = "../support/client_go.rs"]
+mod client_go;
 #[path = "../simulation/clock.rs"]
 mod clock;
 mod container;

@@ -188,8 +188,10 @@ impl World {
                 Some(place) if place.container.who == from => {
                     self.inside(from.replica, setups, |container, _| container.answered(pid, id, answer));
                 }
-                Some(_) => {}
-                None => self.step_peer(|peer, now, judge| peer.answered(id, answer, now, judge)),
+                None if self.peer.as_ref().is_some_and(|peer| peer.who == from) => {
+                    self.step_peer(|peer, now, judge| peer.answered(id, answer, now, judge));
+                }
+                Some(_) | None => {}
             },
         }
     }
@@ -273,7 +275,7 @@ impl World {
                 [container.over, container.tree.next_death(), container.init_timeout(setup), container.fuse_timeout(setup), late];
             times.into_iter().chain(container.elector_timeouts(setup)).flatten().filter(|at| *at > self.now).min()
         };
-        let peer = self.peer.as_ref().and_then(Peer::timeout);
+        let peer = self.peer.as_ref().map(Peer::timeout);
         self.places.iter().zip(setups).filter_map(of).chain(peer).min().unwrap_or(Ns::MAX)
     }
 

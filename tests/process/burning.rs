@@ -18,7 +18,7 @@ use tenure::{
 
 use crate::world::{PATIENCE, reap_all, setup, shell_with, test_in, wait_until};
 
-const SOON: Duration = Duration::from_millis(500);
+const SOON: Duration = Duration::from_secs(2);
 
 const KILLED: Exit = Exit::Signal(libc::SIGKILL);
 

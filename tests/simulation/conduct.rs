@@ -4,7 +4,10 @@
 
 use std::time::Duration;
 
-use tenure::{link::ToInit, time::Instant};
+use tenure::{
+    link::{Term, ToInit},
+    time::Instant,
+};
 
 use crate::elector::LIE;
 
@@ -14,6 +17,10 @@ const SLACK: Duration = Duration::from_millis(2);
 /// See the module.
 #[derive(Debug)]
 pub struct Conduct {
+    /// The term that init was told of last, and its S.
+    offered: Option<(Term, Instant)>,
+    /// The term that init took for one last.
+    term: Option<Term>,
     /// No later S than this is in force.
     soft: Instant,
     /// Since when there is cause for a planned stop.
@@ -39,28 +46,50 @@ pub struct Look {
 
 impl Conduct {
     pub fn new() -> Self {
-        Self { soft: Instant::BOOT, cause: None, lost: None, asked: None, signals: 0, awake: Instant::BOOT }
+        Self {
+            offered: None,
+            term: None,
+            soft: Instant::BOOT,
+            cause: None,
+            lost: None,
+            asked: None,
+            signals: 0,
+            awake: Instant::BOOT,
+        }
     }
 
-    /// Init takes a message in.
-    pub fn hears(&mut self, message: &ToInit, now: Instant) {
+    /// Init takes a message in, while something of a leader may run or not.
+    pub fn hears(&mut self, message: &ToInit, leads: bool, now: Instant) {
         match message {
-            ToInit::Lead { confirmed, .. } => {
-                (self.soft, self.lost) = (confirmed.deadlines.soft, None);
-                self.cause = self.cause.filter(|_| self.signals > 0);
-            }
+            // Only a liar says that.
+            ToInit::Lead { .. } | ToInit::Ended { .. } if leads => {}
+            ToInit::Lead { term, confirmed, .. } => self.offered = Some((*term, confirmed.deadlines.soft)),
             ToInit::Extend { serial: LIE, .. } => {}
             ToInit::Extend { confirmed, .. } => self.soft = self.soft.max(confirmed.deadlines.soft),
             ToInit::Shorten { deadlines, .. } => self.soft = self.soft.min(deadlines.soft),
-            ToInit::StepDown { reason, .. } => {
+            ToInit::StepDown { term, reason, .. } => {
                 self.cause.get_or_insert(now);
-                if reason.is_loss() {
+                // Only a liar names a term that is over.
+                if reason.is_loss() && self.term == Some(*term) {
                     self.lost.get_or_insert(now);
                 }
             }
             ToInit::Ended { .. } => self.lost = None,
-            ToInit::Hello { .. } | ToInit::Releasing { .. } | ToInit::Beat | ToInit::Done | ToInit::Failed { .. } => {}
+            ToInit::Hello { .. }
+            | ToInit::Releasing { .. }
+            | ToInit::Saw { .. }
+            | ToInit::Beat
+            | ToInit::Done
+            | ToInit::Failed { .. } => {}
         }
+    }
+
+    /// Init takes a term that it was told of for one: not every one is, for there are liars.
+    pub fn begins(&mut self) {
+        let Some((term, soft)) = self.offered.take() else { return };
+        // What a liar offered before may be left, and is older.
+        (self.term, self.soft, self.lost) = (Some(term), self.soft.max(soft), None);
+        self.cause = self.cause.filter(|_| self.signals > 0);
     }
 
     /// Init was sent SIGTERM.
@@ -71,6 +100,12 @@ impl Conduct {
 
     /// The workload has not taken its promotion.
     pub fn gives_up(&mut self, now: Instant) {
+        self.cause.get_or_insert(now);
+    }
+
+    /// What should have told the workload its role has failed. Where that was to stand by, nothing is left but to kill it.
+    pub fn failed(&mut self, now: Instant) {
+        self.asked = None;
         self.cause.get_or_insert(now);
     }
 

@@ -64,6 +64,7 @@ pub struct Container {
     /// The workload's main process, as init knows it.
     main: Option<i32>,
     promoter: Option<i32>,
+    hook: Option<i32>,
     /// Words of processes on NOTIFY_SOCKET.
     words: VecDeque<(i32, Role)>,
     /// Of the last Lead.
@@ -102,6 +103,7 @@ impl Container {
             spawning: None,
             main: None,
             promoter: None,
+            hook: None,
             words: VecDeque::new(),
             token: String::new(),
         };
@@ -179,8 +181,10 @@ impl Container {
             e.judge.fail(format!("{}: init {wrong}", self.who));
         }
         if let Some(at) = self.agent.poll_timeout() {
-            let span = self.clock().real(at).saturating_sub(e.now).saturating_add(e.latency(self.node.wake));
-            self.wake_init(span, e);
+            let span = self.clock().real(at).saturating_sub(e.now);
+            // What is due already needs no waking.
+            let latency = if at <= now { 0 } else { e.latency(self.node.wake) };
+            self.wake_init(span.saturating_add(latency), e);
         }
     }
 
@@ -230,6 +234,9 @@ impl Container {
                     // Nobody knows.
                     Exit::Signal(_) => {}
                 }
+            }
+            if self.hook.take_if(|hook| *hook == pid).is_some() && exit != Exit::Code(0) {
+                self.conduct.failed(self.clock().boot(e.now));
             }
             self.main.take_if(|main| *main == pid);
             self.handle(Input::Reaped { pid, exit }, e);
@@ -293,7 +300,7 @@ impl Container {
     }
 
     fn heard(&mut self, message: &ToInit, e: &mut Engine) {
-        self.conduct.hears(message, self.clock().boot(e.now));
+        self.conduct.hears(message, self.agent.leads(), self.clock().boot(e.now));
         if let ToInit::Releasing { term, .. } = message {
             self.void = Some(*term);
         }
@@ -315,6 +322,7 @@ impl Container {
             | ToInit::StepDown { .. }
             | ToInit::Releasing { .. }
             | ToInit::Ended { .. }
+            | ToInit::Saw { .. }
             | ToInit::Done
             | ToInit::Failed { .. } => e.note(self.who, || format!("init hears {message:?}")),
         }
@@ -322,8 +330,10 @@ impl Container {
 
     fn carry_out(&mut self, e: &mut Engine) {
         while !self.stands() {
-            self.follow_hard(e);
-            let Some(action) = self.agent.poll_action() else { return };
+            if self.agent.hard().is_some() {
+                self.follow_hard(e);
+            }
+            let Some(action) = self.agent.poll_action() else { return self.follow_hard(e) };
             if let Some((moment, span)) = self.freeze_before.take() {
                 match moment {
                     Moment::Spawn if !matches!(action, Action::Spawn { .. }) => self.freeze_before = Some((moment, span)),

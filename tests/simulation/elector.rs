@@ -254,6 +254,7 @@ impl ElectorProcess {
             ToInit::Hello { .. }
             | ToInit::Shorten { .. }
             | ToInit::StepDown { .. }
+            | ToInit::Saw { .. }
             | ToInit::Beat
             | ToInit::Done
             | ToInit::Failed { .. } => {}

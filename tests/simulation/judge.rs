@@ -57,8 +57,8 @@ pub struct Judge {
     reign: (Option<[String; 3]>, u64),
     /// The token of the last term that init was told of.
     told: Option<(Who, Term, u64)>,
-    /// S by the last extension that an elector sent to its init.
-    extended: Option<(Who, Term, Instant)>,
+    /// S by the last extension that an elector sent to its init, and when it did.
+    extended: Option<(Who, Term, Instant, Instant)>,
     /// uid, acquireTime and leaseTransitions of the last term of each.
     held: BTreeMap<Who, (String, String, i32)>,
     /// When the last term of each ended.
@@ -319,19 +319,21 @@ impl Judge {
         }
     }
 
-    /// An elector has sent an extension.
-    pub fn extended(&mut self, who: Who, term: Term, soft: Instant) {
-        self.extended = Some((who, term, soft));
+    /// An elector has sent an extension, when its node's clock said `at`.
+    pub fn extended(&mut self, who: Who, term: Term, soft: Instant, at: Instant) {
+        self.extended = Some((who, term, soft, at));
     }
 
     /// An elector has announced that the deadlines move back.
     pub fn shortened(&mut self, who: Who, term: Term) {
-        self.extended.take_if(|(whose, which, _)| (*whose, *which) == (who, term));
+        self.extended.take_if(|(whose, which, ..)| (*whose, *which) == (who, term));
     }
 
-    /// Init has begun a stop because S has passed.
+    /// Init has begun a stop because S had passed at `at`. An extension that was sent later came too late.
     pub fn expired(&mut self, who: Who, term: Term, at: Instant) {
-        if let Some((_, _, soft)) = self.extended.filter(|(whose, which, soft)| (*whose, *which) == (who, term) && *soft > at) {
+        let mine = |(whose, which, ..): &(Who, Term, Instant, Instant)| (*whose, *which) == (who, term);
+        let extended = self.extended.filter(mine).filter(|(_, _, soft, sent)| *soft > at && *sent <= at);
+        if let Some((_, _, soft, _)) = extended {
             self.fail(format!("{who} stops term {} as expired at {at:?}, though its elector extended it to {soft:?}", term.0));
         }
     }

@@ -63,8 +63,12 @@ impl World {
             Ok(false) => return,
             Err(later) => return self.e.at(later, Event::Peer),
         }
-        let deed = if peer.crash <= self.e.now { Some(Deed::Ends) } else { peer.machine.step(peer.habits.clock.now(self.e.now)) };
-        self.carry_out_peer(deed);
+        if peer.crash > self.e.now {
+            let deed = peer.machine.step(peer.habits.clock.now(self.e.now));
+            return self.carry_out_peer(deed);
+        }
+        self.carry_out_peer(Some(Deed::Ends));
+        self.carry_out_peer(Some(Deed::Exits));
     }
 
     /// What the peer has asked is answered.
@@ -74,9 +78,11 @@ impl World {
         self.carry_out_peer(deed);
     }
 
-    /// The peer is cut off.
+    /// The peer is cut off, for some time or for about as long as its hold lasts.
     pub fn cut_peer(&mut self, span: Ns) {
         if let Some(peer) = &mut self.peer {
+            let hold = peer.habits.times.lease * S;
+            let span = if self.e.rng.bool() { span } else { self.e.between(hold / 2, hold * 3 / 2) };
             (peer.road.up_cut, peer.road.down_cut) = (self.e.now + span, self.e.now + span);
             self.e.note(peer.who, || format!("is cut off for {} ms", span / MS));
         }
@@ -96,11 +102,19 @@ impl World {
             Some(Deed::Leads(token)) => {
                 self.e.note(peer.who, || format!("client-go RUNS under token {token}"));
                 peer.crash = self.e.now + self.e.spread(10 * MS, peer.habits.lasts);
-                self.e.judge.runs(peer.child(), &token, true, self.e.now);
+                // One that empties another's Lease and takes it at once runs beside that one; two tenures do not.
+                let lawful = !peer.habits.times.releases;
+                if !lawful {
+                    self.e.judge.exposes(peer.who, Ns::MAX);
+                }
+                self.e.judge.runs(peer.child(), &token, lawful, self.e.now);
             }
             Some(Deed::Ends) => {
                 self.e.note(peer.who, || "client-go ends".into());
                 self.e.judge.gone(peer.who, peer.child().pid);
+                peer.crash = Ns::MAX;
+            }
+            Some(Deed::Exits) => {
                 let who = Who { life: peer.who.life + 1, ..peer.who };
                 let road = peer.road.clone();
                 *peer = Peer {
@@ -118,7 +132,7 @@ impl Habits {
     pub fn random(error: u32, epoch: i64, rng: &mut fastrand::Rng) -> Self {
         let lease = rng.u64(3..12);
         let share = |percent: u64| Instant::from_nanos(lease * S / 100 * percent).since(Instant::BOOT);
-        let times = Times { lease, renew_deadline: share(60), retry_period: share(15), timeout: share(25) };
+        let times = Times { lease, renew_deadline: share(60), retry_period: share(15), timeout: share(25), releases: rng.bool() };
         let clock = Clock { rate: rng.u32(1_000_000 - error..=1_000_000 + error), boot: rng.u64(S..1_000_000 * S), wall: epoch };
         Self { times, clock, lasts: rng.u64(S..60 * S) }
     }

@@ -6,7 +6,7 @@ use std::{rc::Rc, time::Duration};
 
 use fastrand::Rng;
 use tenure::{
-    config::{self, Acknowledge, Config, Drift, OnExit, OnLoss, Release, Runs, Signal},
+    config::{self, Acknowledge, Config, Drift, Hook, OnExit, OnLoss, Release, Runs, Signal},
     election::law::Timing,
 };
 
@@ -102,6 +102,8 @@ pub struct Habits {
     pub lasts: Ns,
     /// It says when it has taken a role, where it runs always.
     pub says: bool,
+    /// Share of hooks that hang, and of the others that fail, where hooks tell it its role.
+    pub hangs: f64,
     /// Share of daemons that nobody may kill.
     pub foreign: f64,
     /// Share of electors that hang in the kernel when they are killed.
@@ -258,6 +260,7 @@ fn node(
         daemons: if plan.always { 0 } else { rng.u32(0..3) },
         breeds: if plan.always { 0.0 } else { rng.f64() },
         says: rng.u8(..4) > 0,
+        hangs: rng.f64() * 0.3,
         exits: match plan.pace {
             Pace::Rapid => 0.995,
             Pace::Hasty => 0.95,
@@ -281,6 +284,13 @@ fn node(
         config.workload.runs = Runs::Always;
         config.workload.acknowledge = Some(if habits.says { Acknowledge::Notify } else { Acknowledge::None });
         (config.signals.on_lead, config.signals.on_follow) = (Some(Signal(ON_LEAD)), Some(Signal(ON_FOLLOW)));
+        if rng.u8(..3) == 0 {
+            let timeout = Duration::from_nanos(spread(rng, 20 * MS, S));
+            let hook = || Some(Hook { command: vec!["hook".into()], timeout });
+            (config.hooks.after_lead, config.hooks.before_follow) = (hook(), hook());
+            (config.signals, config.workload.acknowledge) = (config::Signals::default(), Some(Acknowledge::Hook));
+            habits.says = false;
+        }
         habits.foreign = 0.0;
         habits.exits = if rapid { 0.5 } else { 0.1 };
     }

@@ -86,7 +86,7 @@ impl fmt::Display for Tally {
             f,
             "{worlds} worlds, {terms} terms ({runs} of which ran something), {faults} faults, {events} events, \
              {seconds} virtual seconds, \
-             {overlaps} overlaps ({exposed} with init and elector both stopped, which is not covered), \
+             {overlaps} overlaps ({exposed} more that the law does not cover), \
              {speed:.0} terms per CPU-minute"
         )
     }

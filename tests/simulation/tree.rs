@@ -17,8 +17,10 @@ use crate::{
     plan::Habits,
 };
 
+mod hooks;
 mod roles;
 
+pub use hooks::Hook;
 use roles::Order;
 pub use roles::{ON_FOLLOW, ON_LEAD};
 
@@ -61,6 +63,8 @@ enum Stage {
     Forked { token: Option<String>, not_after: Instant },
     /// Is about to tell the workload that it leads.
     Promotes { workload: i32, token: String, not_after: Instant },
+    /// Tells the workload its role, or is about to.
+    Hooks(Hook),
     /// Runs, and does not lead.
     Stands,
     /// Runs as the leader of this term.
@@ -130,6 +134,7 @@ impl Tree {
     pub fn exec(&mut self, pid: i32, clock: Clock, habits: &Habits, e: &mut Engine) -> Option<Outcome> {
         let index = self.processes.iter().position(|process| process.pid == pid && !process.killed)?;
         self.promotes(index, clock, habits, e);
+        self.hooks(index, clock, habits, e);
         let process = self.processes.get_mut(index)?;
         let Stage::Forked { token, not_after } = &process.stage else { return None };
         if clock.boot(e.now) >= *not_after {
@@ -203,7 +208,12 @@ impl Tree {
                 process.manner.breeds = killer == Killer::Walk;
                 Some((token.clone(), process.covered))
             }
-            Stage::Runs { .. } | Stage::Stands | Stage::Forked { .. } | Stage::Promotes { .. } | Stage::Zombie(_) => None,
+            Stage::Runs { .. }
+            | Stage::Stands
+            | Stage::Forked { .. }
+            | Stage::Promotes { .. }
+            | Stage::Hooks(_)
+            | Stage::Zombie(_) => None,
         });
         let mut any = false;
         let reached = |process: &&mut Process| !process.manner.foreign && (killer != Killer::Fuse || process.covered);
@@ -240,11 +250,13 @@ impl Tree {
 
     /// Ends what has come to its end; true if there is a new zombie.
     pub fn end(&mut self, pid: i32, e: &mut Engine) -> bool {
-        let Some(process) = self.processes.iter_mut().find(|process| process.pid == pid) else { return false };
-        let Some((_, exit)) = process.ends.filter(|(at, _)| *at <= e.now) else { return false };
+        let Some(index) = self.processes.iter().position(|process| process.pid == pid) else { return false };
+        let Some((_, exit)) = self.processes[index].ends.filter(|(at, _)| *at <= e.now) else { return false };
+        self.succeeds(index, exit, e);
+        let process = &mut self.processes[index];
         match process.stage {
             Stage::Zombie(_) => return false,
-            Stage::Forked { .. } | Stage::Promotes { .. } | Stage::Stands | Stage::Runs { .. } => {}
+            Stage::Forked { .. } | Stage::Promotes { .. } | Stage::Hooks(_) | Stage::Stands | Stage::Runs { .. } => {}
         }
         process.stage = Stage::Zombie(exit);
         e.judge.gone(self.who, pid);

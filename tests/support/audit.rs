@@ -34,7 +34,9 @@ pub fn read(log: &Path, namespace: &str, name: &str) -> Vec<Record> {
 /// The same with those that are under way: a watch is answered long before it is complete.
 pub fn read_all(log: &Path, namespace: &str, name: &str) -> Vec<(String, Record)> {
     let text = fs::read_to_string(log).expect("the audit log");
-    let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).expect("a line of the audit log"));
+    // The last line may be half written.
+    let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
+    let lines = whole.lines().map(|line| serde_json::from_str::<Value>(line).expect("a line of the audit log"));
     let about = lines.filter(|line| {
         let object = &line["objectRef"];
         let created = &line["requestObject"]["metadata"]["name"];

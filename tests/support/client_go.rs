@@ -1,7 +1,7 @@
 //! A client-go replica on the same Lease, as a machine without clock and IO: what tenure has to live beside.
 //!
 //! It keeps its own deadlines: it leads for renewDeadline after the answer to its last renewal, which is less than the lease
-//! duration by more than an answer may take. It does not release.
+//! duration by more than an answer may take. With releaseOnCancel it then empties the Lease, whoever holds that by now.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,8 +18,10 @@ pub struct Times {
     pub lease: u64,
     pub renew_deadline: Duration,
     pub retry_period: Duration,
-    /// Of one request.
+    /// Of one request, but for those of a release, which have another renewDeadline together.
     pub timeout: Duration,
+    /// releaseOnCancel.
+    pub releases: bool,
 }
 
 /// See the module.
@@ -31,6 +33,8 @@ pub struct ClientGo {
     observed: Option<(Instant, Arc<Value>)>,
     /// It leads until then.
     leads: Option<Instant>,
+    /// It has led: what is left is to release, until then.
+    leaves: Option<Instant>,
     next: Instant,
     awaited: Option<Awaited>,
     requests: u64,
@@ -50,14 +54,16 @@ pub enum Deed {
     Asks(RequestId, Request),
     /// It begins to lead, under this token.
     Leads(String),
-    /// It has not renewed in time, leads no more, and is to be started anew.
+    /// It has not renewed in time, and leads no more.
     Ends,
+    /// Its process is over, and is to be started anew.
+    Exits,
 }
 
 impl ClientGo {
     /// One that starts now.
     pub fn start(name: String, times: Times, now: Instant) -> Self {
-        Self { name, times, observed: None, leads: None, next: now, awaited: None, requests: 0 }
+        Self { name, times, observed: None, leads: None, leaves: None, next: now, awaited: None, requests: 0 }
     }
 
     /// When it has something to do.
@@ -71,8 +77,13 @@ impl ClientGo {
         if now.boot < self.timeout() {
             return None;
         }
-        if self.leads.is_some_and(|end| end <= now.boot) {
+        if self.leads.take_if(|end| *end <= now.boot).is_some() {
+            (self.leaves, self.next, self.awaited) = (Some(now.boot + self.times.renew_deadline), now.boot, None);
             return Some(Deed::Ends);
+        }
+        if self.leaves.is_some() {
+            let begins = self.times.releases && self.awaited.is_none();
+            return Some(if begins { self.ask(Request::Get, now) } else { Deed::Exits });
         }
         if self.awaited.take().is_some() {
             self.next = now.boot + self.times.retry_period;
@@ -85,6 +96,19 @@ impl ClientGo {
     /// It takes an answer in.
     pub fn answered(&mut self, id: RequestId, answer: Answer, now: Now) -> Option<Deed> {
         let Awaited { writes, .. } = self.awaited.take_if(|awaited| awaited.id == id)?;
+        if let Some(end) = self.leaves {
+            return Some(match answer {
+                // It asks nobody but itself whether it is the leader.
+                Answer::Object(lease) if !writes && now.boot < end => self.ask(Request::Replace(mark(&lease, now)), now),
+                Answer::Conflict if now.boot < end => self.ask(Request::Get, now),
+                Answer::Object(_)
+                | Answer::Conflict
+                | Answer::NotFound
+                | Answer::Deleted
+                | Answer::Refused { .. }
+                | Answer::Unknown { .. } => Deed::Exits,
+            });
+        }
         self.next = now.boot + self.times.retry_period;
         match answer {
             Answer::Object(lease) if writes => {
@@ -111,7 +135,8 @@ impl ClientGo {
     fn ask(&mut self, request: Request, now: Now) -> Deed {
         self.requests += 1;
         let id = RequestId(self.requests);
-        self.awaited = Some(Awaited { id, late: now.boot + self.times.timeout, writes: request != Request::Get });
+        self.awaited =
+            Some(Awaited { id, late: self.leaves.unwrap_or(now.boot + self.times.timeout), writes: request != Request::Get });
         Deed::Asks(id, request)
     }
 
@@ -132,9 +157,7 @@ impl ClientGo {
 
     fn record(&self, from: &Value, now: Now) -> Arc<Value> {
         let mut lease = from.clone();
-        let spec = &from["spec"];
-        let time = jiff::Timestamp::from_microsecond(now.wall).expect("a time of this century");
-        let time = json!(format!("{time:.6}"));
+        let (spec, time) = (&from["spec"], time(now));
         let changes = spec["holderIdentity"] != self.name.as_str();
         let transitions = spec["leaseTransitions"].as_i64().map_or(0, |transitions| transitions + i64::from(changes));
         let acquired = if changes { &time } else { &spec["acquireTime"] };
@@ -147,4 +170,22 @@ impl ClientGo {
         });
         lease.into()
     }
+}
+
+/// What it leaves of the Lease.
+fn mark(from: &Value, now: Now) -> Arc<Value> {
+    let (mut lease, time) = (from.clone(), time(now));
+    lease["spec"] = json!({
+        "holderIdentity": "",
+        "leaseDurationSeconds": 1,
+        "acquireTime": time,
+        "renewTime": time,
+        "leaseTransitions": from["spec"]["leaseTransitions"].as_i64().unwrap_or_default(),
+    });
+    lease.into()
+}
+
+fn time(now: Now) -> Value {
+    let time = jiff::Timestamp::from_microsecond(now.wall).expect("a time of this century");
+    json!(format!("{time:.6}"))
 }

@@ -56,7 +56,8 @@ enum Failed {
 }
 
 fn show() -> u8 {
-    let directory = std::env::temp_dir().join(format!("tenure-demo-{}", std::process::id()));
+    // In a container the number of the process is often that of the demo before it.
+    let directory = std::env::temp_dir().join(format!("tenure-demo-{}-{:08x}", std::process::id(), fastrand::u32(..)));
     match play(&directory) {
         Ok(true) => {
             drop(fs::remove_dir_all(&directory));

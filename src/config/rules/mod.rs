@@ -54,7 +54,9 @@ pub(super) fn judge(config: &mut Config, purpose: Purpose) -> Judgement {
     let mut judgement = Judgement::default();
     forget_empty_hooks(config);
     if purpose == Purpose::Look {
-        if !config.lease.name.is_empty() {
+        if config.lease.name.is_empty() {
+            names::judge_namespace(&config.lease, &mut judgement);
+        } else {
             names::judge(&mut config.lease, &mut judgement);
         }
         return judgement;

@@ -14,14 +14,18 @@ const OWN_PREFIX: &str = "tenure.dev/";
 
 pub(super) fn judge(lease: &mut Lease, judgement: &mut Judgement) {
     judge_name(lease, judgement);
-    if !lease.namespace.is_empty() && !is_label(&lease.namespace) {
-        let message = format!("{:?} is no namespace: at most 63 of a to z, 0 to 9 and hyphens within", lease.namespace);
-        judgement.refuse(&["lease.namespace"], message);
-    }
+    judge_namespace(lease, judgement);
     if lease.identity.len() > LONGEST_NAME || lease.identity.chars().any(char::is_control) {
         judgement.refuse(&["lease.identity"], "at most 253 bytes without control characters can stand in a Lease");
     }
     judge_metadata(lease, judgement);
+}
+
+pub(super) fn judge_namespace(lease: &Lease, judgement: &mut Judgement) {
+    if !lease.namespace.is_empty() && !is_label(&lease.namespace) {
+        let message = format!("{:?} is no namespace: at most 63 of a to z, 0 to 9 and hyphens within", lease.namespace);
+        judgement.refuse(&["lease.namespace"], message);
+    }
 }
 
 fn judge_name(lease: &mut Lease, judgement: &mut Judgement) {

@@ -79,6 +79,9 @@ fn judge_rewrite(config: &Config, judgement: &mut Judgement) {
             } else if !is_catchable(*from) {
                 judgement.refuse(&[&path], format!("{} never arrives: it cannot be caught", from.name()));
             }
+            if to.is_some() && [config.signals.on_lead, config.signals.on_follow].contains(to) {
+                judgement.refuse(&[&path], "would tell the workload a role that it does not have: choose another signal");
+            }
             if to.is_some_and(|to| !is_catchable(to)) {
                 judgement.refuse(&[&path], "would kill or stop the workload past its guard: choose a signal that can be caught");
             }
@@ -166,6 +169,15 @@ mod tests {
         let about =
             ["workload.acknowledge", "signals.onLead", "signals.onFollow", "signals.rewrite.standby", "hooks.afterLead.command"];
         assert_eq!(refused(&config), about);
+    }
+
+    #[test]
+    fn a_rewrite_tells_no_role() {
+        for role in [LEAD, FOLLOW] {
+            let mut config = always(Some(Acknowledge::None));
+            config.signals.rewrite.standby.insert(Signal(libc::SIGHUP), Some(role));
+            assert_eq!(refused(&config), ["signals.rewrite.standby.SIGHUP"]);
+        }
     }
 
     #[test]

@@ -41,8 +41,8 @@ pub(super) fn judge(config: &Config, judgement: &mut Judgement) {
             judgement.refuse(&[&path], "cannot stand in an environment: a name without =, and no zero bytes");
         }
     }
-    if !(-1000..=1000).contains(&workload.oom_score_adj) {
-        judgement.refuse(&["workload.oomScoreAdj"], "is out of range: -1000 to 1000");
+    if !(-1000..=1000).contains(&workload.oom_score_adjust) {
+        judgement.refuse(&["workload.oomScoreAdjust"], "is out of range: -1000 to 1000");
     }
     if !is_catchable(workload.stop.signal) {
         let message =
@@ -118,6 +118,6 @@ mod tests {
         assert_eq!(refused(|config| config.workload.restart.burst = 0), ["workload.restart.burst"]);
         assert_eq!(refused(|config| config.workload.restart.interval = Duration::ZERO), ["workload.restart.interval"]);
         assert_eq!(refused(|config| config.workload.restart.delay = Duration::from_secs(61)), ["workload.restart.delay"]);
-        assert_eq!(refused(|config| config.workload.oom_score_adj = 1001), ["workload.oomScoreAdj"]);
+        assert_eq!(refused(|config| config.workload.oom_score_adjust = 1001), ["workload.oomScoreAdjust"]);
     }
 }

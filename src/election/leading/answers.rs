@@ -61,11 +61,7 @@ impl Leading {
                 core.report(Event::Failed { operation, message });
             }
             (_, Answer::Refused { refusal, message }) => {
-                let retry_after = match refusal {
-                    Refusal::TooManyRequests { retry_after } => retry_after,
-                    Refusal::Unauthorized | Refusal::Forbidden | Refusal::NoSuchPlace | Refusal::Invalid => None,
-                };
-                self.failed(core, operation, message, asked.sent, retry_after, now);
+                self.failed(core, operation, message, asked.sent, refusal.retry_after(), now);
             }
             (attempt, Answer::Unknown { message, retry_after }) => {
                 attempt.into_iter().for_each(|attempt| core.remember(attempt));
@@ -85,6 +81,7 @@ impl Leading {
         self.due = (sent + self.timing.renew_period).max(now.boot);
         self.look(core, &record);
         self.base = Some(record);
+        self.want_reread(core);
         if self.announced && now.boot >= self.deadlines.soft {
             return;
         }
@@ -108,6 +105,9 @@ impl Leading {
         }
         core.saw(record.clone(), now);
         self.look(core, &record);
+        if rose && self.is_over(now) {
+            self.lose(core, Reason::LostToHolder);
+        }
         if self.is_mine(core, &record) {
             self.base = Some(record);
             self.fresh = self.ending.is_some();

@@ -31,12 +31,18 @@ impl Leading {
             None => core.next_context(None),
         };
         let request = core.next_step_down();
-        self.reread_wanted = self.announced && !reason.is_loss() && core.release != Release::Keep;
         self.ending = Some(Ending { reason, request, context, proof: None });
+        self.want_reread(core);
         if self.announced {
             core.tell(ToInit::StepDown { term: self.term, request, reason });
         }
         core.report(Event::Stopping { reason, context });
+    }
+
+    /// The release that may follow is to find a fresh read.
+    pub(super) fn want_reread(&mut self, core: &Core) {
+        let ends = self.ending.as_ref().is_some_and(|ending| !ending.reason.is_loss() && ending.proof.is_none());
+        self.reread_wanted = ends && self.announced && core.release != Release::Keep;
     }
 
     pub(super) fn stopped(&mut self, core: &mut Core, request: u64, stop: Stop, then: Then, now: Now) {

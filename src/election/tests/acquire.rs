@@ -328,6 +328,23 @@ fn a_dead_watch_delays_a_takeover_by_little_more_than_a_renew_period() {
 }
 
 #[test]
+fn once_the_watch_let_a_renewal_pass_a_takeover_is_delayed_by_a_renew_period_at_most() {
+    let mut bench = Bench::with(held("x", 15));
+    let renew = |bench: &mut Bench, number| {
+        bench.register.edit(|object| object["spec"]["renewTime"] = format!("r{number}").into());
+    };
+    bench.run(seconds(1));
+    renew(&mut bench, 1);
+    bench.run(std::time::Duration::from_millis(2_300));
+    assert_eq!(bench.gets(), 2, "the first read, and the one that found it");
+    renew(&mut bench, 2);
+
+    bench.run(plus(15) + seconds(3));
+
+    assert!(bench.leads().is_some(), "taken at D(1+rho) + R after the renewal that nothing brought");
+}
+
+#[test]
 fn a_follower_that_hears_renewals_reads_about_once_a_minute() {
     let mut bench = Bench::with(held("x", 15));
     for renewal in 0..200 {
@@ -456,6 +473,34 @@ fn a_watch_that_ends_in_peace_is_resumed_without_a_read_and_not_more_than_once_a
 }
 
 #[test]
+fn a_watch_that_fails_each_time_is_tried_more_and_more_rarely_and_leaves_the_reads_their_pace() {
+    let mut bench = Bench::with(held("x", 3600));
+    let mut failed = 0;
+    for _ in 0..600 {
+        if bench.watches.len() > failed {
+            failed = bench.watches.len();
+            bench.watch(Watched::Ended { expired: false, forbidden: false, message: Some("no stream".into()) });
+        }
+        bench.run(std::time::Duration::from_millis(100));
+    }
+
+    assert!(bench.gets() <= 21, "{} reads in a minute, not one for each R", bench.gets());
+    assert!((5..=8).contains(&failed), "{failed} watches in a minute");
+}
+
+#[test]
+fn a_watch_that_breaks_after_it_has_worked_is_started_again_soon() {
+    let mut bench = Bench::with(held("x", 3600));
+    for _ in 0..5 {
+        bench.run(seconds(10));
+        let (gets, watches) = (bench.gets(), bench.watches.len());
+        bench.watch(Watched::Ended { expired: false, forbidden: false, message: Some("cut".into()) });
+        bench.run(seconds(1));
+        assert_eq!((bench.gets(), bench.watches.len()), (gets + 1, watches + 1));
+    }
+}
+
+#[test]
 fn without_permission_to_create_the_object_is_waited_for() {
     let mut bench = Bench::new();
     bench.answers = false;
@@ -504,6 +549,18 @@ fn each_new_holder_is_reported_once_and_nobody_never() {
         _ => None,
     });
     assert_eq!(holders.collect::<Vec<_>>(), ["x", "y", "z"]);
+}
+
+#[test]
+fn a_holder_that_leads_again_after_me_is_reported_again() {
+    let mut bench = Bench::with(held("x", 15));
+    bench.run(plus(15) + seconds(1));
+    assert!(bench.leads().is_some());
+    bench.register.edit(|object| object["spec"]["holderIdentity"] = "x".into());
+
+    bench.watch_register();
+
+    assert_eq!(bench.events.iter().filter(|event| matches!(event, Event::NewLeader { .. })).count(), 2);
 }
 
 #[test]

@@ -62,6 +62,7 @@ pub(super) fn welcome() -> Welcome {
         last_term: Term(0),
         resume: None,
         not_before: None,
+        last_seen: None,
         shutdown: false,
         pid1: true,
     }

@@ -15,6 +15,14 @@ fn campaigning() -> Bench {
     bench
 }
 
+/// A bench whose acquiring PUT was answered at S: its first renewal is under way.
+fn proved_at_s() -> Bench {
+    let mut bench = campaigning();
+    bench.run(std::time::Duration::from_millis(9_850));
+    bench.serve();
+    bench
+}
+
 /// A bench whose POST was just sent and is not answered.
 fn creating() -> Bench {
     let mut bench = Bench::new();
@@ -112,9 +120,7 @@ fn a_takeover_that_commits_late_is_still_known_by_its_bytes() {
 
 #[test]
 fn a_takeover_that_is_proved_after_s_starts_nothing_before_a_renewal() {
-    let mut bench = campaigning();
-    bench.run(std::time::Duration::from_millis(9_850));
-    bench.serve();
+    let mut bench = proved_at_s();
     assert_eq!(bench.leads(), None, "proved at S");
 
     bench.serve();
@@ -122,6 +128,43 @@ fn a_takeover_that_is_proved_after_s_starts_nothing_before_a_renewal() {
     let Some(ToInit::Lead { facts, confirmed, .. }) = bench.told.first() else { panic!("{:?}", bench.told) };
     assert_eq!(facts.token, "20", "the acquiring write's version, not the renewal's");
     assert_eq!(confirmed.resource_version, "30");
+}
+
+#[test]
+fn a_term_that_never_began_is_over_when_somebody_else_writes_its_holder_after_e() {
+    for watched in [false, true] {
+        let mut bench = proved_at_s();
+        // Its renewals are lost, another leads meanwhile, and somebody puts this replica back by hand.
+        bench.run(seconds(10));
+        bench.register.edit(|object| object["spec"] = held("x", 15));
+        bench.register.edit(|object| object["spec"] = held(ME, 15));
+        if watched {
+            bench.watch_register();
+        }
+        bench.answer(Answer::Conflict);
+        bench.answers = true;
+        bench.run(seconds(10));
+        assert_eq!(bench.leads(), None, "under a token that is not the greatest any more");
+
+        bench.run(seconds(10));
+
+        let Some(ToInit::Lead { facts, .. }) = bench.told.first() else { panic!("{:?}", bench.told) };
+        assert_eq!(facts.token, "50", "a write of a new term, after the whole wait");
+    }
+}
+
+#[test]
+fn a_renewal_of_a_term_that_never_began_is_found_by_a_read_after_e() {
+    let mut bench = proved_at_s();
+    bench.run(seconds(10));
+    bench.serve_silently();
+    bench.watch_register();
+    bench.answers = true;
+
+    bench.run(seconds(1));
+
+    let Some(ToInit::Lead { facts, .. }) = bench.told.first() else { panic!("{:?}", bench.told) };
+    assert_eq!(facts.token, "20", "nobody has written in between");
 }
 
 #[test]
@@ -211,6 +254,22 @@ fn conflicts_without_end_are_paced() {
 
     let span = bench.now.boot.since(super::bench::START).as_secs_f64();
     assert!(bench.writes().len() as f64 <= span / 0.2 + 2.0, "{} writes in {span} s", bench.writes().len());
+}
+
+#[test]
+fn a_read_that_is_answered_with_a_conflict_is_repeated_without_a_storm() {
+    let mut bench = Bench::with(mark());
+    bench.answers = false;
+    for _ in 0..200 {
+        if bench.awaited.is_some() {
+            bench.answer(Answer::Conflict);
+        } else {
+            bench.run(std::time::Duration::from_millis(50));
+        }
+    }
+
+    let span = bench.now.boot.since(super::bench::START).as_secs_f64();
+    assert!(bench.gets() as f64 <= span / 2.0 + 4.0, "{} reads in {span} s", bench.gets());
 }
 
 #[test]

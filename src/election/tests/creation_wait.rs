@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::bench::{Bench, Register, START, TICK, held, lost, mark, plus, seconds, welcome};
 use crate::{
-    election::{Event, Request},
+    election::{Event, Request, Watched},
     link::{Reason, Then, ToElector, ToInit, Welcome},
     time::Instant,
 };
@@ -76,6 +76,32 @@ fn the_wait_is_the_largest_of_own_last_seen_and_the_free_records() {
     bench.watch_register();
     bench.run(TICK);
     assert_eq!(not_before(&bench).map(|at| at.since(START).as_secs()), Some(40));
+}
+
+#[test]
+fn a_watch_event_from_before_a_deletion_shortens_no_wait() {
+    for told in [false, true] {
+        let mut bench = Bench::with(held("y", 15));
+        let old = bench.register.object.clone().unwrap();
+        bench.register.edit(|object| object["spec"] = held("x", 60));
+        bench.run(seconds(5));
+        bench.answers = false;
+        let deleted = bench.register.delete();
+        if told {
+            bench.watch(deleted);
+        } else {
+            bench.run(seconds(5));
+            bench.serve();
+        }
+        assert!(bench.awaits_a_write());
+        bench.watch(Watched::Changed(old.into()));
+        bench.answer(lost());
+        bench.answers = true;
+        bench.run(seconds(5));
+
+        assert!(not_before(&bench).is_some());
+        assert_eq!(bench.body()["spec"]["leaseDurationSeconds"], 60, "x may run for so long, whatever the watch is late with");
+    }
 }
 
 #[test]
@@ -234,7 +260,25 @@ fn a_lost_wait_still_holds_in_the_next_term() {
 
     assert_eq!(bench.leads().map(|term| term.0), Some(2));
     assert_eq!(not_before(&bench), end);
+    assert_eq!(bench.body()["spec"]["leaseDurationSeconds"], 51, "and the record carries what is left of it");
     assert!(matches!(bench.writes().last(), Some(Request::Replace(_))));
+}
+
+#[test]
+fn a_wait_that_is_lost_again_and_again_grows_no_longer() {
+    let mut bench = Bench::with(free());
+    bench.run(seconds(1));
+    let carried = bench.body()["spec"]["leaseDurationSeconds"].clone();
+
+    for _ in 0..20 {
+        bench.register.edit(|object| object["spec"] = serde_json::json!({ "holderIdentity": "" }));
+        bench.watch_register();
+        bench.prove(Then::Follow);
+        bench.run(Duration::from_millis(100));
+    }
+
+    assert_eq!(bench.leads().map(|term| term.0), Some(21));
+    assert_eq!(bench.body()["spec"]["leaseDurationSeconds"], carried);
 }
 
 #[test]
@@ -275,4 +319,58 @@ fn a_shorter_wait_does_not_lower_a_longer_one_of_another_elector() {
     bench.run(TICK);
 
     assert_eq!(not_before(&bench), Some(longer));
+    assert_eq!(bench.body()["spec"]["leaseDurationSeconds"], 60, "whoever takes it from here must wait for the same leader");
+}
+
+#[test]
+fn a_lease_that_is_taken_by_its_mark_carries_the_wait_of_another_elector_until_that_is_over() {
+    let longer = START + seconds(60);
+    let mut bench = Bench::start(Welcome { not_before: Some(longer), ..welcome() }, Register::holding(mark()));
+
+    bench.run(seconds(59));
+    assert_eq!(bench.body()["spec"]["leaseDurationSeconds"], 60);
+    bench.run(seconds(5));
+
+    assert_eq!(bench.body()["spec"]["leaseDurationSeconds"], 15);
+    assert_eq!(bench.step_down(), None);
+}
+
+#[test]
+fn a_fresh_elector_waits_as_long_as_the_lease_was_held_for_when_another_one_saw_it() {
+    let mut old = Bench::with(held("x", 60));
+    old.run(TICK);
+    let last_seen = old.told.iter().rev().find_map(|message| match message {
+        ToInit::Saw { duration } => Some(*duration),
+        _ => None,
+    });
+    assert_eq!(last_seen, Some(seconds(60)));
+
+    for gone in [Register::default(), Register::holding(json!({}))] {
+        let mut new = Bench::start(Welcome { generation: 2, last_seen, ..welcome() }, gone);
+        new.run(TICK);
+        assert_eq!((not_before(&new), &new.body()["spec"]["leaseDurationSeconds"]), (Some(START + plus(60)), &json!(60)));
+    }
+}
+
+#[test]
+fn init_hears_of_a_duration_only_where_it_is_another_than_it_knows() {
+    let mut bench = Bench::with(held("x", 15));
+    bench.run(TICK);
+    for duration in [15, 60, 60, 15] {
+        bench.register.edit(|object| object["spec"]["leaseDurationSeconds"] = duration.into());
+        bench.watch_register();
+    }
+
+    let saw = |duration| ToInit::Saw { duration: seconds(duration) };
+    assert_eq!(bench.told, [saw(60), saw(15)]);
+}
+
+#[test]
+fn a_mark_after_a_holder_of_one_second_is_not_trusted_by_a_fresh_elector_either() {
+    let last_seen = Some(seconds(1));
+    let mut bench = Bench::start(Welcome { last_seen, ..welcome() }, Register::holding(mark()));
+
+    bench.run(TICK);
+
+    assert!(not_before(&bench).is_some());
 }

@@ -3,7 +3,7 @@
 use super::bench::{Bench, ME, lost, plus, seconds, welcome};
 use crate::{
     config::Release,
-    election::{Answer, Event, Request},
+    election::{Answer, Event, Refusal, Request},
     link::{Reason, Then, ToElector, ToInit},
 };
 
@@ -76,16 +76,37 @@ fn the_fresh_read_overlaps_with_the_end_of_the_workload() {
     assert_eq!(bench.gets(), gets);
 }
 
-#[test]
-fn a_read_that_a_renewal_followed_is_not_fresh() {
+/// Stopping for three seconds: a renewal was answered after the fresh read, and what follows it awaits its answer.
+fn renewed_through_the_stop() -> Bench {
     let mut bench = Bench::leading();
     bench.stopping(Reason::Signal);
-    bench.run(seconds(4));
+    bench.serve();
     bench.answers = false;
+    bench.run(seconds(3));
+    assert!(bench.awaits_a_write());
+    bench.serve();
+    bench
+}
+
+#[test]
+fn a_read_that_a_renewal_followed_is_not_fresh() {
+    let mut bench = renewed_through_the_stop();
 
     bench.prove(Then::Exit);
 
     assert_eq!(bench.awaited.as_ref().map(|(_, request)| request), Some(&Request::Get));
+}
+
+#[test]
+fn a_renewal_during_the_stop_is_followed_by_a_fresh_read() {
+    let mut bench = renewed_through_the_stop();
+    assert_eq!(bench.awaited.as_ref().map(|(_, request)| request), Some(&Request::Get));
+    bench.serve();
+    assert_eq!(bench.awaited, None, "and the renewals keep their pace");
+
+    bench.prove(Then::Exit);
+
+    assert!(bench.awaits_a_write());
 }
 
 #[test]
@@ -304,10 +325,52 @@ fn a_refused_release_is_tried_again() {
     let mut bench = proved(Then::Exit);
     acknowledge_release(&mut bench);
     bench.serve();
-    bench.answer(Answer::Refused { refusal: crate::election::Refusal::Forbidden, message: "no".into() });
+    bench.answer(Answer::Refused { refusal: Refusal::Forbidden, message: "no".into() });
     bench.answers = true;
 
     bench.run(seconds(1));
 
     assert_eq!(released(&bench), Some("clear"));
+}
+
+#[test]
+fn a_release_that_never_succeeds_is_repeated_without_a_storm() {
+    let busy = Refusal::TooManyRequests { retry_after: None };
+    let refused = Answer::Refused { refusal: busy, message: "busy".into() };
+    for answer in [Answer::Conflict, refused, lost()] {
+        let mut bench = proved(Then::Exit);
+        let writes = bench.writes().len();
+        acknowledge_release(&mut bench);
+        for _ in 0..1_000 {
+            match bench.awaited.as_ref().map(|(_, request)| request) {
+                Some(Request::Get) => bench.serve(),
+                Some(_) => bench.answer(answer.clone()),
+                None => bench.run(std::time::Duration::from_millis(10)),
+            }
+        }
+
+        assert!(bench.is_done());
+        let writes = bench.writes().len() - writes;
+        assert!((3..=9).contains(&writes), "{writes} writes in 4 s for {answer:?}");
+    }
+}
+
+#[test]
+fn a_retry_after_is_honoured_in_a_release_but_leaves_room_for_an_attempt() {
+    for (retry_after, expected) in [(1, 1_000), (30, 2_000)] {
+        let mut bench = proved(Then::Exit);
+        acknowledge_release(&mut bench);
+        bench.serve();
+        let (writes, began) = (bench.writes().len(), bench.now.boot);
+        let refusal = Refusal::TooManyRequests { retry_after: Some(seconds(retry_after)) };
+        bench.answer(Answer::Refused { refusal, message: "slow down".into() });
+
+        bench.run(std::time::Duration::from_millis(expected - 1));
+        assert_eq!((bench.writes().len(), bench.awaited.is_none()), (writes, true));
+        bench.answers = true;
+        bench.run(seconds(1));
+
+        assert_eq!(released(&bench), Some("clear"));
+        assert!(bench.now.boot.since(began) <= seconds(4));
+    }
 }

@@ -8,7 +8,7 @@ use super::bench::{Bench, ME, START, TICK, held, lost, rose, seconds};
 use crate::{
     config::Config,
     election::{Answer, Refusal, Request, Watched, writes::STEP_DOWN},
-    link::{Deadlines, Reason, Then, ToElector, ToInit},
+    link::{Deadlines, Reason, Then, ToElector, ToInit, encode},
     time::Instant,
 };
 
@@ -442,4 +442,16 @@ fn messages_of_another_term_are_ignored() {
 
     assert_eq!(bench.step_down(), None);
     assert!(!bench.is_done());
+}
+
+#[test]
+fn a_spec_that_somebody_has_filled_does_not_break_the_link() {
+    let mut bench = Bench::leading();
+    bench.register.edit(|object| object["spec"]["futureField"] = "x".repeat(200_000).into());
+    bench.told.clear();
+    bench.run(seconds(4));
+
+    assert_eq!(bench.body()["spec"]["futureField"].as_str().map(str::len), Some(200_000), "it is kept");
+    assert!(matches!(bench.told[..], [ToInit::Extend { .. }]), "{:?}", bench.told);
+    encode(&bench.told[0]).unwrap();
 }

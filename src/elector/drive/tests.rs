@@ -71,6 +71,7 @@ impl Replica {
             last_term: Term(0),
             resume: None,
             not_before: None,
+            last_seen: None,
             shutdown: false,
             pid1: false,
         };
@@ -108,7 +109,12 @@ impl Replica {
                 | ToInit::Releasing { term, serial } => {
                     self.say(&ToElector::Acknowledged { term: *term, serial: *serial });
                 }
-                ToInit::Hello { .. } | ToInit::StepDown { .. } | ToInit::Ended { .. } | ToInit::Done | ToInit::Failed { .. } => {}
+                ToInit::Hello { .. }
+                | ToInit::StepDown { .. }
+                | ToInit::Ended { .. }
+                | ToInit::Saw { .. }
+                | ToInit::Done
+                | ToInit::Failed { .. } => {}
             }
             return message;
         }

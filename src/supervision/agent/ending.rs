@@ -61,7 +61,7 @@ impl Agent {
             libc::SIGINT | libc::SIGQUIT if !self.workload.is_running() => self.asked_to_end(None, now),
             libc::SIGINT | libc::SIGQUIT => {
                 if let Some(signal) = self.workload.rewritten(signal) {
-                    self.asked_to_end(Some(signal), now);
+                    self.asked_to_end(Some(signal).filter(|signal| !self.workload.tells_a_role(*signal)), now);
                 }
             }
             // From H on what is stopped stays stopped: the kill is due.

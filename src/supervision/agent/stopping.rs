@@ -65,7 +65,7 @@ impl Agent {
         if self.ending.is_some() {
             self.workload.stop(None, kill_at, now);
         } else {
-            self.workload.give_way(reason, kill_at, now);
+            self.workload.give_way(reason, kill_at, hard, now);
         }
         self.flush(now);
     }

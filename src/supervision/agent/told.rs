@@ -50,6 +50,7 @@ impl Agent {
                     }
                 }
             }
+            ToInit::Saw { duration } => self.last_seen = Some(duration),
             ToInit::Beat => self.tell(ToElector::Beat),
             ToInit::Done => {
                 if !self.leads() {

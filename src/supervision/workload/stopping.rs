@@ -26,9 +26,9 @@ impl Account {
 }
 
 impl Workload {
-    /// Nothing of a leader is wanted, proved; nothing is started before the next word. SIGKILL no later than `kill_at`.
-    /// Each call ends in a [`Happened::Yielded`] whose proof was made after it.
-    pub(crate) fn give_way(&mut self, reason: Reason, kill_at: Instant, now: Instant) {
+    /// Nothing of a leader is wanted, proved; nothing is started before the next word. SIGKILL no later than `kill_at`; H, at `hard`
+    /// so far, is not this room's. Each call ends in a [`Happened::Yielded`] whose proof was made after it.
+    pub(crate) fn give_way(&mut self, reason: Reason, kill_at: Instant, hard: Instant, now: Instant) {
         self.wanted = Wanted::Hold;
         if self.policy.manner.is_some() && !self.leads && self.is_ending() {
             // A standby that is no more leads no more than one that runs; its remains are killed as before.
@@ -43,7 +43,7 @@ impl Workload {
             self.descend(None, kill_at, now);
             return;
         };
-        let Some(outcome) = roles.demote(reason, manner, now, &mut self.actions) else {
+        let Some(outcome) = roles.demote(reason, hard, manner, now, &mut self.actions) else {
             self.descend(None, kill_at, now);
             return;
         };

@@ -11,9 +11,20 @@ use crate::{
 impl Workload {
     /// Passes a signal on, rewritten for the role.
     pub(crate) fn forward(&mut self, signal: Signal) {
-        if let Some(signal) = self.rewritten(signal) {
-            self.pass(signal);
+        match self.rewritten(signal) {
+            Some(signal) if self.tells_a_role(signal) => {
+                let line = format!("{} would tell the workload a role: it is not passed on from outside", signal.name());
+                self.actions.push_back(Action::Log { warning: true, line });
+            }
+            Some(signal) => self.pass(signal),
+            None => {}
         }
+    }
+
+    /// Whether only a change of role sends it (law 8, 15).
+    pub(crate) fn tells_a_role(&self, signal: Signal) -> bool {
+        let signals = self.policy.manner.as_ref().map(|manner| [manner.signals.on_lead, manner.signals.on_follow]);
+        signals.is_some_and(|signals| signals.contains(&Some(signal)))
     }
 
     /// Passes it on as it is.
@@ -50,6 +61,20 @@ impl Workload {
     pub(crate) fn not_promoted(&mut self, now: Instant) {
         if let Actual::Running { roles, .. } = &mut self.actual {
             let outcome = roles.not_promoted();
+            self.take_news(outcome, now);
+        }
+    }
+
+    pub(crate) fn demoted(&mut self, now: Instant) {
+        if let (Actual::Running { roles, .. }, Some(manner)) = (&mut self.actual, &self.policy.manner) {
+            let outcome = roles.demoted(manner);
+            self.take_news(outcome, now);
+        }
+    }
+
+    pub(crate) fn not_demoted(&mut self, now: Instant) {
+        if let Actual::Running { roles, .. } = &mut self.actual {
+            let outcome = roles.not_demoted();
             self.take_news(outcome, now);
         }
     }

@@ -123,6 +123,27 @@ fn a_failure_is_told_once_for_each_state_and_its_end_with_their_number() {
 }
 
 #[test]
+fn a_failure_that_says_the_time_is_one_state() {
+    let lines = logged(|lines| {
+        for second in 100..110 {
+            let message = format!("certificate expired: verification time {second} (UNIX), ({} seconds ago)", second - 90);
+            reported(lines, second * 1000, &failed(&message));
+        }
+    });
+    assert_eq!(lines.len(), 1, "{lines:?}");
+}
+
+#[test]
+fn another_status_is_another_state() {
+    let lines = logged(|lines| {
+        for (second, status) in [500, 500, 503, 503].into_iter().enumerate() {
+            reported(lines, second as u64 * 1000, &failed(&format!("the API server answered {status}")));
+        }
+    });
+    assert_eq!(lines.len(), 2, "{lines:?}");
+}
+
+#[test]
 fn a_failure_that_lasts_is_told_again_after_a_while() {
     let lines = logged(|lines| {
         reported(lines, 0, &failed("timed out"));

@@ -101,6 +101,27 @@ fn times_and_sizes_are_read_and_none_is_zero_where_that_would_stop_everything() 
 }
 
 #[test]
+fn no_size_is_more_than_a_channel_takes_and_no_timeout_is_none() {
+    let settings = with_endpoint(&[("OTEL_BSP_MAX_QUEUE_SIZE", "18446744073709551615"), ("OTEL_EXPORTER_OTLP_TIMEOUT", "0")]);
+    drop(tokio::sync::mpsc::channel::<()>(settings.batch.queue));
+    assert_eq!(settings.timeout, Duration::from_secs(10));
+    assert_eq!(settings.notes, ["OTEL_EXPORTER_OTLP_TIMEOUT=0 leaves an export no time: 10000 is used"]);
+}
+
+#[test]
+fn credentials_that_are_not_used_are_told_by_their_name_alone() {
+    let notes = |variables: &[(&str, &str)]| with_endpoint(variables).notes;
+    let client = notes(&[("OTEL_EXPORTER_OTLP_CLIENT_KEY", "hush"), ("OTEL_EXPORTER_OTLP_TRACES_CLIENT_CERTIFICATE", "hush")]);
+    assert!(client[0].starts_with("OTEL_EXPORTER_OTLP_TRACES_CLIENT_CERTIFICATE is not supported"), "{client:?}");
+    assert!(client[1].starts_with("OTEL_EXPORTER_OTLP_CLIENT_KEY is not supported"), "{client:?}");
+    for wrong in ["authorization: hush", "a=b,hush", "a=%zz", "=hush"] {
+        let said = notes(&[("OTEL_EXPORTER_OTLP_HEADERS", wrong)]);
+        assert_eq!(said, ["OTEL_EXPORTER_OTLP_HEADERS has an entry that is no NAME=VALUE, percent-encoded: it is left out"]);
+    }
+    assert!(notes(&[("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20x==, b=1,")]).is_empty());
+}
+
+#[test]
 fn samplers_decide_by_the_trace_alone() {
     let sampler = |name, arg| with_endpoint(&[("OTEL_TRACES_SAMPLER", name), ("OTEL_TRACES_SAMPLER_ARG", arg)]).sampler;
     assert_eq!(sampler("parentbased_always_off", ""), Sampler::Nothing);

@@ -4,7 +4,8 @@
 
 use tenure::{
     link::{Reason, ToElector},
-    supervision::{Action, Input, Role, Target},
+    supervision::{Action, HookKind, Input, Role, Target},
+    time::Instant,
 };
 
 use super::Container;
@@ -13,7 +14,7 @@ use crate::{
     elector::{ElectorProcess, LIE},
     engine::{Child, Engine, Event},
     nemesis::Window,
-    tree::{Killer, ON_FOLLOW},
+    tree::{Hook, Killer},
 };
 
 impl Container {
@@ -35,6 +36,7 @@ impl Container {
                 let habits = &self.node.habits;
                 let pid = match launch.and_then(|launch| Some((launch.facts?, launch.not_after))) {
                     Some((facts, not_after)) => {
+                        self.conduct.begins();
                         let pid = self.tree.fork(facts.token, not_after, self.fuse.is_lit(), habits, e);
                         e.note(self.who, || format!("forks pid {pid}, not to run after {not_after:?}"));
                         pid
@@ -55,11 +57,7 @@ impl Container {
                 {
                     e.judge.fail(format!("{}: init {wrong}", self.who));
                 }
-                if signal.0 == ON_FOLLOW {
-                    self.tree.order(pid, Role::Standby, "", &self.node.habits, e);
-                } else {
-                    self.tree.ask(pid, signal.0, e);
-                }
+                self.tree.ask(pid, signal.0, e);
                 self.window(Window::Asked, e);
             }
             Action::Prove => {
@@ -93,14 +91,42 @@ impl Container {
             }
             Action::LastWords(words) => e.note(self.who, || format!("init's last words: {words}")),
             Action::Promote { pid, not_after, .. } => {
+                self.conduct.begins();
                 let promoter = self.tree.promote(pid, self.token.clone(), not_after, &self.node.habits, e);
                 e.note(self.who, || format!("forks pid {promoter} to promote {pid} not after {not_after:?}"));
                 self.promoter = Some(promoter);
                 self.window(Window::Spawn, e);
             }
+            Action::Demote { pid, signal } => {
+                e.note(self.who, || format!("signal {} to pid {pid}", signal.0));
+                self.tree.order(pid, Role::Standby, "", &self.node.habits, e);
+                self.window(Window::Asked, e);
+                self.handle(Input::Demoted, e);
+            }
             Action::DrainNotify => self.words.clear(),
-            Action::Hook { .. } | Action::KillHook { .. } => {}
+            Action::Hook { hook, facts, not_after, .. } => self.hook(hook, facts.map(|facts| facts.token), not_after, e),
+            Action::KillHook { pid } => {
+                e.note(self.who, || format!("kills hook {pid}"));
+                self.tree.kill_hook(pid, e);
+                self.main.into_iter().for_each(|main| self.tree.is_asked(main));
+            }
         }
+    }
+
+    fn hook(&mut self, kind: HookKind, token: Option<String>, not_after: Instant, e: &mut Engine) {
+        let (Some(main), Some(token)) = (self.main, token) else { return self.handle(Input::HookNotForked, e) };
+        if kind == HookKind::BeforeFollow {
+            if let Some(wrong) = self.conduct.asks(self.clock().boot(e.now)) {
+                e.judge.fail(format!("{}: init {wrong}", self.who));
+            }
+            self.tree.is_asked(main);
+        }
+        let hook = Hook { kind, workload: main, token, not_after };
+        let pid = self.tree.fork_hook(hook, self.fuse.is_lit(), &self.node.habits, e);
+        e.note(self.who, || format!("forks hook {} as pid {pid}", kind.name()));
+        self.hook = Some(pid);
+        self.handle(Input::HookForked { pid }, e);
+        self.window(Window::Spawn, e);
     }
 
     fn walk(&mut self, killer: Killer, e: &mut Engine) {
@@ -120,8 +146,11 @@ impl Container {
             }
             e.judge.expired_in_peace(self.who, term, e.now);
         }
-        if let ToElector::Stopping { reason: Reason::NotAcknowledged, .. } = message {
+        if let ToElector::Stopping { reason: Reason::NotAcknowledged | Reason::HookFailed, .. } = message {
             self.conduct.gives_up(self.clock().boot(e.now));
+        }
+        if let ToElector::Acknowledged { serial: 0, .. } = message {
+            self.conduct.begins();
         }
         if let ToElector::Acknowledged { serial: LIE, .. } = message {
             e.after(0, Event::Robbed(self.who));

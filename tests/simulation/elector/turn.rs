@@ -132,7 +132,7 @@ impl Container {
                         Some(Window::Lead)
                     }
                     ToInit::Extend { term, confirmed, .. } => {
-                        e.judge.extended(who, *term, confirmed.deadlines.soft);
+                        e.judge.extended(who, *term, confirmed.deadlines.soft, clock.boot(e.now));
                         Some(Window::Extend)
                     }
                     ToInit::Shorten { term, .. } => {
@@ -153,7 +153,7 @@ impl Container {
                         e.judge.ended(who, e.now);
                         Some(Window::Ended)
                     }
-                    ToInit::Hello { .. } | ToInit::Beat | ToInit::Done | ToInit::Failed { .. } => None,
+                    ToInit::Hello { .. } | ToInit::Saw { .. } | ToInit::Beat | ToInit::Done | ToInit::Failed { .. } => None,
                 };
                 elector.to_init.push_back(message);
                 self.wake(e);

@@ -81,6 +81,8 @@ impl World {
         names.push("stranger".into());
         let name = names[self.e.rng.usize(..names.len())].clone();
         let time = stamp(self.e.now);
+        // A longer one that is gone before everybody has seen it cannot be waited out: the law does not cover that.
+        let duration = self.plan.common.unwrap_or(10);
         self.edit("another holder", |lease| {
             let transitions = lease["spec"]["leaseTransitions"].as_i64().unwrap_or_default();
             let spec = &mut lease["spec"];
@@ -88,7 +90,7 @@ impl World {
             (spec["acquireTime"], spec["renewTime"]) = (time.clone().into(), time.into());
             spec["leaseTransitions"] = transitions.saturating_add(1).into();
             if spec["leaseDurationSeconds"].as_i64().unwrap_or_default() < 2 {
-                spec["leaseDurationSeconds"] = 10.into();
+                spec["leaseDurationSeconds"] = duration.into();
             }
         });
     }

@@ -48,8 +48,23 @@ fn leader() -> World {
     world
 }
 
+/// Leads by its hook.
+fn hooked_leader() -> World {
+    let mut world = standby(hooked(Acknowledge::Hook));
+    world.lead(1, None);
+    world.feed(Input::Promoted);
+    world.feed(Input::HookForked { pid: HOOK });
+    world.feed(Input::Reaped { pid: HOOK, exit: Exit::Code(0) });
+    world.take();
+    world
+}
+
 fn promotion(world: &World) -> Action {
     Action::Promote { pid: MAIN, signal: Signal(libc::SIGUSR1), not_after: deadlines(world.now).soft }
+}
+
+fn demotion() -> Action {
+    Action::Demote { pid: MAIN, signal: Signal(libc::SIGUSR2) }
 }
 
 fn started(world: &World) -> Action {
@@ -79,15 +94,56 @@ fn with_acknowledge_none_the_sent_signal_is_enough() {
     world.feed(Input::Promoted);
     assert_eq!(world.take(), [started(&world)]);
     world.step_down(9, Reason::StepDown);
-    assert!(world.wants(&to_main(libc::SIGUSR2)));
+    assert!(world.wants(&demotion()));
+    assert_eq!(world.stopped(), None, "not sent yet");
+    world.feed(Input::Demoted);
     assert_eq!(world.stopped(), Some((9, Then::Follow)));
+}
+
+#[test]
+fn a_demotion_whose_signal_may_not_be_sent_is_a_kill_and_not_a_proof() {
+    for acknowledge in [Acknowledge::None, Acknowledge::Notify] {
+        let mut world = standby(always(acknowledge));
+        world.lead(1, None);
+        world.feed(Input::Promoted);
+        world.feed(Input::Notified(Role::Leader));
+        world.step_down(9, Reason::StepDown);
+        world.take();
+        world.feed(Input::NotDemoted);
+        world.due();
+        assert!(world.wants(&Action::Walk));
+        assert_eq!(world.stopped(), None);
+        assert!(world.agent.leads());
+    }
+}
+
+#[test]
+fn a_signal_that_tells_a_role_is_not_passed_on_from_outside() {
+    for (role, mut world) in [(libc::SIGUSR1, standby(always(Acknowledge::Notify))), (libc::SIGUSR2, leader())] {
+        world.feed(Input::Signal(role));
+        assert!(!world.wants(&to_main(role)));
+        world.feed(Input::Signal(libc::SIGHUP));
+        assert!(world.wants(&to_main(libc::SIGHUP)));
+    }
+}
+
+#[test]
+fn a_key_that_tells_a_role_is_a_stop_all_the_same() {
+    let mut config = always(Acknowledge::None);
+    config.signals.on_lead = Some(Signal(libc::SIGINT));
+    let mut world = standby(config);
+    world.feed(Input::Signal(libc::SIGINT));
+    assert!(!world.wants(&to_main(libc::SIGINT)));
+    assert!(world.wants(&to_main(libc::SIGTERM)));
 }
 
 #[test]
 fn an_acknowledged_demotion_is_the_proof_and_the_workload_lives_on() {
     let mut world = leader();
     world.step_down(9, Reason::StepDown);
-    assert_eq!(world.take(), [Action::DrainNotify, to_main(libc::SIGUSR2)]);
+    assert_eq!(world.take(), [Action::DrainNotify, demotion()]);
+    world.feed(Input::Demoted);
+    assert_eq!(world.stopped(), None, "sent, and not acknowledged");
     world.feed(Input::Notified(Role::Standby));
     assert_eq!(world.stopped(), Some((9, Then::Follow)));
     assert!(!world.agent.leads());
@@ -99,6 +155,7 @@ fn an_acknowledged_demotion_is_the_proof_and_the_workload_lives_on() {
 fn a_demotion_that_is_not_acknowledged_in_time_is_a_kill_and_a_fresh_standby_after_the_answer() {
     let mut world = leader();
     world.step_down(9, Reason::LostToHolder);
+    world.feed(Input::Demoted);
     world.take();
     world.wake_until(ms(5000) - tick());
     assert_eq!(world.take(), []);
@@ -237,7 +294,7 @@ fn a_hook_that_starts_after_its_term_was_ended_is_killed() {
 fn s_demotes_and_h_kills() {
     let mut world = leader();
     world.wake_until(deadlines(ms(1000)).soft);
-    assert!(world.wants(&to_main(libc::SIGUSR2)));
+    assert!(world.wants(&demotion()));
     world.take();
     world.wake_until(deadlines(ms(1000)).hard - tick());
     assert!(!world.wants(&Action::KillAll));
@@ -253,7 +310,7 @@ fn a_loss_before_the_promotion_is_acknowledged_stops_the_workload() {
     world.take();
     world.step_down(9, Reason::LostToHolder);
     assert!(world.wants(&to_main(libc::SIGTERM)));
-    assert!(!world.wants(&to_main(libc::SIGUSR2)), "no role signal before the last one is acknowledged");
+    assert!(!world.wants(&demotion()), "no role signal before the last one is acknowledged");
     world.feed(Input::Notified(Role::Standby));
     assert_eq!(world.stopped(), None);
 }
@@ -305,7 +362,7 @@ fn a_promotion_without_its_word_for_one_duration_ends_the_term_and_the_workload(
     world.wake_until(ms(17_000));
     assert!(gives_up(&world));
     assert!(world.wants(&to_main(libc::SIGTERM)));
-    assert!(!world.wants(&to_main(libc::SIGUSR2)), "no role signal before the last one is acknowledged");
+    assert!(!world.wants(&demotion()), "no role signal before the last one is acknowledged");
 }
 
 #[test]
@@ -353,20 +410,30 @@ fn the_hooks_acknowledge_by_exit_0() {
     world.lead(1, None);
     world.take();
     world.feed(Input::Promoted);
-    let not_after = Some(deadlines(world.now).soft);
+    let not_after = deadlines(world.now).soft;
     let hook = Action::Hook { hook: HookKind::AfterLead, facts: Some(facts()), reason: None, not_after };
     assert_eq!(world.take(), [hook]);
     world.feed(Input::HookForked { pid: HOOK });
     world.feed(Input::Reaped { pid: HOOK, exit: Exit::Code(0) });
     assert_eq!(world.take(), [started(&world)]);
     world.step_down(9, Reason::StepDown);
-    let reason = Some(Reason::StepDown);
-    let hook = Action::Hook { hook: HookKind::BeforeFollow, facts: Some(facts()), reason, not_after: None };
+    let (reason, not_after) = (Some(Reason::StepDown), deadlines(world.now).hard);
+    let hook = Action::Hook { hook: HookKind::BeforeFollow, facts: Some(facts()), reason, not_after };
     assert!(world.wants(&hook));
     world.feed(Input::HookForked { pid: HOOK });
+    world.feed(Input::Demoted);
     assert_eq!(world.stopped(), None);
     world.feed(Input::Reaped { pid: HOOK, exit: Exit::Code(0) });
     assert_eq!(world.stopped(), Some((9, Then::Follow)));
+}
+
+#[test]
+fn a_demotions_hook_does_not_begin_after_the_h_of_the_last_renewal() {
+    let mut world = hooked_leader();
+    renew(&mut world, 3);
+    world.step_down(9, Reason::StepDown);
+    let (reason, not_after) = (Some(Reason::StepDown), deadlines(ms(3000)).hard);
+    assert!(world.wants(&Action::Hook { hook: HookKind::BeforeFollow, facts: Some(facts()), reason, not_after }));
 }
 
 #[test]
@@ -383,11 +450,7 @@ fn a_promotion_hook_that_fails_ends_the_term_and_the_workload() {
 
 #[test]
 fn a_demotion_hook_that_fails_is_a_kill_at_once() {
-    let mut world = standby(hooked(Acknowledge::Hook));
-    world.lead(1, None);
-    world.feed(Input::Promoted);
-    world.feed(Input::HookForked { pid: HOOK });
-    world.feed(Input::Reaped { pid: HOOK, exit: Exit::Code(0) });
+    let mut world = hooked_leader();
     world.step_down(9, Reason::StepDown);
     world.feed(Input::HookForked { pid: HOOK });
     world.take();
@@ -424,7 +487,8 @@ fn a_demotion_waits_until_the_hook_of_the_promotion_is_dead() {
     world.feed(Input::Notified(Role::Standby));
     assert_eq!(world.take(), [], "a word from before the question");
     world.feed(Input::Reaped { pid: HOOK, exit: Exit::Signal(libc::SIGKILL) });
-    assert_eq!(world.actions.get(..2), Some(&[Action::DrainNotify, to_main(libc::SIGUSR2)][..]));
+    assert_eq!(world.actions.get(..2), Some(&[Action::DrainNotify, demotion()][..]));
+    world.feed(Input::Demoted);
     world.feed(Input::HookForked { pid: HOOK + 1 });
     world.feed(Input::Notified(Role::Standby));
     assert_eq!(world.stopped(), None, "its own hook still runs");

@@ -215,3 +215,16 @@ fn the_next_elector_is_told_until_when_the_workload_waits() {
 
     assert_eq!(world.started_elector().unwrap().not_before, Some(ms(60_000)));
 }
+
+#[test]
+fn the_next_elector_is_told_for_how_long_the_lease_was_seen_held_last() {
+    let mut world = World::new(config());
+    world.told(ToInit::Saw { duration: Duration::from_secs(60) });
+    world.told(ToInit::Saw { duration: Duration::from_secs(40) });
+    world.take();
+
+    world.feed(Input::ElectorEnded);
+    world.due();
+
+    assert_eq!(world.started_elector().unwrap().last_seen, Some(Duration::from_secs(40)));
+}

@@ -138,12 +138,14 @@ fn a_rewritten_signal_arrives_as_another_and_one_rewritten_to_none_not_at_all() 
 }
 
 #[test]
-fn a_group_that_is_to_be_stopped_gets_the_signal() {
+fn a_group_that_is_to_be_stopped_gets_the_signal_and_what_is_forwarded() {
     let mut config = config();
     config.workload.stop.kill_mode = config::KillMode::Group;
     let mut world = World::leading(config);
-    world.feed(TERM);
-    assert!(world.wants(&Action::Signal { target: Target::Group(MAIN), signal: Signal(libc::SIGTERM) }));
+    for signal in [libc::SIGHUP, libc::SIGTERM] {
+        world.feed(Input::Signal(signal));
+        assert!(world.wants(&Action::Signal { target: Target::Group(MAIN), signal: Signal(signal) }));
+    }
 }
 
 #[test]

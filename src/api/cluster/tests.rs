@@ -1,0 +1,198 @@
+use super::*;
+use crate::api::one_line;
+
+/// A file of this test process, removed at the end.
+struct File(PathBuf);
+
+impl File {
+    fn new(name: &str, content: &str) -> Self {
+        let path = env::temp_dir().join(format!("tenure-cluster-{}-{name}", std::process::id()));
+        std::fs::write(&path, content).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+fn kubeconfig(cluster: &str, user: &str) -> String {
+    format!(
+        "apiVersion: v1\nkind: Config\ncurrent-context: here\n\
+         contexts: [{{name: here, context: {{cluster: c, user: u, namespace: billing}}}}]\n\
+         clusters: [{{name: c, cluster: {{server: 'https://127.0.0.1:1', {cluster}}}}}]\n\
+         users: [{{name: u, user: {{{user}}}}}]\n"
+    )
+}
+
+fn refused(file: &File) -> AccessError {
+    let cluster = match Cluster::from_kubeconfig(std::slice::from_ref(&file.0), false) {
+        Ok(cluster) => cluster,
+        Err(error) => return error,
+    };
+    cluster.dialer(Duration::from_secs(1)).unwrap_err()
+}
+
+#[test]
+fn the_context_gives_the_namespace() {
+    let file = File::new("namespace", &kubeconfig("", "token: x"));
+
+    let cluster = Cluster::from_kubeconfig(std::slice::from_ref(&file.0), false).unwrap();
+
+    assert_eq!(cluster.namespace(), "billing");
+    assert!(cluster.source().ends_with(", context here"), "{}", cluster.source());
+}
+
+#[test]
+fn of_several_kubeconfigs_some_may_be_missing() {
+    let file = File::new("several", &kubeconfig("", "token: x"));
+
+    let cluster = Cluster::from_kubeconfig(&[PathBuf::from("/nonexistent/config"), file.0.clone()], false).unwrap();
+
+    assert_eq!(cluster.namespace(), "billing");
+}
+
+#[test]
+fn a_missing_kubeconfig_is_named() {
+    let error = Cluster::from_kubeconfig(&[PathBuf::from("/nonexistent/config")], false).unwrap_err();
+
+    assert_eq!(error.exit_code(), 78);
+    assert!(one_line(&error).contains("/nonexistent/config"), "{}", one_line(&error));
+    assert!(one_line(&error).contains("No such file"), "{}", one_line(&error));
+}
+
+#[test]
+fn a_broken_kubeconfig_is_named() {
+    let file = File::new("broken", "clusters: [{");
+
+    let error = refused(&file);
+
+    assert_eq!(error.exit_code(), 78);
+    assert!(one_line(&error).contains("broken"), "{}", one_line(&error));
+}
+
+#[test]
+fn a_context_that_does_not_exist_is_named() {
+    let file = File::new("context", &kubeconfig("", "").replace("current-context: here", "current-context: there"));
+
+    let error = refused(&file);
+
+    assert_eq!(error.exit_code(), 78);
+    let said = one_line(&error);
+    assert!(said.ends_with("there is no context there; `kubectl config use-context NAME` chooses one of here"), "{said}");
+}
+
+#[test]
+fn where_no_context_is_chosen_it_says_which_there_are() {
+    let many = kubeconfig("", "").replace("current-context: here\n", "").replace("contexts: [", "contexts: [{name: also}, ");
+    let file = File::new("no-context", &many);
+    let said = one_line(&refused(&file));
+    assert!(said.ends_with("no context is chosen; `kubectl config use-context NAME` chooses one of also, here"), "{said}");
+
+    let empty = File::new("empty", "");
+    assert!(one_line(&refused(&empty)).ends_with("has no contexts, so it names no cluster"));
+}
+
+#[test]
+fn a_namespace_that_is_none_is_refused_and_an_empty_one_is_default() {
+    let with = |name: &str| File::new("namespaces", &kubeconfig("", "token: x").replace("billing", name));
+
+    let error = refused(&with("'A b'"));
+    assert_eq!(error.exit_code(), 78);
+    assert!(one_line(&error).contains("context here is \"A b\", which is no namespace"), "{}", one_line(&error));
+
+    for empty in ["''", "' '"] {
+        let file = with(empty);
+        let cluster = Cluster::from_kubeconfig(std::slice::from_ref(&file.0), false).unwrap();
+        assert_eq!(cluster.namespace(), "default");
+    }
+}
+
+#[test]
+fn a_server_that_is_no_url_is_refused() {
+    for server in ["localhost", "localhost:8080", "ftp://localhost"] {
+        let file = File::new("server", &kubeconfig("", "").replace("https://127.0.0.1:1", server));
+
+        let error = refused(&file);
+
+        assert_eq!(error.exit_code(), 78);
+        assert!(one_line(&error).ends_with("which is no URL: write https://HOST:PORT"), "{}", one_line(&error));
+    }
+}
+
+#[test]
+fn a_missing_certificate_authority_is_named() {
+    let file = File::new("ca-missing", &kubeconfig("certificate-authority: /nonexistent/ca.crt", ""));
+
+    let error = refused(&file);
+
+    assert_eq!(error.exit_code(), 78);
+    assert!(one_line(&error).contains("/nonexistent/ca.crt"), "{}", one_line(&error));
+}
+
+#[test]
+fn a_certificate_authority_without_a_certificate_is_refused() {
+    let authority = File::new("ca-empty", "no certificate");
+    let file = File::new("ca", &kubeconfig(&format!("certificate-authority: {}", authority.0.display()), ""));
+
+    let error = refused(&file);
+
+    assert!(matches!(error, AccessError::NoCertificate(_)), "{error:?}");
+    assert_eq!(error.exit_code(), 78);
+}
+
+#[test]
+fn a_certificate_that_is_none_is_refused() {
+    let pem = "-----BEGIN CERTIFICATE-----\naGVsbG8=\n-----END CERTIFICATE-----\n";
+    let authority = File::new("ca-garbage", pem);
+    let file = File::new("ca-bad", &kubeconfig(&format!("certificate-authority: {}", authority.0.display()), ""));
+
+    let error = refused(&file);
+
+    assert!(matches!(error, AccessError::Tls { .. }), "{error:?}");
+    assert_eq!(error.exit_code(), 78);
+}
+
+#[test]
+fn a_proxy_is_refused() {
+    let file = File::new("proxy", &kubeconfig("proxy-url: 'http://127.0.0.1:2'", "token: x"));
+
+    let error = refused(&file);
+
+    assert!(matches!(error, AccessError::Proxy(_)), "{error:?}");
+    assert_eq!(error.exit_code(), 78);
+}
+
+#[test]
+fn a_missing_token_file_is_named() {
+    let file = File::new("token", &kubeconfig("", "tokenFile: /nonexistent/token"));
+
+    let error = refused(&file);
+
+    assert_eq!(error.exit_code(), 78);
+    assert!(one_line(&error).contains("/nonexistent/token"), "{}", one_line(&error));
+}
+
+#[test]
+fn a_missing_credential_plugin_is_configuration() {
+    let exec = "exec: {apiVersion: client.authentication.k8s.io/v1, command: /nonexistent/plugin}";
+    let file = File::new("plugin-missing", &kubeconfig("", exec));
+
+    let error = refused(&file);
+
+    assert!(!error.may_pass(), "{error:?}");
+    assert_eq!(error.exit_code(), 78);
+}
+
+#[test]
+fn a_credential_plugin_that_fails_may_pass() {
+    let exec = "exec: {apiVersion: client.authentication.k8s.io/v1, command: 'false'}";
+    let file = File::new("plugin-fails", &kubeconfig("", exec));
+
+    let error = refused(&file);
+
+    assert!(error.may_pass(), "{error:?}");
+    assert_eq!(error.exit_code(), 77);
+}

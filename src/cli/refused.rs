@@ -1,0 +1,60 @@
+//! A command line that is not carried out: what is printed, and the exit code.
+
+use std::{
+    fmt,
+    io::{self, Write as _},
+};
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+
+/// A command line that is not to be carried out: it asks for help, or cannot be.
+#[derive(Debug)]
+pub struct Refused {
+    error: clap::Error,
+    of_run: bool,
+}
+
+impl Refused {
+    pub(super) const fn new(error: clap::Error, of_run: bool) -> Self {
+        Self { error, of_run }
+    }
+
+    /// Prints the help, the version or the error where it belongs; the exit code.
+    #[must_use]
+    pub fn report(&self) -> u8 {
+        // A closed pipe is no reason for another exit code.
+        drop(self.error.print());
+        if self.is_a_workload_without_dashes() {
+            drop(writeln!(io::stderr(), "\n  tip: the workload goes after --, as in: tenure --lease NAME -- COMMAND"));
+        }
+        self.code()
+    }
+
+    /// Whether it is the failed start of a container, and not that of a command for people beside one.
+    #[must_use]
+    pub const fn is_of_run(&self) -> bool {
+        self.of_run
+    }
+
+    fn is_a_workload_without_dashes(&self) -> bool {
+        let word = matches!(self.error.get(ContextKind::InvalidArg), Some(ContextValue::String(word)) if !word.starts_with('-'));
+        word && self.error.kind() == ErrorKind::UnknownArgument
+    }
+
+    pub(super) fn code(&self) -> u8 {
+        if !self.error.use_stderr() {
+            return 0;
+        }
+        // A flag at the end of the line has no value; clap calls that an invalid one, which is empty.
+        let missing = matches!(self.error.get(ContextKind::InvalidValue), Some(ContextValue::String(value)) if value.is_empty());
+        let of_a_value = matches!(self.error.kind(), ErrorKind::InvalidValue | ErrorKind::ValueValidation);
+        if of_a_value && !missing { 78 } else { 64 }
+    }
+}
+
+/// As it is printed, without the tip.
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}

@@ -1,0 +1,67 @@
+//! When the next request is sent, after answers and after failures (law 5, 16).
+
+use std::time::Duration;
+
+use super::Core;
+use crate::{
+    election::{Event, law::RETRY_PAUSE},
+    time::{Instant, Now},
+};
+
+/// No two attempts while leading or releasing start closer together than this, however quickly they are refused.
+const LEAST_BETWEEN_ATTEMPTS: Duration = Duration::from_millis(500);
+/// A follower's connection for writes is closed by the server when it is idle for longer.
+pub(super) const KEEP_WARM: Duration = Duration::from_secs(55);
+/// A follower's longest pause after failures, and the longest Retry-After that it honours.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+impl Core {
+    /// When a follower reads, if nothing is heard before: soon after a renewal should have been heard of, every R once the watch
+    /// let one pass, so that a dead watch delays a takeover by R at most (law 16); and before the connection goes cold.
+    pub(crate) fn next_read(&self) -> Instant {
+        let slack = if self.overlooked { Duration::ZERO } else { self.timing.renew_period / 10 };
+        let patience = self.timing.renew_period + slack;
+        let silent = self.heard.max(self.read_at) + patience;
+        silent.min(self.read_at + KEEP_WARM).max(self.retry_at)
+    }
+
+    /// Notes that the credentials were refused: the edge has read them again, one attempt follows at once.
+    pub(crate) fn refused_credentials(&mut self, operation: &'static str, message: String, now: Now) {
+        if self.failures > 0 {
+            return self.failed(operation, message, None, now);
+        }
+        self.failures = 1;
+        self.retry_at = now.boot;
+        self.read_at = now.boot.before(KEEP_WARM);
+        self.report(Event::Failed { operation, message });
+    }
+
+    /// Notes a failed request, and when a follower tries again.
+    pub(crate) fn failed(&mut self, operation: &'static str, message: String, retry_after: Option<Duration>, now: Now) {
+        let pause = RETRY_PAUSE.saturating_mul(1 << self.failures.min(8)).min(self.timing.renew_period.max(RETRY_PAUSE));
+        self.failures = self.failures.saturating_add(1);
+        let pause = self.jittered(pause).max(retry_after.unwrap_or_default().min(LONGEST_PAUSE));
+        self.retry_at = now.boot + pause;
+        self.read_at = now.boot.before(KEEP_WARM);
+        self.report(Event::Failed { operation, message });
+    }
+
+    /// No request of a follower before this.
+    pub(crate) const fn retry_at(&self) -> Instant {
+        self.retry_at
+    }
+
+    /// When a leader whose attempt was sent at `sent` tries again: soon, not in a storm, and so that one more fits before `end`, which
+    /// is S, or the end of a release (law 5).
+    pub(crate) fn leader_retry(&mut self, sent: Instant, retry_after: Option<Duration>, end: Instant, now: Now) -> Instant {
+        let pause = self.jittered(RETRY_PAUSE).min(RETRY_PAUSE);
+        let soon = (now.boot + pause).max(sent + LEAST_BETWEEN_ATTEMPTS);
+        let Some(retry_after) = retry_after else { return soon };
+        let last = end.before(self.timing.attempt_timeout);
+        soon.max((now.boot + retry_after).min(last))
+    }
+
+    fn jittered(&mut self, pause: Duration) -> Duration {
+        pause.mul_f64(0.75 + self.random.f64() * 0.5)
+    }
+}

@@ -1,0 +1,111 @@
+//! The watch as a phase sees it: when one starts, what its events bring, how it ends (law 16).
+
+use std::time::Duration;
+
+use super::{Core, pacing::KEEP_WARM};
+use crate::{
+    election::{Action, Event, Watched, record::LeaseRecord},
+    time::{Instant, Now},
+};
+
+/// No watch starts sooner after the one before.
+const LEAST_BETWEEN_WATCHES: Duration = Duration::from_secs(1);
+/// A watch that was forbidden, or fails each time, may work later.
+const LONGEST_WATCH_PAUSE: Duration = Duration::from_secs(60);
+/// One that lasted this long has worked.
+const WORKED: Duration = Duration::from_secs(10);
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Watch {
+    /// Not yet, or ended: start no earlier than `at`, and after a read where the last version cannot be trusted.
+    Idle {
+        at: Instant,
+        read_first: bool,
+    },
+    Running {
+        started: Instant,
+    },
+}
+
+/// What the watch brought and nobody knew.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum News {
+    Changed(LeaseRecord),
+    Deleted(LeaseRecord),
+}
+
+impl Core {
+    /// Takes in what the watch brought; the record, if it was news. A deletion is passed on even of a Lease that was not the last
+    /// one seen: an old event of another may have come in between.
+    pub(crate) fn watched(&mut self, watched: Watched, now: Now) -> Option<News> {
+        match watched {
+            Watched::Changed(object) => {
+                let record = LeaseRecord::read(object)?;
+                self.version = Some(record.resource_version().to_owned());
+                if !self.sight.watched(record.clone(), now.boot) {
+                    return None;
+                }
+                self.heard = now.boot;
+                self.overlooked = false;
+                self.hand_on();
+                self.report_holder(&record);
+                Some(News::Changed(record))
+            }
+            Watched::Deleted(object) => {
+                let record = LeaseRecord::read(object)?;
+                self.version = Some(record.resource_version().to_owned());
+                if self.sight.deleted(&record, now.boot) {
+                    self.heard = now.boot;
+                }
+                Some(News::Deleted(record))
+            }
+            Watched::Bookmark(version) => {
+                self.version = Some(version);
+                None
+            }
+            Watched::Ended { expired, forbidden, message } => {
+                let Watch::Running { started } = self.watch else { return None };
+                let read_first = expired || message.is_some();
+                let failures = if now.boot.since(started) < WORKED { self.watch_failures } else { 0 };
+                let slowing = LEAST_BETWEEN_WATCHES.saturating_mul(1 << failures.min(8)).min(LONGEST_WATCH_PAUSE);
+                let pause = if forbidden { LONGEST_WATCH_PAUSE } else { slowing };
+                self.watch = Watch::Idle { at: (started + pause).max(now.boot), read_first };
+                self.watch_failures = if read_first { failures.saturating_add(1) } else { 0 };
+                // What it let pass is read at once. One that fails each time brings nothing, and the reads keep their pace.
+                if read_first && !forbidden && failures == 0 {
+                    self.read_at = now.boot.before(KEEP_WARM);
+                }
+                if let Some(message) = message {
+                    self.report(Event::Failed { operation: "watch", message });
+                }
+                None
+            }
+        }
+    }
+
+    /// A read has made the version good to watch from.
+    pub(super) fn read_for_watch(&mut self, now: Now) {
+        if let Watch::Idle { read_first, .. } = &mut self.watch {
+            *read_first = false;
+        }
+        self.tick_watch(now);
+    }
+
+    /// Starts the watch where it is due.
+    pub(crate) fn tick_watch(&mut self, now: Now) {
+        if let Watch::Idle { at, read_first: false } = self.watch
+            && at <= now.boot
+        {
+            self.watch = Watch::Running { started: now.boot };
+            self.act(Action::Watch { resource_version: self.version.clone() });
+        }
+    }
+
+    /// When the watch is due, where no read is needed first.
+    pub(crate) const fn watch_timeout(&self) -> Option<Instant> {
+        match self.watch {
+            Watch::Idle { at, read_first: false } => Some(at),
+            Watch::Idle { read_first: true, .. } | Watch::Running { .. } => None,
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! The commands around a change of role. One is a leader's code as long as it runs, and may hang or fail at any point of its work.
+
+use tenure::{
+    link::Exit,
+    supervision::{HookKind, Role},
+    time::Instant,
+};
+
+use super::{Process, Stage, Tree, manner};
+use crate::{
+    clock::{Clock, MS},
+    engine::{Child, Engine, Event},
+    plan::Habits,
+};
+
+/// Longest work of one.
+const LONGEST: u64 = 200 * MS;
+
+/// What it has to do: to tell `workload` its role in the term of `token`.
+#[derive(Debug)]
+pub struct Hook {
+    pub kind: HookKind,
+    pub workload: i32,
+    pub token: String,
+    pub not_after: Instant,
+}
+
+impl Tree {
+    /// Forks one.
+    pub fn fork_hook(&mut self, hook: Hook, covered: bool, habits: &Habits, e: &mut Engine) -> i32 {
+        let manner = super::Manner { main: false, breeds: false, obeys_in: None, ..manner(habits, e) };
+        self.add(Stage::Hooks(hook), manner, covered, habits, e)
+    }
+
+    /// SIGKILL to it.
+    pub fn kill_hook(&mut self, pid: i32, e: &mut Engine) {
+        if let Some(process) = self.processes.iter_mut().find(|process| process.pid == pid) {
+            process.kill(self.who, e);
+        }
+    }
+
+    /// The workload is being told that it stands by.
+    pub fn is_asked(&mut self, workload: i32) {
+        if let Some(process) = self.processes.iter_mut().find(|process| process.pid == workload) {
+            process.asked = true;
+        }
+    }
+
+    /// It begins its work.
+    pub(super) fn hooks(&mut self, index: usize, clock: Clock, habits: &Habits, e: &mut Engine) {
+        let Some(Process { pid, stage, covered, .. }) = self.processes.get_mut(index) else { return };
+        let (pid, covered) = (*pid, *covered);
+        let Stage::Hooks(Hook { kind, workload, token, not_after }) = stage else { return };
+        let (kind, workload, token) = (*kind, *workload, token.clone());
+        if clock.boot(e.now) >= *not_after {
+            *stage = Stage::Zombie(Exit::Code(126));
+            return e.note(self.who, || format!("pid {pid} comes too late to run"));
+        }
+        e.note(self.who, || format!("RUNS hook {} as pid {pid} under token {token}", kind.name()));
+        let child = Child { who: self.who, pid };
+        e.judge.runs(child, &token, covered, e.now);
+        let ends = !e.chance(habits.hangs);
+        let exit = Exit::Code(u8::from(e.chance(habits.hangs)));
+        // One that does not end well may have done its work all the same.
+        let tells = ends && exit == Exit::Code(0) || e.chance(0.5);
+        if kind == HookKind::AfterLead && tells {
+            self.order(workload, Role::Leader, &token, habits, e);
+        }
+        let at = e.now + e.spread(MS, LONGEST);
+        if let Some(process) = self.processes.get_mut(index).filter(|process| ends && !process.killed) {
+            process.ends = Some((at, exit));
+            e.at(at, Event::Ends(child));
+        }
+    }
+
+    /// One that ends well has seen to it that the workload stands by.
+    pub(super) fn succeeds(&mut self, index: usize, exit: Exit, e: &mut Engine) {
+        let Process { stage: Stage::Hooks(Hook { kind: HookKind::BeforeFollow, workload, .. }), .. } = &self.processes[index]
+        else {
+            return;
+        };
+        let workload = *workload;
+        let Some(process) = self.processes.iter_mut().find(|process| process.pid == workload && exit == Exit::Code(0)) else {
+            return;
+        };
+        if let Stage::Runs { .. } = process.stage {
+            e.judge.gone(self.who, workload);
+            e.note(self.who, || format!("pid {workload} stands by"));
+            process.stage = Stage::Stands;
+        }
+        process.orders.clear();
+        process.asked = false;
+    }
+}
