@@ -27,8 +27,9 @@ const CTRL_C: &[u8] = b"\x03";
 const CTRL_Z: &[u8] = b"\x1a";
 const CTRL_BACKSLASH: &[u8] = b"\x1c";
 
-/// A workload that lives on. Without a trap a shell takes Ctrl-C for its child's alone, if that has just ended.
-const TICKING: &str = "echo $$; while :; do sleep 0.01; done";
+/// A workload that lives on. A shell takes Ctrl-C for its child's alone if that has just ended, trap or not, and misses what comes just
+/// before it waits for ever: this one has no child, and never waits for long.
+const TICKING: &str = "exec 3<> <(:); echo $$; while :; do read -t 0.01 -u 3; done";
 
 #[test]
 fn the_foreground_is_the_workloads_and_inits_again_after_it() {
@@ -45,10 +46,9 @@ fn the_foreground_is_the_workloads_and_inits_again_after_it() {
 
 #[test]
 fn ctrl_c_reaches_the_workload_once_and_not_through_init() {
-    // A shell that waits for a child in the foreground may take the key for the child's alone.
-    let script = "trap 'echo int' INT; trap 'echo quit; exit 5' QUIT; sleep 600 & echo $$; while :; do wait; done";
+    let script = format!("trap 'echo int' INT; trap 'echo quit; exit 5' QUIT; {TICKING}");
     for place in [Place::FirstProcess, Place::Pid1] {
-        let mut terminal = Terminal::of_init(&[], script, place);
+        let mut terminal = Terminal::of_init(&[], &script, place);
         terminal.line();
         for _ in 0..2 {
             terminal.press(CTRL_C);
@@ -63,7 +63,7 @@ fn ctrl_c_reaches_the_workload_once_and_not_through_init() {
 #[test]
 fn a_workload_that_ctrl_c_ends_is_not_started_again() {
     let set = ["--set", "workload.onExit=restart", "--set", "workload.restart.policy=always"];
-    for script in ["echo $$; exec sleep 600", "trap 'exit 130' INT; echo $$; while :; do sleep 0.01; done"] {
+    for script in ["echo $$; exec sleep 600", &format!("trap 'exit 130' INT; {TICKING}")] {
         let mut terminal = Terminal::of_init(&set, script, Place::Pid1);
         terminal.line();
         terminal.press(CTRL_C);
@@ -73,9 +73,9 @@ fn a_workload_that_ctrl_c_ends_is_not_started_again() {
 
 #[test]
 fn ctrl_z_hangs_nobody_where_no_shell_could_continue_init() {
-    let script = "trap 'echo continued' CONT; trap 'exit 130' INT; echo $$; while :; do sleep 0.01; done";
+    let script = format!("trap 'echo continued' CONT; trap 'exit 130' INT; {TICKING}");
     for place in [Place::FirstProcess, Place::Pid1] {
-        let mut terminal = Terminal::of_init(&[], script, place);
+        let mut terminal = Terminal::of_init(&[], &script, place);
         terminal.line();
         terminal.press(CTRL_Z);
         assert_eq!(terminal.line(), "continued");
@@ -86,7 +86,7 @@ fn ctrl_z_hangs_nobody_where_no_shell_could_continue_init() {
 
 #[test]
 fn a_new_window_size_reaches_the_workload() {
-    let mut terminal = Terminal::of_init(&[], "trap 'stty size' WINCH; echo $$; while :; do sleep 0.01; done", Place::Pid1);
+    let mut terminal = Terminal::of_init(&[], &format!("trap 'stty size' WINCH; {TICKING}"), Place::Pid1);
     terminal.line();
     terminal.resize(50, 132);
     assert_eq!(terminal.line(), "50 132");

@@ -4,7 +4,7 @@
 //! stop signal, SIGCONT       the grace runs
 //! walk                       SIGKILL to everything but init and the elector, again and again until a clean scan
 //! kill(-1)                   as PID 1: where walks do not converge, and at H; again and again, and it takes the elector with it
-//! the end of init            as PID 1, at H + killMargin/2, or at H if survivors may not be killed: the kernel kills the namespace
+//! the end of init            as PID 1, halfway from H to E, or at H if survivors may not be killed: the kernel kills the namespace
 //! ```
 //!
 //! Not PID 1, the last two rungs do not exist: the walks go on, there is no proof, and so no release (law 8).
@@ -21,9 +21,8 @@ const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 /// For so long, and so many walks, each found somebody new (a fork bomb outruns them), or nobody and yet no proof (/proc hides).
 const DIVERGING: (Duration, u32) = (Duration::from_millis(100), 16);
-/// Between a kill(-1) that comes late and giving up on its proof. 200 processes were gone and reaped in a twentieth of this; a busy
-/// node needs longer to bury what runs no more.
-const REAPING: Duration = Duration::from_millis(100);
+/// Between a kill(-1) that comes after E and giving up on its proof: a busy node needs long to bury what runs no more.
+const REAPING: Duration = Duration::from_secs(1);
 
 /// One way down.
 #[derive(Clone, Debug)]
@@ -125,8 +124,8 @@ impl Ladder {
 
     /// H, which was at `hard`, has come.
     pub(crate) fn hard(&mut self, hard: Instant, now: Instant) {
-        let half = self.margin / 2;
-        let late = (hard + half).max(now + REAPING);
+        let end = hard + self.margin;
+        let late = now + if now < end { end.since(now) / 2 } else { REAPING };
         self.unproved_at = Some(self.unproved_at.map_or(late, |at| at.min(late)));
         if !self.pid1 {
             if matches!(self.phase, Phase::Asked { .. }) {
@@ -360,6 +359,18 @@ mod tests {
         assert_eq!(ladder.due(), Some(now + LONGEST_PAUSE));
         ladder.hard(now + tick(), now + tick());
         assert_eq!(ladder.step(now + tick()), Some(Step::KillAll));
+    }
+
+    #[test]
+    fn init_that_wakes_between_h_and_e_has_half_of_what_is_left() {
+        for (woken, dies) in [(ms(3600), ms(3800)), (ms(4000) - tick() * 2, ms(4000) - tick()), (ms(4000), ms(5000))] {
+            let mut ladder = asking(true, KillMode::Mixed);
+            ladder.hard(ms(3000), woken);
+            assert_eq!(ladder.step(woken), Some(Step::KillAll));
+            ladder.scanned(left(&[7]), woken);
+            assert_ne!(ladder.step(dies - tick()), Some(Step::Die));
+            assert!(std::iter::from_fn(|| ladder.step(dies)).any(|step| step == Step::Die));
+        }
     }
 
     #[test]

@@ -261,8 +261,7 @@ async fn case_39_a_frozen_init_is_replaced_by_the_second_guard(stage: Stage) {
     me.signal(Signal::SIGCONT).await;
     x.proxy.log.nth(4, "x goes on", |e| e.request.is_held() && e.succeeded()).await;
     assert!(!me.proxy.log.all().iter().any(|e| e.request.is_release()));
-    // A busy machine buries too late what init killed after it woke.
-    assert!(me.runs() || me.exit().await == 70);
+    assert!(me.runs());
 }
 
 /// Ten thousand of them, in virtual time: `ten_thousand_slow_renewals_do_not_drift` in src/election/tests/renew.rs.

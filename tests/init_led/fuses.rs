@@ -134,6 +134,9 @@ pub(crate) fn a_demoted_workload_outlives_h() {
     world.step_down(7, Reason::StepDown);
     assert_eq!(world.line(), "follows");
     assert_eq!(world.stopped(7), Then::Follow);
+    // Answered after the fuses are gone, which is the last that a demotion does.
+    world.tell(&ToInit::Beat);
+    assert_eq!(world.hear(), ToElector::Beat);
     let before = world.others().len();
     world.freeze();
     sleep_until(timing().deadlines(a).end);
