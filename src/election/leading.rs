@@ -56,6 +56,8 @@ pub(crate) struct Leading {
     fresh: bool,
     pub(crate) ending: Option<Ending>,
     guarding: bool,
+    /// A predecessor had announced the release: E is void, nothing runs, and what has become of the Lease since then is no loss.
+    pub(super) released: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -102,6 +104,7 @@ impl Leading {
             fresh: false,
             ending: None,
             guarding: false,
+            released: false,
         };
         leading.announce(core, now);
         leading
@@ -128,6 +131,7 @@ impl Leading {
             fresh: false,
             ending: None,
             guarding: false,
+            released: resume.released,
         };
         let stopping = resume.stopping.or_else(|| resume.released.then_some(Reason::Signal));
         if let Some(reason) = stopping {
@@ -162,7 +166,7 @@ impl Leading {
 
     pub(crate) fn tick(&mut self, core: &mut Core, now: Now) -> Option<Phase> {
         core.tick_watch(now);
-        if self.announced && !self.is_proved() {
+        if self.has_deadlines() {
             self.enforce(core, now);
         }
         if core.shutdown && self.ending.is_none() {
@@ -198,7 +202,7 @@ impl Leading {
     pub(crate) fn timeout(&self, core: &Core, now: Now) -> Option<Instant> {
         let mut next = core.watch_timeout();
         let mut at = |instant: Instant| next = Some(next.map_or(instant, |next| next.min(instant)));
-        if self.announced && !self.is_proved() {
+        if self.has_deadlines() {
             if self.ending.as_ref().is_none_or(|ending| !ending.reason.is_loss()) {
                 at(self.deadlines.soft);
             }
@@ -265,6 +269,11 @@ impl Leading {
         }
     }
 
+    /// Until the proof; a release began with one.
+    fn has_deadlines(&self) -> bool {
+        self.announced && !self.released && !self.is_proved()
+    }
+
     /// S and H as they pass (law 2, 3).
     fn enforce(&mut self, core: &mut Core, now: Now) {
         let lost = self.ending.as_ref().is_some_and(|ending| ending.reason.is_loss());
@@ -277,11 +286,11 @@ impl Leading {
         }
     }
 
-    /// A renewal needs init's word on the last extension, and a term that is neither lost nor stopped (law 4, 7, 10).
+    /// A renewal needs init's word on the last extension, and a term that is neither lost, stopped nor released (law 4, 7, 8, 10).
     fn may_write(&self, now: Now) -> bool {
         let goes_on = self.ending.as_ref().is_none_or(|ending| !ending.reason.is_loss() && ending.proof.is_none());
         let in_time = !self.announced || now.boot < self.deadlines.soft;
-        self.acknowledged && goes_on && in_time
+        self.acknowledged && goes_on && in_time && !self.released
     }
 
     fn renew(&mut self, core: &mut Core, now: Now) {

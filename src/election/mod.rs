@@ -179,7 +179,7 @@ pub enum Event {
     },
     /// A campaign began: the Lease may be taken.
     Campaigning {
-        /// Why it is free: `absent`, `released`, `cleared`, `expired`, `appointed`.
+        /// Why it is free: `absent`, `released`, `cleared`, `expired`.
         why: &'static str,
         /// The transition's own span.
         context: TraceContext,

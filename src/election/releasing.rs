@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use super::{
-    Answer, Event, Watched,
+    Answer, Event, Refusal, Watched,
     core::{Asked, Core},
     elector::Phase,
     following::Following,
@@ -64,7 +64,7 @@ impl Releasing {
             fresh: leading.fresh(),
             until: now.boot + core.timing.attempt_timeout * 2,
             due: now.boot,
-            unknown: false,
+            unknown: leading.released,
             conflicted: false,
         }
     }
@@ -74,7 +74,8 @@ impl Releasing {
             return None;
         }
         if now.boot >= self.until {
-            return Some(self.done(core, "unknown", now));
+            let how = if matches!(self.step, Step::Delete(_)) { "clear" } else { "unknown" };
+            return Some(self.done(core, how, now));
         }
         if now.boot < self.due {
             return None;
@@ -141,6 +142,10 @@ impl Releasing {
             },
             (_, Answer::Refused { refusal, message }) => {
                 core.report(Event::Failed { operation: asked.operation, message });
+                // It is free already, and a Role without `delete` stays one.
+                if matches!((&self.step, &refusal), (Step::Delete(_), Refusal::Forbidden)) {
+                    return Some(self.done(core, "clear", now));
+                }
                 self.retry(core, asked.sent, refusal.retry_after(), now);
             }
             (None, Answer::Unknown { message, retry_after }) => {

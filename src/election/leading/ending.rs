@@ -19,7 +19,7 @@ pub(crate) struct Ending {
 
 impl Leading {
     pub(super) fn lose(&mut self, core: &mut Core, reason: Reason) {
-        if self.ending.as_ref().is_none_or(|ending| !ending.reason.is_loss()) {
+        if !self.released && self.ending.as_ref().is_none_or(|ending| !ending.reason.is_loss()) {
             self.end(core, reason);
         }
     }

@@ -276,6 +276,25 @@ fn delete_clears_first_and_deletes_with_both_preconditions() {
 }
 
 #[test]
+fn a_delete_that_is_not_permitted_leaves_a_released_lease_and_is_not_repeated() {
+    let mut welcome = welcome();
+    welcome.config.lease.release = Release::Delete;
+    let mut bench = Bench::leading_with(welcome);
+    bench.answers = false;
+    bench.stopping(Reason::Signal);
+    bench.serve();
+
+    bench.prove(Then::Exit);
+    bench.serve();
+    assert!(matches!(bench.sent.last(), Some((_, Request::Delete { .. }))));
+    bench.answer(Answer::Refused { refusal: Refusal::Forbidden, message: "no delete".into() });
+
+    assert!(bench.is_done());
+    assert!(bench.events.iter().any(|event| matches!(event, Event::Released { how: "clear" })), "{:?}", bench.events);
+    assert_eq!(bench.register.spec()["holderIdentity"], "");
+}
+
+#[test]
 fn keep_writes_nothing() {
     let mut welcome = welcome();
     welcome.config.lease.release = Release::Keep;

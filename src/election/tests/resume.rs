@@ -130,6 +130,30 @@ fn a_successor_after_an_announced_release_never_leads_on() {
 }
 
 #[test]
+fn a_successor_of_a_release_that_was_committed_finds_no_loss_in_it() {
+    let mut old = Bench::leading();
+    old.run(seconds(4));
+    old.stopping(Reason::StepDown);
+    old.prove(Then::Follow);
+    old.run(seconds(1));
+    assert_eq!(old.register.spec()["holderIdentity"], "");
+    let soft = old.resume().confirmed.deadlines.soft;
+
+    let mut new = successor(old, |resume| (resume.stopping, resume.released) = (Some(Reason::StepDown), true));
+    new.watch_register();
+    new.pass(soft + seconds(1));
+    assert_eq!((new.step_down().map(|(_, request)| request), new.step_down_reason()), (Some(1), Some(Reason::StepDown)));
+    assert_eq!(new.gets(), 0, "before the proof there is nothing to ask");
+    new.prove(Then::Follow);
+    new.run(seconds(14));
+
+    assert_eq!(new.writes().len(), 0);
+    assert_eq!(new.leads(), None, "it sits out one duration");
+    new.run(seconds(2));
+    assert!(new.leads().is_some());
+}
+
+#[test]
 fn a_successor_finds_a_loss_in_its_first_read() {
     let mut old = Bench::leading();
     old.register.edit(|object| object["spec"]["holderIdentity"] = "x".into());
