@@ -117,6 +117,8 @@ pub struct Resume {
     pub stopping: Option<Reason>,
     /// E was void: a release had been announced.
     pub released: bool,
+    /// The main process of what leads; none if nothing does.
+    pub main: Option<i32>,
 }
 
 /// What init tells the elector.

@@ -4,6 +4,7 @@
 use std::{
     fs,
     io::{BufRead as _, BufReader},
+    net::{TcpListener, TcpStream},
     os::fd::{AsRawFd as _, OwnedFd},
     path::PathBuf,
     process::{Child, ChildStdout, Command, Stdio},
@@ -22,7 +23,7 @@ use nix::{
 use tenure::{
     clock,
     config::Config,
-    link::{Confirmed, Facts, MAX_MESSAGE, Resume, Term, ToElector, ToInit, VERSION, Welcome, decode, encode},
+    link::{Confirmed, Facts, MAX_MESSAGE, Resume, Stop, Term, Then, ToElector, ToInit, VERSION, Welcome, decode, encode},
 };
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -130,31 +131,67 @@ fn what_daemonised_itself_dies_with_an_init_that_was_killed_and_is_not_pid_1() {
     }
 }
 
+/// No kin of init any more, and its environment does not name the replica.
+const ANONYMOUS: &str = "\"$0\" elector & setsid env -i sleep 60 & echo $!; wait";
+
+#[test]
+fn a_second_elector_kills_the_group_that_the_first_saw_start() {
+    let kubeconfig = Kubeconfig::of_nobody("group");
+    let mut elector = Elector::start(ANONYMOUS, Some(&kubeconfig));
+    let group: i32 = elector.line().parse().unwrap();
+    elector.welcome(Welcome { resume: Some(resume(clock::boot(), Some(group))), ..welcome() });
+    while elector.hears() != ToInit::Beat {}
+
+    elector.child.kill().unwrap();
+    elector.child.wait().unwrap();
+    drop(elector);
+
+    wait_until("the group is dead", || is_dead(group));
+}
+
+#[test]
+fn a_group_that_was_proved_gone_is_nobodys_to_kill() {
+    let kubeconfig = Kubeconfig::of_nobody("number");
+    let mut elector = Elector::start(ANONYMOUS, Some(&kubeconfig));
+    let group: i32 = elector.line().parse().unwrap();
+    elector.welcome(Welcome { resume: Some(resume(clock::boot(), Some(group))), ..welcome() });
+    let stop = Stop { began: None, killed: None, exited: None, exit: None, proved: clock::boot() };
+    elector.tell(&ToElector::Stopped { term: Term(1), request: 9, stop, then: Then::Follow });
+    elector.tell(&ToElector::Beat);
+    while elector.hears() != ToInit::Beat {}
+    let pid = wait_for("the elector", || elector_of(elector.child.id()));
+
+    elector.child.kill().unwrap();
+    elector.child.wait().unwrap();
+    drop(elector);
+
+    wait_until("the elector has ended", || is_dead(pid));
+    assert!(!is_dead(group));
+    kill(Pid::from_raw(group), Signal::SIGKILL).unwrap();
+}
+
+#[test]
+fn a_successor_serves_the_probes_once_the_port_is_free_again() {
+    let kubeconfig = Kubeconfig::of_nobody("probes");
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    let elector = Elector::start("exec \"$0\" elector", Some(&kubeconfig));
+    let mut welcome = Welcome { generation: 2, ..welcome() };
+    welcome.config.http.listen = Some(address);
+    elector.welcome(welcome);
+    while elector.hears() != ToInit::Beat {}
+
+    drop(taken);
+
+    wait_until("it listens", || TcpStream::connect(address).is_ok());
+}
+
 #[test]
 fn it_kills_at_the_hard_deadline_although_its_init_does_nothing() {
     let kubeconfig = Kubeconfig::of_nobody("guard");
     let mut elector = Elector::start("\"$0\" elector & sleep 60; echo $?", Some(&kubeconfig));
-    let timing = Config::default().timing();
-    let sent = clock::boot().before(timing.duration) + Duration::from_secs(3);
-    let resume = Resume {
-        term: Term(1),
-        facts: Facts {
-            token: "1".into(),
-            uid: "u".into(),
-            transitions: 1,
-            acquired_at: String::new(),
-            traceparent: String::new(),
-        },
-        timing,
-        confirmed: Confirmed {
-            uid: "u".into(),
-            resource_version: "1".into(),
-            spec: "{}".into(),
-            deadlines: timing.deadlines(sent),
-        },
-        stopping: None,
-        released: false,
-    };
+    let sent = clock::boot().before(Config::default().lease.duration) + Duration::from_secs(3);
+    let resume = resume(sent, None);
     let hard = resume.confirmed.deadlines.hard;
     assert!(hard > clock::boot());
 
@@ -179,6 +216,31 @@ fn welcome() -> Welcome {
         last_seen: None,
         shutdown: false,
         pid1: false,
+    }
+}
+
+/// A term whose last renewal was sent then.
+fn resume(sent: tenure::time::Instant, main: Option<i32>) -> Resume {
+    let timing = Config::default().timing();
+    Resume {
+        term: Term(1),
+        facts: Facts {
+            token: "1".into(),
+            uid: "u".into(),
+            transitions: 1,
+            acquired_at: String::new(),
+            traceparent: String::new(),
+        },
+        timing,
+        confirmed: Confirmed {
+            uid: "u".into(),
+            resource_version: "1".into(),
+            spec: "{}".into(),
+            deadlines: timing.deadlines(sent),
+        },
+        stopping: None,
+        released: false,
+        main,
     }
 }
 
@@ -208,8 +270,11 @@ impl Elector {
     /// Answers its Hello.
     fn welcome(&self, welcome: Welcome) {
         assert_eq!(self.hears(), ToInit::Hello { version: VERSION });
-        let message = encode(&ToElector::Welcome(Box::new(welcome))).unwrap();
-        send(self.link.as_raw_fd(), &message, MsgFlags::empty()).unwrap();
+        self.tell(&ToElector::Welcome(Box::new(welcome)));
+    }
+
+    fn tell(&self, message: &ToElector) {
+        send(self.link.as_raw_fd(), &encode(message).unwrap(), MsgFlags::empty()).unwrap();
     }
 
     fn hears(&self) -> ToInit {
@@ -268,7 +333,7 @@ fn is_dead(pid: i32) -> bool {
 
 fn elector_of(init: u32) -> Option<i32> {
     let children = fs::read_to_string(format!("/proc/{init}/task/{init}/children")).ok()?;
-    let is_elector = |pid: &i32| fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line == b"tenure\0elector\0");
+    let is_elector = |pid: &i32| fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.ends_with(b"\0elector\0"));
     children.split_whitespace().filter_map(|pid| pid.parse().ok()).find(is_elector)
 }
 

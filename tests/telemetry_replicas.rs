@@ -5,16 +5,18 @@
 mod collector;
 mod support;
 
-use std::process::ExitCode;
+use std::{process::ExitCode, time::Duration};
 
 use collector::{Collector, Manner, Seen, Wire};
 use nix::sys::signal::{Signal, kill};
 use serde_json::Value;
 use support::{
+    PATIENCE,
     case::{self, Case},
     replica::Replica,
     server::Kind,
     stage::{Prepared, Stage},
+    within,
 };
 use tenure::telemetry::FLUSH;
 
@@ -83,6 +85,20 @@ fn has(seen: &[Seen], name: &str, to: &str) -> bool {
     transition(seen, name, to).is_some_and(|(_, children)| children.len() >= 3)
 }
 
+/// [`Collector::wait`] would hold up the proxies: they run on this thread.
+async fn wait(collector: &mut Collector, what: &str, enough: impl Fn(&[Seen]) -> bool) -> Vec<Seen> {
+    within(PATIENCE, what, async {
+        loop {
+            let seen = collector.seen();
+            if enough(&seen) {
+                return seen;
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    })
+    .await
+}
+
 async fn handover(stage: Stage, wire: Wire) {
     let mut collector = Collector::start(wire, Manner::Obliging);
     let (one, two) = two(&stage, &collector, wire).await;
@@ -91,7 +107,8 @@ async fn handover(stage: Stage, wire: Wire) {
     stage.witness.start("two", 0).await;
     assert_eq!(one.exit().await, 0);
 
-    let seen = collector.wait("both sides of a handover", |seen| has(seen, "one", "standby") && has(seen, "two", "leader"));
+    let seen =
+        wait(&mut collector, "both sides of a handover", |seen| has(seen, "one", "standby") && has(seen, "two", "leader")).await;
     let (stopped, parts_of_stop) = transition(&seen, "one", "standby").expect("waited for");
     let (led, parts_of_start) = transition(&seen, "two", "leader").expect("waited for");
     assert_eq!((&led.trace, &led.parent, led.parent_is_remote), (&stopped.trace, &stopped.span, Some(true)));
@@ -113,12 +130,12 @@ async fn a_handover_is_one_trace_from_the_old_leaders_stop_to_the_new_ones_start
 async fn a_takeover_from_a_killed_leader_is_a_trace_of_its_own_with_a_link(stage: Stage) {
     let mut collector = Collector::start(Wire::Http, Manner::Obliging);
     let (one, _two) = two(&stage, &collector, Wire::Http).await;
-    collector.wait("the first leader", |seen| has(seen, "one", "leader"));
+    wait(&mut collector, "the first leader", |seen| has(seen, "one", "leader")).await;
 
     kill(one.init().await, Signal::SIGKILL).expect("init lives");
     stage.witness.start("two", 0).await;
 
-    let seen = collector.wait("the second leader", |seen| has(seen, "two", "leader"));
+    let seen = wait(&mut collector, "the second leader", |seen| has(seen, "two", "leader")).await;
     let (first, _) = transition(&seen, "one", "leader").expect("waited for");
     let (second, _) = transition(&seen, "two", "leader").expect("waited for");
     assert_eq!(second.links, [(first.trace.clone(), first.span.clone())]);
@@ -137,7 +154,7 @@ async fn a_term_that_outlives_its_elector_ends_with_a_link_to_its_beginning(stag
     one.elector().await;
     one.signal(Signal::SIGTERM).await;
 
-    let seen = collector.wait("the end of the term", |seen| has(seen, "one", "standby"));
+    let seen = wait(&mut collector, "the end of the term", |seen| has(seen, "one", "standby")).await;
     let (stopped, _) = transition(&seen, "one", "standby").expect("waited for");
     let [(trace, span)] = &stopped.links[..] else { panic!("{stopped:#?}") };
     assert_eq!(format!("00-{trace}-{span}-01"), start.variable("TRACEPARENT"));
@@ -150,7 +167,7 @@ async fn the_workload_the_lease_and_the_trace_name_the_same_span(stage: Stage) {
     let _one = prepare(&stage, "one", &collector, Wire::Http).await.start();
     let start = stage.witness.start("one", 0).await;
 
-    let seen = collector.wait("a leader", |seen| has(seen, "one", "leader"));
+    let seen = wait(&mut collector, "a leader", |seen| has(seen, "one", "leader")).await;
 
     let (led, _) = transition(&seen, "one", "leader").expect("waited for");
     let traceparent = format!("00-{}-{}-01", led.trace, led.span);
@@ -182,7 +199,7 @@ async fn headers_reach_the_collector_and_not_the_log(stage: Stage) {
         let name = format!("{wire:?}").to_lowercase();
         let one = prepare(&stage, &name, &collector, wire).await.set("log.level", "trace").start();
         stage.witness.start(&name, 0).await;
-        let seen = collector.wait("a span", |seen| !seen.is_empty());
+        let seen = wait(&mut collector, "a span", |seen| !seen.is_empty()).await;
         assert_eq!(seen[0].headers["authorization"], "Bearer hush");
         one.signal(Signal::SIGTERM).await;
         one.exit().await;

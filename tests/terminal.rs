@@ -10,6 +10,7 @@ use std::{
 };
 
 use nix::{
+    fcntl::{FcntlArg, FdFlag, fcntl},
     poll::{PollFd, PollFlags, PollTimeout, poll},
     pty::{OpenptyResult, openpty},
     sys::{
@@ -161,6 +162,45 @@ fn an_init_that_was_started_in_the_background_and_needs_no_terminal_runs_and_sti
 }
 
 #[test]
+fn a_job_in_the_background_leaves_the_terminal_to_its_shell_when_it_ends() {
+    let mut terminal = Terminal::of_shell();
+    terminal.run(&format!("{TENURE} --leader-election=off -- sh -c 'echo $$; exec sleep 600'"));
+    let workload = terminal.pid();
+    terminal.until("it is in the foreground", |terminal| terminal.foreground() == workload);
+    terminal.press(CTRL_Z);
+    let shell = terminal.child_pid();
+    terminal.until("the shell has its terminal", |terminal| terminal.foreground() == shell);
+    terminal.run("bg >/dev/null");
+    terminal.until("it goes on", |_| state(workload) != Some('T'));
+    let init = parent(workload);
+    kill(workload, Signal::SIGKILL).unwrap();
+    terminal.until("init has ended", |_| matches!(state(init), None | Some('Z')));
+    assert_eq!(terminal.foreground(), shell);
+    terminal.run("wait %1; echo code $?");
+    assert_eq!(terminal.line(), "code 137");
+}
+
+#[test]
+fn a_workload_is_started_again_although_the_terminal_has_hung_up() {
+    let runs = std::env::temp_dir().join(format!("tenure-terminal-{}-runs", std::process::id()));
+    let go = runs.with_extension("go");
+    let script = format!(
+        "trap '' HUP; echo run >>{}; echo $$; while [ ! -e {} ]; do sleep 0.01; done; exit 1",
+        runs.display(),
+        go.display()
+    );
+    let set = ["--set", "workload.onExit=restart", "--set", "workload.restart.delay=10ms"];
+    let mut terminal = Terminal::of_init(&set, &script, Place::FirstProcess);
+    terminal.line();
+    terminal.hang_up();
+    fs::write(&go, "").unwrap();
+    terminal.until("a second run", |_| fs::read_to_string(&runs).unwrap().lines().count() > 1);
+    drop(terminal);
+    fs::remove_file(&runs).unwrap();
+    fs::remove_file(&go).unwrap();
+}
+
+#[test]
 fn a_guard_is_not_suspended_with_a_workload_under_a_lease() {
     let server = Server::start(&Options::default()).expect("the embedded API server");
     let kubeconfig = std::env::temp_dir().join(format!("tenure-terminal-{}", std::process::id()));
@@ -236,6 +276,8 @@ impl Terminal {
 
     fn of(command: &[&str]) -> Self {
         let OpenptyResult { master, slave } = openpty(None, None).expect("a terminal");
+        // Or it would not hang up as long as the child lives.
+        fcntl(&master, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).unwrap();
         let mut settings = tcgetattr(&slave).unwrap();
         settings.local_flags.remove(LocalFlags::ECHO | LocalFlags::ECHOCTL);
         // Or a key's signal would be followed by the loss of what was written in answer to it.
@@ -293,6 +335,10 @@ impl Terminal {
         let mut stty = Command::new("stty");
         let status = stty.args(["rows", &rows.to_string()]).stdin(self.master.try_clone().unwrap()).status().unwrap();
         assert!(status.success());
+    }
+
+    fn hang_up(&mut self) {
+        self.master = fs::File::open("/dev/null").unwrap();
     }
 
     fn child_pid(&self) -> Pid {

@@ -12,6 +12,7 @@
 
 use std::{
     env, io,
+    net::SocketAddr,
     os::fd::{AsRawFd, FromRawFd as _, OwnedFd},
     sync::Arc,
     time::Duration,
@@ -62,6 +63,9 @@ pub const LINK_FD: i32 = 3;
 
 /// Init answers a Hello as soon as it turns; one that does not is stopped, and will start another elector.
 const WELCOME_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How often a successor that has no probes tries to have them.
+const PROBES_AGAIN: Duration = Duration::from_secs(1);
 
 /// Threads for what blocks: name lookups and credential plugins. More would only wait beside each other.
 const BLOCKING_THREADS: usize = 16;
@@ -243,6 +247,16 @@ async fn lead_or_follow(mut link: Link, welcome: Welcome, discover: Discover) ->
     Ok(init)
 }
 
+/// A predecessor that could not be reaped yet may still have the address.
+async fn serve_in_the_end(listen: SocketAddr, health: Health) {
+    loop {
+        tokio::time::sleep(PROBES_AGAIN).await;
+        if serve(listen, health.clone()).is_ok() {
+            return tracing::info!("there are probes on {listen}");
+        }
+    }
+}
+
 /// What cannot work is found out before the first request of the first elector. Later ones wait for better times: a term may be in
 /// progress, and what worked once is not wrong for good.
 async fn prepare(welcome: &Welcome, access: &Access, health: &Health) -> Result<(), Failure> {
@@ -251,7 +265,10 @@ async fn prepare(welcome: &Welcome, access: &Access, health: &Health) -> Result<
         match serve(listen, health.clone()) {
             Ok(_) => {}
             Err(error) if is_first => return Err(Failure::Probes(error)),
-            Err(error) => tracing::warn!(error = one_line(&error), "there are no probes"),
+            Err(error) => {
+                tracing::warn!(error = one_line(&error), "there are no probes as long as that is so");
+                drop(tokio::spawn(serve_in_the_end(listen, health.clone())));
+            }
         }
     }
     if !is_first {

@@ -28,7 +28,7 @@ pub(super) struct Init {
     pid1: bool,
     /// What stands in the environment of everything that it started for its workload.
     marker: String,
-    /// The workload's process group.
+    /// The process group of what leads. Once that has ended its number may be anybody's.
     group: Option<Pid>,
 }
 
@@ -36,13 +36,22 @@ impl Init {
     pub(super) fn of(welcome: &Welcome) -> Self {
         let pid = getppid();
         let marker = format!("TENURE_IDENTITY={}", welcome.identity);
-        Self { pid, pid1: welcome.pid1 && pid == PID1, marker, group: None }
+        let group = welcome.resume.as_ref().and_then(|resume| resume.main).map(Pid::from_raw);
+        Self { pid, pid1: welcome.pid1 && pid == PID1, marker, group }
     }
 
-    /// Remembers the workload's process group.
+    /// Remembers the process group of what leads.
     pub(super) fn told(&mut self, message: &ToElector) {
-        if let ToElector::Started { pid, .. } = message {
-            self.group = Some(Pid::from_raw(*pid));
+        match message {
+            ToElector::Started { pid, .. } => self.group = Some(Pid::from_raw(*pid)),
+            ToElector::Restarting { .. } | ToElector::Stopped { .. } => self.group = None,
+            ToElector::Acknowledged { .. }
+            | ToElector::Beat
+            | ToElector::Log { .. }
+            | ToElector::Shutdown
+            | ToElector::Stopping { .. }
+            | ToElector::Unproved { .. }
+            | ToElector::Welcome(_) => {}
         }
     }
 

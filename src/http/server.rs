@@ -43,7 +43,7 @@ pub enum HttpError {
 ///
 /// # Errors
 /// [`HttpError::Listen`] will not go away by itself, so where nothing leads yet it is a configuration error (exit code 78).
-/// A term in progress goes on without probes.
+/// A term in progress goes on without probes, and its elector tries again.
 pub fn serve(listen: SocketAddr, health: Health) -> Result<SocketAddr, HttpError> {
     let failed = |source| HttpError::Listen { listen, source };
     let listener = std::net::TcpListener::bind(listen).map_err(failed)?;

@@ -17,6 +17,7 @@ use crate::{
         fuse::{Fuse, FuseError},
         kill,
         notify::NotifySocket,
+        reap,
         spawn::{self, Outcome, Place, Setup, Spawning, signal_not_after},
     },
     supervision::{Action, Agent, HookKind, Input, Launch, NotSpawned, Role, Scan, Target},
@@ -269,7 +270,10 @@ impl Drive {
         if self.main.map(Pid::as_raw) != Some(pid) {
             return;
         }
-        let input = match kill::send(Pid::from_raw(pid), signal) {
+        let pid = Pid::from_raw(pid);
+        let input = match kill::send(pid, signal) {
+            // The dead take a signal too, and heed none: that it was reaped is the answer. What it has left is not demoted.
+            Ok(()) if reap::is_dead(pid) => return,
             Ok(()) => Input::Demoted,
             Err(error) => {
                 self.say(true, format!("the workload cannot be told signals.onFollow: {error}"));

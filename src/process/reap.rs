@@ -39,6 +39,21 @@ pub fn peek() -> Option<Pid> {
     }
 }
 
+/// Whether this child is dead, and not reaped yet. It stays.
+#[must_use]
+#[allow(unsafe_code, reason = "as for peek")]
+pub fn is_dead(child: Pid) -> bool {
+    let Ok(id) = child.as_raw().try_into() else { return false };
+    let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
+    let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+    // SAFETY: as in peek.
+    let (result, pid) = unsafe {
+        let result = libc::waitid(libc::P_PID, id, info.as_mut_ptr(), flags);
+        (result, info.assume_init_ref().si_pid())
+    };
+    result == 0 && pid == child.as_raw()
+}
+
 /// The signal that stopped this child since it was last asked. It is not reaped.
 #[must_use]
 #[allow(unsafe_code, reason = "as for peek")]

@@ -132,8 +132,6 @@ pub enum Step {
     DieWithInit = 1,
     /// A process group or a session of its own.
     Place,
-    /// The foreground of the terminal.
-    Terminal,
     /// Standard input.
     Input,
     /// Descriptor 3.
@@ -155,7 +153,6 @@ impl std::fmt::Display for Step {
         f.write_str(match self {
             Self::DieWithInit => "cannot bind the child to init's life",
             Self::Place => "cannot make a process group or session",
-            Self::Terminal => "cannot hand over the terminal",
             Self::Input => "cannot set standard input",
             Self::Link => "cannot hand over the link",
             Self::Signals => "cannot restore the signals",

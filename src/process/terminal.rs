@@ -31,6 +31,12 @@ impl Terminal {
         is_ours.then_some(Self { fd, ours })
     }
 
+    /// The process group in its foreground; none if it has hung up.
+    #[must_use]
+    pub fn foreground(self) -> Option<Pid> {
+        tcgetpgrp(self.fd).ok()
+    }
+
     /// Puts `group` of our session into the foreground.
     ///
     /// # Errors

@@ -254,7 +254,7 @@ impl Agent {
             identity: self.settings.identity.clone(),
             generation,
             last_term: self.last_term,
-            resume: self.held.as_ref().map(|held| held.resume(self.workload.leads())),
+            resume: self.held.as_ref().map(|held| held.resume(self.workload.leads(), self.workload.main())),
             not_before: self.not_before,
             last_seen: self.last_seen,
             shutdown: self.ending.is_some(),

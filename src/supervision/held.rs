@@ -129,7 +129,7 @@ impl Held {
 
     /// What it is told. Of a term that is over and proved no H: its proof has disarmed it (law 3), and what runs by then is no
     /// leader's.
-    pub(crate) fn resume(&self, leads: bool) -> Resume {
+    pub(crate) fn resume(&self, leads: bool, main: Option<i32>) -> Resume {
         let disarmed = !leads && !self.is_live();
         let hard = if disarmed { Instant::NEVER } else { self.deadlines.hard };
         Resume {
@@ -139,6 +139,7 @@ impl Held {
             confirmed: Confirmed { deadlines: Deadlines { hard, ..self.deadlines }, ..self.confirmed.clone() },
             stopping: self.stopping,
             released: self.released,
+            main: main.filter(|_| leads),
         }
     }
 

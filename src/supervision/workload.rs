@@ -51,6 +51,8 @@ pub(crate) struct Workload {
     actual: Actual,
     /// Since the last proof something of a leader was started.
     leads: bool,
+    /// A kill(-1) left init alone, and nothing was started since.
+    alone: bool,
     restarts: Restarts,
     /// The stop under way, or the last one.
     account: Account,
@@ -92,6 +94,7 @@ impl Workload {
             wanted: Wanted::Hold,
             actual: Actual::Stopped,
             leads: false,
+            alone: false,
             account: Account::default(),
             actions: VecDeque::new(),
             happened: VecDeque::new(),
@@ -308,6 +311,7 @@ impl Workload {
             Wanted::Down | Wanted::Hold | Wanted::Standby => None,
         };
         self.leads = launch.is_some();
+        self.alone = false;
         let role = match (self.policy.plain, &launch) {
             (true, _) => None,
             (false, Some(_)) => Some(Role::Leader),
@@ -317,7 +321,8 @@ impl Workload {
         self.actions.push_back(Action::Spawn { role, launch });
     }
 
-    fn main(&self) -> Option<i32> {
+    /// The main process, until it is reaped.
+    pub(crate) fn main(&self) -> Option<i32> {
         match &self.actual {
             Actual::Running { pid, .. } => Some(*pid),
             Actual::Ending { main: pid, .. } | Actual::Starting { pid, .. } => *pid,

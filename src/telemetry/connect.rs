@@ -173,9 +173,10 @@ mod tests {
 
     #[tokio::test]
     async fn a_request_without_an_answer_leaves_why() {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
-        drop(listener);
+        // Bound, and not listening: nobody else gets it.
+        let port = tokio::net::TcpSocket::new_v4().unwrap();
+        port.bind((std::net::Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+        let url = format!("http://{}", port.local_addr().unwrap());
         let collector = Collector::new(&url.parse().unwrap(), &settings(&[("OTEL_EXPORTER_OTLP_ENDPOINT", &url)])).unwrap();
 
         let answer = collector.send_bytes(Request::post(&url).body(Bytes::new()).unwrap()).await;

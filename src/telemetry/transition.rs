@@ -2,8 +2,8 @@
 //!
 //! Owns the names and words that a trace may carry; they are a closed set, documented here.
 //!
-//! `tenure.reason` of a transition to leader is why the Lease could be taken: `absent`, `released`, `cleared`, `expired`,
-//! `appointed`. Of a transition to standby it is why the term ended: one of [`Reason`](crate::link::Reason).
+//! `tenure.reason` of a transition to leader is why the Lease could be taken: `absent`, `released`, `cleared` or
+//! `expired`. Of a transition to standby it is why the term ended: one of [`Reason`](crate::link::Reason).
 
 use std::time::Duration;
 

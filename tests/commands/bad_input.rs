@@ -1,11 +1,12 @@
 //! Bad input gets one clear message that names the source and the remedy, and the exit code of the contract.
 
-use std::{fs, net::TcpListener, path::Path, process::Command};
+use std::{fs, net::Ipv4Addr, path::Path, process::Command};
 
 use nix::{
     sys::stat::Mode,
     unistd::{geteuid, mkfifo},
 };
+use tokio::net::TcpSocket;
 
 use crate::world::{Embedded, Place, Running, kubeconfig, scripted, tenure};
 
@@ -215,9 +216,10 @@ fn a_kubeconfig_that_cannot_be_used_is_78_and_names_the_file() {
 #[test]
 fn a_server_that_is_not_there_is_69() {
     let place = Place::new("down");
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
-    drop(listener);
+    // Bound, and not listening: nobody else gets it.
+    let port = TcpSocket::new_v4().unwrap();
+    port.bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+    let url = format!("http://{}", port.local_addr().unwrap());
     let path = place.file("kubeconfig", &kubeconfig(&format!("server: '{url}'")));
     for face in [&["check", "--lease", "x"][..], &["status", "x"]] {
         tenure(face, &[("KUBECONFIG", &path)]).says(69, &[&url, "onnection refused"]);

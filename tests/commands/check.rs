@@ -33,6 +33,10 @@ fn a_workload_that_is_not_there_is_78_and_none_at_all_is_a_note() {
     tenure(&["check", "--offline", "--lease", "x", "--", "/etc/passwd"], &[])
         .says(78, &["FAIL  the workload cannot be executed (126)"]);
     tenure(&["check", "--offline", "--lease", "x"], &[]).says(0, &["note  no workload was given"]);
+    let hook = ["--set", "workload.runs=always", "--set", "workload.acknowledge=none", "--set", "hooks.afterLead.command=[gone]"];
+    let signals = ["--set", "signals.onLead=USR1", "--set", "signals.onFollow=USR2"];
+    tenure(&[&["check", "--offline", "--lease", "x"], &hook[..], &signals, &["--", "sh"]].concat(), &[])
+        .says(78, &["ok    the workload is /", "FAIL  hooks.afterLead cannot be executed (127)"]);
 }
 
 #[test]

@@ -79,7 +79,7 @@ async fn case_1_an_absent_lease_is_created_and_run_on_after_the_creation_wait(st
 }
 
 async fn case_2_a_creation_that_comes_second_observes(stage: Stage) {
-    let me = stage.prepare("me").await;
+    let me = stage.prepare("me").await.set("lease.attemptTimeout", "800ms");
     let valve = Valve::closed();
     me.proxy.on(|request| request.verb == Verb::Create, Times::Only(1), Fault::late_request(&valve));
     let me = me.start();
@@ -146,7 +146,7 @@ async fn case_5_a_cleared_holder_is_taken_at_once_and_run_on_later(stage: Stage)
 async fn taken_after_silence(stage: Stage, spec: Value, seconds: f64, transitions: i64) {
     let since = clock::boot();
     let object = stage.lease.create(spec).await;
-    let me = stage.start("me").await;
+    let me = stage.prepare("me").await.set("lease.attemptTimeout", "800ms").start();
 
     let start = stage.witness.start("me", 0).await;
 

@@ -92,7 +92,9 @@ async fn case_42_passing_failures_are_retried_until_the_soft_deadline(stage: Sta
 }
 
 async fn case_44_a_401_reads_the_token_again(stage: Stage) {
-    let (me, _) = lead(&stage, stage.prepare("me").await).await;
+    // A refusal that is read too late is none, and the old token goes out once more.
+    let prepared = stage.prepare("me").await.set("lease.duration", "8s").set("lease.attemptTimeout", "2s");
+    let (me, _) = lead(&stage, prepared).await;
     // Else it may be the one that is refused, and a renewal has the new token already.
     me.proxy.log.first("the watch", |e| e.request.verb == Verb::Watch && e.succeeded()).await;
     let old = me.proxy.log.all()[0].request.authorization.clone();
@@ -149,7 +151,7 @@ fn said(me: &Replica, words: &str) -> usize {
 /// A replica whose every request is refused so for some seconds.
 async fn refused_at_the_start(stage: &Stage, fault: Fault) -> Replica {
     stage.lease.create(released()).await;
-    let prepared = stage.prepare("me").await;
+    let prepared = stage.prepare("me").await.set("lease.attemptTimeout", "800ms");
     prepared.proxy.on(|_| true, Times::Always, fault);
     let me = prepared.set("log.level", "info").start();
     me.proxy.log.nth(3, "several attempts", |_| true).await;

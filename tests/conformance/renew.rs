@@ -153,6 +153,8 @@ async fn case_33_a_deleted_lease_is_created_again_only_after_the_proof(stage: St
 async fn case_35_a_deletion_with_a_second_candidate_waiting(stage: Stage) {
     let prepared = stage.prepare("me").await.workload(&Behaviour::stubborn());
     prepared.proxy.on(|request| request.verb == Verb::Watch, Times::Always, Fault::silent_watch(""));
+    // It might come first, and the other would create nothing.
+    prepared.proxy.on(|request| request.verb == Verb::Create, Times::Always, Fault::lost_request());
     let (_me, _) = lead(&stage, prepared).await;
     let other = stage.start("other").await;
     other.proxy.log.first("a watch", |e| e.request.verb == Verb::Watch).await;
@@ -284,8 +286,9 @@ async fn case_40_slow_replies_do_not_drift(stage: Stage) {
 }
 
 async fn case_48_a_preferred_other_is_given_way(stage: Stage) {
-    let linger = Behaviour::lingering(Duration::from_millis(1500));
-    let (me, _) = lead(&stage, stage.prepare("me").await.workload(&linger)).await;
+    let linger = Behaviour::lingering(Duration::from_secs(4));
+    let prepared = stage.prepare("me").await.workload(&linger).set("workload.stop.grace", "10s");
+    let (me, _) = lead(&stage, prepared).await;
 
     stage
         .lease
@@ -330,11 +333,10 @@ async fn case_49_a_lease_kept_for_another_is_not_taken_for_one_duration(stage: S
     let since = clock::boot();
     stage.lease.create(spec).await;
     let me = stage.start("me").await;
-    me.proxy.log.first("a read", |e| e.request.verb == Verb::Get).await;
 
-    me.proxy.log.none_for((since + timing::DURATION).since(clock::boot()), "a write", |e| e.request.is_write()).await;
+    let taken = me.proxy.log.first("a takeover", |e| e.request.is_write()).await;
 
-    assert!(me.runs());
+    assert!(taken.request.at >= since + timing::DURATION);
 }
 
 async fn case_51_fields_of_the_future_are_kept(stage: Stage) {

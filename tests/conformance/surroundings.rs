@@ -85,9 +85,9 @@ async fn case_68_each_new_holder_is_reported_once(stage: Stage) {
 }
 
 async fn case_69_health_follows_the_renewals(stage: Stage) {
-    let address = stage.free_address().await;
+    let (address, _kept) = stage.free_address();
     let (me, _) = lead(&stage, stage.prepare("me").await.set("http.listen", address.to_string())).await;
-    let other = stage.free_address().await;
+    let (other, _kept_too) = stage.free_address();
     let follower = stage.prepare("follower").await.set("http.listen", other.to_string()).start();
     follower.proxy.log.first("a watch", |e| e.request.verb == Verb::Watch).await;
 

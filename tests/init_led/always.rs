@@ -7,17 +7,23 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use nix::sys::stat::Mode;
+use nix::sys::{
+    signal::{
+        Signal::{SIGCONT as CONT, SIGKILL as KILL},
+        kill,
+    },
+    stat::Mode,
+};
 use tenure::{
     clock,
     config::{Acknowledge, Config, Hook, Runs, Signal},
     election::law::Timing,
-    link::{Reason, Term, Then, ToElector, ToInit},
+    link::{Exit, Reason, Term, Then, ToElector, ToInit},
 };
 
 use super::{
     faces::{WORKLOAD, notify_at},
-    world::{World, config, lead, patient, sleep_until, timing, wait_for},
+    world::{World, children, config, lead, patient, sleep_until, state, timing, unhurried, unhurriedly, wait_for, wait_until},
 };
 
 pub(crate) fn always(acknowledge: Acknowledge, command: &[&str]) -> Config {
@@ -60,9 +66,28 @@ pub(crate) fn a_demotion_without_a_word_is_a_kill_and_a_fresh_standby() {
     let (mut world, pid) = promoted(&notifying("stubborn"), patient());
     world.step_down(7, Reason::LostToHolder);
     assert_eq!(world.line(), "follows");
-    assert_eq!(world.stopped(7), Then::Follow);
+    assert_eq!(world.stopped_in_the_end(7), Then::Follow);
     let fresh = world.line();
     assert!(fresh.ends_with(" standby") && !fresh.starts_with(&format!("{pid} ")), "{fresh}");
+}
+
+pub(crate) fn a_workload_that_was_dead_when_its_demotion_was_signalled_is_proved_dead() {
+    let script = "trap 'setsid sleep 1000 & echo leads' USR1; echo starts; while :; do sleep 0.01; done";
+    let (mut world, _) = World::contained(&always(Acknowledge::None, &["sh", "-c", script]));
+    assert_eq!(world.line(), "starts");
+    world.lead(patient(), clock::boot());
+    assert_eq!(world.line(), "leads");
+    let main = children(world.init()).into_iter().find(|pid| *pid != world.elector()).unwrap();
+    world.freeze();
+    kill(main, KILL).unwrap();
+    wait_until("it is dead", || state(main) == Some('Z'));
+
+    world.step_down(7, Reason::StepDown);
+    world.passed_on();
+    world.signal(CONT);
+
+    let ToElector::Stopped { stop, .. } = world.hear() else { panic!("not stopped") };
+    assert_eq!(stop.exit, Some(Exit::Signal(libc::SIGKILL)), "its end is the proof, and not that it took a signal");
 }
 
 pub(crate) fn a_promotion_waits_for_the_handler_of_a_workload_that_just_started() {
@@ -124,13 +149,13 @@ pub(crate) fn a_word_from_somebody_else_acknowledges_nothing() {
     world.step_down(7, Reason::LostToHolder);
     assert_eq!(world.line(), "follows");
     notify_at(&address, "X_TENURE_ROLE=standby");
-    world.stopped(7);
+    world.stopped_in_the_end(7);
     assert!(clock::boot() >= asked + timing().loss_grace, "the whole time was left to the workload");
 }
 
 pub(crate) fn a_workload_that_floods_its_socket_is_killed_in_time_all_the_same() {
-    let (world, _) = promoted(&notifying("floods"), timing());
-    let end = timing().deadlines(clock::boot()).end;
+    let (world, _) = promoted(&unhurriedly(notifying("floods")), unhurried());
+    let end = unhurried().deadlines(clock::boot()).end;
     let ToElector::Stopping { reason, at, .. } = world.hear() else { panic!("it goes on") };
     assert_eq!((reason, at < end), (Reason::Expired, true));
     sleep_until(end);

@@ -23,7 +23,7 @@ pub(crate) fn stopped_is_told_when_the_whole_tree_is_gone_and_not_before() {
     let world = World::leading(&config(DAEMONS), patient());
     assert!(world.others().len() > 20, "{:?}", world.others());
     world.step_down(7, Reason::StepDown);
-    assert_eq!(world.stopped(7), Then::Follow);
+    assert_eq!(world.stopped_in_the_end(7), Then::Follow);
     assert_eq!(world.others(), []);
 }
 
@@ -49,7 +49,7 @@ pub(crate) fn a_process_that_was_executed_into_the_container_is_gone_too() {
     world.step_down(7, Reason::StepDown);
     // nsenter is its parent, out here, and reaps it.
     let reaper = std::thread::spawn(move || shell.wait().unwrap());
-    assert_eq!(world.stopped(7), Then::Follow);
+    assert_eq!(world.stopped_in_the_end(7), Then::Follow);
     assert_eq!(world.others(), []);
     reaper.join().unwrap();
 }

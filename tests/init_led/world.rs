@@ -51,6 +51,11 @@ pub(crate) fn patient() -> Timing {
     timing().with_duration(Duration::from_secs(60))
 }
 
+/// D 8 s and killMargin 4 s instead: from H on init has 2 s for the proof, before it ends itself.
+pub(crate) fn unhurried() -> Timing {
+    Timing { kill_margin: Duration::from_secs(4), ..timing().with_duration(Duration::from_secs(8)) }
+}
+
 /// `sh -c script`, led with [`patient`] timing, said in the configuration too.
 pub(crate) fn config(script: &str) -> Config {
     let mut config = Config::default();
@@ -65,7 +70,13 @@ pub(crate) fn config(script: &str) -> Config {
     config
 }
 
-/// The same in a shell that knows real-time signals.
+/// This with the killMargin of [`unhurried`].
+pub(crate) fn unhurriedly(mut config: Config) -> Config {
+    config.workload.stop.kill_margin = unhurried().kill_margin;
+    config
+}
+
+/// [`config`] in a shell that knows real-time signals.
 pub(crate) fn bash(script: &str) -> Config {
     let mut config = config(script);
     config.workload.command[0] = "bash".into();
@@ -171,6 +182,20 @@ impl World {
         ToElector::Acknowledged { term: Term(1), serial: self.serial }
     }
 
+    /// Waits until the elector has passed on all that it was told.
+    #[allow(unsafe_code, reason = "nothing wraps this ioctl")]
+    pub(crate) fn passed_on(&self) {
+        let elector = self.elector();
+        let unread = || {
+            let mut bytes: libc::c_int = 0;
+            // SAFETY: it writes one int.
+            assert_eq!(unsafe { libc::ioctl(self.link.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) }, 0);
+            bytes
+        };
+        // In this order: it sleeps only when it has sent what it read.
+        wait_until("the elector has passed it on", || unread() == 0 && state(elector) == Some('S'));
+    }
+
     pub(crate) fn step_down(&self, request: u64, reason: Reason) {
         self.tell(&ToInit::StepDown { term: Term(1), request, reason });
     }
@@ -253,11 +278,11 @@ impl Drop for World {
         // What left init's group would outlive it, and hold on to its standard error.
         let tree = below(Pid::from_raw(self.child.id().try_into().unwrap()));
         drop(self.child.kill());
-        drop(self.child.wait());
         for pid in tree {
-            // Most are gone already.
+            // Most are gone already; once the launcher is reaped their ids may be somebody else's.
             let _ = kill(pid, Signal::SIGKILL);
         }
+        drop(self.child.wait());
         if let Some(errors) = self.errors.take()
             && std::thread::panicking()
         {
@@ -316,7 +341,7 @@ pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T 
     }
 }
 
-fn children(parent: Pid) -> Vec<Pid> {
+pub(crate) fn children(parent: Pid) -> Vec<Pid> {
     let children = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).unwrap_or_default();
     children.split_whitespace().filter_map(|pid| pid.parse().ok()).map(Pid::from_raw).collect()
 }

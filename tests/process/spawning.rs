@@ -21,7 +21,7 @@ use tenure::{
         reap,
         scan::Scanner,
         signals,
-        spawn::{self, Command, Failure, Outcome, Place, Setup, Step},
+        spawn::{self, Command, Failure, Outcome, Place, Setup, Spawning, Step},
     },
     time::Instant,
 };
@@ -68,31 +68,38 @@ test_in!(Pid1, a_child_that_was_stopped_past_its_deadline_runs_nothing, {
     let scanner = Scanner::open().expect("/proc");
     let ours = fs::read_link("/proc/self/exe").expect("/proc");
 
-    let mut caught = None;
-    for _ in 0..500 {
-        let deadline = clock::boot() + std::time::Duration::from_millis(200);
-        let child = script.spawn(&Setup { not_after: Some(deadline), ..setup(inherited) }).expect("a child");
-        kill::send(child.pid, tenure::config::Signal(libc::SIGSTOP)).expect("it lives");
-        wait_until("a stop or an end", || matches!(scanner.look(child.pid).map(|child| child.state), Some(b'T' | b'Z')));
-        if fs::read_link(format!("/proc/{}/exe", child.pid)).is_ok_and(|exe| exe == ours) {
-            caught = Some((child, deadline));
-            break;
+    let catch = || {
+        for _ in 0..500 {
+            let deadline = clock::boot() + std::time::Duration::from_millis(200);
+            let mut child = script.spawn(&Setup { not_after: Some(deadline), ..setup(inherited) }).expect("a child");
+            kill::send(child.pid, tenure::config::Signal(libc::SIGSTOP)).expect("it lives");
+            wait_until("a stop or an end", || matches!(scanner.look(child.pid).map(|child| child.state), Some(b'T' | b'Z')));
+            let is_ours = fs::read_link(format!("/proc/{}/exe", child.pid)).is_ok_and(|exe| exe == ours);
+            // Stopped too late, it has told already; the parent does not wait for one that has not.
+            if is_ours && child.outcome().is_none() {
+                return (child, deadline);
+            }
+            let _ = kill::send(child.pid, SIGKILL);
+            wait_until("its end", || reap::next(|_| {}).is_some());
+            let _ = fs::remove_file(&file);
         }
-        let _ = kill::send(child.pid, SIGKILL);
-        wait_until("its end", || reap::next(|_| {}).is_some());
-        let _ = fs::remove_file(&file);
-    }
-    let (mut child, deadline) = caught.expect("one of them stopped before its execve");
+        panic!("none of them stopped before its execve");
+    };
+    let resume = |(mut child, deadline): (Spawning, Instant)| {
+        wait_until("the deadline", || clock::boot() > deadline);
+        kill::send(child.pid, SIGCONT).expect("it lives");
+        let after = outcome(&mut child);
+        wait_until("its end", || reap::next(|_| {}).is_some_and(|(pid, _)| pid == child.pid));
+        (after, fs::remove_file(&file).is_ok())
+    };
 
-    let before = child.outcome();
-    wait_until("the deadline", || clock::boot() > deadline);
-    kill::send(child.pid, SIGCONT).expect("it lives");
-    let after = outcome(&mut child);
+    // Stopped between its look at the clock and its execve it runs the program all the same, but hardly twice.
+    let (after, ran) = match resume(catch()) {
+        (Outcome::Done, _) => resume(catch()),
+        other => other,
+    };
 
-    assert_eq!(before, None, "the parent does not wait for it");
-    assert_eq!(after, Outcome::Late);
-    wait_until("its end", || reap::next(|_| {}).is_some_and(|(pid, _)| pid == child.pid));
-    assert!(!file.exists());
+    assert_eq!((after, ran), (Outcome::Late, false));
 });
 
 test_in!(Pid1, a_deadline_that_is_past_or_not_decides, {

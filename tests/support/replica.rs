@@ -176,12 +176,14 @@ impl Replica {
         intruder
     }
 
-    /// A child of this process beside that one: what the workload's daemon becomes of init.
-    pub async fn child_beside(&self, parent: Pid, other: Pid) -> Pid {
+    /// The workload's daemon, as seen from here, once init has adopted it beside `main`, the workload as it knows itself.
+    pub async fn daemon_beside(&self, main: u32) -> Pid {
+        let init = self.init().await;
         within(PATIENCE, &format!("a daemon of {}", self.name), async {
             loop {
-                let daemon = |pid: &Pid| *pid != other && command_line(*pid).get(1).is_some_and(|word| word == FACE);
-                if let Some(pid) = children(parent).into_iter().find(daemon) {
+                let is_other = |pid: &Pid| own_id(*pid).is_some_and(|id| id != main);
+                let daemon = |pid: &Pid| is_other(pid) && command_line(*pid).get(1).is_some_and(|word| word == FACE);
+                if let Some(pid) = children(init).into_iter().find(daemon) {
                     return pid;
                 }
                 tokio::time::sleep(Duration::from_millis(2)).await;
@@ -251,6 +253,13 @@ fn stat(pid: i32) -> Option<(String, i32)> {
     // The name before them may hold blanks and parentheses.
     let mut words = stat.rsplit_once(')')?.1.split_whitespace();
     Some((words.next()?.to_owned(), words.next()?.parse().ok()?))
+}
+
+/// A process's id in its own namespace.
+fn own_id(pid: Pid) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
+    ids.split_whitespace().last()?.parse().ok()
 }
 
 /// The words of a process's command line.

@@ -12,7 +12,7 @@ use std::{
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::{TcpListener, TcpStream},
+    net::{TcpSocket, TcpStream},
 };
 
 use super::{
@@ -149,10 +149,12 @@ impl Stage {
         fs::write(file, config.to_string()).expect("a file");
     }
 
-    /// A loopback address that nobody listens on.
-    pub async fn free_address(&self) -> SocketAddr {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-        listener.local_addr().expect("bound")
+    /// A loopback address that nobody listens on, and what keeps it free for a listener that asks for it by its port.
+    pub fn free_address(&self) -> (SocketAddr, TcpSocket) {
+        let kept = TcpSocket::new_v4().expect("a socket");
+        kept.set_reuseaddr(true).expect("as listeners do");
+        kept.bind((Ipv4Addr::LOCALHOST, 0).into()).expect("a free port");
+        (kept.local_addr().expect("bound"), kept)
     }
 
     /// The status of a GET over plain HTTP.

@@ -29,7 +29,7 @@ pub(super) fn run(check: &cli::Check) -> u8 {
     for note in &loaded.notes {
         report.note(note);
     }
-    check_program(&loaded.config, &mut report);
+    check_programs(&loaded.config, &mut report);
     if loaded.config.lease.enabled {
         law::check(&loaded.config, &mut report);
         clock::check(loaded.config.lease.clock_drift, &mut report);
@@ -45,15 +45,19 @@ pub(super) fn run(check: &cli::Check) -> u8 {
     report.finish()
 }
 
-fn check_program(config: &Config, report: &mut Report) {
-    let Some(program) = config.workload.command.first() else {
+fn check_programs(config: &Config, report: &mut Report) {
+    if config.workload.command.is_empty() {
         report.note("no workload was given: write it after -- to check it too");
-        return;
-    };
+    }
     let path = config.workload.env.get("PATH").map(Into::into).or_else(|| std::env::var_os("PATH"));
-    match resolve(program, path.as_deref()) {
-        Ok(file) => report.good(&format!("the workload is {}", file.display())),
-        Err(error) => report.bad(INVALID, &format!("the workload cannot be executed ({}): {error}", error.code())),
+    let hooks = [("hooks.afterLead", &config.hooks.after_lead), ("hooks.beforeFollow", &config.hooks.before_follow)];
+    let hooks = hooks.into_iter().filter_map(|(name, hook)| Some((name, &hook.as_ref()?.command)));
+    for (name, command) in std::iter::once(("the workload", &config.workload.command)).chain(hooks) {
+        let Some(program) = command.first() else { continue };
+        match resolve(program, path.as_deref()) {
+            Ok(file) => report.good(&format!("{name} is {}", file.display())),
+            Err(error) => report.bad(INVALID, &format!("{name} cannot be executed ({}): {error}", error.code())),
+        }
     }
 }
 

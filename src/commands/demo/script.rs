@@ -168,20 +168,21 @@ impl Script {
         timeout(PATIENCE, ended).await.unwrap_or(Ok(()))
     }
 
-    /// Who runs now.
+    /// Who runs now. One that was just replaced has fresh stamps too, and the lesser token.
     async fn leader(&self) -> Result<Run, Stuck> {
-        self.find(|run| crate::clock::boot().since(run.last) < FRESH).await
+        let is_fresh = |run: &Run| crate::clock::boot().since(run.last) < FRESH;
+        self.find(|runs| runs.into_iter().filter(is_fresh).max_by_key(|run| run.token)).await
     }
 
     /// The first to begin after `at`.
     async fn leader_after(&self, at: Instant) -> Result<Run, Stuck> {
-        self.find(|run| run.first > at).await
+        self.find(|runs| runs.into_iter().find(|run| run.first > at)).await
     }
 
-    async fn find(&self, is_it: impl Fn(&Run) -> bool) -> Result<Run, Stuck> {
+    async fn find(&self, pick: impl Fn(Vec<Run>) -> Option<Run>) -> Result<Run, Stuck> {
         let search = async {
             loop {
-                if let Some(run) = self.runs()?.into_iter().find(&is_it) {
+                if let Some(run) = pick(self.runs()?) {
                     return Ok(run);
                 }
                 sleep(GLANCE).await;

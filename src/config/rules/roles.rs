@@ -43,6 +43,8 @@ fn judge_telling(config: &Config, judgement: &mut Judgement) {
         let Some(signal) = signal else { continue };
         if !is_catchable(signal) {
             judgement.refuse(&[path], format!("{} cannot be caught: choose one that the workload handles", signal.name()));
+        } else if signal == Signal(libc::SIGCONT) {
+            judgement.refuse(&[path], "SIGCONT goes with every stop signal: choose one that tells nothing but the role");
         } else if signal == config.workload.stop.signal {
             judgement.refuse(&[path, "workload.stop.signal"], "is the stop signal too: the workload could not tell them apart");
         }
@@ -146,6 +148,8 @@ mod tests {
             (libc::SIGTERM, FOLLOW.0, "signals.onLead"),
             (libc::SIGKILL, FOLLOW.0, "signals.onLead"),
             (LEAD.0, libc::SIGSTOP, "signals.onFollow"),
+            (libc::SIGCONT, FOLLOW.0, "signals.onLead"),
+            (LEAD.0, libc::SIGCONT, "signals.onFollow"),
         ] {
             let mut config = always(Some(Acknowledge::None));
             (config.signals.on_lead, config.signals.on_follow) = (Some(Signal(lead)), Some(Signal(follow)));

@@ -32,9 +32,13 @@ impl Drive {
         }
     }
 
-    /// The workload gets the terminal if it is init's, who may have got it later by a shell's `fg`.
+    /// The workload gets the terminal if it is init's, who may have got it later by a shell's `fg`. After a `bg` it is the shell's.
     pub(super) fn hand_terminal_over(&mut self) -> bool {
-        let (Some(terminal), Some(main)) = (Terminal::of_stdin(), self.main) else { return false };
+        let Some(main) = self.main else { return false };
+        let Some(terminal) = Terminal::of_stdin() else {
+            self.terminal = self.terminal.filter(|terminal| terminal.foreground() == Some(main));
+            return false;
+        };
         self.terminal = Some(terminal);
         terminal.hand_to(main).is_ok()
     }

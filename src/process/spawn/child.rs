@@ -70,7 +70,6 @@ pub(super) fn decode(report: [u8; REPORT]) -> Outcome {
     let steps = [
         Step::DieWithInit,
         Step::Place,
-        Step::Terminal,
         Step::Input,
         Step::Link,
         Step::Signals,
@@ -98,7 +97,8 @@ fn carry_out(plan: &Plan<'_>, parent: Pid) -> Result<Outcome, Failure> {
             Some(Place::Group) => drop(check(Step::Place, libc::setpgid(0, 0))?),
             Some(Place::Foreground(_)) => {
                 check(Step::Place, libc::setpgid(0, 0))?;
-                check(Step::Terminal, libc::tcsetpgrp(libc::STDIN_FILENO, libc::getpid()))?;
+                // One that has hung up since is no reason not to lead.
+                libc::tcsetpgrp(libc::STDIN_FILENO, libc::getpid());
             }
             Some(Place::Session) => drop(check(Step::Place, libc::setsid())?),
             None => {}

@@ -101,9 +101,12 @@ impl Workload {
 
     pub(crate) fn scanned(&mut self, scan: Scan, now: Instant) {
         let Actual::Ending { ladder, again_at, .. } = &mut self.actual else { return };
-        if !ladder.scanned(scan, now) {
+        // Where /proc hides processes only init's solitude is a proof, and to be alone again would cost every elector its life.
+        let clean = scan.clean || (self.alone && scan.left.is_empty());
+        if !ladder.scanned(Scan { clean, ..scan }, now) {
             return;
         }
+        self.alone |= ladder.kills_everything();
         self.account.killed = self.account.killed.or_else(|| ladder.killed());
         self.actual = again_at.map_or(Actual::Stopped, |until| Actual::Waiting { until });
         self.leads = false;

@@ -352,6 +352,7 @@ fn a_restarted_elector_tells_the_end_of_the_term_that_it_took_over() {
         confirmed: confirmed(timing().deadlines(ms(0))),
         stopping: None,
         released: false,
+        main: None,
     };
     let mut observer = Observer::new(Some(&resume));
     let stop = Stop { began: None, killed: None, exited: None, exit: None, proved: ms(5_000) };

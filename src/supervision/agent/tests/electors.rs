@@ -14,7 +14,7 @@ fn the_next_elector_is_handed_the_term_as_it_stands() {
     let resume = welcome.resume.unwrap();
     assert_eq!((welcome.generation, welcome.last_term, welcome.shutdown), (2, Term(1), false));
     assert_eq!((resume.term, resume.timing, resume.confirmed), (Term(1), config().timing(), confirmed(ms(3900))));
-    assert_eq!((resume.stopping, resume.released), (None, false));
+    assert_eq!((resume.stopping, resume.released, resume.main), (None, false, Some(MAIN)));
 }
 
 #[test]
@@ -227,4 +227,30 @@ fn the_next_elector_is_told_for_how_long_the_lease_was_seen_held_last() {
     world.due();
 
     assert_eq!(world.started_elector().unwrap().last_seen, Some(Duration::from_secs(40)));
+}
+
+#[test]
+fn where_proc_hides_processes_a_fresh_elector_is_answered_by_the_proof_that_cost_its_predecessor() {
+    let mut world = World::leading(config());
+    world.step_down(9, Reason::StepDown);
+    world.exit(Exit::Code(0));
+    let hidden = Scan::default();
+    while !world.wants(&Action::KillAll) {
+        world.take();
+        world.wake_until(world.now + Duration::from_millis(100));
+        world.feed(Input::Scanned(hidden.clone()));
+    }
+    world.feed(Input::ElectorEnded);
+    world.feed(Input::Scanned(Scan { clean: true, ..Scan::default() }));
+    world.wake_until(world.now + Duration::from_secs(1));
+    assert!(world.started_elector().is_some());
+    world.feed(Input::ElectorStarted);
+    world.told(ToInit::Hello { version: VERSION });
+
+    world.step_down(1, Reason::StepDown);
+    world.due();
+    assert!(world.wants(&Action::Walk), "{:?}", world.actions);
+    world.feed(Input::Scanned(hidden));
+
+    assert_eq!(world.stopped(), Some((1, Then::Follow)));
 }
