@@ -17,8 +17,8 @@ const SLACK: Duration = Duration::from_millis(2);
 /// See the module.
 #[derive(Debug)]
 pub struct Conduct {
-    /// The term that init was told of last, and its S.
-    offered: Option<(Term, Instant)>,
+    /// The term that init was told of last.
+    offered: Option<Offered>,
     /// The term that init took for one last.
     term: Option<Term>,
     /// No later S than this is in force.
@@ -33,6 +33,15 @@ pub struct Conduct {
     signals: u32,
     /// Init runs since then.
     awake: Instant,
+}
+
+/// What init was told of a term before it took it for one: a drained link says all of it at once.
+#[derive(Debug)]
+struct Offered {
+    term: Term,
+    soft: Instant,
+    cause: Option<Instant>,
+    lost: Option<Instant>,
 }
 
 /// The workload as it is.
@@ -63,12 +72,18 @@ impl Conduct {
         match message {
             // Only a liar says that.
             ToInit::Lead { .. } | ToInit::Ended { .. } if leads => {}
-            ToInit::Lead { term, confirmed, .. } => self.offered = Some((*term, confirmed.deadlines.soft)),
+            ToInit::Lead { term, confirmed, .. } => {
+                self.offered = Some(Offered { term: *term, soft: confirmed.deadlines.soft, cause: None, lost: None });
+            }
             ToInit::Extend { serial: LIE, .. } => {}
             ToInit::Extend { confirmed, .. } => self.soft = self.soft.max(confirmed.deadlines.soft),
             ToInit::Shorten { deadlines, .. } => self.soft = self.soft.min(deadlines.soft),
             ToInit::StepDown { term, reason, .. } => {
                 self.cause.get_or_insert(now);
+                if let Some(offered) = self.offered.as_mut().filter(|offered| offered.term == *term) {
+                    offered.cause.get_or_insert(now);
+                    offered.lost = offered.lost.or(reason.is_loss().then_some(now));
+                }
                 // Only a liar names a term that is over.
                 if reason.is_loss() && self.term == Some(*term) {
                     self.lost.get_or_insert(now);
@@ -86,10 +101,10 @@ impl Conduct {
 
     /// Init takes a term that it was told of for one: not every one is, for there are liars.
     pub fn begins(&mut self) {
-        let Some((term, soft)) = self.offered.take() else { return };
+        let Some(offered) = self.offered.take() else { return };
         // What a liar offered before may be left, and is older.
-        (self.term, self.soft, self.lost) = (Some(term), self.soft.max(soft), None);
-        self.cause = self.cause.filter(|_| self.signals > 0);
+        (self.term, self.soft, self.lost) = (Some(offered.term), self.soft.max(offered.soft), offered.lost);
+        self.cause = self.cause.filter(|_| self.signals > 0).or(offered.cause);
     }
 
     /// Init was sent SIGTERM.
