@@ -149,7 +149,8 @@ impl Core {
             sight: Sight::after(welcome.last_seen),
             handed_on: welcome.last_seen.unwrap_or(config.lease.duration),
             unknown: Vec::new(),
-            ready: false,
+            // Its predecessor has read the Lease.
+            ready: welcome.resume.is_some(),
             actions: VecDeque::new(),
             awaited: None,
             requests: 0,

@@ -26,6 +26,7 @@ fn a_successor_reads_then_renews_and_the_term_goes_on() {
     old.run(seconds(4));
 
     let mut new = successor(old, |_| {});
+    assert!(new.elector.view().ready, "its predecessor was");
     new.run(Duration::from_millis(1));
 
     assert!(matches!(&new.sent[..], [(_, Request::Get), (_, Request::Replace(_))]));
