@@ -182,6 +182,17 @@ pub enum ToElector {
     Shutdown,
     /// Answer to [`ToInit::Beat`].
     Beat,
+    /// A hook ended, whatever became of it. To be told of, not to be acted on.
+    Hooked {
+        /// Its key, `afterLead` or `beforeFollow`.
+        hook: String,
+        /// When it was started.
+        began: Instant,
+        /// When nothing of it was left.
+        ended: Instant,
+        /// How its main process ended.
+        exit: Exit,
+    },
     /// A line of init's for the log.
     Log {
         /// Whether it is a warning.

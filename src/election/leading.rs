@@ -239,6 +239,7 @@ impl Leading {
             | ToElector::Restarting { .. }
             | ToElector::Shutdown
             | ToElector::Beat
+            | ToElector::Hooked { .. }
             | ToElector::Log { .. } => {}
         }
     }

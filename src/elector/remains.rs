@@ -47,6 +47,7 @@ impl Init {
             ToElector::Restarting { .. } | ToElector::Stopped { .. } => self.group = None,
             ToElector::Acknowledged { .. }
             | ToElector::Beat
+            | ToElector::Hooked { .. }
             | ToElector::Log { .. }
             | ToElector::Shutdown
             | ToElector::Stopping { .. }

@@ -258,6 +258,7 @@ impl Drive {
                 self.fuses.started();
                 let pid = spawning.pid.as_raw();
                 self.pending.hook = Some(spawning);
+                self.begun = Some((hook, clock::boot()));
                 Input::HookForked { pid }
             }
             None => Input::HookNotForked,

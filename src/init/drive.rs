@@ -25,7 +25,7 @@ use crate::{
         signals::{Inherited, Signals},
         terminal::Terminal,
     },
-    supervision::{Agent, Input, Role, Settings},
+    supervision::{Agent, HookKind, Input, Role, Settings},
     time::Instant,
 };
 
@@ -54,6 +54,8 @@ pub(super) struct Drive {
     /// The workload's main process.
     pub(super) main: Option<Pid>,
     pub(super) pending: Pending,
+    /// The hook that was started last, and when.
+    pub(super) begun: Option<(HookKind, Instant)>,
     /// A hook that has not ended as a whole.
     pub(super) leaving: Option<Leaving>,
     pub(super) over: Option<u8>,
@@ -100,6 +102,7 @@ impl Drive {
             undead: Vec::new(),
             main: None,
             pending: Pending::default(),
+            begun: None,
             leaving: None,
             over: None,
             log: Log::new(config::Log::default()),

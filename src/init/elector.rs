@@ -121,9 +121,9 @@ impl Elector {
         Ok(Some(message))
     }
 
-    /// Sends a message now, or once the elector has room for it. A log line is not kept: false if it was not sent.
+    /// Sends a message now, or once the elector has room for it. What is only to be told of is not kept: false if it was not sent.
     pub(super) fn send(&mut self, message: &ToElector) -> bool {
-        if matches!(message, ToElector::Log { .. }) && self.is_clogged() {
+        if matches!(message, ToElector::Log { .. } | ToElector::Hooked { .. }) && self.is_clogged() {
             return false;
         }
         // What init says is short; a line that is not is cut by nobody and told by nobody.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::drive::Drive;
 use crate::{
     clock,
-    link::Exit,
+    link::{Exit, ToElector},
     process::{Pid, kill},
     supervision::{Agent, Input},
     time::Instant,
@@ -36,7 +36,11 @@ impl Drive {
     /// Tells of its end once nobody of its group is left.
     pub(super) fn bid_farewell(&mut self, agent: &mut Agent) {
         if let Some(Leaving { pid, exit }) = self.leaving.take_if(|hook| kill::is_group_gone(hook.pid)) {
-            agent.handle(Input::Reaped { pid: pid.as_raw(), exit }, clock::boot());
+            let ended = clock::boot();
+            if let (Some((hook, began)), Some(elector)) = (self.begun.take(), &mut self.elector) {
+                elector.send(&ToElector::Hooked { hook: hook.name().to_owned(), began, ended, exit });
+            }
+            agent.handle(Input::Reaped { pid: pid.as_raw(), exit }, ended);
         }
     }
 

@@ -30,6 +30,8 @@ pub(crate) struct Observer {
     /// When init began a stop by itself.
     stop_began: Option<Instant>,
     fall: Option<Fall>,
+    /// Those of the transition under way.
+    hooks: Vec<Phase>,
 }
 
 #[derive(Debug)]
@@ -193,6 +195,11 @@ impl Observer {
                 self.stop_began = Some(*at);
                 None
             }
+            ToElector::Hooked { hook, began, ended, exit } => {
+                let mut phase = Phase::new(phase::HOOK, *began, *ended);
+                phase.error = (*exit != Exit::Code(0)).then(|| FAILED.to_owned());
+                self.hooked(phase.with(KeyValue::new("tenure.hook", hook.clone())).with(exit_fact(*exit)), now)
+            }
             ToElector::Welcome(_)
             | ToElector::Acknowledged { .. }
             | ToElector::Stopped { .. }
@@ -230,6 +237,16 @@ impl Observer {
         Some(Outcome::During { parent: term.context?, anchor: Anchor::new(now), term: term.transitions, phase })
     }
 
+    /// A part of the transition under way, or of the term that it outlasted.
+    fn hooked(&mut self, phase: Phase, now: Now) -> Option<Outcome> {
+        if self.rise.is_some() || self.fall.is_some() {
+            self.hooks.push(phase);
+            return None;
+        }
+        let term = self.term.as_ref()?;
+        Some(Outcome::During { parent: term.context?, anchor: Anchor::new(now), term: term.transitions, phase })
+    }
+
     fn failed(&self, operation: &'static str, message: &str, now: Now) -> Option<Outcome> {
         let releasing = self.fall.as_ref().is_some_and(|fall| fall.proved.is_some());
         let term = self.term.as_ref().filter(|_| !releasing)?;
@@ -261,7 +278,7 @@ impl Observer {
     }
 
     /// The transition to leader, with the workload's process and when it ran, or why it never did and until when.
-    fn risen(&self, rise: Rise, ran: Result<(i32, Instant), (&'static str, Instant)>) -> Outcome {
+    fn risen(&mut self, rise: Rise, ran: Result<(i32, Instant), (&'static str, Instant)>) -> Outcome {
         let Rise { campaign, acquired, creation_wait, order } = rise;
         let from = campaign.from;
         let sent = order.map(|order| order.sent).filter(|sent| (from..=acquired).contains(sent)).unwrap_or(from);
@@ -274,6 +291,7 @@ impl Observer {
             }
             Err((error, at)) => (at, Some(error)),
         };
+        phases.append(&mut self.hooks);
         let wait = creation_wait.map(|wait| KeyValue::new("tenure.creation_wait", wait.as_secs_f64()));
         let term = self.term.as_ref();
         let end = term.and_then(|term| term.end).filter(|_| error.is_none());
@@ -295,8 +313,8 @@ impl Observer {
     }
 
     /// The transition to standby.
-    fn fallen(&self, fall: Fall, error: Option<&'static str>, now: Now) -> Outcome {
-        let mut phases = Vec::new();
+    fn fallen(&mut self, fall: Fall, error: Option<&'static str>, now: Now) -> Outcome {
+        let mut phases = mem::take(&mut self.hooks);
         let mut facts = Vec::new();
         if let Some(Proved { stop, told, .. }) = fall.proved {
             let gone = stop.exited.unwrap_or(stop.proved);
@@ -351,6 +369,7 @@ fn exit_fact(exit: Exit) -> KeyValue {
 }
 
 const ENDED: &str = "the elector ended before it was over";
+const FAILED: &str = "the hook failed";
 const NEVER_RAN: &str = "the term ended before the workload ran";
 
 #[cfg(test)]

@@ -22,6 +22,8 @@ pub(crate) mod phase {
     pub(crate) const ACQUIRE: &str = "acquire";
     /// From init's order to start (or the end of the creation wait) until the workload runs, or was promoted.
     pub(crate) const WORKLOAD_START: &str = "workload.start";
+    /// From the start of a hook until nothing of it was left.
+    pub(crate) const HOOK: &str = "hook";
     /// From the stop signal, or the workload's own end, until its main process was gone, or it was demoted.
     pub(crate) const WORKLOAD_STOP: &str = "workload.stop";
     /// From the first SIGKILL until what it was sent to was gone.

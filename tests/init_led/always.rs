@@ -181,6 +181,8 @@ pub(crate) fn the_role_is_told_and_acknowledged_by_hooks() {
     world.step_down(7, Reason::StepDown);
     assert_eq!(world.stopped(7), Then::Follow);
     assert_eq!(fs::read_to_string(&log.0).unwrap(), "leader 17\nstandby 17 step-down\n");
+    let hooked = ["afterLead", "beforeFollow"].map(|hook| (hook.to_owned(), Exit::Code(0)));
+    assert_eq!(world.hooked.take(), hooked, "in time to be told of");
 }
 
 pub(crate) fn what_a_hook_leaves_running_ends_with_it() {

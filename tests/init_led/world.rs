@@ -1,6 +1,7 @@
 //! A running init, the test as its elector, and a view into its PID namespace.
 
 use std::{
+    cell::RefCell,
     fs,
     io::{BufRead as _, BufReader},
     os::fd::{AsFd as _, AsRawFd as _, FromRawFd as _, OwnedFd},
@@ -24,7 +25,7 @@ use tenure::{
     clock,
     config::Config,
     election::law::Timing,
-    link::{Confirmed, Facts, MAX_MESSAGE, Reason, Term, Then, ToElector, ToInit, VERSION, Welcome, decode, encode},
+    link::{Confirmed, Exit, Facts, MAX_MESSAGE, Reason, Term, Then, ToElector, ToInit, VERSION, Welcome, decode, encode},
     time::Instant,
 };
 
@@ -93,6 +94,8 @@ pub(crate) struct World {
     /// The test's end of the present elector.
     link: OwnedFd,
     serial: u64,
+    /// The hooks that ended, as init told.
+    pub(crate) hooked: RefCell<Vec<(String, Exit)>>,
 }
 
 impl World {
@@ -121,7 +124,8 @@ impl World {
         let mut child = command.spawn().expect("setpriv and unshare are needed");
         let (output, errors) = (BufReader::new(child.stdout.take().unwrap()), child.stderr.take());
         let link = accept(&listener);
-        let mut world = Self { child, output, errors, contained, listener, link, serial: 0 };
+        let hooked = RefCell::default();
+        let mut world = Self { child, output, errors, contained, listener, link, serial: 0, hooked };
         let welcome = world.greet();
         (world, welcome)
     }
@@ -154,14 +158,17 @@ impl World {
         send(self.link.as_raw_fd(), &[0xff; 9], MsgFlags::empty()).unwrap();
     }
 
-    /// The next thing that init tells, log lines apart.
+    /// The next thing that init tells, apart from what is only for people.
     pub(crate) fn hear(&self) -> ToElector {
         let mut buffer = vec![0; MAX_MESSAGE];
         loop {
             let length = recv(self.link.as_raw_fd(), &mut buffer, MsgFlags::empty()).expect("init tells something in time");
             assert!(length > 0, "the link has ended");
             let message = decode(&buffer[..length]).unwrap();
-            if !matches!(message, ToElector::Log { .. }) {
+            if let ToElector::Hooked { hook, exit, began, ended } = &message {
+                assert!(began <= ended, "{message:?}");
+                self.hooked.borrow_mut().push((hook.clone(), *exit));
+            } else if !matches!(message, ToElector::Log { .. }) {
                 return message;
             }
         }

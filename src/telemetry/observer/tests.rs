@@ -336,6 +336,45 @@ fn a_workload_that_is_started_again_is_told_within_the_term() {
     assert_eq!((*parent, phase.name, phase.from, phase.until), (CONTEXT, "workload.start", ms(500), ms(1_500)));
 }
 
+fn hooked(hook: &str, began: u64, ended: u64, exit: Exit) -> ToElector {
+    ToElector::Hooked { hook: hook.into(), began: ms(began), ended: ms(ended), exit }
+}
+
+#[test]
+fn a_hook_that_a_promotion_waited_for_is_a_part_of_it_and_one_that_it_did_not_of_the_term() {
+    let mut observer = Observer::default();
+    let hook = hooked("afterLead", 8, 15, Exit::Code(0));
+    feed(
+        &mut observer,
+        &[
+            (0, Fact::Reported(&campaigning(None, false))),
+            (5, Fact::Reported(&acquired())),
+            (6, Fact::Told(&lead(ms(0), None))),
+            (15, Fact::Heard(&hook)),
+        ],
+    );
+    let told = only(feed(&mut observer, &[(25, Fact::Heard(&started(20)))]));
+    assert_eq!(spans(&told).last(), Some(&("hook", ms(8), ms(15))));
+
+    let late = hooked("afterLead", 8, 40, Exit::Code(3));
+    let over = feed(&mut observer, &[(40, Fact::Heard(&late))]);
+    let [Outcome::During { parent: CONTEXT, term: 7, phase, .. }] = &over[..] else { panic!("{over:?}") };
+    assert_eq!((phase.name, phase.error.as_deref()), ("hook", Some("the hook failed")));
+}
+
+#[test]
+fn the_hook_of_a_demotion_is_a_part_of_it() {
+    let mut observer = leading();
+    reported(&mut observer, 100, stopping(Reason::StepDown));
+    let hook = hooked("beforeFollow", 105, 120, Exit::Code(0));
+    assert_eq!(feed(&mut observer, &[(120, Fact::Heard(&hook))]), []);
+    let stop = Stop { began: Some(ms(100)), killed: None, exited: None, exit: None, proved: ms(121) };
+    reported(&mut observer, 121, Event::Proved(stop));
+    let told = only(reported(&mut observer, 130, Event::Following));
+    assert_eq!(spans(&told).first(), Some(&("hook", ms(105), ms(120))));
+    assert_eq!(told.phases[0].facts[0], KeyValue::new("tenure.hook", "beforeFollow"));
+}
+
 #[test]
 fn a_restarted_elector_tells_the_end_of_the_term_that_it_took_over() {
     let facts = Facts {

@@ -169,6 +169,7 @@ impl Container {
                 | ToElector::Unproved { .. }
                 | ToElector::Shutdown
                 | ToElector::Beat
+                | ToElector::Hooked { .. }
                 | ToElector::Log { .. } => None,
             };
             elector.to_elector.push_back(message);
