@@ -82,7 +82,7 @@ impl Conduct {
                 self.cause.get_or_insert(now);
                 if let Some(offered) = self.offered.as_mut().filter(|offered| offered.term == *term) {
                     offered.cause.get_or_insert(now);
-                    offered.lost = offered.lost.or(reason.is_loss().then_some(now));
+                    offered.lost = offered.lost.or_else(|| reason.is_loss().then_some(now));
                 }
                 // Only a liar names a term that is over.
                 if reason.is_loss() && self.term == Some(*term) {
