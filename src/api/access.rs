@@ -79,6 +79,9 @@ pub enum AccessError {
     /// A certificate authority without a certificate.
     #[error("the certificate authority of {0} holds no PEM certificate")]
     NoCertificate(String),
+    /// A token that no request can carry. It is not shown.
+    #[error("the token of {0} cannot stand in a header: it is empty, or holds a line break or the like")]
+    Token(String),
     /// A proxy is asked for.
     #[error(
         "the cluster of {0} names a proxy-url, and tenure speaks to no proxies: remove it where the API server is reached directly"

@@ -7,14 +7,15 @@ use std::{
 };
 
 use http::{HeaderValue, header::USER_AGENT};
-use kube::config::{ExecInteractiveMode, Kubeconfig, KubeconfigError};
+use kube::config::{Context, ExecInteractiveMode, Kubeconfig, KubeconfigError};
 
-use super::{access::AccessError, dial::Dialer, proxies};
+use super::{access::AccessError, dial::Dialer, kubeconfig, proxies};
 
 #[cfg(test)]
 mod tests;
 
 const SERVICE_ACCOUNT_TOKEN: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
+const POD_NAMESPACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 
 /// A cluster that the surroundings name: not contacted yet.
 #[derive(Clone, Debug)]
@@ -68,19 +69,25 @@ impl Cluster {
         let broken = |source| AccessError::Kubeconfig { paths: names.clone(), source };
         let present: Vec<_> = paths.iter().filter(|path| path.exists()).collect();
         let read = if present.is_empty() { paths.iter().collect() } else { present };
-        let kubeconfig = read.into_iter().try_fold(Kubeconfig::default(), |merged, path| {
-            let one = Kubeconfig::read_from(path).map_err(|error| {
+        let mut kubeconfig = read.into_iter().try_fold(Kubeconfig::default(), |merged, path| {
+            let mut one = Kubeconfig::read_from(path).map_err(|error| {
                 let KubeconfigError::Parse(parse) = &error else { return broken(error) };
                 AccessError::Malformed { path: path.display().to_string(), line: parse.location().map(|at| at.line()) }
             })?;
+            one.current_context.take_if(|name| name.is_empty());
             merged.merge(one).map_err(broken)
         })?;
+        kubeconfig::tidy(&mut kubeconfig);
         let context = chosen(&kubeconfig, &names)?;
         let source = Source::Kubeconfig(format!("{names}, context {context}"));
         if proxy_of_current(&kubeconfig) {
             return Err(AccessError::Proxy(source.to_string()));
         }
+        let says_where = namespace_of_current(&kubeconfig);
         let mut config = kube::Config::try_from(kubeconfig).map_err(broken)?;
+        if let (false, Ok(namespace)) = (says_where, std::fs::read_to_string(POD_NAMESPACE)) {
+            config.default_namespace = namespace;
+        }
         // The one that is left gives a token; kube would run a program for another, and show its output where that fails.
         if let Some(provider) = config.auth_info.auth_provider.as_ref().filter(|provider| provider.name != "oidc") {
             return Err(AccessError::AuthProvider { place: source.to_string(), name: provider.name.clone() });
@@ -179,7 +186,7 @@ fn is_namespace(name: &str) -> bool {
 
 /// What this process lacks of a pod with access to its API server.
 fn missing_of_pod() -> Option<&'static str> {
-    if env::var_os("KUBERNETES_SERVICE_HOST").is_none() {
+    if env::var_os("KUBERNETES_SERVICE_HOST").is_none_or(|host| host.is_empty()) {
         return Some("this is no pod (KUBERNETES_SERVICE_HOST is not set)");
     }
     if !Path::new(SERVICE_ACCOUNT_TOKEN).exists() {
@@ -202,10 +209,19 @@ fn chosen(kubeconfig: &Kubeconfig, files: &str) -> Result<String, AccessError> {
     Err(AccessError::Context { files: files.into(), choice, contexts })
 }
 
-fn proxy_of_current(kubeconfig: &Kubeconfig) -> bool {
+fn current(kubeconfig: &Kubeconfig) -> Option<&Context> {
     let named = |name: &String| kubeconfig.contexts.iter().find(|context| context.name == *name);
-    let context = kubeconfig.current_context.as_ref().and_then(named).and_then(|named| named.context.as_ref());
+    kubeconfig.current_context.as_ref().and_then(named).and_then(|named| named.context.as_ref())
+}
+
+fn namespace_of_current(kubeconfig: &Kubeconfig) -> bool {
+    let namespace = current(kubeconfig).and_then(|context| context.namespace.as_ref());
+    namespace.is_some_and(|namespace| !namespace.is_empty())
+}
+
+fn proxy_of_current(kubeconfig: &Kubeconfig) -> bool {
+    let context = current(kubeconfig);
     let cluster = context.and_then(|context| kubeconfig.clusters.iter().find(|cluster| cluster.name == context.cluster));
     let proxy = cluster.and_then(|named| named.cluster.as_ref()).and_then(|cluster| cluster.proxy_url.as_ref());
-    proxy.is_some_and(|url| !url.is_empty())
+    proxy.is_some()
 }

@@ -2,11 +2,16 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
+use http::HeaderValue;
 use hyper_util::{
     client::legacy::{Client as Pool, connect::HttpConnector},
     rt::{TokioExecutor, TokioTimer},
 };
-use kube::client::{Body, ClientBuilder, ConfigExt as _};
+use kube::{
+    client::{Body, ClientBuilder, ConfigExt as _},
+    config::AuthInfo,
+};
+use secrecy::ExposeSecret as _;
 use tower::{BoxError, ServiceExt as _};
 
 use super::{access::AccessError, plugin};
@@ -15,6 +20,9 @@ use super::{access::AccessError, plugin};
 const KEEPALIVE: Duration = Duration::from_secs(30);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 const KEEPALIVE_PROBES: u32 = 3;
+
+/// How long the token of a file that kube cannot read by itself is used, before the file is read again.
+const TOKEN_FILE: Duration = Duration::from_secs(300);
 
 /// Above the pace of the slow reads that keep a follower's connection warm; servers end idle ones by themselves.
 const IDLE: Duration = Duration::from_secs(300);
@@ -35,6 +43,10 @@ impl Dialer {
         let mut config = config.clone();
         let lifetime =
             plugin::replace(&mut config.auth_info).map_err(|source| AccessError::Plugin { place: place.into(), source })?;
+        let lifetime = lifetime.or_else(|| trim_token_file(&mut config.auth_info));
+        if config.auth_info.token.as_ref().is_some_and(|token| !is_sendable(token.expose_secret())) {
+            return Err(AccessError::Token(place.into()));
+        }
         let auth = config.auth_layer().map_err(credentials)?;
         let connector = config.rustls_https_connector_with_connector(tcp(connect_timeout)).map_err(tls)?;
         let headers = config.extra_headers_layer().map_err(tls)?;
@@ -98,6 +110,24 @@ impl fmt::Debug for Dialer {
     }
 }
 
+/// Whether it can stand in a header; what kube does with another is a panic.
+pub(super) fn is_sendable(token: &str) -> bool {
+    !token.is_empty() && HeaderValue::from_str(token).is_ok()
+}
+
+/// As client-go, takes the token of a file without what stands around it, which kube would send; for how long it is taken. A file
+/// of nothing but a token is left to kube, as is one that cannot be read.
+fn trim_token_file(auth: &mut AuthInfo) -> Option<Duration> {
+    let file = auth.token_file.as_ref().filter(|_| auth.token.is_none())?;
+    let text = std::fs::read_to_string(file).ok()?;
+    let token = text.trim();
+    if token.len() == text.len() && !token.is_empty() {
+        return None;
+    }
+    (auth.token, auth.token_file) = (Some(token.into()), None);
+    Some(TOKEN_FILE)
+}
+
 fn tcp(connect_timeout: Duration) -> HttpConnector {
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
@@ -111,42 +141,112 @@ fn tcp(connect_timeout: Duration) -> HttpConnector {
 
 #[cfg(test)]
 mod tests {
-    use std::process;
+    use std::{path::PathBuf, process};
 
     use http::Request;
+    use serde_json::{Value, json};
 
-    use crate::api::{Cluster, exchange, stub};
+    use crate::api::{Cluster, exchange, one_line, stub};
 
     use super::*;
 
     const PLUGIN: &str =
         r#"echo '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{"token":"open-sesame"}}'"#;
 
+    /// A user in a kubeconfig, and a file beside it.
+    struct User {
+        kubeconfig: PathBuf,
+        file: PathBuf,
+    }
+
+    impl User {
+        fn new(name: &str) -> Self {
+            let kubeconfig = std::env::temp_dir().join(format!("tenure-dial-{}-{name}", process::id()));
+            Self { file: kubeconfig.with_extension("file"), kubeconfig }
+        }
+
+        fn dialer(&self, server: &str, user: &Value) -> Result<Dialer, AccessError> {
+            let kubeconfig = json!({
+                "apiVersion": "v1",
+                "kind": "Config",
+                "current-context": "c",
+                "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+                "clusters": [{"name": "c", "cluster": {"server": server}}],
+                "users": [{"name": "u", "user": user}],
+            });
+            std::fs::write(&self.kubeconfig, kubeconfig.to_string()).unwrap();
+            Cluster::from_kubeconfig(std::slice::from_ref(&self.kubeconfig), false)?.dialer(Duration::from_secs(5))
+        }
+
+        /// The head of a request of this user, in lower case.
+        async fn asks(&self, user: Value) -> String {
+            let mut stub = stub::Stub::start([stub::json(200, "{}")]).await;
+            let client = self.dialer(&stub.url, &user).unwrap().client();
+            exchange(&client, Request::get("/x").body(Body::empty()).unwrap(), Duration::from_secs(20)).await.unwrap();
+            stub.seen.recv().await.unwrap().head
+        }
+    }
+
+    impl Drop for User {
+        fn drop(&mut self) {
+            for file in [&self.kubeconfig, &self.file] {
+                let _ = std::fs::remove_file(file);
+            }
+        }
+    }
+
+    fn plugin(script: &str) -> Value {
+        let command = json!(["-c", script]);
+        let version = "client.authentication.k8s.io/v1";
+        json!({ "apiVersion": version, "command": "/bin/sh", "args": command, "interactiveMode": "IfAvailable" })
+    }
+
     #[tokio::test]
     async fn a_credential_plugin_gives_its_token() {
-        let mut stub = stub::Stub::start([stub::json(200, "{}")]).await;
-        let kubeconfig = serde_json::json!({
-            "apiVersion": "v1",
-            "kind": "Config",
-            "current-context": "c",
-            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-            "clusters": [{"name": "c", "cluster": {"server": stub.url}}],
-            "users": [{"name": "u", "user": {"exec": {
-                "apiVersion": "client.authentication.k8s.io/v1",
-                "command": "/bin/sh",
-                "args": ["-c", PLUGIN],
-                "interactiveMode": "IfAvailable",
-            }}}],
-        });
-        let path = std::env::temp_dir().join(format!("tenure-dial-{}", process::id()));
-        std::fs::write(&path, kubeconfig.to_string()).unwrap();
+        let head = User::new("plugin").asks(json!({ "exec": plugin(PLUGIN) })).await;
 
-        let cluster = Cluster::from_kubeconfig(std::slice::from_ref(&path), false).unwrap();
-        let client = cluster.dialer(Duration::from_secs(5)).unwrap().client();
-        exchange(&client, Request::get("/x").body(Body::empty()).unwrap(), Duration::from_secs(20)).await.unwrap();
-
-        let _ = std::fs::remove_file(&path);
-        let head = stub.seen.recv().await.unwrap().head;
         assert!(head.contains("authorization: bearer open-sesame\r\n"), "{head}");
+    }
+
+    #[tokio::test]
+    async fn what_is_empty_in_a_kubeconfig_is_not_set() {
+        let user = User::new("empty");
+        std::fs::write(&user.file, "open-sesame").unwrap();
+        for credentials in [
+            json!({ "token": "", "exec": plugin(PLUGIN) }),
+            json!({ "token": "", "tokenFile": user.file }),
+            json!({ "username": "", "password": "", "token": "open-sesame" }),
+            json!({ "tokenFile": "", "token": "open-sesame" }),
+            json!({ "client-certificate-data": "", "client-key-data": "", "client-certificate": "", "token": "open-sesame" }),
+        ] {
+            let head = user.asks(credentials.clone()).await;
+            assert!(head.contains("authorization: bearer open-sesame\r\n"), "{credentials}: {head}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_token_file_may_end_in_a_newline_and_is_read_again() {
+        let user = User::new("newline");
+        std::fs::write(&user.file, "open-sesame\n").unwrap();
+
+        let head = user.asks(json!({ "tokenFile": user.file })).await;
+
+        assert!(head.contains("authorization: bearer open-sesame\r\n"), "{head}");
+        let dialer = user.dialer("https://127.0.0.1:1", &json!({ "tokenFile": user.file })).unwrap();
+        assert_eq!(dialer.lifetime(), Some(TOKEN_FILE));
+    }
+
+    #[test]
+    fn a_token_that_cannot_stand_in_a_header_is_refused_and_not_shown() {
+        let user = User::new("token");
+        std::fs::write(&user.file, "\n").unwrap();
+        let prints = plugin(r#"printf %s '{"status":{"token":"open\nsesame"}}'"#);
+        for (credentials, code) in
+            [(json!({ "token": "open\nsesame" }), 78), (json!({ "tokenFile": user.file }), 78), (json!({ "exec": prints }), 77)]
+        {
+            let error = user.dialer("https://127.0.0.1:1", &credentials).unwrap_err();
+            assert_eq!(error.exit_code(), code, "{error:?}");
+            assert!(!format!("{error:?} {}", one_line(&error)).contains("sesame"), "{error:?}");
+        }
     }
 }

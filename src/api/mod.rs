@@ -21,6 +21,7 @@ mod access;
 mod cluster;
 mod dial;
 mod exchange;
+mod kubeconfig;
 mod plugin;
 pub(crate) mod proxies;
 #[cfg(test)]

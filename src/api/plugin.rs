@@ -19,6 +19,7 @@ use kube::config::{AuthInfo, ExecConfig, ExecInteractiveMode};
 use serde::Deserialize;
 use serde_json::json;
 
+use super::dial::is_sendable;
 use crate::clock;
 
 /// Why a plugin gave no credentials.
@@ -60,6 +61,12 @@ pub enum PluginError {
         /// Which.
         program: String,
     },
+    /// Its token cannot be sent.
+    #[error("the token that the credential plugin {program} gave cannot stand in a header: it holds a line break or the like")]
+    Token {
+        /// Which.
+        program: String,
+    },
     /// The end of its credentials is not a time.
     #[error("the expirationTimestamp that the credential plugin {program} gave is no time")]
     Expiry {
@@ -87,7 +94,9 @@ impl PluginError {
     pub(super) const fn may_pass(&self) -> bool {
         match self {
             Self::NoCommand | Self::Start { .. } => false,
-            Self::Failed { .. } | Self::Unreadable { .. } | Self::Nothing { .. } | Self::Expiry { .. } => true,
+            Self::Failed { .. } | Self::Unreadable { .. } | Self::Nothing { .. } | Self::Token { .. } | Self::Expiry { .. } => {
+                true
+            }
         }
     }
 }
@@ -116,6 +125,9 @@ pub(super) fn replace(auth: &mut AuthInfo) -> Result<Option<Duration>, PluginErr
     };
     // An empty token would be no refusal, but make this replica an anonymous one.
     let token = given.token.filter(|token| !token.is_empty());
+    if token.as_deref().is_some_and(|token| !is_sendable(token)) {
+        return Err(PluginError::Token { program });
+    }
     let certificate = given.client_certificate_data.zip(given.client_key_data);
     if token.is_none() && certificate.is_none() {
         return Err(PluginError::Nothing { program });

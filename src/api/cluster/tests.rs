@@ -1,3 +1,5 @@
+use base64::prelude::{BASE64_STANDARD, Engine as _};
+
 use super::*;
 use crate::api::one_line;
 
@@ -195,4 +197,41 @@ fn a_credential_plugin_that_fails_may_pass() {
 
     assert!(error.may_pass(), "{error:?}");
     assert_eq!(error.exit_code(), 77);
+}
+
+#[test]
+fn what_is_empty_of_a_cluster_is_not_set() {
+    let authority = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap().cert.pem();
+    let authority = File::new("authority", &authority);
+    let empty = format!(
+        "tls-server-name: '', proxy-url: '', certificate-authority-data: '', certificate-authority: {}",
+        authority.0.display()
+    );
+    let file = File::new("empty-cluster", &kubeconfig(&empty, "token: x"));
+
+    let cluster = Cluster::from_kubeconfig(std::slice::from_ref(&file.0), false).unwrap();
+
+    cluster.dialer(Duration::from_secs(1)).unwrap();
+}
+
+#[test]
+fn base64_in_a_kubeconfig_may_be_wrapped() {
+    let authority = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap().cert.pem();
+    let mut data = BASE64_STANDARD.encode(authority.as_bytes());
+    data.insert_str(64, "\\n");
+    let file = File::new("wrapped", &kubeconfig(&format!("certificate-authority-data: \"{data}\\n\""), "token: x"));
+
+    let cluster = Cluster::from_kubeconfig(std::slice::from_ref(&file.0), false).unwrap();
+
+    cluster.dialer(Duration::from_secs(1)).unwrap();
+}
+
+#[test]
+fn an_empty_current_context_leaves_the_choice_to_the_next_file() {
+    let first = File::new("first", "{apiVersion: v1, kind: Config, current-context: '', contexts: [], clusters: [], users: []}");
+    let second = File::new("second", &kubeconfig("", "token: x"));
+
+    let cluster = Cluster::from_kubeconfig(&[first.0.clone(), second.0.clone()], false).unwrap();
+
+    assert_eq!(cluster.namespace(), "billing");
 }
