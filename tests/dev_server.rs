@@ -58,7 +58,7 @@ fn an_address_in_use_is_named() {
     let mut said = String::new();
     server.0.stderr.as_mut().expect("piped").read_to_string(&mut said).expect("text");
 
-    assert_eq!(status.code(), Some(70));
+    assert_eq!(status.code(), Some(78));
     assert!(said.contains(&address) && said.contains("in use"), "{said}");
     assert_eq!(said.lines().count(), 1, "{said}");
 }

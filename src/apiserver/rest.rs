@@ -20,6 +20,8 @@ use super::{
 const MERGE_PATCH: &str = "application/merge-patch+json";
 const STRATEGIC_PATCH: &str = "application/strategic-merge-patch+json";
 
+/// In seconds: a year.
+const LONGEST_WATCH: u64 = 365 * 24 * 60 * 60;
 /// A watch without `timeoutSeconds` ends after this long.
 const WATCH_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 
@@ -131,7 +133,13 @@ impl Request {
         if initial && bookmarks {
             first.push(feed.bookmark(true));
         }
-        let seconds = self.query.text("timeoutSeconds").parse().ok().filter(|seconds| *seconds > 0);
+        let seconds = self
+            .query
+            .text("timeoutSeconds")
+            .parse()
+            .ok()
+            .filter(|seconds| *seconds > 0)
+            .map(|seconds| LONGEST_WATCH.min(seconds));
         let timeout = seconds.map_or(WATCH_TIMEOUT, Duration::from_secs);
         Ok(Answer::Watch(Box::new(Watch { feed, first, bookmarks, timeout, table })))
     }

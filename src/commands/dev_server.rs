@@ -23,7 +23,7 @@ pub(super) fn run(about: &DevServer) -> u8 {
         Ok(()) => 0,
         Err(failed) => {
             complain(&one_line(&failed));
-            70
+            failed.exit_code()
         }
     }
 }
@@ -36,6 +36,16 @@ enum Failed {
     Kubeconfig { file: PathBuf, source: io::Error },
     #[error("cannot wait for signals")]
     Signals(#[source] io::Error),
+}
+
+impl Failed {
+    /// 78 where the user named what cannot be had (design 4), else 70.
+    const fn exit_code(&self) -> u8 {
+        match self {
+            Self::Start(StartError::Listen { .. }) | Self::Kubeconfig { .. } => 78,
+            Self::Start(_) | Self::Signals(_) => 70,
+        }
+    }
 }
 
 fn serve(about: &DevServer) -> Result<(), Failed> {

@@ -311,6 +311,14 @@ fn leader_election_is_on_or_off() {
 }
 
 #[test]
+fn a_plain_init_says_which_keys_do_nothing_there() {
+    let off = Settings { leader_election: Some("off".into()), ..flags(&["http.listen=127.0.0.1:80", "workload.runs=always"]) };
+    let notes = loaded(&off, &[]).notes;
+    assert!(notes.iter().any(|note| note.starts_with("http.listen: ")), "{notes:?}");
+    assert!(notes.iter().any(|note| note.starts_with("workload.runs: ")), "{notes:?}");
+}
+
+#[test]
 fn a_violation_of_a_rule_names_the_place_of_the_value() {
     let said = problems(&flags(&[]), &[("TENURE_LEASE__DURATION", "5s")]);
     assert!(said[0].starts_with("TENURE_LEASE__DURATION: lease.duration: no attempt to renew fits"), "{said:?}");

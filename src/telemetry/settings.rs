@@ -91,7 +91,7 @@ impl Settings {
             set(&specific).map(|value| (specific, value)).or_else(|| set(&general).map(|value| (general, value)))
         };
         let (endpoint_name, endpoint) = of_traces("ENDPOINT")?;
-        match set("OTEL_TRACES_EXPORTER").as_deref() {
+        match set("OTEL_TRACES_EXPORTER").map(|exporters| exporters.to_ascii_lowercase()).as_deref() {
             None => {}
             Some("none") => return None,
             Some(exporters) if exporters.split(',').any(|name| name.trim() == "otlp") => {}
@@ -100,8 +100,8 @@ impl Settings {
             }
         }
         let protocol = match of_traces("PROTOCOL") {
-            Some((_, value)) if value == "grpc" => Protocol::Grpc,
-            Some((_, value)) if value == "http/protobuf" => Protocol::HttpProtobuf,
+            Some((_, value)) if value.eq_ignore_ascii_case("grpc") => Protocol::Grpc,
+            Some((_, value)) if value.eq_ignore_ascii_case("http/protobuf") => Protocol::HttpProtobuf,
             Some((name, value)) => {
                 notes.push(format!("{name}={value} is not supported: spans go out by http/protobuf; there is grpc, too"));
                 Protocol::HttpProtobuf
@@ -175,7 +175,8 @@ impl Sampler {
 
 fn sampler(name: Option<String>, arg: Option<String>, notes: &mut Vec<String>) -> Sampler {
     let Some(name) = name else { return Sampler::All };
-    match name.strip_prefix("parentbased_").unwrap_or(&name) {
+    let known = name.to_ascii_lowercase();
+    match known.strip_prefix("parentbased_").unwrap_or(&known) {
         "always_on" => Sampler::All,
         "always_off" => Sampler::Nothing,
         "traceidratio" => match arg.as_deref().map_or(Ok(1.0), str::parse) {

@@ -3,7 +3,7 @@
 //! Owns the rules and their remedies. A value that its own type refuses never gets here. Where no Lease is wanted, only what a
 //! plain init uses is judged: one file may serve both.
 
-use super::{Config, Hook};
+use super::{Config, Hook, Runs};
 
 mod names;
 mod roles;
@@ -69,8 +69,21 @@ pub(super) fn judge(config: &mut Config, purpose: Purpose) -> Judgement {
         names::judge(&mut config.lease, &mut judgement);
         timing::judge(config, &mut judgement);
         roles::judge(config, &mut judgement);
+    } else {
+        note_what_does_nothing(config, &mut judgement);
     }
     judgement
+}
+
+/// A plain init has no elector that could answer probes, and nobody to tell a role.
+fn note_what_does_nothing(config: &Config, judgement: &mut Judgement) {
+    if config.http.listen.is_some() {
+        judgement.note("http.listen: there are no probes without leader election");
+    }
+    match config.workload.runs {
+        Runs::Leading => {}
+        Runs::Always => judgement.note("workload.runs: without leader election nobody tells the workload that it leads"),
+    }
 }
 
 /// `{}` is no hook.

@@ -21,6 +21,7 @@ fn nothing_is_exported_where_the_sdk_or_the_exporter_is_switched_off() {
     let endpoint = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4318");
     assert_eq!(read(&[endpoint, ("OTEL_SDK_DISABLED", "TRUE")]), None);
     assert_eq!(read(&[endpoint, ("OTEL_TRACES_EXPORTER", "none")]), None);
+    assert_eq!(read(&[endpoint, ("OTEL_TRACES_EXPORTER", "None")]), None, "in any case");
     assert!(read(&[endpoint, ("OTEL_SDK_DISABLED", "false")]).is_some());
 }
 
@@ -125,6 +126,7 @@ fn credentials_that_are_not_used_are_told_by_their_name_alone() {
 fn samplers_decide_by_the_trace_alone() {
     let sampler = |name, arg| with_endpoint(&[("OTEL_TRACES_SAMPLER", name), ("OTEL_TRACES_SAMPLER_ARG", arg)]).sampler;
     assert_eq!(sampler("parentbased_always_off", ""), Sampler::Nothing);
+    assert_eq!(sampler("ALWAYS_OFF", ""), Sampler::Nothing);
     assert_eq!(sampler("always_on", ""), Sampler::All);
     assert_eq!(sampler("traceidratio", "0.25"), Sampler::Ratio(0.25));
     assert_eq!(sampler("parentbased_traceidratio", "2"), Sampler::All);
