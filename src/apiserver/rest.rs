@@ -133,14 +133,8 @@ impl Request {
         if initial && bookmarks {
             first.push(feed.bookmark(true));
         }
-        let seconds = self
-            .query
-            .text("timeoutSeconds")
-            .parse()
-            .ok()
-            .filter(|seconds| *seconds > 0)
-            .map(|seconds| LONGEST_WATCH.min(seconds));
-        let timeout = seconds.map_or(WATCH_TIMEOUT, Duration::from_secs);
+        let seconds = self.query.text("timeoutSeconds").parse().ok().filter(|seconds| *seconds > 0);
+        let timeout = seconds.map_or(WATCH_TIMEOUT, |seconds| Duration::from_secs(LONGEST_WATCH.min(seconds)));
         Ok(Answer::Watch(Box::new(Watch { feed, first, bookmarks, timeout, table })))
     }
 
