@@ -83,9 +83,9 @@ impl Cluster {
         if proxy_of_current(&kubeconfig) {
             return Err(AccessError::Proxy(source.to_string()));
         }
-        let says_where = namespace_of_current(&kubeconfig);
+        let has_namespace = names_a_namespace(&kubeconfig);
         let mut config = kube::Config::try_from(kubeconfig).map_err(broken)?;
-        if let (false, Ok(namespace)) = (says_where, std::fs::read_to_string(POD_NAMESPACE)) {
+        if let (false, Ok(namespace)) = (has_namespace, std::fs::read_to_string(POD_NAMESPACE)) {
             config.default_namespace = namespace;
         }
         // The one that is left gives a token; kube would run a program for another, and show its output where that fails.
@@ -132,7 +132,7 @@ impl Cluster {
         Ok(Self { config, source })
     }
 
-    /// The pod's namespace, or that of the kubeconfig's context, or "default".
+    /// That of the kubeconfig's context, else the pod's, else "default".
     #[must_use]
     pub fn namespace(&self) -> &str {
         &self.config.default_namespace
@@ -214,7 +214,7 @@ fn current(kubeconfig: &Kubeconfig) -> Option<&Context> {
     kubeconfig.current_context.as_ref().and_then(named).and_then(|named| named.context.as_ref())
 }
 
-fn namespace_of_current(kubeconfig: &Kubeconfig) -> bool {
+fn names_a_namespace(kubeconfig: &Kubeconfig) -> bool {
     let namespace = current(kubeconfig).and_then(|context| context.namespace.as_ref());
     namespace.is_some_and(|namespace| !namespace.is_empty())
 }

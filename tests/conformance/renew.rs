@@ -337,6 +337,7 @@ async fn case_49_a_lease_kept_for_another_is_not_taken_for_one_duration(stage: S
     let taken = me.proxy.log.first("a takeover", |e| e.request.is_write()).await;
 
     assert!(taken.request.at >= since + timing::DURATION);
+    assert!(me.runs());
 }
 
 async fn case_51_fields_of_the_future_are_kept(stage: Stage) {
