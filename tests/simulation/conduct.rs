@@ -76,8 +76,8 @@ impl Conduct {
                 self.offered = Some(Offered { term: *term, soft: confirmed.deadlines.soft, cause: None, lost: None });
             }
             ToInit::Extend { serial: LIE, .. } => {}
-            ToInit::Extend { confirmed, .. } => self.soft = self.soft.max(confirmed.deadlines.soft),
-            ToInit::Shorten { deadlines, .. } => self.soft = self.soft.min(deadlines.soft),
+            ToInit::Extend { term, confirmed, .. } => self.moves(*term, |soft| soft.max(confirmed.deadlines.soft)),
+            ToInit::Shorten { term, deadlines, .. } => self.moves(*term, |soft| soft.min(deadlines.soft)),
             ToInit::StepDown { term, reason, .. } => {
                 self.cause.get_or_insert(now);
                 if let Some(offered) = self.offered.as_mut().filter(|offered| offered.term == *term) {
@@ -99,11 +99,20 @@ impl Conduct {
         }
     }
 
+    /// Init hears of another S of this term, which may only be offered yet.
+    fn moves(&mut self, term: Term, to: impl Fn(Instant) -> Instant) {
+        if self.term == Some(term) {
+            self.soft = to(self.soft);
+        }
+        if let Some(offered) = self.offered.as_mut().filter(|offered| offered.term == term) {
+            offered.soft = to(offered.soft);
+        }
+    }
+
     /// Init takes a term that it was told of for one: not every one is, for there are liars.
     pub fn begins(&mut self) {
         let Some(offered) = self.offered.take() else { return };
-        // What a liar offered before may be left, and is older.
-        (self.term, self.soft, self.lost) = (Some(offered.term), self.soft.max(offered.soft), offered.lost);
+        (self.term, self.soft, self.lost) = (Some(offered.term), offered.soft, offered.lost);
         self.cause = self.cause.filter(|_| self.signals > 0).or(offered.cause);
     }
 
