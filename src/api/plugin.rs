@@ -8,7 +8,7 @@
 //! request, whose deadline then throws away what a slow plugin gives.
 
 use std::{
-    io,
+    io::{self, IsTerminal as _},
     process::{Command, ExitStatus, Output, Stdio},
     time::Duration,
 };
@@ -142,7 +142,11 @@ pub(super) fn replace(auth: &mut AuthInfo) -> Result<Option<Duration>, PluginErr
 }
 
 fn run(program: &str, exec: &ExecConfig) -> Result<Output, PluginError> {
-    let interactive = exec.interactive_mode != Some(ExecInteractiveMode::Never);
+    let interactive = match exec.interactive_mode {
+        Some(ExecInteractiveMode::Never) => false,
+        Some(ExecInteractiveMode::IfAvailable) | None => io::stdin().is_terminal(),
+        Some(ExecInteractiveMode::Always) => true,
+    };
     let mut command = Command::new(program);
     command.args(exec.args.iter().flatten());
     for variable in exec.env.iter().flatten() {

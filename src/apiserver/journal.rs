@@ -1,8 +1,9 @@
-//! Every request in the order in which it arrived: the witness in tests.
+//! The last requests in the order in which they arrived, far more than a test makes: the witness in tests.
 //!
 //! Owns the entries and the waiting for them. Times are CLOCK_BOOTTIME, so that they compare with what workloads stamp.
 
 use std::{
+    collections::VecDeque,
     sync::{Condvar, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant as Deadline},
 };
@@ -10,6 +11,9 @@ use std::{
 use bytes::Bytes;
 
 use crate::time::Instant;
+
+/// So that a server that runs for weeks does not grow.
+const KEPT: usize = 1 << 16;
 
 /// What became of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,29 +76,42 @@ impl Entry {
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Journal {
-    entries: Mutex<Vec<Entry>>,
+    entries: Mutex<Entries>,
     changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Entries {
+    kept: VecDeque<Entry>,
+    /// How many were before them.
+    forgotten: usize,
 }
 
 impl Journal {
     /// Adds an entry; its number.
     pub(super) fn open(&self, entry: Entry) -> usize {
         let mut entries = self.lock();
-        entries.push(entry);
+        if entries.kept.len() == KEPT {
+            entries.kept.pop_front();
+            entries.forgotten += 1;
+        }
+        entries.kept.push_back(entry);
         self.changed.notify_all();
-        entries.len() - 1
+        entries.forgotten + entries.kept.len() - 1
     }
 
-    /// Changes an entry.
+    /// Changes an entry, if it is still there.
     pub(super) fn amend(&self, number: usize, change: impl FnOnce(&mut Entry)) {
-        if let Some(entry) = self.lock().get_mut(number) {
+        let mut entries = self.lock();
+        let index = number.checked_sub(entries.forgotten);
+        if let Some(entry) = index.and_then(|index| entries.kept.get_mut(index)) {
             change(entry);
         }
         self.changed.notify_all();
     }
 
     pub(super) fn entries(&self) -> Vec<Entry> {
-        self.lock().clone()
+        self.lock().kept.iter().cloned().collect()
     }
 
     /// Waits until `done` says so of all entries; what it said last when `patience` ran out.
@@ -102,7 +119,7 @@ impl Journal {
         let deadline = Deadline::now() + patience;
         let mut entries = self.lock();
         loop {
-            if let Some(result) = done(&entries) {
+            if let Some(result) = done(entries.kept.make_contiguous()) {
                 return Some(result);
             }
             let left = deadline.saturating_duration_since(Deadline::now());
@@ -113,7 +130,39 @@ impl Journal {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Entry>> {
+    fn lock(&self) -> MutexGuard<'_, Entries> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_requests_are_kept_under_their_numbers() {
+        let journal = Journal::default();
+        let entry = |client: String| Entry {
+            client,
+            method: String::new(),
+            path: String::new(),
+            query: String::new(),
+            user_agent: String::new(),
+            body: Bytes::new(),
+            arrived: Instant::BOOT,
+            carried_out: None,
+            version: None,
+            fate: Fate::Open,
+        };
+
+        let numbers: Vec<_> = (0..KEPT + 2).map(|count| journal.open(entry(count.to_string()))).collect();
+        journal.amend(0, |_| panic!("it is forgotten"));
+        journal.amend(KEPT + 1, |entry| entry.fate = Fate::Dropped);
+
+        assert_eq!(numbers, (0..KEPT + 2).collect::<Vec<_>>());
+        let entries = journal.entries();
+        assert_eq!(entries.len(), KEPT);
+        assert_eq!((entries[0].client.as_str(), entries[0].fate), ("2", Fate::Open));
+        assert_eq!(entries[KEPT - 1].fate, Fate::Dropped);
     }
 }

@@ -21,6 +21,7 @@ mod identity;
 mod journal;
 mod lease;
 mod names;
+mod options;
 mod patch;
 mod query;
 mod request;

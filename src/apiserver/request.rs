@@ -67,10 +67,6 @@ impl Request {
         }
     }
 
-    pub(super) fn is_dry(&self) -> bool {
-        self.query.text("dryRun") == "All"
-    }
-
     /// The body as a Lease of `namespace`.
     pub(super) fn lease(&self, namespace: &str) -> Result<(Lease, Vec<String>), Status> {
         let body = self.json_body()?;
@@ -167,7 +163,7 @@ impl Request {
         if self.query.has("sendInitialEvents") {
             causes.push(Cause::forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"));
         }
-        if causes.is_empty() { Ok(()) } else { Err(Status::invalid_options(&causes)) }
+        if causes.is_empty() { Ok(()) } else { Err(Status::invalid_options("ListOptions", &causes)) }
     }
 
     pub(super) fn check_watch_options(&self) -> Result<(), Status> {
@@ -185,7 +181,7 @@ impl Request {
         if !matches!(asked, "" | "NotOlderThan") {
             causes.push(Cause::unsupported("resourceVersionMatch", asked, "\"NotOlderThan\""));
         }
-        if causes.is_empty() { Ok(()) } else { Err(Status::invalid_options(&causes)) }
+        if causes.is_empty() { Ok(()) } else { Err(Status::invalid_options("ListOptions", &causes)) }
     }
 
     pub(super) fn reached(asked: u64, store: &Store) -> Result<(), Status> {

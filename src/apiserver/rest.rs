@@ -140,10 +140,11 @@ impl Request {
 
     fn create(&self, store: &mut Store, namespace: &str, wall: i64) -> Result<Answer, Status> {
         self.wants_table()?;
+        let dry = self.write_options("CreateOptions")?;
         let (lease, warnings) = self.lease(namespace)?;
-        let created = self.on(store, |store| store.create(namespace, lease, wall));
+        let created = on(store, dry, |store| store.create(namespace, lease, wall));
         let created = created.map(|mut lease| {
-            if self.is_dry() {
+            if dry {
                 lease.set("resourceVersion", None);
             }
             (lease, true)
@@ -153,6 +154,7 @@ impl Request {
 
     fn replace(&self, store: &mut Store, place: Place<'_>, wall: i64) -> Result<Answer, Status> {
         self.wants_table()?;
+        let dry = self.write_options("UpdateOptions")?;
         let (lease, warnings) = self.lease(place.namespace)?;
         if lease.name().is_empty() {
             let message =
@@ -164,7 +166,7 @@ impl Request {
                 format!("the name of the object ({}) does not match the name on the URL ({})", lease.name(), place.name);
             return Err(Status::bad_request(message));
         }
-        Ok(Answer::written(self.on(store, |store| store.replace(place, lease, wall)), warnings))
+        Ok(Answer::written(on(store, dry, |store| store.replace(place, lease, wall)), warnings))
     }
 
     fn patch(&self, store: &mut Store, place: Place<'_>) -> Result<Answer, Status> {
@@ -174,33 +176,30 @@ impl Request {
             _ => return Err(Status::unsupported_media_type(&format!("{MERGE_PATCH}, {STRATEGIC_PATCH}"))),
         };
         self.wants_table()?;
+        let dry = self.write_options("PatchOptions")?;
         let patch =
             serde_json::from_slice(&self.body).map_err(|why| Status::bad_request(format!("error decoding patch: {why}")))?;
         let strict = self.query.text("fieldValidation") == "Strict";
-        let (lease, unknown) = self.on(store, |store| store.patch(place, form, strict, &patch))?;
+        let (lease, unknown) = on(store, dry, |store| store.patch(place, form, strict, &patch))?;
         Ok(Answer::Json { code: 200, body: lease.json().clone(), warnings: warnings(&unknown) })
     }
 
     fn delete(&self, store: &mut Store, place: Place<'_>, wall: i64) -> Result<Answer, Status> {
-        let options = if self.body.is_empty() { Value::Null } else { self.json_body()? };
+        let body = if self.body.is_empty() { None } else { Some(self.json_body()?) };
+        let dry = self.delete_options(body.as_ref())?;
+        let options = body.unwrap_or_default();
         let precondition = |name: &str| {
             let given = options.get("preconditions").and_then(|all| all.get(name)).and_then(Value::as_str);
             given.map(str::to_owned)
         };
         let must = Preconditions { uid: precondition("uid"), version: precondition("resourceVersion") };
-        let dry = options.get("dryRun").and_then(Value::as_array).is_some_and(|modes| !modes.is_empty());
-        let body = if dry {
-            store.clone().delete(place, &must, wall)?
-        } else {
-            self.on(store, |store| store.delete(place, &must, wall))?
-        };
-        Ok(Answer::json(200, body))
+        Ok(Answer::json(200, on(store, dry, |store| store.delete(place, &must, wall))?))
     }
+}
 
-    /// On the store itself, or on a copy if nothing shall be kept.
-    fn on<R>(&self, store: &mut Store, change: impl FnOnce(&mut Store) -> R) -> R {
-        if self.is_dry() { change(&mut store.clone()) } else { change(store) }
-    }
+/// On the store itself, or on a copy if nothing shall be kept.
+fn on<R>(store: &mut Store, dry: bool, change: impl FnOnce(&mut Store) -> R) -> R {
+    if dry { change(&mut store.clone()) } else { change(store) }
 }
 
 impl Answer {

@@ -59,8 +59,16 @@ impl Cause {
 
     /// A value that is none of `known`.
     pub(super) fn unsupported(field: impl Into<String>, value: &str, known: &str) -> Self {
-        let message = format!("Unsupported value: {value:?}: supported values: {known}");
-        Self { field: field.into(), reason: "FieldValueNotSupported", message }
+        Self::not_supported(field.into(), &format!("{value:?}"), known)
+    }
+
+    /// Values of which one is none of `known`.
+    pub(super) fn unsupported_list(field: &str, values: &[Value], known: &str) -> Self {
+        Self::not_supported(field.into(), &Value::from(values).to_string(), known)
+    }
+
+    fn not_supported(field: String, shown: &str, known: &str) -> Self {
+        Self { field, reason: "FieldValueNotSupported", message: format!("Unsupported value: {shown}: supported values: {known}") }
     }
 }
 
@@ -118,11 +126,11 @@ impl Status {
         status
     }
 
-    /// 422: parameters of a LIST or watch that do not go together.
-    pub(super) fn invalid_options(causes: &[Cause]) -> Self {
+    /// 422: options of a request that there are not, or that do not go together.
+    pub(super) fn invalid_options(kind: &str, causes: &[Cause]) -> Self {
         let all = lines(causes);
-        let mut status = Self::new(422, "Invalid", format!("ListOptions.meta.k8s.io \"\" is invalid: {all}"));
-        status.details = Some(json!({"group": "meta.k8s.io", "kind": "ListOptions"}));
+        let mut status = Self::new(422, "Invalid", format!("{kind}.meta.k8s.io \"\" is invalid: {all}"));
+        status.details = Some(json!({"group": "meta.k8s.io", "kind": kind}));
         status.explain(causes);
         status
     }

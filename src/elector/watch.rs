@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// The server ends a watch after this to twice this: not all replicas at once, and seldom.
-const LEAST_SECONDS: u64 = 300;
+const LEAST_SECONDS: u64 = 1_800;
 
 /// What is watched, and from where on.
 pub(super) struct Watch {
@@ -245,7 +245,7 @@ mod tests {
             assert!(query.split('&').any(|given| given == part), "{query}");
         }
         let seconds = query.split('&').find_map(|part| part.strip_prefix("timeoutSeconds=")).unwrap();
-        assert!((300..600).contains(&seconds.parse::<u64>().unwrap()), "{query}");
+        assert!((1_800..3_600).contains(&seconds.parse::<u64>().unwrap()), "{query}");
     }
 
     #[tokio::test]

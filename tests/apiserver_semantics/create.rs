@@ -34,6 +34,7 @@ pub(crate) fn cases() -> Vec<Case> {
         unknown_fields_are_dropped_with_a_warning,
         unknown_fields_are_refused_where_that_is_asked_for,
         a_dry_run_leaves_nothing,
+        options_that_there_are_not_are_refused,
         what_is_no_lease_is_a_bad_request,
     ]
 }
@@ -330,6 +331,28 @@ async fn a_dry_run_leaves_nothing(stage: Stage) {
     assert_eq!(created["spec"]["holderIdentity"], "x");
     assert_eq!(created["metadata"]["resourceVersion"], Value::Null);
     assert_eq!(stage.get("a").await.code, 404);
+}
+
+async fn options_that_there_are_not_are_refused(stage: Stage) {
+    stage.given("a", json!({})).await;
+    let long = "x".repeat(129);
+    let query = format!("?dryRun=some&fieldValidation=Loose&fieldManager={long}");
+    let wrong = concat!(
+        "[fieldManager: Too long: may not be more than 128 bytes, ",
+        r#"dryRun: Unsupported value: ["some"]: supported values: "All", "#,
+        r#"fieldValidation: Unsupported value: "Loose": supported values: "", "Ignore", "Strict", "Warn"]"#,
+    );
+    let (object, all) = (lease("a", json!({})), stage.lease.collection());
+    for (method, path, kind) in [
+        (Method::POST, all, "CreateOptions"),
+        (Method::PUT, stage.at("a"), "UpdateOptions"),
+    ] {
+        let answer = stage.request(method, &format!("{path}{query}"), Some(&object)).await;
+
+        assert_eq!(answer.refused(422, "Invalid"), format!("{kind}.meta.k8s.io \"\" is invalid: {wrong}"));
+        assert_eq!(answer.body["details"]["group"], "meta.k8s.io");
+        assert_eq!(answer.body["details"]["causes"][1]["reason"], "FieldValueNotSupported");
+    }
 }
 
 async fn what_is_no_lease_is_a_bad_request(stage: Stage) {

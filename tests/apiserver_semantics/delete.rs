@@ -1,5 +1,6 @@
 //! DELETE.
 
+use http::Method;
 use serde_json::{Value, json};
 
 use super::hand::{STRATEGIC, lease, plain, version, with};
@@ -16,6 +17,8 @@ pub(crate) fn cases() -> Vec<Case> {
         another_version_is_a_conflict,
         both_preconditions_can_hold,
         a_dry_run_deletes_nothing,
+        the_options_of_the_body_stand_in_place_of_the_query,
+        a_dry_run_of_another_kind_is_refused,
         a_finalizer_keeps_a_lease_until_it_is_taken_away,
         a_lease_on_its_way_out_takes_no_new_finalizer,
         a_lease_on_its_way_out_is_not_made_anew,
@@ -88,6 +91,28 @@ async fn a_dry_run_deletes_nothing(stage: Stage) {
 
     stage.delete("a", Some(&json!({ "dryRun": ["All"] }))).await.ok();
 
+    assert_eq!(stage.get("a").await.code, 200);
+}
+
+async fn the_options_of_the_body_stand_in_place_of_the_query(stage: Stage) {
+    stage.given("a", json!({})).await;
+    stage.given("b", json!({})).await;
+
+    let of_query = stage.request(Method::DELETE, &format!("{}?dryRun=All", stage.at("a")), None).await;
+    let of_body = stage.request(Method::DELETE, &format!("{}?dryRun=All", stage.at("b")), Some(&json!({}))).await;
+
+    of_query.ok();
+    of_body.ok();
+    assert_eq!((stage.get("a").await.code, stage.get("b").await.code), (200, 404));
+}
+
+async fn a_dry_run_of_another_kind_is_refused(stage: Stage) {
+    stage.given("a", json!({})).await;
+
+    let answer = stage.delete("a", Some(&json!({ "dryRun": ["All", "some"] }))).await;
+
+    let expected = r#"DeleteOptions.meta.k8s.io "" is invalid: dryRun: Unsupported value: ["All","some"]: supported values: "All""#;
+    assert_eq!(answer.refused(422, "Invalid"), expected);
     assert_eq!(stage.get("a").await.code, 200);
 }
 
