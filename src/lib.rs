@@ -53,7 +53,7 @@
 //! | [`elector`] | does: the elector's loop, the Lease client, the watch, the second guard |
 //! | [`api`] | finds the cluster and sends single requests |
 //! | [`telemetry`], [`http`], [`stderr`] | edges that can never delay a transition |
-//! | [`commands`] | `status`, `check`, `config`, `demo`, `dev-server`: one file each |
+//! | [`commands`] | `status`, `check`, `config`, `demo`, `dev-server`: one room each |
 //! | [`apiserver`] | the embedded Lease API |
 //!
 //! `src/main.ld`, which `build.rs` hands to the linker, keeps the code of each process together in the static binary.

@@ -1,4 +1,4 @@
-//! Commands for people: one file each.
+//! Commands for people: one room each.
 //!
 //! Owns what they print and their exit codes. Never part of a replica that runs a workload.
 

@@ -194,11 +194,16 @@ fn elect(socket: OwnedFd) -> Result<(), Failure> {
         .max_blocking_threads(BLOCKING_THREADS)
         .build()
         .map_err(Failure::Start)?;
-    let ended = runtime.block_on(async {
+    let whole = async {
         let mut link = Link::new(socket).map_err(Failure::Start)?;
         let welcome = greet(&mut link).await?;
         lead_or_follow(link, welcome, Arc::new(|| Cluster::discover(false))).await
-    });
+    };
+    // A task of its own: what the runtime itself waits for is woken by way of the kernel each time.
+    let ended = match runtime.block_on(async { tokio::spawn(whole).await }) {
+        Ok(ended) => ended,
+        Err(error) => std::panic::resume_unwind(error.into_panic()),
+    };
     // A credential plugin may hang; nothing waits for it.
     runtime.shutdown_background();
     let init = ended?;

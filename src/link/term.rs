@@ -110,7 +110,7 @@ impl Reason {
         }
     }
 
-    /// The word in logs, traces, metrics and `TENURE_REASON`.
+    /// The word in logs, traces and `TENURE_REASON`.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -150,7 +150,7 @@ impl Exit {
     }
 }
 
-/// How the workload of a term came to be proved gone (or demoted, with `runs: always`); for traces and metrics.
+/// How the workload of a term came to be proved gone (or demoted, with `runs: always`); for traces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stop {
     /// When the stop began: the first stop signal, or the workload's own end. None if nothing had run.
