@@ -76,6 +76,9 @@ pub enum AccessError {
         /// Which.
         name: String,
     },
+    /// A server that is to be verified and is not to be.
+    #[error("the cluster of {0} has a certificate authority and insecure-skip-tls-verify: remove one of them")]
+    Unverified(String),
     /// A certificate authority without a certificate.
     #[error("the certificate authority of {0} holds no PEM certificate")]
     NoCertificate(String),

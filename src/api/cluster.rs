@@ -80,8 +80,14 @@ impl Cluster {
         kubeconfig::tidy(&mut kubeconfig);
         let context = chosen(&kubeconfig, &names)?;
         let source = Source::Kubeconfig(format!("{names}, context {context}"));
-        if proxy_of_current(&kubeconfig) {
-            return Err(AccessError::Proxy(source.to_string()));
+        if let Some(cluster) = current_cluster(&kubeconfig) {
+            if cluster.proxy_url.is_some() {
+                return Err(AccessError::Proxy(source.to_string()));
+            }
+            let has_authority = cluster.certificate_authority.is_some() || cluster.certificate_authority_data.is_some();
+            if has_authority && cluster.insecure_skip_tls_verify == Some(true) {
+                return Err(AccessError::Unverified(source.to_string()));
+            }
         }
         let has_namespace = names_a_namespace(&kubeconfig);
         let mut config = kube::Config::try_from(kubeconfig).map_err(broken)?;
@@ -219,9 +225,7 @@ fn names_a_namespace(kubeconfig: &Kubeconfig) -> bool {
     namespace.is_some_and(|namespace| !namespace.is_empty())
 }
 
-fn proxy_of_current(kubeconfig: &Kubeconfig) -> bool {
-    let context = current(kubeconfig);
-    let cluster = context.and_then(|context| kubeconfig.clusters.iter().find(|cluster| cluster.name == context.cluster));
-    let proxy = cluster.and_then(|named| named.cluster.as_ref()).and_then(|cluster| cluster.proxy_url.as_ref());
-    proxy.is_some()
+fn current_cluster(kubeconfig: &Kubeconfig) -> Option<&kube::config::Cluster> {
+    let context = current(kubeconfig)?;
+    kubeconfig.clusters.iter().find(|named| named.name == context.cluster)?.cluster.as_ref()
 }

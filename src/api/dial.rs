@@ -43,7 +43,7 @@ impl Dialer {
         let mut config = config.clone();
         let lifetime =
             plugin::replace(&mut config.auth_info).map_err(|source| AccessError::Plugin { place: place.into(), source })?;
-        let lifetime = lifetime.or_else(|| trim_token_file(&mut config.auth_info));
+        let lifetime = lifetime.or_else(|| take_token_file(&mut config.auth_info));
         if config.auth_info.token.as_ref().is_some_and(|token| !is_sendable(token.expose_secret())) {
             return Err(AccessError::Token(place.into()));
         }
@@ -115,16 +115,20 @@ pub(super) fn is_sendable(token: &str) -> bool {
     !token.is_empty() && HeaderValue::from_str(token).is_ok()
 }
 
-/// As client-go, takes the token of a file without what stands around it, which kube would send; for how long it is taken. A file
-/// of nothing but a token is left to kube, as is one that cannot be read.
-fn trim_token_file(auth: &mut AuthInfo) -> Option<Duration> {
-    let file = auth.token_file.as_ref().filter(|_| auth.token.is_none())?;
-    let text = std::fs::read_to_string(file).ok()?;
+/// As client-go, takes the token of a file without what stands around it, which kube would send, and before a token that stands in
+/// the kubeconfig itself, which is older; for how long it is taken. A file of nothing but a token is left to kube, as is one that
+/// cannot be read where there is no other token.
+fn take_token_file(auth: &mut AuthInfo) -> Option<Duration> {
+    let text = std::fs::read_to_string(auth.token_file.as_ref()?).unwrap_or_default();
     let token = text.trim();
-    if token.len() == text.len() && !token.is_empty() {
-        return None;
+    match &auth.token {
+        Some(_) if token.is_empty() => auth.token_file = None,
+        Some(_) | None if token.len() == text.len() => {
+            auth.token = None;
+            return None;
+        }
+        Some(_) | None => (auth.token, auth.token_file) = (Some(token.into()), None),
     }
-    (auth.token, auth.token_file) = (Some(token.into()), None);
     Some(TOKEN_FILE)
 }
 
@@ -234,6 +238,21 @@ mod tests {
         assert!(head.contains("authorization: bearer open-sesame\r\n"), "{head}");
         let dialer = user.dialer("https://127.0.0.1:1", &json!({ "tokenFile": user.file })).unwrap();
         assert_eq!(dialer.lifetime(), Some(TOKEN_FILE));
+    }
+
+    #[tokio::test]
+    async fn a_token_file_goes_before_a_token_unless_it_cannot_be_read() {
+        let user = User::new("both");
+        let both = || json!({ "token": "older", "tokenFile": user.file });
+        for (content, sent) in [(Some("newer"), "newer"), (Some("newer\n"), "newer"), (Some("\n"), "older"), (None, "older")] {
+            let _ = std::fs::remove_file(&user.file);
+            content.map(|content| std::fs::write(&user.file, content).unwrap());
+
+            let head = user.asks(both()).await;
+
+            assert!(head.contains(&format!("authorization: bearer {sent}\r\n")), "{content:?}: {head}");
+        }
+        assert_eq!(user.dialer("https://127.0.0.1:1", &both()).unwrap().lifetime(), Some(TOKEN_FILE), "it may come yet");
     }
 
     #[test]

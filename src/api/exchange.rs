@@ -57,6 +57,9 @@ pub enum CallError {
     /// A reply of 2xx that is no JSON.
     #[error("the API server's reply is not JSON")]
     NotJson(#[source] serde_json::Error),
+    /// A reply of 2xx that is JSON, and not what was asked for.
+    #[error("the API server answered with what is no {0}")]
+    Another(&'static str),
 }
 
 impl CallError {
@@ -66,7 +69,7 @@ impl CallError {
         match self {
             Self::Refused { status, .. } if matches!(*status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => 77,
             Self::Exchange(ExchangeError::Credentials(_)) => 77,
-            Self::Refused { .. } | Self::Exchange(_) | Self::NotJson(_) => 69,
+            Self::Refused { .. } | Self::Exchange(_) | Self::NotJson(_) | Self::Another(_) => 69,
         }
     }
 
@@ -75,7 +78,7 @@ impl CallError {
     pub fn status(&self) -> Option<StatusCode> {
         match self {
             Self::Refused { status, .. } => Some(*status),
-            Self::Exchange(_) | Self::NotJson(_) => None,
+            Self::Exchange(_) | Self::NotJson(_) | Self::Another(_) => None,
         }
     }
 }

@@ -6,7 +6,10 @@ use http::Request;
 use kube::client::Body;
 use serde_json::Value;
 
-use crate::api::{self, AccessError, CallError, Cluster};
+use crate::{
+    api::{self, AccessError, CallError, Cluster},
+    election::record::LeaseRecord,
+};
 
 /// Where the Leases of all namespaces are.
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces";
@@ -44,7 +47,11 @@ impl Access {
             {
                 Ok(None)
             }
-            answer => answer.map(Some),
+            answer => {
+                let lease = answer?;
+                let is_it = lease.pointer("/metadata/name").and_then(Value::as_str) == Some(name) && is_lease(&lease);
+                is_it.then_some(Some(lease)).ok_or(CallError::Another("Lease of this name"))
+            }
         }
     }
 
@@ -60,10 +67,10 @@ impl Access {
         let selector = percent_encoded(selector);
         let request = Request::get(format!("{LEASES}/{namespace}/leases?labelSelector={selector}"));
         let mut list = self.call(request, Body::empty()).await?;
-        Ok(match list.get_mut("items").map(Value::take) {
-            Some(Value::Array(items)) => items,
-            Some(_) | None => Vec::new(),
-        })
+        match list.get_mut("items").map(Value::take) {
+            Some(Value::Array(items)) if items.iter().all(is_lease) => Ok(items),
+            Some(_) | None => Err(CallError::Another("list of Leases")),
+        }
     }
 
     /// Creates something that is only an answer, such as an access review.
@@ -88,6 +95,11 @@ pub(super) fn block_on(work: impl Future<Output = u8>) -> u8 {
             70
         }
     }
+}
+
+/// What the API server stores has a uid and a version.
+fn is_lease(object: &Value) -> bool {
+    LeaseRecord::read(object.clone().into()).is_some()
 }
 
 /// What may stand in a query as it is, and the rest in hexadecimal.

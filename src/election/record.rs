@@ -31,7 +31,8 @@ pub enum Standing {
 }
 
 impl LeaseRecord {
-    /// The view of `object`; none if it has no uid or resourceVersion, without which nothing may be written to it.
+    /// The view of `object`; none if it has no uid, or no resourceVersion, which is a whole number however long: without them
+    /// nothing may be written to it, and without a number there is no fencing token.
     #[must_use]
     pub fn read(mut object: Arc<Value>) -> Option<Self> {
         if spec_of(&object).values().any(Value::is_null)
@@ -40,7 +41,7 @@ impl LeaseRecord {
             spec.retain(|_, value| !value.is_null());
         }
         let record = Self(object);
-        (!record.uid().is_empty() && !record.resource_version().is_empty()).then_some(record)
+        (!record.uid().is_empty() && is_number(record.resource_version())).then_some(record)
     }
 
     /// The object as it was read, but for nulls in its spec.
@@ -170,16 +171,15 @@ pub fn spec_of(object: &Value) -> &Map<String, Value> {
     object.get("spec").and_then(Value::as_object).unwrap_or(&NO_SPEC)
 }
 
-/// Whether resourceVersion `a` is later than `b`: integers of arbitrary length. Others than integers are later if they differ,
-/// so that an unknown kind of server makes us look again rather than overlook.
+/// Whether resourceVersion `a` is later than `b`: whole numbers of arbitrary length, as Kubernetes promises since 1.35.
 #[must_use]
 pub fn later(a: &str, b: &str) -> bool {
-    let digits = |version: &str| !version.is_empty() && version.bytes().all(|byte| byte.is_ascii_digit());
-    if !digits(a) || !digits(b) {
-        return a != b;
-    }
     let (a, b) = (a.trim_start_matches('0'), b.trim_start_matches('0'));
     (a.len(), a) > (b.len(), b)
+}
+
+fn is_number(version: &str) -> bool {
+    !version.is_empty() && version.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 #[cfg(test)]
@@ -193,9 +193,10 @@ mod tests {
     }
 
     #[test]
-    fn an_object_without_uid_or_version_is_no_record() {
+    fn an_object_without_uid_or_a_version_that_is_a_number_is_no_record() {
         assert_eq!(LeaseRecord::read(json!({"metadata": {"uid": "u"}}).into()), None);
         assert_eq!(LeaseRecord::read(json!({"metadata": {"resourceVersion": "7"}}).into()), None);
+        assert_eq!(LeaseRecord::read(json!({"metadata": {"uid": "u", "resourceVersion": "abc"}}).into()), None);
         assert_eq!(LeaseRecord::read(json!("nonsense").into()), None);
     }
 

@@ -24,7 +24,7 @@ pub(super) fn classify(request: &Request, name: &str, reply: Result<Reply, Excha
     };
     let refused = |refusal| Answer::Refused { refusal, message: said(&reply) };
     match reply.status {
-        status if status.is_success() => succeeded(request, &reply),
+        status if status.is_success() => succeeded(request, name, &reply),
         StatusCode::NOT_FOUND if is_about_lease(&reply.body, name) => Answer::NotFound,
         StatusCode::NOT_FOUND => refused(Refusal::NoSuchPlace),
         StatusCode::CONFLICT => Answer::Conflict,
@@ -38,14 +38,14 @@ pub(super) fn classify(request: &Request, name: &str, reply: Result<Reply, Excha
     }
 }
 
-fn succeeded(request: &Request, reply: &Reply) -> Answer {
+fn succeeded(request: &Request, name: &str, reply: &Reply) -> Answer {
     if matches!(request, Request::Delete { .. }) {
         return Answer::Deleted;
     }
-    match serde_json::from_slice(&reply.body) {
-        Ok(object @ Value::Object(_)) => Answer::Object(object.into()),
+    match serde_json::from_slice::<Value>(&reply.body) {
+        Ok(object) if object.pointer("/metadata/name").and_then(Value::as_str) == Some(name) => Answer::Object(object.into()),
         Ok(_) | Err(_) => {
-            let message = format!("the API server answered {} with what is no Lease", reply.status.as_u16());
+            let message = format!("the API server answered {} with what is not this Lease", reply.status.as_u16());
             Answer::Unknown { message, retry_after: None }
         }
     }
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn a_2xx_that_cannot_be_read_is_unknown() {
-        for body in ["", "{", "[]", "<html>"] {
+        for body in ["", "{", "[]", "<html>", r#"{"metadata":{"name":"another"}}"#, r#"{"kind":"Status","metadata":{}}"#] {
             assert!(matches!(get(200, body), Answer::Unknown { .. }), "{body}");
         }
     }

@@ -146,6 +146,17 @@ fn a_certificate_authority_without_a_certificate_is_refused() {
 }
 
 #[test]
+fn an_authority_beside_the_word_that_nothing_is_verified_is_refused() {
+    let both = "insecure-skip-tls-verify: true, certificate-authority-data: eA==";
+    let file = File::new("unverified", &kubeconfig(both, "token: x"));
+
+    let error = refused(&file);
+
+    assert!(matches!(error, AccessError::Unverified(_)), "{error:?}");
+    assert_eq!(error.exit_code(), 78);
+}
+
+#[test]
 fn a_certificate_that_is_none_is_refused() {
     let pem = "-----BEGIN CERTIFICATE-----\naGVsbG8=\n-----END CERTIFICATE-----\n";
     let authority = File::new("ca-garbage", pem);
