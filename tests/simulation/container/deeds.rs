@@ -115,6 +115,10 @@ impl Container {
 
     fn hook(&mut self, kind: HookKind, token: Option<String>, not_after: Instant, e: &mut Engine) {
         let (Some(main), Some(token)) = (self.main, token) else { return self.handle(Input::HookNotForked, e) };
+        if kind == HookKind::AfterLead {
+            // Where it alone promotes.
+            self.conduct.begins();
+        }
         if kind == HookKind::BeforeFollow {
             if let Some(wrong) = self.conduct.asks(self.clock().boot(e.now)) {
                 e.judge.fail(format!("{}: init {wrong}", self.who));
