@@ -180,10 +180,10 @@ fn obey(agent: &mut Agent, now: Instant) {
                 agent.handle(Input::Forked { pid: MAIN }, now);
                 agent.handle(Input::Spawned, now);
             }
-            Action::StartElector(_) => agent.handle(Input::ElectorStarted, now),
+            Action::StartElector => agent.handle(Input::ElectorStarted, now),
             Action::KillElector => agent.handle(Input::ElectorEnded, now),
             Action::Promote { not_after, .. } => {
-                agent.handle(if not_after < now { Input::NotPromoted } else { Input::Promoted }, now);
+                agent.handle(if not_after < now { Input::PromotionLate } else { Input::Promoted }, now);
             }
             Action::Demote { .. } => agent.handle(Input::Demoted, now),
             Action::Hook { .. } => agent.handle(Input::HookNotForked, now),

@@ -11,7 +11,7 @@ use super::{
 use crate::{
     clock,
     config::Signal,
-    link::{Exit, Facts, Reason, ToInit, Welcome},
+    link::{Exit, Facts, Reason, ToInit},
     process::{
         Pid,
         fuse::{Fuse, FuseError},
@@ -117,7 +117,7 @@ impl Drive {
 
     fn act(&mut self, agent: &mut Agent, action: Action) {
         match action {
-            Action::StartElector(welcome) => self.start_elector(agent, *welcome),
+            Action::StartElector => self.start_elector(agent),
             Action::KillElector => self.kill_elector(agent),
             Action::Tell(message) => drop(self.elector.as_mut().map(|elector| elector.send(&message))),
             Action::Spawn { role, launch } => self.spawn(agent, role, launch),
@@ -152,8 +152,8 @@ impl Drive {
         }
     }
 
-    fn start_elector(&mut self, agent: &mut Agent, welcome: Welcome) {
-        let input = match Elector::start(welcome, self.inherited) {
+    fn start_elector(&mut self, agent: &mut Agent) {
+        let input = match Elector::start(agent.welcome(), self.inherited) {
             Ok(elector) => {
                 self.elector = Some(elector);
                 Input::ElectorStarted
@@ -272,6 +272,11 @@ impl Drive {
             return;
         }
         let pid = Pid::from_raw(pid);
+        if !reap::is_dead(pid) && spawn::would_end(pid, signal) {
+            // What it has left would work on as a leader's, and its death looks like an answer until it is reaped.
+            agent.handle(Input::NotDemoted, clock::boot());
+            return self.say(true, format!("the workload does not handle signals.onFollow ({}) and is killed", signal.name()));
+        }
         let input = match kill::send(pid, signal) {
             // The dead take a signal too, and heed none: that it was reaped is the answer. What it has left is not demoted.
             Ok(()) if reap::is_dead(pid) => return,
@@ -327,10 +332,7 @@ impl Drive {
                     self.fuses.started();
                     agent.handle(Input::Promoted, clock::boot());
                 }
-                Some(Outcome::Late) => {
-                    self.say(true, "the workload was not promoted: it did not handle signals.onLead in time".into());
-                    agent.handle(Input::NotPromoted, clock::boot());
-                }
+                Some(Outcome::Late) => agent.handle(Input::PromotionLate, clock::boot()),
                 Some(Outcome::Failed(failure)) => {
                     self.say(true, format!("the workload cannot be promoted: {failure}"));
                     agent.handle(Input::NotPromoted, clock::boot());

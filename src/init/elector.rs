@@ -60,6 +60,8 @@ pub(super) struct Elector {
     spawning: Spawning,
     socket: OwnedFd,
     unsent: VecDeque<Vec<u8>>,
+    /// Why a message was lost, so that nothing may follow it.
+    failed: Option<Errno>,
     buffer: Vec<u8>,
 }
 
@@ -80,7 +82,7 @@ impl Elector {
             not_after: None,
             fuse: None,
         })?;
-        let mut elector = Self { spawning, socket, unsent: VecDeque::from([welcome]), buffer: vec![0; MAX_MESSAGE] };
+        let mut elector = Self { spawning, socket, unsent: VecDeque::from([welcome]), failed: None, buffer: vec![0; MAX_MESSAGE] };
         elector.flush();
         Ok(elector)
     }
@@ -104,14 +106,14 @@ impl Elector {
         }
     }
 
-    /// The next message, if one is there.
+    /// The next message, if one is there. After the last: why none will be.
     pub(super) fn receive(&mut self) -> Result<Option<ToInit>, Broken> {
         let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_TRUNC;
         let length = loop {
             match recv(self.socket.as_raw_fd(), &mut self.buffer, flags) {
                 Ok(0) | Err(Errno::ECONNRESET) => return Err(Broken::Closed),
                 Ok(length) => break length,
-                Err(Errno::EAGAIN) => return Ok(None),
+                Err(Errno::EAGAIN) => return self.failed.map_or(Ok(None), |errno| Err(Broken::Socket(errno.into()))),
                 Err(Errno::EINTR) => {}
                 Err(errno) => return Err(Broken::Socket(errno.into())),
             }
@@ -133,20 +135,21 @@ impl Elector {
         true
     }
 
-    /// Sends what the elector has room for. Its death shows in [`Self::receive`].
+    /// Sends what the elector has room for. Its death, and a message that is lost, show in [`Self::receive`].
     pub(super) fn flush(&mut self) {
-        while let Some(message) = self.unsent.front() {
+        while let Some(message) = self.unsent.front().filter(|_| self.failed.is_none()) {
             match send(self.socket.as_raw_fd(), message, MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL) {
+                Ok(_) | Err(Errno::EPIPE | Errno::ECONNRESET) => drop(self.unsent.pop_front()),
                 Err(Errno::EINTR) => {}
                 Err(Errno::EAGAIN) => return,
-                Ok(_) | Err(_) => drop(self.unsent.pop_front()),
+                Err(errno) => self.failed = Some(errno),
             }
         }
     }
 
     /// Whether something waits for room.
     pub(super) fn is_clogged(&self) -> bool {
-        !self.unsent.is_empty()
+        !self.unsent.is_empty() && self.failed.is_none()
     }
 }
 

@@ -5,8 +5,9 @@
 //! error is told, by F_SETSIG and O_ASYNC, as a SIGKILL to the group that owns the descriptor. All of that happens in the
 //! kernel's timer interrupt: it needs no privilege, and it happens while every process of the container is stopped or starved.
 //!
-//! Never fires before its time, and after it by less than 0.1 s (before Linux 6.15: by an eighth of the time since it was last
-//! moved). The kernel's clock for it stands still while the machine sleeps; init's own timer does not. It reaches only who is in
+//! Never fires before its time as long as the loopback interface answers, and after it by less than 0.1 s (before Linux 6.15: by
+//! an eighth of the time since it was last moved). One that goes unanswered would fire after some fifteen probes, which are a
+//! second apart: it is found out when it is to be moved. The kernel's clock for it stands still while the machine sleeps; init's own timer does not. It reaches only who is in
 //! the group when it fires. The group is named by the kernel's own reference, so that a recycled number is never meant.
 //!
 //! A POSIX timer cannot do this: its signal goes to the process that made it, an execve unmakes it, and SIGKILL from within never
@@ -53,6 +54,9 @@ pub enum FuseError {
     /// What is sent does not stay in the kernel's TCP: something redirects it.
     #[error("a connection over the loopback interface does not fill up")]
     Bottomless,
+    /// The loopback interface has stopped answering.
+    #[error("the loopback interface does not answer any more")]
+    Unanswered,
     /// An option that it needs is refused.
     #[error("a connection cannot be given a timeout and a signal")]
     Arm(#[source] io::Error),
@@ -97,8 +101,11 @@ impl Fuse {
     /// Fires at `at` instead. There is no moment in between at which it would not fire, or would at another time.
     ///
     /// # Errors
-    /// [`FuseError`]; it fires at the time that was set before.
+    /// [`FuseError`]; it fires at the time that was set before, or earlier where it goes unanswered.
     pub fn set(&mut self, at: Instant) -> Result<(), FuseError> {
+        if unanswered(self.as_fd()).is_ok_and(|probes| probes >= TOO_MANY) {
+            return Err(FuseError::Unanswered);
+        }
         if at >= self.at && at.since(self.since) <= LONGEST {
             return self.timeout(at).map_err(FuseError::Arm);
         }
@@ -162,6 +169,9 @@ const PATIENCE: Duration = Duration::from_millis(50);
 /// More than the smallest buffers hold.
 const ENOUGH: usize = 64;
 
+/// Probes without an answer: the kernel takes this many for a second or two of bad luck, and gives up at 15.
+const TOO_MANY: u8 = 3;
+
 /// uapi/linux/tcp.h: the longest wait between two probes.
 const TCP_RTO_MAX_MS: i32 = 44;
 
@@ -206,6 +216,19 @@ fn unsent(socket: BorrowedFd<'_>) -> nix::Result<i32> {
     // SAFETY: the kernel writes one int to a live local.
     Errno::result(unsafe { libc::ioctl(socket.as_raw_fd(), SIOCOUTQNSD as _, &raw mut bytes) })?;
     Ok(bytes)
+}
+
+/// How many probes in a row were not answered.
+#[allow(unsafe_code, reason = "nix does not wrap it")]
+fn unanswered(socket: BorrowedFd<'_>) -> nix::Result<u8> {
+    // The beginning of struct tcp_info: state, ca_state, retransmits, probes.
+    let mut info = [0_u8; 4];
+    let mut length = info.len() as libc::socklen_t;
+    let into = info.as_mut_ptr();
+    // SAFETY: the kernel writes at most `length` bytes to a live local.
+    let got = unsafe { libc::getsockopt(socket.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_INFO, into.cast(), &raw mut length) };
+    let [.., probes] = info;
+    Errno::result(got).map(|_| probes)
 }
 
 #[allow(unsafe_code, reason = "nix does not wrap it")]

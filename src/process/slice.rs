@@ -24,12 +24,16 @@ struct Attributes {
 
 const SIZE: u32 = size_of::<Attributes>() as u32;
 
-/// Asks for the shortest slice for this process.
+/// Asks for the shortest slice for this process, unless it has its turn before others already: what gives children the default
+/// slice back would take that from them.
 ///
 /// # Errors
-/// Where it is refused (seccomp), or the kernel knows no slices of a task's own (before 6.12): nothing has changed then.
+/// Where it is refused (seccomp), or the kernel knows no slices of a task's own (before 6.12).
 pub fn shorten() -> io::Result<()> {
     let mut attributes = get()?;
+    if attributes.policy != libc::SCHED_OTHER as u32 || attributes.nice < 0 {
+        return Ok(());
+    }
     attributes.runtime = SLICE_NANOS;
     attributes.flags |= libc::SCHED_FLAG_RESET_ON_FORK as u64;
     set(&attributes)?;

@@ -261,6 +261,12 @@ pub fn signal_not_after(
     })
 }
 
+/// Whether a signal would end or stop a process now, as far as /proc tells.
+#[must_use]
+pub fn would_end(pid: Pid, signal: Signal) -> bool {
+    heed::Files::of(pid).fate(signal) == heed::Fate::Ends
+}
+
 impl Spawning {
     /// What became of it, once that is known; never blocks. After the child's death it is known.
     pub fn outcome(&mut self) -> Option<Outcome> {

@@ -117,6 +117,7 @@ impl Agent {
             Input::Spawned => self.workload.spawned(now),
             Input::NotSpawned(why) => self.workload.not_spawned(why, now),
             Input::Promoted => self.workload.promoted(now),
+            Input::PromotionLate => self.workload.promotion_late(now),
             Input::NotPromoted => self.workload.not_promoted(now),
             Input::Demoted => self.workload.demoted(now),
             Input::NotDemoted => self.workload.not_demoted(now),
@@ -131,6 +132,28 @@ impl Agent {
             Input::Blown => {}
         }
         self.settle(now);
+    }
+
+    /// What an elector that starts now is told first: nothing else would tell it what happened since it was asked for.
+    #[must_use]
+    pub fn welcome(&self) -> Welcome {
+        let mut config = self.settings.config.clone();
+        config.workload.command.clear();
+        config.workload.env.clear();
+        config.hooks = Hooks::default();
+        config.signals = Signals::default();
+        Welcome {
+            version: VERSION,
+            config,
+            identity: self.settings.identity.clone(),
+            generation: self.electors.generation(),
+            last_term: self.last_term,
+            resume: self.held.as_ref().map(|held| held.resume(self.workload.leads(), self.workload.main())),
+            not_before: self.not_before,
+            last_seen: self.last_seen,
+            shutdown: self.ending.is_some(),
+            pid1: self.settings.pid1,
+        }
     }
 
     /// What is to be done next.
@@ -165,7 +188,7 @@ impl Agent {
         }
         let wanted = self.wants_elector();
         match self.electors.step(wanted, now) {
-            Some(Move::Start(generation)) => self.start_elector(generation),
+            Some(Move::Start) => self.start_elector(),
             Some(Move::Kill) => {
                 self.warn("the elector was silent for too long and is killed".into());
                 self.actions.push_back(Action::KillElector);
@@ -238,28 +261,12 @@ impl Agent {
         useful && !self.is_plain() && self.failed.is_none() && !self.workload.kills_everything()
     }
 
-    fn start_elector(&mut self, generation: u32) {
+    fn start_elector(&mut self) {
         // Its predecessor may be left unreaped.
         if let Some(held) = &mut self.held {
             held.change_elector();
         }
-        let mut config = self.settings.config.clone();
-        config.workload.command.clear();
-        config.workload.env.clear();
-        config.hooks = Hooks::default();
-        config.signals = Signals::default();
-        self.actions.push_back(Action::StartElector(Box::new(Welcome {
-            version: VERSION,
-            config,
-            identity: self.settings.identity.clone(),
-            generation,
-            last_term: self.last_term,
-            resume: self.held.as_ref().map(|held| held.resume(self.workload.leads(), self.workload.main())),
-            not_before: self.not_before,
-            last_seen: self.last_seen,
-            shutdown: self.ending.is_some(),
-            pid1: self.settings.pid1,
-        })));
+        self.actions.push_back(Action::StartElector);
     }
 
     fn is_plain(&self) -> bool {

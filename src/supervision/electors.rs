@@ -33,8 +33,8 @@ enum State {
 /// What is to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Move {
-    /// Start one with this generation.
-    Start(u32),
+    /// Start one.
+    Start,
     /// Kill it: it was silent for D.
     Kill,
 }
@@ -43,6 +43,11 @@ impl Electors {
     /// One that is silent for `silence` is given up.
     pub(crate) fn new(silence: Duration) -> Self {
         Self { generation: 0, silence, state: State::Absent { at: Instant::BOOT }, last_end: None }
+    }
+
+    /// How many were asked for.
+    pub(crate) const fn generation(&self) -> u32 {
+        self.generation
     }
 
     /// Whether one runs that can be told something.
@@ -114,7 +119,7 @@ impl Electors {
             State::Absent { .. } => {
                 self.generation += 1;
                 self.state = State::Starting;
-                Some(Move::Start(self.generation))
+                Some(Move::Start)
             }
             State::Starting => None,
         }
@@ -131,7 +136,7 @@ mod tests {
 
     fn alive(at: Instant) -> Electors {
         let mut electors = Electors::new(Duration::from_secs(15));
-        assert_eq!(electors.step(true, at), Some(Move::Start(1)));
+        assert_eq!(electors.step(true, at), Some(Move::Start));
         electors.started(at);
         electors
     }
@@ -148,14 +153,14 @@ mod tests {
     fn the_next_one_starts_at_once_the_first_time_and_after_a_second_when_that_ends_soon() {
         let mut electors = alive(ms(0));
         electors.ended(ms(5000));
-        assert_eq!(electors.step(true, ms(5000)), Some(Move::Start(2)));
+        assert_eq!(electors.step(true, ms(5000)), Some(Move::Start));
         electors.started(ms(5000));
         electors.ended(ms(5010));
         assert_eq!(electors.step(true, ms(6009)), None);
-        assert_eq!(electors.step(true, ms(6010)), Some(Move::Start(3)));
+        assert_eq!(electors.step(true, ms(6010)), Some(Move::Start));
         electors.started(ms(6010));
         electors.ended(ms(60_000));
-        assert_eq!(electors.step(true, ms(60_000)), Some(Move::Start(4)));
+        assert_eq!(electors.step(true, ms(60_000)), Some(Move::Start));
     }
 
     #[test]
@@ -163,7 +168,7 @@ mod tests {
         let mut electors = alive(ms(0));
         assert!(electors.give_up(ms(100)));
         assert_eq!(electors.step(true, ms(1099)), None);
-        assert_eq!(electors.step(true, ms(1100)), Some(Move::Start(2)));
+        assert_eq!(electors.step(true, ms(1100)), Some(Move::Start));
     }
 
     #[test]

@@ -15,7 +15,7 @@
 
 use crate::{
     config::Signal,
-    link::{Exit, Facts, Reason, ToElector, ToInit, Welcome},
+    link::{Exit, Facts, Reason, ToElector, ToInit},
     time::Instant,
 };
 
@@ -56,7 +56,9 @@ pub enum Input {
     NotSpawned(NotSpawned),
     /// [`Action::Promote`] did its work.
     Promoted,
-    /// Its deadline came first, or a step failed: nothing was sent. Where that is not known, nothing is fed.
+    /// Its deadline came first: nothing was sent.
+    PromotionLate,
+    /// A step of it failed: nothing was sent. Where that is not known, nothing is fed.
     NotPromoted,
     /// [`Action::Demote`] did its work.
     Demoted,
@@ -165,8 +167,8 @@ pub enum Target {
 /// What the agent wants done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Start an elector and send it this first.
-    StartElector(Box<Welcome>),
+    /// Start an elector and send it [`Agent::welcome`] first, as it is then.
+    StartElector,
     /// SIGKILL the elector, drain its link, close it.
     KillElector,
     /// Send to the elector.

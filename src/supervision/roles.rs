@@ -22,6 +22,18 @@ pub(crate) struct Manner {
     /// For a promotion's signal to be sent, and again for the workload's word on it. A leader that is silent for longer holds the
     /// Lease to less use than one that crashed.
     pub(crate) patience: Duration,
+    /// From SIGKILL to the end of everything.
+    pub(crate) margin: Duration,
+}
+
+impl Manner {
+    /// When a promotion has failed whose signal, if there is one, was sent at `now`.
+    fn gives_up(&self, word: bool, now: Instant) -> Option<Instant> {
+        match self.acknowledge {
+            Acknowledge::Hook => self.hooks.after_lead.as_ref().map(|hook| now + hook.timeout + self.margin),
+            Acknowledge::Notify | Acknowledge::None => (!word).then_some(now + self.patience),
+        }
+    }
 }
 
 /// The role of one incarnation of the workload.
@@ -31,7 +43,7 @@ pub(crate) struct Roles {
     stage: Stage,
     /// Its word came, or is not asked for.
     word: bool,
-    /// When a promotion without that word, or without its signal, has failed. A hook has its own time.
+    /// When a promotion without that word, without its signal, or with a hook that does not even die has failed.
     give_up: Option<Instant>,
     hook: Option<Running>,
 }
@@ -87,6 +99,7 @@ impl Roles {
     ) -> (Self, Outcome) {
         let mut roles = Self { stage: Stage::Promoting(launch.clone()), ..Self::standby(pid) };
         roles.run(HookKind::AfterLead, manner, &launch, None, now, out);
+        roles.give_up = manner.gives_up(true, now);
         let outcome = roles.settle(manner);
         (roles, outcome)
     }
@@ -118,12 +131,38 @@ impl Roles {
         Outcome::Pending
     }
 
+    /// A renewal was confirmed: S is later now (law 15).
+    pub(crate) fn prolong(&mut self, soft: Instant) {
+        match &mut self.stage {
+            Stage::Signalled(launch) | Stage::Promoting(launch) => launch.not_after = soft,
+            Stage::Standby | Stage::Leader(_) | Stage::Waning(..) | Stage::Demoting { .. } => {}
+        }
+    }
+
+    /// The signal that promotes was not sent before S as it was then. It is sent again where S has moved on since.
+    pub(crate) fn promotion_late(&mut self, manner: &Manner, now: Instant, out: &mut impl Extend<Action>) -> Outcome {
+        match (&self.stage, manner.signals.on_lead) {
+            (Stage::Signalled(launch), Some(signal)) if now < launch.not_after => {
+                out.extend([Action::Promote { pid: self.pid, signal, not_after: launch.not_after }]);
+                Outcome::Pending
+            }
+            (Stage::Signalled(_), _) => {
+                let line = "the workload was not promoted: it did not handle signals.onLead in time".into();
+                out.extend([Action::Log { warning: true, line }]);
+                self.not_promoted()
+            }
+            (Stage::Standby | Stage::Promoting(_) | Stage::Leader(_) | Stage::Waning(..) | Stage::Demoting { .. }, _) => {
+                Outcome::Pending
+            }
+        }
+    }
+
     /// The signal that promotes was sent.
     pub(crate) fn promoted(&mut self, manner: &Manner, now: Instant, out: &mut impl Extend<Action>) -> Outcome {
         let Stage::Signalled(launch) = &self.stage else { return Outcome::Pending };
         let launch = launch.clone();
         self.stage = Stage::Promoting(launch.clone());
-        self.give_up = (!self.word).then_some(now + manner.patience);
+        self.give_up = manner.gives_up(self.word, now);
         self.run(HookKind::AfterLead, manner, &launch, None, now, out);
         self.settle(manner)
     }

@@ -170,6 +170,9 @@ impl Workload {
         if self.leads_until().is_none() {
             self.wait_no_longer(now);
         }
+        if let Actual::Running { roles, .. } = &mut self.actual {
+            roles.prolong(launch.not_after);
+        }
         self.wanted = Wanted::Leader(launch);
         self.advance(now);
     }

@@ -244,7 +244,7 @@ impl Container {
     fn reap(&mut self, around: &Around<'_>) {
         while let Some((pid, exit)) = self.tree.reap() {
             if self.promoter.take_if(|promoter| *promoter == pid).is_some() {
-                self.handle(if exit.code() == 0 { Input::Promoted } else { Input::NotPromoted }, around);
+                self.handle(if exit.code() == 0 { Input::Promoted } else { Input::PromotionLate }, around);
             }
             if let Some((_, outcome)) = self.spawned.take_if(|(child, _)| *child == pid) {
                 self.handle(outcome.map_or_else(Input::NotSpawned, |()| Input::Spawned), around);
@@ -255,8 +255,8 @@ impl Container {
 
     fn act(&mut self, action: Action, around: &mut Around<'_>) {
         match action {
-            Action::StartElector(welcome) => {
-                self.elector = Some(ElectorProcess::start(self.tree.pid(), *welcome));
+            Action::StartElector => {
+                self.elector = Some(ElectorProcess::start(self.tree.pid(), self.agent.welcome()));
                 self.handle(Input::ElectorStarted, around);
             }
             Action::KillElector => self.kill_elector(around),

@@ -230,7 +230,7 @@ impl Container {
             if self.promoter.take_if(|promoter| *promoter == pid).is_some() {
                 match exit {
                     Exit::Code(0) => self.handle(Input::Promoted, e),
-                    Exit::Code(_) => self.handle(Input::NotPromoted, e),
+                    Exit::Code(_) => self.handle(Input::PromotionLate, e),
                     // Nobody knows.
                     Exit::Signal(_) => {}
                 }

@@ -108,10 +108,11 @@ impl Agent {
         let Some(ending) = &mut self.ending else { return };
         let code = ending.code.unwrap_or_else(|| self.workload.exit().map_or(0, Exit::code));
         let config = &self.settings.config;
-        let patience = config.lease.attempt_timeout * 2 + SLACK;
+        let patience = config.lease.attempt_timeout.saturating_mul(2).saturating_add(SLACK);
         if !self.workload.is_down() {
-            if !config.lease.enabled && self.settings.pid1 && self.workload.is_being_swept() {
-                // What is left ends with init, and nobody else waits for the proof.
+            let is_hopeless = || self.settings.pid1 || self.workload.is_stuck() || ending.signals > 2;
+            if !config.lease.enabled && self.workload.is_being_swept() && is_hopeless() {
+                // What is left ends with PID 1 or does not die, and nobody else waits for the proof.
                 self.exit(code);
             } else if waits {
                 // What a standby leaves and SIGKILL does not remove is nobody's to wait for.

@@ -116,8 +116,7 @@ impl World {
     }
 
     fn started_elector(&mut self) -> Option<Welcome> {
-        let welcome = |action| if let Action::StartElector(welcome) = action { Some(*welcome) } else { None };
-        self.take().into_iter().find_map(welcome)
+        self.take().contains(&Action::StartElector).then(|| self.agent.welcome())
     }
 
     fn wants(&self, action: &Action) -> bool {

@@ -31,6 +31,7 @@ impl Policy {
                 signals: config.signals.clone(),
                 hooks: config.hooks.clone(),
                 patience: promotion_patience(config),
+                margin: config.workload.stop.kill_margin,
             }),
         };
         let plain = !config.lease.enabled;

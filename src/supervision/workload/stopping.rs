@@ -30,8 +30,8 @@ impl Workload {
     /// so far, is not this room's. Each call ends in a [`Happened::Yielded`] whose proof was made after it.
     pub(crate) fn give_way(&mut self, reason: Reason, kill_at: Instant, hard: Instant, now: Instant) {
         self.wanted = Wanted::Hold;
-        if self.policy.manner.is_some() && !self.leads && self.is_ending() {
-            // A standby that is no more leads no more than one that runs; its remains are killed as before.
+        if self.policy.manner.is_some() && !self.leads && matches!(self.actual, Actual::Starting { .. } | Actual::Ending { .. }) {
+            // A standby that is not yet, or no more, leads no more than one that runs; its remains are killed as before.
             self.happened.push_back(Happened::Yielded(self.account.proved(now)));
             return;
         }

@@ -58,6 +58,13 @@ impl Workload {
         }
     }
 
+    pub(crate) fn promotion_late(&mut self, now: Instant) {
+        if let (Actual::Running { roles, .. }, Some(manner)) = (&mut self.actual, &self.policy.manner) {
+            let outcome = roles.promotion_late(manner, now, &mut self.actions);
+            self.take_news(outcome, now);
+        }
+    }
+
     pub(crate) fn not_promoted(&mut self, now: Instant) {
         if let Actual::Running { roles, .. } = &mut self.actual {
             let outcome = roles.not_promoted();

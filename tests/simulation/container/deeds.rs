@@ -20,13 +20,14 @@ use crate::{
 impl Container {
     pub(super) fn act(&mut self, action: Action, e: &mut Engine) {
         match action {
-            Action::StartElector(welcome) => {
+            Action::StartElector => {
+                let welcome = self.agent.welcome();
                 let pid = self.tree.pid();
                 let child = Child { who: self.who, pid };
                 e.note(self.who, || format!("elector {} starts, resuming {}", welcome.generation, welcome.resume.is_some()));
                 let span = e.spread(MS, self.node.startup);
                 e.judge.trouble(self.who.replica, e.now + span + S);
-                self.elector = Some(ElectorProcess::start(child, *welcome));
+                self.elector = Some(ElectorProcess::start(child, welcome));
                 e.after(span, Event::ElectorUp(child));
                 self.handle(Input::ElectorStarted, e);
             }

@@ -337,17 +337,70 @@ fn gives_up(world: &World) -> bool {
 }
 
 #[test]
-fn a_standby_that_could_not_be_told_lives_on_and_the_term_is_given_up() {
-    let mut world = standby(always(Acknowledge::Notify));
+fn a_standby_that_is_slow_to_handle_its_promotion_has_until_the_s_in_force() {
+    let mut world = standby(hooked(Acknowledge::Hook));
     world.lead(1, None);
     renew(&mut world, 9);
     world.wake_until(deadlines(ms(1000)).soft);
+    world.take();
+    world.feed(Input::PromotionLate);
+    let again = Action::Promote { pid: MAIN, signal: Signal(libc::SIGUSR1), not_after: deadlines(ms(9000)).soft };
+    assert_eq!(world.take(), [again]);
+    renew(&mut world, 12);
+    world.feed(Input::Promoted);
+    let hook = |action: &Action| if let Action::Hook { not_after, .. } = action { Some(*not_after) } else { None };
+    assert_eq!(world.actions.iter().find_map(hook), Some(deadlines(ms(12_000)).soft));
+}
+
+#[test]
+fn a_standby_that_handles_its_promotion_by_no_s_lives_on_and_the_term_is_given_up() {
+    let mut world = standby(always(Acknowledge::Notify));
+    world.lead(1, None);
+    world.sleep_until(deadlines(ms(1000)).soft);
+    world.feed(Input::PromotionLate);
+    assert!(gives_up(&world));
+    assert!(!world.wants(&to_main(libc::SIGTERM)));
+}
+
+#[test]
+fn a_standby_that_could_not_be_told_lives_on_and_the_term_is_given_up() {
+    let mut world = standby(always(Acknowledge::Notify));
+    world.lead(1, None);
     world.feed(Input::NotPromoted);
     assert!(gives_up(&world));
     world.step_down(9, Reason::NotAcknowledged);
     assert!(!world.wants(&to_main(libc::SIGTERM)));
     assert_eq!(world.stopped(), Some((9, Then::Follow)));
     assert!(!world.agent.leads());
+}
+
+#[test]
+fn a_promotion_whose_hook_does_not_even_die_ends_the_term() {
+    let mut world = standby(hooked(Acknowledge::Hook));
+    world.lead(1, None);
+    world.feed(Input::Promoted);
+    world.feed(Input::HookForked { pid: HOOK });
+    world.wake_until(ms(4000));
+    assert!(world.wants(&Action::KillHook { pid: HOOK }));
+    world.wake_until(ms(5000) - tick());
+    assert!(!gives_up(&world));
+    world.wake_until(ms(5000));
+    assert!(gives_up(&world));
+}
+
+#[test]
+fn a_standby_that_only_starts_yields_at_once_and_lives() {
+    let agent = Agent::new(Settings { config: always(Acknowledge::Notify), identity: "me".into(), pid1: true, terminal: false });
+    let mut world = World { agent, now: ms(1000), actions: Vec::new(), pid: MAIN };
+    world.due();
+    world.feed(Input::Forked { pid: MAIN });
+    world.feed(Input::ElectorStarted);
+    world.told(ToInit::Hello { version: VERSION });
+    world.lead(1, Some(ms(60_000)));
+    world.step_down(1, Reason::LostDeleted);
+    assert_eq!(world.stopped(), Some((1, Then::Follow)));
+    world.feed(Input::Spawned);
+    assert!(!world.wants(&to_main(libc::SIGTERM)));
 }
 
 #[test]

@@ -44,7 +44,7 @@ fn the_death_of_the_elector_does_not_touch_the_workload_before_s() {
     let mut world = World::leading(config());
     world.feed(Input::ElectorEnded);
     world.wake_until(deadlines(ms(1000)).soft - tick());
-    assert!(world.actions.iter().all(|action| matches!(action, Action::StartElector(_))), "{:?}", world.actions);
+    assert!(world.actions.iter().all(|action| *action == Action::StartElector), "{:?}", world.actions);
 }
 
 #[test]
@@ -252,5 +252,22 @@ fn where_proc_hides_processes_a_fresh_elector_is_answered_by_the_proof_that_cost
     assert!(world.wants(&Action::Walk), "{:?}", world.actions);
     world.feed(Input::Scanned(hidden));
 
+    assert_eq!(world.stopped(), Some((1, Then::Follow)));
+}
+
+#[test]
+fn an_elector_that_starts_while_init_ends_the_term_is_told_so() {
+    let mut config = config();
+    config.workload.on_exit = OnExit::Follow;
+    let mut world = World::leading(config);
+    world.feed(Input::ElectorEnded);
+    world.due();
+    world.exit(Exit::Code(1));
+    let welcome = world.started_elector().unwrap();
+    assert_eq!(welcome.resume.unwrap().stopping, Some(Reason::Exited));
+    world.feed(Input::ElectorStarted);
+    world.told(ToInit::Hello { version: VERSION });
+    world.step_down(1, Reason::Exited);
+    world.prove();
     assert_eq!(world.stopped(), Some((1, Then::Follow)));
 }

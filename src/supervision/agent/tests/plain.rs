@@ -58,3 +58,35 @@ fn after_the_grace_the_tree_is_killed() {
     world.wake_until(ms(21_000));
     assert!(world.wants(&Action::Walk));
 }
+
+#[test]
+fn not_pid_1_it_does_not_wait_for_what_sigkill_does_not_remove() {
+    let mut world = plain(false);
+    world.exit(Exit::Code(3));
+    world.never_proved(ms(60_000));
+    assert!(world.wants(&Action::Exit(3)));
+}
+
+#[test]
+fn not_pid_1_a_third_signal_ends_it_whatever_is_left() {
+    let mut world = plain(false);
+    world.exit(Exit::Code(3));
+    for _ in 0..2 {
+        world.feed(Input::Signal(libc::SIGTERM));
+        assert!(!world.wants(&Action::Exit(3)));
+    }
+    world.feed(Input::Signal(libc::SIGTERM));
+    assert!(world.wants(&Action::Exit(3)));
+}
+
+#[test]
+fn no_length_of_an_attempt_is_too_long() {
+    let mut config = config();
+    (config.lease.enabled, config.lease.attempt_timeout) = (false, Duration::MAX);
+    let agent = Agent::new(Settings { config, identity: String::new(), pid1: true, terminal: false });
+    let mut world = World { agent, now: ms(1000), actions: Vec::new(), pid: MAIN };
+    world.due();
+    world.run();
+    world.exit(Exit::Code(3));
+    assert!(world.wants(&Action::Exit(3)));
+}
