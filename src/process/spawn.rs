@@ -17,6 +17,7 @@ use std::{
         unix::ffi::OsStrExt,
     },
     path::Path,
+    time::Duration,
 };
 
 use nix::{
@@ -261,10 +262,21 @@ pub fn signal_not_after(
     })
 }
 
-/// Whether a signal would end or stop a process now, as far as /proc tells.
+/// Whether a signal would end or stop a process, as far as /proc tells. Takes a few milliseconds for one that blocks it.
 #[must_use]
 pub fn would_end(pid: Pid, signal: Signal) -> bool {
-    heed::Files::of(pid).fate(signal) == heed::Fate::Ends
+    const LOOKS: usize = 3;
+    let files = heed::Files::of(pid);
+    for look in 1..=LOOKS {
+        match files.fate(signal) {
+            heed::Fate::Ends => return true,
+            heed::Fate::Lives => return false,
+            // For a moment only, perhaps, while it makes a process.
+            heed::Fate::Blocks if look < LOOKS => std::thread::sleep(Duration::from_millis(1)),
+            heed::Fate::Blocks => {}
+        }
+    }
+    false
 }
 
 impl Spawning {

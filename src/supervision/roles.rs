@@ -51,8 +51,8 @@ pub(crate) struct Roles {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Stage {
     Standby,
-    /// The signal is on its way.
-    Signalled(Launch),
+    /// The signal is on its way, for no longer than until this.
+    Signalled(Launch, Instant),
     Promoting(Launch),
     Leader(Launch),
     /// To be demoted as soon as the promotion's hook is dead.
@@ -113,16 +113,17 @@ impl Roles {
     pub(crate) fn role(&self) -> Role {
         match self.stage {
             Stage::Standby | Stage::Demoting { .. } => Role::Standby,
-            Stage::Signalled(_) | Stage::Promoting(_) | Stage::Leader(_) | Stage::Waning(..) => Role::Leader,
+            Stage::Signalled(..) | Stage::Promoting(_) | Stage::Leader(_) | Stage::Waning(..) => Role::Leader,
         }
     }
 
     /// Tells a standby that it leads.
     pub(crate) fn promote(&mut self, launch: Launch, manner: &Manner, now: Instant, out: &mut impl Extend<Action>) -> Outcome {
         self.word = manner.acknowledge != Acknowledge::Notify;
-        let not_after = launch.not_after;
-        self.stage = Stage::Signalled(launch);
-        self.give_up = Some(now + manner.patience);
+        let until = now + manner.patience;
+        let not_after = launch.not_after.min(until);
+        self.stage = Stage::Signalled(launch, until);
+        self.give_up = Some(until + manner.margin);
         let Some(signal) = manner.signals.on_lead else {
             out.extend([Action::DrainNotify]);
             return self.promoted(manner, now, out);
@@ -134,19 +135,19 @@ impl Roles {
     /// A renewal was confirmed: S is later now (law 15).
     pub(crate) fn prolong(&mut self, soft: Instant) {
         match &mut self.stage {
-            Stage::Signalled(launch) | Stage::Promoting(launch) => launch.not_after = soft,
+            Stage::Signalled(launch, _) | Stage::Promoting(launch) => launch.not_after = soft,
             Stage::Standby | Stage::Leader(_) | Stage::Waning(..) | Stage::Demoting { .. } => {}
         }
     }
 
-    /// The signal that promotes was not sent before S as it was then. It is sent again where S has moved on since.
+    /// The signal that promotes was not sent before S as it was then. It is tried again where S has moved on since.
     pub(crate) fn promotion_late(&mut self, manner: &Manner, now: Instant, out: &mut impl Extend<Action>) -> Outcome {
         match (&self.stage, manner.signals.on_lead) {
-            (Stage::Signalled(launch), Some(signal)) if now < launch.not_after => {
-                out.extend([Action::Promote { pid: self.pid, signal, not_after: launch.not_after }]);
+            (Stage::Signalled(launch, until), Some(signal)) if now < launch.not_after.min(*until) => {
+                out.extend([Action::Promote { pid: self.pid, signal, not_after: launch.not_after.min(*until) }]);
                 Outcome::Pending
             }
-            (Stage::Signalled(_), _) => {
+            (Stage::Signalled(..), _) => {
                 let line = "the workload was not promoted: it did not handle signals.onLead in time".into();
                 out.extend([Action::Log { warning: true, line }]);
                 self.not_promoted()
@@ -159,7 +160,7 @@ impl Roles {
 
     /// The signal that promotes was sent.
     pub(crate) fn promoted(&mut self, manner: &Manner, now: Instant, out: &mut impl Extend<Action>) -> Outcome {
-        let Stage::Signalled(launch) = &self.stage else { return Outcome::Pending };
+        let Stage::Signalled(launch, _) = &self.stage else { return Outcome::Pending };
         let launch = launch.clone();
         self.stage = Stage::Promoting(launch.clone());
         self.give_up = manner.gives_up(self.word, now);
@@ -169,7 +170,7 @@ impl Roles {
 
     /// The signal that promotes was not sent, and will not be: it was told nothing, and is the standby that it was.
     pub(crate) fn not_promoted(&mut self) -> Outcome {
-        if !matches!(self.stage, Stage::Signalled(_)) {
+        if !matches!(self.stage, Stage::Signalled(..)) {
             return Outcome::Pending;
         }
         (self.stage, self.give_up) = (Stage::Standby, None);
@@ -188,7 +189,7 @@ impl Roles {
         match self.stage {
             Stage::Demoting { told: false } => Outcome::Failed(Reason::NotAcknowledged),
             Stage::Standby
-            | Stage::Signalled(_)
+            | Stage::Signalled(..)
             | Stage::Promoting(_)
             | Stage::Leader(_)
             | Stage::Waning(..)
@@ -207,7 +208,7 @@ impl Roles {
         out: &mut impl Extend<Action>,
     ) -> Option<Outcome> {
         match &self.stage {
-            Stage::Signalled(_) | Stage::Promoting(_) => None,
+            Stage::Signalled(..) | Stage::Promoting(_) => None,
             Stage::Standby | Stage::Waning(..) | Stage::Demoting { .. } => Some(self.settle(manner)),
             Stage::Leader(launch) => {
                 self.stage = Stage::Waning(Launch { not_after: hard, ..launch.clone() }, reason);
@@ -226,7 +227,7 @@ impl Roles {
         let expected = match self.stage {
             Stage::Promoting(_) => role == Role::Leader,
             Stage::Demoting { .. } => role == Role::Standby,
-            Stage::Signalled(_) | Stage::Standby | Stage::Leader(_) | Stage::Waning(..) => return Outcome::Pending,
+            Stage::Signalled(..) | Stage::Standby | Stage::Leader(_) | Stage::Waning(..) => return Outcome::Pending,
         };
         self.word |= expected;
         self.settle(manner)
@@ -237,7 +238,7 @@ impl Roles {
         match self.stage {
             Stage::Promoting(_) | Stage::Demoting { .. } if !self.word => Outcome::Failed(Reason::NotAcknowledged),
             Stage::Standby
-            | Stage::Signalled(_)
+            | Stage::Signalled(..)
             | Stage::Promoting(_)
             | Stage::Leader(_)
             | Stage::Waning(..)
@@ -343,7 +344,7 @@ impl Roles {
                 Outcome::Demoted
             }
             Stage::Standby => Outcome::Demoted,
-            Stage::Signalled(_) | Stage::Promoting(_) | Stage::Leader(_) | Stage::Waning(..) | Stage::Demoting { .. } => {
+            Stage::Signalled(..) | Stage::Promoting(_) | Stage::Leader(_) | Stage::Waning(..) | Stage::Demoting { .. } => {
                 Outcome::Pending
             }
         }

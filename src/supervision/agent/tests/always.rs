@@ -344,8 +344,8 @@ fn a_standby_that_is_slow_to_handle_its_promotion_has_until_the_s_in_force() {
     world.wake_until(deadlines(ms(1000)).soft);
     world.take();
     world.feed(Input::PromotionLate);
-    let again = Action::Promote { pid: MAIN, signal: Signal(libc::SIGUSR1), not_after: deadlines(ms(9000)).soft };
-    assert_eq!(world.take(), [again]);
+    let again = Action::Promote { pid: MAIN, signal: Signal(libc::SIGUSR1), not_after: ms(16_000) };
+    assert_eq!(world.take(), [again], "S is 18.85 s now, and one D is over at 16 s");
     renew(&mut world, 12);
     world.feed(Input::Promoted);
     let hook = |action: &Action| if let Action::Hook { not_after, .. } = action { Some(*not_after) } else { None };
@@ -353,13 +353,21 @@ fn a_standby_that_is_slow_to_handle_its_promotion_has_until_the_s_in_force() {
 }
 
 #[test]
-fn a_standby_that_handles_its_promotion_by_no_s_lives_on_and_the_term_is_given_up() {
+fn a_standby_that_does_not_handle_its_promotion_for_one_duration_lives_on_and_the_term_is_given_up() {
     let mut world = standby(always(Acknowledge::Notify));
     world.lead(1, None);
-    world.sleep_until(deadlines(ms(1000)).soft);
+    renew(&mut world, 9);
+    world.wake_until(deadlines(ms(1000)).soft);
+    world.feed(Input::PromotionLate);
+    let until = |world: &World, until| world.wants(&Action::Promote { pid: MAIN, signal: Signal(libc::SIGUSR1), not_after: until });
+    assert!(until(&world, ms(16_000)), "{:?}", world.actions);
+    renew(&mut world, 15);
+    world.wake_until(ms(16_000));
     world.feed(Input::PromotionLate);
     assert!(gives_up(&world));
+    world.step_down(9, Reason::NotAcknowledged);
     assert!(!world.wants(&to_main(libc::SIGTERM)));
+    assert_eq!(world.stopped(), Some((9, Then::Follow)));
 }
 
 #[test]
@@ -423,9 +431,9 @@ fn a_promotion_of_which_nothing_is_heard_ends_the_same() {
     let mut world = standby(always(Acknowledge::None));
     world.lead(1, None);
     renew(&mut world, 9);
-    world.wake_until(ms(16_000) - tick());
-    assert_eq!(world.take(), []);
-    world.wake_until(ms(16_000));
+    world.wake_until(ms(17_000) - tick());
+    assert_eq!(world.take(), [], "who sends the signal has a killMargin to end");
+    world.wake_until(ms(17_000));
     assert!(gives_up(&world));
     assert!(world.wants(&to_main(libc::SIGTERM)), "the signal may have been sent");
 }
