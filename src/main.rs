@@ -47,10 +47,13 @@ fn start(run: &Run) -> u8 {
             for note in loaded.notes {
                 tracing::warn!("{note}");
             }
+            let log = loaded.config.log.clone();
             match located(loaded.config) {
                 Ok(config) => init::run(config),
                 Err(error) => {
-                    last_words(&format!("tenure: {}\n", one_line(&error)));
+                    telemetry::log::start(&log);
+                    tracing::error!("{}", one_line(&error));
+                    leave(&format!("tenure: {}\n", one_line(&error)));
                     error.exit_code()
                 }
             }

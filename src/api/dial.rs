@@ -246,7 +246,9 @@ mod tests {
         let both = || json!({ "token": "older", "tokenFile": user.file });
         for (content, sent) in [(Some("newer"), "newer"), (Some("newer\n"), "newer"), (Some("\n"), "older"), (None, "older")] {
             let _ = std::fs::remove_file(&user.file);
-            content.map(|content| std::fs::write(&user.file, content).unwrap());
+            if let Some(content) = content {
+                std::fs::write(&user.file, content).unwrap();
+            }
 
             let head = user.asks(both()).await;
 

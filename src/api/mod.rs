@@ -42,8 +42,16 @@ pub fn one_line(error: &(dyn Error + 'static)) -> String {
     line
 }
 
+/// On one line, and [`visible`].
 fn squeezed(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
+    visible(&text.split_whitespace().collect::<Vec<_>>().join(" "))
+}
+
+/// What another wrote, without what would move, colour or turn round the text of a terminal.
+#[must_use]
+pub fn visible(text: &str) -> String {
+    let turns = |c| matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    text.chars().map(|c| if c.is_control() || turns(c) { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
 
 #[cfg(test)]
@@ -57,6 +65,13 @@ mod tests {
     #[derive(Debug, thiserror::Error)]
     #[error("cannot start")]
     struct Names(#[source] Repeats);
+
+    #[test]
+    fn nobody_else_writes_on_the_terminal() {
+        let error = Names(Repeats(std::io::Error::other("\u{1b}[31mred\u{7}\n\u{202e}der")));
+
+        assert_eq!(one_line(&error), "cannot start: cannot open: \u{fffd}[31mred\u{fffd} \u{fffd}der");
+    }
 
     #[test]
     fn causes_are_named_once_and_on_one_line() {

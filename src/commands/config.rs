@@ -4,15 +4,14 @@ use crate::{cli::Config as About, config};
 
 pub(super) fn run(about: &About) -> u8 {
     match about {
-        About::Schema => super::say(&config::schema()),
-        About::Default => super::say(config::DEFAULTS),
+        About::Schema => super::answer(&config::schema(), 0),
+        About::Default => super::answer(config::DEFAULTS, 0),
         About::Effective(run) => match config::load(&run.settings, &run.command, config::Purpose::Inspect) {
             Ok(loaded) => {
                 super::warn(&loaded.notes);
-                super::say(&loaded.effective());
+                super::answer(&loaded.effective(), 0)
             }
-            Err(invalid) => return super::refuse(&invalid),
+            Err(invalid) => super::refuse(&invalid),
         },
     }
-    0
 }

@@ -39,12 +39,23 @@ fn refuse(invalid: &Invalid) -> u8 {
     78
 }
 
-/// Prints to standard output. A reader that went away is no failure of the command.
-fn say(text: &str) {
+/// What could not be printed was not done.
+const UNPRINTED: u8 = 70;
+
+/// Prints the answer of a command to standard output, and ends with `code`, or where that is not printed and all is well, with 70.
+fn answer(text: &str, code: u8) -> u8 {
+    if say(text) || code != 0 { code } else { UNPRINTED }
+}
+
+/// Prints to standard output; whether that worked. A reader that went away is no failure.
+fn say(text: &str) -> bool {
     let mut out = io::stdout();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => complain(&format!("standard output: {error}")),
-        Ok(()) | Err(_) => {}
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            complain(&format!("standard output: {error}"));
+            false
+        }
+        Ok(()) | Err(_) => true,
     }
 }
 

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::access::{Access, block_on};
 use crate::{
-    api::{CallError, one_line},
+    api::{CallError, one_line, visible},
     cli::{self, Output},
     config::{self, Config, humane},
     election::record::LeaseRecord,
@@ -68,12 +68,12 @@ async fn ask(status: &cli::Status, config: &Config) -> u8 {
         });
         return ABSENT;
     }
-    super::say(&match status.output {
+    let text = match status.output {
         Output::Table => table(&leases),
         Output::Json => format!("{:#}\n", document(&leases, status.selector.is_some())),
         Output::Yaml => yaml(&document(&leases, status.selector.is_some())),
-    });
-    if leases.iter().all(|lease| lease.state == State::Held) { HELD } else { FREE }
+    };
+    super::answer(&text, if leases.iter().all(|lease| lease.state == State::Held) { HELD } else { FREE })
 }
 
 /// Says why there is no answer; the exit code.
@@ -117,7 +117,7 @@ impl Seen {
     /// Where a record names a holder and no duration, `own` counts.
     fn at(now: Timestamp, object: &Value, own: Duration) -> Self {
         let metadata = |name| object.pointer(&format!("/metadata/{name}")).and_then(Value::as_str).unwrap_or_default().to_owned();
-        let time = |text: Option<&str>| text.and_then(|text| text.parse::<Timestamp>().ok());
+        let time = |text: Option<&str>| text.and_then(moment);
         let record = LeaseRecord::read(object.clone().into());
         let record = record.as_ref();
         let holder = record.and_then(LeaseRecord::holder).map(str::to_owned);
@@ -176,6 +176,11 @@ impl Seen {
     }
 }
 
+/// The API's last day is no moment for jiff, which keeps room for other time zones.
+fn moment(text: &str) -> Option<Timestamp> {
+    text.parse().ok().or_else(|| text.starts_with("9999-12-31T").then_some(Timestamp::MAX))
+}
+
 /// Nanoseconds from `then` to `now`; negative if `then` is in the future.
 fn ago(now: Timestamp, then: Timestamp) -> i128 {
     now.as_nanosecond() - then.as_nanosecond()
@@ -186,11 +191,6 @@ fn spoken(ago: i128) -> String {
     let ahead = ago < 0 && !span.is_zero();
     let span = humane::format(span);
     if ahead { format!("{span} ahead of this clock") } else { format!("{span} ago") }
-}
-
-/// What another wrote, without what would move or colour the text of a terminal.
-fn visible(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
 
 fn table(leases: &[Seen]) -> String {

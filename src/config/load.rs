@@ -136,6 +136,11 @@ fn explain(kind: &Kind, shape: Shape) -> String {
         Shape::List => "a list of texts",
         Shape::Map => "a text for each name",
     };
+    if shape == Shape::Integer
+        && let Some(number) = whole(found)
+    {
+        return format!("{number} is out of range");
+    }
     let textual = !matches!(shape, Shape::Truth | Shape::Integer);
     let quotes = if textual && matches!(found, Actual::Bool(_) | Actual::Unsigned(_) | Actual::Signed(_) | Actual::Float(_)) {
         ": put it in quotes"
@@ -143,6 +148,13 @@ fn explain(kind: &Kind, shape: Shape) -> String {
         ""
     };
     format!("{}, where {expected} is expected{quotes}", name(found))
+}
+
+fn whole(found: &Actual) -> Option<String> {
+    if let Actual::Unsigned(number) = found {
+        return Some(number.to_string());
+    }
+    if let Actual::Signed(number) = found { Some(number.to_string()) } else { None }
 }
 
 fn name(found: &Actual) -> String {
@@ -226,9 +238,11 @@ impl Problem {
 }
 
 impl rules::Violation {
-    /// With the origin of the first of its keys that somebody set.
+    /// With the origin of the first of its keys that somebody set, or of something below it.
     fn located(self, origins: &BTreeMap<String, Origin>) -> Problem {
-        let said = self.about.iter().find_map(|path| Some((path, origins.get(path)?)));
+        let below = |path: &str| origins.iter().find(|(key, _)| key.strip_prefix(path).is_some_and(|rest| rest.starts_with('.')));
+        let origin = |path: &str| origins.get(path).or_else(|| below(path).map(|(_, origin)| origin));
+        let said = self.about.iter().find_map(|path| Some((path, origin(path)?)));
         let path = said.map(|(path, _)| path).or_else(|| self.about.first()).cloned().unwrap_or_default();
         Problem { origin: said.map_or(Origin::Default, |(_, origin)| origin.clone()), path, message: self.message }
     }

@@ -39,7 +39,7 @@ pub use lease::{Lease, Release};
 pub(crate) use load::load_text;
 pub use load::{Invalid, Loaded, Origin, Problem, load};
 pub use roles::{Hook, Hooks, Rewrite, Signals};
-pub use rules::Purpose;
+pub use rules::{Purpose, can_stand};
 pub use scalars::{Drift, Signal};
 pub use schema::{DEFAULTS, schema};
 pub use workload::{Acknowledge, KillMode, OnExit, OnLoss, Restart, RestartPolicy, Runs, Stop, Workload};

@@ -100,7 +100,8 @@ impl Layer {
             },
             Shape::Map => match document::yaml(text) {
                 Ok(Node { content: Content::Map(entries), .. }) => {
-                    let entries = entries.iter().map(|(entry, _, node)| (entry.clone(), node.value(), origin.clone()));
+                    let value = |node: &Node| none_or(key, node.value());
+                    let entries = entries.iter().map(|(entry, _, node)| (entry.clone(), value(node), origin.clone()));
                     self.map(key, entries.collect::<Vec<_>>(), origin);
                 }
                 Ok(_) | Err(_) => self.problem(origin, key.path, "is a map: write it in YAML or JSON, such as {\"a\": \"b\"}"),
@@ -180,7 +181,9 @@ fn walk(layer: &mut Layer, file: &str, path: &str, node: &Node) {
     };
     for (name, line, child) in children {
         let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
-        match keys::find(&path) {
+        // A name with dots is no way to a key: TOML's own were taken apart by its parser.
+        let found = if name.contains('.') { Found::Unknown(None) } else { keys::find(&path) };
+        match found {
             Found::Section => walk(layer, file, &path, child),
             Found::Unknown(meant) => layer.problem(origin(*line), &path, unknown(meant)),
             Found::Key(key) => match &child.content {
@@ -221,6 +224,7 @@ pub(super) fn environment(variables: &[(OsString, OsString)]) -> Layer {
             (Ok(key), Some(text)) => layer.text(key, None, text, origin),
         }
     }
+    refuse_twice(&mut layer);
     layer
 }
 

@@ -325,3 +325,38 @@ fn a_violation_of_a_rule_names_the_place_of_the_value() {
     let said = problems(&Settings::default(), &[]);
     assert!(said[0].starts_with("lease.name: the Lease needs a name: --lease NAME"), "{said:?}");
 }
+
+#[test]
+fn a_violation_of_what_is_below_a_key_names_the_place_all_the_same() {
+    let text = "signals:\n  rewrite:\n    standby: {HUP: USR1}\nhooks:\n  afterLead:\n    timeout: 5s\nlease: {name: x}\n";
+    let file = File::new("below.yaml", text);
+    let path = file.0.display();
+    let problems = problems(&file.settings(), &[]);
+    for start in [format!("{path}:3: signals.rewrite.standby: has"), format!("{path}:6: hooks.afterLead: has")] {
+        assert!(problems.iter().any(|problem| problem.starts_with(&start)), "{start}: {problems:#?}");
+    }
+}
+
+#[test]
+fn a_map_in_a_variable_means_what_it_means_in_a_file() {
+    let named = [("TENURE_SIGNALS__REWRITE__LEADER", r#"{"HUP": "USR1", "SIGHUP": "USR2"}"#)];
+    assert!(problems(&flags(&[]), &named).iter().any(|problem| problem.contains("say it once")));
+    let none = [("TENURE_SIGNALS__REWRITE__LEADER", r#"{"HUP": "null"}"#)];
+    let rewrite = loaded(&flags(&[]), &none).config.signals.rewrite.leader;
+    assert_eq!(rewrite.get(&Signal(libc::SIGHUP)), Some(&None));
+}
+
+#[test]
+fn a_name_with_dots_is_no_way_to_a_key_of_a_file() {
+    let file = File::new("dotted.yaml", "lease.duration: 20s\nlease: {name: x}\n");
+    assert!(problems(&file.settings(), &[]).iter().any(|problem| problem.contains("there is no such key")));
+}
+
+#[test]
+fn a_number_that_is_too_large_is_no_other_kind_of_thing() {
+    for number in ["-1", "4294967296"] {
+        let set = format!("workload.restart.burst={number}");
+        let said = problems(&flags(&[&set]), &[]);
+        assert!(said[0].ends_with(&format!("{number} is out of range")), "{said:?}");
+    }
+}

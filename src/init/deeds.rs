@@ -3,6 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd};
 
 use super::{
+    INVALID,
     drive::Drive,
     elector::{Elector, StartError},
     log::Level,
@@ -26,8 +27,6 @@ use crate::{
 
 /// What could not be started although its program was found: sh's own code for it.
 const CANNOT_EXECUTE: u8 = 126;
-/// A configuration that cannot be handed to an elector.
-const INVALID: u8 = 78;
 /// The end of init as a weapon: nobody is left to read a better code.
 const WEAPON: i32 = 70;
 

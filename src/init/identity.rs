@@ -1,16 +1,42 @@
 //! Who this replica is in the Lease: a name, and 128 random bits that no other init ever had (law 13).
 
-use crate::config::Config;
+use crate::config::{Config, can_stand};
+
+/// There is no identity.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum IdentityError {
+    /// The kernel gives no randomness.
+    #[error("there are no random bits for an identity: {0}")]
+    Random(getrandom::Error),
+    /// What the surroundings call this replica cannot stand in a Lease.
+    #[error(
+        "POD_NAME or the hostname, the default of lease.identity, has more than 253 bytes or control characters: set lease.identity"
+    )]
+    Base,
+}
+
+impl IdentityError {
+    pub(super) const fn exit_code(&self) -> u8 {
+        match self {
+            Self::Random(_) => super::INTERNAL,
+            Self::Base => super::INVALID,
+        }
+    }
+}
 
 /// `BASE_` and 32 hexadecimal digits; constant per init.
 ///
 /// # Errors
-/// The kernel gives no randomness.
-pub(super) fn full(config: &Config, pod_name: Option<String>) -> Result<String, getrandom::Error> {
+/// [`IdentityError`].
+pub(super) fn full(config: &Config, pod_name: Option<String>) -> Result<String, IdentityError> {
+    let base = base(&config.lease.identity, pod_name);
+    if !can_stand(&base) {
+        return Err(IdentityError::Base);
+    }
     let mut random = [0; 16];
-    getrandom::fill(&mut random)?;
+    getrandom::fill(&mut random).map_err(IdentityError::Random)?;
     let random = u128::from_ne_bytes(random);
-    Ok(format!("{}_{random:032x}", base(&config.lease.identity, pod_name)))
+    Ok(format!("{base}_{random:032x}"))
 }
 
 fn base(configured: &str, pod_name: Option<String>) -> String {
@@ -31,6 +57,13 @@ mod tests {
         assert_eq!(base("", Some("pod".into())), "pod");
         assert_eq!(base("", Some(String::new())), base("", None));
         assert!(!base("", None).is_empty());
+    }
+
+    #[test]
+    fn what_cannot_stand_in_a_lease_is_no_name() {
+        for name in ["a\nb".into(), "a".repeat(254)] {
+            assert!(matches!(full(&Config::default(), Some(name)), Err(IdentityError::Base)));
+        }
     }
 
     #[test]

@@ -35,6 +35,8 @@ mod proof;
 
 /// Something of the machine failed that tenure cannot do without.
 const INTERNAL: u8 = 70;
+/// What was configured cannot work.
+const INVALID: u8 = 78;
 
 /// Runs the workload by `config` until it is over; the exit code.
 #[must_use]
@@ -59,8 +61,7 @@ fn prepare(config: Config, log: &mut Log) -> Result<(Drive, Settings), (u8, Stri
     let mut identity = String::new();
     if config.lease.enabled {
         let pod_name = std::env::var("POD_NAME").ok();
-        identity =
-            identity::full(&config, pod_name).map_err(|error| system("there are no random bits for an identity", &error))?;
+        identity = identity::full(&config, pod_name).map_err(|error| (error.exit_code(), error.to_string()))?;
         // Refused by older kernels and some containers; it only makes wake-ups rarer late.
         drop(slice::shorten());
     }

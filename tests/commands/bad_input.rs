@@ -270,12 +270,29 @@ fn a_lease_whose_fields_are_nonsense_is_shown_as_far_as_it_goes() {
 }
 
 #[test]
-fn a_reply_that_is_no_lease_at_all_is_no_panic() {
+fn a_reply_that_is_no_lease_is_neither_a_free_one_nor_none() {
     let place = Place::new("garbage");
-    let path = scripted(&place, vec![("leases/x", 200, "[]"), ("leases/y", 200, "<html>")].leak());
+    let another = r#"{"metadata":{"name":"another","uid":"u","resourceVersion":"7"},"spec":{}}"#;
+    let failure = r#"{"kind":"Status","status":"Failure","code":500}"#;
+    let answers = vec![
+        ("leases/list", 200, "[]"),
+        ("leases/another", 200, another),
+        ("leases/page", 200, "<html>"),
+        ("leases/x", 200, another),
+        ("leases/failure", 200, failure),
+        ("labelSelector=none", 200, r#"{"items":null}"#),
+        ("labelSelector=failure", 200, failure),
+    ];
+    let path = scripted(&place, answers.leak());
     let variables = [("KUBECONFIG", path.as_str())];
-    tenure(&["status", "x"], &variables).says(1, &["free"]);
-    tenure(&["status", "y"], &variables).says(69, &["is not JSON"]);
+    for name in ["list", "x", "failure"] {
+        tenure(&["status", name], &variables).says(69, &["no Lease of this name"]);
+    }
+    tenure(&["status", "another"], &variables).says(1, &["free"]);
+    tenure(&["status", "page"], &variables).says(69, &["is not JSON"]);
+    for selector in ["none", "failure"] {
+        tenure(&["status", "-l", selector], &variables).says(69, &["no list of Leases"]);
+    }
 }
 
 #[test]

@@ -130,7 +130,6 @@ impl Report {
     fn finish(self) -> u8 {
         let gravest = [INVALID, UNAVAILABLE].into_iter().find(|code| self.codes.contains(code));
         let code = gravest.or_else(|| self.codes.first().copied()).unwrap_or_default();
-        super::say(&self.text);
-        code
+        super::answer(&self.text, code)
     }
 }

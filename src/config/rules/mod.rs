@@ -5,6 +5,8 @@
 
 use super::{Config, Hook, Runs};
 
+pub use names::can_stand;
+
 mod names;
 mod roles;
 mod timing;

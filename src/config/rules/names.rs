@@ -15,10 +15,16 @@ const OWN_PREFIX: &str = "tenure.dev/";
 pub(super) fn judge(lease: &mut Lease, judgement: &mut Judgement) {
     judge_name(lease, judgement);
     judge_namespace(lease, judgement);
-    if lease.identity.len() > LONGEST_NAME || lease.identity.chars().any(char::is_control) {
+    if !can_stand(&lease.identity) {
         judgement.refuse(&["lease.identity"], "at most 253 bytes without control characters can stand in a Lease");
     }
     judge_metadata(lease, judgement);
+}
+
+/// Whether this can be a replica's name in a Lease.
+#[must_use]
+pub fn can_stand(identity: &str) -> bool {
+    identity.len() <= LONGEST_NAME && !identity.chars().any(char::is_control)
 }
 
 pub(super) fn judge_namespace(lease: &Lease, judgement: &mut Judgement) {
@@ -40,6 +46,11 @@ fn judge_name(lease: &mut Lease, judgement: &mut Judgement) {
         return;
     }
     let wanted = format!("{}{}", lease.prefix, lease.name);
+    if !lease.prefix.is_empty() && wanted.chars().count() > LONGEST_NAME {
+        let message = "prefix and name are longer together than the name of an object, which has at most 253 characters";
+        judgement.refuse(&["lease.prefix", "lease.name"], message);
+        return;
+    }
     let name = made_valid(&wanted);
     if name != wanted {
         judgement.note(format!("lease.name: the Lease is called {name}, for {wanted:?} cannot be the name of an object"));
@@ -77,7 +88,8 @@ fn judge_metadata(lease: &Lease, judgement: &mut Judgement) {
         }
     }
     for key in lease.annotations.keys() {
-        judge_key(&format!("lease.annotations.{key}"), key, judgement);
+        // As the API server does, which leaves labels as they are.
+        judge_key(&format!("lease.annotations.{key}"), &key.to_ascii_lowercase(), judgement);
     }
     let all = lease.labels.iter().chain(&lease.annotations);
     if all.map(|(key, value)| key.len() + value.len()).sum::<usize>() > LARGEST_METADATA {
@@ -158,6 +170,12 @@ mod tests {
     }
 
     #[test]
+    fn a_prefix_that_leaves_too_little_of_the_name_is_refused() {
+        assert!(is_refused(|lease| lease.prefix = "a".repeat(250)));
+        assert!(!is_refused(|lease| lease.prefix = "a".repeat(246)));
+    }
+
+    #[test]
     fn a_name_of_which_nothing_is_left_is_refused_whatever_the_prefix() {
         for name in ["", "___", "日本", ".-."] {
             assert!(is_refused(|lease| (lease.prefix, lease.name) = ("shop-".into(), name.into())), "{name}");
@@ -179,7 +197,7 @@ mod tests {
         assert!(label("team", "a b") && label("team", "-a") && label("Team/x", "a") && label("a/b/c", "a") && label("", "a"));
         assert!(label("app.kubernetes.io/managed-by", "me") && label("tenure.dev/x", "a"));
         assert!(is_refused(|lease| drop(lease.annotations.insert("tenure.dev/paused".into(), "x".into()))));
-        assert!(!is_refused(|lease| drop(lease.annotations.insert("example.com/note".into(), "any text: é".into()))));
+        assert!(!is_refused(|lease| drop(lease.annotations.insert("Example.com/note".into(), "any text: é".into()))));
         assert!(is_refused(|lease| drop(lease.annotations.insert("note".into(), "x".repeat(65 * 1024)))));
     }
 

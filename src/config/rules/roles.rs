@@ -21,8 +21,8 @@ fn refuse_what_means_nothing(config: &Config, judgement: &mut Judgement) {
         ("signals.onLead", config.signals.on_lead.is_some()),
         ("signals.onFollow", config.signals.on_follow.is_some()),
         ("signals.rewrite.standby", !config.signals.rewrite.standby.is_empty()),
-        ("hooks.afterLead.command", config.hooks.after_lead.is_some()),
-        ("hooks.beforeFollow.command", config.hooks.before_follow.is_some()),
+        ("hooks.afterLead", config.hooks.after_lead.is_some()),
+        ("hooks.beforeFollow", config.hooks.before_follow.is_some()),
     ] {
         if set {
             judgement.refuse(&[path], "has a meaning only where the workload runs on every replica: set workload.runs to always");
@@ -171,7 +171,7 @@ mod tests {
         config.signals.rewrite.standby.insert(LEAD, None);
         config.hooks.after_lead = hook("promote");
         let about =
-            ["workload.acknowledge", "signals.onLead", "signals.onFollow", "signals.rewrite.standby", "hooks.afterLead.command"];
+            ["workload.acknowledge", "signals.onLead", "signals.onFollow", "signals.rewrite.standby", "hooks.afterLead"];
         assert_eq!(refused(&config), about);
     }
 

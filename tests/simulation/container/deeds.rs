@@ -88,6 +88,10 @@ impl Container {
                 if warning && !self.lied && line.starts_with("the elector ") && !line.contains("silent") {
                     e.judge.fail(format!("{}: init finds that {line}, though it did not lie", self.who));
                 }
+                if warning && line.contains("did not acknowledge its promotion") {
+                    // Where there is no elector, nobody else is told.
+                    self.conduct.gives_up(self.clock().boot(e.now));
+                }
                 e.note(self.who, || format!("init logs{}: {line}", if warning { " a warning" } else { "" }));
             }
             Action::LastWords(words) => e.note(self.who, || format!("init's last words: {words}")),
