@@ -162,9 +162,10 @@ impl Namespace {
     fn account_may(&self, verb: &str, object: &str) -> bool {
         let account = format!("--as=system:serviceaccount:{}:tenure", self.0);
         let output = self.kubectl(&["auth", "can-i", verb, object, &account]);
-        match String::from_utf8_lossy(&output.stdout).trim() {
-            "yes" => true,
-            "no" => false,
+        // Why not may follow.
+        match String::from_utf8_lossy(&output.stdout).split_whitespace().next() {
+            Some("yes") => true,
+            Some("no") => false,
             _ => panic!("{output:?}"),
         }
     }

@@ -282,13 +282,25 @@ async fn a_collector_that_is_not_there_holds_up_the_end_for_the_bound_at_most() 
 }
 
 #[tokio::test]
-async fn more_spans_than_a_silent_collector_lets_through_are_dropped() {
-    let collector = Collector::start(Wire::Http, Manner::Silent);
+async fn more_spans_than_the_queue_and_a_batch_hold_are_dropped() {
+    let mut collector = Collector::start(Wire::Http, Manner::Obliging);
     let endpoint = collector.endpoint();
-    let mut leader = replica("leader", &[("OTEL_EXPORTER_OTLP_ENDPOINT", &endpoint), ("OTEL_BSP_MAX_QUEUE_SIZE", "8")]);
+    let sizes = [("OTEL_BSP_MAX_QUEUE_SIZE", "8"), ("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "4")];
+    let mut leader = replica("leader", &[("OTEL_EXPORTER_OTLP_ENDPOINT", &endpoint), sizes[0], sizes[1]]);
+
     for term in 0..1_000 {
         leads(&mut leader, term * 10, OLD_LEADS, None, false);
     }
+    let mut collector = tokio::task::spawn_blocking(move || {
+        collector.wait("what the queue held", |seen| seen.len() >= 8);
+        collector
+    })
+    .await
+    .unwrap();
+    leader.finish(at(10_000)).await;
+
+    let seen = collector.seen();
+    assert!((8..=8 + 4).contains(&seen.len()), "{}", seen.len());
 }
 
 #[tokio::test]
@@ -308,27 +320,32 @@ async fn an_endpoint_that_cannot_work_exports_nothing_and_harms_nobody() {
     for endpoint in ["nonsense", "ftp://collector", "https://collector"] {
         let variables = [("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint), ("OTEL_EXPORTER_OTLP_CERTIFICATE", "/nonexistent.pem")];
         let mut leader = replica("leader", &variables);
+
         leads(&mut leader, 0, OLD_LEADS, None, false);
+
+        assert_eq!(told(&leader), "", "{endpoint}: of no span, for none is exported");
         leader.finish(at(10)).await;
     }
 }
 
+/// The span that the workload is told of.
+fn told(replica: &Telemetry) -> String {
+    let mut facts = Facts {
+        token: String::new(),
+        uid: String::new(),
+        transitions: 0,
+        acquired_at: String::new(),
+        traceparent: OLD_LEADS.to_string(),
+    };
+    replica.amend(&mut facts);
+    facts.traceparent
+}
+
 #[tokio::test]
 async fn the_workload_is_told_of_a_span_only_where_one_is_exported() {
-    let told = |variables: &[(&str, &str)]| {
-        let mut facts = Facts {
-            token: String::new(),
-            uid: String::new(),
-            transitions: 0,
-            acquired_at: String::new(),
-            traceparent: OLD_LEADS.to_string(),
-        };
-        replica("one", variables).amend(&mut facts);
-        facts.traceparent
-    };
     let endpoint = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1");
-    assert_eq!(told(&[]), "");
-    assert_eq!(told(&[endpoint]), OLD_LEADS.to_string());
-    let unsampled = told(&[endpoint, ("OTEL_TRACES_SAMPLER", "always_off")]);
+    assert_eq!(told(&replica("one", &[])), "");
+    assert_eq!(told(&replica("one", &[endpoint])), OLD_LEADS.to_string());
+    let unsampled = told(&replica("one", &[endpoint, ("OTEL_TRACES_SAMPLER", "always_off")]));
     assert_eq!(unsampled, OLD_LEADS.to_string().replace("-01", "-00"));
 }

@@ -82,7 +82,8 @@ impl Elector {
             not_after: None,
             fuse: None,
         })?;
-        let mut elector = Self { spawning, socket, unsent: VecDeque::from([welcome]), failed: None, buffer: vec![0; MAX_MESSAGE] };
+        let mut elector =
+            Self { spawning, socket, unsent: VecDeque::from([welcome]), failed: None, buffer: vec![0; MAX_MESSAGE] };
         elector.flush();
         Ok(elector)
     }

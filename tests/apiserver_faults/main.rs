@@ -53,7 +53,7 @@ async fn the_journal_tells_what_came_when_and_what_became_of_it() {
 async fn a_late_commit_comes_although_the_client_gave_up() {
     let world = World::new();
     let hand = world.hand("alice").await;
-    world.client("alice").inject_times(1, Fault::LateCommit(2 * SILENCE), On::Writes);
+    world.client("alice").inject_times(1, Fault::LateCommit(10 * SILENCE), On::Writes);
 
     let given_up = timeout(SILENCE, hand.post("a")).await;
     drop(hand);

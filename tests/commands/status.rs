@@ -46,8 +46,8 @@ fn a_lease_that_is_held_is_0() {
 #[test]
 fn a_lease_that_expired_or_is_free_is_1() {
     let place = Place::new("expired");
-    let path = server(&place, "/leases/x ", &lease("x", "pod-1", SignedDuration::from_secs(601)));
     let written = std::time::Instant::now();
+    let path = server(&place, "/leases/x ", &lease("x", "pod-1", SignedDuration::from_secs(601)));
     let said = tenure(&["status", "x"], &[("KUBECONFIG", &path)]);
     said.says(1, &["expired   pod-1"]);
     let mut ages = (1..=1 + written.elapsed().as_secs() + 1).map(|second| format!("10m{second}s ago"));

@@ -1,4 +1,4 @@
-//! Cases 1 to 27: who may take a Lease, when, and with which write.
+//! Cases 1 to 13 and 19 to 27: who may take a Lease, when, and with which write.
 
 use std::time::Duration;
 
@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 use tenure::clock;
 
 use crate::{
-    spec::{assert_acquires, assert_on_version, held, is_held_by, released, soft, time, wait},
+    assert_dead_by,
+    spec::{CALM, assert_acquires, assert_on_version, calm, held, is_held_by, released, soft, time, wait},
     support::{
         case::{Case, cases},
         proxy::{
@@ -15,12 +16,15 @@ use crate::{
         },
         replica::Replica,
         stage::{LEASE, Prepared, Stage, timing},
+        workload::Behaviour,
     },
+    takeover,
 };
 
 pub fn all() -> Vec<Case> {
     cases![
         case_1_an_absent_lease_is_created_and_run_on_after_the_creation_wait,
+        case_1_an_absent_lease_is_run_on_at_once_where_the_wait_is_opted_out_of,
         case_2_a_creation_that_comes_second_observes,
         case_3_an_empty_spec_is_taken_at_once_and_run_on_later,
         case_3_a_null_spec_is_taken_at_once_and_run_on_later,
@@ -34,14 +38,9 @@ pub fn all() -> Vec<Case> {
         case_10_a_shorter_duration_in_the_record_is_enough,
         case_11_a_renewing_holder_is_left_alone_and_quietly_observed,
         case_13_a_new_holder_starts_the_wait_anew,
-        case_14_a_duration_of_null_is_the_own_one,
-        case_15_a_duration_below_one_is_the_own_one,
-        case_16_the_longest_duration_is_no_overflow,
-        case_17_transitions_saturate,
-        case_18_null_transitions_count_as_none,
-        case_18_negative_transitions_count_as_none,
         case_19_of_two_that_see_the_expiry_together_one_runs,
         case_21_a_takeover_that_was_done_but_not_answered_is_found_out,
+        case_21_its_end_counts_from_the_send_of_that_takeover,
         case_22_a_takeover_that_was_lost_is_repeated,
         case_24_a_takeover_confirmed_after_the_soft_deadline_renews_first,
         case_25_the_own_name_with_another_nonce_is_foreign,
@@ -49,20 +48,15 @@ pub fn all() -> Vec<Case> {
     ]
 }
 
-/// The first write of a replica that would make it the holder, answered.
-async fn takeover(me: &Replica) -> Exchange {
-    let is_it = |exchange: &Exchange| exchange.request.is_write() && exchange.answer.is_some();
-    me.proxy.log.first("a takeover", is_it).await
-}
-
 async fn case_1_an_absent_lease_is_created_and_run_on_after_the_creation_wait(stage: Stage) {
+    let since = clock::boot();
     let me = stage.prepare("me").await.set("lease.creationWait", "6s").set("lease.labels", json!({ "team": "a" })).start();
 
     let start = stage.witness.start("me", 0).await;
 
     let created = takeover(&me).await;
     assert_eq!((created.request.verb, created.answer.as_ref().expect("an answer").status), (Verb::Create, 201));
-    assert_acquires(&created, "me", 0);
+    assert_acquires(&created, "me", 0, since);
     let metadata = &created.request.body["metadata"];
     assert_eq!((&metadata["name"], &metadata["namespace"]), (&json!(LEASE), &json!(stage.namespace)));
     assert_eq!(metadata["labels"], json!({ "app.kubernetes.io/managed-by": "tenure", "team": "a" }));
@@ -78,8 +72,19 @@ async fn case_1_an_absent_lease_is_created_and_run_on_after_the_creation_wait(st
     assert!(waiting >= 3, "{waiting} writes while it waited");
 }
 
+async fn case_1_an_absent_lease_is_run_on_at_once_where_the_wait_is_opted_out_of(stage: Stage) {
+    let me = stage.prepare("me").await.unhurried().set("lease.creationWait", "0s").start();
+
+    let start = stage.witness.start("me", 0).await;
+
+    let created = takeover(&me).await;
+    assert_eq!(created.request.verb, Verb::Create);
+    assert_eq!(created.request.spec()["leaseDurationSeconds"], 20);
+    assert!(start.at() < created.answered_at() + wait(20.0), "no creation wait");
+}
+
 async fn case_2_a_creation_that_comes_second_observes(stage: Stage) {
-    let me = stage.prepare("me").await.set("lease.attemptTimeout", "800ms");
+    let me = stage.prepare("me").await.unhurried();
     let valve = Valve::closed();
     me.proxy.on(|request| request.verb == Verb::Create, Times::Only(1), Fault::late_request(&valve));
     let me = me.start();
@@ -98,15 +103,24 @@ async fn case_2_a_creation_that_comes_second_observes(stage: Stage) {
     stage.witness.start("me", 0).await;
 }
 
+/// # Panics
+/// Unless the takeover followed the first sight of the Lease at once.
+async fn assert_taken_at_once(me: &Replica, taken: &Exchange) {
+    let seen = me.proxy.log.first("a read", |e| e.request.verb == Verb::Get && e.answer.is_some()).await;
+    assert!(taken.request.at < seen.answered_at() + wait(4.0), "it waited for nothing");
+}
+
 async fn taken_at_once_and_run_on_later(stage: Stage, spec: Value, transitions: i64) {
+    let since = clock::boot();
     let object = stage.lease.create(spec).await;
     let me = stage.start("me").await;
 
     let start = stage.witness.start("me", 0).await;
 
     let taken = takeover(&me).await;
-    assert_acquires(&taken, "me", transitions);
+    assert_acquires(&taken, "me", transitions, since);
     assert_on_version(&taken, &object);
+    assert_taken_at_once(&me, &taken).await;
     assert!(start.at() >= taken.answered_at() + wait(4.0));
     assert_eq!(start.variable("TENURE_TERM"), transitions.to_string());
 }
@@ -120,14 +134,16 @@ async fn case_3_a_null_spec_is_taken_at_once_and_run_on_later(stage: Stage) {
 }
 
 async fn case_4_a_released_lease_is_taken_and_run_on_at_once(stage: Stage) {
+    let since = clock::boot();
     let object = stage.lease.create(released()).await;
     let me = stage.start("me").await;
 
     let start = stage.witness.start("me", 0).await;
 
     let taken = takeover(&me).await;
-    assert_acquires(&taken, "me", 4);
+    assert_acquires(&taken, "me", 4, since);
     assert_on_version(&taken, &object);
+    assert_taken_at_once(&me, &taken).await;
     assert_ne!(taken.request.spec()["acquireTime"], object["spec"]["acquireTime"]);
     assert!(start.at() < taken.answered_at() + wait(4.0), "no creation wait");
 }
@@ -143,7 +159,7 @@ async fn case_5_a_cleared_holder_is_taken_at_once_and_run_on_later(stage: Stage)
 }
 
 /// A takeover no earlier than after `seconds` of silence, by exactly one write.
-async fn taken_after_silence(stage: Stage, spec: Value, seconds: f64, transitions: i64) {
+pub async fn taken_after_silence(stage: Stage, spec: Value, seconds: f64, transitions: i64) {
     let since = clock::boot();
     let object = stage.lease.create(spec).await;
     let me = stage.prepare("me").await.set("lease.attemptTimeout", "800ms").start();
@@ -152,7 +168,7 @@ async fn taken_after_silence(stage: Stage, spec: Value, seconds: f64, transition
 
     let taken = takeover(&me).await;
     assert!(taken.request.at >= since + wait(seconds), "taken after {:?}", taken.request.at.since(since));
-    assert_acquires(&taken, "me", transitions);
+    assert_acquires(&taken, "me", transitions, since);
     assert_on_version(&taken, &object);
     assert_eq!(taken.request.spec()["leaseDurationSeconds"], 4);
     assert_eq!(start.variable("TENURE_FENCING_TOKEN"), taken.version());
@@ -194,7 +210,7 @@ async fn case_10_a_shorter_duration_in_the_record_is_enough(stage: Stage) {
 }
 
 async fn case_11_a_renewing_holder_is_left_alone_and_quietly_observed(stage: Stage) {
-    stage.lease.create(held("x_1", 4)).await;
+    stage.lease.create(held("x_1", 10)).await;
     let me = stage.start("me").await;
     let since = clock::boot();
     me.proxy.log.first("a watch", |e| e.request.verb == Verb::Watch).await;
@@ -214,7 +230,7 @@ async fn case_11_a_renewing_holder_is_left_alone_and_quietly_observed(stage: Sta
 }
 
 async fn case_13_a_new_holder_starts_the_wait_anew(stage: Stage) {
-    stage.lease.create(held("x_1", 4)).await;
+    stage.lease.create(held("x_1", 20)).await;
     let me = stage.start("me").await;
     me.proxy.log.first("a watch", |e| e.request.verb == Verb::Watch).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
@@ -228,82 +244,21 @@ async fn case_13_a_new_holder_starts_the_wait_anew(stage: Stage) {
     stage.witness.start("me", 0).await;
 }
 
-async fn case_14_a_duration_of_null_is_the_own_one(stage: Stage) {
-    let mut spec = held("x_1", 4);
-    spec["leaseDurationSeconds"] = Value::Null;
-    taken_after_silence(stage, spec, 4.0, 4).await;
-}
-
-async fn case_15_a_duration_below_one_is_the_own_one(stage: Stage) {
-    for (name, change) in [
-        ("zero", (|lease| lease["spec"]["leaseDurationSeconds"] = json!(0)) as fn(&mut Value)),
-        ("negative", |lease| lease["spec"]["leaseDurationSeconds"] = json!(-7)),
-    ] {
-        let stage = stage.beside(name).await;
-        let since = clock::boot();
-        stage.lease.create(held("x_1", 60)).await;
-        let me = stage.prepare("me").await;
-        me.proxy.on(|request| !request.is_write(), Times::Always, Fault::changed(change));
-        let me = me.start();
-
-        let taken = takeover(&me).await;
-
-        assert!(taken.request.at >= since + wait(4.0));
-        let before = me.proxy.log.all().into_iter().filter(|e| e.request.at < taken.request.at).count();
-        assert!(before <= 10, "{before} requests while it waited");
-        stage.witness.start("me", 0).await;
-    }
-}
-
-async fn case_16_the_longest_duration_is_no_overflow(stage: Stage) {
-    stage.lease.create(held("x_1", i64::from(i32::MAX))).await;
-    let me = stage.start("me").await;
-    me.proxy.log.first("a watch", |e| e.request.verb == Verb::Watch).await;
-
-    me.proxy.log.none_for(2 * timing::DURATION, "a write", |e| e.request.is_write()).await;
-
-    assert!(me.runs());
-    assert!(me.proxy.log.all().len() <= 12, "no busy loop");
-}
-
-async fn case_17_transitions_saturate(stage: Stage) {
-    let mut spec = held("x_1", 2);
-    spec["leaseTransitions"] = json!(i32::MAX);
-    taken_after_silence(stage, spec, 2.0, i64::from(i32::MAX)).await;
-}
-
-async fn case_18_null_transitions_count_as_none(stage: Stage) {
-    let mut spec = held("x_1", 2);
-    spec["leaseTransitions"] = Value::Null;
-    taken_after_silence(stage, spec, 2.0, 1).await;
-}
-
-async fn case_18_negative_transitions_count_as_none(stage: Stage) {
-    stage.lease.create(held("x_1", 2)).await;
-    let me = stage.prepare("me").await;
-    me.proxy.on(
-        |request| !request.is_write(),
-        Times::Always,
-        Fault::changed(|lease| lease["spec"]["leaseTransitions"] = json!(-5)),
-    );
-    let me = me.start();
-
-    let taken = takeover(&me).await;
-
-    assert_acquires(&taken, "me", 1);
-    stage.witness.start("me", 0).await;
-}
-
 async fn case_19_of_two_that_see_the_expiry_together_one_runs(stage: Stage) {
-    stage.lease.create(held("x_1", 2)).await;
+    stage.lease.create(held("x_1", 6)).await;
     let valve = Valve::closed();
     let mut prepared = Vec::new();
     for name in ["a", "b"] {
-        let replica = stage.prepare(name).await.set("lease.attemptTimeout", "800ms");
+        let replica = stage.prepare(name).await.set("lease.duration", "12s").set("lease.attemptTimeout", "4s");
         replica.proxy.on(|request| request.is_held(), Times::Only(1), Fault::late_request(&valve));
         prepared.push(replica);
     }
     let both: Vec<_> = prepared.into_iter().map(Prepared::start).collect();
+    for replica in &both {
+        replica.proxy.log.first("a watch", |e| e.request.verb == Verb::Watch && e.succeeded()).await;
+    }
+    // Both wait from here on.
+    stage.lease.edit(|lease| lease["spec"]["renewTime"] = json!(time(0))).await;
     for replica in &both {
         replica.proxy.log.first("a takeover under way", |e| e.request.is_held()).await;
     }
@@ -319,7 +274,7 @@ async fn case_19_of_two_that_see_the_expiry_together_one_runs(stage: Stage) {
     assert_eq!((statuses[winner], statuses[loser]), (200, 409));
     stage.witness.start(&both[winner].name, 0).await;
     // While the winner renews, the loser writes nothing more, for longer than D.
-    both[winner].proxy.log.nth(5, "renewals", |e| e.request.is_held() && e.succeeded()).await;
+    both[winner].proxy.log.nth(13, "renewals", |e| e.request.is_held() && e.succeeded()).await;
     assert_eq!(both[loser].proxy.log.writes().len(), 1);
     assert_eq!(stage.witness.starts(&both[loser].name), 0);
 }
@@ -335,6 +290,20 @@ async fn case_21_a_takeover_that_was_done_but_not_answered_is_found_out(stage: S
     let taken = takeover(&me).await;
     assert_eq!(start.variable("TENURE_FENCING_TOKEN"), taken.version());
     assert!(me.proxy.log.count(|e| e.request.verb == Verb::Get && e.request.at > taken.request.at) >= 1);
+}
+
+async fn case_21_its_end_counts_from_the_send_of_that_takeover(stage: Stage) {
+    stage.lease.create(released()).await;
+    let me = calm(stage.prepare("me").await).set("lease.attemptTimeout", "2s").workload(&Behaviour::stubborn());
+    me.proxy.on(|request| request.is_held(), Times::Always, Fault::lost_request());
+    me.proxy.on(|request| request.is_held(), Times::Only(1), Fault::lost_reply());
+    let me = me.start();
+
+    stage.witness.start("me", 0).await;
+    me.proxy.cut();
+
+    let taken = takeover(&me).await;
+    assert_dead_by(&stage, "me", CALM.end(taken.request.at)).await;
 }
 
 async fn case_22_a_takeover_that_was_lost_is_repeated(stage: Stage) {

@@ -1,6 +1,7 @@
 //! The conformance cases: black box, the same code against the embedded API server and a real one.
 //!
-//! One case, one test; the number in its name is the case's.
+//! The number in a test's name is the case's; a case that speaks of several situations has a test for each. What the embedded
+//! server does not do, the proxy answers in its place, or the test is held against the real one only.
 
 #![allow(clippy::expect_used, clippy::print_stderr, unreachable_pub, reason = "a test fails by panicking, and says why")]
 
@@ -8,6 +9,10 @@ use std::process::ExitCode;
 
 mod acquire;
 mod freezer;
+mod frozen;
+mod loss;
+mod odd;
+mod others;
 mod races;
 mod refusals;
 mod release;
@@ -21,7 +26,7 @@ use support::{
     case,
     proxy::log::{Exchange, Request},
     replica::Replica,
-    stage::{Prepared, Stage},
+    stage::{Prepared, Stage, timing},
     witness::Event,
 };
 use tenure::{clock, time::Instant};
@@ -29,7 +34,11 @@ use tenure::{clock, time::Instant};
 fn main() -> ExitCode {
     case::main(vec![
         ("acquire", acquire::all()),
+        ("odd", odd::all()),
         ("renew", renew::all()),
+        ("loss", loss::all()),
+        ("frozen", frozen::all()),
+        ("others", others::all()),
         ("refusals", refusals::all()),
         ("races", races::all()),
         ("release", release::all()),
@@ -52,8 +61,40 @@ fn last_confirmed(me: &Replica, before: Instant) -> Exchange {
     me.proxy.log.all().into_iter().rfind(confirmed).expect("a confirmed write")
 }
 
+/// A moment before which the write was not sent that S counts from, in a replica that was cut off then: each write starts from the
+/// one before it, and the reply to the last one may not have arrived.
+fn counts_from(me: &Replica, cut: Instant) -> Instant {
+    let last = last_confirmed(me, cut);
+    let heard_of = last_confirmed(me, last.request.at);
+    last_confirmed(me, heard_of.request.at).answered_at()
+}
+
+/// The first write of a replica that would make it the holder, answered.
+async fn takeover(me: &Replica) -> Exchange {
+    let is_it = |exchange: &Exchange| exchange.request.is_write() && exchange.answer.is_some();
+    me.proxy.log.first("a takeover", is_it).await
+}
+
+/// How often a replica said so on standard error.
+fn said(me: &Replica, words: &str) -> usize {
+    me.lines().iter().filter(|line| line.contains(words)).count()
+}
+
+/// The fencing token with which a workload was started.
+fn token(start: &Event) -> u64 {
+    start.variable("TENURE_FENCING_TOKEN").parse().expect("a resourceVersion")
+}
+
 fn is_renewal(request: &Request) -> bool {
     request.is_held()
+}
+
+/// # Panics
+/// If anything of a replica's workload is alive at this moment, or soon after it.
+async fn assert_dead_by(stage: &Stage, name: &str, end: Instant) {
+    until(end + timing::KILL_MARGIN).await;
+    let last = stage.witness.last_alive(name);
+    assert!(last < end, "alive for {:?} too long", last.since(end));
 }
 
 /// Lets the time pass until then.

@@ -1,18 +1,19 @@
 //! Cases 76 to 90: schedules in which an earlier wording of the law let two workloads run, or a token repeat.
 
+use std::time::Duration;
+
 use nix::sys::signal::{Signal, kill};
 use serde_json::{Value, json};
 use tenure::clock;
 
 use crate::{
-    last_confirmed, lead,
-    spec::{end, held, is_held_by, released, soft, wait},
+    assert_dead_by, counts_from, is_renewal, last_confirmed, lead,
+    spec::{UNHURRIED, calm, end, held, is_held_by, released, soft, wait},
     support::{
         PATIENCE,
         case::{Case, cases},
         proxy::{
             fault::{Canned, Fault, Times, Valve},
-            flow::Flow,
             log::{Exchange, Request, Verb},
         },
         stage::{Stage, timing},
@@ -20,7 +21,7 @@ use crate::{
         witness::Event,
         workload::Behaviour,
     },
-    until,
+    token, until,
 };
 
 pub fn all() -> Vec<Case> {
@@ -42,10 +43,6 @@ pub fn all() -> Vec<Case> {
         case_89_a_request_to_an_earlier_holder_is_removed,
         case_90_only_its_holder_retakes_a_paused_lease,
     ]
-}
-
-fn token(start: &Event) -> u64 {
-    start.variable("TENURE_FENCING_TOKEN").parse().expect("a resourceVersion")
 }
 
 async fn case_76_nothing_starts_on_the_validity_that_a_release_gave_up(stage: Stage) {
@@ -127,25 +124,37 @@ async fn case_79_a_stale_read_does_not_bring_a_lost_term_back(stage: Stage) {
 }
 
 async fn case_80_a_new_elector_keeps_the_constants_of_the_term(stage: Stage) {
-    let (me, first) = lead(&stage, stage.prepare("me").await.set("lease.duration", "8s")).await;
-    stage.rewrite_config("me", |config| config["lease"]["duration"] = json!("30s"));
+    let prepared = stage.prepare("me").await.unhurried().workload(&Behaviour::stubborn());
+    let (me, first) = lead(&stage, prepared).await;
+    // Each of these would move S, alone as well as with the others.
+    stage.rewrite_config("me", |config| {
+        config["lease"]["duration"] = json!("60s");
+        config["lease"]["clockDrift"] = json!("20%");
+        config["workload"]["stop"]["lossGrace"] = json!("8s");
+        config["workload"]["stop"]["killMargin"] = json!("8s");
+    });
     let elector = me.elector().await;
 
     kill(elector, Signal::SIGKILL).expect("the elector lives");
     let killed = clock::boot();
 
     let renewed = me.proxy.log.nth(2, "renewals", |e| e.request.at > killed && e.request.is_held() && e.succeeded()).await;
-    assert_eq!(renewed.request.spec()["leaseDurationSeconds"], 8);
+    assert_eq!(renewed.request.spec()["leaseDurationSeconds"], 20);
     assert_ne!(me.elector().await, elector);
     assert_eq!(stage.witness.all().len(), 1, "the workload noticed nothing");
     assert_eq!(renewed.request.spec()["leaseTransitions"].to_string(), first.variable("TENURE_TERM"));
+    me.proxy.cut();
+    let cut = clock::boot();
+    let stop = stage.witness.signal("me", "SIGTERM").await;
+    let end = UNHURRIED.end(last_confirmed(&me, cut).request.at);
+    assert!(stop.at() >= UNHURRIED.soft(counts_from(&me, cut)) && stop.at() < end);
+    assert_dead_by(&stage, "me", end).await;
 }
 
 /// A leader whose elector dies in a renewal that commits and is not answered; that renewal, and the next write.
 async fn elector_dies_in_a_renewal(stage: &Stage) -> (Exchange, Exchange) {
     // Without an answer the elector itself would soon write again, before it is killed.
-    let prepared = stage.prepare("me").await.set("lease.duration", "8s").set("lease.attemptTimeout", "2s");
-    let (me, _) = lead(stage, prepared).await;
+    let (me, _) = lead(stage, stage.prepare("me").await.unhurried()).await;
     let since = clock::boot();
     me.proxy.on(Request::is_held, Times::Only(1), Fault::lost_reply());
     let unanswered = me.proxy.log.first("a renewal done", |e| e.request.at > since && e.request.is_held() && e.succeeded()).await;
@@ -176,7 +185,8 @@ async fn case_84_no_two_electors_write_the_same(stage: Stage) {
 }
 
 async fn case_82_a_stop_during_a_pending_restart_starts_nothing(stage: Stage) {
-    let prepared = stage.prepare("me").await.set("workload.onExit", "restart").set("workload.restart.delay", "10s");
+    let prepared = stage.prepare("me").await.unhurried();
+    let prepared = prepared.set("workload.onExit", "restart").set("workload.restart.delay", "10s");
     let (me, _) = lead(&stage, prepared).await;
     kill(me.workload().await, Signal::SIGUSR1).expect("the workload lives");
     let ended = stage.witness.first("its end", |event| event.what == "end").await;
@@ -242,20 +252,26 @@ async fn case_86_a_frozen_elector_of_a_follower_is_replaced(stage: Stage) {
 }
 
 async fn case_87_a_late_confirmation_revives_nothing(stage: Stage) {
-    let linger = Behaviour::lingering(timing::LOSS_GRACE.mul_f64(0.2));
-    let (me, first) = lead(&stage, stage.prepare("me").await.workload(&linger)).await;
-    me.proxy.log.nth(1, "a renewal", |e| e.request.is_held() && e.succeeded()).await;
-    me.proxy.replies(Flow::Held);
+    let linger = Behaviour::lingering(Duration::from_secs(1));
+    let (me, first) = lead(&stage, stage.prepare("me").await.unhurried().workload(&linger)).await;
+    let valve = Valve::closed();
+    // Two attempts are over before S. The third is under way then.
+    me.proxy.on(is_renewal, Times::Always, Fault::late_reply(&valve));
+    me.proxy.on(is_renewal, Times::Only(2), Fault::lost_request());
+    let before = clock::boot();
+    let late = me.proxy.log.first("a renewal done", |e| e.request.at > before && e.request.is_held() && e.succeeded()).await;
 
     stage.witness.signal("me", "SIGTERM").await;
-    me.proxy.mend().await;
+    valve.open();
 
     let second = stage.witness.start("me", 1).await;
     assert!(token(&second) > token(&first));
+    assert!(token(&second) > late.version().parse().expect("a resourceVersion"));
+    assert!(stage.witness.all().iter().any(|event| event.what == "end"));
 }
 
 async fn case_88_a_passed_deadline_of_an_old_term_kills_nothing(stage: Stage) {
-    let (me, first) = lead(&stage, stage.prepare("me").await).await;
+    let (me, first) = lead(&stage, stage.prepare("me").await.unhurried()).await;
     me.proxy.log.nth(1, "a renewal", |e| e.request.is_held() && e.succeeded()).await;
 
     stage.lease.set_spec(released()).await;
@@ -263,10 +279,10 @@ async fn case_88_a_passed_deadline_of_an_old_term_kills_nothing(stage: Stage) {
     let old = last_confirmed(&me, clock::boot());
     let second = stage.witness.start("me", 1).await;
     assert!(token(&second) > token(&first));
-    assert!(second.at() < end(old.request.at), "a new term before the old deadlines");
-    until(end(old.request.at) + timing::KILL_MARGIN).await;
+    assert!(second.at() < UNHURRIED.end(old.request.at), "a new term before the old deadlines");
+    until(UNHURRIED.end(old.request.at) + timing::KILL_MARGIN).await;
     within(PATIENCE, "it lives on", async {
-        while stage.witness.last_alive("me") <= end(old.request.at) {
+        while stage.witness.last_alive("me") <= UNHURRIED.end(old.request.at) {
             tokio::time::sleep(timing::KILL_MARGIN).await;
         }
     })
@@ -279,7 +295,7 @@ async fn case_89_a_request_to_an_earlier_holder_is_removed(stage: Stage) {
     stage.lease.create(released()).await;
     stage.lease.edit(|lease| lease["metadata"]["annotations"] = json!({ "tenure.dev/step-down": "x_1", "note": "kept" })).await;
 
-    let me = stage.start("me").await;
+    let me = stage.prepare("me").await.unhurried().start();
 
     stage.witness.start("me", 0).await;
     me.proxy.log.nth(2, "renewals", |e| e.request.is_held() && e.succeeded()).await;
@@ -289,7 +305,7 @@ async fn case_89_a_request_to_an_earlier_holder_is_removed(stage: Stage) {
 }
 
 async fn case_90_only_its_holder_retakes_a_paused_lease(stage: Stage) {
-    let (me, _) = lead(&stage, stage.prepare("me").await).await;
+    let (me, _) = lead(&stage, calm(stage.prepare("me").await)).await;
     let x = stage.start("x").await;
     x.proxy.log.first("a watch", |e| e.request.verb == Verb::Watch).await;
     stage.lease.edit(|lease| lease["metadata"]["annotations"]["tenure.dev/paused"] = json!("true")).await;

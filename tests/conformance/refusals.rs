@@ -2,21 +2,22 @@
 
 use std::{collections::BTreeSet, net::Ipv4Addr, time::Duration};
 
+use serde_json::json;
 use tenure::clock;
 
 use crate::{
-    is_renewal, last_confirmed, lead,
-    spec::{end, released},
+    counts_from, is_renewal, last_confirmed, lead, said,
+    spec::{UNHURRIED, released},
     support::{
         api::Verbs,
         case::{Case, cases},
         proxy::{
             fault::{Canned, Fault, Times},
-            log::{Exchange, Verb},
+            log::{Exchange, Request, Verb},
         },
         replica::Replica,
         server::Kind,
-        stage::{LEASE, Stage},
+        stage::{LEASE, Prepared, Stage},
     },
 };
 
@@ -28,6 +29,7 @@ pub fn all() -> Vec<Case> {
         case_44_a_403_while_leading_passes,
         case_44_a_403_at_the_start_is_said_once,
         case_45_no_such_api_is_said_and_retried,
+        case_45_no_such_namespace_is_said_and_retried,
         case_46_a_refused_write_is_not_repeated_as_it_was,
     ];
     // The embedded server withdraws no tokens.
@@ -40,14 +42,17 @@ pub fn all() -> Vec<Case> {
 }
 
 async fn case_41_retry_after_never_sleeps_past_the_soft_deadline(stage: Stage) {
-    // The last attempt needs a new connection, and all of its time on a busy machine.
-    let prepared = stage.prepare("me").await.set("lease.duration", "8s").set("lease.attemptTimeout", "2s");
-    let (me, _) = lead(&stage, prepared).await;
-    for seconds in ["1", "30", "120"] {
+    let (me, _) = lead(&stage, stage.prepare("me").await.unhurried()).await;
+    me.proxy.log.nth(2, "renewals", |e| e.request.is_held() && e.succeeded()).await;
+    for seconds in [1, 30, 120] {
         let before = clock::boot();
-        let busy = Canned { status: 429, headers: vec![("retry-after", seconds.to_owned())], ..Canned::default() };
+        let busy = Canned { status: 429, headers: vec![("retry-after", seconds.to_string())], ..Canned::default() };
         me.proxy.on(is_renewal, Times::Only(1), Fault::answered(busy));
-        me.proxy.log.first("a renewal after it", |e| e.request.at > before && e.succeeded() && e.request.is_held()).await;
+        let refused = me.proxy.log.first("a refusal", |e| e.request.at > before && e.request.is_held()).await;
+        let next = me.proxy.log.first("the next attempt", |e| e.request.at > refused.request.at && e.request.is_held()).await;
+        let asked_for = refused.request.at + Duration::from_secs(seconds);
+        let fits = UNHURRIED.soft(counts_from(&me, refused.request.at)) - Duration::from_secs(5);
+        assert!(next.request.at >= asked_for.min(fits), "{:?} after {seconds}", next.request.at.since(refused.request.at));
     }
     me.proxy.log.nth(8, "renewals", |e| e.request.is_held() && e.succeeded()).await;
 
@@ -59,7 +64,7 @@ async fn case_41_retry_after_never_sleeps_past_the_soft_deadline(stage: Stage) {
 }
 
 async fn case_42_passing_failures_are_retried_until_the_soft_deadline(stage: Stage) {
-    let (me, _) = lead(&stage, stage.prepare("me").await).await;
+    let (me, _) = lead(&stage, stage.prepare("me").await.unhurried()).await;
     let garbage = || Fault::answered(Canned { status: 200, body: "<html>".to_owned(), ..Canned::default() });
     let faults = [
         Fault::refused(500, "InternalError"),
@@ -88,13 +93,13 @@ async fn case_42_passing_failures_are_retried_until_the_soft_deadline(stage: Sta
     me.proxy.refuse().await;
     let refused = clock::boot();
     let stop = stage.witness.signal("me", "SIGTERM").await;
-    assert!(stop.at() < end(last_confirmed(&me, refused).request.at));
+    assert!(stop.at() >= UNHURRIED.soft(counts_from(&me, refused)));
+    assert!(stop.at() < UNHURRIED.end(last_confirmed(&me, refused).request.at));
 }
 
 async fn case_44_a_401_reads_the_token_again(stage: Stage) {
     // A refusal that is read too late is none, and the old token goes out once more.
-    let prepared = stage.prepare("me").await.set("lease.duration", "8s").set("lease.attemptTimeout", "2s");
-    let (me, _) = lead(&stage, prepared).await;
+    let (me, _) = lead(&stage, stage.prepare("me").await.unhurried()).await;
     // Else it may be the one that is refused, and a renewal has the new token already.
     me.proxy.log.first("the watch", |e| e.request.verb == Verb::Watch && e.succeeded()).await;
     let old = me.proxy.log.all()[0].request.authorization.clone();
@@ -119,7 +124,7 @@ async fn case_44_a_token_that_is_withdrawn_was_rotated_before(stage: Stage) {
     stage.api.minimal_account(account, &stage.namespace, LEASE, &Verbs::default()).await;
     let old = stage.api.bound_token(account, &stage.namespace, "old").await;
     // A request that is not answered in time would have the token read again before it is refused.
-    let prepared = stage.prepare_at("me", old.clone(), Ipv4Addr::LOCALHOST).await.set("lease.attemptTimeout", "800ms");
+    let prepared = stage.prepare_at("me", old.clone(), Ipv4Addr::LOCALHOST).await.unhurried();
     let (me, _) = lead(&stage, prepared).await;
     let new = stage.api.bound_token(account, &stage.namespace, "new").await;
     std::fs::write(stage.token_file("me"), &new).expect("the token file");
@@ -134,7 +139,7 @@ async fn case_44_a_token_that_is_withdrawn_was_rotated_before(stage: Stage) {
 }
 
 async fn case_44_a_403_while_leading_passes(stage: Stage) {
-    let (me, _) = lead(&stage, stage.prepare("me").await).await;
+    let (me, _) = lead(&stage, stage.prepare("me").await.unhurried()).await;
     me.proxy.on(is_renewal, Times::Only(2), Fault::refused(403, "Forbidden"));
     let since = clock::boot();
 
@@ -143,25 +148,29 @@ async fn case_44_a_403_while_leading_passes(stage: Stage) {
     assert_eq!(stage.witness.all().len(), 1, "the workload noticed nothing");
 }
 
-/// How often a replica said so on standard error.
-fn said(me: &Replica, words: &str) -> usize {
-    me.lines().iter().filter(|line| line.contains(words)).count()
-}
-
-/// A replica whose every request is refused so for some seconds.
-async fn refused_at_the_start(stage: &Stage, fault: Fault) -> Replica {
-    stage.lease.create(released()).await;
-    let prepared = stage.prepare("me").await.set("lease.attemptTimeout", "800ms");
-    prepared.proxy.on(|_| true, Times::Always, fault);
-    let me = prepared.set("log.level", "info").start();
-    me.proxy.log.nth(3, "several attempts", |_| true).await;
+/// A replica whose every request of this kind is refused so for some seconds, which it says once.
+async fn refused_at_the_start(
+    stage: &Stage,
+    prepared: Prepared,
+    what: fn(&Request) -> bool,
+    fault: Fault,
+    words: &str,
+) -> Replica {
+    prepared.proxy.on(what, Times::Always, fault);
+    let me = prepared.unhurried().set("log.level", "info").start();
+    me.proxy.log.nth(3, "several attempts", |e| what(&e.request)).await;
+    me.said(words).await;
+    assert_eq!(said(&me, words), 1, "{:#?}", me.lines());
     assert!(me.runs() && stage.witness.starts("me") == 0);
     me
 }
 
 async fn case_44_a_403_at_the_start_is_said_once(stage: Stage) {
-    let me = refused_at_the_start(&stage, Fault::refused(403, "Forbidden")).await;
-    assert_eq!(said(&me, "403"), 1, "{:#?}", me.lines());
+    stage.lease.create(released()).await;
+    let (address, _kept) = stage.free_address();
+    let prepared = stage.prepare("me").await.set("http.listen", address.to_string());
+    let me = refused_at_the_start(&stage, prepared, |_| true, Fault::refused(403, "Forbidden"), "403").await;
+    assert_eq!(stage.probe(address, "/readyz").await, 503);
 
     me.proxy.clear();
 
@@ -170,8 +179,9 @@ async fn case_44_a_403_at_the_start_is_said_once(stage: Stage) {
 
 async fn case_45_no_such_api_is_said_and_retried(stage: Stage) {
     let page = Canned { status: 404, body: "404 page not found".to_owned(), ..Canned::default() };
-    let me = refused_at_the_start(&stage, Fault::answered(page)).await;
-    assert_eq!(said(&me, "404"), 1, "{:#?}", me.lines());
+    stage.lease.create(released()).await;
+    let prepared = stage.prepare("me").await;
+    let me = refused_at_the_start(&stage, prepared, |_| true, Fault::answered(page), "404").await;
     assert!(!me.proxy.log.all().iter().any(|e| e.request.is_write()), "that is no absent Lease");
 
     me.proxy.clear();
@@ -179,8 +189,23 @@ async fn case_45_no_such_api_is_said_and_retried(stage: Stage) {
     stage.witness.start("me", 0).await;
 }
 
+async fn case_45_no_such_namespace_is_said_and_retried(stage: Stage) {
+    let status = json!({
+        "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404,
+        "message": "namespaces \"nowhere\" not found", "details": { "kind": "namespaces", "name": "nowhere" },
+    });
+    let missing = Canned { status: 404, body: status.to_string(), ..Canned::default() };
+    let prepared = stage.prepare("me").await.set("lease.creationWait", "0s");
+    let creations = |request: &Request| request.verb == Verb::Create;
+    let me = refused_at_the_start(&stage, prepared, creations, Fault::answered(missing), "namespaces \"nowhere\"").await;
+
+    me.proxy.clear();
+
+    stage.witness.start("me", 0).await;
+}
+
 async fn case_46_a_refused_write_is_not_repeated_as_it_was(stage: Stage) {
-    let (me, _) = lead(&stage, stage.prepare("me").await).await;
+    let (me, _) = lead(&stage, stage.prepare("me").await.unhurried()).await;
     me.proxy.on(is_renewal, Times::Only(2), Fault::refused(422, "Invalid"));
     let since = clock::boot();
 

@@ -4,11 +4,13 @@ use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use serde_json::json;
+use tenure::clock;
 
 use crate::{
+    assert_dead_by,
     freezer::Freezer,
-    lead,
-    spec::{assert_on_version, end, held, is_held_by, released, wait},
+    last_confirmed, lead,
+    spec::{UNHURRIED, assert_on_version, end, held, is_held_by, micros, released, wait, wall},
     support::{
         api::Verbs,
         case::{Case, cases},
@@ -17,10 +19,14 @@ use crate::{
             log::{Exchange, Request, Verb},
         },
         replica::Replica,
-        stage::{Stage, timing},
+        stage::{Prepared, Stage, timing},
         workload::Behaviour,
     },
+    until,
 };
+
+/// Where nothing is waited for: a few times of what the machine may stall.
+const SOON: Duration = Duration::from_secs(15);
 
 pub fn all() -> Vec<Case> {
     cases![
@@ -33,6 +39,7 @@ pub fn all() -> Vec<Case> {
         case_62_what_cannot_be_killed_is_never_released,
         case_62_what_does_not_die_of_a_kill_is_never_released,
         case_63_a_restart_keeps_the_term,
+        case_63_a_restart_does_not_move_its_end,
         case_63_an_exit_releases_and_passes_its_code_on,
         case_64_a_follower_stops_without_a_write,
         case_65_a_stop_while_a_takeover_is_unanswered_gives_the_lease_back,
@@ -47,7 +54,7 @@ fn is_done_release(exchange: &Exchange) -> bool {
 
 async fn case_56_the_lease_is_released_after_the_last_process_is_gone(stage: Stage) {
     let linger = Behaviour::lingering(Duration::from_secs(4));
-    let prepared = stage.prepare("me").await.workload(&linger).set("workload.stop.grace", "10s");
+    let prepared = stage.prepare("me").await.unhurried().workload(&linger).set("workload.stop.grace", "10s");
     let (me, _) = lead(&stage, prepared.set("lease.labels", json!({ "team": "a" }))).await;
 
     me.signal(Signal::SIGTERM).await;
@@ -63,6 +70,9 @@ async fn case_56_the_lease_is_released_after_the_last_process_is_gone(stage: Sta
     let spec = release.request.spec();
     assert_eq!((&spec["holderIdentity"], &spec["leaseDurationSeconds"]), (&json!(""), &json!(1)));
     assert_eq!(spec["acquireTime"], spec["renewTime"]);
+    let time = micros(spec["renewTime"].as_str().expect("a time"));
+    // It is later than that of the last renewal by a second at least.
+    assert!((wall(stage.witness.last_alive("me"))..=clock::wall() + 1_000_000).contains(&time), "{spec}");
     assert_eq!(spec["leaseTransitions"], last.request.spec()["leaseTransitions"]);
     assert_on_version(release, &last.answer.as_ref().expect("an answer").body);
     assert_eq!(release.request.body["metadata"]["labels"]["team"], "a");
@@ -70,7 +80,7 @@ async fn case_56_the_lease_is_released_after_the_last_process_is_gone(stage: Sta
 
 async fn case_56_a_lease_can_be_deleted_instead(stage: Stage) {
     let verbs = Verbs::default().with("delete");
-    let prepared = stage.prepare_with("me", &verbs).await.set("lease.release", "delete");
+    let prepared = stage.prepare_with("me", &verbs).await.unhurried().set("lease.release", "delete");
     let (me, _) = lead(&stage, prepared).await;
 
     me.signal(Signal::SIGTERM).await;
@@ -97,7 +107,7 @@ async fn case_56_a_lease_can_be_kept_instead(stage: Stage) {
 }
 
 async fn case_57_a_release_that_lost_to_an_own_late_renewal_is_repeated(stage: Stage) {
-    let (me, _) = lead(&stage, stage.prepare("me").await.set("lease.attemptTimeout", "800ms")).await;
+    let (me, _) = lead(&stage, stage.prepare("me").await.unhurried()).await;
     let (late, release) = (Valve::closed(), Valve::closed());
     let before = me.proxy.log.count(|e| e.request.is_held());
     me.proxy.on(Request::is_held, Times::Only(1), Fault::late_request(&late));
@@ -124,8 +134,10 @@ async fn case_60_a_release_that_nobody_answers_is_given_up(stage: Stage) {
     me.signal(Signal::SIGTERM).await;
     stage.witness.signal("me", "SIGTERM").await;
     me.proxy.cut();
+    let asked = clock::boot();
 
     assert_eq!(me.exit().await, 0);
+    assert!(clock::boot() < asked + SOON);
     let last = stage.lease.read().await.expect("a Lease");
     assert!(is_held_by(&last["spec"], "me"));
     let start = stage.witness.start("x", 0).await;
@@ -135,10 +147,10 @@ async fn case_60_a_release_that_nobody_answers_is_given_up(stage: Stage) {
 
 async fn case_61_a_workload_that_ignores_its_stop_is_killed_with_its_daemons(stage: Stage) {
     let behaviour = Behaviour { daemon: true, ..Behaviour::stubborn() };
-    let (me, _) = lead(&stage, stage.prepare("me").await.workload(&behaviour)).await;
+    let (me, _) = lead(&stage, stage.prepare("me").await.unhurried().workload(&behaviour)).await;
     stage.witness.start("me", 1).await;
 
-    let asked = tenure::clock::boot();
+    let asked = clock::boot();
     me.signal(Signal::SIGTERM).await;
 
     me.exit().await;
@@ -149,7 +161,7 @@ async fn case_61_a_workload_that_ignores_its_stop_is_killed_with_its_daemons(sta
 }
 
 async fn case_62_what_cannot_be_killed_is_never_released(stage: Stage) {
-    let (me, _) = lead(&stage, stage.prepare("me").await.without_kill()).await;
+    let (me, _) = lead(&stage, stage.prepare("me").await.unhurried().without_kill()).await;
     let intruder = me.intruder().await;
 
     is_stopped_in_vain(&stage, &me).await;
@@ -166,7 +178,7 @@ async fn case_62_what_does_not_die_of_a_kill_is_never_released(stage: Stage) {
         Err(error) => return eprintln!("case 62 did not see a process that does not die: no cgroup v1 freezer here: {error}"),
     };
     let daemon = Behaviour { daemon: true, ..Behaviour::obedient() };
-    let (me, start) = lead(&stage, stage.prepare("me").await.workload(&daemon)).await;
+    let (me, start) = lead(&stage, stage.prepare("me").await.unhurried().workload(&daemon)).await;
     freezer.freeze(me.daemon_beside(start.pid).await).await;
 
     is_stopped_in_vain(&stage, &me).await;
@@ -181,15 +193,20 @@ async fn is_stopped_in_vain(stage: &Stage, me: &Replica) {
     me.signal(Signal::SIGTERM).await;
 
     let stop = stage.witness.signal("me", "SIGTERM").await;
+    me.said("processes are left that SIGKILL does not remove").await;
     let later = stop.at() + timing::GRACE + timing::DURATION;
     me.proxy.log.first("renewals go on", |e| e.request.at > later && e.request.is_held() && e.succeeded()).await;
     assert_eq!(me.proxy.log.count(|e| e.request.is_release()), 0);
     assert!(me.runs());
 }
 
+/// Starts its workload again when that exits with an error.
+fn restarting(prepared: Prepared) -> Prepared {
+    prepared.unhurried().set("workload.onExit", "restart").set("workload.restart.delay", "100ms")
+}
+
 async fn case_63_a_restart_keeps_the_term(stage: Stage) {
-    let prepared = stage.prepare("me").await.set("workload.onExit", "restart").set("workload.restart.delay", "100ms");
-    let (me, first) = lead(&stage, prepared).await;
+    let (me, first) = lead(&stage, restarting(stage.prepare("me").await)).await;
 
     kill(me.workload().await, Signal::SIGUSR1).expect("the workload lives");
 
@@ -204,8 +221,21 @@ async fn case_63_a_restart_keeps_the_term(stage: Stage) {
     assert_eq!(stage.witness.starts("me"), 2);
 }
 
+async fn case_63_a_restart_does_not_move_its_end(stage: Stage) {
+    let prepared = restarting(stage.prepare("me").await).workload(&Behaviour::stubborn());
+    let (me, _) = lead(&stage, prepared).await;
+    me.proxy.cut();
+    let last = last_confirmed(&me, clock::boot());
+    until(last.request.at + Duration::from_secs(5)).await;
+
+    kill(me.workload().await, Signal::SIGUSR1).expect("the workload lives");
+
+    stage.witness.start("me", 1).await;
+    assert_dead_by(&stage, "me", UNHURRIED.end(last.request.at)).await;
+}
+
 async fn case_63_an_exit_releases_and_passes_its_code_on(stage: Stage) {
-    let (me, _) = lead(&stage, stage.prepare("me").await).await;
+    let (me, _) = lead(&stage, stage.prepare("me").await.unhurried()).await;
 
     kill(me.workload().await, Signal::SIGUSR1).expect("the workload lives");
 
@@ -219,15 +249,17 @@ async fn case_64_a_follower_stops_without_a_write(stage: Stage) {
     let me = stage.start("me").await;
     me.proxy.log.first("a watch", |e| e.request.verb == Verb::Watch).await;
 
+    let asked = clock::boot();
     me.signal(Signal::SIGTERM).await;
 
     assert_eq!(me.exit().await, 0);
+    assert!(clock::boot() < asked + SOON);
     assert!(me.proxy.log.writes().is_empty());
 }
 
 async fn case_65_a_stop_while_a_takeover_is_unanswered_gives_the_lease_back(stage: Stage) {
     stage.lease.create(released()).await;
-    let prepared = stage.prepare("me").await;
+    let prepared = stage.prepare("me").await.unhurried();
     prepared.proxy.on(Request::is_held, Times::Only(1), Fault::lost_reply());
     let me = prepared.start();
     me.proxy.log.first("a takeover done", |e| e.request.is_held() && e.succeeded()).await;

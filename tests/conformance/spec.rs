@@ -5,7 +5,10 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tenure::{clock, time::Instant};
 
-use crate::support::{proxy::log::Exchange, stage::timing};
+use crate::support::{
+    proxy::log::Exchange,
+    stage::{Prepared, timing},
+};
 
 /// The wall clock, this many seconds later, as the API writes times.
 pub fn time(seconds: i64) -> String {
@@ -32,19 +35,60 @@ pub fn wait(seconds: f64) -> Duration {
     Duration::from_secs_f64(seconds * 1.01)
 }
 
-/// E of a write that was sent at `sent`.
+/// What the deadlines of a term follow from.
+#[derive(Clone, Copy)]
+pub struct Spans {
+    duration: Duration,
+    loss_grace: Duration,
+    kill_margin: Duration,
+}
+
+/// What a replica has unless a case says otherwise.
+const SHORT: Spans = Spans { duration: timing::DURATION, loss_grace: timing::LOSS_GRACE, kill_margin: timing::KILL_MARGIN };
+
+/// What [`Prepared::unhurried`] gives it.
+pub const UNHURRIED: Spans =
+    Spans { duration: Duration::from_secs(20), loss_grace: Duration::from_secs(4), kill_margin: Duration::from_secs(1) };
+
+/// What [`calm`] gives it.
+pub const CALM: Spans =
+    Spans { duration: Duration::from_secs(10), loss_grace: Duration::from_secs(3), kill_margin: Duration::from_secs(1) };
+
+impl Spans {
+    /// E of a write that was sent at `sent`.
+    pub fn end(self, sent: Instant) -> Instant {
+        sent + Duration::from_secs_f64(self.duration.as_secs_f64() * 0.99)
+    }
+
+    /// H of a write that was sent at `sent`.
+    pub fn hard(self, sent: Instant) -> Instant {
+        self.end(sent) - self.kill_margin
+    }
+
+    /// S of a write that was sent at `sent`.
+    pub fn soft(self, sent: Instant) -> Instant {
+        self.hard(sent) - self.loss_grace
+    }
+}
+
+/// Gives it time where S is waited for: its workload hears of its stop although it stalls for some seconds.
+pub fn calm(prepared: Prepared) -> Prepared {
+    let text = |span: Duration| format!("{}s", span.as_secs());
+    prepared
+        .set("lease.duration", text(CALM.duration))
+        .set("lease.attemptTimeout", "1s")
+        .set("workload.stop.lossGrace", text(CALM.loss_grace))
+        .set("workload.stop.killMargin", text(CALM.kill_margin))
+}
+
+/// [`Spans::end`] of the usual ones.
 pub fn end(sent: Instant) -> Instant {
-    sent + Duration::from_secs_f64(timing::DURATION.as_secs_f64() * 0.99)
+    SHORT.end(sent)
 }
 
-/// H of a write that was sent at `sent`.
-pub fn hard(sent: Instant) -> Instant {
-    end(sent) - timing::KILL_MARGIN
-}
-
-/// S of a write that was sent at `sent`.
+/// [`Spans::soft`] of the usual ones.
 pub fn soft(sent: Instant) -> Instant {
-    hard(sent) - timing::LOSS_GRACE
+    SHORT.soft(sent)
 }
 
 /// Whether the replica `name` stands there as the holder: its name, "_" and 128 random bits.
@@ -55,8 +99,8 @@ pub fn is_held_by(spec: &Value, name: &str) -> bool {
 }
 
 /// # Panics
-/// Unless `write` carries what every held record must, for the replica `name` in this transition.
-pub fn assert_acquires(write: &Exchange, name: &str, transitions: i64) {
+/// Unless `write` carries what every held record must, for the replica `name` in this transition, which began after `since`.
+pub fn assert_acquires(write: &Exchange, name: &str, transitions: i64, since: Instant) {
     let spec = write.request.spec();
     assert!(is_held_by(spec, name), "{spec}");
     assert_eq!(spec["leaseTransitions"], transitions, "{spec}");
@@ -65,6 +109,19 @@ pub fn assert_acquires(write: &Exchange, name: &str, transitions: i64) {
     let time = spec["renewTime"].as_str().expect("a time");
     let digits = time.split_once('.').and_then(|(_, rest)| rest.strip_suffix('Z')).expect("a fraction, and Zulu time");
     assert!(digits.len() == 6 && digits.bytes().all(|byte| byte.is_ascii_digit()), "{time}");
+    assert!((wall(since)..=clock::wall()).contains(&micros(time)), "{time} is not now");
+}
+
+/// What the wall clock showed then.
+pub fn wall(instant: Instant) -> i64 {
+    let now = clock::wall();
+    let ago = clock::boot().since(instant).as_micros();
+    now - i64::try_from(ago).expect("not long ago")
+}
+
+/// A time of the API on the same scale.
+pub fn micros(time: &str) -> i64 {
+    time.parse::<jiff::Timestamp>().expect("a time").as_microsecond()
 }
 
 /// # Panics

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tenure::clock;
 
 use crate::{
-    lead,
+    lead, said,
     spec::{held, released, time, wait},
     support::{
         PATIENCE,
@@ -21,6 +21,7 @@ use crate::{
         stage::Stage,
         within,
     },
+    token,
 };
 
 pub fn all() -> Vec<Case> {
@@ -76,11 +77,16 @@ async fn case_68_each_new_holder_is_reported_once(stage: Stage) {
     }
 
     me.said("third_1").await;
+    stage.lease.edit(|lease| lease["spec"]["renewTime"] = json!(time(1))).await;
+    stage.lease.edit(|lease| lease["spec"]["holderIdentity"] = json!("fourth_1")).await;
+    me.said("fourth_1").await;
 
-    for (holder, times) in [("first_1", 1), ("third_1", 1)] {
-        let lines = me.lines();
-        assert_eq!(lines.iter().filter(|line| line.contains(holder)).count(), times, "{holder}: {lines:#?}");
+    for holder in ["first_1", "third_1", "fourth_1"] {
+        assert_eq!(said(&me, holder), 1, "{holder}: {:#?}", me.lines());
     }
+    assert!(said(&me, "second_1") >= 1, "{:#?}", me.lines());
+    let nobody = |line: &&String| line.contains("another replica leads") && !line.contains("_1");
+    assert_eq!(me.lines().iter().find(nobody), None, "an empty transition");
     assert!(me.proxy.log.writes().is_empty());
 }
 
@@ -120,21 +126,25 @@ async fn until_probe(stage: &Stage, address: SocketAddr, path: &str, status: u16
 }
 
 async fn case_70_a_hundred_tokens_rise(stage: Stage) {
-    let prepared = stage.prepare("me").await.set("lease.creationWait", "0s");
-    let (_me, first) = lead(&stage, prepared).await;
-    let mut last: u64 = first.variable("TENURE_FENCING_TOKEN").parse().expect("a version");
+    let prepared = stage.prepare("me").await.unhurried().set("lease.creationWait", "0s");
+    let (_me, _) = lead(&stage, prepared).await;
     for count in 1..=100 {
-        if count % 10 == 0 {
+        let taken_from = if count % 10 == 0 {
+            let object = stage.lease.read().await.expect("a Lease");
             stage.lease.delete().await;
+            object
         } else {
-            stage.lease.set_spec(released()).await;
-        }
+            stage.lease.set_spec(released()).await
+        };
+        let version: u64 = taken_from["metadata"]["resourceVersion"].as_str().expect("a version").parse().expect("a number");
 
-        let start = stage.witness.start("me", count).await;
+        stage.witness.first("the next start", |event| event.what == "start" && token(event) > version).await;
+    }
 
-        let token = start.variable("TENURE_FENCING_TOKEN").parse().expect("a version");
-        assert!(token > last, "{token} after {last}");
-        last = token;
+    let starts: Vec<_> = stage.witness.all().into_iter().filter(|event| event.what == "start").collect();
+    assert!(starts.len() > 100);
+    for pair in starts.windows(2) {
+        assert!(token(&pair[1]) > token(&pair[0]), "{pair:?}");
     }
 }
 
@@ -156,7 +166,7 @@ async fn case_72_without_watch_it_polls(stage: Stage) {
 
 async fn case_72_without_create_it_waits_for_the_lease(stage: Stage) {
     let verbs = Verbs::default().without("create");
-    let prepared = stage.prepare_with("me", &verbs).await.set("lease.attemptTimeout", "800ms");
+    let prepared = stage.prepare_with("me", &verbs).await.unhurried().set("lease.creationWait", "2s");
     if stage.kind == Kind::Embedded {
         prepared.proxy.on(|request| request.verb == Verb::Create, Times::Always, Fault::refused(403, "Forbidden"));
     }
@@ -172,8 +182,8 @@ async fn case_72_without_create_it_waits_for_the_lease(stage: Stage) {
 /// However the watch misbehaves, a follower takes over, and a leader leads.
 async fn taken_over_despite(stage: Stage, fault: Fault) {
     let since = clock::boot();
-    stage.lease.create(held("x_1", 4)).await;
-    let prepared = stage.prepare("me").await;
+    stage.lease.create(held("x_1", 10)).await;
+    let prepared = stage.prepare("me").await.unhurried();
     prepared.proxy.on(|request| request.verb == Verb::Watch, Times::Always, fault);
     let me = prepared.start();
     me.proxy.log.first("a read", |e| e.request.verb == Verb::Get && e.succeeded()).await;
@@ -183,7 +193,7 @@ async fn taken_over_despite(stage: Stage, fault: Fault) {
 
     let start = stage.witness.start("me", 0).await;
 
-    assert!(start.at() >= renewed + wait(4.0));
+    assert!(start.at() >= renewed + wait(10.0));
     me.proxy.log.nth(4, "renewals", |e| e.request.is_held() && e.succeeded()).await;
     assert_eq!(stage.witness.all().len(), 1, "the workload noticed nothing");
     let span = clock::boot().since(since).as_secs();

@@ -23,7 +23,7 @@ use tenure::{
 
 use super::{
     faces::{WORKLOAD, notify_at},
-    world::{World, children, config, lead, patient, sleep_until, state, timing, unhurried, unhurriedly, wait_for, wait_until},
+    world::{World, burdened, children, config, lead, patient, sleep_until, state, timing, unhurriedly, wait_for, wait_until},
 };
 
 pub(crate) fn always(acknowledge: Acknowledge, command: &[&str]) -> Config {
@@ -90,6 +90,20 @@ pub(crate) fn a_workload_that_was_dead_when_its_demotion_was_signalled_is_proved
     assert_eq!(stop.exit, Some(Exit::Signal(libc::SIGKILL)), "its end is the proof, and not that it took a signal");
 }
 
+pub(crate) fn a_workload_that_does_not_handle_its_demotion_is_killed_and_proved_dead() {
+    let script = "trap 'setsid sleep 1000 & echo leads' USR1; sleep 1000 & echo starts; while :; do wait; done";
+    let (mut world, _) = World::contained(&always(Acknowledge::None, &["sh", "-c", script]));
+    assert_eq!(world.line(), "starts");
+    world.lead(patient(), clock::boot());
+    assert_eq!(world.line(), "leads");
+
+    world.step_down(7, Reason::StepDown);
+
+    let ToElector::Stopped { stop, .. } = world.hear() else { panic!("not stopped") };
+    assert_eq!(stop.exit, Some(Exit::Signal(libc::SIGKILL)), "the signal would have left its daemon");
+    assert_eq!(world.line(), "starts", "a fresh standby");
+}
+
 pub(crate) fn a_promotion_waits_for_the_handler_of_a_workload_that_just_started() {
     let ready = Scratch::new("ready");
     nix::unistd::mkfifo(&ready.0, Mode::S_IRUSR | Mode::S_IWUSR).unwrap();
@@ -104,17 +118,19 @@ pub(crate) fn a_promotion_waits_for_the_handler_of_a_workload_that_just_started(
 }
 
 pub(crate) fn a_workload_that_never_handles_its_promotion_stays_the_standby_that_it_is() {
-    let (mut world, _) = World::contained(&always(Acknowledge::None, &["sh", "-c", "echo starts; exec sleep 1000"]));
+    let mut config = always(Acknowledge::None, &["sh", "-c", "echo starts; exec sleep 1000"]);
+    config.lease.duration = timing().duration;
+    let (mut world, _) = World::contained(&config);
     assert_eq!(world.line(), "starts");
     let workload = wait_for("the workload", || world.others().first().map(|(pid, _)| *pid));
     let sent = clock::boot();
-    world.tell(&lead(timing(), sent));
+    world.tell(&lead(patient(), sent));
     assert_eq!(world.hear(), ToElector::Acknowledged { term: Term(1), serial: 0 });
-    sleep_until(sent + timing().renew_period);
-    let acknowledged = world.extend(timing(), clock::boot());
-    assert_eq!(world.hear(), acknowledged);
+    sleep_until(sent + timing().duration / 2);
+    world.tell(&ToInit::Beat);
+    assert_eq!(world.hear(), ToElector::Beat, "the elector is not the silent one");
     let ToElector::Stopping { reason, at, .. } = world.hear() else { panic!("not given up") };
-    assert_eq!((reason, at >= timing().deadlines(sent).soft), (Reason::NotAcknowledged, true));
+    assert_eq!((reason, at >= sent + timing().duration), (Reason::NotAcknowledged, true));
     world.step_down(7, Reason::NotAcknowledged);
     assert_eq!(world.stopped(7), Then::Follow);
     assert!(world.others().iter().any(|(pid, _)| *pid == workload), "it was told nothing and lives");
@@ -130,7 +146,7 @@ pub(crate) fn a_workload_that_does_not_acknowledge_its_promotion_is_stopped() {
     world.tell(&lead(patient(), sent));
     assert_eq!(world.hear(), ToElector::Acknowledged { term: Term(1), serial: 0 });
     assert_eq!(world.line(), "mute");
-    sleep_until(sent + timing().renew_period * 2);
+    sleep_until(sent + timing().duration / 2);
     world.tell(&ToInit::Beat);
     assert_eq!(world.hear(), ToElector::Beat, "the elector is not the silent one");
     let ToElector::Stopping { reason, at, .. } = world.hear() else { panic!("not given up") };
@@ -154,8 +170,8 @@ pub(crate) fn a_word_from_somebody_else_acknowledges_nothing() {
 }
 
 pub(crate) fn a_workload_that_floods_its_socket_is_killed_in_time_all_the_same() {
-    let (world, _) = promoted(&unhurriedly(notifying("floods")), unhurried());
-    let end = unhurried().deadlines(clock::boot()).end;
+    let (world, _) = promoted(&unhurriedly(notifying("floods")), burdened());
+    let end = burdened().deadlines(clock::boot()).end;
     let ToElector::Stopping { reason, at, .. } = world.hear() else { panic!("it goes on") };
     assert_eq!((reason, at < end), (Reason::Expired, true));
     sleep_until(end);

@@ -1,15 +1,12 @@
 //! Law 3, 9, 15: the deadlines, with a real clock.
 
-use std::time::Duration;
-
 use nix::sys::signal::{Signal, kill};
 use tenure::{
     clock,
-    election::law::Timing,
     link::{Reason, Term, ToElector},
 };
 
-use super::world::{World, bash, children, config, lead, patient, sleep_until, state, timing, unhurried, unhurriedly};
+use super::world::{World, bash, burdened, children, config, lead, patient, sleep_until, state, timing, unhurried, unhurriedly};
 
 /// Says when it is asked to stop, and does not.
 const STUBBORN: &str = "trap 'echo asked' TERM; echo ready; while :; do sleep 0.01; done";
@@ -31,8 +28,8 @@ pub(crate) fn an_elector_that_says_nothing_more_costs_the_workload_its_life_befo
 pub(crate) fn a_workload_that_floods_init_with_orphans_and_signals_is_killed_in_time_all_the_same() {
     let script = "trap '' TERM RTMIN+5; echo ready; (while :; do (:&); done) & (while :; do (:&); done) &
         while :; do kill -URG 1; kill -RTMIN+5 1; done";
-    let mut world = World::leading(&unhurriedly(bash(script)), unhurried());
-    let deadlines = unhurried().deadlines(clock::boot());
+    let mut world = World::leading(&unhurriedly(bash(script)), burdened());
+    let deadlines = burdened().deadlines(clock::boot());
     sleep_until(deadlines.end);
     assert_eq!(world.next_elector().resume.unwrap().stopping, Some(Reason::Expired));
     assert_eq!(world.others(), []);
@@ -53,15 +50,14 @@ pub(crate) fn a_lead_that_init_reads_after_s_starts_nothing() {
 }
 
 pub(crate) fn an_extension_that_waited_while_init_was_stopped_saves_the_workload() {
-    // At H it would come too late, and that is 5 s after S.
-    let timing = Timing { loss_grace: Duration::from_secs(5), ..timing().with_duration(Duration::from_secs(10)) };
     let (mut world, _) = World::contained(&config(STUBBORN));
     let a = clock::boot();
-    let workload = world.lead(timing, a);
+    let workload = world.lead(timing(), a);
     world.line();
     world.freeze();
-    sleep_until(timing.deadlines(a).soft);
-    let acknowledged = world.extend(timing, clock::boot());
+    // At H it would come too late.
+    sleep_until(timing().deadlines(a).soft);
+    let acknowledged = world.extend(timing(), clock::boot());
     world.passed_on();
     world.signal(Signal::SIGCONT);
     assert_eq!(world.hear(), acknowledged);

@@ -28,6 +28,9 @@ const STARTS_A_DAEMON_WHEN_PROMOTED: &str =
 /// A fuse is a connection of init to itself.
 const SOCKETS_OF_A_FUSE: usize = 2;
 
+/// Longer than init looks for new groups after a start.
+const LAST_LOOK: Duration = Duration::from_secs(2);
+
 /// Whether nothing of the workload runs, reaped or not. With SIGKILL pending it runs nothing of its own any more, though a busy
 /// machine may take long to bury it.
 fn is_dead(world: &World) -> bool {
@@ -69,18 +72,16 @@ pub(crate) fn the_same_holds_where_init_is_not_pid_1() {
 }
 
 fn renewed_once(mut world: World) {
-    // To place fuses init looks at every process, here at those of the whole machine.
-    let timing = timing().with_duration(Duration::from_secs(10));
-    world.lead(timing, clock::boot());
+    world.lead(timing(), clock::boot());
     world.line();
     let a = clock::boot();
-    let acknowledged = world.extend(timing, a);
+    let acknowledged = world.extend(timing(), a);
     assert_eq!(world.hear(), acknowledged);
     // Answered after the fuses were placed.
     world.tell(&ToInit::Beat);
     assert_eq!(world.hear(), ToElector::Beat);
     world.freeze();
-    sleep_until(timing.deadlines(a).end);
+    sleep_until(timing().deadlines(a).end);
     assert!(is_dead(&world), "{:?}", world.others());
 }
 
@@ -103,16 +104,13 @@ fn dies_frozen_with_two_fuses(begin: impl Fn() -> World) {
         let (init, before) = (world.init(), sockets(&world));
         let a = clock::boot();
         world.lead(timing(), a);
+        let looked = clock::boot() + LAST_LOOK;
         // Asleep, init is not in the middle of making one.
         let lit = || sockets(&world) == before + 2 * SOCKETS_OF_A_FUSE && state(init) == Some('S');
-        let lit = loop {
-            let in_time = clock::boot() < timing().deadlines(a).soft;
-            if !in_time || lit() {
-                break in_time;
-            }
+        while clock::boot() < looked && !lit() {
             std::thread::sleep(Duration::from_millis(1));
-        };
-        if !lit {
+        }
+        if !lit() {
             continue;
         }
         world.freeze();

@@ -68,6 +68,7 @@ fn main() -> ExitCode {
         always:
             the_role_is_told_by_signals_and_acknowledged_by_datagrams,
             a_workload_that_was_dead_when_its_demotion_was_signalled_is_proved_dead,
+            a_workload_that_does_not_handle_its_demotion_is_killed_and_proved_dead,
             a_promotion_waits_for_the_handler_of_a_workload_that_just_started,
             a_workload_that_never_handles_its_promotion_stays_the_standby_that_it_is,
             a_workload_that_does_not_acknowledge_its_promotion_is_stopped,

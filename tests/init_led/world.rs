@@ -35,14 +35,14 @@ use super::faces::{CONFIG, INIT, LINK};
 const PATIENCE: Duration = Duration::from_secs(30);
 const PATIENCE_IN_POLL: u16 = 30_000;
 
-/// D 4 s, G and killMargin 1 s: S is 1.96 s, H 2.96 s, E 3.96 s after a send.
+/// D 14 s, G 5 s and killMargin 1 s: S is 7.86 s, H 12.86 s, E 13.86 s after a send.
 pub(crate) fn timing() -> Timing {
     Timing {
-        duration: Duration::from_secs(4),
+        duration: Duration::from_secs(14),
         renew_period: Duration::from_secs(1),
         attempt_timeout: Duration::from_millis(500),
         drift: 10_000,
-        loss_grace: Duration::from_secs(1),
+        loss_grace: Duration::from_secs(5),
         kill_margin: Duration::from_secs(1),
     }
 }
@@ -52,9 +52,14 @@ pub(crate) fn patient() -> Timing {
     timing().with_duration(Duration::from_secs(60))
 }
 
-/// D 8 s and killMargin 4 s instead: from H on init has 2 s for the proof, before it ends itself.
+/// D 17 s and killMargin 4 s instead: from H on init has 2 s for the proof, before it ends itself.
 pub(crate) fn unhurried() -> Timing {
-    Timing { kill_margin: Duration::from_secs(4), ..timing().with_duration(Duration::from_secs(8)) }
+    Timing { kill_margin: Duration::from_secs(4), ..timing().with_duration(Duration::from_secs(17)) }
+}
+
+/// The same with D 12 s and G 3 s, for what burdens the machine until H: S is 4.88 s, H 7.88 s, E 11.88 s after a send.
+pub(crate) fn burdened() -> Timing {
+    Timing { loss_grace: Duration::from_secs(3), ..unhurried().with_duration(Duration::from_secs(12)) }
 }
 
 /// `sh -c script`, led with [`patient`] timing, said in the configuration too.
@@ -71,7 +76,7 @@ pub(crate) fn config(script: &str) -> Config {
     config
 }
 
-/// This with the killMargin of [`unhurried`].
+/// This with the killMargin of [`unhurried`] and [`burdened`].
 pub(crate) fn unhurriedly(mut config: Config) -> Config {
     config.workload.stop.kill_margin = unhurried().kill_margin;
     config

@@ -2,14 +2,14 @@
 
 use std::{os::fd::AsFd as _, time::Duration};
 
-use nix::unistd::Pid;
+use nix::unistd::{Pid, getpid};
 use tenure::{
     clock,
     link::Exit,
     process::{
         fuse::Fuse,
         kill, reap,
-        scan::Scanner,
+        scan::{Scanner, Scope, Spare},
         signals,
         spawn::{Place, Setup},
     },
@@ -18,7 +18,7 @@ use tenure::{
 
 use crate::world::{PATIENCE, reap_all, setup, shell_with, test_in, wait_until};
 
-const SOON: Duration = Duration::from_secs(2);
+const SOON: Duration = Duration::from_secs(6);
 
 const KILLED: Exit = Exit::Signal(libc::SIGKILL);
 
@@ -88,10 +88,18 @@ test_in!(Pid1, dropped_it_kills_nobody_although_a_child_still_holds_its_descript
 });
 
 test_in!(Pid1, it_is_not_meant_for_who_left_the_group, {
-    let fuse = Fuse::light(clock::boot() + SOON).expect("a fuse");
+    let mut fuse = Fuse::light(clock::boot() + PATIENCE * 10).expect("a fuse");
     let inherited = signals::block().expect("signals");
-    let script = "setsid sleep 1000 & setsid --wait true; exec sleep 1000";
+    let script = "setsid sleep 1000 & exec sleep 1000";
     let main = shell_with(script, &Setup { fuse: Some(fuse.as_fd()), ..setup(inherited) });
+    fuse.bind(main).expect("the group");
+    let mut scanner = Scanner::open().expect("/proc");
+    wait_until("one has left", || {
+        let found = scanner.find(Scope::Namespace, Spare { init: getpid(), electors: &[] }).expect("a scan");
+        found.targets.iter().any(|process| process.session == process.pid)
+    });
+
+    fuse.set(clock::boot() + SOON).expect("it is moved");
 
     wait_until("its end", || reap::next(|_| {}) == Some((main, KILLED)));
 

@@ -72,7 +72,7 @@ test_in!(Pid1, the_elector_and_its_plugins_are_spared_and_go_on_running, {
 });
 
 test_in!(Pid1, a_sweep_that_does_not_converge_leaves_the_elector_and_its_plugins_running, {
-    let elector = elector("exec bash -c 'set -m; sleep 1000 & wait'");
+    let elector = elector("exec bash -c 'set -m; sleep 1000 & exec sleep 1000'");
     wait_until("a plugin in a group of its own", || count(Scope::Namespace) == 2);
     let zombie = shell("exit 0");
     let mut sweep = Sweep::open().expect("/proc");

@@ -8,7 +8,8 @@
 //! - [`stage`] puts them together for one case; [`case`] runs each case on both servers.
 //! - [`audit`] reads the real server's own record of requests.
 //!
-//! Nothing here sleeps to let something happen: it waits for the event, with a deadline.
+//! Nothing here sleeps to let something happen: it waits for the event, with a deadline. That nothing happens is found out by
+//! looking on for a while.
 
 #![allow(dead_code, unreachable_pub, reason = "each test binary has its own copy, and uses a part of it")]
 

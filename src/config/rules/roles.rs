@@ -170,8 +170,7 @@ mod tests {
         config.workload.runs = Runs::Leading;
         config.signals.rewrite.standby.insert(LEAD, None);
         config.hooks.after_lead = hook("promote");
-        let about =
-            ["workload.acknowledge", "signals.onLead", "signals.onFollow", "signals.rewrite.standby", "hooks.afterLead"];
+        let about = ["workload.acknowledge", "signals.onLead", "signals.onFollow", "signals.rewrite.standby", "hooks.afterLead"];
         assert_eq!(refused(&config), about);
     }
 

@@ -359,7 +359,8 @@ fn a_standby_that_does_not_handle_its_promotion_for_one_duration_lives_on_and_th
     renew(&mut world, 9);
     world.wake_until(deadlines(ms(1000)).soft);
     world.feed(Input::PromotionLate);
-    let until = |world: &World, until| world.wants(&Action::Promote { pid: MAIN, signal: Signal(libc::SIGUSR1), not_after: until });
+    let until =
+        |world: &World, until| world.wants(&Action::Promote { pid: MAIN, signal: Signal(libc::SIGUSR1), not_after: until });
     assert!(until(&world, ms(16_000)), "{:?}", world.actions);
     renew(&mut world, 15);
     world.wake_until(ms(16_000));

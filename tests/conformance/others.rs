@@ -1,0 +1,122 @@
+//! Cases 48 to 53: what others write into a Lease beside its holder.
+
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+use tenure::clock;
+
+use crate::{
+    lead,
+    spec::released,
+    support::{
+        case::{Case, cases},
+        proxy::{
+            fault::{Fault, Times},
+            log::Exchange,
+        },
+        replica::Replica,
+        stage::{Stage, timing},
+        workload::Behaviour,
+    },
+};
+
+pub fn all() -> Vec<Case> {
+    cases![
+        case_48_a_preferred_other_is_given_way,
+        case_48_being_preferred_changes_nothing,
+        case_49_a_lease_kept_for_another_is_not_taken_for_one_duration,
+        case_51_fields_of_the_future_are_kept,
+        case_53_labels_are_added_where_there_were_none,
+    ]
+}
+
+/// A coordinator prefers this holder.
+async fn prefer(stage: &Stage, holder: &str) -> Value {
+    let preference = |lease: &mut Value| {
+        lease["spec"]["strategy"] = json!("OldestEmulationVersion");
+        lease["spec"]["preferredHolder"] = json!(holder);
+    };
+    stage.lease.edit(preference).await
+}
+
+/// The resourceVersion of an object, or from which a write starts.
+fn base(object: &Value) -> u64 {
+    object["metadata"]["resourceVersion"].as_str().expect("a version").parse().expect("a number")
+}
+
+/// Case 50.
+///
+/// # Panics
+/// Unless every write on this version and on later ones keeps the strategy.
+fn assert_strategy_kept(me: &Replica, object: &Value) {
+    let writes = me.proxy.log.writes().into_iter().filter(|write| base(&write.request.body) >= base(object));
+    for write in writes {
+        assert_eq!(write.request.spec()["strategy"], "OldestEmulationVersion", "{:?}", write.request);
+    }
+}
+
+async fn case_48_a_preferred_other_is_given_way(stage: Stage) {
+    let linger = Behaviour::lingering(Duration::from_secs(4));
+    let prepared = stage.prepare("me").await.unhurried().workload(&linger).set("workload.stop.grace", "10s");
+    let (me, _) = lead(&stage, prepared).await;
+
+    let object = prefer(&stage, "x_1").await;
+
+    let stop = stage.witness.signal("me", "SIGTERM").await;
+    let release = me.proxy.log.first("a release", |e| e.request.is_release() && e.succeeded()).await;
+    assert!(release.request.at > stage.witness.last_alive("me"));
+    assert_strategy_kept(&me, &object);
+    let renewed = |e: &Exchange| e.request.at > stop.at() && e.request.is_held() && e.succeeded();
+    assert!(me.proxy.log.count(renewed) >= 1, "it renews while its workload stops");
+}
+
+async fn case_48_being_preferred_changes_nothing(stage: Stage) {
+    let (me, start) = lead(&stage, stage.prepare("me").await.unhurried()).await;
+    let identity = start.variable("TENURE_IDENTITY").to_owned();
+
+    let object = prefer(&stage, &identity).await;
+
+    let renewed = |e: &Exchange| e.request.is_held() && e.succeeded() && base(&e.request.body) >= base(&object);
+    me.proxy.log.nth(3, "renewals of it", renewed).await;
+    assert_strategy_kept(&me, &object);
+    assert_eq!(stage.witness.all().len(), 1, "the workload noticed nothing");
+}
+
+async fn case_49_a_lease_kept_for_another_is_not_taken_for_one_duration(stage: Stage) {
+    let mut spec = released();
+    spec["strategy"] = json!("OldestEmulationVersion");
+    spec["preferredHolder"] = json!("x_1");
+    let since = clock::boot();
+    stage.lease.create(spec).await;
+    let me = stage.start("me").await;
+
+    let taken = me.proxy.log.first("a takeover", |e| e.request.is_write()).await;
+
+    assert!(taken.request.at >= since + timing::DURATION);
+    assert!(me.runs());
+}
+
+async fn case_51_fields_of_the_future_are_kept(stage: Stage) {
+    let prepared = stage.prepare("me").await.unhurried();
+    prepared.proxy.on(|_| true, Times::Always, Fault::changed(|lease| lease["spec"]["futureField"] = json!({ "a": 1 })));
+    let (me, _) = lead(&stage, prepared).await;
+    me.proxy.log.nth(2, "renewals", |e| e.request.is_held() && e.succeeded()).await;
+
+    me.signal(Signal::SIGTERM).await;
+
+    me.proxy.log.first("a release", |e| e.request.is_release() && e.succeeded()).await;
+    for write in me.proxy.log.writes() {
+        assert_eq!(write.request.spec()["futureField"], json!({ "a": 1 }));
+    }
+    assert_eq!(me.exit().await, 0);
+}
+
+async fn case_53_labels_are_added_where_there_were_none(stage: Stage) {
+    let prepared = stage.prepare("me").await.set("lease.labels", json!({ "team": "a" }));
+    let (me, _) = lead(&stage, prepared).await;
+
+    let object = stage.lease.read().await.expect("a Lease");
+    assert_eq!(object["metadata"]["labels"], json!({ "app.kubernetes.io/managed-by": "tenure", "team": "a" }));
+    assert!(me.runs());
+}
