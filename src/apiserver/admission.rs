@@ -2,7 +2,11 @@
 
 use fastrand::Rng;
 
-use super::lease::Lease;
+use super::{lease::Lease, store::Dependents};
+
+/// Finalizers of the garbage collector.
+pub(super) const ORPHAN: &str = "orphan";
+pub(super) const FOREGROUND: &str = "foregroundDeletion";
 
 /// What an update cannot change goes back to what it was.
 pub(super) fn inherit(new: &mut Lease, old: &Lease) {
@@ -18,6 +22,20 @@ pub(super) fn inherit(new: &mut Lease, old: &Lease) {
     if new.metadata("deletionGracePeriodSeconds").is_none() {
         new.set("deletionGracePeriodSeconds", old.metadata("deletionGracePeriodSeconds").cloned());
     }
+}
+
+/// Gives it the garbage collector's finalizer for this policy, in place of the one that it has.
+pub(super) fn mark(lease: &mut Lease, dependents: Dependents) {
+    let finalizer = match dependents {
+        Dependents::AsMarked => return,
+        Dependents::Background => None,
+        Dependents::Foreground => Some(FOREGROUND),
+        Dependents::Orphan => Some(ORPHAN),
+    };
+    let others = lease.finalizers().into_iter().filter(|name| !matches!(*name, ORPHAN | FOREGROUND));
+    let finalizers: Vec<&str> = others.chain(finalizer).collect();
+    let finalizers = (!finalizers.is_empty()).then(|| finalizers.into());
+    lease.set("finalizers", finalizers);
 }
 
 /// Drops what the closed feature gate CoordinatedLeaderElection does not let in; what is there already may stay.

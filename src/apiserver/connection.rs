@@ -172,7 +172,8 @@ fn entry(parts: &Parts, body: &Bytes, client: &str) -> Entry {
 }
 
 fn is_known(headers: &HeaderMap, door: &Door) -> bool {
-    text(headers, &header::AUTHORIZATION).strip_prefix("Bearer ") == Some(door.token.as_str())
+    let shown = text(headers, &header::AUTHORIZATION);
+    shown.split_once(' ').is_some_and(|(scheme, token)| scheme.eq_ignore_ascii_case("Bearer") && token == door.token)
 }
 
 fn text(headers: &HeaderMap, name: &header::HeaderName) -> String {

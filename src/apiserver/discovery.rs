@@ -4,9 +4,24 @@
 
 use serde_json::{Value, json};
 
-use super::status::GROUP;
+use super::status::{Cause, GROUP, Status};
 
 const OPENAPI: &str = "/openapi/v3/apis/coordination.k8s.io/v1";
+
+/// What there is to find, apart from Leases themselves.
+const PATHS: [&str; 11] = [
+    "/api",
+    "/apis",
+    "/apis/authorization.k8s.io",
+    "/apis/authorization.k8s.io/v1",
+    "/apis/coordination.k8s.io",
+    "/apis/coordination.k8s.io/v1",
+    "/healthz",
+    "/livez",
+    "/openapi/v3",
+    "/readyz",
+    "/version",
+];
 
 /// The document at `path`, for GET.
 pub(super) fn document(path: &str) -> Option<Value> {
@@ -15,6 +30,7 @@ pub(super) fn document(path: &str) -> Option<Value> {
     let group = json!({"name": GROUP, "versions": [version], "preferredVersion": version});
     let authorization = json!({"name": "authorization.k8s.io", "versions": [reviews], "preferredVersion": reviews});
     Some(match path {
+        "/" => json!({"paths": PATHS}),
         "/version" | "/version/" => json!({
             "major": "1",
             "minor": "36",
@@ -60,14 +76,31 @@ pub(super) fn document(path: &str) -> Option<Value> {
     })
 }
 
-/// The answer to a SelfSubjectAccessReview, in whatever language it was asked: allowed.
-pub(super) fn review(body: &[u8]) -> Value {
-    let request: Value = serde_json::from_slice(body).unwrap_or_default();
+/// The answer to a SelfSubjectAccessReview of `spec`: allowed.
+///
+/// # Errors
+/// 422 unless it asks about either a resource or something else.
+pub(super) fn review(spec: &Value) -> Result<Value, Status> {
+    match (spec.get("resourceAttributes"), spec.get("nonResourceAttributes")) {
+        (None, None) => {
+            let rule = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
+            Err(Status::invalid_review(Cause::invalid("spec.resourceAttributes", "null", rule)))
+        }
+        (Some(_), Some(other)) => {
+            let rule = "cannot be specified in combination with resourceAttributes";
+            Err(Status::invalid_review(Cause::invalid("spec.nonResourceAttributes", &other.to_string(), rule)))
+        }
+        (Some(_), None) | (None, Some(_)) => Ok(allowed(spec)),
+    }
+}
+
+/// That `spec` is allowed.
+pub(super) fn allowed(spec: &Value) -> Value {
     json!({
         "kind": "SelfSubjectAccessReview",
         "apiVersion": "authorization.k8s.io/v1",
         "metadata": {},
-        "spec": request.get("spec").cloned().unwrap_or_default(),
+        "spec": spec,
         "status": {"allowed": true, "reason": "this server allows everything"},
     })
 }

@@ -17,6 +17,19 @@ pub(super) struct Feed {
     namespace: Option<String>,
     selector: Selector,
     after: u64,
+    initial: Initial,
+}
+
+/// What a watch begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Initial {
+    /// The changes after its version.
+    Nothing,
+    /// What is there once its version is reached.
+    State {
+        /// And then a bookmark.
+        bookmark: bool,
+    },
 }
 
 /// One watch event.
@@ -31,14 +44,25 @@ pub(super) struct Event {
 impl Feed {
     /// A view of one namespace or all of them that begins after version `after`.
     pub(super) const fn new(namespace: Option<String>, selector: Selector, after: u64) -> Self {
-        Self { namespace, selector, after }
+        Self { namespace, selector, after, initial: Initial::Nothing }
     }
 
-    /// What is there now, as ADDED events; what comes later follows from here.
-    pub(super) fn current(&mut self, store: &Store) -> Vec<Event> {
+    /// The same with another beginning.
+    pub(super) fn beginning_with(self, initial: Initial) -> Self {
+        Self { initial, ..self }
+    }
+
+    /// What it begins with, if that is there by now; what comes later follows from here.
+    pub(super) fn begin(&mut self, store: &Store) -> Vec<Event> {
+        let Initial::State { bookmark } = self.initial else { return Vec::new() };
+        if store.version() < self.after {
+            return Vec::new();
+        }
         self.after = store.version();
+        self.initial = Initial::Nothing;
         let leases = store.list(self.namespace.as_deref()).filter(|lease| self.selector.matches(lease));
-        leases.map(|lease| Event { kind: "ADDED", object: lease.json().clone() }).collect()
+        let events = leases.map(|lease| Event { kind: "ADDED", object: lease.json().clone() });
+        events.chain(bookmark.then(|| self.bookmark(true))).collect()
     }
 
     /// The events since the last call.
@@ -46,7 +70,8 @@ impl Feed {
     /// # Errors
     /// 410 if some were compacted.
     pub(super) fn advance(&mut self, store: &Store) -> Result<Vec<Event>, Status> {
-        let events = store.changes_since(self.after)?.filter_map(|change| self.event(change)).collect();
+        let mut events = self.begin(store);
+        events.extend(store.changes_since(self.after)?.filter_map(|change| self.event(change)));
         self.after = self.after.max(store.version());
         Ok(events)
     }
@@ -136,6 +161,20 @@ mod tests {
         store.plant(A, json!({"metadata": {"labels": {"x": "1"}}}));
 
         assert_eq!(kinds(&feed.advance(&store).unwrap()), ["DELETED", "ADDED"]);
+    }
+
+    #[test]
+    fn a_feed_begins_with_what_is_there_once_its_version_is_reached() {
+        let mut store = store();
+        let feed = Feed::new(None, Selector::default(), store.version() + 2);
+        let mut feed = feed.beginning_with(Initial::State { bookmark: true });
+        store.plant(A, json!({}));
+
+        let early = feed.advance(&store).unwrap();
+        store.plant(A, json!({"spec": {}}));
+        let late = feed.advance(&store).unwrap();
+
+        assert_eq!((kinds(&early), kinds(&late)), (vec![], vec!["ADDED", "BOOKMARK"]));
     }
 
     #[test]

@@ -20,10 +20,7 @@ impl Lease {
     /// # Errors
     /// 400 for a field of the wrong type.
     pub fn decode(object: &Value) -> Result<Self, Status> {
-        match schema::decode(object) {
-            Ok(decoded) => Ok(Self::new(decoded.object)),
-            Err(why) => Err(Status::bad_request(why)),
-        }
+        schema::decode(object, &schema::LEASE).map(Self::new).map_err(Status::bad_request)
     }
 
     /// Takes `object` as it is.
@@ -117,12 +114,12 @@ impl Lease {
         }
     }
 
-    /// The same with its fields in the order of the schema.
-    pub(super) fn ordered(self) -> Self {
-        match schema::decode(&self.0) {
-            Ok(decoded) => Self(decoded.object),
-            Err(_) => self,
+    /// The same with its metadata in the order of the schema.
+    pub(super) fn ordered(mut self) -> Self {
+        if let Some(Value::Object(metadata)) = self.fields().get_mut("metadata") {
+            *metadata = schema::ordered(std::mem::take(metadata));
         }
+        self
     }
 
     fn fields(&mut self) -> &mut Map<String, Value> {

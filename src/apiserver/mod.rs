@@ -4,15 +4,18 @@
 //! like any other. Tests, `tenure demo` and `tenure dev-server` use it.
 //!
 //! Layers, each ignorant of those above it:
-//! - pure, without a clock: [`Store`] (versions, preconditions, history) over `schema`, `validation`, `patch`; `feed` and `rest`;
+//! - pure, without a clock: [`Store`] (versions, preconditions, history) over `schema`, `validation`, `patch`; `feed`, `view`, `rest`;
 //! - doing: `connection` and `watch` on the streams, `door` (one port and token per client, with its faults), `server` (the thread).
 //!
-//! Where it differs from the real server: no managedFields, no server-side apply or JSON patch, no paging (`limit` is ignored), no
-//! garbage collection, JSON only, every client may do everything.
+//! What the real server does and this one does not: managedFields, server-side apply, deletion of a whole collection, garbage
+//! collection, authorisation, languages other than JSON, kinds other than Leases, HTTP/2, 202 for a Lease that `orphanDependents=false`
+//! did not delete, the versions of dry runs, times beyond the years 0 to 9999, duplicates of a field that have different types, and
+//! copies of nothing in a JSON Patch. Where JSON itself is broken the words are serde's, not Go's.
 
 mod admission;
 mod connection;
 mod discovery;
+mod document;
 mod door;
 mod faults;
 mod feed;
@@ -20,6 +23,7 @@ mod gotime;
 mod identity;
 mod journal;
 mod lease;
+mod listing;
 mod names;
 mod options;
 mod patch;
@@ -33,6 +37,7 @@ mod status;
 mod store;
 mod table;
 mod validation;
+mod view;
 mod watch;
 
 use server::Shared;
@@ -40,7 +45,7 @@ use server::Shared;
 pub use faults::{Fault, Link, On, WatchFault};
 pub use journal::{Entry, Fate};
 pub use lease::Lease;
-pub use patch::Form;
+pub use patch::{Form, Patch};
 pub use server::{Client, Options, Server, StartError};
 pub use status::Status;
-pub use store::{Change, Namespaces, Place, Preconditions, Rules, Store};
+pub use store::{Change, Dependents, Namespaces, Place, Preconditions, Rules, Store};

@@ -1,49 +1,123 @@
-//! The options of a write: whether it is only tried, and what is asked for that there is not.
+//! The options of a write: whether it is only tried, what must hold, and what is asked for that there is not.
 //!
 //! Owns their rules. Those of a LIST or watch stand with the request.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::{
-    request::Request,
+    request::{Request, head},
+    schema,
     status::{Cause, Status},
+    store::{Dependents, Preconditions},
 };
 
 const LONGEST_MANAGER: usize = 128;
+
+/// What a DELETE asks for.
+pub(super) struct Deletion {
+    /// Whether nothing of it shall be kept.
+    pub(super) dry: bool,
+    pub(super) must: Preconditions,
+    pub(super) dependents: Dependents,
+}
 
 impl Request {
     /// Whether nothing of it shall be kept. `kind` names the options of its verb.
     pub(super) fn write_options(&self, kind: &str) -> Result<bool, Status> {
         let mut causes = Vec::new();
-        if self.query.text("fieldManager").len() > LONGEST_MANAGER {
+        if kind == "PatchOptions" && self.query.has("force") {
+            causes.push(Cause::forbidden("force", "may not be specified for non-apply patch"));
+        }
+        let manager = self.query.text("fieldManager");
+        if manager.len() > LONGEST_MANAGER {
             causes.push(Cause::too_long("fieldManager", LONGEST_MANAGER));
         }
-        let dry = self.dry_run(&mut causes);
+        for (place, letter) in manager.char_indices().filter(|(_, letter)| letter.is_control()) {
+            let rule = format!("invalid character U+{:04X} (at position {place})", u32::from(letter));
+            causes.push(Cause::invalid("fieldManager", &quoted(manager), &rule));
+        }
+        let modes: Vec<Value> = self.query.list("dryRun").iter().map(|mode| mode.as_str().into()).collect();
+        check_dry_run(&modes, &mut causes);
         let asked = self.query.text("fieldValidation");
         if !matches!(asked, "" | "Ignore" | "Strict" | "Warn") {
             causes.push(Cause::unsupported("fieldValidation", asked, "\"\", \"Ignore\", \"Strict\", \"Warn\""));
         }
-        if causes.is_empty() { Ok(dry) } else { Err(Status::invalid_options(kind, &causes)) }
+        if causes.is_empty() { Ok(!modes.is_empty()) } else { Err(Status::invalid_options(kind, &causes)) }
     }
 
-    /// As [`Self::write_options`], for DELETE, whose body stands in place of the query.
-    pub(super) fn delete_options(&self, body: Option<&Value>) -> Result<bool, Status> {
+    /// Those of a DELETE, whose body stands in place of the query.
+    pub(super) fn deletion(&self) -> Result<Deletion, Status> {
+        let options = if self.body.is_empty() { self.deletion_of_query()? } else { self.deletion_of_body()? };
         let mut causes = Vec::new();
-        let dry = match body {
-            Some(body) => body.get("dryRun").and_then(Value::as_array).is_some_and(|modes| modes_are_dry(modes, &mut causes)),
-            None => self.dry_run(&mut causes),
+        let orphan = options.get("orphanDependents").and_then(Value::as_bool);
+        let policy = options.get("propagationPolicy").and_then(Value::as_str);
+        if let Some(policy) = policy.filter(|_| orphan.is_some()) {
+            let rule = "orphanDependents and deletionPropagation cannot be both set";
+            causes.push(Cause::invalid("propagationPolicy", &format!("{policy:?}"), rule));
+        }
+        let dependents = match (policy, orphan) {
+            (None, None) => Dependents::AsMarked,
+            (Some("Background"), _) | (None, Some(false)) => Dependents::Background,
+            (Some("Foreground"), _) => Dependents::Foreground,
+            (Some("Orphan"), _) | (None, Some(true)) => Dependents::Orphan,
+            (Some(other), _) => {
+                let known = "\"Foreground\", \"Background\", \"Orphan\", \"nil\"";
+                causes.push(Cause::unsupported("propagationPolicy", other, known));
+                Dependents::AsMarked
+            }
         };
-        if causes.is_empty() { Ok(dry) } else { Err(Status::invalid_options("DeleteOptions", &causes)) }
+        let modes = options.get("dryRun").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+        check_dry_run(modes, &mut causes);
+        if !causes.is_empty() {
+            return Err(Status::invalid_options("DeleteOptions", &causes));
+        }
+        let precondition = |name: &str| Some(options.get("preconditions")?.get(name)?.as_str()?.to_owned());
+        let must = Preconditions { uid: precondition("uid"), version: precondition("resourceVersion") };
+        Ok(Deletion { dry: !modes.is_empty(), must, dependents })
     }
 
-    fn dry_run(&self, causes: &mut Vec<Cause>) -> bool {
-        self.query.has("dryRun") && modes_are_dry(&[self.query.text("dryRun").into()], causes)
+    fn deletion_of_query(&self) -> Result<Value, Status> {
+        let mut options = Map::new();
+        options.insert("gracePeriodSeconds".into(), self.query.number("gracePeriodSeconds")?.into());
+        options.insert("dryRun".into(), self.query.list("dryRun").into());
+        if self.query.has("orphanDependents") {
+            options.insert("orphanDependents".into(), self.query.is_true("orphanDependents").into());
+        }
+        if self.query.has("propagationPolicy") {
+            options.insert("propagationPolicy".into(), self.query.text("propagationPolicy").into());
+        }
+        Ok(options.into())
+    }
+
+    fn deletion_of_body(&self) -> Result<Value, Status> {
+        self.check_is_json()?;
+        let unreadable = |why| Status::bad_request(format!("couldn't get version/kind; json parse error: {why}"));
+        let body: Value = serde_json::from_slice(&self.body).map_err(|why| unreadable(why.to_string()))?;
+        let of = schema::DELETE_OPTIONS;
+        let (version, kind) = head(&body, &of).map_err(unreadable)?;
+        if kind != of.name {
+            return Err(Status::bad_request(not_registered(&kind, &version)));
+        }
+        schema::decode(&body, &of).map_err(Status::bad_request)
     }
 }
 
-fn modes_are_dry(modes: &[Value], causes: &mut Vec<Cause>) -> bool {
+/// What Go says of a kind that it does not know.
+pub(super) fn not_registered(kind: &str, version: &str) -> String {
+    format!("no kind {kind:?} is registered for version {version:?} in scheme \"pkg/runtime/scheme.go:111\"")
+}
+
+/// As Go quotes what cannot be printed.
+fn quoted(text: &str) -> String {
+    let letters = text.chars().map(|letter| match letter {
+        letter if letter.is_control() => format!("\\x{:02x}", u32::from(letter)),
+        letter => letter.to_string(),
+    });
+    format!("\"{}\"", letters.collect::<String>())
+}
+
+fn check_dry_run(modes: &[Value], causes: &mut Vec<Cause>) {
     if modes.iter().any(|mode| mode != "All") {
         causes.push(Cause::unsupported_list("dryRun", modes, "\"All\""));
     }
-    !modes.is_empty()
 }

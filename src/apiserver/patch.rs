@@ -1,6 +1,8 @@
-//! Patches: JSON merge patch, and strategic merge patch as far as a Lease's lists need it.
+//! Patches: JSON merge patch, strategic merge patch as far as a Lease's lists need it, and JSON Patch.
 //!
 //! Owns how a patch changes an object. Whether the result is a Lease is decided elsewhere.
+
+mod steps;
 
 use serde_json::{Map, Value};
 
@@ -13,13 +15,31 @@ pub enum Form {
     Merge,
     /// Kubernetes' own: finalizers are a set, owner references have their uid as key.
     Strategic,
+    /// RFC 6902: a list of steps.
+    Steps,
+}
+
+/// A patch as it was sent.
+#[derive(Clone, Debug)]
+pub struct Patch {
+    /// How it is meant.
+    pub form: Form,
+    /// What it says.
+    pub change: Value,
+    /// What a strict reader does not like about it.
+    pub complaints: Vec<String>,
+    /// Whether it is read strictly.
+    pub strict: bool,
 }
 
 /// `object` changed by `patch`.
 ///
 /// # Errors
-/// 400 for a patch that is no object or gives an order of another kind.
+/// 400 for a patch of the wrong shape, 422 for a step that fails, 500 for an order that there is not.
 pub(super) fn apply(form: Form, object: &Value, patch: &Value) -> Result<Value, Status> {
+    if form == Form::Steps {
+        return steps::apply(object, patch);
+    }
     let Value::Object(patch) = patch else { return Err(Status::bad_request("Invalid JSON Patch")) };
     let mut object = object.as_object().cloned().unwrap_or_default();
     merge(form, &mut object, patch)?;
@@ -27,9 +47,18 @@ pub(super) fn apply(form: Form, object: &Value, patch: &Value) -> Result<Value, 
 }
 
 fn merge(form: Form, object: &mut Map<String, Value>, patch: &Map<String, Value>) -> Result<(), Status> {
+    if form == Form::Strategic
+        && let Some(order) = patch.get("$patch")
+    {
+        object.clear();
+        match order.as_str() {
+            Some("delete") => return Ok(()),
+            Some("replace") => {}
+            _ => return Err(unknown_order(order, patch)),
+        }
+    }
     for (name, change) in patch {
-        if form == Form::Strategic && name.starts_with('$') {
-            directive(object, name, change)?;
+        if form == Form::Strategic && is_carried_out(object, name, change) {
             continue;
         }
         match change {
@@ -61,14 +90,18 @@ fn merge(form: Form, object: &mut Map<String, Value>, patch: &Map<String, Value>
 
 /// Texts are united; objects with the same uid are merged, or removed by `$patch: delete`. What the patch names comes first.
 fn merge_list(target: &mut Vec<Value>, items: &[Value]) {
+    let is = |item: &Value, order: &str| item.get("$patch").is_some_and(|given| given == order);
+    if items.iter().any(|item| is(item, "replace")) {
+        target.clear();
+    }
     let mut named = Vec::new();
-    for item in items {
+    for item in items.iter().filter(|item| !is(item, "replace")) {
         let same = |there: &Value| match item.get("uid") {
             Some(uid) => there.get("uid") == Some(uid),
             None => there == item,
         };
         let there = target.iter().position(same).map(|place| target.remove(place));
-        if item.get("$patch").and_then(Value::as_str) == Some("delete") {
+        if is(item, "delete") {
             continue;
         }
         named.push(match (there, item) {
@@ -83,24 +116,29 @@ fn merge_list(target: &mut Vec<Value>, items: &[Value]) {
     *target = named;
 }
 
-fn directive(object: &mut Map<String, Value>, name: &str, change: &Value) -> Result<(), Status> {
-    let unknown = || Status::bad_request(format!("unknown strategic merge patch directive {name:?}"));
+/// Whether this is no field but an order, which is carried out then.
+fn is_carried_out(object: &mut Map<String, Value>, name: &str, change: &Value) -> bool {
+    let listed = |value: &Value| change.as_array().is_some_and(|listed| listed.contains(value));
     match name.split_once('/') {
-        None if name == "$patch" && change == "replace" => object.clear(),
-        None if name == "$retainKeys" => {
-            let kept = change.as_array().ok_or_else(unknown)?;
-            object.retain(|name, _| kept.iter().any(|kept| kept == name.as_str()));
-        }
+        None if name == "$patch" => {}
+        None if name == "$retainKeys" => object.retain(|name, _| listed(&name.as_str().into())),
         Some(("$deleteFromPrimitiveList", list)) => {
-            let gone = change.as_array().ok_or_else(unknown)?;
             if let Some(Value::Array(items)) = object.get_mut(list) {
-                items.retain(|item| !gone.contains(item));
+                items.retain(|item| !listed(item));
             }
         }
         Some(("$setElementOrder", _)) => {}
-        Some(_) | None => return Err(unknown()),
+        Some(_) | None => return false,
     }
-    Ok(())
+    true
+}
+
+/// In Go's words, which show the patch as Go prints a map.
+fn unknown_order(order: &Value, patch: &Map<String, Value>) -> Status {
+    let plain = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let mut entries: Vec<String> = patch.iter().map(|(name, value)| format!("{name}:{}", plain(value))).collect();
+    entries.sort();
+    Status::unexplained(format!("unknown patch type: {} in map: map[{}]", plain(order), entries.join(" ")))
 }
 
 #[cfg(test)]

@@ -1,25 +1,45 @@
 //! The query of a URL.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, num::IntErrorKind};
 
-/// Decoded parameters; of one that comes twice, the first.
+use super::status::Status;
+
+/// Decoded parameters; of one that comes twice, the first counts, but in a list.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Query(BTreeMap<String, String>);
+pub(super) struct Query(BTreeMap<String, Vec<String>>);
 
 impl Query {
     /// The parameters of what stands after the question mark.
     pub(super) fn parse(text: &str) -> Self {
-        let mut parameters = BTreeMap::new();
+        let mut parameters = BTreeMap::<_, Vec<_>>::new();
         for part in text.split('&').filter(|part| !part.is_empty()) {
             let (name, value) = part.split_once('=').unwrap_or((part, ""));
-            parameters.entry(decode(name)).or_insert_with(|| decode(value));
+            parameters.entry(decode(name)).or_default().push(decode(value));
         }
         Self(parameters)
     }
 
     /// A parameter; empty if it is not there.
     pub(super) fn text(&self, name: &str) -> &str {
-        self.0.get(name).map_or("", String::as_str)
+        self.first(name).unwrap_or_default()
+    }
+
+    /// All values of a parameter that is a list.
+    pub(super) fn list(&self, name: &str) -> &[String] {
+        self.0.get(name).map_or(&[], Vec::as_slice)
+    }
+
+    /// A parameter that is a number, if it is there.
+    ///
+    /// # Errors
+    /// 400 in Go's words.
+    pub(super) fn number(&self, name: &str) -> Result<Option<i64>, Status> {
+        let refuse = |text: &str, why: &IntErrorKind| {
+            let overflows = matches!(why, IntErrorKind::PosOverflow | IntErrorKind::NegOverflow);
+            let why = if overflows { "value out of range" } else { "invalid syntax" };
+            Status::bad_request(format!("strconv.ParseInt: parsing {text:?}: {why}"))
+        };
+        self.first(name).map(|text| text.parse::<i64>().map_err(|why| refuse(text, why.kind()))).transpose()
     }
 
     /// Whether it is there.
@@ -27,9 +47,13 @@ impl Query {
         self.0.contains_key(name)
     }
 
-    /// A parameter that Go reads as true: there, and not `0` or `false`.
+    /// A parameter that Go reads as true: there, and not `0` or `false` in whatever case.
     pub(super) fn is_true(&self, name: &str) -> bool {
-        self.0.get(name).is_some_and(|value| !matches!(value.as_str(), "0" | "false"))
+        self.first(name).is_some_and(|value| value != "0" && !value.eq_ignore_ascii_case("false"))
+    }
+
+    fn first(&self, name: &str) -> Option<&str> {
+        self.0.get(name).and_then(|values| values.first()).map(String::as_str)
     }
 }
 

@@ -4,21 +4,29 @@
 
 use std::time::Duration;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::{
     discovery,
-    feed::{Event, Feed},
-    lease::Lease,
-    patch::Form,
-    request::{Request, Route, warnings},
-    status::{GROUP, Status},
-    store::{Place, Preconditions, Store},
-    table,
+    document::Document,
+    feed::{Event, Feed, Initial},
+    listing::continue_after,
+    options::Deletion,
+    patch::{Form, Patch},
+    request::{Request, Route},
+    schema,
+    status::Status,
+    store::{Place, Store},
+    view::View,
 };
 
+const JSON_PATCH: &str = "application/json-patch+json";
 const MERGE_PATCH: &str = "application/merge-patch+json";
 const STRATEGIC_PATCH: &str = "application/strategic-merge-patch+json";
+
+const TOO_OLD: &str = "The provided resource version is too old.";
+const TOO_OLD_TO_GO_ON: &str = "The provided continue parameter is too old to display a consistent list result. You can start a new list \
+                                without the continue parameter.";
 
 /// In seconds: a year.
 const LONGEST_WATCH: u64 = 365 * 24 * 60 * 60;
@@ -58,8 +66,8 @@ pub(super) struct Watch {
     pub(super) bookmarks: bool,
     /// When it ends.
     pub(super) timeout: Duration,
-    /// Whether objects are wanted as tables.
-    pub(super) table: bool,
+    /// How objects are to be seen.
+    pub(super) view: View,
 }
 
 impl Request {
@@ -72,74 +80,77 @@ impl Request {
         match (self.method.as_str(), self.route()) {
             (_, Route::Elsewhere) => Ok(Answer::Text { code: 404, body: "404 page not found\n" }),
             (_, Route::Nowhere) => Err(Status::no_such_path()),
-            ("GET", Route::Health) => Ok(Answer::Text { code: 200, body: "ok" }),
+            (_, Route::Health) => Ok(Answer::Text { code: 200, body: "ok" }),
             ("GET", Route::Document(document)) => Ok(Answer::json(200, document)),
-            ("POST", Route::Review) => Ok(Answer::json(201, discovery::review(&self.body))),
+            ("POST", Route::Review) => self.review(),
             ("GET", Route::Leases(namespace)) if self.query.is_true("watch") => self.watch(store, namespace),
             ("GET", Route::Leases(namespace)) => self.list(store, namespace.as_deref(), wall),
             ("GET", Route::Lease(namespace, name)) => self.get(store, Place { namespace: &namespace, name: &name }, wall),
             ("POST", Route::Leases(Some(namespace))) => self.create(store, &namespace, wall),
             ("PUT", Route::Lease(namespace, name)) => self.replace(store, Place { namespace: &namespace, name: &name }, wall),
-            ("PATCH", Route::Lease(namespace, name)) => self.patch(store, Place { namespace: &namespace, name: &name }),
+            ("PATCH", Route::Lease(namespace, name)) => self.patch(store, Place { namespace: &namespace, name: &name }, wall),
             ("DELETE", Route::Lease(namespace, name)) => self.delete(store, Place { namespace: &namespace, name: &name }, wall),
-            (_, Route::Health | Route::Document(_) | Route::Review | Route::Leases(_) | Route::Lease(..)) => {
-                Err(Status::not_allowed())
-            }
+            (_, Route::Document(_) | Route::Review | Route::Leases(_) | Route::Lease(..)) => Err(Status::not_allowed()),
         }
+    }
+
+    /// Questions in languages that are not spoken here have the same answer.
+    fn review(&self) -> Result<Answer, Status> {
+        if self.check_is_json().is_err() {
+            return Ok(Answer::json(201, discovery::allowed(&Value::Null)));
+        }
+        let (review, warnings) = self.object(&schema::REVIEW)?;
+        let body = discovery::review(review.get("spec").unwrap_or(&Value::Null))?;
+        Ok(Answer::Json { code: 201, body, warnings })
     }
 
     fn get(&self, store: &Store, place: Place<'_>, wall: i64) -> Result<Answer, Status> {
         Self::reached(self.version().map_err(Status::unexplained)?, store)?;
-        let as_table = self.wants_table()?;
+        let view = self.view()?.check_one()?;
         let lease = store.get(place)?;
-        Ok(Answer::json(200, if as_table { table::table([lease], lease.version(), wall) } else { lease.json().clone() }))
+        Ok(Answer::json(200, view.one(lease, wall)))
     }
 
     fn list(&self, store: &Store, namespace: Option<&str>, wall: i64) -> Result<Answer, Status> {
-        self.check_list_options()?;
-        let version = self.version().map_err(|why| Status::bad_request(format!("invalid resource version: {why}")))?;
-        Self::reached(version, store)?;
-        if self.query.text("resourceVersionMatch") == "Exact" && version != store.version() {
-            return Err(Status::expired("The provided resource version is too old."));
-        }
-        let as_table = self.wants_table()?;
+        let view = self.view()?.check_list()?;
+        let part = self.part(store)?;
         let selector = self.selector()?;
-        let version = store.version().to_string();
-        let leases = store.list(namespace).filter(|lease| selector.matches(lease));
-        if as_table {
-            return Ok(Answer::json(200, table::table(leases, &version, wall)));
+        let version = part.version.unwrap_or_else(|| store.version());
+        let too_old = if part.start.is_empty() { TOO_OLD } else { TOO_OLD_TO_GO_ON };
+        let leases = store.list_at(namespace, version).map_err(|_| Status::expired(too_old))?;
+        let leases = leases.range(part.start..).filter(|(_, lease)| selector.matches(lease));
+        let (paths, mut leases): (Vec<_>, Vec<_>) = leases.unzip();
+        let mut metadata = json!({"resourceVersion": version.to_string()});
+        if let Some(limit) = part.limit.filter(|limit| *limit < leases.len()) {
+            let last = paths.get(limit - 1).copied().map_or("", String::as_str);
+            metadata["continue"] = continue_after(last, version).into();
+            if selector.is_empty() {
+                metadata["remainingItemCount"] = (leases.len() - limit).into();
+            }
+            leases.truncate(limit);
         }
-        let items: Vec<Value> = leases.map(without_type).collect();
-        let list = json!({
-            "kind": "LeaseList",
-            "apiVersion": format!("{GROUP}/v1"),
-            "metadata": {"resourceVersion": version},
-            "items": items,
-        });
-        Ok(Answer::json(200, list))
+        Ok(Answer::json(200, view.list(leases, metadata, wall)))
     }
 
     fn watch(&self, store: &Store, namespace: Option<String>) -> Result<Answer, Status> {
+        let view = self.view()?;
+        self.query.number("limit")?;
+        let seconds = self.query.number("timeoutSeconds")?;
         self.check_watch_options()?;
-        let table = self.wants_table()?;
         let version = self.version().map_err(Status::unexplained)?;
-        let mut feed = Feed::new(namespace, self.selector()?, version);
         let bookmarks = self.query.is_true("allowWatchBookmarks");
         let initial = if self.query.has("sendInitialEvents") { self.query.is_true("sendInitialEvents") } else { version == 0 };
-        let mut first = if initial || version == 0 { feed.current(store) } else { Vec::new() };
-        if !initial {
-            first.clear();
-        }
-        if initial && bookmarks {
-            first.push(feed.bookmark(true));
-        }
-        let seconds = self.query.text("timeoutSeconds").parse().ok().filter(|seconds| *seconds > 0);
+        let initial = if initial { Initial::State { bookmark: bookmarks } } else { Initial::Nothing };
+        let after = if version == 0 { store.version() } else { version };
+        let mut feed = Feed::new(namespace, self.selector()?, after).beginning_with(initial);
+        let first = feed.begin(store);
+        let seconds = seconds.and_then(|seconds| u64::try_from(seconds).ok()).filter(|seconds| *seconds > 0);
         let timeout = seconds.map_or(WATCH_TIMEOUT, |seconds| Duration::from_secs(LONGEST_WATCH.min(seconds)));
-        Ok(Answer::Watch(Box::new(Watch { feed, first, bookmarks, timeout, table })))
+        Ok(Answer::Watch(Box::new(Watch { feed, first, bookmarks, timeout, view })))
     }
 
     fn create(&self, store: &mut Store, namespace: &str, wall: i64) -> Result<Answer, Status> {
-        self.wants_table()?;
+        let view = self.view()?.check_one()?;
         let dry = self.write_options("CreateOptions")?;
         let (lease, warnings) = self.lease(namespace)?;
         let created = on(store, dry, |store| store.create(namespace, lease, wall));
@@ -149,51 +160,44 @@ impl Request {
             }
             (lease, true)
         });
-        Ok(Answer::written(created, warnings))
+        Ok(Answer::written(created.map(|(lease, new)| (view.one(&lease, wall), new)), warnings))
     }
 
     fn replace(&self, store: &mut Store, place: Place<'_>, wall: i64) -> Result<Answer, Status> {
-        self.wants_table()?;
+        let view = self.view()?.check_one()?;
         let dry = self.write_options("UpdateOptions")?;
         let (lease, warnings) = self.lease(place.namespace)?;
-        if lease.name().is_empty() {
-            let message =
-                format!("the name of the object ({} based on URL) was undeterminable: name must be provided", place.name);
-            return Err(Status::bad_request(message));
-        }
-        if lease.name() != place.name {
-            let message =
-                format!("the name of the object ({}) does not match the name on the URL ({})", lease.name(), place.name);
-            return Err(Status::bad_request(message));
-        }
-        Ok(Answer::written(on(store, dry, |store| store.replace(place, lease, wall)), warnings))
+        place.check_name(&lease)?;
+        let replaced = on(store, dry, |store| store.replace(place, lease, wall));
+        Ok(Answer::written(replaced.map(|(lease, new)| (view.one(&lease, wall), new)), warnings))
     }
 
-    fn patch(&self, store: &mut Store, place: Place<'_>) -> Result<Answer, Status> {
+    fn patch(&self, store: &mut Store, place: Place<'_>, wall: i64) -> Result<Answer, Status> {
         let form = match self.media_type() {
             MERGE_PATCH => Form::Merge,
             STRATEGIC_PATCH => Form::Strategic,
-            _ => return Err(Status::unsupported_media_type(&format!("{MERGE_PATCH}, {STRATEGIC_PATCH}"))),
+            JSON_PATCH => Form::Steps,
+            _ => return Err(Status::unsupported_media_type(&format!("{JSON_PATCH}, {MERGE_PATCH}, {STRATEGIC_PATCH}"))),
         };
-        self.wants_table()?;
+        let view = self.view()?.check_one()?;
         let dry = self.write_options("PatchOptions")?;
-        let patch =
-            serde_json::from_slice(&self.body).map_err(|why| Status::bad_request(format!("error decoding patch: {why}")))?;
-        let strict = self.query.text("fieldValidation") == "Strict";
-        let (lease, unknown) = on(store, dry, |store| store.patch(place, form, strict, &patch))?;
-        Ok(Answer::Json { code: 200, body: lease.json().clone(), warnings: warnings(&unknown) })
+        let unreadable = |why| Status::bad_request(format!("error decoding patch: {why}"));
+        let document: Document = serde_json::from_slice(&self.body).map_err(unreadable)?;
+        let patch = Patch {
+            form,
+            change: serde_json::from_slice(&self.body).map_err(unreadable)?,
+            complaints: schema::complaints(&document, None),
+            strict: self.query.text("fieldValidation") == "Strict",
+        };
+        let (lease, complaints) = on(store, dry, |store| store.patch(place, &patch))?;
+        let warnings = if self.query.text("fieldValidation") == "Ignore" { Vec::new() } else { complaints };
+        Ok(Answer::Json { code: 200, body: view.one(&lease, wall), warnings })
     }
 
     fn delete(&self, store: &mut Store, place: Place<'_>, wall: i64) -> Result<Answer, Status> {
-        let body = if self.body.is_empty() { None } else { Some(self.json_body()?) };
-        let dry = self.delete_options(body.as_ref())?;
-        let options = body.unwrap_or_default();
-        let precondition = |name: &str| {
-            let given = options.get("preconditions").and_then(|all| all.get(name)).and_then(Value::as_str);
-            given.map(str::to_owned)
-        };
-        let must = Preconditions { uid: precondition("uid"), version: precondition("resourceVersion") };
-        Ok(Answer::json(200, on(store, dry, |store| store.delete(place, &must, wall))?))
+        self.view()?;
+        let Deletion { dry, must, dependents } = self.deletion()?;
+        Ok(Answer::json(200, on(store, dry, |store| store.delete_with(dependents, place, &must, wall))?))
     }
 }
 
@@ -209,9 +213,9 @@ impl Answer {
     }
 
     /// What a write came to; true if it created the Lease.
-    fn written(outcome: Result<(Lease, bool), Status>, warnings: Vec<String>) -> Self {
+    fn written(outcome: Result<(Value, bool), Status>, warnings: Vec<String>) -> Self {
         match outcome {
-            Ok((lease, created)) => Self::Json { code: if created { 201 } else { 200 }, body: lease.json().clone(), warnings },
+            Ok((body, created)) => Self::Json { code: if created { 201 } else { 200 }, body, warnings },
             Err(status) => Self::Json { code: status.code, body: status.to_json(), warnings },
         }
     }
@@ -219,11 +223,4 @@ impl Answer {
     const fn json(code: u16, body: Value) -> Self {
         Self::Json { code, body, warnings: Vec::new() }
     }
-}
-
-/// Items of a list carry no type of their own.
-fn without_type(lease: &Lease) -> Value {
-    let fields = lease.json().as_object().cloned().unwrap_or_default();
-    let fields: Map<_, _> = fields.into_iter().filter(|(name, _)| name != "kind" && name != "apiVersion").collect();
-    fields.into()
 }

@@ -1,37 +1,58 @@
-//! What a Lease looks like, and how JSON becomes one.
+//! What the kinds of the API look like, and how JSON becomes one.
 //!
 //! Owns the fields, their order and their types. Decoding is as strict about types and as forgetful about unknown fields as the
 //! real server's, and complains in Go's words. Knows no rule beyond types: those are `validation`'s.
 
+mod kinds;
+
 use serde_json::{Map, Value};
 
-use super::gotime::{Precision, normalise};
+use super::{
+    document::Document,
+    gotime::{Precision, normalise},
+};
 
-/// A Lease as it is stored and served, and what was dropped on the way.
-#[derive(Debug)]
-pub(super) struct Decoded {
-    /// Every field known, typed and in order; empty ones absent where Go omits them.
-    pub(super) object: Value,
-    /// Paths of the unknown fields that were dropped.
-    pub(super) unknown: Vec<String>,
+pub(super) use kinds::{DELETE_OPTIONS, HEAD, LEASE, REVIEW};
+
+/// A kind of object.
+pub(super) struct Kind {
+    /// Its name, here and in Go.
+    pub(super) name: &'static str,
+    /// Its group and version.
+    pub(super) version: &'static str,
+    fields: &'static [Field],
 }
 
-/// `value` as a Lease.
+/// `value` as an object of this kind: every field known, typed and in order; empty ones absent where Go omits them.
 ///
 /// # Errors
 /// Go's message for a field of the wrong type.
-pub(super) fn decode(value: &Value) -> Result<Decoded, String> {
-    let object = object(value, "Lease", LEASE, "")?;
-    let mut unknown = Vec::new();
-    find_unknown(value, LEASE, "", &mut unknown);
-    Ok(Decoded { object, unknown })
+pub(super) fn decode(value: &Value, of: &Kind) -> Result<Value, String> {
+    object(value, of.name, of.fields, "")
+}
+
+/// What a strict reader does not like: fields that an object of this kind does not have, and fields that stand twice. They are named
+/// once each, in the order of the document. Without a kind, every field is known.
+pub(super) fn complaints(document: &Document, of: Option<&Kind>) -> Vec<String> {
+    let mut found = Vec::new();
+    complain(document, of.map(|kind| kind.fields), "", &mut found);
+    found
 }
 
 struct Field {
     name: &'static str,
     of: Type,
-    /// A pointer in Go: kept although empty, absent only if it was not given.
-    pointer: bool,
+    kept: Kept,
+}
+
+enum Kept {
+    /// Unless it is empty.
+    Filled,
+    /// A pointer in Go: although it is empty, if it was given.
+    Given,
+    /// A struct in Go: even if it was not given.
+    Always,
+    Never,
 }
 
 enum Type {
@@ -44,60 +65,27 @@ enum Type {
     TextList,
     ObjectList(&'static str, &'static [Field]),
     Object(&'static str, &'static [Field]),
-    Dropped,
+    Anything,
 }
 
 const fn field(name: &'static str, of: Type) -> Field {
-    Field { name, of, pointer: false }
+    Field { name, of, kept: Kept::Filled }
 }
 
 const fn pointer(name: &'static str, of: Type) -> Field {
-    Field { name, of, pointer: true }
+    Field { name, of, kept: Kept::Given }
 }
 
-const LEASE: &[Field] = &[
-    field("kind", Type::Text("string")),
-    field("apiVersion", Type::Text("string")),
-    pointer("metadata", Type::Object("ObjectMeta", METADATA)),
-    pointer("spec", Type::Object("LeaseSpec", SPEC)),
-];
+const fn always(name: &'static str, of: Type) -> Field {
+    Field { name, of, kept: Kept::Always }
+}
 
-const METADATA: &[Field] = &[
-    field("name", Type::Text("string")),
-    field("generateName", Type::Text("string")),
-    field("namespace", Type::Text("string")),
-    field("selfLink", Type::Dropped),
-    field("uid", Type::Text("types.UID")),
-    field("resourceVersion", Type::Text("string")),
-    field("generation", Type::Int64),
-    field("creationTimestamp", Type::Time(Precision::Seconds)),
-    pointer("deletionTimestamp", Type::Time(Precision::Seconds)),
-    pointer("deletionGracePeriodSeconds", Type::Int64),
-    field("labels", Type::TextMap),
-    field("annotations", Type::TextMap),
-    field("ownerReferences", Type::ObjectList("OwnerReference", OWNER)),
-    field("finalizers", Type::TextList),
-    field("managedFields", Type::Dropped),
-];
+const fn never(name: &'static str, of: Type) -> Field {
+    Field { name, of, kept: Kept::Never }
+}
 
-const OWNER: &[Field] = &[
-    pointer("apiVersion", Type::Text("string")),
-    pointer("kind", Type::Text("string")),
-    pointer("name", Type::Text("string")),
-    pointer("uid", Type::Text("types.UID")),
-    pointer("controller", Type::Bool),
-    pointer("blockOwnerDeletion", Type::Bool),
-];
-
-const SPEC: &[Field] = &[
-    pointer("holderIdentity", Type::Text("string")),
-    pointer("leaseDurationSeconds", Type::Int32),
-    pointer("acquireTime", Type::Time(Precision::Micros)),
-    pointer("renewTime", Type::Time(Precision::Micros)),
-    pointer("leaseTransitions", Type::Int32),
-    pointer("strategy", Type::Text("v1.CoordinatedLeaseStrategy")),
-    pointer("preferredHolder", Type::Text("string")),
-];
+/// What Go calls the struct that it reads [`HEAD`] into.
+const UNNAMED: &str = r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
 
 impl Type {
     fn go(&self) -> String {
@@ -111,7 +99,22 @@ impl Type {
             Self::TextList => "[]string".into(),
             Self::ObjectList(name, _) => format!("[]v1.{name}"),
             Self::Object(name, _) => format!("v1.{name}"),
-            Self::Dropped => String::new(),
+            Self::Anything => "v1.FieldsV1".into(),
+        }
+    }
+
+    /// Those of an object, or of the objects of a list.
+    const fn fields(&self) -> Option<&'static [Field]> {
+        match self {
+            Self::ObjectList(_, fields) | Self::Object(_, fields) => Some(fields),
+            Self::Text(_)
+            | Self::Int32
+            | Self::Int64
+            | Self::Bool
+            | Self::Time(_)
+            | Self::TextMap
+            | Self::TextList
+            | Self::Anything => None,
         }
     }
 }
@@ -122,7 +125,8 @@ fn object(value: &Value, go: &str, fields: &[Field], path: &str) -> Result<Value
         Value::Object(given) => given,
         Value::Null => &empty,
         Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
-            return Err(format!("json: cannot unmarshal {} into Go value of type v1.{go}", kind(value)));
+            let of = if go.is_empty() { UNNAMED.into() } else { format!("v1.{go}") };
+            return Err(format!("json: cannot unmarshal {} into Go value of type {of}", kind(value)));
         }
     };
     let mut object = Map::new();
@@ -147,9 +151,10 @@ fn typed(value: &Value, field: &Field, go: &str, path: &str) -> Result<Option<Va
     };
     let refuse = || Err(mismatch(value, &field.of.go()));
     let typed = match (&field.of, value) {
-        (Type::Object(name, fields), Value::Null | Value::Object(_)) => object(value, name, fields, path)?,
-        (Type::Dropped, _) | (_, Value::Null) => return Ok(None),
-        (Type::Text(_), Value::String(_)) | (Type::Bool, Value::Bool(_)) => value.clone(),
+        (Type::Object(name, fields), Value::Null) if matches!(field.kept, Kept::Always) => object(value, name, fields, path)?,
+        (_, Value::Null) => return Ok(None),
+        (Type::Object(name, fields), Value::Object(_)) => object(value, name, fields, path)?,
+        (Type::Anything, _) | (Type::Text(_), Value::String(_)) | (Type::Bool, Value::Bool(_)) => value.clone(),
         (Type::Int32, Value::Number(number)) => match number.as_i64().filter(|number| i32::try_from(*number).is_ok()) {
             Some(number) => number.into(),
             None => return refuse(),
@@ -158,7 +163,7 @@ fn typed(value: &Value, field: &Field, go: &str, path: &str) -> Result<Option<Va
             Some(number) => number.into(),
             None => return refuse(),
         },
-        (Type::Time(precision), Value::String(text)) => normalise(text, *precision)?.into(),
+        (Type::Time(precision), Value::String(text)) => normalise(text, *precision)?.map_or(Value::Null, Into::into),
         (Type::TextMap, Value::Object(entries)) => {
             let mut entries: Vec<_> = entries.iter().collect();
             entries.sort_by_key(|(name, _)| *name);
@@ -192,31 +197,36 @@ fn typed(value: &Value, field: &Field, go: &str, path: &str) -> Result<Option<Va
             _,
         ) => return refuse(),
     };
-    Ok((field.pointer || !is_empty(&typed)).then_some(typed))
+    let kept = match field.kept {
+        Kept::Filled => !is_empty(&typed),
+        Kept::Given | Kept::Always => true,
+        Kept::Never => false,
+    };
+    Ok(kept.then_some(typed))
 }
 
-/// In the order in which they stand in the document.
-fn find_unknown(value: &Value, fields: &[Field], path: &str, unknown: &mut Vec<String>) {
-    for (name, value) in value.as_object().into_iter().flatten() {
-        let path = join(path, name);
-        match fields.iter().find(|field| field.name == name).map(|field| &field.of) {
-            None => unknown.push(path),
-            Some(Type::Object(_, fields)) => find_unknown(value, fields, &path, unknown),
-            Some(Type::ObjectList(_, fields)) => {
-                for (index, item) in value.as_array().into_iter().flatten().enumerate() {
-                    find_unknown(item, fields, &format!("{path}[{index}]"), unknown);
-                }
+fn complain(document: &Document, known: Option<&[Field]>, path: &str, found: &mut Vec<String>) {
+    let entries = match document {
+        Document::Object(entries) => entries,
+        Document::Array(items) => {
+            for (index, item) in items.iter().enumerate() {
+                complain(item, known, &format!("{path}[{index}]"), found);
             }
-            Some(
-                Type::Text(_)
-                | Type::Int32
-                | Type::Int64
-                | Type::Bool
-                | Type::Time(_)
-                | Type::TextMap
-                | Type::TextList
-                | Type::Dropped,
-            ) => {}
+            return;
+        }
+        Document::Plain(_) => return,
+    };
+    for (index, (name, value)) in entries.iter().enumerate() {
+        let path = join(path, name);
+        let field = known.and_then(|known| known.iter().find(|field| field.name == name));
+        let is_unknown = known.is_some() && field.is_none();
+        let wrong = if is_unknown { "unknown" } else { "duplicate" };
+        let complaint = format!("{wrong} field {path:?}");
+        if (is_unknown || entries.iter().take(index).any(|(before, _)| before == name)) && !found.contains(&complaint) {
+            found.push(complaint);
+        }
+        if !is_unknown {
+            complain(value, field.and_then(|field| field.of.fields()), &path, found);
         }
     }
 }
@@ -245,7 +255,8 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
-const fn kind(value: &Value) -> &'static str {
+/// What Go calls a value of this type.
+pub(super) const fn kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "bool",
@@ -256,33 +267,44 @@ const fn kind(value: &Value) -> &'static str {
     }
 }
 
+/// These fields in the order in which an object's metadata goes out.
+pub(super) fn ordered(mut metadata: Map<String, Value>) -> Map<String, Value> {
+    let fields = kinds::METADATA.iter();
+    fields.filter_map(|field| Some((field.name.into(), metadata.shift_remove(field.name)?))).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
     use super::*;
 
+    fn lease(object: &Value) -> Result<Value, String> {
+        decode(object, &LEASE)
+    }
+
     #[test]
     fn unknown_fields_are_dropped_and_named() {
-        let decoded = decode(&json!({"spec": {"futureField": 1, "leaseTransitions": 2}, "extra": {}})).unwrap();
+        let object = json!({"spec": {"futureField": 1, "leaseTransitions": 2}, "extra": {}});
 
-        assert_eq!(decoded.object, json!({"metadata": {}, "spec": {"leaseTransitions": 2}}));
-        assert_eq!(decoded.unknown, ["spec.futureField", "extra"]);
+        assert_eq!(lease(&object).unwrap(), json!({"metadata": {}, "spec": {"leaseTransitions": 2}}));
+        let complaints = complaints(&Document::from(&object), Some(&LEASE));
+        assert_eq!(complaints, [r#"unknown field "spec.futureField""#, r#"unknown field "extra""#]);
     }
 
     #[test]
     fn an_empty_holder_stays_and_a_null_one_goes() {
-        let decoded = decode(&json!({"spec": {"holderIdentity": "", "preferredHolder": null}})).unwrap();
+        let decoded = lease(&json!({"spec": {"holderIdentity": "", "preferredHolder": null}})).unwrap();
 
-        assert_eq!(decoded.object["spec"], json!({"holderIdentity": ""}));
+        assert_eq!(decoded["spec"], json!({"holderIdentity": ""}));
     }
 
     #[test]
     fn a_wrong_type_is_refused_in_the_words_of_go() {
-        let text = decode(&json!({"spec": {"leaseDurationSeconds": "15"}})).unwrap_err();
-        let fraction = decode(&json!({"spec": {"leaseDurationSeconds": 1.5}})).unwrap_err();
-        let large = decode(&json!({"spec": {"leaseTransitions": 2_147_483_648_i64}})).unwrap_err();
-        let label = decode(&json!({"metadata": {"labels": {"a": 1}}})).unwrap_err();
+        let text = lease(&json!({"spec": {"leaseDurationSeconds": "15"}})).unwrap_err();
+        let fraction = lease(&json!({"spec": {"leaseDurationSeconds": 1.5}})).unwrap_err();
+        let large = lease(&json!({"spec": {"leaseTransitions": 2_147_483_648_i64}})).unwrap_err();
+        let label = lease(&json!({"metadata": {"labels": {"a": 1}}})).unwrap_err();
 
         assert_eq!(text, "json: cannot unmarshal string into Go struct field LeaseSpec.spec.leaseDurationSeconds of type int32");
         assert!(fraction.contains("cannot unmarshal number 1.5 into"));
@@ -292,9 +314,9 @@ mod tests {
 
     #[test]
     fn fields_come_out_in_one_order_whatever_order_they_came_in() {
-        let decoded = decode(&json!({"spec": {"renewTime": "2024-01-01T00:00:00.000000Z", "holderIdentity": "a"}})).unwrap();
+        let decoded = lease(&json!({"spec": {"renewTime": "2024-01-01T00:00:00.000000Z", "holderIdentity": "a"}})).unwrap();
 
-        let text = decoded.object["spec"].to_string();
+        let text = decoded["spec"].to_string();
         assert_eq!(text, r#"{"holderIdentity":"a","renewTime":"2024-01-01T00:00:00.000000Z"}"#);
     }
 }

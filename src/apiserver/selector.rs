@@ -1,8 +1,10 @@
 //! Label and field selectors.
 //!
-//! Owns their language as far as Leases have it: all of the label selectors, and `metadata.name` and `metadata.namespace` as fields.
+//! Owns what they select, and the language of field selectors, of which Leases have two: `metadata.name` and `metadata.namespace`.
 
-use super::{lease::Lease, names, status::Status};
+mod labels;
+
+use super::{lease::Lease, status::Status};
 
 /// Which Leases a LIST or a watch is about.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,6 +31,8 @@ enum Test {
     Missing,
     In(Vec<String>),
     NotIn(Vec<String>),
+    Above(i64),
+    Below(i64),
 }
 
 impl Selector {
@@ -37,14 +41,14 @@ impl Selector {
     /// # Errors
     /// 400 for what is no selector.
     pub(super) fn parse(labels: &str, fields: &str) -> Result<Self, Status> {
-        let mut terms = Vec::new();
-        for term in split(labels) {
-            terms.push(label_term(term)?);
-        }
-        for term in split(fields) {
-            terms.push(field_term(term)?);
-        }
+        let mut terms = labels::parse(labels).map_err(Status::bad_request)?;
+        terms.extend(field_terms(fields).map_err(Status::bad_request)?);
         Ok(Self { terms })
+    }
+
+    /// Whether it selects everything without a look.
+    pub(super) const fn is_empty(&self) -> bool {
+        self.terms.is_empty()
     }
 
     /// Whether `lease` is one of them.
@@ -55,90 +59,67 @@ impl Selector {
                 Subject::Namespace => Some(lease.namespace()),
                 Subject::Label(key) => lease.texts("labels").find(|(name, _)| name == key).map(|(_, value)| value),
             };
+            let number = || value.and_then(|value| value.parse::<i64>().ok());
             match &term.test {
                 Test::Exists => value.is_some(),
                 Test::Missing => value.is_none(),
                 Test::In(values) => value.is_some_and(|value| values.iter().any(|one| one == value)),
                 Test::NotIn(values) => value.is_none_or(|value| values.iter().all(|one| one != value)),
+                Test::Above(limit) => number().is_some_and(|number| number > *limit),
+                Test::Below(limit) => number().is_some_and(|number| number < *limit),
             }
         })
     }
 }
 
-/// At commas outside of parentheses.
-fn split(text: &str) -> Vec<&str> {
-    let mut depth = 0_u32;
-    let parts = text.split(move |letter| {
-        match letter {
-            '(' => depth += 1,
-            ')' => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-        letter == ',' && depth == 0
+/// At commas that no backslash precedes.
+fn field_terms(text: &str) -> Result<Vec<Term>, String> {
+    let mut escaped = false;
+    let terms = text.split(move |letter| {
+        let splits = letter == ',' && !escaped;
+        escaped = letter == '\\' && !escaped;
+        splits
     });
-    parts.map(str::trim).filter(|part| !part.is_empty()).collect()
+    terms.filter(|term| !term.is_empty()).map(field_term).collect()
 }
 
-fn label_term(text: &str) -> Result<Term, Status> {
-    let (subject, test) = label_test(text)?;
-    let values = match &test {
-        Test::In(values) | Test::NotIn(values) => values.as_slice(),
-        Test::Exists | Test::Missing => &[],
-    };
-    let well_formed = names::qualified(&subject).is_empty() && values.iter().all(|value| names::label_value(value).is_empty());
-    if well_formed { Ok(Term { subject: Subject::Label(subject), test }) } else { Err(refuse(text)) }
-}
-
-fn label_test(text: &str) -> Result<(String, Test), Status> {
-    let label = |key: &str| key.trim().to_owned();
-    let one = |value: &str| vec![label(value)];
-    if let Some(key) = text.strip_prefix('!') {
-        return Ok((label(key), Test::Missing));
-    }
-    if let Some((key, value)) = text.split_once("!=") {
-        return Ok((label(key), Test::NotIn(one(value))));
-    }
-    if let Some((key, value)) = text.split_once("==").or_else(|| text.split_once('=')) {
-        return Ok((label(key), Test::In(one(value))));
-    }
-    let Some((head, list)) = text.split_once('(') else {
-        if text.contains(char::is_whitespace) {
-            return Err(refuse(text));
-        }
-        return Ok((label(text), Test::Exists));
-    };
-    let values = list.strip_suffix(')').ok_or_else(|| refuse(text))?;
-    let values = values.split(',').map(|value| value.trim().to_owned()).collect();
-    match head.split_whitespace().collect::<Vec<_>>().as_slice() {
-        [key, "in"] => Ok((label(key), Test::In(values))),
-        [key, "notin"] => Ok((label(key), Test::NotIn(values))),
-        _ => Err(refuse(text)),
-    }
-}
-
-fn field_term(text: &str) -> Result<Term, Status> {
-    let (field, value, equal) = if let Some((field, value)) = text.split_once("!=") {
-        (field, value, false)
-    } else if let Some((field, value)) = text.split_once("==").or_else(|| text.split_once('=')) {
-        (field, value, true)
-    } else {
-        return Err(Status::bad_request(format!("invalid selector: '{text}'; can't understand '{text}'")));
-    };
+fn field_term(text: &str) -> Result<Term, String> {
+    let operators = [("!=", false), ("==", true), ("=", true)];
+    let split = text.char_indices().find_map(|(place, _)| {
+        let (field, rest) = text.split_at(place);
+        operators.iter().find_map(|(operator, equal)| Some((field, *equal, rest.strip_prefix(operator)?)))
+    });
+    let (field, equal, value) = split.ok_or_else(|| format!("invalid selector: '{text}'; can't understand '{text}'"))?;
+    let values = vec![unescaped(value)?];
     let subject = match field {
         "metadata.name" => Subject::Name,
         "metadata.namespace" => Subject::Namespace,
-        _ => {
-            return Err(Status::bad_request(format!(
-                "{field:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
-            )));
-        }
+        _ => return Err(format!("{field:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")),
     };
-    let values = vec![value.to_owned()];
     Ok(Term { subject, test: if equal { Test::In(values) } else { Test::NotIn(values) } })
 }
 
-fn refuse(text: &str) -> Status {
-    Status::bad_request(format!("unable to parse requirement: {text:?}"))
+fn unescaped(value: &str) -> Result<String, String> {
+    let mut plain = String::new();
+    let mut letters = value.chars();
+    while let Some(letter) = letters.next() {
+        match letter {
+            '\\' => match letters.next() {
+                Some(letter @ ('\\' | ',' | '=')) => plain.push(letter),
+                other => {
+                    let other = other.map(String::from).unwrap_or_default();
+                    return Err(format!("invalid field selector: invalid escape sequence: \\{other}"));
+                }
+            },
+            // As a number, as Go prints it.
+            ',' | '=' => {
+                let number = u32::from(letter);
+                return Err(format!("invalid field selector: unescaped character in value: {number}"));
+            }
+            other => plain.push(other),
+        }
+    }
+    Ok(plain)
 }
 
 #[cfg(test)]
@@ -148,7 +129,7 @@ mod tests {
     use super::*;
 
     fn lease() -> Lease {
-        Lease::new(json!({"metadata": {"name": "a", "namespace": "n", "labels": {"app": "x", "empty": ""}}}))
+        Lease::new(json!({"metadata": {"name": "a", "namespace": "n", "labels": {"app": "x", "empty": "", "rank": "5"}}}))
     }
 
     #[test]
@@ -168,6 +149,11 @@ mod tests {
             ("app notin (x)", false),
             ("other notin (x)", true),
             ("app in (x),app=y", false),
+            ("app in (,x)", true),
+            ("app notin ()", true),
+            ("rank>4,rank < 6", true),
+            ("rank>5", false),
+            ("app>1", false),
         ] {
             assert_eq!(Selector::parse(selector, "").unwrap().matches(&lease()), expected, "{selector:?}");
         }
@@ -183,7 +169,7 @@ mod tests {
 
     #[test]
     fn what_is_no_selector_is_a_bad_request() {
-        for bad in ["a b", "a in (b", "a within (b)"] {
+        for bad in ["a b", "a in (b", "a within (b)", "a,", ",", "!", "!a=b", "a=b c", "a>x", "-a", "a=-"] {
             assert_eq!(Selector::parse(bad, "").unwrap_err().code, 400, "{bad:?}");
         }
     }

@@ -68,7 +68,11 @@ impl Cause {
     }
 
     fn not_supported(field: String, shown: &str, known: &str) -> Self {
-        Self { field, reason: "FieldValueNotSupported", message: format!("Unsupported value: {shown}: supported values: {known}") }
+        Self {
+            field,
+            reason: "FieldValueNotSupported",
+            message: format!("Unsupported value: {shown}: supported values: {known}"),
+        }
     }
 }
 
@@ -135,6 +139,21 @@ impl Status {
         status
     }
 
+    /// 422: a question about rights that asks nothing, or too much.
+    pub(super) fn invalid_review(cause: Cause) -> Self {
+        let causes = [cause];
+        let mut status = Self::new(422, "Invalid", format!(".authorization.k8s.io \"\" is invalid: {}", lines(&causes)));
+        status.details = Some(json!({"group": "authorization.k8s.io"}));
+        status.explain(&causes);
+        status
+    }
+
+    /// 422: a step of a JSON Patch cannot be taken.
+    pub(super) fn rejected() -> Self {
+        let message = "the server rejected our request due to an error in our request";
+        Self { details: Some(json!({})), ..Self::new(422, "Invalid", message) }
+    }
+
     /// 422: what a patch made of the object is no Lease.
     pub(super) fn invalid_patch(result: &str, why: &str) -> Self {
         let cause = Cause::invalid("patch", &format!("{result:?}"), why);
@@ -180,6 +199,11 @@ impl Status {
     /// 406: nothing in the Accept header that is spoken here.
     pub(super) fn not_acceptable() -> Self {
         Self::new(406, "NotAcceptable", "only the following media types are accepted: application/json")
+    }
+
+    /// 406: a form for objects of another shape.
+    pub(super) fn other_shape(form: &str, shape: &str) -> Self {
+        Self::new(406, "NotAcceptable", format!("you requested {form}, but the requested object is {shape}"))
     }
 
     /// 410: the version asked for is no longer there.

@@ -6,73 +6,30 @@
 //! Invariants: the version rises by one with every change and never otherwise; a write that changes nothing is no change; history holds
 //! every change after `compacted`, in order.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+mod terms;
+
+use std::collections::{BTreeMap, VecDeque};
 
 use fastrand::Rng;
 use serde_json::{Map, Value};
 
 use super::{
-    admission, gotime,
+    admission,
+    document::Document,
+    gotime,
     lease::Lease,
-    patch::{self, Form},
+    patch::{self, Patch},
     schema,
     status::{self, Cause, Status},
     validation,
 };
 
+pub use terms::{Change, Dependents, Namespaces, Place, Preconditions, Rules};
+
 /// Changes that history keeps at most; a test compacts earlier.
 const HISTORY: usize = 10_000;
 
 const MODIFIED: &str = "the object has been modified; please apply your changes to the latest version and try again";
-
-/// Which namespaces exist.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Namespaces {
-    /// Every one that is asked for.
-    #[default]
-    Any,
-    /// These; a creation elsewhere is 404.
-    Only(BTreeSet<String>),
-}
-
-/// How the store behaves where real servers differ.
-#[derive(Clone, Debug, Default)]
-pub struct Rules {
-    /// Which namespaces exist.
-    pub namespaces: Namespaces,
-    /// The feature gate CoordinatedLeaderElection: without it, as by default upstream, `strategy` and `preferredHolder` of new
-    /// writes are dropped.
-    pub coordinated: bool,
-}
-
-/// A Lease's place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place<'a> {
-    /// Its namespace.
-    pub namespace: &'a str,
-    /// Its name.
-    pub name: &'a str,
-}
-
-/// What must hold for a DELETE.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Preconditions {
-    /// The Lease's uid.
-    pub uid: Option<String>,
-    /// Its resourceVersion.
-    pub version: Option<String>,
-}
-
-/// One change, as history keeps it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Change {
-    /// The version that it made.
-    pub version: u64,
-    /// The Lease before it; none for a creation.
-    pub before: Option<Lease>,
-    /// The Lease after it; none for a deletion.
-    pub after: Option<Lease>,
-}
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -112,11 +69,33 @@ impl Store {
         self.leases.iter().filter(move |((there, _), _)| namespace.is_none_or(|asked| asked == there)).map(|(_, lease)| lease)
     }
 
+    /// All Leases of a namespace, or of all of them, as they were at `version`; by their paths within what was asked for.
+    ///
+    /// # Errors
+    /// 410 if changes after it were compacted.
+    pub(super) fn list_at(&self, namespace: Option<&str>, version: u64) -> Result<BTreeMap<String, &Lease>, Status> {
+        let path = |lease: &Lease| match namespace {
+            Some(_) => lease.name().to_owned(),
+            None => format!("{}/{}", lease.namespace(), lease.name()),
+        };
+        let of_it = |lease: &&Lease| namespace.is_none_or(|namespace| namespace == lease.namespace());
+        let mut leases: BTreeMap<_, _> = self.list(namespace).map(|lease| (path(lease), lease)).collect();
+        for change in self.changes_since(version)?.rev() {
+            if let Some(after) = change.after.as_ref().filter(of_it) {
+                leases.remove(&path(after));
+            }
+            if let Some(before) = change.before.as_ref().filter(of_it) {
+                leases.insert(path(before), before);
+            }
+        }
+        Ok(leases)
+    }
+
     /// The changes after `version`.
     ///
     /// # Errors
     /// 410 if some of them were compacted.
-    pub fn changes_since(&self, version: u64) -> Result<impl Iterator<Item = &Change>, Status> {
+    pub fn changes_since(&self, version: u64) -> Result<impl DoubleEndedIterator<Item = &Change>, Status> {
         if version < self.compacted {
             return Err(Status::expired(format!("too old resource version: {version} ({})", self.compacted)));
         }
@@ -186,35 +165,35 @@ impl Store {
         }
     }
 
-    /// PATCH; with the answer come the unknown fields that were dropped, which a `strict` one may not have.
+    /// PATCH; with the answer comes what a strict reader would not like, which a strict patch may not have.
     ///
     /// # Errors
     /// 404 if there is no such Lease, 400 or 422 for a patch that does not fit, and those of a PUT.
-    pub fn patch(&mut self, place: Place<'_>, form: Form, strict: bool, patch: &Value) -> Result<(Lease, Vec<String>), Status> {
+    pub fn patch(&mut self, place: Place<'_>, patch: &Patch) -> Result<(Lease, Vec<String>), Status> {
         let old = self.get(place)?.clone();
-        let patched = patch::apply(form, old.json(), patch)?;
-        let decoded = schema::decode(&patched).map_err(|why| Status::invalid_patch(&patched.to_string(), &why))?;
-        let (kind, version) = (patched.get("kind"), patched.get("apiVersion"));
-        if kind != old.json().get("kind") || version != old.json().get("apiVersion") {
-            let shown = |field: Option<&Value>| field.cloned().unwrap_or_else(|| "".into());
-            let (kind, version) = (shown(kind), shown(version));
+        let patched = patch::apply(patch.form, old.json(), &patch.change)?;
+        let decoded =
+            schema::decode(&patched, &schema::LEASE).map_err(|why| Status::invalid_patch(&patched.to_string(), &why))?;
+        let head = |field: &str| patched.get(field).or_else(|| old.json().get(field));
+        if let (Some(kind), Some(version)) = (head("kind"), head("apiVersion"))
+            && (head("kind"), head("apiVersion")) != (old.json().get("kind"), old.json().get("apiVersion"))
+        {
             let why = format!("no kind {kind} is registered for version {version} in scheme \"pkg/runtime/scheme.go:110\"");
             return Err(Status::invalid_patch(&patched.to_string(), &why));
         }
-        if let Some(field) = decoded.unknown.first().filter(|_| strict) {
-            let why = format!("strict decoding error: unknown field {field:?}");
+        let unknown = schema::complaints(&Document::from(&patched), Some(&schema::LEASE));
+        let complaints = [patch.complaints.as_slice(), &unknown].concat();
+        if patch.strict && !complaints.is_empty() {
+            let why = format!("strict decoding error: {}", complaints.join(", "));
             return Err(Status::invalid_patch(&patched.to_string(), &why));
         }
-        let new = Lease::new(decoded.object);
-        if new.name() != place.name {
-            let message = format!("the name of the object ({}) does not match the name on the URL ({})", new.name(), place.name);
-            return Err(Status::bad_request(message));
-        }
+        let new = Lease::new(decoded);
+        place.check_name(&new)?;
         if !new.namespace().is_empty() && new.namespace() != place.namespace {
             return Err(Status::another_namespace());
         }
         let given = number(new.version())?;
-        Ok((self.update(place, &old, new, given)?, decoded.unknown))
+        Ok((self.update(place, &old, new, given)?, complaints))
     }
 
     /// DELETE: the answer is a `Status`, or the Lease if it waits for its finalizers.
@@ -222,7 +201,22 @@ impl Store {
     /// # Errors
     /// 404 if there is no such Lease, 409 if a precondition does not hold.
     pub fn delete(&mut self, place: Place<'_>, must: &Preconditions, wall: i64) -> Result<Value, Status> {
-        let mut lease = self.get(place)?.clone();
+        self.delete_with(Dependents::AsMarked, place, must, wall)
+    }
+
+    /// As [`Self::delete`], with a policy for its dependents.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn delete_with(
+        &mut self,
+        dependents: Dependents,
+        place: Place<'_>,
+        must: &Preconditions,
+        wall: i64,
+    ) -> Result<Value, Status> {
+        let old = self.get(place)?.clone();
+        let mut lease = old.clone();
         if let Some(uid) = must.uid.as_deref().filter(|uid| *uid != lease.uid()) {
             let why = format!(
                 "the UID in the precondition ({uid}) does not match the UID in record ({}). The object might have been deleted and then \
@@ -239,6 +233,7 @@ impl Store {
             );
             return Err(Status::precondition(place.name, &why));
         }
+        admission::mark(&mut lease, dependents);
         if lease.finalizers().is_empty() {
             self.remove(place);
             return Ok(status::deleted(place.name, lease.uid()));
@@ -249,8 +244,8 @@ impl Store {
             }
             lease.set("deletionTimestamp", Some(gotime::seconds(wall).into()));
             lease.set("deletionGracePeriodSeconds", Some(0.into()));
-            lease = self.commit(lease);
         }
+        let lease = if lease == old { old } else { self.commit(lease) };
         Ok(lease.json().clone())
     }
 

@@ -2,16 +2,16 @@
 
 use serde_json::{Value, json};
 
-use super::{gotime, lease::Lease};
+use super::{gotime, lease::Lease, view::partial};
 
-/// A `Table` of these Leases at this version; ages are counted at `wall`.
-pub(super) fn table<'a>(leases: impl IntoIterator<Item = &'a Lease>, version: &str, wall: i64) -> Value {
-    let rows: Vec<Value> = leases.into_iter().map(|lease| row(lease, wall)).collect();
+/// A `Table` of these Leases with this metadata; ages are counted at `wall`.
+pub(super) fn table<'a>(leases: impl IntoIterator<Item = &'a Lease>, metadata: Value, version: &str, wall: i64) -> Value {
+    let rows: Vec<Value> = leases.into_iter().map(|lease| row(lease, version, wall)).collect();
     let column = |name: &str, format: &str, about: &str| json!({"name": name, "type": "string", "format": format, "description": about, "priority": 0});
     json!({
         "kind": "Table",
-        "apiVersion": "meta.k8s.io/v1",
-        "metadata": {"resourceVersion": version},
+        "apiVersion": version,
+        "metadata": metadata,
         "columnDefinitions": [
             column("Name", "name", "Name of the Lease"),
             column("Holder", "", "Identity of the holder"),
@@ -21,13 +21,9 @@ pub(super) fn table<'a>(leases: impl IntoIterator<Item = &'a Lease>, version: &s
     })
 }
 
-fn row(lease: &Lease, wall: i64) -> Value {
-    let mut head = lease.clone();
-    head.set("managedFields", None);
-    let metadata = head.json().get("metadata").cloned().unwrap_or_default();
+fn row(lease: &Lease, version: &str, wall: i64) -> Value {
     let holder = lease.spec("holderIdentity").and_then(Value::as_str).unwrap_or_default();
-    let object = json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata});
-    json!({"cells": [lease.name(), holder, age(lease, wall)], "object": object})
+    json!({"cells": [lease.name(), holder, age(lease, wall)], "object": partial(lease, version)})
 }
 
 /// As kubectl shows ages: two units where one would be coarse.

@@ -4,7 +4,12 @@
 
 use serde_json::Value;
 
-use super::{lease::Lease, names, status::Cause};
+use super::{
+    admission::{FOREGROUND, ORPHAN},
+    lease::Lease,
+    names,
+    status::Cause,
+};
 
 const ANNOTATIONS_LIMIT: usize = 256 * 1024;
 /// Upstream names the field twice.
@@ -48,8 +53,14 @@ fn metadata(lease: &Lease, name_rule: fn(&str, bool) -> Vec<String>) -> Vec<Caus
         causes.push(Cause::invalid("metadata.generation", &generation.to_string(), "must be greater than or equal to 0"));
     }
     maps_and_owners(lease, &mut causes);
-    for finalizer in lease.finalizers() {
+    let finalizers = lease.finalizers();
+    for finalizer in &finalizers {
         causes.extend(names::qualified(finalizer).iter().map(|rule| quoted("metadata.finalizers", finalizer, rule)));
+    }
+    if finalizers.contains(&ORPHAN) && finalizers.contains(&FOREGROUND) {
+        let shown = Value::from(finalizers).to_string();
+        let rule = format!("finalizer {ORPHAN} and {FOREGROUND} cannot be both set");
+        causes.push(Cause::invalid("metadata.finalizers", &shown, &rule));
     }
     causes
 }
@@ -91,18 +102,47 @@ fn maps_and_owners(lease: &Lease, causes: &mut Vec<Cause>) {
     if size > ANNOTATIONS_LIMIT {
         causes.push(Cause::too_long("metadata.annotations", ANNOTATIONS_LIMIT));
     }
-    let owners = lease.metadata("ownerReferences").and_then(Value::as_array);
-    for owner in owners.into_iter().flatten() {
-        for (field, rule) in [
-            ("apiVersion", "version must not be empty"),
-            ("kind", "must not be empty"),
-            ("name", "must not be empty"),
-            ("uid", "must not be empty"),
-        ] {
-            if owner.get(field).and_then(Value::as_str).unwrap_or_default().is_empty() {
-                causes.push(quoted(&format!("metadata.ownerReferences.{field}"), "", rule));
+    owners(lease, causes);
+}
+
+fn owners(lease: &Lease, causes: &mut Vec<Cause>) {
+    let Some(all) = lease.metadata("ownerReferences") else { return };
+    let mut controller: Option<String> = None;
+    for owner in all.as_array().into_iter().flatten() {
+        let text = |field: &str| owner.get(field).and_then(Value::as_str).unwrap_or_default();
+        let (group, version) = group_version(text("apiVersion"));
+        if version.is_empty() {
+            causes.push(quoted("metadata.ownerReferences.apiVersion", text("apiVersion"), "version must not be empty"));
+        }
+        for field in ["kind", "name", "uid"] {
+            if text(field).is_empty() {
+                causes.push(quoted(&format!("metadata.ownerReferences.{field}"), "", "must not be empty"));
             }
         }
+        if (group, version, text("kind")) == ("", "v1", "Event") {
+            let rule = "/v1, Kind=Event is disallowed from being an owner";
+            causes.push(Cause::invalid("metadata.ownerReferences", &owner.to_string(), rule));
+        }
+        if owner.get("controller") == Some(&Value::Bool(true)) {
+            let this = format!("{}/{}", text("kind"), text("name"));
+            if let Some(first) = &controller {
+                let rule = format!(
+                    "Only one reference can have Controller set to true. Found \"true\" in references for {first} and {this}"
+                );
+                causes.push(Cause::invalid("metadata.ownerReferences", &all.to_string(), &rule));
+            } else {
+                controller = Some(this);
+            }
+        }
+    }
+}
+
+/// Both are empty if there is no telling.
+fn group_version(text: &str) -> (&str, &str) {
+    match text.split('/').collect::<Vec<_>>().as_slice() {
+        [version] => ("", version),
+        [group, version] => (group, version),
+        _ => ("", ""),
     }
 }
 

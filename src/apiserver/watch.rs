@@ -5,6 +5,7 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
+use serde_json::Value;
 use tokio::{
     sync::{mpsc, watch},
     time::{Instant, sleep_until},
@@ -18,7 +19,7 @@ use super::{
     lease::Lease,
     rest::Watch,
     status::Status,
-    table,
+    view::View,
 };
 
 /// How often a client that wants bookmarks gets one.
@@ -30,7 +31,7 @@ const LAST_BOOKMARK: Duration = Duration::from_secs(2);
 pub(super) async fn run(shared: Arc<Shared>, door: Arc<Door>, watch: Watch, lines: mpsc::Sender<Bytes>) {
     let began = Instant::now();
     let gone = lines.clone();
-    let mut sender = Sender { shared: &shared, table: watch.table, titled: false, lines };
+    let mut sender = Sender { shared: &shared, view: watch.view, titled: false, lines };
     let mut task = Task { signal: door.subscribe(), watch, began, bookmarked: began, replayed: false };
     tokio::select! {
         () = task.run(&shared, &mut sender) => {}
@@ -126,28 +127,27 @@ impl Task {
 
 struct Sender<'a> {
     shared: &'a Shared,
-    table: bool,
+    view: View,
     titled: bool,
     lines: mpsc::Sender<Bytes>,
 }
 
 impl Sender<'_> {
     async fn send(&mut self, event: &Event) -> Result<(), Gone> {
-        let line = if self.table { self.as_table(event).line() } else { event.line() };
+        let line = self.seen(event).line();
         self.lines.send(Bytes::from(line)).await.map_err(|_| Gone)
     }
 
     /// Only the first table carries its columns.
-    fn as_table(&mut self, event: &Event) -> Event {
-        if event.kind == "ERROR" {
+    fn seen(&mut self, event: &Event) -> Event {
+        if event.kind == "ERROR" || self.view == View::Whole {
             return event.clone();
         }
-        let lease = Lease::new(event.object.clone());
-        let mut object = table::table([&lease], lease.version(), self.shared.wall());
+        let mut object = self.view.one(&Lease::new(event.object.clone()), self.shared.wall());
         if std::mem::replace(&mut self.titled, true)
             && let Some(columns) = object.get_mut("columnDefinitions")
         {
-            *columns = serde_json::Value::Null;
+            *columns = Value::Null;
         }
         Event { kind: event.kind, object }
     }

@@ -26,15 +26,23 @@ pub(crate) fn cases() -> Vec<Case> {
         numbers_are_whole_and_of_32_bits,
         times_have_exactly_six_digits,
         times_come_back_in_utc,
+        times_reach_to_the_end_of_the_year_9999,
+        the_zero_time_is_null,
         texts_are_texts,
         a_preferred_holder_needs_a_strategy,
         a_strategy_is_known_or_somebody_elses,
         labels_and_finalizers_have_a_form,
+        a_prefix_may_end_in_a_hyphen,
+        owners_have_a_version_and_one_controls,
+        managed_fields_have_a_type,
         null_is_absent_and_empty_is_not,
         unknown_fields_are_dropped_with_a_warning,
         unknown_fields_are_refused_where_that_is_asked_for,
+        fields_that_stand_twice_are_named_in_a_warning,
+        fields_that_stand_twice_are_refused_where_that_is_asked_for,
         a_dry_run_leaves_nothing,
         options_that_there_are_not_are_refused,
+        a_field_manager_is_printable,
         what_is_no_lease_is_a_bad_request,
     ]
 }
@@ -233,6 +241,24 @@ async fn times_come_back_in_utc(stage: Stage) {
     assert_eq!(created["spec"]["renewTime"], "2024-01-01T00:00:00.500000Z");
 }
 
+async fn times_reach_to_the_end_of_the_year_9999(stage: Stage) {
+    let spec = json!({ "acquireTime": "0000-01-01T00:00:00.000000Z", "renewTime": "9999-12-31T23:59:59.999999Z" });
+
+    let created = stage.given("a", spec.clone()).await;
+
+    assert_eq!(created["spec"], spec);
+}
+
+async fn the_zero_time_is_null(stage: Stage) {
+    let spec = json!({ "acquireTime": "0001-01-01T01:00:00.000000+01:00", "renewTime": "0001-01-01T00:00:00.000000Z" });
+
+    let created = stage.given("a", spec).await;
+
+    let expected = json!({ "acquireTime": null, "renewTime": null });
+    assert_eq!(created["spec"], expected);
+    assert_eq!(stage.get("a").await.ok()["spec"], expected);
+}
+
 async fn texts_are_texts(stage: Stage) {
     for (field, value, shown) in
         [("holderIdentity", json!(5), "number"), ("preferredHolder", json!([]), "array"), ("renewTime", json!(5), "number")]
@@ -283,6 +309,58 @@ async fn labels_and_finalizers_have_a_form(stage: Stage) {
     assert_eq!(answer.invalid().0, "metadata.ownerReferences.uid");
 }
 
+async fn a_prefix_may_end_in_a_hyphen(stage: Stage) {
+    let answer = stage.post(&with(lease("", json!({})), "generateName", "G-")).await;
+
+    assert_eq!(answer.invalid().0, "metadata.name");
+}
+
+async fn owners_have_a_version_and_one_controls(stage: Stage) {
+    let owner = |version: &str, kind: &str, uid: &str, controls: bool| json!({ "apiVersion": version, "kind": kind, "name": "p", "uid": uid, "controller": controls });
+    let both = json!([owner("v1", "Pod", "1", true), owner("v1", "Job", "2", true)]);
+    for (owners, field, rule) in [
+        (
+            both,
+            "metadata.ownerReferences",
+            "Only one reference can have Controller set to true. Found \"true\" in references for Pod/p and Job/p",
+        ),
+        (
+            json!([owner("v1", "Event", "1", false)]),
+            "metadata.ownerReferences",
+            "/v1, Kind=Event is disallowed from being an owner",
+        ),
+        (
+            json!([owner("a/b/c", "Pod", "1", false)]),
+            "metadata.ownerReferences.apiVersion",
+            "\"a/b/c\": version must not be empty",
+        ),
+        (json!([owner("a/", "Pod", "1", false)]), "metadata.ownerReferences.apiVersion", "\"a/\": version must not be empty"),
+    ] {
+        let (wrong, message) = stage.post(&with(lease("a", json!({})), "ownerReferences", owners)).await.invalid();
+
+        assert_eq!(wrong, field);
+        assert!(message.starts_with("Invalid value: ") && message.ends_with(rule), "{message}");
+    }
+    let finalizers = stage.post(&with(lease("a", json!({})), "finalizers", json!(["orphan", "foregroundDeletion"]))).await;
+    let rule = "Invalid value: [\"orphan\",\"foregroundDeletion\"]: finalizer orphan and foregroundDeletion cannot be both set";
+    assert_eq!(finalizers.invalid(), ("metadata.finalizers".into(), rule.into()));
+}
+
+async fn managed_fields_have_a_type(stage: Stage) {
+    for (fields, wrong) in [
+        (json!("x"), "string into Go struct field ObjectMeta.metadata.managedFields of type []v1.ManagedFieldsEntry"),
+        (
+            json!([{ "operation": 5 }]),
+            "number into Go struct field ManagedFieldsEntry.metadata.managedFields.operation of type \
+             v1.ManagedFieldsOperationType",
+        ),
+    ] {
+        let message = stage.post(&with(lease("a", json!({})), "managedFields", fields)).await.refused(400, "BadRequest");
+
+        assert!(message.ends_with(&format!("json: cannot unmarshal {wrong}")), "{message}");
+    }
+}
+
 async fn null_is_absent_and_empty_is_not(stage: Stage) {
     let spec = json!({ "holderIdentity": "", "leaseDurationSeconds": null, "renewTime": null });
 
@@ -322,6 +400,43 @@ async fn unknown_fields_are_refused_where_that_is_asked_for(stage: Stage) {
     ignored.created();
 }
 
+/// Every level has a field twice, one of them unknown and one in an unknown object.
+const TWICE: &str = r#"{"metadata":{"name":"a","name":"a","labels":{"a":"1","a":"2"},
+    "ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"p","uid":"1","uid":"2"}]},
+    "spec":{"x":1,"x":{"y":1,"y":2}},"spec":{"holderIdentity":"h"},"spec":{"z":1}}"#;
+
+/// What is wrong with it, in the order of the document.
+const WRONG: [&str; 6] = [
+    "duplicate field \"metadata.name\"",
+    "duplicate field \"metadata.labels.a\"",
+    "duplicate field \"metadata.ownerReferences[0].uid\"",
+    "unknown field \"spec.x\"",
+    "duplicate field \"spec\"",
+    "unknown field \"spec.z\"",
+];
+
+async fn fields_that_stand_twice_are_named_in_a_warning(stage: Stage) {
+    let answer = stage.send(Method::POST, &stage.lease.collection(), "application/json", TWICE.into()).await;
+
+    assert_eq!(answer.warnings, WRONG.map(|wrong| format!("299 - \"{}\"", wrong.replace('"', "\\\""))));
+    let created = answer.created();
+    assert_eq!(created["spec"], json!({ "holderIdentity": "h" }));
+    assert_eq!(created["metadata"]["labels"], json!({ "a": "2" }));
+    assert_eq!(created["metadata"]["ownerReferences"][0]["uid"], "2");
+}
+
+async fn fields_that_stand_twice_are_refused_where_that_is_asked_for(stage: Stage) {
+    let at = |mode: &str| format!("{}?fieldValidation={mode}", stage.lease.collection());
+
+    let strict = stage.send(Method::POST, &at("Strict"), "application/json", TWICE.into()).await;
+    let ignored = stage.send(Method::POST, &at("Ignore"), "application/json", TWICE.into()).await;
+
+    let expected = format!("Lease in version \"v1\" cannot be handled as a Lease: strict decoding error: {}", WRONG.join(", "));
+    assert_eq!(strict.refused(400, "BadRequest"), expected);
+    assert!(ignored.warnings.is_empty());
+    ignored.created();
+}
+
 async fn a_dry_run_leaves_nothing(stage: Stage) {
     let at = format!("{}?dryRun=All", stage.lease.collection());
 
@@ -343,16 +458,22 @@ async fn options_that_there_are_not_are_refused(stage: Stage) {
         r#"fieldValidation: Unsupported value: "Loose": supported values: "", "Ignore", "Strict", "Warn"]"#,
     );
     let (object, all) = (lease("a", json!({})), stage.lease.collection());
-    for (method, path, kind) in [
-        (Method::POST, all, "CreateOptions"),
-        (Method::PUT, stage.at("a"), "UpdateOptions"),
-    ] {
+    for (method, path, kind) in [(Method::POST, all, "CreateOptions"), (Method::PUT, stage.at("a"), "UpdateOptions")] {
         let answer = stage.request(method, &format!("{path}{query}"), Some(&object)).await;
 
         assert_eq!(answer.refused(422, "Invalid"), format!("{kind}.meta.k8s.io \"\" is invalid: {wrong}"));
         assert_eq!(answer.body["details"]["group"], "meta.k8s.io");
         assert_eq!(answer.body["details"]["causes"][1]["reason"], "FieldValueNotSupported");
     }
+}
+
+async fn a_field_manager_is_printable(stage: Stage) {
+    let at = format!("{}?fieldManager=a%01", stage.lease.collection());
+
+    let answer = stage.request(Method::POST, &at, Some(&lease("a", json!({})))).await;
+
+    let rule = "Invalid value: \"a\\x01\": invalid character U+0001 (at position 1)";
+    assert_eq!(answer.invalid(), ("fieldManager".into(), rule.into()));
 }
 
 async fn what_is_no_lease_is_a_bad_request(stage: Stage) {

@@ -19,6 +19,10 @@ pub(crate) fn cases() -> Vec<Case> {
         a_dry_run_deletes_nothing,
         the_options_of_the_body_stand_in_place_of_the_query,
         a_dry_run_of_another_kind_is_refused,
+        options_that_cannot_be_read_delete_nothing,
+        a_policy_that_there_is_not_deletes_nothing,
+        a_policy_can_keep_a_lease_for_its_dependents,
+        the_last_policy_counts,
         a_finalizer_keeps_a_lease_until_it_is_taken_away,
         a_lease_on_its_way_out_takes_no_new_finalizer,
         a_lease_on_its_way_out_is_not_made_anew,
@@ -111,9 +115,112 @@ async fn a_dry_run_of_another_kind_is_refused(stage: Stage) {
 
     let answer = stage.delete("a", Some(&json!({ "dryRun": ["All", "some"] }))).await;
 
-    let expected = r#"DeleteOptions.meta.k8s.io "" is invalid: dryRun: Unsupported value: ["All","some"]: supported values: "All""#;
+    let expected =
+        r#"DeleteOptions.meta.k8s.io "" is invalid: dryRun: Unsupported value: ["All","some"]: supported values: "All""#;
     assert_eq!(answer.refused(422, "Invalid"), expected);
     assert_eq!(stage.get("a").await.code, 200);
+}
+
+async fn options_that_cannot_be_read_delete_nothing(stage: Stage) {
+    stage.given("a", json!({})).await;
+    for (body, why) in [
+        (
+            r#"{"preconditions":{"uid":5}}"#,
+            "json: cannot unmarshal number into Go struct field Preconditions.preconditions.uid of type types.UID",
+        ),
+        (
+            r#"{"preconditions":[]}"#,
+            "json: cannot unmarshal array into Go struct field DeleteOptions.preconditions of type v1.Preconditions",
+        ),
+        (r#"{"dryRun":"All"}"#, "json: cannot unmarshal string into Go struct field DeleteOptions.dryRun of type []string"),
+        (r#"{"dryRun":[5]}"#, "json: cannot unmarshal number into Go struct field DeleteOptions.dryRun of type string"),
+        (
+            r#"{"gracePeriodSeconds":"x"}"#,
+            "json: cannot unmarshal string into Go struct field DeleteOptions.gracePeriodSeconds of type int64",
+        ),
+        (
+            r#"{"propagationPolicy":5}"#,
+            "json: cannot unmarshal number into Go struct field DeleteOptions.propagationPolicy of type v1.DeletionPropagation",
+        ),
+        (
+            r#"{"orphanDependents":"x"}"#,
+            "json: cannot unmarshal string into Go struct field DeleteOptions.orphanDependents of type bool",
+        ),
+        (r#"{"kind":"Lease"}"#, "no kind \"Lease\" is registered for version \"meta.k8s.io/v1\" in scheme"),
+        (
+            r#"{"kind":5}"#,
+            "couldn't get version/kind; json parse error: json: cannot unmarshal number into Go struct field .kind of type string",
+        ),
+        ("[]", "couldn't get version/kind; json parse error: json: cannot unmarshal array into Go value of type "),
+        ("hello", "couldn't get version/kind; json parse error: "),
+    ] {
+        let answer = stage.send(Method::DELETE, &stage.at("a"), "application/json", body.into()).await;
+
+        let message = answer.refused(400, "BadRequest");
+        assert!(message.starts_with(why), "{message}");
+    }
+    let query = stage.request(Method::DELETE, &format!("{}?gracePeriodSeconds=x", stage.at("a")), None).await;
+    assert_eq!(query.refused(400, "BadRequest"), "strconv.ParseInt: parsing \"x\": invalid syntax");
+    assert_eq!(stage.get("a").await.code, 200);
+}
+
+async fn a_policy_that_there_is_not_deletes_nothing(stage: Stage) {
+    stage.given("a", json!({})).await;
+    let unknown = "Unsupported value: \"foo\": supported values: \"Foreground\", \"Background\", \"Orphan\", \"nil\"";
+    let both = "Invalid value: \"Orphan\": orphanDependents and deletionPropagation cannot be both set";
+    for (query, body, wrong) in [
+        ("", Some(json!({ "propagationPolicy": "foo" })), unknown),
+        ("propagationPolicy=foo", None, unknown),
+        ("", Some(json!({ "propagationPolicy": "Orphan", "orphanDependents": true })), both),
+        ("propagationPolicy=Orphan&orphanDependents=0", None, both),
+    ] {
+        let answer = stage.request(Method::DELETE, &format!("{}?{query}", stage.at("a")), body.as_ref()).await;
+
+        assert_eq!(answer.invalid(), ("propagationPolicy".into(), wrong.into()));
+        assert_eq!(answer.body["details"]["kind"], "DeleteOptions");
+    }
+    assert_eq!(stage.get("a").await.code, 200);
+}
+
+async fn a_policy_can_keep_a_lease_for_its_dependents(stage: Stage) {
+    for (name, query, finalizer) in [
+        ("a", "propagationPolicy=Foreground", Some("foregroundDeletion")),
+        ("b", "propagationPolicy=Orphan", Some("orphan")),
+        ("c", "orphanDependents=true", Some("orphan")),
+        ("d", "propagationPolicy=Background", None),
+        ("e", "orphanDependents=false", None),
+    ] {
+        stage.given(name, json!({})).await;
+
+        let answer = stage.request(Method::DELETE, &format!("{}?{query}", stage.at(name)), None).await.ok();
+
+        match finalizer {
+            Some(finalizer) => {
+                assert_eq!(answer["metadata"]["finalizers"], json!([finalizer]), "{query}");
+                assert!(answer["metadata"]["deletionTimestamp"].is_string(), "{query}");
+                assert_eq!(plain(stage.get(name).await.ok()), plain(answer));
+            }
+            None => {
+                assert_eq!(answer["status"], "Success", "{query}");
+                assert_eq!(stage.get(name).await.code, 404, "{query}");
+            }
+        }
+    }
+}
+
+async fn the_last_policy_counts(stage: Stage) {
+    stage.post(&with(lease("a", json!({})), "finalizers", json!(["example.com/f", "orphan"]))).await.created();
+    let policy = |policy: &str| json!({ "propagationPolicy": policy });
+
+    let marked = stage.delete("a", None).await.ok();
+    let foreground = stage.delete("a", Some(&policy("Foreground"))).await.ok();
+    let background = stage.delete("a", Some(&policy("Background"))).await.ok();
+    let again = stage.delete("a", Some(&policy("Background"))).await.ok();
+
+    assert_eq!(marked["metadata"]["finalizers"], json!(["example.com/f", "orphan"]));
+    assert_eq!(foreground["metadata"]["finalizers"], json!(["example.com/f", "foregroundDeletion"]));
+    assert_eq!(background["metadata"]["finalizers"], json!(["example.com/f"]));
+    assert_eq!(plain(again), plain(background));
 }
 
 async fn a_finalizer_keeps_a_lease_until_it_is_taken_away(stage: Stage) {

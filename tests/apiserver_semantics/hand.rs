@@ -13,6 +13,7 @@ pub(crate) const TIME: &str = "2024-01-01T00:00:00.000000Z";
 /// Media types of patches.
 pub(crate) const MERGE: &str = "application/merge-patch+json";
 pub(crate) const STRATEGIC: &str = "application/strategic-merge-patch+json";
+pub(crate) const JSON: &str = "application/json-patch+json";
 
 /// An answer.
 #[derive(Debug)]
@@ -121,8 +122,13 @@ impl Stage {
 
     /// Whatever bytes, in whatever language.
     pub(crate) async fn send(&self, method: Method, path: &str, media: &str, body: String) -> Answer {
+        self.ask(method, path, media, "application/json", body).await
+    }
+
+    /// The same, with the answer in another language.
+    pub(crate) async fn ask(&self, method: Method, path: &str, media: &str, accept: &str, body: String) -> Answer {
         let request = Request::builder().method(method).uri(path).header(header::CONTENT_TYPE, media);
-        let request = request.header(header::ACCEPT, "application/json").body(Body::from(body.into_bytes())).expect("a request");
+        let request = request.header(header::ACCEPT, accept).body(Body::from(body.into_bytes())).expect("a request");
         let answer = within(PATIENCE, "an answer", self.api.client().send(request)).await.expect("an answer");
         let text = |value: &http::HeaderValue| value.to_str().unwrap_or_default().to_owned();
         let warnings = answer.headers().get_all(header::WARNING).iter().map(text).collect();

@@ -16,6 +16,7 @@ mod kubectl;
 mod patch;
 mod read;
 mod update;
+mod views;
 mod watch;
 
 use support::case;
@@ -28,6 +29,7 @@ fn main() -> ExitCode {
         ("patch", patch::cases()),
         ("read", read::cases()),
         ("update", update::cases()),
+        ("views", views::cases()),
         ("watch", watch::cases()),
     ])
 }

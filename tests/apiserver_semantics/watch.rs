@@ -21,6 +21,7 @@ pub(crate) fn cases() -> Vec<Case> {
         an_update_that_changes_nothing_is_no_event,
         a_watch_ends_after_its_timeout,
         initial_events_end_with_a_bookmark,
+        initial_events_wait_for_their_version,
         initial_events_can_be_declined,
         a_bookmark_comes_before_the_end,
         a_finalizer_makes_a_deletion_a_change_first,
@@ -134,6 +135,24 @@ async fn initial_events_end_with_a_bookmark(stage: Stage) {
         assert_eq!(bookmark["kind"], "Lease");
         assert_eq!(bookmark["metadata"]["annotations"], json!({ "k8s.io/initial-events-end": "true" }));
     }
+}
+
+async fn initial_events_wait_for_their_version(stage: Stage) {
+    let object = stage.given("a", json!({})).await;
+    let ahead = number(&object) + 5;
+    let asked = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
+
+    let mut watch = stage.watch(&format!("{ONE}&{asked}&resourceVersion={ahead}")).await;
+    let mut last = object;
+    while number(&last) < ahead {
+        last = stage.patch("a", MERGE, &json!({ "spec": { "holderIdentity": version(&last) } })).await.ok();
+    }
+    let mut seen = watch.next().await.expect("an event");
+    while seen.0 != "BOOKMARK" {
+        seen = watch.next().await.expect("an event");
+    }
+
+    assert!(number(&seen.1) >= ahead, "{}", seen.1);
 }
 
 async fn initial_events_can_be_declined(stage: Stage) {

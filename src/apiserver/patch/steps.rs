@@ -1,0 +1,92 @@
+//! JSON Patch: RFC 6902.
+//!
+//! Owns its steps. Upstream does not say which of them failed, or why.
+
+use serde_json::Value;
+
+use crate::apiserver::{schema, status::Status};
+
+/// `object` after all steps of `patch`.
+///
+/// # Errors
+/// 400 for what is no list of steps, 422 for a step that cannot be taken.
+pub(super) fn apply(object: &Value, patch: &Value) -> Result<Value, Status> {
+    let unreadable = |value: &Value, of: &str| {
+        let given = schema::kind(value);
+        let why = format!("json: cannot unmarshal {given} into Go value of type {of}handlers.jsonPatchOp");
+        Status::bad_request(format!("error decoding patch: {why}"))
+    };
+    let steps = patch.as_array().ok_or_else(|| unreadable(patch, "[]"))?;
+    let mut object = object.clone();
+    for step in steps {
+        if !step.is_object() {
+            return Err(unreadable(step, ""));
+        }
+        take(step, &mut object).ok_or_else(Status::rejected)?;
+    }
+    Ok(object)
+}
+
+fn take(step: &Value, object: &mut Value) -> Option<()> {
+    let text = |name: &str| step.get(name).and_then(Value::as_str);
+    let value = || step.get("value").cloned().unwrap_or_default();
+    let path = text("path")?;
+    match text("op")? {
+        "add" => add(object, path, value()),
+        "remove" => remove(object, path).map(drop),
+        "replace" => replace(object, path, value()),
+        "test" => (*object.pointer(path).unwrap_or(&Value::Null) == value()).then_some(()),
+        "copy" => {
+            let copied = object.pointer(text("from")?)?.clone();
+            add(object, path, copied)
+        }
+        "move" => {
+            let moved = remove(object, text("from")?)?;
+            add(object, path, moved)
+        }
+        _ => None,
+    }
+}
+
+fn add(object: &mut Value, path: &str, value: Value) -> Option<()> {
+    if path.is_empty() {
+        *object = value;
+        return Some(());
+    }
+    let (parent, name) = split(path)?;
+    match object.pointer_mut(parent)? {
+        Value::Object(fields) => drop(fields.insert(name, value)),
+        Value::Array(items) => {
+            let place = if name == "-" { items.len() } else { name.parse().ok()? };
+            (place <= items.len()).then(|| items.insert(place, value))?;
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => return None,
+    }
+    Some(())
+}
+
+/// A field need not be there for it; upstream does not look.
+fn replace(object: &mut Value, path: &str, value: Value) -> Option<()> {
+    match object.pointer_mut(path) {
+        Some(there) => *there = value,
+        None => {
+            let (parent, name) = split(path)?;
+            drop(object.pointer_mut(parent)?.as_object_mut()?.insert(name, value));
+        }
+    }
+    Some(())
+}
+
+fn remove(object: &mut Value, path: &str) -> Option<Value> {
+    let (parent, name) = split(path)?;
+    match object.pointer_mut(parent)? {
+        Value::Object(fields) => fields.shift_remove(&name),
+        Value::Array(items) => name.parse().ok().filter(|place| *place < items.len()).map(|place| items.remove(place)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
+    }
+}
+
+fn split(path: &str) -> Option<(&str, String)> {
+    let (parent, name) = path.rsplit_once('/')?;
+    Some((parent, name.replace("~1", "/").replace("~0", "~")))
+}
