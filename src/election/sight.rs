@@ -24,6 +24,27 @@ pub(crate) struct Sight {
     last_duration: Option<Duration>,
     /// That record was held for one second: a mark after it proves nothing (law 14).
     held_for_a_second: bool,
+    robbed: Option<Robbed>,
+}
+
+/// A tenure that lost the Lease to somebody who did not wait for it, as client-go's late release lets the next client-go do: it may
+/// run for as long as its own duration since.
+#[derive(Clone, Debug)]
+struct Robbed {
+    reign: Reign,
+    /// Since when this was seen.
+    since: Instant,
+    /// The longest that was seen of a holder before.
+    duration: Option<Duration>,
+}
+
+/// One time of somebody's, or nobody's, holding a Lease that bears the mark of another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Reign {
+    marked: String,
+    holder: Option<String>,
+    transitions: i32,
+    acquired: Option<String>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -72,6 +93,13 @@ impl Sight {
         if !unchanged {
             self.since = now;
         }
+        self.robbed = Reign::of(&record).map(|reign| match self.robbed.take() {
+            Some(robbed) if robbed.reign == reign => robbed,
+            before => {
+                let known = before.filter(|robbed| robbed.reign.marked == reign.marked).and_then(|robbed| robbed.duration);
+                Robbed { reign, since: now, duration: known.max(self.last_duration) }
+            }
+        });
         if record.holder().is_some() {
             self.held_for_a_second = record.duration() == Some(Duration::from_secs(1));
             self.last_duration = record.duration().or(self.last_duration);
@@ -129,7 +157,8 @@ impl Sight {
 
     /// When `me` may take it, by the law.
     pub(crate) fn prospect(&self, me: &str, timing: Timing, creation_wait: Option<Duration>) -> Prospect {
-        let last = self.last_duration.unwrap_or_default();
+        let robbed = self.robbed.as_ref().filter(|robbed| robbed.reign.marked != me);
+        let last = self.last_duration.max(robbed.and_then(|robbed| robbed.duration)).unwrap_or_default();
         let record = match &self.seen {
             Seen::Nothing => return Prospect::Unknown,
             Seen::Absent => {
@@ -149,8 +178,11 @@ impl Sight {
         };
         match standing {
             Standing::Held(_) => {
-                let duration = record.duration().unwrap_or_else(|| timing.duration.max(last));
-                Prospect::Open { at: timing.takeable(self.since, duration), why: "expired", from, wait: None }
+                let at = timing.takeable(self.since, record.duration().unwrap_or_else(|| timing.duration.max(last)));
+                let own = timing.duration.max(last);
+                let may_run = robbed.is_some_and(|robbed| timing.takeable(robbed.since, own) > at);
+                let wait = may_run.then(|| creation_wait.unwrap_or(own));
+                Prospect::Open { at, why: "expired", from, wait }
             }
             Standing::Released => Prospect::Open { at: self.unclaimed(record, me, timing), why: "released", from, wait: None },
             Standing::Free => {
@@ -166,6 +198,15 @@ impl Sight {
         let appointed = record.strategy().is_some() && record.preferred_holder() != Some(me);
         let promised = record.annotation(STEP_DOWN_TO).is_some_and(|candidate| candidate != me);
         if appointed || promised { timing.takeable(self.since, timing.duration) } else { self.since }
+    }
+}
+
+impl Reign {
+    /// None where the mark is the holder's own, or there is none.
+    fn of(record: &LeaseRecord) -> Option<Self> {
+        let marked = record.annotation(HOLDER).filter(|marked| !record.is_held_by(marked))?.to_owned();
+        let (holder, acquired) = (record.holder().map(str::to_owned), record.acquire_time().map(str::to_owned));
+        Some(Self { marked, holder, transitions: record.transitions(), acquired })
     }
 }
 

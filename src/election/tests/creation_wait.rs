@@ -127,6 +127,44 @@ fn a_mark_that_its_holder_did_not_write_is_not_trusted() {
     assert_eq!((next.leads().is_some(), not_before(&next)), (true, Some(START + plus(15))));
 }
 
+/// A tenure leads for 30 s, and client-go's late release gives its Lease to the next client-go, which crashes; seen from the start.
+fn robbed() -> Bench {
+    let config = || {
+        let mut welcome = welcome();
+        welcome.config.lease.duration = seconds(30);
+        welcome
+    };
+    let other = Bench::leading_with(Welcome { identity: "other_4567".into(), ..config() });
+    let mut next = Bench::start(welcome(), other.register);
+    next.run(TICK);
+    next.register.edit(|object| object["spec"] = mark());
+    next.register.edit(|object| object["spec"] = held("client-go", 5));
+    next.watch_register();
+    next
+}
+
+#[test]
+fn who_was_robbed_of_the_lease_is_waited_for_although_the_robber_crashed() {
+    let mut next = robbed();
+    next.run(plus(5) + TICK);
+
+    assert!(next.leads().is_some());
+    assert!(not_before(&next) >= Some(START + plus(5) + plus(30)), "{:?}", not_before(&next));
+}
+
+#[test]
+fn who_was_robbed_longer_ago_than_it_could_run_is_not_waited_for() {
+    let mut next = robbed();
+    for renewal in 10..18 {
+        next.run(seconds(4));
+        next.register.edit(|object| object["spec"]["renewTime"] = format!("2026-01-01T00:00:{renewal}.000000Z").into());
+        next.watch_register();
+    }
+    next.run(plus(6));
+
+    assert_eq!((next.leads().is_some(), not_before(&next)), (true, None));
+}
+
 #[test]
 fn a_mark_beside_my_own_name_is_trusted_for_my_workload_is_dead() {
     let mut bench = Bench::leading();
