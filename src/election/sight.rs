@@ -178,10 +178,10 @@ impl Sight {
         };
         match standing {
             Standing::Held(_) => {
-                let at = timing.takeable(self.since, record.duration().unwrap_or_else(|| timing.duration.max(last)));
-                let own = timing.duration.max(last);
-                let may_run = robbed.is_some_and(|robbed| timing.takeable(robbed.since, own) > at);
-                let wait = may_run.then(|| creation_wait.unwrap_or(own));
+                let duration = record.duration().unwrap_or_else(|| timing.duration.max(last));
+                let (at, longest) = (timing.takeable(self.since, duration), timing.duration.max(last));
+                let may_run = robbed.is_some_and(|robbed| timing.takeable(robbed.since, longest) > at);
+                let wait = may_run.then(|| creation_wait.unwrap_or(longest));
                 Prospect::Open { at, why: "expired", from, wait }
             }
             Standing::Released => Prospect::Open { at: self.unclaimed(record, me, timing), why: "released", from, wait: None },
