@@ -69,7 +69,10 @@ fn against_a_server_it_says_what_is_permitted() {
 #[test]
 fn a_server_without_access_reviews_is_a_note() {
     let place = Place::new("reviews");
-    let answers = vec![("GET ", 200, r#"{"metadata":{"name":"x","uid":"u","resourceVersion":"7"}}"#), ("POST ", 404, r#"{"message":"no such resource"}"#)];
+    let answers = vec![
+        ("GET ", 200, r#"{"metadata":{"name":"x","uid":"u","resourceVersion":"7"}}"#),
+        ("POST ", 404, r#"{"message":"no such resource"}"#),
+    ];
     let path = scripted(&place, answers.leak());
     let parts = ["ok    Lease default/x is there", "note  this server does not answer access reviews"];
     tenure(&["check", "--lease", "x", "--", "sh"], &[("KUBECONFIG", &path)]).says(0, &parts);

@@ -18,7 +18,8 @@ fn the_defaults_are_a_file_to_start_from() {
 #[test]
 fn what_could_not_be_printed_was_not_done() {
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
-    let ended = std::process::Command::new(env!("CARGO_BIN_EXE_tenure")).args(["config", "default"]).stdout(full).output().unwrap();
+    let ended =
+        std::process::Command::new(env!("CARGO_BIN_EXE_tenure")).args(["config", "default"]).stdout(full).output().unwrap();
 
     assert_eq!(ended.status.code(), Some(70));
     assert!(String::from_utf8_lossy(&ended.stderr).contains("standard output"), "{ended:?}");
