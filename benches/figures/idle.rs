@@ -9,7 +9,7 @@ use std::{
 use nix::unistd::Pid;
 
 use crate::{
-    contestant::{BOTH, DEFAULT, Programs},
+    contestant::{BOTH, Contestant, DEFAULT, Programs},
     handover::Trio,
     support::{server::Server, workload::Behaviour},
     table::title,
@@ -17,28 +17,48 @@ use crate::{
 
 const SPAN: Duration = Duration::from_secs(600);
 
+/// A trio, who leads it, and what it had spent before the span.
+struct Resting {
+    who: Contestant,
+    trio: Trio,
+    leader: String,
+    requests: Requests,
+    busy: Vec<f64>,
+}
+
 pub async fn show(server: &Server, programs: &Programs) {
-    title("Idle over 10 min, D = 15 s: requests a minute (distinct audit IDs), processor time (schedstat)");
+    title("Idle over 10 min, D = 15 s, both at once: requests a minute (distinct audit IDs), processor time (schedstat)");
+    let mut resting = Vec::new();
     for who in BOTH {
         let mut trio = Trio::start(server, programs, who, DEFAULT, Behaviour::obedient(), false).await;
         let leader = trio.next_leader().await;
-        tokio::time::sleep(Duration::from_secs(20)).await;
-        let (requests, busy) = (requests(&trio), busy(&trio));
-        tokio::time::sleep(SPAN).await;
-        let requests = requests_since(&trio, &requests);
+        resting.push(Resting { who, trio, leader, requests: Requests::new(), busy: Vec::new() });
+    }
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    for it in &mut resting {
+        (it.requests, it.busy) = (requests(&it.trio), busy(&it.trio));
+    }
+    tokio::time::sleep(SPAN).await;
+    for it in &resting {
+        it.print();
+    }
+}
+
+impl Resting {
+    fn print(&self) {
+        let spent: Vec<f64> = busy(&self.trio).iter().zip(&self.busy).map(|(after, before)| after - before).collect();
+        let requests = requests_since(&self.trio, &self.requests);
         let minutes = SPAN.as_secs_f64() / 60.0;
         let writer = requests.values().map(BTreeSet::len).max().unwrap_or_default();
         let others = requests.values().map(BTreeSet::len).sum::<usize>() - writer;
         let share = |led: bool| {
-            let spans = trio.replicas.iter().zip(&busy).filter(|(replica, _)| (replica.name == leader) == led);
-            let spans: Vec<f64> = spans
-                .map(|(replica, before)| (processor(replica.init(), replica.elector()) - before) / SPAN.as_secs_f64() * 100.0)
-                .collect();
-            spans.iter().sum::<f64>() / spans.len().max(1) as f64
+            let spent = self.trio.replicas.iter().zip(&spent).filter(|(replica, _)| (replica.name == self.leader) == led);
+            let shares: Vec<f64> = spent.map(|(_, seconds)| seconds / SPAN.as_secs_f64() * 100.0).collect();
+            shares.iter().sum::<f64>() / shares.len().max(1) as f64
         };
         println!(
             "  {:<20} leader {:>5.1}/min, {:.4} % of a core   follower {:>5.1}/min, {:.4} % of a core",
-            who.name(),
+            self.who.name(),
             writer as f64 / minutes,
             share(true),
             others as f64 / 2.0 / minutes,

@@ -129,9 +129,12 @@ fn frozen(history: &History, life: &Life, from: Instant, to: Instant) -> Option<
 fn judge_locks(history: &History, verdict: &mut Verdict) {
     for event in history.events.iter().filter(|event| event.what == "locked out") {
         verdict.locked_out += 1;
-        let near = |overlap: &&Overlap| overlap.from <= event.at() + AFTERMATH && overlap.to + AFTERMATH >= event.at();
-        if !verdict.overlaps.iter().any(|overlap| near(&overlap) && overlap.excuse.is_some()) {
-            verdict.violations.push(format!("{} found the lock taken at {:?}: {}", event.replica, event.at(), event.more));
+        let at = event.at();
+        let near = |overlap: &&Overlap| overlap.from <= at + AFTERMATH && overlap.to + AFTERMATH >= at;
+        let is_excused = verdict.overlaps.iter().any(|overlap| near(&overlap) && overlap.excuse.is_some());
+        let holder = history.lives.iter().rfind(|life| event.more["holder"] == *life.replica && life.first <= at);
+        if !is_excused && !holder.is_some_and(|holder| peer::outstays(history, &Life { last: at, ..holder.clone() })) {
+            verdict.violations.push(format!("{} found the lock taken at {at:?}: {}", event.replica, event.more));
         }
     }
 }

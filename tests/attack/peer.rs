@@ -74,15 +74,18 @@ pub(crate) fn run(mut prepared: Prepared, program: &Path, namespace: &str) -> Pr
 
 /// Whether it is the peer's own doing that these two ran at once.
 pub(crate) fn blame(history: &History, earlier: &Life, later: &Life) -> Option<Excuse> {
-    let is_peer = |life: &Life| history.replicas.iter().any(|replica| replica.is_peer && replica.name == life.replica);
-    let versions = writes::versions(history);
-    if is_peer(earlier) && outstays(history, &versions, earlier) {
+    if outstays(history, earlier) {
         return Some(Excuse::Peer);
     }
+    let versions = writes::versions(history);
     let by_peer = |version: &Version<'_>| history.replicas.iter().any(|replica| replica.is_peer && version.by == place(replica));
     // Emptied by hand, or by its own release of what was another's by then.
     let is_free = |before: &Version<'_>| before.holder().is_empty() && (before.by.is_none() || by_peer(before));
-    (is_peer(later) && before_taking(&versions, later)?.is_none_or(is_free)).then_some(Excuse::Peer)
+    (is_peer(history, later) && before_taking(&versions, later)?.is_none_or(is_free)).then_some(Excuse::Peer)
+}
+
+fn is_peer(history: &History, life: &Life) -> bool {
+    history.replicas.iter().any(|replica| replica.is_peer && replica.name == life.replica)
 }
 
 /// Of the Lease that this life took the version before; none where there was no Lease.
@@ -93,8 +96,12 @@ fn before_taking<'a, 'b>(versions: &'b [Version<'a>], life: &Life) -> Option<Opt
     Some(versions[..taking].last().filter(|before| before.uid() == uid))
 }
 
-/// It gave the Lease back before its workload was dead, or its workload was not dead at its deadline.
-fn outstays(history: &History, versions: &[Version<'_>], life: &Life) -> bool {
+/// Whether it is a peer that gave the Lease back before its workload was dead, or whose workload was not dead at its deadline.
+pub(crate) fn outstays(history: &History, life: &Life) -> bool {
+    if !is_peer(history, life) {
+        return false;
+    }
+    let versions = writes::versions(history);
     let asked = |version: &Version<'_>| history.moment(version.record.asked);
     let mine = || versions.iter().filter(|version| version.by == Some(place_of(&life.replica)) && asked(version) <= life.last);
     let gave_back = mine().any(|version| version.holder().is_empty() && asked(version) >= life.first);

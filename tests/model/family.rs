@@ -61,8 +61,9 @@ pub enum Size {
 /// All of them.
 pub fn families(size: Size) -> Vec<Family> {
     use Kind::{
-        Clear, CrashElector, Cut, Dawdle, Delete, Exit, FreezeElector, FreezeInit, HoldReply, HoldRequest, KillInit, LoseReply,
-        LoseRequest, Refuse, RepeatRequest, Seize, StaleWord, Stall, StepDown, Terminate, Unset, Wipe,
+        Clear, CrashElector, Cut, Dawdle, Delete, Exit, Forbid, FreezeElector, FreezeInit, HoldReply, HoldRequest, KillInit,
+        LoseReply, LoseRequest, Pause, Refuse, RepeatRequest, Seize, StaleWord, Stall, StepDown, Terminate, Throttle,
+        Unauthorize, Unset, Wipe,
     };
     let large = size == Size::Large;
     let more = u8::from(large);
@@ -85,6 +86,7 @@ pub fn families(size: Size) -> Vec<Family> {
         Family { mends: large, ..base("late answers and cuts", &[HoldReply, Cut], 2, 1_100 * MS) },
         base("lost answers and late requests", &[LoseReply, HoldRequest], 2, 1_100 * MS),
         base("refusals and repetitions", &[Refuse, RepeatRequest, Stall], 1, 1_500 * MS),
+        base("refusals of every kind", &[Refuse, Unauthorize, Forbid, Throttle, LoseReply], 2, 1_100 * MS),
         base("freezes", &[FreezeElector, FreezeInit, Cut], 1, 1_500 * MS),
         Family { mends: large, ..base("freezes and cuts", &[FreezeElector, FreezeInit, Cut], 2, 0) },
         Family {
@@ -99,6 +101,8 @@ pub fn families(size: Size) -> Vec<Family> {
         Family { start: Start::Free, ..base("creation wait", &[CrashElector, Delete, Clear], 1, 3_500 * MS) },
         Family { start: Start::Absent, ..base("creation", &[HoldRequest, RepeatRequest, LoseReply, Delete], 1, 1_500 * MS) },
         base("step-downs", &[StepDown, Exit, Terminate, CrashElector], 1, 1_500 * MS),
+        base("pauses", &[Pause, StepDown, Cut], 1, 1_500 * MS),
+        Family { mends: large, ..base("pauses, losses and restarts", &[Pause, Cut, Clear, CrashElector], 2, 200 * MS) },
         base("step-downs and restarts", &[StepDown, CrashElector], 2, 200 * MS),
         base("step-downs and late messages", &[StepDown, LoseReply, HoldRequest], 2, 500 * MS),
         base("ends of containers", &[KillInit, Terminate, LoseReply], 1, 2_500 * MS),
@@ -136,6 +140,11 @@ pub fn families(size: Size) -> Vec<Family> {
             mends: large,
             ..base("end of a creation wait", &[FreezeElector, FreezeInit], 2, 6_100 * MS)
         },
+        Family { setups: mixed(20_000, 5_000), ..base("mixed drifts", &[LoseRequest, HoldReply, Cut], 1, 1_100 * MS) },
+        Family {
+            setups: mixed(5_000, 20_000),
+            ..base("mixed drifts, the other way", &[LoseRequest, HoldReply, Cut], 1, 1_100 * MS)
+        },
         Family { setups: three(), mends: large, ..base("three replicas", &[LoseRequest, Cut], 1, 1_100 * MS) },
         Family {
             // rho is the bound on the sum of both nodes' errors.
@@ -158,6 +167,15 @@ impl Family {
 /// Two replicas with these D: the first one's clock as slow as rho allows, the second one's as fast.
 fn pair(first: u64, second: u64) -> Vec<Setup> {
     vec![setup(first, 1_000_000 - DRIFT, 1_000 * S), setup(second, 1_000_000 + DRIFT, 5_000 * S)]
+}
+
+/// Each with a rho of its own in parts per million, and a clock that is as wrong as that allows.
+fn mixed(slow: u32, fast: u32) -> Vec<Setup> {
+    let mut setups = vec![setup(3, 1_000_000 - slow, 1_000 * S), setup(3, 1_000_000 + fast, 5_000 * S)];
+    for (setup, drift) in setups.iter_mut().zip([slow, fast]) {
+        setup.config.lease.clock_drift = Drift(drift);
+    }
+    setups
 }
 
 fn three() -> Vec<Setup> {

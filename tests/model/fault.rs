@@ -1,7 +1,15 @@
 //! What the adversary may do, and when.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
-use tenure::{election::writes::STEP_DOWN, supervision::Role};
+use tenure::{
+    election::{
+        Answer, Refusal,
+        writes::{PAUSED, STEP_DOWN},
+    },
+    supervision::Role,
+};
 
 use crate::{
     container::{Around, Container},
@@ -29,6 +37,12 @@ pub enum Kind {
     RepeatRequest,
     /// It is answered with a 503 and not carried out.
     Refuse,
+    /// With a 401.
+    Unauthorize,
+    /// With a 403.
+    Forbid,
+    /// With a 429, which says when to come again.
+    Throttle,
     /// An answer never arrives.
     LoseReply,
     /// It arrives at some later time.
@@ -65,6 +79,8 @@ pub enum Kind {
     Delete,
     /// Somebody asks its holder to step down.
     StepDown,
+    /// Somebody pauses the election.
+    Pause,
 }
 
 /// What a fault hits.
@@ -79,7 +95,13 @@ pub enum Aim {
 impl Kind {
     pub const fn aim(self) -> Aim {
         match self {
-            Self::LoseRequest | Self::HoldRequest | Self::RepeatRequest | Self::Refuse => Aim::Request,
+            Self::LoseRequest
+            | Self::HoldRequest
+            | Self::RepeatRequest
+            | Self::Refuse
+            | Self::Unauthorize
+            | Self::Forbid
+            | Self::Throttle => Aim::Request,
             Self::LoseReply | Self::HoldReply => Aim::Reply,
             Self::Cut
             | Self::Stall
@@ -91,7 +113,7 @@ impl Kind {
             | Self::Exit
             | Self::Dawdle
             | Self::StaleWord => Aim::Replica,
-            Self::Clear | Self::Wipe | Self::Unset | Self::Seize | Self::Delete | Self::StepDown => Aim::Lease,
+            Self::Clear | Self::Wipe | Self::Unset | Self::Seize | Self::Delete | Self::StepDown | Self::Pause => Aim::Lease,
         }
     }
 
@@ -102,7 +124,7 @@ impl Kind {
 
     /// Whether this lasts until it is mended.
     pub const fn lasts(self) -> bool {
-        matches!(self, Self::Cut | Self::Stall | Self::FreezeElector | Self::FreezeInit | Self::Dawdle)
+        matches!(self, Self::Cut | Self::Stall | Self::FreezeElector | Self::FreezeInit | Self::Dawdle | Self::Pause)
     }
 }
 
@@ -115,7 +137,9 @@ impl World {
             Aim::Replica => self.can_hit(kind, on),
             Aim::Lease => {
                 let held = |lease: &Value| lease["spec"]["holderIdentity"].as_str().is_some_and(|holder| !holder.is_empty());
-                self.register.lease().is_some_and(|lease| kind == Kind::Delete || held(lease))
+                let pausing = kind == Kind::Pause;
+                let lease = self.register.lease();
+                lease.is_some_and(|lease| if pausing { !is_paused(lease) } else { kind == Kind::Delete || held(lease) })
             }
         }
     }
@@ -144,6 +168,9 @@ impl World {
             | Kind::HoldRequest
             | Kind::RepeatRequest
             | Kind::Refuse
+            | Kind::Unauthorize
+            | Kind::Forbid
+            | Kind::Throttle
             | Kind::LoseReply
             | Kind::HoldReply
             | Kind::Clear
@@ -151,7 +178,8 @@ impl World {
             | Kind::Unset
             | Kind::Seize
             | Kind::Delete
-            | Kind::StepDown => false,
+            | Kind::StepDown
+            | Kind::Pause => false,
         }
     }
 
@@ -166,8 +194,11 @@ impl World {
             }
             Kind::Refuse => {
                 let message = "503".into();
-                self.flights[on].stage = Stage::Answered(tenure::election::Answer::Unknown { message, retry_after: None });
+                self.flights[on].stage = Stage::Answered(Answer::Unknown { message, retry_after: None });
             }
+            Kind::Unauthorize => self.refuse(on, Refusal::Unauthorized),
+            Kind::Forbid => self.refuse(on, Refusal::Forbidden),
+            Kind::Throttle => self.refuse(on, Refusal::TooManyRequests { retry_after: Some(Duration::from_secs(1)) }),
             Kind::Cut => match (self.places.get_mut(on), &mut self.peer) {
                 (Some(place), _) => place.road.cut = true,
                 (None, peer) => peer.iter_mut().for_each(|peer| peer.cut = true),
@@ -201,7 +232,12 @@ impl World {
                 let holder = lease["spec"]["holderIdentity"].clone();
                 lease["metadata"]["annotations"][STEP_DOWN] = holder;
             }),
+            Kind::Pause => self.edit(|lease| lease["metadata"]["annotations"][PAUSED] = "true".into()),
         }
+    }
+
+    fn refuse(&mut self, on: usize, refusal: Refusal) {
+        self.flights[on].stage = Stage::Answered(Answer::Refused { refusal, message: format!("{refusal:?}") });
     }
 
     fn edit(&mut self, edit: impl FnOnce(&mut Value)) {
@@ -211,6 +247,9 @@ impl World {
 
     /// Whether it lasts.
     pub fn is_hit(&self, Fault { kind, on }: Fault) -> bool {
+        if kind == Kind::Pause {
+            return on == 0 && self.register.lease().is_some_and(|lease| is_paused(lease));
+        }
         let Some(place) = self.places.get(on) else {
             return kind == Kind::Cut && self.peer.as_ref().is_some_and(|peer| peer.cut);
         };
@@ -225,6 +264,9 @@ impl World {
             | Kind::HoldRequest
             | Kind::RepeatRequest
             | Kind::Refuse
+            | Kind::Unauthorize
+            | Kind::Forbid
+            | Kind::Throttle
             | Kind::LoseReply
             | Kind::HoldReply
             | Kind::CrashElector
@@ -237,12 +279,16 @@ impl World {
             | Kind::Unset
             | Kind::Seize
             | Kind::Delete
-            | Kind::StepDown => false,
+            | Kind::StepDown
+            | Kind::Pause => false,
         }
     }
 
     /// It ends.
     pub fn mend(&mut self, Fault { kind, on }: Fault, setups: &[Setup]) {
+        if kind == Kind::Pause {
+            return self.edit(|lease| lease["metadata"]["annotations"][PAUSED] = "false".into());
+        }
         if on == self.places.len() {
             return self.peer.iter_mut().for_each(|peer| peer.cut = false);
         }
@@ -270,4 +316,8 @@ impl World {
         let mut around = Around { now, setup: &setups[on], judge };
         self.places[on].container.change(|container| does(container, &mut around))
     }
+}
+
+fn is_paused(lease: &Value) -> bool {
+    lease["metadata"]["annotations"][PAUSED] == "true"
 }

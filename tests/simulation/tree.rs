@@ -169,14 +169,16 @@ impl Tree {
         self.processes.push(Process { pid, stage, asked: true, killed: false, ends: None, manner, covered, orders });
     }
 
-    /// Init shows the kernel everybody there is.
-    pub fn cover(&mut self, e: &mut Engine) {
+    /// Init shows the kernel everybody there is; `late`, if H has passed, so that what has not died is dying only now.
+    pub fn cover(&mut self, late: bool, e: &mut Engine) {
         if !self.processes.iter().any(|process| process.manner.main) {
             return;
         }
         for process in self.processes.iter_mut().filter(|process| !process.covered && !process.manner.foreign) {
             process.covered = true;
-            e.judge.covers(self.who, process.pid);
+            if !late {
+                e.judge.covers(self.who, process.pid);
+            }
         }
     }
 

@@ -139,13 +139,21 @@ impl Voice {
     }
 }
 
-/// Takes the lock of a stage without waiting for it; whoever has it inherits it to all that it starts. It goes on without, so that
-/// its stamps show for how long.
+/// Takes the lock of a stage without waiting for it, and leaves its name there; whoever has it inherits it to all that it starts. It
+/// goes on without, so that its stamps show for how long.
 pub fn lock(directory: &Path, voice: &Voice, token: &str) -> File {
-    let file = File::create(directory.join("lock")).expect("the file of the lock");
+    let path = directory.join("lock");
+    let file = File::options().create(true).truncate(false).write(true).open(&path).expect("the file of the lock");
     fcntl(&file, FcntlArg::F_SETFD(FdFlag::empty())).expect("a flag of an open file");
-    if let Err(error) = file.try_lock() {
-        voice.tell("locked out", &json!({ "error": error.to_string(), "token": token }));
+    match file.try_lock() {
+        Ok(()) => {
+            file.set_len(0).expect("an empty file");
+            file.write_all_at(voice.name.as_bytes(), 0).expect("a name");
+        }
+        Err(error) => {
+            let holder = std::fs::read_to_string(&path).expect("a name");
+            voice.tell("locked out", &json!({ "error": error.to_string(), "token": token, "holder": holder }));
+        }
     }
     file
 }

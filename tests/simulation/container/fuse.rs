@@ -48,8 +48,9 @@ impl Container {
             self.fuse.blown = false;
             return;
         };
-        self.tree.cover(e);
-        let at = self.clock().real(hard).max(e.now).saturating_add(e.latency(self.node.wake));
+        let at = self.clock().real(hard);
+        self.tree.cover(at <= e.now, e);
+        let at = at.max(e.now).saturating_add(e.latency(self.node.wake));
         if let Some(at) = self.fuse.alarm.set(at) {
             e.at(at, Event::Fuse(self.who));
         }
