@@ -192,7 +192,8 @@ fn obey(agent: &mut Agent, now: Instant) {
                 agent.handle(Input::Scanned(Scan { clean: true, ..Scan::default() }), now);
             }
             Action::Prove => agent.handle(Input::Scanned(Scan { clean: true, ..Scan::default() }), now),
-            Action::Exit(_)
+            Action::CallOff
+            | Action::Exit(_)
             | Action::Die
             | Action::Tell(_)
             | Action::Signal { .. }

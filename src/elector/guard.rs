@@ -1,13 +1,14 @@
 //! The second guard: SIGKILL at H where init does not do it (design 1, law 3).
 //!
 //! Owns a thread that does nothing else, on its own timer, so that a loop that hangs, a plugin that blocks or a runtime that is
-//! starved cannot delay it. After H it needs no network, no lock and no allocator; it kills again and again until it is disarmed.
+//! starved cannot delay it. After H it needs no network, no allocator and no lock but the one that whoever disarms it waits for; it
+//! kills again and again until it is disarmed.
 //! Init is the first guard; both know H as an absolute time, and neither asks the other.
 
 use std::{
     io,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
     thread,
@@ -37,6 +38,8 @@ struct Shared {
     alarm: Alarm,
     /// H in nanoseconds of CLOCK_BOOTTIME; [`Instant::NEVER`] while disarmed.
     hard: AtomicU64,
+    /// Held for a round.
+    round: Mutex<()>,
 }
 
 impl Guard {
@@ -45,7 +48,11 @@ impl Guard {
     /// # Errors
     /// There is no timer or no thread.
     pub(super) fn start(kill: impl FnMut() + Send + 'static) -> io::Result<Self> {
-        let shared = Arc::new(Shared { alarm: Alarm::blocking()?, hard: AtomicU64::new(Instant::NEVER.as_nanos()) });
+        let shared = Arc::new(Shared {
+            alarm: Alarm::blocking()?,
+            hard: AtomicU64::new(Instant::NEVER.as_nanos()),
+            round: Mutex::new(()),
+        });
         let own = Arc::clone(&shared);
         thread::Builder::new().name("guard".into()).spawn(move || own.run(kill))?;
         Ok(Self { shared, armed: Armed::disarmed() })
@@ -56,7 +63,7 @@ impl Guard {
         self.change(|armed| armed.telling(message));
     }
 
-    /// A proof of death disarms (law 3).
+    /// A proof of death disarms (law 3): what is started from now on meets no round that is still under way.
     pub(super) fn told(&mut self, message: &ToElector) {
         self.change(|armed| armed.told(message));
     }
@@ -91,6 +98,9 @@ impl Shared {
         if let Err(error) = self.alarm.set(hard) {
             tracing::error!(%error, "the guard's timer cannot be set");
         }
+        if hard == Instant::NEVER {
+            drop(self.round.lock().unwrap_or_else(PoisonError::into_inner));
+        }
     }
 
     fn run(&self, mut kill: impl FnMut()) {
@@ -99,11 +109,20 @@ impl Shared {
             if self.alarm.wait().is_err() {
                 thread::sleep(ROUND);
             }
-            while clock::boot() >= Instant::from_nanos(self.hard.load(Ordering::SeqCst)) {
-                kill();
+            while self.fires(&mut kill) {
                 thread::sleep(ROUND);
             }
         }
+    }
+
+    /// One round, if it is time.
+    fn fires(&self, kill: &mut impl FnMut()) -> bool {
+        let _round = self.round.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_time = clock::boot() >= Instant::from_nanos(self.hard.load(Ordering::SeqCst));
+        if is_time {
+            kill();
+        }
+        is_time
     }
 }
 
@@ -166,12 +185,33 @@ mod tests {
         rounds.recv_timeout(PATIENCE).unwrap();
         guard.told(&proof(TERM));
 
-        // One round may have been on its way.
         while rounds.try_recv().is_ok() {}
-        let mut more = 0;
-        while rounds.recv_timeout(ROUND * 4).is_ok() {
-            more += 1;
-        }
-        assert!(more <= 1, "{more}");
+        assert_eq!(rounds.recv_timeout(ROUND * 4).ok(), None);
+    }
+
+    #[test]
+    fn it_is_disarmed_only_after_the_round_that_was_under_way() {
+        let (began, begins) = channel();
+        let (end, ends) = channel();
+        let over = Arc::new(AtomicU64::new(0));
+        let done = Arc::clone(&over);
+        let mut guard = Guard::start(move || {
+            began.send(()).unwrap_or_default();
+            ends.recv().unwrap_or_default();
+            done.fetch_add(1, Ordering::SeqCst);
+        })
+        .unwrap();
+        guard.arm(TERM, Instant::BOOT);
+        begins.recv_timeout(PATIENCE).unwrap();
+        let ending = thread::spawn(move || {
+            thread::sleep(ROUND);
+            end.send(()).unwrap_or_default();
+            end
+        });
+
+        guard.disarm();
+
+        assert_eq!(over.load(Ordering::SeqCst), 1);
+        drop(ending.join());
     }
 }

@@ -124,6 +124,11 @@ impl Drive {
             // It ended meanwhile, and its id may be anybody's.
             Action::Signal { .. } => {}
             Action::Promote { pid, signal, not_after } => self.promote(agent, pid, signal, not_after),
+            Action::CallOff => {
+                if let Some(promotion) = &self.pending.promotion {
+                    send(Target::Main(promotion.pid.as_raw()), kill::SIGKILL);
+                }
+            }
             Action::Demote { pid, signal } => self.demote(agent, pid, signal),
             Action::Hook { hook, facts, reason, not_after } => self.hook(agent, hook, facts.as_ref(), reason, not_after),
             // Its id may be anybody's once it has ended.
@@ -331,12 +336,11 @@ impl Drive {
                     self.fuses.started();
                     agent.handle(Input::Promoted, clock::boot());
                 }
-                Some(Outcome::Late) => agent.handle(Input::PromotionLate, clock::boot()),
                 Some(Outcome::Failed(failure)) => {
                     self.say(true, format!("the workload cannot be promoted: {failure}"));
                     agent.handle(Input::NotPromoted, clock::boot());
                 }
-                Some(Outcome::Done) | None => self.say(true, "the workload may not have been promoted".into()),
+                Some(Outcome::Late | Outcome::Done) | None => agent.handle(Input::PromotionLate, clock::boot()),
             }
         }
     }

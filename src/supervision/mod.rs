@@ -198,6 +198,9 @@ pub enum Action {
         /// S.
         not_after: Instant,
     },
+    /// SIGKILL the child of [`Action::Promote`], if there still is one: its workload is being stopped, or S is earlier now. A child
+    /// that was killed has not promoted as far as anybody knows, which is [`Input::PromotionLate`].
+    CallOff,
     /// Send the signal that demotes. An attempt is no acknowledgement (law 8): the answer is [`Input::Demoted`] or
     /// [`Input::NotDemoted`], or the end of the process.
     Demote {

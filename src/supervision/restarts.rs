@@ -45,7 +45,9 @@ impl Restarts {
         if self.recent.len() >= usize::try_from(self.policy.burst).unwrap_or(usize::MAX) {
             return None;
         }
-        Some(self.delayed(since, now))
+        let at = self.delayed(since, now);
+        self.recent.push_back(at);
+        Some(at)
     }
 
     /// The same without a limit, for a standby that has nothing to give up.
@@ -56,9 +58,7 @@ impl Restarts {
         let doubled = 2_u32.checked_pow(self.streak).unwrap_or(u32::MAX);
         self.streak = self.streak.saturating_add(1);
         let delay = self.policy.delay.checked_mul(doubled).unwrap_or(Duration::MAX).min(self.policy.max_delay);
-        let at = now + delay;
-        self.recent.push_back(at);
-        at
+        now + delay
     }
 }
 
@@ -97,6 +97,15 @@ mod tests {
         assert!(restarts.next(second(1), second(2)).is_some());
         assert_eq!(restarts.next(second(4), second(5)), None);
         assert!(restarts.next(second(4), second(61)).is_some(), "the first restart, at 1 s, has left the interval");
+    }
+
+    #[test]
+    fn a_standby_that_crashes_for_ever_is_not_remembered_for_ever() {
+        let mut restarts = restarts(2);
+        for at in 0..1000 {
+            restarts.delayed(second(at), second(at));
+        }
+        assert!(restarts.recent.is_empty());
     }
 
     #[test]

@@ -57,10 +57,8 @@ enum Stage {
     Leader(Launch),
     /// To be demoted as soon as the promotion's hook is dead.
     Waning(Launch, Reason),
-    /// `told`: the signal was sent, or there is none.
-    Demoting {
-        told: bool,
-    },
+    /// Until the signal was sent, if there is one, with what the hook will be told.
+    Demoting(Option<(Launch, Reason)>),
 }
 
 #[derive(Clone, Debug)]
@@ -112,7 +110,7 @@ impl Roles {
     /// Which role's rewriting of signals holds.
     pub(crate) fn role(&self) -> Role {
         match self.stage {
-            Stage::Standby | Stage::Demoting { .. } => Role::Standby,
+            Stage::Standby | Stage::Demoting(_) => Role::Standby,
             Stage::Signalled(..) | Stage::Promoting(_) | Stage::Leader(_) | Stage::Waning(..) => Role::Leader,
         }
     }
@@ -132,15 +130,28 @@ impl Roles {
         Outcome::Pending
     }
 
-    /// A renewal was confirmed: S is later now (law 15).
-    pub(crate) fn prolong(&mut self, soft: Instant) {
+    /// S has moved (law 15). Where it has moved back, as at the end of a wait, a signal that is on its way could come after it.
+    pub(crate) fn follow_soft(&mut self, soft: Instant, out: &mut impl Extend<Action>) {
         match &mut self.stage {
-            Stage::Signalled(launch, _) | Stage::Promoting(launch) => launch.not_after = soft,
-            Stage::Standby | Stage::Leader(_) | Stage::Waning(..) | Stage::Demoting { .. } => {}
+            Stage::Signalled(launch, _) | Stage::Promoting(launch) => {
+                let is_earlier = soft < std::mem::replace(&mut launch.not_after, soft);
+                if is_earlier {
+                    self.call_off(out);
+                }
+            }
+            Stage::Standby | Stage::Leader(_) | Stage::Waning(..) | Stage::Demoting(_) => {}
         }
     }
 
-    /// The signal that promotes was not sent before S as it was then. It is tried again where S has moved on since.
+    /// A signal that promotes and is on its way does not go out any more.
+    pub(crate) fn call_off(&self, out: &mut impl Extend<Action>) {
+        match self.stage {
+            Stage::Signalled(..) => out.extend([Action::CallOff]),
+            Stage::Standby | Stage::Promoting(_) | Stage::Leader(_) | Stage::Waning(..) | Stage::Demoting(_) => {}
+        }
+    }
+
+    /// The signal that promotes was not sent before S as it was then, or was called off. It is tried again where there is time.
     pub(crate) fn promotion_late(&mut self, manner: &Manner, now: Instant, out: &mut impl Extend<Action>) -> Outcome {
         match (&self.stage, manner.signals.on_lead) {
             (Stage::Signalled(launch, until), Some(signal)) if now < launch.not_after.min(*until) => {
@@ -152,7 +163,7 @@ impl Roles {
                 out.extend([Action::Log { warning: true, line }]);
                 self.not_promoted()
             }
-            (Stage::Standby | Stage::Promoting(_) | Stage::Leader(_) | Stage::Waning(..) | Stage::Demoting { .. }, _) => {
+            (Stage::Standby | Stage::Promoting(_) | Stage::Leader(_) | Stage::Waning(..) | Stage::Demoting(_), _) => {
                 Outcome::Pending
             }
         }
@@ -178,22 +189,24 @@ impl Roles {
     }
 
     /// The signal that demotes was sent.
-    pub(crate) fn demoted(&mut self, manner: &Manner) -> Outcome {
-        let Stage::Demoting { told } = &mut self.stage else { return Outcome::Pending };
-        *told = true;
+    pub(crate) fn demoted(&mut self, manner: &Manner, now: Instant, out: &mut impl Extend<Action>) -> Outcome {
+        let Stage::Demoting(untold) = &mut self.stage else { return Outcome::Pending };
+        if let Some((launch, reason)) = untold.take() {
+            self.run(HookKind::BeforeFollow, manner, &launch, Some(reason), now, out);
+        }
         self.settle(manner)
     }
 
     /// The signal that demotes cannot be sent.
     pub(crate) fn not_demoted(&self) -> Outcome {
         match self.stage {
-            Stage::Demoting { told: false } => Outcome::Failed(Reason::NotAcknowledged),
+            Stage::Demoting(Some(_)) => Outcome::Failed(Reason::NotAcknowledged),
             Stage::Standby
             | Stage::Signalled(..)
             | Stage::Promoting(_)
             | Stage::Leader(_)
             | Stage::Waning(..)
-            | Stage::Demoting { told: true } => Outcome::Pending,
+            | Stage::Demoting(None) => Outcome::Pending,
         }
     }
 
@@ -209,7 +222,7 @@ impl Roles {
     ) -> Option<Outcome> {
         match &self.stage {
             Stage::Signalled(..) | Stage::Promoting(_) => None,
-            Stage::Standby | Stage::Waning(..) | Stage::Demoting { .. } => Some(self.settle(manner)),
+            Stage::Standby | Stage::Waning(..) | Stage::Demoting(_) => Some(self.settle(manner)),
             Stage::Leader(launch) => {
                 self.stage = Stage::Waning(Launch { not_after: hard, ..launch.clone() }, reason);
                 if let Some(hook) = &mut self.hook {
@@ -226,7 +239,7 @@ impl Roles {
     pub(crate) fn notified(&mut self, role: Role, manner: &Manner) -> Outcome {
         let expected = match self.stage {
             Stage::Promoting(_) => role == Role::Leader,
-            Stage::Demoting { .. } => role == Role::Standby,
+            Stage::Demoting(_) => role == Role::Standby,
             Stage::Signalled(..) | Stage::Standby | Stage::Leader(_) | Stage::Waning(..) => return Outcome::Pending,
         };
         self.word |= expected;
@@ -236,13 +249,13 @@ impl Roles {
     /// Words of before the question may be left, and a late one cannot be told from an early one: none counts.
     pub(crate) fn not_drained(&self) -> Outcome {
         match self.stage {
-            Stage::Promoting(_) | Stage::Demoting { .. } if !self.word => Outcome::Failed(Reason::NotAcknowledged),
+            Stage::Promoting(_) | Stage::Demoting(_) if !self.word => Outcome::Failed(Reason::NotAcknowledged),
             Stage::Standby
             | Stage::Signalled(..)
             | Stage::Promoting(_)
             | Stage::Leader(_)
             | Stage::Waning(..)
-            | Stage::Demoting { .. } => Outcome::Pending,
+            | Stage::Demoting(_) => Outcome::Pending,
         }
     }
 
@@ -307,15 +320,13 @@ impl Roles {
 
     /// Every hook of the promotion is dead: now it can be told.
     fn wane(&mut self, manner: &Manner, now: Instant, out: &mut impl Extend<Action>) -> Outcome {
-        let told = manner.signals.on_follow.is_none();
-        let Stage::Waning(launch, reason) = std::mem::replace(&mut self.stage, Stage::Demoting { told }) else {
-            return Outcome::Pending;
-        };
+        let Stage::Waning(launch, reason) = &self.stage else { return Outcome::Pending };
+        self.stage = Stage::Demoting(Some((launch.clone(), *reason)));
         self.word = manner.acknowledge != Acknowledge::Notify;
         out.extend([Action::DrainNotify]);
-        out.extend(manner.signals.on_follow.map(|signal| Action::Demote { pid: self.pid, signal }));
-        self.run(HookKind::BeforeFollow, manner, &launch, Some(reason), now, out);
-        self.settle(manner)
+        let Some(signal) = manner.signals.on_follow else { return self.demoted(manner, now, out) };
+        out.extend([Action::Demote { pid: self.pid, signal }]);
+        Outcome::Pending
     }
 
     fn run(
@@ -339,12 +350,12 @@ impl Roles {
                 (self.stage, self.give_up) = (Stage::Leader(launch.clone()), None);
                 Outcome::Promoted
             }
-            Stage::Demoting { told: true } if self.word && hook_done => {
+            Stage::Demoting(None) if self.word && hook_done => {
                 self.stage = Stage::Standby;
                 Outcome::Demoted
             }
             Stage::Standby => Outcome::Demoted,
-            Stage::Signalled(..) | Stage::Promoting(_) | Stage::Leader(_) | Stage::Waning(..) | Stage::Demoting { .. } => {
+            Stage::Signalled(..) | Stage::Promoting(_) | Stage::Leader(_) | Stage::Waning(..) | Stage::Demoting(_) => {
                 Outcome::Pending
             }
         }

@@ -171,7 +171,7 @@ impl Workload {
             self.wait_no_longer(now);
         }
         if let Actual::Running { roles, .. } = &mut self.actual {
-            roles.prolong(launch.not_after);
+            roles.follow_soft(launch.not_after, &mut self.actions);
         }
         self.wanted = Wanted::Leader(launch);
         self.advance(now);

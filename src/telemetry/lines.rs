@@ -174,8 +174,14 @@ impl Lines {
                 info!(lease = self.lease, reason = reason.as_str(), trace_id, span_id, "stops the workload");
             }
             Event::Proved(stop) => debug!(?stop, "the workload is proved gone"),
-            Event::Released { how: how @ ("unknown" | "not-ours") } => {
-                warn!(lease = self.lease, how, "the Lease was not given back: the next leader has to wait for its end");
+            Event::Released { how: how @ "unknown" } => {
+                warn!(
+                    lease = self.lease,
+                    how, "the Lease was perhaps not given back: the next leader may have to wait for its end"
+                );
+            }
+            Event::Released { how: how @ "not-ours" } => {
+                info!(lease = self.lease, how, "the Lease is no longer of this term: there is nothing to give back");
             }
             Event::Released { how } => debug!(how, "the Lease is given back"),
             Event::Odd { message } => warn!(lease = self.lease, "{}", one_line(message)),

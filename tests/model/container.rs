@@ -267,6 +267,11 @@ impl Container {
                 self.handle(Input::Forked { pid }, around);
             }
             Action::Promote { pid, not_after, .. } => self.promoter = Some(self.tree.promote(pid, self.token, not_after)),
+            Action::CallOff => {
+                if let Some(promoter) = self.promoter {
+                    self.tree.call_off(promoter);
+                }
+            }
             Action::Demote { pid, .. } => {
                 self.tree.order(pid, Role::Standby, self.token);
                 self.handle(Input::Demoted, around);

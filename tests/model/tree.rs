@@ -148,6 +148,14 @@ impl Tree {
         }
     }
 
+    /// SIGKILL to the one who promotes.
+    pub fn call_off(&mut self, pid: i32) {
+        let forked = |process: &&mut Process| process.pid == pid && matches!(process.stage, Stage::Forked(..));
+        if let Some(process) = self.processes.iter_mut().find(forked) {
+            process.stage = Stage::Zombie(Exit::Signal(9));
+        }
+    }
+
     /// A signal that tells the workload its role.
     pub fn order(&mut self, pid: i32, role: Role, token: u64) {
         if let Some(process) = self.processes.iter_mut().find(|process| process.pid == pid) {

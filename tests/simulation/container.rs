@@ -228,12 +228,7 @@ impl Container {
                 self.spawned(outcome.unwrap_or(Ok(())), e);
             }
             if self.promoter.take_if(|promoter| *promoter == pid).is_some() {
-                match exit {
-                    Exit::Code(0) => self.handle(Input::Promoted, e),
-                    Exit::Code(_) => self.handle(Input::PromotionLate, e),
-                    // Nobody knows.
-                    Exit::Signal(_) => {}
-                }
+                self.handle(if exit == Exit::Code(0) { Input::Promoted } else { Input::PromotionLate }, e);
             }
             if self.hook.take_if(|hook| *hook == pid).is_some() && exit != Exit::Code(0) {
                 self.conduct.failed(self.clock().boot(e.now));

@@ -242,6 +242,13 @@ impl Tree {
         look
     }
 
+    /// SIGKILL to this one.
+    pub fn kill_child(&mut self, pid: i32, e: &mut Engine) {
+        if let Some(process) = self.processes.iter_mut().find(|process| process.pid == pid) {
+            process.kill(self.who, e);
+        }
+    }
+
     /// One SIGKILL, from outside.
     pub fn murder(&mut self, e: &mut Engine) {
         let alive = self.processes.iter_mut().find(|process| matches!(process.stage, Stage::Runs { .. }) && !process.killed);

@@ -154,6 +154,7 @@ impl Workload {
             }
             Actual::Running { .. } | Actual::Starting { pid: Some(_), .. } => {
                 let Some(pid) = self.main() else { return };
+                self.call_off();
                 let kill_at = self.yield_by().map_or(kill_at, |at| at.min(kill_at));
                 self.account.began.get_or_insert(now);
                 for signal in [signal.unwrap_or(self.policy.config.stop.signal), Signal(libc::SIGCONT)] {
@@ -171,7 +172,14 @@ impl Workload {
     pub(super) fn kill(&mut self, now: Instant) {
         self.account.began.get_or_insert(now);
         let main = self.main();
+        self.call_off();
         self.actual = Actual::Ending { main, ladder: Ladder::killing(self.policy.pid1, self.margin(), now), again_at: None };
+    }
+
+    fn call_off(&mut self) {
+        if let Actual::Running { roles, .. } = &self.actual {
+            roles.call_off(&mut self.actions);
+        }
     }
 
     pub(super) fn yield_by(&self) -> Option<Instant> {

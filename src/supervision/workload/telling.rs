@@ -74,7 +74,7 @@ impl Workload {
 
     pub(crate) fn demoted(&mut self, now: Instant) {
         if let (Actual::Running { roles, .. }, Some(manner)) = (&mut self.actual, &self.policy.manner) {
-            let outcome = roles.demoted(manner);
+            let outcome = roles.demoted(manner, now, &mut self.actions);
             self.take_news(outcome, now);
         }
     }

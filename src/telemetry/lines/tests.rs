@@ -179,10 +179,11 @@ fn the_beginning_of_a_stop_is_told_and_so_is_a_release_that_did_not_work() {
     let lines = logged(|lines| {
         reported(lines, 0, &Event::Stopping { reason: Reason::StepDown, context: CONTEXT });
         reported(lines, 1, &Event::Released { how: "unknown" });
-        reported(lines, 2, &Event::Released { how: "clear" });
+        reported(lines, 2, &Event::Released { how: "not-ours" });
+        reported(lines, 3, &Event::Released { how: "clear" });
     });
     let levels: Vec<_> = lines.iter().map(|line| line["level"].as_str().unwrap()).collect();
-    assert_eq!(levels, ["INFO", "WARN"]);
+    assert_eq!(levels, ["INFO", "WARN", "INFO"]);
     assert_eq!(lines[0]["reason"].as_str(), Some("step-down"));
 }
 

@@ -102,6 +102,12 @@ impl Container {
                 self.promoter = Some(promoter);
                 self.window(Window::Spawn, e);
             }
+            Action::CallOff => {
+                e.note(self.who, || "calls the promotion off".into());
+                if let Some(promoter) = self.promoter {
+                    self.tree.kill_child(promoter, e);
+                }
+            }
             Action::Demote { pid, signal } => {
                 e.note(self.who, || format!("signal {} to pid {pid}", signal.0));
                 self.tree.order(pid, Role::Standby, "", &self.node.habits, e);
@@ -112,7 +118,7 @@ impl Container {
             Action::Hook { hook, facts, not_after, .. } => self.hook(hook, facts.map(|facts| facts.token), not_after, e),
             Action::KillHook { pid } => {
                 e.note(self.who, || format!("kills hook {pid}"));
-                self.tree.kill_hook(pid, e);
+                self.tree.kill_child(pid, e);
                 self.main.into_iter().for_each(|main| self.tree.is_asked(main));
             }
         }

@@ -32,13 +32,6 @@ impl Tree {
         self.add(Stage::Hooks(hook), manner, covered, habits, e)
     }
 
-    /// SIGKILL to it.
-    pub fn kill_hook(&mut self, pid: i32, e: &mut Engine) {
-        if let Some(process) = self.processes.iter_mut().find(|process| process.pid == pid) {
-            process.kill(self.who, e);
-        }
-    }
-
     /// The workload is being told that it stands by.
     pub fn is_asked(&mut self, workload: i32) {
         if let Some(process) = self.processes.iter_mut().find(|process| process.pid == workload) {

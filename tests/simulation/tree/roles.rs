@@ -38,8 +38,11 @@ impl Tree {
 
     /// The one who promotes looks at the clock, and does.
     pub(super) fn promotes(&mut self, index: usize, clock: Clock, habits: &Habits, e: &mut Engine) {
-        let Some(Process { pid, stage, .. }) = self.processes.get_mut(index) else { return };
+        let Some(Process { pid, stage, killed, .. }) = self.processes.get_mut(index) else { return };
         let Stage::Promotes { workload, token, not_after } = stage else { return };
+        if *killed {
+            return;
+        }
         let (pid, workload, token, late) = (*pid, *workload, token.clone(), clock.boot(e.now) >= *not_after);
         *stage = Stage::Zombie(Exit::Code(u8::from(late)));
         e.note(self.who, || format!("pid {pid} promotes {workload}: {}", !late));

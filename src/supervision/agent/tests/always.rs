@@ -481,9 +481,9 @@ fn the_hooks_acknowledge_by_exit_0() {
     world.step_down(9, Reason::StepDown);
     let (reason, not_after) = (Some(Reason::StepDown), deadlines(world.now).hard);
     let hook = Action::Hook { hook: HookKind::BeforeFollow, facts: Some(facts()), reason, not_after };
+    world.feed(Input::Demoted);
     assert!(world.wants(&hook));
     world.feed(Input::HookForked { pid: HOOK });
-    world.feed(Input::Demoted);
     assert_eq!(world.stopped(), None);
     world.feed(Input::Reaped { pid: HOOK, exit: Exit::Code(0) });
     assert_eq!(world.stopped(), Some((9, Then::Follow)));
@@ -495,7 +495,60 @@ fn a_demotions_hook_does_not_begin_after_the_h_of_the_last_renewal() {
     renew(&mut world, 3);
     world.step_down(9, Reason::StepDown);
     let (reason, not_after) = (Some(Reason::StepDown), deadlines(ms(3000)).hard);
+    world.feed(Input::Demoted);
     assert!(world.wants(&Action::Hook { hook: HookKind::BeforeFollow, facts: Some(facts()), reason, not_after }));
+}
+
+#[test]
+fn the_hook_of_a_demotion_that_could_not_be_told_is_not_begun() {
+    let mut world = hooked_leader();
+    world.step_down(9, Reason::StepDown);
+    world.feed(Input::NotDemoted);
+    world.due();
+    assert!(world.wants(&Action::Walk));
+    assert!(!world.actions.iter().any(|action| matches!(action, Action::Hook { .. })));
+}
+
+#[test]
+fn a_promotion_that_is_on_its_way_is_called_off_before_the_stop_signal() {
+    let mut world = standby(always(Acknowledge::Notify));
+    world.lead(1, None);
+    world.take();
+    world.step_down(9, Reason::LostToHolder);
+    let actions = world.take();
+    let position = |wanted: &Action| actions.iter().position(|action| action == wanted);
+    assert!(position(&Action::CallOff).is_some());
+    assert!(position(&Action::CallOff) < position(&to_main(libc::SIGTERM)), "{actions:?}");
+}
+
+#[test]
+fn a_promotion_that_is_on_its_way_is_called_off_where_the_workload_is_killed_at_once() {
+    let mut world = standby(always(Acknowledge::Notify));
+    world.lead(1, None);
+    world.take();
+    world.wake_until(deadlines(ms(1000)).hard);
+    assert!(world.wants(&Action::CallOff));
+}
+
+#[test]
+fn a_promotion_that_is_on_its_way_is_begun_again_where_s_moves_back() {
+    let mut world = standby(always(Acknowledge::Notify));
+    world.lead(1, None);
+    world.take();
+    let short = deadlines(ms(500));
+    world.told(ToInit::Shorten { term: Term(1), serial: 1, timing: config().timing(), deadlines: short });
+    assert!(world.wants(&Action::CallOff));
+    world.take();
+    world.feed(Input::PromotionLate);
+    let again = Action::Promote { pid: MAIN, signal: Signal(libc::SIGUSR1), not_after: short.soft };
+    assert_eq!(world.take(), [again]);
+}
+
+#[test]
+fn a_promotion_that_was_told_is_not_called_off() {
+    let mut world = leader();
+    world.step_down(9, Reason::LostToHolder);
+    assert!(!world.wants(&Action::CallOff));
 }
 
 #[test]
@@ -514,6 +567,7 @@ fn a_promotion_hook_that_fails_ends_the_term_and_the_workload() {
 fn a_demotion_hook_that_fails_is_a_kill_at_once() {
     let mut world = hooked_leader();
     world.step_down(9, Reason::StepDown);
+    world.feed(Input::Demoted);
     world.feed(Input::HookForked { pid: HOOK });
     world.take();
     world.feed(Input::Reaped { pid: HOOK, exit: Exit::Code(1) });
