@@ -87,15 +87,22 @@ fn a_workload_that_was_stopped_still_hears_term() {
 }
 
 #[test]
-fn other_signals_pass_through_and_int_counts_as_a_stop() {
-    let script = "trap 'echo usr1' USR1; trap 'echo usr2' USR2; trap 'exit 4' INT; echo ready; while :; do sleep 0.01; done";
+fn other_signals_pass_through_and_so_do_int_and_quit_which_end_nothing_by_themselves() {
+    let traps = "trap 'echo usr1' USR1; trap 'echo usr2' USR2; trap 'echo int' INT; trap 'echo quit' QUIT; trap 'exit 4' TERM";
+    let script = &format!("{traps}; echo ready; while :; do sleep 0.01; done");
     let mut init = Init::contained(&[], script);
     init.line();
     init.signal(Signal::SIGUSR1);
     assert_eq!(init.line(), "usr1");
     init.signal(Signal::SIGUSR2);
     assert_eq!(init.line(), "usr2");
-    init.signal(Signal::SIGINT);
+    for _ in 0..3 {
+        init.signal(Signal::SIGINT);
+        assert_eq!(init.line(), "int");
+        init.signal(Signal::SIGQUIT);
+        assert_eq!(init.line(), "quit");
+    }
+    init.signal(Signal::SIGTERM);
     assert_eq!(init.exit(), 4);
 }
 

@@ -78,10 +78,12 @@ impl Author {
         object
     }
 
-    /// A Lease that is kept: the holder stays, and so do acquireTime and leaseTransitions.
+    /// A Lease that is kept: the holder stays, and so do acquireTime and leaseTransitions. What somebody has taken away of its own
+    /// labels and annotations comes back.
     #[must_use]
     pub fn renew(&self, from: &LeaseRecord, timing: Timing, time: &str) -> Value {
         let mut object = from.object().clone();
+        self.mark_held(&mut object);
         self.hold(spec_of(&mut object), timing, time);
         object
     }
@@ -108,13 +110,18 @@ impl Author {
     }
 
     fn mark_acquired(&self, object: &mut Value, context: TraceContext) {
-        let labels = map_of(metadata_of(object), "labels");
-        labels.insert(MANAGED_BY.0.into(), MANAGED_BY.1.into());
-        labels.extend(self.labels.iter().map(|(name, value)| (name.clone(), value.as_str().into())));
         let annotations = annotations_of(object);
         annotations.remove(STEP_DOWN);
         annotations.remove(STEP_DOWN_TO);
         annotations.insert(TRACEPARENT.into(), context.to_string().into());
+        self.mark_held(object);
+    }
+
+    fn mark_held(&self, object: &mut Value) {
+        let labels = map_of(metadata_of(object), "labels");
+        labels.insert(MANAGED_BY.0.into(), MANAGED_BY.1.into());
+        labels.extend(self.labels.iter().map(|(name, value)| (name.clone(), value.as_str().into())));
+        let annotations = annotations_of(object);
         annotations.extend(self.annotations.iter().map(|(name, value)| (name.clone(), value.as_str().into())));
         annotations.insert(HOLDER.into(), self.identity.as_str().into());
     }

@@ -7,7 +7,10 @@ use serde_json::json;
 use super::bench::{Bench, ME, START, TICK, held, lost, rose, seconds};
 use crate::{
     config::Config,
-    election::{Answer, Refusal, Request, Watched, writes::STEP_DOWN},
+    election::{
+        Answer, Refusal, Request, Watched,
+        writes::{HOLDER, STEP_DOWN},
+    },
     link::{Deadlines, Reason, Then, ToElector, ToInit, encode},
     time::Instant,
 };
@@ -44,6 +47,21 @@ fn every_period_brings_one_put_and_no_get() {
     assert_eq!(bench.gets(), gets);
     assert_eq!(bench.writes().len(), 21);
     assert!(times.windows(2).all(|pair| pair[0][..19] < pair[1][..19]), "whole seconds rise: {times:?}");
+}
+
+#[test]
+fn own_labels_and_marks_that_somebody_took_away_come_back() {
+    let mut bench = Bench::leading();
+    bench.register.edit(|object| {
+        object["metadata"]["labels"] = json!({"theirs": "x"});
+        object["metadata"]["annotations"] = json!({"theirs": "y"});
+    });
+
+    bench.run(seconds(6));
+
+    let metadata = bench.register.object.clone().unwrap()["metadata"].clone();
+    assert_eq!(metadata["labels"], json!({"theirs": "x", "app.kubernetes.io/managed-by": "tenure"}));
+    assert_eq!(metadata["annotations"], json!({"theirs": "y", (HOLDER): ME}));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::{
-    config::Signal,
+    config::{OnExit, Signal},
     link::{Exit, Reason, ToElector},
     process::signals::is_forwardable,
     time::Instant,
@@ -59,6 +59,10 @@ impl Agent {
         match signal.0 {
             libc::SIGTERM => self.asked_to_end(None, now),
             libc::SIGINT | libc::SIGQUIT if !self.workload.is_running() => self.asked_to_end(None, now),
+            // The program may handle it and go on, as a JVM does with QUIT; where it ends instead, so does init.
+            libc::SIGINT | libc::SIGQUIT if self.is_plain() && self.settings.config.workload.on_exit == OnExit::Exit => {
+                self.workload.forward(signal);
+            }
             libc::SIGINT | libc::SIGQUIT => {
                 if let Some(signal) = self.workload.rewritten(signal) {
                     self.asked_to_end(Some(signal).filter(|signal| !self.workload.tells_a_role(*signal)), now);

@@ -5,6 +5,10 @@ use super::*;
 fn plain(pid1: bool) -> World {
     let mut config = config();
     config.lease.enabled = false;
+    plain_of(config, pid1)
+}
+
+fn plain_of(config: Config, pid1: bool) -> World {
     let agent = Agent::new(Settings { config, identity: String::new(), pid1, terminal: false });
     let mut world = World { agent, now: ms(1000), actions: Vec::new(), pid: MAIN };
     assert_eq!(world.agent.poll_timeout(), Some(Instant::BOOT));
@@ -47,6 +51,27 @@ fn a_signal_stops_the_workload_and_its_code_is_init_s() {
     assert_eq!(world.take(), [to_main(libc::SIGTERM), to_main(libc::SIGCONT)]);
     world.exit(Exit::Signal(libc::SIGTERM));
     assert_eq!(world.take(), [Action::Exit(143)]);
+}
+
+#[test]
+fn int_and_quit_are_only_passed_on() {
+    let mut world = plain(true);
+    for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGQUIT] {
+        world.feed(Input::Signal(signal));
+        assert_eq!(world.take(), [to_main(signal)]);
+        assert_eq!(world.agent.poll_timeout(), None);
+    }
+}
+
+#[test]
+fn int_is_a_stop_where_the_workload_would_be_started_again() {
+    let mut config = config();
+    config.lease.enabled = false;
+    config.workload.on_exit = OnExit::Restart;
+    let mut world = plain_of(config, true);
+    world.feed(Input::Signal(libc::SIGINT));
+    world.exit(Exit::Signal(libc::SIGINT));
+    assert_eq!(world.actions.last(), Some(&Action::Exit(130)));
 }
 
 #[test]
