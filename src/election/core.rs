@@ -61,7 +61,7 @@ pub(crate) struct Core {
     retry_at: Instant,
     reported_holder: Option<String>,
     /// The Lease is held without a sound duration, and that was said.
-    odd: bool,
+    odd: Option<&'static str>,
 }
 
 /// A write that was sent: what it carried, and when its first byte may have left.
@@ -166,7 +166,7 @@ impl Core {
             failures: 0,
             retry_at: now.boot,
             reported_holder: None,
-            odd: false,
+            odd: None,
         }
     }
 
@@ -259,6 +259,7 @@ impl Core {
     /// Takes in what a reply brought: it is believed, and there is something to hear of.
     pub(crate) fn saw(&mut self, record: LeaseRecord, now: Now) {
         self.succeeded(now);
+        self.report_oddity(&record);
         self.report_holder(&record);
         self.version = Some(record.resource_version().to_owned());
         let seen = self.sight.record().map(LeaseRecord::resource_version);
@@ -295,15 +296,24 @@ impl Core {
         }
     }
 
-    fn report_holder(&mut self, record: &LeaseRecord) {
-        let Some(holder) = record.holder() else { return };
-        let odd = record.duration().is_none();
-        if odd && !self.odd {
-            let message =
-                "the Lease is held without a sound leaseDurationSeconds: the longest duration in sight is waited for".into();
-            self.report(Event::Odd { message });
+    fn report_oddity(&mut self, record: &LeaseRecord) {
+        let odd = if record.holder().is_some() && record.duration().is_none() {
+            Some("the Lease is held without a sound leaseDurationSeconds: the longest duration in sight is waited for")
+        } else if record.strategy().is_some() {
+            Some(
+                "the Lease has a strategy: while it is free, whom its coordinator appoints is waited for, but no longer than lease.duration",
+            )
+        } else {
+            None
+        };
+        if let Some(message) = odd.filter(|_| odd != self.odd) {
+            self.report(Event::Odd { message: message.into() });
         }
         self.odd = odd;
+    }
+
+    fn report_holder(&mut self, record: &LeaseRecord) {
+        let Some(holder) = record.holder() else { return };
         if holder == self.author.identity {
             self.reported_holder = None;
             return;

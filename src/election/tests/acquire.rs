@@ -302,6 +302,18 @@ fn a_coordinated_lease_is_left_to_the_appointed_for_one_duration() {
 }
 
 #[test]
+fn that_a_coordinator_appoints_holders_is_said_once() {
+    let mut spec = held("x", 15);
+    spec["strategy"] = "OldestEmulationVersion".into();
+    let mut bench = Bench::with(spec);
+
+    bench.run(plus(15) + seconds(30));
+
+    let said = bench.events.iter().filter(|event| matches!(event, Event::Odd { message } if message.contains("strategy")));
+    assert_eq!(said.count(), 1);
+}
+
+#[test]
 fn whoever_takes_a_lease_in_place_of_the_appointed_keeps_it_until_somebody_is_appointed_anew() {
     let mut spec = mark();
     spec["strategy"] = "OldestEmulationVersion".into();
