@@ -17,7 +17,7 @@ pub struct Lease {
     pub name: String,
     /// Prepended to the name; empty once validated, being part of it.
     pub prefix: String,
-    /// Empty: the pod's, then the kubeconfig context's, then "default".
+    /// Empty: that of the kubeconfig's context where there is one, then the pod's, then "default", as client-go has it.
     pub namespace: String,
     /// Base of the identity. Empty: POD_NAME, then the hostname.
     pub identity: String,

@@ -65,7 +65,7 @@ fn prepare(config: Config, log: &mut Log) -> Result<(Drive, Settings), (u8, Stri
         // Refused by older kernels and some containers; it only makes wake-ups rarer late.
         drop(slice::shorten());
     }
-    let notify = (config.workload.acknowledge == Some(Acknowledge::Notify))
+    let notify = (config.lease.enabled && config.workload.acknowledge == Some(Acknowledge::Notify))
         .then(NotifySocket::open)
         .transpose()
         .map_err(|error| system("NOTIFY_SOCKET cannot be made", &error))?;

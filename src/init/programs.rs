@@ -17,8 +17,16 @@ use crate::{
     supervision::{HookKind, Role},
 };
 
-/// Facts of a term; what an outer tenure said of its own is not passed on.
-const FACTS: [&str; 4] = ["TENURE_TERM", "TENURE_FENCING_TOKEN", "TENURE_LEASE_UID", "TENURE_ACQUIRED_AT"];
+/// Facts of a term and of its end; what an outer tenure said of its own is not passed on.
+const FACTS: [&str; 7] = [
+    "TENURE_TERM",
+    "TENURE_FENCING_TOKEN",
+    "TENURE_LEASE_UID",
+    "TENURE_ACQUIRED_AT",
+    "TENURE_REASON",
+    "TENURE_EXIT_CODE",
+    "TENURE_EXIT_SIGNAL",
+];
 
 /// The workload and its hooks, ready to be started.
 #[derive(Debug)]
@@ -59,7 +67,9 @@ impl Programs {
             let file = resolve(command.first().map(String::as_str).unwrap_or_default(), path)?;
             Ok::<_, ResolveError>(Program { file, arguments: command.to_vec() })
         };
-        let hook = |kind: HookKind| kind.of(&config.hooks).map(|hook| find(&hook.command)).transpose();
+        // Without a Lease none is run.
+        let hooks = config.lease.enabled.then_some(&config.hooks);
+        let hook = |kind: HookKind| hooks.and_then(|hooks| kind.of(hooks)).map(|hook| find(&hook.command)).transpose();
         Ok(Self {
             workload: find(&config.workload.command)?,
             after_lead: hook(HookKind::AfterLead)?,
