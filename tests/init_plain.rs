@@ -50,14 +50,47 @@ fn a_command_that_is_not_there_is_127_and_one_that_cannot_be_executed_126() {
 }
 
 #[test]
+fn a_file_that_nothing_executes_is_126_and_left_to_the_kernel_where_a_handler_may_be_registered() {
+    let s390 = [b"\x7fELF\x02\x02".as_slice(), &[0; 12], &22_u16.to_be_bytes(), &[0; 44]].concat();
+    for (bytes, words) in
+        [(b"no program at all".as_slice(), "neither a program nor a script"), (&s390, "another kind of processor")]
+    {
+        for (filesystems, words) in [("nodev\tproc\n", words), ("nodev\tproc\nnodev\tbinfmt_misc\n", "cannot execute")] {
+            let (code, said) = run_file(bytes, filesystems);
+            assert!(code == Some(126) && said.contains(words), "{code:?} {said}");
+        }
+    }
+}
+
+#[test]
 fn a_file_that_only_the_kernel_finds_wrong_is_126_too() {
-    let file = std::env::temp_dir().join(format!("tenure-init-{}-format", std::process::id()));
-    fs::write(&file, "no program at all").unwrap();
+    let (code, said) = run_file(b"\x7fELF and no more", "");
+    assert!(code == Some(126) && said.contains("cannot execute"), "{code:?} {said}");
+}
+
+#[test]
+fn a_script_without_its_interpreter_is_127_and_says_so() {
+    let (code, said) = run_file(b"#!/no/such/int\n", "nodev\tbinfmt_misc\n");
+    assert!(code == Some(127) && said.contains("its interpreter /no/such/int: not found"), "{code:?} {said}");
+}
+
+/// The exit code of an init that is to run a file with these bytes, where the kernel knows these filesystems, and what it said.
+fn run_file(bytes: &[u8], filesystems: &str) -> (Option<i32>, String) {
+    let place = std::env::temp_dir().join(format!("tenure-init-{}-{:016x}", std::process::id(), getrandom::u64().unwrap()));
+    fs::create_dir(&place).unwrap();
+    let (file, known) = (place.join("file"), place.join("filesystems"));
+    fs::write(&file, bytes).unwrap();
+    fs::write(&known, filesystems).unwrap();
     Command::new("chmod").arg("+x").arg(&file).status().unwrap();
-    let output = Command::new(TENURE).args(["--leader-election=off", "--"]).arg(&file).output().unwrap();
-    fs::remove_file(&file).unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.code() == Some(126) && said.contains("cannot execute"), "{:?} {said}", output.status);
+    let mut unshare = Command::new("unshare");
+    if !nix::unistd::geteuid().is_root() {
+        unshare.arg("--map-root-user");
+    }
+    let script = r#"mount --bind "$0" /proc/filesystems && exec "$@""#;
+    unshare.args(["--mount", "sh", "-c", script]).arg(&known).arg(TENURE);
+    let output = unshare.args(["--leader-election=off", "--"]).arg(&file).output().unwrap();
+    fs::remove_dir_all(&place).unwrap();
+    (output.status.code(), String::from_utf8(output.stderr).unwrap())
 }
 
 #[test]

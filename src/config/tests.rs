@@ -319,6 +319,19 @@ fn a_plain_init_says_which_keys_do_nothing_there() {
 }
 
 #[test]
+fn a_rewrite_that_could_never_apply_is_refused_to_a_plain_init_too() {
+    for (lease, key) in [("lease.enabled=false", "leader"), ("lease.name=x", "leader"), ("lease.name=x", "standby")] {
+        for (signal, remedy) in [("SIGTERM", "workload.stop.signal"), ("SIGKILL", "remove it"), ("SIGSEGV", "remove it")] {
+            let rewrite = format!("signals.rewrite.{key}.{signal}");
+            let said = problems(&flags(&[lease, &format!("{rewrite}=QUIT")]), &[]);
+            assert!(said.iter().any(|line| line.contains(&rewrite) && line.contains(remedy)), "{lease}: {said:?}");
+        }
+    }
+    // A plain init never stands by.
+    loaded(&flags(&["lease.enabled=false", "signals.rewrite.standby.SIGTERM=QUIT"]), &[]);
+}
+
+#[test]
 fn a_violation_of_a_rule_names_the_place_of_the_value() {
     let said = problems(&flags(&[]), &[("TENURE_LEASE__DURATION", "5s")]);
     assert!(said[0].starts_with("TENURE_LEASE__DURATION: lease.duration: no attempt to renew fits"), "{said:?}");

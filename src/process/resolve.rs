@@ -1,6 +1,7 @@
 //! Finds the program of a command, before a Lease is acquired for it.
 //!
-//! Owns the search. Never executes anything; execve may still fail, for what only it finds out (`#!` of a missing interpreter).
+//! Owns the search. Never executes anything; execve may still fail, for what only it finds out (an interpreter's interpreter, the
+//! loader of a program).
 
 use std::{
     ffi::OsStr,
@@ -13,6 +14,10 @@ use nix::{
     fcntl::{AT_FDCWD, AtFlags},
     unistd::{AccessFlags, faccessat},
 };
+
+use self::header::Header;
+
+mod header;
 
 /// Where execvp looks when there is no PATH.
 const DEFAULT_PATH: &str = "/usr/local/bin:/bin:/usr/bin";
@@ -33,18 +38,27 @@ pub enum ResolveError {
     NotExecutable {
         /// The file.
         file: PathBuf,
-        /// Directory, permissions.
+        /// Directory, permissions, format.
         why: &'static str,
+    },
+    /// It is a script, and its interpreter cannot be run.
+    #[error("{}: its interpreter {unfit}", script.display())]
+    Interpreter {
+        /// The file.
+        script: PathBuf,
+        /// What is wrong with the interpreter.
+        unfit: Box<Self>,
     },
 }
 
 impl ResolveError {
     /// The exit code for it: 127 or 126.
     #[must_use]
-    pub const fn code(&self) -> u8 {
+    pub fn code(&self) -> u8 {
         match self {
             Self::NotFound { .. } => 127,
             Self::NotExecutable { .. } => 126,
+            Self::Interpreter { unfit, .. } => unfit.code(),
         }
     }
 }
@@ -54,6 +68,24 @@ impl ResolveError {
 /// # Errors
 /// [`ResolveError`], with the exit code.
 pub fn resolve(program: &str, path: Option<&OsStr>) -> Result<PathBuf, ResolveError> {
+    let file = find(program, path)?;
+    match header::of(&file) {
+        Header::Left => Ok(file),
+        Header::Unfit(why) => Err(ResolveError::NotExecutable { file, why }),
+        Header::Script(interpreter) => {
+            // It comes from a file, and a carriage return at its end is to be seen.
+            let program = interpreter.to_string_lossy().escape_debug().to_string();
+            let unfit = match check(interpreter) {
+                Some(Ok(_)) => return Ok(file),
+                Some(Err(unfit)) => unfit,
+                None => ResolveError::NotFound { program, path: None },
+            };
+            Err(ResolveError::Interpreter { script: file, unfit: unfit.into() })
+        }
+    }
+}
+
+fn find(program: &str, path: Option<&OsStr>) -> Result<PathBuf, ResolveError> {
     if program.contains('/') {
         return check(PathBuf::from(program))
             .unwrap_or_else(|| Err(ResolveError::NotFound { program: program.to_owned(), path: None }));
@@ -130,6 +162,35 @@ mod tests {
         assert_eq!(fails("self", "/proc"), (126, "/proc/self: is a directory".into()));
         assert_eq!(fails("/dev/null", ""), (126, "/dev/null: is not a regular file".into()));
         assert_eq!(fails("./Cargo.toml", ""), (126, "./Cargo.toml: is not executable (its mode, or a noexec mount)".into()));
+    }
+
+    #[test]
+    fn an_interpreter_that_cannot_be_run_is_named() {
+        for (line, code, words) in [
+            ("#!/no/such/int\n", 127, "/no/such/int: not found"),
+            ("#!/bin/sh\r\n", 127, "/bin/sh\\r: not found"),
+            ("#! ./Cargo.toml x\n", 126, "./Cargo.toml: is not executable (its mode, or a noexec mount)"),
+            ("#!/proc\n", 126, "/proc: is a directory"),
+        ] {
+            let script = script(line);
+            let name = script.to_str().unwrap();
+            assert_eq!(fails(name, ""), (code, format!("{name}: its interpreter {words}")), "{line:?}");
+            std::fs::remove_file(script).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_script_that_can_be_run_is_found() {
+        let script = script("#!/bin/sh\n");
+        assert_eq!(resolve(script.to_str().unwrap(), None).as_ref(), Ok(&script));
+        std::fs::remove_file(script).unwrap();
+    }
+
+    fn script(text: &str) -> PathBuf {
+        let file = std::env::temp_dir().join(format!("tenure-resolve-{:032x}", u128::from(getrandom::u64().unwrap())));
+        std::fs::write(&file, text).unwrap();
+        std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        file
     }
 
     #[test]

@@ -159,6 +159,24 @@ fn a_command_line_that_cannot_be_parsed_is_64_and_a_bad_value_on_a_flag_78() {
 }
 
 #[test]
+fn a_program_that_cannot_run_leaves_the_lease_alone() {
+    let place = Place::new("unfit");
+    let path = place.0.join("kubeconfig");
+    let _server = Embedded::start(&path);
+    let variables = [("KUBECONFIG", path.to_str().unwrap())];
+    let script = place.file("script", "#!/no/such/int\n");
+    fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let words = format!("{script}: its interpreter /no/such/int: not found");
+    let run = |program| tenure(&["--lease", "x", "--set", "lease.creationWait=0s", "--", program], &variables);
+    run("/nowhere").says(127, &["/nowhere: not found"]);
+    run("/etc/passwd").says(126, &["/etc/passwd: is not executable"]);
+    run(&script).says(127, &[&words]);
+    tenure(&["status", "x"], &variables).says(2, &[]);
+    tenure(&["check", "--offline", "--lease", "x", "--", &script], &[])
+        .says(78, &["FAIL  the workload cannot be executed (127)", &words]);
+}
+
+#[test]
 fn the_last_words_of_a_failed_start_are_where_kubelet_looks_and_those_of_a_command_are_not() {
     for (line, code, words) in [
         ("--leese x", 64, "error: unexpected argument '--leese' found"),

@@ -72,6 +72,7 @@ pub(super) fn judge(config: &mut Config, purpose: Purpose) -> Judgement {
         timing::judge(config, &mut judgement);
         roles::judge(config, &mut judgement);
     } else {
+        roles::judge_rewrite("leader", &config.signals.rewrite.leader, &mut judgement);
         note_what_does_nothing(config, &mut judgement);
     }
     judgement

@@ -1,13 +1,24 @@
 //! Whether a workload that runs on every replica is told its role and can say that it took it.
 
+use std::collections::BTreeMap;
+
 use super::{
     Judgement,
     workload::{is_catchable, judge_command},
 };
-use crate::config::{Acknowledge, Config, Runs, Signal};
+use crate::{
+    config::{Acknowledge, Config, Runs, Signal, Signals},
+    process::signals::is_forwardable,
+};
+
+/// What arrives, and what the workload gets.
+type Rules = BTreeMap<Signal, Option<Signal>>;
 
 pub(super) fn judge(config: &Config, judgement: &mut Judgement) {
-    judge_rewrite(config, judgement);
+    for (role, rules) in [("leader", &config.signals.rewrite.leader), ("standby", &config.signals.rewrite.standby)] {
+        judge_rewrite(role, rules, judgement);
+        judge_what_tells(role, rules, &config.signals, judgement);
+    }
     match config.workload.runs {
         Runs::Leading => refuse_what_means_nothing(config, judgement),
         Runs::Always => judge_telling(config, judgement),
@@ -71,30 +82,38 @@ fn judge_telling(config: &Config, judgement: &mut Judgement) {
     }
 }
 
-fn judge_rewrite(config: &Config, judgement: &mut Judgement) {
-    let rewrite = &config.signals.rewrite;
-    for (role, rules) in [("leader", &rewrite.leader), ("standby", &rewrite.standby)] {
-        for (from, to) in rules {
-            let path = format!("signals.rewrite.{role}.{}", from.name());
-            if *from == Signal(libc::SIGTERM) {
-                judgement.refuse(&[&path], "SIGTERM is a stop and not forwarded: set workload.stop.signal");
-            } else if !is_catchable(*from) {
-                judgement.refuse(&[&path], format!("{} never arrives: it cannot be caught", from.name()));
-            }
-            if to.is_some() && [config.signals.on_lead, config.signals.on_follow].contains(to) {
-                judgement.refuse(&[&path], "would tell the workload a role that it does not have: choose another signal");
-            }
-            if to.is_some_and(|to| !is_catchable(to)) {
-                judgement.refuse(&[&path], "would kill or stop the workload past its guard: choose a signal that can be caught");
-            }
+/// What holds of a plain init's too.
+pub(super) fn judge_rewrite(role: &str, rules: &Rules, judgement: &mut Judgement) {
+    for (from, to) in rules {
+        let path = path(role, *from);
+        if *from == Signal(libc::SIGTERM) {
+            judgement.refuse(&[&path], "SIGTERM is a stop and not forwarded: set workload.stop.signal");
+        } else if !is_forwardable(*from) {
+            judgement.refuse(&[&path], format!("{} is never forwarded: remove it, or choose a signal that is", from.name()));
+        }
+        if to.is_some_and(|to| !is_catchable(to)) {
+            judgement.refuse(&[&path], "would kill or stop the workload past its guard: choose a signal that can be caught");
         }
     }
+}
+
+fn judge_what_tells(role: &str, rules: &Rules, signals: &Signals, judgement: &mut Judgement) {
+    for (from, to) in rules {
+        if to.is_some() && [signals.on_lead, signals.on_follow].contains(to) {
+            let message = "would tell the workload a role that it does not have: choose another signal";
+            judgement.refuse(&[&path(role, *from)], message);
+        }
+    }
+}
+
+fn path(role: &str, from: Signal) -> String {
+    format!("signals.rewrite.{role}.{}", from.name())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Hook, Signals};
+    use crate::config::Hook;
 
     const LEAD: Signal = Signal(libc::SIGUSR1);
     const FOLLOW: Signal = Signal(libc::SIGUSR2);
@@ -190,6 +209,9 @@ mod tests {
             (libc::SIGHUP, None, true),
             (libc::SIGTERM, Some(libc::SIGINT), false),
             (libc::SIGKILL, None, false),
+            (libc::SIGABRT, Some(libc::SIGUSR1), false),
+            (libc::SIGCHLD, None, false),
+            (libc::SIGTTOU, None, false),
             (libc::SIGHUP, Some(libc::SIGKILL), false),
         ] {
             let mut config = Config::default();

@@ -1,0 +1,133 @@
+//! What the first bytes of a file tell of how the kernel would execute it.
+//!
+//! Owns the kernel's rules for `#!` and for the magic of ELF. What it cannot tell for certain is left to execve.
+
+use std::{
+    ffi::OsStr,
+    fs::OpenOptions,
+    io::{self, Read as _},
+    os::unix::{ffi::OsStrExt as _, fs::OpenOptionsExt as _},
+    path::{Path, PathBuf},
+};
+
+/// As much of a file as the kernel looks at.
+const LENGTH: usize = 256;
+
+/// Whose ELF files the kernel of this binary may execute: the 32-bit ones are those of its own family. Empty: nobody knows.
+const MACHINES: &[u16] = if cfg!(target_arch = "x86_64") {
+    &[libc::EM_X86_64, libc::EM_386]
+} else if cfg!(target_arch = "aarch64") {
+    &[libc::EM_AARCH64, libc::EM_ARM]
+} else {
+    &[]
+};
+
+/// What a file is to execve.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Header {
+    /// A script for this interpreter.
+    Script(PathBuf),
+    /// Nothing that the kernel executes.
+    Unfit(&'static str),
+    /// Executable, or execve finds out.
+    Left,
+}
+
+/// Of a regular file; one that may not be read can still be executed.
+pub(super) fn of(file: &Path) -> Header {
+    match read(file).map_or(Header::Left, |head| judge(&head)) {
+        Header::Unfit(_) if may_have_handlers() => Header::Left,
+        header @ (Header::Script(_) | Header::Unfit(_) | Header::Left) => header,
+    }
+}
+
+fn read(file: &Path) -> io::Result<Vec<u8>> {
+    // A pipe that took the file's place since it was looked at must not be waited for.
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(file)?;
+    let mut head = Vec::with_capacity(LENGTH);
+    file.take(LENGTH as u64).read_to_end(&mut head)?;
+    Ok(head)
+}
+
+fn judge(head: &[u8]) -> Header {
+    if let Some(line) = head.strip_prefix(b"#!") {
+        return script(line, head.len() == LENGTH);
+    }
+    if !head.starts_with(b"\x7fELF") {
+        return Header::Unfit("is neither a program nor a script with a #! line");
+    }
+    match head.get(18..20) {
+        Some(&[a, b]) if !MACHINES.is_empty() && !MACHINES.contains(&u16::from_ne_bytes([a, b])) => {
+            Header::Unfit("is a program for another kind of processor")
+        }
+        Some(_) | None => Header::Left,
+    }
+}
+
+/// What stands after `#!`: a name, from the first that is no blank to the next blank or the end of the line or file.
+fn script(line: &[u8], is_cut: bool) -> Header {
+    let start = line.iter().position(|byte| !b" \t".contains(byte)).unwrap_or(line.len());
+    let name = line.get(start..).unwrap_or_default();
+    match name.iter().position(|byte| b" \t\n\0".contains(byte)) {
+        None if is_cut => Header::Left,
+        end => match name.get(..end.unwrap_or(name.len())) {
+            None | Some([]) => Header::Unfit("its #! line names no interpreter"),
+            Some(name) => Header::Script(OsStr::from_bytes(name).into()),
+        },
+    }
+}
+
+/// Whether some handler of binfmt_misc may take what the kernel itself does not execute: qemu, a Java runtime. Which ones there
+/// are is not to be seen in a container; that there can be none is.
+fn may_have_handlers() -> bool {
+    std::fs::read_to_string("/proc/filesystems").map_or(true, |known| known.contains("binfmt_misc"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn elf(machine: u16) -> Vec<u8> {
+        [b"\x7fELF".as_slice(), &[0; 14], &machine.to_ne_bytes(), &[0; 44]].concat()
+    }
+
+    #[test]
+    fn a_script_names_its_interpreter_as_the_kernel_reads_it() {
+        for (head, interpreter) in [
+            ("#!/bin/sh\necho", "/bin/sh"),
+            ("#! \t/bin/sh -e x\n", "/bin/sh"),
+            ("#!/bin/sh\t-e\n", "/bin/sh"),
+            ("#!/bin/sh", "/bin/sh"),
+            ("#!/bin/sh\r\n", "/bin/sh\r"),
+            ("#!sh\n", "sh"),
+        ] {
+            assert_eq!(judge(head.as_bytes()), Header::Script(interpreter.into()), "{head:?}");
+        }
+        let longest = format!("#!/{} ", "x".repeat(LENGTH - 4));
+        assert!(matches!(judge(longest.as_bytes()), Header::Script(_)));
+        let cut = format!("#!/{}", "x".repeat(LENGTH - 3));
+        assert_eq!(judge(cut.as_bytes()), Header::Left);
+    }
+
+    #[test]
+    fn a_file_that_names_no_interpreter_and_is_no_program_is_unfit() {
+        for head in ["", "#", "echo hi\n", "\n#!/bin/sh\n", "#!", "#!\n/bin/sh\n", "#! \t\n", "\x7fEL"] {
+            assert!(matches!(judge(head.as_bytes()), Header::Unfit(_)), "{head:?}");
+        }
+    }
+
+    #[test]
+    fn a_program_is_for_this_family_of_processors() {
+        let own = std::fs::read("/proc/self/exe").unwrap();
+        assert_eq!(judge(&own[..LENGTH]), Header::Left);
+        assert_eq!(judge(&elf(if cfg!(target_arch = "x86_64") { libc::EM_386 } else { libc::EM_ARM })), Header::Left);
+        assert_eq!(judge(&elf(libc::EM_S390)), Header::Unfit("is a program for another kind of processor"));
+        assert_eq!(judge(b"\x7fELF cut"), Header::Left);
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_left_to_execve() {
+        assert_eq!(of("/proc/self/mem".as_ref()), Header::Left);
+        assert_eq!(of("/no/such/file".as_ref()), Header::Left);
+    }
+}
