@@ -66,6 +66,21 @@ fn the_workload_runs_under_it_and_its_exit_code_is_the_containers() {
 }
 
 #[test]
+fn the_first_real_time_signal_which_is_none_to_musl_is_passed_on_and_stays_blocked() {
+    let image = Image::unpack("tenure");
+    let tenure = image.root.join("tenure");
+
+    let script = "trap 'exit 5' RTMIN; kill -34 $PPID; while :; do sleep 0.01; done";
+    let passed = Command::new(&tenure).args(["--leader-election=off", "--", "bash", "-c", script]).status().unwrap();
+    let mut blocks = Command::new("env");
+    blocks.arg("--block-signal=RTMIN").arg(&tenure).args(["--leader-election=off", "--", "grep", "SigBlk", "/proc/self/status"]);
+    let blocked = blocks.output().unwrap();
+
+    assert_eq!(passed.code(), Some(5));
+    assert_eq!(String::from_utf8_lossy(&blocked.stdout), "SigBlk:\t0000000200000000\n");
+}
+
+#[test]
 fn the_builder_has_the_pinned_toolchain() {
     let file = |name| fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).unwrap();
 

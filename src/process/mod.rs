@@ -4,7 +4,7 @@
 //! proof permits is the machines' business. Never blocks, except for the microseconds of a fork; never talks to a network.
 //!
 //! - [`scan`] reads who is there, [`kill`] sends SIGKILL to them until nobody is, [`reap`] buries.
-//! - [`resolve`] finds a program, [`spawn`] runs it, [`signals`] and [`terminal`] say what it inherits.
+//! - [`resolve`] finds a program, [`spawn`] runs it, [`signals`], [`mask`] and [`terminal`] say what it inherits.
 //! - [`fuse`] is a SIGKILL that the kernel sends at a time, whoever runs then.
 //! - [`notify`] hears what the workload says of itself.
 //! - [`memory`] keeps what init needs to act.
@@ -17,6 +17,7 @@ pub use nix::unistd::Pid;
 
 pub mod fuse;
 pub mod kill;
+pub mod mask;
 pub mod memory;
 pub mod notify;
 pub mod power;

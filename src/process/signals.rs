@@ -13,9 +13,10 @@ use std::{
 
 use nix::sys::{
     signal::{SigSet, SigmaskHow, sigprocmask},
-    signalfd::{SfdFlags, SignalFd},
+    signalfd::SignalFd,
 };
 
+use super::mask::Mask;
 use crate::config::Signal;
 
 /// Faults of tenure itself: never blocked, never passed on.
@@ -25,7 +26,7 @@ const FAULTS: [i32; 7] = [libc::SIGFPE, libc::SIGILL, libc::SIGSEGV, libc::SIGBU
 #[derive(Clone, Copy, Debug)]
 pub struct Inherited {
     /// The blocked ones.
-    pub mask: SigSet,
+    pub mask: Mask,
     /// Whether SIGPIPE was ignored. Rust's runtime ignores it before main.
     pub ignores_pipe: bool,
     /// Whether SIGCHLD was ignored: nobody would have children to reap then. No other disposition is changed by tenure.
@@ -37,8 +38,7 @@ pub struct Inherited {
 /// # Errors
 /// None that a kernel gives for a valid set.
 pub fn block() -> io::Result<Inherited> {
-    let mut mask = SigSet::empty();
-    sigprocmask(SigmaskHow::SIG_SETMASK, Some(&taken()), Some(&mut mask))?;
+    let mask = TAKEN.set()?;
     Ok(Inherited {
         mask: *MASK.get_or_init(|| mask),
         ignores_pipe: IGNORED_PIPE.load(Ordering::Relaxed),
@@ -57,7 +57,7 @@ pub extern "C" fn block_first() {
 pub fn restore() {
     if let Some(mask) = MASK.get() {
         // A mask that was there is valid.
-        let _ = sigprocmask(SigmaskHow::SIG_SETMASK, Some(mask), None);
+        let _ = mask.set();
     }
 }
 
@@ -91,7 +91,7 @@ impl Signals {
     /// # Errors
     /// What signalfd(2) says.
     pub fn open() -> io::Result<Self> {
-        Ok(Self(SignalFd::with_flags(&taken(), SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?))
+        TAKEN.descriptor().map(Self)
     }
 
     /// The next one that waits.
@@ -119,16 +119,14 @@ pub fn is_forwardable(signal: Signal) -> bool {
     !own.contains(&signal.0) && !FAULTS.contains(&signal.0)
 }
 
-fn taken() -> SigSet {
-    let mut set = SigSet::all();
-    for fault in FAULTS.into_iter().filter_map(|fault| fault.try_into().ok()) {
-        set.remove(fault);
-    }
-    set
-}
+/// All but the faults.
+const TAKEN: Mask = {
+    let [fpe, ill, segv, bus, abrt, trap, sys] = FAULTS;
+    Mask::ALL.without(fpe).without(ill).without(segv).without(bus).without(abrt).without(trap).without(sys)
+};
 
 /// As it was before the first [`block`].
-static MASK: OnceLock<SigSet> = OnceLock::new();
+static MASK: OnceLock<Mask> = OnceLock::new();
 
 static IGNORED_PIPE: AtomicBool = AtomicBool::new(false);
 static IGNORED_CHILD: AtomicBool = AtomicBool::new(false);

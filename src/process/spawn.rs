@@ -23,13 +23,12 @@ use std::{
 use nix::{
     errno::Errno,
     fcntl::{FcntlArg, OFlag, fcntl},
-    sys::signal::{SigSet, SigmaskHow, pthread_sigmask},
     unistd::{Pid, pipe2},
 };
 
 use crate::{
     config::Signal,
-    process::{kill, signals::Inherited, terminal::Terminal},
+    process::{kill, mask::Mask, signals::Inherited, terminal::Terminal},
     time::Instant,
 };
 
@@ -303,16 +302,14 @@ fn fork(plan: &child::Plan<'_>) -> Result<Spawning, SpawnError> {
     let (report, end) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK).map_err(failed)?;
     let end = above_link(end).map_err(failed)?;
     let parent = Pid::this();
-    let mut mask = SigSet::empty();
     // No handler of ours may run in the child.
-    pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::all()), Some(&mut mask))
-        .map_err(|errno| SpawnError::Fork(errno.into()))?;
+    let mask = Mask::ALL.set().map_err(|errno| SpawnError::Fork(errno.into()))?;
     // SAFETY: the child calls nothing but `child::run`, which makes only async-signal-safe calls and does not return.
     let forked = match unsafe { libc::fork() } {
         0 => child::run(plan, parent, end.as_raw_fd()),
         result => Errno::result(result),
     };
-    let _ = pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&mask), None);
+    let _ = mask.set();
     let pid = forked.map_err(|errno| SpawnError::Fork(errno.into()))?;
     Ok(Spawning { pid: Pid::from_raw(pid), report: File::from(report) })
 }

@@ -127,7 +127,7 @@ fn carry_out(plan: &Plan<'_>, parent: Pid) -> Result<Outcome, Failure> {
                     return Err(Failure { step: Step::Signals, errno: Errno::last() });
                 }
             }
-            check(Step::Signals, libc::sigprocmask(libc::SIG_SETMASK, inherited.mask.as_ref(), std::ptr::null_mut()))?;
+            inherited.mask.set().map_err(|errno| Failure { step: Step::Signals, errno })?;
         }
         match plan.act {
             Act::Execute { program, arguments, environment } => {

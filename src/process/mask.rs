@@ -1,0 +1,77 @@
+//! Signal masks as the kernel has them.
+//!
+//! Owns the two system calls that take one. musl's own sets leave out signal 34, which is SIGRTMIN to every program of glibc's: with
+//! them it would end init, and come out of a mask that a program was started with.
+
+use std::{
+    io,
+    os::fd::{FromRawFd as _, OwnedFd},
+};
+
+use nix::{
+    errno::Errno,
+    sys::signalfd::{SfdFlags, SignalFd},
+};
+
+/// Signals, the first one in the lowest bit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mask(u64);
+
+impl Mask {
+    /// Every signal but the two that glibc's threads use.
+    pub const ALL: Self = Self(!0).without(32).without(33);
+
+    /// Without this one.
+    #[must_use]
+    pub const fn without(self, signal: i32) -> Self {
+        Self(self.0 & !(1 << (signal - 1)))
+    }
+
+    /// Blocks these, no other, and returns what was blocked before. Async-signal-safe.
+    ///
+    /// # Errors
+    /// What rt_sigprocmask(2) says.
+    #[allow(unsafe_code, reason = "the C library's call knows other masks")]
+    pub fn set(self) -> nix::Result<Self> {
+        let mut before = Self(0);
+        // SAFETY: both are eight bytes, which the last argument says, and live until the call returns.
+        let result =
+            unsafe { libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const self.0, &raw mut before.0, SIZE) };
+        Errno::result(result).map(|_| before)
+    }
+
+    /// A descriptor for them, which does not wait and does not outlive an execve.
+    ///
+    /// # Errors
+    /// What signalfd(2) says.
+    #[allow(unsafe_code, reason = "the C library's call knows other masks")]
+    pub fn descriptor(self) -> io::Result<SignalFd> {
+        let flags = SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC;
+        // SAFETY: as above; the descriptor is new, one of a signalfd, and nobody else's.
+        unsafe {
+            let made = Errno::result(libc::syscall(libc::SYS_signalfd4, -1, &raw const self.0, SIZE, flags.bits()))?;
+            let made = i32::try_from(made).map_err(io::Error::other)?;
+            Ok(SignalFd::from_owned_fd(OwnedFd::from_raw_fd(made)))
+        }
+    }
+}
+
+const SIZE: usize = size_of::<u64>();
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_set_is_what_was_there() {
+        let mine = Mask::ALL.without(libc::SIGSEGV);
+        let before = mine.set().unwrap();
+
+        let there = before.set().unwrap();
+
+        // The kernel blocks neither SIGKILL nor SIGSTOP.
+        assert_eq!(there, mine.without(libc::SIGKILL).without(libc::SIGSTOP));
+        assert_eq!(there.without(34), Mask(there.0 & !(1 << 33)));
+        assert_ne!(there.without(34), there);
+    }
+}
