@@ -1,6 +1,8 @@
 //! Carries out what the agent wants done.
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use nix::{fcntl::OFlag, sys::stat::Mode};
 
 use super::{
     INVALID,
@@ -189,10 +191,13 @@ impl Drive {
         let not_after = launch.as_ref().map(|launch| launch.not_after).filter(|at| *at != Instant::NEVER);
         // A standby needs none, and those of a term that is just over may still stand.
         let fuse = launch.as_ref().and_then(|_| self.spare_fuse());
+        // Nothing else is started there, and what is mounted there is not to be busy because of init.
+        let home = self.once.then(leave_directory).flatten();
         let spawned = self.programs.workload(role, facts).and_then(|command| {
             command.spawn(&Setup {
                 inherited: self.inherited,
                 place: self.terminal.map_or(Place::Group, Place::Foreground),
+                directory: home.as_ref().map(AsFd::as_fd),
                 input: spawn::Input::Inherited,
                 link: None,
                 oom_score_adjust: self.oom_score_adjust,
@@ -202,10 +207,6 @@ impl Drive {
         });
         let input = match spawned {
             Ok(spawning) => {
-                if self.once {
-                    // Nothing else is started there, and what is mounted there is not to be busy because of init.
-                    drop(std::env::set_current_dir("/"));
-                }
                 self.main = Some(spawning.pid);
                 if let Some(fuse) = fuse {
                     self.fuses.keep(fuse, spawning.pid);
@@ -248,6 +249,7 @@ impl Drive {
         let setup = Setup {
             inherited: self.inherited,
             place: Place::Group,
+            directory: None,
             input: spawn::Input::Null,
             link: None,
             oom_score_adjust: self.oom_score_adjust,
@@ -372,6 +374,13 @@ fn send(target: Target, signal: Signal) {
         Target::Main(pid) => kill::send(Pid::from_raw(pid), signal),
         Target::Group(pid) => kill::send_group(Pid::from_raw(pid), signal),
     };
+}
+
+/// Goes to the root; what it has left, or none if it stays.
+fn leave_directory() -> Option<OwnedFd> {
+    let left = nix::fcntl::open(".", OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty()).ok()?;
+    std::env::set_current_dir("/").ok()?;
+    Some(left)
 }
 
 /// No destructor, no buffer, no other thread's leave: the kernel kills the namespace now.

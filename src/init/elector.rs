@@ -76,6 +76,7 @@ impl Elector {
         let spawning = command.spawn(&Setup {
             inherited,
             place: Place::Session,
+            directory: None,
             input: Input::Null,
             link: Some(theirs.as_fd()),
             oom_score_adjust: 0,

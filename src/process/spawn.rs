@@ -50,6 +50,8 @@ pub struct Setup<'a> {
     pub inherited: Inherited,
     /// Where it stands among the processes.
     pub place: Place,
+    /// The directory in which it starts; none: init's.
+    pub directory: Option<BorrowedFd<'a>>,
     /// Its standard input.
     pub input: Input,
     /// What becomes its descriptor 3. Every other one above 2 is closed by the execve.
@@ -132,6 +134,8 @@ pub enum Step {
     DieWithInit = 1,
     /// A process group or a session of its own.
     Place,
+    /// Its directory.
+    Directory,
     /// Standard input.
     Input,
     /// Descriptor 3.
@@ -153,6 +157,7 @@ impl std::fmt::Display for Step {
         f.write_str(match self {
             Self::DieWithInit => "cannot bind the child to init's life",
             Self::Place => "cannot make a process group or session",
+            Self::Directory => "cannot start in the directory of init",
             Self::Input => "cannot set standard input",
             Self::Link => "cannot hand over the link",
             Self::Signals => "cannot restore the signals",
@@ -218,6 +223,7 @@ impl Command {
         let score = raised_score(setup.oom_score_adjust);
         let spawning = fork(&child::Plan {
             place: Some(setup.place),
+            directory: setup.directory,
             null: null.as_ref().map(AsRawFd::as_raw_fd),
             link: setup.link.map(|link| link.as_raw_fd()),
             score: score.as_deref().map(str::as_bytes),
@@ -251,6 +257,7 @@ pub fn signal_not_after(
     let handle = kill::pidfd_open(pid).ok();
     fork(&child::Plan {
         place: None,
+        directory: None,
         null: None,
         link: None,
         score: None,

@@ -80,7 +80,16 @@ pub(crate) use test_in;
 
 /// How the children of a test are set up unless it says otherwise.
 pub(crate) fn setup(inherited: Inherited) -> Setup<'static> {
-    Setup { inherited, place: Place::Group, input: Input::Null, link: None, oom_score_adjust: 0, not_after: None, fuse: None }
+    Setup {
+        inherited,
+        place: Place::Group,
+        directory: None,
+        input: Input::Null,
+        link: None,
+        oom_score_adjust: 0,
+        not_after: None,
+        fuse: None,
+    }
 }
 
 /// Starts `sh -c script` as tenure starts a workload.

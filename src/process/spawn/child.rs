@@ -2,7 +2,7 @@
 
 use std::{
     ffi::{CStr, c_char},
-    os::fd::{BorrowedFd, RawFd},
+    os::fd::{AsRawFd as _, BorrowedFd, RawFd},
 };
 
 use nix::{errno::Errno, unistd::Pid};
@@ -26,6 +26,7 @@ pub(super) const REPORT: usize = 5;
 /// What the child does, prepared by the parent.
 pub(super) struct Plan<'a> {
     pub(super) place: Option<Place>,
+    pub(super) directory: Option<BorrowedFd<'a>>,
     pub(super) null: Option<RawFd>,
     pub(super) link: Option<RawFd>,
     pub(super) score: Option<&'a [u8]>,
@@ -70,6 +71,7 @@ pub(super) fn decode(report: [u8; REPORT]) -> Outcome {
     let steps = [
         Step::DieWithInit,
         Step::Place,
+        Step::Directory,
         Step::Input,
         Step::Link,
         Step::Signals,
@@ -102,6 +104,9 @@ fn carry_out(plan: &Plan<'_>, parent: Pid) -> Result<Outcome, Failure> {
             }
             Some(Place::Session) => drop(check(Step::Place, libc::setsid())?),
             None => {}
+        }
+        if let Some(directory) = plan.directory {
+            check(Step::Directory, libc::fchdir(directory.as_raw_fd()))?;
         }
         if let Some(fuse) = plan.fuse {
             // Init may be stopped before it could do it. A guard more: without it two are left.
