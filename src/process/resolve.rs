@@ -112,10 +112,13 @@ fn check(file: PathBuf) -> Option<Result<PathBuf, ResolveError>> {
         Ok(found) if found.is_dir() => return refuse("is a directory"),
         Ok(found) if !found.is_file() => return refuse("is not a regular file"),
         Ok(_) => {}
-        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
-            return refuse("a directory on the way may not be searched");
+        Err(error) => {
+            let errno = Errno::from_raw(error.raw_os_error()?);
+            let is_absent = matches!(errno, Errno::ENOENT | Errno::ENOTDIR);
+            let denied = errno == Errno::EACCES;
+            let why = if denied { "a directory on the way may not be searched" } else { errno.desc() };
+            return if is_absent { None } else { refuse(why) };
         }
-        Err(_) => return None,
     }
     match faccessat(AT_FDCWD, &file, AccessFlags::X_OK, AtFlags::AT_EACCESS) {
         Ok(()) => Some(Ok(file)),
@@ -162,6 +165,8 @@ mod tests {
         assert_eq!(fails("self", "/proc"), (126, "/proc/self: is a directory".into()));
         assert_eq!(fails("/dev/null", ""), (126, "/dev/null: is not a regular file".into()));
         assert_eq!(fails("./Cargo.toml", ""), (126, "./Cargo.toml: is not executable (its mode, or a noexec mount)".into()));
+        let long = format!("/bin/{}", "x".repeat(256));
+        assert_eq!(fails(&long, ""), (126, format!("{long}: File name too long")));
     }
 
     #[test]
