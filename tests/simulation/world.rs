@@ -14,6 +14,9 @@ use crate::{
     server::{Admission, Server},
 };
 
+/// More events than ever come at one instant by themselves.
+const CROWD: u32 = 100_000;
+
 /// A replica: its node, its road to the server, its container.
 pub struct Replica {
     pub node: Node,
@@ -78,7 +81,13 @@ impl World {
         let bound = self.plan.longest * 4 + 60 * S;
         // After the last fault, what is late may still come, and be repeated.
         let aftermath = self.plan.latest * 2 + S;
+        let (mut instant, mut events) = (self.e.now, 0);
         while let Some(event) = self.e.next() {
+            events = if self.e.now == instant { events + 1 } else { 0 };
+            instant = self.e.now;
+            if events > CROWD {
+                return self.e.judge.fail("somebody spins: time stands still");
+            }
             self.happens(event);
             if self.e.judge.verdict().is_some() {
                 return;
