@@ -56,6 +56,12 @@ pub enum AccessError {
         /// What stands there.
         url: String,
     },
+    /// The server's address names a user, which is not shown: a password may stand beside it.
+    #[error("the server of {0} names a user: write username and password under the user, not into the URL")]
+    UserInServer(String),
+    /// A variable of the environment names a proxy that is none, and kube looks at it although no proxy is used.
+    #[error("HTTPS_PROXY is no URL: unset it, tenure speaks to the API server directly")]
+    ProxyVariable(#[source] http::uri::InvalidUri),
     /// The namespace is none.
     #[error(
         "the namespace of {place} is {name:?}, which is no namespace: name one with --namespace or `kubectl config set-context`"

@@ -17,8 +17,8 @@ mod tests;
 const SERVICE_ACCOUNT_TOKEN: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
 const POD_NAMESPACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 
-/// A cluster that the surroundings name: not contacted yet.
-#[derive(Clone, Debug)]
+/// A cluster that the surroundings name: not contacted yet. Its `Debug` shows no credentials.
+#[derive(Clone)]
 pub struct Cluster {
     config: kube::Config,
     source: Source,
@@ -29,6 +29,12 @@ pub struct Cluster {
 enum Source {
     Pod,
     Kubeconfig(String),
+}
+
+impl fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cluster").field("source", &self.source).finish_non_exhaustive()
+    }
 }
 
 impl Cluster {
@@ -90,7 +96,10 @@ impl Cluster {
             }
         }
         let has_namespace = names_a_namespace(&kubeconfig);
-        let mut config = kube::Config::try_from(kubeconfig).map_err(broken)?;
+        let mut config = kube::Config::try_from(kubeconfig).map_err(|error| {
+            let KubeconfigError::ParseProxyUrl(source) = error else { return broken(error) };
+            AccessError::ProxyVariable(source)
+        })?;
         if let (false, Ok(namespace)) = (has_namespace, std::fs::read_to_string(POD_NAMESPACE)) {
             config.default_namespace = namespace;
         }
@@ -123,6 +132,9 @@ impl Cluster {
             return Err(AccessError::NoCertificate(source.to_string()));
         }
         let url = &config.cluster_url;
+        if url.authority().is_some_and(|authority| authority.as_str().contains('@')) {
+            return Err(AccessError::UserInServer(source.to_string()));
+        }
         if !matches!(url.scheme_str(), Some("http" | "https")) || url.host().is_none_or(str::is_empty) {
             return Err(AccessError::Server { place: source.to_string(), url: url.to_string() });
         }

@@ -117,17 +117,18 @@ pub(super) fn is_sendable(token: &str) -> bool {
 
 /// As client-go, takes the token of a file without what stands around it, which kube would send, and before a token that stands in
 /// the kubeconfig itself, which is older; for how long it is taken. A file of nothing but a token is left to kube, as is one that
-/// cannot be read where there is no other token.
+/// cannot be read where there is no other token. An empty one is not: kube would send it, and the server takes that for nobody.
 fn take_token_file(auth: &mut AuthInfo) -> Option<Duration> {
-    let text = std::fs::read_to_string(auth.token_file.as_ref()?).unwrap_or_default();
-    let token = text.trim();
-    match &auth.token {
-        Some(_) if token.is_empty() => auth.token_file = None,
-        Some(_) | None if token.len() == text.len() => {
+    let read = std::fs::read_to_string(auth.token_file.as_ref()?);
+    let token = read.as_deref().unwrap_or_default().trim();
+    match (&read, &auth.token) {
+        (Ok(_) | Err(_), Some(_)) if token.is_empty() => auth.token_file = None,
+        (Err(_), Some(_) | None) => return None,
+        (Ok(text), Some(_) | None) if !token.is_empty() && token.len() == text.len() => {
             auth.token = None;
             return None;
         }
-        Some(_) | None => (auth.token, auth.token_file) = (Some(token.into()), None),
+        (Ok(_), Some(_) | None) => (auth.token, auth.token_file) = (Some(token.into()), None),
     }
     Some(TOKEN_FILE)
 }
@@ -260,11 +261,16 @@ mod tests {
     #[test]
     fn a_token_that_cannot_stand_in_a_header_is_refused_and_not_shown() {
         let user = User::new("token");
+        let empty = User::new("token-none");
         std::fs::write(&user.file, "\n").unwrap();
+        std::fs::write(&empty.file, "").unwrap();
         let prints = plugin(r#"printf %s '{"status":{"token":"open\nsesame"}}'"#);
-        for (credentials, code) in
-            [(json!({ "token": "open\nsesame" }), 78), (json!({ "tokenFile": user.file }), 78), (json!({ "exec": prints }), 77)]
-        {
+        for (credentials, code) in [
+            (json!({ "token": "open\nsesame" }), 78),
+            (json!({ "tokenFile": user.file }), 78),
+            (json!({ "tokenFile": empty.file }), 78),
+            (json!({ "exec": prints }), 77),
+        ] {
             let error = user.dialer("https://127.0.0.1:1", &credentials).unwrap_err();
             assert_eq!(error.exit_code(), code, "{error:?}");
             assert!(!format!("{error:?} {}", one_line(&error)).contains("sesame"), "{error:?}");

@@ -114,12 +114,11 @@ impl Reply {
     /// The words of a refusal: the `message` of a Status, or the body's beginning where it is none.
     #[must_use]
     pub fn message(&self) -> String {
-        const SHOWN: usize = 200;
+        const SHOWN: usize = 1000;
         let status: Value = serde_json::from_slice(&self.body).unwrap_or_default();
-        match status.get("message").and_then(Value::as_str) {
-            Some(message) => super::squeezed(message),
-            None => super::squeezed(&String::from_utf8_lossy(&self.body)).chars().take(SHOWN).collect(),
-        }
+        let message = status.get("message").and_then(Value::as_str).map(super::squeezed);
+        let message = message.unwrap_or_else(|| super::squeezed(&String::from_utf8_lossy(&self.body)));
+        message.chars().take(SHOWN).collect()
     }
 }
 

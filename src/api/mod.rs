@@ -50,8 +50,13 @@ fn squeezed(text: &str) -> String {
 /// What another wrote, without what would move, colour or turn round the text of a terminal.
 #[must_use]
 pub fn visible(text: &str) -> String {
-    let turns = |c| matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    text.chars().map(|c| if c.is_control() || turns(c) { char::REPLACEMENT_CHARACTER } else { c }).collect()
+    text.chars().map(|c| if is_unseen(c) { char::REPLACEMENT_CHARACTER } else { c }).collect()
+}
+
+/// Whether this character moves, colours or turns round what stands around it.
+pub(crate) fn is_unseen(c: char) -> bool {
+    let turns = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    turns || c.is_control()
 }
 
 #[cfg(test)]

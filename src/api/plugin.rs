@@ -28,6 +28,12 @@ pub enum PluginError {
     /// The kubeconfig names no program.
     #[error("its credential plugin (exec) has no command")]
     NoCommand,
+    /// It asks its user something, and there is nobody.
+    #[error("the credential plugin {program} wants a terminal (interactiveMode: Always), and standard input is none")]
+    Terminal {
+        /// Which.
+        program: String,
+    },
     /// It cannot be started.
     #[error("the credential plugin {program} cannot be run{hint}")]
     Start {
@@ -93,7 +99,7 @@ impl PluginError {
     /// Whether trying again may help: the plugin ran. All else is configuration.
     pub(super) const fn may_pass(&self) -> bool {
         match self {
-            Self::NoCommand | Self::Start { .. } => false,
+            Self::NoCommand | Self::Terminal { .. } | Self::Start { .. } => false,
             Self::Failed { .. } | Self::Unreadable { .. } | Self::Nothing { .. } | Self::Token { .. } | Self::Expiry { .. } => {
                 true
             }
@@ -142,11 +148,8 @@ pub(super) fn replace(auth: &mut AuthInfo) -> Result<Option<Duration>, PluginErr
 }
 
 fn run(program: &str, exec: &ExecConfig) -> Result<Output, PluginError> {
-    let interactive = match exec.interactive_mode {
-        Some(ExecInteractiveMode::Never) => false,
-        Some(ExecInteractiveMode::IfAvailable) | None => io::stdin().is_terminal(),
-        Some(ExecInteractiveMode::Always) => true,
-    };
+    let interactive = may_ask(exec.interactive_mode.as_ref(), io::stdin().is_terminal());
+    let interactive = interactive.ok_or_else(|| PluginError::Terminal { program: program.into() })?;
     let mut command = Command::new(program);
     command.args(exec.args.iter().flatten());
     for variable in exec.env.iter().flatten() {
@@ -167,6 +170,15 @@ fn run(program: &str, exec: &ExecConfig) -> Result<Output, PluginError> {
         return Ok(output);
     }
     Err(PluginError::Failed { program: program.into(), status: output.status, complaint: complaint(&output.stderr) })
+}
+
+/// Whether it may ask its user; none if it must and cannot.
+fn may_ask(mode: Option<&ExecInteractiveMode>, terminal: bool) -> Option<bool> {
+    match mode {
+        Some(ExecInteractiveMode::Never) => Some(false),
+        Some(ExecInteractiveMode::IfAvailable) | None => Some(terminal),
+        Some(ExecInteractiveMode::Always) => terminal.then_some(true),
+    }
 }
 
 fn question(exec: &ExecConfig, interactive: bool) -> String {
@@ -283,6 +295,15 @@ mod tests {
             }
             assert!(error.may_pass());
         }
+    }
+
+    #[test]
+    fn a_plugin_that_must_ask_somebody_is_not_run_without_a_terminal() {
+        let modes = [None, Some(ExecInteractiveMode::Never), Some(ExecInteractiveMode::Always)];
+        let asks = |terminal| modes.each_ref().map(|mode| may_ask(mode.as_ref(), terminal));
+        assert_eq!(asks(true), [Some(true), Some(false), Some(true)]);
+        assert_eq!(asks(false), [Some(false), Some(false), None]);
+        assert!(!PluginError::Terminal { program: "aws".into() }.may_pass());
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! something about, and no line again and again for the same state. What others wrote (the API server, other holders of the
 //! Lease) is cut to one line of a bounded length.
 
-use std::{borrow::Cow, time::Duration};
+use std::{borrow::Cow, collections::BTreeMap, time::Duration};
 
 use tracing::{debug, error, info, warn};
 
@@ -13,6 +13,7 @@ use super::{
     transition::{Campaign, Outcome, Role, Transition, phase},
 };
 use crate::{
+    api::is_unseen,
     election::{Event, trace::TraceContext},
     link::{Exit, ToElector, ToInit},
     time::{Instant, Now},
@@ -21,6 +22,9 @@ use crate::{
 /// The same failure is told again after this long.
 const AGAIN: Duration = Duration::from_secs(600);
 
+/// The operation that does not end with its answer.
+const WATCH: &str = "watch";
+
 /// The longest text of others in a line, in bytes.
 const TEXT: usize = 1024;
 
@@ -28,12 +32,12 @@ const TEXT: usize = 1024;
 #[derive(Debug)]
 pub(crate) struct Lines {
     lease: String,
-    failing: Option<Failing>,
+    /// By operation.
+    failing: BTreeMap<&'static str, Failing>,
 }
 
 #[derive(Debug)]
 struct Failing {
-    operation: &'static str,
     /// What [`state`] makes of the message.
     state: String,
     told: Instant,
@@ -42,7 +46,7 @@ struct Failing {
 
 impl Lines {
     pub(crate) const fn new(lease: String) -> Self {
-        Self { lease, failing: None }
+        Self { lease, failing: BTreeMap::new() }
     }
 
     /// The line that `fact` is worth by itself, if any.
@@ -189,8 +193,7 @@ impl Lines {
     }
 
     fn failed(&mut self, operation: &'static str, message: &str, now: Instant) {
-        if let Some(failing) = &mut self.failing
-            && failing.operation == operation
+        if let Some(failing) = self.failing.get_mut(operation)
             && failing.state == state(message)
             && now.since(failing.told) < AGAIN
         {
@@ -199,11 +202,13 @@ impl Lines {
             return;
         }
         warn!(lease = self.lease, operation, "the API server did not do it: {message}");
-        self.failing = Some(Failing { operation, state: state(message), told: now, since: 0 });
+        self.failing.insert(operation, Failing { state: state(message), told: now, since: 0 });
     }
 
+    /// A request was answered, which tells nothing of the watch.
     fn works_again(&mut self) {
-        if let Some(Failing { operation, since, .. }) = self.failing.take() {
+        let watch = self.failing.remove_entry(WATCH);
+        for (operation, Failing { since, .. }) in std::mem::replace(&mut self.failing, watch.into_iter().collect()) {
             info!(lease = self.lease, operation, failures = since + 1, "the API server does it again");
         }
     }
@@ -265,10 +270,10 @@ fn readable(seconds: f64) -> f64 {
 }
 
 fn one_line(text: &str) -> Cow<'_, str> {
-    if text.len() <= TEXT && !text.contains(char::is_control) {
+    if text.len() <= TEXT && !text.contains(is_unseen) {
         return Cow::Borrowed(text);
     }
-    let mut line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let mut line: String = text.chars().map(|c| if is_unseen(c) { ' ' } else { c }).collect();
     if line.len() > TEXT {
         line.truncate(line.floor_char_boundary(TEXT));
         line.push('…');

@@ -249,7 +249,8 @@ impl Observer {
 
     fn failed(&self, operation: &'static str, message: &str, now: Now) -> Option<Outcome> {
         let releasing = self.fall.as_ref().is_some_and(|fall| fall.proved.is_some());
-        let term = self.term.as_ref().filter(|_| !releasing)?;
+        // A watch that fails costs a term nothing.
+        let term = self.term.as_ref().filter(|_| !releasing && operation != "watch")?;
         let mut phase = Phase::new(phase::RENEW, now.boot, now.boot).with(KeyValue::new("tenure.operation", operation));
         phase.error = Some(message.to_owned());
         Some(Outcome::During { parent: term.context?, anchor: Anchor::new(now), term: term.transitions, phase })

@@ -125,6 +125,15 @@ fn a_server_that_is_no_url_is_refused() {
 }
 
 #[test]
+fn a_server_that_names_a_user_is_refused_and_not_shown() {
+    let text = kubeconfig("", "").replace("https://", "https://admin:hunter2@");
+    assert!(text.contains("hunter2"), "{text}");
+    let error = refused(&File::new("server-user", &text));
+    assert_eq!(error.exit_code(), 78);
+    assert!(!format!("{error} {error:?}").contains("hunter2"), "{error:?}");
+}
+
+#[test]
 fn a_missing_certificate_authority_is_named() {
     let file = File::new("ca-missing", &kubeconfig("certificate-authority: /nonexistent/ca.crt", ""));
 

@@ -123,6 +123,30 @@ fn a_failure_is_told_once_for_each_state_and_its_end_with_their_number() {
 }
 
 #[test]
+fn a_watch_that_is_refused_while_renewals_work_is_told_once() {
+    let lines = logged(|lines| {
+        for minute in 0..9 {
+            reported(lines, minute * 60_000, &Event::Failed { operation: "watch", message: "403 forbidden".into() });
+            reported(lines, minute * 60_000 + 1, &renewed());
+        }
+    });
+    assert_eq!(lines.len(), 1, "{lines:?}");
+}
+
+#[test]
+fn operations_that_fail_in_turn_are_one_state_each() {
+    let lines = logged(|lines| {
+        for second in 0..9 {
+            for operation in ["get", "update"] {
+                reported(lines, second * 1000, &Event::Failed { operation, message: "timed out".into() });
+            }
+        }
+        reported(lines, 9000, &renewed());
+    });
+    assert_eq!(lines.len(), 4, "{lines:?}");
+}
+
+#[test]
 fn a_failure_that_says_the_time_is_one_state() {
     let lines = logged(|lines| {
         for second in 100..110 {
@@ -156,11 +180,11 @@ fn a_failure_that_lasts_is_told_again_after_a_while() {
 #[test]
 fn the_text_of_others_is_one_line_of_bounded_length() {
     let lines = logged(|lines| {
-        let message = format!("first\nsecond\x1b[31m{}", "ü".repeat(5_000));
+        let message = format!("first\nsecond\x1b[31m\u{202e}{}", "ü".repeat(5_000));
         reported(lines, 0, &Event::Odd { message });
     });
     let message = lines[0]["message"].as_str().unwrap();
-    assert!(message.starts_with("first second [31m") && message.ends_with('…') && message.len() <= 1030, "{message}");
+    assert!(message.starts_with("first second [31m ü") && message.ends_with('…') && message.len() <= 1030, "{message}");
 }
 
 #[test]

@@ -306,6 +306,8 @@ fn a_failed_renewal_is_told_within_the_term_and_failures_of_a_standby_are_not() 
     let over = reported(&mut leading(), 3_000, failed());
     let [Outcome::During { parent, term: 7, phase, .. }] = &over[..] else { panic!("{over:?}") };
     assert_eq!((*parent, phase.name, phase.error.as_deref()), (CONTEXT, "renew", Some("timed out")));
+    let watch = Event::Failed { operation: "watch", message: "forbidden".into() };
+    assert_eq!(reported(&mut leading(), 3_000, watch), []);
 }
 
 #[test]
