@@ -61,6 +61,7 @@ pub mod config;
 pub mod election;
 pub mod link;
 pub mod process {
+    pub mod mask;
     pub mod signals;
 }
 pub mod supervision;
