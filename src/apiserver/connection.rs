@@ -71,12 +71,20 @@ impl From<Infallible> for Closed {
 
 async fn answer(shared: Arc<Shared>, door: Arc<Door>, request: hyper::Request<Incoming>) -> Result<Response<Body>, Closed> {
     let (parts, body) = request.into_parts();
+    let known = is_known(&parts.headers, &door) || matches!(parts.uri.path(), "/version" | "/healthz" | "/livez" | "/readyz");
+    if !known {
+        // Before its body is read, as the real one does, which keeps nothing of strangers either.
+        let number = shared.journal.open(entry(&parts, &Bytes::new(), ""));
+        let response = respond(Answer::refusal(&Status::unauthorized()), None);
+        let fate = Fate::Answered { code: response.status().as_u16(), at: clock::boot() };
+        shared.journal.amend(number, |entry| entry.fate = fate);
+        return Ok(response);
+    }
     let Ok(body) = Limited::new(body, BODY_LIMIT).collect().await else {
         return Ok(respond(Answer::refusal(&Status::too_large(BODY_LIMIT)), None));
     };
     let body = body.to_bytes();
-    let known = is_known(&parts.headers, &door) || matches!(parts.uri.path(), "/version" | "/healthz" | "/livez" | "/readyz");
-    let number = shared.journal.open(entry(&parts, &body, if known { &door.client } else { "" }));
+    let number = shared.journal.open(entry(&parts, &body, &door.client));
     let request = Request {
         method: parts.method.to_string(),
         path: parts.uri.path().to_owned(),
@@ -85,12 +93,8 @@ async fn answer(shared: Arc<Shared>, door: Arc<Door>, request: hyper::Request<In
         content_type: text(&parts.headers, &header::CONTENT_TYPE),
         body,
     };
-    let outcome = if known {
-        let fault = door.take_fault(&request.method, request.is_watch());
-        obey(&shared, &door, request, number, fault).await
-    } else {
-        Ok(respond(Answer::refusal(&Status::unauthorized()), None))
-    };
+    let fault = door.take_fault(&request.method, request.is_watch());
+    let outcome = obey(&shared, &door, request, number, fault).await;
     let fate = match &outcome {
         Ok(response) => Fate::Answered { code: response.status().as_u16(), at: clock::boot() },
         Err(Closed) => Fate::Dropped,

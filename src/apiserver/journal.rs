@@ -14,6 +14,8 @@ use crate::time::Instant;
 
 /// So that a server that runs for weeks does not grow.
 const KEPT: usize = 1 << 16;
+/// Bytes of their bodies.
+const KEPT_BYTES: usize = 64 << 20;
 
 /// What became of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,6 +85,8 @@ pub(super) struct Journal {
 #[derive(Debug, Default)]
 struct Entries {
     kept: VecDeque<Entry>,
+    /// Of their bodies.
+    bytes: usize,
     /// How many were before them.
     forgotten: usize,
 }
@@ -91,8 +95,10 @@ impl Journal {
     /// Adds an entry; its number.
     pub(super) fn open(&self, entry: Entry) -> usize {
         let mut entries = self.lock();
-        if entries.kept.len() == KEPT {
-            entries.kept.pop_front();
+        entries.bytes += entry.body.len();
+        while entries.kept.len() == KEPT || entries.bytes > KEPT_BYTES {
+            let Some(oldest) = entries.kept.pop_front() else { break };
+            entries.bytes -= oldest.body.len();
             entries.forgotten += 1;
         }
         entries.kept.push_back(entry);
@@ -139,10 +145,8 @@ impl Journal {
 mod tests {
     use super::*;
 
-    #[test]
-    fn the_last_requests_are_kept_under_their_numbers() {
-        let journal = Journal::default();
-        let entry = |client: String| Entry {
+    fn entry(client: String) -> Entry {
+        Entry {
             client,
             method: String::new(),
             path: String::new(),
@@ -153,8 +157,25 @@ mod tests {
             carried_out: None,
             version: None,
             fate: Fate::Open,
-        };
+        }
+    }
 
+    #[test]
+    fn large_bodies_leave_room_for_fewer() {
+        let journal = Journal::default();
+        let body = Bytes::from(vec![0; KEPT_BYTES / 4]);
+
+        for count in 0..9 {
+            journal.open(Entry { body: body.clone(), ..entry(count.to_string()) });
+        }
+
+        let clients: Vec<_> = journal.entries().into_iter().map(|entry| entry.client).collect();
+        assert_eq!(clients, ["5", "6", "7", "8"]);
+    }
+
+    #[test]
+    fn the_last_requests_are_kept_under_their_numbers() {
+        let journal = Journal::default();
         let numbers: Vec<_> = (0..KEPT + 2).map(|count| journal.open(entry(count.to_string()))).collect();
         journal.amend(0, |_| panic!("it is forgotten"));
         journal.amend(KEPT + 1, |entry| entry.fate = Fate::Dropped);

@@ -312,10 +312,18 @@ fn leader_election_is_on_or_off() {
 
 #[test]
 fn a_plain_init_says_which_keys_do_nothing_there() {
-    let off = Settings { leader_election: Some("off".into()), ..flags(&["http.listen=127.0.0.1:80", "workload.runs=always"]) };
+    let set = [
+        "http.listen=127.0.0.1:80",
+        "hooks.beforeFollow.command=[\"x\"]",
+        "signals.onLead=USR1",
+        "signals.rewrite.standby={HUP: USR1}",
+        "workload.acknowledge=none",
+        "workload.runs=always",
+    ];
+    let off = Settings { leader_election: Some("off".into()), ..flags(&set) };
     let notes = loaded(&off, &[]).notes;
-    assert!(notes.iter().any(|note| note.starts_with("http.listen: ")), "{notes:?}");
-    assert!(notes.iter().any(|note| note.starts_with("workload.runs: ")), "{notes:?}");
+    let keys: Vec<_> = notes.iter().filter_map(|note| note.split(':').next()).collect();
+    assert_eq!(keys, set.map(|set| set.split('=').next().unwrap_or_default().trim_end_matches(".command")));
 }
 
 #[test]

@@ -58,7 +58,7 @@ fn needed(config: &Config) -> Vec<(&'static str, Without)> {
         ("create", Without::Lesser("replicas wait until somebody creates the Lease")),
     ];
     match config.lease.release {
-        Release::Delete => needed.push(("delete", Without::Nothing)),
+        Release::Delete => needed.push(("delete", Without::Lesser("a released Lease is left, free to be taken"))),
         Release::Clear | Release::Keep => {}
     }
     needed
