@@ -342,7 +342,8 @@ impl Drive {
                     self.say(true, format!("the workload cannot be promoted: {failure}"));
                     agent.handle(Input::NotPromoted, clock::boot());
                 }
-                Some(Outcome::Late | Outcome::Done) | None => agent.handle(Input::PromotionLate, clock::boot()),
+                Some(Outcome::Late) => agent.handle(Input::PromotionLate, clock::boot()),
+                Some(Outcome::Done) | None => agent.handle(Input::PromotionKilled, clock::boot()),
             }
         }
     }

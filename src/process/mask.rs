@@ -71,7 +71,6 @@ mod tests {
 
         // The kernel blocks neither SIGKILL nor SIGSTOP.
         assert_eq!(there, mine.without(libc::SIGKILL).without(libc::SIGSTOP));
-        assert_eq!(there.without(34), Mask(there.0 & !(1 << 33)));
-        assert_ne!(there.without(34), there);
+        assert_ne!(there, there.without(34), "which musl leaves out");
     }
 }

@@ -118,6 +118,7 @@ impl Agent {
             Input::NotSpawned(why) => self.workload.not_spawned(why, now),
             Input::Promoted => self.workload.promoted(now),
             Input::PromotionLate => self.workload.promotion_late(now),
+            Input::PromotionKilled => self.workload.promotion_killed(now),
             Input::NotPromoted => self.workload.not_promoted(now),
             Input::Demoted => self.workload.demoted(now),
             Input::NotDemoted => self.workload.not_demoted(now),

@@ -58,6 +58,8 @@ pub enum Input {
     Promoted,
     /// Its deadline came first: nothing was sent.
     PromotionLate,
+    /// The child of [`Action::Promote`] was killed, and may have sent the signal or not.
+    PromotionKilled,
     /// A step of it failed: nothing was sent. Where that is not known, nothing is fed.
     NotPromoted,
     /// [`Action::Demote`] did its work.
@@ -198,8 +200,8 @@ pub enum Action {
         /// S.
         not_after: Instant,
     },
-    /// SIGKILL the child of [`Action::Promote`], if there still is one: its workload is being stopped, or S is earlier now. A child
-    /// that was killed has not promoted as far as anybody knows, which is [`Input::PromotionLate`].
+    /// SIGKILL the child of [`Action::Promote`], if there still is one: its workload is being stopped, or S is earlier now. Whether
+    /// it had sent the signal nobody knows: [`Input::PromotionKilled`].
     CallOff,
     /// Send the signal that demotes. An attempt is no acknowledgement (law 8): the answer is [`Input::Demoted`] or
     /// [`Input::NotDemoted`], or the end of the process.

@@ -151,22 +151,30 @@ impl Roles {
         }
     }
 
-    /// The signal that promotes was not sent before S as it was then, or was called off. It is tried again where there is time.
+    /// The signal that promotes was not sent before S as it was then. It is tried again where S has moved on since.
     pub(crate) fn promotion_late(&mut self, manner: &Manner, now: Instant, out: &mut impl Extend<Action>) -> Outcome {
-        match (&self.stage, manner.signals.on_lead) {
-            (Stage::Signalled(launch, until), Some(signal)) if now < launch.not_after.min(*until) => {
-                out.extend([Action::Promote { pid: self.pid, signal, not_after: launch.not_after.min(*until) }]);
-                Outcome::Pending
-            }
-            (Stage::Signalled(..), _) => {
-                let line = "the workload was not promoted: it did not handle signals.onLead in time".into();
-                out.extend([Action::Log { warning: true, line }]);
-                self.not_promoted()
-            }
-            (Stage::Standby | Stage::Promoting(_) | Stage::Leader(_) | Stage::Waning(..) | Stage::Demoting(_), _) => {
-                Outcome::Pending
-            }
+        if self.promotes_again(manner, now, out) || !matches!(self.stage, Stage::Signalled(..)) {
+            return Outcome::Pending;
         }
+        let line = "the workload was not promoted: it did not handle signals.onLead in time".into();
+        out.extend([Action::Log { warning: true, line }]);
+        self.not_promoted()
+    }
+
+    /// Nobody knows whether the signal that promotes was sent. It is sent again where there is time; where there is none it may
+    /// lead, and is no standby until it has died.
+    pub(crate) fn promotion_killed(&self, manner: &Manner, now: Instant, out: &mut impl Extend<Action>) {
+        self.promotes_again(manner, now, out);
+    }
+
+    fn promotes_again(&self, manner: &Manner, now: Instant, out: &mut impl Extend<Action>) -> bool {
+        let (Stage::Signalled(launch, until), Some(signal)) = (&self.stage, manner.signals.on_lead) else { return false };
+        let not_after = launch.not_after.min(*until);
+        let in_time = now < not_after;
+        if in_time {
+            out.extend([Action::Promote { pid: self.pid, signal, not_after }]);
+        }
+        in_time
     }
 
     /// The signal that promotes was sent.

@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 
 use tenure::{
-    link::{ToElector, ToInit},
+    link::{Exit, ToElector, ToInit},
     supervision::{Action, Agent, Input, Role, Settings},
     time::Instant,
 };
@@ -244,7 +244,7 @@ impl Container {
     fn reap(&mut self, around: &Around<'_>) {
         while let Some((pid, exit)) = self.tree.reap() {
             if self.promoter.take_if(|promoter| *promoter == pid).is_some() {
-                self.handle(if exit.code() == 0 { Input::Promoted } else { Input::PromotionLate }, around);
+                self.handle(promotion(exit), around);
             }
             if let Some((_, outcome)) = self.spawned.take_if(|(child, _)| *child == pid) {
                 self.handle(outcome.map_or_else(Input::NotSpawned, |()| Input::Spawned), around);
@@ -321,5 +321,14 @@ impl Container {
         self.actions.clear();
         self.tree.kill(self.who, around.setup.death, around.now, around.judge);
         self.over = Some(self.tree.end(around.now));
+    }
+}
+
+/// What the end of the child that promotes tells.
+const fn promotion(exit: Exit) -> Input {
+    match exit {
+        Exit::Code(0) => Input::Promoted,
+        Exit::Code(_) => Input::PromotionLate,
+        Exit::Signal(_) => Input::PromotionKilled,
     }
 }

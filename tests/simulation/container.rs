@@ -228,7 +228,12 @@ impl Container {
                 self.spawned(outcome.unwrap_or(Ok(())), e);
             }
             if self.promoter.take_if(|promoter| *promoter == pid).is_some() {
-                self.handle(if exit == Exit::Code(0) { Input::Promoted } else { Input::PromotionLate }, e);
+                let input = match exit {
+                    Exit::Code(0) => Input::Promoted,
+                    Exit::Code(_) => Input::PromotionLate,
+                    Exit::Signal(_) => Input::PromotionKilled,
+                };
+                self.handle(input, e);
             }
             if self.hook.take_if(|hook| *hook == pid).is_some() && exit != Exit::Code(0) {
                 self.conduct.failed(self.clock().boot(e.now));

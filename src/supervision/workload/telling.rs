@@ -65,6 +65,12 @@ impl Workload {
         }
     }
 
+    pub(crate) fn promotion_killed(&mut self, now: Instant) {
+        if let (Actual::Running { roles, .. }, Some(manner)) = (&mut self.actual, &self.policy.manner) {
+            roles.promotion_killed(manner, now, &mut self.actions);
+        }
+    }
+
     pub(crate) fn not_promoted(&mut self, now: Instant) {
         if let Actual::Running { roles, .. } = &mut self.actual {
             let outcome = roles.not_promoted();

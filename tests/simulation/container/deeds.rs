@@ -105,7 +105,8 @@ impl Container {
             Action::CallOff => {
                 e.note(self.who, || "calls the promotion off".into());
                 if let Some(promoter) = self.promoter {
-                    self.tree.kill_child(promoter, e);
+                    let clock = self.clock();
+                    self.tree.call_off(promoter, clock, &self.node.habits, e);
                 }
             }
             Action::Demote { pid, signal } => {

@@ -36,6 +36,17 @@ impl Tree {
         self.add(Stage::Promotes { workload, token, not_after }, manner, false, habits, e)
     }
 
+    /// SIGKILL to the one who promotes, who may have sent the signal just before, and not said so.
+    pub fn call_off(&mut self, pid: i32, clock: Clock, habits: &Habits, e: &mut Engine) {
+        let Some(process) = self.processes.iter_mut().find(|process| process.pid == pid && !process.killed) else { return };
+        let Stage::Promotes { workload, token, not_after } = &process.stage else { return };
+        let (workload, token, late) = (*workload, token.clone(), clock.boot(e.now) >= *not_after);
+        process.kill(self.who, e);
+        if !late && e.chance(0.5) {
+            self.order(workload, Role::Leader, &token, habits, e);
+        }
+    }
+
     /// The one who promotes looks at the clock, and does.
     pub(super) fn promotes(&mut self, index: usize, clock: Clock, habits: &Habits, e: &mut Engine) {
         let Some(Process { pid, stage, killed, .. }) = self.processes.get_mut(index) else { return };

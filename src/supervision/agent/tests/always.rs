@@ -539,9 +539,23 @@ fn a_promotion_that_is_on_its_way_is_begun_again_where_s_moves_back() {
     world.told(ToInit::Shorten { term: Term(1), serial: 1, timing: config().timing(), deadlines: short });
     assert!(world.wants(&Action::CallOff));
     world.take();
-    world.feed(Input::PromotionLate);
+    world.feed(Input::PromotionKilled);
     let again = Action::Promote { pid: MAIN, signal: Signal(libc::SIGUSR1), not_after: short.soft };
     assert_eq!(world.take(), [again]);
+}
+
+#[test]
+fn a_workload_that_may_have_been_told_that_it_leads_is_no_standby_until_it_has_died() {
+    let mut world = standby(always(Acknowledge::None));
+    world.lead(1, None);
+    world.take();
+    let short = deadlines(ms(500));
+    world.told(ToInit::Shorten { term: Term(1), serial: 1, timing: config().timing(), deadlines: short });
+    world.now = short.soft;
+    world.feed(Input::PromotionKilled);
+    world.step_down(9, Reason::Expired);
+    assert!(world.wants(&to_main(libc::SIGTERM)));
+    assert_eq!(world.stopped(), None);
 }
 
 #[test]
