@@ -268,21 +268,25 @@ pub fn signal_not_after(
     })
 }
 
-/// Whether a signal would end or stop a process, as far as /proc tells. Takes a few milliseconds for one that blocks it.
+/// Whether a signal would end or stop a process, as far as /proc tells. Takes a few milliseconds unless it handles it.
 #[must_use]
 pub fn would_end(pid: Pid, signal: Signal) -> bool {
     const LOOKS: usize = 3;
     let files = heed::Files::of(pid);
+    let mut ends = false;
     for look in 1..=LOOKS {
         match files.fate(signal) {
-            heed::Fate::Ends => return true,
             heed::Fate::Lives => return false,
-            // For a moment only, perhaps, while it makes a process.
-            heed::Fate::Blocks if look < LOOKS => std::thread::sleep(Duration::from_millis(1)),
+            // For a moment only, perhaps: while it begins to wait for the signal, or was interrupted there.
+            heed::Fate::Ends => ends = true,
+            // While it makes a process.
             heed::Fate::Blocks => {}
         }
+        if look < LOOKS {
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
-    false
+    ends
 }
 
 impl Spawning {
