@@ -33,7 +33,7 @@ use super::{
     request::Request,
     rest::Answer,
     status::Status,
-    watch,
+    warnings, watch,
 };
 use crate::clock;
 
@@ -197,11 +197,8 @@ fn respond(answer: Answer, retry_after: Option<u32>) -> Response<Body> {
     let advised =
         body.pointer("/details/retryAfterSeconds").and_then(Value::as_u64).and_then(|seconds| u32::try_from(seconds).ok());
     let mut response = json_response(code, Body::Whole(Some(Bytes::from(body.to_string() + "\n"))));
-    for warning in warnings {
-        let quoted = warning.replace('\\', "\\\\").replace('"', "\\\"");
-        if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{quoted}\"")) {
-            response.headers_mut().append(header::WARNING, value);
-        }
+    for value in warnings::headers(&warnings) {
+        response.headers_mut().append(header::WARNING, value);
     }
     if let Some(seconds) = retry_after.or(advised) {
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));

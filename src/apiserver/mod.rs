@@ -38,6 +38,7 @@ mod store;
 mod table;
 mod validation;
 mod view;
+mod warnings;
 mod watch;
 
 use server::Shared;

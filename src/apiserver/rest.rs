@@ -203,7 +203,7 @@ impl Request {
 
 /// On the store itself, or on a copy if nothing shall be kept.
 fn on<R>(store: &mut Store, dry: bool, change: impl FnOnce(&mut Store) -> R) -> R {
-    if dry { change(&mut store.clone()) } else { change(store) }
+    if dry { change(&mut store.scratch()) } else { change(store) }
 }
 
 impl Answer {

@@ -5,6 +5,8 @@
 
 mod kinds;
 
+use std::collections::HashSet;
+
 use serde_json::{Map, Value};
 
 use super::{
@@ -13,6 +15,9 @@ use super::{
 };
 
 pub(super) use kinds::{DELETE_OPTIONS, HEAD, LEASE, REVIEW};
+
+/// The real server makes no more of one document.
+const COMPLAINTS: usize = 100;
 
 /// A kind of object.
 pub(super) struct Kind {
@@ -32,7 +37,7 @@ pub(super) fn decode(value: &Value, of: &Kind) -> Result<Value, String> {
 }
 
 /// What a strict reader does not like: fields that an object of this kind does not have, and fields that stand twice. They are named
-/// once each, in the order of the document. Without a kind, every field is known.
+/// once each, in the order of the document, as many as the real server names. Without a kind, every field is known.
 pub(super) fn complaints(document: &Document, of: Option<&Kind>) -> Vec<String> {
     let mut found = Vec::new();
     complain(document, of.map(|kind| kind.fields), "", &mut found);
@@ -216,13 +221,17 @@ fn complain(document: &Document, known: Option<&[Field]>, path: &str, found: &mu
         }
         Document::Plain(_) => return,
     };
-    for (index, (name, value)) in entries.iter().enumerate() {
+    let mut seen = HashSet::new();
+    for (name, value) in entries {
+        if found.len() == COMPLAINTS {
+            return;
+        }
         let path = join(path, name);
         let field = known.and_then(|known| known.iter().find(|field| field.name == name));
         let is_unknown = known.is_some() && field.is_none();
         let wrong = if is_unknown { "unknown" } else { "duplicate" };
         let complaint = format!("{wrong} field {path:?}");
-        if (is_unknown || entries.iter().take(index).any(|(before, _)| before == name)) && !found.contains(&complaint) {
+        if (!seen.insert(name) || is_unknown) && !found.contains(&complaint) {
             found.push(complaint);
         }
         if !is_unknown {

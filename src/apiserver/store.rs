@@ -114,6 +114,12 @@ impl Store {
         self.compacted = self.version;
     }
 
+    /// A copy that may be spoilt, without the history, which no write reads.
+    pub(super) fn scratch(&self) -> Self {
+        let (rules, leases, rng) = (self.rules.clone(), self.leases.clone(), self.rng.clone());
+        Self { rules, leases, history: VecDeque::new(), version: self.version, compacted: self.version, rng }
+    }
+
     /// POST.
     ///
     /// # Errors

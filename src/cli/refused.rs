@@ -7,6 +7,8 @@ use std::{
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
+use crate::commands::{heard, printed};
+
 /// A command line that is not to be carried out: it asks for help, or cannot be.
 #[derive(Debug)]
 pub struct Refused {
@@ -22,12 +24,11 @@ impl Refused {
     /// Prints the help, the version or the error where it belongs; the exit code.
     #[must_use]
     pub fn report(&self) -> u8 {
-        // A closed pipe is no reason for another exit code.
-        drop(self.error.print());
+        let outcome = self.error.print();
         if self.is_a_workload_without_dashes() {
             drop(writeln!(io::stderr(), "\n  tip: the workload goes after --, as in: tenure --lease NAME -- COMMAND"));
         }
-        self.code()
+        if self.error.use_stderr() { self.code() } else { printed(heard(outcome), self.code()) }
     }
 
     /// Whether it is the failed start of a container, and not that of a command for people beside one.

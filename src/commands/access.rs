@@ -14,6 +14,9 @@ use crate::{
 /// Where the Leases of all namespaces are.
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces";
 
+/// Leases of one reply, whose length is bounded; kubectl asks for as many.
+const PAGE: usize = 500;
+
 /// A connection to a cluster for one command.
 pub(super) struct Access {
     cluster: Cluster,
@@ -65,11 +68,18 @@ impl Access {
     /// Every Lease of a namespace that `selector` matches.
     pub(super) async fn leases(&self, namespace: &str, selector: &str) -> Result<Vec<Value>, CallError> {
         let selector = percent_encoded(selector);
-        let request = Request::get(format!("{LEASES}/{namespace}/leases?labelSelector={selector}"));
-        let mut list = self.call(request, Body::empty()).await?;
-        match list.get_mut("items").map(Value::take) {
-            Some(Value::Array(items)) if items.iter().all(is_lease) => Ok(items),
-            Some(_) | None => Err(CallError::Another("list of Leases")),
+        let (mut leases, mut next) = (Vec::new(), String::new());
+        loop {
+            let query = format!("limit={PAGE}&continue={next}&labelSelector={selector}");
+            let mut page = self.call(Request::get(format!("{LEASES}/{namespace}/leases?{query}")), Body::empty()).await?;
+            match page.get_mut("items").map(Value::take) {
+                Some(Value::Array(items)) if items.iter().all(is_lease) => leases.extend(items),
+                Some(_) | None => return Err(CallError::Another("list of Leases")),
+            }
+            next = percent_encoded(page.pointer("/metadata/continue").and_then(Value::as_str).unwrap_or_default());
+            if next.is_empty() {
+                return Ok(leases);
+            }
         }
     }
 

@@ -36,6 +36,8 @@ enum Failed {
     Kubeconfig { file: PathBuf, source: io::Error },
     #[error("cannot wait for signals")]
     Signals(#[source] io::Error),
+    #[error("standard output")]
+    Output(#[source] io::Error),
 }
 
 impl Failed {
@@ -43,7 +45,7 @@ impl Failed {
     const fn exit_code(&self) -> u8 {
         match self {
             Self::Start(StartError::Listen { .. }) | Self::Kubeconfig { .. } => 78,
-            Self::Start(_) | Self::Signals(_) => 70,
+            Self::Start(_) | Self::Signals(_) | Self::Output(_) => 70,
         }
     }
 }
@@ -59,10 +61,10 @@ fn serve(about: &DevServer) -> Result<(), Failed> {
         match &about.kubeconfig_out {
             Some(file) => {
                 write_private(file, &client.kubeconfig()).map_err(|source| Failed::Kubeconfig { file: file.clone(), source })?;
-                say(&usage(&client.url(), &file.display().to_string()));
+                say(&usage(&client.url(), &file.display().to_string())).map_err(Failed::Output)?;
             }
             None => {
-                say(&client.kubeconfig());
+                say(&client.kubeconfig()).map_err(Failed::Output)?;
                 complain(&format!("listens on {}; what stands above is its kubeconfig", client.url()));
             }
         }

@@ -42,20 +42,30 @@ fn refuse(invalid: &Invalid) -> u8 {
 /// What could not be printed was not done.
 const UNPRINTED: u8 = 70;
 
-/// Prints the answer of a command to standard output, and ends with `code`, or where that is not printed and all is well, with 70.
+/// Prints the answer of a command to standard output; the exit code, as of [`printed`].
 fn answer(text: &str, code: u8) -> u8 {
-    if say(text) || code != 0 { code } else { UNPRINTED }
+    printed(say(text), code)
 }
 
-/// Prints to standard output; whether that worked. A reader that went away is no failure.
-fn say(text: &str) -> bool {
+/// Prints to standard output.
+fn say(text: &str) -> io::Result<()> {
     let mut out = io::stdout();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+    heard(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
+}
+
+/// A reader that went away is no failure.
+pub(crate) fn heard(outcome: io::Result<()>) -> io::Result<()> {
+    outcome.or_else(|error| if error.kind() == ErrorKind::BrokenPipe { Ok(()) } else { Err(error) })
+}
+
+/// `code`, or where all is well but what went to standard output, 70.
+pub(crate) fn printed(outcome: io::Result<()>, code: u8) -> u8 {
+    match outcome {
+        Ok(()) => code,
+        Err(error) => {
             complain(&format!("standard output: {error}"));
-            false
+            if code == 0 { UNPRINTED } else { code }
         }
-        Ok(()) | Err(_) => true,
     }
 }
 

@@ -1,7 +1,7 @@
 //! POST.
 
 use http::Method;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::hand::{TIME, lease, number, plain, version, with};
 use crate::support::{
@@ -38,6 +38,8 @@ pub(crate) fn cases() -> Vec<Case> {
         null_is_absent_and_empty_is_not,
         unknown_fields_are_dropped_with_a_warning,
         unknown_fields_are_refused_where_that_is_asked_for,
+        of_many_unknown_fields_a_hundred_are_named,
+        long_warnings_are_cut_and_no_more_than_4_kib,
         fields_that_stand_twice_are_named_in_a_warning,
         fields_that_stand_twice_are_refused_where_that_is_asked_for,
         a_dry_run_leaves_nothing,
@@ -398,6 +400,28 @@ async fn unknown_fields_are_refused_where_that_is_asked_for(stage: Stage) {
     assert_eq!(strict.refused(400, "BadRequest"), expected);
     assert!(ignored.warnings.is_empty());
     ignored.created();
+}
+
+async fn of_many_unknown_fields_a_hundred_are_named(stage: Stage) {
+    let unknown: Map<_, _> = (0..1_000).map(|field| (format!("field{field}"), json!(0))).collect();
+    let at = format!("{}?fieldValidation=Strict", stage.lease.collection());
+
+    let answer = stage.request(Method::POST, &at, Some(&lease("a", unknown.into()))).await;
+
+    let message = answer.refused(400, "BadRequest");
+    let (_, named) = message.split_once("strict decoding error: ").expect("what is wrong");
+    let expected: Vec<_> = (0..100).map(|field| format!("unknown field \"spec.field{field}\"")).collect();
+    assert_eq!(named, expected.join(", "));
+}
+
+async fn long_warnings_are_cut_and_no_more_than_4_kib(stage: Stage) {
+    let unknown: Map<_, _> = (0..50).map(|field| (format!("{field:0300}"), json!(0))).collect();
+
+    let answer = stage.post(&lease("a", unknown.into())).await;
+
+    let cut = "unknown field \\\"spec.".to_owned() + &"0".repeat(256 - "unknown field \"spec.".len());
+    assert_eq!(answer.warnings, vec![format!("299 - \"{cut}\""); 16]);
+    answer.created();
 }
 
 /// Every level has a field twice, one of them unknown and one in an unknown object.

@@ -1,10 +1,13 @@
 //! GET and LIST, and what else clients read.
 
+use std::process::Command;
+
 use http::Method;
 use serde_json::{Value, json};
 
 use super::hand::{lease, number, plain, version, with};
 use crate::support::{
+    api,
     case::{Case, cases},
     stage::Stage,
 };
@@ -32,6 +35,7 @@ pub(crate) fn cases() -> Vec<Case> {
         groups_and_resources_are_found,
         access_is_reviewed,
         what_is_no_review_is_refused,
+        strangers_are_answered_before_their_bodies_arrive,
         paths_may_end_in_a_slash,
         health_answers_every_method,
     ]
@@ -359,6 +363,20 @@ async fn what_is_no_review_is_refused(stage: Stage) {
     for body in ["", "[]", r#"{"spec":5}"#, r#"{"kind":"Pod","apiVersion":"v1"}"#] {
         review(body).await.refused(400, "BadRequest");
     }
+}
+
+async fn strangers_are_answered_before_their_bodies_arrive(stage: Stage) {
+    let server = api::config(stage.kubeconfig()).await.cluster_url;
+    let url = format!("{}{}", server.to_string().trim_end_matches('/'), stage.lease.collection());
+
+    // Nothing of the body is sent.
+    let output = Command::new("curl")
+        .args(["-ksS", "--http1.1", "-m", "20", "-o", "/dev/null", "-w", "%{http_code}", "-X", "POST"])
+        .args(["-H", "Authorization: Bearer nobodys", "-H", "Content-Length: 3000000", &url])
+        .output()
+        .expect("curl");
+
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "401", "{output:?}");
 }
 
 async fn paths_may_end_in_a_slash(stage: Stage) {

@@ -67,6 +67,24 @@ fn against_a_server_it_says_what_is_permitted() {
 }
 
 #[test]
+fn a_replica_that_may_not_delete_works_and_one_that_may_not_update_does_not() {
+    let place = Place::new("rights");
+    let lease = r#"{"metadata":{"name":"x","uid":"u","resourceVersion":"7"}}"#;
+    let check = |denied| {
+        let answers = vec![
+            ("GET ", 200, lease),
+            (denied, 201, r#"{"status":{"allowed":false}}"#),
+            ("POST ", 201, r#"{"status":{"allowed":true}}"#),
+        ];
+        let path = scripted(&place, answers.leak());
+        tenure(&["check", "--lease", "x", "--set", "lease.release=delete", "--", "sh"], &[("KUBECONFIG", &path)])
+    };
+
+    check(r#""verb":"delete""#).says(0, &["note  delete Lease default/x is not permitted: a released Lease is left"]);
+    check(r#""verb":"update""#).says(77, &["FAIL  update Lease default/x is not permitted"]);
+}
+
+#[test]
 fn a_server_without_access_reviews_is_a_note() {
     let place = Place::new("reviews");
     let answers = vec![

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::world::{Place, tenure};
+use crate::world::{Place, tenure, unprinted};
 
 #[test]
 fn the_defaults_are_a_file_to_start_from() {
@@ -17,12 +17,18 @@ fn the_defaults_are_a_file_to_start_from() {
 
 #[test]
 fn what_could_not_be_printed_was_not_done() {
-    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
-    let ended =
-        std::process::Command::new(env!("CARGO_BIN_EXE_tenure")).args(["config", "default"]).stdout(full).output().unwrap();
+    for line in [&["config", "default"][..], &["--help"], &["check", "--help"], &["--version"]] {
+        unprinted(line).says(70, &["standard output: No space left"]);
+    }
+}
 
-    assert_eq!(ended.status.code(), Some(70));
-    assert!(String::from_utf8_lossy(&ended.stderr).contains("standard output"), "{ended:?}");
+#[test]
+fn a_server_whose_token_nobody_has_and_a_demo_that_nobody_sees_end() {
+    let place = Place::new("unprinted");
+    let file = place.0.join("kubeconfig");
+    for line in [&["dev-server"][..], &["dev-server", "--kubeconfig-out", file.to_str().unwrap()], &["demo"]] {
+        unprinted(line).says(70, &["No space left"]);
+    }
 }
 
 #[test]

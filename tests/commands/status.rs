@@ -83,6 +83,19 @@ fn a_selector_shows_every_lease_and_is_0_only_if_all_are_held() {
 }
 
 #[test]
+fn a_list_that_comes_in_pages_is_shown_whole() {
+    let place = Place::new("pages");
+    let page = |lease: Value, next: &str| json!({ "metadata": { "continue": next }, "items": [lease] }).to_string();
+    let first: &str = page(lease("a", "pod-1", NOW), "t=").leak();
+    let second: &str = page(lease("b", "pod-2", NOW), "").leak();
+    let answers =
+        vec![("limit=500&continue=&labelSelector=x ", 200, first), ("limit=500&continue=t%3D&labelSelector=x ", 200, second)];
+    let path = scripted(&place, answers.leak());
+
+    tenure(&["status", "-l", "x"], &[("KUBECONFIG", &path)]).says(0, &["\na       held    pod-1", "\nb       held    pod-2"]);
+}
+
+#[test]
 fn a_selector_that_the_server_cannot_read_is_an_invalid_value() {
     let place = Place::new("selector-wrong");
     let answers = vec![("GET ", 400, r#"{"message":"unable to parse requirement"}"#)];

@@ -62,9 +62,18 @@ impl Ended {
 
 /// Runs the binary with nothing but these variables.
 pub(crate) fn tenure(arguments: &[&str], variables: &[(&str, &str)]) -> Ended {
+    run(arguments, variables, Stdio::piped())
+}
+
+/// Runs the binary with an output that takes nothing.
+pub(crate) fn unprinted(arguments: &[&str]) -> Ended {
+    run(arguments, &[], fs::OpenOptions::new().write(true).open("/dev/full").unwrap().into())
+}
+
+fn run(arguments: &[&str], variables: &[(&str, &str)], out: Stdio) -> Ended {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tenure"));
     command.args(arguments).env_clear().env("PATH", "/usr/bin:/bin").envs(variables.iter().copied());
-    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let child = command.stdin(Stdio::null()).stdout(out).stderr(Stdio::piped()).spawn().unwrap();
     let pid = Pid::from_raw(i32::try_from(child.id()).unwrap());
     let (sender, ended) = mpsc::channel();
     thread::spawn(move || sender.send(child.wait_with_output()));

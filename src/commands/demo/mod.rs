@@ -10,7 +10,7 @@ use std::{
 
 use tokio::runtime::Builder;
 
-use super::{complain, interrupts::Interrupts, say};
+use super::{answer, complain, interrupts::Interrupts};
 use crate::{
     api::one_line,
     apiserver::{Options, Server, StartError},
@@ -26,6 +26,7 @@ mod workload;
 
 use replica::Replica;
 use script::{Script, Stuck};
+use timeline::Drawn;
 
 /// Carries out the demo or one of its parts; the exit code.
 pub(super) fn run(part: &Demo) -> u8 {
@@ -59,13 +60,14 @@ fn show() -> u8 {
     // In a container the number of the process is often that of the demo before it.
     let directory = std::env::temp_dir().join(format!("tenure-demo-{}-{:08x}", std::process::id(), fastrand::u32(..)));
     match play(&directory) {
-        Ok(true) => {
+        Ok(drawn) if drawn.alone => {
             drop(fs::remove_dir_all(&directory));
-            0
+            answer(&drawn.text, 0)
         }
-        Ok(false) => {
+        Ok(drawn) => {
+            let code = answer(&drawn.text, 1);
             complain(&format!("two ran at once; what the replicas said is in {}", directory.display()));
-            1
+            code
         }
         Err(Failed::Interrupted) => {
             drop(fs::remove_dir_all(&directory));
@@ -78,8 +80,8 @@ fn show() -> u8 {
     }
 }
 
-/// Whether no two ran at once.
-fn play(directory: &Path) -> Result<bool, Failed> {
+/// What the workloads' stamps prove.
+fn play(directory: &Path) -> Result<Drawn, Failed> {
     make(directory).map_err(|source| Failed::Directory { directory: directory.to_owned(), source })?;
     let server = Server::start(&Options::default())?;
     let contained = cell::is_possible().map_err(Failed::Replica)?;
@@ -95,9 +97,7 @@ fn play(directory: &Path) -> Result<bool, Failed> {
             played = script.play(contained) => played?,
             () = interrupts.next() => return Err(Failed::Interrupted),
         }
-        let drawn = script.verdict().map_err(Failed::Stamps)?;
-        say(&drawn.text);
-        Ok(drawn.alone)
+        script.verdict().map_err(Failed::Stamps)
     })
 }
 

@@ -43,7 +43,7 @@ pub(super) enum Stuck {
         what: &'static str,
     },
     /// The system refuses.
-    #[error("a process or file of the demo cannot be used")]
+    #[error("a process, a file or the output of the demo cannot be used")]
     System(#[from] io::Error),
 }
 
@@ -94,12 +94,12 @@ impl Script {
         say(&format!(
             "Three replicas of one workload, {place}; an API server in this process; a Lease of 3 s.\n\
              The workload stamps the time every millisecond: that is what the demo judges by.\n\n"
-        ));
+        ))?;
         for replica in &mut self.replicas {
             replica.start()?;
         }
         let first = self.leader_after(self.begin).await?;
-        self.tell(first.first, &format!("{} leads: nobody knows who held a new Lease before, so it waited 3 s", first.replica));
+        self.tell(first.first, &format!("{} leads: nobody knows who held a new Lease before, so it waited 3 s", first.replica))?;
         for act in ACTS {
             sleep(REIGN).await;
             self.perform(act).await?;
@@ -127,12 +127,12 @@ impl Script {
         let stopped = inflict(act, replica)?;
         let name = replica.name;
         self.marks.push(Mark { at, text: format!("{name} {}", act.describe()) });
-        self.tell(at, &format!("{name} {}", act.describe()));
+        self.tell(at, &format!("{name} {}", act.describe()))?;
 
         let new = self.leader_after(at).await?;
         let end = self.runs()?.into_iter().filter(|run| run.replica == name && run.first < at).map(|run| run.last).max();
         let gap = end.map_or(Duration::ZERO, |end| new.first.since(end));
-        self.tell(new.first, &format!("{} leads, {} after {name}'s workload was last alive", new.replica, span(gap)));
+        self.tell(new.first, &format!("{} leads, {} after {name}'s workload was last alive", new.replica, span(gap)))?;
         self.undo(name, stopped).await
     }
 
@@ -195,8 +195,8 @@ impl Script {
         Ok(workload::runs(&self.stamps)?)
     }
 
-    fn tell(&self, at: Instant, text: &str) {
-        say(&format!("{:6.1} s  {text}\n", at.since(self.begin).as_secs_f64()));
+    fn tell(&self, at: Instant, text: &str) -> io::Result<()> {
+        say(&format!("{:6.1} s  {text}\n", at.since(self.begin).as_secs_f64()))
     }
 }
 
