@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, time::Duration};
 use collector::{Collector, Manner, Seen, Wire};
 use tenure::{
     config::Config,
-    election::{Event, law::Timing, trace::TraceContext},
+    election::{Event, Operation, law::Timing, trace::TraceContext},
     link::{Confirmed, Exit, Facts, Reason, Stop, Term, ToElector, ToInit, VERSION, Welcome},
     telemetry::{FLUSH, Fact, Telemetry},
     time::{Instant, Now},
@@ -200,7 +200,7 @@ async fn a_failed_renewal_is_a_span_of_the_term_with_its_error() {
     let mut collector = Collector::start(Wire::Http, Manner::Obliging);
     let mut leader = exporting("leader", Wire::Http, &collector);
     leads(&mut leader, 0, OLD_LEADS, None, false);
-    leader.record(Fact::Reported(&Event::Failed { operation: "update", message: "timed out".into() }), at(3_000));
+    leader.record(Fact::Reported(&Event::Failed { operation: Operation::Update, message: "timed out".into() }), at(3_000));
     leader.finish(at(3_001)).await;
 
     let seen = collector.wait("a renewal", |seen| seen.iter().any(|span| span.name == "renew"));

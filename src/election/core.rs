@@ -1,6 +1,10 @@
 //! What every phase of an election shares: the one awaited request, the queue of actions, the sight of the Lease.
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeSet, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
 
 use serde_json::Value;
 
@@ -8,7 +12,7 @@ pub(crate) use watching::News;
 use watching::Watch;
 
 use super::{
-    Action, Event, Request, RequestId,
+    Action, Event, Operation, Request, RequestId,
     law::Timing,
     record::{LeaseRecord, later, metadata_of, spec_of},
     sight::Sight,
@@ -48,6 +52,8 @@ pub(crate) struct Core {
     step_downs: u64,
     stamps: Stamps,
     random: fastrand::Rng,
+    /// What did not succeed when it was asked for last.
+    failing: BTreeSet<Operation>,
     watch: Watch,
     /// Watches in a row that failed soon.
     watch_failures: u32,
@@ -90,7 +96,7 @@ pub(crate) struct Campaign {
 struct Awaited {
     id: RequestId,
     attempt: Option<Attempt>,
-    operation: &'static str,
+    operation: Operation,
     sent: Instant,
 }
 
@@ -98,7 +104,7 @@ struct Awaited {
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
     pub(crate) attempt: Option<Attempt>,
-    pub(crate) operation: &'static str,
+    pub(crate) operation: Operation,
     pub(crate) sent: Instant,
 }
 
@@ -158,6 +164,7 @@ impl Core {
             stamps: Stamps::new(welcome.generation),
             random: fastrand::Rng::with_seed(seed),
             watch: Watch::Idle { at: Instant::BOOT, read_first: true },
+            failing: BTreeSet::new(),
             watch_failures: 0,
             version: None,
             heard: now.boot,
@@ -180,6 +187,23 @@ impl Core {
 
     pub(crate) fn report(&mut self, event: Event) {
         self.actions.push_back(Action::Report(event));
+    }
+
+    pub(crate) fn report_failure(&mut self, operation: Operation, message: String) {
+        self.failing.insert(operation);
+        self.report(Event::Failed { operation, message });
+    }
+
+    /// Takes `operation` for one that succeeds, until its failure is reported; whether it failed so far.
+    pub(crate) fn expect_success(&mut self, operation: Operation) -> bool {
+        self.failing.remove(&operation)
+    }
+
+    /// Reports the end of the failures of an operation that `failed` until its answer, if that told of none.
+    pub(crate) fn report_recovery(&mut self, operation: Operation, failed: bool) {
+        if failed && !self.failing.contains(&operation) {
+            self.report(Event::Recovered { operation });
+        }
     }
 
     pub(crate) fn act(&mut self, action: Action) {
@@ -215,27 +239,27 @@ impl Core {
     }
 
     pub(crate) fn get(&mut self, now: Now) {
-        self.request(Request::Get, "get", None, now);
+        self.request(Request::Get, Operation::Get, None, now);
     }
 
     pub(crate) fn create(&mut self, object: Value, campaign: Campaign, now: Now) {
         let object = Arc::new(object);
         let attempt = Attempt { object: Arc::clone(&object), sent: now.boot, campaign: Some(campaign) };
-        self.request(Request::Create(object), "create", Some(attempt), now);
+        self.request(Request::Create(object), Operation::Create, Some(attempt), now);
     }
 
     pub(crate) fn replace(&mut self, object: Value, campaign: Option<Campaign>, now: Now) {
         let object = Arc::new(object);
         let attempt = Attempt { object: Arc::clone(&object), sent: now.boot, campaign };
-        self.request(Request::Replace(object), "update", Some(attempt), now);
+        self.request(Request::Replace(object), Operation::Update, Some(attempt), now);
     }
 
     pub(crate) fn delete(&mut self, record: &LeaseRecord, now: Now) {
         let (uid, resource_version) = (record.uid().to_owned(), record.resource_version().to_owned());
-        self.request(Request::Delete { uid, resource_version }, "delete", None, now);
+        self.request(Request::Delete { uid, resource_version }, Operation::Delete, None, now);
     }
 
-    fn request(&mut self, request: Request, operation: &'static str, attempt: Option<Attempt>, now: Now) {
+    fn request(&mut self, request: Request, operation: Operation, attempt: Option<Attempt>, now: Now) {
         self.requests += 1;
         let id = RequestId(self.requests);
         self.awaited = Some(Awaited { id, attempt, operation, sent: now.boot });

@@ -77,6 +77,8 @@ impl Elector {
             },
             Input::Answered { id, answer } => {
                 let Some(asked) = self.core.answered(id) else { return };
+                let operation = asked.operation;
+                let failed = self.core.expect_success(operation);
                 let next = match &mut self.phase {
                     Phase::Following(following) => following.answered(&mut self.core, asked, answer, now),
                     Phase::Leading(leading) => {
@@ -86,6 +88,7 @@ impl Elector {
                     Phase::Releasing(releasing) => releasing.answered(&mut self.core, asked, answer, now),
                     Phase::Finished => None,
                 };
+                self.core.report_recovery(operation, failed);
                 self.enter(next);
             }
         }

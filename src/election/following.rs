@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use super::{
-    Action, Answer, Event, Refusal, Watched,
+    Action, Answer, Event, Operation, Refusal, Watched,
     core::{Asked, Attempt, Campaign, Core},
     elector::Phase,
     law::{RETRY_PAUSE, longer, recorded},
@@ -208,7 +208,7 @@ impl Following {
         &mut self,
         core: &mut Core,
         attempt: Attempt,
-        operation: &'static str,
+        operation: Operation,
         message: String,
         retry_after: Option<Duration>,
         now: Now,

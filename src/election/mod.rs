@@ -75,6 +75,35 @@ pub enum Request {
     },
 }
 
+/// What the API server is asked to do, named as in RBAC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Operation {
+    /// A read.
+    Get,
+    /// POST.
+    Create,
+    /// PUT.
+    Update,
+    /// DELETE.
+    Delete,
+    /// The one that does not end with its answer.
+    Watch,
+}
+
+impl Operation {
+    /// The verb.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Get => "get",
+            Self::Create => "create",
+            Self::Update => "update",
+            Self::Delete => "delete",
+            Self::Watch => "watch",
+        }
+    }
+}
+
 /// What became of a request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
@@ -206,10 +235,15 @@ pub enum Event {
     },
     /// A request did not succeed; for counting, and for a line per state.
     Failed {
-        /// `get`, `create`, `update`, `delete`, `watch`.
-        operation: &'static str,
+        /// Which.
+        operation: Operation,
         /// One line.
         message: String,
+    },
+    /// What had failed is done again.
+    Recovered {
+        /// Which; the others may go on failing.
+        operation: Operation,
     },
     /// The term ends.
     Stopping {

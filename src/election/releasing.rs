@@ -11,7 +11,7 @@ use super::{
     Answer, Event, Refusal, Watched,
     core::{Asked, Core},
     elector::Phase,
-    following::Following,
+    following::{Following, NOT_WHAT_WAS_SENT, UNREADABLE},
     leading::{Leading, leave},
     record::LeaseRecord,
     trace::TraceContext,
@@ -121,11 +121,17 @@ impl Releasing {
             (None, Answer::Object(object)) => match LeaseRecord::read(object) {
                 Some(record) if matches!(self.step, Step::Void) => self.fresh = Some(record),
                 Some(record) => return self.read(core, record, now),
-                None => self.retry(core, asked.sent, None, now),
+                None => {
+                    core.report_failure(asked.operation, UNREADABLE.into());
+                    self.retry(core, asked.sent, None, now);
+                }
             },
             (Some(attempt), Answer::Object(object)) => match LeaseRecord::read(object) {
                 Some(record) if attempt.is_proved_by(&record) => return self.cleared(core, record, now),
-                Some(_) | None => self.retry_unknown(core, asked.sent, None, now),
+                Some(_) | None => {
+                    core.report_failure(asked.operation, NOT_WHAT_WAS_SENT.into());
+                    self.retry_unknown(core, asked.sent, None, now);
+                }
             },
             (None, Answer::Deleted) => return Some(self.done(core, "delete", now)),
             (_, Answer::NotFound) => {
@@ -141,7 +147,7 @@ impl Releasing {
                 Step::Void | Step::Read | Step::Clear => self.due = now.boot,
             },
             (_, Answer::Refused { refusal, message }) => {
-                core.report(Event::Failed { operation: asked.operation, message });
+                core.report_failure(asked.operation, message);
                 // It is free already, and a Role without `delete` stays one.
                 if matches!((&self.step, &refusal), (Step::Delete(_), Refusal::Forbidden)) {
                     return Some(self.done(core, "clear", now));
@@ -149,14 +155,17 @@ impl Releasing {
                 self.retry(core, asked.sent, refusal.retry_after(), now);
             }
             (None, Answer::Unknown { message, retry_after }) => {
-                core.report(Event::Failed { operation: asked.operation, message });
+                core.report_failure(asked.operation, message);
                 self.retry(core, asked.sent, retry_after, now);
             }
             (Some(_), Answer::Unknown { message, retry_after }) => {
-                core.report(Event::Failed { operation: asked.operation, message });
+                core.report_failure(asked.operation, message);
                 self.retry_unknown(core, asked.sent, retry_after, now);
             }
-            (Some(_), Answer::Deleted) => self.retry_unknown(core, asked.sent, None, now),
+            (Some(_), Answer::Deleted) => {
+                core.report_failure(asked.operation, NOT_WHAT_WAS_SENT.into());
+                self.retry_unknown(core, asked.sent, None, now);
+            }
         }
         None
     }

@@ -14,16 +14,13 @@ use super::{
 };
 use crate::{
     api::is_unseen,
-    election::{Event, trace::TraceContext},
+    election::{Event, Operation, trace::TraceContext},
     link::{Exit, ToElector, ToInit},
     time::{Instant, Now},
 };
 
 /// The same failure is told again after this long.
 const AGAIN: Duration = Duration::from_secs(600);
-
-/// The operation that does not end with its answer.
-const WATCH: &str = "watch";
 
 /// The longest text of others in a line, in bytes.
 const TEXT: usize = 1024;
@@ -33,7 +30,7 @@ const TEXT: usize = 1024;
 pub(crate) struct Lines {
     lease: String,
     /// By operation.
-    failing: BTreeMap<&'static str, Failing>,
+    failing: BTreeMap<Operation, Failing>,
 }
 
 #[derive(Debug)]
@@ -142,12 +139,8 @@ impl Lines {
 
     fn event(&mut self, event: &Event, now: Now) {
         match event {
-            Event::Ready => {
-                self.works_again();
-                info!(lease = self.lease, "ready: the Lease was read");
-            }
+            Event::Ready => info!(lease = self.lease, "ready: the Lease was read"),
             Event::NewLeader { holder } => {
-                self.works_again();
                 info!(lease = self.lease, holder = %one_line(holder), "another replica leads");
             }
             Event::Campaigning { why, context, .. } => {
@@ -155,24 +148,19 @@ impl Lines {
                 debug!(reason = why, trace_id, span_id, "campaigns");
             }
             Event::CampaignLost | Event::Following => {}
-            Event::Acquired { token, transitions, creation_wait } => {
-                self.works_again();
-                match creation_wait {
-                    Some(wait) => info!(
-                        lease = self.lease,
-                        term = transitions,
-                        token,
-                        wait = wait.as_secs_f64(),
-                        "holds the Lease, and waits before it starts the workload, for nobody released it"
-                    ),
-                    None => debug!(term = transitions, token, "holds the Lease"),
-                }
-            }
-            Event::Renewed { latency } => {
-                self.works_again();
-                debug!(latency = readable(latency.as_secs_f64()), "renewed");
-            }
-            Event::Failed { operation, message } => self.failed(operation, &one_line(message), now.boot),
+            Event::Acquired { token, transitions, creation_wait } => match creation_wait {
+                Some(wait) => info!(
+                    lease = self.lease,
+                    term = transitions,
+                    token,
+                    wait = wait.as_secs_f64(),
+                    "holds the Lease, and waits before it starts the workload, for nobody released it"
+                ),
+                None => debug!(term = transitions, token, "holds the Lease"),
+            },
+            Event::Renewed { latency } => debug!(latency = readable(latency.as_secs_f64()), "renewed"),
+            Event::Failed { operation, message } => self.failed(*operation, &one_line(message), now.boot),
+            Event::Recovered { operation } => self.recovered(*operation),
             Event::Stopping { reason, context } => {
                 let (trace_id, span_id) = ids(*context);
                 info!(lease = self.lease, reason = reason.as_str(), trace_id, span_id, "stops the workload");
@@ -192,24 +180,22 @@ impl Lines {
         }
     }
 
-    fn failed(&mut self, operation: &'static str, message: &str, now: Instant) {
-        if let Some(failing) = self.failing.get_mut(operation)
+    fn failed(&mut self, operation: Operation, message: &str, now: Instant) {
+        if let Some(failing) = self.failing.get_mut(&operation)
             && failing.state == state(message)
             && now.since(failing.told) < AGAIN
         {
             failing.since += 1;
-            debug!(operation, "{message}");
+            debug!(operation = operation.as_str(), "{message}");
             return;
         }
-        warn!(lease = self.lease, operation, "the API server did not do it: {message}");
+        warn!(lease = self.lease, operation = operation.as_str(), "the API server did not do it: {message}");
         self.failing.insert(operation, Failing { state: state(message), told: now, since: 0 });
     }
 
-    /// A request was answered, which tells nothing of the watch.
-    fn works_again(&mut self) {
-        let watch = self.failing.remove_entry(WATCH);
-        for (operation, Failing { since, .. }) in std::mem::replace(&mut self.failing, watch.into_iter().collect()) {
-            info!(lease = self.lease, operation, failures = since + 1, "the API server does it again");
+    fn recovered(&mut self, operation: Operation) {
+        if let Some(Failing { since, .. }) = self.failing.remove(&operation) {
+            info!(lease = self.lease, operation = operation.as_str(), failures = since + 1, "the API server does it again");
         }
     }
 }

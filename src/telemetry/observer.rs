@@ -13,7 +13,7 @@ use super::{
     transition::{Anchor, Campaign, Margin, Origin, Outcome, Phase, Role, Transition, phase},
 };
 use crate::{
-    election::{Event, law::Timing, trace::TraceContext},
+    election::{Event, Operation, law::Timing, trace::TraceContext},
     link::{Confirmed, Exit, Facts, Reason, Resume, Stop, ToElector, ToInit},
     time::{Instant, Now},
 };
@@ -136,7 +136,7 @@ impl Observer {
                 self.rise = campaign.map(|campaign| Rise { campaign, acquired, creation_wait, order: None });
                 Vec::new()
             }
-            Event::Failed { operation, message } => self.failed(operation, message, now).into_iter().collect(),
+            Event::Failed { operation, message } => self.failed(*operation, message, now).into_iter().collect(),
             Event::Stopping { reason, context } => self.stopping(*reason, *context, now),
             Event::Proved(stop) => {
                 let end = self.term.as_ref().and_then(|term| term.end);
@@ -158,7 +158,9 @@ impl Observer {
                 self.term = None;
                 over.into_iter().collect()
             }
-            Event::Ready | Event::NewLeader { .. } | Event::Renewed { .. } | Event::Odd { .. } => Vec::new(),
+            Event::Ready | Event::NewLeader { .. } | Event::Renewed { .. } | Event::Recovered { .. } | Event::Odd { .. } => {
+                Vec::new()
+            }
         }
     }
 
@@ -247,11 +249,11 @@ impl Observer {
         Some(Outcome::During { parent: term.context?, anchor: Anchor::new(now), term: term.transitions, phase })
     }
 
-    fn failed(&self, operation: &'static str, message: &str, now: Now) -> Option<Outcome> {
+    fn failed(&self, operation: Operation, message: &str, now: Now) -> Option<Outcome> {
         let releasing = self.fall.as_ref().is_some_and(|fall| fall.proved.is_some());
         // A watch that fails costs a term nothing.
-        let term = self.term.as_ref().filter(|_| !releasing && operation != "watch")?;
-        let mut phase = Phase::new(phase::RENEW, now.boot, now.boot).with(KeyValue::new("tenure.operation", operation));
+        let term = self.term.as_ref().filter(|_| !releasing && operation != Operation::Watch)?;
+        let mut phase = Phase::new(phase::RENEW, now.boot, now.boot).with(KeyValue::new("tenure.operation", operation.as_str()));
         phase.error = Some(message.to_owned());
         Some(Outcome::During { parent: term.context?, anchor: Anchor::new(now), term: term.transitions, phase })
     }

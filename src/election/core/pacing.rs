@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::Core;
 use crate::{
-    election::{Event, law::RETRY_PAUSE},
+    election::{Operation, law::RETRY_PAUSE},
     time::{Instant, Now},
 };
 
@@ -26,24 +26,24 @@ impl Core {
     }
 
     /// Notes that the credentials were refused: the edge has read them again, one attempt follows at once.
-    pub(crate) fn refused_credentials(&mut self, operation: &'static str, message: String, now: Now) {
+    pub(crate) fn refused_credentials(&mut self, operation: Operation, message: String, now: Now) {
         if self.failures > 0 {
             return self.failed(operation, message, None, now);
         }
         self.failures = 1;
         self.retry_at = now.boot;
         self.read_at = now.boot.before(KEEP_WARM);
-        self.report(Event::Failed { operation, message });
+        self.report_failure(operation, message);
     }
 
     /// Notes a failed request, and when a follower tries again.
-    pub(crate) fn failed(&mut self, operation: &'static str, message: String, retry_after: Option<Duration>, now: Now) {
+    pub(crate) fn failed(&mut self, operation: Operation, message: String, retry_after: Option<Duration>, now: Now) {
         let pause = RETRY_PAUSE.saturating_mul(1 << self.failures.min(8)).min(self.timing.renew_period.max(RETRY_PAUSE));
         self.failures = self.failures.saturating_add(1);
         let pause = self.jittered(pause).max(retry_after.unwrap_or_default().min(LONGEST_PAUSE));
         self.retry_at = now.boot + pause;
         self.read_at = now.boot.before(KEEP_WARM);
-        self.report(Event::Failed { operation, message });
+        self.report_failure(operation, message);
     }
 
     /// No request of a follower before this.

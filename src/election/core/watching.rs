@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{Core, pacing::KEEP_WARM};
 use crate::{
-    election::{Action, Event, Watched, record::LeaseRecord},
+    election::{Action, Operation, Watched, record::LeaseRecord},
     time::{Instant, Now},
 };
 
@@ -38,6 +38,7 @@ impl Core {
     /// Takes in what the watch brought; the record, if it was news. A deletion is passed on even of a Lease that was not the last
     /// one seen: an old event of another may have come in between.
     pub(crate) fn watched(&mut self, watched: Watched, now: Now) -> Option<News> {
+        self.note_recovery(&watched, now);
         match watched {
             Watched::Changed(object) => {
                 let record = LeaseRecord::read(object)?;
@@ -76,10 +77,23 @@ impl Core {
                     self.read_at = now.boot.before(KEEP_WARM);
                 }
                 if let Some(message) = message {
-                    self.report(Event::Failed { operation: "watch", message });
+                    self.report_failure(Operation::Watch, message);
                 }
                 None
             }
+        }
+    }
+
+    /// One that fails again and again after a few events has not recovered.
+    fn note_recovery(&mut self, watched: &Watched, now: Now) {
+        let Watch::Running { started } = self.watch else { return };
+        let works = match watched {
+            Watched::Changed(_) | Watched::Deleted(_) | Watched::Bookmark(_) => now.boot.since(started) >= LONGEST_WATCH_PAUSE,
+            Watched::Ended { expired, message, .. } => !expired && message.is_none(),
+        };
+        if works {
+            let failed = self.expect_success(Operation::Watch);
+            self.report_recovery(Operation::Watch, failed);
         }
     }
 

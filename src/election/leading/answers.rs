@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{Leading, Proved};
 use crate::{
     election::{
-        Answer, Event, Refusal,
+        Answer, Event, Operation, Refusal,
         core::{Asked, Core},
         following::{NOT_WHAT_WAS_SENT, UNREADABLE},
         record::{LeaseRecord, later},
@@ -58,7 +58,7 @@ impl Leading {
             (_, Answer::Refused { refusal: Refusal::Unauthorized, message }) if !self.credentials_refused => {
                 self.credentials_refused = true;
                 self.due = now.boot;
-                core.report(Event::Failed { operation, message });
+                core.report_failure(operation, message);
             }
             (_, Answer::Refused { refusal, message }) => {
                 self.failed(core, operation, message, asked.sent, refusal.retry_after(), now);
@@ -140,13 +140,13 @@ impl Leading {
     fn failed(
         &mut self,
         core: &mut Core,
-        operation: &'static str,
+        operation: Operation,
         message: String,
         sent: Instant,
         retry_after: Option<Duration>,
         now: Now,
     ) {
         self.due = core.leader_retry(sent, retry_after, self.deadlines.soft, now);
-        core.report(Event::Failed { operation, message });
+        core.report_failure(operation, message);
     }
 }

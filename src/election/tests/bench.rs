@@ -393,3 +393,11 @@ pub(super) fn rose(before: &Value, after: &Value) -> bool {
     let version = |object: &Value| object["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned();
     later(&version(after), &version(before))
 }
+
+/// Runs until just before `span`, sees no write, and one more instant brings one.
+pub(super) fn takes_exactly_after(bench: &mut Bench, span: Duration) {
+    bench.run(span - TICK);
+    assert_eq!(bench.writes(), Vec::<&Request>::new(), "a write before {span:?}");
+    bench.run(TICK);
+    assert_eq!(bench.writes().len(), 1, "no write at {span:?}");
+}

@@ -8,3 +8,4 @@ mod release;
 mod renew;
 mod requests;
 mod resume;
+mod watching;

@@ -1,7 +1,9 @@
 //! Requests as such: how they are told apart, and what their answers make of the election as a whole.
 
-use super::bench::{Bench, held, lost, seconds};
-use crate::election::{Answer, Event, Refusal, Request};
+use std::time::Duration;
+
+use super::bench::{Bench, TICK, held, lost, mark, plus, seconds};
+use crate::election::{Answer, Event, Operation, Refusal, Request};
 
 #[test]
 fn a_first_read_makes_it_ready_and_nothing_before_does() {
@@ -33,7 +35,7 @@ fn a_take_that_was_forbidden_hinders_no_creation() {
     let mut bench = Bench::with(held("x", 15));
     bench.answers = false;
     while !bench.awaits_a_write() {
-        if bench.awaited.is_some() { bench.serve() } else { bench.run(std::time::Duration::from_millis(100)) }
+        if bench.awaited.is_some() { bench.serve() } else { bench.run(Duration::from_millis(100)) }
     }
     bench.answer(Answer::Refused { refusal: Refusal::Forbidden, message: String::new() });
     let deleted = bench.register.delete();
@@ -42,4 +44,110 @@ fn a_take_that_was_forbidden_hinders_no_creation() {
     bench.run(seconds(20));
 
     assert!(bench.writes().iter().any(|request| matches!(request, Request::Create(_))));
+}
+
+#[test]
+fn no_outage_fills_the_memory_with_creations_that_nobody_answered() {
+    let mut bench = Bench::new();
+    bench.answers = false;
+    let mut creations = 0;
+    while creations < 500 {
+        bench.run(seconds(10));
+        match bench.awaited.as_ref().map(|(_, request)| request) {
+            Some(Request::Create(_)) => {
+                creations += 1;
+                bench.answer(lost());
+            }
+            Some(_) => bench.serve(),
+            None => {}
+        }
+        bench.sent.clear();
+        bench.events.clear();
+    }
+
+    assert!(format!("{:?}", bench.elector).len() < 200_000);
+}
+
+#[test]
+fn without_permission_to_create_the_object_is_waited_for() {
+    let mut bench = Bench::new();
+    bench.answers = false;
+    bench.serve();
+    bench.answer(Answer::Refused { refusal: Refusal::Forbidden, message: "no create".into() });
+    bench.answers = true;
+    bench.run(seconds(20));
+    assert_eq!(bench.writes().len(), 1, "not repeated at once");
+    bench.register.put(mark());
+
+    bench.run(seconds(4));
+
+    assert!(bench.leads().is_some());
+}
+
+#[test]
+fn refused_credentials_are_tried_again_once_at_once_then_with_a_pause() {
+    let mut bench = Bench::with(mark());
+    bench.answers = false;
+    for _ in 0..2 {
+        bench.answer(Answer::Refused { refusal: Refusal::Unauthorized, message: "token".into() });
+        bench.run(TICK);
+    }
+
+    assert_eq!(bench.sent.len(), 2);
+    assert_eq!(bench.awaited, None);
+}
+
+/// What has recovered, in order.
+fn recovered(bench: &Bench) -> Vec<Operation> {
+    let of = |event: &Event| match event {
+        Event::Recovered { operation } => Some(*operation),
+        _ => None,
+    };
+    bench.events.iter().filter_map(of).collect()
+}
+
+#[test]
+fn what_failed_has_recovered_when_it_is_answered_and_nothing_else_has() {
+    let forbidden = || Answer::Refused { refusal: Refusal::Forbidden, message: "no create".into() };
+    let mut bench = Bench::new();
+    bench.answers = false;
+    bench.serve();
+    bench.answer(forbidden());
+    bench.run(seconds(5));
+    bench.answer(lost());
+    bench.answers = true;
+    bench.run(seconds(20));
+    assert_eq!(recovered(&bench), [Operation::Get], "it still may not create");
+
+    bench.run(seconds(60));
+
+    assert_eq!(recovered(&bench), [Operation::Get, Operation::Create]);
+}
+
+#[test]
+fn an_answer_that_is_no_lease_ends_no_failure() {
+    let mut bench = Bench::with(held("x", 15));
+    bench.answers = false;
+    bench.answer(lost());
+    bench.run(seconds(5));
+    bench.answer(Answer::Object(serde_json::Value::Null.into()));
+    assert_eq!(recovered(&bench), []);
+
+    bench.answers = true;
+    bench.run(seconds(5));
+
+    assert_eq!(recovered(&bench), [Operation::Get]);
+}
+
+#[test]
+fn a_leaders_renewal_that_failed_has_recovered_with_the_next() {
+    let mut bench = Bench::leading();
+    bench.answers = false;
+    bench.run(seconds(4));
+    bench.answer(lost());
+    bench.answers = true;
+
+    bench.run(plus(3));
+
+    assert_eq!(recovered(&bench), [Operation::Update]);
 }

@@ -54,7 +54,11 @@ fn reported(lines: &mut Lines, millis: u64, event: &Event) {
 }
 
 fn failed(message: &str) -> Event {
-    Event::Failed { operation: "update", message: message.into() }
+    Event::Failed { operation: Operation::Update, message: message.into() }
+}
+
+const fn recovered(operation: Operation) -> Event {
+    Event::Recovered { operation }
 }
 
 fn renewed() -> Event {
@@ -109,7 +113,7 @@ fn a_failure_is_told_once_for_each_state_and_its_end_with_their_number() {
         }
         reported(lines, 5, &failed("403 forbidden"));
         reported(lines, 5, &failed("403 forbidden"));
-        reported(lines, 6, &renewed());
+        reported(lines, 6, &recovered(Operation::Update));
         reported(lines, 7, &renewed());
     });
     let messages: Vec<_> = lines.iter().map(|line| line["message"].as_str().unwrap()).collect();
@@ -126,7 +130,7 @@ fn a_failure_is_told_once_for_each_state_and_its_end_with_their_number() {
 fn a_watch_that_is_refused_while_renewals_work_is_told_once() {
     let lines = logged(|lines| {
         for minute in 0..9 {
-            reported(lines, minute * 60_000, &Event::Failed { operation: "watch", message: "403 forbidden".into() });
+            reported(lines, minute * 60_000, &Event::Failed { operation: Operation::Watch, message: "403 forbidden".into() });
             reported(lines, minute * 60_000 + 1, &renewed());
         }
     });
@@ -134,16 +138,18 @@ fn a_watch_that_is_refused_while_renewals_work_is_told_once() {
 }
 
 #[test]
-fn operations_that_fail_in_turn_are_one_state_each() {
+fn operations_that_fail_in_turn_are_one_state_each_and_end_each_by_itself() {
     let lines = logged(|lines| {
         for second in 0..9 {
-            for operation in ["get", "update"] {
+            for operation in [Operation::Get, Operation::Update] {
                 reported(lines, second * 1000, &Event::Failed { operation, message: "timed out".into() });
             }
         }
-        reported(lines, 9000, &renewed());
+        reported(lines, 9000, &recovered(Operation::Update));
+        reported(lines, 9001, &Event::Failed { operation: Operation::Get, message: "timed out".into() });
     });
-    assert_eq!(lines.len(), 4, "{lines:?}");
+    let told: Vec<_> = lines.iter().map(|line| line["operation"].as_str().unwrap()).collect();
+    assert_eq!(told, ["get", "update", "update"], "{lines:?}");
 }
 
 #[test]

@@ -1,0 +1,173 @@
+//! What the watch brings, and what becomes of one that is late, ends or fails (law 16).
+
+use std::time::Duration;
+
+use super::bench::{Bench, TICK, held, plus, seconds, takes_exactly_after};
+use crate::election::{Event, Operation, Request, Watched};
+
+#[test]
+fn a_dead_watch_delays_a_takeover_by_little_more_than_a_renew_period() {
+    let mut bench = Bench::with(held("x", 15));
+    bench.run(seconds(1));
+    bench.register.edit(|object| object["spec"]["renewTime"] = "2026-01-01T00:00:01.000000Z".into());
+
+    bench.run(plus(15) + Duration::from_millis(3300));
+
+    assert!(bench.leads().is_some(), "taken at D(1+rho) + R after the renewal that the watch did not bring");
+}
+
+#[test]
+fn once_the_watch_let_a_renewal_pass_a_takeover_is_delayed_by_a_renew_period_at_most() {
+    let mut bench = Bench::with(held("x", 15));
+    let renew = |bench: &mut Bench, number| {
+        bench.register.edit(|object| object["spec"]["renewTime"] = format!("r{number}").into());
+    };
+    bench.run(seconds(1));
+    renew(&mut bench, 1);
+    bench.run(Duration::from_millis(2_300));
+    assert_eq!(bench.gets(), 2, "the first read, and the one that found it");
+    renew(&mut bench, 2);
+
+    bench.run(plus(15) + seconds(3));
+
+    assert!(bench.leads().is_some(), "taken at D(1+rho) + R after the renewal that nothing brought");
+}
+
+#[test]
+fn a_follower_that_hears_renewals_reads_about_once_a_minute() {
+    let mut bench = Bench::with(held("x", 15));
+    for renewal in 0..200 {
+        bench.run(seconds(3));
+        bench.register.edit(|object| object["spec"]["renewTime"] = format!("r{renewal}").into());
+        bench.watch_register();
+    }
+
+    assert_eq!(bench.writes(), Vec::<&Request>::new());
+    assert!(bench.gets() <= 12, "{} reads in ten minutes", bench.gets());
+    assert_eq!(bench.watches.len(), 1);
+}
+
+#[test]
+fn a_watch_event_older_than_what_was_read_is_ignored() {
+    let mut bench = Bench::with(held("x", 15));
+    let old = bench.register.object.clone().unwrap();
+    bench.register.edit(|object| object["spec"]["holderIdentity"] = "y".into());
+    bench.run(seconds(5));
+    bench.watch(Watched::Changed(old.into()));
+
+    takes_exactly_after(&mut bench, plus(15) - seconds(5));
+}
+
+#[test]
+fn a_watch_event_of_an_earlier_lease_shortens_no_wait() {
+    let mut bench = Bench::with(held("x", 15));
+    let old = bench.register.object.clone().unwrap();
+    bench.register.put(held("y", 60));
+    bench.run(seconds(5));
+    bench.watch(Watched::Changed(old.into()));
+
+    takes_exactly_after(&mut bench, plus(60) - seconds(5));
+}
+
+#[test]
+fn a_watch_that_brings_only_what_is_old_holds_no_read_off() {
+    let mut bench = Bench::with(held("x", 15));
+    let old = bench.register.object.clone().unwrap();
+    bench.run(seconds(1));
+    let gets = bench.gets();
+
+    for _ in 0..10 {
+        bench.watch(Watched::Changed(old.clone().into()));
+        bench.run(seconds(1));
+    }
+
+    assert!(bench.gets() - gets >= 3, "{} reads", bench.gets() - gets);
+}
+
+#[test]
+fn an_expired_watch_is_restarted_from_a_fresh_read() {
+    let mut bench = Bench::with(held("x", 15));
+    bench.run(seconds(2));
+    bench.register.edit(|object| object["spec"]["holderIdentity"] = "y".into());
+    bench.watch(Watched::Ended { expired: true, forbidden: false, message: None });
+
+    bench.run(seconds(1));
+
+    assert_eq!(bench.watches, vec![Some("10".into()), Some("20".into())]);
+}
+
+#[test]
+fn a_watch_that_ends_in_peace_is_resumed_without_a_read_and_not_more_than_once_a_second() {
+    let mut bench = Bench::with(held("x", 3600));
+    bench.run(TICK);
+    let gets = bench.gets();
+    for _ in 0..5 {
+        bench.watch(Watched::Ended { expired: false, forbidden: false, message: None });
+        bench.watch(Watched::Bookmark("12".into()));
+        bench.run(Duration::from_millis(500));
+    }
+
+    assert_eq!(bench.gets(), gets);
+    assert!((2..=4).contains(&bench.watches.len()), "{:?}", bench.watches);
+    assert_eq!(bench.watches.last(), Some(&Some("12".into())));
+}
+
+#[test]
+fn a_watch_that_fails_each_time_is_tried_more_and_more_rarely_and_leaves_the_reads_their_pace() {
+    let mut bench = Bench::with(held("x", 3600));
+    let mut failed = 0;
+    for _ in 0..600 {
+        if bench.watches.len() > failed {
+            failed = bench.watches.len();
+            bench.watch(Watched::Ended { expired: false, forbidden: false, message: Some("no stream".into()) });
+        }
+        bench.run(Duration::from_millis(100));
+    }
+
+    assert!(bench.gets() <= 21, "{} reads in a minute, not one for each R", bench.gets());
+    assert!((5..=8).contains(&failed), "{failed} watches in a minute");
+}
+
+#[test]
+fn a_watch_that_breaks_after_it_has_worked_is_started_again_soon() {
+    let mut bench = Bench::with(held("x", 3600));
+    for _ in 0..5 {
+        bench.run(seconds(10));
+        let (gets, watches) = (bench.gets(), bench.watches.len());
+        bench.watch(Watched::Ended { expired: false, forbidden: false, message: Some("cut".into()) });
+        bench.run(seconds(1));
+        assert_eq!((bench.gets(), bench.watches.len()), (gets + 1, watches + 1));
+    }
+}
+
+#[test]
+fn a_watch_has_recovered_when_it_brings_something_after_a_minute_or_ends_in_peace() {
+    let failed = || Watched::Ended { expired: false, forbidden: false, message: Some("cut".into()) };
+    let recoveries = |bench: &Bench| {
+        let recovered = Event::Recovered { operation: Operation::Watch };
+        bench.events.iter().filter(|event| **event == recovered).count()
+    };
+    let mut bench = Bench::with(held("x", 3600));
+    bench.run(seconds(1));
+    bench.watch(Watched::Bookmark("12".into()));
+    bench.watch(failed());
+    bench.run(seconds(2));
+    for _ in 0..58 {
+        bench.watch(Watched::Bookmark("12".into()));
+        bench.run(seconds(1));
+    }
+    assert_eq!(recoveries(&bench), 0);
+
+    bench.run(seconds(1));
+    bench.watch(Watched::Bookmark("12".into()));
+    bench.watch(Watched::Bookmark("12".into()));
+    assert_eq!(recoveries(&bench), 1);
+
+    bench.watch(failed());
+    bench.run(seconds(2));
+    bench.watch(Watched::Ended { expired: true, forbidden: false, message: None });
+    bench.run(seconds(4));
+    assert_eq!(recoveries(&bench), 1, "it could not be resumed");
+    bench.watch(Watched::Ended { expired: false, forbidden: false, message: None });
+    assert_eq!(recoveries(&bench), 2);
+}
