@@ -227,9 +227,9 @@ impl Leading {
                 }
             }
             ToElector::Stopped { term, request, stop, then } if term == self.term => self.stopped(core, request, stop, then, now),
-            ToElector::Unproved { term, pids } if term == self.term => core.report(Event::Odd {
-                message: format!("processes are left that SIGKILL does not remove, so nothing is released: {pids:?}"),
-            }),
+            ToElector::Unproved { term, .. } if term == self.term => {
+                core.report(Event::Odd { message: "nothing is released until the workload is proved gone".into() });
+            }
             ToElector::Acknowledged { .. }
             | ToElector::Stopping { .. }
             | ToElector::Stopped { .. }

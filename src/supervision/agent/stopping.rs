@@ -114,7 +114,11 @@ impl Agent {
             }
             Happened::Yielded(stop) => self.yielded(stop),
             Happened::Unproved(pids) => {
-                self.warn(format!("processes are left that SIGKILL does not remove: {pids:?}"));
+                self.warn(if pids.is_empty() {
+                    "what the workload has left cannot be seen, and may run on".into()
+                } else {
+                    format!("processes are left that SIGKILL does not remove: {pids:?}")
+                });
                 if let Some(term) = self.held.as_ref().map(|held| held.term) {
                     self.tell(ToElector::Unproved { term, pids });
                 }

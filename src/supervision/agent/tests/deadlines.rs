@@ -100,6 +100,26 @@ fn not_pid_1_walks_go_on_after_h_and_the_elector_hears_that_there_is_no_proof() 
 }
 
 #[test]
+fn remains_that_cannot_be_seen_are_told_as_such() {
+    for (left, line) in [
+        (vec![MAIN], format!("processes are left that SIGKILL does not remove: [{MAIN}]")),
+        (vec![], "what the workload has left cannot be seen, and may run on".into()),
+    ] {
+        let mut world = World::with(config(), false);
+        world.lead(1, None);
+        world.run();
+        world.wake_until(deadlines(A).hard);
+        for _ in 0..100 {
+            world.feed(Input::Scanned(Scan { left: left.clone(), ..Scan::default() }));
+            world.sleep_until(world.agent.poll_timeout().unwrap());
+            world.due();
+        }
+
+        assert!(world.actions.contains(&Action::Log { warning: true, line }), "{:?}", world.actions);
+    }
+}
+
+#[test]
 fn an_extension_moves_the_deadlines_and_is_acknowledged() {
     let mut world = World::leading(config());
     world.sleep_until(ms(4000));

@@ -1,0 +1,281 @@
+//! Told that it leads: the signal, the word, the hook, and a promotion that is called off or given up.
+
+use super::*;
+
+#[test]
+fn a_promotion_signals_with_s_as_its_limit_and_counts_once_acknowledged_after_that() {
+    let mut world = standby(always(Acknowledge::Notify));
+    world.lead(1, None);
+    assert_eq!(world.take(), [Action::Tell(acknowledged(1, 0)), promotion(&world)]);
+    world.feed(Input::Notified(Role::Leader));
+    assert_eq!(world.take(), [], "a word of before the signal acknowledges nothing");
+    world.feed(Input::Promoted);
+    assert_eq!(world.take(), []);
+    world.feed(Input::Notified(Role::Standby));
+    assert_eq!(world.take(), [], "the other role's word acknowledges nothing");
+    world.feed(Input::Notified(Role::Leader));
+    assert_eq!(world.take(), [started(&world)]);
+}
+
+#[test]
+fn with_acknowledge_none_the_sent_signal_is_enough() {
+    let mut world = standby(always(Acknowledge::None));
+    world.lead(1, None);
+    world.take();
+    world.feed(Input::Promoted);
+    assert_eq!(world.take(), [started(&world)]);
+    world.step_down(9, Reason::StepDown);
+    assert!(world.wants(&demotion()));
+    assert_eq!(world.stopped(), None, "not sent yet");
+    world.feed(Input::Demoted);
+    assert_eq!(world.stopped(), Some((9, Then::Follow)));
+}
+
+#[test]
+fn no_word_counts_from_a_socket_that_could_not_be_emptied() {
+    let mut world = leader();
+    world.step_down(9, Reason::StepDown);
+    world.feed(Input::NotDrained);
+    world.feed(Input::Notified(Role::Standby));
+    assert_eq!(world.stopped(), None);
+    world.due();
+    assert!(world.wants(&Action::Walk));
+}
+
+#[test]
+fn a_promotion_without_a_signal_drains_the_socket() {
+    let mut config = always(Acknowledge::Notify);
+    config.signals.on_lead = None;
+    let mut world = standby(config);
+    world.lead(1, None);
+    assert_eq!(world.take(), [Action::Tell(acknowledged(1, 0)), Action::DrainNotify]);
+    world.feed(Input::NotDrained);
+    world.feed(Input::Notified(Role::Leader));
+    assert!(gives_up(&world));
+}
+
+#[test]
+fn a_loss_before_the_promotion_is_acknowledged_stops_the_workload() {
+    let mut world = standby(always(Acknowledge::Notify));
+    world.lead(1, None);
+    world.feed(Input::Promoted);
+    world.take();
+    world.step_down(9, Reason::LostToHolder);
+    assert!(world.wants(&to_main(libc::SIGTERM)));
+    assert!(!world.wants(&demotion()), "no role signal before the last one is acknowledged");
+    world.feed(Input::Notified(Role::Standby));
+    assert_eq!(world.stopped(), None);
+}
+
+#[test]
+fn a_promotion_whose_signal_is_not_sent_yet_is_not_taken_back_by_a_signal() {
+    let mut world = standby(always(Acknowledge::None));
+    world.lead(1, None);
+    world.take();
+    world.step_down(9, Reason::StepDown);
+    assert!(world.wants(&to_main(libc::SIGTERM)));
+    assert_eq!(world.stopped(), None);
+}
+
+/// Renewed at this second after the boot; nothing of it matters to the workload.
+fn gives_up(world: &World) -> bool {
+    world.wants(&Action::Tell(ToElector::Stopping { term: Term(1), reason: Reason::NotAcknowledged, at: world.now }))
+}
+
+#[test]
+fn a_standby_that_is_slow_to_handle_its_promotion_has_until_the_s_in_force() {
+    let mut world = standby(hooked(Acknowledge::Hook));
+    world.lead(1, None);
+    renew(&mut world, 9);
+    world.wake_until(deadlines(ms(1000)).soft);
+    world.take();
+    world.feed(Input::PromotionLate);
+    let again = Action::Promote { pid: MAIN, signal: Signal(libc::SIGUSR1), not_after: ms(16_000) };
+    assert_eq!(world.take(), [again], "S is 18.85 s now, and one D is over at 16 s");
+    renew(&mut world, 12);
+    world.feed(Input::Promoted);
+    let hook = |action: &Action| if let Action::Hook { not_after, .. } = action { Some(*not_after) } else { None };
+    assert_eq!(world.actions.iter().find_map(hook), Some(deadlines(ms(12_000)).soft));
+}
+
+#[test]
+fn a_standby_that_does_not_handle_its_promotion_for_one_duration_lives_on_and_the_term_is_given_up() {
+    let mut world = standby(always(Acknowledge::Notify));
+    world.lead(1, None);
+    renew(&mut world, 9);
+    world.wake_until(deadlines(ms(1000)).soft);
+    world.feed(Input::PromotionLate);
+    let until =
+        |world: &World, until| world.wants(&Action::Promote { pid: MAIN, signal: Signal(libc::SIGUSR1), not_after: until });
+    assert!(until(&world, ms(16_000)), "{:?}", world.actions);
+    renew(&mut world, 15);
+    world.wake_until(ms(16_000));
+    world.feed(Input::PromotionLate);
+    assert!(gives_up(&world));
+    world.step_down(9, Reason::NotAcknowledged);
+    assert!(!world.wants(&to_main(libc::SIGTERM)));
+    assert_eq!(world.stopped(), Some((9, Then::Follow)));
+}
+
+#[test]
+fn a_standby_that_could_not_be_told_lives_on_and_the_term_is_given_up() {
+    let mut world = standby(always(Acknowledge::Notify));
+    world.lead(1, None);
+    world.feed(Input::NotPromoted);
+    assert!(gives_up(&world));
+    world.step_down(9, Reason::NotAcknowledged);
+    assert!(!world.wants(&to_main(libc::SIGTERM)));
+    assert_eq!(world.stopped(), Some((9, Then::Follow)));
+    assert!(!world.agent.leads());
+}
+
+#[test]
+fn a_promotion_whose_hook_does_not_even_die_ends_the_term() {
+    let mut world = standby(hooked(Acknowledge::Hook));
+    world.lead(1, None);
+    world.feed(Input::Promoted);
+    world.feed(Input::HookForked { pid: HOOK });
+    world.wake_until(ms(4000));
+    assert!(world.wants(&Action::KillHook { pid: HOOK }));
+    world.wake_until(ms(5000) - tick());
+    assert!(!gives_up(&world));
+    world.wake_until(ms(5000));
+    assert!(gives_up(&world));
+}
+
+#[test]
+fn a_standby_that_only_starts_yields_at_once_and_lives() {
+    let agent = Agent::new(Settings { config: always(Acknowledge::Notify), identity: "me".into(), pid1: true, terminal: false });
+    let mut world = World { agent, now: ms(1000), actions: Vec::new(), pid: MAIN };
+    world.due();
+    world.feed(Input::Forked { pid: MAIN });
+    world.feed(Input::ElectorStarted);
+    world.told(ToInit::Hello { version: VERSION });
+    world.lead(1, Some(ms(60_000)));
+    world.step_down(1, Reason::LostDeleted);
+    assert_eq!(world.stopped(), Some((1, Then::Follow)));
+    world.feed(Input::Spawned);
+    assert!(!world.wants(&to_main(libc::SIGTERM)));
+}
+
+#[test]
+fn a_promotion_without_its_word_for_one_duration_ends_the_term_and_the_workload() {
+    let mut world = standby(always(Acknowledge::Notify));
+    world.lead(1, None);
+    world.wake_until(ms(2000));
+    world.feed(Input::Promoted);
+    renew(&mut world, 9);
+    world.wake_until(ms(17_000) - tick());
+    assert_eq!(world.take(), []);
+    world.wake_until(ms(17_000));
+    assert!(gives_up(&world));
+    assert!(world.wants(&to_main(libc::SIGTERM)));
+    assert!(!world.wants(&demotion()), "no role signal before the last one is acknowledged");
+}
+
+#[test]
+fn a_promotion_of_which_nothing_is_heard_ends_the_same() {
+    let mut world = standby(always(Acknowledge::None));
+    world.lead(1, None);
+    renew(&mut world, 9);
+    world.wake_until(ms(17_000) - tick());
+    assert_eq!(world.take(), [], "who sends the signal has a killMargin to end");
+    world.wake_until(ms(17_000));
+    assert!(gives_up(&world));
+    assert!(world.wants(&to_main(libc::SIGTERM)), "the signal may have been sent");
+}
+
+#[test]
+fn a_hook_with_more_time_gives_the_word_as_much() {
+    let mut config = hooked(Acknowledge::Notify);
+    config.hooks.after_lead.as_mut().unwrap().timeout = Duration::from_secs(18);
+    let mut world = standby(config);
+    world.lead(1, None);
+    world.feed(Input::Promoted);
+    world.feed(Input::HookForked { pid: HOOK });
+    world.feed(Input::Reaped { pid: HOOK, exit: Exit::Code(0) });
+    renew(&mut world, 10);
+    world.wake_until(ms(19_000) - tick());
+    assert_eq!(world.take(), []);
+    world.wake_until(ms(19_000));
+    assert!(gives_up(&world));
+}
+
+#[test]
+fn a_promotion_that_was_acknowledged_is_not_given_up() {
+    let mut world = leader();
+    for second in [9, 18] {
+        renew(&mut world, second);
+    }
+    world.wake_until(ms(20_000));
+    assert_eq!(world.take(), []);
+    assert!(world.agent.leads());
+}
+
+#[test]
+fn a_promotion_that_is_on_its_way_is_called_off_before_the_stop_signal() {
+    let mut world = standby(always(Acknowledge::Notify));
+    world.lead(1, None);
+    world.take();
+    world.step_down(9, Reason::LostToHolder);
+    let actions = world.take();
+    let position = |wanted: &Action| actions.iter().position(|action| action == wanted);
+    assert!(position(&Action::CallOff).is_some());
+    assert!(position(&Action::CallOff) < position(&to_main(libc::SIGTERM)), "{actions:?}");
+}
+
+#[test]
+fn a_promotion_that_is_on_its_way_is_called_off_where_the_workload_is_killed_at_once() {
+    let mut world = standby(always(Acknowledge::Notify));
+    world.lead(1, None);
+    world.take();
+    world.wake_until(deadlines(ms(1000)).hard);
+    assert!(world.wants(&Action::CallOff));
+}
+
+#[test]
+fn a_promotion_that_is_on_its_way_is_begun_again_where_s_moves_back() {
+    let mut world = standby(always(Acknowledge::Notify));
+    world.lead(1, None);
+    world.take();
+    let short = deadlines(ms(500));
+    world.told(ToInit::Shorten { term: Term(1), serial: 1, timing: config().timing(), deadlines: short });
+    assert!(world.wants(&Action::CallOff));
+    world.take();
+    world.feed(Input::PromotionKilled);
+    let again = Action::Promote { pid: MAIN, signal: Signal(libc::SIGUSR1), not_after: short.soft };
+    assert_eq!(world.take(), [again]);
+}
+
+#[test]
+fn a_workload_that_may_have_been_told_that_it_leads_is_no_standby_until_it_has_died() {
+    let mut world = standby(always(Acknowledge::None));
+    world.lead(1, None);
+    world.take();
+    let short = deadlines(ms(500));
+    world.told(ToInit::Shorten { term: Term(1), serial: 1, timing: config().timing(), deadlines: short });
+    world.now = short.soft;
+    world.feed(Input::PromotionKilled);
+    world.step_down(9, Reason::Expired);
+    assert!(world.wants(&to_main(libc::SIGTERM)));
+    assert_eq!(world.stopped(), None);
+}
+
+#[test]
+fn a_promotion_that_was_told_is_not_called_off() {
+    let mut world = leader();
+    world.step_down(9, Reason::LostToHolder);
+    assert!(!world.wants(&Action::CallOff));
+}
+
+#[test]
+fn a_promotion_hook_that_fails_ends_the_term_and_the_workload() {
+    let mut world = standby(hooked(Acknowledge::Hook));
+    world.lead(1, None);
+    world.feed(Input::Promoted);
+    world.feed(Input::HookForked { pid: HOOK });
+    world.take();
+    world.feed(Input::Reaped { pid: HOOK, exit: Exit::Code(1) });
+    assert!(world.wants(&Action::Tell(ToElector::Stopping { term: Term(1), reason: Reason::HookFailed, at: world.now })));
+    assert!(world.wants(&to_main(libc::SIGTERM)));
+}
