@@ -60,7 +60,7 @@ pub enum AccessError {
     #[error("the server of {0} names a user: write username and password under the user, not into the URL")]
     UserInServer(String),
     /// A variable of the environment names a proxy that is none, and kube looks at it although no proxy is used.
-    #[error("HTTPS_PROXY is no URL: unset it, tenure speaks to the API server directly")]
+    #[error("HTTPS_PROXY or https_proxy is no URL: unset it, tenure speaks to the API server directly")]
     ProxyVariable(#[source] http::uri::InvalidUri),
     /// The namespace is none.
     #[error(

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use http::{HeaderValue, header::USER_AGENT};
+use http::{HeaderValue, header::USER_AGENT, uri::Authority};
 use kube::config::{Context, ExecInteractiveMode, Kubeconfig, KubeconfigError};
 
 use super::{access::AccessError, dial::Dialer, kubeconfig, proxies};
@@ -95,12 +95,12 @@ impl Cluster {
                 return Err(AccessError::Unverified(source.to_string()));
             }
         }
-        let has_namespace = names_a_namespace(&kubeconfig);
         let mut config = kube::Config::try_from(kubeconfig).map_err(|error| {
             let KubeconfigError::ParseProxyUrl(source) = error else { return broken(error) };
             AccessError::ProxyVariable(source)
         })?;
-        if let (false, Ok(namespace)) = (has_namespace, std::fs::read_to_string(POD_NAMESPACE)) {
+        // The replicas are where their pods are, whatever file they share with people.
+        if let Some(namespace) = std::fs::read_to_string(POD_NAMESPACE).ok().filter(|name| !name.trim().is_empty()) {
             config.default_namespace = namespace;
         }
         // The one that is left gives a token; kube would run a program for another, and show its output where that fails.
@@ -132,7 +132,8 @@ impl Cluster {
             return Err(AccessError::NoCertificate(source.to_string()));
         }
         let url = &config.cluster_url;
-        if url.authority().is_some_and(|authority| authority.as_str().contains('@')) {
+        // What is no URL may have its user anywhere.
+        if url.authority().map_or_else(|| url.path(), Authority::as_str).contains('@') {
             return Err(AccessError::UserInServer(source.to_string()));
         }
         if !matches!(url.scheme_str(), Some("http" | "https")) || url.host().is_none_or(str::is_empty) {
@@ -150,7 +151,7 @@ impl Cluster {
         Ok(Self { config, source })
     }
 
-    /// That of the kubeconfig's context, else the pod's, else "default".
+    /// The pod's, else that of the kubeconfig's context, else "default".
     #[must_use]
     pub fn namespace(&self) -> &str {
         &self.config.default_namespace
@@ -230,11 +231,6 @@ fn chosen(kubeconfig: &Kubeconfig, files: &str) -> Result<String, AccessError> {
 fn current(kubeconfig: &Kubeconfig) -> Option<&Context> {
     let named = |name: &String| kubeconfig.contexts.iter().find(|context| context.name == *name);
     kubeconfig.current_context.as_ref().and_then(named).and_then(|named| named.context.as_ref())
-}
-
-fn names_a_namespace(kubeconfig: &Kubeconfig) -> bool {
-    let namespace = current(kubeconfig).and_then(|context| context.namespace.as_ref());
-    namespace.is_some_and(|namespace| !namespace.is_empty())
 }
 
 fn current_cluster(kubeconfig: &Kubeconfig) -> Option<&kube::config::Cluster> {

@@ -276,4 +276,14 @@ mod tests {
 
         assert_eq!(codes, [77, 69, 69]);
     }
+
+    #[test]
+    fn the_words_of_a_refusal_are_bounded_whatever_they_stand_in() {
+        let long = "ü".repeat(5_000);
+        for body in [serde_json::json!({ "message": long }).to_string(), long] {
+            let reply = Reply { status: StatusCode::FORBIDDEN, retry_after: None, body: body.into() };
+
+            assert_eq!(reply.message(), "ü".repeat(1_000));
+        }
+    }
 }

@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use crate::world::{Place, scripted, tenure};
+use crate::world::{Place, scripted, tenure, tenure_in_a_pod};
 
 fn lease(name: &str, holder: &str, renewed: SignedDuration) -> Value {
     let renewed = format!("{:.6}", Timestamp::now() - renewed);
@@ -63,6 +63,19 @@ fn no_such_lease_is_2_and_says_where_it_is_not() {
     let path = server(&place, "nowhere", &json!({}));
     tenure(&["status", "none", "--namespace", "shop"], &[("KUBECONFIG", &path)])
         .says(2, &["there is no Lease none in namespace shop"]);
+}
+
+#[test]
+fn it_looks_where_the_pod_is_and_else_where_the_context_is() {
+    let place = Place::new("pod");
+    let path = server(&place, "nowhere", &json!({}));
+    let text = std::fs::read_to_string(&path).unwrap().replace("user: u}}]", "user: u, namespace: shop}}]");
+    let path = place.file("with-namespace", &text);
+    let variables = [("KUBECONFIG", path.as_str())];
+
+    tenure_in_a_pod("billing", &["status", "none"], &variables).says(2, &["no Lease none in namespace billing"]);
+    tenure_in_a_pod("", &["status", "none"], &variables).says(2, &["no Lease none in namespace shop"]);
+    tenure(&["status", "none"], &variables).says(2, &["no Lease none in namespace shop"]);
 }
 
 #[test]

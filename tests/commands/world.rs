@@ -62,16 +62,32 @@ impl Ended {
 
 /// Runs the binary with nothing but these variables.
 pub(crate) fn tenure(arguments: &[&str], variables: &[(&str, &str)]) -> Ended {
-    run(arguments, variables, Stdio::piped())
+    run(Command::new(env!("CARGO_BIN_EXE_tenure")), arguments, variables, Stdio::piped())
+}
+
+/// Runs the binary where a service account of this namespace is mounted, as in a pod.
+pub(crate) fn tenure_in_a_pod(namespace: &str, arguments: &[&str], variables: &[(&str, &str)]) -> Ended {
+    let mut unshare = Command::new("unshare");
+    if !nix::unistd::geteuid().is_root() {
+        unshare.arg("--map-root-user");
+    }
+    let script = "mount -t tmpfs none /var/run && cd /var/run && mkdir -p secrets/kubernetes.io/serviceaccount &&
+        printf '%s\n' \"$0\" >secrets/kubernetes.io/serviceaccount/namespace && cd / && exec \"$@\"";
+    unshare.args(["--mount", "sh", "-c", script, namespace, env!("CARGO_BIN_EXE_tenure")]);
+    run(unshare, arguments, variables, Stdio::piped())
 }
 
 /// Runs the binary with an output that takes nothing.
 pub(crate) fn unprinted(arguments: &[&str]) -> Ended {
-    run(arguments, &[], fs::OpenOptions::new().write(true).open("/dev/full").unwrap().into())
+    run(
+        Command::new(env!("CARGO_BIN_EXE_tenure")),
+        arguments,
+        &[],
+        fs::OpenOptions::new().write(true).open("/dev/full").unwrap().into(),
+    )
 }
 
-fn run(arguments: &[&str], variables: &[(&str, &str)], out: Stdio) -> Ended {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tenure"));
+fn run(mut command: Command, arguments: &[&str], variables: &[(&str, &str)], out: Stdio) -> Ended {
     command.args(arguments).env_clear().env("PATH", "/usr/bin:/bin").envs(variables.iter().copied());
     let child = command.stdin(Stdio::null()).stdout(out).stderr(Stdio::piped()).spawn().unwrap();
     let pid = Pid::from_raw(i32::try_from(child.id()).unwrap());

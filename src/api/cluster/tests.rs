@@ -126,11 +126,27 @@ fn a_server_that_is_no_url_is_refused() {
 
 #[test]
 fn a_server_that_names_a_user_is_refused_and_not_shown() {
-    let text = kubeconfig("", "").replace("https://", "https://admin:hunter2@");
-    assert!(text.contains("hunter2"), "{text}");
-    let error = refused(&File::new("server-user", &text));
-    assert_eq!(error.exit_code(), 78);
-    assert!(!format!("{error} {error:?}").contains("hunter2"), "{error:?}");
+    for server in ["https://admin:hunter2@127.0.0.1:1", "ftp://admin:hunter2@x", "admin:hunter2@x", "//admin:hunter2@x"] {
+        let text = kubeconfig("", "").replace("https://127.0.0.1:1", server);
+
+        let error = refused(&File::new("server-user", &text));
+
+        assert!(matches!(error, AccessError::UserInServer(_)), "{server}: {error:?}");
+        assert_eq!(error.exit_code(), 78);
+        assert!(!format!("{} {error:?}", one_line(&error)).contains("hunter2"), "{error:?}");
+    }
+}
+
+#[test]
+fn a_cluster_shows_no_secret_of_its_plugin() {
+    let variable = "[{name: KEY, value: hunter2}]";
+    let exec = format!("exec: {{apiVersion: client.authentication.k8s.io/v1, command: x, args: [hunter2], env: {variable}}}");
+    let file = File::new("debug", &kubeconfig("", &exec));
+
+    let cluster = Cluster::from_kubeconfig(std::slice::from_ref(&file.0), false).unwrap();
+
+    let shown = format!("{cluster:?}");
+    assert!(shown.contains("context here") && !shown.contains("hunter2"), "{shown}");
 }
 
 #[test]
