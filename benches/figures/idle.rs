@@ -28,16 +28,18 @@ struct Resting {
 
 pub async fn show(server: &Server, programs: &Programs) {
     title("Idle over 10 min, D = 15 s, both at once: requests a minute (distinct audit IDs), processor time (schedstat)");
-    let mut resting = Vec::new();
+    let mut led = Vec::new();
     for who in BOTH {
         let mut trio = Trio::start(server, programs, who, DEFAULT, Behaviour::obedient(), false).await;
         let leader = trio.next_leader().await;
-        resting.push(Resting { who, trio, leader, requests: Requests::new(), busy: Vec::new() });
+        led.push((who, trio, leader));
     }
     tokio::time::sleep(Duration::from_secs(20)).await;
-    for it in &mut resting {
-        (it.requests, it.busy) = (requests(&it.trio), busy(&it.trio));
-    }
+    let resting = led.into_iter().map(|(who, trio, leader)| {
+        let (requests, busy) = (requests(&trio), busy(&trio));
+        Resting { who, trio, leader, requests, busy }
+    });
+    let resting: Vec<_> = resting.collect();
     tokio::time::sleep(SPAN).await;
     for it in &resting {
         it.print();

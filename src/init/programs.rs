@@ -149,3 +149,37 @@ fn environment(
     environment.extend(known.into_iter().filter_map(|(name, value)| Some((name.into(), value?.into()))));
     environment
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Hook;
+
+    fn config() -> Config {
+        let mut config = Config::default();
+        config.workload.command = vec!["true".into()];
+        config
+    }
+
+    #[test]
+    fn a_hook_is_looked_for_where_there_is_a_lease() {
+        let mut config = config();
+        config.hooks.after_lead = Some(Hook { command: vec!["/no/such/hook".into()], ..Hook::default() });
+        let found = |config: &Config| Programs::find(config, std::env::vars_os(), "", None).map_err(|error| error.code()).err();
+
+        assert_eq!(found(&config), Some(127));
+        config.lease.enabled = false;
+        assert_eq!(found(&config), None);
+    }
+
+    #[test]
+    fn what_an_outer_tenure_said_of_its_term_is_not_passed_on() {
+        let outer = FACTS.into_iter().chain(["OTHER"]).map(|name| (name.into(), "outer".into()));
+
+        let environment = environment(&config(), outer, "me", None);
+
+        let names: Vec<_> = environment.keys().filter_map(|name| name.to_str()).collect();
+        assert_eq!(names, ["OTHER", "TENURE_IDENTITY", "TENURE_LEASE"]);
+        assert!(FACTS.contains(&"TENURE_REASON") && FACTS.contains(&"TENURE_EXIT_CODE"));
+    }
+}
