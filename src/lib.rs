@@ -53,7 +53,7 @@
 //! | [`elector`] | does: the elector's loop, the Lease client, the watch, the second guard |
 //! | [`api`] | finds the cluster and sends single requests |
 //! | [`telemetry`], [`http`], [`stderr`] | edges that can never delay a transition |
-//! | [`commands`] | `status`, `check`, `config`, `demo`, `dev-server`: one room each |
+//! | [`commands`], `console` | `status`, `check`, `config`, `demo`, `dev-server`: one room each; how they print |
 //! | [`apiserver`] | the embedded Lease API |
 //!
 //! `src/main.ld`, which `build.rs` hands to the linker, keeps the code of each process together in the static binary.
@@ -65,6 +65,7 @@ pub mod cli;
 pub mod clock;
 pub mod commands;
 pub mod config;
+mod console;
 pub mod election;
 pub mod elector;
 #[cfg(any(test, fuzzing))]

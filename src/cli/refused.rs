@@ -7,7 +7,7 @@ use std::{
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-use crate::commands::{heard, printed};
+use crate::console::{heard, printed};
 
 /// A command line that is not to be carried out: it asks for help, or cannot be.
 #[derive(Debug)]

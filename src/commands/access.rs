@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::{
     api::{self, AccessError, CallError, Cluster},
+    console,
     election::record::LeaseRecord,
 };
 
@@ -101,7 +102,7 @@ pub(super) fn block_on(work: impl Future<Output = u8>) -> u8 {
     match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime.block_on(work),
         Err(error) => {
-            super::complain(&format!("no runtime: {error}"));
+            console::complain(&format!("no runtime: {error}"));
             70
         }
     }

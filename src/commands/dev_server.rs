@@ -10,11 +10,12 @@ use std::{
 
 use tokio::runtime::Builder;
 
-use super::{complain, interrupts::Interrupts, say};
+use super::interrupts::Interrupts;
 use crate::{
     api::one_line,
     apiserver::{Options, Rules, Server, StartError},
     cli::DevServer,
+    console::{complain, say},
 };
 
 /// Serves until SIGINT or SIGTERM; the exit code.

@@ -1,10 +1,8 @@
 //! Commands for people: one room each.
 //!
-//! Owns what they print and their exit codes. Never part of a replica that runs a workload.
+//! Owns what they say and their exit codes. Never part of a replica that runs a workload.
 
-use std::io::{self, ErrorKind, Write as _};
-
-use crate::{cli::Command, config::Invalid};
+use crate::{cli::Command, config::Invalid, console::complain};
 
 mod access;
 mod check;
@@ -37,39 +35,4 @@ fn warn(notes: &[String]) {
 fn refuse(invalid: &Invalid) -> u8 {
     complain(&invalid.to_string());
     78
-}
-
-/// What could not be printed was not done.
-const UNPRINTED: u8 = 70;
-
-/// Prints the answer of a command to standard output; the exit code, as of [`printed`].
-fn answer(text: &str, code: u8) -> u8 {
-    printed(say(text), code)
-}
-
-/// Prints to standard output.
-fn say(text: &str) -> io::Result<()> {
-    let mut out = io::stdout();
-    heard(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
-}
-
-/// A reader that went away is no failure.
-pub(crate) fn heard(outcome: io::Result<()>) -> io::Result<()> {
-    outcome.or_else(|error| if error.kind() == ErrorKind::BrokenPipe { Ok(()) } else { Err(error) })
-}
-
-/// `code`, or where all is well but what went to standard output, 70.
-pub(crate) fn printed(outcome: io::Result<()>, code: u8) -> u8 {
-    match outcome {
-        Ok(()) => code,
-        Err(error) => {
-            complain(&format!("standard output: {error}"));
-            if code == 0 { UNPRINTED } else { code }
-        }
-    }
-}
-
-/// Prints to standard error, as whoever complains.
-fn complain(text: &str) {
-    drop(writeln!(io::stderr(), "tenure: {text}"));
 }

@@ -13,6 +13,7 @@ use crate::{
     api::{CallError, one_line, visible},
     cli::{self, Output},
     config::{self, Config, humane},
+    console,
     election::record::LeaseRecord,
 };
 
@@ -31,7 +32,7 @@ pub(super) fn run(status: &cli::Status) -> u8 {
         Err(invalid) => return super::refuse(&invalid),
     };
     if status.selector.is_none() && loaded.config.lease.name.is_empty() {
-        super::complain("which Lease? Name it, or select some by their labels with -l");
+        console::complain("which Lease? Name it, or select some by their labels with -l");
         return INVALID;
     }
     super::warn(&loaded.notes);
@@ -42,7 +43,7 @@ async fn ask(status: &cli::Status, config: &Config) -> u8 {
     let access = match Access::open(TIMEOUT) {
         Ok(access) => access,
         Err(error) => {
-            super::complain(&one_line(&error));
+            console::complain(&one_line(&error));
             return error.exit_code();
         }
     };
@@ -55,14 +56,14 @@ async fn ask(status: &cli::Status, config: &Config) -> u8 {
         Ok(objects) => objects.iter().map(|object| Seen::at(Timestamp::now(), object, config.lease.duration)).collect(),
         // The only thing of these requests that can be wrong in itself.
         Err(error) if status.selector.is_some() && error.status() == Some(StatusCode::BAD_REQUEST) => {
-            super::complain(&format!("--selector: {}", one_line(&error)));
+            console::complain(&format!("--selector: {}", one_line(&error)));
             return INVALID;
         }
         Err(error) => return complain(&access, &error),
     };
     if leases.is_empty() {
         let which = status.selector.as_ref().map_or_else(|| config.lease.name.clone(), |selector| format!("with {selector}"));
-        super::complain(&match access.lacks_namespace(namespace).await {
+        console::complain(&match access.lacks_namespace(namespace).await {
             true => format!("there is no namespace {namespace}"),
             false => format!("there is no Lease {which} in namespace {namespace}"),
         });
@@ -73,12 +74,12 @@ async fn ask(status: &cli::Status, config: &Config) -> u8 {
         Output::Json => format!("{:#}\n", document(&leases, status.selector.is_some())),
         Output::Yaml => yaml(&document(&leases, status.selector.is_some())),
     };
-    super::answer(&text, if leases.iter().all(|lease| lease.state == State::Held) { HELD } else { FREE })
+    console::answer(&text, if leases.iter().all(|lease| lease.state == State::Held) { HELD } else { FREE })
 }
 
 /// Says why there is no answer; the exit code.
 fn complain(access: &Access, error: &CallError) -> u8 {
-    super::complain(&format!("{} ({}): {}", access.cluster().url(), access.cluster().source(), one_line(error)));
+    console::complain(&format!("{} ({}): {}", access.cluster().url(), access.cluster().source(), one_line(error)));
     error.exit_code()
 }
 

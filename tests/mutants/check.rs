@@ -45,6 +45,15 @@ impl Checks {
         Ok(Self { executables: messages.iter().filter_map(executable).collect(), unviable })
     }
 
+    /// Sees that they could be built, without a mutant.
+    ///
+    /// # Errors
+    /// What the compiler says.
+    pub(crate) fn compile(copy: &Copy) -> Result<(), String> {
+        let check = ["check", "--lib", "--test", "model", "--test", "simulation"];
+        settle(copy, &[], &check, &[], &mut BTreeMap::new()).map(drop)
+    }
+
     /// The unit tests that fail.
     pub(crate) fn unit(&self, mutant: usize) -> Option<String> {
         let mut command = self.command("tenure", mutant, 20);

@@ -9,19 +9,23 @@ use std::{
 
 use crate::{list, package, weave::Woven};
 
-/// Where the copy and what is built of it lie; kept between runs.
+/// Where the copy and what is built of it lie.
 pub(crate) struct Copy {
     tree: PathBuf,
     target: PathBuf,
 }
 
 impl Copy {
-    /// Where it is kept.
-    pub(crate) fn new() -> Self {
+    /// Below this directory.
+    pub(crate) fn within(top: &Path) -> Self {
+        Self { tree: top.join("tree"), target: top.join("target") }
+    }
+
+    /// Where what was built of it is kept for the next time.
+    pub(crate) fn kept() -> Self {
         let home = env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
         let cache = env::var_os("XDG_CACHE_HOME").map_or_else(|| home.join(".cache"), PathBuf::from);
-        let top = env::var_os("TENURE_MUTANTS").map_or_else(|| cache.join("tenure/mutants"), PathBuf::from);
-        Self { tree: top.join("tree"), target: top.join("target") }
+        Self::within(&env::var_os("TENURE_MUTANTS").map_or_else(|| cache.join("tenure/mutants"), PathBuf::from))
     }
 
     /// Makes it what git knows of the repository, the working tree's state, with [`package`] in the product's place and these files

@@ -57,7 +57,7 @@ pub(crate) fn run() -> ExitCode {
         }
     };
     let changes: Vec<Change> = mutants.iter().map(|(_, change)| change.clone()).collect();
-    let checks = match Checks::build(&Copy::new(), &changes, &QUICK) {
+    let checks = match Checks::build(&Copy::kept(), &changes, &QUICK) {
         Ok(checks) => checks,
         Err(why) => {
             eprintln!("{why}");

@@ -58,6 +58,7 @@ pub mod apiserver;
 pub mod cli;
 pub mod clock;
 pub mod config;
+mod console;
 pub mod election;
 pub mod link;
 pub mod process {

@@ -26,7 +26,7 @@ pub(crate) fn run(wanted: &[String]) -> ExitCode {
     let wanted: Vec<&String> = wanted.iter().filter(|word| !word.starts_with("--")).collect();
     let mutants: VecDeque<(usize, Mutant)> = (1..).zip(list::read()).filter(|(_, mutant)| is_wanted(mutant, &wanted)).collect();
     let changes: Result<Vec<Change>, String> = mutants.iter().map(|(number, mutant)| mutant.change(*number)).collect();
-    let checks = match changes.and_then(|changes| Checks::build(&Copy::new(), &changes, &[])) {
+    let checks = match changes.and_then(|changes| Checks::build(&Copy::kept(), &changes, &[])) {
         Ok(checks) => checks,
         Err(why) => {
             eprintln!("{why}");

@@ -9,6 +9,7 @@ use crate::{
     api::one_line,
     cli,
     config::{self, Config, Purpose},
+    console,
     process::{power::Power, resolve::resolve},
 };
 
@@ -130,6 +131,6 @@ impl Report {
     fn finish(self) -> u8 {
         let gravest = [INVALID, UNAVAILABLE].into_iter().find(|code| self.codes.contains(code));
         let code = gravest.or_else(|| self.codes.first().copied()).unwrap_or_default();
-        super::answer(&self.text, code)
+        console::answer(&self.text, code)
     }
 }

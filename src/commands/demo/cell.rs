@@ -17,7 +17,7 @@ use nix::{
     unistd::{getegid, geteuid},
 };
 
-use crate::{cli::Cell, commands::complain};
+use crate::{cli::Cell, console::complain};
 
 /// Whether this user may have PID namespaces here.
 pub(super) fn is_possible() -> io::Result<bool> {

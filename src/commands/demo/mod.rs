@@ -10,12 +10,13 @@ use std::{
 
 use tokio::runtime::Builder;
 
-use super::{answer, complain, interrupts::Interrupts};
+use super::interrupts::Interrupts;
 use crate::{
     api::one_line,
     apiserver::{Options, Server, StartError},
     cli::Demo,
     clock,
+    console::{answer, complain},
 };
 
 mod cell;

@@ -17,7 +17,7 @@ use super::{
     timeline::{self, Drawn, Mark},
     workload::{self, Run},
 };
-use crate::{apiserver::Link, commands::say, time::Instant};
+use crate::{apiserver::Link, console::say, time::Instant};
 
 /// How long a leader leads before something is done to it.
 const REIGN: Duration = Duration::from_millis(1_300);

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use crate::{clock, commands::complain, time::Instant};
+use crate::{clock, console::complain, time::Instant};
 
 /// Between two stamps.
 const BEAT: Duration = Duration::from_millis(1);

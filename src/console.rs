@@ -1,0 +1,41 @@
+//! What commands print for people: answers on standard output, complaints on standard error.
+//!
+//! Owns the exit code of an answer that could not be printed. Never used by a replica that runs a workload: a reader that is slow
+//! makes it wait, which [`crate::stderr`] never does.
+
+use std::io::{self, ErrorKind, Write as _};
+
+/// What could not be printed was not done.
+const UNPRINTED: u8 = 70;
+
+/// Prints the answer of a command to standard output; the exit code, as of [`printed`].
+pub(crate) fn answer(text: &str, code: u8) -> u8 {
+    printed(say(text), code)
+}
+
+/// Prints to standard output.
+pub(crate) fn say(text: &str) -> io::Result<()> {
+    let mut out = io::stdout();
+    heard(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
+}
+
+/// A reader that went away is no failure.
+pub(crate) fn heard(outcome: io::Result<()>) -> io::Result<()> {
+    outcome.or_else(|error| if error.kind() == ErrorKind::BrokenPipe { Ok(()) } else { Err(error) })
+}
+
+/// `code`, or where all is well but what went to standard output, 70.
+pub(crate) fn printed(outcome: io::Result<()>, code: u8) -> u8 {
+    match outcome {
+        Ok(()) => code,
+        Err(error) => {
+            complain(&format!("standard output: {error}"));
+            if code == 0 { UNPRINTED } else { code }
+        }
+    }
+}
+
+/// Prints to standard error, as whoever complains.
+pub(crate) fn complain(text: &str) {
+    drop(writeln!(io::stderr(), "tenure: {text}"));
+}
