@@ -2,27 +2,29 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use http::HeaderValue;
+use http::Request;
 use hyper_util::{
     client::legacy::{Client as Pool, connect::HttpConnector},
     rt::{TokioExecutor, TokioTimer},
 };
-use kube::{
-    client::{Body, ClientBuilder, ConfigExt as _},
-    config::AuthInfo,
-};
+use kube::client::{Body, ClientBuilder, ConfigExt as _};
 use secrecy::ExposeSecret as _;
-use tower::{BoxError, ServiceExt as _};
+use tower::{
+    BoxError, ServiceExt as _,
+    util::{Either, MapRequestLayer, option_layer},
+};
 
-use super::{access::AccessError, plugin};
+use super::{
+    access::AccessError,
+    plugin,
+    token::{TokenFile, is_sendable},
+};
+use crate::clock;
 
 /// A dead peer of an idle or watching connection is noticed after about a minute, long before the server ends a watch.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 const KEEPALIVE_PROBES: u32 = 3;
-
-/// How long the token of a file that kube cannot read by itself is used, before the file is read again.
-const TOKEN_FILE: Duration = Duration::from_secs(300);
 
 /// Above the pace of the slow reads that keep a follower's connection warm; servers end idle ones by themselves.
 const IDLE: Duration = Duration::from_secs(300);
@@ -43,11 +45,23 @@ impl Dialer {
         let mut config = config.clone();
         let lifetime =
             plugin::replace(&mut config.auth_info).map_err(|source| AccessError::Plugin { place: place.into(), source })?;
-        let lifetime = lifetime.or_else(|| take_token_file(&mut config.auth_info));
+        // As client-go, the file goes before a token that stands in the kubeconfig itself, which is older.
+        let file = config.auth_info.token_file.take().map(|path| (path, config.auth_info.token.take()));
         if config.auth_info.token.as_ref().is_some_and(|token| !is_sendable(token.expose_secret())) {
             return Err(AccessError::Token(place.into()));
         }
-        let auth = config.auth_layer().map_err(credentials)?;
+        let signing = match (config.auth_layer().map_err(credentials)?, file) {
+            (None, Some((path, inline))) => {
+                let inline = inline.as_ref().map(|token| token.expose_secret());
+                let opened = TokenFile::open(path.into(), inline, clock::boot());
+                let opened = opened.map_err(|error| credentials(kube::Error::Auth(error)))?;
+                let file = Arc::new(opened.ok_or_else(|| AccessError::Token(place.into()))?);
+                Some(Either::Right(MapRequestLayer::new(move |request: Request<Body>| file.sign(request))))
+            }
+            // A password or an auth-provider goes before any token; else there is no file.
+            (auth, _) => auth.map(Either::Left),
+        };
+        let signing = option_layer(signing);
         let connector = config.rustls_https_connector_with_connector(tcp(connect_timeout)).map_err(tls)?;
         let headers = config.extra_headers_layer().map_err(tls)?;
         let base = config.base_uri_layer();
@@ -56,11 +70,11 @@ impl Dialer {
                 .pool_timer(TokioTimer::new())
                 .pool_idle_timeout(IDLE)
                 .build(connector.clone());
-            let builder = ClientBuilder::new(pool.map_err(BoxError::from), config.default_namespace.clone()).with_layer(&headers);
-            match &auth {
-                Some(auth) => builder.with_layer(auth).with_layer(&base).build(),
-                None => builder.with_layer(&base).build(),
-            }
+            ClientBuilder::new(pool.map_err(BoxError::from), config.default_namespace.clone())
+                .with_layer(&headers)
+                .with_layer(&signing)
+                .with_layer(&base)
+                .build()
         };
         Ok(Self { make: Arc::new(make), lifetime, server: String::new(), ignored_proxy: None })
     }
@@ -110,29 +124,6 @@ impl fmt::Debug for Dialer {
     }
 }
 
-/// Whether it can stand in a header; what kube does with another is a panic.
-pub(super) fn is_sendable(token: &str) -> bool {
-    !token.is_empty() && HeaderValue::from_str(token).is_ok()
-}
-
-/// As client-go, takes the token of a file without what stands around it, which kube would send, and before a token that stands in
-/// the kubeconfig itself, which is older; for how long it is taken. A file of nothing but a token is left to kube, as is one that
-/// cannot be read where there is no other token. An empty one is not: kube would send it, and the server takes that for nobody.
-fn take_token_file(auth: &mut AuthInfo) -> Option<Duration> {
-    let read = std::fs::read_to_string(auth.token_file.as_ref()?);
-    let token = read.as_deref().unwrap_or_default().trim();
-    match (&read, &auth.token) {
-        (Ok(_) | Err(_), Some(_)) if token.is_empty() => auth.token_file = None,
-        (Err(_), Some(_) | None) => return None,
-        (Ok(text), Some(_) | None) if !token.is_empty() && token.len() == text.len() => {
-            auth.token = None;
-            return None;
-        }
-        (Ok(_), Some(_) | None) => (auth.token, auth.token_file) = (Some(token.into()), None),
-    }
-    Some(TOKEN_FILE)
-}
-
 fn tcp(connect_timeout: Duration) -> HttpConnector {
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
@@ -148,7 +139,6 @@ fn tcp(connect_timeout: Duration) -> HttpConnector {
 mod tests {
     use std::{path::PathBuf, process};
 
-    use http::Request;
     use serde_json::{Value, json};
 
     use crate::api::{Cluster, exchange, one_line, stub};
@@ -230,22 +220,45 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_token_file_may_end_in_a_newline_and_is_read_again() {
+    async fn a_token_file_may_end_in_a_newline() {
         let user = User::new("newline");
         std::fs::write(&user.file, "open-sesame\n").unwrap();
 
         let head = user.asks(json!({ "tokenFile": user.file })).await;
 
         assert!(head.contains("authorization: bearer open-sesame\r\n"), "{head}");
-        let dialer = user.dialer("https://127.0.0.1:1", &json!({ "tokenFile": user.file })).unwrap();
-        assert_eq!(dialer.lifetime(), Some(TOKEN_FILE));
+    }
+
+    #[tokio::test]
+    async fn a_password_or_an_auth_provider_goes_before_a_token_file_which_is_not_even_read() {
+        let user = User::new("before");
+        let oidc = json!({ "name": "oidc", "config": { "id-token": "of-a-provider" } });
+        for content in [None, Some(""), Some("of-a-file")] {
+            if let Some(content) = content {
+                std::fs::write(&user.file, content).unwrap();
+            }
+            let password = json!({ "username": "a", "password": "b", "tokenFile": user.file });
+            for (credentials, sent) in
+                [(password, "basic ytpi"), (json!({ "auth-provider": oidc, "tokenFile": user.file }), "bearer of-a-provider")]
+            {
+                let head = user.asks(credentials.clone()).await;
+                assert!(head.contains(&format!("authorization: {sent}\r\n")), "{content:?} {credentials}: {head}");
+                assert_eq!(head.matches("authorization:").count(), 1, "{head}");
+            }
+        }
     }
 
     #[tokio::test]
     async fn a_token_file_goes_before_a_token_unless_it_cannot_be_read() {
         let user = User::new("both");
         let both = || json!({ "token": "older", "tokenFile": user.file });
-        for (content, sent) in [(Some("newer"), "newer"), (Some("newer\n"), "newer"), (Some("\n"), "older"), (None, "older")] {
+        for (content, sent) in [
+            (Some("newer"), "newer"),
+            (Some("newer\n"), "newer"),
+            (Some("\n"), "older"),
+            (Some("open\nsesame"), "older"),
+            (None, "older"),
+        ] {
             let _ = std::fs::remove_file(&user.file);
             if let Some(content) = content {
                 std::fs::write(&user.file, content).unwrap();
@@ -255,14 +268,13 @@ mod tests {
 
             assert!(head.contains(&format!("authorization: bearer {sent}\r\n")), "{content:?}: {head}");
         }
-        assert_eq!(user.dialer("https://127.0.0.1:1", &both()).unwrap().lifetime(), Some(TOKEN_FILE), "it may come yet");
     }
 
     #[test]
     fn a_token_that_cannot_stand_in_a_header_is_refused_and_not_shown() {
         let user = User::new("token");
         let empty = User::new("token-none");
-        std::fs::write(&user.file, "\n").unwrap();
+        std::fs::write(&user.file, "open\nsesame").unwrap();
         std::fs::write(&empty.file, "").unwrap();
         let prints = plugin(r#"printf %s '{"status":{"token":"open\nsesame"}}'"#);
         for (credentials, code) in [

@@ -5,7 +5,7 @@
 //!
 //! kube reads the configuration, authenticates and speaks TLS. The connector is our own, because kube's sets no TCP_NODELAY;
 //! so is the stack of layers, because kube's retries what a deciding room has long given up, and so are credential plugins, because
-//! kube's errors show their secrets.
+//! kube's errors show their secrets, and token files, because kube sends whatever it finds in one.
 
 use std::{error::Error, fmt::Write as _};
 
@@ -26,6 +26,7 @@ mod plugin;
 pub(crate) mod proxies;
 #[cfg(test)]
 pub(crate) mod stub;
+mod token;
 
 /// An error and its causes on one line. What a cause repeats of the text before it is left out: kube's errors often do.
 #[must_use]

@@ -19,7 +19,7 @@ use kube::config::{AuthInfo, ExecConfig, ExecInteractiveMode};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::dial::is_sendable;
+use super::token::is_sendable;
 use crate::clock;
 
 /// Why a plugin gave no credentials.

@@ -1,0 +1,216 @@
+//! Bearer tokens, and the file that one may stand in.
+//!
+//! Owns what can be sent as a token, and every reading of such a file. A reading that finds none never takes the place of one that
+//! did: the file may be there again, or written to its end, by the next request.
+//!
+//! kube could read it as well, but sends what it finds: the newline at the end, or nothing where the file is just being written,
+//! and the server takes that for nobody.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use http::{HeaderValue, Request, header::AUTHORIZATION};
+use kube::client::AuthError;
+
+use crate::{clock, time::Instant};
+
+/// As client-go: each minute, and ten seconds early.
+const GOOD: Duration = Duration::from_secs(50);
+
+/// A file whose token signs requests.
+#[derive(Debug)]
+pub(super) struct TokenFile {
+    path: PathBuf,
+    last: Mutex<Last>,
+}
+
+/// The token that was found last.
+#[derive(Debug)]
+struct Last {
+    /// Its `Debug` shows no token, because it is marked as sensitive.
+    header: HeaderValue,
+    at: Instant,
+}
+
+impl TokenFile {
+    /// Reads it at `now`. Where it has no token `inline` stands in, which is older, until it has one; none if both are none.
+    ///
+    /// # Errors
+    /// It cannot be read, and nothing stands in.
+    pub(super) fn open(path: PathBuf, inline: Option<&str>, now: Instant) -> Result<Option<Self>, AuthError> {
+        let header = match (read(&path), inline.and_then(bearer)) {
+            (Ok(Some(header)), _) | (Ok(None) | Err(_), Some(header)) => header,
+            (Ok(None), None) => return Ok(None),
+            (Err(error), None) => return Err(AuthError::ReadTokenFile(error, path)),
+        };
+        Ok(Some(Self { path, last: Mutex::new(Last { header, at: now }) }))
+    }
+
+    /// Blocks for as long as a small file takes to read.
+    pub(super) fn sign<B>(&self, mut request: Request<B>) -> Request<B> {
+        request.headers_mut().insert(AUTHORIZATION, self.header(clock::boot()));
+        request
+    }
+
+    fn header(&self, now: Instant) -> HeaderValue {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if now.since(last.at) >= GOOD
+            && let Ok(Some(header)) = read(&self.path)
+        {
+            *last = Last { header, at: now };
+        }
+        last.header.clone()
+    }
+}
+
+/// Whether it can stand in a header; what kube does with another is a panic.
+pub(super) fn is_sendable(token: &str) -> bool {
+    bearer(token).is_some()
+}
+
+fn bearer(token: &str) -> Option<HeaderValue> {
+    if token.is_empty() {
+        return None;
+    }
+    let mut header = HeaderValue::try_from(format!("Bearer {token}")).ok()?;
+    header.set_sensitive(true);
+    Some(header)
+}
+
+/// As client-go, without what stands around the token; none if that cannot be sent.
+fn read(path: &Path) -> io::Result<Option<HeaderValue>> {
+    let text = fs::read_to_string(path)?;
+    Ok(bearer(text.trim()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process;
+
+    use super::*;
+
+    /// A file of this test process, removed at the end.
+    struct File(PathBuf);
+
+    impl File {
+        fn new(name: &str, content: &str) -> Self {
+            let file = Self(std::env::temp_dir().join(format!("tenure-token-{}-{name}", process::id())));
+            file.write(content);
+            file
+        }
+
+        fn write(&self, content: impl AsRef<[u8]>) {
+            fs::write(&self.0, content).unwrap();
+        }
+
+        fn remove(&self) {
+            fs::remove_file(&self.0).unwrap();
+        }
+
+        fn open(&self, inline: Option<&str>) -> TokenFile {
+            TokenFile::open(self.0.clone(), inline, START).unwrap().expect("a token")
+        }
+    }
+
+    impl Drop for File {
+        fn drop(&mut self) {
+            let _ = fs::remove_file(&self.0);
+        }
+    }
+
+    const START: Instant = Instant::from_nanos(7);
+    const MOMENT: Duration = Duration::from_nanos(1);
+
+    #[test]
+    fn a_token_is_read_again_after_fifty_seconds_and_not_before() {
+        let file = File::new("again", "first");
+        let token = file.open(None);
+        file.write("second");
+
+        assert_eq!(token.header(START + GOOD - MOMENT), "Bearer first");
+        assert_eq!(token.header(START + GOOD), "Bearer second");
+
+        file.write("third");
+        assert_eq!(token.header(START + GOOD + GOOD - MOMENT), "Bearer second");
+        assert_eq!(token.header(START + GOOD + GOOD), "Bearer third");
+    }
+
+    #[test]
+    fn a_reading_without_a_token_keeps_the_last_one_until_there_is_another() {
+        let file = File::new("keeps", "first");
+        let token = file.open(None);
+        for content in ["", " \n", "open\nsesame", "bell\u{7}"] {
+            file.write(content);
+            assert_eq!(token.header(START + GOOD), "Bearer first", "{content:?}");
+        }
+        file.write([0xff, 0xfe]);
+        assert_eq!(token.header(START + GOOD), "Bearer first");
+        file.remove();
+        assert_eq!(token.header(START + GOOD), "Bearer first");
+
+        file.write("second");
+
+        assert_eq!(token.header(START + GOOD + MOMENT), "Bearer second");
+    }
+
+    #[test]
+    fn what_stands_around_a_token_is_not_sent() {
+        let file = File::new("around", "\n first\r\n");
+        let token = file.open(None);
+        assert_eq!(token.header(START), "Bearer first");
+
+        file.write("second\n");
+
+        assert_eq!(token.header(START + GOOD), "Bearer second");
+    }
+
+    #[test]
+    fn an_older_token_stands_in_until_the_file_has_one() {
+        let file = File::new("older", "");
+        for content in ["", "open\nsesame"] {
+            file.write(content);
+            assert_eq!(file.open(Some("older")).header(START), "Bearer older", "{content:?}");
+        }
+        file.remove();
+        let token = file.open(Some("older"));
+        assert_eq!(token.header(START + GOOD), "Bearer older");
+
+        file.write("newer");
+
+        assert_eq!(token.header(START + GOOD), "Bearer newer");
+        assert_eq!(file.open(Some("older")).header(START), "Bearer newer");
+    }
+
+    #[test]
+    fn a_file_without_a_token_is_none_and_one_that_cannot_be_read_is_an_error() {
+        let file = File::new("none", "");
+        for content in ["", "\n", "open\nsesame"] {
+            file.write(content);
+            for inline in [None, Some(""), Some("a\nb")] {
+                assert!(TokenFile::open(file.0.clone(), inline, START).unwrap().is_none(), "{content:?} {inline:?}");
+            }
+        }
+        file.remove();
+
+        let error = TokenFile::open(file.0.clone(), None, START).unwrap_err();
+
+        assert!(matches!(&error, AuthError::ReadTokenFile(_, path) if *path == file.0), "{error:?}");
+    }
+
+    #[test]
+    fn a_token_signs_a_request_and_is_shown_nowhere() {
+        let file = File::new("secret", "sesame");
+        let token = file.open(Some("sesame"));
+
+        let signed = token.sign(Request::get("/x").header(AUTHORIZATION, "Bearer another").body(()).unwrap());
+
+        let headers: Vec<_> = signed.headers().get_all(AUTHORIZATION).iter().collect();
+        assert_eq!(headers, ["Bearer sesame"]);
+        assert!(headers[0].is_sensitive());
+        assert!(!format!("{token:?} {signed:?}").contains("sesame"), "{token:?} {signed:?}");
+    }
+}
