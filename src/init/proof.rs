@@ -73,11 +73,9 @@ impl Prover {
                 sweep.begin();
                 Scan { clean: true, ..Scan::default() }
             }
-            Some((Ok(Verdict::Left(left)), _)) => Scan {
-                left: left.pids.iter().map(|pid| pid.as_raw()).collect(),
-                denied: !left.refused.is_empty(),
-                ..Scan::default()
-            },
+            Some((Ok(Verdict::Left(left)), _)) => {
+                Scan { left: left.pids.iter().map(|pid| pid.as_raw()).collect(), denied: left.refused, ..Scan::default() }
+            }
             // Without /proc the kernel still knows whether PID 1 is alone.
             Some((Err(_), _)) | None => {
                 Scan { clean: self.pid1 && electors.is_empty() && kill::is_alone().unwrap_or(false), ..Scan::default() }

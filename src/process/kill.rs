@@ -96,14 +96,12 @@ pub enum Verdict {
 /// Who kept a pass from being clean.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Left {
-    /// How many targets there were, zombies included.
-    pub seen: usize,
-    /// The first few of them, for the log.
+    /// The targets, zombies included.
     pub pids: Vec<Pid>,
     /// How many came and went, or may be targets and cannot be told.
     pub unclear: usize,
-    /// The first few that may not be killed (EPERM): setuid children.
-    pub refused: Vec<Pid>,
+    /// Some of them may not be killed (EPERM): setuid children.
+    pub refused: bool,
     /// Nobody was seen, but /proc may hide processes: only [`kill_everything`] leads to a proof.
     pub hidden: bool,
 }
@@ -193,26 +191,19 @@ impl Sweep {
 
     fn walk(&mut self, scope: Scope<'_>, spare: Spare<'_>, signal: Signal) -> io::Result<Left> {
         let found = self.scanner.find(scope, spare)?;
-        let mut left = Left { seen: found.targets.len(), unclear: found.unclear, ..Left::default() };
+        let mut left = Left { unclear: found.unclear, ..Left::default() };
         for process in found.targets {
             let sent = match scope {
                 // Pids of this namespace are init's alone to free: it reaps nobody during a pass.
                 Scope::Namespace => kill(process.pid.as_raw(), signal),
                 Scope::Descendants | Scope::Remains { .. } => send_identified(found.scanner, process, signal, &mut self.pidfd),
             };
-            if left.pids.len() < NAMED {
-                left.pids.push(process.pid);
-            }
-            if sent == Err(Errno::EPERM) && process.state != b'Z' && left.refused.len() < NAMED {
-                left.refused.push(process.pid);
-            }
+            left.pids.push(process.pid);
+            left.refused |= sent == Err(Errno::EPERM) && process.state != b'Z';
         }
         Ok(left)
     }
 }
-
-/// How many pids [`Left`] names.
-const NAMED: usize = 8;
 
 /// The first pass that stops everybody before it walks: by then, what is left forks faster than a walk finds it.
 const FREEZE_FROM: u32 = 3;

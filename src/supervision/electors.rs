@@ -6,6 +6,11 @@ use crate::time::Instant;
 
 /// After a second end within [`SOON`], and for one that could not be reaped after its SIGKILL.
 const PAUSE: Duration = Duration::from_secs(1);
+/// Where init itself slept past the end of a silence (the machine was suspended, or the container) the elector may have as well: for
+/// so long it may yet say something.
+const WAKING: Duration = Duration::from_secs(1);
+/// Init wakes later than this only after a gap.
+const LATE: Duration = Duration::from_millis(200);
 /// Two ends closer than this are one trouble.
 const SOON: Duration = Duration::from_secs(10);
 
@@ -24,8 +29,8 @@ enum State {
     Absent { at: Instant },
     /// Asked for.
     Starting,
-    /// Last heard of then.
-    Alive { heard: Instant, greeted: bool },
+    /// Last heard of then, or `roused` since by the end of a gap.
+    Alive { heard: Instant, greeted: bool, roused: Option<Instant> },
     /// SIGKILL is out, the link is closed.
     Dying { since: Instant },
 }
@@ -61,12 +66,12 @@ impl Electors {
     }
 
     pub(crate) fn started(&mut self, now: Instant) {
-        self.state = State::Alive { heard: now, greeted: false };
+        self.state = State::Alive { heard: now, greeted: false, roused: None };
     }
 
     pub(crate) fn heard(&mut self, now: Instant) {
-        if let State::Alive { heard, .. } = &mut self.state {
-            *heard = now;
+        if let State::Alive { heard, roused, .. } = &mut self.state {
+            (*heard, *roused) = (now, None);
         }
     }
 
@@ -96,17 +101,23 @@ impl Electors {
         match self.state {
             State::Absent { at } => wanted.then_some(at),
             State::Starting => None,
-            State::Alive { heard, .. } => Some(heard + self.silence),
+            State::Alive { roused: Some(at), .. } => Some(at + WAKING),
+            State::Alive { heard, roused: None, .. } => Some(heard + self.silence),
             State::Dying { since } => Some(since + PAUSE),
         }
     }
 
     /// What is due at `now`.
     pub(crate) fn step(&mut self, wanted: bool, now: Instant) -> Option<Move> {
-        if self.due(wanted)? > now {
+        let due = self.due(wanted)?;
+        if due > now {
             return None;
         }
-        match self.state {
+        match &mut self.state {
+            State::Alive { roused: roused @ None, .. } if now.since(due) > LATE => {
+                *roused = Some(now);
+                None
+            }
             State::Alive { .. } => {
                 self.state = State::Dying { since: now };
                 Some(Move::Kill)
@@ -147,6 +158,19 @@ mod tests {
         electors.heard(ms(100));
         assert_eq!(electors.step(true, ms(15_100) - Duration::from_nanos(1)), None);
         assert_eq!(electors.step(true, ms(15_100)), Some(Move::Kill));
+    }
+
+    #[test]
+    fn one_that_slept_with_init_through_a_gap_has_a_second_to_say_something_and_no_second_one() {
+        let mut silent = alive(ms(0));
+        assert_eq!(silent.step(true, ms(60_000)), None);
+        let mut speaks = silent.clone();
+        assert_eq!((silent.due(true), silent.step(true, ms(60_999))), (Some(ms(61_000)), None));
+        assert_eq!(silent.step(true, ms(61_900)), Some(Move::Kill));
+
+        speaks.heard(ms(60_010));
+        assert_eq!(speaks.step(true, ms(75_009)), None);
+        assert_eq!(speaks.step(true, ms(75_010)), Some(Move::Kill));
     }
 
     #[test]

@@ -21,6 +21,8 @@ const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 /// For so long, and so many walks, each found somebody new (a fork bomb outruns them), or nobody and yet no proof (/proc hides).
 const DIVERGING: (Duration, u32) = (Duration::from_millis(100), 16);
+/// So many are named of those that do not go away.
+const NAMED: usize = 8;
 /// Between a kill(-1) that comes after E and giving up on its proof: a busy node needs long to bury what runs no more.
 const REAPING: Duration = Duration::from_secs(1);
 
@@ -41,7 +43,7 @@ pub(crate) struct Ladder {
 
 #[derive(Clone, Debug)]
 enum Phase {
-    /// The stop signal is out. `look` is set where the main process is gone and its group may still end by itself.
+    /// The stop signal is out. `look` is set where the main process is gone and the rest may still end by itself.
     Asked { kill_at: Instant, look: Option<Instant> },
     /// SIGKILL by walks, the next one at `next`; none while one is awaited.
     Walking { next: Option<Instant>, pause: Duration },
@@ -56,7 +58,7 @@ pub(crate) enum Step {
     Walk,
     KillAll,
     Die,
-    /// Report that these do not go away.
+    /// Report that these, or some of them, do not go away.
     Unproved(Vec<i32>),
 }
 
@@ -149,13 +151,16 @@ impl Ladder {
         if scan.clean {
             return true;
         }
-        // They may be thousands.
         scan.left.sort_unstable();
         let stranger = scan.left.iter().any(|pid| self.last.left.binary_search(pid).is_err());
         let (since, walks) = self.adrift.unwrap_or((now, 0));
         self.adrift = (stranger || scan.left.is_empty()).then_some((since, walks + 1));
         self.last = scan;
         match &mut self.phase {
+            // Whoever came in from outside dies silently.
+            Phase::Asked { look, .. } if self.main_gone => {
+                *look = Some(look.map_or(now + LONGEST_PAUSE, |at| at.min(now + LONGEST_PAUSE)));
+            }
             Phase::Asked { .. } => {}
             // A pause and one more wake-up are not in killMargin, and the end of init is all that helps.
             Phase::Everything { next, die_at: Some(_), .. } if self.last.denied => *next = Some(now),
@@ -187,7 +192,7 @@ impl Ladder {
             self.walk(now);
         }
         if self.unproved_at.take_if(|at| *at <= now).is_some() {
-            return Some(Step::Unproved(self.last.left.clone()));
+            return Some(Step::Unproved(self.last.left.iter().copied().take(NAMED).collect()));
         }
         match &mut self.phase {
             Phase::Asked { .. } => None,
@@ -269,6 +274,37 @@ mod tests {
         ladder.reaped(ms(30));
         assert_eq!(ladder.step(ms(30)), Some(Step::Prove));
         assert_eq!(ladder.step(ms(4000)), Some(Step::Walk));
+    }
+
+    #[test]
+    fn who_dies_unseen_of_a_group_is_missed_soon() {
+        let mut ladder = asking(true, KillMode::Group);
+        ladder.main_ended(ms(10));
+        assert_eq!(ladder.step(ms(10)), Some(Step::Prove));
+        assert!(!ladder.scanned(Scan { killed: false, ..left(&[7]) }, ms(11)));
+
+        assert_eq!(ladder.due(), Some(ms(111)));
+        assert_eq!(ladder.step(ms(111)), Some(Step::Prove));
+        assert!(ladder.scanned(clean(), ms(111)));
+    }
+
+    #[test]
+    fn thousands_that_die_one_after_the_other_converge_and_some_of_them_are_named() {
+        let mut ladder = Ladder::killing(true, MARGIN, ms(0));
+        let many: Vec<i32> = (0..2_000).collect();
+        let mut named = None;
+        for dead in 1..2_000 {
+            let now = ms(u64::try_from(dead).unwrap());
+            ladder.reaped(now);
+            while let Some(step) = ladder.step(now) {
+                match step {
+                    Step::Walk => assert!(!ladder.scanned(left(&many[dead..]), now)),
+                    Step::Unproved(pids) => named = Some(pids),
+                    Step::Prove | Step::KillAll | Step::Die => panic!("{step:?} after {dead}"),
+                }
+            }
+        }
+        assert_eq!(named.map(|pids| pids.len()), Some(NAMED));
     }
 
     #[test]

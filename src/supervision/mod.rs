@@ -97,7 +97,7 @@ pub enum Input {
 pub struct Scan {
     /// Everything is gone and reaped: the proof of law 8.
     pub clean: bool,
-    /// Some of those that are left.
+    /// Those that are left; they may be thousands.
     pub left: Vec<i32>,
     /// Some of them may not be killed (EPERM).
     pub denied: bool,

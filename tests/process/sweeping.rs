@@ -22,9 +22,12 @@ use crate::{
 test_in!(Pid1, two_hundred_daemonised_processes_that_ignore_term_are_gone_and_reaped, {
     shell("trap '' TERM; for i in $(seq 200); do setsid -f sleep 1000; done; exec sleep 1000");
     wait_until("201 processes", || count(Scope::Namespace) == 201);
+    let spare = Spare { init: getpid(), electors: &[] };
+    let seen = Sweep::open().expect("/proc").look(Scope::Namespace, spare).expect("a scan");
 
     let left = sweep(Scope::Namespace, &[]);
 
+    assert!(matches!(seen, Verdict::Left(Left { pids, .. }) if pids.len() == 201), "whoever dies is told from who came");
     assert_eq!(left, None);
     assert!(kill::is_alone().expect("PID 1"));
 });
@@ -99,7 +102,7 @@ test_in!(Pid1, a_look_kills_nobody_and_proves_as_a_pass_does, {
     wait_until("its end", || reap::next(|_| {}).is_some());
     let after = sweep.look(Scope::Namespace, spare).expect("a scan");
 
-    assert!(before.iter().all(|verdict| *verdict == Verdict::Left(Left { seen: 1, pids: vec![child], ..Left::default() })));
+    assert!(before.iter().all(|verdict| *verdict == Verdict::Left(Left { pids: vec![child], ..Left::default() })));
     assert!(lives);
     assert_eq!(after, Verdict::Proved);
 });
@@ -147,7 +150,7 @@ test_in!(Pid1, a_zombie_is_not_gone, {
     let reaped = reap::next(|dead| assert!(Scanner::open().expect("/proc").look(dead).is_some(), "still there"));
     let after = sweep.pass(Scope::Namespace, spare).expect("a scan");
 
-    assert_eq!(before, Verdict::Left(Left { seen: 1, pids: vec![child], ..Left::default() }));
+    assert_eq!(before, Verdict::Left(Left { pids: vec![child], ..Left::default() }));
     assert_eq!(reaped, Some((child, Exit::Code(3))));
     assert_eq!(after, Verdict::Proved);
 });
@@ -165,7 +168,7 @@ test_in!(Pid1, processes_that_may_not_be_killed_are_named, {
 
     let verdict = Sweep::open().expect("/proc").pass(Scope::Namespace, spare).expect("a scan");
 
-    let refused = Left { seen: 1, pids: vec![child], refused: vec![child], ..Left::default() };
+    let refused = Left { pids: vec![child], refused: true, ..Left::default() };
     assert_eq!(verdict, Verdict::Left(refused));
     assert!(!kill::is_alone().expect("PID 1"));
 });

@@ -49,9 +49,9 @@ impl Files {
         let mut buffer = [0; ENOUGH];
         let Some(status) = read(&self.status, &mut buffer) else { return Fate::Lives };
         match judge(signal, status) {
-            // Who waits for a blocked signal is shown without that block as long as it waits.
             Fate::Ends if read(&self.environ, &mut []).is_none() => Fate::Lives,
             Fate::Ends if read(&self.wchan, &mut buffer).is_none_or(waits_for_signals) => Fate::Lives,
+            Fate::Blocks if read(&self.wchan, &mut buffer).is_some_and(waits_for_a_vfork) => Fate::Ends,
             fate @ (Fate::Ends | Fate::Blocks | Fate::Lives) => fate,
         }
     }
@@ -83,10 +83,9 @@ fn judge(signal: Signal, status: &[u8]) -> Fate {
     let lines = || status.split(|byte| *byte == b'\n');
     let Ok(bit) = u32::try_from(signal.0 - 1) else { return Fate::Lives };
     let has = |name: &[u8]| lines().find_map(|line| mask(line, name)?.checked_shr(bit)).map(|bits| bits & 1 == 1);
-    let forks = lines().any(|line| line.starts_with(b"State:\tD"));
     match [has(b"SigIgn:"), has(b"SigCgt:"), has(b"SigBlk:")] {
         [None, None, None] | [Some(true), ..] | [_, Some(true), _] => Fate::Lives,
-        [_, _, Some(true)] if !forks => Fate::Blocks,
+        [_, _, Some(true)] => Fate::Blocks,
         [_, _, _] => Fate::Ends,
     }
 }
@@ -96,9 +95,18 @@ fn mask(line: &[u8], name: &[u8]) -> Option<u64> {
     u64::from_str_radix(std::str::from_utf8(line.strip_prefix(name)?).ok()?.trim(), 16).ok()
 }
 
-/// sigwait(3), sigwaitinfo(2) and sigtimedwait(2) are one function of the kernel.
+/// Who waits for a blocked signal is shown without that block as long as it waits. sigwait(3), sigwaitinfo(2) and sigtimedwait(2) are
+/// one function of the kernel.
 fn waits_for_signals(wchan: &[u8]) -> bool {
-    let name = b"sigtimedwait";
+    names(wchan, b"sigtimedwait")
+}
+
+/// Who makes a process by posix_spawn(3) blocks every signal until that has begun: kernel_clone, and _do_fork before Linux 5.10.
+fn waits_for_a_vfork(wchan: &[u8]) -> bool {
+    names(wchan, b"clone") || names(wchan, b"fork")
+}
+
+fn names(wchan: &[u8], name: &[u8]) -> bool {
     wchan.windows(name.len()).any(|part| part == name)
 }
 
@@ -125,10 +133,45 @@ mod tests {
         }
     }
 
+    /// A child that blocks every signal and waits until a process of its making has begun another program, which it never does.
+    #[allow(unsafe_code, reason = "fork, and async-signal-safe system calls in the child")]
+    fn makes_a_process() -> Pid {
+        // SAFETY: the child touches no memory but its own stack, and calls nothing but the kernel.
+        unsafe {
+            let pid = libc::fork();
+            if pid == 0 {
+                let mut all = std::mem::zeroed();
+                libc::sigfillset(&raw mut all);
+                libc::sigprocmask(libc::SIG_BLOCK, &raw const all, std::ptr::null_mut());
+                let flags = libc::c_long::from(libc::CLONE_VFORK | libc::SIGCHLD);
+                if libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) == 0 {
+                    libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+                }
+                loop {
+                    libc::pause();
+                }
+            }
+            Pid::from_raw(pid)
+        }
+    }
+
     #[test]
-    fn a_process_that_waits_for_its_vfork_blocks_for_the_moment_only() {
-        let forking = status(u64::MAX, 0, 0).replace("S (sleeping)", "D (disk sleep)");
-        assert_eq!(judge(Signal(libc::SIGUSR1), forking.as_bytes()), Fate::Ends);
+    fn a_process_that_makes_another_one_blocks_for_the_moment_only() {
+        let blocked = status(u64::MAX, 0, 0).replace("S (sleeping)", "D (disk sleep)");
+        assert_eq!(judge(Signal(libc::SIGUSR1), blocked.as_bytes()), Fate::Blocks, "it may read its disk");
+        let pid = makes_a_process();
+        let files = Files::of(pid);
+
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
+        let mut fate = files.fate(Signal(libc::SIGUSR1));
+        while fate != Fate::Ends && std::time::Instant::now() < until {
+            std::thread::yield_now();
+            fate = files.fate(Signal(libc::SIGUSR1));
+        }
+
+        nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).unwrap();
+        nix::sys::wait::waitpid(pid, None).unwrap();
+        assert_eq!(fate, Fate::Ends);
     }
 
     #[test]

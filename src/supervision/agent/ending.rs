@@ -77,7 +77,9 @@ impl Agent {
 
     /// The first time with the planned grace, the second time with that of a loss, the third time at once.
     fn asked_to_end(&mut self, signal: Option<Signal>, now: Instant) {
-        let ending = self.ending.get_or_insert_with(|| Ending::with(None));
+        // How a standby ended that waits to be started again is no answer to this.
+        let nothing_runs = self.workload.is_down() && self.held.is_none() && !self.is_plain();
+        let ending = self.ending.get_or_insert_with(|| Ending::with(nothing_runs.then_some(0)));
         ending.signals = ending.signals.saturating_add(1);
         let stop = &self.settings.config.workload.stop;
         let kill_at = match ending.signals {

@@ -201,6 +201,20 @@ fn signals_reach_a_standby_rewritten_for_its_role() {
 }
 
 #[test]
+fn term_while_a_standby_waits_to_be_started_again_ends_with_0() {
+    let mut config = always(Acknowledge::Notify);
+    config.workload.on_exit = OnExit::Restart;
+    let mut world = standby(config);
+    world.exit(Exit::Code(3));
+    world.prove();
+
+    world.feed(Input::Signal(libc::SIGTERM));
+    world.told(ToInit::Done);
+
+    assert_eq!(world.actions.last(), Some(&Action::Exit(0)));
+}
+
+#[test]
 fn a_standby_that_ends_with_on_exit_exit_ends_init() {
     let mut world = standby(always(Acknowledge::None));
     world.exit(Exit::Code(5));
