@@ -17,7 +17,7 @@ pub struct Lease {
     pub name: String,
     /// Prepended to the name; empty once validated, being part of it.
     pub prefix: String,
-    /// Empty: that of the kubeconfig's context where there is one, then the pod's, then "default", as client-go has it.
+    /// Empty: the pod's, then that of the kubeconfig's context, then "default".
     pub namespace: String,
     /// Base of the identity. Empty: POD_NAME, then the hostname.
     pub identity: String,

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// A span of a trace that is recorded; both ids are never zero.
+/// A span of a trace that is recorded; but for [`TraceContext::UNKNOWN`] both ids are never zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TraceContext {
     /// 16 bytes.
@@ -12,6 +12,9 @@ pub struct TraceContext {
 }
 
 impl TraceContext {
+    /// What W3C calls invalid: that of a transition which nobody kept. Never sent.
+    pub const UNKNOWN: Self = Self { trace_id: 0, span_id: 0 };
+
     /// Reads version 00 of the `traceparent` format; anything else is none, for others may have written it.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {

@@ -243,7 +243,7 @@ async fn lead_or_follow(mut link: Link, welcome: Welcome, discover: Discover) ->
         return Err(failure);
     }
     let place = Place { namespace: welcome.config.lease.namespace.clone(), name: welcome.config.lease.name.clone() };
-    let telemetry = Telemetry::start(&welcome, |name| env::var(name).ok());
+    let telemetry = Telemetry::start(&welcome, |name| env::var(name).ok(), clock::now());
     let seed = getrandom::u64().unwrap_or_else(|_| clock::boot().as_nanos());
     let edges = Edges { link, access, place, guard, health, telemetry };
     let drive = Drive::new(edges, welcome, |welcome| Elector::new(welcome, seed, clock::now())).map_err(Failure::Start)?;

@@ -161,6 +161,6 @@ pub struct Stop {
     pub exited: Option<Instant>,
     /// How the main process ended; none if it did not run, or lives on demoted.
     pub exit: Option<Exit>,
-    /// When the proof was complete.
+    /// When the proof was complete for the first time; nothing of the term ran since.
     pub proved: Instant,
 }

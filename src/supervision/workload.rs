@@ -56,6 +56,8 @@ pub(crate) struct Workload {
     restarts: Restarts,
     /// The stop under way, or the last one.
     account: Account,
+    /// What was told of the proof, until something of a leader runs again.
+    proved: Option<Stop>,
     actions: VecDeque<Action>,
     happened: VecDeque<Happened>,
 }
@@ -96,6 +98,7 @@ impl Workload {
             leads: false,
             alone: false,
             account: Account::default(),
+            proved: None,
             actions: VecDeque::new(),
             happened: VecDeque::new(),
         }
@@ -162,7 +165,7 @@ impl Workload {
 
     /// What is reported of a stop begins anew.
     pub(crate) fn forget_stop(&mut self) {
-        self.account = Account::default();
+        (self.account, self.proved) = (Account::default(), None);
     }
 
     /// A leader is wanted. Repeated with each extension: nothing is started at or after `launch.not_after` (law 15).

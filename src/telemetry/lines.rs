@@ -69,7 +69,7 @@ impl Lines {
     }
 
     fn transition(&self, transition: &Transition) {
-        let Transition { to, reason, term, token, context, from, until, margin, error, .. } = transition;
+        let Transition { to, reason, term, token, context, from, until, margin, demoted, error, .. } = transition;
         let (trace_id, span_id) = ids(*context);
         let (role, lease, token) = (to.as_str(), self.lease.as_str(), token.as_deref());
         let margin_left = margin.map(|margin| readable(margin.0));
@@ -116,7 +116,8 @@ impl Lines {
                         release,
                         trace_id,
                         span_id,
-                        "stands by: the workload is gone"
+                        "stands by: the workload {}",
+                        if *demoted { "was told, and runs on" } else { "is gone" },
                     ),
                     Some(error) => warn!(
                         role,
@@ -141,7 +142,7 @@ impl Lines {
         match event {
             Event::Ready => info!(lease = self.lease, "ready: the Lease was read"),
             Event::NewLeader { holder } => {
-                info!(lease = self.lease, holder = %one_line(holder), "another replica leads");
+                info!(lease = self.lease, holder = &*one_line(holder), "another replica leads");
             }
             Event::Campaigning { why, context, .. } => {
                 let (trace_id, span_id) = ids(*context);

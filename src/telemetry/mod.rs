@@ -78,7 +78,7 @@ impl Telemetry {
     /// # Panics
     /// Outside a tokio runtime.
     #[must_use]
-    pub fn start(welcome: &Welcome, variable: impl Fn(&str) -> Option<String>) -> Self {
+    pub fn start(welcome: &Welcome, variable: impl Fn(&str) -> Option<String>, now: Now) -> Self {
         let lease = &welcome.config.lease.name;
         let settings = Settings::read(variable);
         let traces = settings.and_then(|settings| match Traces::start(&settings, welcome) {
@@ -88,7 +88,7 @@ impl Telemetry {
                 None
             }
         });
-        Self { observer: Observer::new(welcome.resume.as_ref()), lines: Lines::new(lease.clone()), traces }
+        Self { observer: Observer::new(welcome.resume.as_ref(), now), lines: Lines::new(lease.clone()), traces }
     }
 
     /// Makes what the workload is told of its transition's span true: without an exporter there is no span that its own could

@@ -47,7 +47,8 @@ struct Term {
 #[derive(Debug)]
 struct Rise {
     campaign: Campaign,
-    acquired: Instant,
+    /// None: by an elector that has ended.
+    acquired: Option<Instant>,
     creation_wait: Option<Duration>,
     order: Option<Order>,
 }
@@ -80,14 +81,21 @@ struct Proved {
 
 impl Observer {
     /// Nothing seen yet but, in a restarted elector, the term that goes on.
-    pub(crate) fn new(resume: Option<&Resume>) -> Self {
+    pub(crate) fn new(resume: Option<&Resume>, now: Now) -> Self {
+        let rise = resume.filter(|resume| resume.main.is_none() && resume.stopping.is_none()).map(|resume| {
+            // Without an exporter it was not kept.
+            let context = TraceContext::parse(&resume.facts.traceparent).unwrap_or(TraceContext::UNKNOWN);
+            let (from, anchor) = (now.boot, Anchor::new(now));
+            let campaign = Campaign { reason: RESUMED, context, origin: Origin::None, from, until: from, anchor };
+            Rise { campaign, acquired: None, creation_wait: None, order: None }
+        });
         let term = resume.map(|resume| Term {
             transitions: resume.facts.transitions,
             token: resume.facts.token.clone(),
             context: TraceContext::parse(&resume.facts.traceparent),
             end: Some(resume.confirmed.deadlines.end),
         });
-        Self { term, ..Self::default() }
+        Self { term, rise, ..Self::default() }
     }
 
     /// What is over with this fact.
@@ -132,7 +140,7 @@ impl Observer {
                 let campaign = self.campaign.take().map(|campaign| Campaign { until: now.boot, ..campaign });
                 let context = campaign.as_ref().map(|campaign| campaign.context);
                 self.term = Some(Term { transitions: *transitions, token: token.clone(), context, end: None });
-                let (acquired, creation_wait) = (now.boot, *creation_wait);
+                let (acquired, creation_wait) = (Some(now.boot), *creation_wait);
                 self.rise = campaign.map(|campaign| Rise { campaign, acquired, creation_wait, order: None });
                 Vec::new()
             }
@@ -284,11 +292,15 @@ impl Observer {
     fn risen(&mut self, rise: Rise, ran: Result<(i32, Instant), (&'static str, Instant)>) -> Outcome {
         let Rise { campaign, acquired, creation_wait, order } = rise;
         let from = campaign.from;
-        let sent = order.map(|order| order.sent).filter(|sent| (from..=acquired).contains(sent)).unwrap_or(from);
-        let mut phases = vec![Phase::new(phase::CAMPAIGN, from, acquired), Phase::new(phase::ACQUIRE, sent, acquired)];
+        let mut phases = Vec::new();
+        if let Some(acquired) = acquired {
+            let sent = order.map(|order| order.sent).filter(|sent| (from..=acquired).contains(sent)).unwrap_or(from);
+            phases.extend([Phase::new(phase::CAMPAIGN, from, acquired), Phase::new(phase::ACQUIRE, sent, acquired)]);
+        }
+        let held = acquired.unwrap_or(from);
         let (until, error) = match ran {
             Ok((pid, at)) => {
-                let due = order.map_or(acquired, |order| order.at.max(order.not_before.unwrap_or(order.at)));
+                let due = order.map_or(held, |order| order.at.max(order.not_before.unwrap_or(order.at)));
                 phases.push(Phase::new(phase::WORKLOAD_START, due.min(at), at).with(pid_fact(pid)));
                 (at, None)
             }
@@ -306,11 +318,12 @@ impl Observer {
             context: term.and_then(|term| term.context).unwrap_or(campaign.context),
             origin: campaign.origin,
             from,
-            until: until.max(acquired),
+            until: until.max(held),
             anchor: campaign.anchor,
             margin: end.map(|end| Margin::until(end, until)),
             phases,
             facts: wait.into_iter().collect(),
+            demoted: false,
             error,
         }))
     }
@@ -319,6 +332,7 @@ impl Observer {
     fn fallen(&mut self, fall: Fall, error: Option<&'static str>, now: Now) -> Outcome {
         let mut phases = mem::take(&mut self.hooks);
         let mut facts = Vec::new();
+        let mut demoted = false;
         if let Some(Proved { stop, told, .. }) = fall.proved {
             let gone = stop.exited.unwrap_or(stop.proved);
             if let Some(began) = stop.began {
@@ -327,7 +341,7 @@ impl Observer {
             if let Some(killed) = stop.killed {
                 phases.push(Phase::new(phase::WORKLOAD_KILL, killed, if killed <= gone { gone } else { stop.proved }));
             }
-            let demoted = stop.began.is_some() && stop.exited.is_none() && stop.killed.is_none();
+            demoted = stop.began.is_some() && stop.exited.is_none() && stop.killed.is_none();
             if !demoted {
                 let nothing_ran = fall.from.min(stop.proved);
                 let from = stop.exited.or(stop.killed).unwrap_or(nothing_ran);
@@ -355,6 +369,7 @@ impl Observer {
             margin: fall.proved.and_then(|proved| proved.margin),
             phases,
             facts,
+            demoted,
             error,
         }))
     }
@@ -371,6 +386,7 @@ fn exit_fact(exit: Exit) -> KeyValue {
     }
 }
 
+const RESUMED: &str = "resumed";
 const ENDED: &str = "the elector ended before it was over";
 const FAILED: &str = "the hook failed";
 const NEVER_RAN: &str = "the term ended before the workload ran";

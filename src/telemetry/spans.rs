@@ -57,8 +57,22 @@ impl Spans {
     }
 
     fn transition(&mut self, transition: Transition) -> Vec<SpanData> {
-        let Transition { to, reason, term, token, context, origin, from, until, anchor, margin, phases, facts, error } =
-            transition;
+        let Transition {
+            to,
+            reason,
+            term,
+            token,
+            context,
+            origin,
+            from,
+            until,
+            anchor,
+            margin,
+            phases,
+            facts,
+            error,
+            demoted: _,
+        } = transition;
         let mut whole = Phase::new("transition", from, until);
         whole.facts = vec![KeyValue::new("tenure.to", to.as_str()), KeyValue::new("tenure.reason", reason), self.lease_fact()];
         whole.facts.extend(term.map(|term| KeyValue::new("tenure.term", i64::from(term))));

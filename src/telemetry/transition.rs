@@ -3,7 +3,7 @@
 //! Owns the names and words that a trace may carry; they are a closed set, documented here.
 //!
 //! `tenure.reason` of a transition to leader is why the Lease could be taken: `absent`, `released`, `cleared` or
-//! `expired`. Of a transition to standby it is why the term ended: one of [`Reason`](crate::link::Reason).
+//! `expired`; `resumed` where the elector that knew has ended since. Of a transition to standby it is why the term ended: one of [`Reason`](crate::link::Reason).
 
 use std::time::Duration;
 
@@ -81,6 +81,8 @@ pub(crate) struct Transition {
     pub(crate) phases: Vec<Phase>,
     /// How the process ended, and how the Lease was given back, where that is known.
     pub(crate) facts: Vec<KeyValue>,
+    /// The workload was demoted, and runs on.
+    pub(crate) demoted: bool,
     /// Why it is not what it was to be.
     pub(crate) error: Option<&'static str>,
 }

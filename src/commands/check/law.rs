@@ -6,11 +6,9 @@ use super::Report;
 use crate::{
     config::{Config, humane},
     election::law::{RETRY_PAUSE, longer},
+    telemetry::FLUSH,
     time::Instant,
 };
-
-/// How long the last spans may take to leave, after everything else.
-const FLUSH: Duration = Duration::from_secs(2);
 
 pub(super) fn check(config: &Config, report: &mut Report) {
     let timing = config.timing();

@@ -85,7 +85,7 @@ impl Replica {
             place,
             guard: Guard::start(|| ()).unwrap(),
             health: Health::new(PATIENCE, clock::boot()),
-            telemetry: Telemetry::start(&welcome, |_| None),
+            telemetry: Telemetry::start(&welcome, |_| None, clock::now()),
         };
         let start = |welcome| Elector::new(welcome, 7, clock::now());
         let drive = Drive::new(edges, welcome, start).unwrap();

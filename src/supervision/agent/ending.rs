@@ -13,8 +13,8 @@ use super::{Action, Agent, Held};
 
 /// The exit code of `onLoss: exit`.
 pub(super) const LEADERSHIP_LOST: u8 = 76;
-/// Over two attempts at the API server, for the rest of a release.
-const SLACK: Duration = Duration::from_secs(1);
+/// Over two attempts at the API server: as long as the elector may take for the last spans.
+const SLACK: Duration = Duration::from_secs(2);
 
 /// Init was told, or has cause, to end.
 #[derive(Clone, Debug)]

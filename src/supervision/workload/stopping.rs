@@ -32,7 +32,7 @@ impl Workload {
         self.wanted = Wanted::Hold;
         if self.policy.manner.is_some() && !self.leads && matches!(self.actual, Actual::Starting { .. } | Actual::Ending { .. }) {
             // A standby that is not yet, or no more, leads no more than one that runs; its remains are killed as before.
-            self.happened.push_back(Happened::Yielded(self.account.proved(now)));
+            self.yielded(now);
             return;
         }
         let Actual::Running { roles, yield_by, .. } = &mut self.actual else {
@@ -110,8 +110,14 @@ impl Workload {
         self.account.killed = self.account.killed.or_else(|| ladder.killed());
         self.actual = again_at.map_or(Actual::Stopped, |until| Actual::Waiting { until });
         self.leads = false;
-        self.happened.push_back(Happened::Yielded(self.account.proved(now)));
+        self.yielded(now);
         self.advance(now);
+    }
+
+    /// What is told of a proof that is asked for again is the first one: nothing of a leader ran since.
+    pub(super) fn yielded(&mut self, now: Instant) {
+        let stop = *self.proved.get_or_insert(self.account.proved(now));
+        self.happened.push_back(Happened::Yielded(stop));
     }
 
     /// The main process ended without being stopped.

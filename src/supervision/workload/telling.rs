@@ -1,6 +1,6 @@
 //! What a running workload is told, and what it says: signals passed on, its role, the hooks around it (law 8, `always`).
 
-use super::{Actual, Happened, Workload};
+use super::{Account, Actual, Happened, Workload};
 use crate::{
     config::{KillMode, Signal},
     link::Exit,
@@ -139,8 +139,8 @@ impl Workload {
             Outcome::Demoted => {
                 *yield_by = None;
                 self.leads = false;
-                let account = std::mem::take(&mut self.account);
-                self.happened.push_back(Happened::Yielded(account.proved(now)));
+                self.yielded(now);
+                self.account = Account::default();
             }
             Outcome::Failed(_) if yield_by.is_some() => self.kill(now),
             Outcome::Failed(reason) => self.happened.push_back(Happened::NotPromoted(reason)),

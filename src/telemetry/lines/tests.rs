@@ -19,13 +19,17 @@ const CONTEXT: TraceContext = TraceContext { trace_id: 0xab, span_id: 0xcd };
 
 /// The lines of what `log` does, as JSON from info on.
 fn logged(log: impl FnOnce(&mut Lines)) -> Vec<Value> {
+    written(LogFormat::Json, log).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn written(format: LogFormat, log: impl FnOnce(&mut Lines)) -> String {
     let bytes = Arc::new(Mutex::new(Vec::new()));
     let kept = Arc::clone(&bytes);
-    let config = Log { level: LogLevel::Info, format: LogFormat::Json };
+    let config = Log { level: LogLevel::Info, format };
     let subscriber = subscriber(&config, move || Kept(Arc::clone(&kept)));
     tracing::subscriber::with_default(subscriber, || log(&mut Lines::new("billing".into())));
     let bytes = bytes.lock().unwrap().clone();
-    String::from_utf8(bytes).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    String::from_utf8(bytes).unwrap()
 }
 
 struct Kept(Arc<Mutex<Vec<u8>>>);
@@ -79,6 +83,7 @@ fn stood_by() -> Transition {
         margin: Some(Margin(13.5)),
         phases: vec![Phase::new(phase::WORKLOAD_STOP, ms(0), ms(20)), Phase::new(phase::RELEASE, ms(25), ms(30))],
         facts: Vec::new(),
+        demoted: false,
         error: None,
     }
 }
@@ -95,6 +100,25 @@ fn a_transition_is_one_line_with_role_reason_term_margin_durations_and_ids() {
     assert!(line.get("kill").is_none(), "{line}");
     let ids = ["trace_id", "span_id"].map(|name| line[name].as_str().unwrap());
     assert_eq!(ids, ["000000000000000000000000000000ab", "00000000000000cd"]);
+}
+
+#[test]
+fn a_workload_that_was_demoted_is_not_said_to_be_gone() {
+    let lines = logged(|lines| {
+        lines.outcome(&Outcome::Transition(Box::new(stood_by())));
+        lines.outcome(&Outcome::Transition(Box::new(Transition { demoted: true, ..stood_by() })));
+    });
+    let messages: Vec<_> = lines.iter().map(|line| line["message"].as_str().unwrap()).collect();
+    assert_eq!(messages, ["stands by: the workload is gone", "stands by: the workload was told, and runs on"]);
+}
+
+#[test]
+fn the_name_of_a_holder_cannot_be_taken_for_a_field() {
+    let holder = "x\" role=\"leader\"\n";
+    let text = written(LogFormat::Text, |lines| reported(lines, 0, &Event::NewLeader { holder: holder.into() }));
+    assert!(text.contains(r#"holder="x\" role=\"leader\" ""#), "{text}");
+    let lines = logged(|lines| reported(lines, 0, &Event::NewLeader { holder: holder.into() }));
+    assert_eq!(lines[0]["holder"].as_str(), Some("x\" role=\"leader\" "));
 }
 
 #[test]

@@ -377,8 +377,7 @@ fn the_hook_of_a_demotion_is_a_part_of_it() {
     assert_eq!(told.phases[0].facts[0], KeyValue::new("tenure.hook", "beforeFollow"));
 }
 
-#[test]
-fn a_restarted_elector_tells_the_end_of_the_term_that_it_took_over() {
+fn resume(main: Option<i32>) -> Resume {
     let facts = Facts {
         token: "42".into(),
         uid: "u".into(),
@@ -386,16 +385,20 @@ fn a_restarted_elector_tells_the_end_of_the_term_that_it_took_over() {
         acquired_at: String::new(),
         traceparent: CONTEXT.to_string(),
     };
-    let resume = Resume {
+    Resume {
         term: TERM,
         facts,
         timing: timing(),
         confirmed: confirmed(timing().deadlines(ms(0))),
         stopping: None,
         released: false,
-        main: None,
-    };
-    let mut observer = Observer::new(Some(&resume));
+        main,
+    }
+}
+
+#[test]
+fn a_restarted_elector_tells_the_end_of_the_term_that_it_took_over() {
+    let mut observer = Observer::new(Some(&resume(Some(12))), at(1_000));
     let stop = Stop { began: None, killed: None, exited: None, exit: None, proved: ms(5_000) };
     let stopped = ToElector::Stopped { term: TERM, request: 1, stop, then: Then::Follow };
     reported(&mut observer, 4_000, stopping(Reason::Signal));
@@ -403,6 +406,18 @@ fn a_restarted_elector_tells_the_end_of_the_term_that_it_took_over() {
     reported(&mut observer, 5_000, Event::Proved(stop));
     let told = only(reported(&mut observer, 5_000, Event::Following));
     assert_eq!((told.term, told.origin, told.margin), (Some(7), Origin::After(CONTEXT), Some(Margin(10.0))));
+}
+
+#[test]
+fn a_restarted_elector_tells_the_start_that_the_one_before_it_did_not_see() {
+    let mut observer = Observer::new(Some(&resume(None)), at(1_000));
+
+    let over = only(observer.record(Fact::Heard(&started(9_000)), at(9_001)));
+
+    assert_eq!((over.to, over.reason, over.term, over.context), (Role::Leader, "resumed", Some(7), CONTEXT));
+    assert_eq!((over.from, over.until, over.margin), (ms(1_000), ms(9_000), Some(Margin(6.0))));
+    let phases: Vec<_> = over.phases.iter().map(|phase| phase.name).collect();
+    assert_eq!(phases, [phase::WORKLOAD_START]);
 }
 
 #[test]

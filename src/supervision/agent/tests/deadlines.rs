@@ -347,3 +347,23 @@ fn the_longest_creation_wait_ever_told_holds_over_a_loss_and_another_term() {
     world.due();
     assert!(world.spawns().is_some());
 }
+
+#[test]
+fn a_proof_that_is_asked_for_again_is_told_with_the_time_of_the_first() {
+    let mut world = World::leading(config());
+    world.wake_until(deadlines(A).soft);
+    world.exit(Exit::Code(0));
+    world.prove();
+    let gone = world.now;
+    world.take();
+
+    world.sleep_until(gone + Duration::from_secs(3));
+    world.step_down(9, Reason::Expired);
+    world.prove();
+
+    let told = world.tells().into_iter().find_map(|told| match told {
+        ToElector::Stopped { stop, .. } => Some((stop.proved, stop.exit)),
+        _ => None,
+    });
+    assert_eq!(told, Some((gone, Some(Exit::Code(0)))));
+}

@@ -29,9 +29,9 @@ fn the_wait_for_an_elector_that_is_never_done_is_bounded() {
     let mut world = World::new(config());
     world.feed(TERM);
     world.take();
-    world.wake_until(ms(6000) - tick());
+    world.wake_until(ms(7000) - tick());
     assert_eq!(world.take(), []);
-    world.wake_until(ms(6000));
+    world.wake_until(ms(7000));
     assert!(world.wants(&Action::Exit(0)));
 }
 
@@ -169,9 +169,9 @@ fn with_the_api_dead_the_release_is_waited_for_within_a_bound() {
     world.exit(Exit::Code(0));
     world.prove();
     world.take();
-    world.wake_until(ms(6000) - tick());
+    world.wake_until(ms(7000) - tick());
     assert_eq!(world.take(), []);
-    world.wake_until(ms(6000));
+    world.wake_until(ms(7000));
     assert!(world.wants(&Action::Exit(0)));
 }
 
