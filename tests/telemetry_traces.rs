@@ -42,7 +42,7 @@ fn replica(identity: &str, variables: &[(&str, &str)]) -> Telemetry {
         pid1: true,
     };
     let variables: BTreeMap<_, _> = variables.iter().copied().collect();
-    Telemetry::start(&welcome, |name| variables.get(name).map(|value| (*value).to_owned()))
+    Telemetry::start(&welcome, |name| variables.get(name).map(|value| (*value).to_owned()), at(0))
 }
 
 fn exporting(identity: &str, wire: Wire, collector: &Collector) -> Telemetry {

@@ -39,6 +39,8 @@ use crate::clock;
 
 /// The real server's limit of a body.
 const BODY_LIMIT: usize = 3 * 1024 * 1024;
+/// Of a request line and its headers.
+const HEAD_LIMIT: usize = 64 * 1024;
 /// Events that wait for a slow watcher.
 const LINES: usize = 64;
 
@@ -50,7 +52,7 @@ pub(super) async fn serve(shared: Arc<Shared>, door: Arc<Door>, stream: TcpStrea
         drop(stream.set_nodelay(true));
         let Ok(tls) = acceptor.accept(Gated { stream, door: Arc::clone(&door) }).await else { return };
         let service = service_fn(|request| answer(Arc::clone(&shared), Arc::clone(&door), request));
-        drop(http1::Builder::new().serve_connection(TokioIo::new(tls), service).await);
+        drop(http1::Builder::new().max_buf_size(HEAD_LIMIT).serve_connection(TokioIo::new(tls), service).await);
     };
     tokio::select! {
         () = served => {}
@@ -73,7 +75,7 @@ async fn answer(shared: Arc<Shared>, door: Arc<Door>, request: hyper::Request<In
     let (parts, body) = request.into_parts();
     let known = is_known(&parts.headers, &door) || matches!(parts.uri.path(), "/version" | "/healthz" | "/livez" | "/readyz");
     if !known {
-        // Before its body is read, as the real one does, which keeps nothing of strangers either.
+        // Before its body is read, as the real one does.
         let number = shared.journal.open(entry(&parts, &Bytes::new(), ""));
         let response = respond(Answer::refusal(&Status::unauthorized()), None);
         let fate = Fate::Answered { code: response.status().as_u16(), at: clock::boot() };

@@ -14,7 +14,7 @@ use crate::time::Instant;
 
 /// So that a server that runs for weeks does not grow.
 const KEPT: usize = 1 << 16;
-/// Bytes of their bodies.
+/// Bytes of what they say.
 const KEPT_BYTES: usize = 64 << 20;
 
 /// What became of a request.
@@ -65,6 +65,11 @@ impl Entry {
         self.method == "GET" && self.query.split('&').any(|part| matches!(part, "watch=true" | "watch=1" | "watch"))
     }
 
+    /// Of all that its client sent and that is kept.
+    fn size(&self) -> usize {
+        self.method.len() + self.path.len() + self.query.len() + self.user_agent.len() + self.body.len()
+    }
+
     /// Status of the answer; none while there is none.
     #[must_use]
     pub const fn code(&self) -> Option<u16> {
@@ -85,7 +90,7 @@ pub(super) struct Journal {
 #[derive(Debug, Default)]
 struct Entries {
     kept: VecDeque<Entry>,
-    /// Of their bodies.
+    /// Of what they say.
     bytes: usize,
     /// How many were before them.
     forgotten: usize,
@@ -95,10 +100,10 @@ impl Journal {
     /// Adds an entry; its number.
     pub(super) fn open(&self, entry: Entry) -> usize {
         let mut entries = self.lock();
-        entries.bytes += entry.body.len();
+        entries.bytes += entry.size();
         while entries.kept.len() == KEPT || entries.bytes > KEPT_BYTES {
             let Some(oldest) = entries.kept.pop_front() else { break };
-            entries.bytes -= oldest.body.len();
+            entries.bytes -= oldest.size();
             entries.forgotten += 1;
         }
         entries.kept.push_back(entry);
@@ -161,16 +166,20 @@ mod tests {
     }
 
     #[test]
-    fn large_bodies_leave_room_for_fewer() {
-        let journal = Journal::default();
-        let body = Bytes::from(vec![0; KEPT_BYTES / 4]);
+    fn large_requests_leave_room_for_fewer() {
+        let large = KEPT_BYTES / 4 - entry(String::new()).size();
+        let body = Entry { body: Bytes::from(vec![0; large]), ..entry(String::new()) };
+        let query = Entry { query: "a".repeat(large), ..entry(String::new()) };
+        for request in [body, query] {
+            let journal = Journal::default();
 
-        for count in 0..9 {
-            journal.open(Entry { body: body.clone(), ..entry(count.to_string()) });
+            for count in 0..9 {
+                journal.open(Entry { client: count.to_string(), ..request.clone() });
+            }
+
+            let clients: Vec<_> = journal.entries().into_iter().map(|entry| entry.client).collect();
+            assert_eq!(clients, ["5", "6", "7", "8"]);
         }
-
-        let clients: Vec<_> = journal.entries().into_iter().map(|entry| entry.client).collect();
-        assert_eq!(clients, ["5", "6", "7", "8"]);
     }
 
     #[test]

@@ -213,7 +213,12 @@ impl Status {
 
     /// 413: more than a body may hold.
     pub(super) fn too_large(limit: usize) -> Self {
-        let message = format!("Request entity too large: limit is {limit}");
+        Self::too_much(&format!("limit is {limit}"))
+    }
+
+    /// 413, for this reason.
+    pub(super) fn too_much(why: &str) -> Self {
+        let message = format!("Request entity too large: {why}");
         Self::new(413, "RequestEntityTooLarge", message)
     }
 

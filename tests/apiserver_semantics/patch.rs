@@ -24,6 +24,7 @@ pub(crate) fn cases() -> Vec<Case> {
         a_strategic_patch_can_empty_or_replace,
         a_json_patch_is_carried_out_step_by_step,
         a_json_patch_that_fails_changes_nothing,
+        a_json_patch_of_too_many_steps_or_of_copies_of_copies_is_refused,
         what_is_no_json_patch_is_a_bad_request,
         only_an_apply_can_be_forced,
         unknown_fields_are_dropped_with_a_warning,
@@ -208,6 +209,21 @@ async fn a_json_patch_that_fails_changes_nothing(stage: Stage) {
         assert_eq!(answer.refused(422, "Invalid"), expected, "{step}");
     }
     assert_eq!(stage.patch("a", JSON, &json!([{ "op": "remove", "path": "/metadata/name" }])).await.code, 400);
+    assert_eq!(plain(stage.get("a").await.ok()), plain(object));
+}
+
+async fn a_json_patch_of_too_many_steps_or_of_copies_of_copies_is_refused(stage: Stage) {
+    let object = stage.given("a", json!({ "holderIdentity": "x" })).await;
+    let many = vec![json!({ "op": "test", "path": "/spec/holderIdentity", "value": "x" }); 10_001];
+    let answer = stage.patch("a", JSON, &json!(many)).await;
+    let expected = "Request entity too large: The allowed maximum operations in a JSON patch is 10000, got 10001";
+    assert_eq!(answer.refused(413, "RequestEntityTooLarge"), expected);
+
+    let first = json!({ "op": "add", "path": "/metadata/annotations", "value": { "a": "x".repeat(100_000) } });
+    let twice = (0..20).map(|step| json!({ "op": "copy", "from": "/metadata", "path": format!("/metadata/labels{step}") }));
+    let steps: Vec<_> = [first].into_iter().chain(twice).collect();
+    let answer = stage.patch("a", JSON, &json!(steps)).await;
+    assert_eq!(answer.refused(422, "Invalid"), "the server rejected our request due to an error in our request");
     assert_eq!(plain(stage.get("a").await.ok()), plain(object));
 }
 

@@ -6,10 +6,14 @@ use serde_json::Value;
 
 use crate::apiserver::{schema, status::Status};
 
+/// The real server's limits, of steps and of the bytes that they copy: a copy of a copy doubles what there is.
+const MOST: usize = 10_000;
+const COPIES: usize = 3 * 1024 * 1024;
+
 /// `object` after all steps of `patch`.
 ///
 /// # Errors
-/// 400 for what is no list of steps, 422 for a step that cannot be taken.
+/// 400 for what is no list of steps, 413 for too many of them, 422 for a step that cannot be taken.
 pub(super) fn apply(object: &Value, patch: &Value) -> Result<Value, Status> {
     let unreadable = |value: &Value, of: &str| {
         let given = schema::kind(value);
@@ -17,17 +21,23 @@ pub(super) fn apply(object: &Value, patch: &Value) -> Result<Value, Status> {
         Status::bad_request(format!("error decoding patch: {why}"))
     };
     let steps = patch.as_array().ok_or_else(|| unreadable(patch, "[]"))?;
+    if steps.len() > MOST {
+        let given = steps.len();
+        return Err(Status::too_much(&format!("The allowed maximum operations in a JSON patch is {MOST}, got {given}")));
+    }
     let mut object = object.clone();
+    let mut room = COPIES;
     for step in steps {
         if !step.is_object() {
             return Err(unreadable(step, ""));
         }
-        take(step, &mut object).ok_or_else(Status::rejected)?;
+        take(step, &mut object, &mut room).ok_or_else(Status::rejected)?;
     }
     Ok(object)
 }
 
-fn take(step: &Value, object: &mut Value) -> Option<()> {
+/// `room`: for what is copied.
+fn take(step: &Value, object: &mut Value, room: &mut usize) -> Option<()> {
     let text = |name: &str| step.get(name).and_then(Value::as_str);
     let value = || step.get("value").cloned().unwrap_or_default();
     let path = text("path")?;
@@ -38,6 +48,7 @@ fn take(step: &Value, object: &mut Value) -> Option<()> {
         "test" => (*object.pointer(path).unwrap_or(&Value::Null) == value()).then_some(()),
         "copy" => {
             let copied = object.pointer(text("from")?)?.clone();
+            *room = room.checked_sub(copied.to_string().len())?;
             add(object, path, copied)
         }
         "move" => {

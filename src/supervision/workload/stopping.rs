@@ -116,7 +116,7 @@ impl Workload {
 
     /// What is told of a proof that is asked for again is the first one: nothing of a leader ran since.
     pub(super) fn yielded(&mut self, now: Instant) {
-        let stop = *self.proved.get_or_insert(self.account.proved(now));
+        let stop = *self.proved.get_or_insert_with(|| self.account.proved(now));
         self.happened.push_back(Happened::Yielded(stop));
     }
 

@@ -361,9 +361,7 @@ fn a_proof_that_is_asked_for_again_is_told_with_the_time_of_the_first() {
     world.step_down(9, Reason::Expired);
     world.prove();
 
-    let told = world.tells().into_iter().find_map(|told| match told {
-        ToElector::Stopped { stop, .. } => Some((stop.proved, stop.exit)),
-        _ => None,
-    });
+    let stopped = |told| if let ToElector::Stopped { stop, .. } = told { Some((stop.proved, stop.exit)) } else { None };
+    let told = world.tells().into_iter().find_map(stopped);
     assert_eq!(told, Some((gone, Some(Exit::Code(0)))));
 }
