@@ -55,6 +55,8 @@ async fn prepare(stage: &Stage, name: &str, collector: &Collector, wire: Wire) -
         ("OTEL_EXPORTER_OTLP_ENDPOINT", collector.endpoint()),
         ("OTEL_EXPORTER_OTLP_PROTOCOL", protocol.to_owned()),
         ("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20hush".to_owned()),
+        // As a chart leaves it that was given nothing to put there: no reason to forget the general one.
+        ("OTEL_EXPORTER_OTLP_TRACES_HEADERS", String::new()),
     ];
     prepared.launch.env.extend(variables.map(|(name, value)| (name.to_owned(), value)));
     prepared

@@ -9,7 +9,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{Request, Response, Uri};
+use http::{HeaderMap, Request, Response, Uri};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper_rustls::HttpsConnector;
 use hyper_util::{
@@ -36,6 +36,7 @@ const ANSWER: usize = 64 * 1024;
 pub(crate) struct Collector {
     client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
     protocol: Protocol,
+    headers: HeaderMap,
     /// For one request and its answer.
     bound: Duration,
     failure: Failure,
@@ -94,7 +95,8 @@ impl Collector {
             }
         }
         let client = client.build(HttpsConnector::from((tcp, tls)));
-        Ok(Self { client, protocol: settings.protocol, bound: settings.timeout, failure: Failure::default() })
+        let (protocol, headers, bound) = (settings.protocol, settings.headers.clone(), settings.timeout);
+        Ok(Self { client, protocol, headers, bound, failure: Failure::default() })
     }
 
     /// Where it says why a request had no answer.
@@ -102,7 +104,11 @@ impl Collector {
         self.failure.clone()
     }
 
-    async fn exchange(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
+    async fn exchange(&self, mut request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
+        // The exporter has set what it makes of the variables; it takes an empty one for one that says there are none.
+        for (name, value) in &self.headers {
+            request.headers_mut().insert(name, value.clone());
+        }
         let request = match self.protocol {
             Protocol::HttpProtobuf => request,
             Protocol::Grpc => grpc::call(request),

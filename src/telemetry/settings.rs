@@ -7,7 +7,7 @@
 //! | `OTEL_EXPORTER_OTLP_(TRACES_)ENDPOINT` | none: nothing is exported |
 //! | `OTEL_SDK_DISABLED`, `OTEL_TRACES_EXPORTER` | `true`, `none`: nothing is exported |
 //! | `OTEL_EXPORTER_OTLP_(TRACES_)PROTOCOL` | `http/protobuf` unless `grpc` |
-//! | `OTEL_EXPORTER_OTLP_(TRACES_)HEADERS` | credentials: read by the exporter itself, and never here |
+//! | `OTEL_EXPORTER_OTLP_(TRACES_)HEADERS` | go with each export; never shown |
 //! | `OTEL_EXPORTER_OTLP_(TRACES_)TIMEOUT`, `..._CERTIFICATE`, `..._INSECURE` | as the standard says |
 //! | `OTEL_TRACES_SAMPLER`, `OTEL_TRACES_SAMPLER_ARG` | `always_on`, `always_off`, `traceidratio`, each also `parentbased_` |
 //! | `OTEL_BSP_SCHEDULE_DELAY` | 1 s unless set: spans are few, and a leader may be killed |
@@ -19,9 +19,11 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use http::Uri;
+use http::{HeaderMap, Uri};
 
 use crate::api::proxies;
+
+mod entries;
 
 /// Where gRPC takes traces.
 const CALL: &str = "opentelemetry.proto.collector.trace.v1.TraceService/Export";
@@ -40,6 +42,8 @@ pub(crate) struct Settings {
     pub(crate) endpoint: String,
     /// The variable that it came from.
     pub(crate) endpoint_name: String,
+    /// Credentials, mostly.
+    pub(crate) headers: HeaderMap,
     /// A PEM file with the authorities to trust, in place of the system's, and the variable that names it.
     pub(crate) certificate: Option<(String, String)>,
     /// For one export, its retries included.
@@ -82,8 +86,12 @@ impl Settings {
     pub(crate) fn read(variable: impl Fn(&str) -> Option<String>) -> Option<Self> {
         let set = |name: &str| variable(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty());
         let mut notes = Vec::new();
-        if set("OTEL_SDK_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true")) {
-            return None;
+        match set("OTEL_SDK_DISABLED") {
+            Some(value) if value.eq_ignore_ascii_case("true") => return None,
+            Some(value) if !value.eq_ignore_ascii_case("false") => {
+                notes.push(format!("OTEL_SDK_DISABLED={value} is neither true nor false: spans are exported"));
+            }
+            Some(_) | None => {}
         }
         let of_traces = |name: &str| {
             let specific = format!("OTEL_EXPORTER_OTLP_TRACES_{name}");
@@ -116,9 +124,7 @@ impl Settings {
                 notes.push(format!("{name} is not supported: the collector is spoken to without a client certificate"));
             }
         }
-        if let Some((name, _)) = of_traces("HEADERS").filter(|(_, value)| !value.split(',').all(is_header)) {
-            notes.push(format!("{name} has an entry that is no NAME=VALUE, percent-encoded: it is left out"));
-        }
+        let headers = of_traces("HEADERS").map_or_else(HeaderMap::new, |(name, list)| entries::headers(&name, &list, &mut notes));
         let mut number = |name: &str, default: u64| {
             let Some(value) = set(name) else { return default };
             value.parse().unwrap_or_else(|_| {
@@ -141,12 +147,12 @@ impl Settings {
         let specific = endpoint_name == "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
         let endpoint = match protocol {
             Protocol::HttpProtobuf if specific => endpoint,
-            Protocol::HttpProtobuf => format!("{}/v1/traces", endpoint.trim_end_matches('/')),
+            Protocol::HttpProtobuf => below(&endpoint, "v1/traces"),
             Protocol::Grpc => {
                 let insecure = of_traces("INSECURE").is_some_and(|(_, value)| value.eq_ignore_ascii_case("true"));
                 let scheme = if insecure { "http" } else { "https" };
                 let base = if endpoint.contains("://") { endpoint } else { format!("{scheme}://{endpoint}") };
-                format!("{}/{CALL}", base.trim_end_matches('/'))
+                below(&base, CALL)
             }
         };
         let server = endpoint.parse::<Uri>().ok();
@@ -156,9 +162,10 @@ impl Settings {
             notes.push(format!("{name} is not used: spans go to {host} directly; put it into NO_PROXY if that is meant"));
         }
         let certificate = of_traces("CERTIFICATE");
-        let mut resource = attributes(&set("OTEL_RESOURCE_ATTRIBUTES").unwrap_or_default());
+        let attributes = set("OTEL_RESOURCE_ATTRIBUTES").unwrap_or_default();
+        let mut resource = entries::attributes("OTEL_RESOURCE_ATTRIBUTES", &attributes, &mut notes);
         resource.extend(set("OTEL_SERVICE_NAME").map(|name| ("service.name".to_owned(), name)));
-        Some(Self { protocol, endpoint, endpoint_name, certificate, timeout, sampler, batch, resource, notes })
+        Some(Self { protocol, endpoint, endpoint_name, headers, certificate, timeout, sampler, batch, resource, notes })
     }
 }
 
@@ -197,40 +204,10 @@ fn at_least_one(number: u64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX).max(1)
 }
 
-/// Whether the exporter can read this entry of the headers; a comma at the end makes an empty one.
-fn is_header(entry: &str) -> bool {
-    let is_encoded = |value: &str| {
-        let code = |rest: &str| rest.get(..2).is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()));
-        value.split('%').skip(1).all(code)
-    };
-    entry.trim().is_empty() || entry.split_once('=').is_some_and(|(name, value)| !name.trim().is_empty() && is_encoded(value))
-}
-
-/// `key=value,key=value`, values percent-encoded; what has no `=` is skipped.
-fn attributes(text: &str) -> BTreeMap<String, String> {
-    let pairs = text.split(',').filter_map(|pair| pair.split_once('='));
-    pairs.map(|(key, value)| (key.trim().to_owned(), percent_decoded(value.trim()))).filter(|(key, _)| !key.is_empty()).collect()
-}
-
-/// What is not a valid code stays as it is.
-fn percent_decoded(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [first, tail @ ..] = rest {
-        let code = tail.get(..2).filter(|digits| digits.iter().all(u8::is_ascii_hexdigit));
-        let digits = code.and_then(|digits| std::str::from_utf8(digits).ok());
-        match digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
-            Some(byte) if *first == b'%' => {
-                bytes.push(byte);
-                rest = tail.get(2..).unwrap_or_default();
-            }
-            Some(_) | None => {
-                bytes.push(*first);
-                rest = tail;
-            }
-        }
-    }
-    String::from_utf8(bytes).unwrap_or_else(|_| text.to_owned())
+/// Where the path of `base` goes on; what it asks for after a `?` stays at the end.
+fn below(base: &str, path: &str) -> String {
+    let (base, query) = base.find('?').map_or((base, ""), |at| base.split_at(at));
+    format!("{}/{path}{query}", base.trim_end_matches('/'))
 }
 
 #[cfg(test)]

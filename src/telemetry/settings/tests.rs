@@ -33,6 +33,13 @@ fn the_general_endpoint_gets_the_path_of_traces_and_the_specific_one_stays_as_it
 }
 
 #[test]
+fn what_the_general_endpoint_asks_for_stays_behind_the_path() {
+    let at = |endpoint| with_endpoint(&[("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)]).endpoint;
+    assert_eq!(at("http://collector/base/?q=1/"), "http://collector/base/v1/traces?q=1/");
+    assert_eq!(at("http://collector//"), "http://collector/v1/traces");
+}
+
+#[test]
 fn grpc_calls_its_service_at_the_endpoint_and_a_bare_address_by_tls_unless_insecure() {
     let grpc = ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc");
     let base = |variables: &[(&str, &str)]| {
@@ -67,12 +74,14 @@ fn what_is_not_supported_is_told_with_its_variable() {
     let settings = with_endpoint(&[
         ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json"),
         ("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip"),
+        ("OTEL_SDK_DISABLED", "yes"),
         ("OTEL_TRACES_EXPORTER", "zipkin"),
         ("OTEL_TRACES_SAMPLER", "xray"),
         ("OTEL_EXPORTER_OTLP_TIMEOUT", "ten"),
     ]);
     let named: Vec<_> = settings.notes.iter().map(|note| note.split('=').next().unwrap()).collect();
     let expected = [
+        "OTEL_SDK_DISABLED",
         "OTEL_TRACES_EXPORTER",
         "OTEL_EXPORTER_OTLP_PROTOCOL",
         "OTEL_EXPORTER_OTLP_COMPRESSION",
@@ -115,11 +124,48 @@ fn credentials_that_are_not_used_are_told_by_their_name_alone() {
     let client = notes(&[("OTEL_EXPORTER_OTLP_CLIENT_KEY", "hush"), ("OTEL_EXPORTER_OTLP_TRACES_CLIENT_CERTIFICATE", "hush")]);
     assert!(client[0].starts_with("OTEL_EXPORTER_OTLP_TRACES_CLIENT_CERTIFICATE is not supported"), "{client:?}");
     assert!(client[1].starts_with("OTEL_EXPORTER_OTLP_CLIENT_KEY is not supported"), "{client:?}");
-    for wrong in ["authorization: hush", "a=b,hush", "a=%zz", "=hush"] {
-        let said = notes(&[("OTEL_EXPORTER_OTLP_HEADERS", wrong)]);
-        assert_eq!(said, ["OTEL_EXPORTER_OTLP_HEADERS has an entry that is no NAME=VALUE, percent-encoded: it is left out"]);
+}
+
+const HEADERS: &str = "OTEL_EXPORTER_OTLP_HEADERS";
+
+#[test]
+fn headers_of_traces_go_before_the_general_ones_unless_they_are_empty() {
+    let general = (HEADERS, "authorization=Bearer%20general==, b=1,");
+    let authorization = |variables: &[(&str, &str)]| {
+        let settings = with_endpoint(&[&[general], variables].concat());
+        assert_eq!(settings.notes, Vec::<String>::new());
+        settings.headers.get("authorization").map(|value| value.to_str().unwrap().to_owned())
+    };
+    assert_eq!(authorization(&[]).as_deref(), Some("Bearer general=="));
+    for empty in ["", " "] {
+        let said = authorization(&[("OTEL_EXPORTER_OTLP_TRACES_HEADERS", empty)]);
+        assert_eq!(said.as_deref(), Some("Bearer general=="), "{empty:?}");
     }
-    assert!(notes(&[("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20x==, b=1,")]).is_empty());
+    assert_eq!(authorization(&[("OTEL_EXPORTER_OTLP_TRACES_HEADERS", "b=2")]), None);
+}
+
+#[test]
+fn an_entry_that_no_header_can_be_made_of_is_told_by_its_place_alone() {
+    for wrong in ["authorization: hush", "authorization=hush%0A", "hush key=hush", "=hush", "hush"] {
+        let settings = with_endpoint(&[(HEADERS, &format!("a=b,{wrong}"))]);
+        let note = format!("{HEADERS}: entry 2 is no NAME=VALUE that a header can be made of: it is left out");
+        assert_eq!((settings.headers.len(), settings.notes), (1, vec![note]), "{wrong}");
+    }
+}
+
+#[test]
+fn an_entry_that_is_not_percent_encoded_is_told_and_taken_as_it_stands() {
+    for raw in ["50%", "%zz", "%+9", "%ü", "%ff"] {
+        let settings = with_endpoint(&[(HEADERS, &format!("a=%2C,b={raw}"))]);
+        let note = format!("{HEADERS}: entry 2 is not percent-encoded: it is taken as it stands");
+        assert_eq!((settings.headers["b"].as_bytes(), settings.notes), (raw.as_bytes(), vec![note]));
+    }
+}
+
+#[test]
+fn no_value_of_a_header_is_shown() {
+    let settings = with_endpoint(&[(HEADERS, "authorization=hush")]);
+    assert!(!format!("{settings:?}").contains("hush"), "{settings:?}");
 }
 
 #[test]
@@ -138,10 +184,16 @@ fn samplers_decide_by_the_trace_alone() {
 #[test]
 fn resource_attributes_are_decoded_and_the_service_name_goes_before_them() {
     let settings = with_endpoint(&[
-        ("OTEL_RESOURCE_ATTRIBUTES", "service.name=a, team = b%2Cc%3d,odd=%zz%+1,nothing,=x"),
+        ("OTEL_RESOURCE_ATTRIBUTES", "service.name=a, team = b%2Cc%3d,k%2Ca=v,odd%20=%zz%+1,nothing,=x,"),
         ("OTEL_SERVICE_NAME", "billing"),
     ]);
-    let expected = [("odd", "%zz%+1"), ("service.name", "billing"), ("team", "b,c=")];
+    let expected = [("k,a", "v"), ("odd%20", "%zz%+1"), ("service.name", "billing"), ("team", "b,c=")];
     let expected: BTreeMap<_, _> = expected.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
     assert_eq!(settings.resource, expected);
+    let notes = [
+        "OTEL_RESOURCE_ATTRIBUTES: entry 4 is not percent-encoded: it is taken as it stands",
+        "OTEL_RESOURCE_ATTRIBUTES: entry 5 is no KEY=VALUE: it is left out",
+        "OTEL_RESOURCE_ATTRIBUTES: entry 6 is no KEY=VALUE: it is left out",
+    ];
+    assert_eq!(settings.notes, notes);
 }

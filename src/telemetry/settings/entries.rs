@@ -1,0 +1,74 @@
+//! Variables that are lists: `NAME=VALUE,NAME=VALUE`, percent-encoded.
+//!
+//! An entry that cannot be used is told by its place alone: these variables hold credentials.
+
+use std::collections::BTreeMap;
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+/// Headers that go with each export.
+pub(super) fn headers(variable: &str, list: &str, notes: &mut Vec<String>) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    for (place, entry) in entries(list) {
+        let header = pair(entry).and_then(|(name, raw)| {
+            let text = decoded(raw);
+            let value = HeaderValue::from_str(text.as_deref().unwrap_or(raw)).ok()?;
+            Some((name.parse::<HeaderName>().ok()?, value, text.is_some()))
+        });
+        let Some((name, mut value, is_encoded)) = header else {
+            notes.push(format!("{variable}: entry {place} is no NAME=VALUE that a header can be made of: it is left out"));
+            continue;
+        };
+        if !is_encoded {
+            notes.push(not_encoded(variable, place));
+        }
+        value.set_sensitive(true);
+        headers.insert(name, value);
+    }
+    headers
+}
+
+/// Attributes of what sends spans.
+pub(super) fn attributes(variable: &str, list: &str, notes: &mut Vec<String>) -> BTreeMap<String, String> {
+    let mut attributes = BTreeMap::new();
+    for (place, entry) in entries(list) {
+        let Some((key, value)) = pair(entry) else {
+            notes.push(format!("{variable}: entry {place} is no KEY=VALUE: it is left out"));
+            continue;
+        };
+        let (key, value) = decoded(key).zip(decoded(value)).unwrap_or_else(|| {
+            notes.push(not_encoded(variable, place));
+            (key.to_owned(), value.to_owned())
+        });
+        attributes.insert(key, value);
+    }
+    attributes
+}
+
+/// With their places, from 1; a comma at the end makes no entry.
+fn entries(list: &str) -> impl Iterator<Item = (usize, &str)> {
+    (1..).zip(list.split(',').map(str::trim)).filter(|(_, entry)| !entry.is_empty())
+}
+
+fn pair(entry: &str) -> Option<(&str, &str)> {
+    let (name, value) = entry.split_once('=')?;
+    let name = name.trim();
+    (!name.is_empty()).then_some((name, value.trim()))
+}
+
+fn not_encoded(variable: &str, place: usize) -> String {
+    format!("{variable}: entry {place} is not percent-encoded: it is taken as it stands")
+}
+
+/// None if a code in it is broken, or what it stands for is no text.
+fn decoded(text: &str) -> Option<String> {
+    let mut parts = text.split('%');
+    let mut bytes = parts.next()?.as_bytes().to_vec();
+    for part in parts {
+        let (code, rest) = part.split_at_checked(2)?;
+        let is_code = code.bytes().all(|digit| digit.is_ascii_hexdigit());
+        bytes.push(u8::from_str_radix(code, 16).ok().filter(|_| is_code)?);
+        bytes.extend(rest.as_bytes());
+    }
+    String::from_utf8(bytes).ok()
+}
