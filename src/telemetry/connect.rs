@@ -10,7 +10,7 @@ use std::{
 
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response, Uri};
-use http_body_util::{BodyExt as _, Full, Limited};
+use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use hyper_rustls::HttpsConnector;
 use hyper_util::{
     client::legacy::{Client, connect::HttpConnector},
@@ -29,7 +29,7 @@ use super::{
 };
 use crate::api::one_line;
 
-/// What a collector may answer, in bytes.
+/// What is read of a collector's answer, in bytes.
 const ANSWER: usize = 64 * 1024;
 
 /// A client for OTLP, over HTTP or gRPC.
@@ -114,7 +114,16 @@ impl Collector {
             Protocol::Grpc => grpc::call(request),
         };
         let (head, body) = self.client.request(request.map(Full::new)).await?.into_parts();
-        let body = Limited::new(body, ANSWER).collect().await?;
+        // Why spans were not taken is in the status; the rest of such an answer may be a page for people, of any length.
+        if !head.status.is_success() {
+            return Ok(Response::from_parts(head, Bytes::new()));
+        }
+        let body = match Limited::new(body, ANSWER).collect().await {
+            Ok(body) => body,
+            // The spans were taken: sent again they would be there twice.
+            Err(error) if error.is::<LengthLimitError>() => return Ok(Response::from_parts(head, Bytes::new())),
+            Err(error) => return Err(error),
+        };
         let trailers = body.trailers().cloned();
         let response = Response::from_parts(head, body.to_bytes());
         Ok(match self.protocol {
@@ -170,40 +179,4 @@ impl fmt::Debug for Collector {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn settings(variables: &[(&str, &str)]) -> Settings {
-        Settings::read(|name| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())).unwrap()
-    }
-
-    #[tokio::test]
-    async fn a_request_without_an_answer_leaves_why() {
-        // Bound, and not listening: nobody else gets it.
-        let port = tokio::net::TcpSocket::new_v4().unwrap();
-        port.bind((std::net::Ipv4Addr::LOCALHOST, 0).into()).unwrap();
-        let url = format!("http://{}", port.local_addr().unwrap());
-        let collector = Collector::new(&url.parse().unwrap(), &settings(&[("OTEL_EXPORTER_OTLP_ENDPOINT", &url)])).unwrap();
-
-        let answer = collector.send_bytes(Request::post(&url).body(Bytes::new()).unwrap()).await;
-
-        assert!(answer.is_err());
-        let why = collector.failure().take().unwrap();
-        assert!(why.contains("onnection refused"), "{why}");
-        assert_eq!(collector.failure().take(), None);
-    }
-
-    #[test]
-    fn a_certificate_that_cannot_be_used_is_told_with_the_variable_that_names_it() {
-        let endpoint = ("OTEL_EXPORTER_OTLP_ENDPOINT", "https://localhost");
-        let refused = |name: &str, path: &str| {
-            let refused = Collector::new(&endpoint.1.parse().unwrap(), &settings(&[endpoint, (name, path)]));
-            one_line(&refused.err().unwrap())
-        };
-
-        let missing = refused("OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE", "/nonexistent");
-        assert!(missing.starts_with("OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE: /nonexistent cannot be read"), "{missing}");
-        let empty = refused("OTEL_EXPORTER_OTLP_CERTIFICATE", "/dev/null");
-        assert_eq!(empty, "OTEL_EXPORTER_OTLP_CERTIFICATE: /dev/null holds no PEM certificate");
-    }
-}
+mod tests;
