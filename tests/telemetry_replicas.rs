@@ -38,6 +38,7 @@ fn main() -> ExitCode {
             the_workload_the_lease_and_the_trace_name_the_same_span,
             a_silent_collector_holds_up_neither_the_handover_nor_the_exit,
             headers_reach_the_collector_and_not_the_log,
+            a_collector_that_takes_not_all_spans_is_told_once,
             each_transition_is_one_json_line_with_the_ids_of_its_trace,
             without_a_collector_the_workload_is_told_of_no_span,
         ],
@@ -219,6 +220,20 @@ async fn headers_reach_the_collector_and_not_the_log(stage: Stage) {
         one.signal(Signal::SIGTERM).await;
         one.exit().await;
         assert!(!one.lines().iter().any(|line| line.contains("hush")));
+    }
+}
+
+async fn a_collector_that_takes_not_all_spans_is_told_once(stage: Stage) {
+    for wire in [Wire::Http, Wire::Grpc] {
+        let collector = Collector::start(wire, Manner::Grudging);
+        let name = format!("{wire:?}").to_lowercase();
+        let one = prepare(&stage, &name, &collector, wire).await.start();
+        one.said("the collector complains").await;
+        one.signal(Signal::SIGTERM).await;
+        one.exit().await;
+        let lines = one.lines();
+        let told: Vec<_> = lines.iter().filter(|line| line.contains("collector")).collect();
+        assert!(matches!(told[..], [line] if line.contains("1 spans rejected: the quota is used up")), "{told:?}");
     }
 }
 

@@ -17,6 +17,8 @@ use hyper_util::{
     rt::TokioExecutor,
 };
 use opentelemetry_http::{HttpClient, HttpError};
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceResponse;
+use prost::Message as _;
 use rustls::{
     ClientConfig, RootCertStore,
     pki_types::{CertificateDer, pem, pem::PemObject as _},
@@ -24,7 +26,7 @@ use rustls::{
 use tokio::time::timeout;
 
 use super::{
-    grpc,
+    grpc, lines,
     settings::{Protocol, Settings},
 };
 use crate::api::one_line;
@@ -39,21 +41,21 @@ pub(crate) struct Collector {
     headers: HeaderMap,
     /// For one request and its answer.
     bound: Duration,
-    failure: Failure,
+    cause: Cause,
 }
 
-/// Why the last request had no answer; the exporter says only that it had none.
+/// Why the last request had no answer, or of what its answer complains; the exporter says only that there was none.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Failure(Arc<Mutex<Option<String>>>);
+pub(crate) struct Cause(Arc<Mutex<Option<String>>>);
 
-impl Failure {
-    /// On one line; none if it had an answer.
+impl Cause {
+    /// On one line; none if the answer says all there is.
     pub(crate) fn take(&self) -> Option<String> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    fn set(&self, why: String) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
+    fn set(&self, cause: Option<String>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = cause;
     }
 }
 
@@ -96,12 +98,12 @@ impl Collector {
         }
         let client = client.build(HttpsConnector::from((tcp, tls)));
         let (protocol, headers, bound) = (settings.protocol, settings.headers.clone(), settings.timeout);
-        Ok(Self { client, protocol, headers, bound, failure: Failure::default() })
+        Ok(Self { client, protocol, headers, bound, cause: Cause::default() })
     }
 
-    /// Where it says why a request had no answer.
-    pub(crate) fn failure(&self) -> Failure {
-        self.failure.clone()
+    /// Where it says more than an answer.
+    pub(crate) fn cause(&self) -> Cause {
+        self.cause.clone()
     }
 
     async fn exchange(&self, mut request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
@@ -152,6 +154,17 @@ fn roots(settings: &Settings) -> Result<RootCertStore, TlsError> {
     if roots.is_empty() { Err(TlsError::NoRoots) } else { Ok(roots) }
 }
 
+/// What a collector that took the spans says against them. Some answer with what is no message of OTLP; that says nothing.
+fn complaint(answer: &Bytes) -> Option<String> {
+    let partial = ExportTraceServiceResponse::decode(answer.clone()).ok()?.partial_success?;
+    let said = lines::one_line(&partial.error_message);
+    match partial.rejected_spans {
+        ..=0 if said.is_empty() => None,
+        ..=0 => Some(said.into_owned()),
+        rejected => Some(format!("{rejected} spans rejected: {said}")),
+    }
+}
+
 impl HttpClient for Collector {
     fn send_bytes<'a, 'b>(
         &'a self,
@@ -162,11 +175,11 @@ impl HttpClient for Collector {
         Self: 'b,
     {
         Box::pin(async move {
-            drop(self.failure.take());
             let answer = timeout(self.bound, self.exchange(request)).await.unwrap_or_else(|late| Err(late.into()));
-            if let Err(error) = &answer {
-                self.failure.set(one_line(error.as_ref()));
-            }
+            self.cause.set(match &answer {
+                Ok(answer) => complaint(answer.body()),
+                Err(error) => Some(one_line(error.as_ref())),
+            });
             answer
         })
     }

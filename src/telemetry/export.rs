@@ -15,10 +15,10 @@ use tokio::{
     task::JoinHandle,
     time::{Instant, timeout, timeout_at},
 };
-use tracing::{info, warn};
+use tracing::{field::display, info, warn};
 
 use super::{
-    connect::{Collector, Failure, TlsError},
+    connect::{Cause, Collector, TlsError},
     settings::{Batch, Settings},
 };
 
@@ -28,6 +28,15 @@ pub(crate) struct Export {
     queue: mpsc::Sender<SpanData>,
     task: JoinHandle<()>,
     dropping: bool,
+}
+
+/// What the last export showed of the collector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Taking,
+    /// It takes spans, but perhaps not all of them.
+    Complaining,
+    Failing,
 }
 
 /// Spans cannot be exported with these settings.
@@ -44,10 +53,10 @@ pub(crate) enum ExportError {
 impl Export {
     /// Starts the task that sends what is queued, as spans of `resource`.
     pub(crate) fn start(settings: &Settings, resource: &Resource) -> Result<Self, ExportError> {
-        let (mut exporter, failure) = exporter(settings)?;
+        let (mut exporter, cause) = exporter(settings)?;
         exporter.set_resource(resource);
         let (queue, queued) = mpsc::channel(settings.batch.queue);
-        Ok(Self { queue, task: tokio::spawn(send(exporter, failure, queued, settings.batch)), dropping: false })
+        Ok(Self { queue, task: tokio::spawn(send(exporter, cause, queued, settings.batch)), dropping: false })
     }
 
     /// Queues `span`, or drops it.
@@ -73,12 +82,12 @@ impl Export {
     }
 }
 
-fn exporter(settings: &Settings) -> Result<(SpanExporter, Failure), ExportError> {
+fn exporter(settings: &Settings) -> Result<(SpanExporter, Cause), ExportError> {
     let is_url = |url: &http::Uri| matches!(url.scheme_str(), Some("http" | "https")) && url.host().is_some();
     let endpoint: http::Uri =
         settings.endpoint.parse().ok().filter(is_url).ok_or_else(|| ExportError::Endpoint(settings.endpoint_name.clone()))?;
     let collector = Collector::new(&endpoint, settings).map_err(ExportError::Tls)?;
-    let failure = collector.failure();
+    let cause = collector.cause();
     let exporter = SpanExporter::builder()
         .with_http()
         .with_endpoint(&settings.endpoint)
@@ -87,11 +96,11 @@ fn exporter(settings: &Settings) -> Result<(SpanExporter, Failure), ExportError>
         .with_http_client(collector)
         .build()
         .map_err(ExportError::Exporter)?;
-    Ok((exporter, failure))
+    Ok((exporter, cause))
 }
 
-async fn send(exporter: SpanExporter, failure: Failure, mut queued: mpsc::Receiver<SpanData>, batch: Batch) {
-    let mut failing = false;
+async fn send(exporter: SpanExporter, cause: Cause, mut queued: mpsc::Receiver<SpanData>, batch: Batch) {
+    let mut collector = State::Taking;
     while let Some(span) = queued.recv().await {
         let mut spans = vec![span];
         let due = Instant::now() + batch.delay;
@@ -100,16 +109,20 @@ async fn send(exporter: SpanExporter, failure: Failure, mut queued: mpsc::Receiv
         {
             spans.push(span);
         }
-        match exporter.export(spans).await {
-            Ok(()) if failing => {
-                failing = false;
-                info!("the collector takes spans again");
-            }
-            Err(error) if !failing => {
-                failing = true;
-                warn!(%error, cause = failure.take(), "the collector does not take spans");
-            }
-            Ok(()) | Err(_) => {}
+        let error = exporter.export(spans).await.err().map(display);
+        let cause = cause.take();
+        let now = match (&error, &cause) {
+            (None, None) => State::Taking,
+            (None, Some(_)) => State::Complaining,
+            (Some(_), _) => State::Failing,
+        };
+        if std::mem::replace(&mut collector, now) == now {
+            continue;
+        }
+        match now {
+            State::Taking => info!("the collector takes spans again"),
+            State::Complaining => warn!(cause, "the collector complains of spans"),
+            State::Failing => warn!(error, cause, "the collector does not take spans"),
         }
     }
 }

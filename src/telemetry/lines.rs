@@ -256,7 +256,8 @@ fn readable(seconds: f64) -> f64 {
     (seconds * 1e6).round() / 1e6
 }
 
-fn one_line(text: &str) -> Cow<'_, str> {
+/// What others wrote.
+pub(crate) fn one_line(text: &str) -> Cow<'_, str> {
     if text.len() <= TEXT && !text.contains(is_unseen) {
         return Cow::Borrowed(text);
     }

@@ -28,7 +28,7 @@ use hyper::{
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use opentelemetry_proto::tonic::{
     collector::trace::v1::{
-        ExportTraceServiceRequest, ExportTraceServiceResponse,
+        ExportTracePartialSuccess, ExportTraceServiceRequest, ExportTraceServiceResponse,
         trace_service_server::{TraceService, TraceServiceServer},
     },
     common::v1::{KeyValue, any_value::Value},
@@ -58,6 +58,8 @@ pub enum Wire {
 pub enum Manner {
     /// Takes it.
     Obliging,
+    /// Takes it in part, and says so on two lines.
+    Grudging,
     /// Reads it and never answers.
     Silent,
 }
@@ -221,18 +223,21 @@ impl Take {
         let (head, body) = request.into_parts();
         assert_eq!((head.uri.path(), &head.headers["content-type"]), ("/v1/traces", &"application/x-protobuf".parse().unwrap()));
         let message = ExportTraceServiceRequest::decode(body.collect().await?.to_bytes()).unwrap();
-        self.take(message, &head.headers).await;
-        let answer = ExportTraceServiceResponse::default().encode_to_vec();
+        let answer = self.take(message, &head.headers).await.encode_to_vec();
         Ok(Response::builder().header("content-type", "application/x-protobuf").body(answer.into()).unwrap())
     }
 
-    async fn take(&self, message: ExportTraceServiceRequest, headers: &HeaderMap) {
+    async fn take(&self, message: ExportTraceServiceRequest, headers: &HeaderMap) -> ExportTraceServiceResponse {
         for seen in read(message, headers) {
             let _ = self.arrive.send(seen);
         }
-        if self.manner == Manner::Silent {
-            std::future::pending::<()>().await;
-        }
+        let grudge = || ExportTracePartialSuccess { rejected_spans: 1, error_message: "the quota\nis used up".to_owned() };
+        let partial_success = match self.manner {
+            Manner::Obliging => None,
+            Manner::Grudging => Some(grudge()),
+            Manner::Silent => std::future::pending().await,
+        };
+        ExportTraceServiceResponse { partial_success }
     }
 }
 
@@ -243,8 +248,7 @@ impl TraceService for Take {
         request: tonic::Request<ExportTraceServiceRequest>,
     ) -> Result<tonic::Response<ExportTraceServiceResponse>, tonic::Status> {
         let headers = request.metadata().clone().into_headers();
-        self.take(request.into_inner(), &headers).await;
-        Ok(tonic::Response::new(ExportTraceServiceResponse::default()))
+        Ok(tonic::Response::new(self.take(request.into_inner(), &headers).await))
     }
 }
 

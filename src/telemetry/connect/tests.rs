@@ -1,3 +1,4 @@
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTracePartialSuccess;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::*;
@@ -17,9 +18,9 @@ async fn a_request_without_an_answer_leaves_why() {
     let answer = collector.send_bytes(Request::post(&url).body(Bytes::new()).unwrap()).await;
 
     assert!(answer.is_err());
-    let why = collector.failure().take().unwrap();
+    let why = collector.cause().take().unwrap();
     assert!(why.contains("onnection refused"), "{why}");
-    assert_eq!(collector.failure().take(), None);
+    assert_eq!(collector.cause().take(), None);
 }
 
 #[test]
@@ -64,4 +65,17 @@ async fn an_answer_that_is_too_long_has_its_status_all_the_same() {
 #[tokio::test]
 async fn an_answer_that_breaks_off_is_none() {
     assert!(answering("HTTP/1.1 200 x\r\ncontent-length: 2\r\n\r\nx".to_owned()).await.is_err());
+}
+
+#[test]
+fn a_complaint_is_one_line_with_the_number_of_spans_that_it_is_about() {
+    let said = |rejected_spans, message: &str| {
+        let partial_success = Some(ExportTracePartialSuccess { rejected_spans, error_message: message.to_owned() });
+        complaint(&ExportTraceServiceResponse { partial_success }.encode_to_vec().into())
+    };
+    assert_eq!(said(0, ""), None);
+    assert_eq!(said(0, "soon\nfull").as_deref(), Some("soon full"));
+    assert_eq!(said(3, "full").as_deref(), Some("3 spans rejected: full"));
+    assert!(said(3, &"x".repeat(5_000)).unwrap().len() < 1_100);
+    assert_eq!((complaint(&Bytes::new()), complaint(&Bytes::from_static(b"{}"))), (None, None));
 }
