@@ -5,10 +5,16 @@
 mod collector;
 mod support;
 
-use std::{process::ExitCode, time::Duration};
+use std::{path::Path, process::ExitCode, time::Duration};
 
 use collector::{Collector, Manner, Seen, Wire};
-use nix::sys::signal::{Signal, kill};
+use nix::{
+    sys::{
+        signal::{Signal, kill},
+        stat::Mode,
+    },
+    unistd::mkfifo,
+};
 use serde_json::Value;
 use support::{
     PATIENCE,
@@ -39,6 +45,8 @@ fn main() -> ExitCode {
             a_silent_collector_holds_up_neither_the_handover_nor_the_exit,
             headers_reach_the_collector_and_not_the_log,
             a_collector_that_takes_not_all_spans_is_told_once,
+            certificates_that_cannot_be_read_to_an_end_keep_nobody_from_leading,
+            a_certificate_that_cannot_be_used_is_told,
             each_transition_is_one_json_line_with_the_ids_of_its_trace,
             without_a_collector_the_workload_is_told_of_no_span,
         ],
@@ -235,6 +243,36 @@ async fn a_collector_that_takes_not_all_spans_is_told_once(stage: Stage) {
         let told: Vec<_> = lines.iter().filter(|line| line.contains("collector")).collect();
         assert!(matches!(told[..], [line] if line.contains("1 spans rejected: the quota is used up")), "{told:?}");
     }
+}
+
+async fn certificates_that_cannot_be_read_to_an_end_keep_nobody_from_leading(stage: Stage) {
+    let pipe = stage.directory().join("authority.pem");
+    mkfifo(&pipe, Mode::S_IRWXU).expect("a pipe that nobody writes to");
+    let mut one = prepare_with_tls(&stage, &pipe).await;
+    one.launch.env.push(("OTEL_EXPORTER_OTLP_TIMEOUT".to_owned(), "100".to_owned()));
+    let one = one.start();
+    stage.witness.start("one", 0).await;
+    one.said("are still being read").await;
+    one.signal(Signal::SIGTERM).await;
+    assert_eq!(one.exit().await, 0);
+}
+
+async fn a_certificate_that_cannot_be_used_is_told(stage: Stage) {
+    let one = prepare_with_tls(&stage, Path::new("/dev/null")).await.start();
+    stage.witness.start("one", 0).await;
+    one.said("OTEL_EXPORTER_OTLP_CERTIFICATE: /dev/null holds no PEM certificate").await;
+    assert!(!one.lines().iter().any(|line| line.contains("are exported")));
+}
+
+async fn prepare_with_tls(stage: &Stage, authority: &Path) -> Prepared {
+    let collector = Collector::start(Wire::Http, Manner::Obliging);
+    let mut prepared = prepare(stage, "one", &collector, Wire::Http).await;
+    let variables = [
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "https://127.0.0.1:1"),
+        ("OTEL_EXPORTER_OTLP_CERTIFICATE", authority.to_str().expect("a path")),
+    ];
+    prepared.launch.env.extend(variables.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    prepared
 }
 
 async fn each_transition_is_one_json_line_with_the_ids_of_its_trace(stage: Stage) {

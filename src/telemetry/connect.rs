@@ -2,6 +2,7 @@
 
 use std::{
     fmt,
+    panic::resume_unwind,
     path::PathBuf,
     pin::Pin,
     sync::{Arc, Mutex, PoisonError},
@@ -23,7 +24,8 @@ use rustls::{
     ClientConfig, RootCertStore,
     pki_types::{CertificateDer, pem, pem::PemObject as _},
 };
-use tokio::time::timeout;
+use tokio::{task::spawn_blocking, time::timeout};
+use tracing::warn;
 
 use super::{
     grpc, lines,
@@ -79,12 +81,12 @@ pub(crate) enum TlsError {
 
 impl Collector {
     /// For `endpoint`; certificates are read only where it is https. Connects with the first request.
-    pub(crate) fn new(endpoint: &Uri, settings: &Settings) -> Result<Self, TlsError> {
+    pub(crate) async fn new(endpoint: &Uri, settings: &Settings) -> Result<Self, TlsError> {
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
         tcp.set_connect_timeout(Some(settings.timeout));
-        let roots = if endpoint.scheme_str() == Some("https") { roots(settings)? } else { RootCertStore::empty() };
+        let roots = if endpoint.scheme_str() == Some("https") { trusted(settings).await? } else { RootCertStore::empty() };
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
         let mut tls = builder.map_err(TlsError::Setup)?.with_root_certificates(roots).with_no_client_auth();
@@ -135,12 +137,26 @@ impl Collector {
     }
 }
 
-fn roots(settings: &Settings) -> Result<RootCertStore, TlsError> {
+/// Reads whom to trust beside the runtime: a file may be a pipe, or on a mount that hangs.
+async fn trusted(settings: &Settings) -> Result<RootCertStore, TlsError> {
+    let certificate = settings.certificate.clone();
+    let mut reading = spawn_blocking(move || roots(certificate));
+    let read = match timeout(settings.timeout, &mut reading).await {
+        Ok(read) => read,
+        Err(_) => {
+            warn!("the certificate authorities for the collector are still being read, and no span is sent before that is done");
+            reading.await
+        }
+    };
+    read.unwrap_or_else(|stopped| resume_unwind(stopped.into_panic()))
+}
+
+fn roots(certificate: Option<(String, String)>) -> Result<RootCertStore, TlsError> {
     let mut roots = RootCertStore::empty();
-    match &settings.certificate {
+    match certificate {
         Some((variable, path)) => {
-            let unreadable = |source| TlsError::Unreadable { variable: variable.clone(), path: path.into(), source };
-            for certificate in CertificateDer::pem_file_iter(path).map_err(unreadable)? {
+            let unreadable = |source| TlsError::Unreadable { variable: variable.clone(), path: path.clone().into(), source };
+            for certificate in CertificateDer::pem_file_iter(&path).map_err(unreadable)? {
                 roots.add(certificate.map_err(unreadable)?).map_err(TlsError::Setup)?;
             }
             if roots.is_empty() {

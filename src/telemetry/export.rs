@@ -1,10 +1,12 @@
 //! Sends spans to a collector.
 //!
-//! Owns a bounded queue and one task on the elector's runtime: no thread, and nobody ever waits for the collector but that task.
+//! Owns a bounded queue and one task on the elector's runtime: nobody but that task ever waits for the collector, or for the files
+//! that say whom to trust.
 //! Spans that do not fit are dropped and counted. Failures are told once for each state.
 
 use std::time::Duration;
 
+use http::Uri;
 use opentelemetry_otlp::{ExporterBuildError, SpanExporter, WithExportConfig as _, WithHttpConfig as _};
 use opentelemetry_sdk::{
     Resource,
@@ -21,6 +23,7 @@ use super::{
     connect::{Cause, Collector, TlsError},
     settings::{Batch, Settings},
 };
+use crate::api::one_line;
 
 /// Spans on their way.
 #[derive(Debug)]
@@ -50,13 +53,23 @@ pub(crate) enum ExportError {
     Exporter(#[source] ExporterBuildError),
 }
 
+impl ExportError {
+    pub(crate) fn tell(&self) {
+        warn!(error = one_line(self), "traces are not exported");
+    }
+}
+
 impl Export {
     /// Starts the task that sends what is queued, as spans of `resource`.
-    pub(crate) fn start(settings: &Settings, resource: &Resource) -> Result<Self, ExportError> {
-        let (mut exporter, cause) = exporter(settings)?;
-        exporter.set_resource(resource);
+    pub(crate) fn start(settings: Settings, resource: Resource) -> Result<Self, ExportError> {
+        let endpoint = endpoint(&settings)?;
         let (queue, queued) = mpsc::channel(settings.batch.queue);
-        Ok(Self { queue, task: tokio::spawn(send(exporter, cause, queued, settings.batch)), dropping: false })
+        Ok(Self { queue, task: tokio::spawn(run(endpoint, settings, resource, queued)), dropping: false })
+    }
+
+    /// Whether spans have somewhere to go, as far as that is known.
+    pub(crate) fn works(&self) -> bool {
+        !self.queue.is_closed()
     }
 
     /// Queues `span`, or drops it.
@@ -82,11 +95,24 @@ impl Export {
     }
 }
 
-fn exporter(settings: &Settings) -> Result<(SpanExporter, Cause), ExportError> {
-    let is_url = |url: &http::Uri| matches!(url.scheme_str(), Some("http" | "https")) && url.host().is_some();
-    let endpoint: http::Uri =
-        settings.endpoint.parse().ok().filter(is_url).ok_or_else(|| ExportError::Endpoint(settings.endpoint_name.clone()))?;
-    let collector = Collector::new(&endpoint, settings).map_err(ExportError::Tls)?;
+fn endpoint(settings: &Settings) -> Result<Uri, ExportError> {
+    let is_url = |url: &Uri| matches!(url.scheme_str(), Some("http" | "https")) && url.host().is_some();
+    settings.endpoint.parse().ok().filter(is_url).ok_or_else(|| ExportError::Endpoint(settings.endpoint_name.clone()))
+}
+
+async fn run(endpoint: Uri, settings: Settings, resource: Resource, queued: mpsc::Receiver<SpanData>) {
+    match exporter(&endpoint, &settings).await {
+        Ok((mut exporter, cause)) => {
+            info!(protocol = ?settings.protocol, "transitions are exported as traces");
+            exporter.set_resource(&resource);
+            send(exporter, cause, queued, settings.batch).await;
+        }
+        Err(error) => error.tell(),
+    }
+}
+
+async fn exporter(endpoint: &Uri, settings: &Settings) -> Result<(SpanExporter, Cause), ExportError> {
+    let collector = Collector::new(endpoint, settings).await.map_err(ExportError::Tls)?;
     let cause = collector.cause();
     let exporter = SpanExporter::builder()
         .with_http()
@@ -135,7 +161,7 @@ mod tests {
     fn an_endpoint_that_is_no_url_is_told_with_its_variable() {
         for wrong in ["collector:4318", "ftp://collector", "//collector"] {
             let settings = Settings::read(|name| (name == "OTEL_EXPORTER_OTLP_ENDPOINT").then(|| wrong.to_owned())).unwrap();
-            let said = exporter(&settings).unwrap_err().to_string();
+            let said = endpoint(&settings).unwrap_err().to_string();
             assert!(said.starts_with("OTEL_EXPORTER_OTLP_ENDPOINT is no URL: write http://HOST:PORT"), "{said}");
         }
     }

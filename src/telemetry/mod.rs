@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use opentelemetry::KeyValue;
 use opentelemetry_sdk::{Resource, resource::TelemetryResourceDetector};
-use tracing::{info, warn};
+use tracing::warn;
 
 use self::{
     export::{Export, ExportError},
@@ -81,10 +81,10 @@ impl Telemetry {
     pub fn start(welcome: &Welcome, variable: impl Fn(&str) -> Option<String>, now: Now) -> Self {
         let lease = &welcome.config.lease.name;
         let settings = Settings::read(variable);
-        let traces = settings.and_then(|settings| match Traces::start(&settings, welcome) {
+        let traces = settings.and_then(|settings| match Traces::start(settings, welcome) {
             Ok(traces) => Some(traces),
             Err(error) => {
-                warn!(error = &error as &dyn std::error::Error, "traces are not exported");
+                error.tell();
                 None
             }
         });
@@ -94,7 +94,8 @@ impl Telemetry {
     /// Makes what the workload is told of its transition's span true: without an exporter there is no span that its own could
     /// join, and a trace that is not sampled is marked so. To be called before init is told of the term.
     pub fn amend(&self, facts: &mut Facts) {
-        match (&self.traces, TraceContext::parse(&facts.traceparent)) {
+        let traces = self.traces.as_ref().filter(|traces| traces.export.works());
+        match (traces, TraceContext::parse(&facts.traceparent)) {
             (Some(traces), Some(context)) if traces.sampler.takes(context.trace_id) => {}
             (Some(_), Some(context)) => facts.traceparent = format!("00-{:032x}-{:016x}-00", context.trace_id, context.span_id),
             (Some(_) | None, _) => facts.traceparent.clear(),
@@ -132,14 +133,14 @@ impl Telemetry {
 }
 
 impl Traces {
-    fn start(settings: &Settings, welcome: &Welcome) -> Result<Self, ExportError> {
+    fn start(settings: Settings, welcome: &Welcome) -> Result<Self, ExportError> {
         for note in &settings.notes {
             warn!("{note}");
         }
-        let export = Export::start(settings, &resource(settings, &welcome.identity, &welcome.config.lease.namespace))?;
+        let (sampler, resource) = (settings.sampler, resource(&settings, &welcome.identity, &welcome.config.lease.namespace));
+        let export = Export::start(settings, resource)?;
         let spans = Spans::new(welcome.config.lease.name.clone(), fastrand::u64(..));
-        info!(protocol = ?settings.protocol, "transitions are exported as traces");
-        Ok(Self { spans, sampler: settings.sampler, export })
+        Ok(Self { spans, sampler, export })
     }
 
     fn tell(&mut self, outcome: Outcome) {

@@ -13,7 +13,7 @@ async fn a_request_without_an_answer_leaves_why() {
     let port = tokio::net::TcpSocket::new_v4().unwrap();
     port.bind((std::net::Ipv4Addr::LOCALHOST, 0).into()).unwrap();
     let url = format!("http://{}", port.local_addr().unwrap());
-    let collector = Collector::new(&url.parse().unwrap(), &settings(&[("OTEL_EXPORTER_OTLP_ENDPOINT", &url)])).unwrap();
+    let collector = Collector::new(&url.parse().unwrap(), &settings(&[("OTEL_EXPORTER_OTLP_ENDPOINT", &url)])).await.unwrap();
 
     let answer = collector.send_bytes(Request::post(&url).body(Bytes::new()).unwrap()).await;
 
@@ -23,17 +23,17 @@ async fn a_request_without_an_answer_leaves_why() {
     assert_eq!(collector.cause().take(), None);
 }
 
-#[test]
-fn a_certificate_that_cannot_be_used_is_told_with_the_variable_that_names_it() {
+#[tokio::test]
+async fn a_certificate_that_cannot_be_used_is_told_with_the_variable_that_names_it() {
     let endpoint = ("OTEL_EXPORTER_OTLP_ENDPOINT", "https://localhost");
-    let refused = |name: &str, path: &str| {
-        let refused = Collector::new(&endpoint.1.parse().unwrap(), &settings(&[endpoint, (name, path)]));
+    let refused = async |name: &str, path: &str| {
+        let refused = Collector::new(&endpoint.1.parse().unwrap(), &settings(&[endpoint, (name, path)])).await;
         one_line(&refused.err().unwrap())
     };
 
-    let missing = refused("OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE", "/nonexistent");
+    let missing = refused("OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE", "/nonexistent").await;
     assert!(missing.starts_with("OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE: /nonexistent cannot be read"), "{missing}");
-    let empty = refused("OTEL_EXPORTER_OTLP_CERTIFICATE", "/dev/null");
+    let empty = refused("OTEL_EXPORTER_OTLP_CERTIFICATE", "/dev/null").await;
     assert_eq!(empty, "OTEL_EXPORTER_OTLP_CERTIFICATE: /dev/null holds no PEM certificate");
 }
 
@@ -47,7 +47,7 @@ async fn answering(answer: String) -> Result<Response<Bytes>, HttpError> {
         // The client need not read to the end.
         let _ = stream.write_all(answer.as_bytes()).await;
     });
-    let collector = Collector::new(&url.parse().unwrap(), &settings(&[("OTEL_EXPORTER_OTLP_ENDPOINT", &url)])).unwrap();
+    let collector = Collector::new(&url.parse().unwrap(), &settings(&[("OTEL_EXPORTER_OTLP_ENDPOINT", &url)])).await.unwrap();
     let answer = collector.send_bytes(Request::post(&url).body(Bytes::new()).unwrap()).await;
     server.await.unwrap();
     answer
