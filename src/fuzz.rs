@@ -209,8 +209,8 @@ fn obey(agent: &mut Agent, now: Instant) {
 /// NOTIFY_SOCKET.
 pub fn notify(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
-    let notice = notify::parse(text);
-    assert!(notice.role.is_none() || text.contains("X_TENURE_ROLE="));
+    let role = notify::parse(text);
+    assert!(role.is_none() || text.contains("X_TENURE_ROLE="));
 }
 
 #[cfg(test)]

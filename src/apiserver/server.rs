@@ -265,11 +265,6 @@ impl Shared {
         self.store.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Microseconds since 1970.
-    pub(super) fn wall(&self) -> i64 {
-        clock::wall()
-    }
-
     /// Carries out the request with this number in the journal.
     pub(super) fn carry_out(&self, request: &Request, number: usize) -> Answer {
         let mut made = None;

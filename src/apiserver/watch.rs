@@ -21,6 +21,7 @@ use super::{
     status::Status,
     view::View,
 };
+use crate::clock;
 
 /// How often a client that wants bookmarks gets one.
 const BOOKMARKS: Duration = Duration::from_secs(60);
@@ -31,7 +32,7 @@ const LAST_BOOKMARK: Duration = Duration::from_secs(2);
 pub(super) async fn run(shared: Arc<Shared>, door: Arc<Door>, watch: Watch, lines: mpsc::Sender<Bytes>) {
     let began = Instant::now();
     let gone = lines.clone();
-    let mut sender = Sender { shared: &shared, view: watch.view, titled: false, lines };
+    let mut sender = Sender { view: watch.view, titled: false, lines };
     let mut task = Task { signal: door.subscribe(), watch, began, bookmarked: began, replayed: false };
     tokio::select! {
         () = task.run(&shared, &mut sender) => {}
@@ -51,12 +52,12 @@ struct Task {
 }
 
 impl Task {
-    async fn run(&mut self, shared: &Shared, sender: &mut Sender<'_>) {
+    async fn run(&mut self, shared: &Shared, sender: &mut Sender) {
         // Errors mean that nobody listens: there is nothing left to do.
         drop(self.serve(shared, sender).await);
     }
 
-    async fn serve(&mut self, shared: &Shared, sender: &mut Sender<'_>) -> Result<(), Gone> {
+    async fn serve(&mut self, shared: &Shared, sender: &mut Sender) -> Result<(), Gone> {
         let mut changed = shared.changed.subscribe();
         let mut bookmark = shared.bookmark.subscribe();
         let mut first = Some(std::mem::take(&mut self.watch.first));
@@ -111,7 +112,7 @@ impl Task {
         }
     }
 
-    async fn bookmark(&mut self, sender: &mut Sender<'_>) -> Result<(), Gone> {
+    async fn bookmark(&mut self, sender: &mut Sender) -> Result<(), Gone> {
         self.bookmarked = Instant::now();
         sender.send(&self.watch.feed.bookmark(false)).await
     }
@@ -125,14 +126,13 @@ impl Task {
     }
 }
 
-struct Sender<'a> {
-    shared: &'a Shared,
+struct Sender {
     view: View,
     titled: bool,
     lines: mpsc::Sender<Bytes>,
 }
 
-impl Sender<'_> {
+impl Sender {
     async fn send(&mut self, event: &Event) -> Result<(), Gone> {
         let line = self.seen(event).line();
         self.lines.send(Bytes::from(line)).await.map_err(|_| Gone)
@@ -143,7 +143,7 @@ impl Sender<'_> {
         if event.kind == "ERROR" || self.view == View::Whole {
             return event.clone();
         }
-        let mut object = self.view.one(&Lease::new(event.object.clone()), self.shared.wall());
+        let mut object = self.view.one(&Lease::new(event.object.clone()), clock::wall());
         if std::mem::replace(&mut self.titled, true)
             && let Some(columns) = object.get_mut("columnDefinitions")
         {

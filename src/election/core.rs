@@ -95,12 +95,10 @@ pub(crate) struct Campaign {
 #[derive(Clone, Debug)]
 struct Awaited {
     id: RequestId,
-    attempt: Option<Attempt>,
-    operation: Operation,
-    sent: Instant,
+    asked: Asked,
 }
 
-/// What was awaited, when its answer comes.
+/// What is known of a request when its answer comes.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
     pub(crate) attempt: Option<Attempt>,
@@ -214,9 +212,9 @@ impl Core {
         self.awaited.is_some()
     }
 
-    /// The spec of the write whose answer is awaited.
+    /// The write whose answer is awaited.
     pub(crate) fn awaited_attempt(&self) -> Option<&Attempt> {
-        self.awaited.as_ref().and_then(|awaited| awaited.attempt.as_ref())
+        self.awaited.as_ref().and_then(|awaited| awaited.asked.attempt.as_ref())
     }
 
     /// Names the next StepDown.
@@ -262,7 +260,7 @@ impl Core {
     fn request(&mut self, request: Request, operation: Operation, attempt: Option<Attempt>, now: Now) {
         self.requests += 1;
         let id = RequestId(self.requests);
-        self.awaited = Some(Awaited { id, attempt, operation, sent: now.boot });
+        self.awaited = Some(Awaited { id, asked: Asked { attempt, operation, sent: now.boot } });
         self.actions.push_back(Action::Request { id, request });
     }
 
@@ -276,8 +274,7 @@ impl Core {
 
     /// What the answer `id` answers; none if that is not awaited.
     pub(crate) fn answered(&mut self, id: RequestId) -> Option<Asked> {
-        let awaited = self.awaited.take_if(|awaited| awaited.id == id)?;
-        Some(Asked { attempt: awaited.attempt, operation: awaited.operation, sent: awaited.sent })
+        self.awaited.take_if(|awaited| awaited.id == id).map(|awaited| awaited.asked)
     }
 
     /// Takes in what a reply brought: it is believed, and there is something to hear of.

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use super::{
-    Action, Answer, Event, Operation, Refusal, Watched,
+    Answer, Event, Operation, Refusal, Watched,
     core::{Asked, Attempt, Campaign, Core},
     elector::Phase,
     law::{RETRY_PAUSE, longer, recorded},
@@ -221,7 +221,7 @@ impl Following {
     fn lost(&mut self, core: &mut Core) {
         self.attempts = 0;
         if self.context.take().is_some() {
-            core.act(Action::Report(Event::CampaignLost));
+            core.report(Event::CampaignLost);
         }
     }
 }

@@ -86,12 +86,6 @@ impl Timing {
     pub fn takeable(self, o: Instant, duration: Duration) -> Instant {
         o + longer(duration, self.drift)
     }
-
-    /// No extension reaches further than this at `now`: a later H was not computed from a send of the past (law 3).
-    #[must_use]
-    pub fn latest_hard(self, now: Instant) -> Instant {
-        self.deadlines(now).hard
-    }
 }
 
 impl Deadlines {

@@ -166,7 +166,7 @@ fn display(micros: i64) -> String {
 }
 
 fn metadata_of(object: &mut Value) -> &mut Map<String, Value> {
-    map_of(whole(object), "metadata")
+    map_of(as_map(object), "metadata")
 }
 
 fn annotations_of(object: &mut Value) -> &mut Map<String, Value> {
@@ -174,11 +174,7 @@ fn annotations_of(object: &mut Value) -> &mut Map<String, Value> {
 }
 
 fn spec_of(object: &mut Value) -> &mut Map<String, Value> {
-    map_of(whole(object), "spec")
-}
-
-fn whole(object: &mut Value) -> &mut Map<String, Value> {
-    as_map(object)
+    map_of(as_map(object), "spec")
 }
 
 fn map_of<'m>(map: &'m mut Map<String, Value>, name: &str) -> &'m mut Map<String, Value> {

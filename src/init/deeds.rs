@@ -9,7 +9,6 @@ use super::{
     drive::Drive,
     elector::{Elector, StartError},
     log::Level,
-    programs::Ended,
 };
 use crate::{
     clock,
@@ -245,7 +244,7 @@ impl Drive {
 
     fn hook(&mut self, agent: &mut Agent, hook: HookKind, facts: Option<&Facts>, reason: Option<Reason>, not_after: Instant) {
         let fuse = self.spare_fuse();
-        let command = self.programs.hook(hook, facts, Ended { reason, exit: None }).ok().flatten();
+        let command = self.programs.hook(hook, facts, reason).ok().flatten();
         let setup = Setup {
             inherited: self.inherited,
             place: Place::Group,

@@ -285,15 +285,9 @@ impl Drive {
                 return;
             }
             match socket.receive(main, self.prover.scanner().as_deref()) {
-                Ok(Some(Ok(notice))) => {
-                    let role = notice.role.map(|role| match role {
-                        notify::Role::Leader => Role::Leader,
-                        notify::Role::Standby => Role::Standby,
-                    });
-                    if let Some(role) = role {
-                        self.feed(agent, Input::Notified(role));
-                    }
-                }
+                Ok(Some(Ok(None))) => {}
+                Ok(Some(Ok(Some(notify::Role::Leader)))) => self.feed(agent, Input::Notified(Role::Leader)),
+                Ok(Some(Ok(Some(notify::Role::Standby)))) => self.feed(agent, Input::Notified(Role::Standby)),
                 Ok(Some(Err(rejected))) => {
                     if !std::mem::replace(&mut self.rejected, true) {
                         self.say(true, rejected.to_string());

@@ -9,7 +9,7 @@ use std::{
 
 use crate::{
     config::Config,
-    link::{Exit, Facts, Reason},
+    link::{Facts, Reason},
     process::{
         resolve::{ResolveError, resolve},
         spawn::{Command, SpawnError},
@@ -41,13 +41,6 @@ pub(super) struct Programs {
 struct Program {
     file: PathBuf,
     arguments: Vec<String>,
-}
-
-/// What a hook is told beside what the workload is.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Ended {
-    pub(super) reason: Option<Reason>,
-    pub(super) exit: Option<Exit>,
 }
 
 impl Programs {
@@ -83,19 +76,24 @@ impl Programs {
     /// # Errors
     /// A NUL byte in what it is told.
     pub(super) fn workload(&self, role: Option<Role>, facts: Option<&Facts>) -> Result<Command, SpawnError> {
-        self.command(&self.workload, role, facts, Ended::default())
+        self.command(&self.workload, role, facts, None)
     }
 
-    /// A hook; none if it is not set.
+    /// A hook, told its term and why that ended; none if it is not set.
     ///
     /// # Errors
     /// A NUL byte in what it is told.
-    pub(super) fn hook(&self, hook: HookKind, facts: Option<&Facts>, ended: Ended) -> Result<Option<Command>, SpawnError> {
+    pub(super) fn hook(
+        &self,
+        hook: HookKind,
+        facts: Option<&Facts>,
+        reason: Option<Reason>,
+    ) -> Result<Option<Command>, SpawnError> {
         let (program, role) = match hook {
             HookKind::AfterLead => (&self.after_lead, Role::Leader),
             HookKind::BeforeFollow => (&self.before_follow, Role::Standby),
         };
-        program.as_ref().map(|program| self.command(program, Some(role), facts, ended)).transpose()
+        program.as_ref().map(|program| self.command(program, Some(role), facts, reason)).transpose()
     }
 
     /// The name of the workload's program, for people.
@@ -103,7 +101,13 @@ impl Programs {
         self.workload.arguments.first().map(String::as_str).unwrap_or_default()
     }
 
-    fn command(&self, program: &Program, role: Option<Role>, facts: Option<&Facts>, ended: Ended) -> Result<Command, SpawnError> {
+    fn command(
+        &self,
+        program: &Program,
+        role: Option<Role>,
+        facts: Option<&Facts>,
+        reason: Option<Reason>,
+    ) -> Result<Command, SpawnError> {
         let mut told = BTreeMap::new();
         if let Some(role) = role {
             told.insert("TENURE_ROLE".into(), role.as_str().into());
@@ -111,13 +115,8 @@ impl Programs {
         if let Some(facts) = facts {
             facts.export(&mut told);
         }
-        if let Some(reason) = ended.reason {
+        if let Some(reason) = reason {
             told.insert("TENURE_REASON".into(), reason.as_str().into());
-        }
-        match ended.exit {
-            Some(Exit::Code(code)) => drop(told.insert("TENURE_EXIT_CODE".into(), code.to_string())),
-            Some(Exit::Signal(signal)) => drop(told.insert("TENURE_EXIT_SIGNAL".into(), signal.to_string())),
-            None => {}
         }
         let kept = self.environment.iter().filter(|(name, _)| name.to_str().is_none_or(|name| !told.contains_key(name)));
         let kept = kept.map(|(name, value)| (name.as_os_str(), value.as_os_str()));

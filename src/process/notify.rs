@@ -38,15 +38,6 @@ pub enum Role {
     Standby,
 }
 
-/// What one datagram says.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Notice {
-    /// `READY=1`.
-    pub ready: bool,
-    /// `X_TENURE_ROLE=...`; the last one counts.
-    pub role: Option<Role>,
-}
-
 /// Why a datagram was not believed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Rejected {
@@ -94,11 +85,12 @@ impl NotifySocket {
         format!("@{}", self.name)
     }
 
-    /// The next datagram, if one waits, checked against the main process of the workload. Without a scanner none is believed.
+    /// What the next datagram says, if one waits, checked against the main process of the workload: a role, or nothing that means
+    /// anything here. Without a scanner none is believed.
     ///
     /// # Errors
     /// What recvmsg(2) says.
-    pub fn receive(&self, main: Pid, scanner: Option<&Scanner>) -> io::Result<Option<Result<Notice, Rejected>>> {
+    pub fn receive(&self, main: Pid, scanner: Option<&Scanner>) -> io::Result<Option<Result<Option<Role>, Rejected>>> {
         let mut buffer = [0; MAX_DATAGRAM];
         let Some((length, sender)) = self.read(&mut buffer)? else { return Ok(None) };
         let Some(bytes) = buffer.get(..length) else { return Ok(Some(Err(Rejected::TooLong))) };
@@ -176,16 +168,12 @@ fn belongs(scanner: &Scanner, sender: Pid, main: Pid) -> bool {
     scanner.descends(sender, main) || scanner.look(sender).is_some_and(|process| process.group == main)
 }
 
-/// What a datagram says; lines that mean nothing here are skipped.
-pub(crate) fn parse(text: &str) -> Notice {
-    let mut notice = Notice::default();
-    for line in text.lines() {
-        match line {
-            "READY=1" => notice.ready = true,
-            "X_TENURE_ROLE=leader" => notice.role = Some(Role::Leader),
-            "X_TENURE_ROLE=standby" => notice.role = Some(Role::Standby),
-            _ => {}
-        }
-    }
-    notice
+/// The role that a datagram names; the last one counts, and lines that mean nothing here are skipped.
+pub(crate) fn parse(text: &str) -> Option<Role> {
+    let role = |line| match line {
+        "X_TENURE_ROLE=leader" => Some(Role::Leader),
+        "X_TENURE_ROLE=standby" => Some(Role::Standby),
+        _ => None,
+    };
+    text.lines().filter_map(role).next_back()
 }

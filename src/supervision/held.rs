@@ -84,17 +84,12 @@ impl Held {
         self.deadlines = self.deadlines.min(deadlines);
     }
 
-    /// The term ends for this reason. A loss replaces a reason that was none. False if it was ending so already.
-    pub(crate) fn stop(&mut self, reason: Reason) -> bool {
+    /// The term ends for this reason. A loss replaces a reason that was none.
+    pub(crate) fn stop(&mut self, reason: Reason) {
         self.over |= reason.is_loss();
-        let news = match self.stopping {
-            None => true,
-            Some(before) => reason.is_loss() && !before.is_loss(),
-        };
-        if news {
+        if self.stopping.is_none_or(|before| reason.is_loss() && !before.is_loss()) {
             self.stopping = Some(reason);
         }
-        news
     }
 
     /// H has come: whatever began the stop, no extension revives the term.

@@ -17,7 +17,7 @@ use nix::{
 use tenure::{
     process::{
         kill::SIGCONT,
-        notify::{Notice, NotifySocket, Rejected, Role},
+        notify::{NotifySocket, Rejected, Role},
         scan::Scanner,
         signals,
         spawn::{Command, Outcome, signal_not_after},
@@ -45,7 +45,7 @@ test_in!(Pid1, a_descendant_of_the_main_process_is_believed, {
 
     let heard = hear(&socket, main);
 
-    assert_eq!(heard, Ok(Notice { ready: true, role: Some(Role::Leader) }));
+    assert_eq!(heard, Ok(Some(Role::Leader)));
 });
 
 test_in!(Pid1, an_orphan_of_the_main_process_is_known_by_its_group, {
@@ -54,13 +54,13 @@ test_in!(Pid1, an_orphan_of_the_main_process_is_known_by_its_group, {
 
     let heard = hear(&socket, main);
 
-    assert_eq!(heard, Ok(Notice { ready: false, role: Some(Role::Standby) }));
+    assert_eq!(heard, Ok(Some(Role::Standby)));
 });
 
 test_in!(Pid1, a_stranger_is_not_believed, {
     let socket = NotifySocket::open().expect("a socket");
     let main = shell("exec sleep 1000");
-    let stranger = spawn_speaker(&socket, "exec \"$0\" \"$@\"", "READY=1");
+    let stranger = spawn_speaker(&socket, "exec \"$0\" \"$@\"", "X_TENURE_ROLE=leader");
 
     let heard = hear(&socket, main);
 
@@ -69,19 +69,19 @@ test_in!(Pid1, a_stranger_is_not_believed, {
 
 test_in!(Pid1, what_is_too_long_or_no_text_or_was_drained_says_nothing, {
     let socket = NotifySocket::open().expect("a socket");
-    let mut long = b"READY=1\n".to_vec();
+    let mut long = b"X_TENURE_ROLE=leader\n".to_vec();
     long.resize(5000, b'x');
 
-    say(&socket.address(), b"READY=1");
-    say(&socket.address(), b"READY=1");
+    say(&socket.address(), b"X_TENURE_ROLE=leader");
+    say(&socket.address(), b"X_TENURE_ROLE=leader");
     socket.drain().expect("a socket");
     say(&socket.address(), &long);
-    say(&socket.address(), b"READY=1\n\xff");
-    say(&socket.address(), b"READY=1\nREADY=2");
+    say(&socket.address(), b"X_TENURE_ROLE=leader\n\xff");
+    say(&socket.address(), b"X_TENURE_ROLE=leader\nX_TENURE_ROLE=follower");
 
     assert_eq!(hear(&socket, getpid()), Err(Rejected::TooLong));
     assert_eq!(hear(&socket, getpid()), Err(Rejected::NotText));
-    assert_eq!(hear(&socket, getpid()), Ok(Notice { ready: true, role: None }));
+    assert_eq!(hear(&socket, getpid()), Ok(Some(Role::Leader)));
     let scanner = Scanner::open().expect("/proc");
     assert_eq!(socket.receive(getpid(), Some(&scanner)).expect("a socket"), None);
 });
@@ -116,7 +116,7 @@ test_in!(Pid1, descriptors_that_come_along_are_closed_and_hide_no_sender, {
     sendmsg(from.as_raw_fd(), &[IoSlice::new(b"BARRIER=1")], &control, MsgFlags::empty(), Some(&address)).expect("a listener");
     drop(write);
 
-    assert_eq!(hear(&socket, getpid()), Ok(Notice::default()));
+    assert_eq!(hear(&socket, getpid()), Ok(None));
     assert_eq!(nix::unistd::read(&read, &mut [0]), Ok(0), "nobody holds the other end");
 });
 
@@ -138,7 +138,7 @@ fn say(address: &str, message: &[u8]) {
     assert_eq!(sent, message.len());
 }
 
-fn hear(socket: &NotifySocket, main: Pid) -> Result<Notice, Rejected> {
+fn hear(socket: &NotifySocket, main: Pid) -> Result<Option<Role>, Rejected> {
     wait_readable(socket).expect("a datagram");
     let scanner = Scanner::open().expect("/proc");
     socket.receive(main, Some(&scanner)).expect("a socket").expect("a datagram")
