@@ -29,8 +29,9 @@
 //! | [`supervision::Agent`] | may the workload lead now, until when, and when may the Lease be released | init |
 //! | `Workload`, within the agent | start, signal, kill, prove, start again | init |
 //!
-//! All speak the same verbs: `handle(input, now)`, `poll_action()`, `poll_timeout()`, `handle_timeout(now)`. Whoever drives one
-//! carries out every action at once and in order, and before acting on a deadline takes in what waits on the link. Everything else
+//! [`election::Elector`] and [`supervision::Agent`] are told what happened by `handle(input, now)`, `Workload` by one method for each thing
+//! that can happen to it; for the rest all speak the same verbs: `poll_action()`, `poll_timeout()`, `handle_timeout(now)`. Whoever drives
+//! one carries out every action at once and in order, and before acting on a deadline takes in what waits on the link. Everything else
 //! is an edge that does: [`init`], [`elector`], [`process`], [`api`], [`telemetry`], [`http`].
 //!
 //! # The law

@@ -1,11 +1,11 @@
 //! The few messages between init and elector.
 //!
-//! Owns their types, their version and their encoding. Never decides, and never does IO beyond one datagram.
+//! Owns their types, their version and their encoding. Never decides, and does no IO.
 //!
-//! The link is a SOCK_SEQPACKET socket pair, so a message is whole or absent. It is versioned by [`VERSION`] in the first
-//! message of each side, and length-checked by [`MAX_MESSAGE`]: a longer or undecodable message is [`LinkError`], and the
-//! receiver treats the sender as dead. Deadlines are absolute CLOCK_BOOTTIME instants, never spans from "now" (law 3), and
-//! every message about a term names it, so that nothing said of one term is taken for another (law 8).
+//! A message is one datagram of a SOCK_SEQPACKET socket pair, whole or absent; each side keeps its own end of the pair. It is versioned
+//! by [`VERSION`] in the first message of each side, and length-checked by [`MAX_MESSAGE`]: a longer or undecodable message is
+//! [`LinkError`], and the receiver treats the sender as dead. Deadlines are absolute CLOCK_BOOTTIME instants, never spans from "now"
+//! (law 3), and every message about a term names it, so that nothing said of one term is taken for another (law 8).
 
 use std::time::Duration;
 

@@ -140,7 +140,7 @@ impl Leading {
         leading
     }
 
-    /// Whether the last renewal is too old for a healthy leader (client-go's HealthzAdaptor).
+    /// When the last write was confirmed: a healthy leader's is not too old (client-go's HealthzAdaptor).
     pub(crate) const fn confirmed_at(&self) -> Instant {
         self.confirmed.at
     }

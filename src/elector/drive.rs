@@ -53,7 +53,6 @@ pub(super) struct Drive {
     elector: Elector,
     guard: Guard,
     health: Health,
-    /// None once it was told to finish.
     telemetry: Telemetry,
     alarm: AsyncFd<Alarm>,
     /// What the alarm is set to; never, once it has fired.

@@ -7,7 +7,7 @@
 //! - [`resolve`] finds a program, [`spawn`] runs it, [`signals`], [`mask`] and [`terminal`] say what it inherits.
 //! - [`fuse`] is a SIGKILL that the kernel sends at a time, whoever runs then.
 //! - [`notify`] hears what the workload says of itself.
-//! - [`memory`] keeps what init needs to act.
+//! - [`memory`] keeps what init needs to act, [`mod@slice`] has it run sooner.
 //! - [`power`] tells how much of all this the container allows.
 //!
 //! Invariants: one thread (the parent of a spawn must live as long as its children: PDEATHSIG); nothing but [`reap`] waits for
