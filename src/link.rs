@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-pub use self::term::{Confirmed, Deadlines, Exit, Facts, Reason, Stop, Term};
+pub use self::term::{Confirmed, Exit, Facts, Reason, Stop, Term};
+pub use crate::election::law::Deadlines;
 use crate::{config::Config, election::law::Timing, time::Instant};
 
 mod term;

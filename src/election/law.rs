@@ -25,7 +25,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{link::Deadlines, time::Instant};
+use crate::time::Instant;
 
 /// b: the pause before a retry.
 pub const RETRY_PAUSE: Duration = Duration::from_millis(200);
@@ -48,6 +48,17 @@ pub struct Timing {
     pub loss_grace: Duration,
     /// k + w.
     pub kill_margin: Duration,
+}
+
+/// Until when a term is valid, all from the same send (safety.md, head).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Deadlines {
+    /// S: the stop signal goes out.
+    pub soft: Instant,
+    /// H: SIGKILL to everything.
+    pub hard: Instant,
+    /// E: the end of validity; by then every process is gone.
+    pub end: Instant,
 }
 
 impl Timing {

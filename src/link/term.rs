@@ -1,27 +1,16 @@
-//! What both sides know of a term: its deadlines, its facts, why and how it ended.
+//! What both sides know of a term: its facts, what is confirmed of it, why and how it ended.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::time::Instant;
+use crate::{election::law::Deadlines, time::Instant};
 
 /// A term of one init: rises with each acquisition, across its electors, and starts at 1.
 ///
 /// It is not `leaseTransitions`, which belongs to the Lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Term(pub u64);
-
-/// Until when a term is valid, all from the same send (safety.md, head).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Deadlines {
-    /// S: the stop signal goes out.
-    pub soft: Instant,
-    /// H: SIGKILL to everything.
-    pub hard: Instant,
-    /// E: the end of validity; by then every process is gone.
-    pub end: Instant,
-}
 
 /// What the workload is told of its term (design 6); constant within the term.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
