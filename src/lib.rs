@@ -75,6 +75,8 @@ pub mod http;
 pub mod init;
 pub mod link;
 pub mod process;
+#[cfg(test)]
+mod purity;
 pub mod stderr;
 pub mod supervision;
 pub mod telemetry;

@@ -10,7 +10,7 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use tenure::{config::Signal, process::signals::is_forwardable};
+use tenure::config::Signal;
 
 /// What glibc's threads use: no shell traps them.
 const THREADS: [i32; 2] = [32, 33];
@@ -72,7 +72,7 @@ fn the_workload_runs_under_it_and_its_exit_code_is_the_containers() {
 #[test]
 fn every_signal_that_is_forwarded_arrives_the_first_real_time_one_too_which_is_none_to_musl() {
     let image = Image::unpack("tenure");
-    let forwarded = (1..=64).filter(|number| is_forwardable(Signal(*number)) && !THREADS.contains(number));
+    let forwarded = (1..=64).filter(|number| Signal(*number).is_forwardable() && !THREADS.contains(number));
     let numbers = forwarded.map(|number| number.to_string()).collect::<Vec<_>>();
     let script = "for signal; do
         trap got=$signal $signal; kill -$signal $PPID

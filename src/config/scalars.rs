@@ -50,6 +50,18 @@ impl Drift {
 }
 
 impl Signal {
+    /// Faults of whoever gets one: tenure's own are never blocked, and never passed on.
+    pub(crate) const FAULTS: [i32; 7] =
+        [libc::SIGFPE, libc::SIGILL, libc::SIGSEGV, libc::SIGBUS, libc::SIGABRT, libc::SIGTRAP, libc::SIGSYS];
+
+    /// Whether init passes it on to the workload: all but SIGCHLD, the faults, those that cannot be caught, and SIGTTIN and SIGTTOU,
+    /// which mean init's own use of the terminal.
+    #[must_use]
+    pub fn is_forwardable(self) -> bool {
+        let own = [libc::SIGCHLD, libc::SIGKILL, libc::SIGSTOP, libc::SIGTTIN, libc::SIGTTOU];
+        !own.contains(&self.0) && !Self::FAULTS.contains(&self.0)
+    }
+
     /// Reads `SIGTERM` or `TERM`, and `SIGRTMIN+3` or `RTMAX-1`.
     pub(super) fn parse(written: &str) -> Result<Self, String> {
         let refused = || format!("{written:?} is not the name of a signal: write one such as SIGTERM or SIGRTMIN+3");
@@ -196,6 +208,17 @@ mod tests {
         {
             assert!(Signal::parse(written).is_err(), "{written}");
         }
+    }
+
+    #[test]
+    fn what_means_init_itself_is_not_passed_on() {
+        let kept =
+            (1..=libc::SIGRTMAX()).map(Signal).filter(|signal| !signal.is_forwardable()).map(Signal::name).collect::<Vec<_>>();
+        let expected = [
+            "SIGILL", "SIGTRAP", "SIGABRT", "SIGBUS", "SIGFPE", "SIGKILL", "SIGSEGV", "SIGCHLD", "SIGSTOP", "SIGTTIN", "SIGTTOU",
+            "SIGSYS",
+        ];
+        assert_eq!(kept, expected);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What signals tenure was started with, which it takes in, and which it passes on.
+//! What signals tenure was started with, and which it takes in.
 //!
 //! Owns the signal mask and the signalfd. Never sends one.
 
@@ -18,9 +18,6 @@ use nix::sys::{
 
 use super::mask::Mask;
 use crate::config::Signal;
-
-/// Faults of tenure itself: never blocked, never passed on.
-const FAULTS: [i32; 7] = [libc::SIGFPE, libc::SIGILL, libc::SIGSEGV, libc::SIGBUS, libc::SIGABRT, libc::SIGTRAP, libc::SIGSYS];
 
 /// What a program inherits of signals beside the handlers: what tenure got is what its workload gets.
 #[derive(Clone, Copy, Debug)]
@@ -111,17 +108,9 @@ impl AsFd for Signals {
     }
 }
 
-/// Whether a signal that init gets is passed on to the workload: all but SIGCHLD, the faults, those that cannot be caught,
-/// and SIGTTIN and SIGTTOU, which mean init's own use of the terminal.
-#[must_use]
-pub fn is_forwardable(signal: Signal) -> bool {
-    let own = [libc::SIGCHLD, libc::SIGKILL, libc::SIGSTOP, libc::SIGTTIN, libc::SIGTTOU];
-    !own.contains(&signal.0) && !FAULTS.contains(&signal.0)
-}
-
 /// All but the faults.
 const TAKEN: Mask = {
-    let [fpe, ill, segv, bus, abrt, trap, sys] = FAULTS;
+    let [fpe, ill, segv, bus, abrt, trap, sys] = Signal::FAULTS;
     Mask::ALL.without(fpe).without(ill).without(segv).without(bus).without(abrt).without(trap).without(sys)
 };
 
@@ -161,21 +150,5 @@ fn is_ignored(signal: i32) -> bool {
     unsafe {
         libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr()) == 0
             && action.assume_init_ref().sa_sigaction == libc::SIG_IGN
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_means_init_itself_is_not_passed_on() {
-        let kept =
-            (1..=libc::SIGRTMAX()).map(Signal).filter(|signal| !is_forwardable(*signal)).map(Signal::name).collect::<Vec<_>>();
-        let expected = [
-            "SIGILL", "SIGTRAP", "SIGABRT", "SIGBUS", "SIGFPE", "SIGKILL", "SIGSEGV", "SIGCHLD", "SIGSTOP", "SIGTTIN", "SIGTTOU",
-            "SIGSYS",
-        ];
-        assert_eq!(kept, expected);
     }
 }

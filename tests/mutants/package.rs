@@ -61,10 +61,6 @@ pub mod config;
 mod console;
 pub mod election;
 pub mod link;
-pub mod process {
-    pub mod mask;
-    pub mod signals;
-}
 pub mod supervision;
 pub mod time;
 

@@ -6,10 +6,7 @@ use super::{
     Judgement,
     workload::{is_catchable, judge_command},
 };
-use crate::{
-    config::{Acknowledge, Config, Runs, Signal, Signals},
-    process::signals::is_forwardable,
-};
+use crate::config::{Acknowledge, Config, Runs, Signal, Signals};
 
 /// What arrives, and what the workload gets.
 type Rules = BTreeMap<Signal, Option<Signal>>;
@@ -88,7 +85,7 @@ pub(super) fn judge_rewrite(role: &str, rules: &Rules, judgement: &mut Judgement
         let path = path(role, *from);
         if *from == Signal(libc::SIGTERM) {
             judgement.refuse(&[&path], "SIGTERM is a stop and not forwarded: set workload.stop.signal");
-        } else if !is_forwardable(*from) {
+        } else if !from.is_forwardable() {
             judgement.refuse(&[&path], format!("{} is never forwarded: remove it, or choose a signal that is", from.name()));
         }
         if to.is_some_and(|to| !is_catchable(to)) {

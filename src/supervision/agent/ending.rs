@@ -5,7 +5,6 @@ use std::time::Duration;
 use crate::{
     config::{OnExit, Signal},
     link::{Exit, Reason, ToElector},
-    process::signals::is_forwardable,
     time::Instant,
 };
 
@@ -70,7 +69,7 @@ impl Agent {
             }
             // From H on what is stopped stays stopped: the kill is due.
             libc::SIGCONT if self.leads() && self.held.as_ref().is_some_and(|held| held.deadlines().hard <= now) => {}
-            _ if is_forwardable(signal) => self.workload.forward(signal),
+            _ if signal.is_forwardable() => self.workload.forward(signal),
             _ => {}
         }
     }
