@@ -1,6 +1,6 @@
 //! Which face am I: init, elector, a command? Then hand over.
 
-use std::{fs::OpenOptions, io::Write as _, process::ExitCode};
+use std::process::ExitCode;
 
 use tenure::{
     api::{AccessError, Cluster, one_line},
@@ -9,7 +9,7 @@ use tenure::{
     config::{self, Config, Purpose},
     elector, init,
     process::signals,
-    stderr::Lines,
+    stderr::{Lines, leave},
     telemetry,
 };
 
@@ -77,12 +77,4 @@ fn located(mut config: Config) -> Result<Config, AccessError> {
 fn last_words(words: &str) {
     Lines::new().write(words.as_bytes(), |_| String::new());
     leave(words);
-}
-
-/// Where kubelet looks for the last words of a container.
-fn leave(words: &str) {
-    // Where it does not exist, or this user may not write it, standard error has to do.
-    if let Ok(mut file) = OpenOptions::new().write(true).open("/dev/termination-log") {
-        drop(file.write_all(words.as_bytes()));
-    }
 }

@@ -1,4 +1,4 @@
-//! Writes lines to standard error and never waits for whoever reads them.
+//! Writes lines to standard error and never waits for whoever reads them; and leaves the last words of a container where kubelet looks.
 //!
 //! Owns the one way in which this program writes there while it guards a workload. A line that does not fit is dropped and
 //! counted, and the count goes out with the next line that fits.
@@ -12,7 +12,7 @@
 
 use std::{
     fs::{File, OpenOptions},
-    io::{self, IoSlice},
+    io::{self, IoSlice, Write as _},
     os::{
         fd::{AsFd, AsRawFd, BorrowedFd},
         unix::fs::OpenOptionsExt,
@@ -29,8 +29,19 @@ use nix::{
     unistd::write,
 };
 
+/// Where kubelet reads why a container ended.
+const TERMINATION_LOG: &str = "/dev/termination-log";
+
 /// A pipe takes this many bytes whole or not at all.
 const CHUNK: usize = libc::PIPE_BUF;
+
+/// Leaves these words where kubelet looks for the last ones of a container. Where it does not exist, or this user may not write it,
+/// standard error has to do.
+pub fn leave(words: &str) {
+    if let Ok(mut file) = OpenOptions::new().write(true).open(TERMINATION_LOG) {
+        drop(file.write_all(words.as_bytes()));
+    }
+}
 
 /// Lines to standard error, with the count of those that were dropped.
 #[derive(Debug)]

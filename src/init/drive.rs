@@ -16,7 +16,7 @@ use super::{
 use crate::{
     alarm::Alarm,
     clock,
-    config::{self, OnExit, Signal},
+    config::{self, OnExit},
     link::{Exit, ToElector},
     process::{
         Pid, kill,
@@ -221,14 +221,14 @@ impl Drive {
         if self.elector.as_ref().is_some_and(|elector| elector.pid() == pid) {
             self.drain_link(agent, false);
             let failure = self.elector.take().and_then(|mut elector| elector.failure());
-            self.elector_ended(agent, failure.unwrap_or_else(|| ended(exit)));
+            self.elector_ended(agent, failure.unwrap_or_else(|| exit.to_string()));
             return;
         }
         if let Some(index) = self.undead.iter().position(|undead| *undead == pid) {
             self.undead.swap_remove(index);
             // One that was stuck in the kernel may end long after the next one began.
             if self.elector.is_none() {
-                self.elector_ended(agent, ended(exit));
+                self.elector_ended(agent, exit.to_string());
             }
             return;
         }
@@ -358,13 +358,6 @@ impl Drive {
 /// The workload's words, unless a promotion is on its way: what is said before its signal is for that child to throw away.
 fn listening<'a>(notify: &'a Option<NotifySocket>, pending: &Pending) -> Option<&'a NotifySocket> {
     notify.as_ref().filter(|_| !pending.promotes())
-}
-
-fn ended(exit: Exit) -> String {
-    match exit {
-        Exit::Code(code) => format!("exit code {code}"),
-        Exit::Signal(signal) => format!("killed by {}", Signal(signal).name()),
-    }
 }
 
 /// Without a timer: poll's own timeout, which stands still in a suspend.

@@ -2,17 +2,12 @@
 //!
 //! Never waits: see [`Lines`]. Level and format are those of the elector's lines.
 
-use std::{fs::OpenOptions, io::Write as _};
-
 use jiff::Timestamp;
 
 use crate::{
     config::{self, LogFormat, LogLevel},
-    stderr::Lines,
+    stderr::{Lines, leave},
 };
-
-/// Where kubelet reads why a container ended.
-const TERMINATION_LOG: &str = "/dev/termination-log";
 
 /// Init's lines.
 #[derive(Debug)]
@@ -50,10 +45,7 @@ impl Log {
     /// Says why there is nothing to run, also where kubelet looks for it.
     pub(super) fn last_words(&mut self, text: &str) {
         self.line(Level::Error, text);
-        // Where it does not exist, or this user may not write it, standard error has to do.
-        if let Ok(mut file) = OpenOptions::new().write(true).open(TERMINATION_LOG) {
-            drop(writeln!(file, "{text}"));
-        }
+        leave(&format!("{text}\n"));
     }
 }
 

@@ -1,10 +1,10 @@
 //! What both sides know of a term: its facts, what is confirmed of it, why and how it ended.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{election::law::Deadlines, time::Instant};
+use crate::{config::Signal, election::law::Deadlines, time::Instant};
 
 /// A term of one init: rises with each acquisition, across its electors, and starts at 1.
 ///
@@ -139,6 +139,15 @@ impl Exit {
     }
 }
 
+impl fmt::Display for Exit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Code(code) => write!(f, "exit code {code}"),
+            Self::Signal(signal) => write!(f, "killed by {}", Signal(*signal).name()),
+        }
+    }
+}
+
 /// How the workload of a term came to be proved gone (or demoted, with `runs: always`); for traces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stop {
@@ -152,4 +161,15 @@ pub struct Stop {
     pub exit: Option<Exit>,
     /// When the proof was complete for the first time; nothing of the term ran since.
     pub proved: Instant,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_is_told_with_the_name_of_its_signal() {
+        assert_eq!(Exit::Code(3).to_string(), "exit code 3");
+        assert_eq!(Exit::Signal(libc::SIGKILL).to_string(), "killed by SIGKILL");
+    }
 }

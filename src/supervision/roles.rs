@@ -293,7 +293,8 @@ impl Roles {
             return self.wane(manner, now, out);
         }
         if exit != Some(Exit::Code(0)) {
-            let line = format!("hook {} failed: {}", hook.kind.name(), ended(exit));
+            let how = exit.map_or_else(|| "it could not be started".into(), |exit| exit.to_string());
+            let line = format!("hook {} failed: {how}", hook.kind.name());
             out.extend([Action::Log { warning: true, line }]);
             let decisive = match hook.kind {
                 HookKind::AfterLead => manner.acknowledge == Acknowledge::Hook,
@@ -387,13 +388,5 @@ impl HookKind {
             Self::AfterLead => hooks.after_lead.as_ref(),
             Self::BeforeFollow => hooks.before_follow.as_ref(),
         }
-    }
-}
-
-fn ended(exit: Option<Exit>) -> String {
-    match exit {
-        None => "it could not be started".into(),
-        Some(Exit::Code(code)) => format!("exit code {code}"),
-        Some(Exit::Signal(signal)) => format!("killed by signal {signal}"),
     }
 }
