@@ -61,13 +61,13 @@ fn show() -> u8 {
     // In a container the number of the process is often that of the demo before it.
     let directory = std::env::temp_dir().join(format!("tenure-demo-{}-{:08x}", std::process::id(), fastrand::u32(..)));
     match play(&directory) {
-        Ok(drawn) if drawn.alone => {
+        Ok(drawn) if drawn.holds => {
             drop(fs::remove_dir_all(&directory));
             answer(&drawn.text, 0)
         }
         Ok(drawn) => {
             let code = answer(&drawn.text, 1);
-            complain(&format!("two ran at once; what the replicas said is in {}", directory.display()));
+            complain(&format!("what was promised does not hold; what the replicas said is in {}", directory.display()));
             code
         }
         Err(Failed::Interrupted) => {

@@ -42,6 +42,12 @@ pub(super) enum Stuck {
         /// Which process.
         what: &'static str,
     },
+    /// It was told to end, and does not.
+    #[error("{replica} has not ended {}s after SIGTERM", PATIENCE.as_secs())]
+    Endless {
+        /// Which.
+        replica: &'static str,
+    },
     /// The system refuses.
     #[error("a process, a file or the output of the demo cannot be used")]
     System(#[from] io::Error),
@@ -157,15 +163,16 @@ impl Script {
         for pid in self.replicas.iter().filter_map(Replica::init) {
             let _ = kill(pid, Signal::SIGTERM);
         }
-        let ended = async {
-            for replica in &mut self.replicas {
-                while replica.is_running()? {
-                    sleep(GLANCE).await;
+        let deadline = Deadline::now() + PATIENCE;
+        for replica in &mut self.replicas {
+            while replica.is_running()? {
+                if Deadline::now() >= deadline {
+                    return Err(Stuck::Endless { replica: replica.name });
                 }
+                sleep(GLANCE).await;
             }
-            Ok(())
-        };
-        timeout(PATIENCE, ended).await.unwrap_or(Ok(()))
+        }
+        Ok(())
     }
 
     /// Who runs now. One that was just replaced has fresh stamps too, and the lesser token.

@@ -27,8 +27,8 @@ pub(super) struct Mark {
 pub(super) struct Drawn {
     /// For people.
     pub(super) text: String,
-    /// Whether no two ran at once.
-    pub(super) alone: bool,
+    /// Whether no two ran at once, and the fencing tokens only rose.
+    pub(super) holds: bool,
 }
 
 /// Whether standard output is a terminal that wants colours.
@@ -60,7 +60,7 @@ pub(super) fn draw(names: &[&str], runs: &[Run], marks: &[Mark], begin: Instant,
     let verdict = if alone { "no two at once" } else { "this must not happen" };
     let tokens = if rising { "fencing tokens only rose" } else { "FENCING TOKENS FELL" };
     text += &format!("\n{} runs of the workload, {verdict}; {tokens}.\n", runs.len());
-    Drawn { text, alone: alone && rising }
+    Drawn { text, holds: alone && rising }
 }
 
 /// Pairs that ran at once, and for how long. The runs are in the order of their first stamps.
@@ -138,7 +138,7 @@ mod tests {
 
         let drawn = draw(&["red", "green"], &runs, &[], at(0), false);
 
-        assert!(drawn.alone);
+        assert!(drawn.holds);
         let (ran, stood) = ("█".repeat(45), "·".repeat(45));
         assert!(drawn.text.contains(&format!("   red  {ran}{stood}\n green  {stood}{ran}\n")), "{}", drawn.text);
         assert!(drawn.text.contains("2 runs of the workload, no two at once; fencing tokens only rose."), "{}", drawn.text);
@@ -150,7 +150,7 @@ mod tests {
 
         let drawn = draw(&["red", "green"], &runs, &[], at(0), false);
 
-        assert!(!drawn.alone);
+        assert!(!drawn.holds);
         assert!(drawn.text.contains("TWO AT ONCE for 10ms: red (token 3) and green (token 4)"), "{}", drawn.text);
     }
 
@@ -167,7 +167,7 @@ mod tests {
 
         let drawn = draw(&["red", "green"], &runs, &[], at(0), false);
 
-        assert!(!drawn.alone && drawn.text.contains("FENCING TOKENS FELL"));
+        assert!(!drawn.holds && drawn.text.contains("FENCING TOKENS FELL"));
     }
 
     #[test]
