@@ -5,6 +5,7 @@
 use std::{net::SocketAddr, time::Duration};
 
 use tenure::{
+    api::one_line,
     clock,
     election::{Led, View},
     http::{Health, serve},
@@ -122,6 +123,6 @@ async fn a_client_that_says_nothing_is_cut_off_and_holds_nobody_up() {
 #[tokio::test]
 async fn an_address_that_is_taken_is_told_with_its_key() {
     let address = served(&standby());
-    let error = serve(address, standby()).unwrap_err().to_string();
+    let error = one_line(&serve(address, standby()).unwrap_err());
     assert!(error.starts_with(&format!("cannot listen on {address} (http.listen): ")), "{error}");
 }

@@ -109,7 +109,7 @@ impl Programs {
         eprintln!("figures: building the static binary, the workload and the peer");
         let tenure = build(&["--bin", "tenure"], "tenure");
         let workload = build(&["--bench", "workload"], "workload");
-        let client_go = cache().join("client-go-v0.36.3");
+        let client_go = cache().join("client-go");
         build_go(&Path::new(ROOT).join("benches/peers/client-go"), &client_go);
         let await_election = await_election.map(|checkout| {
             let program = cache().join("k8s-await-election");
@@ -324,9 +324,11 @@ pub fn place() -> &'static str {
 /// A static program of this repository, as it ships.
 fn build(target: &[&str], name: &str) -> PathBuf {
     let mut cargo = Command::new(env!("CARGO"));
-    let platform = "x86_64-unknown-linux-musl";
-    cargo.args(["build", "--release", "--target", platform, "--message-format", "json"]).args(target).current_dir(ROOT);
-    let built = cargo.env("CC_x86_64_unknown_linux_musl", "gcc").stderr(Stdio::inherit()).output().expect("cargo");
+    let architecture = std::env::consts::ARCH;
+    let platform = format!("{architecture}-unknown-linux-musl");
+    cargo.args(["build", "--release", "--target", &platform, "--message-format", "json"]).args(target).current_dir(ROOT);
+    let built =
+        cargo.env(format!("CC_{architecture}_unknown_linux_musl"), "gcc").stderr(Stdio::inherit()).output().expect("cargo");
     let messages = String::from_utf8_lossy(&built.stdout);
     let messages = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let mut executables = messages

@@ -64,7 +64,7 @@ pub async fn show(server: &Server, programs: &Programs, rounds: usize) {
             let mut order = [0, 1];
             order.rotate_left(number % 2);
             let Some(round) = Round::start(server, programs, strain, order.map(|at| PAIR[at])).await else {
-                println!("  not measured: no cgroup with a quota can be made here");
+                println!("  NOT MEASURED: no cgroup with a quota can be made here");
                 break;
             };
             for (at, figure) in order.into_iter().zip(round.lateness().await) {

@@ -29,7 +29,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 #[derive(Debug, thiserror::Error)]
 pub enum HttpError {
     /// The address cannot be listened on: it is taken, another machine's, or needs a privilege.
-    #[error("cannot listen on {listen} (http.listen): {source}")]
+    #[error("cannot listen on {listen} (http.listen)")]
     Listen {
         /// `http.listen`.
         listen: SocketAddr,

@@ -7,6 +7,7 @@
 //! - [`workload`] is the program that it runs; [`witness`] hears from it and proves when it was alive.
 //! - [`stage`] puts them together for one case; [`case`] runs each case on both servers.
 //! - [`audit`] reads the real server's own record of requests.
+//! - `client_go` is a peer without clock and IO: only the simulation and the model take it in, each from its file.
 //!
 //! Nothing here sleeps to let something happen: it waits for the event, with a deadline. That nothing happens is found out by
 //! looking on for a while.
