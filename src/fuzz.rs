@@ -18,7 +18,7 @@ use crate::{
         trace::TraceContext,
     },
     elector,
-    link::{Exit, Term, ToElector, ToInit, VERSION, Welcome, decode, encode},
+    link::{Exit, Term, ToElector, ToInit, Welcome, decode, encode},
     process::notify,
     supervision::{Action, Agent, Input, NotSpawned, Scan, Settings},
     time::{Instant, Now},
@@ -115,18 +115,7 @@ fn judge(before: &Arc<Value>, written: &Arc<Value>, seen: Duration) {
 fn welcome() -> Welcome {
     let mut config = Config::default();
     (config.lease.name, config.lease.namespace) = ("lease".into(), "default".into());
-    Welcome {
-        version: VERSION,
-        config,
-        identity: "me".into(),
-        generation: 1,
-        last_term: Term(0),
-        resume: None,
-        not_before: None,
-        last_seen: None,
-        shutdown: false,
-        pid1: true,
-    }
+    Welcome::first(config, "me".into())
 }
 
 /// Messages to init, each after its length and tenths of a second: whatever an elector says, init goes on and leads nobody past H.

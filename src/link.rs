@@ -237,6 +237,25 @@ pub struct Welcome {
     pub pid1: bool,
 }
 
+impl Welcome {
+    /// The first elector's of an init that is PID 1: there is nothing to hand on.
+    #[must_use]
+    pub const fn first(config: Config, identity: String) -> Self {
+        Self {
+            version: VERSION,
+            config,
+            identity,
+            generation: 1,
+            last_term: Term(0),
+            resume: None,
+            not_before: None,
+            last_seen: None,
+            shutdown: false,
+            pid1: true,
+        }
+    }
+}
+
 /// A message that the link cannot carry or understand.
 #[derive(Debug, thiserror::Error)]
 pub enum LinkError {

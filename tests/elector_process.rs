@@ -205,18 +205,7 @@ fn welcome() -> Welcome {
     let mut config = Config::default();
     config.lease.name = "writer".into();
     config.lease.namespace = "billing".into();
-    Welcome {
-        version: VERSION,
-        config,
-        identity: "me_1".into(),
-        generation: 1,
-        last_term: Term(0),
-        resume: None,
-        not_before: None,
-        last_seen: None,
-        shutdown: false,
-        pid1: false,
-    }
+    Welcome { pid1: false, ..Welcome::first(config, "me_1".into()) }
 }
 
 /// A term whose last renewal was sent then.

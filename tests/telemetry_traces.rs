@@ -10,7 +10,7 @@ use collector::{Collector, Manner, PATIENCE, Seen, Wire};
 use tenure::{
     config::Config,
     election::{Event, Operation, law::Timing, trace::TraceContext},
-    link::{Confirmed, Exit, Facts, Reason, Stop, Term, ToElector, ToInit, VERSION, Welcome},
+    link::{Confirmed, Exit, Facts, Reason, Stop, Term, ToElector, ToInit, Welcome},
     telemetry::{FLUSH, Fact, Telemetry},
     time::{Instant, Now},
 };
@@ -29,18 +29,7 @@ fn replica(identity: &str, variables: &[(&str, &str)]) -> Telemetry {
     let mut config = Config::default();
     config.lease.name = "billing".into();
     config.lease.namespace = "money".into();
-    let welcome = Welcome {
-        version: VERSION,
-        config,
-        identity: identity.into(),
-        generation: 1,
-        last_term: Term(0),
-        resume: None,
-        not_before: None,
-        last_seen: None,
-        shutdown: false,
-        pid1: true,
-    };
+    let welcome = Welcome::first(config, identity.into());
     let variables: BTreeMap<_, _> = variables.iter().copied().collect();
     Telemetry::start(&welcome, |name| variables.get(name).map(|value| (*value).to_owned()), at(0))
 }

@@ -7,7 +7,7 @@ use fastrand::Rng;
 use super::*;
 use crate::{
     election::law::Timing,
-    link::{Confirmed, Facts, Reason},
+    link::{Confirmed, Facts, Reason, VERSION},
 };
 
 /// What breaks readers more often than chance would find.

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::{
     config::{Config, Lease},
     election::{Action, Answer, Elector, Event, Input, Request, RequestId, Watched, record::later},
-    link::{Reason, Resume, Stop, Term, Then, ToElector, ToInit, VERSION, Welcome},
+    link::{Reason, Resume, Stop, Term, Then, ToElector, ToInit, Welcome},
     time::{Instant, Now},
 };
 
@@ -54,18 +54,7 @@ pub(super) fn plus(duration: u64) -> Duration {
 
 pub(super) fn welcome() -> Welcome {
     let lease = Lease { name: "lease".into(), namespace: "default".into(), ..Lease::default() };
-    Welcome {
-        version: VERSION,
-        config: Config { lease, ..Config::default() },
-        identity: ME.into(),
-        generation: 1,
-        last_term: Term(0),
-        resume: None,
-        not_before: None,
-        last_seen: None,
-        shutdown: false,
-        pid1: true,
-    }
+    Welcome::first(Config { lease, ..Config::default() }, ME.into())
 }
 
 impl Bench {

@@ -14,7 +14,7 @@ use super::*;
 use crate::{
     api::stub::{Say, Seen, Stub, json as reply},
     config::Config,
-    link::{MAX_MESSAGE, Reason, Stop, Term, Then, VERSION, decode, encode},
+    link::{MAX_MESSAGE, Reason, Stop, Term, Then, decode, encode},
 };
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -63,18 +63,7 @@ impl Replica {
         config.lease.renew_period = Duration::from_millis(200);
         config.workload.stop.loss_grace = Duration::from_secs(1);
         config.lease.creation_wait = Some(Duration::ZERO);
-        let welcome = Welcome {
-            version: VERSION,
-            config,
-            identity: "me_1".into(),
-            generation: 1,
-            last_term: Term(0),
-            resume: None,
-            not_before: None,
-            last_seen: None,
-            shutdown: false,
-            pid1: false,
-        };
+        let welcome = Welcome { pid1: false, ..Welcome::first(config, "me_1".into()) };
         let cluster = stub.cluster();
         let access = Access::new(Arc::new(move || Ok(cluster.clone())), PATIENCE);
         let place = Place { namespace: "billing".into(), name: "writer".into() };
