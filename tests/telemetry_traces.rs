@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, time::Duration};
 use collector::{Collector, Manner, PATIENCE, Seen, Wire};
 use tenure::{
     config::Config,
-    election::{Event, Operation, law::Timing, trace::TraceContext},
+    election::{Event, Given, Operation, Vacancy, law::Timing, trace::TraceContext},
     link::{Confirmed, Exit, Facts, Reason, Stop, Term, ToElector, ToInit, Welcome},
     telemetry::{FLUSH, Fact, Telemetry},
     time::{Instant, Now},
@@ -43,7 +43,7 @@ fn exporting(identity: &str, wire: Wire, collector: &Collector) -> Telemetry {
 }
 
 fn leads(telemetry: &mut Telemetry, from: u64, context: TraceContext, other: Option<TraceContext>, handover: bool) {
-    let why = if handover { "released" } else { "expired" };
+    let why = if handover { Vacancy::Released } else { Vacancy::Expired };
     let timing: Timing = Config::default().timing();
     let facts = Facts {
         token: "42".into(),
@@ -72,7 +72,7 @@ fn stops(telemetry: &mut Telemetry, from: u64, context: TraceContext) {
     };
     telemetry.record(Fact::Reported(&Event::Stopping { reason: Reason::Signal, context }), at(from));
     telemetry.record(Fact::Reported(&Event::Proved(stop)), at(from + 6));
-    telemetry.record(Fact::Reported(&Event::Released { how: "clear" }), at(from + 8));
+    telemetry.record(Fact::Reported(&Event::Released { how: Given::Clear }), at(from + 8));
     telemetry.record(Fact::Reported(&Event::Following), at(from + 8));
 }
 
@@ -172,7 +172,7 @@ async fn a_takeover_is_a_trace_of_its_own_with_a_link_to_the_old_leader() {
 async fn a_lost_campaign_is_a_campaign_and_no_transition() {
     let mut collector = Collector::start(Wire::Http, Manner::Obliging);
     let mut late = exporting("late", Wire::Http, &collector);
-    let campaign = Event::Campaigning { why: "released", context: NEW_LEADS, other: Some(OLD_STOPS), handover: true };
+    let campaign = Event::Campaigning { why: Vacancy::Released, context: NEW_LEADS, other: Some(OLD_STOPS), handover: true };
     late.record(Fact::Reported(&campaign), at(0));
     late.record(Fact::Reported(&Event::CampaignLost), at(3));
     late.finish(at(10)).await;

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use super::{
-    Answer, Event, Operation, Refusal, Watched,
+    Answer, Event, Operation, Refusal, Vacancy, Watched,
     core::{Asked, Attempt, Campaign, Core},
     elector::Phase,
     law::{RETRY_PAUSE, longer, recorded},
@@ -155,11 +155,11 @@ impl Following {
         }
     }
 
-    fn campaign(&mut self, core: &mut Core, why: &'static str, from: Option<&LeaseRecord>, wait: Option<Duration>, now: Now) {
+    fn campaign(&mut self, core: &mut Core, why: Vacancy, from: Option<&LeaseRecord>, wait: Option<Duration>, now: Now) {
         let context = match self.context {
             Some(context) => context,
             None => {
-                let handover = why == "released";
+                let handover = why == Vacancy::Released;
                 let other = from.and_then(|record| record.annotation(TRACEPARENT)).and_then(TraceContext::parse);
                 let context = core.next_context(other.filter(|_| handover));
                 core.report(Event::Campaigning { why, context, other, handover });

@@ -34,6 +34,7 @@ pub struct RequestId(pub u64);
 
 /// What a machine wants done.
 #[derive(Clone, Debug, PartialEq)]
+#[allow(clippy::large_enum_variant, reason = "there are few at a time, each for a moment")]
 pub enum Action {
     /// Send this request, within the attempt timeout, and answer it with [`Input::Answered`]. Nothing is retried, nothing added.
     Request {
@@ -208,8 +209,8 @@ pub enum Event {
     },
     /// A campaign began: the Lease may be taken.
     Campaigning {
-        /// Why it is free: `absent`, `released`, `cleared`, `expired`.
-        why: &'static str,
+        /// Why it is free.
+        why: Vacancy,
         /// The transition's own span.
         context: TraceContext,
         /// The old leader's, where its annotation was there: the remote parent in a handover, a link otherwise.
@@ -254,10 +255,10 @@ pub enum Event {
     },
     /// The workload is proved gone.
     Proved(crate::link::Stop),
-    /// The Lease was given back, in this way.
+    /// The release is over.
     Released {
-        /// `clear`, `delete`, `keep`, `not-ours`, `unknown`.
-        how: &'static str,
+        /// How the Lease was given back.
+        how: Given,
     },
     /// The term is over.
     Following,
@@ -266,6 +267,61 @@ pub enum Event {
         /// One line.
         message: String,
     },
+}
+
+/// Why a Lease is free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Vacancy {
+    /// There is none.
+    Absent,
+    /// Its holder gave it back.
+    Released,
+    /// It names nobody, and no holder says that it gave it back.
+    Cleared,
+    /// Its holder has not renewed it in time.
+    Expired,
+}
+
+impl Vacancy {
+    /// The word in logs and traces.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Absent => "absent",
+            Self::Released => "released",
+            Self::Cleared => "cleared",
+            Self::Expired => "expired",
+        }
+    }
+}
+
+/// How a Lease was given back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Given {
+    /// It names nobody.
+    Clear,
+    /// It is deleted.
+    Delete,
+    /// Not at all, as the settings want it.
+    Keep,
+    /// Not at all: it was no longer of this term.
+    NotOurs,
+    /// Nobody knows whether it was.
+    Unknown,
+}
+
+impl Given {
+    /// The word in logs and traces.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Clear => "clear",
+            Self::Delete => "delete",
+            Self::Keep => "keep",
+            Self::NotOurs => "not-ours",
+            Self::Unknown => "unknown",
+        }
+    }
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use super::{
-    Answer, Event, Refusal, Watched,
+    Answer, Event, Given, Refusal, Watched,
     core::{Asked, Core},
     elector::Phase,
     following::{Following, NOT_WHAT_WAS_SENT, UNREADABLE},
@@ -74,7 +74,7 @@ impl Releasing {
             return None;
         }
         if now.boot >= self.until {
-            let how = if matches!(self.step, Step::Delete(_)) { "clear" } else { "unknown" };
+            let how = if matches!(self.step, Step::Delete(_)) { Given::Clear } else { Given::Unknown };
             return Some(self.done(core, how, now));
         }
         if now.boot < self.due {
@@ -133,14 +133,14 @@ impl Releasing {
                     self.retry_unknown(core, asked.sent, None, now);
                 }
             },
-            (None, Answer::Deleted) => return Some(self.done(core, "delete", now)),
+            (None, Answer::Deleted) => return Some(self.done(core, Given::Delete, now)),
             (_, Answer::NotFound) => {
                 core.saw_absence(now);
-                let how = if matches!(self.step, Step::Delete(_)) { "delete" } else { "not-ours" };
+                let how = if matches!(self.step, Step::Delete(_)) { Given::Delete } else { Given::NotOurs };
                 return Some(self.done(core, how, now));
             }
             (_, Answer::Conflict) => match self.step {
-                Step::Delete(_) => return Some(self.done(core, "clear", now)),
+                Step::Delete(_) => return Some(self.done(core, Given::Clear, now)),
                 Step::Void | Step::Read | Step::Clear if std::mem::replace(&mut self.conflicted, true) => {
                     self.retry(core, asked.sent, None, now);
                 }
@@ -150,7 +150,7 @@ impl Releasing {
                 core.report_failure(asked.operation, message);
                 // It is free already, and a Role without `delete` stays one.
                 if matches!((&self.step, &refusal), (Step::Delete(_), Refusal::Forbidden)) {
-                    return Some(self.done(core, "clear", now));
+                    return Some(self.done(core, Given::Clear, now));
                 }
                 self.retry(core, asked.sent, refusal.retry_after(), now);
             }
@@ -175,7 +175,7 @@ impl Releasing {
         core.saw(record.clone(), now);
         if !self.is_this_terms(core, &record) {
             let cleared = self.unknown && record.uid() == self.facts.uid && record.holder().is_none();
-            return if cleared { self.cleared(core, record, now) } else { Some(self.done(core, "not-ours", now)) };
+            return if cleared { self.cleared(core, record, now) } else { Some(self.done(core, Given::NotOurs, now)) };
         }
         let time = core.next_time(now, record.renew_time());
         let object = core.author.release(&record, &time, self.context);
@@ -192,7 +192,7 @@ impl Releasing {
                 self.due = now.boot;
                 None
             }
-            Release::Clear | Release::Keep => Some(self.done(core, "clear", now)),
+            Release::Clear | Release::Keep => Some(self.done(core, Given::Clear, now)),
         }
     }
 
@@ -213,7 +213,7 @@ impl Releasing {
         self.retry(core, sent, retry_after, now);
     }
 
-    fn done(&self, core: &mut Core, how: &'static str, now: Now) -> Phase {
+    fn done(&self, core: &mut Core, how: Given, now: Now) -> Phase {
         core.report(Event::Released { how });
         leave(core, self.term, self.then, Following::after_release(core, now))
     }

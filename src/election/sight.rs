@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use super::{
+    Vacancy,
     law::Timing,
     record::{LeaseRecord, Standing, later},
     writes::{HOLDER, PAUSED, STEP_DOWN_TO},
@@ -66,8 +67,8 @@ pub(crate) enum Prospect {
     Open {
         /// When.
         at: Instant,
-        /// Why, as telemetry names it.
-        why: &'static str,
+        /// Why it is free.
+        why: Vacancy,
         /// The record to replace; none: there is no Lease.
         from: Option<Box<LeaseRecord>>,
         /// How long the workload waits after it was taken; none: it runs at once (law 14).
@@ -163,7 +164,7 @@ impl Sight {
             Seen::Nothing => return Prospect::Unknown,
             Seen::Absent => {
                 let wait = creation_wait.unwrap_or_else(|| timing.duration.max(last));
-                return Prospect::Open { at: self.since, why: "absent", from: None, wait: Some(wait) };
+                return Prospect::Open { at: self.since, why: Vacancy::Absent, from: None, wait: Some(wait) };
             }
             Seen::Lease(record) => record,
         };
@@ -182,13 +183,15 @@ impl Sight {
                 let (at, longest) = (timing.takeable(self.since, duration), timing.duration.max(last));
                 let may_run = robbed.is_some_and(|robbed| timing.takeable(robbed.since, longest) > at);
                 let wait = may_run.then(|| creation_wait.unwrap_or(longest));
-                Prospect::Open { at, why: "expired", from, wait }
+                Prospect::Open { at, why: Vacancy::Expired, from, wait }
             }
-            Standing::Released => Prospect::Open { at: self.unclaimed(record, me, timing), why: "released", from, wait: None },
+            Standing::Released => {
+                Prospect::Open { at: self.unclaimed(record, me, timing), why: Vacancy::Released, from, wait: None }
+            }
             Standing::Free => {
                 let by_law = timing.duration.max(last).max(record.duration().unwrap_or_default());
                 let wait = Some(creation_wait.unwrap_or(by_law));
-                Prospect::Open { at: self.unclaimed(record, me, timing), why: "cleared", from, wait }
+                Prospect::Open { at: self.unclaimed(record, me, timing), why: Vacancy::Cleared, from, wait }
             }
         }
     }

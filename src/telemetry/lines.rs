@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     api::is_unseen,
-    election::{Event, Operation, trace::TraceContext},
+    election::{Event, Given, Operation, trace::TraceContext},
     link::{Exit, ToElector, ToInit},
     time::{Instant, Now},
 };
@@ -146,7 +146,7 @@ impl Lines {
             }
             Event::Campaigning { why, context, .. } => {
                 let (trace_id, span_id) = ids(*context);
-                debug!(reason = why, trace_id, span_id, "campaigns");
+                debug!(reason = why.as_str(), trace_id, span_id, "campaigns");
             }
             Event::CampaignLost | Event::Following => {}
             Event::Acquired { token, transitions, creation_wait } => match creation_wait {
@@ -167,16 +167,21 @@ impl Lines {
                 info!(lease = self.lease, reason = reason.as_str(), trace_id, span_id, "stops the workload");
             }
             Event::Proved(stop) => debug!(?stop, "the workload is proved gone"),
-            Event::Released { how: how @ "unknown" } => {
+            Event::Released { how: how @ Given::Unknown } => {
                 warn!(
                     lease = self.lease,
-                    how, "the Lease was perhaps not given back: the next leader may have to wait for its end"
+                    how = how.as_str(),
+                    "the Lease was perhaps not given back: the next leader may have to wait for its end"
                 );
             }
-            Event::Released { how: how @ "not-ours" } => {
-                info!(lease = self.lease, how, "the Lease is no longer of this term: there is nothing to give back");
+            Event::Released { how: how @ Given::NotOurs } => {
+                info!(
+                    lease = self.lease,
+                    how = how.as_str(),
+                    "the Lease is no longer of this term: there is nothing to give back"
+                );
             }
-            Event::Released { how } => debug!(how, "the Lease is given back"),
+            Event::Released { how } => debug!(how = how.as_str(), "the Lease is given back"),
             Event::Odd { message } => warn!(lease = self.lease, "{}", one_line(message)),
         }
     }

@@ -129,7 +129,7 @@ impl Observer {
                 let over = self.finish(now);
                 let anchor = Anchor::new(now);
                 self.campaign =
-                    Some(Campaign { reason: why, context: *context, origin, from: now.boot, until: now.boot, anchor });
+                    Some(Campaign { reason: why.as_str(), context: *context, origin, from: now.boot, until: now.boot, anchor });
                 over
             }
             Event::CampaignLost => {
@@ -157,7 +157,7 @@ impl Observer {
             }
             Event::Released { how } => {
                 if let Some(fall) = &mut self.fall {
-                    fall.release = Some((now.boot, how));
+                    fall.release = Some((now.boot, how.as_str()));
                 }
                 Vec::new()
             }

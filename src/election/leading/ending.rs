@@ -3,7 +3,9 @@
 use super::Leading;
 use crate::{
     config::Release,
-    election::{Action, Event, core::Core, elector::Phase, following::Following, releasing::Releasing, trace::TraceContext},
+    election::{
+        Action, Event, Given, core::Core, elector::Phase, following::Following, releasing::Releasing, trace::TraceContext,
+    },
     link::{Reason, Stop, Term, Then, ToInit},
     time::Now,
 };
@@ -78,7 +80,7 @@ impl Leading {
         }
         let (_, then) = ending.proof?;
         if !ending.reason.is_loss() {
-            core.report(Event::Released { how: "keep" });
+            core.report(Event::Released { how: Given::Keep });
         }
         let following = if ending.reason.is_loss() { Following::default() } else { Following::after_release(core, now) };
         Some(leave(core, self.term, then, following))

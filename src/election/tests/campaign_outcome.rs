@@ -2,7 +2,7 @@
 
 use super::bench::{Bench, ME, TICK, held, lost, mark, plus, seconds};
 use crate::{
-    election::{Answer, Event, Request},
+    election::{Answer, Event, Request, Vacancy},
     link::{Reason, Then, ToElector, ToInit},
 };
 
@@ -281,7 +281,7 @@ fn a_term_begins_with_a_campaign_that_says_why() {
         Event::Campaigning { why, handover, .. } => Some((*why, *handover)),
         _ => None,
     });
-    assert_eq!(why, Some(("expired", false)));
+    assert_eq!(why, Some((Vacancy::Expired, false)));
     assert_eq!(bench.register.spec()["holderIdentity"], ME);
 }
 

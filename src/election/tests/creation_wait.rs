@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::bench::{Bench, Register, START, TICK, held, lost, mark, plus, seconds, welcome};
 use crate::{
-    election::{Event, Request, Watched},
+    election::{Event, Given, Request, Watched},
     link::{Reason, Then, ToElector, ToInit, Welcome},
     time::Instant,
 };
@@ -282,7 +282,7 @@ fn a_waiter_that_ends_writes_nothing() {
 
     assert!(bench.is_done());
     assert_eq!(bench.writes().len(), writes);
-    assert!(bench.events.contains(&Event::Released { how: "keep" }));
+    assert!(bench.events.contains(&Event::Released { how: Given::Keep }));
 }
 
 #[test]

@@ -3,13 +3,13 @@
 use super::bench::{Bench, ME, lost, plus, seconds, welcome};
 use crate::{
     config::Release,
-    election::{Answer, Event, Refusal, Request},
+    election::{Answer, Event, Given, Refusal, Request},
     link::{Reason, Then, ToElector, ToInit},
 };
 
 fn released(bench: &Bench) -> Option<&'static str> {
     bench.events.iter().rev().find_map(|event| match event {
-        Event::Released { how } => Some(*how),
+        Event::Released { how } => Some(how.as_str()),
         _ => None,
     })
 }
@@ -290,7 +290,7 @@ fn a_delete_that_is_not_permitted_leaves_a_released_lease_and_is_not_repeated() 
     bench.answer(Answer::Refused { refusal: Refusal::Forbidden, message: "no delete".into() });
 
     assert!(bench.is_done());
-    assert!(bench.events.iter().any(|event| matches!(event, Event::Released { how: "clear" })), "{:?}", bench.events);
+    assert!(bench.events.iter().any(|event| matches!(event, Event::Released { how: Given::Clear })), "{:?}", bench.events);
     assert_eq!(bench.register.spec()["holderIdentity"], "");
 }
 

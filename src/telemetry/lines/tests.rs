@@ -232,9 +232,9 @@ fn what_happens_all_the_time_is_not_shown_at_info() {
 fn the_beginning_of_a_stop_is_told_and_so_is_a_release_that_did_not_work() {
     let lines = logged(|lines| {
         reported(lines, 0, &Event::Stopping { reason: Reason::StepDown, context: CONTEXT });
-        reported(lines, 1, &Event::Released { how: "unknown" });
-        reported(lines, 2, &Event::Released { how: "not-ours" });
-        reported(lines, 3, &Event::Released { how: "clear" });
+        reported(lines, 1, &Event::Released { how: Given::Unknown });
+        reported(lines, 2, &Event::Released { how: Given::NotOurs });
+        reported(lines, 3, &Event::Released { how: Given::Clear });
     });
     let levels: Vec<_> = lines.iter().map(|line| line["level"].as_str().unwrap()).collect();
     assert_eq!(levels, ["INFO", "WARN", "INFO"]);

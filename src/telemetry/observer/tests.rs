@@ -1,6 +1,6 @@
 use super::*;
 use crate::{
-    election::law::Timing,
+    election::{Given, Vacancy, law::Timing},
     link::{Deadlines, Term as LinkTerm, Then},
 };
 
@@ -45,7 +45,7 @@ fn lead(sent: Instant, not_before: Option<Instant>) -> ToInit {
 }
 
 fn campaigning(other: Option<TraceContext>, handover: bool) -> Event {
-    Event::Campaigning { why: "released", context: CONTEXT, other, handover }
+    Event::Campaigning { why: Vacancy::Released, context: CONTEXT, other, handover }
 }
 
 fn acquired() -> Event {
@@ -193,7 +193,7 @@ fn a_planned_stop_is_told_with_its_parts_and_the_margin_that_was_left() {
             (1_001, Fact::Heard(&began)),
             (1_001, Fact::Reported(&stopping(Reason::Signal))),
             (1_306, Fact::Reported(&Event::Proved(stop))),
-            (1_309, Fact::Reported(&Event::Released { how: "clear" })),
+            (1_309, Fact::Reported(&Event::Released { how: Given::Clear })),
             (1_309, Fact::Reported(&Event::Following)),
         ],
     );
