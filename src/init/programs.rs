@@ -118,11 +118,16 @@ impl Programs {
         if let Some(reason) = reason {
             told.insert("TENURE_REASON".into(), reason.as_str().into());
         }
-        let kept = self.environment.iter().filter(|(name, _)| name.to_str().is_none_or(|name| !told.contains_key(name)));
+        let kept = self.environment.iter().filter(|(name, _)| name.to_str().is_none_or(|name| !is_replaced(name, &told)));
         let kept = kept.map(|(name, value)| (name.as_os_str(), value.as_os_str()));
         let told = told.iter().map(|(name, value)| (OsStr::new(name), OsStr::new(value)));
         Command::new(&program.file, &program.arguments, kept.chain(told))
     }
+}
+
+/// Whether a variable of this name makes way for what is told. What goes with another trace's parent says nothing of this one.
+fn is_replaced(name: &str, told: &BTreeMap<String, String>) -> bool {
+    told.contains_key(name) || name == "TRACESTATE" && told.contains_key("TRACEPARENT")
 }
 
 /// What every program gets, whatever the role and the term.
@@ -169,6 +174,13 @@ mod tests {
         assert_eq!(found(&config), Some(127));
         config.lease.enabled = false;
         assert_eq!(found(&config), None);
+    }
+
+    #[test]
+    fn the_state_of_an_outer_trace_goes_with_its_parent() {
+        let told = |name: &str| BTreeMap::from([(name.to_owned(), String::new())]);
+        assert!(is_replaced("TRACEPARENT", &told("TRACEPARENT")) && is_replaced("TRACESTATE", &told("TRACEPARENT")));
+        assert!(!is_replaced("TRACESTATE", &told("TENURE_TERM")) && !is_replaced("OTHER", &told("TRACEPARENT")));
     }
 
     #[test]
