@@ -5,8 +5,7 @@
 
 use std::io::{self, ErrorKind, Write as _};
 
-/// What could not be printed was not done.
-const UNPRINTED: u8 = 70;
+use crate::exit;
 
 /// Prints the answer of a command to standard output; the exit code, as of [`printed`].
 pub(crate) fn answer(text: &str, code: u8) -> u8 {
@@ -30,7 +29,7 @@ pub(crate) fn printed(outcome: io::Result<()>, code: u8) -> u8 {
         Ok(()) => code,
         Err(error) => {
             complain(&format!("standard output: {error}"));
-            if code == 0 { UNPRINTED } else { code }
+            if code == 0 { exit::INTERNAL } else { code }
         }
     }
 }

@@ -13,11 +13,11 @@ use crate::{
     config::{self, Config, Runs},
     election::{
         Action as Wish, Answer, Elector, Input as News, Request,
-        law::longer,
         record::{LeaseRecord, Standing},
         trace::TraceContext,
     },
     elector,
+    law::longer,
     link::{Exit, Term, ToElector, ToInit, Welcome, decode, encode},
     process::notify,
     supervision::{Action, Agent, Input, NotSpawned, Scan, Settings},
@@ -57,8 +57,8 @@ pub fn annotation(bytes: &[u8]) {
     }
 }
 
-/// A file, as TOML after a `#toml` line, else as YAML; after a NUL, variables, one a line. What is accepted survives the way to the
-/// elector.
+/// A file, as TOML after a `#toml` line, else as YAML; after a NUL, variables, one a line. What is accepted survives the way to
+/// the elector.
 pub fn config(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let (file, variables) = text.split_once('\0').unwrap_or((text, ""));

@@ -2,18 +2,22 @@
 //!
 //! Owns their types, their version and their encoding. Never decides, and does no IO.
 //!
-//! A message is one datagram of a SOCK_SEQPACKET socket pair, whole or absent; each side keeps its own end of the pair. It is versioned
-//! by [`VERSION`] in the first message of each side, and length-checked by [`MAX_MESSAGE`]: a longer or undecodable message is
-//! [`LinkError`], and the receiver treats the sender as dead. Deadlines are absolute CLOCK_BOOTTIME instants, never spans from "now"
-//! (law 3), and every message about a term names it, so that nothing said of one term is taken for another (law 8).
+//! A message is one datagram of a SOCK_SEQPACKET socket pair, whole or absent; each side has its own end of the pair (`wire`). It
+//! is versioned by [`VERSION`] in the first message of each side, and length-checked by [`MAX_MESSAGE`]: a longer or undecodable
+//! message is [`LinkError`], and the receiver treats the sender as dead. Deadlines are absolute CLOCK_BOOTTIME instants, never
+//! spans from "now" (law 3), and every message about a term names it, so that nothing said of one term is taken for another (law
+//! 8).
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 pub use self::term::{Confirmed, Exit, Facts, Reason, Stop, Term};
-pub use crate::election::law::Deadlines;
-use crate::{config::Config, election::law::Timing, time::Instant};
+use crate::{
+    config::Config,
+    law::{Deadlines, Timing},
+    time::Instant,
+};
 
 mod term;
 
@@ -64,11 +68,13 @@ pub enum ToInit {
         /// Init takes the earlier of these and its own, each.
         deadlines: Deadlines,
     },
-    /// Stop the workload, prove it, answer [`ToElector::Stopped`] with this `request`; nothing of a leader starts before the next Lead.
+    /// Stop the workload, prove it, answer [`ToElector::Stopped`] with this `request`; nothing of a leader starts before the next
+    /// Lead.
     StepDown {
         /// The term.
         term: Term,
-        /// Names this very request in the answer. Init forgets it with the elector that asked, so that each may count from 1 (law 8).
+        /// Names this very request in the answer. Init forgets it with the elector that asked, so that each may count from 1 (law
+        /// 8).
         request: u64,
         /// Decides the grace.
         reason: Reason,
@@ -96,7 +102,7 @@ pub enum ToInit {
     Done,
     /// The elector cannot work, and starting it again would not help. Init exits with `code` if nothing leads.
     Failed {
-        /// One of design 4.
+        /// One of [`crate::exit`].
         code: u8,
         /// One line: what, where, the remedy.
         message: String,
@@ -233,7 +239,7 @@ pub struct Welcome {
     pub last_seen: Option<Duration>,
     /// Whether init was told to end already.
     pub shutdown: bool,
-    /// Init is PID 1: the elector's own guard may kill all that it sees (design 1).
+    /// Init is PID 1: the elector's own guard may kill all that it sees (law 8).
     pub pid1: bool,
 }
 

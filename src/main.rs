@@ -3,14 +3,15 @@
 use std::process::ExitCode;
 
 use tenure::{
-    api::{AccessError, Cluster, one_line},
+    api::{AccessError, Cluster},
     cli::{self, Face, Run},
     commands,
     config::{self, Config, Purpose},
-    elector, init,
+    elector, exit, init,
     process::signals,
     stderr::{Lines, leave},
     telemetry,
+    words::one_line,
 };
 
 #[allow(unsafe_code, reason = "nothing else runs early enough to keep the signals that arrive before main")]
@@ -60,7 +61,7 @@ fn start(run: &Run) -> u8 {
         }
         Err(invalid) => {
             last_words(&format!("tenure: {invalid}\n"));
-            78
+            exit::INVALID
         }
     }
 }

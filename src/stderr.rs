@@ -1,4 +1,5 @@
-//! Writes lines to standard error and never waits for whoever reads them; and leaves the last words of a container where kubelet looks.
+//! Writes lines to standard error and never waits for whoever reads them; and leaves the last words of a container where kubelet
+//! looks.
 //!
 //! Owns the one way in which this program writes there while it guards a workload. A line that does not fit is dropped and
 //! counted, and the count goes out with the next line that fits.
@@ -35,8 +36,8 @@ const TERMINATION_LOG: &str = "/dev/termination-log";
 /// A pipe takes this many bytes whole or not at all.
 const CHUNK: usize = libc::PIPE_BUF;
 
-/// Leaves these words where kubelet looks for the last ones of a container. Where it does not exist, or this user may not write it,
-/// standard error has to do.
+/// Leaves these words where kubelet looks for the last ones of a container. Where it does not exist, or this user may not write
+/// it, standard error has to do.
 pub fn leave(words: &str) {
     if let Ok(mut file) = OpenOptions::new().write(true).open(TERMINATION_LOG) {
         drop(file.write_all(words.as_bytes()));

@@ -1,4 +1,5 @@
-//! `kubectl apply -k deploy` against a real API server: admitted, with just the rights that tenure needs, and harmless when repeated.
+//! `kubectl apply -k deploy` against a real API server: admitted, with just the rights that tenure needs, and harmless when
+//! repeated.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stderr, reason = "a test fails by panicking, and says why")]
 
 mod support;

@@ -5,11 +5,12 @@
 use std::{net::SocketAddr, time::Duration};
 
 use tenure::{
-    api::one_line,
     clock,
     election::{Led, View},
     http::{Health, serve},
-    link::{Deadlines, Term},
+    law::Deadlines,
+    link::Term,
+    words::one_line,
 };
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},

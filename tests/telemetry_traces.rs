@@ -9,7 +9,8 @@ use std::{collections::BTreeMap, time::Duration};
 use collector::{Collector, Manner, PATIENCE, Seen, Wire};
 use tenure::{
     config::Config,
-    election::{Event, Given, Operation, Vacancy, law::Timing, trace::TraceContext},
+    election::{Event, Given, Operation, Vacancy, trace::TraceContext},
+    law::Timing,
     link::{Confirmed, Exit, Facts, Reason, Stop, Term, ToElector, ToInit, Welcome},
     telemetry::{FLUSH, Fact, Telemetry},
     time::{Instant, Now},

@@ -28,8 +28,8 @@ const CTRL_C: &[u8] = b"\x03";
 const CTRL_Z: &[u8] = b"\x1a";
 const CTRL_BACKSLASH: &[u8] = b"\x1c";
 
-/// A workload that lives on. A shell takes Ctrl-C for its child's alone if that has just ended, trap or not, and misses what comes just
-/// before it waits for ever: this one has no child, and never waits for long.
+/// A workload that lives on. A shell takes Ctrl-C for its child's alone if that has just ended, trap or not, and misses what comes
+/// just before it waits for ever: this one has no child, and never waits for long.
 const TICKING: &str = "exec 3<> <(:); echo $$; while :; do read -t 0.01 -u 3; done";
 
 #[test]

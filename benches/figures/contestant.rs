@@ -12,7 +12,7 @@ use nix::{
     unistd::Pid,
 };
 use serde_json::{Value, json};
-use tenure::election::law::Timing;
+use tenure::law::Timing;
 
 use crate::{
     refusal,

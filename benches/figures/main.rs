@@ -4,9 +4,9 @@
 //! cargo bench --bench figures -- [FIGURE]... [--rounds N] [--await-election DIR]
 //! ```
 //!
-//! Without a FIGURE all are shown. Nothing here is asserted: a benchmark tells, a test judges. Every contestant meets the same real
-//! kube-apiserver and etcd, as PID 1 of a PID namespace of its own, with the same workload, which stamps CLOCK_BOOTTIME into a
-//! file in memory every millisecond.
+//! Without a FIGURE all are shown. Nothing here is asserted: a benchmark tells, a test judges. Every contestant meets the same
+//! real kube-apiserver and etcd, as PID 1 of a PID namespace of its own, with the same workload, which stamps CLOCK_BOOTTIME into
+//! a file in memory every millisecond.
 
 #![allow(
     clippy::expect_used,

@@ -4,6 +4,8 @@ use kube::config::{InClusterError, KubeconfigError};
 
 use super::plugin::PluginError;
 
+use crate::exit;
+
 /// Why there is no access to a cluster.
 #[derive(Debug, thiserror::Error)]
 pub enum AccessError {
@@ -126,10 +128,10 @@ pub enum AccessError {
 }
 
 impl AccessError {
-    /// The exit code where this ends a command (design 4): 77 where a plugin ran and gave no credentials, else 78.
+    /// The exit code where this ends a command: a plugin that ran and gave no credentials is no configuration that cannot work.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
-        if self.may_pass() { 77 } else { 78 }
+        if self.may_pass() { exit::NOT_PERMITTED } else { exit::INVALID }
     }
 
     /// Whether trying again may help: a credential plugin ran and failed. All else is configuration.

@@ -141,7 +141,10 @@ mod tests {
 
     use serde_json::{Value, json};
 
-    use crate::api::{Cluster, exchange, one_line, stub};
+    use crate::{
+        api::{Cluster, exchange, stub},
+        words::one_line,
+    };
 
     use super::*;
 

@@ -9,6 +9,8 @@ use kube::client::{AuthError, Body};
 use serde_json::Value;
 use tower::BoxError;
 
+use crate::{exit, words};
+
 /// Largest body of a reply in bytes; the API server takes no object above 3 MiB.
 pub const MAX_BODY: usize = 4 << 20;
 
@@ -63,13 +65,15 @@ pub enum CallError {
 }
 
 impl CallError {
-    /// The exit code where this ends a command (design 4): 77 not permitted, else 69.
+    /// The exit code where this ends a command.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Refused { status, .. } if matches!(*status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => 77,
-            Self::Exchange(ExchangeError::Credentials(_)) => 77,
-            Self::Refused { .. } | Self::Exchange(_) | Self::NotJson(_) | Self::Another(_) => 69,
+            Self::Refused { status, .. } if matches!(*status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => {
+                exit::NOT_PERMITTED
+            }
+            Self::Exchange(ExchangeError::Credentials(_)) => exit::NOT_PERMITTED,
+            Self::Refused { .. } | Self::Exchange(_) | Self::NotJson(_) | Self::Another(_) => exit::UNAVAILABLE,
         }
     }
 
@@ -116,8 +120,8 @@ impl Reply {
     pub fn message(&self) -> String {
         const SHOWN: usize = 1000;
         let status: Value = serde_json::from_slice(&self.body).unwrap_or_default();
-        let message = status.get("message").and_then(Value::as_str).map(super::squeezed);
-        let message = message.unwrap_or_else(|| super::squeezed(&String::from_utf8_lossy(&self.body)));
+        let message = status.get("message").and_then(Value::as_str).map(words::squeezed);
+        let message = message.unwrap_or_else(|| words::squeezed(&String::from_utf8_lossy(&self.body)));
         message.chars().take(SHOWN).collect()
     }
 }
@@ -260,7 +264,7 @@ mod tests {
         let error = exchange(&client, get(), LONG).await.unwrap_err();
 
         assert!(matches!(error, ExchangeError::Transport(_)), "{error:?}");
-        assert!(crate::api::one_line(&error).contains("onnection refused"), "{}", crate::api::one_line(&error));
+        assert!(words::one_line(&error).contains("onnection refused"), "{}", words::one_line(&error));
     }
 
     #[tokio::test]

@@ -1,4 +1,5 @@
-//! A kubeconfig as client-go understands it, where kube takes it more literally: what is empty is not set, and base64 may be wrapped.
+//! A kubeconfig as client-go understands it, where kube takes it more literally: what is empty is not set, and base64 may be
+//! wrapped.
 
 use kube::config::Kubeconfig;
 use secrecy::{ExposeSecret as _, SecretString};

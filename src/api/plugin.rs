@@ -1,8 +1,8 @@
 //! The kubeconfig's credential plugin (`exec`).
 //!
-//! Owns its run: the question, the answer, and for how long that is good. Never repeats anything in an error that may be secret: what
-//! the plugin is given and what it prints on standard output. Of what it complains of on standard error the last line is shown, as
-//! kubectl shows all of it.
+//! Owns its run: the question, the answer, and for how long that is good. Never repeats anything in an error that may be secret:
+//! what the plugin is given and what it prints on standard output. Of what it complains of on standard error the last line is
+//! shown, as kubectl shows all of it.
 //!
 //! kube could run it as well, but shows all of that, runs it a second time for a client certificate, and runs it again within a
 //! request, whose deadline then throws away what a slow plugin gives.
@@ -20,7 +20,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::token::is_sendable;
-use crate::clock;
+use crate::{clock, words};
 
 /// Why a plugin gave no credentials.
 #[derive(Debug, thiserror::Error)]
@@ -163,7 +163,7 @@ fn run(program: &str, exec: &ExecConfig) -> Result<Output, PluginError> {
     }
     let output = command.output().map_err(|source| PluginError::Start {
         program: program.into(),
-        hint: exec.install_hint.as_deref().map(|hint| format!(" ({})", super::squeezed(hint))).unwrap_or_default(),
+        hint: exec.install_hint.as_deref().map(|hint| format!(" ({})", words::squeezed(hint))).unwrap_or_default(),
         source,
     })?;
     if output.status.success() {
@@ -192,7 +192,7 @@ fn question(exec: &ExecConfig, interactive: bool) -> String {
 fn complaint(stderr: &[u8]) -> String {
     const SHOWN: usize = 200;
     let text = String::from_utf8_lossy(stderr);
-    let last = text.lines().map(super::squeezed).rfind(|line| !line.is_empty());
+    let last = text.lines().map(words::squeezed).rfind(|line| !line.is_empty());
     last.map(|line| format!(": {}", line.chars().take(SHOWN).collect::<String>())).unwrap_or_default()
 }
 
@@ -206,7 +206,7 @@ fn until(time: &str) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::one_line;
+    use crate::words::one_line;
 
     fn shell(script: &str) -> AuthInfo {
         let exec = ExecConfig {

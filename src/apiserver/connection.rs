@@ -1,7 +1,7 @@
 //! One connection of one client: TLS, HTTP, the journal and the faults.
 //!
-//! Owns the way from bytes to a request and back. A request that has arrived is carried out even if its client is gone: a write that a
-//! client gave up on may still commit, late.
+//! Owns the way from bytes to a request and back. A request that has arrived is carried out even if its client is gone: a write
+//! that a client gave up on may still commit, late.
 
 use std::{
     convert::Infallible,

@@ -1,7 +1,7 @@
 //! A stored Lease.
 //!
-//! Owns the views that the other rooms need of the JSON: names, versions, finalizers. The JSON may be nonsense that a test planted, so
-//! every view has an answer for a field that is missing or of another type.
+//! Owns the views that the other rooms need of the JSON: names, versions, finalizers. The JSON may be nonsense that a test
+//! planted, so every view has an answer for a field that is missing or of another type.
 
 use serde_json::{Map, Value};
 

@@ -5,8 +5,8 @@
 const LABEL_FORM: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
 const KEY_FORM: &str = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]";
 
-/// A DNS subdomain: the name of a Lease. The `prefix` of a generated name may end in a hyphen; upstream does not look at the letter
-/// before that either.
+/// A DNS subdomain: the name of a Lease. The `prefix` of a generated name may end in a hyphen; upstream does not look at the
+/// letter before that either.
 pub(super) fn subdomain(name: &str, prefix: bool) -> Vec<String> {
     let masked = name.strip_suffix('-').filter(|_| prefix).and_then(|stem| stem.get(..stem.len().checked_sub(1)?));
     let masked = masked.map(|stem| format!("{stem}a"));

@@ -36,8 +36,8 @@ pub(super) fn decode(value: &Value, of: &Kind) -> Result<Value, String> {
     object(value, of.name, of.fields, "")
 }
 
-/// What a strict reader does not like: fields that an object of this kind does not have, and fields that stand twice. They are named
-/// once each, in the order of the document, as many as the real server names. Without a kind, every field is known.
+/// What a strict reader does not like: fields that an object of this kind does not have, and fields that stand twice. They are
+/// named once each, in the order of the document, as many as the real server names. Without a kind, every field is known.
 pub(super) fn complaints(document: &Document, of: Option<&Kind>) -> Vec<String> {
     let mut found = Vec::new();
     complain(document, of.map(|kind| kind.fields), "", &mut found);

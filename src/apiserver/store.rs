@@ -1,10 +1,10 @@
 //! All Leases of the embedded server and every change to them: what etcd and the registry are to the real one.
 //!
-//! Owns versions, uids, preconditions and the history that watches read. Pure: the wall time is an argument, uids come from a seed, and
-//! nothing here waits; a simulator can run it as it is.
+//! Owns versions, uids, preconditions and the history that watches read. Pure: the wall time is an argument, uids come from a
+//! seed, and nothing here waits; a simulator can run it as it is.
 //!
-//! Invariants: the version rises by one with every change and never otherwise; a write that changes nothing is no change; history holds
-//! every change after `compacted`, in order.
+//! Invariants: the version rises by one with every change and never otherwise; a write that changes nothing is no change; history
+//! holds every change after `compacted`, in order.
 
 mod terms;
 

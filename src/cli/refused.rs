@@ -7,7 +7,10 @@ use std::{
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-use crate::console::{heard, printed};
+use crate::{
+    console::{heard, printed},
+    exit,
+};
 
 /// A command line that is not to be carried out: it asks for help, or cannot be.
 #[derive(Debug)]
@@ -49,7 +52,7 @@ impl Refused {
         // A flag at the end of the line has no value; clap calls that an invalid one, which is empty.
         let missing = matches!(self.error.get(ContextKind::InvalidValue), Some(ContextValue::String(value)) if value.is_empty());
         let of_a_value = matches!(self.error.kind(), ErrorKind::InvalidValue | ErrorKind::ValueValidation);
-        if of_a_value && !missing { 78 } else { 64 }
+        if of_a_value && !missing { exit::INVALID } else { exit::USAGE }
     }
 }
 

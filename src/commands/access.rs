@@ -10,6 +10,7 @@ use crate::{
     api::{self, AccessError, CallError, Cluster},
     console,
     election::record::LeaseRecord,
+    exit,
 };
 
 /// Where the Leases of all namespaces are.
@@ -103,7 +104,7 @@ pub(super) fn block_on(work: impl Future<Output = u8>) -> u8 {
         Ok(runtime) => runtime.block_on(work),
         Err(error) => {
             console::complain(&format!("no runtime: {error}"));
-            70
+            exit::INTERNAL
         }
     }
 }

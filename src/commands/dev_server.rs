@@ -12,10 +12,11 @@ use tokio::runtime::Builder;
 
 use super::interrupts::Interrupts;
 use crate::{
-    api::one_line,
     apiserver::{Options, Rules, Server, StartError},
     cli::DevServer,
     console::{complain, say},
+    exit,
+    words::one_line,
 };
 
 /// Serves until SIGINT or SIGTERM; the exit code.
@@ -42,11 +43,11 @@ enum Failed {
 }
 
 impl Failed {
-    /// 78 where the user named what cannot be had (design 4), else 70.
+    /// 78 where the user named what cannot be had, else 70.
     const fn exit_code(&self) -> u8 {
         match self {
-            Self::Start(StartError::Listen { .. }) | Self::Kubeconfig { .. } => 78,
-            Self::Start(_) | Self::Signals(_) | Self::Output(_) => 70,
+            Self::Start(StartError::Listen { .. }) | Self::Kubeconfig { .. } => exit::INVALID,
+            Self::Start(_) | Self::Signals(_) | Self::Output(_) => exit::INTERNAL,
         }
     }
 }

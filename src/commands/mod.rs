@@ -2,7 +2,7 @@
 //!
 //! Owns what they say and their exit codes. Never part of a replica that runs a workload.
 
-use crate::{cli::Command, config::Invalid, console::complain};
+use crate::{cli::Command, config::Invalid, console::complain, exit};
 
 mod access;
 mod check;
@@ -34,5 +34,5 @@ fn warn(notes: &[String]) {
 /// Says why a configuration is refused; the exit code.
 fn refuse(invalid: &Invalid) -> u8 {
     complain(&invalid.to_string());
-    78
+    exit::INVALID
 }

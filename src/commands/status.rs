@@ -10,17 +10,18 @@ use serde_json::{Value, json};
 
 use super::access::{Access, block_on};
 use crate::{
-    api::{CallError, one_line, visible},
+    api::CallError,
     cli::{self, Output},
     config::{self, Config, humane},
     console,
     election::record::LeaseRecord,
+    exit,
+    words::{one_line, visible},
 };
 
 const HELD: u8 = 0;
 const FREE: u8 = 1;
 const ABSENT: u8 = 2;
-const INVALID: u8 = 78;
 /// For one request: people wait.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -33,7 +34,7 @@ pub(super) fn run(status: &cli::Status) -> u8 {
     };
     if status.selector.is_none() && loaded.config.lease.name.is_empty() {
         console::complain("which Lease? Name it, or select some by their labels with -l");
-        return INVALID;
+        return exit::INVALID;
     }
     super::warn(&loaded.notes);
     block_on(ask(status, &loaded.config))
@@ -57,7 +58,7 @@ async fn ask(status: &cli::Status, config: &Config) -> u8 {
         // The only thing of these requests that can be wrong in itself.
         Err(error) if status.selector.is_some() && error.status() == Some(StatusCode::BAD_REQUEST) => {
             console::complain(&format!("--selector: {}", one_line(&error)));
-            return INVALID;
+            return exit::INVALID;
         }
         Err(error) => return complain(&access, &error),
     };

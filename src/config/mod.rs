@@ -3,9 +3,9 @@
 //! Owns the keys, their types and defaults (`lease`, `workload`, `roles`, `scalars`), where values come from (`document`, `keys`,
 //! `sources`, `load`) and whether they make sense together (`rules`). It is read once, at start; nothing reads it again.
 //!
-//! Layers: defaults, then one file, then `TENURE_` variables with two underscores together in their name, then flags. Each value is
-//! judged by the type that it ends in, alone and with its origin, so that everything that is wrong is said at once, with file and
-//! line, variable or flag. Only then figment merges the layers: maps entry by entry, everything else as a whole.
+//! Layers: defaults, then one file, then `TENURE_` variables with two underscores together in their name, then flags. Each value
+//! is judged by the type that it ends in, alone and with its origin, so that everything that is wrong is said at once, with file
+//! and line, variable or flag. Only then figment merges the layers: maps entry by entry, everything else as a whole.
 //!
 //! As text (a variable, `--set`) a value is what it is in a file without quotes, except that text stays text (`007`), a list or a
 //! map is written in YAML or JSON, and `null` stands for none where a key may be null. An empty variable is an empty text: fine
@@ -16,7 +16,7 @@ use std::net::SocketAddr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::election::law::Timing;
+use crate::law::Timing;
 
 mod document;
 mod effective;

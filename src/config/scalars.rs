@@ -7,7 +7,8 @@ use super::text;
 
 const PERCENT: u32 = 10_000;
 
-/// SIGRTMIN and SIGRTMAX as programs know them, by glibc. What musl, of which the static binary is made, calls SIGRTMIN is one more.
+/// SIGRTMIN and SIGRTMAX as programs know them, by glibc. What musl, of which the static binary is made, calls SIGRTMIN is one
+/// more.
 const REAL_TIME: std::ops::RangeInclusive<i32> = 34..=64;
 
 /// A bound on the error of a clock's rate, in parts per million; written as a percentage.
@@ -54,8 +55,8 @@ impl Signal {
     pub(crate) const FAULTS: [i32; 7] =
         [libc::SIGFPE, libc::SIGILL, libc::SIGSEGV, libc::SIGBUS, libc::SIGABRT, libc::SIGTRAP, libc::SIGSYS];
 
-    /// Whether init passes it on to the workload: all but SIGCHLD, the faults, those that cannot be caught, and SIGTTIN and SIGTTOU,
-    /// which mean init's own use of the terminal.
+    /// Whether init passes it on to the workload: all but SIGCHLD, the faults, those that cannot be caught, and SIGTTIN and
+    /// SIGTTOU, which mean init's own use of the terminal.
     #[must_use]
     pub fn is_forwardable(self) -> bool {
         let own = [libc::SIGCHLD, libc::SIGKILL, libc::SIGSTOP, libc::SIGTTIN, libc::SIGTTOU];

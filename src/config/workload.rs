@@ -47,7 +47,7 @@ impl Default for Workload {
     }
 }
 
-/// When the workload runs (design 3).
+/// When the workload runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Runs {

@@ -13,7 +13,6 @@ use watching::Watch;
 
 use super::{
     Action, Event, Operation, Request, RequestId,
-    law::Timing,
     record::{LeaseRecord, later, metadata_of, spec_of},
     sight::Sight,
     trace::TraceContext,
@@ -21,6 +20,7 @@ use super::{
 };
 use crate::{
     config::Release,
+    law::Timing,
     link::{Term, ToInit},
     time::{Instant, Now},
 };
@@ -28,8 +28,8 @@ use crate::{
 mod pacing;
 mod watching;
 
-/// So many writes without an answer are remembered. One that is forgotten and yet arrives is a stranger's, and waited for (law 13):
-/// safe, and no outage of whatever length takes all memory.
+/// So many writes without an answer are remembered. One that is forgotten and yet arrives is a stranger's, and waited for (law
+/// 13): safe, and no outage of whatever length takes all memory.
 const MOST_UNKNOWN: usize = 100;
 
 #[derive(Clone, Debug)]

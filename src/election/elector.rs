@@ -4,7 +4,8 @@ use std::mem;
 
 use super::{Action, Input, core::Core, following::Following, leading::Leading, releasing::Releasing};
 use crate::{
-    link::{Deadlines, Term, ToElector, Welcome},
+    law::Deadlines,
+    link::{Term, ToElector, Welcome},
     time::{Instant, Now},
 };
 

@@ -9,7 +9,6 @@ use super::{
     Answer, Event, Operation, Refusal, Vacancy, Watched,
     core::{Asked, Attempt, Campaign, Core},
     elector::Phase,
-    law::{RETRY_PAUSE, longer, recorded},
     leading::Leading,
     record::LeaseRecord,
     sight::Prospect,
@@ -17,6 +16,7 @@ use super::{
     writes::TRACEPARENT,
 };
 use crate::{
+    law::{RETRY_PAUSE, longer, recorded},
     link::ToInit,
     time::{Instant, Now},
 };

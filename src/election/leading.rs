@@ -8,11 +8,11 @@ use super::{
     core::{Attempt, Core, News},
     elector::Phase,
     following::end_of_wait,
-    law::Timing,
     record::{LeaseRecord, later},
 };
 use crate::{
-    link::{Confirmed, Deadlines, Facts, Reason, Resume, Term, ToElector, ToInit},
+    law::{Deadlines, Timing},
+    link::{Confirmed, Facts, Reason, Resume, Term, ToElector, ToInit},
     time::{Instant, Now},
 };
 

@@ -1,6 +1,6 @@
 //! Decides who leads, as the law says.
 //!
-//! Owns the [`Elector`] machine, the [`LeaseRecord`](record::LeaseRecord) it reads and writes, and the [`law`] of the deadlines.
+//! Owns the [`Elector`] machine and the [`LeaseRecord`](record::LeaseRecord) it reads and writes; the deadlines are [`crate::law`]'s.
 //! Never reads a clock, does IO, or knows tokio or kube: the elector process feeds it [`Input`]s with the time at which they
 //! arrived, carries out each [`Action`] at once and in order, and wakes it at [`Elector::poll_timeout`].
 //!
@@ -20,7 +20,6 @@ pub mod armed;
 mod core;
 mod elector;
 mod following;
-pub mod law;
 mod leading;
 pub mod record;
 mod releasing;
@@ -50,7 +49,7 @@ pub enum Action {
     },
     /// Tell init.
     Tell(ToInit),
-    /// SIGKILL every process of the container that may be the workload's, again and again until [`Action::Disarm`] (design 1).
+    /// SIGKILL every process of the container that may be the workload's, again and again until [`Action::Disarm`] (law 3, 10).
     Guard,
     /// Stop the guard: init has proved.
     Disarm,

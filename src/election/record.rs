@@ -2,7 +2,7 @@
 //!
 //! Owns the reading of other people's JSON. Whatever is missing, null or of a wrong type is absent, never an error: the real
 //! API server does not serve such Leases, others may. The whole object is kept, so that a write gives back what it did not
-//! change: unknown fields, labels, annotations, owner references and finalizers of others (safety.md, record hygiene). Only
+//! change: unknown fields, labels, annotations, owner references and finalizers of others. Only
 //! nulls in its spec are not, which the API server drops: specs are compared without them.
 
 use std::{

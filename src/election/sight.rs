@@ -7,11 +7,10 @@ use std::time::Duration;
 
 use super::{
     Vacancy,
-    law::Timing,
     record::{LeaseRecord, Standing, later},
     writes::{HOLDER, PAUSED, STEP_DOWN_TO},
 };
-use crate::time::Instant;
+use crate::{law::Timing, time::Instant};
 
 /// The last that was seen of the Lease.
 #[derive(Clone, Debug, Default)]
@@ -28,8 +27,8 @@ pub(crate) struct Sight {
     robbed: Option<Robbed>,
 }
 
-/// A tenure that lost the Lease to somebody who did not wait for it, as client-go's late release lets the next client-go do: it may
-/// run for as long as its own duration since.
+/// A tenure that lost the Lease to somebody who did not wait for it, as client-go's late release lets the next client-go do: it
+/// may run for as long as its own duration since.
 #[derive(Clone, Debug)]
 struct Robbed {
     reign: Reign,

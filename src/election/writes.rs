@@ -1,6 +1,6 @@
 //! The objects that are written: what changes, and what stays as it was read.
 //!
-//! Owns record hygiene (safety.md): times with six digits, a renewTime that rises, acquireTime and leaseTransitions that change
+//! Owns record hygiene: times with six digits, a renewTime that rises, acquireTime and leaseTransitions that change
 //! only with the holder, and the fields of others left alone.
 
 use std::collections::BTreeMap;
@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::{law::Timing, record::LeaseRecord, trace::TraceContext};
+use super::{record::LeaseRecord, trace::TraceContext};
+use crate::law::Timing;
 
 /// On a Lease: its holder, named in full, is asked to hand over. Removed by any acquiring write (law 17).
 pub const STEP_DOWN: &str = "tenure.dev/step-down";
@@ -18,8 +19,8 @@ pub const STEP_DOWN_TO: &str = "tenure.dev/step-down-to";
 pub const PAUSED: &str = "tenure.dev/paused";
 /// On a Lease: the W3C trace context of its last transition.
 pub const TRACEPARENT: &str = "tenure.dev/traceparent";
-/// Who has acquired the Lease and not given it back: a mark of release beside it is not its holder's. client-go's late release looks
-/// at no holder, so that one which was cut off may yet empty another's Lease.
+/// Who has acquired the Lease and not given it back: a mark of release beside it is not its holder's. client-go's late release
+/// looks at no holder, so that one which was cut off may yet empty another's Lease.
 pub const HOLDER: &str = "tenure.dev/holder";
 
 const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "tenure");

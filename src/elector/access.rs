@@ -11,9 +11,10 @@ use tokio::{
 };
 
 use crate::{
-    api::{AccessError, Cluster, Dialer, one_line},
+    api::{AccessError, Cluster, Dialer},
     clock,
     time::Instant,
+    words::one_line,
 };
 
 /// Finds the cluster. It is asked again where files and plugins may say something else by then.

@@ -7,8 +7,9 @@ use http::StatusCode;
 use serde_json::Value;
 
 use crate::{
-    api::{ExchangeError, Reply, one_line},
+    api::{ExchangeError, Reply},
     election::{Answer, Refusal, Request},
+    words::one_line,
 };
 
 /// The answer to `request` about the Lease of this name.

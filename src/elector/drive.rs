@@ -1,7 +1,8 @@
 //! The loop: what wakes the elector, and in which order it acts.
 //!
-//! After every wake the link is drained first, then the clock is heeded, then answers are taken in, then everything that the machine
-//! wants is done, in order (law 9). A write's own time is read before the machine makes it, and a sight's after its last byte.
+//! After every wake the link is drained first, then the clock is heeded, then answers are taken in, then everything that the
+//! machine wants is done, in order (law 9). A write's own time is read before the machine makes it, and a sight's after its last
+//! byte.
 
 use std::io;
 
@@ -15,7 +16,7 @@ use super::{
     access::Access,
     guard::Guard,
     lease::{Lease, Place},
-    link::{Broken, Link},
+    link::Link,
     register,
     remains::Init,
     watch::Watch,
@@ -29,6 +30,7 @@ use crate::{
     process::memory,
     telemetry::{Fact, Telemetry},
     time::Instant,
+    wire::Broken,
 };
 
 /// A burst of watch events waits in the connection, not in memory.

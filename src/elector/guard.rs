@@ -1,9 +1,9 @@
-//! The second guard: SIGKILL at H where init does not do it (design 1, law 3).
+//! The second guard: SIGKILL at H where init does not do it (law 3).
 //!
 //! Owns a thread that does nothing else, on its own timer, so that a loop that hangs, a plugin that blocks or a runtime that is
-//! starved cannot delay it. After H it needs no network, no allocator and no lock but the one that whoever disarms it waits for; it
-//! kills again and again until it is disarmed.
-//! Init is the first guard; both know H as an absolute time, and neither asks the other.
+//! starved cannot delay it. After H it needs no network, no allocator and no lock but the one that whoever disarms it waits for;
+//! it kills again and again until it is disarmed. Init is the first guard; both know H as an absolute time, and neither asks the
+//! other.
 
 use std::{
     io,
@@ -131,7 +131,10 @@ mod tests {
     use std::sync::mpsc::{Receiver, channel};
 
     use super::*;
-    use crate::link::{Confirmed, Deadlines, Stop, Then};
+    use crate::{
+        law::Deadlines,
+        link::{Confirmed, Stop, Then},
+    };
 
     const PATIENCE: Duration = Duration::from_secs(20);
     const TERM: Term = Term(3);

@@ -1,6 +1,7 @@
 //! Requests for one Lease.
 //!
-//! Owns the requests' URLs and headers and the connection that they share. What goes out is exactly what the deciding room asked for.
+//! Owns the requests' URLs and headers and the connection that they share. What goes out is exactly what the deciding room asked
+//! for.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,8 +15,9 @@ use tokio::{sync::Mutex, time::Instant};
 
 use super::{access::Access, classify::classify};
 use crate::{
-    api::{Dialer, ExchangeError, exchange, one_line},
+    api::{Dialer, ExchangeError, exchange},
     election::{Answer, Refusal, Request},
+    words::one_line,
 };
 
 const JSON: &str = "application/json";

@@ -34,16 +34,19 @@ use self::{
     drive::{Drive, Edges},
     guard::Guard,
     lease::Place,
-    link::{Broken, Link},
+    link::Link,
 };
 use crate::{
-    api::{AccessError, Cluster, one_line},
+    api::{AccessError, Cluster},
     clock,
     election::Elector,
+    exit,
     http::{Health, HttpError, serve},
     link::{ToElector, ToInit, VERSION, Welcome},
     stderr::Lines,
     telemetry::{Telemetry, log},
+    wire::Broken,
+    words::one_line,
 };
 
 mod access;
@@ -115,10 +118,10 @@ impl Failure {
 
     fn exit_code(&self) -> u8 {
         match self {
-            Self::NoLink => 64,
+            Self::NoLink => exit::USAGE,
             Self::Access(error) => error.exit_code(),
-            Self::Probes(_) => 78,
-            Self::Start(_) | Self::Link(_) | Self::NoWelcome | Self::Version(_) => 70,
+            Self::Probes(_) => exit::INVALID,
+            Self::Start(_) | Self::Link(_) | Self::NoWelcome | Self::Version(_) => exit::INTERNAL,
         }
     }
 }
@@ -183,7 +186,7 @@ fn adopt() -> Result<OwnedFd, Failure> {
 /// Lets the loop wait for `owner`'s descriptor: the link's or the timer's.
 #[allow(unsafe_code, reason = "tokio cannot see that a type keeps its descriptor")]
 fn register<T: AsRawFd>(owner: T) -> io::Result<AsyncFd<T>> {
-    // SAFETY: OwnedFd and Alarm own an open descriptor, which they neither close nor replace while they live.
+    // SAFETY: End and Alarm own an open descriptor, which they neither close nor replace while they live.
     let registered = unsafe { AsyncFd::register(owner) }?;
     Ok(registered)
 }

@@ -14,8 +14,9 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::{access::Access, lease::Place};
 use crate::{
-    api::{ExchangeError, MAX_BODY, one_line, send},
+    api::{ExchangeError, MAX_BODY, send},
     election::Watched,
+    words::one_line,
 };
 
 /// The server ends a watch after this to twice this: not all replicas at once, and seldom.

@@ -6,7 +6,7 @@ use fastrand::Rng;
 
 use super::*;
 use crate::{
-    election::law::Timing,
+    law::Timing,
     link::{Confirmed, Facts, Reason, VERSION},
 };
 

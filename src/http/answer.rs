@@ -66,10 +66,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::{
-        election::View,
-        link::{Deadlines, Term},
-    };
+    use crate::{election::View, law::Deadlines, link::Term};
 
     const D: Duration = Duration::from_secs(15);
     const START: Instant = Instant::from_nanos(1_000_000_000_000);

@@ -5,7 +5,6 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use nix::{fcntl::OFlag, sys::stat::Mode};
 
 use super::{
-    INVALID,
     drive::Drive,
     elector::{Elector, StartError},
     log::Level,
@@ -13,6 +12,7 @@ use super::{
 use crate::{
     clock,
     config::Signal,
+    exit,
     link::{Exit, Facts, Reason, ToInit},
     process::{
         Pid,
@@ -22,14 +22,10 @@ use crate::{
         reap,
         spawn::{self, Outcome, Place, Setup, Spawning, signal_not_after},
     },
-    supervision::{Action, Agent, HookKind, Input, Launch, NotSpawned, Role, Scan, Target},
+    role::Role,
+    supervision::{Action, Agent, HookKind, Input, Launch, NotSpawned, Scan, Target},
     time::Instant,
 };
-
-/// What could not be started although its program was found: sh's own code for it.
-const CANNOT_EXECUTE: u8 = 126;
-/// The end of init as a weapon: nobody is left to read a better code.
-const WEAPON: i32 = 70;
 
 /// Children between fork and execve.
 #[derive(Debug, Default)]
@@ -109,7 +105,7 @@ impl Drive {
         if !std::mem::replace(&mut self.fuseless, true) {
             let line = format!(
                 "the kernel has no fuse, so that only init and the elector guard the deadline: {}",
-                crate::api::one_line(why)
+                crate::words::one_line(why)
             );
             self.say(true, line);
         }
@@ -164,9 +160,9 @@ impl Drive {
                 Input::ElectorStarted
             }
             Err(error) => {
-                let message = crate::api::one_line(&error);
+                let message = crate::words::one_line(&error);
                 if matches!(error, StartError::Welcome(_)) {
-                    agent.handle(Input::Told(ToInit::Failed { code: INVALID, message }), clock::boot());
+                    agent.handle(Input::Told(ToInit::Failed { code: exit::INVALID, message }), clock::boot());
                 } else {
                     self.log.line(Level::Warn, &message);
                 }
@@ -218,8 +214,8 @@ impl Drive {
                 Input::Forked { pid }
             }
             Err(error) => {
-                let message = format!("{}: {}", self.programs.name(), crate::api::one_line(&error));
-                Input::NotSpawned(NotSpawned::Failed { code: CANNOT_EXECUTE, message })
+                let message = format!("{}: {}", self.programs.name(), crate::words::one_line(&error));
+                Input::NotSpawned(NotSpawned::Failed { code: exit::CANNOT_EXECUTE, message })
             }
         };
         agent.handle(input, clock::boot());
@@ -236,7 +232,7 @@ impl Drive {
         match signal_not_after(Pid::from_raw(pid), signal, not_after, self.notify.as_ref().map(AsFd::as_fd)) {
             Ok(spawning) => self.pending.promotion = Some(spawning),
             Err(error) => {
-                self.say(true, format!("the workload cannot be promoted: {}", crate::api::one_line(&error)));
+                self.say(true, format!("the workload cannot be promoted: {}", crate::words::one_line(&error)));
                 agent.handle(Input::NotPromoted, clock::boot());
             }
         }
@@ -387,5 +383,5 @@ fn leave_directory() -> Option<OwnedFd> {
 #[allow(unsafe_code, reason = "exit would run what may wait")]
 fn die() -> ! {
     // SAFETY: it takes a number and does not return.
-    unsafe { libc::_exit(WEAPON) }
+    unsafe { libc::_exit(exit::INTERNAL.into()) }
 }

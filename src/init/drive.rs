@@ -6,7 +6,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::{
     deeds::Pending,
-    elector::{Broken, Elector},
+    elector::Elector,
     fuses::Fuses,
     hooks::Leaving,
     log::{Level, Log},
@@ -20,13 +20,14 @@ use crate::{
     link::{Exit, ToElector},
     process::{
         Pid, kill,
-        notify::{self, NotifySocket},
+        notify::NotifySocket,
         reap,
         signals::{Inherited, Signals},
         terminal::Terminal,
     },
-    supervision::{Agent, HookKind, Input, Role, Settings},
+    supervision::{Agent, HookKind, Input, Settings},
     time::Instant,
+    wire::Broken,
 };
 
 mod foreground;
@@ -286,8 +287,7 @@ impl Drive {
             }
             match socket.receive(main, self.prover.scanner().as_deref()) {
                 Ok(Some(Ok(None))) => {}
-                Ok(Some(Ok(Some(notify::Role::Leader)))) => self.feed(agent, Input::Notified(Role::Leader)),
-                Ok(Some(Ok(Some(notify::Role::Standby)))) => self.feed(agent, Input::Notified(Role::Standby)),
+                Ok(Some(Ok(Some(role)))) => self.feed(agent, Input::Notified(role)),
                 Ok(Some(Err(rejected))) => {
                     if !std::mem::replace(&mut self.rejected, true) {
                         self.say(true, rejected.to_string());

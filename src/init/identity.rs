@@ -1,6 +1,9 @@
 //! Who this replica is in the Lease: a name, and 128 random bits that no other init ever had (law 13).
 
-use crate::config::{Config, can_stand};
+use crate::{
+    config::{Config, can_stand},
+    exit,
+};
 
 /// There is no identity.
 #[derive(Debug, thiserror::Error)]
@@ -18,8 +21,8 @@ pub(super) enum IdentityError {
 impl IdentityError {
     pub(super) const fn exit_code(&self) -> u8 {
         match self {
-            Self::Random(_) => super::INTERNAL,
-            Self::Base => super::INVALID,
+            Self::Random(_) => exit::INTERNAL,
+            Self::Base => exit::INVALID,
         }
     }
 }

@@ -11,6 +11,7 @@
 
 use crate::{
     config::{Acknowledge, Config},
+    exit,
     process::{
         Pid, memory,
         notify::NotifySocket,
@@ -33,11 +34,6 @@ mod log;
 mod programs;
 mod proof;
 
-/// Something of the machine failed that tenure cannot do without.
-const INTERNAL: u8 = 70;
-/// What was configured cannot work.
-const INVALID: u8 = 78;
-
 /// Runs the workload by `config` until it is over; the exit code.
 #[must_use]
 pub fn run(config: Config) -> u8 {
@@ -52,7 +48,7 @@ pub fn run(config: Config) -> u8 {
 }
 
 fn prepare(config: Config, log: &mut Log) -> Result<(Drive, Settings), (u8, String)> {
-    let system = |what: &str, why: &dyn std::fmt::Display| (INTERNAL, format!("{what}: {why}"));
+    let system = |what: &str, why: &dyn std::fmt::Display| (exit::INTERNAL, format!("{what}: {why}"));
     let inherited: Inherited = signals::block().map_err(|error| system("the signals cannot be blocked", &error))?;
     let pid1 = Pid::this().as_raw() == 1;
     if !pid1 {

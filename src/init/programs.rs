@@ -1,4 +1,4 @@
-//! The programs that init runs: found before anything else is done, and what each is told (design 6).
+//! The programs that init runs: found before anything else is done, and what each is told in its environment.
 
 use std::{
     collections::BTreeMap,
@@ -14,7 +14,8 @@ use crate::{
         resolve::{ResolveError, resolve},
         spawn::{Command, SpawnError},
     },
-    supervision::{HookKind, Role},
+    role::Role,
+    supervision::HookKind,
 };
 
 /// Facts of a term and of its end; what an outer tenure said of its own is not passed on.

@@ -46,8 +46,8 @@ impl Prover {
         self.scan(electors, Sweep::look)
     }
 
-    /// The process groups of all that a walk would kill, and `main`'s. Not PID 1, only those whose leader is one of them. None where
-    /// that cannot be told.
+    /// The process groups of all that a walk would kill, and `main`'s. Not PID 1, only those whose leader is one of them. None
+    /// where that cannot be told.
     pub(super) fn groups(&mut self, main: Option<Pid>, electors: &[Pid]) -> Option<Vec<Pid>> {
         let (scope, own, pid1) = (self.scope(), getpgrp(), self.pid1);
         let targets = self.scanner()?.find(scope, Spare { init: Pid::this(), electors }).ok()?.targets;

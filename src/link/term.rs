@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{config::Signal, election::law::Deadlines, time::Instant};
+use crate::{config::Signal, law::Deadlines, time::Instant};
 
 /// A term of one init: rises with each acquisition, across its electors, and starts at 1.
 ///
@@ -12,7 +12,7 @@ use crate::{config::Signal, election::law::Deadlines, time::Instant};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Term(pub u64);
 
-/// What the workload is told of its term (design 6); constant within the term.
+/// What the workload is told of its term; constant within the term.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Facts {
     /// `TENURE_FENCING_TOKEN`: resourceVersion of the acquiring write.
@@ -28,7 +28,7 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// Adds the environment of the facts to `env` (design 6); the rest init knows by itself.
+    /// Adds the environment of the facts to `env`; the rest init knows by itself.
     pub fn export(&self, env: &mut BTreeMap<String, String>) {
         env.insert("TENURE_TERM".into(), self.transitions.to_string());
         env.insert("TENURE_FENCING_TOKEN".into(), self.token.clone());

@@ -7,8 +7,9 @@
 //!
 //! Never fires before its time as long as the loopback interface answers, and after it by less than 0.1 s (before Linux 6.15: by
 //! an eighth of the time since it was last moved). One that goes unanswered would fire after some fifteen probes, which are a
-//! second apart: it is found out when it is to be moved. The kernel's clock for it stands still while the machine sleeps; init's own timer does not. It reaches only who is in
-//! the group when it fires. The group is named by the kernel's own reference, so that a recycled number is never meant.
+//! second apart: it is found out when it is to be moved. The kernel's clock for it stands still while the machine sleeps; init's
+//! own timer does not. It reaches only who is in the group when it fires. The group is named by the kernel's own reference, so
+//! that a recycled number is never meant.
 //!
 //! A POSIX timer cannot do this: its signal goes to the process that made it, an execve unmakes it, and SIGKILL from within never
 //! reaches the PID 1 of a namespace. A tracer's end would (PTRACE_O_EXITKILL), but a traced init stops on every SIGSTOP until the

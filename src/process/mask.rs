@@ -1,7 +1,7 @@
 //! Signal masks as the kernel has them.
 //!
-//! Owns the two system calls that take one. musl's own sets leave out signal 34, which is SIGRTMIN to every program of glibc's: with
-//! them it would end init, and come out of a mask that a program was started with.
+//! Owns the two system calls that take one. musl's own sets leave out signal 34, which is SIGRTMIN to every program of glibc's:
+//! with them it would end init, and come out of a mask that a program was started with.
 
 use std::{
     io,

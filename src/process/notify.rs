@@ -17,7 +17,7 @@ use nix::{
     unistd::{Pid, close},
 };
 
-use crate::process::scan::Scanner;
+use crate::{process::scan::Scanner, role::Role};
 
 /// So many datagrams are thrown away at most before the socket counts as one that cannot be emptied. The kernel keeps no more than
 /// net.unix.max_dgram_qlen, some hundreds, so that those which come after that many are of somebody who does not stop.
@@ -28,15 +28,6 @@ const MOST_DESCRIPTORS: usize = 253;
 
 /// Longest datagram that is read; sd_notify messages are lines.
 const MAX_DATAGRAM: usize = 4096;
-
-/// The role that a workload says it has taken on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
-    /// `X_TENURE_ROLE=leader`.
-    Leader,
-    /// `X_TENURE_ROLE=standby`.
-    Standby,
-}
 
 /// Why a datagram was not believed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

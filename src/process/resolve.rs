@@ -17,6 +17,8 @@ use nix::{
 
 use self::header::Header;
 
+use crate::exit;
+
 mod header;
 
 /// Where execvp looks when there is no PATH.
@@ -56,8 +58,8 @@ impl ResolveError {
     #[must_use]
     pub fn code(&self) -> u8 {
         match self {
-            Self::NotFound { .. } => 127,
-            Self::NotExecutable { .. } => 126,
+            Self::NotFound { .. } => exit::NOT_FOUND,
+            Self::NotExecutable { .. } => exit::CANNOT_EXECUTE,
             Self::Interpreter { unfit, .. } => unfit.code(),
         }
     }

@@ -28,6 +28,7 @@ use nix::{
 
 use crate::{
     config::Signal,
+    exit,
     process::{kill, mask::Mask, signals::Inherited, terminal::Terminal},
     time::Instant,
 };
@@ -120,8 +121,8 @@ impl Failure {
     #[must_use]
     pub const fn code(self) -> u8 {
         match (self.step, self.errno) {
-            (Step::Execute, Errno::ENOENT | Errno::ENOTDIR) => 127,
-            _ => 126,
+            (Step::Execute, Errno::ENOENT | Errno::ENOTDIR) => exit::NOT_FOUND,
+            _ => exit::CANNOT_EXECUTE,
         }
     }
 }
@@ -253,7 +254,8 @@ pub fn signal_not_after(
     not_after: Instant,
     notify: Option<BorrowedFd<'_>>,
 ) -> Result<Spawning, SpawnError> {
-    // Where it is refused the pid must do: wrong only if the child is stopped while init reaps the process and its pid is recycled.
+    // Where it is refused the pid must do: wrong only if the child is stopped while init reaps the process and its pid is
+    // recycled.
     let handle = kill::pidfd_open(pid).ok();
     fork(&child::Plan {
         place: None,

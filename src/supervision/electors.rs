@@ -6,8 +6,8 @@ use crate::time::Instant;
 
 /// After a second end within [`SOON`], and for one that could not be reaped after its SIGKILL.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Where init itself slept past the end of a silence (the machine was suspended, or the container) the elector may have as well: for
-/// so long it may yet say something.
+/// Where init itself slept past the end of a silence (the machine was suspended, or the container) the elector may have as well:
+/// for so long it may yet say something.
 const WAKING: Duration = Duration::from_secs(1);
 /// Init wakes later than this only after a gap.
 const LATE: Duration = Duration::from_millis(200);

@@ -1,8 +1,8 @@
 //! The term that init holds, its deadlines, and what may change them.
 
 use crate::{
-    election::law::Timing,
-    link::{Confirmed, Deadlines, Facts, Reason, Resume, Term},
+    law::{Deadlines, Timing},
+    link::{Confirmed, Facts, Reason, Resume, Term},
     time::Instant,
 };
 

@@ -7,15 +7,18 @@
 //! The loop of init feeds the agent [`Input`]s with the time at which they were read, carries out every [`Action`] at once and in
 //! order, and calls [`Agent::handle_timeout`] when [`Agent::poll_timeout`] has come. What the loop owes the agent:
 //!
-//! 1. Before every `handle_timeout` it drains the link, and feeds what it found (law 9). No input but the time acts on a
-//!    deadline ([`Input::Blown`] tells that the kernel has), so an extension that waited in the link while init did not run is taken in before the stop that it prevents.
+//! 1. Before every `handle_timeout` it drains the link, and feeds what it found (law 9). No input but the time acts on a deadline
+//!    ([`Input::Blown`] tells that the kernel has), so an extension that waited in the link while init did not run is taken in
+//!    before the stop that it prevents.
 //! 2. What an action brings at once is fed at once, before any input but [`Input::Reaped`]: whether [`Action::Spawn`],
-//!    [`Action::Hook`] and [`Action::StartElector`] forked, and the scan of [`Action::Prove`], [`Action::Walk`], [`Action::KillAll`].
+//!    [`Action::Hook`] and [`Action::StartElector`] forked, and the scan of [`Action::Prove`], [`Action::Walk`],
+//!    [`Action::KillAll`].
 //! 3. After [`Action::KillElector`] it drains the link into the agent and closes it (law 10).
 
 use crate::{
     config::Signal,
     link::{Exit, Facts, Reason, ToElector, ToInit},
+    role::Role,
     time::Instant,
 };
 
@@ -119,26 +122,6 @@ pub enum NotSpawned {
     },
 }
 
-/// What a workload is told that it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Role {
-    /// It leads.
-    Leader,
-    /// It stands by.
-    Standby,
-}
-
-impl Role {
-    /// The word in `TENURE_ROLE` and `X_TENURE_ROLE`.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Leader => "leader",
-            Self::Standby => "standby",
-        }
-    }
-}
-
 /// A command around a change of role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HookKind {
@@ -189,9 +172,9 @@ pub enum Action {
         /// Which.
         signal: Signal,
     },
-    /// Send the signal that promotes, by a forked child that empties NOTIFY_SOCKET and looks at the clock last (law 8, 15). It waits
-    /// for that while the process would end by the signal, as one does that was just started. Nothing that is said before the child
-    /// has ended is fed before its [`Input::Promoted`].
+    /// Send the signal that promotes, by a forked child that empties NOTIFY_SOCKET and looks at the clock last (law 8, 15). It
+    /// waits for that while the process would end by the signal, as one does that was just started. Nothing that is said before
+    /// the child has ended is fed before its [`Input::Promoted`].
     Promote {
         /// The main process.
         pid: i32,
@@ -200,8 +183,8 @@ pub enum Action {
         /// S.
         not_after: Instant,
     },
-    /// SIGKILL the child of [`Action::Promote`], if there still is one: its workload is being stopped, or S is earlier now. Whether
-    /// it had sent the signal nobody knows: [`Input::PromotionKilled`].
+    /// SIGKILL the child of [`Action::Promote`], if there still is one: its workload is being stopped, or S is earlier now.
+    /// Whether it had sent the signal nobody knows: [`Input::PromotionKilled`].
     CallOff,
     /// Send the signal that demotes. An attempt is no acknowledgement (law 8): the answer is [`Input::Demoted`] or
     /// [`Input::NotDemoted`], or the end of the process.

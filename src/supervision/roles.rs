@@ -8,10 +8,11 @@ use std::time::Duration;
 use crate::{
     config::{Acknowledge, Hook, Hooks, Signals},
     link::{Exit, Reason},
+    role::Role,
     time::Instant,
 };
 
-use super::{Action, HookKind, Launch, Role};
+use super::{Action, HookKind, Launch};
 
 /// What the settings say of it.
 #[derive(Clone, Debug)]
@@ -218,8 +219,8 @@ impl Roles {
         }
     }
 
-    /// Tells a leader that it follows, by a hook that does not begin at H or later. None: it cannot be told, because it has not yet
-    /// acknowledged that it leads.
+    /// Tells a leader that it follows, by a hook that does not begin at H or later. None: it cannot be told, because it has not
+    /// yet acknowledged that it leads.
     pub(crate) fn demote(
         &mut self,
         reason: Reason,

@@ -7,11 +7,12 @@ use std::collections::VecDeque;
 
 use crate::{
     link::{Exit, Reason, Stop},
+    role::Role,
     time::Instant,
 };
 
 use super::{
-    Action, Launch, NotSpawned, Role,
+    Action, Launch, NotSpawned,
     ladder::{Ladder, Step},
     restarts::Restarts,
     roles::{Outcome, Roles},

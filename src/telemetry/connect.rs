@@ -28,10 +28,10 @@ use tokio::{task::spawn_blocking, time::timeout};
 use tracing::warn;
 
 use super::{
-    grpc, lines,
+    grpc,
     settings::{Protocol, Settings},
 };
-use crate::api::one_line;
+use crate::words::{bounded, one_line};
 
 /// What is read of a collector's answer, in bytes.
 const ANSWER: usize = 64 * 1024;
@@ -173,7 +173,7 @@ fn roots(certificate: Option<(String, String)>) -> Result<RootCertStore, TlsErro
 /// What a collector that took the spans says against them. Some answer with what is no message of OTLP; that says nothing.
 fn complaint(answer: &Bytes) -> Option<String> {
     let partial = ExportTraceServiceResponse::decode(answer.clone()).ok()?.partial_success?;
-    let said = lines::one_line(&partial.error_message);
+    let said = bounded(&partial.error_message);
     match partial.rejected_spans {
         ..=0 if said.is_empty() => None,
         ..=0 => Some(said.into_owned()),

@@ -23,7 +23,7 @@ use super::{
     connect::{Cause, Collector, TlsError},
     settings::{Batch, Settings},
 };
-use crate::api::one_line;
+use crate::words::one_line;
 
 /// Spans on their way.
 #[derive(Debug)]

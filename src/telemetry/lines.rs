@@ -1,29 +1,27 @@
 //! What is written to the log, and how loudly.
 //!
-//! Owns the wording. One line for each transition (the one with a `role`), one when a state is entered that somebody may have to do
-//! something about, and no line again and again for the same state. What others wrote (the API server, other holders of the
+//! Owns the wording. One line for each transition (the one with a `role`), one when a state is entered that somebody may have to
+//! do something about, and no line again and again for the same state. What others wrote (the API server, other holders of the
 //! Lease) is cut to one line of a bounded length.
 
-use std::{borrow::Cow, collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 use tracing::{debug, error, info, warn};
 
 use super::{
     Fact,
-    transition::{Campaign, Outcome, Role, Transition, phase},
+    transition::{Campaign, Outcome, Transition, phase},
 };
 use crate::{
-    api::is_unseen,
     election::{Event, Given, Operation, trace::TraceContext},
     link::{Exit, ToElector, ToInit},
+    role::Role,
     time::{Instant, Now},
+    words::bounded,
 };
 
 /// The same failure is told again after this long.
 const AGAIN: Duration = Duration::from_secs(600);
-
-/// The longest text of others in a line, in bytes.
-const TEXT: usize = 1024;
 
 /// Writes log lines.
 #[derive(Debug)]
@@ -50,7 +48,7 @@ impl Lines {
     pub(crate) fn fact(&mut self, fact: Fact<'_>, now: Now) {
         match fact {
             Fact::Reported(event) => self.event(event, now),
-            Fact::Told(ToInit::Failed { code, message }) => error!(code, "{}", one_line(message)),
+            Fact::Told(ToInit::Failed { code, message }) => error!(code, "{}", bounded(message)),
             Fact::Told(message) => debug!(target: "tenure::link", "to init: {}", name(message)),
             Fact::Heard(message) => heard(message),
         }
@@ -142,7 +140,7 @@ impl Lines {
         match event {
             Event::Ready => info!(lease = self.lease, "ready: the Lease was read"),
             Event::NewLeader { holder } => {
-                info!(lease = self.lease, holder = &*one_line(holder), "another replica leads");
+                info!(lease = self.lease, holder = &*bounded(holder), "another replica leads");
             }
             Event::Campaigning { why, context, .. } => {
                 let (trace_id, span_id) = ids(*context);
@@ -160,7 +158,7 @@ impl Lines {
                 None => debug!(term = transitions, token, "holds the Lease"),
             },
             Event::Renewed { latency } => debug!(latency = readable(latency.as_secs_f64()), "renewed"),
-            Event::Failed { operation, message } => self.failed(*operation, &one_line(message), now.boot),
+            Event::Failed { operation, message } => self.failed(*operation, &bounded(message), now.boot),
             Event::Recovered { operation } => self.recovered(*operation),
             Event::Stopping { reason, context } => {
                 let (trace_id, span_id) = ids(*context);
@@ -182,7 +180,7 @@ impl Lines {
                 );
             }
             Event::Released { how } => debug!(how = how.as_str(), "the Lease is given back"),
-            Event::Odd { message } => warn!(lease = self.lease, "{}", one_line(message)),
+            Event::Odd { message } => warn!(lease = self.lease, "{}", bounded(message)),
         }
     }
 
@@ -208,8 +206,8 @@ impl Lines {
 
 fn heard(message: &ToElector) {
     match message {
-        ToElector::Log { warning: true, line } => warn!("{}", one_line(line)),
-        ToElector::Log { warning: false, line } => info!("{}", one_line(line)),
+        ToElector::Log { warning: true, line } => warn!("{}", bounded(line)),
+        ToElector::Log { warning: false, line } => info!("{}", bounded(line)),
         ToElector::Restarting { exit: Exit::Code(code), .. } => {
             warn!(exit_code = code, "the workload ended and is started again");
         }
@@ -259,19 +257,6 @@ fn state(message: &str) -> String {
 /// Seconds, to the microsecond.
 fn readable(seconds: f64) -> f64 {
     (seconds * 1e6).round() / 1e6
-}
-
-/// What others wrote.
-pub(crate) fn one_line(text: &str) -> Cow<'_, str> {
-    if text.len() <= TEXT && !text.contains(is_unseen) {
-        return Cow::Borrowed(text);
-    }
-    let mut line: String = text.chars().map(|c| if is_unseen(c) { ' ' } else { c }).collect();
-    if line.len() > TEXT {
-        line.truncate(line.floor_char_boundary(TEXT));
-        line.push('…');
-    }
-    Cow::Owned(line)
 }
 
 #[cfg(test)]

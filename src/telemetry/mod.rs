@@ -3,9 +3,9 @@
 //! Owns what people and collectors get to see of an election. Everything here is told facts after they happened, on the elector's
 //! own thread, and does nothing there that could wait: log lines that do not fit are dropped, spans go to a bounded queue.
 //!
-//! The elector's loop calls [`log::start`] and [`Telemetry::start`] with init's welcome, then [`Telemetry::record`] for whatever the
-//! election reports, for each message to init (a Lead after [`Telemetry::amend`]) and for each message from init. Before it sends
-//! Done it awaits what [`Telemetry::finish`] gives it, and goes on turning meanwhile.
+//! The elector's loop calls [`log::start`] and [`Telemetry::start`] with init's welcome, then [`Telemetry::record`] for whatever
+//! the election reports, for each message to init (a Lead after [`Telemetry::amend`]) and for each message from init. Before it
+//! sends Done it awaits what [`Telemetry::finish`] gives it, and goes on turning meanwhile.
 //!
 //! `observer` decides which transitions there were, `spans` and `lines` give them their form, `export` and `log` do the rest.
 
@@ -110,8 +110,8 @@ impl Telemetry {
         }
     }
 
-    /// Sends what is left, for [`FLUSH`] at most; from now on nothing is exported. To be awaited after the release, and before init
-    /// is told that all is done: init's end is the end of this process.
+    /// Sends what is left, for [`FLUSH`] at most; from now on nothing is exported. To be awaited after the release, and before
+    /// init is told that all is done: init's end is the end of this process.
     pub fn finish(&mut self, now: Now) -> impl Future<Output = ()> + Send + 'static + use<> {
         for outcome in self.observer.finish(now) {
             self.tell(outcome);

@@ -10,11 +10,13 @@ use opentelemetry::KeyValue;
 
 use super::{
     Fact,
-    transition::{Anchor, Campaign, Margin, Origin, Outcome, Phase, Role, Transition, phase},
+    transition::{Anchor, Campaign, Margin, Origin, Outcome, Phase, Transition, phase},
 };
 use crate::{
-    election::{Event, Operation, law::Timing, trace::TraceContext},
+    election::{Event, Operation, trace::TraceContext},
+    law::Timing,
     link::{Confirmed, Exit, Facts, Reason, Resume, Stop, ToElector, ToInit},
+    role::Role,
     time::{Instant, Now},
 };
 

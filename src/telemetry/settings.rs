@@ -14,8 +14,8 @@
 //! | `OTEL_BSP_MAX_QUEUE_SIZE`, `OTEL_BSP_MAX_EXPORT_BATCH_SIZE` | as the standard says |
 //! | `OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES` | as the standard says; `service.name` is `tenure` unless set |
 //!
-//! Not supported: proxies, compression, client certificates, `http/json`, other exporters and samplers. What is asked for and not supported
-//! is told in [`Settings::notes`].
+//! Not supported: proxies, compression, client certificates, `http/json`, other exporters and samplers. What is asked for and not
+//! supported is told in [`Settings::notes`].
 
 use std::{collections::BTreeMap, time::Duration};
 

@@ -2,8 +2,9 @@
 //!
 //! Owns the names and words that a trace may carry; they are a closed set, documented here.
 //!
-//! `tenure.reason` of a transition to leader is why the Lease could be taken: `absent`, `released`, `cleared` or
-//! `expired`; `resumed` where the elector that knew has ended since. Of a transition to standby it is why the term ended: one of [`Reason`](crate::link::Reason).
+//! `tenure.reason` of a transition to leader is why the Lease could be taken: `absent`, `released`, `cleared` or `expired`;
+//! `resumed` where the elector that knew has ended since. Of a transition to standby it is why the term ended: one of
+//! [`Reason`](crate::link::Reason).
 
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use opentelemetry::KeyValue;
 
 use crate::{
     election::trace::TraceContext,
+    role::Role,
     time::{Instant, Now},
 };
 
@@ -123,22 +125,6 @@ impl Phase {
     pub(crate) fn with(mut self, fact: KeyValue) -> Self {
         self.facts.push(fact);
         self
-    }
-}
-
-/// What a replica became.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Role {
-    Leader,
-    Standby,
-}
-
-impl Role {
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Leader => "leader",
-            Self::Standby => "standby",
-        }
     }
 }
 

@@ -8,10 +8,10 @@
 //! ```
 //!
 //! Every replica is PID 1 of its own PID namespace in a network namespace of its own. Its workload takes a lock that all share and
-//! stamps the time every millisecond; some leave daemons, ignore SIGTERM, respawn or are slow. On one Lease the replicas differ in D
-//! and rho, on one the workloads run always ([`standby`]), on one a replica is client-go's ([`peer`]). [`plan`] draws what will be done,
-//! [`nemesis`] does it to a [`world`], [`judge`] judges the [`history`], [`report`] and [`picture`] show it. What it leaves is in
-//! target/attack.
+//! stamps the time every millisecond; some leave daemons, ignore SIGTERM, respawn or are slow. On one Lease the replicas differ in
+//! D and rho, on one the workloads run always ([`standby`]), on one a replica is client-go's ([`peer`]). [`plan`] draws what will
+//! be done, [`nemesis`] does it to a [`world`], [`judge`] judges the [`history`], [`report`] and [`picture`] show it. What it
+//! leaves is in target/attack.
 
 #![allow(
     clippy::expect_used,

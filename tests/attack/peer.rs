@@ -1,8 +1,8 @@
 //! A replica that is not tenure: client-go's wrapper of the benchmarks, with deadlines of its own.
 //!
-//! What tenure promises beside it: never while it keeps them, which is to be dead by D from its last write that was stored. It gives
-//! the Lease back before its workload has ended, and takes a Lease that nobody holds at once. Cut off, it gives back late what is
-//! another's by then: it reads the Lease afresh and does not look at the holder. That mark is believed, also by a tenure.
+//! What tenure promises beside it: never while it keeps them, which is to be dead by D from its last write that was stored. It
+//! gives the Lease back before its workload has ended, and takes a Lease that nobody holds at once. Cut off, it gives back late
+//! what is another's by then: it reads the Lease afresh and does not look at the holder. That mark is believed, also by a tenure.
 //! It speaks protobuf: what it wrote is read from the server's own record.
 
 use std::{

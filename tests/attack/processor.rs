@@ -93,7 +93,8 @@ impl Drop for Processor {
     }
 }
 
-/// Spinners for the whole machine, in no cgroup of their own: everybody's share is small, that of the servers and of this test too.
+/// Spinners for the whole machine, in no cgroup of their own: everybody's share is small, that of the servers and of this test
+/// too.
 pub(crate) struct Spinners(Child);
 
 impl Spinners {

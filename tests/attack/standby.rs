@@ -40,7 +40,8 @@ pub(crate) const SETTINGS: [(&str, &str); 4] = [
 /// Between two words of a forger.
 const FORGES: Duration = Duration::from_millis(20);
 
-/// When it stops to lead after it was told to, and says so. A demotion may take the grace of a stop, 200 ms where the Lease is lost.
+/// When it stops to lead after it was told to, and says so. A demotion may take the grace of a stop, 200 ms where the Lease is
+/// lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Manner {
     /// At once.

@@ -1,4 +1,5 @@
-//! Kills an elector in the middle of something: while a write of its own is on the way, or in the wait before a creator's workload.
+//! Kills an elector in the middle of something: while a write of its own is on the way, or in the wait before a creator's
+//! workload.
 
 use std::time::Duration;
 
@@ -79,8 +80,8 @@ pub(crate) fn let_go(world: &World, valve: &Valve) {
     }
 }
 
-/// Asks the leader to stop, holds up the answers to what it reads before it gives the Lease back, and kills its elector when nothing
-/// of the workload is left: what lets the answers go on. None if that did not come about.
+/// Asks the leader to stop, holds up the answers to what it reads before it gives the Lease back, and kills its elector when
+/// nothing of the workload is left: what lets the answers go on. None if that did not come about.
 pub(crate) async fn kill_after_proof(world: &World, leader: usize) -> Option<Valve> {
     let (valve, place) = (Valve::closed(), &world.places[leader]);
     let init = soon(PATIENCE, place.replica.init()).await?;

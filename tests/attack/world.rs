@@ -256,8 +256,8 @@ impl World {
         }
     }
 
-    /// Lets the replica that is not tenure have its turn, where there is one: it seldom is the first by itself. The others are killed,
-    /// and are not replaced until it leads.
+    /// Lets the replica that is not tenure have its turn, where there is one: it seldom is the first by itself. The others are
+    /// killed, and are not replaced until it leads.
     pub(crate) async fn give_way(&mut self) {
         if self.peer.is_none() || self.leader() == Some(PEERS_PLACE) {
             return;

@@ -17,7 +17,7 @@ use nix::sys::{
 use tenure::{
     clock,
     config::{Acknowledge, Config, Hook, Runs, Signal},
-    election::law::Timing,
+    law::Timing,
     link::{Exit, Reason, Term, Then, ToElector, ToInit},
 };
 

@@ -1,4 +1,4 @@
-//! Law 10 and design 1: the elector is replaced, the workload stays.
+//! Law 10: the elector is replaced, the workload stays.
 
 use std::{fs, time::Duration};
 

@@ -1,4 +1,4 @@
-//! Law 8 and design 3, 4: what is true when Stopped is told, and how init ends.
+//! Law 8: what is true when Stopped is told, and how init ends.
 
 use std::{
     fs,

@@ -24,7 +24,7 @@ use nix::{
 use tenure::{
     clock,
     config::Config,
-    election::law::Timing,
+    law::Timing,
     link::{Confirmed, Exit, Facts, MAX_MESSAGE, Reason, Term, Then, ToElector, ToInit, VERSION, Welcome, decode, encode},
     time::Instant,
 };

@@ -7,7 +7,8 @@ use std::collections::VecDeque;
 
 use tenure::{
     link::{Exit, ToElector, ToInit},
-    supervision::{Action, Agent, Input, Role, Settings},
+    role::Role,
+    supervision::{Action, Agent, Input, Settings},
     time::Instant,
 };
 
@@ -166,8 +167,8 @@ impl Container {
         self.agent.poll_timeout().map(|at| setup.clock.real(at))
     }
 
-    /// Past this nothing of a leader is left, whoever is stopped: E as init knows it, or will know it from the first word that waits
-    /// for it. The next one is sent only once it has answered that (law 10).
+    /// Past this nothing of a leader is left, whoever is stopped: E as init knows it, or will know it from the first word that
+    /// waits for it. The next one is sent only once it has answered that (law 10).
     pub fn known_end(&self, setup: &Setup) -> Option<Instant> {
         let extension = |message: &ToInit| match message {
             ToInit::Extend { confirmed, .. } => Some(confirmed.deadlines.end),

@@ -8,7 +8,7 @@ use tenure::{
         Answer, Refusal,
         writes::{PAUSED, STEP_DOWN},
     },
-    supervision::Role,
+    role::Role,
 };
 
 use crate::{

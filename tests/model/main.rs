@@ -14,9 +14,9 @@
 //! Where the kernel has no fuse, init is not stopped while its elector is stopped, dead or not yet there: the law does not cover
 //! that stop, for nobody is left who would kill at H. One family has the fuse, and stops both.
 //!
-//! `cargo test --test model` runs what CI has time for; `TENURE_MODEL=large cargo test --profile simulation --test model` allows one fault
-//! more everywhere, which takes hours and gigabytes. A family can be named: `cargo test --test model -- freezes`. The states
-//! that were explored and the bounds are printed; what does not hold is told step by step.
+//! `cargo test --test model` runs what CI has time for; `TENURE_MODEL=large cargo test --profile simulation --test model` allows
+//! one fault more everywhere, which takes hours and gigabytes. A family can be named: `cargo test --test model -- freezes`. The
+//! states that were explored and the bounds are printed; what does not hold is told step by step.
 
 #![allow(
     clippy::expect_used,

@@ -6,7 +6,8 @@ use std::collections::VecDeque;
 
 use tenure::{
     link::Exit,
-    supervision::{NotSpawned, Role, Scan},
+    role::Role,
+    supervision::{NotSpawned, Scan},
     time::Instant,
 };
 

@@ -28,8 +28,8 @@ impl Copy {
         Self::within(&env::var_os("TENURE_MUTANTS").map_or_else(|| cache.join("tenure/mutants"), PathBuf::from))
     }
 
-    /// Makes it what git knows of the repository, the working tree's state, with [`package`] in the product's place and these files
-    /// as they stand here. A file that is the same keeps its time, so that what depends on it is not built again.
+    /// Makes it what git knows of the repository, the working tree's state, with [`package`] in the product's place and these
+    /// files as they stand here. A file that is the same keeps its time, so that what depends on it is not built again.
     ///
     /// # Panics
     /// It cannot be written.

@@ -1,7 +1,7 @@
 //! Runs what cargo-mutants would change in the rooms that decide, and compares what survives with the list of those explained.
 //!
-//! Only its list is taken: each of its mutants is built together with all the others ([`crate::weave`]), which takes a minute instead
-//! of hours.
+//! Only its list is taken: each of its mutants is built together with all the others ([`crate::weave`]), which takes a minute
+//! instead of hours.
 
 use std::{
     collections::{BTreeMap, VecDeque},

@@ -1,8 +1,8 @@
 //! Every rule bites: mutants of the shipping code, each of which takes one rule of the law away, and the checks that find it.
 //!
-//! `law/*.toml` is the list: what of the law is taken away and where, which family of the model and how many terms of the simulation
-//! find it, and where neither does, why. Without arguments this only sees that every mutant still applies, and that what it is built
-//! in compiles. The rest are commands:
+//! `law/*.toml` is the list: what of the law is taken away and where, which family of the model and how many terms of the
+//! simulation find it, and where neither does, why. Without arguments this only sees that every mutant still applies, and that
+//! what it is built in compiles. The rest are commands:
 //!
 //! ```text
 //! tests/mutants/run                   each is found by what the list says
@@ -11,8 +11,8 @@
 //! tests/mutants/run everywhere        what cargo-mutants changes in the rooms that decide; survivors.toml explains what is left
 //! ```
 //!
-//! All mutants are built at once ([`weave`]), in a package of the deciding rooms alone ([`package`]): what takes minutes for each of
-//! them otherwise takes seconds.
+//! All mutants are built at once ([`weave`]), in a package of the deciding rooms alone ([`package`]): what takes minutes for each
+//! of them otherwise takes seconds.
 
 #![allow(clippy::expect_used, clippy::print_stderr, clippy::print_stdout, reason = "a test fails by panicking, and says why")]
 

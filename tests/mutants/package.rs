@@ -58,9 +58,12 @@ pub mod apiserver;
 pub mod cli;
 pub mod clock;
 pub mod config;
+pub mod exit;
 mod console;
 pub mod election;
+pub mod law;
 pub mod link;
+pub mod role;
 pub mod supervision;
 pub mod time;
 

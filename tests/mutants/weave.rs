@@ -65,8 +65,8 @@ struct Body {
     constant: Option<Range<usize>>,
 }
 
-/// The bodies of all functions, those within others apart. The text is as rustfmt leaves it: a function ends at the first line that
-/// closes a brace as far in as the function begins.
+/// The bodies of all functions, those within others apart. The text is as rustfmt leaves it: a function ends at the first line
+/// that closes a brace as far in as the function begins.
 fn bodies(text: &str) -> Vec<Body> {
     let mut bodies: Vec<Body> = Vec::new();
     let mut at = 0;

@@ -17,11 +17,12 @@ use nix::{
 use tenure::{
     process::{
         kill::SIGCONT,
-        notify::{NotifySocket, Rejected, Role},
+        notify::{NotifySocket, Rejected},
         scan::Scanner,
         signals,
         spawn::{Command, Outcome, signal_not_after},
     },
+    role::Role,
     time::Instant,
 };
 

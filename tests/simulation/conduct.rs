@@ -1,4 +1,5 @@
-//! What init owes the workload: to ask it only with cause and by S, the whole grace where nothing is lost, its end soon after a loss.
+//! What init owes the workload: to ask it only with cause and by S, the whole grace where nothing is lost, its end soon after a
+//! loss.
 //!
 //! Looks at one container from outside. Time in which init stood still is not held against it.
 

@@ -6,7 +6,8 @@ use std::{collections::VecDeque, rc::Rc, time::Duration};
 
 use tenure::{
     link::{Exit, Term, ToInit},
-    supervision::{Action, Agent, Input, Role, Settings},
+    role::Role,
+    supervision::{Action, Agent, Input, Settings},
 };
 
 use crate::{

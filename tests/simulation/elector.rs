@@ -6,7 +6,8 @@ use std::{collections::VecDeque, time::Duration};
 
 use tenure::{
     election::{Action, Answer, Elector, Input, Request, RequestId},
-    link::{Confirmed, Deadlines, Term, ToElector, ToInit, Welcome},
+    law::Deadlines,
+    link::{Confirmed, Term, ToElector, ToInit, Welcome},
     time::Instant,
 };
 

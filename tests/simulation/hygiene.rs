@@ -1,4 +1,4 @@
-//! What a replica may write (safety.md: rule 8, 12, 17 and record hygiene).
+//! What a replica may write (law 8, 12, 17, and what others wrote stays).
 
 use serde_json::Value;
 use tenure::election::{

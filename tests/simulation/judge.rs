@@ -127,7 +127,8 @@ impl Judge {
         self.alive.insert((who, pid), running);
     }
 
-    /// A process takes the lead that it was told of. If its node stood still in between, it does so on waking, before it is killed.
+    /// A process takes the lead that it was told of. If its node stood still in between, it does so on waking, before it is
+    /// killed.
     pub fn obeys(&mut self, child: Child, token: &str, covered: bool, now: Ns) {
         if self.suspended.get(&child.who).is_none_or(|until| now > *until) {
             return self.runs(child, token, covered, now);

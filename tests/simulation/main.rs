@@ -1,9 +1,9 @@
 //! Never two at once: the shipping machines in a simulated world, many terms in a few seconds.
 //!
 //! Each replica is the election machine of its elector process and the agent of its init, joined by a simulated link, above a
-//! simulated process tree; they share a register that answers as the embedded API server does, over roads that lose, delay and cut.
-//! Clocks run at rates of their own, processes are stopped and killed, nodes suspended, people edit the Lease, and in some worlds a
-//! client-go replica is on it. [`judge`] says what must hold.
+//! simulated process tree; they share a register that answers as the embedded API server does, over roads that lose, delay and
+//! cut. Clocks run at rates of their own, processes are stopped and killed, nodes suspended, people edit the Lease, and in some
+//! worlds a client-go replica is on it. [`judge`] says what must hold.
 //!
 //! ```text
 //! cargo test --test simulation                                      a few seconds
@@ -12,7 +12,8 @@
 //! SEED=42 cargo test --test simulation                              tells the story of one world
 //! ```
 //!
-//! A failure prints its seed and its story, and replays exactly. FROM is the first seed. A long run says every minute how far it is.
+//! A failure prints its seed and its story, and replays exactly. FROM is the first seed. A long run says every minute how far it
+//! is.
 
 #![allow(
     clippy::expect_used,

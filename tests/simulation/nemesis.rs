@@ -1,8 +1,8 @@
 //! What goes wrong, and what people do to the Lease.
 //!
 //! Owns the faults. What the law does not cover is not among them: nobody forges the mark of a release, shortens a duration or
-//! puts an older spec back. What the kernel alone watches over, because init and elector stand still, and does not know, is counted
-//! apart, and so is what runs on for a moment when its node wakes, and a client-go that takes what it has emptied.
+//! puts an older spec back. What the kernel alone watches over, because init and elector stand still, and does not know, is
+//! counted apart, and so is what runs on for a moment when its node wakes, and a client-go that takes what it has emptied.
 
 use std::time::Duration;
 

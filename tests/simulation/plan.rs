@@ -7,7 +7,7 @@ use std::{rc::Rc, time::Duration};
 use fastrand::Rng;
 use tenure::{
     config::{self, Acknowledge, Config, Drift, Hook, OnExit, OnLoss, Release, Runs, Signal},
-    election::law::Timing,
+    law::Timing,
 };
 
 use crate::{

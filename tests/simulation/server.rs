@@ -126,7 +126,8 @@ impl Server {
         match admission {
             Admission::Sound => {}
             Admission::Shortens => {
-                // Whoever takes a Lease that was cleared or deleted waits, and says so by its duration: to shorten that is not covered.
+                // Whoever takes a Lease that was cleared or deleted waits, and says so by its duration: to shorten that is not
+                // covered.
                 let old = LeaseRecord::read(self.register.lease().cloned()?)?;
                 let spec = &mut object["spec"];
                 let duration = spec["leaseDurationSeconds"].as_i64().filter(|duration| *duration > 2)?;

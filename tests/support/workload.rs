@@ -139,8 +139,8 @@ impl Voice {
     }
 }
 
-/// Takes the lock of a stage without waiting for it, and leaves its name there; whoever has it inherits it to all that it starts. It
-/// goes on without, so that its stamps show for how long.
+/// Takes the lock of a stage without waiting for it, and leaves its name there; whoever has it inherits it to all that it starts.
+/// It goes on without, so that its stamps show for how long.
 pub fn lock(directory: &Path, voice: &Voice, token: &str) -> File {
     let path = directory.join("lock");
     let file = File::options().create(true).truncate(false).write(true).open(&path).expect("the file of the lock");

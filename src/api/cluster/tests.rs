@@ -1,7 +1,7 @@
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 
 use super::*;
-use crate::api::one_line;
+use crate::words::one_line;
 
 /// A file of this test process, removed at the end.
 struct File(PathBuf);

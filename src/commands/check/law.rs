@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::Report;
 use crate::{
     config::{Config, humane},
-    election::law::{RETRY_PAUSE, longer},
+    law::{RETRY_PAUSE, longer},
     telemetry::FLUSH,
     time::Instant,
 };

@@ -6,18 +6,16 @@ use std::fmt::Write as _;
 
 use super::access::{Access, block_on};
 use crate::{
-    api::one_line,
     cli,
     config::{self, Config, Purpose},
-    console,
+    console, exit,
     process::{power::Power, resolve::resolve},
+    words::one_line,
 };
 
 mod clock;
 mod law;
 mod permissions;
-
-const INVALID: u8 = 78;
 
 pub(super) fn run(check: &cli::Check) -> u8 {
     let loaded = match config::load(&check.settings, &check.command, Purpose::Inspect) {
@@ -57,7 +55,7 @@ fn check_programs(config: &Config, report: &mut Report) {
         let Some(program) = command.first() else { continue };
         match resolve(program, path.as_deref()) {
             Ok(file) => report.good(&format!("{name} is {}", file.display())),
-            Err(error) => report.bad(INVALID, &format!("{name} cannot be executed ({}): {error}", error.code())),
+            Err(error) => report.bad(exit::INVALID, &format!("{name} cannot be executed ({}): {error}", error.code())),
         }
     }
 }
@@ -80,20 +78,18 @@ async fn check_server(config: &Config, report: &mut Report) {
     match read {
         Ok(Some(_)) => report.good(&format!("Lease {namespace}/{name} is there, read in {took:.1?}")),
         Ok(None) if access.lacks_namespace(namespace).await => {
-            report.bad(INVALID, &format!("there is no namespace {namespace}: create it, or name another with --namespace"));
+            report.bad(exit::INVALID, &format!("there is no namespace {namespace}: create it, or name another with --namespace"));
         }
         Ok(None) => report.good(&format!("Lease {namespace}/{name} is not there yet, answered in {took:.1?}")),
         Err(error) => {
             report.bad(error.exit_code(), &format!("Lease {namespace}/{name} cannot be read: {}", one_line(&error)));
-            if error.exit_code() == UNAVAILABLE {
+            if error.exit_code() == exit::UNAVAILABLE {
                 return;
             }
         }
     }
     permissions::check(&access, namespace, config, report).await;
 }
-
-const UNAVAILABLE: u8 = 69;
 
 /// What was found, as it will be printed.
 #[derive(Debug, Default)]
@@ -129,7 +125,7 @@ impl Report {
 
     /// Prints it; the code of what has to be put right first.
     fn finish(self) -> u8 {
-        let gravest = [INVALID, UNAVAILABLE].into_iter().find(|code| self.codes.contains(code));
+        let gravest = [exit::INVALID, exit::UNAVAILABLE].into_iter().find(|code| self.codes.contains(code));
         let code = gravest.or_else(|| self.codes.first().copied()).unwrap_or_default();
         console::answer(&self.text, code)
     }

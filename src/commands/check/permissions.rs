@@ -5,13 +5,14 @@ use serde_json::{Value, json};
 
 use super::Report;
 use crate::{
-    api::{CallError, one_line},
+    api::CallError,
     commands::access::Access,
     config::{Config, Release},
+    exit,
+    words::one_line,
 };
 
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
-const NOT_PERMITTED: u8 = 77;
 
 /// What becomes of a replica without a permission.
 #[derive(Clone, Copy, Debug)]
@@ -42,7 +43,7 @@ pub(super) async fn check(access: &Access, namespace: &str, config: &Config, rep
             _ if allowed => report.good(&what),
             Without::Lesser(lesser) => report.note(&format!("{what} is not permitted{reason}: {lesser}")),
             Without::Nothing => report.bad(
-                NOT_PERMITTED,
+                exit::NOT_PERMITTED,
                 &format!("{what} is not permitted{reason}: add the verb to the Role of this service account, as in deploy/"),
             ),
         }

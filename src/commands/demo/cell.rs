@@ -17,7 +17,7 @@ use nix::{
     unistd::{getegid, geteuid},
 };
 
-use crate::{cli::Cell, console::complain};
+use crate::{cli::Cell, console::complain, exit};
 
 /// Whether this user may have PID namespaces here.
 pub(super) fn is_possible() -> io::Result<bool> {
@@ -32,7 +32,7 @@ pub(super) fn outer(cell: &Cell) -> u8 {
         Ok(status) => code(status),
         Err(error) => {
             complain(&format!("the demo's cell fails: {error}"));
-            70
+            exit::INTERNAL
         }
     }
 }
@@ -60,7 +60,7 @@ pub(super) fn inner(cell: &Cell) -> u8 {
         Ok(never) => match never {},
         Err(error) => {
             complain(&format!("the demo's replica does not start: {error}"));
-            70
+            exit::INTERNAL
         }
     }
 }

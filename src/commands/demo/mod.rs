@@ -12,11 +12,12 @@ use tokio::runtime::Builder;
 
 use super::interrupts::Interrupts;
 use crate::{
-    api::one_line,
     apiserver::{Options, Server, StartError},
     cli::Demo,
     clock,
     console::{answer, complain},
+    exit,
+    words::one_line,
 };
 
 mod cell;
@@ -76,7 +77,7 @@ fn show() -> u8 {
         }
         Err(failed) => {
             complain(&format!("{}; what the replicas said is in {}", one_line(&failed), directory.display()));
-            70
+            exit::INTERNAL
         }
     }
 }

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use crate::{clock, console::complain, time::Instant};
+use crate::{clock, console::complain, exit, time::Instant};
 
 /// Between two stamps.
 const BEAT: Duration = Duration::from_millis(1);
@@ -35,7 +35,7 @@ pub(super) fn run(directory: &Path, name: &str) -> u8 {
         Ok(never) => match never {},
         Err(error) => {
             complain(&format!("the demo's workload cannot stamp: {error}"));
-            70
+            exit::INTERNAL
         }
     }
 }

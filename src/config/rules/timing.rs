@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::Judgement;
 use crate::{
     config::{Config, humane},
-    election::law::{RETRY_PAUSE, Timing},
+    law::{RETRY_PAUSE, Timing},
     time::Instant,
 };
 

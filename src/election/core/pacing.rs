@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use super::Core;
 use crate::{
-    election::{Operation, law::RETRY_PAUSE},
+    election::Operation,
+    law::RETRY_PAUSE,
     time::{Instant, Now},
 };
 
@@ -51,8 +52,8 @@ impl Core {
         self.retry_at
     }
 
-    /// When a leader whose attempt was sent at `sent` tries again: soon, not in a storm, and so that one more fits before `end`, which
-    /// is S, or the end of a release (law 5).
+    /// When a leader whose attempt was sent at `sent` tries again: soon, not in a storm, and so that one more fits before `end`,
+    /// which is S, or the end of a release (law 5).
     pub(crate) fn leader_retry(&mut self, sent: Instant, retry_after: Option<Duration>, end: Instant, now: Now) -> Instant {
         let pause = self.jittered(RETRY_PAUSE).min(RETRY_PAUSE);
         let soon = (now.boot + pause).max(sent + LEAST_BETWEEN_ATTEMPTS);

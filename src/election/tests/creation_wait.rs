@@ -127,7 +127,8 @@ fn a_mark_that_its_holder_did_not_write_is_not_trusted() {
     assert_eq!((next.leads().is_some(), not_before(&next)), (true, Some(START + plus(15))));
 }
 
-/// A tenure leads for 30 s, and client-go's late release gives its Lease to the next client-go, which crashes; seen from the start.
+/// A tenure leads for 30 s, and client-go's late release gives its Lease to the next client-go, which crashes; seen from the
+/// start.
 fn robbed() -> Bench {
     let config = || {
         let mut welcome = welcome();

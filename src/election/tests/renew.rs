@@ -11,7 +11,8 @@ use crate::{
         Answer, Refusal, Request, Watched,
         writes::{HOLDER, STEP_DOWN},
     },
-    link::{Deadlines, Reason, Then, ToElector, ToInit, encode},
+    law::Deadlines,
+    link::{Reason, Then, ToElector, ToInit, encode},
     time::Instant,
 };
 

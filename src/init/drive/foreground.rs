@@ -32,7 +32,8 @@ impl Drive {
         }
     }
 
-    /// The workload gets the terminal if it is init's, who may have got it later by a shell's `fg`. After a `bg` it is the shell's.
+    /// The workload gets the terminal if it is init's, who may have got it later by a shell's `fg`. After a `bg` it is the
+    /// shell's.
     pub(super) fn hand_terminal_over(&mut self) -> bool {
         let Some(main) = self.main else { return false };
         let Some(terminal) = Terminal::of_stdin() else {

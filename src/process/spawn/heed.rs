@@ -95,8 +95,8 @@ fn mask(line: &[u8], name: &[u8]) -> Option<u64> {
     u64::from_str_radix(std::str::from_utf8(line.strip_prefix(name)?).ok()?.trim(), 16).ok()
 }
 
-/// Who waits for a blocked signal is shown without that block as long as it waits. sigwait(3), sigwaitinfo(2) and sigtimedwait(2) are
-/// one function of the kernel.
+/// Who waits for a blocked signal is shown without that block as long as it waits. sigwait(3), sigwaitinfo(2) and sigtimedwait(2)
+/// are one function of the kernel.
 fn waits_for_signals(wchan: &[u8]) -> bool {
     names(wchan, b"sigtimedwait")
 }

@@ -10,8 +10,6 @@ use crate::{
 
 use super::{Action, Agent, Held};
 
-/// The exit code of `onLoss: exit`.
-pub(super) const LEADERSHIP_LOST: u8 = 76;
 /// Over two attempts at the API server: as long as the elector may take for the last spans.
 const SLACK: Duration = Duration::from_secs(2);
 
@@ -53,7 +51,7 @@ impl Ending {
 }
 
 impl Agent {
-    /// A signal to init (design 3).
+    /// A signal to init.
     pub(super) fn signalled(&mut self, signal: Signal, now: Instant) {
         match signal.0 {
             libc::SIGTERM => self.asked_to_end(None, now),

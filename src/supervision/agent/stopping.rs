@@ -1,11 +1,9 @@
 //! Deadlines, stops and what the workload reports (law 3, 7, 8).
 
-use super::{
-    Agent,
-    ending::{self, Ending},
-};
+use super::{Agent, ending::Ending};
 use crate::{
     config::{OnExit, OnLoss},
+    exit,
     link::{Reason, Stop, Then, ToElector},
     supervision::{Action, workload::Happened},
     time::Instant,
@@ -72,7 +70,7 @@ impl Agent {
 
     pub(super) fn on_loss(&mut self, reason: Reason) {
         if reason.is_loss() && self.settings.config.workload.on_loss == OnLoss::Exit {
-            self.ending.get_or_insert_with(|| Ending::with(Some(ending::LEADERSHIP_LOST)));
+            self.ending.get_or_insert_with(|| Ending::with(Some(exit::LEADERSHIP_LOST)));
         }
     }
 

@@ -5,8 +5,10 @@ use std::time::Duration;
 use super::*;
 use crate::{
     config::{self, OnExit, Signal},
-    link::{Confirmed, Deadlines, Exit, Facts, Reason, Then, ToInit},
-    supervision::{NotSpawned, Role, Scan, Target},
+    law::Deadlines,
+    link::{Confirmed, Exit, Facts, Reason, Then, ToInit},
+    role::Role,
+    supervision::{NotSpawned, Scan, Target},
 };
 
 mod always;

@@ -2,7 +2,7 @@
 
 use super::Agent;
 use crate::{
-    election::law::Timing,
+    law::Timing,
     link::{Confirmed, Facts, Reason, Term, ToElector, ToInit, VERSION},
     supervision::{Action, held::Held},
     time::Instant,

@@ -26,8 +26,8 @@ impl Account {
 }
 
 impl Workload {
-    /// Nothing of a leader is wanted, proved; nothing is started before the next word. SIGKILL no later than `kill_at`; H, at `hard`
-    /// so far, is not this room's. Each call ends in a [`Happened::Yielded`] whose proof was made after it.
+    /// Nothing of a leader is wanted, proved; nothing is started before the next word. SIGKILL no later than `kill_at`; H, at
+    /// `hard` so far, is not this room's. Each call ends in a [`Happened::Yielded`] whose proof was made after it.
     pub(crate) fn give_way(&mut self, reason: Reason, kill_at: Instant, hard: Instant, now: Instant) {
         self.wanted = Wanted::Hold;
         if self.policy.manner.is_some() && !self.leads && matches!(self.actual, Actual::Starting { .. } | Actual::Ending { .. }) {

@@ -4,7 +4,8 @@ use super::{Account, Actual, Happened, Workload};
 use crate::{
     config::{KillMode, Signal},
     link::Exit,
-    supervision::{Action, Role, Target, roles::Outcome},
+    role::Role,
+    supervision::{Action, Target, roles::Outcome},
     time::Instant,
 };
 

@@ -1,7 +1,8 @@
 use super::*;
 use crate::{
-    election::{Given, Vacancy, law::Timing},
-    link::{Deadlines, Term as LinkTerm, Then},
+    election::{Given, Vacancy},
+    law::{Deadlines, Timing},
+    link::{Term as LinkTerm, Then},
 };
 
 const CONTEXT: TraceContext = TraceContext { trace_id: 0xa, span_id: 0xb };

@@ -4,7 +4,8 @@
 
 use tenure::{
     link::{Reason, ToElector},
-    supervision::{Action, HookKind, Input, Role, Target},
+    role::Role,
+    supervision::{Action, HookKind, Input, Target},
     time::Instant,
 };
 

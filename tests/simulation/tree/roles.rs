@@ -1,6 +1,6 @@
 //! A workload that runs always: it stands by, and leads from one signal to the next.
 
-use tenure::{link::Exit, supervision::Role, time::Instant};
+use tenure::{link::Exit, role::Role, time::Instant};
 
 use super::{Process, Stage, Tree, manner};
 use crate::{

@@ -1,4 +1,4 @@
-//! Law 10 and design 1: electors come and go, the term stays.
+//! Law 10: electors come and go, the term stays.
 
 use super::*;
 

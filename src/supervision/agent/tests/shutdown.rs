@@ -1,4 +1,4 @@
-//! Signals to init and its end (design 3, 4).
+//! Signals to init and its end.
 
 use super::*;
 

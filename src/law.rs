@@ -1,15 +1,29 @@
-//! The law of the deadlines: two workloads never run at once.
+//! The law: two workloads never run at once.
 //!
-//! Owns every formula that turns a send or a sight into a deadline. Reads no clock.
+//! Owns every formula that turns a send or a sight into a deadline, and the rules by which all rooms act; "law 8" in a comment or
+//! in the name of a mutant is rule 8 here. Reads no clock.
+//!
+//! # Deadlines
+//!
+//! | symbol | | key |
+//! |---|---|---|
+//! | D | how long a write holds the Lease | `lease.duration` |
+//! | R, T | a renewal is due after R; an attempt may take T | `lease.renewPeriod`, `lease.attemptTimeout` |
+//! | b | the pause before the next attempt | [`RETRY_PAUSE`] |
+//! | rho | by how much the rate of a node's clock may be wrong | `lease.clockDrift` |
+//! | G | from the stop signal of a loss to SIGKILL | `workload.stop.lossGrace` |
+//! | killMargin | until init is awake, has killed everything and has reaped it | `workload.stop.killMargin` |
 //!
 //! ```text
 //! a   holder's BOOTTIME just before the first byte of a write
 //! o   follower's BOOTTIME just after it received the version that it watches
 //! E = a + D * (1 - rho)     end of the holder's validity
 //! H = E - killMargin        SIGKILL to everything
-//! S = H - lossGrace         stop signal
+//! S = H - G                 stop signal
 //!     o + D * (1 + rho)     a follower may take
 //! ```
+//!
+//! Two attempts at least have to fit between a renewal's due time and S, or tenure does not start: floor((S - R) / (T + b)) >= 2.
 //!
 //! Proof. The write was committed at real time c, with a <= c because the commit follows the first byte. The holder's clock
 //! runs at a rate of at least 1 - rho and at most 1 + rho, so that when it reads E at most D of real time has passed since a, and
@@ -20,6 +34,61 @@
 //! Three see to H: init, the elector's guard where init stands still, and the kernel's fuses where neither runs. A Lease is taken
 //! and run on before o + D * (1 + rho) only where its holder gave it back, which it does once everything is proved dead, and whose
 //! name then no longer stands beside it. One that is free in any other way is taken at once, and run on after the wait.
+//!
+//! # Rules of the holder
+//!
+//! 1. Validity counts from a write's send, not from its reply. No two writes of one init carry the same spec, whichever of its
+//!    electors sends them, or one would confirm the other. A success counts if it returns what was sent at a higher
+//!    resourceVersion: the API server answers 200 to a write that changes nothing too. D, rho, G and killMargin stay the same for
+//!    a term, and E only grows in it.
+//! 2. From H on nothing waits for a network, a disk, a name, a lock, memory or a reader of the log.
+//! 3. Init enforces S and H as absolute instants, never as what is left from now. E moves back for two causes only: a release (8)
+//!    and the end of a wait (14). An extension that reaches further than one sent this instant could is dropped. A stop that S has
+//!    begun ends the term, whatever is renewed later. With the proof of death S and H are over, for init and for the second guard;
+//!    until then the second guard repeats its walk.
+//! 4. Lost is the Lease where it is seen with another holder, another uid or none above the last confirmed version or in any
+//!    quorum read, and where it is gone. The workload is stopped at once. Before the proof nothing is created and no campaign
+//!    begins.
+//! 5. What may pass (no connection, no answer, 401, 403, 429, 5xx, a body that cannot be read, an API group that is not there) is
+//!    no loss: it is tried again on a new connection until S, and no Retry-After makes that wait past S - T.
+//! 6. A write that has no answer may have been committed. It moves nothing, and is remembered: a quorum read that shows exactly
+//!    its spec confirms it, from its own send. One that was answered confirms nothing again, so that each term begins with a write
+//!    of its own, and fencing tokens never repeat. A holder whose spec this elector does not know is its predecessor's last write:
+//!    E stays, and the next write goes onto that version.
+//! 7. Who steps down goes on renewing through the whole grace. Only a loss shortens it to G.
+//! 8. The Lease is given back only after a proof of death that answers the StepDown of this term: as PID 1 that nothing is left
+//!    but init and the elector with its plugins, otherwise no descendant. Until the next Lead nothing of a leader starts. Without
+//!    a proof there is no release. E is void before the first byte of a release, in init too. A release reads the Lease first, and
+//!    writes only where holder, uid, acquireTime and leaseTransitions are still the term's; a DELETE carries uid and version.
+//!    Where the workload runs always, an acknowledged demotion is a proof: given by the present incarnation, after the signal, on
+//!    a socket that was drained before it, with every hook of the term dead. A loss before a promotion is acknowledged kills, and
+//!    no signal for a role is sent before the last one is acknowledged.
+//! 9. After a gap in its own clock, and before it acts on any deadline, a process first takes in what waits on its link, then
+//!    looks at S and H, then acts, and only then talks to the API server.
+//! 10. The elector renews while init has acknowledged the last extension. Where it has not, the elector kills at H, and releases
+//!     only once init comes back and proves. An elector that is silent for D is killed; its link is drained and closed before the
+//!     next one starts, which waits a second at most for its burial.
+//!
+//! # Rules of the follower
+//!
+//! 11. It waits the D of the record, times 1 + rho, through which it has seen one uid and spec without a break. No time in a
+//!     record is compared with a clock here. Where no duration is recorded it waits the longer of its own D and the last that it
+//!     saw.
+//! 12. It takes by one PUT with the uid and the resourceVersion that it read, and never by PATCH. What a 409 hides is observed
+//!     anew.
+//! 13. A holder that bears this very identity outside a term is a stranger: it is waited for.
+//! 14. A Lease in the shape of a release (holder `""`, duration 1, acquireTime equal to renewTime; not seen held with 1 before) is
+//!     taken and run on at once. One that is free in any other way is taken at once and run on after the creation wait, times 1 +
+//!     rho and counted from the reply that proved the acquisition; nothing lowers it. Meanwhile the record and the term carry the
+//!     wait as their D, and init has moved E back before the first byte of the first write that carries the shorter one. Who ends
+//!     within the wait writes nothing.
+//! 15. What proves out after S starts nothing before it is renewed. A child that executes, or signals a promotion, reads the clock
+//!     as its last step, and does nothing past S.
+//! 16. The watch makes things faster and nothing depends on it: its older versions of one uid are dropped, a quorum read is always
+//!     believed.
+//! 17. A Lease that is being deleted is not acquired. A request to step down names the full identity of a holder and goes with the
+//!     next acquisition; others give the named candidate one D. A pause keeps others from taking the Lease, and not the
+//!     recorded holder; it moves neither S nor H.
 
 use std::time::Duration;
 
@@ -32,7 +101,7 @@ pub const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
 const MILLION: u128 = 1_000_000;
 
-/// The constants of a term (safety.md, symbols).
+/// The constants of a term, by the symbols above.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Timing {
     /// D. The record has it in whole seconds, rounded up: only while a creation wait takes its place can it be less than
@@ -50,7 +119,7 @@ pub struct Timing {
     pub kill_margin: Duration,
 }
 
-/// Until when a term is valid, all from the same send (safety.md, head).
+/// Until when a term is valid, all from the same send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Deadlines {
     /// S: the stop signal goes out.

@@ -1,0 +1,20 @@
+//! The exit codes that are tenure's own; all others are the workload's.
+//!
+//! Those from 64 to 78 are sysexits.h's numbers, the two above them the shell's.
+
+/// A command line that cannot be parsed.
+pub const USAGE: u8 = 64;
+/// The API server cannot be had where a command needs it.
+pub const UNAVAILABLE: u8 = 69;
+/// Something of the machine failed that tenure cannot do without.
+pub const INTERNAL: u8 = 70;
+/// The Lease was lost, and `workload.onLoss` says `exit`.
+pub const LEADERSHIP_LOST: u8 = 76;
+/// The API server does not permit what a command needs.
+pub const NOT_PERMITTED: u8 = 77;
+/// What was configured cannot work.
+pub const INVALID: u8 = 78;
+/// A program was found and cannot be executed.
+pub const CANNOT_EXECUTE: u8 = 126;
+/// There is no such program.
+pub const NOT_FOUND: u8 = 127;

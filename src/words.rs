@@ -1,0 +1,78 @@
+//! Words for people: what errors say and what others wrote, on one line and without what a terminal would obey.
+
+use std::{borrow::Cow, error::Error, fmt::Write as _};
+
+/// The longest text of others in a line of the log, in bytes.
+const TEXT: usize = 1024;
+
+/// An error and its causes on one line. What a cause repeats of the text before it is left out: kube's errors often do.
+#[must_use]
+pub fn one_line(error: &(dyn Error + 'static)) -> String {
+    let mut line = squeezed(&error.to_string());
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let text = squeezed(&error.to_string());
+        if !line.contains(&text) {
+            let _ = write!(line, ": {text}");
+        }
+        cause = error.source();
+    }
+    line
+}
+
+/// On one line, and [`visible`].
+pub(crate) fn squeezed(text: &str) -> String {
+    visible(&text.split_whitespace().collect::<Vec<_>>().join(" "))
+}
+
+/// What another wrote, without what would move, colour or turn round the text of a terminal.
+#[must_use]
+pub fn visible(text: &str) -> String {
+    text.chars().map(|c| if is_unseen(c) { char::REPLACEMENT_CHARACTER } else { c }).collect()
+}
+
+/// Whether this character moves, colours or turns round what stands around it.
+fn is_unseen(c: char) -> bool {
+    let turns = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    turns || c.is_control()
+}
+
+/// What others wrote, on one line of at most [`TEXT`] bytes.
+pub(crate) fn bounded(text: &str) -> Cow<'_, str> {
+    if text.len() <= TEXT && !text.contains(is_unseen) {
+        return Cow::Borrowed(text);
+    }
+    let mut line: String = text.chars().map(|c| if is_unseen(c) { ' ' } else { c }).collect();
+    if line.len() > TEXT {
+        line.truncate(line.floor_char_boundary(TEXT));
+        line.push('…');
+    }
+    Cow::Owned(line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("cannot open: {0}")]
+    struct Repeats(#[source] std::io::Error);
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("cannot start")]
+    struct Names(#[source] Repeats);
+
+    #[test]
+    fn nobody_else_writes_on_the_terminal() {
+        let error = Names(Repeats(std::io::Error::other("\u{1b}[31mred\u{7}\n\u{202e}der")));
+
+        assert_eq!(one_line(&error), "cannot start: cannot open: \u{fffd}[31mred\u{fffd} \u{fffd}der");
+    }
+
+    #[test]
+    fn causes_are_named_once_and_on_one_line() {
+        let error = Names(Repeats(std::io::Error::other("line one\n  line two")));
+
+        assert_eq!(one_line(&error), "cannot start: cannot open: line one line two");
+    }
+}
