@@ -1,9 +1,12 @@
 //! Reads the clocks for the edges.
 //!
-//! Owns the only calls that read CLOCK_BOOTTIME and the wall clock. The deciding rooms are handed what it reads.
+//! Owns the only calls that read CLOCK_BOOTTIME and the wall clock, but for the one in a forked child, where only what is
+//! async-signal-safe may be called. The deciding rooms are handed what it reads.
+#![allow(clippy::disallowed_methods, reason = "the room that reads the clocks")]
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
+use jiff::Timestamp;
 use nix::time::{ClockId, clock_gettime};
 
 use crate::time::{Instant, Now};
@@ -20,11 +23,16 @@ pub fn boot() -> Instant {
     Instant::BOOT + Duration::new(seconds, nanos)
 }
 
+/// The wall clock, for people.
+#[must_use]
+pub fn timestamp() -> Timestamp {
+    Timestamp::now()
+}
+
 /// Microseconds since 1970 on the wall clock; 0 if it stands before that.
 #[must_use]
 pub fn wall() -> i64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
+    timestamp().as_microsecond().max(0)
 }
 
 /// Both clocks, BOOTTIME first.

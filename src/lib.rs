@@ -57,7 +57,8 @@
 //! | [`telemetry`], [`http`], [`stderr`] | edges that can never delay a transition |
 //! | [`commands`], `console` | `status`, `check`, `config`, `demo`, `dev-server`: one room each; how they print |
 //! | [`apiserver`] | the embedded Lease API |
-//! | [`role`], [`exit`], [`words`] | leader or standby; the exit codes; what errors and others say, on one line |
+//! | [`role`], [`exit`], [`environment`] | leader or standby; the exit codes; the variables by which a workload is told |
+//! | [`words`] | what errors and others say, on one line |
 //!
 //! `src/main.ld`, which `build.rs` hands to the linker, keeps the code of each process together in the static binary.
 
@@ -71,6 +72,7 @@ pub mod config;
 mod console;
 pub mod election;
 pub mod elector;
+pub mod environment;
 pub mod exit;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::term::{Confirmed, Exit, Facts, Reason, Stop, Term};
 use crate::{
-    config::Config,
+    config::{Config, HookKind},
     law::{Deadlines, Timing},
     time::Instant,
 };
@@ -191,8 +191,8 @@ pub enum ToElector {
     Beat,
     /// A hook ended, whatever became of it. To be told of, not to be acted on.
     Hooked {
-        /// Its key, `afterLead` or `beforeFollow`.
-        hook: String,
+        /// Which.
+        hook: HookKind,
         /// When it was started.
         began: Instant,
         /// When nothing of it was left.

@@ -3,7 +3,7 @@
 use std::{fs, path::Path};
 
 /// Of the crate.
-const ROOMS: [&str; 8] = ["config", "election", "exit", "law", "link", "role", "supervision", "time"];
+const ROOMS: [&str; 9] = ["config", "election", "environment", "exit", "law", "link", "role", "supervision", "time"];
 /// Of the standard library.
 const PLAIN: [&str; 6] = ["collections", "fmt", "mem", "sync::Arc", "sync::LazyLock", "time::Duration"];
 /// Of the dependencies; of libc its constants.

@@ -43,8 +43,7 @@ fn exporting(identity: &str, wire: Wire, collector: &Collector) -> Telemetry {
     replica(identity, &[("OTEL_EXPORTER_OTLP_ENDPOINT", &collector.endpoint()), ("OTEL_EXPORTER_OTLP_PROTOCOL", protocol)])
 }
 
-fn leads(telemetry: &mut Telemetry, from: u64, context: TraceContext, other: Option<TraceContext>, handover: bool) {
-    let why = if handover { Vacancy::Released } else { Vacancy::Expired };
+fn leads(telemetry: &mut Telemetry, from: u64, context: TraceContext, other: Option<TraceContext>, why: Vacancy) {
     let timing: Timing = Config::default().timing();
     let facts = Facts {
         token: "42".into(),
@@ -57,7 +56,7 @@ fn leads(telemetry: &mut Telemetry, from: u64, context: TraceContext, other: Opt
     let confirmed = Confirmed { uid: "u".into(), resource_version: "42".into(), spec: "{}".into(), deadlines };
     let lead = ToInit::Lead { term: Term(1), facts, timing, confirmed, not_before: None };
     let acquired = Event::Acquired { token: "42".into(), transitions: 7, creation_wait: None };
-    telemetry.record(Fact::Reported(&Event::Campaigning { why, context, other, handover }), at(from));
+    telemetry.record(Fact::Reported(&Event::Campaigning { why, context, other }), at(from));
     telemetry.record(Fact::Reported(&acquired), at(from + 2));
     telemetry.record(Fact::Told(&lead), at(from + 2));
     telemetry.record(Fact::Heard(&ToElector::Started { term: Term(1), pid: 9, at: at(from + 3).boot }), at(from + 4));
@@ -94,9 +93,9 @@ async fn handover(wire: Wire) -> Vec<Seen> {
     let mut collector = Collector::start(wire, Manner::Obliging);
     let mut old = exporting("old", wire, &collector);
     let mut new = exporting("new", wire, &collector);
-    leads(&mut old, 0, OLD_LEADS, None, false);
+    leads(&mut old, 0, OLD_LEADS, None, Vacancy::Expired);
     stops(&mut old, 1_000, OLD_STOPS);
-    leads(&mut new, 1_010, NEW_LEADS, Some(OLD_STOPS), true);
+    leads(&mut new, 1_010, NEW_LEADS, Some(OLD_STOPS), Vacancy::Released);
     old.finish(at(2_000)).await;
     new.finish(at(2_000)).await;
     collector.wait("all spans of a handover", |seen| seen.len() >= 4 + 4 + 4)
@@ -159,7 +158,7 @@ async fn a_transition_says_why_and_with_how_much_margin() {
 async fn a_takeover_is_a_trace_of_its_own_with_a_link_to_the_old_leader() {
     let mut collector = Collector::start(Wire::Http, Manner::Obliging);
     let mut new = exporting("new", Wire::Http, &collector);
-    leads(&mut new, 0, NEW_LEADS, Some(OLD_LEADS), false);
+    leads(&mut new, 0, NEW_LEADS, Some(OLD_LEADS), Vacancy::Expired);
     new.finish(at(100)).await;
 
     let seen = collector.wait("a transition", |seen| seen.iter().any(|span| span.name == "transition"));
@@ -173,7 +172,7 @@ async fn a_takeover_is_a_trace_of_its_own_with_a_link_to_the_old_leader() {
 async fn a_lost_campaign_is_a_campaign_and_no_transition() {
     let mut collector = Collector::start(Wire::Http, Manner::Obliging);
     let mut late = exporting("late", Wire::Http, &collector);
-    let campaign = Event::Campaigning { why: Vacancy::Released, context: NEW_LEADS, other: Some(OLD_STOPS), handover: true };
+    let campaign = Event::Campaigning { why: Vacancy::Released, context: NEW_LEADS, other: Some(OLD_STOPS) };
     late.record(Fact::Reported(&campaign), at(0));
     late.record(Fact::Reported(&Event::CampaignLost), at(3));
     late.finish(at(10)).await;
@@ -189,7 +188,7 @@ async fn a_lost_campaign_is_a_campaign_and_no_transition() {
 async fn a_failed_renewal_is_a_span_of_the_term_with_its_error() {
     let mut collector = Collector::start(Wire::Http, Manner::Obliging);
     let mut leader = exporting("leader", Wire::Http, &collector);
-    leads(&mut leader, 0, OLD_LEADS, None, false);
+    leads(&mut leader, 0, OLD_LEADS, None, Vacancy::Expired);
     leader.record(Fact::Reported(&Event::Failed { operation: Operation::Update, message: "timed out".into() }), at(3_000));
     leader.finish(at(3_001)).await;
 
@@ -205,7 +204,7 @@ async fn the_resource_says_who_tells_and_what_the_variables_add() {
     let endpoint = collector.endpoint();
     let attributes = ("OTEL_RESOURCE_ATTRIBUTES", "k8s.pod.name=web-0,k8s.namespace.name=other");
     let mut one = replica("one_5f", &[("OTEL_EXPORTER_OTLP_ENDPOINT", &endpoint), attributes]);
-    leads(&mut one, 0, NEW_LEADS, None, false);
+    leads(&mut one, 0, NEW_LEADS, None, Vacancy::Expired);
     one.finish(at(10)).await;
 
     let resource = collector.wait("a span", |seen| !seen.is_empty()).swap_remove(0).resource;
@@ -219,7 +218,7 @@ async fn spans_arrive_while_the_replica_goes_on() {
     for wire in [Wire::Http, Wire::Grpc] {
         let mut collector = Collector::start(wire, Manner::Obliging);
         let mut leader = exporting("leader", wire, &collector);
-        leads(&mut leader, 0, OLD_LEADS, None, false);
+        leads(&mut leader, 0, OLD_LEADS, None, Vacancy::Expired);
         let arrived = tokio::task::spawn_blocking(move || collector.wait("a batch", |seen| seen.len() == 4)).await;
         assert!(arrived.is_ok());
         drop(leader);
@@ -239,7 +238,7 @@ async fn tls_is_spoken_with_a_collector_that_the_given_authority_vouches_for() {
                 ("OTEL_EXPORTER_OTLP_CERTIFICATE", &certificate),
             ],
         );
-        leads(&mut leader, 0, OLD_LEADS, None, false);
+        leads(&mut leader, 0, OLD_LEADS, None, Vacancy::Expired);
         leader.finish(at(10)).await;
         collector.wait("spans over TLS", |seen| seen.len() == 4);
     }
@@ -250,7 +249,7 @@ async fn a_collector_that_never_answers_holds_up_the_end_for_the_bound_and_no_lo
     for wire in [Wire::Http, Wire::Grpc] {
         let collector = Collector::start(wire, Manner::Silent);
         let mut leader = exporting("leader", wire, &collector);
-        leads(&mut leader, 0, OLD_LEADS, None, false);
+        leads(&mut leader, 0, OLD_LEADS, None, Vacancy::Expired);
         let began = tokio::time::Instant::now();
         leader.finish(at(10)).await;
         assert!(began.elapsed() <= FLUSH + Duration::from_millis(1), "{wire:?}: {:?}", began.elapsed());
@@ -262,7 +261,7 @@ async fn a_collector_that_is_not_there_holds_up_the_end_for_the_bound_at_most() 
     for protocol in ["http/protobuf", "grpc"] {
         let endpoint = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1");
         let mut leader = replica("leader", &[endpoint, ("OTEL_EXPORTER_OTLP_PROTOCOL", protocol)]);
-        leads(&mut leader, 0, OLD_LEADS, None, false);
+        leads(&mut leader, 0, OLD_LEADS, None, Vacancy::Expired);
         let began = tokio::time::Instant::now();
         leader.finish(at(10)).await;
         let took = began.elapsed();
@@ -279,7 +278,7 @@ async fn more_spans_than_the_queue_and_a_batch_hold_are_dropped() {
     let mut leader = replica("leader", &[("OTEL_EXPORTER_OTLP_ENDPOINT", &endpoint), sizes[0], sizes[1]]);
 
     for term in 0..1_000 {
-        leads(&mut leader, term * 10, OLD_LEADS, None, false);
+        leads(&mut leader, term * 10, OLD_LEADS, None, Vacancy::Expired);
     }
     let mut collector = tokio::task::spawn_blocking(move || {
         collector.wait("what the queue held", |seen| seen.len() >= 8);
@@ -299,7 +298,7 @@ async fn nothing_is_exported_where_the_sdk_is_disabled_or_the_trace_is_not_sampl
         let mut collector = Collector::start(Wire::Http, Manner::Obliging);
         let endpoint = collector.endpoint();
         let mut leader = replica("leader", &[("OTEL_EXPORTER_OTLP_ENDPOINT", &endpoint), off]);
-        leads(&mut leader, 0, OLD_LEADS, None, false);
+        leads(&mut leader, 0, OLD_LEADS, None, Vacancy::Expired);
         leader.finish(at(10)).await;
         assert_eq!(collector.seen().len(), 0, "{off:?}");
     }
@@ -311,7 +310,7 @@ async fn an_endpoint_that_cannot_work_exports_nothing_and_harms_nobody() {
         let variables = [("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint), ("OTEL_EXPORTER_OTLP_CERTIFICATE", "/nonexistent.pem")];
         let mut leader = replica("leader", &variables);
 
-        leads(&mut leader, 0, OLD_LEADS, None, false);
+        leads(&mut leader, 0, OLD_LEADS, None, Vacancy::Expired);
 
         let untold = async {
             while !told(&leader).is_empty() {

@@ -49,13 +49,8 @@ pub enum CallError {
     #[error(transparent)]
     Exchange(#[from] ExchangeError),
     /// The server refused.
-    #[error("the API server answered {status}: {message}")]
-    Refused {
-        /// Its status.
-        status: StatusCode,
-        /// Its words.
-        message: String,
-    },
+    #[error("the API server answered {}: {}", .0.status, .0.message())]
+    Refused(Reply),
     /// A reply of 2xx that is no JSON.
     #[error("the API server's reply is not JSON")]
     NotJson(#[source] serde_json::Error),
@@ -69,11 +64,11 @@ impl CallError {
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Refused { status, .. } if matches!(*status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => {
+            Self::Refused(reply) if matches!(reply.status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => {
                 exit::NOT_PERMITTED
             }
             Self::Exchange(ExchangeError::Credentials(_)) => exit::NOT_PERMITTED,
-            Self::Refused { .. } | Self::Exchange(_) | Self::NotJson(_) | Self::Another(_) => exit::UNAVAILABLE,
+            Self::Refused(_) | Self::Exchange(_) | Self::NotJson(_) | Self::Another(_) => exit::UNAVAILABLE,
         }
     }
 
@@ -81,7 +76,7 @@ impl CallError {
     #[must_use]
     pub fn status(&self) -> Option<StatusCode> {
         match self {
-            Self::Refused { status, .. } => Some(*status),
+            Self::Refused(reply) => Some(reply.status),
             Self::Exchange(_) | Self::NotJson(_) | Self::Another(_) => None,
         }
     }
@@ -108,7 +103,7 @@ pub async fn exchange(client: &kube::Client, request: Request<Body>, timeout: Du
 pub async fn call(client: &kube::Client, request: Request<Body>, timeout: Duration) -> Result<Value, CallError> {
     let reply = exchange(client, request, timeout).await?;
     if !reply.status.is_success() {
-        return Err(CallError::Refused { status: reply.status, message: reply.message() });
+        return Err(CallError::Refused(reply));
     }
     let object = serde_json::from_slice(&reply.body).map_err(CallError::NotJson)?;
     Ok(object)
@@ -123,6 +118,15 @@ impl Reply {
         let message = status.get("message").and_then(Value::as_str).map(words::squeezed);
         let message = message.unwrap_or_else(|| words::squeezed(&String::from_utf8_lossy(&self.body)));
         message.chars().take(SHOWN).collect()
+    }
+
+    /// Whether it says that there is no object of this name in `resource` (`leases`), and not that there is no place for one: no
+    /// namespace, no such API group, no API server at all.
+    #[must_use]
+    pub fn is_absence_of(&self, resource: &str, name: &str) -> bool {
+        let status: Value = serde_json::from_slice(&self.body).unwrap_or_default();
+        let details = |key| status.get("details").and_then(|details| details.get(key)).and_then(Value::as_str);
+        self.status == StatusCode::NOT_FOUND && details("kind") == Some(resource) && details("name") == Some(name)
     }
 }
 

@@ -1,6 +1,6 @@
 //! The way of a command to the API server: once there and back, with a deadline, in a runtime of its own.
 
-use std::time::Duration;
+use std::{io, time::Duration};
 
 use http::Request;
 use kube::client::Body;
@@ -8,9 +8,7 @@ use serde_json::Value;
 
 use crate::{
     api::{self, AccessError, CallError, Cluster},
-    console,
     election::record::LeaseRecord,
-    exit,
 };
 
 /// Where the Leases of all namespaces are.
@@ -47,11 +45,7 @@ impl Access {
     /// One Lease; none if there is none of that name.
     pub(super) async fn lease(&self, namespace: &str, name: &str) -> Result<Option<Value>, CallError> {
         match self.call(Request::get(format!("{LEASES}/{namespace}/leases/{name}")), Body::empty()).await {
-            Err(CallError::Refused { status: http::StatusCode::NOT_FOUND, message })
-                if message.contains(&format!("{name:?}")) =>
-            {
-                Ok(None)
-            }
+            Err(CallError::Refused(reply)) if reply.is_absence_of("leases", name) => Ok(None),
             answer => {
                 let lease = answer?;
                 let is_it = lease.pointer("/metadata/name").and_then(Value::as_str) == Some(name) && is_lease(&lease);
@@ -63,8 +57,7 @@ impl Access {
     /// Whether the server says that there is no such namespace; what it says of a Lease there does not tell. Most may not ask.
     pub(super) async fn lacks_namespace(&self, namespace: &str) -> bool {
         let answer = self.call(Request::get(format!("/api/v1/namespaces/{namespace}")), Body::empty()).await;
-        let Err(CallError::Refused { status: http::StatusCode::NOT_FOUND, message }) = answer else { return false };
-        message.contains(&format!("namespaces {namespace:?}"))
+        matches!(answer, Err(CallError::Refused(reply)) if reply.is_absence_of("namespaces", namespace))
     }
 
     /// Every Lease of a namespace that `selector` matches.
@@ -98,15 +91,12 @@ impl Access {
     }
 }
 
-/// Carries out `work` in a runtime of this thread; the exit code.
-pub(super) fn block_on(work: impl Future<Output = u8>) -> u8 {
-    match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-        Ok(runtime) => runtime.block_on(work),
-        Err(error) => {
-            console::complain(&format!("no runtime: {error}"));
-            exit::INTERNAL
-        }
-    }
+/// Carries out `work` in a runtime of this thread.
+///
+/// # Errors
+/// The system has no runtime to give; nothing was done.
+pub(super) fn block_on<T>(work: impl Future<Output = T>) -> io::Result<T> {
+    Ok(tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(work))
 }
 
 /// What the API server stores has a uid and a version.

@@ -12,6 +12,7 @@ use super::access::{Access, block_on};
 use crate::{
     api::CallError,
     cli::{self, Output},
+    clock,
     config::{self, Config, humane},
     console,
     election::record::LeaseRecord,
@@ -37,7 +38,10 @@ pub(super) fn run(status: &cli::Status) -> u8 {
         return exit::INVALID;
     }
     super::warn(&loaded.notes);
-    block_on(ask(status, &loaded.config))
+    block_on(ask(status, &loaded.config)).unwrap_or_else(|error| {
+        console::complain(&format!("the API server cannot be asked: {error}"));
+        exit::INTERNAL
+    })
 }
 
 async fn ask(status: &cli::Status, config: &Config) -> u8 {
@@ -54,7 +58,7 @@ async fn ask(status: &cli::Status, config: &Config) -> u8 {
         None => access.lease(namespace, &config.lease.name).await.map(|lease| lease.into_iter().collect()),
     };
     let leases: Vec<_> = match found {
-        Ok(objects) => objects.iter().map(|object| Seen::at(Timestamp::now(), object, config.lease.duration)).collect(),
+        Ok(objects) => objects.iter().map(|object| Seen::at(clock::timestamp(), object, config.lease.duration)).collect(),
         // The only thing of these requests that can be wrong in itself.
         Err(error) if status.selector.is_some() && error.status() == Some(StatusCode::BAD_REQUEST) => {
             console::complain(&format!("--selector: {}", one_line(&error)));
@@ -279,7 +283,7 @@ mod tests {
     fn nonsense_is_shown_as_far_as_it_goes() {
         let nonsense = seen(json!({ "holderIdentity": 7, "renewTime": [], "leaseTransitions": -1, "leaseDurationSeconds": "x" }));
         assert_eq!(nonsense.row(), ["billing", "free", "-", "-", "0", "-"]);
-        assert_eq!(Seen::at(Timestamp::now(), &json!(null), OWN).row()[1], "free");
+        assert_eq!(Seen::at(clock::timestamp(), &json!(null), OWN).row()[1], "free");
     }
 
     #[test]

@@ -38,7 +38,7 @@ pub use lease::{Lease, Release};
 #[cfg(any(test, fuzzing))]
 pub(crate) use load::load_text;
 pub use load::{Invalid, Loaded, Origin, Problem, load};
-pub use roles::{Hook, Hooks, Rewrite, Signals};
+pub use roles::{Hook, HookKind, Hooks, Rewrite, Signals};
 pub use rules::{Purpose, can_stand};
 pub use scalars::{Drift, Signal};
 pub use schema::{DEFAULTS, schema};

@@ -39,6 +39,35 @@ pub struct Hooks {
     pub before_follow: Option<Hook>,
 }
 
+/// Which command around a change of role.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum HookKind {
+    /// `hooks.afterLead`.
+    AfterLead,
+    /// `hooks.beforeFollow`.
+    BeforeFollow,
+}
+
+impl HookKind {
+    /// Its key below `hooks`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::AfterLead => "afterLead",
+            Self::BeforeFollow => "beforeFollow",
+        }
+    }
+
+    /// Its command, if one is set.
+    #[must_use]
+    pub const fn of(self, hooks: &Hooks) -> Option<&Hook> {
+        match self {
+            Self::AfterLead => hooks.after_lead.as_ref(),
+            Self::BeforeFollow => hooks.before_follow.as_ref(),
+        }
+    }
+}
+
 /// One command around a change of role; none where the command is empty.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]

@@ -159,10 +159,9 @@ impl Following {
         let context = match self.context {
             Some(context) => context,
             None => {
-                let handover = why == Vacancy::Released;
                 let other = from.and_then(|record| record.annotation(TRACEPARENT)).and_then(TraceContext::parse);
-                let context = core.next_context(other.filter(|_| handover));
-                core.report(Event::Campaigning { why, context, other, handover });
+                let context = core.next_context(other.filter(|_| why == Vacancy::Released));
+                core.report(Event::Campaigning { why, context, other });
                 context
             }
         };

@@ -185,15 +185,19 @@ pub enum Watched {
     Deleted(Arc<Value>),
     /// BOOKMARK: nothing up to this version.
     Bookmark(String),
-    /// It ended: by the server, by an error, or could not start.
-    Ended {
-        /// 410: the version to watch from is gone.
-        expired: bool,
-        /// 403: there is no permission to watch.
-        forbidden: bool,
-        /// One line, where it was an error.
-        message: Option<String>,
-    },
+    /// It ended, or could not start.
+    Ended(WatchEnd),
+}
+
+/// How a watch ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WatchEnd {
+    /// In the ordinary way, which lets nothing pass.
+    Closed,
+    /// 403: there is no permission to watch. One line.
+    Forbidden(String),
+    /// By an error, or the version to watch from is gone: something may have passed. One line.
+    Failed(String),
 }
 
 /// What people and telemetry want to know; nothing waits for it.
@@ -212,10 +216,9 @@ pub enum Event {
         why: Vacancy,
         /// The transition's own span.
         context: TraceContext,
-        /// The old leader's, where its annotation was there: the remote parent in a handover, a link otherwise.
+        /// The old leader's, where its annotation was there: after a proper release the remote parent, so that one trace spans
+        /// both replicas; a link otherwise.
         other: Option<TraceContext>,
-        /// Whether this follows a proper release, so that one trace spans both replicas.
-        handover: bool,
     },
     /// Another one took it first.
     CampaignLost,

@@ -26,7 +26,7 @@ pub(super) fn classify(request: &Request, name: &str, reply: Result<Reply, Excha
     let refused = |refusal| Answer::Refused { refusal, message: said(&reply) };
     match reply.status {
         status if status.is_success() => succeeded(request, name, &reply),
-        StatusCode::NOT_FOUND if is_about_lease(&reply.body, name) => Answer::NotFound,
+        StatusCode::NOT_FOUND if reply.is_absence_of("leases", name) => Answer::NotFound,
         StatusCode::NOT_FOUND => refused(Refusal::NoSuchPlace),
         StatusCode::CONFLICT => Answer::Conflict,
         StatusCode::UNAUTHORIZED => refused(Refusal::Unauthorized),
@@ -64,22 +64,16 @@ fn said(reply: &Reply) -> String {
     }
 }
 
-/// Whether a 404 says that this very Lease does not exist, and not its namespace or the whole API group.
-fn is_about_lease(body: &[u8], name: &str) -> bool {
-    let status: Value = serde_json::from_slice(body).unwrap_or_default();
-    let details = |key| status.get("details").and_then(|details| details.get(key)).and_then(Value::as_str);
-    details("kind") == Some("leases") && details("name") == Some(name)
-}
-
 /// A status and a body: only a 2xx that can be read is an object, and only a 404 that says so is the Lease's.
 #[cfg(any(test, fuzzing))]
 pub(crate) fn fuzz(bytes: &[u8]) {
     let Some(([high, low], body)) = bytes.split_first_chunk() else { return };
     let Ok(status) = StatusCode::from_u16(u16::from_be_bytes([*high, *low])) else { return };
     let reply = Reply { status, retry_after: None, body: body.to_vec().into() };
+    let is_absence = reply.is_absence_of("leases", "lease");
     match classify(&Request::Get, "lease", Ok(reply)) {
         Answer::Object(object) => assert!(status.is_success() && object.is_object()),
-        Answer::NotFound => assert!(status == StatusCode::NOT_FOUND && is_about_lease(body, "lease")),
+        Answer::NotFound => assert!(is_absence),
         Answer::Conflict => assert_eq!(status, StatusCode::CONFLICT),
         Answer::Refused { .. } => assert!(status.is_client_error()),
         Answer::Unknown { .. } => {}

@@ -8,6 +8,7 @@ use std::{
 use nix::unistd::getppid;
 
 use crate::{
+    environment,
     link::{ToElector, Welcome},
     process::{
         Pid,
@@ -35,7 +36,7 @@ pub(super) struct Init {
 impl Init {
     pub(super) fn of(welcome: &Welcome) -> Self {
         let pid = getppid();
-        let marker = format!("TENURE_IDENTITY={}", welcome.identity);
+        let marker = format!("{}={}", environment::IDENTITY, welcome.identity);
         let group = welcome.resume.as_ref().and_then(|resume| resume.main).map(Pid::from_raw);
         Self { pid, pid1: welcome.pid1 && pid == PID1, marker, group }
     }

@@ -15,7 +15,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::{access::Access, lease::Place};
 use crate::{
     api::{ExchangeError, MAX_BODY, send},
-    election::Watched,
+    election::{WatchEnd, Watched},
     words::one_line,
 };
 
@@ -32,42 +32,44 @@ pub(super) struct Watch {
     pub(super) timeout: Duration,
 }
 
-/// Why a watch ended.
-struct End {
+/// Why a watch failed.
+struct Failure {
     status: Option<StatusCode>,
-    message: Option<String>,
+    message: String,
 }
 
 impl Watch {
     /// Hands on what the watch brings until it ends; the last is always [`Watched::Ended`].
     pub(super) async fn run(self, hand_on: impl AsyncFn(Watched)) {
-        let End { status, message } = match self.stream(&hand_on).await {
-            Ok(end) | Err(end) => end,
+        let end = match self.stream(&hand_on).await {
+            Ok(()) => WatchEnd::Closed,
+            Err(Failure { status: Some(StatusCode::FORBIDDEN), message }) => WatchEnd::Forbidden(message),
+            Err(Failure { status, message }) => {
+                match status {
+                    Some(StatusCode::UNAUTHORIZED) => self.access.forget(),
+                    None => self.access.doubt(),
+                    Some(_) => {}
+                }
+                WatchEnd::Failed(message)
+            }
         };
-        match status {
-            Some(StatusCode::UNAUTHORIZED) => self.access.forget(),
-            None if message.is_some() => self.access.doubt(),
-            Some(_) | None => {}
-        }
-        let expired = status == Some(StatusCode::GONE);
-        let forbidden = status == Some(StatusCode::FORBIDDEN);
-        hand_on(Watched::Ended { expired, forbidden, message }).await;
+        hand_on(Watched::Ended(end)).await;
     }
 
-    async fn stream(&self, hand_on: &impl AsyncFn(Watched)) -> Result<End, End> {
+    async fn stream(&self, hand_on: &impl AsyncFn(Watched)) -> Result<(), Failure> {
         let seconds = LEAST_SECONDS + fastrand::u64(..LEAST_SECONDS);
         let end = Instant::now() + Duration::from_secs(seconds) + self.timeout;
-        let late = |_| End::failed(&ExchangeError::Timeout(self.timeout));
+        let late = |_| Failure::failed(&ExchangeError::Timeout(self.timeout));
         let mut body = timeout(self.timeout, self.begin(seconds)).await.map_err(late)??;
         let mut lines = Lines::default();
         loop {
             let frame = match timeout_at(end, body.frame()).await {
                 Ok(Some(Ok(frame))) => frame,
-                Ok(Some(Err(error))) => return Err(End::failed(&error)),
+                Ok(Some(Err(error))) => return Err(Failure::failed(&error)),
                 // At the end of a line it is the server's ordinary way to end a watch; so is our own deadline.
-                Ok(None) if lines.is_empty() => return Ok(End { status: None, message: None }),
-                Ok(None) => return Err(End::said("the watch broke off in the middle of a line")),
-                Err(_) => return Ok(End { status: None, message: None }),
+                Ok(None) if lines.is_empty() => return Ok(()),
+                Ok(None) => return Err(Failure::said("the watch broke off in the middle of a line")),
+                Err(_) => return Ok(()),
             };
             let Ok(data) = frame.into_data() else { continue };
             lines.push(&data);
@@ -79,8 +81,8 @@ impl Watch {
         }
     }
 
-    async fn begin(&self, seconds: u64) -> Result<Body, End> {
-        let dialer = self.access.dialer().await.map_err(|error| End::failed(&error))?;
+    async fn begin(&self, seconds: u64) -> Result<Body, Failure> {
+        let dialer = self.access.dialer().await.map_err(|error| Failure::failed(&error))?;
         let mut uri = format!(
             "{}?watch=true&fieldSelector=metadata.name%3D{}&allowWatchBookmarks=true&timeoutSeconds={seconds}",
             self.place.collection(),
@@ -91,38 +93,38 @@ impl Watch {
             uri.push_str(version);
         }
         let request = http::Request::get(uri).header(ACCEPT, "application/json").body(Body::empty());
-        let request = request.map_err(|error| End::failed(&error))?;
-        let response = send(&dialer.client(), request).await.map_err(|error| End::failed(&error))?;
+        let request = request.map_err(|error| Failure::failed(&error))?;
+        let response = send(&dialer.client(), request).await.map_err(|error| Failure::failed(&error))?;
         let status = response.status();
         if status.is_success() {
             return Ok(response.into_body());
         }
         let body = Limited::new(response.into_body(), MAX_BODY).collect().await;
         let said: Value = body.ok().and_then(|body| serde_json::from_slice(&body.to_bytes()).ok()).unwrap_or_default();
-        Err(End::refused(status, &said))
+        Err(Failure::refused(status, &said))
     }
 }
 
-impl End {
+impl Failure {
     fn failed(error: &(dyn std::error::Error + 'static)) -> Self {
         Self::said(&one_line(error))
     }
 
     fn said(message: &str) -> Self {
-        Self { status: None, message: Some(message.into()) }
+        Self { status: None, message: message.into() }
     }
 
     /// By a Status object, in the head of the reply or in an ERROR event.
     fn refused(status: StatusCode, said: &Value) -> Self {
         let words = said.get("message").and_then(Value::as_str).unwrap_or("no reason given");
         let message = format!("the API server refused the watch with {}: {words}", status.as_u16());
-        Self { status: Some(status), message: Some(message) }
+        Self { status: Some(status), message }
     }
 }
 
 /// One event; none if it is not about this Lease.
-fn read(line: &[u8], name: &str) -> Result<Option<Watched>, End> {
-    let mut event: Value = serde_json::from_slice(line).map_err(|error| End::failed(&error))?;
+fn read(line: &[u8], name: &str) -> Result<Option<Watched>, Failure> {
+    let mut event: Value = serde_json::from_slice(line).map_err(|error| Failure::failed(&error))?;
     let object = event.get_mut("object").map(Value::take).unwrap_or_default();
     let kind = event.get("type").and_then(Value::as_str).unwrap_or_default();
     let metadata = |key| object.get("metadata").and_then(|metadata| metadata.get(key)).and_then(Value::as_str);
@@ -134,9 +136,9 @@ fn read(line: &[u8], name: &str) -> Result<Option<Watched>, End> {
         "ERROR" => {
             let code = object.get("code").and_then(Value::as_u64).and_then(|code| u16::try_from(code).ok());
             let status = code.and_then(|code| StatusCode::from_u16(code).ok()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-            Err(End::refused(status, &object))
+            Err(Failure::refused(status, &object))
         }
-        other => Err(End::said(&format!("the watch brought an event of the unknown type {other:?}"))),
+        other => Err(Failure::said(&format!("the watch brought an event of the unknown type {other:?}"))),
     }
 }
 
@@ -157,12 +159,12 @@ impl Lines {
         self.bytes.is_empty()
     }
 
-    fn next(&mut self) -> Result<Option<Bytes>, End> {
+    fn next(&mut self) -> Result<Option<Bytes>, Failure> {
         loop {
             let rest = self.bytes.get(self.searched..).unwrap_or_default();
             let Some(length) = rest.iter().position(|byte| *byte == b'\n') else {
                 self.searched = self.bytes.len();
-                return if self.searched > MAX_BODY { Err(End::said("a line of the watch is too long")) } else { Ok(None) };
+                return if self.searched > MAX_BODY { Err(Failure::said("a line of the watch is too long")) } else { Ok(None) };
             };
             let mut line = self.bytes.split_to(self.searched + length + 1);
             line.truncate(line.len() - 1);
@@ -185,7 +187,7 @@ pub(crate) fn fuzz(bytes: &[u8]) {
             while let Ok(Some(line)) = lines.next() {
                 match read(&line, "lease") {
                     Ok(event) => seen.extend(event),
-                    Err(end) => return (seen, end.message, end.status),
+                    Err(end) => return (seen, Some(end.message), end.status),
                 }
             }
         }
@@ -228,9 +230,14 @@ mod tests {
         std::mem::take(&mut *seen.lock().unwrap())
     }
 
-    fn how(watched: Option<&Watched>) -> (bool, bool, bool) {
-        let Some(Watched::Ended { expired, forbidden, message }) = watched else { panic!("{watched:?}") };
-        (*expired, *forbidden, message.is_some())
+    /// How it ended, without the words.
+    fn how(watched: Option<&Watched>) -> &'static str {
+        match watched {
+            Some(Watched::Ended(WatchEnd::Closed)) => "closed",
+            Some(Watched::Ended(WatchEnd::Forbidden(_))) => "forbidden",
+            Some(Watched::Ended(WatchEnd::Failed(_))) => "failed",
+            Some(Watched::Changed(_) | Watched::Deleted(_) | Watched::Bookmark(_)) | None => "not at all",
+        }
     }
 
     #[tokio::test]
@@ -262,7 +269,7 @@ mod tests {
             watched[..3],
             [Watched::Changed(object.clone().into()), Watched::Deleted(object.into()), Watched::Bookmark("9".into())]
         );
-        assert_eq!(how(watched.get(3)), (false, false, false));
+        assert_eq!(how(watched.get(3)), "closed");
     }
 
     #[tokio::test]
@@ -273,19 +280,19 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_version_that_is_gone_is_expired_in_either_form() {
+    async fn a_version_that_is_gone_is_a_failure_in_either_form() {
         let error = r#"{"type":"ERROR","object":{"kind":"Status","code":410,"message":"too old"}}"#;
         let stub = Stub::start([ended(&format!("{error}\n")), json(410, r#"{"message":"too old"}"#)]).await;
 
-        assert_eq!(how(watch(&stub, Some("1")).await.last()), (true, false, true));
-        assert_eq!(how(watch(&stub, Some("1")).await.last()), (true, false, true));
+        assert_eq!(how(watch(&stub, Some("1")).await.last()), "failed");
+        assert_eq!(how(watch(&stub, Some("1")).await.last()), "failed");
     }
 
     #[tokio::test]
     async fn a_watch_that_is_forbidden_says_so() {
         let stub = Stub::start([json(403, r#"{"message":"no"}"#)]).await;
 
-        assert_eq!(how(watch(&stub, None).await.last()), (false, true, true));
+        assert_eq!(how(watch(&stub, None).await.last()), "forbidden");
     }
 
     #[tokio::test]
@@ -295,7 +302,7 @@ mod tests {
         let watched = watch(&stub, None).await;
 
         assert_eq!(watched.len(), 2);
-        assert_eq!(how(watched.last()), (false, false, true));
+        assert_eq!(how(watched.last()), "failed");
     }
 
     #[tokio::test]
@@ -303,7 +310,7 @@ mod tests {
         for line in ["{", "[]", r#"{"type":"ODD","object":{}}"#] {
             let stub = Stub::start([ended(&format!("{line}\n"))]).await;
 
-            assert_eq!(how(watch(&stub, None).await.last()), (false, false, true), "{line}");
+            assert_eq!(how(watch(&stub, None).await.last()), "failed", "{line}");
         }
     }
 

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     clock,
-    config::Signal,
+    config::{HookKind, Signal},
     exit,
     link::{Exit, Facts, Reason, ToInit},
     process::{
@@ -23,11 +23,12 @@ use crate::{
         spawn::{self, Outcome, Place, Setup, Spawning, signal_not_after},
     },
     role::Role,
-    supervision::{Action, Agent, HookKind, Input, Launch, NotSpawned, Scan, Target},
+    supervision::{Action, Agent, Input, Launch, NotSpawned, Scan, Target},
     time::Instant,
+    words::one_line,
 };
 
-/// Children between fork and execve.
+/// Children between fork and execve, and the hook that runs.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
     workload: Option<Spawning>,
@@ -103,10 +104,7 @@ impl Drive {
 
     fn tell_fuseless(&mut self, why: &FuseError) {
         if !std::mem::replace(&mut self.fuseless, true) {
-            let line = format!(
-                "the kernel has no fuse, so that only init and the elector guard the deadline: {}",
-                crate::words::one_line(why)
-            );
+            let line = format!("the kernel has no fuse, so that only init and the elector guard the deadline: {}", one_line(why));
             self.say(true, line);
         }
     }
@@ -160,7 +158,7 @@ impl Drive {
                 Input::ElectorStarted
             }
             Err(error) => {
-                let message = crate::words::one_line(&error);
+                let message = one_line(&error);
                 if matches!(error, StartError::Welcome(_)) {
                     agent.handle(Input::Told(ToInit::Failed { code: exit::INVALID, message }), clock::boot());
                 } else {
@@ -214,7 +212,7 @@ impl Drive {
                 Input::Forked { pid }
             }
             Err(error) => {
-                let message = format!("{}: {}", self.programs.name(), crate::words::one_line(&error));
+                let message = format!("{}: {}", self.programs.name(), one_line(&error));
                 Input::NotSpawned(NotSpawned::Failed { code: exit::CANNOT_EXECUTE, message })
             }
         };
@@ -232,7 +230,7 @@ impl Drive {
         match signal_not_after(Pid::from_raw(pid), signal, not_after, self.notify.as_ref().map(AsFd::as_fd)) {
             Ok(spawning) => self.pending.promotion = Some(spawning),
             Err(error) => {
-                self.say(true, format!("the workload cannot be promoted: {}", crate::words::one_line(&error)));
+                self.say(true, format!("the workload cannot be promoted: {}", one_line(&error)));
                 agent.handle(Input::NotPromoted, clock::boot());
             }
         }
@@ -240,7 +238,6 @@ impl Drive {
 
     fn hook(&mut self, agent: &mut Agent, hook: HookKind, facts: Option<&Facts>, reason: Option<Reason>, not_after: Instant) {
         let fuse = self.spare_fuse();
-        let command = self.programs.hook(hook, facts, reason).ok().flatten();
         let setup = Setup {
             inherited: self.inherited,
             place: Place::Group,
@@ -251,8 +248,9 @@ impl Drive {
             not_after: Some(not_after),
             fuse: fuse.as_ref().map(AsFd::as_fd),
         };
-        let input = match command.and_then(|command| command.spawn(&setup).ok()) {
-            Some(spawning) => {
+        let command = self.programs.hook(hook, facts, reason);
+        let input = match command.and_then(|command| command.map(|command| command.spawn(&setup)).transpose()) {
+            Ok(Some(spawning)) => {
                 if let Some(fuse) = fuse {
                     self.fuses.keep(fuse, spawning.pid);
                 }
@@ -262,7 +260,11 @@ impl Drive {
                 self.begun = Some((hook, clock::boot()));
                 Input::HookForked { pid }
             }
-            None => Input::HookNotForked,
+            Ok(None) => Input::HookNotForked,
+            Err(error) => {
+                self.say(true, format!("hooks.{} cannot be run: {}", hook.name(), one_line(&error)));
+                Input::HookNotForked
+            }
         };
         agent.handle(input, clock::boot());
     }
@@ -325,7 +327,8 @@ impl Drive {
         if let Some(mut spawning) = self.pending.hook.take_if(|spawning| spawning.pid == pid)
             && let Some(Outcome::Failed(failure)) = spawning.outcome()
         {
-            self.say(true, format!("a hook cannot be run: {failure}"));
+            let name = self.begun.map_or("", |(hook, _)| hook.name());
+            self.say(true, format!("hooks.{name} cannot be run: {failure}"));
         }
         if let Some(mut spawning) = self.pending.promotion.take_if(|spawning| spawning.pid == pid) {
             match spawning.outcome() {

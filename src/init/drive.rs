@@ -16,7 +16,7 @@ use super::{
 use crate::{
     alarm::Alarm,
     clock,
-    config::{self, OnExit},
+    config::{self, HookKind, OnExit},
     link::{Exit, ToElector},
     process::{
         Pid, kill,
@@ -25,7 +25,7 @@ use crate::{
         signals::{Inherited, Signals},
         terminal::Terminal,
     },
-    supervision::{Agent, HookKind, Input, Settings},
+    supervision::{Agent, Input, Settings},
     time::Instant,
     wire::Broken,
 };

@@ -38,7 +38,7 @@ impl Drive {
         if let Some(Leaving { pid, exit }) = self.leaving.take_if(|hook| kill::is_group_gone(hook.pid)) {
             let ended = clock::boot();
             if let (Some((hook, began)), Some(elector)) = (self.begun.take(), &mut self.elector) {
-                elector.send(&ToElector::Hooked { hook: hook.name().to_owned(), began, ended, exit });
+                elector.send(&ToElector::Hooked { hook, began, ended, exit });
             }
             agent.handle(Input::Reaped { pid: pid.as_raw(), exit }, ended);
         }

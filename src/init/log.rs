@@ -2,9 +2,8 @@
 //!
 //! Never waits: see [`Lines`]. Level and format are those of the elector's lines.
 
-use jiff::Timestamp;
-
 use crate::{
+    clock,
     config::{self, LogFormat, LogLevel},
     stderr::{Lines, leave},
 };
@@ -68,7 +67,7 @@ impl Level {
 }
 
 fn render(format: LogFormat, level: Level, text: &str) -> String {
-    let now = Timestamp::now();
+    let now = clock::timestamp();
     match format {
         LogFormat::Text => format!("{now:.6} {:>5} {text}\n", level.word()),
         LogFormat::Json => {

@@ -3,31 +3,19 @@
 use std::{
     collections::BTreeMap,
     ffi::{OsStr, OsString},
-    os::unix::ffi::OsStrExt,
     path::PathBuf,
 };
 
 use crate::{
-    config::Config,
+    config::{Config, HookKind},
+    environment::{IDENTITY, LEASE, NAMESPACE, NOTIFY_SOCKET, OF_A_TERM, REASON, ROLE, TRACEPARENT, TRACESTATE},
     link::{Facts, Reason},
     process::{
         resolve::{ResolveError, resolve},
         spawn::{Command, SpawnError},
     },
     role::Role,
-    supervision::HookKind,
 };
-
-/// Facts of a term and of its end; what an outer tenure said of its own is not passed on.
-const FACTS: [&str; 7] = [
-    "TENURE_TERM",
-    "TENURE_FENCING_TOKEN",
-    "TENURE_LEASE_UID",
-    "TENURE_ACQUIRED_AT",
-    "TENURE_REASON",
-    "TENURE_EXIT_CODE",
-    "TENURE_EXIT_SIGNAL",
-];
 
 /// The workload and its hooks, ready to be started.
 #[derive(Debug)]
@@ -111,13 +99,13 @@ impl Programs {
     ) -> Result<Command, SpawnError> {
         let mut told = BTreeMap::new();
         if let Some(role) = role {
-            told.insert("TENURE_ROLE".into(), role.as_str().into());
+            told.insert(ROLE.into(), role.as_str().into());
         }
         if let Some(facts) = facts {
             facts.export(&mut told);
         }
         if let Some(reason) = reason {
-            told.insert("TENURE_REASON".into(), reason.as_str().into());
+            told.insert(REASON.into(), reason.as_str().into());
         }
         let kept = self.environment.iter().filter(|(name, _)| name.to_str().is_none_or(|name| !is_replaced(name, &told)));
         let kept = kept.map(|(name, value)| (name.as_os_str(), value.as_os_str()));
@@ -128,7 +116,7 @@ impl Programs {
 
 /// Whether a variable of this name makes way for what is told. What goes with another trace's parent says nothing of this one.
 fn is_replaced(name: &str, told: &BTreeMap<String, String>) -> bool {
-    told.contains_key(name) || name == "TRACESTATE" && told.contains_key("TRACEPARENT")
+    told.contains_key(name) || name == TRACESTATE && told.contains_key(TRACEPARENT)
 }
 
 /// What every program gets, whatever the role and the term.
@@ -143,13 +131,13 @@ fn environment(
     if !config.lease.enabled {
         return environment;
     }
-    environment.retain(|name, _| FACTS.iter().all(|fact| name.as_bytes() != fact.as_bytes()));
+    environment.retain(|name, _| !name.to_str().is_some_and(|name| OF_A_TERM.contains(&name)));
     let lease = &config.lease;
     let known = [
-        ("TENURE_LEASE", Some(lease.name.clone())),
-        ("TENURE_NAMESPACE", Some(lease.namespace.clone()).filter(|namespace| !namespace.is_empty())),
-        ("TENURE_IDENTITY", Some(identity.to_owned())),
-        ("NOTIFY_SOCKET", notify),
+        (LEASE, Some(lease.name.clone())),
+        (NAMESPACE, Some(lease.namespace.clone()).filter(|namespace| !namespace.is_empty())),
+        (IDENTITY, Some(identity.to_owned())),
+        (NOTIFY_SOCKET, notify),
     ];
     environment.extend(known.into_iter().filter_map(|(name, value)| Some((name.into(), value?.into()))));
     environment
@@ -186,12 +174,11 @@ mod tests {
 
     #[test]
     fn what_an_outer_tenure_said_of_its_term_is_not_passed_on() {
-        let outer = FACTS.into_iter().chain(["OTHER"]).map(|name| (name.into(), "outer".into()));
+        let outer = OF_A_TERM.into_iter().chain(["OTHER"]).map(|name| (name.into(), "outer".into()));
 
         let environment = environment(&config(), outer, "me", None);
 
         let names: Vec<_> = environment.keys().filter_map(|name| name.to_str()).collect();
         assert_eq!(names, ["OTHER", "TENURE_IDENTITY", "TENURE_LEASE"]);
-        assert!(FACTS.contains(&"TENURE_REASON") && FACTS.contains(&"TENURE_EXIT_CODE"));
     }
 }

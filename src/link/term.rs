@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{config::Signal, law::Deadlines, time::Instant};
+use crate::{config::Signal, environment, law::Deadlines, time::Instant};
 
 /// A term of one init: rises with each acquisition, across its electors, and starts at 1.
 ///
@@ -30,12 +30,12 @@ pub struct Facts {
 impl Facts {
     /// Adds the environment of the facts to `env`; the rest init knows by itself.
     pub fn export(&self, env: &mut BTreeMap<String, String>) {
-        env.insert("TENURE_TERM".into(), self.transitions.to_string());
-        env.insert("TENURE_FENCING_TOKEN".into(), self.token.clone());
-        env.insert("TENURE_LEASE_UID".into(), self.uid.clone());
-        env.insert("TENURE_ACQUIRED_AT".into(), self.acquired_at.clone());
+        env.insert(environment::TERM.into(), self.transitions.to_string());
+        env.insert(environment::FENCING_TOKEN.into(), self.token.clone());
+        env.insert(environment::LEASE_UID.into(), self.uid.clone());
+        env.insert(environment::ACQUIRED_AT.into(), self.acquired_at.clone());
         if !self.traceparent.is_empty() {
-            env.insert("TRACEPARENT".into(), self.traceparent.clone());
+            env.insert(environment::TRACEPARENT.into(), self.traceparent.clone());
         }
     }
 }

@@ -16,7 +16,7 @@
 //! 3. After [`Action::KillElector`] it drains the link into the agent and closes it (law 10).
 
 use crate::{
-    config::Signal,
+    config::{HookKind, Signal},
     link::{Exit, Facts, Reason, ToElector, ToInit},
     role::Role,
     time::Instant,
@@ -120,15 +120,6 @@ pub enum NotSpawned {
         /// One line: what, why.
         message: String,
     },
-}
-
-/// A command around a change of role.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum HookKind {
-    /// `hooks.afterLead`.
-    AfterLead,
-    /// `hooks.beforeFollow`.
-    BeforeFollow,
 }
 
 /// Under which term a workload may lead.

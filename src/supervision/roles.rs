@@ -5,14 +5,13 @@
 
 use std::time::Duration;
 
+use super::{Action, Launch};
 use crate::{
-    config::{Acknowledge, Hook, Hooks, Signals},
+    config::{Acknowledge, HookKind, Hooks, Signals},
     link::{Exit, Reason},
     role::Role,
     time::Instant,
 };
-
-use super::{Action, HookKind, Launch};
 
 /// What the settings say of it.
 #[derive(Clone, Debug)]
@@ -368,26 +367,6 @@ impl Roles {
             Stage::Signalled(..) | Stage::Promoting(_) | Stage::Leader(_) | Stage::Waning(..) | Stage::Demoting(_) => {
                 Outcome::Pending
             }
-        }
-    }
-}
-
-impl HookKind {
-    /// Its key.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::AfterLead => "afterLead",
-            Self::BeforeFollow => "beforeFollow",
-        }
-    }
-
-    /// Its command, if one is set.
-    #[must_use]
-    pub const fn of(self, hooks: &Hooks) -> Option<&Hook> {
-        match self {
-            Self::AfterLead => hooks.after_lead.as_ref(),
-            Self::BeforeFollow => hooks.before_follow.as_ref(),
         }
     }
 }

@@ -65,10 +65,8 @@ pub(crate) struct Workload {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Wanted {
-    /// Nothing runs.
+    /// Nothing new is started; what runs is stopped, or ends by itself.
     Down,
-    /// Nothing new is started.
-    Hold,
     /// A standby runs.
     Standby,
     /// A leader runs.
@@ -94,7 +92,7 @@ impl Workload {
         Self {
             restarts: Restarts::new(policy.config.restart.clone()),
             policy,
-            wanted: Wanted::Hold,
+            wanted: Wanted::Down,
             actual: Actual::Stopped,
             leads: false,
             alone: false,
@@ -149,7 +147,7 @@ impl Workload {
     pub(crate) fn leads_until(&self) -> Option<Instant> {
         match &self.wanted {
             Wanted::Leader(launch) => Some(launch.not_after),
-            Wanted::Down | Wanted::Hold | Wanted::Standby => None,
+            Wanted::Down | Wanted::Standby => None,
         }
     }
 
@@ -197,7 +195,7 @@ impl Workload {
 
     /// Nothing new is started.
     pub(crate) fn hold(&mut self) {
-        self.wanted = Wanted::Hold;
+        self.wanted = Wanted::Down;
     }
 
     pub(crate) fn forked(&mut self, child: i32, now: Instant) {
@@ -236,7 +234,7 @@ impl Workload {
             NotSpawned::Late => self.actual = Actual::Waiting { until: now },
             NotSpawned::Failed { code, message } => {
                 self.actual = Actual::Stopped;
-                self.wanted = Wanted::Hold;
+                self.wanted = Wanted::Down;
                 self.happened.push_back(Happened::SpawnFailed { code, message });
             }
         }
@@ -300,7 +298,7 @@ impl Workload {
                 let outcome = roles.promote(launch.clone(), manner, now, &mut self.actions);
                 self.take_news(outcome, now);
             }
-            (Wanted::Down | Wanted::Hold | Wanted::Standby | Wanted::Leader(_), _) => {}
+            (Wanted::Down | Wanted::Standby | Wanted::Leader(_), _) => {}
         }
     }
 
@@ -308,14 +306,14 @@ impl Workload {
         match &self.wanted {
             Wanted::Leader(launch) => at < launch.not_after,
             Wanted::Standby => true,
-            Wanted::Down | Wanted::Hold => false,
+            Wanted::Down => false,
         }
     }
 
     fn spawn(&mut self) {
         let launch = match &self.wanted {
             Wanted::Leader(launch) => Some(launch.clone()),
-            Wanted::Down | Wanted::Hold | Wanted::Standby => None,
+            Wanted::Down | Wanted::Standby => None,
         };
         self.leads = launch.is_some();
         self.alone = false;

@@ -215,7 +215,7 @@ fn heard(message: &ToElector) {
             warn!(exit_signal = signal, "the workload ended and is started again");
         }
         ToElector::Started { pid, .. } => debug!(pid, "the workload runs"),
-        ToElector::Hooked { hook, exit, .. } => debug!(hook, ?exit, "a hook ended"),
+        ToElector::Hooked { hook, exit, .. } => debug!(hook = hook.name(), ?exit, "a hook ended"),
         ToElector::Shutdown => info!("asked to end"),
         ToElector::Welcome(_)
         | ToElector::Acknowledged { .. }

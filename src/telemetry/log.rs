@@ -8,7 +8,6 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use jiff::Timestamp;
 use tracing::{Subscriber, level_filters::LevelFilter};
 use tracing_subscriber::{
     Layer,
@@ -19,6 +18,7 @@ use tracing_subscriber::{
 };
 
 use crate::{
+    clock,
     config::{Log, LogFormat, LogLevel},
     stderr::Lines,
 };
@@ -82,7 +82,7 @@ impl io::Write for &Sink {
 
 /// The line that goes before the first one that fits again.
 fn told(format: LogFormat, dropped: u64) -> String {
-    let now = Timestamp::now();
+    let now = clock::timestamp();
     let message = "log lines were dropped because nobody read standard error";
     match format {
         LogFormat::Text => format!("{now:.6}  WARN {message} dropped={dropped}\n"),

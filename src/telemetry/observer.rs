@@ -13,7 +13,7 @@ use super::{
     transition::{Anchor, Campaign, Margin, Origin, Outcome, Phase, Transition, phase},
 };
 use crate::{
-    election::{Event, Operation, trace::TraceContext},
+    election::{Event, Operation, Vacancy, trace::TraceContext},
     law::Timing,
     link::{Confirmed, Exit, Facts, Reason, Resume, Stop, ToElector, ToInit},
     role::Role,
@@ -122,9 +122,9 @@ impl Observer {
 
     fn reported(&mut self, event: &Event, now: Now) -> Vec<Outcome> {
         match event {
-            Event::Campaigning { why, context, other, handover } => {
+            Event::Campaigning { why, context, other } => {
                 let origin = match other {
-                    Some(other) if *handover => Origin::Handover(*other),
+                    Some(other) if *why == Vacancy::Released => Origin::Handover(*other),
                     Some(other) => Origin::After(*other),
                     None => Origin::None,
                 };
@@ -210,7 +210,7 @@ impl Observer {
             ToElector::Hooked { hook, began, ended, exit } => {
                 let mut phase = Phase::new(phase::HOOK, *began, *ended);
                 phase.error = (*exit != Exit::Code(0)).then(|| FAILED.to_owned());
-                self.hooked(phase.with(KeyValue::new("tenure.hook", hook.clone())).with(exit_fact(*exit)), now)
+                self.hooked(phase.with(KeyValue::new("tenure.hook", hook.name())).with(exit_fact(*exit)), now)
             }
             ToElector::Welcome(_)
             | ToElector::Acknowledged { .. }

@@ -22,7 +22,7 @@ pub(crate) async fn short_lived(stage: &Stage, key: &Path, account: &str) -> Opt
     let path = format!("/api/v1/namespaces/{}/serviceaccounts/{account}", stage.namespace);
     let answer = tokio::time::timeout(PATIENCE, stage.api.attempt(Method::GET, &path, None)).await.ok()?.ok()?;
     let uid = answer.1["metadata"]["uid"].as_str()?.to_owned();
-    let now = Duration::from_secs(u64::try_from(jiff::Timestamp::now().as_second()).ok()?);
+    let now = Duration::from_secs(u64::try_from(tenure::clock::timestamp().as_second()).ok()?);
     let claims = json!({
         "iss": ISSUER, "aud": [ISSUER],
         "iat": (now - LEEWAY * 2).as_secs(), "nbf": (now - LEEWAY * 2).as_secs(), "exp": (now - LEEWAY + LIVES).as_secs(),

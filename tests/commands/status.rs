@@ -1,12 +1,12 @@
 //! `tenure status` says who holds a Lease, and its exit code says whether anybody does.
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use crate::world::{Place, scripted, tenure, tenure_in_a_pod};
 
 fn lease(name: &str, holder: &str, renewed: SignedDuration) -> Value {
-    let renewed = format!("{:.6}", Timestamp::now() - renewed);
+    let renewed = format!("{:.6}", tenure::clock::timestamp() - renewed);
     json!({
         "metadata": { "name": name, "namespace": "default", "uid": "u", "resourceVersion": "7" },
         "spec": {

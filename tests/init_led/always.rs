@@ -16,7 +16,7 @@ use nix::sys::{
 };
 use tenure::{
     clock,
-    config::{Acknowledge, Config, Hook, Runs, Signal},
+    config::{Acknowledge, Config, Hook, HookKind, Runs, Signal},
     law::Timing,
     link::{Exit, Reason, Term, Then, ToElector, ToInit},
 };
@@ -197,7 +197,7 @@ pub(crate) fn the_role_is_told_and_acknowledged_by_hooks() {
     world.step_down(7, Reason::StepDown);
     assert_eq!(world.stopped(7), Then::Follow);
     assert_eq!(fs::read_to_string(&log.0).unwrap(), "leader 17\nstandby 17 step-down\n");
-    let hooked = ["afterLead", "beforeFollow"].map(|hook| (hook.to_owned(), Exit::Code(0)));
+    let hooked = [HookKind::AfterLead, HookKind::BeforeFollow].map(|hook| (hook, Exit::Code(0)));
     assert_eq!(world.hooked.take(), hooked, "in time to be told of");
 }
 

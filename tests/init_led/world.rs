@@ -23,7 +23,7 @@ use nix::{
 };
 use tenure::{
     clock,
-    config::Config,
+    config::{Config, HookKind},
     law::Timing,
     link::{Confirmed, Exit, Facts, MAX_MESSAGE, Reason, Term, Then, ToElector, ToInit, VERSION, Welcome, decode, encode},
     time::Instant,
@@ -100,7 +100,7 @@ pub(crate) struct World {
     link: OwnedFd,
     serial: u64,
     /// The hooks that ended, as init told.
-    pub(crate) hooked: RefCell<Vec<(String, Exit)>>,
+    pub(crate) hooked: RefCell<Vec<(HookKind, Exit)>>,
 }
 
 impl World {
@@ -172,7 +172,7 @@ impl World {
             let message = decode(&buffer[..length]).unwrap();
             if let ToElector::Hooked { hook, exit, began, ended } = &message {
                 assert!(began <= ended, "{message:?}");
-                self.hooked.borrow_mut().push((hook.clone(), *exit));
+                self.hooked.borrow_mut().push((*hook, *exit));
             } else if !matches!(message, ToElector::Log { .. }) {
                 return message;
             }

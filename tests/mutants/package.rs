@@ -61,6 +61,7 @@ pub mod config;
 pub mod exit;
 mod console;
 pub mod election;
+pub mod environment;
 pub mod law;
 pub mod link;
 pub mod role;

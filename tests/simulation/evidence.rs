@@ -41,9 +41,7 @@ impl Evidence {
                 (false, Some(*id) == self.read)
             }
             Input::Watched(Watched::Changed(object) | Watched::Deleted(object)) => (self.is_news(version(object)), false),
-            Input::Answered { .. } | Input::Watched(Watched::Bookmark(_) | Watched::Ended { .. }) | Input::Told(_) => {
-                (false, false)
-            }
+            Input::Answered { .. } | Input::Watched(Watched::Bookmark(_) | Watched::Ended(_)) | Input::Told(_) => (false, false),
         };
         let Some(uid) = self.uid.as_deref() else { return false };
         let foreign = |object: &Value| object["metadata"]["uid"] != *uid || object["spec"]["holderIdentity"] != me;
@@ -56,7 +54,7 @@ impl Evidence {
                 answer: Answer::Deleted | Answer::Conflict | Answer::Refused { .. } | Answer::Unknown { .. },
                 ..
             }
-            | Input::Watched(Watched::Bookmark(_) | Watched::Ended { .. })
+            | Input::Watched(Watched::Bookmark(_) | Watched::Ended(_))
             | Input::Told(_) => false,
         }
     }

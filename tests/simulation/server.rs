@@ -6,7 +6,7 @@ use serde_json::Value;
 use tenure::{
     apiserver::Place,
     election::{
-        Answer, Request, Watched,
+        Answer, Request, WatchEnd, Watched,
         record::{LeaseRecord, Standing},
     },
 };
@@ -205,8 +205,7 @@ impl Server {
     pub fn hang_up(&mut self, child: Child, broken: bool, e: &mut Engine) {
         if let Some(index) = self.watches.iter().position(|watch| watch.child == child) {
             let Watch { number, .. } = self.watches.swap_remove(index);
-            let message = broken.then(|| "broke off".to_owned());
-            let end = Watched::Ended { expired: false, forbidden: false, message };
+            let end = Watched::Ended(if broken { WatchEnd::Failed("broke off".into()) } else { WatchEnd::Closed });
             e.at(e.now, Event::Watched(child, number, Box::new(end)));
         }
     }
@@ -216,7 +215,7 @@ impl Server {
         let Some(index) = self.watches.iter().position(|watch| watch.child == child) else { return };
         let Some(watch) = self.watches.get_mut(index) else { return };
         let Some(changes) = self.register.changes_since(watch.after) else {
-            let end = Watched::Ended { expired: true, forbidden: false, message: Some("410".into()) };
+            let end = Watched::Ended(WatchEnd::Failed("410".into()));
             e.at(e.now, Event::Watched(child, watch.number, Box::new(end)));
             self.watches.swap_remove(index);
             return;

@@ -49,6 +49,7 @@ impl Tally {
     }
 
     /// Notes the CPU time of this thread.
+    #[expect(clippy::disallowed_methods, reason = "the time of a thread, by which nothing is decided")]
     pub fn measure(&mut self) {
         if let Ok(time) = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID) {
             self.cpu += Duration::from(time);

@@ -9,7 +9,10 @@ use crate::{
     cli,
     config::{self, Config, Purpose},
     console, exit,
-    process::{power::Power, resolve::resolve},
+    process::{
+        power::{Finding, Power},
+        resolve::resolve,
+    },
     words::one_line,
 };
 
@@ -34,12 +37,14 @@ pub(super) fn run(check: &cli::Check) -> u8 {
         clock::check(loaded.config.lease.clock_drift, &mut report);
     }
     report.section("kill power of this container");
-    report.text(&Power::probe().to_string());
+    for Finding { strong, text } in Power::probe().findings() {
+        if strong { report.good(&text) } else { report.note(&text) }
+    }
     if loaded.config.lease.enabled && !check.offline {
-        block_on(async {
-            check_server(&loaded.config, &mut report).await;
-            0
-        });
+        let asked = block_on(check_server(&loaded.config, &mut report));
+        if let Err(error) = asked {
+            report.bad(exit::INTERNAL, &format!("the API server cannot be asked: {error}"));
+        }
     }
     report.finish()
 }

@@ -34,7 +34,7 @@ pub(super) async fn check(access: &Access, namespace: &str, config: &Config, rep
         let answer = access.review(REVIEWS, &question(namespace, verb, named)).await;
         let (allowed, reason) = match &answer {
             Ok(review) => verdict(review),
-            Err(CallError::Refused { status: StatusCode::NOT_FOUND, .. }) => {
+            Err(CallError::Refused(reply)) if reply.status == StatusCode::NOT_FOUND => {
                 return report.note("this server does not answer access reviews");
             }
             Err(error) => return report.bad(error.exit_code(), &format!("permissions cannot be asked for: {}", one_line(error))),

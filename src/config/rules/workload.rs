@@ -1,24 +1,10 @@
 //! Whether the workload can be started, stopped and started again as the keys say.
 
 use super::Judgement;
-use crate::config::{Config, Signal};
-
-/// What tenure itself puts into the workload's environment.
-const OWN_VARIABLES: [&str; 13] = [
-    "NOTIFY_SOCKET",
-    "TENURE_ACQUIRED_AT",
-    "TENURE_EXIT_CODE",
-    "TENURE_EXIT_SIGNAL",
-    "TENURE_FENCING_TOKEN",
-    "TENURE_IDENTITY",
-    "TENURE_LEASE",
-    "TENURE_LEASE_UID",
-    "TENURE_NAMESPACE",
-    "TENURE_REASON",
-    "TENURE_ROLE",
-    "TENURE_TERM",
-    "TRACEPARENT",
-];
+use crate::{
+    config::{Config, Signal},
+    environment,
+};
 
 /// Whether there is a command that can be executed.
 pub(super) fn judge_main(config: &Config, judgement: &mut Judgement) {
@@ -35,8 +21,8 @@ pub(super) fn judge(config: &Config, judgement: &mut Judgement) {
     let workload = &config.workload;
     for (name, value) in &workload.env {
         let path = format!("workload.env.{name}");
-        if OWN_VARIABLES.contains(&name.as_str()) {
-            judgement.refuse(&[&path], "is set by tenure itself: choose another name");
+        if environment::is_own(name) {
+            judgement.refuse(&[&path], "is a variable of tenure's own: choose another name");
         } else if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
             judgement.refuse(&[&path], "cannot stand in an environment: a name without =, and no zero bytes");
         }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{Core, pacing::KEEP_WARM};
 use crate::{
-    election::{Action, Operation, Watched, record::LeaseRecord},
+    election::{Action, Operation, WatchEnd, Watched, record::LeaseRecord},
     time::{Instant, Now},
 };
 
@@ -64,9 +64,13 @@ impl Core {
                 self.version = Some(version);
                 None
             }
-            Watched::Ended { expired, forbidden, message } => {
+            Watched::Ended(end) => {
                 let Watch::Running { started } = self.watch else { return None };
-                let read_first = expired || message.is_some();
+                let (read_first, forbidden) = match end {
+                    WatchEnd::Closed => (false, false),
+                    WatchEnd::Forbidden(_) => (true, true),
+                    WatchEnd::Failed(_) => (true, false),
+                };
                 let failures = if now.boot.since(started) < WORKED { self.watch_failures } else { 0 };
                 let slowing = LEAST_BETWEEN_WATCHES.saturating_mul(1 << failures.min(8)).min(LONGEST_WATCH_PAUSE);
                 let pause = if forbidden { LONGEST_WATCH_PAUSE } else { slowing };
@@ -76,8 +80,9 @@ impl Core {
                 if read_first && !forbidden && failures == 0 {
                     self.read_at = now.boot.before(KEEP_WARM);
                 }
-                if let Some(message) = message {
-                    self.report_failure(Operation::Watch, message);
+                match end {
+                    WatchEnd::Closed => {}
+                    WatchEnd::Forbidden(message) | WatchEnd::Failed(message) => self.report_failure(Operation::Watch, message),
                 }
                 None
             }
@@ -89,7 +94,8 @@ impl Core {
         let Watch::Running { started } = self.watch else { return };
         let works = match watched {
             Watched::Changed(_) | Watched::Deleted(_) | Watched::Bookmark(_) => now.boot.since(started) >= LONGEST_WATCH_PAUSE,
-            Watched::Ended { expired, message, .. } => !expired && message.is_none(),
+            Watched::Ended(WatchEnd::Closed) => true,
+            Watched::Ended(WatchEnd::Forbidden(_) | WatchEnd::Failed(_)) => false,
         };
         if works {
             let failed = self.expect_success(Operation::Watch);

@@ -278,10 +278,10 @@ fn a_term_begins_with_a_campaign_that_says_why() {
     bench.run(plus(15));
 
     let why = bench.events.iter().find_map(|event| match event {
-        Event::Campaigning { why, handover, .. } => Some((*why, *handover)),
+        Event::Campaigning { why, .. } => Some(*why),
         _ => None,
     });
-    assert_eq!(why, Some((Vacancy::Expired, false)));
+    assert_eq!(why, Some(Vacancy::Expired));
     assert_eq!(bench.register.spec()["holderIdentity"], ME);
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::bench::{Bench, TICK, held, plus, seconds, takes_exactly_after};
-use crate::election::{Event, Operation, Request, Watched};
+use crate::election::{Event, Operation, Request, WatchEnd, Watched};
 
 #[test]
 fn a_dead_watch_delays_a_takeover_by_little_more_than_a_renew_period() {
@@ -89,7 +89,7 @@ fn an_expired_watch_is_restarted_from_a_fresh_read() {
     let mut bench = Bench::with(held("x", 15));
     bench.run(seconds(2));
     bench.register.edit(|object| object["spec"]["holderIdentity"] = "y".into());
-    bench.watch(Watched::Ended { expired: true, forbidden: false, message: None });
+    bench.watch(Watched::Ended(WatchEnd::Failed("410".into())));
 
     bench.run(seconds(1));
 
@@ -102,7 +102,7 @@ fn a_watch_that_ends_in_peace_is_resumed_without_a_read_and_not_more_than_once_a
     bench.run(TICK);
     let gets = bench.gets();
     for _ in 0..5 {
-        bench.watch(Watched::Ended { expired: false, forbidden: false, message: None });
+        bench.watch(Watched::Ended(WatchEnd::Closed));
         bench.watch(Watched::Bookmark("12".into()));
         bench.run(Duration::from_millis(500));
     }
@@ -119,7 +119,7 @@ fn a_watch_that_fails_each_time_is_tried_more_and_more_rarely_and_leaves_the_rea
     for _ in 0..600 {
         if bench.watches.len() > failed {
             failed = bench.watches.len();
-            bench.watch(Watched::Ended { expired: false, forbidden: false, message: Some("no stream".into()) });
+            bench.watch(Watched::Ended(WatchEnd::Failed("no stream".into())));
         }
         bench.run(Duration::from_millis(100));
     }
@@ -134,7 +134,7 @@ fn a_watch_that_breaks_after_it_has_worked_is_started_again_soon() {
     for _ in 0..5 {
         bench.run(seconds(10));
         let (gets, watches) = (bench.gets(), bench.watches.len());
-        bench.watch(Watched::Ended { expired: false, forbidden: false, message: Some("cut".into()) });
+        bench.watch(Watched::Ended(WatchEnd::Failed("cut".into())));
         bench.run(seconds(1));
         assert_eq!((bench.gets(), bench.watches.len()), (gets + 1, watches + 1));
     }
@@ -142,7 +142,7 @@ fn a_watch_that_breaks_after_it_has_worked_is_started_again_soon() {
 
 #[test]
 fn a_watch_has_recovered_when_it_brings_something_after_a_minute_or_ends_in_peace() {
-    let failed = || Watched::Ended { expired: false, forbidden: false, message: Some("cut".into()) };
+    let failed = || Watched::Ended(WatchEnd::Failed("cut".into()));
     let recoveries = |bench: &Bench| {
         let recovered = Event::Recovered { operation: Operation::Watch };
         bench.events.iter().filter(|event| **event == recovered).count()
@@ -165,9 +165,9 @@ fn a_watch_has_recovered_when_it_brings_something_after_a_minute_or_ends_in_peac
 
     bench.watch(failed());
     bench.run(seconds(2));
-    bench.watch(Watched::Ended { expired: true, forbidden: false, message: None });
+    bench.watch(Watched::Ended(WatchEnd::Failed("410".into())));
     bench.run(seconds(4));
     assert_eq!(recoveries(&bench), 1, "it could not be resumed");
-    bench.watch(Watched::Ended { expired: false, forbidden: false, message: None });
+    bench.watch(Watched::Ended(WatchEnd::Closed));
     assert_eq!(recoveries(&bench), 2);
 }

@@ -29,7 +29,7 @@ impl Workload {
     /// Nothing of a leader is wanted, proved; nothing is started before the next word. SIGKILL no later than `kill_at`; H, at
     /// `hard` so far, is not this room's. Each call ends in a [`Happened::Yielded`] whose proof was made after it.
     pub(crate) fn give_way(&mut self, reason: Reason, kill_at: Instant, hard: Instant, now: Instant) {
-        self.wanted = Wanted::Hold;
+        self.wanted = Wanted::Down;
         if self.policy.manner.is_some() && !self.leads && matches!(self.actual, Actual::Starting { .. } | Actual::Ending { .. }) {
             // A standby that is not yet, or no more, leads no more than one that runs; its remains are killed as before.
             self.yielded(now);
@@ -62,9 +62,7 @@ impl Workload {
 
     /// H, which was at `hard`, has come.
     pub(crate) fn hard(&mut self, hard: Instant, now: Instant) {
-        if matches!(self.wanted, Wanted::Standby | Wanted::Leader(_)) {
-            self.wanted = Wanted::Hold;
-        }
+        self.wanted = Wanted::Down;
         match self.actual {
             Actual::Running { .. } | Actual::Starting { .. } => self.kill(now),
             Actual::Stopped | Actual::Waiting { .. } | Actual::Ending { .. } => self.descend(None, now, now),
@@ -124,13 +122,13 @@ impl Workload {
     fn ended(&mut self, exit: Exit, since: Instant, now: Instant) {
         self.account.began.get_or_insert(now);
         self.account.end = Some((now, exit));
-        let asked = matches!(self.wanted, Wanted::Hold | Wanted::Down);
+        let asked = matches!(self.wanted, Wanted::Down);
         let interrupted = self.policy.terminal && from_terminal(exit);
         let again_at = if asked || interrupted { None } else { self.again(exit, since, now) };
         if !asked {
             let again = again_at.is_some();
             if !again {
-                self.wanted = Wanted::Hold;
+                self.wanted = Wanted::Down;
             }
             self.happened.push_back(if interrupted { Happened::Interrupted } else { Happened::Ended { exit, again } });
         }

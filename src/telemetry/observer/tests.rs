@@ -1,5 +1,6 @@
 use super::*;
 use crate::{
+    config::HookKind,
     election::{Given, Vacancy},
     law::{Deadlines, Timing},
     link::{Term as LinkTerm, Then},
@@ -45,8 +46,8 @@ fn lead(sent: Instant, not_before: Option<Instant>) -> ToInit {
     ToInit::Lead { term: TERM, facts, timing: timing(), confirmed: confirmed(timing().deadlines(sent)), not_before }
 }
 
-fn campaigning(other: Option<TraceContext>, handover: bool) -> Event {
-    Event::Campaigning { why: Vacancy::Released, context: CONTEXT, other, handover }
+fn campaigning(why: Vacancy, other: Option<TraceContext>) -> Event {
+    Event::Campaigning { why, context: CONTEXT, other }
 }
 
 fn acquired() -> Event {
@@ -72,7 +73,7 @@ fn reported(observer: &mut Observer, millis: u64, event: Event) -> Vec<Outcome> 
 /// A leader since 20 ms, by a write that was sent at 0.
 fn leading() -> Observer {
     let mut observer = Observer::default();
-    let over = lead_from(&mut observer, campaigning(None, false));
+    let over = lead_from(&mut observer, campaigning(Vacancy::Released, None));
     assert_eq!(over.len(), 1);
     observer
 }
@@ -109,7 +110,7 @@ fn spans(transition: &Transition) -> Vec<(&'static str, Instant, Instant)> {
 fn a_transition_to_leader_reaches_from_the_campaign_to_the_running_workload() {
     let mut observer = Observer::default();
 
-    let told = only(lead_from(&mut observer, campaigning(None, false)));
+    let told = only(lead_from(&mut observer, campaigning(Vacancy::Released, None)));
 
     assert_eq!((told.to, told.reason, told.term, told.token.as_deref()), (Role::Leader, "released", Some(7), Some("42")));
     assert_eq!((told.context, told.from, told.until, told.error), (CONTEXT, ms(0), ms(20), None));
@@ -120,22 +121,22 @@ fn a_transition_to_leader_reaches_from_the_campaign_to_the_running_workload() {
 #[test]
 fn the_margin_of_a_start_counts_from_the_workload_to_the_end_of_validity() {
     let mut observer = Observer::default();
-    let told = only(lead_from(&mut observer, campaigning(None, false)));
+    let told = only(lead_from(&mut observer, campaigning(Vacancy::Released, None)));
     assert_eq!(told.margin, Some(Margin(14.98)));
 }
 
 #[test]
 fn a_handover_has_the_old_leader_as_its_parent_and_a_takeover_a_link() {
     let origin = |campaign| only(lead_from(&mut Observer::default(), campaign)).origin;
-    assert_eq!(origin(campaigning(Some(OTHER), true)), Origin::Handover(OTHER));
-    assert_eq!(origin(campaigning(Some(OTHER), false)), Origin::After(OTHER));
-    assert_eq!(origin(campaigning(None, true)), Origin::None);
+    assert_eq!(origin(campaigning(Vacancy::Released, Some(OTHER))), Origin::Handover(OTHER));
+    assert_eq!(origin(campaigning(Vacancy::Expired, Some(OTHER))), Origin::After(OTHER));
+    assert_eq!(origin(campaigning(Vacancy::Released, None)), Origin::None);
 }
 
 #[test]
 fn a_lost_campaign_claims_no_leadership() {
     let mut observer = Observer::default();
-    reported(&mut observer, 0, campaigning(None, false));
+    reported(&mut observer, 0, campaigning(Vacancy::Released, None));
 
     let over = reported(&mut observer, 4, Event::CampaignLost);
 
@@ -150,7 +151,7 @@ fn a_write_that_proved_late_is_told_as_the_write_that_took_the_lease() {
     let over = feed(
         &mut observer,
         &[
-            (0, Fact::Reported(&campaigning(None, false))),
+            (0, Fact::Reported(&campaigning(Vacancy::Released, None))),
             (2_900, Fact::Reported(&acquired())),
             (2_900, Fact::Told(&lead(ms(2_300), None))),
             (2_910, Fact::Heard(&started(2_905))),
@@ -166,7 +167,7 @@ fn the_start_of_the_workload_counts_from_the_end_of_the_creation_wait() {
     let over = feed(
         &mut observer,
         &[
-            (0, Fact::Reported(&campaigning(None, false))),
+            (0, Fact::Reported(&campaigning(Vacancy::Released, None))),
             (5, Fact::Reported(&wait)),
             (6, Fact::Told(&lead(ms(0), Some(ms(15_000))))),
             (15_010, Fact::Heard(&started(15_004))),
@@ -277,7 +278,7 @@ fn a_term_that_ends_before_its_workload_ran_says_so() {
     let over = feed(
         &mut observer,
         &[
-            (0, Fact::Reported(&campaigning(None, false))),
+            (0, Fact::Reported(&campaigning(Vacancy::Released, None))),
             (5, Fact::Reported(&acquired())),
             (6, Fact::Told(&lead(ms(0), None))),
             (8, Fact::Reported(&stopping(Reason::Signal))),
@@ -292,7 +293,7 @@ fn a_term_that_ends_before_its_workload_ran_says_so() {
 #[test]
 fn a_term_that_init_was_never_told_of_ends_at_once() {
     let mut observer = Observer::default();
-    reported(&mut observer, 0, campaigning(None, false));
+    reported(&mut observer, 0, campaigning(Vacancy::Released, None));
     reported(&mut observer, 5, acquired());
     let over = reported(&mut observer, 6, stopping(Reason::LostDeleted));
     let roles: Vec<_> = over.into_iter().map(|outcome| transition(outcome).to).collect();
@@ -326,7 +327,7 @@ fn a_renewal_may_fail_during_a_stop_and_what_fails_after_the_proof_is_none() {
 fn a_new_campaign_tells_what_was_left_open_before_it() {
     let mut observer = leading();
     reported(&mut observer, 100, stopping(Reason::LostDeleted));
-    let left = only(reported(&mut observer, 500, campaigning(None, false)));
+    let left = only(reported(&mut observer, 500, campaigning(Vacancy::Released, None)));
     assert_eq!((left.to, left.until), (Role::Standby, ms(500)));
 }
 
@@ -339,18 +340,18 @@ fn a_workload_that_is_started_again_is_told_within_the_term() {
     assert_eq!((*parent, phase.name, phase.from, phase.until), (CONTEXT, "workload.start", ms(500), ms(1_500)));
 }
 
-fn hooked(hook: &str, began: u64, ended: u64, exit: Exit) -> ToElector {
-    ToElector::Hooked { hook: hook.into(), began: ms(began), ended: ms(ended), exit }
+fn hooked(hook: HookKind, began: u64, ended: u64, exit: Exit) -> ToElector {
+    ToElector::Hooked { hook, began: ms(began), ended: ms(ended), exit }
 }
 
 #[test]
 fn a_hook_that_a_promotion_waited_for_is_a_part_of_it_and_one_that_it_did_not_of_the_term() {
     let mut observer = Observer::default();
-    let hook = hooked("afterLead", 8, 15, Exit::Code(0));
+    let hook = hooked(HookKind::AfterLead, 8, 15, Exit::Code(0));
     feed(
         &mut observer,
         &[
-            (0, Fact::Reported(&campaigning(None, false))),
+            (0, Fact::Reported(&campaigning(Vacancy::Released, None))),
             (5, Fact::Reported(&acquired())),
             (6, Fact::Told(&lead(ms(0), None))),
             (15, Fact::Heard(&hook)),
@@ -359,7 +360,7 @@ fn a_hook_that_a_promotion_waited_for_is_a_part_of_it_and_one_that_it_did_not_of
     let told = only(feed(&mut observer, &[(25, Fact::Heard(&started(20)))]));
     assert_eq!(spans(&told).last(), Some(&("hook", ms(8), ms(15))));
 
-    let late = hooked("afterLead", 8, 40, Exit::Code(3));
+    let late = hooked(HookKind::AfterLead, 8, 40, Exit::Code(3));
     let over = feed(&mut observer, &[(40, Fact::Heard(&late))]);
     let [Outcome::During { parent: CONTEXT, term: 7, phase, .. }] = &over[..] else { panic!("{over:?}") };
     assert_eq!((phase.name, phase.error.as_deref()), ("hook", Some("the hook failed")));
@@ -369,7 +370,7 @@ fn a_hook_that_a_promotion_waited_for_is_a_part_of_it_and_one_that_it_did_not_of
 fn the_hook_of_a_demotion_is_a_part_of_it() {
     let mut observer = leading();
     reported(&mut observer, 100, stopping(Reason::StepDown));
-    let hook = hooked("beforeFollow", 105, 120, Exit::Code(0));
+    let hook = hooked(HookKind::BeforeFollow, 105, 120, Exit::Code(0));
     assert_eq!(feed(&mut observer, &[(120, Fact::Heard(&hook))]), []);
     let stop = Stop { began: Some(ms(100)), killed: None, exited: None, exit: None, proved: ms(121) };
     reported(&mut observer, 121, Event::Proved(stop));
@@ -432,7 +433,7 @@ fn what_is_under_way_when_the_process_ends_is_told_as_unfinished() {
 #[test]
 fn one_anchor_ties_a_whole_transition_to_the_wall_clock() {
     let mut observer = Observer::default();
-    reported(&mut observer, 0, campaigning(None, false));
+    reported(&mut observer, 0, campaigning(Vacancy::Released, None));
     reported(&mut observer, 5, acquired());
     let stepped = Now { wall: 0, ..at(25) };
     let told = only(observer.record(Fact::Heard(&started(20)), stepped));

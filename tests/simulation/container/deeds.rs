@@ -3,9 +3,10 @@
 //! The order of things is that of `init/deeds.rs`.
 
 use tenure::{
+    config::HookKind,
     link::{Reason, ToElector},
     role::Role,
-    supervision::{Action, HookKind, Input, Target},
+    supervision::{Action, Input, Target},
     time::Instant,
 };
 

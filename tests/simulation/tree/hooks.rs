@@ -1,6 +1,6 @@
 //! The commands around a change of role. One is a leader's code as long as it runs, and may hang or fail at any point of its work.
 
-use tenure::{link::Exit, role::Role, supervision::HookKind, time::Instant};
+use tenure::{config::HookKind, link::Exit, role::Role, time::Instant};
 
 use super::{Process, Stage, Tree, manner};
 use crate::{

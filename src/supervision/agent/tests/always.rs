@@ -1,10 +1,7 @@
 //! `runs: always`: told, and taken at its word.
 
 use super::*;
-use crate::{
-    config::{Acknowledge, Hook, OnExit, Runs},
-    supervision::HookKind,
-};
+use crate::config::{Acknowledge, Hook, HookKind, OnExit, Runs};
 
 mod demotion;
 mod promotion;

@@ -1,0 +1,39 @@
+//! The names of the variables by which a workload and its hooks are told (README, "What the workload is told").
+
+/// The address for notifications, where `workload.acknowledge` is `notify`.
+pub const NOTIFY_SOCKET: &str = "NOTIFY_SOCKET";
+/// The acquireTime of the term.
+pub const ACQUIRED_AT: &str = "TENURE_ACQUIRED_AT";
+/// The exit code of the workload that ended.
+pub const EXIT_CODE: &str = "TENURE_EXIT_CODE";
+/// The signal that ended the workload.
+pub const EXIT_SIGNAL: &str = "TENURE_EXIT_SIGNAL";
+/// The resourceVersion of the acquiring write.
+pub const FENCING_TOKEN: &str = "TENURE_FENCING_TOKEN";
+/// The full identity of the replica.
+pub const IDENTITY: &str = "TENURE_IDENTITY";
+/// The name of the Lease.
+pub const LEASE: &str = "TENURE_LEASE";
+/// The uid of the Lease.
+pub const LEASE_UID: &str = "TENURE_LEASE_UID";
+/// The namespace of the Lease.
+pub const NAMESPACE: &str = "TENURE_NAMESPACE";
+/// Why the term ended.
+pub const REASON: &str = "TENURE_REASON";
+/// [`crate::role::Role`].
+pub const ROLE: &str = "TENURE_ROLE";
+/// The leaseTransitions of the term.
+pub const TERM: &str = "TENURE_TERM";
+/// The span of the transition, as W3C writes it.
+pub const TRACEPARENT: &str = "TRACEPARENT";
+/// What goes with another trace's parent; never set by tenure.
+pub const TRACESTATE: &str = "TRACESTATE";
+
+/// Those that are true of one term or its end: what an outer tenure said of its own is not passed on.
+pub const OF_A_TERM: [&str; 7] = [ACQUIRED_AT, EXIT_CODE, EXIT_SIGNAL, FENCING_TOKEN, LEASE_UID, REASON, TERM];
+
+/// Whether tenure alone says what stands in it, so that no user may set it.
+#[must_use]
+pub fn is_own(name: &str) -> bool {
+    OF_A_TERM.contains(&name) || [NOTIFY_SOCKET, IDENTITY, LEASE, NAMESPACE, ROLE, TRACEPARENT, TRACESTATE].contains(&name)
+}
