@@ -9,7 +9,9 @@
 
 use std::{
     io::{self, IsTerminal as _},
-    process::{Command, ExitStatus, Output, Stdio},
+    process::{Child, Command, ExitStatus, Output, Stdio},
+    sync::mpsc,
+    thread,
     time::Duration,
 };
 
@@ -20,7 +22,17 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::token::is_sendable;
-use crate::{clock, words};
+use crate::{
+    clock,
+    process::{
+        Pid, kill,
+        scan::{Scanner, Scope, Spare},
+    },
+    words,
+};
+
+/// A plugin that asks nobody but servers has hung after this long.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Why a plugin gave no credentials.
 #[derive(Debug, thiserror::Error)]
@@ -54,6 +66,14 @@ pub enum PluginError {
         status: ExitStatus,
         /// The last line of its standard error; or empty.
         complaint: String,
+    },
+    /// It hung, and was killed.
+    #[error("the credential plugin {program} did not end within {limit:?}, and was killed")]
+    Hung {
+        /// Which.
+        program: String,
+        /// How long it had.
+        limit: Duration,
     },
     /// What it printed is no ExecCredential.
     #[error("what the credential plugin {program} printed is no ExecCredential with a status")]
@@ -100,9 +120,12 @@ impl PluginError {
     pub(super) const fn may_pass(&self) -> bool {
         match self {
             Self::NoCommand | Self::Terminal { .. } | Self::Start { .. } => false,
-            Self::Failed { .. } | Self::Unreadable { .. } | Self::Nothing { .. } | Self::Token { .. } | Self::Expiry { .. } => {
-                true
-            }
+            Self::Failed { .. }
+            | Self::Hung { .. }
+            | Self::Unreadable { .. }
+            | Self::Nothing { .. }
+            | Self::Token { .. }
+            | Self::Expiry { .. } => true,
         }
     }
 }
@@ -121,7 +144,7 @@ pub(super) fn replace(auth: &mut AuthInfo) -> Result<Option<Duration>, PluginErr
         return Ok(None);
     }
     let program = exec.command.clone().ok_or(PluginError::NoCommand)?;
-    let output = run(&program, &exec)?;
+    let output = run(&program, &exec, PATIENCE)?;
     let Ok(Credential { status: given }) = serde_saphyr::from_slice(&output.stdout) else {
         return Err(PluginError::Unreadable { program });
     };
@@ -147,7 +170,8 @@ pub(super) fn replace(auth: &mut AuthInfo) -> Result<Option<Duration>, PluginErr
     Ok(lifetime.filter(|lifetime| !lifetime.is_zero()))
 }
 
-fn run(program: &str, exec: &ExecConfig) -> Result<Output, PluginError> {
+/// What it gave within `patience`; a user who is asked has all the time that there is.
+fn run(program: &str, exec: &ExecConfig, patience: Duration) -> Result<Output, PluginError> {
     let interactive = may_ask(exec.interactive_mode.as_ref(), io::stdin().is_terminal());
     let interactive = interactive.ok_or_else(|| PluginError::Terminal { program: program.into() })?;
     let mut command = Command::new(program);
@@ -158,18 +182,45 @@ fn run(program: &str, exec: &ExecConfig) -> Result<Output, PluginError> {
         }
     }
     command.env("KUBERNETES_EXEC_INFO", question(exec, interactive)).stdin(Stdio::null());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
     if interactive {
         command.stdin(Stdio::inherit()).stderr(Stdio::inherit());
     }
-    let output = command.output().map_err(|source| PluginError::Start {
+    let patience = if interactive { Duration::MAX } else { patience };
+    let output = command.spawn().and_then(|child| ended(child, patience)).map_err(|source| PluginError::Start {
         program: program.into(),
         hint: exec.install_hint.as_deref().map(|hint| format!(" ({})", words::squeezed(hint))).unwrap_or_default(),
         source,
     })?;
-    if output.status.success() {
-        return Ok(output);
+    match output {
+        None => Err(PluginError::Hung { program: program.into(), limit: patience }),
+        Some(output) if output.status.success() => Ok(output),
+        Some(Output { status, stderr, .. }) => {
+            Err(PluginError::Failed { program: program.into(), status, complaint: complaint(&stderr) })
+        }
     }
-    Err(PluginError::Failed { program: program.into(), status: output.status, complaint: complaint(&output.stderr) })
+}
+
+/// What it printed, and how it ended; none if it has not within `patience`, and it was killed.
+fn ended(child: Child, patience: Duration) -> io::Result<Option<Output>> {
+    let pid = Pid::from_raw(child.id().cast_signed());
+    let (tell, told) = mpsc::channel();
+    // Whatever still holds its standard output, it is this thread that waits for it.
+    thread::Builder::new().spawn(move || tell.send(child.wait_with_output()))?;
+    if let Ok(output) = told.recv_timeout(patience) {
+        return output.map(Some);
+    }
+    // With what it has started: these would pile up.
+    let own = Spare { init: pid, electors: &[] };
+    if let Ok(mut scanner) = Scanner::open()
+        && let Ok(found) = scanner.find(Scope::Descendants, own)
+    {
+        for process in found.targets {
+            let _ = kill::send(process.pid, kill::SIGKILL);
+        }
+    }
+    let _ = kill::send(pid, kill::SIGKILL);
+    Ok(None)
 }
 
 /// Whether it may ask its user; none if it must and cannot.
@@ -294,6 +345,29 @@ mod tests {
                 assert!(!said.contains(secret), "{said}");
             }
             assert!(error.may_pass());
+        }
+    }
+
+    #[test]
+    fn a_plugin_that_hangs_is_killed_with_what_it_has_started() {
+        let mark = format!("{}", 1_000_000 + std::process::id());
+        let exec = shell(&format!("sleep {mark} & sleep {mark}")).exec.unwrap();
+
+        let error = run("/bin/sh", &exec, Duration::from_millis(300)).unwrap_err();
+
+        assert!(matches!(error, PluginError::Hung { .. }) && error.may_pass(), "{error:?}");
+        assert!(one_line(&error).ends_with("did not end within 300ms, and was killed"), "{error}");
+        let until = clock::boot() + Duration::from_secs(20);
+        let runs = || {
+            let lines = std::fs::read_dir("/proc").unwrap().filter_map(|entry| {
+                let line = std::fs::read(entry.ok()?.path().join("cmdline")).ok()?;
+                line.starts_with(format!("sleep\0{mark}").as_bytes()).then_some(())
+            });
+            lines.count()
+        };
+        while runs() > 0 {
+            assert!(clock::boot() < until, "it runs on");
+            thread::yield_now();
         }
     }
 

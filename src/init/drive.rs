@@ -249,8 +249,9 @@ impl Drive {
     }
 
     fn elector_ended(&mut self, agent: &mut Agent, how: String) {
-        self.log.line(Level::Warn, &format!("the elector ended: {how}"));
         agent.handle(Input::ElectorEnded, clock::boot());
+        self.carry_out(agent);
+        self.log.line(Level::Warn, &format!("the elector ended: {how}"));
     }
 
     /// Takes in what waits on the link; `acting` in between unless the caller is about to. No deadline is heeded here (law 9).

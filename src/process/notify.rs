@@ -4,17 +4,14 @@
 //! the workload or descends from it. Never blocks, and never decides what a message means for a role.
 
 use std::{
-    io::{self, IoSliceMut},
-    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd},
+    io,
+    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
 };
 
 use nix::{
     errno::Errno,
-    sys::socket::{
-        AddressFamily, ControlMessageOwned, MsgFlags, SockFlag, SockType, UnixAddr, UnixCredentials, bind, recv, recvmsg,
-        setsockopt, socket, sockopt,
-    },
-    unistd::{Pid, close},
+    sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, UnixAddr, bind, recv, setsockopt, socket, sockopt},
+    unistd::Pid,
 };
 
 use crate::{process::scan::Scanner, role::Role};
@@ -22,9 +19,6 @@ use crate::{process::scan::Scanner, role::Role};
 /// So many datagrams are thrown away at most before the socket counts as one that cannot be emptied. The kernel keeps no more than
 /// net.unix.max_dgram_qlen, some hundreds, so that those which come after that many are of somebody who does not stop.
 const MOST: usize = 4096;
-
-/// The kernel's limit (SCM_MAX_FD).
-const MOST_DESCRIPTORS: usize = 253;
 
 /// Longest datagram that is read; sd_notify messages are lines.
 const MAX_DATAGRAM: usize = 4096;
@@ -102,21 +96,48 @@ impl NotifySocket {
     }
 
     /// Length (more than the buffer's if it was cut) and sender of the next datagram; an unknown sender is 0.
+    ///
+    /// There is room for the credentials and for nothing else: descriptors that were sent along are closed by the kernel, which is
+    /// all that systemd-notify's barrier asks for, and never use up those that init may have.
+    #[allow(unsafe_code, reason = "nix gives no credentials where something else was cut off")]
     fn read(&self, buffer: &mut [u8]) -> io::Result<Option<(usize, Pid)>> {
-        // Room for all that one datagram may carry: what is cut off costs the credentials as well.
-        let mut control = nix::cmsg_space!(UnixCredentials, [RawFd; MOST_DESCRIPTORS]);
-        let flags = MsgFlags::MSG_TRUNC | MsgFlags::MSG_CMSG_CLOEXEC;
+        // SAFETY: zeroes are no control message, of nobody.
+        let mut control: Control = unsafe { std::mem::zeroed() };
+        let mut slice = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
         loop {
-            let mut slices = [IoSliceMut::new(buffer)];
-            let message = match recvmsg::<UnixAddr>(self.socket.as_raw_fd(), &mut slices, Some(&mut control), flags) {
-                Ok(message) => message,
+            // SAFETY: zeroes are an empty msghdr.
+            let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+            message.msg_iov = &raw mut slice;
+            message.msg_iovlen = 1;
+            message.msg_control = (&raw mut control).cast();
+            message.msg_controllen = size_of::<Control>() as _;
+            // SAFETY: the message points to live locals of the lengths that it names.
+            let length =
+                unsafe { libc::recvmsg(self.socket.as_raw_fd(), &raw mut message, libc::MSG_TRUNC | libc::MSG_CMSG_CLOEXEC) };
+            match Errno::result(length) {
+                Ok(length) => {
+                    return Ok(Some((usize::try_from(length).unwrap_or_default(), control.sender(message.msg_controllen as _))));
+                }
                 Err(Errno::EAGAIN) => return Ok(None),
-                Err(Errno::EINTR) => continue,
+                Err(Errno::EINTR) => {}
                 Err(errno) => return Err(errno.into()),
-            };
-            let senders = message.cmsgs().ok().into_iter().flatten().filter_map(credentials);
-            return Ok(Some((message.bytes, senders.last().unwrap_or(Pid::from_raw(0)))));
+            }
         }
+    }
+}
+
+/// One control message, with the credentials of the sender. They come first.
+#[repr(C)]
+struct Control {
+    header: libc::cmsghdr,
+    credentials: libc::ucred,
+}
+
+impl Control {
+    fn sender(&self, received: usize) -> Pid {
+        let whole = received >= std::mem::offset_of!(Self, credentials) + size_of::<libc::ucred>();
+        let is_told = whole && (self.header.cmsg_level, self.header.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_CREDENTIALS);
+        Pid::from_raw(if is_told { self.credentials.pid } else { 0 })
     }
 }
 
@@ -136,22 +157,6 @@ pub(crate) fn drain(socket: BorrowedFd<'_>) -> nix::Result<()> {
         }
     }
     Err(Errno::EBUSY)
-}
-
-/// The sender. Descriptors that it sent along are closed: systemd-notify's barrier asks for no more.
-#[allow(clippy::wildcard_enum_match_arm, reason = "of a foreign enum's many messages two are asked for")]
-fn credentials(message: ControlMessageOwned) -> Option<Pid> {
-    match message {
-        ControlMessageOwned::ScmCredentials(credentials) => Some(Pid::from_raw(credentials.pid())),
-        ControlMessageOwned::ScmRights(descriptors) => {
-            // The kernel made them for us a moment ago.
-            for descriptor in descriptors {
-                let _ = close(descriptor);
-            }
-            None
-        }
-        _ => None,
-    }
 }
 
 /// A descendant whose parents are gone is still known by its process group.

@@ -6,13 +6,14 @@
 use std::collections::VecDeque;
 
 use crate::{
+    config::Signal,
     link::{Exit, Reason, Stop},
     role::Role,
     time::Instant,
 };
 
 use super::{
-    Action, Launch, NotSpawned,
+    Action, Launch, NotSpawned, Target,
     ladder::{Ladder, Step},
     restarts::Restarts,
     roles::{Outcome, Roles},
@@ -79,8 +80,9 @@ enum Actual {
     Stopped,
     /// To be started again.
     Waiting { until: Instant },
-    /// Asked for, with the launch of a leader; `pid` once it forked, `kill_at` if it is to be stopped as soon as it has.
-    Starting { launch: Option<Launch>, pid: Option<i32>, kill_at: Option<Instant> },
+    /// Asked for, with the launch of a leader; `pid` once it forked, `kill_at` if it is to be stopped as soon as it has. One that is
+    /// not executed by `late` is killed.
+    Starting { launch: Option<Launch>, pid: Option<i32>, kill_at: Option<Instant>, late: Option<Instant> },
     /// The main process runs.
     Running { pid: i32, since: Instant, roles: Roles, yield_by: Option<Instant> },
     /// On its way down.
@@ -253,7 +255,8 @@ impl Workload {
             Actual::Waiting { until } => self.may_start(*until).then_some(*until),
             Actual::Running { roles, yield_by, .. } => [roles.due(), *yield_by].into_iter().flatten().min(),
             Actual::Ending { ladder, .. } => ladder.due(),
-            Actual::Stopped | Actual::Starting { .. } => None,
+            Actual::Starting { pid: Some(_), late, .. } => *late,
+            Actual::Stopped | Actual::Starting { pid: None, .. } => None,
         }
     }
 
@@ -267,6 +270,13 @@ impl Workload {
                 let outcome = roles.handle_timeout(now, &mut self.actions);
                 self.take_news(outcome, now);
             }
+        }
+        if let Actual::Starting { pid: Some(pid), late, .. } = &mut self.actual
+            && late.take_if(|at| *at <= now).is_some()
+        {
+            // Its end is judged as that of one that ran: a file system that answers no more may answer the next time.
+            self.actions.push_back(Action::Signal { target: Target::Main(*pid), signal: Signal(libc::SIGKILL) });
+            said = Some("the workload was not executed within lease.duration and is killed".into());
         }
         if let Actual::Ending { ladder, .. } = &mut self.actual {
             while let Some(step) = ladder.step(now) {
@@ -288,8 +298,8 @@ impl Workload {
     fn advance(&mut self, now: Instant) {
         let may_start = self.may_start(now);
         match (&self.wanted, &mut self.actual) {
-            (_, Actual::Stopped) if may_start => self.spawn(),
-            (_, Actual::Waiting { until }) if may_start && *until <= now => self.spawn(),
+            (_, Actual::Stopped) if may_start => self.spawn(now),
+            (_, Actual::Waiting { until }) if may_start && *until <= now => self.spawn(now),
             // Where its time passed unused, only a later limit starts it.
             (_, Actual::Waiting { until }) => *until = now.max(*until),
             (Wanted::Leader(launch), Actual::Running { roles, .. }) if now < launch.not_after && roles.is_standby() => {
@@ -310,7 +320,7 @@ impl Workload {
         }
     }
 
-    fn spawn(&mut self) {
+    fn spawn(&mut self, now: Instant) {
         let launch = match &self.wanted {
             Wanted::Leader(launch) => Some(launch.clone()),
             Wanted::Down | Wanted::Standby => None,
@@ -322,7 +332,8 @@ impl Workload {
             (false, Some(_)) => Some(Role::Leader),
             (false, None) => Some(Role::Standby),
         };
-        self.actual = Actual::Starting { launch: launch.clone(), pid: None, kill_at: None };
+        let late = self.policy.start_timeout.map(|timeout| now + timeout);
+        self.actual = Actual::Starting { launch: launch.clone(), pid: None, kill_at: None, late };
         self.actions.push_back(Action::Spawn { role, launch });
     }
 

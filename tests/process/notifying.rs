@@ -11,7 +11,10 @@ use std::{
 
 use nix::{
     fcntl::OFlag,
-    sys::socket::{ControlMessage, MsgFlags, UnixAddr, sendmsg},
+    sys::{
+        resource::{Resource, getrlimit, setrlimit},
+        socket::{ControlMessage, MsgFlags, UnixAddr, sendmsg},
+    },
     unistd::{Pid, getpid, pipe2},
 };
 use tenure::{
@@ -118,6 +121,28 @@ test_in!(Pid1, descriptors_that_come_along_are_closed_and_hide_no_sender, {
     drop(write);
 
     assert_eq!(hear(&socket, getpid()), Ok(None));
+    assert_eq!(nix::unistd::read(&read, &mut [0]), Ok(0), "nobody holds the other end");
+});
+
+test_in!(Pid1, descriptors_that_come_along_are_none_of_ours_however_few_we_may_have, {
+    let socket = NotifySocket::open().expect("a socket");
+    let scanner = Scanner::open().expect("/proc");
+    let (read, write) = pipe2(OFlag::O_NONBLOCK).expect("a pipe");
+    let address = UnixAddr::new_abstract(socket.address().trim_start_matches('@').as_bytes()).expect("short");
+    let from = UnixDatagram::unbound().expect("a socket");
+    let fds = [write.as_raw_fd(); 253];
+    let control = [ControlMessage::ScmRights(&fds)];
+    let word = [IoSlice::new(b"X_TENURE_ROLE=standby")];
+    sendmsg(from.as_raw_fd(), &word, &control, MsgFlags::empty(), Some(&address)).expect("a listener");
+    drop(write);
+
+    // Room for some of them, and not for all.
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).expect("a limit");
+    setrlimit(Resource::RLIMIT_NOFILE, 64, hard).expect("less is granted");
+    let heard = socket.receive(getpid(), Some(&scanner)).expect("a socket");
+    setrlimit(Resource::RLIMIT_NOFILE, soft, hard).expect("what it was is granted");
+
+    assert_eq!(heard, Some(Ok(Some(Role::Standby))), "its sender is known all the same");
     assert_eq!(nix::unistd::read(&read, &mut [0]), Ok(0), "nobody holds the other end");
 });
 

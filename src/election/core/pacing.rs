@@ -9,7 +9,8 @@ use crate::{
     time::{Instant, Now},
 };
 
-/// No two attempts while leading or releasing start closer together than this, however quickly they are refused.
+/// No two attempts while leading or releasing start closer together than this, however quickly they are refused; nor closer than
+/// the law counts on, where that is less.
 const LEAST_BETWEEN_ATTEMPTS: Duration = Duration::from_millis(500);
 /// A follower's connection for writes is closed by the server when it is idle for longer.
 pub(super) const KEEP_WARM: Duration = Duration::from_secs(55);
@@ -56,7 +57,8 @@ impl Core {
     /// which is S, or the end of a release (law 5).
     pub(crate) fn leader_retry(&mut self, sent: Instant, retry_after: Option<Duration>, end: Instant, now: Now) -> Instant {
         let pause = self.jittered(RETRY_PAUSE).min(RETRY_PAUSE);
-        let soon = (now.boot + pause).max(sent + LEAST_BETWEEN_ATTEMPTS);
+        let least = LEAST_BETWEEN_ATTEMPTS.min(self.timing.attempt_timeout + RETRY_PAUSE);
+        let soon = (now.boot + pause).max(sent + least);
         let Some(retry_after) = retry_after else { return soon };
         let last = end.before(self.timing.attempt_timeout);
         soon.max((now.boot + retry_after).min(last))

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::bench::{Bench, ME, START, TICK, held, lost, rose, seconds};
+use super::bench::{Bench, ME, START, TICK, held, lost, rose, seconds, welcome};
 use crate::{
     config::Config,
     election::{
@@ -12,7 +12,7 @@ use crate::{
         writes::{HOLDER, STEP_DOWN},
     },
     law::Deadlines,
-    link::{Reason, Then, ToElector, ToInit, encode},
+    link::{Reason, Then, ToElector, ToInit, Welcome, encode},
     time::Instant,
 };
 
@@ -151,6 +151,29 @@ fn a_black_hole_leaves_at_least_two_further_attempts_at_every_phase() {
         }
         assert!(bench.sent.len() - before >= 3, "phase {phase}: {} attempts", bench.sent.len() - before);
     }
+}
+
+#[test]
+fn as_many_attempts_are_made_as_the_law_counts_on_however_short_they_are() {
+    let mut config = Config::default();
+    config.lease.duration = seconds(2);
+    config.lease.renew_period = seconds(1);
+    config.lease.attempt_timeout = Duration::from_millis(40);
+    config.workload.stop.kill_margin = Duration::from_millis(100);
+    config.workload.stop.loss_grace = Duration::from_millis(400);
+    assert_eq!(config.timing().attempts(), 2);
+    let mut bench = Bench::leading_with(Welcome { config, ..welcome() });
+    bench.answers = false;
+    let before = bench.sent.len();
+
+    while bench.step_down().is_none() {
+        bench.run(Duration::from_millis(1));
+        if bench.awaited.is_some() && bench.now.boot.since(bench.last_sent()) >= Duration::from_millis(40) {
+            bench.answer(lost());
+        }
+    }
+
+    assert!(bench.sent.len() - before >= 2, "{} attempts", bench.sent.len() - before);
 }
 
 #[test]

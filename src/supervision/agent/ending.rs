@@ -112,6 +112,11 @@ impl Agent {
         let code = ending.code.unwrap_or_else(|| self.workload.exit().map_or(0, Exit::code));
         let config = &self.settings.config;
         let patience = config.lease.attempt_timeout.saturating_mul(2).saturating_add(SLACK);
+        // Also while a standby still stops: who is to end takes no Lease that it would have to hold through that.
+        if self.held.is_none() && self.electors.is_greeted() && !ending.told {
+            ending.told = true;
+            self.actions.push_back(Action::Tell(ToElector::Shutdown));
+        }
         if !self.workload.is_down() {
             let is_hopeless = || self.settings.pid1 || self.workload.is_stuck() || ending.signals > 2;
             if !config.lease.enabled && self.workload.is_being_swept() && is_hopeless() {
@@ -130,10 +135,6 @@ impl Agent {
             return;
         }
         let by = *ending.by.get_or_insert(now + patience);
-        if self.held.is_none() && self.electors.is_greeted() && !ending.told {
-            ending.told = true;
-            self.actions.push_back(Action::Tell(ToElector::Shutdown));
-        }
         let over = match &self.held {
             Some(held) => now >= held.deadlines().end || self.failed.is_some(),
             None => !self.electors.is_greeted(),

@@ -60,7 +60,8 @@ impl Agent {
         };
         let stop = &self.settings.config.workload.stop;
         let kill_at = if reason.is_loss() { hard.min(now + stop.loss_grace) } else { now + stop.grace };
-        if self.ending.is_some() {
+        // A standby has what time it was given for its end, and the Lease does not wait for that.
+        if self.ending.is_some() && self.workload.leads() {
             self.workload.stop(None, kill_at, now);
         } else {
             self.workload.give_way(reason, kill_at, hard, now);

@@ -18,6 +18,8 @@ pub(crate) struct Policy {
     pub(crate) terminal: bool,
     pub(crate) config: config::Workload,
     pub(crate) rewrite: config::Rewrite,
+    /// Under a Lease, how long an execve may take: as long as a crash would leave it without a leader.
+    pub(crate) start_timeout: Option<Duration>,
     /// How a running workload is told its role; none unless it runs always.
     pub(crate) manner: Option<Manner>,
 }
@@ -36,8 +38,9 @@ impl Policy {
         };
         let plain = !config.lease.enabled;
         let manner = manner.filter(|_| !plain);
+        let start_timeout = Some(config.lease.duration).filter(|_| !plain);
         let (config, rewrite) = (config.workload.clone(), config.signals.rewrite.clone());
-        Self { pid1, plain, terminal, config, rewrite, manner }
+        Self { pid1, plain, terminal, config, rewrite, start_timeout, manner }
     }
 }
 

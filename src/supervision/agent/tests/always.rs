@@ -38,6 +38,39 @@ fn standby(config: Config) -> World {
     world
 }
 
+#[test]
+fn a_standby_that_is_told_to_end_tells_its_elector_before_its_workload_has_stopped() {
+    let mut world = standby(always(Acknowledge::Notify));
+
+    world.feed(Input::Signal(libc::SIGTERM));
+
+    assert!(world.wants(&to_main(libc::SIGTERM)));
+    assert!(world.wants(&Action::Tell(ToElector::Shutdown)), "{:?}", world.actions);
+    world.told(ToInit::Done);
+    assert!(!world.actions.iter().any(|action| matches!(action, Action::Exit(_))), "the standby has its grace");
+    world.exit(Exit::Code(0));
+    world.prove();
+    assert_eq!(world.actions.last(), Some(&Action::Exit(0)));
+}
+
+#[test]
+fn a_lease_that_came_while_a_standby_stops_is_given_back_before_it_has() {
+    let mut world = standby(always(Acknowledge::Notify));
+    world.feed(Input::Signal(libc::SIGTERM));
+    world.take();
+
+    world.lead(1, None);
+    world.step_down(9, Reason::Signal);
+
+    assert_eq!(world.stopped(), Some((9, Then::Exit)));
+    assert!(world.agent.hard().is_none(), "nothing leads");
+    world.told(ToInit::Ended { term: Term(1) });
+    world.exit(Exit::Code(0));
+    world.prove();
+    world.told(ToInit::Done);
+    assert_eq!(world.actions.last(), Some(&Action::Exit(0)));
+}
+
 /// Leads by its word.
 fn leader() -> World {
     let mut world = standby(always(Acknowledge::Notify));

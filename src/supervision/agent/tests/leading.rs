@@ -236,6 +236,27 @@ fn a_command_that_cannot_be_executed_ends_the_term_and_init_with_its_code() {
 }
 
 #[test]
+fn a_command_that_is_not_executed_within_the_duration_is_killed_and_has_ended() {
+    let mut world = World::new(config());
+    world.lead(1, None);
+    world.feed(Input::Forked { pid: MAIN });
+    let late = world.now + config().lease.duration;
+    for renewal in 1..15 {
+        world.sleep_until(ms(1000 + renewal * 1000));
+        world.extend(1, renewal, world.now);
+    }
+    world.take();
+
+    world.wake_until(late - tick());
+    assert!(!world.wants(&to_main(libc::SIGKILL)));
+    world.wake_until(late);
+
+    assert!(world.wants(&to_main(libc::SIGKILL)), "{:?}", world.actions);
+    world.exit(Exit::Signal(libc::SIGKILL));
+    assert!(world.wants(&Action::Tell(ToElector::Stopping { term: Term(1), reason: Reason::Exited, at: world.now })));
+}
+
+#[test]
 fn a_release_without_a_proof_for_this_elector_is_not_acknowledged() {
     let mut world = World::leading(config());
     world.told(ToInit::Releasing { term: Term(1), serial: 1 });
