@@ -3,12 +3,11 @@
 
 use std::{
     fs,
-    io::{BufRead as _, BufReader},
     net::{TcpListener, TcpStream},
     os::fd::{AsRawFd as _, OwnedFd},
     path::PathBuf,
     process::{Child, ChildStdout, Command, Stdio},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use nix::{
@@ -26,7 +25,16 @@ use tenure::{
     link::{Confirmed, Facts, MAX_MESSAGE, Resume, Stop, Term, Then, ToElector, ToInit, VERSION, Welcome, decode, encode},
 };
 
-const PATIENCE: Duration = Duration::from_secs(30);
+#[path = "support/lines.rs"]
+mod lines;
+#[path = "support/procfs.rs"]
+mod procfs;
+#[path = "support/wait.rs"]
+mod wait;
+
+use lines::Lines;
+use procfs::{children, is_dead};
+use wait::{wait_for, wait_until};
 
 #[test]
 fn started_by_hand_it_says_who_starts_it() {
@@ -100,7 +108,7 @@ fn after_its_init_died_it_kills_what_the_workload_left() {
     let script = "\"$0\" elector & TENURE_IDENTITY=me_1 setsid sleep 60 & echo $!; wait";
     let mut elector = Elector::start(script, Some(&kubeconfig));
     elector.welcome(welcome());
-    let left: i32 = elector.line().parse().unwrap();
+    let left = elector.pid();
     assert_eq!(elector.hears(), ToInit::Beat);
 
     elector.child.kill().unwrap();
@@ -118,10 +126,8 @@ fn what_daemonised_itself_dies_with_an_init_that_was_killed_and_is_not_pid_1() {
     command.args(["--set=signals.onLead=SIGUSR1", "--set=signals.onFollow=SIGUSR2"]);
     command.args(["--", "sh", "-c", "setsid sleep 600 & echo $!; wait"]).env("KUBECONFIG", &kubeconfig.0);
     let mut init = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-    let mut line = String::new();
-    BufReader::new(init.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    let left: i32 = line.trim().parse().unwrap();
-    let elector = wait_for("the elector bound itself to its link", || elector_of(init.id()).filter(|pid| has_settled(*pid)));
+    let left = pid(&Lines::of(init.stdout.take().unwrap()).next_line());
+    let elector = wait_for("the elector bound itself to its link", || elector_of(&init).filter(|pid| has_settled(*pid)));
 
     init.kill().unwrap();
     init.wait().unwrap();
@@ -138,7 +144,7 @@ const ANONYMOUS: &str = "\"$0\" elector & setsid env -i sleep 60 & echo $!; wait
 fn a_second_elector_kills_the_group_that_the_first_saw_start() {
     let kubeconfig = Kubeconfig::of_nobody("group");
     let mut elector = Elector::start(ANONYMOUS, Some(&kubeconfig));
-    let group: i32 = elector.line().parse().unwrap();
+    let group = elector.pid();
     elector.welcome(Welcome { resume: Some(resume(clock::boot(), Some(group))), ..welcome() });
     while elector.hears() != ToInit::Beat {}
 
@@ -153,13 +159,13 @@ fn a_second_elector_kills_the_group_that_the_first_saw_start() {
 fn a_group_that_was_proved_gone_is_nobodys_to_kill() {
     let kubeconfig = Kubeconfig::of_nobody("number");
     let mut elector = Elector::start(ANONYMOUS, Some(&kubeconfig));
-    let group: i32 = elector.line().parse().unwrap();
+    let group = elector.pid();
     elector.welcome(Welcome { resume: Some(resume(clock::boot(), Some(group))), ..welcome() });
     let stop = Stop { began: None, killed: None, exited: None, exit: None, proved: clock::boot() };
     elector.tell(&ToElector::Stopped { term: Term(1), request: 9, stop, then: Then::Follow });
     elector.tell(&ToElector::Beat);
     while elector.hears() != ToInit::Beat {}
-    let pid = wait_for("the elector", || elector_of(elector.child.id()));
+    let pid = wait_for("the elector", || elector_of(&elector.child));
 
     elector.child.kill().unwrap();
     elector.child.wait().unwrap();
@@ -167,7 +173,7 @@ fn a_group_that_was_proved_gone_is_nobodys_to_kill() {
 
     wait_until("the elector has ended", || is_dead(pid));
     assert!(!is_dead(group));
-    kill(Pid::from_raw(group), Signal::SIGKILL).unwrap();
+    kill(group, Signal::SIGKILL).unwrap();
 }
 
 #[test]
@@ -209,7 +215,7 @@ fn welcome() -> Welcome {
 }
 
 /// A term whose last renewal was sent then.
-fn resume(sent: tenure::time::Instant, main: Option<i32>) -> Resume {
+fn resume(sent: tenure::time::Instant, main: Option<Pid>) -> Resume {
     let timing = Config::default().timing();
     Resume {
         term: Term(1),
@@ -229,7 +235,7 @@ fn resume(sent: tenure::time::Instant, main: Option<i32>) -> Resume {
         },
         stopping: None,
         released: false,
-        main,
+        main: main.map(Pid::as_raw),
     }
 }
 
@@ -237,7 +243,7 @@ fn resume(sent: tenure::time::Instant, main: Option<i32>) -> Resume {
 struct Elector {
     child: Child,
     link: OwnedFd,
-    lines: BufReader<ChildStdout>,
+    lines: Lines<ChildStdout>,
 }
 
 impl Elector {
@@ -252,7 +258,7 @@ impl Elector {
             command.env("KUBECONFIG", path);
         }
         let mut child = command.stdin(Stdio::from(theirs)).stdout(Stdio::piped()).spawn().unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap());
+        let lines = Lines::of(child.stdout.take().unwrap());
         Self { child, link, lines }
     }
 
@@ -278,9 +284,12 @@ impl Elector {
     }
 
     fn line(&mut self) -> String {
-        let mut line = String::new();
-        self.lines.read_line(&mut line).unwrap();
-        line.trim().to_owned()
+        self.lines.next_line()
+    }
+
+    /// The next line is the number of a process.
+    fn pid(&mut self) -> Pid {
+        pid(&self.line())
     }
 }
 
@@ -316,33 +325,17 @@ impl Drop for Kubeconfig {
     }
 }
 
-fn is_dead(pid: i32) -> bool {
-    fs::read_to_string(format!("/proc/{pid}/stat")).map_or(true, |stat| stat.contains(") Z "))
+fn pid(line: &str) -> Pid {
+    Pid::from_raw(line.parse().unwrap())
 }
 
-fn elector_of(init: u32) -> Option<i32> {
-    let children = fs::read_to_string(format!("/proc/{init}/task/{init}/children")).ok()?;
-    let is_elector = |pid: &i32| fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.ends_with(b"\0elector\0"));
-    children.split_whitespace().filter_map(|pid| pid.parse().ok()).find(is_elector)
+fn elector_of(init: &Child) -> Option<Pid> {
+    let is_elector = |pid: &Pid| fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.ends_with(b"\0elector\0"));
+    children(Pid::from_raw(init.id().try_into().unwrap())).into_iter().find(is_elector)
 }
 
 /// Whether it runs its guard, the thread that it starts once it knows its init.
-fn has_settled(elector: i32) -> bool {
+fn has_settled(elector: Pid) -> bool {
     let names = fs::read_dir(format!("/proc/{elector}/task")).into_iter().flatten().flatten();
     names.filter_map(|task| fs::read_to_string(task.path().join("comm")).ok()).any(|name| name == "guard\n")
-}
-
-fn wait_until(what: &str, done: impl Fn() -> bool) {
-    wait_for(what, || done().then_some(()));
-}
-
-fn wait_for<T>(what: &str, look: impl Fn() -> Option<T>) -> T {
-    let end = Instant::now() + PATIENCE;
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(Instant::now() < end, "not in time: {what}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
 }

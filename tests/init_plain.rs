@@ -3,19 +3,26 @@
 
 use std::{
     fs,
-    io::{Read as _, Write as _},
-    os::fd::AsFd as _,
+    io::Write as _,
     process::{Child, ChildStdout, Command, Stdio},
-    time::{Duration, Instant},
 };
 
 use nix::{
-    poll::{PollFd, PollFlags, PollTimeout, poll},
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
 
-const PATIENCE: Duration = Duration::from_secs(30);
+#[path = "support/lines.rs"]
+mod lines;
+#[path = "support/procfs.rs"]
+mod procfs;
+#[path = "support/wait.rs"]
+mod wait;
+
+use lines::Lines;
+use procfs::{children, is_dead, state};
+use wait::{wait_for, wait_until};
+
 const TENURE: &str = env!("CARGO_BIN_EXE_tenure");
 
 #[test]
@@ -226,7 +233,7 @@ fn the_workload_dies_with_an_init_that_is_not_pid_1() {
     let mut init = Init::beside_others(&[], "echo $$; exec sleep 600");
     let workload = Pid::from_raw(init.line().parse().unwrap());
     init.child.kill().unwrap();
-    wait_until("the workload is gone", || state(workload).is_none_or(|state| state == 'Z'));
+    wait_until("the workload is gone", || is_dead(workload));
 }
 
 #[test]
@@ -302,8 +309,7 @@ const STUBBORN: &str = "trap '' TERM; echo ready; while :; do sleep 0.01; done";
 /// A running plain init.
 struct Init {
     child: Child,
-    output: ChildStdout,
-    unread: Vec<u8>,
+    output: Lines<ChildStdout>,
     contained: bool,
 }
 
@@ -332,38 +338,18 @@ impl Init {
         // Whoever runs the tests may ignore signals, and a shell cannot trap what was ignored when it began.
         command.args(["env", "--default-signal"]).args(init).args(workload);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("setpriv and unshare are needed");
-        let output = child.stdout.take().unwrap();
-        Self { child, output, unread: Vec::new(), contained }
+        let output = Lines::of(child.stdout.take().unwrap());
+        Self { child, output, contained }
     }
 
     /// The next line that the workload prints.
     fn line(&mut self) -> String {
-        let give_up = Instant::now() + PATIENCE;
-        loop {
-            if let Some(end) = self.unread.iter().position(|byte| *byte == b'\n') {
-                let line: Vec<u8> = self.unread.drain(..=end).collect();
-                return String::from_utf8(line).unwrap().trim_end().to_owned();
-            }
-            assert!(self.read(give_up), "the workload says nothing more: {:?}", String::from_utf8_lossy(&self.unread));
-        }
+        self.output.next_line()
     }
 
     /// All that it says until its end.
     fn rest(&mut self) -> String {
-        let give_up = Instant::now() + PATIENCE;
-        while self.read(give_up) {}
-        String::from_utf8(std::mem::take(&mut self.unread)).unwrap()
-    }
-
-    /// More of what is said; false at the end of it.
-    fn read(&mut self, give_up: Instant) -> bool {
-        let left = PollTimeout::try_from(give_up.saturating_duration_since(Instant::now())).unwrap();
-        let ready = poll(&mut [PollFd::new(self.output.as_fd(), PollFlags::POLLIN)], left).unwrap();
-        assert!(ready > 0, "nothing is said in time: {:?}", String::from_utf8_lossy(&self.unread));
-        let mut part = [0; 1024];
-        let length = self.output.read(&mut part).unwrap();
-        self.unread.extend_from_slice(&part[..length]);
-        length > 0
+        self.output.rest()
     }
 
     fn launcher(&self) -> Pid {
@@ -372,12 +358,12 @@ impl Init {
 
     /// Init's id, as seen from here.
     fn pid(&self) -> Pid {
-        if self.contained { wait_for("init", || child_of(self.launcher())) } else { self.launcher() }
+        if self.contained { wait_for("init", || children(self.launcher()).first().copied()) } else { self.launcher() }
     }
 
     fn workload(&self) -> Pid {
         let init = self.pid();
-        wait_for("the workload", || child_of(init))
+        wait_for("the workload", || children(init).first().copied())
     }
 
     /// Signals init, and waits until it has taken the signal in: two that wait at once are one.
@@ -405,30 +391,4 @@ fn is_pending(pid: Pid, signal: Signal) -> bool {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let pending = status.lines().find_map(|line| line.strip_prefix("ShdPnd:\t")).unwrap_or("0");
     u64::from_str_radix(pending, 16).unwrap() >> (signal as i32 - 1) & 1 == 1
-}
-
-/// The letter of proc(5); none if it is gone.
-fn state(pid: Pid) -> Option<char> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    stat.rsplit_once(") ")?.1.chars().next()
-}
-
-fn child_of(parent: Pid) -> Option<Pid> {
-    let children = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).ok()?;
-    Some(Pid::from_raw(children.split_whitespace().next()?.parse().ok()?))
-}
-
-fn wait_until(what: &str, mut ready: impl FnMut() -> bool) {
-    wait_for(what, || ready().then_some(()));
-}
-
-fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let give_up = Instant::now() + PATIENCE;
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(Instant::now() < give_up, "not in time: {what}");
-        std::thread::sleep(Duration::from_millis(1));
-    }
 }

@@ -3,15 +3,13 @@
 
 use std::{
     fs,
-    io::{Read as _, Write as _},
-    os::fd::{AsFd as _, OwnedFd},
+    io::Write as _,
+    os::fd::OwnedFd,
     process::{Child, Command, Stdio},
-    time::{Duration, Instant},
 };
 
 use nix::{
     fcntl::{FcntlArg, FdFlag, fcntl},
-    poll::{PollFd, PollFlags, PollTimeout, poll},
     pty::{OpenptyResult, openpty},
     sys::{
         signal::{Signal, kill},
@@ -20,9 +18,18 @@ use nix::{
     unistd::{Pid, tcgetpgrp},
 };
 
-use tenure::apiserver::{Options, Server};
+#[path = "support/lines.rs"]
+mod lines;
+#[path = "support/procfs.rs"]
+mod procfs;
+#[path = "support/wait.rs"]
+mod wait;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+use lines::Lines;
+use procfs::{children, is_dead, parent, state};
+use tenure::apiserver::{Options, Server};
+use wait::{wait_for, wait_until};
+
 const TENURE: &str = env!("CARGO_BIN_EXE_tenure");
 const CTRL_C: &[u8] = b"\x03";
 const CTRL_Z: &[u8] = b"\x1a";
@@ -113,7 +120,7 @@ fn a_shell_suspends_init_and_workload_and_continues_both() {
     terminal.run(&format!("{TENURE} --leader-election=off -- sh -c 'echo $$; exec sleep 600'"));
     let workload = terminal.pid();
     terminal.until("it is in the foreground", |terminal| terminal.foreground() == workload);
-    let init = parent(workload);
+    let init = parent(workload).unwrap();
     suspends_and_continues(&mut terminal, init, workload, workload);
 }
 
@@ -123,7 +130,7 @@ fn a_shell_suspends_both_where_init_reads_no_terminal_and_continues_both() {
     terminal.run(&format!("{TENURE} --leader-election=off -- sh -c 'echo $$; exec sleep 600' </dev/null"));
     let workload = terminal.pid();
     terminal.until("it runs", |_| name(workload).as_deref() == Some("sleep"));
-    let init = parent(workload);
+    let init = parent(workload).unwrap();
     suspends_and_continues(&mut terminal, init, workload, init);
 }
 
@@ -135,7 +142,7 @@ fn an_init_in_the_background_stops_for_a_terminal_as_its_workload_does_and_gets_
     terminal.run(&format!("{TENURE} --leader-election=off -- sh -c 'read word; echo \"got $word\"' &"));
     terminal.run("echo $!");
     let init = terminal.pid();
-    let workload = wait_for("the workload", || child_of(init));
+    let workload = wait_for("the workload", || children(init).first().copied());
     terminal.until("both are stopped", |_| [init, workload].map(state) == [Some('T'); 2]);
     assert_eq!(terminal.foreground(), terminal.child_pid(), "the terminal is still the shell's");
     terminal.run("fg >/dev/null; echo code $?");
@@ -152,7 +159,7 @@ fn an_init_that_was_started_in_the_background_and_needs_no_terminal_runs_and_sti
     terminal.run(&format!("{TENURE} --leader-election=off -- sleep 600 &"));
     terminal.run("echo $!");
     let init = terminal.pid();
-    let workload = wait_for("the workload", || child_of(init));
+    let workload = wait_for("the workload", || children(init).first().copied());
     terminal.until("it runs", |_| name(workload).as_deref() == Some("sleep"));
     terminal.run("fg >/dev/null; echo code $?");
     terminal.until("init is in the foreground", |terminal| terminal.foreground() == init);
@@ -172,9 +179,9 @@ fn a_job_in_the_background_leaves_the_terminal_to_its_shell_when_it_ends() {
     terminal.until("the shell has its terminal", |terminal| terminal.foreground() == shell);
     terminal.run("bg >/dev/null");
     terminal.until("it goes on", |_| state(workload) != Some('T'));
-    let init = parent(workload);
+    let init = parent(workload).unwrap();
     kill(workload, Signal::SIGKILL).unwrap();
-    terminal.until("init has ended", |_| matches!(state(init), None | Some('Z')));
+    terminal.until("init has ended", |_| is_dead(init));
     assert_eq!(terminal.foreground(), shell);
     terminal.run("wait %1; echo code $?");
     assert_eq!(terminal.line(), "code 137");
@@ -213,7 +220,7 @@ fn a_guard_is_not_suspended_with_a_workload_under_a_lease() {
     ));
     let workload = terminal.pid();
     fs::remove_file(&kubeconfig).unwrap();
-    let init = parent(workload);
+    let init = parent(workload).unwrap();
     terminal.press(CTRL_Z);
     assert_eq!(terminal.line(), "continued");
     assert_ne!(state(init), Some('T'));
@@ -254,9 +261,9 @@ enum Place {
 
 /// A terminal, and its first process.
 struct Terminal {
-    master: fs::File,
+    /// Its master side.
+    screen: Lines<fs::File>,
     child: Child,
-    unread: Vec<u8>,
 }
 
 impl Terminal {
@@ -291,11 +298,11 @@ impl Terminal {
         launcher.args(["--default-signal", "setpriv", "--pdeathsig", "KILL", program]).args(arguments);
         launcher.stdin(copy(&slave)).stdout(copy(&slave));
         let child = launcher.spawn().expect("env, setpriv, setsid and unshare are needed");
-        Self { master: fs::File::from(master), child, unread: Vec::new() }
+        Self { screen: Lines::of(fs::File::from(master)), child }
     }
 
     fn press(&mut self, keys: &[u8]) {
-        self.master.write_all(keys).unwrap();
+        self.screen.source.write_all(keys).unwrap();
     }
 
     /// Types a command line.
@@ -305,19 +312,7 @@ impl Terminal {
 
     /// The next line on the terminal.
     fn line(&mut self) -> String {
-        let give_up = Instant::now() + PATIENCE;
-        loop {
-            if let Some(end) = self.unread.iter().position(|byte| *byte == b'\n') {
-                let line: Vec<u8> = self.unread.drain(..=end).collect();
-                return String::from_utf8(line).unwrap().trim().to_owned();
-            }
-            let left = PollTimeout::try_from(give_up.saturating_duration_since(Instant::now())).unwrap();
-            let ready = poll(&mut [PollFd::new(self.master.as_fd(), PollFlags::POLLIN)], left).unwrap();
-            assert!(ready > 0, "no line in time: {:?}", String::from_utf8_lossy(&self.unread));
-            let mut part = [0; 1024];
-            let length = self.master.read(&mut part).expect("somebody is at the terminal");
-            self.unread.extend_from_slice(&part[..length]);
-        }
+        self.screen.next_line()
     }
 
     /// The next line is the number of a process in this namespace.
@@ -327,18 +322,18 @@ impl Terminal {
     }
 
     fn foreground(&self) -> Pid {
-        tcgetpgrp(&self.master).unwrap()
+        tcgetpgrp(&self.screen.source).unwrap()
     }
 
     /// Its rows alone, for stty signals each dimension apart.
     fn resize(&self, rows: u16) {
         let mut stty = Command::new("stty");
-        let status = stty.args(["rows", &rows.to_string()]).stdin(self.master.try_clone().unwrap()).status().unwrap();
+        let status = stty.args(["rows", &rows.to_string()]).stdin(self.screen.source.try_clone().unwrap()).status().unwrap();
         assert!(status.success());
     }
 
     fn hang_up(&mut self) {
-        self.master = fs::File::open("/dev/null").unwrap();
+        self.screen.source = fs::File::open("/dev/null").unwrap();
     }
 
     fn child_pid(&self) -> Pid {
@@ -346,7 +341,7 @@ impl Terminal {
     }
 
     fn until(&mut self, what: &str, mut ready: impl FnMut(&mut Self) -> bool) {
-        wait_for(what, || ready(self).then_some(()));
+        wait_until(what, || ready(self));
     }
 
     fn exit(mut self) -> i32 {
@@ -358,8 +353,7 @@ impl Drop for Terminal {
     fn drop(&mut self) {
         // A shell's jobs are in groups of their own, and a stopped one would stay for ever.
         let session = self.child_pid();
-        let all = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-        for pid in all.map(Pid::from_raw).filter(|pid| session_of(*pid) == Some(session)) {
+        for pid in procfs::all().filter(|pid| procfs::session(*pid) == Some(session)) {
             let _ = kill(pid, Signal::SIGKILL);
         }
         drop(self.child.kill());
@@ -367,42 +361,6 @@ impl Drop for Terminal {
     }
 }
 
-/// The letter of proc(5); none if it is gone.
-fn state(pid: Pid) -> Option<char> {
-    stat(pid)?.chars().next()
-}
-
-fn parent(pid: Pid) -> Pid {
-    let stat = stat(pid).expect("it lives");
-    Pid::from_raw(stat.split_whitespace().nth(1).unwrap().parse().unwrap())
-}
-
-fn session_of(pid: Pid) -> Option<Pid> {
-    Some(Pid::from_raw(stat(pid)?.split_whitespace().nth(3)?.parse().ok()?))
-}
-
-/// All that follows the name.
-fn stat(pid: Pid) -> Option<String> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    Some(stat.rsplit_once(") ")?.1.to_owned())
-}
-
 fn name(pid: Pid) -> Option<String> {
     Some(fs::read_to_string(format!("/proc/{pid}/comm")).ok()?.trim().to_owned())
-}
-
-fn child_of(parent: Pid) -> Option<Pid> {
-    let children = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).ok()?;
-    Some(Pid::from_raw(children.split_whitespace().next()?.parse().ok()?))
-}
-
-fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let give_up = Instant::now() + PATIENCE;
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(Instant::now() < give_up, "not in time: {what}");
-        std::thread::sleep(Duration::from_millis(1));
-    }
 }

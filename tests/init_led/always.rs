@@ -23,7 +23,9 @@ use tenure::{
 
 use super::{
     faces::{WORKLOAD, notify_at},
-    world::{World, burdened, children, config, lead, patient, sleep_until, state, timing, unhurriedly, wait_for, wait_until},
+    procfs::{children, state},
+    wait::{wait_for, wait_until},
+    world::{World, burdened, config, lead, patient, sleep_until, timing, unhurriedly},
 };
 
 pub(crate) fn always(acknowledge: Acknowledge, command: &[&str]) -> Config {

@@ -6,7 +6,10 @@ use tenure::{
     link::{Reason, Term, ToElector},
 };
 
-use super::world::{World, bash, burdened, children, config, lead, patient, sleep_until, state, timing, unhurried, unhurriedly};
+use super::{
+    procfs::{children, state},
+    world::{World, bash, burdened, config, lead, patient, sleep_until, timing, unhurried, unhurriedly},
+};
 
 /// Says when it is asked to stop, and does not.
 const STUBBORN: &str = "trap 'echo asked' TERM; echo ready; while :; do sleep 0.01; done";

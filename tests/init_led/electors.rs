@@ -11,7 +11,11 @@ use tenure::{
     link::{Reason, Term, Then},
 };
 
-use super::world::{World, config, confirmed, facts, patient, state, wait_until};
+use super::{
+    procfs::state,
+    wait::wait_until,
+    world::{World, config, confirmed, facts, patient},
+};
 
 const OBEDIENT: &str = "echo ready; exec sleep 600";
 

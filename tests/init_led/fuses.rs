@@ -12,7 +12,9 @@ use tenure::{
 
 use super::{
     always::{always, notifying, promoted},
-    world::{World, config, sleep_until, state, timing, wait_until},
+    procfs::state,
+    wait::wait_until,
+    world::{World, config, sleep_until, timing},
 };
 
 /// Ignores its stop signal, and has a child in its group.

@@ -18,7 +18,13 @@ mod deadlines;
 mod electors;
 mod faces;
 mod fuses;
+#[path = "../support/lines.rs"]
+mod lines;
+#[path = "../support/procfs.rs"]
+mod procfs;
 mod stops;
+#[path = "../support/wait.rs"]
+mod wait;
 mod world;
 
 /// Tests of functions without parameters.

@@ -11,7 +11,10 @@ use tenure::{
     link::{Reason, Term, Then, ToElector, ToInit},
 };
 
-use super::world::{World, config, lead, patient, wait_until};
+use super::{
+    wait::wait_until,
+    world::{World, config, lead, patient},
+};
 
 /// Daemons in sessions of their own that ignore TERM, adopted by init; and a main process that ends on TERM.
 const DAEMONS: &str = "trap 'exit 0' TERM

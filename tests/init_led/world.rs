@@ -3,14 +3,12 @@
 use std::{
     cell::RefCell,
     fs,
-    io::{BufRead as _, BufReader},
-    os::fd::{AsFd as _, AsRawFd as _, FromRawFd as _, OwnedFd},
+    os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd},
     process::{Child, ChildStderr, ChildStdout, Command, Stdio},
     time::Duration,
 };
 
 use nix::{
-    poll::{PollFd, PollFlags, poll},
     sys::{
         signal::{Signal, kill},
         socket::{
@@ -29,11 +27,12 @@ use tenure::{
     time::Instant,
 };
 
-use super::faces::{CONFIG, INIT, LINK};
-
-/// Longest wait for anything that a test waits for.
-const PATIENCE: Duration = Duration::from_secs(30);
-const PATIENCE_IN_POLL: u16 = 30_000;
+use super::{
+    faces::{CONFIG, INIT, LINK},
+    lines::Lines,
+    procfs::{self, children, state},
+    wait::{PATIENCE, wait_for, wait_until},
+};
 
 /// D 14 s, G 5 s and killMargin 1 s: S is 7.86 s, H 12.86 s, E 13.86 s after a send.
 pub(crate) fn timing() -> Timing {
@@ -92,7 +91,7 @@ pub(crate) fn bash(script: &str) -> Config {
 /// A running init.
 pub(crate) struct World {
     child: Child,
-    output: BufReader<ChildStdout>,
+    output: Lines<ChildStdout>,
     errors: Option<ChildStderr>,
     contained: bool,
     listener: OwnedFd,
@@ -127,7 +126,7 @@ impl World {
         command.env(CONFIG, serde_json::to_string(config).unwrap()).env(LINK, address);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("setpriv and unshare are needed");
-        let (output, errors) = (BufReader::new(child.stdout.take().unwrap()), child.stderr.take());
+        let (output, errors) = (Lines::of(child.stdout.take().unwrap()), child.stderr.take());
         let link = accept(&listener);
         let hooked = RefCell::default();
         let mut world = Self { child, output, errors, contained, listener, link, serial: 0, hooked };
@@ -229,14 +228,7 @@ impl World {
 
     /// The next line that the workload prints.
     pub(crate) fn line(&mut self) -> String {
-        let mut line = String::new();
-        if self.output.buffer().is_empty() {
-            let ready = poll(&mut [PollFd::new(self.output.get_ref().as_fd(), PollFlags::POLLIN)], PATIENCE_IN_POLL).unwrap();
-            assert!(ready > 0, "the workload says nothing in time");
-        }
-        self.output.read_line(&mut line).unwrap();
-        assert!(line.ends_with('\n'), "the workload says nothing more: {line:?}");
-        line.trim_end().to_owned()
+        self.output.next_line()
     }
 
     /// Init's id, as seen from here.
@@ -271,9 +263,7 @@ impl World {
             true => fs::read_link(format!("/proc/{pid}/ns/pid")).is_ok_and(|other| other == space),
             false => descends(pid, init),
         };
-        let all =
-            fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).map(Pid::from_raw);
-        let others = all.filter(|pid| *pid != init && *pid != elector && inside(*pid));
+        let others = procfs::all().filter(|pid| *pid != init && *pid != elector && inside(*pid));
         others.map(|pid| (pid, fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default())).collect()
     }
 
@@ -332,43 +322,13 @@ pub(crate) fn sleep_until(instant: Instant) {
     std::thread::sleep(instant.since(clock::boot()));
 }
 
-/// The letter of proc(5); none if it is gone.
-pub(crate) fn state(pid: Pid) -> Option<char> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    stat.rsplit_once(") ")?.1.chars().next()
-}
-
-pub(crate) fn wait_until(what: &str, mut ready: impl FnMut() -> bool) {
-    wait_for(what, || ready().then_some(()));
-}
-
-pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let give_up = std::time::Instant::now() + PATIENCE;
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(std::time::Instant::now() < give_up, "not in time: {what}");
-        std::thread::sleep(Duration::from_millis(1));
-    }
-}
-
-pub(crate) fn children(parent: Pid) -> Vec<Pid> {
-    let children = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).unwrap_or_default();
-    children.split_whitespace().filter_map(|pid| pid.parse().ok()).map(Pid::from_raw).collect()
-}
-
 fn below(ancestor: Pid) -> Vec<Pid> {
     children(ancestor).into_iter().flat_map(|child| below(child).into_iter().chain([child])).collect()
 }
 
 fn descends(mut pid: Pid, ancestor: Pid) -> bool {
-    let parent = |pid: Pid| -> Option<i32> {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        stat.rsplit_once(") ")?.1.split_whitespace().nth(1)?.parse().ok()
-    };
-    while let Some(above) = parent(pid) {
-        pid = Pid::from_raw(above);
+    while let Some(above) = procfs::parent(pid) {
+        pid = above;
         if pid == ancestor {
             return true;
         }

@@ -1,0 +1,57 @@
+//! What a process says on a pipe or a terminal, line by line: each is waited for, and none for ever.
+
+#![allow(dead_code, reason = "each test binary has its own copy, and uses a part of it")]
+
+use std::{io::Read, os::fd::AsFd, time::Instant};
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use super::wait::PATIENCE;
+
+/// What is said on `source`, which nobody else reads.
+pub(crate) struct Lines<S> {
+    pub(crate) source: S,
+    unread: Vec<u8>,
+}
+
+impl<S: Read + AsFd> Lines<S> {
+    pub(crate) const fn of(source: S) -> Self {
+        Self { source, unread: Vec::new() }
+    }
+
+    /// The next line, without its end.
+    ///
+    /// # Panics
+    /// If there is none in time, or no whole one before the end.
+    pub(crate) fn next_line(&mut self) -> String {
+        let give_up = Instant::now() + PATIENCE;
+        loop {
+            if let Some(end) = self.unread.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.unread.drain(..=end).collect();
+                return String::from_utf8(line).expect("text").trim_end().to_owned();
+            }
+            assert!(self.read(give_up), "nothing more is said: {:?}", String::from_utf8_lossy(&self.unread));
+        }
+    }
+
+    /// All that is still said.
+    ///
+    /// # Panics
+    /// If it has no end in time.
+    pub(crate) fn rest(&mut self) -> String {
+        let give_up = Instant::now() + PATIENCE;
+        while self.read(give_up) {}
+        String::from_utf8(std::mem::take(&mut self.unread)).expect("text")
+    }
+
+    /// More of what is said; false at the end of it.
+    fn read(&mut self, give_up: Instant) -> bool {
+        let left = PollTimeout::try_from(give_up.saturating_duration_since(Instant::now())).expect("it fits");
+        let ready = poll(&mut [PollFd::new(self.source.as_fd(), PollFlags::POLLIN)], left).expect("nothing interrupts");
+        assert!(ready > 0, "nothing is said in time: {:?}", String::from_utf8_lossy(&self.unread));
+        let mut part = [0; 1024];
+        let length = self.source.read(&mut part).expect("somebody is at the other end");
+        self.unread.extend_from_slice(&part[..length]);
+        length > 0
+    }
+}

@@ -1,0 +1,49 @@
+//! What /proc says of a process, from one look: whoever has to wait for it looks again.
+
+#![allow(dead_code, reason = "each test binary has its own copy, and uses a part of it")]
+
+use std::fs;
+
+use nix::unistd::Pid;
+
+/// Every process there is, zombies included.
+pub(crate) fn all() -> impl Iterator<Item = Pid> {
+    let names = fs::read_dir("/proc").expect("/proc").filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    names.map(Pid::from_raw)
+}
+
+/// The children of its first thread, the adopted ones too.
+pub(crate) fn children(parent: Pid) -> Vec<Pid> {
+    let children = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).unwrap_or_default();
+    children.split_whitespace().filter_map(|pid| pid.parse().ok()).map(Pid::from_raw).collect()
+}
+
+/// The letter of proc(5); none if it is gone.
+pub(crate) fn state(pid: Pid) -> Option<char> {
+    stat(pid)?.chars().next()
+}
+
+/// Whether it is gone, or nothing but a zombie.
+pub(crate) fn is_dead(pid: Pid) -> bool {
+    matches!(state(pid), None | Some('Z'))
+}
+
+/// Its parent; none if it is gone.
+pub(crate) fn parent(pid: Pid) -> Option<Pid> {
+    number(&stat(pid)?, 1)
+}
+
+/// The leader of its session; none if it is gone.
+pub(crate) fn session(pid: Pid) -> Option<Pid> {
+    number(&stat(pid)?, 3)
+}
+
+/// All that follows its name, which may hold blanks and parentheses itself.
+fn stat(pid: Pid) -> Option<String> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    Some(stat.rsplit_once(") ")?.1.to_owned())
+}
+
+fn number(stat: &str, index: usize) -> Option<Pid> {
+    stat.split_whitespace().nth(index)?.parse().ok().map(Pid::from_raw)
+}
