@@ -7,7 +7,6 @@ use std::{
     io::{BufRead as _, BufReader, Read as _},
     net::TcpListener,
     os::unix::fs::PermissionsExt as _,
-    path::PathBuf,
     process::{Child, Command, Stdio},
 };
 
@@ -16,16 +15,21 @@ use nix::{
     unistd::Pid,
 };
 
+#[path = "support/scratch.rs"]
+mod scratch;
+
+use scratch::Scratch;
+
 #[test]
 fn it_says_where_it_listens_and_ends_when_told_to() {
     for signal in [Signal::SIGINT, Signal::SIGTERM] {
-        let file = Scratch::new();
-        fs::write(&file.0, "of an earlier one, for all to read").expect("a file");
-        let mut server = start(&["--kubeconfig-out", &file.0.to_string_lossy()]);
+        let scratch = Scratch::new();
+        let file = scratch.file("kubeconfig", "of an earlier one, for all to read");
+        let mut server = start(&["--kubeconfig-out", &file]);
         let mut line = String::new();
         BufReader::new(server.0.stdout.as_mut().expect("piped")).read_line(&mut line).expect("a line");
-        let kubeconfig = fs::read_to_string(&file.0).expect("a kubeconfig");
-        let mode = fs::metadata(&file.0).expect("a file").permissions().mode() & 0o777;
+        let kubeconfig = fs::read_to_string(&file).expect("a kubeconfig");
+        let mode = fs::metadata(&file).expect("a file").permissions().mode() & 0o777;
 
         kill(Pid::from_raw(i32::try_from(server.0.id()).expect("a pid")), signal).expect("it runs");
         let status = server.0.wait().expect("it ends");
@@ -76,20 +80,5 @@ impl Drop for Ended {
     fn drop(&mut self) {
         drop(self.0.kill());
         drop(self.0.wait());
-    }
-}
-
-/// A file that is removed.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new() -> Self {
-        Self(std::env::temp_dir().join(format!("tenure-test-kubeconfig-{}-{:08x}", std::process::id(), fastrand::u32(..))))
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        drop(fs::remove_file(&self.0));
     }
 }

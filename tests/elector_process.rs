@@ -29,11 +29,14 @@ use tenure::{
 mod lines;
 #[path = "support/procfs.rs"]
 mod procfs;
+#[path = "support/scratch.rs"]
+mod scratch;
 #[path = "support/wait.rs"]
 mod wait;
 
 use lines::Lines;
 use procfs::{children, is_dead};
+use scratch::Scratch;
 use wait::{wait_for, wait_until};
 
 #[test]
@@ -69,7 +72,7 @@ fn another_version_of_the_link_is_refused() {
 
 #[test]
 fn signals_of_a_terminal_do_not_end_it() {
-    let kubeconfig = Kubeconfig::of_nobody("signals");
+    let kubeconfig = Kubeconfig::of_nobody();
     let elector = Elector::start("exec \"$0\" elector", Some(&kubeconfig));
     elector.welcome(welcome());
     assert_eq!(elector.hears(), ToInit::Beat);
@@ -84,17 +87,17 @@ fn signals_of_a_terminal_do_not_end_it() {
 
 #[test]
 fn a_credential_plugin_inherits_neither_blocked_nor_ignored_signals() {
-    let seen = std::env::temp_dir().join(format!("tenure-elector-{}-seen", std::process::id()));
+    let scratch = Scratch::new();
+    let seen = scratch.join("seen");
     let script = format!("grep -E '^Sig(Blk|Ign)' /proc/self/status >{0}.new; mv {0}.new {0}", seen.display());
     let exec = format!("exec: {{apiVersion: client.authentication.k8s.io/v1, command: /bin/sh, args: [-c, \"{script}\"]}}");
-    let kubeconfig = Kubeconfig::new("plugin", &exec);
+    let kubeconfig = Kubeconfig::new(&exec);
     let elector = Elector::start("trap '' QUIT; exec \"$0\" elector", Some(&kubeconfig));
 
     elector.welcome(welcome());
 
     wait_until("the plugin ran", || seen.exists());
     let masks = fs::read_to_string(&seen).unwrap();
-    let _ = fs::remove_file(&seen);
     for line in masks.lines() {
         let (_, mask) = line.split_once('\t').unwrap();
         // Only those that have a name: a C library keeps some of the others to itself.
@@ -104,7 +107,7 @@ fn a_credential_plugin_inherits_neither_blocked_nor_ignored_signals() {
 
 #[test]
 fn after_its_init_died_it_kills_what_the_workload_left() {
-    let kubeconfig = Kubeconfig::of_nobody("remains");
+    let kubeconfig = Kubeconfig::of_nobody();
     let script = "\"$0\" elector & TENURE_IDENTITY=me_1 setsid sleep 60 & echo $!; wait";
     let mut elector = Elector::start(script, Some(&kubeconfig));
     elector.welcome(welcome());
@@ -120,11 +123,11 @@ fn after_its_init_died_it_kills_what_the_workload_left() {
 
 #[test]
 fn what_daemonised_itself_dies_with_an_init_that_was_killed_and_is_not_pid_1() {
-    let kubeconfig = Kubeconfig::of_nobody("killed");
+    let kubeconfig = Kubeconfig::of_nobody();
     let mut command = Command::new(env!("CARGO_BIN_EXE_tenure"));
     command.args(["--lease=writer", "--namespace=billing", "--set=workload.runs=always", "--set=workload.acknowledge=none"]);
     command.args(["--set=signals.onLead=SIGUSR1", "--set=signals.onFollow=SIGUSR2"]);
-    command.args(["--", "sh", "-c", "setsid sleep 600 & echo $!; wait"]).env("KUBECONFIG", &kubeconfig.0);
+    command.args(["--", "sh", "-c", "setsid sleep 600 & echo $!; wait"]).env("KUBECONFIG", kubeconfig.path());
     let mut init = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let left = pid(&Lines::of(init.stdout.take().unwrap()).next_line());
     let elector = wait_for("the elector bound itself to its link", || elector_of(&init).filter(|pid| has_settled(*pid)));
@@ -142,7 +145,7 @@ const ANONYMOUS: &str = "\"$0\" elector & setsid env -i sleep 60 & echo $!; wait
 
 #[test]
 fn a_second_elector_kills_the_group_that_the_first_saw_start() {
-    let kubeconfig = Kubeconfig::of_nobody("group");
+    let kubeconfig = Kubeconfig::of_nobody();
     let mut elector = Elector::start(ANONYMOUS, Some(&kubeconfig));
     let group = elector.pid();
     elector.welcome(Welcome { resume: Some(resume(clock::boot(), Some(group))), ..welcome() });
@@ -157,7 +160,7 @@ fn a_second_elector_kills_the_group_that_the_first_saw_start() {
 
 #[test]
 fn a_group_that_was_proved_gone_is_nobodys_to_kill() {
-    let kubeconfig = Kubeconfig::of_nobody("number");
+    let kubeconfig = Kubeconfig::of_nobody();
     let mut elector = Elector::start(ANONYMOUS, Some(&kubeconfig));
     let group = elector.pid();
     elector.welcome(Welcome { resume: Some(resume(clock::boot(), Some(group))), ..welcome() });
@@ -178,7 +181,7 @@ fn a_group_that_was_proved_gone_is_nobodys_to_kill() {
 
 #[test]
 fn a_successor_serves_the_probes_once_the_port_is_free_again() {
-    let kubeconfig = Kubeconfig::of_nobody("probes");
+    let kubeconfig = Kubeconfig::of_nobody();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();
     let elector = Elector::start("exec \"$0\" elector", Some(&kubeconfig));
@@ -194,7 +197,7 @@ fn a_successor_serves_the_probes_once_the_port_is_free_again() {
 
 #[test]
 fn it_kills_at_the_hard_deadline_although_its_init_does_nothing() {
-    let kubeconfig = Kubeconfig::of_nobody("guard");
+    let kubeconfig = Kubeconfig::of_nobody();
     let mut elector = Elector::start("\"$0\" elector & sleep 60; echo $?", Some(&kubeconfig));
     let sent = clock::boot().before(Config::default().lease.duration) + Duration::from_secs(3);
     let resume = resume(sent, None);
@@ -254,8 +257,8 @@ impl Elector {
         let mut command = Command::new("/bin/sh");
         command.args(["-c", &format!("exec 3<&0 0</dev/null; {script}"), env!("CARGO_BIN_EXE_tenure")]);
         command.env_remove("KUBERNETES_SERVICE_HOST").env_remove("KUBECONFIG").env("HOME", "/nonexistent");
-        if let Some(Kubeconfig(path)) = kubeconfig {
-            command.env("KUBECONFIG", path);
+        if let Some(kubeconfig) = kubeconfig {
+            command.env("KUBECONFIG", kubeconfig.path());
         }
         let mut child = command.stdin(Stdio::from(theirs)).stdout(Stdio::piped()).spawn().unwrap();
         let lines = Lines::of(child.stdout.take().unwrap());
@@ -301,27 +304,25 @@ impl Drop for Elector {
 }
 
 /// Access to a server that is not there.
-struct Kubeconfig(PathBuf);
+struct Kubeconfig(Scratch);
 
 impl Kubeconfig {
-    fn of_nobody(name: &str) -> Self {
-        Self::new(name, "")
+    fn of_nobody() -> Self {
+        Self::new("")
     }
 
-    fn new(name: &str, user: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("tenure-elector-{}-{name}", std::process::id()));
+    fn new(user: &str) -> Self {
+        let scratch = Scratch::new();
         let content = format!(
             "{{apiVersion: v1, kind: Config, current-context: c, contexts: [{{name: c, context: {{cluster: c, user: u}}}}], \
             clusters: [{{name: c, cluster: {{server: 'http://127.0.0.1:1'}}}}], users: [{{name: u, user: {{{user}}}}}]}}"
         );
-        fs::write(&path, content).unwrap();
-        Self(path)
+        scratch.file("kubeconfig", content);
+        Self(scratch)
     }
-}
 
-impl Drop for Kubeconfig {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0);
+    fn path(&self) -> PathBuf {
+        self.0.join("kubeconfig")
     }
 }
 

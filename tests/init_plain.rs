@@ -16,11 +16,14 @@ use nix::{
 mod lines;
 #[path = "support/procfs.rs"]
 mod procfs;
+#[path = "support/scratch.rs"]
+mod scratch;
 #[path = "support/wait.rs"]
 mod wait;
 
 use lines::Lines;
 use procfs::{children, is_dead, state};
+use scratch::Scratch;
 use wait::{wait_for, wait_until};
 
 const TENURE: &str = env!("CARGO_BIN_EXE_tenure");
@@ -83,11 +86,8 @@ fn a_script_without_its_interpreter_is_127_and_says_so() {
 
 /// The exit code of an init that is to run a file with these bytes, where the kernel knows these filesystems, and what it said.
 fn run_file(bytes: &[u8], filesystems: &str) -> (Option<i32>, String) {
-    let place = std::env::temp_dir().join(format!("tenure-init-{}-{:016x}", std::process::id(), getrandom::u64().unwrap()));
-    fs::create_dir(&place).unwrap();
-    let (file, known) = (place.join("file"), place.join("filesystems"));
-    fs::write(&file, bytes).unwrap();
-    fs::write(&known, filesystems).unwrap();
+    let scratch = Scratch::new();
+    let (file, known) = (scratch.file("file", bytes), scratch.file("filesystems", filesystems));
     Command::new("chmod").arg("+x").arg(&file).status().unwrap();
     let mut unshare = Command::new("unshare");
     if !nix::unistd::geteuid().is_root() {
@@ -96,7 +96,6 @@ fn run_file(bytes: &[u8], filesystems: &str) -> (Option<i32>, String) {
     let script = r#"mount --bind "$0" /proc/filesystems && exec "$@""#;
     unshare.args(["--mount", "sh", "-c", script]).arg(&known).arg(TENURE);
     let output = unshare.args(["--leader-election=off", "--"]).arg(&file).output().unwrap();
-    fs::remove_dir_all(&place).unwrap();
     (output.status.code(), String::from_utf8(output.stderr).unwrap())
 }
 
@@ -293,13 +292,13 @@ fn a_term_that_was_pending_when_init_began_ends_it_before_anything_is_started() 
 
 #[test]
 fn a_plain_init_starts_a_workload_again_as_its_policy_says() {
-    let file = std::env::temp_dir().join(format!("tenure-init-{}-restarts", std::process::id()));
+    let scratch = Scratch::new();
+    let file = scratch.join("runs");
     let set = ["workload.onExit=restart", "workload.restart.delay=10ms", "workload.restart.burst=2"];
     let set: Vec<&str> = set.iter().flat_map(|set| ["--set", set]).collect();
     let script = format!("echo run >>{}; exit 3", file.display());
     assert_eq!(Init::contained(&set, &script).exit(), 3);
     let runs = fs::read_to_string(&file).unwrap();
-    fs::remove_file(&file).unwrap();
     assert_eq!(runs.lines().count(), 3);
 }
 

@@ -22,11 +22,14 @@ use nix::{
 mod lines;
 #[path = "support/procfs.rs"]
 mod procfs;
+#[path = "support/scratch.rs"]
+mod scratch;
 #[path = "support/wait.rs"]
 mod wait;
 
 use lines::Lines;
 use procfs::{children, is_dead, parent, state};
+use scratch::Scratch;
 use tenure::apiserver::{Options, Server};
 use wait::{wait_for, wait_until};
 
@@ -189,8 +192,8 @@ fn a_job_in_the_background_leaves_the_terminal_to_its_shell_when_it_ends() {
 
 #[test]
 fn a_workload_is_started_again_although_the_terminal_has_hung_up() {
-    let runs = std::env::temp_dir().join(format!("tenure-terminal-{}-runs", std::process::id()));
-    let go = runs.with_extension("go");
+    let scratch = Scratch::new();
+    let (runs, go) = (scratch.join("runs"), scratch.join("go"));
     let script = format!(
         "trap '' HUP; echo run >>{}; echo $$; while [ ! -e {} ]; do sleep 0.01; done; exit 1",
         runs.display(),
@@ -202,24 +205,20 @@ fn a_workload_is_started_again_although_the_terminal_has_hung_up() {
     terminal.hang_up();
     fs::write(&go, "").unwrap();
     terminal.until("a second run", |_| fs::read_to_string(&runs).unwrap().lines().count() > 1);
-    drop(terminal);
-    fs::remove_file(&runs).unwrap();
-    fs::remove_file(&go).unwrap();
 }
 
 #[test]
 fn a_guard_is_not_suspended_with_a_workload_under_a_lease() {
     let server = Server::start(&Options::default()).expect("the embedded API server");
-    let kubeconfig = std::env::temp_dir().join(format!("tenure-terminal-{}", std::process::id()));
-    fs::write(&kubeconfig, server.client("admin").unwrap().kubeconfig()).unwrap();
+    let scratch = Scratch::new();
+    let kubeconfig = scratch.file("kubeconfig", server.client("admin").unwrap().kubeconfig());
     let mut terminal = Terminal::of_shell();
-    terminal.run(&format!("export KUBECONFIG={}", kubeconfig.display()));
+    terminal.run(&format!("export KUBECONFIG={kubeconfig}"));
     terminal.run(&format!(
         "{TENURE} --lease keys --log-level=error --set lease.creationWait=0s -- bash -c \"trap 'echo continued' CONT; trap 'exit 130' INT; {}\"; echo code $?",
         TICKING.replace('$', "\\$"),
     ));
     let workload = terminal.pid();
-    fs::remove_file(&kubeconfig).unwrap();
     let init = parent(workload).unwrap();
     terminal.press(CTRL_Z);
     assert_eq!(terminal.line(), "continued");
@@ -231,17 +230,16 @@ fn a_guard_is_not_suspended_with_a_workload_under_a_lease() {
 #[test]
 fn ctrl_z_stops_no_leader_that_reads_no_terminal() {
     let server = Server::start(&Options::default()).expect("the embedded API server");
-    let kubeconfig = std::env::temp_dir().join(format!("tenure-terminal-{}-apart", std::process::id()));
-    fs::write(&kubeconfig, server.client("admin").unwrap().kubeconfig()).unwrap();
+    let scratch = Scratch::new();
+    let kubeconfig = scratch.file("kubeconfig", server.client("admin").unwrap().kubeconfig());
     let mut terminal = Terminal::of_shell();
-    terminal.run(&format!("export KUBECONFIG={}", kubeconfig.display()));
+    terminal.run(&format!("export KUBECONFIG={kubeconfig}"));
     terminal.run(&format!(
         "{TENURE} --lease keys --log-level=error --set lease.creationWait=0s -- bash -c \"trap 'echo resized' WINCH; trap 'exit 3' INT; {}\" \
          </dev/null; echo code $?",
         TICKING.replace('$', "\\$"),
     ));
     terminal.pid();
-    fs::remove_file(&kubeconfig).unwrap();
     terminal.press(CTRL_Z);
     // Init reads it after the key, and so does the workload.
     terminal.resize(50);

@@ -8,7 +8,6 @@
 use std::{
     collections::BTreeMap,
     net::SocketAddr,
-    path::PathBuf,
     sync::{
         Arc,
         mpsc::{Receiver, RecvTimeoutError, Sender, channel},
@@ -42,6 +41,11 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 use tower::Service as _;
+
+#[path = "../support/scratch.rs"]
+mod scratch;
+
+use scratch::Scratch;
 
 /// Longest wait for something that must come.
 pub const PATIENCE: Duration = Duration::from_secs(30);
@@ -89,7 +93,8 @@ pub struct Seen {
 
 pub struct Collector {
     address: SocketAddr,
-    certificate: Option<PathBuf>,
+    /// Its path, and the place that it is in.
+    certificate: Option<(String, Scratch)>,
     arrived: Receiver<Seen>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -104,8 +109,8 @@ impl Collector {
     /// With a certificate for `localhost` that nobody but [`Self::certificate`] vouches for.
     pub fn start_with_tls(wire: Wire) -> Self {
         let issued = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
-        let file = std::env::temp_dir().join(format!("tenure-collector-{}-{wire:?}.pem", std::process::id()));
-        std::fs::write(&file, issued.cert.pem()).unwrap();
+        let scratch = Scratch::new();
+        let certificate = scratch.file("certificate.pem", issued.cert.pem());
         let key = rustls::pki_types::PrivateKeyDer::try_from(issued.signing_key.serialize_der()).unwrap();
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = rustls::ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
@@ -114,10 +119,10 @@ impl Collector {
             Wire::Http => vec![b"http/1.1".to_vec()],
             Wire::Grpc => vec![b"h2".to_vec()],
         };
-        Self::serve(wire, Manner::Obliging, Some((TlsAcceptor::from(Arc::new(config)), file)))
+        Self::serve(wire, Manner::Obliging, Some((TlsAcceptor::from(Arc::new(config)), (certificate, scratch))))
     }
 
-    fn serve(wire: Wire, manner: Manner, tls: Option<(TlsAcceptor, PathBuf)>) -> Self {
+    fn serve(wire: Wire, manner: Manner, tls: Option<(TlsAcceptor, (String, Scratch))>) -> Self {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
@@ -147,7 +152,7 @@ impl Collector {
 
     /// For OTEL_EXPORTER_OTLP_CERTIFICATE.
     pub fn certificate(&self) -> String {
-        self.certificate.as_ref().unwrap().to_str().unwrap().to_owned()
+        self.certificate.as_ref().unwrap().0.clone()
     }
 
     /// Waits until what has arrived so far satisfies `enough`.
@@ -173,9 +178,6 @@ impl Drop for Collector {
     fn drop(&mut self) {
         drop(self.stop.take());
         let _ = self.thread.take().map(JoinHandle::join);
-        if let Some(file) = &self.certificate {
-            let _ = std::fs::remove_file(file);
-        }
     }
 }
 

@@ -8,11 +8,14 @@ use nix::{
 };
 use tokio::net::TcpSocket;
 
-use crate::world::{Embedded, Place, Running, kubeconfig, scripted, tenure};
+use crate::{
+    scratch::Scratch,
+    world::{Embedded, Running, kubeconfig, scripted, tenure},
+};
 
 #[test]
 fn an_unknown_key_is_78_with_its_line_and_what_was_meant() {
-    let place = Place::new("key");
+    let place = Scratch::new();
     let file = place.file("tenure.yaml", "lease:\n  name: x\n  renewPeriode: 3s\n");
     let said = format!("{file}:3: lease.renewPeriode: there is no such key: did you mean lease.renewPeriod?");
     tenure(&["--config", &file, "--", "true"], &[]).says(78, &[&said]);
@@ -26,13 +29,13 @@ fn an_unknown_key_is_78_with_its_line_and_what_was_meant() {
 
 #[test]
 fn no_secret_of_a_kubeconfig_or_of_its_plugin_is_said() {
-    let place = Place::new("secrets");
+    let place = Scratch::new();
     let broken = place.file("broken", "users:\n- name: u\n  user: {token: hunter2, password: [hunter2}\n");
     let odd = place.file("odd", "users:\n- name: u\n  user: hunter2\n");
     let plugin = |name: &str, script: &str| {
         let exec = format!("command: /bin/sh, args: [-c, \"{script}\", hunter2], env: [{{name: KEY, value: hunter2}}]");
         let exec = format!("exec: {{apiVersion: client.authentication.k8s.io/v1, {exec}}}");
-        place.file(name, &kubeconfig("server: 'https://127.0.0.1:1'").replace("user: {}", &format!("user: {{{exec}}}")))
+        place.file(name, kubeconfig("server: 'https://127.0.0.1:1'").replace("user: {}", &format!("user: {{{exec}}}")))
     };
     let fails = plugin("fails", "echo hunter2; exit 1");
     let babbles = plugin("babbles", "echo status: hunter2");
@@ -107,7 +110,7 @@ fn timings_that_break_the_law_are_78_with_the_numbers_and_the_change_that_helps(
 
 #[test]
 fn every_mistake_is_said_at_once() {
-    let place = Place::new("all");
+    let place = Scratch::new();
     let file = place.file("tenure.toml", "[lease]\nname = 'x'\nduration = 15\n\n[workload]\nrunz = 'always'\n");
     let variables = [("TENURE_CONFIG", file.as_str()), ("TENURE_LOG__LEVEL", "loud")];
     let ended = tenure(&["--set", "workload.onLoss=stay"], &variables);
@@ -134,8 +137,8 @@ fn a_configuration_file_that_cannot_be_read_is_78_and_says_who_named_it() {
 
 #[test]
 fn a_pipe_is_a_file_if_somebody_writes_to_it_and_else_78() {
-    let place = Place::new("pipe");
-    let pipe = place.0.join("pipe");
+    let place = Scratch::new();
+    let pipe = place.join("pipe");
     mkfifo(&pipe, Mode::S_IRWXU).unwrap();
     let path = pipe.to_str().unwrap();
     let said = format!("--config: the configuration file {path:?} cannot be read: it is a pipe, and nobody writes to it");
@@ -160,8 +163,8 @@ fn a_command_line_that_cannot_be_parsed_is_64_and_a_bad_value_on_a_flag_78() {
 
 #[test]
 fn a_program_that_cannot_run_leaves_the_lease_alone() {
-    let place = Place::new("unfit");
-    let path = place.0.join("kubeconfig");
+    let place = Scratch::new();
+    let path = place.join("kubeconfig");
     let _server = Embedded::start(&path);
     let variables = [("KUBECONFIG", path.to_str().unwrap())];
     let script = place.file("script", "#!/no/such/int\n");
@@ -207,8 +210,8 @@ fn in_a_container(line: &str) -> (Option<i32>, String) {
 
 #[test]
 fn no_cluster_is_78_and_says_what_was_looked_for_and_what_works_without() {
-    let place = Place::new("no-cluster");
-    let proof = place.0.join("ran").to_str().unwrap().to_owned();
+    let place = Scratch::new();
+    let proof = place.join("ran").to_str().unwrap().to_owned();
     let run = ["--lease", "x", "--", "touch", &proof];
     let run_in_a_namespace = ["--lease", "x", "--namespace", "shop", "--", "touch", &proof];
     for face in [&["check", "--lease", "x"][..], &["status", "x"], &run, &run_in_a_namespace] {
@@ -220,7 +223,7 @@ fn no_cluster_is_78_and_says_what_was_looked_for_and_what_works_without() {
 
 #[test]
 fn a_kubeconfig_that_cannot_be_used_is_78_and_names_the_file() {
-    let place = Place::new("kubeconfig");
+    let place = Scratch::new();
     let broken = place.file("broken", "{");
     let nameless = place.file("nameless", "apiVersion: v1\nkind: Config\n");
     for path in ["/nonexistent/kubeconfig", &broken, &nameless] {
@@ -233,12 +236,12 @@ fn a_kubeconfig_that_cannot_be_used_is_78_and_names_the_file() {
 
 #[test]
 fn a_server_that_is_not_there_is_69() {
-    let place = Place::new("down");
+    let place = Scratch::new();
     // Bound, and not listening: nobody else gets it.
     let port = TcpSocket::new_v4().unwrap();
     port.bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
     let url = format!("http://{}", port.local_addr().unwrap());
-    let path = place.file("kubeconfig", &kubeconfig(&format!("server: '{url}'")));
+    let path = place.file("kubeconfig", kubeconfig(&format!("server: '{url}'")));
     for face in [&["check", "--lease", "x"][..], &["status", "x"]] {
         tenure(face, &[("KUBECONFIG", &path)]).says(69, &[&url, "onnection refused"]);
     }
@@ -246,8 +249,8 @@ fn a_server_that_is_not_there_is_69() {
 
 #[test]
 fn a_wrong_certificate_authority_is_69_and_says_so() {
-    let place = Place::new("ca");
-    let (ours, other) = (place.0.join("ours"), place.0.join("other"));
+    let place = Scratch::new();
+    let (ours, other) = (place.join("ours"), place.join("other"));
     let _servers = [Embedded::start(&ours), Embedded::start(&other)];
     let mixed = with_authority_of(&ours, &other);
     let path = place.file("mixed", &mixed);
@@ -258,7 +261,7 @@ fn a_wrong_certificate_authority_is_69_and_says_so() {
 
 #[test]
 fn no_permission_is_77_and_says_for_what() {
-    let place = Place::new("forbidden");
+    let place = Scratch::new();
     let refusal = r#"{"kind":"Status","code":403,"message":"leases.coordination.k8s.io \"x\" is forbidden: no"}"#;
     let denied = r#"{"status":{"allowed":false,"reason":"no rule"}}"#;
     let allowed = r#"{"status":{"allowed":true}}"#;
@@ -278,7 +281,7 @@ fn no_permission_is_77_and_says_for_what() {
 
 #[test]
 fn a_lease_whose_fields_are_nonsense_is_shown_as_far_as_it_goes() {
-    let place = Place::new("nonsense");
+    let place = Scratch::new();
     let lease = r#"{"metadata":{"name":"x","namespace":"default","uid":"u","resourceVersion":"1"},
         "spec":{"holderIdentity":"pod-1","leaseDurationSeconds":"long","renewTime":"yesterday","acquireTime":{},"leaseTransitions":1e99}}"#;
     let path = scripted(&place, vec![("GET ", 200, lease)].leak());
@@ -289,7 +292,7 @@ fn a_lease_whose_fields_are_nonsense_is_shown_as_far_as_it_goes() {
 
 #[test]
 fn a_reply_that_is_no_lease_is_neither_a_free_one_nor_none() {
-    let place = Place::new("garbage");
+    let place = Scratch::new();
     let another = r#"{"metadata":{"name":"another","uid":"u","resourceVersion":"7"},"spec":{}}"#;
     let failure = r#"{"kind":"Status","status":"Failure","code":500}"#;
     let answers = vec![
@@ -315,14 +318,14 @@ fn a_reply_that_is_no_lease_is_neither_a_free_one_nor_none() {
 
 #[test]
 fn a_replica_without_permission_or_with_the_wrong_authority_says_so_and_runs_nothing() {
-    let place = Place::new("waiting");
-    let proof = place.0.join("ran").to_str().unwrap().to_owned();
+    let place = Scratch::new();
+    let proof = place.join("ran").to_str().unwrap().to_owned();
     let refusal = r#"{"kind":"Status","code":403,"message":"leases.coordination.k8s.io \"x\" is forbidden: no"}"#;
     let forbidden = scripted(&place, vec![("HTTP", 403, refusal)].leak());
-    let other = Place::new("waiting-ca");
-    let (ours, theirs) = (other.0.join("ours"), other.0.join("theirs"));
+    let other = Scratch::new();
+    let (ours, theirs) = (other.join("ours"), other.join("theirs"));
     let _servers = [Embedded::start(&ours), Embedded::start(&theirs)];
-    let mixed = other.file("mixed", &with_authority_of(&ours, &theirs));
+    let mixed = other.file("mixed", with_authority_of(&ours, &theirs));
     for (kubeconfig, said) in [(forbidden, "is forbidden"), (mixed, "certificate")] {
         let replica = Running::start(&["--lease", "x", "--", "touch", &proof], &[("KUBECONFIG", &kubeconfig)]);
         replica.says(&["the API server is http", &kubeconfig]);
@@ -334,8 +337,8 @@ fn a_replica_without_permission_or_with_the_wrong_authority_says_so_and_runs_not
 
 #[test]
 fn a_replica_that_sees_a_lease_of_nonsense_takes_its_holder_for_one_and_runs_nothing() {
-    let place = Place::new("waiting-nonsense");
-    let proof = place.0.join("ran").to_str().unwrap().to_owned();
+    let place = Scratch::new();
+    let proof = place.join("ran").to_str().unwrap().to_owned();
     let lease = r#"{"metadata":{"name":"x","namespace":"default","uid":"u","resourceVersion":"1"},
         "spec":{"holderIdentity":"pod-1","leaseDurationSeconds":-5,"renewTime":"yesterday","acquireTime":{},"leaseTransitions":1e99}}"#;
     let path = scripted(&place, vec![("watch=", 410, "{}"), ("GET ", 200, lease)].leak());

@@ -1,6 +1,9 @@
 //! `tenure check` says whether a replica could do its work here, and what to change.
 
-use crate::world::{Embedded, Place, scripted, tenure};
+use crate::{
+    scratch::Scratch,
+    world::{Embedded, scripted, tenure},
+};
 
 #[test]
 fn offline_it_says_the_numbers_of_the_law_and_the_power_to_kill() {
@@ -47,8 +50,8 @@ fn a_plain_init_needs_no_cluster() {
 
 #[test]
 fn against_a_server_it_says_what_is_permitted() {
-    let place = Place::new("check");
-    let path = place.0.join("kubeconfig");
+    let place = Scratch::new();
+    let path = place.join("kubeconfig");
     let _server = Embedded::start(&path);
     let variables = [("KUBECONFIG", path.to_str().unwrap())];
     let parts = [
@@ -68,7 +71,7 @@ fn against_a_server_it_says_what_is_permitted() {
 
 #[test]
 fn a_replica_that_may_not_delete_works_and_one_that_may_not_update_does_not() {
-    let place = Place::new("rights");
+    let place = Scratch::new();
     let lease = r#"{"metadata":{"name":"x","uid":"u","resourceVersion":"7"}}"#;
     let check = |denied| {
         let answers = vec![
@@ -86,7 +89,7 @@ fn a_replica_that_may_not_delete_works_and_one_that_may_not_update_does_not() {
 
 #[test]
 fn a_server_without_access_reviews_is_a_note() {
-    let place = Place::new("reviews");
+    let place = Scratch::new();
     let answers = vec![
         ("GET ", 200, r#"{"metadata":{"name":"x","uid":"u","resourceVersion":"7"}}"#),
         ("POST ", 404, r#"{"message":"no such resource"}"#),
@@ -98,7 +101,7 @@ fn a_server_without_access_reviews_is_a_note() {
 
 #[test]
 fn a_namespace_that_is_not_there_is_told_from_a_lease_that_is_not() {
-    let place = Place::new("namespace");
+    let place = Scratch::new();
     let answers = vec![
         ("GET /api/v1/namespaces/nope ", 404, r#"{"message":"namespaces \"nope\" not found"}"#),
         ("GET /apis/", 404, r#"{"message":"leases.coordination.k8s.io \"x\" not found"}"#),
@@ -114,7 +117,7 @@ fn a_namespace_that_is_not_there_is_told_from_a_lease_that_is_not() {
 
 #[test]
 fn a_proxy_that_is_not_used_is_noted_unless_the_server_is_exempt() {
-    let place = Place::new("proxy");
+    let place = Scratch::new();
     // Nobody has this address, and nobody answers for it.
     let kubeconfig = place.file(
         "kubeconfig",

@@ -2,13 +2,16 @@
 
 use serde_json::Value;
 
-use crate::world::{Place, tenure, unprinted};
+use crate::{
+    scratch::Scratch,
+    world::{tenure, unprinted},
+};
 
 #[test]
 fn the_defaults_are_a_file_to_start_from() {
     let defaults = tenure(&["config", "default"], &[]);
     defaults.says(0, &["lossGrace: 4s"]);
-    let place = Place::new("defaults");
+    let place = Scratch::new();
     let file = place.file("tenure.yaml", &defaults.out);
     let ended = tenure(&["config", "effective", "--config", &file, "--lease", "x"], &[]);
     ended.says(0, &[&format!("{file}:"), "name: x"]);
@@ -24,8 +27,8 @@ fn what_could_not_be_printed_was_not_done() {
 
 #[test]
 fn a_server_whose_token_nobody_has_and_a_demo_that_nobody_sees_end() {
-    let place = Place::new("unprinted");
-    let file = place.0.join("kubeconfig");
+    let place = Scratch::new();
+    let file = place.join("kubeconfig");
     for line in [&["dev-server"][..], &["dev-server", "--kubeconfig-out", file.to_str().unwrap()], &["demo"]] {
         unprinted(line).says(70, &["No space left"]);
     }
@@ -42,7 +45,7 @@ fn the_schema_is_json_and_knows_no_other_key() {
 
 #[test]
 fn the_effective_configuration_names_the_source_of_each_value() {
-    let place = Place::new("effective");
+    let place = Scratch::new();
     let file = place.file("tenure.yaml", "lease:\n  name: billing\n  labels: {team: a}\n");
     let variables = [("TENURE_CONFIG", file.as_str()), ("TENURE_LEASE__PREFIX", "shop-"), ("TENURE_ROLE", "leader")];
     let ended = tenure(&["config", "effective", "--set", "lease.labels.tier=b", "--", "sleep", "10"], &variables);

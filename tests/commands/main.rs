@@ -5,5 +5,7 @@
 mod bad_input;
 mod check;
 mod config;
+#[path = "../support/scratch.rs"]
+mod scratch;
 mod status;
 mod world;

@@ -3,7 +3,10 @@
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 
-use crate::world::{Place, scripted, tenure, tenure_in_a_pod};
+use crate::{
+    scratch::Scratch,
+    world::{scripted, tenure, tenure_in_a_pod},
+};
 
 fn lease(name: &str, holder: &str, renewed: SignedDuration) -> Value {
     let renewed = format!("{:.6}", tenure::clock::timestamp() - renewed);
@@ -17,7 +20,7 @@ fn lease(name: &str, holder: &str, renewed: SignedDuration) -> Value {
 }
 
 /// A server with one answer for every request whose first line has `part`.
-fn server(place: &Place, part: &'static str, answer: &Value) -> String {
+fn server(place: &Scratch, part: &'static str, answer: &Value) -> String {
     let text: &'static str = answer.to_string().leak();
     scripted(
         place,
@@ -29,7 +32,7 @@ const NOW: SignedDuration = SignedDuration::ZERO;
 
 #[test]
 fn a_lease_that_is_held_is_0() {
-    let place = Place::new("held");
+    let place = Scratch::new();
     let path = server(&place, "/namespaces/default/leases/x ", &lease("x", "pod-1_ab", NOW));
     let variables = [("KUBECONFIG", path.as_str())];
     tenure(&["status", "x"], &variables).says(0, &["LEASE", "x       held    pod-1_ab   2026-01-01T00:00:00Z   3"]);
@@ -45,21 +48,21 @@ fn a_lease_that_is_held_is_0() {
 
 #[test]
 fn a_lease_that_expired_or_is_free_is_1() {
-    let place = Place::new("expired");
+    let place = Scratch::new();
     let written = std::time::Instant::now();
     let path = server(&place, "/leases/x ", &lease("x", "pod-1", SignedDuration::from_secs(601)));
     let said = tenure(&["status", "x"], &[("KUBECONFIG", &path)]);
     said.says(1, &["expired   pod-1"]);
     let mut ages = (1..=1 + written.elapsed().as_secs() + 1).map(|second| format!("10m{second}s ago"));
     assert!(ages.any(|age| said.out.contains(&age)), "{said:?}");
-    let place = Place::new("free");
+    let place = Scratch::new();
     let path = server(&place, "/leases/x ", &lease("x", "", NOW));
     tenure(&["status", "x"], &[("KUBECONFIG", &path)]).says(1, &["x       free    -"]);
 }
 
 #[test]
 fn no_such_lease_is_2_and_says_where_it_is_not() {
-    let place = Place::new("none");
+    let place = Scratch::new();
     let path = server(&place, "nowhere", &json!({}));
     tenure(&["status", "none", "--namespace", "shop"], &[("KUBECONFIG", &path)])
         .says(2, &["there is no Lease none in namespace shop"]);
@@ -67,7 +70,7 @@ fn no_such_lease_is_2_and_says_where_it_is_not() {
 
 #[test]
 fn it_looks_where_the_pod_is_and_else_where_the_context_is() {
-    let place = Place::new("pod");
+    let place = Scratch::new();
     let path = server(&place, "nowhere", &json!({}));
     let text = std::fs::read_to_string(&path).unwrap().replace("user: u}}]", "user: u, namespace: shop}}]");
     let path = place.file("with-namespace", &text);
@@ -80,24 +83,24 @@ fn it_looks_where_the_pod_is_and_else_where_the_context_is() {
 
 #[test]
 fn a_selector_shows_every_lease_and_is_0_only_if_all_are_held() {
-    let place = Place::new("selector");
+    let place = Scratch::new();
     let held = lease("a", "pod-1", NOW);
     let path = server(&place, "labelSelector=team%3Dx ", &json!({ "items": [held, lease("b", "", NOW)] }));
     let ended = tenure(&["status", "-l", "team=x"], &[("KUBECONFIG", &path)]);
     ended.says(1, &["\na       held    pod-1", "\nb       free    -"]);
-    let place = Place::new("selector-all");
+    let place = Scratch::new();
     let path = server(&place, "labelSelector=team%3Dx ", &json!({ "items": [held] }));
     let ended = tenure(&["status", "-l", "team=x", "-o", "json"], &[("KUBECONFIG", &path)]);
     let said: Value = serde_json::from_str(&ended.out).unwrap();
     assert_eq!((ended.code, said[0]["name"].as_str()), (Some(0), Some("a")));
-    let place = Place::new("selector-none");
+    let place = Scratch::new();
     let path = server(&place, "labelSelector=", &json!({ "items": [] }));
     tenure(&["status", "-l", "team=y"], &[("KUBECONFIG", &path)]).says(2, &["there is no Lease with team=y"]);
 }
 
 #[test]
 fn a_list_that_comes_in_pages_is_shown_whole() {
-    let place = Place::new("pages");
+    let place = Scratch::new();
     let page = |lease: Value, next: &str| json!({ "metadata": { "continue": next }, "items": [lease] }).to_string();
     let first: &str = page(lease("a", "pod-1", NOW), "t=").leak();
     let second: &str = page(lease("b", "pod-2", NOW), "").leak();
@@ -110,7 +113,7 @@ fn a_list_that_comes_in_pages_is_shown_whole() {
 
 #[test]
 fn a_selector_that_the_server_cannot_read_is_an_invalid_value() {
-    let place = Place::new("selector-wrong");
+    let place = Scratch::new();
     let answers = vec![("GET ", 400, r#"{"message":"unable to parse requirement"}"#)];
     let path = scripted(&place, answers.leak());
     tenure(&["status", "-l", "a==="], &[("KUBECONFIG", &path)]).says(78, &["--selector: ", "unable to parse requirement"]);

@@ -4,7 +4,7 @@ use std::{
     fs,
     io::{BufRead as _, BufReader, Read as _, Write as _},
     net::TcpListener,
-    path::{Path, PathBuf},
+    path::Path,
     process::{Child, Command, Stdio},
     sync::mpsc,
     thread,
@@ -16,31 +16,10 @@ use nix::{
     unistd::Pid,
 };
 
+use crate::scratch::Scratch;
+
 /// Far more than any of these needs; then it hangs.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
-
-/// A directory that is gone with the test.
-pub(crate) struct Place(pub(crate) PathBuf);
-
-impl Place {
-    pub(crate) fn new(test: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("tenure-bad-input-{}-{test}", std::process::id()));
-        fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
-    pub(crate) fn file(&self, name: &str, text: &str) -> String {
-        let path = self.0.join(name);
-        fs::write(&path, text).unwrap();
-        path.to_str().unwrap().into()
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        drop(fs::remove_dir_all(&self.0));
-    }
-}
 
 /// What a run of the binary left behind.
 #[derive(Debug)]
@@ -103,7 +82,7 @@ fn run(mut command: Command, arguments: &[&str], variables: &[(&str, &str)], out
 }
 
 /// A server that gives each request the first answer whose part its first line or its body has; the path of its kubeconfig.
-pub(crate) fn scripted(place: &Place, answers: &'static [(&'static str, u16, &'static str)]) -> String {
+pub(crate) fn scripted(place: &Scratch, answers: &'static [(&'static str, u16, &'static str)]) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let server = format!("http://{}", listener.local_addr().unwrap());
     thread::spawn(move || {
@@ -130,7 +109,7 @@ pub(crate) fn scripted(place: &Place, answers: &'static [(&'static str, u16, &'s
         }
     });
     let cluster = format!("server: '{server}'");
-    place.file("kubeconfig", &kubeconfig(&cluster))
+    place.file("kubeconfig", kubeconfig(&cluster))
 }
 
 pub(crate) fn kubeconfig(cluster: &str) -> String {

@@ -1,11 +1,6 @@
 //! `runs: always` with real signals, datagrams and hooks.
 
-use std::{
-    fs,
-    io::Write as _,
-    os::unix::fs::OpenOptionsExt as _,
-    path::{Path, PathBuf},
-};
+use std::{fs, io::Write as _, os::unix::fs::OpenOptionsExt as _, path::Path};
 
 use nix::sys::{
     signal::{
@@ -24,6 +19,7 @@ use tenure::{
 use super::{
     faces::{WORKLOAD, notify_at},
     procfs::{children, state},
+    scratch::Scratch,
     wait::{wait_for, wait_until},
     world::{World, burdened, config, lead, patient, sleep_until, timing, unhurriedly},
 };
@@ -107,14 +103,15 @@ pub(crate) fn a_workload_that_does_not_handle_its_demotion_is_killed_and_proved_
 }
 
 pub(crate) fn a_promotion_waits_for_the_handler_of_a_workload_that_just_started() {
-    let ready = Scratch::new("ready");
-    nix::unistd::mkfifo(&ready.0, Mode::S_IRUSR | Mode::S_IWUSR).unwrap();
-    let script = format!("echo starts; read word <{}; trap 'echo leads' USR1; while :; do sleep 0.01; done", ready.0.display());
+    let scratch = Scratch::new();
+    let ready = scratch.join("ready");
+    nix::unistd::mkfifo(&ready, Mode::S_IRUSR | Mode::S_IWUSR).unwrap();
+    let script = format!("echo starts; read word <{}; trap 'echo leads' USR1; while :; do sleep 0.01; done", ready.display());
     let (mut world, _) = World::contained(&always(Acknowledge::None, &["sh", "-c", &script]));
     assert_eq!(world.line(), "starts");
     world.tell(&lead(patient(), clock::boot()));
     assert_eq!(world.hear(), ToElector::Acknowledged { term: Term(1), serial: 0 });
-    wait_for("the workload's reading", || open_for_reader(&ready.0)).write_all(b"go\n").unwrap();
+    wait_for("the workload's reading", || open_for_reader(&ready)).write_all(b"go\n").unwrap();
     assert_eq!(world.line(), "leads");
     assert!(matches!(world.hear(), ToElector::Started { .. }));
 }
@@ -181,10 +178,11 @@ pub(crate) fn a_workload_that_floods_its_socket_is_killed_in_time_all_the_same()
 }
 
 pub(crate) fn the_role_is_told_and_acknowledged_by_hooks() {
-    let log = Scratch::new("hooks");
+    let scratch = Scratch::new();
+    let log = scratch.join("hooks");
     let script = "echo $$ $TENURE_ROLE; while :; do sleep 0.01; done";
     let hook = |words: &str| {
-        let command = ["sh", "-c", &format!("echo {words} >>{}", log.0.display())].map(str::to_owned).to_vec();
+        let command = ["sh", "-c", &format!("echo {words} >>{}", log.display())].map(str::to_owned).to_vec();
         Some(Hook { command, ..serde_json::from_str(r#"{"command": []}"#).unwrap() })
     };
     let mut config = always(Acknowledge::Hook, &["sh", "-c", script]);
@@ -198,7 +196,7 @@ pub(crate) fn the_role_is_told_and_acknowledged_by_hooks() {
     assert!(matches!(world.hear(), ToElector::Started { .. }));
     world.step_down(7, Reason::StepDown);
     assert_eq!(world.stopped(7), Then::Follow);
-    assert_eq!(fs::read_to_string(&log.0).unwrap(), "leader 17\nstandby 17 step-down\n");
+    assert_eq!(fs::read_to_string(&log).unwrap(), "leader 17\nstandby 17 step-down\n");
     let hooked = [HookKind::AfterLead, HookKind::BeforeFollow].map(|hook| (hook, Exit::Code(0)));
     assert_eq!(world.hooked.take(), hooked, "in time to be told of");
 }
@@ -224,19 +222,4 @@ pub(crate) fn what_a_hook_leaves_running_ends_with_it() {
 /// A fifo, as soon as somebody reads it.
 fn open_for_reader(fifo: &Path) -> Option<fs::File> {
     fs::OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(fifo).ok()
-}
-
-/// A file that goes with the test.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(name: &str) -> Self {
-        Self(std::env::temp_dir().join(format!("tenure-init-led-{}-{name}", std::process::id())))
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        drop(fs::remove_file(&self.0));
-    }
 }

@@ -22,6 +22,8 @@ mod fuses;
 mod lines;
 #[path = "../support/procfs.rs"]
 mod procfs;
+#[path = "../support/scratch.rs"]
+mod scratch;
 mod stops;
 #[path = "../support/wait.rs"]
 mod wait;

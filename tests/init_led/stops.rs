@@ -12,6 +12,7 @@ use tenure::{
 };
 
 use super::{
+    scratch::Scratch,
     wait::wait_until,
     world::{World, config, lead, patient},
 };
@@ -83,7 +84,8 @@ pub(crate) fn term_while_following_ends_with_0() {
 }
 
 pub(crate) fn a_workload_that_cannot_be_executed_any_more_ends_with_127() {
-    let file = std::env::temp_dir().join(format!("tenure-init-led-{}", std::process::id()));
+    let scratch = Scratch::new();
+    let file = scratch.join("workload");
     fs::copy("/bin/sh", &file).unwrap();
     let mut config = config("");
     config.workload.command = vec![file.display().to_string()];

@@ -5,6 +5,8 @@
 mod bomb;
 mod burning;
 mod notifying;
+#[path = "../support/scratch.rs"]
+mod scratch;
 mod spawning;
 mod sweeping;
 mod world;

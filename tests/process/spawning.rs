@@ -1,12 +1,6 @@
 //! What a child gets and does not get, and that a late one runs nothing.
 
-use std::{
-    fs,
-    io::Read as _,
-    os::fd::AsFd as _,
-    path::{Path, PathBuf},
-    process::Stdio,
-};
+use std::{fs, io::Read as _, os::fd::AsFd as _, path::Path, process::Stdio};
 
 use nix::{
     errno::Errno,
@@ -26,7 +20,10 @@ use tenure::{
     time::Instant,
 };
 
-use crate::world::{self, command, outcome, setup, shell, shell_with, test_in, wait_until};
+use crate::{
+    scratch::Scratch,
+    world::{self, command, outcome, setup, shell, shell_with, test_in, wait_until},
+};
 
 /// Runs the test binary under `env` with these signals, without a namespace.
 #[test]
@@ -62,7 +59,8 @@ fn blocked_and_ignored(output: &[u8]) -> Vec<u64> {
 }
 
 test_in!(Pid1, a_child_that_was_stopped_past_its_deadline_runs_nothing, {
-    let file = scratch("late");
+    let scratch = Scratch::new();
+    let file = scratch.join("late");
     let script = command(&format!("touch {}", file.display()));
     let inherited = signals::block().expect("signals");
     let scanner = Scanner::open().expect("/proc");
@@ -129,7 +127,8 @@ test_in!(Pid1, a_signal_is_not_sent_past_its_deadline, {
 });
 
 test_in!(Pid1, a_signal_waits_until_its_process_has_a_handler, {
-    let (ready, told) = (scratch("ready"), scratch("told"));
+    let scratch = Scratch::new();
+    let (ready, told) = (scratch.join("ready"), scratch.join("told"));
     nix::unistd::mkfifo(&ready, nix::sys::stat::Mode::S_IRUSR | nix::sys::stat::Mode::S_IWUSR).expect("a fifo");
     let child =
         shell(&format!("read word <{}; trap 'touch {}' USR1; while :; do sleep 0.01; done", ready.display(), told.display()));
@@ -148,8 +147,8 @@ test_in!(Pid1, a_signal_waits_until_its_process_has_a_handler, {
 });
 
 test_in!(Pid1, a_program_that_cannot_be_executed_says_why, {
-    let text = scratch("text");
-    fs::write(&text, "neither ELF nor #!").expect("a file");
+    let scratch = Scratch::new();
+    let text = scratch.file("text", "neither ELF nor #!");
     let inherited = signals::block().expect("signals");
     let fail = |program: &Path| {
         let command = Command::new(program, &["x".to_owned()], [("A", "b")]).expect("no NUL");
@@ -163,9 +162,9 @@ test_in!(Pid1, a_program_that_cannot_be_executed_says_why, {
     };
 
     assert_eq!(fail("/does/not/exist".as_ref()), (Errno::ENOENT, 127));
-    assert_eq!(fail(&text), (Errno::EACCES, 126));
+    assert_eq!(fail(text.as_ref()), (Errno::EACCES, 126));
     fs::set_permissions(&text, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("our file");
-    assert_eq!(fail(&text), (Errno::ENOEXEC, 126));
+    assert_eq!(fail(text.as_ref()), (Errno::ENOEXEC, 126));
 });
 
 test_in!(Pid1, a_child_gets_the_link_at_three_and_nothing_else, {
@@ -240,11 +239,4 @@ fn the_terminal_is_handed_over_and_taken_back() {
     wait_until("its end", || reap::next(|_| {}) == Some((child, Exit::Signal(libc::SIGKILL))));
     terminal.take_back().expect("SIGTTOU is blocked");
     assert_eq!(foreground(), nix::unistd::getpgrp());
-}
-
-/// A file of this test's own, which is not there yet.
-fn scratch(name: &str) -> PathBuf {
-    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("process-{name}"));
-    let _ = fs::remove_file(&file);
-    file
 }

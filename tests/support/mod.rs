@@ -8,7 +8,7 @@
 //! - [`stage`] puts them together for one case; [`case`] runs each case on both servers.
 //! - [`audit`] reads the real server's own record of requests.
 //! - `client_go` is a peer without clock and IO: only the simulation and the model take it in, each from its file.
-//! - `wait`, `lines` and `procfs` are for tests that have no runtime, which take them in likewise.
+//! - `wait`, `lines`, `procfs` and `scratch` are for tests that have no runtime, which take them in likewise.
 //!
 //! Nothing here sleeps to let something happen: it waits for the event, with a deadline. That nothing happens is found out by
 //! looking on for a while.
