@@ -12,9 +12,8 @@ impl Query {
     /// The parameters of what stands after the question mark.
     pub(super) fn parse(text: &str) -> Self {
         let mut parameters = BTreeMap::<_, Vec<_>>::new();
-        for part in text.split('&').filter(|part| !part.is_empty()) {
-            let (name, value) = part.split_once('=').unwrap_or((part, ""));
-            parameters.entry(decode(name)).or_default().push(decode(value));
+        for (name, value) in form_urlencoded::parse(text.as_bytes()) {
+            parameters.entry(name.into_owned()).or_default().push(value.into_owned());
         }
         Self(parameters)
     }
@@ -57,41 +56,18 @@ impl Query {
     }
 }
 
-/// Percent and plus signs undone; what is no UTF-8 then is replaced.
-pub(super) fn decode(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        let escaped = || {
-            let mut ahead = rest.clone();
-            let high = char::from(ahead.next()?).to_digit(16)?;
-            let low = char::from(ahead.next()?).to_digit(16)?;
-            Some((u8::try_from(high * 16 + low).ok()?, ahead))
-        };
-        match (byte, escaped()) {
-            (b'%', Some((value, ahead))) => {
-                bytes.push(value);
-                rest = ahead;
-            }
-            (b'+', _) => bytes.push(b' '),
-            (other, _) => bytes.push(other),
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn escapes_are_undone() {
-        let query = Query::parse("fieldSelector=metadata.name%3Da&labelSelector=x+in+%28a%2Cb%29&watch&limit=0");
+        let query = Query::parse("fieldSelector=metadata.name%3Da&labelSelector=x+in+%28a%2Cb%29&watch&limit=0&continue=100%");
 
         assert_eq!(query.text("fieldSelector"), "metadata.name=a");
         assert_eq!(query.text("labelSelector"), "x in (a,b)");
         assert!(query.is_true("watch"));
         assert!(!query.is_true("limit"));
-        assert_eq!(decode("100%"), "100%");
+        assert_eq!(query.text("continue"), "100%");
     }
 }

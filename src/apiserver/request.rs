@@ -2,6 +2,7 @@
 //!
 //! Owns paths, parameters, media types and the decoding of bodies. What follows from them is `rest`'s.
 
+use percent_encoding::percent_decode_str;
 use serde_json::Value;
 
 use super::{
@@ -9,7 +10,7 @@ use super::{
     document::Document,
     lease::Lease,
     options::not_registered,
-    query::{Query, decode},
+    query::Query,
     schema::{self, Kind},
     status::Status,
 };
@@ -64,8 +65,8 @@ impl Request {
         let Some(rest) = path.strip_prefix(LEASES) else { return Route::Elsewhere };
         match rest.split('/').collect::<Vec<_>>().as_slice() {
             ["leases"] => Route::Leases(None),
-            ["namespaces", namespace, "leases"] => Route::Leases(Some(decode(namespace))),
-            ["namespaces", namespace, "leases", name] => Route::Lease(decode(namespace), decode(name)),
+            ["namespaces", namespace, "leases"] => Route::Leases(Some(decoded(namespace))),
+            ["namespaces", namespace, "leases", name] => Route::Lease(decoded(namespace), decoded(name)),
             _ => Route::Nowhere,
         }
     }
@@ -121,9 +122,35 @@ impl Request {
     }
 }
 
+/// A segment of a path, percent signs undone; what is no UTF-8 then is replaced.
+fn decoded(segment: &str) -> String {
+    percent_decode_str(segment).decode_utf8_lossy().into_owned()
+}
+
 /// The version and the kind that `body` says it is of; it need not say so. The error is Go's message.
 pub(super) fn head(body: &Value, of: &Kind) -> Result<(String, String), String> {
     let head = schema::decode(body, &schema::HEAD)?;
     let text = |field: &str, default: &str| head.get(field).and_then(Value::as_str).unwrap_or(default).to_owned();
     Ok((text("apiVersion", of.version), text("kind", of.name)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plus_sign_in_a_path_is_no_blank() {
+        let request = Request {
+            method: "GET".into(),
+            path: format!("{LEASES}namespaces/x%20y/leases/a+b%2Bc%"),
+            query: Query::default(),
+            accept: String::new(),
+            content_type: String::new(),
+            body: bytes::Bytes::new(),
+        };
+
+        let Route::Lease(namespace, name) = request.route() else { panic!("a Lease's path") };
+
+        assert_eq!((namespace.as_str(), name.as_str()), ("x y", "a+b+c%"));
+    }
 }

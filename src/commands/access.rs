@@ -2,6 +2,7 @@
 
 use std::{io, time::Duration};
 
+use form_urlencoded::Serializer;
 use http::Request;
 use kube::client::Body;
 use serde_json::Value;
@@ -62,16 +63,15 @@ impl Access {
 
     /// Every Lease of a namespace that `selector` matches.
     pub(super) async fn leases(&self, namespace: &str, selector: &str) -> Result<Vec<Value>, CallError> {
-        let selector = percent_encoded(selector);
         let (mut leases, mut next) = (Vec::new(), String::new());
         loop {
-            let query = format!("limit={PAGE}&continue={next}&labelSelector={selector}");
+            let query = page_query(selector, &next);
             let mut page = self.call(Request::get(format!("{LEASES}/{namespace}/leases?{query}")), Body::empty()).await?;
             match page.get_mut("items").map(Value::take) {
                 Some(Value::Array(items)) if items.iter().all(is_lease) => leases.extend(items),
                 Some(_) | None => return Err(CallError::Another("list of Leases")),
             }
-            next = percent_encoded(page.pointer("/metadata/continue").and_then(Value::as_str).unwrap_or_default());
+            next = page.pointer("/metadata/continue").and_then(Value::as_str).unwrap_or_default().to_owned();
             if next.is_empty() {
                 return Ok(leases);
             }
@@ -104,13 +104,11 @@ fn is_lease(object: &Value) -> bool {
     LeaseRecord::read(object.clone().into()).is_some()
 }
 
-/// What may stand in a query as it is, and the rest in hexadecimal.
-fn percent_encoded(text: &str) -> String {
-    let encoded = |byte: u8| match byte {
-        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => char::from(byte).to_string(),
-        _ => format!("%{byte:02X}"),
-    };
-    text.bytes().map(encoded).collect()
+/// The query for a page of the Leases that `selector` matches; `next` is where the page before says that it goes on.
+fn page_query(selector: &str, next: &str) -> String {
+    let mut query = Serializer::new(String::new());
+    query.append_pair("limit", &PAGE.to_string()).append_pair("continue", next).append_pair("labelSelector", selector);
+    query.finish()
 }
 
 #[cfg(test)]
@@ -119,6 +117,8 @@ mod tests {
 
     #[test]
     fn a_selector_survives_a_query() {
-        assert_eq!(percent_encoded("a.b/c in (x, y),!z=é"), "a.b%2Fc%20in%20%28x%2C%20y%29%2C%21z%3D%C3%A9");
+        let query = page_query("a.b/c in (x, y),!z=é", "b+c");
+
+        assert_eq!(query, "limit=500&continue=b%2Bc&labelSelector=a.b%2Fc+in+%28x%2C+y%29%2C%21z%3D%C3%A9");
     }
 }

@@ -37,6 +37,7 @@ pub(crate) fn cases() -> Vec<Case> {
         what_is_no_review_is_refused,
         strangers_are_answered_before_their_bodies_arrive,
         paths_may_end_in_a_slash,
+        a_plus_sign_in_a_path_is_no_blank,
         health_answers_every_method,
     ]
 }
@@ -391,6 +392,14 @@ async fn paths_may_end_in_a_slash(stage: Stage) {
     assert_eq!(names(&list), ["a"]);
     assert_eq!(group["kind"], "APIGroup");
     assert!(root["paths"].as_array().expect("paths").iter().any(|path| path == "/apis/coordination.k8s.io/v1"));
+}
+
+async fn a_plus_sign_in_a_path_is_no_blank(stage: Stage) {
+    for (segment, name) in [("a+b", "a+b"), ("a%2Bb", "a+b"), ("a%20b", "a b")] {
+        let message = stage.get(segment).await.refused(404, "NotFound");
+
+        assert_eq!(message, format!("leases.coordination.k8s.io {name:?} not found"), "{segment}");
+    }
 }
 
 async fn health_answers_every_method(stage: Stage) {

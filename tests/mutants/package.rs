@@ -2,12 +2,13 @@
 //! is built in seconds.
 
 /// What the rooms, the simulation and the model are made of; versions and features are the product's.
-const CRATES: [&str; 28] = [
+const CRATES: [&str; 30] = [
     "base64",
     "bytes",
     "clap",
     "fastrand",
     "figment",
+    "form_urlencoded",
     "getrandom",
     "http",
     "http-body-util",
@@ -18,6 +19,7 @@ const CRATES: [&str; 28] = [
     "libtest-mimic",
     "mimalloc",
     "nix",
+    "percent-encoding",
     "postcard",
     "rcgen",
     "rustls",
