@@ -76,7 +76,7 @@ async fn answer(shared: Arc<Shared>, door: Arc<Door>, request: hyper::Request<In
     let known = is_known(&parts.headers, &door) || matches!(parts.uri.path(), "/version" | "/healthz" | "/livez" | "/readyz");
     if !known {
         // Before its body is read, as the real one does.
-        let number = shared.journal.open(entry(&parts, &Bytes::new(), ""));
+        let number = shared.journal.open(entry(&parts, &read(&parts, Bytes::new()), ""));
         let response = respond(Answer::refusal(&Status::unauthorized()), None);
         let fate = Fate::Answered { code: response.status().as_u16(), at: clock::boot() };
         shared.journal.amend(number, |entry| entry.fate = fate);
@@ -85,17 +85,11 @@ async fn answer(shared: Arc<Shared>, door: Arc<Door>, request: hyper::Request<In
     let Ok(body) = Limited::new(body, BODY_LIMIT).collect().await else {
         return Ok(respond(Answer::refusal(&Status::too_large(BODY_LIMIT)), None));
     };
-    let body = body.to_bytes();
-    let number = shared.journal.open(entry(&parts, &body, &door.client));
-    let request = Request {
-        method: parts.method.to_string(),
-        path: parts.uri.path().to_owned(),
-        query: Query::parse(parts.uri.query().unwrap_or_default()),
-        accept: text(&parts.headers, &header::ACCEPT),
-        content_type: text(&parts.headers, &header::CONTENT_TYPE),
-        body,
-    };
-    let fault = door.take_fault(&request.method, request.is_watch());
+    let request = read(&parts, body.to_bytes());
+    let entry = entry(&parts, &request, &door.client);
+    let watch = entry.watch;
+    let number = shared.journal.open(entry);
+    let fault = door.take_fault(&request.method, watch);
     let outcome = obey(&shared, &door, request, number, fault).await;
     let fate = match &outcome {
         Ok(response) => Fate::Answered { code: response.status().as_u16(), at: clock::boot() },
@@ -162,14 +156,26 @@ async fn obey(
     }
 }
 
-fn entry(parts: &Parts, body: &Bytes, client: &str) -> Entry {
-    Entry {
-        client: client.to_owned(),
+fn read(parts: &Parts, body: Bytes) -> Request {
+    Request {
         method: parts.method.to_string(),
         path: parts.uri.path().to_owned(),
+        query: Query::parse(parts.uri.query().unwrap_or_default()),
+        accept: text(&parts.headers, &header::ACCEPT),
+        content_type: text(&parts.headers, &header::CONTENT_TYPE),
+        body,
+    }
+}
+
+fn entry(parts: &Parts, request: &Request, client: &str) -> Entry {
+    Entry {
+        client: client.to_owned(),
+        method: request.method.clone(),
+        path: request.path.clone(),
         query: parts.uri.query().unwrap_or_default().to_owned(),
         user_agent: text(&parts.headers, &header::USER_AGENT),
-        body: body.clone(),
+        watch: request.is_watch(),
+        body: request.body.clone(),
         arrived: clock::boot(),
         carried_out: None,
         version: None,

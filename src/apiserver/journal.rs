@@ -46,6 +46,8 @@ pub struct Entry {
     pub query: String,
     /// User-Agent.
     pub user_agent: String,
+    /// Whether it begins a watch.
+    pub watch: bool,
     /// The whole body.
     pub body: Bytes,
     /// When all of it had arrived.
@@ -59,12 +61,6 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Whether this begins a watch.
-    #[must_use]
-    pub fn is_watch(&self) -> bool {
-        self.method == "GET" && self.query.split('&').any(|part| matches!(part, "watch=true" | "watch=1" | "watch"))
-    }
-
     /// Of all that its client sent and that is kept.
     fn size(&self) -> usize {
         self.method.len() + self.path.len() + self.query.len() + self.user_agent.len() + self.body.len()
@@ -157,6 +153,7 @@ mod tests {
             path: String::new(),
             query: String::new(),
             user_agent: String::new(),
+            watch: false,
             body: Bytes::new(),
             arrived: Instant::BOOT,
             carried_out: None,

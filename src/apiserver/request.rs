@@ -138,19 +138,36 @@ pub(super) fn head(body: &Value, of: &Kind) -> Result<(String, String), String> 
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_plus_sign_in_a_path_is_no_blank() {
-        let request = Request {
-            method: "GET".into(),
-            path: format!("{LEASES}namespaces/x%20y/leases/a+b%2Bc%"),
-            query: Query::default(),
+    fn request(method: &str, path: &str, query: &str) -> Request {
+        Request {
+            method: method.into(),
+            path: format!("{LEASES}{path}"),
+            query: Query::parse(query),
             accept: String::new(),
             content_type: String::new(),
             body: bytes::Bytes::new(),
-        };
+        }
+    }
+
+    #[test]
+    fn a_plus_sign_in_a_path_is_no_blank() {
+        let request = request("GET", "namespaces/x%20y/leases/a+b%2Bc%", "");
 
         let Route::Lease(namespace, name) = request.route() else { panic!("a Lease's path") };
 
         assert_eq!((namespace.as_str(), name.as_str()), ("x y", "a+b+c%"));
+    }
+
+    #[test]
+    fn a_watch_is_of_a_collection() {
+        for (method, path, query, begins) in [
+            ("GET", "leases", "watch", true),
+            ("GET", "namespaces/x/leases", "watch=yes", true),
+            ("GET", "namespaces/x/leases", "watch=False", false),
+            ("GET", "namespaces/x/leases/a", "watch=true", false),
+            ("POST", "namespaces/x/leases", "watch=true", false),
+        ] {
+            assert_eq!(request(method, path, query).is_watch(), begins, "{method} {path}?{query}");
+        }
     }
 }
