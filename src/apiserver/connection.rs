@@ -158,7 +158,7 @@ async fn obey(
 
 fn read(parts: &Parts, body: Bytes) -> Request {
     Request {
-        method: parts.method.to_string(),
+        method: parts.method.clone(),
         path: parts.uri.path().to_owned(),
         query: Query::parse(parts.uri.query().unwrap_or_default()),
         accept: text(&parts.headers, &header::ACCEPT),

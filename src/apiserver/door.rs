@@ -10,6 +10,7 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
+use http::Method;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::TcpStream,
@@ -71,7 +72,7 @@ impl Door {
         self.lock().faults.clear();
     }
 
-    pub(super) fn take_fault(&self, method: &str, watch: bool) -> Option<Fault> {
+    pub(super) fn take_fault(&self, method: &Method, watch: bool) -> Option<Fault> {
         self.lock().faults.take(method, watch)
     }
 

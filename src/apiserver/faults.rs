@@ -4,6 +4,8 @@
 
 use std::time::Duration;
 
+use http::Method;
+
 /// What happens to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
@@ -33,7 +35,7 @@ pub enum Fault {
 }
 
 /// Which requests a fault is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum On {
     /// Every one, watches too.
     Any,
@@ -42,7 +44,7 @@ pub enum On {
     /// POST, PUT, PATCH and DELETE.
     Writes,
     /// Those with this method, watches apart.
-    Method(&'static str),
+    Method(Method),
     /// The start of a watch.
     Watches,
 }
@@ -100,11 +102,11 @@ impl Link {
 }
 
 impl On {
-    fn covers(self, method: &str, watch: bool) -> bool {
+    fn covers(&self, method: &Method, watch: bool) -> bool {
         match self {
             Self::Any => true,
-            Self::Reads => method == "GET" && !watch,
-            Self::Writes => method != "GET",
+            Self::Reads => *method == Method::GET && !watch,
+            Self::Writes => *method != Method::GET,
             Self::Method(only) => method == only && !watch,
             Self::Watches => watch,
         }
@@ -135,7 +137,7 @@ impl Faults {
     }
 
     /// The fault of this request, used up once.
-    pub(super) fn take(&mut self, method: &str, watch: bool) -> Option<Fault> {
+    pub(super) fn take(&mut self, method: &Method, watch: bool) -> Option<Fault> {
         let place = self.rules.iter().position(|rule| rule.on.covers(method, watch))?;
         let rule = self.rules.get_mut(place)?;
         let fault = rule.fault.clone();
@@ -157,14 +159,14 @@ mod tests {
     #[test]
     fn a_fault_applies_as_often_as_it_was_injected() {
         let mut faults = Faults::default();
-        faults.inject(Fault::DropReply, On::Method("PUT"), Some(2));
+        faults.inject(Fault::DropReply, On::Method(Method::PUT), Some(2));
         faults.inject(Fault::BlackHole, On::Writes, None);
 
-        let taken: Vec<_> = (0..4).map(|_| faults.take("PUT", false)).collect();
+        let taken: Vec<_> = (0..4).map(|_| faults.take(&Method::PUT, false)).collect();
 
         let (dropped, hole) = (Some(Fault::DropReply), Some(Fault::BlackHole));
         assert_eq!(taken, [dropped.clone(), dropped, hole.clone(), hole]);
-        assert_eq!(faults.take("GET", false), None);
+        assert_eq!(faults.take(&Method::GET, false), None);
     }
 
     #[test]
@@ -172,7 +174,7 @@ mod tests {
         let mut faults = Faults::default();
         faults.inject(Fault::BlackHole, On::Reads, None);
 
-        assert_eq!(faults.take("GET", true), None);
-        assert_eq!(faults.take("GET", false), Some(Fault::BlackHole));
+        assert_eq!(faults.take(&Method::GET, true), None);
+        assert_eq!(faults.take(&Method::GET, false), Some(Fault::BlackHole));
     }
 }

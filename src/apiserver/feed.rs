@@ -32,11 +32,26 @@ pub(super) enum Initial {
     },
 }
 
+/// What a watch event tells of its object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum EventType {
+    /// It came to be, or to be seen.
+    Added,
+    /// It changed.
+    Modified,
+    /// It is gone, or no longer seen.
+    Deleted,
+    /// Nothing but its version: the watch has come so far.
+    Bookmark,
+    /// It is a Status: the watch cannot go on.
+    Error,
+}
+
 /// One watch event.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Event {
-    /// ADDED, MODIFIED, DELETED, BOOKMARK or ERROR.
-    pub(super) kind: &'static str,
+    /// What happened.
+    pub(super) kind: EventType,
     /// What it is about.
     pub(super) object: Value,
 }
@@ -61,7 +76,7 @@ impl Feed {
         self.after = store.version();
         self.initial = Initial::Nothing;
         let leases = store.list(self.namespace.as_deref()).filter(|lease| self.selector.matches(lease));
-        let events = leases.map(|lease| Event { kind: "ADDED", object: lease.json().clone() });
+        let events = leases.map(|lease| Event { kind: EventType::Added, object: lease.json().clone() });
         events.chain(bookmark.then(|| self.bookmark(true))).collect()
     }
 
@@ -89,7 +104,7 @@ impl Feed {
             metadata.insert("annotations".into(), json!({"k8s.io/initial-events-end": "true"}));
         }
         let object = json!({"kind": "Lease", "apiVersion": format!("{GROUP}/v1"), "metadata": metadata, "spec": {}});
-        Event { kind: "BOOKMARK", object }
+        Event { kind: EventType::Bookmark, object }
     }
 
     fn event(&self, change: &Change) -> Option<Event> {
@@ -98,13 +113,26 @@ impl Feed {
         };
         match (change.before.as_ref().filter(seen), change.after.as_ref().filter(seen)) {
             (None, None) => None,
-            (None, Some(after)) => Some(Event { kind: "ADDED", object: after.json().clone() }),
-            (Some(_), Some(after)) => Some(Event { kind: "MODIFIED", object: after.json().clone() }),
+            (None, Some(after)) => Some(Event { kind: EventType::Added, object: after.json().clone() }),
+            (Some(_), Some(after)) => Some(Event { kind: EventType::Modified, object: after.json().clone() }),
             (Some(before), None) => {
                 let mut gone = before.clone();
                 gone.set("resourceVersion", Some(change.version.to_string().into()));
-                Some(Event { kind: "DELETED", object: gone.json().clone() })
+                Some(Event { kind: EventType::Deleted, object: gone.json().clone() })
             }
+        }
+    }
+}
+
+impl EventType {
+    /// The word for it on the wire.
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Added => "ADDED",
+            Self::Modified => "MODIFIED",
+            Self::Deleted => "DELETED",
+            Self::Bookmark => "BOOKMARK",
+            Self::Error => "ERROR",
         }
     }
 }
@@ -112,12 +140,12 @@ impl Feed {
 impl Event {
     /// ERROR: the watch cannot go on.
     pub(super) fn error(status: &Status) -> Self {
-        Self { kind: "ERROR", object: status.to_json() }
+        Self { kind: EventType::Error, object: status.to_json() }
     }
 
     /// The line that goes over the wire.
     pub(super) fn line(&self) -> String {
-        json!({"type": self.kind, "object": self.object}).to_string() + "\n"
+        json!({"type": self.kind.as_str(), "object": self.object}).to_string() + "\n"
     }
 }
 
@@ -134,7 +162,7 @@ mod tests {
     }
 
     fn kinds(events: &[Event]) -> Vec<&'static str> {
-        events.iter().map(|event| event.kind).collect()
+        events.iter().map(|event| event.kind.as_str()).collect()
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use http::Method;
 
 use crate::time::Instant;
 
@@ -39,7 +40,7 @@ pub struct Entry {
     /// The client that its kubeconfig was issued to; empty if it showed no valid token.
     pub client: String,
     /// HTTP method.
-    pub method: String,
+    pub method: Method,
     /// Path, without the query.
     pub path: String,
     /// Query, without the question mark; empty if there is none.
@@ -63,7 +64,7 @@ pub struct Entry {
 impl Entry {
     /// Of all that its client sent and that is kept.
     fn size(&self) -> usize {
-        self.method.len() + self.path.len() + self.query.len() + self.user_agent.len() + self.body.len()
+        self.method.as_str().len() + self.path.len() + self.query.len() + self.user_agent.len() + self.body.len()
     }
 
     /// Status of the answer; none while there is none.
@@ -149,7 +150,7 @@ mod tests {
     fn entry(client: String) -> Entry {
         Entry {
             client,
-            method: String::new(),
+            method: Method::GET,
             path: String::new(),
             query: String::new(),
             user_agent: String::new(),

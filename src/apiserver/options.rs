@@ -13,6 +13,17 @@ use super::{
 
 const LONGEST_MANAGER: usize = 128;
 
+/// Whose options they are: those of a create, an update or a patch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum WriteOptions {
+    /// Of POST.
+    Create,
+    /// Of PUT.
+    Update,
+    /// Of PATCH.
+    Patch,
+}
+
 /// What a DELETE asks for.
 pub(super) struct Deletion {
     /// Whether nothing of it shall be kept.
@@ -21,11 +32,22 @@ pub(super) struct Deletion {
     pub(super) dependents: Dependents,
 }
 
+impl WriteOptions {
+    /// Their kind.
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Create => "CreateOptions",
+            Self::Update => "UpdateOptions",
+            Self::Patch => "PatchOptions",
+        }
+    }
+}
+
 impl Request {
-    /// Whether nothing of it shall be kept. `kind` names the options of its verb.
-    pub(super) fn write_options(&self, kind: &str) -> Result<bool, Status> {
+    /// Whether nothing of it shall be kept.
+    pub(super) fn write_options(&self, kind: WriteOptions) -> Result<bool, Status> {
         let mut causes = Vec::new();
-        if kind == "PatchOptions" && self.query.has("force") {
+        if kind == WriteOptions::Patch && self.query.has("force") {
             causes.push(Cause::forbidden("force", "may not be specified for non-apply patch"));
         }
         let manager = self.query.text("fieldManager");
@@ -42,7 +64,7 @@ impl Request {
         if !matches!(asked, "" | "Ignore" | "Strict" | "Warn") {
             causes.push(Cause::unsupported("fieldValidation", asked, "\"\", \"Ignore\", \"Strict\", \"Warn\""));
         }
-        if causes.is_empty() { Ok(!modes.is_empty()) } else { Err(Status::invalid_options(kind, &causes)) }
+        if causes.is_empty() { Ok(!modes.is_empty()) } else { Err(Status::invalid_options(kind.as_str(), &causes)) }
     }
 
     /// Those of a DELETE, whose body stands in place of the query.

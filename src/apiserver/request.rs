@@ -2,6 +2,7 @@
 //!
 //! Owns paths, parameters, media types and the decoding of bodies. What follows from them is `rest`'s.
 
+use http::Method;
 use percent_encoding::percent_decode_str;
 use serde_json::Value;
 
@@ -21,7 +22,7 @@ const REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
 /// A request, its body read.
 #[derive(Clone, Debug)]
 pub(super) struct Request {
-    pub(super) method: String,
+    pub(super) method: Method,
     pub(super) path: String,
     pub(super) query: Query,
     pub(super) accept: String,
@@ -45,7 +46,7 @@ pub(super) enum Route {
 impl Request {
     /// Whether it begins a watch.
     pub(super) fn is_watch(&self) -> bool {
-        self.method == "GET" && self.query.is_true("watch") && matches!(self.route(), Route::Leases(_))
+        self.method == Method::GET && self.query.is_true("watch") && matches!(self.route(), Route::Leases(_))
     }
 
     pub(super) fn route(&self) -> Route {
@@ -138,9 +139,9 @@ pub(super) fn head(body: &Value, of: &Kind) -> Result<(String, String), String> 
 mod tests {
     use super::*;
 
-    fn request(method: &str, path: &str, query: &str) -> Request {
+    fn request(method: Method, path: &str, query: &str) -> Request {
         Request {
-            method: method.into(),
+            method,
             path: format!("{LEASES}{path}"),
             query: Query::parse(query),
             accept: String::new(),
@@ -151,7 +152,7 @@ mod tests {
 
     #[test]
     fn a_plus_sign_in_a_path_is_no_blank() {
-        let request = request("GET", "namespaces/x%20y/leases/a+b%2Bc%", "");
+        let request = request(Method::GET, "namespaces/x%20y/leases/a+b%2Bc%", "");
 
         let Route::Lease(namespace, name) = request.route() else { panic!("a Lease's path") };
 
@@ -161,13 +162,13 @@ mod tests {
     #[test]
     fn a_watch_is_of_a_collection() {
         for (method, path, query, begins) in [
-            ("GET", "leases", "watch", true),
-            ("GET", "namespaces/x/leases", "watch=yes", true),
-            ("GET", "namespaces/x/leases", "watch=False", false),
-            ("GET", "namespaces/x/leases/a", "watch=true", false),
-            ("POST", "namespaces/x/leases", "watch=true", false),
+            (Method::GET, "leases", "watch", true),
+            (Method::GET, "namespaces/x/leases", "watch=yes", true),
+            (Method::GET, "namespaces/x/leases", "watch=False", false),
+            (Method::GET, "namespaces/x/leases/a", "watch=true", false),
+            (Method::POST, "namespaces/x/leases", "watch=true", false),
         ] {
-            assert_eq!(request(method, path, query).is_watch(), begins, "{method} {path}?{query}");
+            assert_eq!(request(method.clone(), path, query).is_watch(), begins, "{method} {path}?{query}");
         }
     }
 }

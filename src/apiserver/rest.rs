@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use http::Method;
 use serde_json::{Value, json};
 
 use super::{
@@ -11,7 +12,7 @@ use super::{
     document::Document,
     feed::{Event, Feed, Initial},
     listing::continue_after,
-    options::Deletion,
+    options::{Deletion, WriteOptions},
     patch::{Form, Patch},
     request::{Request, Route},
     schema,
@@ -77,19 +78,25 @@ impl Request {
     }
 
     fn attempt(&self, store: &mut Store, wall: i64) -> Result<Answer, Status> {
-        match (self.method.as_str(), self.route()) {
+        match (&self.method, self.route()) {
             (_, Route::Elsewhere) => Ok(Answer::Text { code: 404, body: "404 page not found\n" }),
             (_, Route::Nowhere) => Err(Status::no_such_path()),
             (_, Route::Health) => Ok(Answer::Text { code: 200, body: "ok" }),
-            ("GET", Route::Document(document)) => Ok(Answer::json(200, document)),
-            ("POST", Route::Review) => self.review(),
-            ("GET", Route::Leases(namespace)) if self.query.is_true("watch") => self.watch(store, namespace),
-            ("GET", Route::Leases(namespace)) => self.list(store, namespace.as_deref(), wall),
-            ("GET", Route::Lease(namespace, name)) => self.get(store, Place { namespace: &namespace, name: &name }, wall),
-            ("POST", Route::Leases(Some(namespace))) => self.create(store, &namespace, wall),
-            ("PUT", Route::Lease(namespace, name)) => self.replace(store, Place { namespace: &namespace, name: &name }, wall),
-            ("PATCH", Route::Lease(namespace, name)) => self.patch(store, Place { namespace: &namespace, name: &name }, wall),
-            ("DELETE", Route::Lease(namespace, name)) => self.delete(store, Place { namespace: &namespace, name: &name }, wall),
+            (&Method::GET, Route::Document(document)) => Ok(Answer::json(200, document)),
+            (&Method::POST, Route::Review) => self.review(),
+            (&Method::GET, Route::Leases(namespace)) if self.query.is_true("watch") => self.watch(store, namespace),
+            (&Method::GET, Route::Leases(namespace)) => self.list(store, namespace.as_deref(), wall),
+            (&Method::GET, Route::Lease(namespace, name)) => self.get(store, Place { namespace: &namespace, name: &name }, wall),
+            (&Method::POST, Route::Leases(Some(namespace))) => self.create(store, &namespace, wall),
+            (&Method::PUT, Route::Lease(namespace, name)) => {
+                self.replace(store, Place { namespace: &namespace, name: &name }, wall)
+            }
+            (&Method::PATCH, Route::Lease(namespace, name)) => {
+                self.patch(store, Place { namespace: &namespace, name: &name }, wall)
+            }
+            (&Method::DELETE, Route::Lease(namespace, name)) => {
+                self.delete(store, Place { namespace: &namespace, name: &name }, wall)
+            }
             (_, Route::Document(_) | Route::Review | Route::Leases(_) | Route::Lease(..)) => Err(Status::not_allowed()),
         }
     }
@@ -151,7 +158,7 @@ impl Request {
 
     fn create(&self, store: &mut Store, namespace: &str, wall: i64) -> Result<Answer, Status> {
         let view = self.view()?.check_one()?;
-        let dry = self.write_options("CreateOptions")?;
+        let dry = self.write_options(WriteOptions::Create)?;
         let (lease, warnings) = self.lease(namespace)?;
         let created = on(store, dry, |store| store.create(namespace, lease, wall));
         let created = created.map(|mut lease| {
@@ -165,7 +172,7 @@ impl Request {
 
     fn replace(&self, store: &mut Store, place: Place<'_>, wall: i64) -> Result<Answer, Status> {
         let view = self.view()?.check_one()?;
-        let dry = self.write_options("UpdateOptions")?;
+        let dry = self.write_options(WriteOptions::Update)?;
         let (lease, warnings) = self.lease(place.namespace)?;
         place.check_name(&lease)?;
         let replaced = on(store, dry, |store| store.replace(place, lease, wall));
@@ -180,7 +187,7 @@ impl Request {
             _ => return Err(Status::unsupported_media_type(&format!("{JSON_PATCH}, {MERGE_PATCH}, {STRATEGIC_PATCH}"))),
         };
         let view = self.view()?.check_one()?;
-        let dry = self.write_options("PatchOptions")?;
+        let dry = self.write_options(WriteOptions::Patch)?;
         let unreadable = |why| Status::bad_request(format!("error decoding patch: {why}"));
         let document: Document = serde_json::from_slice(&self.body).map_err(unreadable)?;
         let patch = Patch {

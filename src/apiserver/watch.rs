@@ -15,7 +15,7 @@ use super::{
     Shared,
     door::{Door, Signal},
     faults::WatchFault,
-    feed::Event,
+    feed::{Event, EventType},
     lease::Lease,
     rest::Watch,
     status::Status,
@@ -140,7 +140,7 @@ impl Sender {
 
     /// Only the first table carries its columns.
     fn seen(&mut self, event: &Event) -> Event {
-        if event.kind == "ERROR" || self.view == View::Whole {
+        if event.kind == EventType::Error || self.view == View::Whole {
             return event.clone();
         }
         let mut object = self.view.one(&Lease::new(event.object.clone()), clock::wall());

@@ -40,7 +40,7 @@ async fn the_journal_tells_what_came_when_and_what_became_of_it() {
     hand.get("b").await.expect("an answer");
 
     let [post, get] = &world.server.journal()[..] else { panic!("two requests") };
-    assert_eq!((post.method.as_str(), post.path.as_str(), post.code()), ("POST", LEASES, Some(201)));
+    assert_eq!((&post.method, post.path.as_str(), post.code()), (&Method::POST, LEASES, Some(201)));
     assert_eq!(serde_json::from_slice::<Value>(&post.body).expect("JSON"), lease("a"));
     assert_eq!(post.version, Some(world.server.store(|store| store.version())));
     assert!(post.carried_out.is_some_and(|at| at >= post.arrived));
@@ -111,8 +111,8 @@ async fn a_black_hole_swallows_requests_and_a_swallowed_reply_was_carried_out() 
     let world = World::new();
     let hand = world.hand("alice").await;
     let client = world.client("alice");
-    client.inject_times(1, Fault::BlackHole, On::Method("POST"));
-    client.inject_times(1, Fault::SwallowReply, On::Method("POST"));
+    client.inject_times(1, Fault::BlackHole, On::Method(Method::POST));
+    client.inject_times(1, Fault::SwallowReply, On::Method(Method::POST));
 
     timeout(SILENCE, hand.post("a")).await.expect_err("no answer");
     let first = world.has("a");
