@@ -86,10 +86,8 @@ async fn answer(shared: Arc<Shared>, door: Arc<Door>, request: hyper::Request<In
         return Ok(respond(Answer::refusal(&Status::too_large(BODY_LIMIT)), None));
     };
     let request = read(&parts, body.to_bytes());
-    let entry = entry(&parts, &request, &door.client);
-    let watch = entry.watch;
-    let number = shared.journal.open(entry);
-    let fault = door.take_fault(&request.method, watch);
+    let number = shared.journal.open(entry(&parts, &request, &door.client));
+    let fault = door.take_fault(&request.method, request.is_watch());
     let outcome = obey(&shared, &door, request, number, fault).await;
     let fate = match &outcome {
         Ok(response) => Fate::Answered { code: response.status().as_u16(), at: clock::boot() },
@@ -174,7 +172,6 @@ fn entry(parts: &Parts, request: &Request, client: &str) -> Entry {
         path: request.path.clone(),
         query: parts.uri.query().unwrap_or_default().to_owned(),
         user_agent: text(&parts.headers, &header::USER_AGENT),
-        watch: request.is_watch(),
         body: request.body.clone(),
         arrived: clock::boot(),
         carried_out: None,

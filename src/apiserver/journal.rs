@@ -47,8 +47,6 @@ pub struct Entry {
     pub query: String,
     /// User-Agent.
     pub user_agent: String,
-    /// Whether it begins a watch.
-    pub watch: bool,
     /// The whole body.
     pub body: Bytes,
     /// When all of it had arrived.
@@ -154,7 +152,6 @@ mod tests {
             path: String::new(),
             query: String::new(),
             user_agent: String::new(),
-            watch: false,
             body: Bytes::new(),
             arrived: Instant::BOOT,
             carried_out: None,

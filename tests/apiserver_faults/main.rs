@@ -50,18 +50,6 @@ async fn the_journal_tells_what_came_when_and_what_became_of_it() {
 }
 
 #[tokio::test]
-async fn the_journal_tells_which_requests_begin_a_watch() {
-    let world = World::new();
-    let hand = world.hand("alice").await;
-
-    hand.call(Method::GET, &format!("{LEASES}/a?watch=true"), &Value::Null).await.expect("an answer");
-    let _running = hand.watch("").await;
-
-    let watches: Vec<bool> = world.server.journal().into_iter().map(|entry| entry.watch).collect();
-    assert_eq!(watches, [false, true]);
-}
-
-#[tokio::test]
 async fn a_late_commit_comes_although_the_client_gave_up() {
     let world = World::new();
     let hand = world.hand("alice").await;

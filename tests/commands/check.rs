@@ -103,8 +103,12 @@ fn a_server_without_access_reviews_is_a_note() {
 fn a_namespace_that_is_not_there_is_told_from_a_lease_that_is_not() {
     let place = Scratch::new();
     let answers = vec![
-        ("GET /api/v1/namespaces/nope ", 404, r#"{"message":"namespaces \"nope\" not found"}"#),
-        ("GET /apis/", 404, r#"{"message":"leases.coordination.k8s.io \"x\" not found"}"#),
+        (
+            "GET /api/v1/namespaces/nope ",
+            404,
+            r#"{"message":"namespaces \"nope\" not found","details":{"kind":"namespaces","name":"nope"}}"#,
+        ),
+        ("GET /apis/", 404, r#"{"message":"leases.coordination.k8s.io \"x\" not found","details":{"kind":"leases","name":"x"}}"#),
         ("POST ", 404, r#"{"message":"no such resource"}"#),
     ];
     let path = scripted(&place, answers.leak());

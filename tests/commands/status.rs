@@ -8,6 +8,9 @@ use crate::{
     world::{scripted, tenure, tenure_in_a_pod},
 };
 
+/// What an API server says of a Lease that is not there.
+const ABSENT: &str = r#"{"message":"leases.coordination.k8s.io \"none\" not found","details":{"kind":"leases","name":"none"}}"#;
+
 fn lease(name: &str, holder: &str, renewed: SignedDuration) -> Value {
     let renewed = format!("{:.6}", tenure::clock::timestamp() - renewed);
     json!({
@@ -22,10 +25,7 @@ fn lease(name: &str, holder: &str, renewed: SignedDuration) -> Value {
 /// A server with one answer for every request whose first line has `part`.
 fn server(place: &Scratch, part: &'static str, answer: &Value) -> String {
     let text: &'static str = answer.to_string().leak();
-    scripted(
-        place,
-        vec![(part, 200, text), ("GET ", 404, r#"{"message":"leases.coordination.k8s.io \"none\" not found"}"#)].leak(),
-    )
+    scripted(place, vec![(part, 200, text), ("GET ", 404, ABSENT)].leak())
 }
 
 const NOW: SignedDuration = SignedDuration::ZERO;
