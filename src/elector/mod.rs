@@ -274,7 +274,7 @@ async fn prepare(welcome: &Welcome, access: &Access, health: &Health) -> Result<
             Ok(_) => {}
             Err(error) if is_first => return Err(Failure::Probes(error)),
             Err(error) => {
-                tracing::warn!(error = one_line(&error), "there are no probes as long as that is so");
+                tracing::warn!(error = one_line(&error), "probes cannot be served yet, and are tried again");
                 drop(tokio::spawn(serve_in_the_end(listen, health.clone())));
             }
         }

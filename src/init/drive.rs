@@ -165,7 +165,7 @@ impl Drive {
     }
 
     fn heed_fuses(&mut self, agent: &mut Agent) {
-        if self.fuses.have_fired() {
+        if self.fuses.take_fired() {
             agent.handle(Input::Blown, clock::boot());
         }
     }

@@ -67,9 +67,9 @@ impl Fuses {
         failed.map_or(Ok(true), Err)
     }
 
-    /// Whether one has fired since this was last asked.
-    pub(super) fn have_fired(&self) -> bool {
-        self.lit.iter().filter(|fuse| fuse.has_fired()).count() > 0
+    /// Whether one has fired since this was last asked. All are asked: what one has to tell must not be told of the next term.
+    pub(super) fn take_fired(&self) -> bool {
+        self.lit.iter().filter(|fuse| fuse.take_fired()).count() > 0
     }
 
     /// One for the group that a child is about to make of itself. None while nothing of a leader may run.

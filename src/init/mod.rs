@@ -71,7 +71,7 @@ fn prepare(config: Config, log: &mut Log) -> Result<(Drive, Settings), (u8, Stri
     let terminal = Terminal::of_stdin();
     let settings = Settings { config, identity, pid1, terminal: terminal.is_some() };
     let drive = Drive::new(inherited, programs, notify, terminal, &settings)
-        .map_err(|error| system("no events can be awaited", &error))?;
+        .map_err(|error| system("signals and timers cannot be awaited", &error))?;
     if settings.config.lease.enabled {
         memory::forget_start();
         memory::keep_what_is_used();

@@ -93,9 +93,9 @@ impl Fuse {
         self.group
     }
 
-    /// Whether it has fired; said once.
+    /// Whether it has fired; told once, for the kernel forgets it with the answer.
     #[must_use]
-    pub fn has_fired(&self) -> bool {
+    pub fn take_fired(&self) -> bool {
         !matches!(self.sender.take_error(), Ok(None))
     }
 

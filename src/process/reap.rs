@@ -21,63 +21,49 @@ pub fn next(before: impl FnOnce(Pid)) -> Option<(Pid, Exit)> {
 
 /// A dead child that was not reaped yet. It stays.
 #[must_use]
-#[allow(unsafe_code, reason = "nix's waitid fails on children that a real-time signal killed")]
 pub fn peek() -> Option<Pid> {
-    let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
-    let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
-    loop {
-        // SAFETY: info is a zeroed siginfo_t of our own, which waitid leaves alone or fills for a dead child.
-        let (result, pid) = unsafe {
-            let result = libc::waitid(libc::P_ALL, 0, info.as_mut_ptr(), flags);
-            (result, info.assume_init_ref().si_pid())
-        };
-        match Errno::result(result) {
-            Ok(_) => return (pid > 0).then(|| Pid::from_raw(pid)),
-            Err(Errno::EINTR) => {}
-            Err(_) => return None,
-        }
-    }
+    let changed = waitid(libc::P_ALL, 0, libc::WEXITED | libc::WNOWAIT);
+    changed.ok().flatten().map(|(pid, _)| pid)
 }
 
 /// Whether this child is dead, and not reaped yet. It stays.
 #[must_use]
-#[allow(unsafe_code, reason = "as for peek")]
 pub fn is_dead(child: Pid) -> bool {
     let Ok(id) = child.as_raw().try_into() else { return false };
-    let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
-    let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
-    // SAFETY: as in peek.
-    let (result, pid) = unsafe {
-        let result = libc::waitid(libc::P_PID, id, info.as_mut_ptr(), flags);
-        (result, info.assume_init_ref().si_pid())
-    };
-    result == 0 && pid == child.as_raw()
+    matches!(waitid(libc::P_PID, id, libc::WEXITED | libc::WNOWAIT), Ok(Some(_)))
 }
 
 /// The signal that stopped this child since it was last asked. It is not reaped.
 #[must_use]
-#[allow(unsafe_code, reason = "as for peek")]
 pub fn stopped_by(child: Pid) -> Option<Signal> {
-    let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
     let id = child.as_raw().try_into().ok()?;
-    // SAFETY: as in peek; the kernel fills the status of a child that stopped.
-    let (result, pid, signal) = unsafe {
-        let result = libc::waitid(libc::P_PID, id, info.as_mut_ptr(), libc::WSTOPPED | libc::WNOHANG);
-        let info = info.assume_init_ref();
-        (result, info.si_pid(), info.si_status())
-    };
-    (result == 0 && pid == child.as_raw()).then_some(Signal(signal))
+    let (_, signal) = waitid(libc::P_PID, id, libc::WSTOPPED).ok()??;
+    Some(Signal(signal))
 }
 
 /// Whether init has no child at all, dead or alive.
 #[must_use]
-#[allow(unsafe_code, reason = "as for peek")]
 pub fn is_childless() -> bool {
+    waitid(libc::P_ALL, 0, libc::WEXITED | libc::WNOWAIT) == Err(Errno::ECHILD)
+}
+
+/// Which child changed as asked, and its status, without waiting; none if none has.
+#[allow(unsafe_code, reason = "nix's waitid fails on children that a real-time signal killed")]
+fn waitid(kind: libc::idtype_t, id: libc::id_t, changes: i32) -> nix::Result<Option<(Pid, i32)>> {
     let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
-    let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
-    // SAFETY: as in peek.
-    let result = unsafe { libc::waitid(libc::P_ALL, 0, info.as_mut_ptr(), flags) };
-    Errno::result(result) == Err(Errno::ECHILD)
+    loop {
+        // SAFETY: info is a zeroed siginfo_t of our own, which waitid leaves alone or fills for a child that changed.
+        let (result, pid, status) = unsafe {
+            let result = libc::waitid(kind, id, info.as_mut_ptr(), changes | libc::WNOHANG);
+            let info = info.assume_init_ref();
+            (result, info.si_pid(), info.si_status())
+        };
+        match Errno::result(result) {
+            Ok(_) => return Ok((pid > 0).then(|| (Pid::from_raw(pid), status))),
+            Err(Errno::EINTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
 }
 
 #[allow(unsafe_code, reason = "nix's waitpid loses children that a real-time signal killed")]

@@ -193,13 +193,18 @@ impl Lines {
             debug!(operation = operation.as_str(), "{message}");
             return;
         }
-        warn!(lease = self.lease, operation = operation.as_str(), "the API server did not do it: {message}");
+        warn!(lease = self.lease, operation = operation.as_str(), "a request to the API server failed: {message}");
         self.failing.insert(operation, Failing { state: state(message), told: now, since: 0 });
     }
 
     fn recovered(&mut self, operation: Operation) {
         if let Some(Failing { since, .. }) = self.failing.remove(&operation) {
-            info!(lease = self.lease, operation = operation.as_str(), failures = since + 1, "the API server does it again");
+            info!(
+                lease = self.lease,
+                operation = operation.as_str(),
+                failures = since + 1,
+                "requests to the API server work again"
+            );
         }
     }
 }

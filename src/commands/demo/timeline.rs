@@ -83,11 +83,8 @@ impl Axis {
     fn cell(&self, name: &str, runs: &[Run], column: u32) -> char {
         let from = self.begin + self.column * column;
         let to = from + self.column;
-        let ran = |mine: bool| {
-            let mut all = runs.iter().filter(|run| (run.replica == name) == mine);
-            all.any(|run| run.first < to && run.last >= from)
-        };
-        if ran(true) { '█' } else { '·' }
+        let ran = runs.iter().any(|run| run.replica == name && run.first < to && run.last >= from);
+        if ran { '█' } else { '·' }
     }
 
     fn numbers(&self, marks: &[Mark]) -> String {

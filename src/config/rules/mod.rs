@@ -83,15 +83,7 @@ fn note_what_does_nothing(config: &Config, judgement: &mut Judgement) {
     if config.http.listen.is_some() {
         judgement.note("http.listen: there are no probes without leader election");
     }
-    let telling = [
-        ("hooks.afterLead", config.hooks.after_lead.is_some()),
-        ("hooks.beforeFollow", config.hooks.before_follow.is_some()),
-        ("signals.onLead", config.signals.on_lead.is_some()),
-        ("signals.onFollow", config.signals.on_follow.is_some()),
-        ("signals.rewrite.standby", !config.signals.rewrite.standby.is_empty()),
-        ("workload.acknowledge", config.workload.acknowledge.is_some()),
-    ];
-    for (key, _) in telling.into_iter().filter(|(_, set)| *set) {
+    for key in roles::set(config) {
         judgement.note(format!("{key}: without leader election there is no role to tell"));
     }
     match config.workload.runs {

@@ -24,18 +24,23 @@ pub(super) fn judge(config: &Config, judgement: &mut Judgement) {
 
 /// With `runs: leading` nothing runs that could be told.
 fn refuse_what_means_nothing(config: &Config, judgement: &mut Judgement) {
-    for (path, set) in [
-        ("workload.acknowledge", config.workload.acknowledge.is_some()),
-        ("signals.onLead", config.signals.on_lead.is_some()),
-        ("signals.onFollow", config.signals.on_follow.is_some()),
-        ("signals.rewrite.standby", !config.signals.rewrite.standby.is_empty()),
-        ("hooks.afterLead", config.hooks.after_lead.is_some()),
-        ("hooks.beforeFollow", config.hooks.before_follow.is_some()),
-    ] {
-        if set {
-            judgement.refuse(&[path], "has a meaning only where the workload runs on every replica: set workload.runs to always");
-        }
+    for path in set(config) {
+        judgement.refuse(&[path], "has a meaning only where the workload runs on every replica: set workload.runs to always");
     }
+}
+
+/// Which of the keys are set by which a running workload is told its role.
+pub(super) fn set(config: &Config) -> impl Iterator<Item = &'static str> {
+    let Config { workload, signals, hooks, .. } = config;
+    let keys = [
+        ("hooks.afterLead", hooks.after_lead.is_some()),
+        ("hooks.beforeFollow", hooks.before_follow.is_some()),
+        ("signals.onLead", signals.on_lead.is_some()),
+        ("signals.onFollow", signals.on_follow.is_some()),
+        ("signals.rewrite.standby", !signals.rewrite.standby.is_empty()),
+        ("workload.acknowledge", workload.acknowledge.is_some()),
+    ];
+    keys.into_iter().filter_map(|(key, is_set)| is_set.then_some(key))
 }
 
 fn judge_telling(config: &Config, judgement: &mut Judgement) {
@@ -186,7 +191,7 @@ mod tests {
         config.workload.runs = Runs::Leading;
         config.signals.rewrite.standby.insert(LEAD, None);
         config.hooks.after_lead = hook("promote");
-        let about = ["workload.acknowledge", "signals.onLead", "signals.onFollow", "signals.rewrite.standby", "hooks.afterLead"];
+        let about = ["hooks.afterLead", "signals.onLead", "signals.onFollow", "signals.rewrite.standby", "workload.acknowledge"];
         assert_eq!(refused(&config), about);
     }
 

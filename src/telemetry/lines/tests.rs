@@ -142,9 +142,9 @@ fn a_failure_is_told_once_for_each_state_and_its_end_with_their_number() {
     });
     let messages: Vec<_> = lines.iter().map(|line| line["message"].as_str().unwrap()).collect();
     let expected = [
-        "the API server did not do it: timed out",
-        "the API server did not do it: 403 forbidden",
-        "the API server does it again",
+        "a request to the API server failed: timed out",
+        "a request to the API server failed: 403 forbidden",
+        "requests to the API server work again",
     ];
     assert_eq!(messages, expected);
     assert_eq!(lines[2]["failures"].as_u64(), Some(2));
