@@ -318,7 +318,9 @@ impl Core {
     }
 
     fn report_oddity(&mut self, record: &LeaseRecord) {
-        let odd = if record.holder().is_some() && record.duration().is_none() {
+        let odd = if record.is_being_deleted() {
+            Some("the Lease is being deleted and waits for its finalizers: nobody acquires it before it is gone")
+        } else if record.holder().is_some() && record.duration().is_none() {
             Some("the Lease is held without a sound leaseDurationSeconds: the longest duration in sight is waited for")
         } else if record.strategy().is_some() {
             Some(

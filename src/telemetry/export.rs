@@ -103,9 +103,11 @@ fn endpoint(settings: &Settings) -> Result<Uri, ExportError> {
 async fn run(endpoint: Uri, settings: Settings, resource: Resource, queued: mpsc::Receiver<SpanData>) {
     match exporter(&endpoint, &settings).await {
         Ok((mut exporter, cause)) => {
-            info!(protocol = ?settings.protocol, "transitions are exported as traces");
+            // Not the whole URL: a user, a password or a key may stand in it.
+            let collector = endpoint.host().unwrap_or_default();
+            info!(collector, protocol = settings.protocol.as_str(), "transitions are exported as traces");
             exporter.set_resource(&resource);
-            send(exporter, cause, queued, settings.batch).await;
+            send(exporter, cause, queued, settings.batch, (collector, &settings.endpoint_name)).await;
         }
         Err(error) => error.tell(),
     }
@@ -125,7 +127,9 @@ async fn exporter(endpoint: &Uri, settings: &Settings) -> Result<(SpanExporter, 
     Ok((exporter, cause))
 }
 
-async fn send(exporter: SpanExporter, cause: Cause, mut queued: mpsc::Receiver<SpanData>, batch: Batch) {
+/// `place` is the collector's host and the variable that names it.
+async fn send(exporter: SpanExporter, cause: Cause, mut queued: mpsc::Receiver<SpanData>, batch: Batch, place: (&str, &str)) {
+    let (host, variable) = place;
     let mut collector = State::Taking;
     while let Some(span) = queued.recv().await {
         let mut spans = vec![span];
@@ -147,8 +151,8 @@ async fn send(exporter: SpanExporter, cause: Cause, mut queued: mpsc::Receiver<S
         }
         match now {
             State::Taking => info!("the collector takes spans again"),
-            State::Complaining => warn!(cause, "the collector complains of spans"),
-            State::Failing => warn!(error, cause, "the collector does not take spans"),
+            State::Complaining => warn!(cause, collector = host, variable, "the collector complains of spans"),
+            State::Failing => warn!(error, cause, collector = host, variable, "the collector does not take spans"),
         }
     }
 }

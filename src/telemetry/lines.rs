@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     election::{Event, Given, Operation, trace::TraceContext},
-    link::{Exit, ToElector, ToInit},
+    link::{Exit, Resume, ToElector, ToInit},
     role::Role,
     time::{Instant, Now},
     words::bounded,
@@ -44,6 +44,18 @@ impl Lines {
         Self { lease, failing: BTreeMap::new() }
     }
 
+    /// An elector goes on with the term of the one before it.
+    pub(crate) fn resumed(&self, resume: &Resume) {
+        let Resume { facts, main, .. } = resume;
+        info!(
+            lease = self.lease,
+            term = facts.transitions,
+            token = facts.token,
+            pid = main,
+            "a new elector goes on with the term"
+        );
+    }
+
     /// The line that `fact` is worth by itself, if any.
     pub(crate) fn fact(&mut self, fact: Fact<'_>, now: Now) {
         match fact {
@@ -67,7 +79,7 @@ impl Lines {
     }
 
     fn transition(&self, transition: &Transition) {
-        let Transition { to, reason, term, token, context, from, until, margin, demoted, error, .. } = transition;
+        let Transition { to, reason, term, token, context, from, until, margin, exit, demoted, error, .. } = transition;
         let (trace_id, span_id) = ids(*context);
         let (role, lease, token) = (to.as_str(), self.lease.as_str(), token.as_deref());
         let margin_left = margin.map(|margin| readable(margin.0));
@@ -100,6 +112,7 @@ impl Lines {
             Role::Standby => {
                 let (stop, kill, proof) = (took(phase::WORKLOAD_STOP), took(phase::WORKLOAD_KILL), took(phase::WORKLOAD_PROOF));
                 let release = took(phase::RELEASE);
+                let exit = exit.map(|exit| exit.to_string());
                 match error {
                     None => info!(
                         role,
@@ -108,6 +121,7 @@ impl Lines {
                         term,
                         margin_left,
                         seconds,
+                        exit,
                         stop,
                         kill,
                         proof,
@@ -124,6 +138,7 @@ impl Lines {
                         term,
                         margin_left,
                         seconds,
+                        exit,
                         stop,
                         kill,
                         proof,
@@ -193,7 +208,20 @@ impl Lines {
             debug!(operation = operation.as_str(), "{message}");
             return;
         }
-        warn!(lease = self.lease, operation = operation.as_str(), "a request to the API server failed: {message}");
+        let (lease, operation_name) = (self.lease.as_str(), operation.as_str());
+        let is_needed = match operation {
+            Operation::Get | Operation::Update => true,
+            Operation::Create | Operation::Delete | Operation::Watch => false,
+        };
+        if is_needed && message.starts_with("the API server answered 403") {
+            error!(
+                lease,
+                operation = operation_name,
+                "a request to the API server failed: {message} (`tenure check` tells which permissions are missing)"
+            );
+        } else {
+            warn!(lease, operation = operation_name, "a request to the API server failed: {message}");
+        }
         self.failing.insert(operation, Failing { state: state(message), told: now, since: 0 });
     }
 

@@ -88,7 +88,11 @@ impl Telemetry {
                 None
             }
         });
-        Self { observer: Observer::new(welcome.resume.as_ref(), now), lines: Lines::new(lease.clone()), traces }
+        let lines = Lines::new(lease.clone());
+        if let Some(resume) = &welcome.resume {
+            lines.resumed(resume);
+        }
+        Self { observer: Observer::new(welcome.resume.as_ref(), now), lines, traces }
     }
 
     /// Makes what the workload is told of its transition's span true: without an exporter there is no span that its own could

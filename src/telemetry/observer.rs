@@ -10,7 +10,7 @@ use opentelemetry::KeyValue;
 
 use super::{
     Fact,
-    transition::{Anchor, Campaign, Margin, Origin, Outcome, Phase, Transition, phase},
+    transition::{Anchor, Campaign, Margin, Origin, Outcome, Phase, Transition, exit_fact, phase},
 };
 use crate::{
     election::{Event, Operation, Vacancy, trace::TraceContext},
@@ -280,7 +280,7 @@ impl Observer {
             return Vec::new();
         };
         let announced = rise.order.is_some();
-        let mut over = vec![self.risen(rise, Err((NEVER_RAN, now.boot)))];
+        let mut over = vec![self.risen(rise, Err((NEVER_LED, now.boot)))];
         if announced {
             self.fall = Some(fall);
         } else {
@@ -324,6 +324,7 @@ impl Observer {
             anchor: campaign.anchor,
             margin: end.map(|end| Margin::until(end, until)),
             phases,
+            exit: None,
             facts: wait.into_iter().collect(),
             demoted: false,
             error,
@@ -333,7 +334,7 @@ impl Observer {
     /// The transition to standby.
     fn fallen(&mut self, fall: Fall, error: Option<&'static str>, now: Now) -> Outcome {
         let mut phases = mem::take(&mut self.hooks);
-        let mut facts = Vec::new();
+        let (mut facts, mut exit) = (Vec::new(), None);
         let mut demoted = false;
         if let Some(Proved { stop, told, .. }) = fall.proved {
             let gone = stop.exited.unwrap_or(stop.proved);
@@ -349,7 +350,7 @@ impl Observer {
                 let from = stop.exited.or(stop.killed).unwrap_or(nothing_ran);
                 phases.push(Phase::new(phase::WORKLOAD_PROOF, from, stop.proved));
             }
-            facts.extend(stop.exit.map(exit_fact));
+            exit = stop.exit;
             if let Some((until, how)) = fall.release {
                 let how = KeyValue::new("tenure.release", how);
                 phases.push(Phase::new(phase::RELEASE, told, until).with(how.clone()));
@@ -370,6 +371,7 @@ impl Observer {
             anchor: Anchor::new(fall.began),
             margin: fall.proved.and_then(|proved| proved.margin),
             phases,
+            exit,
             facts,
             demoted,
             error,
@@ -381,17 +383,10 @@ fn pid_fact(pid: i32) -> KeyValue {
     KeyValue::new("process.pid", i64::from(pid))
 }
 
-fn exit_fact(exit: Exit) -> KeyValue {
-    match exit {
-        Exit::Code(code) => KeyValue::new("process.exit.code", i64::from(code)),
-        Exit::Signal(signal) => KeyValue::new("tenure.exit_signal", i64::from(signal)),
-    }
-}
-
 const RESUMED: &str = "resumed";
 const ENDED: &str = "the elector ended before it was over";
 const FAILED: &str = "the hook failed";
-const NEVER_RAN: &str = "the term ended before the workload ran";
+const NEVER_LED: &str = "the term ended before the workload led";
 
 #[cfg(test)]
 mod tests;

@@ -62,6 +62,16 @@ pub(crate) enum Protocol {
     Grpc,
 }
 
+impl Protocol {
+    /// OpenTelemetry's word.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::HttpProtobuf => "http/protobuf",
+            Self::Grpc => "grpc",
+        }
+    }
+}
+
 /// Which traces are exported, by their id alone: so all replicas decide alike about a trace that they share, and what the standard
 /// calls parent-based samplers decides as the root did.
 #[derive(Clone, Copy, Debug, PartialEq)]

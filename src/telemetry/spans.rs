@@ -11,7 +11,7 @@ use opentelemetry::{
 };
 use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
 
-use super::transition::{Anchor, Campaign, Origin, Outcome, Phase, Transition, phase};
+use super::transition::{Anchor, Campaign, Origin, Outcome, Phase, Transition, exit_fact, phase};
 use crate::election::trace::TraceContext;
 
 /// Makes spans of outcomes.
@@ -69,6 +69,7 @@ impl Spans {
             anchor,
             margin,
             phases,
+            exit,
             facts,
             error,
             demoted: _,
@@ -78,6 +79,7 @@ impl Spans {
         whole.facts.extend(term.map(|term| KeyValue::new("tenure.term", i64::from(term))));
         whole.facts.extend(token.map(|token| KeyValue::new("tenure.fencing_token", token)));
         whole.facts.extend(margin.map(|margin| KeyValue::new("tenure.margin_left", margin.0)));
+        whole.facts.extend(exit.map(exit_fact));
         whole.facts.extend(facts);
         whole.error = error.map(str::to_owned);
         let mut spans = vec![self.span(whole, Shape::after(context, origin, anchor))];

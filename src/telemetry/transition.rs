@@ -12,6 +12,7 @@ use opentelemetry::KeyValue;
 
 use crate::{
     election::trace::TraceContext,
+    link::Exit,
     role::Role,
     time::{Instant, Now},
 };
@@ -81,7 +82,9 @@ pub(crate) struct Transition {
     /// What was left of the term's validity when the workload ran, or was proved gone.
     pub(crate) margin: Option<Margin>,
     pub(crate) phases: Vec<Phase>,
-    /// How the process ended, and how the Lease was given back, where that is known.
+    /// How the workload's main process ended, if it did.
+    pub(crate) exit: Option<Exit>,
+    /// The process, and how the Lease was given back, where that is known.
     pub(crate) facts: Vec<KeyValue>,
     /// The workload was demoted, and runs on.
     pub(crate) demoted: bool,
@@ -161,5 +164,13 @@ impl Anchor {
     /// Nanoseconds since 1970.
     pub(crate) fn wall(self, at: Instant) -> i128 {
         i128::from(self.0.wall) * 1000 + i128::from(at.as_nanos()) - i128::from(self.0.boot.as_nanos())
+    }
+}
+
+/// How a process ended, as an attribute.
+pub(crate) fn exit_fact(exit: Exit) -> KeyValue {
+    match exit {
+        Exit::Code(code) => KeyValue::new("process.exit.code", i64::from(code)),
+        Exit::Signal(signal) => KeyValue::new("tenure.exit_signal", i64::from(signal)),
     }
 }

@@ -204,6 +204,8 @@ fn a_lease_that_is_being_deleted_is_not_taken() {
     bench.run(seconds(100));
 
     assert_eq!(bench.writes(), Vec::<&Request>::new());
+    let said = bench.events.iter().filter(|event| matches!(event, Event::Odd { message } if message.contains("finalizers")));
+    assert_eq!(said.count(), 1);
     let deleted = bench.register.delete();
     bench.watch(deleted);
     assert!(matches!(bench.writes()[..], [Request::Create(_)]));

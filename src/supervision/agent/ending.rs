@@ -72,7 +72,8 @@ impl Agent {
         }
     }
 
-    /// The first time with the planned grace, the second time with that of a loss, the third time at once.
+    /// The first time with the planned grace, the second time with that of a loss, the third time at once. Who asks a fourth time
+    /// does not even wait for the Lease to be given back.
     fn asked_to_end(&mut self, signal: Option<Signal>, now: Instant) {
         // How a standby ended that waits to be started again is no answer to this.
         let nothing_runs = self.workload.is_down() && self.held.is_none() && !self.is_plain();
@@ -139,7 +140,7 @@ impl Agent {
             Some(held) => now >= held.deadlines().end || self.failed.is_some(),
             None => !self.electors.is_greeted(),
         };
-        if over || ending.done || now >= by || ending.signals > 2 {
+        if over || ending.done || now >= by || ending.signals > 3 {
             self.give_elector_up(now);
             self.exit(code);
         }

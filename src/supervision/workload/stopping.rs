@@ -140,7 +140,14 @@ impl Workload {
             OnExit::Exit => None,
             OnExit::Follow if self.leads => None,
             OnExit::Follow => Some(self.restarts.delayed(since, now)),
-            OnExit::Restart if self.restarts.covers(exit) => self.restarts.next(since, now),
+            OnExit::Restart if self.restarts.covers(exit) => {
+                let next = self.restarts.next(since, now);
+                if next.is_none() {
+                    let line = format!("the workload ended ({exit}), and workload.restart has no restart left for it");
+                    self.actions.push_back(Action::Log { warning: true, line });
+                }
+                next
+            }
             OnExit::Restart => None,
         }
     }

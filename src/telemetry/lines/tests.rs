@@ -82,6 +82,7 @@ fn stood_by() -> Transition {
         anchor: Anchor::new(at(0)),
         margin: Some(Margin(13.5)),
         phases: vec![Phase::new(phase::WORKLOAD_STOP, ms(0), ms(20)), Phase::new(phase::RELEASE, ms(25), ms(30))],
+        exit: Some(Exit::Code(3)),
         facts: Vec::new(),
         demoted: false,
         error: None,
@@ -97,6 +98,7 @@ fn a_transition_is_one_line_with_role_reason_term_margin_durations_and_ids() {
     assert_eq!((line["term"].as_i64(), line["margin_left"].as_f64()), (Some(7), Some(13.5)));
     let took = ["seconds", "stop", "release"].map(|name| line[name].as_f64().unwrap());
     assert_eq!(took, [0.03, 0.02, 0.005]);
+    assert_eq!(line["exit"], "exit code 3");
     assert!(line.get("kill").is_none(), "{line}");
     let ids = ["trace_id", "span_id"].map(|name| line[name].as_str().unwrap());
     assert_eq!(ids, ["000000000000000000000000000000ab", "00000000000000cd"]);

@@ -213,7 +213,8 @@ fn a_planned_stop_is_told_with_its_parts_and_the_margin_that_was_left() {
     ];
     assert_eq!(spans(&told), parts);
     assert_eq!(told.margin, Some(Margin(13.695)));
-    assert_eq!(told.facts, [KeyValue::new("tenure.exit_signal", 9), KeyValue::new("tenure.release", "clear")]);
+    assert_eq!(told.exit, Some(Exit::Signal(9)));
+    assert_eq!(told.facts, [KeyValue::new("tenure.release", "clear")]);
 }
 
 #[test]
@@ -285,7 +286,7 @@ fn a_term_that_ends_before_its_workload_ran_says_so() {
         ],
     );
     let rise = only(over);
-    assert_eq!((rise.to, rise.error, rise.margin), (Role::Leader, Some("the term ended before the workload ran"), None));
+    assert_eq!((rise.to, rise.error, rise.margin), (Role::Leader, Some("the term ended before the workload led"), None));
     let fall = only(reported(&mut observer, 9, Event::Following));
     assert_eq!((fall.to, fall.error), (Role::Standby, None));
 }

@@ -115,6 +115,28 @@ fn a_second_term_leaves_the_grace_of_a_loss_and_a_third_none() {
 }
 
 #[test]
+fn a_third_term_waits_for_the_release_and_a_fourth_does_not() {
+    let mut world = World::leading(config());
+    world.step_down(9, Reason::Signal);
+    for _ in 0..3 {
+        world.feed(TERM);
+    }
+    world.exit(Exit::Signal(libc::SIGKILL));
+    world.prove();
+    assert!(!world.wants(&Action::Exit(137)), "{:?}", world.actions);
+    assert_eq!(world.stopped(), Some((9, Then::Exit)));
+    let mut fourth = world.clone();
+
+    world.told(ToInit::Releasing { term: Term(1), serial: 1 });
+    world.told(ToInit::Ended { term: Term(1) });
+    world.told(ToInit::Done);
+    assert_eq!(world.actions.last(), Some(&Action::Exit(137)));
+
+    fourth.feed(TERM);
+    assert_eq!(fourth.actions.last(), Some(&Action::Exit(137)));
+}
+
+#[test]
 fn other_signals_are_passed_on_while_leading_and_dropped_while_following() {
     let mut world = World::new(config());
     world.feed(Input::Signal(libc::SIGHUP));
