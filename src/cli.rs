@@ -106,7 +106,7 @@ pub struct Status {
     #[arg(value_name = "LEASE", conflicts_with_all = ["selector", "lease"])]
     pub name: Option<String>,
     /// Every Lease of the namespace with these labels, in place of one by its name
-    #[arg(short = 'l', long, value_name = "SELECTOR")]
+    #[arg(short = 'l', long, value_name = "SELECTOR", conflicts_with = "lease")]
     pub selector: Option<String>,
     /// Form of the output
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
@@ -142,8 +142,8 @@ pub enum Config {
 /// The embedded Lease API server.
 #[derive(Args, Clone, Debug, Default)]
 pub struct DevServer {
-    /// Where to listen [default: 127.0.0.1, a free port]
-    #[arg(long, value_name = "ADDR")]
+    /// Where to listen, such as 127.0.0.1:6443 [default: 127.0.0.1, a free port]
+    #[arg(long, value_name = "IP:PORT")]
     pub listen: Option<SocketAddr>,
     /// Write a kubeconfig for the server to this file
     #[arg(long, value_name = "FILE")]
@@ -194,8 +194,11 @@ pub fn parse(line: impl IntoIterator<Item = OsString>) -> Result<Face, Refused> 
         return Ok(face);
     }
     let line = Line::try_parse_from(&line).map_err(|error| {
-        let of_run = error.use_stderr() && !names_a_command(line.get(1).map(OsString::as_os_str));
-        Refused::new(error, of_run)
+        let word = line.get(1).map(OsString::as_os_str);
+        let of_run = error.use_stderr() && !names_a_command(word);
+        let nearest = word.and_then(OsStr::to_str).filter(|_| of_run).and_then(nearest_command);
+        let takes_workload = of_run || word.is_some_and(|word| word == "check");
+        Refused::new(error, of_run, nearest, takes_workload)
     })?;
     let Some(face) = line.face else { return Ok(Face::Run(line.run)) };
     Ok(match face {
@@ -214,9 +217,17 @@ fn names_a_command(word: Option<&OsStr>) -> bool {
     word.is_some_and(|word| word != "run" && Line::command().get_subcommands().any(|face| word == face.get_name()))
 }
 
+/// The command that this word was perhaps to be.
+fn nearest_command(word: &str) -> Option<String> {
+    let line = Line::command();
+    let names = line.get_subcommands().filter(|face| !face.is_hide_set()).map(clap::Command::get_name);
+    let near = names.map(|name| (strsim::osa_distance(name, word), name)).filter(|(far, _)| *far <= word.chars().count() / 3);
+    near.min().map(|(_, name)| name.to_owned())
+}
+
 /// Runs a process for exactly as long as its replica holds a Kubernetes Lease.
 #[derive(Parser)]
-#[command(name = "tenure", version, args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
+#[command(name = "tenure", version, args_conflicts_with_subcommands = true)]
 #[command(after_help = EXIT_CODES)]
 struct Line {
     #[command(subcommand)]
@@ -296,6 +307,17 @@ mod tests {
     #[test]
     fn a_bare_word_is_not_a_workload() {
         assert_eq!(refused(&["sleep"]), 64);
+    }
+
+    #[test]
+    fn who_is_refused_is_told_what_may_have_been_meant() {
+        let tip = |line: &[&str]| parsed(line).unwrap_err().tip();
+        let workload = Some("the workload goes after --, as in: tenure --lease NAME -- COMMAND".to_owned());
+        assert_eq!(tip(&["sleep"]), workload);
+        assert_eq!(tip(&["check", "sleep"]), workload);
+        assert_eq!(tip(&["statsu"]), Some("there is a command `status`".to_owned()));
+        assert_eq!(tip(&["status", "a", "b"]), None);
+        assert_eq!(refused(&["help"]), 0);
     }
 
     #[test]

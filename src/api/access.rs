@@ -20,7 +20,16 @@ pub enum AccessError {
     /// The pod's service account cannot be used.
     #[error("cannot use the pod's service account")]
     Pod(#[source] InClusterError),
-    /// The kubeconfig cannot be read or makes no sense.
+    /// A file of KUBECONFIG, or the one of the home directory, cannot be read.
+    #[error("cannot use the kubeconfig {path} (KUBECONFIG names others): it cannot be read")]
+    Unreadable {
+        /// The file.
+        path: String,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The kubeconfig makes no sense.
     #[error("cannot use the kubeconfig {paths}")]
     Kubeconfig {
         /// Its files.

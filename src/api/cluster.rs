@@ -77,8 +77,12 @@ impl Cluster {
         let read = if present.is_empty() { paths.iter().collect() } else { present };
         let mut kubeconfig = read.into_iter().try_fold(Kubeconfig::default(), |merged, path| {
             let mut one = Kubeconfig::read_from(path).map_err(|error| {
-                let KubeconfigError::Parse(parse) = &error else { return broken(error) };
-                AccessError::Malformed { path: path.display().to_string(), line: parse.location().map(|at| at.line()) }
+                let path = path.display().to_string();
+                if let KubeconfigError::Parse(error) = &error {
+                    return AccessError::Malformed { path, line: error.location().map(|at| at.line()) };
+                }
+                let KubeconfigError::ReadConfig(source, _) = error else { return broken(error) };
+                AccessError::Unreadable { path, source }
             })?;
             one.current_context.take_if(|name| name.is_empty());
             merged.merge(one).map_err(broken)

@@ -17,19 +17,22 @@ use crate::{
 pub struct Refused {
     error: clap::Error,
     of_run: bool,
+    /// The command that the first word was perhaps to be.
+    nearest: Option<String>,
+    takes_workload: bool,
 }
 
 impl Refused {
-    pub(super) const fn new(error: clap::Error, of_run: bool) -> Self {
-        Self { error, of_run }
+    pub(super) const fn new(error: clap::Error, of_run: bool, nearest: Option<String>, takes_workload: bool) -> Self {
+        Self { error, of_run, nearest, takes_workload }
     }
 
     /// Prints the help, the version or the error where it belongs; the exit code.
     #[must_use]
     pub fn report(&self) -> u8 {
         let outcome = self.error.print();
-        if self.is_a_workload_without_dashes() {
-            drop(writeln!(io::stderr(), "\n  tip: the workload goes after --, as in: tenure --lease NAME -- COMMAND"));
+        if let Some(tip) = self.tip() {
+            drop(writeln!(io::stderr(), "\n  tip: {tip}"));
         }
         if self.error.use_stderr() { self.code() } else { printed(heard(outcome), self.code()) }
     }
@@ -40,9 +43,15 @@ impl Refused {
         self.of_run
     }
 
-    fn is_a_workload_without_dashes(&self) -> bool {
+    /// What a word was perhaps to be that stands where none is expected.
+    pub(super) fn tip(&self) -> Option<String> {
         let word = matches!(self.error.get(ContextKind::InvalidArg), Some(ContextValue::String(word)) if !word.starts_with('-'));
-        word && self.error.kind() == ErrorKind::UnknownArgument
+        if !word || self.error.kind() != ErrorKind::UnknownArgument {
+            return None;
+        }
+        let workload = "the workload goes after --, as in: tenure --lease NAME -- COMMAND";
+        let command = self.nearest.as_ref().map(|nearest| format!("there is a command `{nearest}`"));
+        command.or_else(|| self.takes_workload.then(|| workload.into()))
     }
 
     pub(super) fn code(&self) -> u8 {

@@ -66,8 +66,8 @@ fn prepare(config: Config, log: &mut Log) -> Result<(Drive, Settings), (u8, Stri
         .transpose()
         .map_err(|error| system("NOTIFY_SOCKET cannot be made", &error))?;
     let address = notify.as_ref().map(NotifySocket::address);
-    let programs =
-        Programs::find(&config, std::env::vars_os(), &identity, address).map_err(|error| (error.code(), error.to_string()))?;
+    let programs = Programs::find(&config, std::env::vars_os(), &identity, address)
+        .map_err(|error| (error.exit_code(), error.to_string()))?;
     let terminal = Terminal::of_stdin();
     let settings = Settings { config, identity, pid1, terminal: terminal.is_some() };
     let drive = Drive::new(inherited, programs, notify, terminal, &settings)

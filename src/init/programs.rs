@@ -32,17 +32,35 @@ struct Program {
     arguments: Vec<String>,
 }
 
+/// A program cannot be executed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum FindError {
+    #[error(transparent)]
+    Workload(ResolveError),
+    /// By its key below `hooks`.
+    #[error("hooks.{0}: {1}")]
+    Hook(&'static str, ResolveError),
+}
+
+impl FindError {
+    /// The exit code for it.
+    pub(super) fn exit_code(&self) -> u8 {
+        let (Self::Workload(why) | Self::Hook(_, why)) = self;
+        why.code()
+    }
+}
+
 impl Programs {
     /// Finds every command in the PATH that it will have, on top of `inherited`; `notify` is the value of NOTIFY_SOCKET.
     ///
     /// # Errors
-    /// The first one that cannot be executed.
+    /// [`FindError`]: the first one that cannot be executed.
     pub(super) fn find(
         config: &Config,
         inherited: impl Iterator<Item = (OsString, OsString)>,
         identity: &str,
         notify: Option<String>,
-    ) -> Result<Self, ResolveError> {
+    ) -> Result<Self, FindError> {
         let environment = environment(config, inherited, identity, notify);
         let path = environment.get(OsStr::new("PATH")).map(OsString::as_os_str);
         let find = |command: &[String]| {
@@ -51,9 +69,12 @@ impl Programs {
         };
         // Without a Lease none is run.
         let hooks = config.lease.enabled.then_some(&config.hooks);
-        let hook = |kind: HookKind| hooks.and_then(|hooks| kind.of(hooks)).map(|hook| find(&hook.command)).transpose();
+        let hook = |kind: HookKind| {
+            let found = hooks.and_then(|hooks| kind.of(hooks)).map(|hook| find(&hook.command)).transpose();
+            found.map_err(|why| FindError::Hook(kind.name(), why))
+        };
         Ok(Self {
-            workload: find(&config.workload.command)?,
+            workload: find(&config.workload.command).map_err(FindError::Workload)?,
             after_lead: hook(HookKind::AfterLead)?,
             before_follow: hook(HookKind::BeforeFollow)?,
             environment,
@@ -158,7 +179,8 @@ mod tests {
     fn a_hook_is_looked_for_where_there_is_a_lease() {
         let mut config = config();
         config.hooks.after_lead = Some(Hook { command: vec!["/no/such/hook".into()], ..Hook::default() });
-        let found = |config: &Config| Programs::find(config, std::env::vars_os(), "", None).map_err(|error| error.code()).err();
+        let found =
+            |config: &Config| Programs::find(config, std::env::vars_os(), "", None).map_err(|error| error.exit_code()).err();
 
         assert_eq!(found(&config), Some(127));
         config.lease.enabled = false;
