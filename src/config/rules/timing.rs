@@ -142,8 +142,11 @@ fn first(mut low: u64, mut high: u64, good: impl Fn(u64) -> bool) -> Option<u64>
 fn judge_creation_wait(config: &Config, judgement: &mut Judgement) {
     let Some(wait) = config.lease.creation_wait else { return };
     let written = humane::format(wait);
-    if wait.subsec_nanos() != 0 || wait > LONGEST_LEASE {
-        let whole = wait.as_secs().min(LONGEST_LEASE.as_secs() - 1) + 1;
+    if wait > LONGEST_LEASE {
+        let message = format!("{written} is too long: {}s is the longest", LONGEST_LEASE.as_secs());
+        judgement.refuse(&["lease.creationWait"], message);
+    } else if wait.subsec_nanos() != 0 {
+        let whole = wait.as_secs() + 1;
         let message = format!("{written} is not in whole seconds, as a Lease has them: write {whole}s");
         judgement.refuse(&["lease.creationWait"], message);
     } else if wait < config.lease.duration {
@@ -243,6 +246,7 @@ mod tests {
     fn a_creation_wait_has_whole_seconds_and_a_short_one_is_noted() {
         let wait = |millis| move |config: &mut Config| config.lease.creation_wait = Some(Duration::from_millis(millis));
         assert!(refused(wait(1500)).contains("write 2s"));
+        assert!(refused(wait(2_147_483_648_000)).contains("too long: 2147483647s is the longest"));
         assert!(judged(wait(0)).notes[0].contains("less than lease.duration"));
         assert!(judged(wait(15_000)).notes.is_empty());
     }
