@@ -43,8 +43,10 @@ impl Loaded {
     /// Where a key's value came from; where the key is a map, the sources of its entries.
     fn sources(&self, path: &str) -> String {
         let sources = match path {
-            "lease.name" => [self.said(path), self.said(PREFIX)].concat(),
-            PREFIX => self.said(path).into_iter().map(|source| format!("{source}, now part of the name")).collect(),
+            "lease.name" if self.is_prefixed => [self.said(path), self.said(PREFIX)].concat(),
+            PREFIX if self.is_prefixed => {
+                self.said(path).into_iter().map(|source| format!("{source}, now part of the name")).collect()
+            }
             _ => self.said(path),
         };
         if sources.is_empty() { "default".into() } else { sources.join(", ") }

@@ -25,6 +25,8 @@ pub struct Loaded {
     pub notes: Vec<String>,
     /// Where each value came from that is not a default, by its path.
     pub origins: BTreeMap<String, Origin>,
+    /// Whether the name of the Lease begins with a prefix that was set.
+    pub(super) is_prefixed: bool,
 }
 
 /// Where a value came from.
@@ -97,13 +99,19 @@ fn merge(mut layers: [Layer; 3], purpose: Purpose) -> Result<Loaded, Invalid> {
     }
     let merged = layers.iter().fold(Figment::new(), |figment, layer| figment.merge(layer));
     let mut config: Config = merged.extract().map_err(|error| Invalid { problems: vec![Problem::whole(&error)] })?;
+    let had_prefix = !config.lease.prefix.is_empty();
     let judgement = rules::judge(&mut config, purpose);
+    let is_prefixed = had_prefix && config.lease.prefix.is_empty();
     // A rule about a key whose value is refused already would only repeat that.
     let known: Vec<String> = problems.iter().map(|problem| problem.path.clone()).collect();
     let fresh =
         judgement.violations.into_iter().filter(|violation| !violation.about.iter().any(|path| known.iter().any(|k| k == path)));
     problems.extend(fresh.map(|violation| violation.located(&origins)));
-    if problems.is_empty() { Ok(Loaded { config, notes: judgement.notes, origins }) } else { Err(Invalid { problems }) }
+    if problems.is_empty() {
+        Ok(Loaded { config, notes: judgement.notes, origins, is_prefixed })
+    } else {
+        Err(Invalid { problems })
+    }
 }
 
 /// Takes out of `layer` what the type of its key refuses.

@@ -133,4 +133,15 @@ mod tests {
             assert_eq!(said.rsplit("# ").next(), Some(source), "{said}");
         }
     }
+
+    #[test]
+    fn only_a_prefix_that_became_part_of_the_name_is_a_source_of_it() {
+        for (enabled, prefix) in [("true", ""), ("false", "t-")] {
+            let set = [format!("lease.enabled={enabled}"), format!("lease.prefix={prefix}")];
+            let settings = Settings { lease: Some("x".into()), set: set.into(), ..Settings::default() };
+            let text = load_from(&settings, &["true".into()], Purpose::Run, &[]).unwrap().effective();
+            let sources = |name: &str| text.lines().find(|line| line.trim().starts_with(name)).unwrap().rsplit("# ").next();
+            assert_eq!((sources("name: x"), sources("prefix: ")), (Some("--lease"), Some("--set lease.prefix")));
+        }
+    }
 }
