@@ -94,11 +94,12 @@ const fn nullable(path: &'static str) -> Key {
 }
 
 /// What stands at a path.
+#[derive(Debug)]
 pub(super) enum Found {
     /// A key.
     Key(&'static Key),
-    /// Keys below it.
-    Section,
+    /// Keys below it; the first of them.
+    Section(&'static str),
     /// Nothing; the path that may have been meant.
     Unknown(Option<&'static str>),
 }
@@ -108,30 +109,22 @@ pub(super) fn find(path: &str) -> Found {
     if let Some(key) = KEYS.iter().find(|key| key.path == path) {
         return Found::Key(key);
     }
-    let below = |key: &Key| key.path.strip_prefix(path).is_some_and(|rest| rest.starts_with('.'));
-    if KEYS.iter().any(below) {
-        return Found::Section;
-    }
-    Found::Unknown(closest(path))
+    let below = |key: &&Key| key.path.strip_prefix(path).is_some_and(|rest| rest.starts_with('.'));
+    KEYS.iter().find(below).map_or_else(|| Found::Unknown(closest(path)), |first| Found::Section(first.path))
 }
 
-/// The key that `--set` names by `text`, and the entry that follows where the key is a map; or the path that may have been meant.
-pub(super) fn named(text: &str) -> Result<(&'static Key, Option<&str>), Option<&'static str>> {
-    let named = |key: &'static Key| {
-        let rest = text.strip_prefix(key.path)?;
-        match rest.strip_prefix('.') {
-            Some(entry) if key.shape == Shape::Map && !entry.is_empty() => Some((key, Some(entry))),
-            Some(_) => None,
-            None => rest.is_empty().then_some((key, None)),
-        }
-    };
-    KEYS.iter().find_map(named).ok_or_else(|| closest(text))
+/// What `--set` names by `text`, and the entry that follows where that is a map.
+pub(super) fn named(text: &str) -> (Found, Option<&str>) {
+    let entry =
+        |map: &'static Key| Some((map, text.strip_prefix(map.path)?.strip_prefix('.').filter(|entry| !entry.is_empty())?));
+    let entry = KEYS.iter().filter(|key| key.shape == Shape::Map).find_map(entry);
+    entry.map_or_else(|| (find(text), None), |(map, entry)| (Found::Key(map), Some(entry)))
 }
 
-/// The key of a variable of the environment, or the path that may have been meant.
-pub(super) fn of_variable(name: &str) -> Result<&'static Key, Option<&'static str>> {
+/// What a variable of the environment names.
+pub(super) fn of_variable(name: &str) -> Found {
     let meant = || closest(&name.strip_prefix(PREFIX).unwrap_or(name).replace("__", "."));
-    KEYS.iter().find(|key| variable(key.path) == name).ok_or_else(meant)
+    paths().find(|path| variable(path) == name).map_or_else(|| Found::Unknown(meant()), find)
 }
 
 /// What the name of each variable begins with.
@@ -193,20 +186,24 @@ mod tests {
         ] {
             assert_eq!(closest(wrong), meant, "{wrong}");
         }
-        assert_eq!(of_variable("TENURE_LEASE__RENEWPERIOD").unwrap_err(), Some("lease.renewPeriod"));
-        assert_eq!(named("workload.stop.graze").unwrap_err(), Some("workload.stop.grace"));
+        assert!(matches!(of_variable("TENURE_LEASE__RENEWPERIOD"), Found::Unknown(Some("lease.renewPeriod"))));
+        assert!(matches!(named("workload.stop.graze"), (Found::Unknown(Some("workload.stop.grace")), None)));
     }
 
     #[test]
     fn a_name_in_the_environment_is_the_path_in_upper_snake_case() {
         assert_eq!(variable("workload.stop.lossGrace"), "TENURE_WORKLOAD__STOP__LOSS_GRACE");
-        assert!(KEYS.iter().all(|key| of_variable(&variable(key.path)).unwrap().path == key.path));
+        for key in KEYS {
+            assert!(matches!(of_variable(&variable(key.path)), Found::Key(found) if found.path == key.path), "{}", key.path);
+        }
     }
 
     #[test]
     fn what_follows_a_map_is_its_entry_dots_and_all() {
-        let (key, entry) = named("lease.labels.app.kubernetes.io/part-of").unwrap();
+        let (Found::Key(key), entry) = named("lease.labels.app.kubernetes.io/part-of") else { panic!("no key") };
         assert_eq!((key.path, entry), ("lease.labels", Some("app.kubernetes.io/part-of")));
-        assert!(named("lease.name.x").is_err() && named("lease.labels.").is_err() && named("lease").is_err());
+        for none in ["lease.name.x", "lease.labels."] {
+            assert!(matches!(named(none), (Found::Unknown(_), None)), "{none}");
+        }
     }
 }

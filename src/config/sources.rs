@@ -184,7 +184,7 @@ fn walk(layer: &mut Layer, file: &str, path: &str, node: &Node) {
         // A name with dots is no way to a key: TOML's own were taken apart by its parser.
         let found = if name.contains('.') { Found::Unknown(None) } else { keys::find(&path) };
         match found {
-            Found::Section => walk(layer, file, &path, child),
+            Found::Section(_) => walk(layer, file, &path, child),
             Found::Unknown(meant) => layer.problem(origin(*line), &path, unknown(meant)),
             Found::Key(key) => match &child.content {
                 Content::Map(entries) if key.shape == Shape::Map => {
@@ -219,9 +219,10 @@ pub(super) fn environment(variables: &[(OsString, OsString)]) -> Layer {
         }
         let origin = Origin::Variable(name.clone().into_owned());
         match (keys::of_variable(&name), value.to_str()) {
-            (Err(meant), _) => layer.problem(origin, "", unknown(meant.map(keys::variable).as_deref())),
-            (Ok(key), None) => layer.problem(origin, key.path, "its value is not UTF-8"),
-            (Ok(key), Some(text)) => layer.text(key, None, text, origin),
+            (Found::Key(key), Some(text)) => layer.text(key, None, text, origin),
+            (Found::Key(key), None) => layer.problem(origin, key.path, "its value is not UTF-8"),
+            (Found::Section(first), _) => layer.problem(origin, "", section(&keys::variable(first))),
+            (Found::Unknown(meant), _) => layer.problem(origin, "", unknown(meant.map(keys::variable).as_deref())),
         }
     }
     refuse_twice(&mut layer);
@@ -262,8 +263,9 @@ pub(super) fn flags(settings: &Settings, command: &[String]) -> Layer {
         };
         let origin = Origin::Flag(format!("--set {path}"));
         match keys::named(path) {
-            Ok((key, entry)) => layer.text(key, entry, text, origin),
-            Err(meant) => layer.problem(origin, "", unknown(meant)),
+            (Found::Key(key), entry) => layer.text(key, entry, text, origin),
+            (Found::Section(first), _) => layer.problem(origin, "", section(first)),
+            (Found::Unknown(meant), _) => layer.problem(origin, "", unknown(meant)),
         }
     }
     refuse_twice(&mut layer);
@@ -282,6 +284,10 @@ fn refuse_twice(layer: &mut Layer) {
     for (origin, path, message) in twice {
         layer.problem(origin, path, message);
     }
+}
+
+fn section(first: &str) -> String {
+    format!("this is a section: name a key below it, such as {first}")
 }
 
 fn unknown(meant: Option<&str>) -> String {

@@ -261,6 +261,16 @@ fn text_that_does_not_fit_is_refused_with_the_form_that_would() {
 }
 
 #[test]
+fn a_section_in_place_of_a_key_is_answered_with_a_key_below_it() {
+    let said = problems(&flags(&["workload.stop=1"]), &[("TENURE_SIGNALS__REWRITE", "1")]);
+    let expected = [
+        "TENURE_SIGNALS__REWRITE: this is a section: name a key below it, such as TENURE_SIGNALS__REWRITE__LEADER",
+        "--set workload.stop: this is a section: name a key below it, such as workload.stop.signal",
+    ];
+    assert_eq!(said, expected);
+}
+
+#[test]
 fn what_is_not_utf_8_is_refused_by_name() {
     use std::os::unix::ffi::OsStringExt as _;
     let variables = [(OsString::from("TENURE_LEASE__NAME"), OsString::from_vec(vec![0xff]))];
