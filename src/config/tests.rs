@@ -329,6 +329,8 @@ fn a_plain_init_says_which_keys_do_nothing_there() {
         "signals.rewrite.standby={HUP: USR1}",
         "workload.acknowledge=none",
         "workload.runs=always",
+        "workload.onExit=follow",
+        "workload.onLoss=exit",
     ];
     let off = Settings { leader_election: Some("off".into()), ..flags(&set) };
     let notes = loaded(&off, &[]).notes;

@@ -3,7 +3,7 @@
 //! Owns the rules and their remedies. A value that its own type refuses never gets here. Where no Lease is wanted, only what a
 //! plain init uses is judged: one file may serve both.
 
-use super::{Config, Hook, Runs};
+use super::{Config, Hook, OnExit, OnLoss, Runs};
 
 pub use names::can_stand;
 
@@ -89,6 +89,14 @@ fn note_what_does_nothing(config: &Config, judgement: &mut Judgement) {
     match config.workload.runs {
         Runs::Leading => {}
         Runs::Always => judgement.note("workload.runs: without leader election nobody tells the workload that it leads"),
+    }
+    match config.workload.on_exit {
+        OnExit::Exit | OnExit::Restart => {}
+        OnExit::Follow => judgement.note("workload.onExit: without leader election there is nobody to follow: it means exit"),
+    }
+    match config.workload.on_loss {
+        OnLoss::Follow => {}
+        OnLoss::Exit => judgement.note("workload.onLoss: without leader election there is no Lease to lose"),
     }
 }
 
