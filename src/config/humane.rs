@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use jiff::{SignedDuration, fmt::friendly};
-use schemars::{Schema, SchemaGenerator, json_schema};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::text;
@@ -36,14 +36,28 @@ pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<
     Duration::deserialize(deserializer)
 }
 
-const EXAMPLES: [&str; 3] = ["15s", "1m30s", "200ms"];
+/// A duration in the schema.
+pub(crate) struct Written;
 
-pub(crate) fn schema(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({ "type": "string", "examples": EXAMPLES })
+impl JsonSchema for Written {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Duration".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "minLength": 1, "pattern": pattern(), "examples": ["15s", "1m30s", "200ms"] })
+    }
 }
 
-pub(crate) fn optional_schema(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({ "type": ["string", "null"], "examples": EXAMPLES })
+/// What [`parse`] reads: units from the largest to the smallest, `01:30:00`, or ISO 8601. Without look-ahead, which not every
+/// validator has, it cannot tell that one unit is needed, nor that only the last may have a fraction.
+fn pattern() -> String {
+    let number = "[0-9]+([.,][0-9]{1,9})?";
+    let [millis, micros, nanos] =
+        [("m", "milli"), ("[uµ]", "micro"), ("n", "nano")].map(|(short, long)| format!("({short}s(ecs?)?|{long}(s(econds?)?)?)"));
+    let units = ["h((ou)?rs?)?", "m(in(ute)?s?)?", "s(ec(ond)?s?)?", &millis, &micros, &nanos];
+    let units = units.map(|unit| format!(r"({number}\s*{unit}(,?\s+)?)?")).concat();
+    format!(r"^\+?({units}|[0-9]+:[0-9]+:{number}\s*|[Pp][Tt]({number}[HhMmSs])+)$")
 }
 
 /// The same for a duration that may be absent.

@@ -23,15 +23,15 @@ pub struct Lease {
     pub identity: String,
     /// D, whole seconds.
     #[serde(with = "humane")]
-    #[schemars(schema_with = "humane::schema")]
+    #[schemars(with = "humane::Written")]
     pub duration: Duration,
     /// R.
     #[serde(with = "humane")]
-    #[schemars(schema_with = "humane::schema")]
+    #[schemars(with = "humane::Written")]
     pub renew_period: Duration,
     /// T, per request.
     #[serde(with = "humane")]
-    #[schemars(schema_with = "humane::schema")]
+    #[schemars(with = "humane::Written")]
     pub attempt_timeout: Duration,
     /// rho.
     pub clock_drift: Drift,
@@ -43,7 +43,7 @@ pub struct Lease {
     pub release: Release,
     /// Law 14; none is the default of the law.
     #[serde(with = "humane::option")]
-    #[schemars(schema_with = "humane::optional_schema")]
+    #[schemars(with = "Option<humane::Written>")]
     pub creation_wait: Option<Duration>,
 }
 

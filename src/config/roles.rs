@@ -34,8 +34,10 @@ pub struct Rewrite {
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Hooks {
     /// After the workload was told that it leads; its exit 0 acknowledges the promotion.
+    #[schemars(with = "Hook")]
     pub after_lead: Option<Hook>,
     /// Tells the workload that it follows; its exit 0 acknowledges the demotion.
+    #[schemars(with = "Hook")]
     pub before_follow: Option<Hook>,
 }
 
@@ -76,7 +78,7 @@ pub struct Hook {
     pub command: Vec<String>,
     /// SIGKILL after this long.
     #[serde(with = "humane")]
-    #[schemars(schema_with = "humane::schema")]
+    #[schemars(with = "humane::Written")]
     pub timeout: Duration,
 }
 

@@ -74,6 +74,14 @@ impl Signal {
         Ok(Self(signal as i32))
     }
 
+    /// What [`Self::parse`] reads.
+    fn pattern() -> String {
+        let names = nix::sys::signal::Signal::iterator().map(|signal| signal.as_str().trim_start_matches("SIG"));
+        let names = names.collect::<Vec<_>>().join("|");
+        let distance = "0*([12]?[0-9]|30)";
+        format!(r"^(SIG)?({names}|RTMIN(\+{distance})?|RTMAX(-{distance})?)$")
+    }
+
     /// Its name, such as `SIGTERM` or `SIGRTMIN+3`.
     pub(crate) fn name(self) -> String {
         match (nix::sys::signal::Signal::try_from(self.0), self.0 - REAL_TIME.start()) {
@@ -122,7 +130,7 @@ impl JsonSchema for Drift {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string", "pattern": r"^\d+(\.\d{1,4})?\s*%$", "examples": ["1%", "0.5%"] })
+        json_schema!({ "type": "string", "pattern": r"^\s*[0-9]+(\.[0-9]{1,4})?\s*%$", "examples": ["1%", "0.5%"] })
     }
 }
 
@@ -148,7 +156,7 @@ impl JsonSchema for Signal {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string", "pattern": r"^(SIG)?[A-Z][A-Z0-9]+([+-]\d+)?$", "examples": ["SIGTERM", "HUP", "SIGRTMIN+3"] })
+        json_schema!({ "type": "string", "pattern": Self::pattern(), "examples": ["SIGTERM", "HUP", "SIGRTMIN+3"] })
     }
 }
 
@@ -172,7 +180,11 @@ pub(super) mod address {
     }
 
     pub(crate) fn schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": ["string", "null"], "examples": ["0.0.0.0:8080", "[::]:8080"] })
+        let pattern = r"^([0-9]{1,3}(\.[0-9]{1,3}){3}|\[[0-9A-Fa-f:.]+(%[0-9]+)?\]):[0-9]{1,5}$";
+        json_schema!({ "anyOf": [
+            { "type": "string", "pattern": pattern, "examples": ["0.0.0.0:8080", "[::]:8080"] },
+            { "type": "null" },
+        ] })
     }
 }
 

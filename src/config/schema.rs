@@ -1,5 +1,11 @@
 //! The JSON Schema of the configuration file, and the file of defaults.
 
+use schemars::{
+    Schema, json_schema,
+    transform::{RecursiveTransform, Transform as _},
+};
+use serde_json::{Value, json};
+
 use super::Config;
 
 /// Every key with its default and what it means, as a file.
@@ -8,14 +14,23 @@ pub const DEFAULTS: &str = include_str!("../../config/tenure.yaml");
 /// The JSON Schema of a configuration file.
 #[must_use]
 pub fn schema() -> String {
-    format!("{:#}\n", schemars::schema_for!(Config).as_value())
+    let mut schema = schemars::schema_for!(Config);
+    RecursiveTransform(allow_nothing).transform(&mut schema);
+    format!("{:#}\n", schema.as_value())
+}
+
+/// A section or a map with nothing in it is null in YAML; and null may be written as a text, for TOML has no other.
+fn allow_nothing(schema: &mut Schema) {
+    match schema.get("type").and_then(Value::as_str) {
+        Some("object") => drop(schema.insert("type".into(), json!(["object", "null"]))),
+        Some("null") => *schema = json_schema!({ "enum": [null, "null"] }),
+        Some(_) | None => {}
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
-
-    use serde_json::Value;
 
     use super::*;
     use crate::{
@@ -87,22 +102,64 @@ mod tests {
         assert_eq!(from_file, built_in);
     }
 
+    /// What the schema says at `path`, and of everything above it.
+    fn nodes(path: &str) -> Vec<Value> {
+        let schema: Value = serde_json::from_str(&schema()).unwrap();
+        let mut nodes = vec![schema.clone()];
+        for step in path.split('.') {
+            let node = nodes.last().unwrap()["properties"][step].clone();
+            assert!(node.is_object(), "{path} is not in the schema");
+            let target = node["$ref"].as_str().map(|target| schema.pointer(target.trim_start_matches('#')).unwrap().clone());
+            nodes.push(target.unwrap_or(node));
+        }
+        nodes
+    }
+
     #[test]
     fn the_schema_has_every_key_and_allows_no_other() {
-        let schema: Value = serde_json::from_str(&schema()).unwrap();
-        let resolve = |node: &Value| -> Value {
-            let target = node.pointer("/$ref").or_else(|| node.pointer("/anyOf/0/$ref")).and_then(Value::as_str);
-            target.map_or_else(|| node.clone(), |target| schema.pointer(target.trim_start_matches('#')).unwrap().clone())
-        };
         for key in KEYS {
-            let mut node = schema.clone();
-            for step in key.path.split('.') {
-                let parent = resolve(&node);
-                assert_eq!(parent["additionalProperties"], false, "{}", key.path);
-                node = parent["properties"][step].clone();
-                assert!(node.is_object(), "{} is not in the schema", key.path);
+            let nodes = nodes(key.path);
+            assert!(nodes.iter().rev().skip(1).all(|section| section["additionalProperties"] == false), "{}", key.path);
+        }
+    }
+
+    #[test]
+    fn the_schema_allows_nothing_where_a_file_may_say_nothing() {
+        for key in KEYS {
+            let mut nodes = nodes(key.path);
+            let node = nodes.pop().unwrap();
+            assert!(nodes.iter().all(|section| section["type"] == json!(["object", "null"])), "{}", key.path);
+            match key.shape {
+                Shape::Map => {
+                    assert_eq!(node["type"], json!(["object", "null"]), "{}", key.path);
+                    let null = node["patternProperties"].to_string().contains(r#"[null,"null"]"#);
+                    assert_eq!(null, key.nullable, "{}", key.path);
+                }
+                Shape::Text | Shape::Truth | Shape::Integer | Shape::List => {
+                    let null = node.pointer("/anyOf/1/enum").is_some_and(|null| *null == json!([null, "null"]));
+                    assert_eq!(null, key.nullable, "{}", key.path);
+                }
             }
         }
+        let sections = KEYS.iter().flat_map(|key| key.path.match_indices('.').map(|(end, _)| &key.path[..end]));
+        for path in sections.chain(KEYS.iter().filter(|key| key.shape == Shape::Map).map(|key| key.path)) {
+            let text = path.split('.').rev().fold("null".to_owned(), |below, step| format!("{{{step}: {below}}}"));
+            let layer = sources::text_of("x".into(), &text, false);
+            assert!(layer.problems.is_empty(), "{text}: {:?}", layer.problems);
+        }
+    }
+
+    #[test]
+    fn the_schema_knows_the_form_and_the_range_of_a_value() {
+        let node = |path| nodes(path).pop().unwrap();
+        for (path, part) in [("lease.renewPeriod", "h((ou)?rs?)?"), ("workload.stop.signal", "|TERM|"), ("lease.clockDrift", "%")]
+        {
+            assert!(node(path)["pattern"].as_str().is_some_and(|pattern| pattern.contains(part)), "{path}");
+        }
+        assert!(node("http.listen").pointer("/anyOf/0/pattern").is_some_and(Value::is_string));
+        let score = node("workload.oomScoreAdjust");
+        assert_eq!((&score["minimum"], &score["maximum"]), (&json!(-1000), &json!(1000)));
+        assert_eq!(node("workload.restart.burst")["minimum"], 1);
     }
 
     #[test]

@@ -20,6 +20,7 @@ pub struct Workload {
     /// Added to its environment.
     pub env: BTreeMap<String, String>,
     /// Its oom_score_adj, so that the kernel takes it before its guard.
+    #[schemars(range(min = -1000, max = 1000))]
     pub oom_score_adjust: i16,
     /// What its own end means.
     pub on_exit: OnExit,
@@ -102,17 +103,17 @@ pub struct Stop {
     pub signal: Signal,
     /// From the stop signal to SIGKILL on a planned stop.
     #[serde(with = "humane")]
-    #[schemars(schema_with = "humane::schema")]
+    #[schemars(with = "humane::Written")]
     pub grace: Duration,
     /// G: the same on a loss.
     #[serde(with = "humane")]
-    #[schemars(schema_with = "humane::schema")]
+    #[schemars(with = "humane::Written")]
     pub loss_grace: Duration,
     /// Who gets the stop signal, and those that are forwarded.
     pub kill_mode: KillMode,
     /// k + w: from SIGKILL to every process gone, and the latest wake-up of init.
     #[serde(with = "humane")]
-    #[schemars(schema_with = "humane::schema")]
+    #[schemars(with = "humane::Written")]
     pub kill_margin: Duration,
 }
 
@@ -147,17 +148,18 @@ pub struct Restart {
     pub policy: RestartPolicy,
     /// Before the first restart; doubles with each.
     #[serde(with = "humane")]
-    #[schemars(schema_with = "humane::schema")]
+    #[schemars(with = "humane::Written")]
     pub delay: Duration,
     /// The longest delay.
     #[serde(with = "humane")]
-    #[schemars(schema_with = "humane::schema")]
+    #[schemars(with = "humane::Written")]
     pub max_delay: Duration,
     /// This many restarts within `interval`; one more is an exit.
+    #[schemars(range(min = 1))]
     pub burst: u32,
     /// See `burst`.
     #[serde(with = "humane")]
-    #[schemars(schema_with = "humane::schema")]
+    #[schemars(with = "humane::Written")]
     pub interval: Duration,
 }
 
