@@ -11,37 +11,40 @@ use super::{humane, scalars::Drift};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Lease {
-    /// False: a plain init, nothing else.
+    /// False: a plain init that runs the workload at once, without a Lease.
     pub enabled: bool,
-    /// Name of the Lease as it stands in the API, prefix included, once validated.
+    /// Required; made a valid object name: lower case, hyphens, at most 253 characters.
+    // Once validated, as it stands in the API: prefix included.
     pub name: String,
-    /// Prepended to the name; empty once validated, being part of it.
+    /// Prepended to the name, keeps applications of one namespace apart.
+    // Empty once validated, being part of the name.
     pub prefix: String,
-    /// Empty: the pod's, then that of the kubeconfig's context, then "default".
+    /// Empty: the pod's, then the kubeconfig context's, then "default".
     pub namespace: String,
-    /// Base of the identity. Empty: POD_NAME, then the hostname.
+    /// Base name. Empty: POD_NAME or the hostname. "_" and 32 random digits are always appended.
     pub identity: String,
-    /// D, whole seconds.
+    /// How long the Lease is valid without a renewal; whole seconds, at least 2s.
     #[serde(with = "humane")]
     #[schemars(with = "humane::Written")]
     pub duration: Duration,
-    /// R.
+    /// From one renewal to the next; at least 1s.
     #[serde(with = "humane")]
     #[schemars(with = "humane::Written")]
     pub renew_period: Duration,
-    /// T, per request.
+    /// How long one request may take.
     #[serde(with = "humane")]
     #[schemars(with = "humane::Written")]
     pub attempt_timeout: Duration,
-    /// rho.
+    /// Bound on the error of a clock's rate; with client-go replicas on the Lease, of both nodes' together.
     pub clock_drift: Drift,
-    /// Added to `app.kubernetes.io/managed-by: tenure`.
+    /// Put on the Lease beside `app.kubernetes.io/managed-by: tenure`.
     pub labels: BTreeMap<String, String>,
-    /// Added to the Lease.
+    /// Put on the Lease.
     pub annotations: BTreeMap<String, String>,
     /// What is written when a term ends.
     pub release: Release,
-    /// Law 14; none is the default of the law.
+    /// Whole seconds before the workload starts on a Lease that nobody released properly (absent, cleared by hand): a leader that was
+    /// cut off is dead by then. Null: the longest duration in sight; 0s: opt out.
     #[serde(with = "humane::option")]
     #[schemars(with = "Option<humane::Written>")]
     pub creation_wait: Option<Duration>,
@@ -71,11 +74,11 @@ impl Default for Lease {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Release {
-    /// Empty holder, duration 1: the release mark.
+    /// Empty the holder.
     #[default]
     Clear,
-    /// Clear, then DELETE with uid and resourceVersion.
+    /// Clear, then delete.
     Delete,
-    /// No write.
+    /// Write nothing.
     Keep,
 }

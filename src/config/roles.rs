@@ -11,11 +11,11 @@ use super::{humane, scalars::Signal};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Signals {
-    /// On promotion.
+    /// With `runs: always`, tells the workload that it leads; not sent before the workload handles it.
     pub on_lead: Option<Signal>,
-    /// On demotion.
+    /// With `runs: always`, tells it that it follows.
     pub on_follow: Option<Signal>,
-    /// Forwarded signals, by role: what arrives, what the workload gets (none: dropped).
+    /// Forwarded signals: what arrives, and what the workload gets (null: nothing).
     pub rewrite: Rewrite,
 }
 
@@ -25,7 +25,7 @@ pub struct Signals {
 pub struct Rewrite {
     /// While leading.
     pub leader: BTreeMap<Signal, Option<Signal>>,
-    /// While standing by (`runs: always`).
+    /// While standing by, with `runs: always`.
     pub standby: BTreeMap<Signal, Option<Signal>>,
 }
 
@@ -33,10 +33,10 @@ pub struct Rewrite {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Hooks {
-    /// After the workload was told that it leads; its exit 0 acknowledges the promotion.
+    /// Tells the workload that it leads; exit 0 acknowledges that.
     #[schemars(with = "Hook")]
     pub after_lead: Option<Hook>,
-    /// Tells the workload that it follows; its exit 0 acknowledges the demotion.
+    /// Tells the workload that it follows; exit 0 acknowledges that.
     #[schemars(with = "Hook")]
     pub before_follow: Option<Hook>,
 }

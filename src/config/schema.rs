@@ -163,6 +163,17 @@ mod tests {
     }
 
     #[test]
+    fn the_schema_describes_keys_without_the_words_of_the_law() {
+        let text = schema();
+        let descriptions = text.lines().filter_map(|line| line.trim().strip_prefix("\"description\": \""));
+        for description in descriptions {
+            let mut words = description.split(|c: char| !c.is_alphanumeric());
+            let internal = words.find(|word| ["D", "G", "R", "T", "k", "rho", "w", "Law", "validated"].contains(word));
+            assert_eq!(internal, None, "{description}");
+        }
+    }
+
+    #[test]
     fn the_effective_configuration_gives_itself_and_names_its_sources() {
         let variables = [("TENURE_LEASE__LABELS".into(), "{team: '007', 'a/b': 'x-y'}".into())];
         let settings = Settings {

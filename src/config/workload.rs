@@ -11,20 +11,20 @@ use super::{humane, scalars::Signal};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Workload {
-    /// Program and arguments, no shell.
+    /// Program and arguments, no shell; or after -- on the command line.
     pub command: Vec<String>,
     /// When it runs.
     pub runs: Runs,
-    /// What proves that it took its role; required with `always`.
+    /// With `runs: always`, and required there: what proves that it took its role.
     pub acknowledge: Option<Acknowledge>,
     /// Added to its environment.
     pub env: BTreeMap<String, String>,
-    /// Its oom_score_adj, so that the kernel takes it before its guard.
+    /// -1000 to 1000; above 0, so that the kernel takes the workload before its guard.
     #[schemars(range(min = -1000, max = 1000))]
     pub oom_score_adjust: i16,
-    /// What its own end means.
+    /// What happens when it ends by itself.
     pub on_exit: OnExit,
-    /// What the loss of the Lease means.
+    /// What happens when the Lease is lost.
     pub on_loss: OnLoss,
     /// How it is stopped.
     pub stop: Stop,
@@ -52,10 +52,10 @@ impl Default for Workload {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Runs {
-    /// While leading.
+    /// While this replica leads.
     #[default]
     Leading,
-    /// Always; it is told its role.
+    /// On every replica, told its role.
     Always,
 }
 
@@ -65,33 +65,33 @@ pub enum Runs {
 pub enum Acknowledge {
     /// The hook's exit 0: `afterLead` for the promotion, `beforeFollow` for the demotion.
     Hook,
-    /// `X_TENURE_ROLE=leader` or `standby` on NOTIFY_SOCKET.
+    /// `X_TENURE_ROLE=leader` or `standby` on NOTIFY_SOCKET, the former within one `lease.duration` or the hook's timeout.
     Notify,
-    /// The user states that the signal is enough.
+    /// The signal is enough, nobody checks.
     None,
 }
 
-/// What the workload's own end means.
+/// What happens when the workload ends by itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum OnExit {
-    /// Release and exit with its code.
+    /// Release, exit with its code.
     #[default]
     Exit,
-    /// Release, sit out one D, campaign again.
+    /// Release, sit out one duration, campaign again.
     Follow,
     /// Start it again as `restart` says; what that does not cover is `exit`.
     Restart,
 }
 
-/// What the loss of the Lease means, once the workload is gone.
+/// What happens when the Lease is lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum OnLoss {
-    /// Campaign again in this process.
+    /// Stop it, campaign again.
     #[default]
     Follow,
-    /// Exit with 76.
+    /// Stop it, exit with 76.
     Exit,
 }
 
@@ -99,19 +99,19 @@ pub enum OnLoss {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Stop {
-    /// The stop signal.
+    /// Any that can be caught; SIGCONT goes with it.
     pub signal: Signal,
-    /// From the stop signal to SIGKILL on a planned stop.
+    /// From the stop signal to SIGKILL when the stop is planned.
     #[serde(with = "humane")]
     #[schemars(with = "humane::Written")]
     pub grace: Duration,
-    /// G: the same on a loss.
+    /// From the stop signal to SIGKILL when the Lease is lost; part of its duration.
     #[serde(with = "humane")]
     #[schemars(with = "humane::Written")]
     pub loss_grace: Duration,
-    /// Who gets the stop signal, and those that are forwarded.
+    /// Who gets the stop signal and what is forwarded; SIGKILL always goes to all.
     pub kill_mode: KillMode,
-    /// k + w: from SIGKILL to every process gone, and the latest wake-up of init.
+    /// From SIGKILL until every process is gone, on a busy machine; 2s under a tight CPU limit.
     #[serde(with = "humane")]
     #[schemars(with = "humane::Written")]
     pub kill_margin: Duration,
@@ -154,10 +154,10 @@ pub struct Restart {
     #[serde(with = "humane")]
     #[schemars(with = "humane::Written")]
     pub max_delay: Duration,
-    /// This many restarts within `interval`; one more is an exit.
+    /// This many restarts within the interval; one more is `exit`.
     #[schemars(range(min = 1))]
     pub burst: u32,
-    /// See `burst`.
+    /// In which restarts are counted.
     #[serde(with = "humane")]
     #[schemars(with = "humane::Written")]
     pub interval: Duration,
@@ -182,6 +182,6 @@ pub enum RestartPolicy {
     /// A status other than 0, or a signal.
     #[default]
     OnFailure,
-    /// Any.
+    /// Any end.
     Always,
 }
