@@ -14,7 +14,7 @@ use watching::Watch;
 use super::{
     Action, Event, Operation, Request, RequestId,
     record::{LeaseRecord, later, metadata_of, spec_of},
-    sight::Sight,
+    sight::{Prospect, Sight},
     trace::TraceContext,
     writes::{Author, Stamps},
 };
@@ -304,6 +304,11 @@ impl Core {
         self.version = None;
         self.sight.absent(now.boot);
         self.read_for_watch(now);
+    }
+
+    /// When the Lease may be taken, by what is seen of it.
+    pub(crate) fn prospect(&self) -> Prospect {
+        self.sight.prospect(&self.author.identity, self.timing, self.creation_wait)
     }
 
     fn succeeded(&mut self, now: Now) {

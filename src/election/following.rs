@@ -145,7 +145,7 @@ impl Following {
     }
 
     fn prospect(&self, core: &Core, now: Now) -> Prospect {
-        match core.sight.prospect(&core.author.identity, core.timing, core.creation_wait) {
+        match core.prospect() {
             Prospect::Open { from: None, .. } if self.no_creation.is_some_and(|until| now.boot < until) => Prospect::Closed,
             Prospect::Open { at, why, from, wait } => {
                 let at = at.max(self.sit_out.unwrap_or(Instant::BOOT));

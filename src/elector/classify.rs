@@ -44,12 +44,18 @@ fn succeeded(request: &Request, name: &str, reply: &Reply) -> Answer {
         return Answer::Deleted;
     }
     match serde_json::from_slice::<Value>(&reply.body) {
-        Ok(object) if object.pointer("/metadata/name").and_then(Value::as_str) == Some(name) => Answer::Object(object.into()),
+        Ok(object) if is_lease(&object, name) => Answer::Object(object.into()),
         Ok(_) | Err(_) => {
             let message = format!("the API server answered {} with what is not this Lease", reply.status.as_u16());
             Answer::Unknown { message, retry_after: None }
         }
     }
+}
+
+/// Whether it is the Lease of this name. A proxy that answers for another kind of object names that.
+fn is_lease(object: &Value, name: &str) -> bool {
+    let text = |place| object.pointer(place).and_then(Value::as_str);
+    text("/metadata/name") == Some(name) && text("/kind").is_none_or(|kind| kind == "Lease")
 }
 
 fn unknown(reply: &Reply) -> Answer {
@@ -111,7 +117,8 @@ mod tests {
 
     #[test]
     fn a_2xx_that_cannot_be_read_is_unknown() {
-        for body in ["", "{", "[]", "<html>", r#"{"metadata":{"name":"another"}}"#, r#"{"kind":"Status","metadata":{}}"#] {
+        let other = r#"{"kind":"ConfigMap","metadata":{"name":"writer"}}"#;
+        for body in ["", "{", "[]", "<html>", r#"{"metadata":{"name":"another"}}"#, r#"{"kind":"Status","metadata":{}}"#, other] {
             assert!(matches!(get(200, body), Answer::Unknown { .. }), "{body}");
         }
     }

@@ -69,7 +69,8 @@ fn judge_each(config: &Config, judgement: &mut Judgement) {
 
 fn judge_together(timing: Timing, judgement: &mut Judgement) {
     let attempts = timing.attempts();
-    if attempts >= ADVISED_ATTEMPTS {
+    let has_room = has_room(timing);
+    if attempts >= ADVISED_ATTEMPTS && has_room {
         return;
     }
     let span = |instant: Instant| humane::format(instant.since(Instant::BOOT));
@@ -84,21 +85,31 @@ fn judge_together(timing: Timing, judgement: &mut Judgement) {
         humane::format(timing.attempt_timeout),
         humane::format(RETRY_PAUSE),
     );
-    if attempts >= REQUIRED_ATTEMPTS {
+    if attempts >= REQUIRED_ATTEMPTS && has_room {
         let better = remedies(timing, ADVISED_ATTEMPTS).join(", or ");
         judgement.note(format!("lease.duration: only {attempts} attempts to renew fit, 3 are advised: {numbers}; {better}"));
         return;
     }
-    let fit = if attempts == 0 { "no attempt to renew fits" } else { "only 1 attempt to renew fits" };
+    let fit = match attempts {
+        0 => "no attempt to renew fits before the workload must be stopped, and 2 have to",
+        1 => "only 1 attempt to renew fits before the workload must be stopped, and 2 have to",
+        _ => "the workload must be stopped before 1.2 lease.renewPeriod are over, so that one late renewal is a loss",
+    };
     let remedies = remedies(timing, REQUIRED_ATTEMPTS).join(", or ");
     let about =
         ["lease.duration", "lease.renewPeriod", "lease.attemptTimeout", "workload.stop.lossGrace", "workload.stop.killMargin"];
-    judgement.refuse(&about, format!("{fit} before the workload must be stopped, and 2 have to: {numbers}. {remedies}"));
+    judgement.refuse(&about, format!("{fit}: {numbers}. {remedies}"));
+}
+
+/// Whether S leaves a renewal more than 1.2 R, as client-go wants it of its RenewDeadline.
+fn has_room(timing: Timing) -> bool {
+    let soft = timing.deadlines(Instant::BOOT).soft.since(Instant::BOOT);
+    soft.as_nanos() * 5 > timing.renew_period.as_nanos() * 6
 }
 
 /// The smallest change to each of D, R, T and G that alone lets `attempts` fit; each with its key and value.
 fn remedies(timing: Timing, attempts: u32) -> Vec<String> {
-    let fits = |timing: Timing| timing.attempts() >= attempts;
+    let fits = |timing: Timing| timing.attempts() >= attempts && has_room(timing);
     let mut remedies = Vec::new();
     let seconds = LONGEST_LEASE.as_secs();
     let longer = first(timing.duration.as_secs(), seconds, |secs| fits(timing.with_duration(Duration::from_secs(secs))));
@@ -200,6 +211,19 @@ mod tests {
             "lease.attemptTimeout to 1s740ms or less",
             "workload.stop.lossGrace to 3s480ms or less",
         ] {
+            assert!(refused.contains(remedy), "{remedy} in {refused}");
+        }
+    }
+
+    #[test]
+    fn many_attempts_are_no_room_for_a_late_renewal() {
+        let refused = refused(|config| {
+            config.lease.duration = Duration::from_secs(17);
+            config.lease.renew_period = Duration::from_secs(10);
+            config.lease.attempt_timeout = Duration::from_millis(100);
+        });
+        assert!(refused.contains("before 1.2 lease.renewPeriod are over"), "{refused}");
+        for remedy in ["lease.duration to 18s or more", "lease.renewPeriod to 9s850ms or less"] {
             assert!(refused.contains(remedy), "{remedy} in {refused}");
         }
     }

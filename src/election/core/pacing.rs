@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::Core;
 use crate::{
-    election::Operation,
+    election::{Operation, sight::Prospect},
     law::RETRY_PAUSE,
     time::{Instant, Now},
 };
@@ -14,7 +14,7 @@ use crate::{
 const LEAST_BETWEEN_ATTEMPTS: Duration = Duration::from_millis(500);
 /// A follower's connection for writes is closed by the server when it is idle for longer.
 pub(super) const KEEP_WARM: Duration = Duration::from_secs(55);
-/// A follower's longest pause after failures, and the longest Retry-After that it honours.
+/// The longest Retry-After that a follower honours.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 impl Core {
@@ -38,12 +38,18 @@ impl Core {
         self.report_failure(operation, message);
     }
 
-    /// Notes a failed request, and when a follower tries again.
+    /// Notes a failed request, and when a follower tries again. A Retry-After never makes it sleep through the moment in which the
+    /// Lease may be taken.
     pub(crate) fn failed(&mut self, operation: Operation, message: String, retry_after: Option<Duration>, now: Now) {
         let pause = RETRY_PAUSE.saturating_mul(1 << self.failures.min(8)).min(self.timing.renew_period.max(RETRY_PAUSE));
         self.failures = self.failures.saturating_add(1);
-        let pause = self.jittered(pause).max(retry_after.unwrap_or_default().min(LONGEST_PAUSE));
-        self.retry_at = now.boot + pause;
+        let soon = now.boot + self.jittered(pause);
+        let asked = now.boot + retry_after.unwrap_or_default().min(LONGEST_PAUSE);
+        let takeable = match self.prospect() {
+            Prospect::Open { at, .. } => at,
+            Prospect::Unknown | Prospect::Closed => Instant::NEVER,
+        };
+        self.retry_at = soon.max(asked.min(takeable));
         self.read_at = now.boot.before(KEEP_WARM);
         self.report_failure(operation, message);
     }

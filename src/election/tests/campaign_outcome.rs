@@ -1,8 +1,10 @@
 //! What becomes of an acquiring write whose answer is late, lost or wrong (law 1, 6, 15).
 
-use super::bench::{Bench, ME, TICK, held, lost, mark, plus, seconds};
+use std::time::Duration;
+
+use super::bench::{Bench, ME, START, TICK, held, lost, mark, plus, seconds};
 use crate::{
-    election::{Answer, Event, Request, Vacancy},
+    election::{Answer, Event, Refusal, Request, Vacancy},
     link::{Reason, Then, ToElector, ToInit},
 };
 
@@ -18,7 +20,7 @@ fn campaigning() -> Bench {
 /// A bench whose acquiring PUT was answered at S: its first renewal is under way.
 fn proved_at_s() -> Bench {
     let mut bench = campaigning();
-    bench.run(std::time::Duration::from_millis(9_850));
+    bench.run(Duration::from_millis(9_850));
     bench.serve();
     bench
 }
@@ -45,7 +47,7 @@ fn a_takeover_whose_reply_was_lost_is_proved_by_a_read_and_dated_from_its_send()
     let Some(ToInit::Lead { confirmed, .. }) = bench.told.iter().find(|message| matches!(message, ToInit::Lead { .. })) else {
         panic!("no term: {:?}", bench.told);
     };
-    assert_eq!(confirmed.deadlines.end, sent + std::time::Duration::from_millis(14_850));
+    assert_eq!(confirmed.deadlines.end, sent + Duration::from_millis(14_850));
 }
 
 #[test]
@@ -95,7 +97,7 @@ fn a_creation_that_commits_after_it_was_repeated_is_known_by_its_bytes() {
     bench.serve();
 
     let Some(ToInit::Lead { confirmed, .. }) = bench.told.first() else { panic!("{:?}", bench.told) };
-    assert_eq!(confirmed.deadlines.end, sent + std::time::Duration::from_millis(14_850));
+    assert_eq!(confirmed.deadlines.end, sent + Duration::from_millis(14_850));
     assert_eq!(bench.writes().len(), 2);
 }
 
@@ -115,7 +117,7 @@ fn a_takeover_that_commits_late_is_still_known_by_its_bytes() {
     bench.run(seconds(1));
 
     let Some(ToInit::Lead { confirmed, .. }) = bench.told.first() else { panic!("{:?}", bench.told) };
-    assert_eq!(confirmed.deadlines.end, bench.sent[1].0 + std::time::Duration::from_millis(14_850));
+    assert_eq!(confirmed.deadlines.end, bench.sent[1].0 + Duration::from_millis(14_850));
 }
 
 #[test]
@@ -170,7 +172,7 @@ fn a_renewal_of_a_term_that_never_began_is_found_by_a_read_after_e() {
 #[test]
 fn a_takeover_that_is_proved_one_tick_before_s_starts() {
     let mut bench = campaigning();
-    bench.run(std::time::Duration::from_millis(9_850) - TICK);
+    bench.run(Duration::from_millis(9_850) - TICK);
 
     bench.serve();
 
@@ -248,11 +250,11 @@ fn conflicts_without_end_are_paced() {
         match bench.awaited.as_ref().map(|(_, request)| request.clone()) {
             Some(Request::Get) => bench.answer(Answer::Object(object.clone().into())),
             Some(_) => bench.answer(Answer::Conflict),
-            None => bench.run(std::time::Duration::from_millis(50)),
+            None => bench.run(Duration::from_millis(50)),
         }
     }
 
-    let span = bench.now.boot.since(super::bench::START).as_secs_f64();
+    let span = bench.now.boot.since(START).as_secs_f64();
     assert!(bench.writes().len() as f64 <= span / 0.2 + 2.0, "{} writes in {span} s", bench.writes().len());
 }
 
@@ -264,12 +266,33 @@ fn a_read_that_is_answered_with_a_conflict_is_repeated_without_a_storm() {
         if bench.awaited.is_some() {
             bench.answer(Answer::Conflict);
         } else {
-            bench.run(std::time::Duration::from_millis(50));
+            bench.run(Duration::from_millis(50));
         }
     }
 
-    let span = bench.now.boot.since(super::bench::START).as_secs_f64();
+    let span = bench.now.boot.since(START).as_secs_f64();
     assert!(bench.gets() as f64 <= span / 2.0 + 4.0, "{} reads in {span} s", bench.gets());
+}
+
+#[test]
+fn a_retry_after_is_honoured_until_the_lease_may_be_taken() {
+    for (retry_after, expected) in [(5, 5), (60, 15), (86_400, 15)] {
+        let mut bench = Bench::with(held("x", 15));
+        bench.run(TICK);
+        bench.answers = false;
+        while bench.awaited.is_none() {
+            bench.run(Duration::from_millis(10));
+        }
+        let refusal = Refusal::TooManyRequests { retry_after: Some(seconds(retry_after)) };
+        bench.answer(Answer::Refused { refusal, message: "slow down".into() });
+        let (asked, sent) = (bench.now.boot, bench.sent.len());
+        while bench.sent.len() == sent {
+            bench.run(Duration::from_millis(10));
+        }
+
+        let next = if expected == 5 { asked + seconds(5) } else { START + plus(15) };
+        assert!(bench.now.boot >= next && bench.now.boot < next + seconds(1), "{retry_after}: {:?}", bench.now.boot);
+    }
 }
 
 #[test]
@@ -306,11 +329,11 @@ fn a_creation_that_did_not_arrive_is_repeated_without_a_storm() {
 fn attempts_that_fail_for_one_transition_are_one_campaign_at_a_slowing_pace() {
     let mut bench = Bench::with(mark());
     bench.answers = false;
-    while bench.now.boot < super::bench::START + seconds(30) {
+    while bench.now.boot < START + seconds(30) {
         match bench.awaited.as_ref().map(|(_, request)| request.clone()) {
             Some(Request::Get) => bench.serve(),
             Some(_) => bench.answer(lost()),
-            None => bench.run(std::time::Duration::from_millis(20)),
+            None => bench.run(Duration::from_millis(20)),
         }
     }
 
