@@ -23,7 +23,8 @@
 //!     o + D * (1 + rho)     a follower may take
 //! ```
 //!
-//! Two attempts at least have to fit between a renewal's due time and S, or tenure does not start: floor((S - R) / (T + b)) >= 2.
+//! Two attempts at least have to fit between a renewal's due time and S, or tenure does not start: floor((S - R) / (T + b)) >= 2,
+//! and S > 1.2 R.
 //!
 //! Proof. The write was committed at real time c, with a <= c because the commit follows the first byte. The holder's clock
 //! runs at a rate of at least 1 - rho and at most 1 + rho, so that when it reads E at most D of real time has passed since a, and

@@ -43,8 +43,8 @@ pub struct Lease {
     pub annotations: BTreeMap<String, String>,
     /// What is written when a term ends.
     pub release: Release,
-    /// Whole seconds before the workload starts on a Lease that nobody released properly (absent, cleared by hand): a leader that was
-    /// cut off is dead by then. Null: the longest duration in sight; 0s: opt out.
+    /// Whole seconds before the workload starts on a Lease that nobody released properly (absent, cleared by hand): a leader that
+    /// was cut off is dead by then. Null: the longest duration in sight; 0s: opt out.
     #[serde(with = "humane::option")]
     #[schemars(with = "Option<humane::Written>")]
     pub creation_wait: Option<Duration>,

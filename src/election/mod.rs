@@ -1,8 +1,8 @@
 //! Decides who leads, as the law says.
 //!
-//! Owns the [`Elector`] machine and the [`LeaseRecord`](record::LeaseRecord) it reads and writes; the deadlines are [`crate::law`]'s.
-//! Never reads a clock, does IO, or knows tokio or kube: the elector process feeds it [`Input`]s with the time at which they
-//! arrived, carries out each [`Action`] at once and in order, and wakes it at [`Elector::poll_timeout`].
+//! Owns the [`Elector`] machine and the [`LeaseRecord`](record::LeaseRecord) it reads and writes; the deadlines are
+//! [`crate::law`]'s. Never reads a clock, does IO, or knows tokio or kube: the elector process feeds it [`Input`]s with the time
+//! at which they arrived, carries out each [`Action`] at once and in order, and wakes it at [`Elector::poll_timeout`].
 //!
 //! At most one request is awaited at a time. What the edge must do with a request that failed is part of [`Answer`].
 

@@ -179,12 +179,12 @@ mod tests {
     fn a_hook_is_looked_for_where_there_is_a_lease() {
         let mut config = config();
         config.hooks.after_lead = Some(Hook { command: vec!["/no/such/hook".into()], ..Hook::default() });
-        let found =
-            |config: &Config| Programs::find(config, std::env::vars_os(), "", None).map_err(|error| error.exit_code()).err();
+        let missing = |config: &Config| Programs::find(config, std::env::vars_os(), "", None).err();
 
-        assert_eq!(found(&config), Some(127));
+        let error = missing(&config).unwrap();
+        assert_eq!((error.exit_code(), error.to_string()), (127, "hooks.afterLead: /no/such/hook: not found".into()));
         config.lease.enabled = false;
-        assert_eq!(found(&config), None);
+        assert!(missing(&config).is_none());
     }
 
     #[test]

@@ -80,8 +80,8 @@ enum Actual {
     Stopped,
     /// To be started again.
     Waiting { until: Instant },
-    /// Asked for, with the launch of a leader; `pid` once it forked, `kill_at` if it is to be stopped as soon as it has. One that is
-    /// not executed by `late` is killed.
+    /// Asked for, with the launch of a leader; `pid` once it forked, `kill_at` if it is to be stopped as soon as it has. One that
+    /// is not executed by `late` is killed.
     Starting { launch: Option<Launch>, pid: Option<i32>, kill_at: Option<Instant>, late: Option<Instant> },
     /// The main process runs.
     Running { pid: i32, since: Instant, roles: Roles, yield_by: Option<Instant> },
