@@ -49,6 +49,8 @@ pub(crate) struct Leading {
     preference: Option<String>,
     credentials_refused: bool,
     read_wanted: bool,
+    /// Writes in a row that have no answer.
+    unanswered: u32,
     /// A planned stop has begun or was renewed through, and the read that its release needs is not sent yet: it overlaps with the
     /// workload's end.
     reread_wanted: bool,
@@ -100,6 +102,7 @@ impl Leading {
             conflicts: 0,
             credentials_refused: false,
             read_wanted: false,
+            unanswered: 0,
             reread_wanted: false,
             fresh: false,
             ending: None,
@@ -127,6 +130,7 @@ impl Leading {
             conflicts: 0,
             credentials_refused: false,
             read_wanted: true,
+            unanswered: 0,
             reread_wanted: false,
             fresh: false,
             ending: None,

@@ -92,10 +92,13 @@ impl LeaseRecord {
         self.holder() == Some(identity)
     }
 
-    /// `spec.leaseDurationSeconds` where it is positive: missing, zero or negative is no duration (law 11).
+    /// `spec.leaseDurationSeconds` where it is positive: missing, zero or negative is no duration (law 11), and one beyond all
+    /// numbers is a long one.
     #[must_use]
     pub fn duration(&self) -> Option<Duration> {
-        let seconds = self.spec().get("leaseDurationSeconds")?.as_i64()?;
+        let seconds = self.spec().get("leaseDurationSeconds")?;
+        let beyond = || seconds.as_f64().filter(|seconds| *seconds >= 2_f64.powi(63)).map(|_| i64::MAX);
+        let seconds = seconds.as_i64().or_else(beyond)?;
         u64::try_from(seconds).ok().filter(|seconds| *seconds > 0).map(Duration::from_secs)
     }
 

@@ -23,6 +23,11 @@ pub const TRACEPARENT: &str = "tenure.dev/traceparent";
 /// looks at no holder, so that one which was cut off may yet empty another's Lease.
 pub const HOLDER: &str = "tenure.dev/holder";
 
+/// The API group and version of Leases.
+pub const API_VERSION: &str = "coordination.k8s.io/v1";
+/// Their kind.
+pub const KIND: &str = "Lease";
+
 const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "tenure");
 const SECOND: i64 = 1_000_000;
 const MILLISECOND: i64 = 1_000;
@@ -50,8 +55,8 @@ impl Author {
     #[must_use]
     pub fn create(&self, timing: Timing, time: &str, context: TraceContext) -> Value {
         let mut object = json!({
-            "apiVersion": "coordination.k8s.io/v1",
-            "kind": "Lease",
+            "apiVersion": API_VERSION,
+            "kind": KIND,
             "metadata": {"name": self.name, "namespace": self.namespace},
             "spec": {},
         });
@@ -67,7 +72,7 @@ impl Author {
     /// that was lost and is taken again under a record that still names this replica counts none.
     #[must_use]
     pub fn acquire(&self, from: &LeaseRecord, timing: Timing, time: &str, context: TraceContext) -> Value {
-        let mut object = from.object().clone();
+        let mut object = self.copy(from);
         self.mark_acquired(&mut object, context);
         let spec = spec_of(&mut object);
         self.hold(spec, timing, time);
@@ -83,7 +88,7 @@ impl Author {
     /// labels and annotations comes back.
     #[must_use]
     pub fn renew(&self, from: &LeaseRecord, timing: Timing, time: &str) -> Value {
-        let mut object = from.object().clone();
+        let mut object = self.copy(from);
         self.mark_held(&mut object);
         self.hold(spec_of(&mut object), timing, time);
         object
@@ -92,7 +97,7 @@ impl Author {
     /// A Lease that is given back: the release mark.
     #[must_use]
     pub fn release(&self, from: &LeaseRecord, time: &str, context: TraceContext) -> Value {
-        let mut object = from.object().clone();
+        let mut object = self.copy(from);
         let annotations = annotations_of(&mut object);
         annotations.remove(HOLDER);
         annotations.insert(TRACEPARENT.into(), context.to_string().into());
@@ -101,6 +106,17 @@ impl Author {
         spec.insert("leaseDurationSeconds".into(), 1.into());
         spec.insert("acquireTime".into(), time.into());
         spec.insert("renewTime".into(), time.into());
+        object
+    }
+
+    /// What was read, and what it is and where, should a proxy have left that out.
+    fn copy(&self, from: &LeaseRecord) -> Value {
+        let mut object = from.object().clone();
+        if let Some(object) = object.as_object_mut() {
+            object.entry("apiVersion").or_insert_with(|| API_VERSION.into());
+            object.entry("kind").or_insert_with(|| KIND.into());
+        }
+        metadata_of(&mut object).entry("namespace").or_insert_with(|| self.namespace.as_str().into());
         object
     }
 

@@ -6,14 +6,15 @@
 use http::StatusCode;
 use serde_json::Value;
 
+use super::place::Place;
 use crate::{
     api::{ExchangeError, Reply},
     election::{Answer, Refusal, Request},
     words::one_line,
 };
 
-/// The answer to `request` about the Lease of this name.
-pub(super) fn classify(request: &Request, name: &str, reply: Result<Reply, ExchangeError>) -> Answer {
+/// The answer to `request` about the Lease at this place.
+pub(super) fn classify(request: &Request, place: &Place, reply: Result<Reply, ExchangeError>) -> Answer {
     let reply = match reply {
         Ok(reply) => reply,
         Err(error @ ExchangeError::Credentials(_)) => {
@@ -25,8 +26,8 @@ pub(super) fn classify(request: &Request, name: &str, reply: Result<Reply, Excha
     };
     let refused = |refusal| Answer::Refused { refusal, message: said(&reply) };
     match reply.status {
-        status if status.is_success() => succeeded(request, name, &reply),
-        StatusCode::NOT_FOUND if reply.is_absence_of("leases", name) => Answer::NotFound,
+        status if status.is_success() => succeeded(request, place, &reply),
+        StatusCode::NOT_FOUND if reply.is_absence_of("leases", &place.name) => Answer::NotFound,
         StatusCode::NOT_FOUND => refused(Refusal::NoSuchPlace),
         StatusCode::CONFLICT => Answer::Conflict,
         StatusCode::UNAUTHORIZED => refused(Refusal::Unauthorized),
@@ -39,23 +40,17 @@ pub(super) fn classify(request: &Request, name: &str, reply: Result<Reply, Excha
     }
 }
 
-fn succeeded(request: &Request, name: &str, reply: &Reply) -> Answer {
+fn succeeded(request: &Request, place: &Place, reply: &Reply) -> Answer {
     if matches!(request, Request::Delete { .. }) {
         return Answer::Deleted;
     }
     match serde_json::from_slice::<Value>(&reply.body) {
-        Ok(object) if is_lease(&object, name) => Answer::Object(object.into()),
+        Ok(object) if place.holds(&object) => Answer::Object(object.into()),
         Ok(_) | Err(_) => {
             let message = format!("the API server answered {} with what is not this Lease", reply.status.as_u16());
             Answer::Unknown { message, retry_after: None }
         }
     }
-}
-
-/// Whether it is the Lease of this name. A proxy that answers for another kind of object names that.
-fn is_lease(object: &Value, name: &str) -> bool {
-    let text = |place| object.pointer(place).and_then(Value::as_str);
-    text("/metadata/name") == Some(name) && text("/kind").is_none_or(|kind| kind == "Lease")
 }
 
 fn unknown(reply: &Reply) -> Answer {
@@ -76,8 +71,9 @@ pub(crate) fn fuzz(bytes: &[u8]) {
     let Some(([high, low], body)) = bytes.split_first_chunk() else { return };
     let Ok(status) = StatusCode::from_u16(u16::from_be_bytes([*high, *low])) else { return };
     let reply = Reply { status, retry_after: None, body: body.to_vec().into() };
+    let place = Place { namespace: "default".into(), name: "lease".into() };
     let is_absence = reply.is_absence_of("leases", "lease");
-    match classify(&Request::Get, "lease", Ok(reply)) {
+    match classify(&Request::Get, &place, Ok(reply)) {
         Answer::Object(object) => assert!(status.is_success() && object.is_object()),
         Answer::NotFound => assert!(is_absence),
         Answer::Conflict => assert_eq!(status, StatusCode::CONFLICT),
@@ -93,13 +89,17 @@ mod tests {
 
     use super::*;
 
+    fn here() -> Place {
+        Place { namespace: "billing".into(), name: "writer".into() }
+    }
+
     fn reply(status: u16, body: &str) -> Result<Reply, ExchangeError> {
         let status = StatusCode::from_u16(status).unwrap();
         Ok(Reply { status, retry_after: Some(Duration::from_secs(3)), body: body.to_owned().into() })
     }
 
     fn get(status: u16, body: &str) -> Answer {
-        classify(&Request::Get, "writer", reply(status, body))
+        classify(&Request::Get, &here(), reply(status, body))
     }
 
     fn refusal(answer: Answer) -> Refusal {
@@ -117,8 +117,17 @@ mod tests {
 
     #[test]
     fn a_2xx_that_cannot_be_read_is_unknown() {
-        let other = r#"{"kind":"ConfigMap","metadata":{"name":"writer"}}"#;
-        for body in ["", "{", "[]", "<html>", r#"{"metadata":{"name":"another"}}"#, r#"{"kind":"Status","metadata":{}}"#, other] {
+        for body in [
+            "",
+            "{",
+            "[]",
+            "<html>",
+            r#"{"metadata":{"name":"another"}}"#,
+            r#"{"metadata":{"name":"writer","namespace":"another"}}"#,
+            r#"{"kind":"Status","metadata":{}}"#,
+            r#"{"kind":"ConfigMap","metadata":{"name":"writer"}}"#,
+            r#"{"apiVersion":"v1","metadata":{"name":"writer"}}"#,
+        ] {
             assert!(matches!(get(200, body), Answer::Unknown { .. }), "{body}");
         }
     }
@@ -127,7 +136,7 @@ mod tests {
     fn a_2xx_of_a_delete_needs_no_body() {
         let delete = Request::Delete { uid: "u".into(), resource_version: "1".into() };
 
-        assert_eq!(classify(&delete, "writer", reply(200, "")), Answer::Deleted);
+        assert_eq!(classify(&delete, &here(), reply(200, "")), Answer::Deleted);
     }
 
     #[test]

@@ -12,15 +12,7 @@ use tokio::{
     task::{AbortHandle, spawn},
 };
 
-use super::{
-    access::Access,
-    guard::Guard,
-    lease::{Lease, Place},
-    link::Link,
-    register,
-    remains::Init,
-    watch::Watch,
-};
+use super::{access::Access, guard::Guard, lease::Lease, link::Link, place::Place, register, remains::Init, watch::Watch};
 use crate::{
     alarm::Alarm,
     clock,

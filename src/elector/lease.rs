@@ -13,7 +13,7 @@ use kube::client::Body;
 use serde_json::json;
 use tokio::{sync::Mutex, time::Instant};
 
-use super::{access::Access, classify::classify};
+use super::{access::Access, classify::classify, place::Place};
 use crate::{
     api::{Dialer, ExchangeError, exchange},
     election::{Answer, Refusal, Request},
@@ -21,15 +21,6 @@ use crate::{
 };
 
 const JSON: &str = "application/json";
-
-/// Where the Lease is.
-#[derive(Clone, Debug)]
-pub(super) struct Place {
-    /// Its namespace.
-    pub(super) namespace: String,
-    /// Its name.
-    pub(super) name: String,
-}
 
 /// The Lease on the API server. Clones share the connection.
 #[derive(Clone)]
@@ -44,17 +35,6 @@ pub(super) struct Lease {
 struct Connected {
     dialer: Dialer,
     client: kube::Client,
-}
-
-impl Place {
-    /// Path of the Leases of the namespace.
-    pub(super) fn collection(&self) -> String {
-        format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases", self.namespace)
-    }
-
-    fn object(&self) -> String {
-        format!("{}/{}", self.collection(), self.name)
-    }
 }
 
 impl Lease {
@@ -100,7 +80,7 @@ impl Lease {
         if let Err(ExchangeError::Transport(_) | ExchangeError::Timeout(_)) = &reply {
             self.access.doubt();
         }
-        classify(request, &self.place.name, reply)
+        classify(request, &self.place, reply)
     }
 
     async fn client(&self) -> Result<kube::Client, Answer> {

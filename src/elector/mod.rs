@@ -33,8 +33,8 @@ use self::{
     access::{Access, Discover},
     drive::{Drive, Edges},
     guard::Guard,
-    lease::Place,
     link::Link,
+    place::Place,
 };
 use crate::{
     api::{AccessError, Cluster},
@@ -55,6 +55,7 @@ mod drive;
 mod guard;
 mod lease;
 mod link;
+mod place;
 mod remains;
 mod watch;
 

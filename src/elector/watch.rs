@@ -12,7 +12,7 @@ use kube::client::Body;
 use serde_json::Value;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::{access::Access, lease::Place};
+use super::{access::Access, place::Place};
 use crate::{
     api::{ExchangeError, MAX_BODY, send},
     election::{WatchEnd, Watched},
@@ -74,7 +74,7 @@ impl Watch {
             let Ok(data) = frame.into_data() else { continue };
             lines.push(&data);
             while let Some(line) = lines.next()? {
-                if let Some(watched) = read(&line, &self.place.name)? {
+                if let Some(watched) = read(&line, &self.place)? {
                     hand_on(watched).await;
                 }
             }
@@ -123,12 +123,12 @@ impl Failure {
 }
 
 /// One event; none if it is not about this Lease.
-fn read(line: &[u8], name: &str) -> Result<Option<Watched>, Failure> {
+fn read(line: &[u8], place: &Place) -> Result<Option<Watched>, Failure> {
     let mut event: Value = serde_json::from_slice(line).map_err(|error| Failure::failed(&error))?;
     let object = event.get_mut("object").map(Value::take).unwrap_or_default();
     let kind = event.get("type").and_then(Value::as_str).unwrap_or_default();
     let metadata = |key| object.get("metadata").and_then(|metadata| metadata.get(key)).and_then(Value::as_str);
-    let ours = metadata("name") == Some(name);
+    let ours = place.holds(&object);
     match kind {
         "ADDED" | "MODIFIED" => Ok(ours.then_some(Watched::Changed(object.into()))),
         "DELETED" => Ok(ours.then_some(Watched::Deleted(object.into()))),
@@ -180,12 +180,13 @@ impl Lines {
 #[cfg(any(test, fuzzing))]
 pub(crate) fn fuzz(bytes: &[u8]) {
     let Some((length, stream)) = bytes.split_first() else { return };
+    let place = Place { namespace: "default".into(), name: "lease".into() };
     let watched = |pieces: &mut dyn Iterator<Item = &[u8]>| {
         let (mut lines, mut seen) = (Lines::default(), Vec::new());
         for piece in pieces {
             lines.push(piece);
             while let Ok(Some(line)) = lines.next() {
-                match read(&line, "lease") {
+                match read(&line, &place) {
                     Ok(event) => seen.extend(event),
                     Err(end) => return (seen, Some(end.message), end.status),
                 }

@@ -66,8 +66,26 @@ impl Leading {
             (attempt, Answer::Unknown { message, retry_after }) => {
                 attempt.into_iter().for_each(|attempt| core.remember(attempt));
                 self.failed(core, operation, message, asked.sent, retry_after, now);
+                self.unheard(operation);
             }
             (_, Answer::Deleted) => self.failed(core, operation, NOT_WHAT_WAS_SENT.into(), asked.sent, None, now),
+        }
+    }
+
+    /// After two writes without an answer a read is tried: where only writes are slow it finds that they were done. Where it has
+    /// no answer either, it is a write's turn again.
+    fn unheard(&mut self, operation: Operation) {
+        match operation {
+            Operation::Get => {
+                if std::mem::take(&mut self.unanswered) >= 2 {
+                    self.read_wanted = self.conflicts > 0;
+                }
+            }
+            Operation::Create | Operation::Update => {
+                self.unanswered += 1;
+                self.read_wanted |= self.unanswered >= 2;
+            }
+            Operation::Delete | Operation::Watch => {}
         }
     }
 
@@ -76,7 +94,7 @@ impl Leading {
         core.unknown.clear();
         core.saw(record.clone(), now);
         self.conflicts = 0;
-        self.read_wanted = false;
+        (self.read_wanted, self.unanswered) = (false, 0);
         self.confirmed = Proved { resource_version: record.resource_version().to_owned(), at: now.boot };
         self.due = (sent + self.timing.renew_period).max(now.boot);
         self.look(core, &record);
@@ -97,7 +115,7 @@ impl Leading {
 
     /// A quorum read: what of mine it proves, or whether the term is lost (law 4, 6).
     fn read(&mut self, core: &mut Core, record: LeaseRecord, now: Now) {
-        self.read_wanted = false;
+        (self.read_wanted, self.unanswered) = (false, 0);
         let proved = core.unknown.iter().find(|attempt| attempt.is(&record)).map(|attempt| attempt.sent);
         let rose = later(record.resource_version(), &self.confirmed.resource_version);
         if let (Some(sent), true, true) = (proved, rose, self.is_mine(core, &record)) {

@@ -177,6 +177,26 @@ fn as_many_attempts_are_made_as_the_law_counts_on_however_short_they_are() {
 }
 
 #[test]
+fn where_only_writes_have_no_answer_a_read_finds_that_they_were_done() {
+    let mut bench = Bench::leading();
+    bench.answers = false;
+
+    for _ in 0..4_000 {
+        bench.run(Duration::from_millis(10));
+        match &bench.awaited {
+            Some((_, Request::Get)) => bench.serve(),
+            Some(_) if bench.now.boot.since(bench.last_sent()) >= seconds(2) => {
+                bench.serve_silently();
+            }
+            Some(_) | None => {}
+        }
+        bench.answers = false;
+    }
+
+    assert_eq!(bench.step_down_reason(), None, "40 s, and every write was done");
+}
+
+#[test]
 fn a_late_answer_after_s_revives_nothing() {
     let mut bench = Bench::leading();
     bench.answers = false;
