@@ -37,9 +37,10 @@
 //!
 //! # The law
 //!
-//! [`law`] turns the send of a write into the deadlines of the holder, and the sight of a record into the instant at
-//! which a follower may take it, with the proof that the first always comes before the second. Deadlines are absolute
-//! CLOCK_BOOTTIME instants counted from just before the first byte of a write; no wall clock takes part in any decision.
+//! [`law`] turns the send of a write into the deadlines of the holder, and the sight of a record into the instant at which a
+//! follower may take it, with the proof that the first always comes before the second, and has the rules by which all rooms act.
+//! Deadlines are absolute CLOCK_BOOTTIME instants counted from just before the first byte of a write; no wall clock takes part in
+//! any decision.
 //!
 //! # Rooms
 //!
@@ -48,7 +49,8 @@
 //! | [`time`], [`clock`], [`alarm`] | instants of CLOCK_BOOTTIME; the only calls that read clocks; the timer that wakes at one |
 //! | [`link`], `wire` | the few messages between init and elector; an end of the socket that carries them |
 //! | [`config`], [`cli`] | what users write and type |
-//! | [`election`] | decides who leads: the law, the Lease record, the phases |
+//! | [`law`] | the formulas of the deadlines, the proof, the seventeen rules |
+//! | [`election`] | decides who leads: the Lease record, the phases |
 //! | [`supervision`] | decides what becomes of the workload |
 //! | [`init`] | does: PID 1's loop, the elector child, signals, identity |
 //! | [`process`] | does: scan, spawn, signal, kill, reap, prove |

@@ -17,7 +17,7 @@ pub fn forget_start() {
     }
 }
 
-/// Keeps every page that is used from now on, as far as RLIMIT_MEMLOCK allows. Children do not inherit it.
+/// Keeps every page that is used from now on, where RLIMIT_MEMLOCK covers the whole address space. Children do not inherit it.
 pub fn keep_what_is_used() {
     #[allow(unsafe_code, reason = "nix does not know MCL_ONFAULT")]
     // SAFETY: it takes two flags, and changes nothing that a program can see. Refused: as before.
