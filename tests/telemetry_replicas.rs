@@ -240,7 +240,7 @@ async fn a_collector_that_takes_not_all_spans_is_told_once(stage: Stage) {
         one.signal(Signal::SIGTERM).await;
         one.exit().await;
         let lines = one.lines();
-        let told: Vec<_> = lines.iter().filter(|line| line.contains("collector")).collect();
+        let told: Vec<_> = lines.iter().filter(|line| line.contains("the collector")).collect();
         assert!(matches!(told[..], [line] if line.contains("1 spans rejected: the quota is used up")), "{told:?}");
     }
 }
