@@ -325,10 +325,9 @@ impl Drive {
             self.workload_outcome(agent, outcome);
         }
         if let Some(mut spawning) = self.pending.hook.take_if(|spawning| spawning.pid == pid)
-            && let Some(Outcome::Failed(failure)) = spawning.outcome()
+            && let (Some(Outcome::Failed(failure)), Some((hook, _))) = (spawning.outcome(), self.begun)
         {
-            let name = self.begun.map_or("", |(hook, _)| hook.name());
-            self.say(true, format!("hooks.{name} cannot be run: {failure}"));
+            self.say(true, format!("hooks.{} cannot be run: {failure}", hook.name()));
         }
         if let Some(mut spawning) = self.pending.promotion.take_if(|spawning| spawning.pid == pid) {
             match spawning.outcome() {

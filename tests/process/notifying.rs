@@ -3,7 +3,7 @@
 use std::{
     io::IoSlice,
     os::{
-        fd::{AsFd as _, AsRawFd as _},
+        fd::{AsFd as _, AsRawFd as _, RawFd},
         linux::net::SocketAddrExt as _,
         unix::net::{SocketAddr, UnixDatagram},
     },
@@ -113,11 +113,7 @@ test_in!(Pid1, without_proc_what_is_said_is_taken_in_and_not_believed, {
 test_in!(Pid1, descriptors_that_come_along_are_closed_and_hide_no_sender, {
     let socket = NotifySocket::open().expect("a socket");
     let (read, write) = pipe2(OFlag::O_NONBLOCK).expect("a pipe");
-    let address = UnixAddr::new_abstract(socket.address().trim_start_matches('@').as_bytes()).expect("short");
-    let from = UnixDatagram::unbound().expect("a socket");
-    let fds = [write.as_raw_fd(); 3];
-    let control = [ControlMessage::ScmRights(&fds)];
-    sendmsg(from.as_raw_fd(), &[IoSlice::new(b"BARRIER=1")], &control, MsgFlags::empty(), Some(&address)).expect("a listener");
+    say_with(&socket, b"BARRIER=1", &[write.as_raw_fd(); 3]);
     drop(write);
 
     assert_eq!(hear(&socket, getpid()), Ok(None));
@@ -128,12 +124,7 @@ test_in!(Pid1, descriptors_that_come_along_are_none_of_ours_however_few_we_may_h
     let socket = NotifySocket::open().expect("a socket");
     let scanner = Scanner::open().expect("/proc");
     let (read, write) = pipe2(OFlag::O_NONBLOCK).expect("a pipe");
-    let address = UnixAddr::new_abstract(socket.address().trim_start_matches('@').as_bytes()).expect("short");
-    let from = UnixDatagram::unbound().expect("a socket");
-    let fds = [write.as_raw_fd(); 253];
-    let control = [ControlMessage::ScmRights(&fds)];
-    let word = [IoSlice::new(b"X_TENURE_ROLE=standby")];
-    sendmsg(from.as_raw_fd(), &word, &control, MsgFlags::empty(), Some(&address)).expect("a listener");
+    say_with(&socket, b"X_TENURE_ROLE=standby", &[write.as_raw_fd(); 253]);
     drop(write);
 
     // Room for some of them, and not for all.
@@ -162,6 +153,14 @@ fn say(address: &str, message: &[u8]) {
     let address = SocketAddr::from_abstract_name(name).expect("short");
     let sent = UnixDatagram::unbound().and_then(|socket| socket.send_to_addr(message, &address)).expect("a listener");
     assert_eq!(sent, message.len());
+}
+
+/// The same with descriptors that go along.
+fn say_with(socket: &NotifySocket, message: &[u8], fds: &[RawFd]) {
+    let address = UnixAddr::new_abstract(socket.address().trim_start_matches('@').as_bytes()).expect("short");
+    let from = UnixDatagram::unbound().expect("a socket");
+    let control = [ControlMessage::ScmRights(fds)];
+    sendmsg(from.as_raw_fd(), &[IoSlice::new(message)], &control, MsgFlags::empty(), Some(&address)).expect("a listener");
 }
 
 fn hear(socket: &NotifySocket, main: Pid) -> Result<Option<Role>, Rejected> {
