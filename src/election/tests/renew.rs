@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::bench::{Bench, ME, START, TICK, held, lost, rose, seconds, welcome};
+use super::bench::{Bench, ME, START, TICK, held, lost, rose, seconds};
 use crate::{
     config::Config,
     election::{
-        Answer, Refusal, Request, Watched,
+        Answer, Request, Watched,
         writes::{HOLDER, STEP_DOWN},
     },
     law::Deadlines,
-    link::{Reason, Then, ToElector, ToInit, Welcome, encode},
+    link::{Reason, Then, ToElector, ToInit, encode},
     time::Instant,
 };
 
@@ -134,66 +134,6 @@ fn the_stop_begins_at_s_and_the_guard_kills_at_h_not_a_tick_earlier() {
     bench.answer(lost());
     bench.prove(Then::Follow);
     assert!(!bench.guarding, "proof disarms the guard");
-}
-
-#[test]
-fn a_black_hole_leaves_at_least_two_further_attempts_at_every_phase() {
-    for phase in (0..3_000).step_by(50) {
-        let mut bench = Bench::leading();
-        bench.run(Duration::from_millis(phase));
-        bench.answers = false;
-        let before = bench.sent.len();
-        while bench.step_down().is_none() {
-            bench.run(Duration::from_millis(10));
-            if bench.awaited.is_some() && bench.now.boot.since(bench.last_sent()) >= seconds(2) {
-                bench.answer(lost());
-            }
-        }
-        assert!(bench.sent.len() - before >= 3, "phase {phase}: {} attempts", bench.sent.len() - before);
-    }
-}
-
-#[test]
-fn as_many_attempts_are_made_as_the_law_counts_on_however_short_they_are() {
-    let mut config = Config::default();
-    config.lease.duration = seconds(2);
-    config.lease.renew_period = seconds(1);
-    config.lease.attempt_timeout = Duration::from_millis(40);
-    config.workload.stop.kill_margin = Duration::from_millis(100);
-    config.workload.stop.loss_grace = Duration::from_millis(400);
-    assert_eq!(config.timing().attempts(), 2);
-    let mut bench = Bench::leading_with(Welcome { config, ..welcome() });
-    bench.answers = false;
-    let before = bench.sent.len();
-
-    while bench.step_down().is_none() {
-        bench.run(Duration::from_millis(1));
-        if bench.awaited.is_some() && bench.now.boot.since(bench.last_sent()) >= Duration::from_millis(40) {
-            bench.answer(lost());
-        }
-    }
-
-    assert!(bench.sent.len() - before >= 2, "{} attempts", bench.sent.len() - before);
-}
-
-#[test]
-fn where_only_writes_have_no_answer_a_read_finds_that_they_were_done() {
-    let mut bench = Bench::leading();
-    bench.answers = false;
-
-    for _ in 0..4_000 {
-        bench.run(Duration::from_millis(10));
-        match &bench.awaited {
-            Some((_, Request::Get)) => bench.serve(),
-            Some(_) if bench.now.boot.since(bench.last_sent()) >= seconds(2) => {
-                bench.serve_silently();
-            }
-            Some(_) | None => {}
-        }
-        bench.answers = false;
-    }
-
-    assert_eq!(bench.step_down_reason(), None, "40 s, and every write was done");
 }
 
 #[test]
@@ -335,48 +275,6 @@ fn a_renewal_whose_reply_was_lost_is_proved_by_a_read_and_dated_from_its_send() 
 
     assert_eq!(extensions(&bench).first().unwrap().end, sent + E);
     assert_eq!(bench.step_down(), None);
-}
-
-#[test]
-fn transient_refusals_are_retried_until_s_and_not_in_a_storm() {
-    for refusal in [
-        Refusal::Unauthorized,
-        Refusal::Forbidden,
-        Refusal::NoSuchPlace,
-        Refusal::Invalid,
-        Refusal::TooManyRequests { retry_after: None },
-    ] {
-        let mut bench = Bench::leading();
-        bench.answers = false;
-        let mut bodies = Vec::new();
-        while bench.step_down().is_none() {
-            bench.run(Duration::from_millis(10));
-            if bench.awaited.is_some() {
-                bodies.push(bench.body()["spec"]["renewTime"].clone());
-                bench.answer(Answer::Refused { refusal, message: "no".into() });
-            }
-        }
-        assert_eq!(bench.step_down_reason(), Some(Reason::Expired));
-        assert!((3..=15).contains(&bodies.len()), "{refusal:?}: {} attempts in 6.85 s", bodies.len());
-        bodies.dedup();
-        assert!(bodies.len() >= 3, "new bytes in every attempt");
-    }
-}
-
-#[test]
-fn a_retry_after_is_honoured_but_leaves_room_for_an_attempt_before_s() {
-    for (retry_after, expected) in [(1, 1_000), (30, 4_850), (120, 4_850)] {
-        let mut bench = Bench::leading();
-        bench.answers = false;
-        bench.run(seconds(3));
-        let refused = bench.now.boot;
-        let retry_after = Some(seconds(retry_after));
-        bench.answer(Answer::Refused { refusal: Refusal::TooManyRequests { retry_after }, message: "slow down".into() });
-        bench.run(seconds(6));
-
-        let waited = bench.last_sent().since(refused);
-        assert!(waited >= Duration::from_millis(expected - 5) && waited <= Duration::from_millis(expected + 5), "{waited:?}");
-    }
 }
 
 #[test]
