@@ -172,7 +172,7 @@ fn obey(agent: &mut Agent, now: Instant) {
             Action::StartElector => agent.handle(Input::ElectorStarted, now),
             Action::KillElector => agent.handle(Input::ElectorEnded, now),
             Action::Promote { not_after, .. } => {
-                agent.handle(if not_after < now { Input::PromotionLate } else { Input::Promoted }, now);
+                agent.handle(if not_after <= now { Input::PromotionLate } else { Input::Promoted }, now);
             }
             Action::Demote { .. } => agent.handle(Input::Demoted, now),
             Action::Hook { .. } => agent.handle(Input::HookNotForked, now),
@@ -188,7 +188,7 @@ fn obey(agent: &mut Agent, now: Instant) {
             | Action::Signal { .. }
             | Action::KillHook { .. }
             | Action::DrainNotify
-            | Action::Log { .. }
+            | Action::Warn(_)
             | Action::LastWords(_) => {}
         }
     }

@@ -100,6 +100,9 @@ use crate::time::Instant;
 /// b: the pause before a retry.
 pub const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
+/// So many attempts have to fit: with fewer, one lost request would end a term.
+pub const REQUIRED_ATTEMPTS: u32 = 2;
+
 const MILLION: u128 = 1_000_000;
 
 /// The constants of a term, by the symbols above.
@@ -116,7 +119,7 @@ pub struct Timing {
     pub drift: u32,
     /// G.
     pub loss_grace: Duration,
-    /// k + w.
+    /// killMargin.
     pub kill_margin: Duration,
 }
 
@@ -153,13 +156,26 @@ impl Timing {
         Deadlines { soft: hard.before(self.loss_grace), hard, end }
     }
 
-    /// How many attempts fit between a renewal's due time and S: floor((S - R) / (T + b)); at least two are required.
+    /// How many attempts fit between a renewal's due time and S: floor((S - R) / (T + b)), [`REQUIRED_ATTEMPTS`] at least.
     #[must_use]
     pub fn attempts(self) -> u32 {
         let soft = self.deadlines(Instant::BOOT).soft.since(Instant::BOOT);
         let room = soft.saturating_sub(self.renew_period);
         let attempt = self.attempt_timeout + RETRY_PAUSE;
         u32::try_from(room.as_nanos() / attempt.as_nanos().max(1)).unwrap_or(u32::MAX)
+    }
+
+    /// Whether S leaves a renewal more than 1.2 R, as client-go wants it of its RenewDeadline.
+    #[must_use]
+    pub fn has_room(self) -> bool {
+        let soft = self.deadlines(Instant::BOOT).soft.since(Instant::BOOT);
+        soft.as_nanos() * 5 > self.renew_period.as_nanos() * 6
+    }
+
+    /// How long a release may take: two attempts. What is not done by then stays undone, and the followers wait out D.
+    #[must_use]
+    pub fn release_limit(self) -> Duration {
+        self.attempt_timeout.saturating_mul(2)
     }
 
     /// When a follower that saw a record of this `duration` at `o` may take it.

@@ -24,6 +24,9 @@ mod term;
 /// Rises with every change of the messages; both sides refuse another one.
 pub const VERSION: u16 = 1;
 
+/// How long the elector may take for its last spans, before [`ToInit::Done`]: init waits for no collector longer than that.
+pub const FLUSH: Duration = Duration::from_secs(2);
+
 /// Largest encoded message in bytes; below the default send buffer of a local socket.
 pub const MAX_MESSAGE: usize = 160 * 1024;
 
@@ -200,13 +203,8 @@ pub enum ToElector {
         /// How its main process ended.
         exit: Exit,
     },
-    /// A line of init's for the log.
-    Log {
-        /// Whether it is a warning.
-        warning: bool,
-        /// The line.
-        line: String,
-    },
+    /// A warning of init's for the log.
+    Warn(String),
 }
 
 /// What a stopped workload means for the election.

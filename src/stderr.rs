@@ -1,8 +1,8 @@
 //! Writes lines to standard error and never waits for whoever reads them; and leaves the last words of a container where kubelet
 //! looks.
 //!
-//! Owns the one way in which this program writes there while it guards a workload. A line that does not fit is dropped and
-//! counted, and the count goes out with the next line that fits.
+//! Owns the one way in which this program writes there while it guards a workload, and the form of its lines. A line that does
+//! not fit is dropped and counted, and the count goes out with the next line that fits.
 //!
 //! O_NONBLOCK is never set on standard error: its open file description is shared with the workload and, on a terminal, with the
 //! shell. A socket is asked with each write not to wait. A terminal or a pipe is opened once more, as a description of our own
@@ -30,11 +30,29 @@ use nix::{
     unistd::write,
 };
 
+use crate::{
+    clock,
+    config::{LogFormat, LogLevel},
+};
+
 /// Where kubelet reads why a container ended.
 const TERMINATION_LOG: &str = "/dev/termination-log";
 
 /// A pipe takes this many bytes whole or not at all.
 const CHUNK: usize = libc::PIPE_BUF;
+
+/// One line as the log has it, with its newline.
+#[must_use]
+pub fn line(format: LogFormat, level: LogLevel, text: &str) -> String {
+    let (now, level) = (clock::timestamp(), level.as_str());
+    match format {
+        LogFormat::Text => format!("{now:.6} {level:>5} {text}\n"),
+        LogFormat::Json => {
+            let object = serde_json::json!({ "timestamp": format!("{now:.6}"), "level": level, "message": text });
+            format!("{object}\n")
+        }
+    }
+}
 
 /// Leaves these words where kubelet looks for the last ones of a container. Where it does not exist, or this user may not write
 /// it, standard error has to do.
@@ -47,6 +65,7 @@ pub fn leave(words: &str) {
 /// Lines to standard error, with the count of those that were dropped.
 #[derive(Debug)]
 pub struct Lines {
+    format: LogFormat,
     way: Way,
     dropped: u64,
     /// The last line went out in part.
@@ -54,29 +73,29 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Looks at what standard error is; nothing dropped yet.
+    /// Looks at what standard error is; nothing dropped yet. In this form it will say how many were.
     #[must_use]
-    pub fn new() -> Self {
-        Self::onto(io::stderr().as_fd())
+    pub fn new(format: LogFormat) -> Self {
+        Self::onto(io::stderr().as_fd(), format)
     }
 
-    fn onto(fd: BorrowedFd<'_>) -> Self {
-        Self { way: Way::to(fd), dropped: 0, cut: false }
+    fn onto(fd: BorrowedFd<'_>, format: LogFormat) -> Self {
+        Self { format, way: Way::to(fd), dropped: 0, cut: false }
     }
 
-    /// Writes `line`, which ends with its newline, after what `told` makes of the number of lines that were dropped since the
-    /// last that got through. False if it had to be dropped too.
-    pub fn write(&mut self, line: &[u8], told: impl FnOnce(u64) -> String) -> bool {
-        self.write_to(io::stderr().as_fd(), line, told)
+    /// Writes `line`, which ends with its newline, after one about those that were dropped since the last that got through.
+    /// False if it had to be dropped too.
+    pub fn write(&mut self, line: &[u8]) -> bool {
+        self.write_to(io::stderr().as_fd(), line)
     }
 
-    fn write_to(&mut self, fd: BorrowedFd<'_>, line: &[u8], told: impl FnOnce(u64) -> String) -> bool {
+    fn write_to(&mut self, fd: BorrowedFd<'_>, line: &[u8]) -> bool {
         let mut bytes = Vec::with_capacity(line.len());
         if self.cut {
             bytes.push(b'\n');
         }
         if self.dropped > 0 {
-            bytes.extend_from_slice(told(self.dropped).as_bytes());
+            bytes.extend_from_slice(self.about_dropped().as_bytes());
         }
         bytes.extend_from_slice(line);
         let taken = self.way.write(fd, &bytes);
@@ -91,11 +110,10 @@ impl Lines {
         }
         whole
     }
-}
 
-impl Default for Lines {
-    fn default() -> Self {
-        Self::new()
+    fn about_dropped(&self) -> String {
+        let text = format!("{} log lines were dropped because nobody read standard error", self.dropped);
+        line(self.format, LogLevel::Warn, &text)
     }
 }
 
@@ -181,36 +199,44 @@ mod tests {
 
     use super::*;
 
-    fn told(count: u64) -> String {
-        format!("{count} lines dropped\n")
+    #[test]
+    fn a_line_has_the_form_of_the_electors_lines() {
+        let text = line(LogFormat::Text, LogLevel::Warn, "odd");
+        assert!(text.ends_with("Z  WARN odd\n"), "{text}");
+        let json: serde_json::Value = serde_json::from_str(&line(LogFormat::Json, LogLevel::Error, "a \"b\"")).unwrap();
+        assert_eq!((json["level"].as_str(), json["message"].as_str()), (Some("ERROR"), Some("a \"b\"")));
     }
 
     /// Writes lines until one is dropped, and a few more; the number that got through.
     fn fill(lines: &mut Lines, fd: BorrowedFd<'_>, dropped: u64) -> usize {
         let mut through = 0;
-        while lines.write_to(fd, &[b'x'; 4095], |_| unreachable!()) {
+        while lines.write_to(fd, &[b'x'; 4095]) {
             through += 1;
         }
         for _ in 1..dropped {
-            assert!(!lines.write_to(fd, b"lost\n", told));
+            assert!(!lines.write_to(fd, b"lost\n"));
         }
         through
     }
 
     fn drops_when_full_and_tells_the_count_later(way: impl Fn(BorrowedFd<'_>) -> Way, writer: OwnedFd, mut reader: impl Read) {
-        let mut lines = Lines { way: way(writer.as_fd()), dropped: 0, cut: false };
+        let mut lines = Lines { format: LogFormat::Text, way: way(writer.as_fd()), dropped: 0, cut: false };
         let through = fill(&mut lines, writer.as_fd(), 3);
         assert!(through > 0);
         let mut room = vec![0; 1 << 20];
         let mut left = reader.read(&mut room).unwrap();
-        while left > 0 && !lines.write_to(writer.as_fd(), b"back\n", |count| format!("[{count}]\n")) {
+        while left > 0 && !lines.write_to(writer.as_fd(), b"back\n") {
             left = reader.read(&mut room).unwrap();
         }
         drop((lines, writer));
         let mut rest = Vec::new();
         reader.read_to_end(&mut rest).unwrap();
         let rest = String::from_utf8(rest).unwrap();
-        assert!(rest.ends_with("]\nback\n"), "{:?}", rest.get(rest.len().saturating_sub(80)..));
+        assert!(
+            rest.ends_with(" log lines were dropped because nobody read standard error\nback\n"),
+            "{:?}",
+            rest.lines().last()
+        );
     }
 
     #[test]
@@ -234,30 +260,30 @@ mod tests {
     #[test]
     fn a_full_datagram_socket_drops_lines() {
         let (writer, _reader) = UnixDatagram::pair().unwrap();
-        assert!(fill(&mut Lines::onto(writer.as_fd()), writer.as_fd(), 2) > 0);
+        assert!(fill(&mut Lines::onto(writer.as_fd(), LogFormat::Text), writer.as_fd(), 2) > 0);
     }
 
     #[test]
     fn a_terminal_that_nobody_reads_drops_lines() {
         let pty = openpty(None, None).unwrap();
         // The kernel passes on what it took in its own time, so that a second line might fit again.
-        assert!(fill(&mut Lines::onto(pty.slave.as_fd()), pty.slave.as_fd(), 1) > 0);
+        assert!(fill(&mut Lines::onto(pty.slave.as_fd(), LogFormat::Text), pty.slave.as_fd(), 1) > 0);
     }
 
     #[test]
     fn a_reader_that_went_away_drops_lines() {
         let (reader, writer) = nix::unistd::pipe().unwrap();
-        let mut lines = Lines::onto(writer.as_fd());
+        let mut lines = Lines::onto(writer.as_fd(), LogFormat::Text);
         drop(reader);
-        assert!(!lines.write_to(writer.as_fd(), b"lost\n", told));
+        assert!(!lines.write_to(writer.as_fd(), b"lost\n"));
     }
 
     #[test]
     fn a_regular_file_takes_every_line_whatever_its_length() {
         let mut file = tempfile();
         let line = vec![b'x'; 3 * CHUNK];
-        let mut lines = Lines::onto(file.as_fd());
-        assert!(lines.write_to(file.as_fd(), &line, told) && lines.write_to(file.as_fd(), b"end\n", told));
+        let mut lines = Lines::onto(file.as_fd(), LogFormat::Text);
+        assert!(lines.write_to(file.as_fd(), &line) && lines.write_to(file.as_fd(), b"end\n"));
         let mut text = String::new();
         file.rewind().unwrap();
         file.read_to_string(&mut text).unwrap();
@@ -268,22 +294,24 @@ mod tests {
     fn a_line_that_was_cut_is_ended_before_the_next() {
         let (reader, writer) = nix::unistd::pipe().unwrap();
         fcntl(&writer, FcntlArg::F_SETPIPE_SZ(4096)).unwrap();
-        let mut lines = Lines::onto(writer.as_fd());
-        assert!(!lines.write_to(writer.as_fd(), &[b'x'; 2 * CHUNK], told));
+        let mut lines = Lines::onto(writer.as_fd(), LogFormat::Text);
+        assert!(!lines.write_to(writer.as_fd(), &[b'x'; 2 * CHUNK]));
         let mut reader = File::from(reader);
         reader.read_exact(&mut [0; CHUNK]).unwrap();
-        assert!(lines.write_to(writer.as_fd(), b"next\n", told));
-        assert!(lines.write_to(writer.as_fd(), b"last\n", told));
+        assert!(lines.write_to(writer.as_fd(), b"next\n"));
+        assert!(lines.write_to(writer.as_fd(), b"last\n"));
         drop((lines, writer));
         let mut rest = String::new();
         reader.read_to_string(&mut rest).unwrap();
-        assert_eq!(rest, "\n1 lines dropped\nnext\nlast\n");
+        let lines: Vec<&str> = rest.lines().collect();
+        let ["", dropped, "next", "last"] = lines.as_slice() else { panic!("{rest:?}") };
+        assert!(dropped.ends_with("  WARN 1 log lines were dropped because nobody read standard error"), "{dropped}");
     }
 
     #[test]
     fn the_shared_file_description_stays_blocking() {
         let (_reader, writer) = nix::unistd::pipe().unwrap();
-        assert!(Lines::onto(writer.as_fd()).write_to(writer.as_fd(), b"line\n", told));
+        assert!(Lines::onto(writer.as_fd(), LogFormat::Text).write_to(writer.as_fd(), b"line\n"));
         let flags = OFlag::from_bits_retain(fcntl(&writer, FcntlArg::F_GETFL).unwrap());
         assert!(!flags.contains(OFlag::O_NONBLOCK));
     }

@@ -24,7 +24,7 @@ use support::{
     stage::{Prepared, Stage},
     within,
 };
-use tenure::telemetry::FLUSH;
+use tenure::link::FLUSH;
 
 /// A macro's worth of cases, on the embedded server: what is told does not depend on the server.
 macro_rules! embedded {

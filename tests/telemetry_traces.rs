@@ -11,8 +11,8 @@ use tenure::{
     config::Config,
     election::{Event, Given, Operation, Vacancy, trace::TraceContext},
     law::Timing,
-    link::{Confirmed, Exit, Facts, Reason, Stop, Term, ToElector, ToInit, Welcome},
-    telemetry::{FLUSH, Fact, Telemetry},
+    link::{Confirmed, Exit, FLUSH, Facts, Reason, Stop, Term, ToElector, ToInit, Welcome},
+    telemetry::{Fact, Telemetry},
     time::{Instant, Now},
 };
 
@@ -58,8 +58,8 @@ fn leads(telemetry: &mut Telemetry, from: u64, context: TraceContext, other: Opt
     let acquired = Event::Acquired { token: "42".into(), transitions: 7, creation_wait: None };
     telemetry.record(Fact::Reported(&Event::Campaigning { why, context, other }), at(from));
     telemetry.record(Fact::Reported(&acquired), at(from + 2));
-    telemetry.record(Fact::Told(&lead), at(from + 2));
-    telemetry.record(Fact::Heard(&ToElector::Started { term: Term(1), pid: 9, at: at(from + 3).boot }), at(from + 4));
+    telemetry.record(Fact::Sent(&lead), at(from + 2));
+    telemetry.record(Fact::Received(&ToElector::Started { term: Term(1), pid: 9, at: at(from + 3).boot }), at(from + 4));
 }
 
 fn stops(telemetry: &mut Telemetry, from: u64, context: TraceContext) {

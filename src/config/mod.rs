@@ -83,7 +83,7 @@ pub struct Log {
 }
 
 /// The least severe lines shown.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum LogLevel {
     /// Failures.
@@ -97,6 +97,20 @@ pub enum LogLevel {
     Debug,
     /// And everything.
     Trace,
+}
+
+impl LogLevel {
+    /// As lines of the log have it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Error => "ERROR",
+            Self::Warn => "WARN",
+            Self::Info => "INFO",
+            Self::Debug => "DEBUG",
+            Self::Trace => "TRACE",
+        }
+    }
 }
 
 /// The form of log lines.

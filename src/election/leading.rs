@@ -244,7 +244,7 @@ impl Leading {
             | ToElector::Shutdown
             | ToElector::Beat
             | ToElector::Hooked { .. }
-            | ToElector::Log { .. } => {}
+            | ToElector::Warn(_) => {}
         }
     }
 

@@ -62,7 +62,7 @@ impl Releasing {
             then,
             step: Step::Void,
             fresh: leading.fresh(),
-            until: now.boot + core.timing.attempt_timeout * 2,
+            until: now.boot + core.timing.release_limit(),
             due: now.boot,
             unknown: leading.released,
             conflicted: false,

@@ -183,7 +183,7 @@ impl Drive {
         let now = clock::now();
         self.guard.told(&message);
         self.health.heard(now.boot);
-        self.record(Fact::Heard(&message));
+        self.record(Fact::Received(&message));
         self.elector.handle(Input::Told(message), now);
     }
 
@@ -228,7 +228,7 @@ impl Drive {
             return Ok(());
         }
         self.send_to_init(&message)?;
-        self.record(Fact::Told(&message));
+        self.record(Fact::Sent(&message));
         Ok(())
     }
 

@@ -39,6 +39,7 @@ use self::{
 use crate::{
     api::{AccessError, Cluster},
     clock,
+    config::LogFormat,
     election::Elector,
     exit,
     http::{Health, HttpError, serve},
@@ -103,7 +104,7 @@ pub fn run() -> u8 {
     let Err(failure) = ended else { return 0 };
     if !failure.is_told() {
         let line = format!("tenure elector: {}\n", one_line(&failure));
-        Lines::new().write(line.as_bytes(), |_| String::new());
+        Lines::new(LogFormat::Text).write(line.as_bytes());
     }
     failure.exit_code()
 }

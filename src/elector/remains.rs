@@ -49,7 +49,7 @@ impl Init {
             ToElector::Acknowledged { .. }
             | ToElector::Beat
             | ToElector::Hooked { .. }
-            | ToElector::Log { .. }
+            | ToElector::Warn(_)
             | ToElector::Shutdown
             | ToElector::Stopping { .. }
             | ToElector::Unproved { .. }

@@ -7,7 +7,7 @@ use nix::{fcntl::OFlag, sys::stat::Mode};
 use super::{
     drive::Drive,
     elector::{Elector, StartError},
-    log::Level,
+    hooks::Hook,
 };
 use crate::{
     clock,
@@ -28,16 +28,15 @@ use crate::{
     words::one_line,
 };
 
-/// Children between fork and execve, and the hook that runs.
+/// Children of which it is not known what became of them.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
     workload: Option<Spawning>,
     promotion: Option<Spawning>,
-    hook: Option<Spawning>,
 }
 
 impl Pending {
-    /// Readable when it is known what became of the workload. The others tell by their end.
+    /// Readable when it is known what became of the workload. A promotion tells by its end.
     pub(super) fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.workload.as_ref().map(AsFd::as_fd)
     }
@@ -45,11 +44,6 @@ impl Pending {
     /// Whether the signal that promotes is on its way.
     pub(super) const fn promotes(&self) -> bool {
         self.promotion.is_some()
-    }
-
-    /// The main process of the hook that runs.
-    pub(super) fn hook(&self) -> Option<Pid> {
-        self.hook.as_ref().map(|spawning| spawning.pid)
     }
 }
 
@@ -103,9 +97,9 @@ impl Drive {
     }
 
     fn tell_fuseless(&mut self, why: &FuseError) {
-        if !std::mem::replace(&mut self.fuseless, true) {
+        if self.fuses.is_first_failure() {
             let line = format!("the kernel has no fuse, so that only init and the elector guard the deadline: {}", one_line(why));
-            self.say(true, line);
+            self.warn(line);
         }
     }
 
@@ -142,7 +136,7 @@ impl Drive {
                 self.walk(agent, true);
             }
             Action::Die => die(),
-            Action::Log { warning, line } => self.say(warning, line),
+            Action::Warn(line) => self.warn(line),
             Action::LastWords(words) => self.log.last_words(&words),
             Action::Exit(code) => {
                 self.take_terminal_back();
@@ -162,7 +156,7 @@ impl Drive {
                 if matches!(error, StartError::Welcome(_)) {
                     agent.handle(Input::Told(ToInit::Failed { code: exit::INVALID, message }), clock::boot());
                 } else {
-                    self.log.line(Level::Warn, &message);
+                    self.log.warn(&message);
                 }
                 Input::ElectorNotStarted
             }
@@ -222,7 +216,7 @@ impl Drive {
     fn drain_notify(&mut self, agent: &mut Agent) {
         if let Some(Err(error)) = self.notify.as_ref().map(NotifySocket::drain) {
             agent.handle(Input::NotDrained, clock::boot());
-            self.say(true, format!("NOTIFY_SOCKET cannot be emptied: {error}"));
+            self.warn(format!("NOTIFY_SOCKET cannot be emptied: {error}"));
         }
     }
 
@@ -230,7 +224,7 @@ impl Drive {
         match signal_not_after(Pid::from_raw(pid), signal, not_after, self.notify.as_ref().map(AsFd::as_fd)) {
             Ok(spawning) => self.pending.promotion = Some(spawning),
             Err(error) => {
-                self.say(true, format!("the workload cannot be promoted: {}", one_line(&error)));
+                self.warn(format!("the workload cannot be promoted: {}", one_line(&error)));
                 agent.handle(Input::NotPromoted, clock::boot());
             }
         }
@@ -256,13 +250,12 @@ impl Drive {
                 }
                 self.fuses.started();
                 let pid = spawning.pid.as_raw();
-                self.pending.hook = Some(spawning);
-                self.begun = Some((hook, clock::boot()));
+                self.hook = Some(Hook::new(hook, spawning));
                 Input::HookForked { pid }
             }
             Ok(None) => Input::HookNotForked,
             Err(error) => {
-                self.say(true, format!("hooks.{} cannot be run: {}", hook.name(), one_line(&error)));
+                self.warn(format!("hooks.{} cannot be run: {}", hook.name(), one_line(&error)));
                 Input::HookNotForked
             }
         };
@@ -278,14 +271,14 @@ impl Drive {
         if !reap::is_dead(pid) && spawn::would_end(pid, signal) {
             // What it has left would work on as a leader's, and its death looks like an answer until it is reaped.
             agent.handle(Input::NotDemoted, clock::boot());
-            return self.say(true, format!("the workload does not handle signals.onFollow ({}) and is killed", signal.name()));
+            return self.warn(format!("the workload does not handle signals.onFollow ({}) and is killed", signal.name()));
         }
         let input = match kill::send(pid, signal) {
             // The dead take a signal too, and heed none: that it was reaped is the answer. What it has left is not demoted.
             Ok(()) if reap::is_dead(pid) => return,
             Ok(()) => Input::Demoted,
             Err(error) => {
-                self.say(true, format!("the workload cannot be told signals.onFollow: {error}"));
+                self.warn(format!("the workload cannot be told signals.onFollow: {error}"));
                 Input::NotDemoted
             }
         };
@@ -296,7 +289,7 @@ impl Drive {
         self.reap(agent);
         // These are init's own children, not reaped yet: to kill them takes no /proc, which may be hidden or want a descriptor.
         let mut killed = everything;
-        for pid in [self.main, self.pending.hook()].into_iter().flatten() {
+        for pid in [self.main, self.hook.as_ref().and_then(Hook::main)].into_iter().flatten() {
             let _ = (kill::send_group(pid, kill::SIGKILL), kill::send(pid, kill::SIGKILL));
             killed = true;
         }
@@ -324,11 +317,6 @@ impl Drive {
             let outcome = spawning.outcome().unwrap_or(Outcome::Done);
             self.workload_outcome(agent, outcome);
         }
-        if let Some(mut spawning) = self.pending.hook.take_if(|spawning| spawning.pid == pid)
-            && let (Some(Outcome::Failed(failure)), Some((hook, _))) = (spawning.outcome(), self.begun)
-        {
-            self.say(true, format!("hooks.{} cannot be run: {failure}", hook.name()));
-        }
         if let Some(mut spawning) = self.pending.promotion.take_if(|spawning| spawning.pid == pid) {
             match spawning.outcome() {
                 Some(Outcome::Done) if exit == Exit::Code(0) => {
@@ -336,7 +324,7 @@ impl Drive {
                     agent.handle(Input::Promoted, clock::boot());
                 }
                 Some(Outcome::Failed(failure)) => {
-                    self.say(true, format!("the workload cannot be promoted: {failure}"));
+                    self.warn(format!("the workload cannot be promoted: {failure}"));
                     agent.handle(Input::NotPromoted, clock::boot());
                 }
                 Some(Outcome::Late) => agent.handle(Input::PromotionLate, clock::boot()),

@@ -1,22 +1,14 @@
 //! The loop: what wakes init, and in which order it acts.
 
-use std::{io, os::fd::AsFd, time::Duration};
+use std::{os::fd::AsFd, time::Duration};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use super::{
-    deeds::Pending,
-    elector::Elector,
-    fuses::Fuses,
-    hooks::Leaving,
-    log::{Level, Log},
-    programs::Programs,
-    proof::Prover,
-};
+use super::{Prepared, deeds::Pending, elector::Elector, fuses::Fuses, hooks::Hook, log::Log, programs::Programs, proof::Prover};
 use crate::{
     alarm::Alarm,
     clock,
-    config::{self, HookKind, OnExit},
+    config::OnExit,
     link::{Exit, ToElector},
     process::{
         Pid, kill,
@@ -47,18 +39,14 @@ pub(super) struct Drive {
     pub(super) terminal: Option<Terminal>,
     pub(super) prover: Prover,
     pub(super) fuses: Fuses,
-    /// That the kernel has no fuse was said.
-    pub(super) fuseless: bool,
     pub(super) elector: Option<Elector>,
     /// Electors that were killed and are not reaped.
     pub(super) undead: Vec<Pid>,
     /// The workload's main process.
     pub(super) main: Option<Pid>,
     pub(super) pending: Pending,
-    /// The hook that was started last, and when.
-    pub(super) begun: Option<(HookKind, Instant)>,
-    /// A hook that has not ended as a whole.
-    pub(super) leaving: Option<Leaving>,
+    /// Until it has ended as a whole.
+    pub(super) hook: Option<Hook>,
     pub(super) over: Option<u8>,
     pub(super) log: Log,
     signals: Signals,
@@ -81,16 +69,10 @@ pub(super) struct Drive {
 }
 
 impl Drive {
-    /// # Errors
-    /// There is no signalfd.
-    pub(super) fn new(
-        inherited: Inherited,
-        programs: Programs,
-        notify: Option<NotifySocket>,
-        terminal: Option<Terminal>,
-        settings: &Settings,
-    ) -> io::Result<Self> {
-        Ok(Self {
+    pub(super) fn new(prepared: Prepared, settings: &Settings, log: Log) -> Self {
+        let Prepared { inherited, signals, programs, notify, terminal } = prepared;
+        let guards = settings.config.lease.enabled;
+        Self {
             inherited,
             programs,
             oom_score_adjust: settings.config.workload.oom_score_adjust,
@@ -98,32 +80,28 @@ impl Drive {
             terminal,
             prover: Prover::new(settings.pid1),
             fuses: Fuses::new(),
-            fuseless: false,
             elector: None,
             undead: Vec::new(),
             main: None,
             pending: Pending::default(),
-            begun: None,
-            leaving: None,
+            hook: None,
             over: None,
-            log: Log::new(config::Log::default()),
-            signals: Signals::open()?,
+            log,
+            signals,
             unburied: false,
             changed: false,
-            suspends: !settings.config.lease.enabled,
-            once: !settings.config.lease.enabled && settings.config.workload.on_exit != OnExit::Restart,
+            suspends: !guards,
+            once: !guards && settings.config.workload.on_exit != OnExit::Restart,
             told_to_stop: false,
             rejected: false,
             alarm: None,
             armed: Instant::NEVER,
-            childless_is_proof: !settings.config.lease.enabled && !settings.pid1,
-        })
+            childless_is_proof: !guards && !settings.pid1,
+        }
     }
 
     /// Turns until it is over; the exit code.
-    pub(super) fn run(mut self, settings: Settings, log: Log) -> u8 {
-        self.log = log;
-        let mut agent = Agent::new(settings);
+    pub(super) fn run(mut self, mut agent: Agent) -> u8 {
         loop {
             self.turn(&mut agent);
             if let Some(code) = self.over {
@@ -177,7 +155,7 @@ impl Drive {
             match received.signal.0 {
                 libc::SIGCHLD => self.changed = true,
                 // Ctrl-Z in a terminal that was not handed over.
-                libc::SIGTSTP if received.from_kernel && !self.suspends => self.say(false, foreground::UNSUSPENDED.into()),
+                libc::SIGTSTP if received.from_kernel && !self.suspends => self.warn(foreground::UNSUSPENDED.into()),
                 signal => {
                     match signal {
                         libc::SIGTSTP => self.told_to_stop = self.suspends,
@@ -202,7 +180,7 @@ impl Drive {
     pub(super) fn reap(&mut self, agent: &mut Agent) {
         self.unburied = true;
         for _ in 0..A_TURN {
-            let hook = self.pending.hook();
+            let hook = self.hook.as_ref().and_then(Hook::main);
             let before = |pid| {
                 if hook == Some(pid) {
                     // Nobody else is in its group, or who is may not be killed: then the hook does not end.
@@ -215,7 +193,7 @@ impl Drive {
             };
             self.reaped(agent, pid, exit);
         }
-        self.bid_farewell(agent);
+        self.end_hook(agent);
     }
 
     fn reaped(&mut self, agent: &mut Agent, pid: Pid, exit: Exit) {
@@ -233,12 +211,10 @@ impl Drive {
             }
             return;
         }
-        let is_hook = self.pending.hook() == Some(pid);
-        self.report_before_end(agent, pid, exit);
-        if is_hook {
-            self.leaving = Some(Leaving::new(pid, exit));
+        if self.hook_main_ended(pid, exit) {
             return;
         }
+        self.report_before_end(agent, pid, exit);
         if self.main == Some(pid) {
             self.heed_fuses(agent);
             self.main = None;
@@ -251,7 +227,7 @@ impl Drive {
     fn elector_ended(&mut self, agent: &mut Agent, how: String) {
         agent.handle(Input::ElectorEnded, clock::boot());
         self.carry_out(agent);
-        self.log.line(Level::Warn, &format!("the elector ended: {how}"));
+        self.log.warn(&format!("the elector ended: {how}"));
     }
 
     /// Takes in what waits on the link; `acting` in between unless the caller is about to. No deadline is heeded here (law 9).
@@ -265,7 +241,7 @@ impl Drive {
                 Ok(None) => return,
                 Err(broken) => {
                     if !matches!(broken, Broken::Closed) {
-                        self.say(true, broken.to_string());
+                        self.warn(broken.to_string());
                     }
                     agent.handle(Input::LinkBroken, clock::boot());
                 }
@@ -291,7 +267,7 @@ impl Drive {
                 Ok(Some(Ok(Some(role)))) => self.feed(agent, Input::Notified(role)),
                 Ok(Some(Err(rejected))) => {
                     if !std::mem::replace(&mut self.rejected, true) {
-                        self.say(true, rejected.to_string());
+                        self.warn(rejected.to_string());
                     }
                 }
                 Ok(None) | Err(_) => return,
@@ -299,20 +275,20 @@ impl Drive {
         }
     }
 
-    /// A line for the log: through the elector while there is one, so that all lines have one form.
-    pub(super) fn say(&mut self, warning: bool, line: String) {
-        let message = ToElector::Log { warning, line };
-        if self.elector.as_mut().is_some_and(|elector| elector.send(&message)) {
-            return;
-        }
-        if let ToElector::Log { line, .. } = message {
-            self.log.line(if warning { Level::Warn } else { Level::Info }, &line);
+    /// Through the elector while there is one, so that all lines have one form.
+    pub(super) fn warn(&mut self, line: String) {
+        let message = ToElector::Warn(line);
+        let is_sent = self.elector.as_mut().is_some_and(|elector| elector.send(&message));
+        if let ToElector::Warn(line) = message
+            && !is_sent
+        {
+            self.log.warn(&line);
         }
     }
 
     /// Sleeps until something happens, or `until` at the latest.
     fn wait(&mut self, until: Option<Instant>) {
-        let look = self.leaving.as_ref().map(|_| Leaving::look_again());
+        let look = self.hook.as_ref().and_then(Hook::look_again);
         let until = [until, look].into_iter().flatten().min().unwrap_or(Instant::NEVER);
         let timeout = self.arm(until);
         let mut fds: Vec<PollFd<'_>> = Vec::with_capacity(8);

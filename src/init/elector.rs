@@ -92,7 +92,7 @@ impl Elector {
 
     /// Sends a message now, or once the elector has room for it. What is only to be told of is not kept: false if it was not sent.
     pub(super) fn send(&mut self, message: &ToElector) -> bool {
-        if matches!(message, ToElector::Log { .. } | ToElector::Hooked { .. }) && self.is_clogged() {
+        if matches!(message, ToElector::Warn(_) | ToElector::Hooked { .. }) && self.is_clogged() {
             return false;
         }
         match self.link.send(message) {

@@ -43,11 +43,12 @@ pub(super) struct Fuses {
     lit: Vec<Fuse>,
     search_from: Instant,
     soon: Soon,
+    failed: bool,
 }
 
 impl Fuses {
     pub(super) const fn new() -> Self {
-        Self { hard: None, lit: Vec::new(), search_from: Instant::BOOT, soon: Soon::OVER }
+        Self { hard: None, lit: Vec::new(), search_from: Instant::BOOT, soon: Soon::OVER, failed: false }
     }
 
     /// Moves all to H, or takes them away. Whether that was news.
@@ -65,6 +66,11 @@ impl Fuses {
         // One that cannot be moved is taken away: it would kill in a term that goes on.
         self.lit.retain_mut(|fuse| fuse.set(hard).map_err(|error| failed = Some(error)).is_ok());
         failed.map_or(Ok(true), Err)
+    }
+
+    /// Whether the kernel refuses one for the first time, for that is said once.
+    pub(super) const fn is_first_failure(&mut self) -> bool {
+        !std::mem::replace(&mut self.failed, true)
     }
 
     /// Whether one has fired since this was last asked. All are asked: what one has to tell must not be told of the next term.

@@ -6,8 +6,12 @@ use std::time::Duration;
 use super::drive::Drive;
 use crate::{
     clock,
+    config::HookKind,
     link::{Exit, ToElector},
-    process::{Pid, kill},
+    process::{
+        Pid, kill,
+        spawn::{Outcome, Spawning},
+    },
     supervision::{Agent, Input},
     time::Instant,
 };
@@ -15,30 +19,67 @@ use crate::{
 /// Nearly all that a hook leaves become init's children, whose ends wake it. The others are looked for this often.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
-/// A hook whose main process was reaped.
+/// A hook, until it has ended as a whole.
 #[derive(Debug)]
-pub(super) struct Leaving {
+pub(super) struct Hook {
+    kind: HookKind,
+    began: Instant,
     pid: Pid,
-    exit: Exit,
+    stage: Stage,
 }
 
-impl Leaving {
-    pub(super) const fn new(pid: Pid, exit: Exit) -> Self {
-        Self { pid, exit }
+#[derive(Debug)]
+enum Stage {
+    /// Its main process was not reaped.
+    Running(Spawning),
+    /// It was; somebody of its group may be left.
+    Leaving(Exit),
+}
+
+impl Hook {
+    /// One that was forked just now.
+    pub(super) fn new(kind: HookKind, spawning: Spawning) -> Self {
+        Self { kind, began: clock::boot(), pid: spawning.pid, stage: Stage::Running(spawning) }
     }
 
-    pub(super) fn look_again() -> Instant {
-        clock::boot() + LOOK_AGAIN
+    /// Its main process, until that is reaped.
+    pub(super) fn main(&self) -> Option<Pid> {
+        match self.stage {
+            Stage::Running(_) => Some(self.pid),
+            Stage::Leaving(_) => None,
+        }
+    }
+
+    /// When to look again whether all of it is gone.
+    pub(super) fn look_again(&self) -> Option<Instant> {
+        match self.stage {
+            Stage::Running(_) => None,
+            Stage::Leaving(_) => Some(clock::boot() + LOOK_AGAIN),
+        }
     }
 }
 
 impl Drive {
+    /// Whether what was reaped was the main process of the hook.
+    pub(super) fn hook_main_ended(&mut self, pid: Pid, exit: Exit) -> bool {
+        let Some(hook) = self.hook.as_mut().filter(|hook| hook.main() == Some(pid)) else { return false };
+        let kind = hook.kind;
+        let stage = std::mem::replace(&mut hook.stage, Stage::Leaving(exit));
+        if let Stage::Running(mut spawning) = stage
+            && let Some(Outcome::Failed(failure)) = spawning.outcome()
+        {
+            self.warn(format!("hooks.{} cannot be run: {failure}", kind.name()));
+        }
+        true
+    }
+
     /// Tells of its end once nobody of its group is left.
-    pub(super) fn bid_farewell(&mut self, agent: &mut Agent) {
-        if let Some(Leaving { pid, exit }) = self.leaving.take_if(|hook| kill::is_group_gone(hook.pid)) {
+    pub(super) fn end_hook(&mut self, agent: &mut Agent) {
+        let is_over = |hook: &mut Hook| hook.main().is_none() && kill::is_group_gone(hook.pid);
+        if let Some(Hook { kind, began, pid, stage: Stage::Leaving(exit) }) = self.hook.take_if(is_over) {
             let ended = clock::boot();
-            if let (Some((hook, began)), Some(elector)) = (self.begun.take(), &mut self.elector) {
-                elector.send(&ToElector::Hooked { hook, began, ended, exit });
+            if let Some(elector) = &mut self.elector {
+                elector.send(&ToElector::Hooked { hook: kind, began, ended, exit });
             }
             agent.handle(Input::Reaped { pid: pid.as_raw(), exit }, ended);
         }
@@ -46,6 +87,6 @@ impl Drive {
 
     /// Whether this is the process group of a hook that has not ended.
     pub(super) fn is_hook(&self, pid: i32) -> bool {
-        self.pending.hook() == Some(Pid::from_raw(pid)) || self.leaving.as_ref().is_some_and(|hook| hook.pid.as_raw() == pid)
+        self.hook.as_ref().is_some_and(|hook| hook.pid.as_raw() == pid)
     }
 }

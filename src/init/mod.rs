@@ -1,25 +1,32 @@
 //! PID 1: the loop that owns the workload, its deadlines and the signals. No network.
 //!
 //! Does what the [`Agent`](crate::supervision::Agent) decides. One thread, one poll(2) over signals, one absolute CLOCK_BOOTTIME
-//! timer, the link to the elector, NOTIFY_SOCKET and the children that are about to execute. Nothing in it waits: not for
-//! standard error, not for the elector, not for a child.
+//! timer, the link to the elector, NOTIFY_SOCKET and the children that are about to execute. Nothing in it waits for standard
+//! error, for the elector or for the workload. What the kernel does at once has a bound all the same: a fork, a walk through
+//! /proc, two milliseconds for the sight of a signal's handler before a demotion, a hundred for the two ends of a fuse.
 //!
 //! - [`drive`] is the loop, [`deeds`] carries the actions out.
 //! - [`elector`] starts the elector and speaks to it; [`programs`] knows the workload and the hooks, and what they are told.
 //! - [`hooks`] sees to it that a hook ends as a whole; [`fuses`] has the kernel kill at H where neither init nor the elector runs.
 //! - [`proof`] kills and looks who is left; [`log`] and [`identity`] say what their names say.
 
+use std::{error::Error, fmt::Display};
+
 use crate::{
-    config::{Acknowledge, Config},
+    api::Cluster,
+    cli::Run,
+    config::{self, Acknowledge, Config, LogFormat, Purpose},
     exit,
     process::{
         Pid, memory,
         notify::NotifySocket,
-        signals::{self, Inherited},
+        signals::{self, Inherited, Signals},
         slice,
         terminal::Terminal,
     },
-    supervision::Settings,
+    stderr::{Lines, leave},
+    supervision::{Agent, Settings},
+    words::one_line,
 };
 
 use self::{drive::Drive, log::Log, programs::Programs};
@@ -34,49 +41,103 @@ mod log;
 mod programs;
 mod proof;
 
+/// Reads the configuration, which nothing does again, and runs the workload by it; the exit code.
+#[must_use]
+pub fn start(arguments: &Run) -> u8 {
+    match config::load(&arguments.settings, &arguments.command, Purpose::Run) {
+        Ok(loaded) => {
+            let mut log = Log::new(loaded.config.log.clone());
+            for note in &loaded.notes {
+                log.warn(note);
+            }
+            run(loaded.config)
+        }
+        Err(invalid) => {
+            let words = format!("tenure: {invalid}\n");
+            Lines::new(LogFormat::Text).write(words.as_bytes());
+            leave(&words);
+            exit::INVALID
+        }
+    }
+}
+
 /// Runs the workload by `config` until it is over; the exit code.
 #[must_use]
 pub fn run(config: Config) -> u8 {
     let mut log = Log::new(config.log.clone());
     match prepare(config, &mut log) {
-        Ok((drive, settings)) => drive.run(settings, log),
-        Err((code, why)) => {
+        Ok((prepared, settings)) => {
+            let guards = settings.config.lease.enabled;
+            let drive = Drive::new(prepared, &settings, log);
+            if guards {
+                memory::forget_start();
+                memory::keep_what_is_used();
+            }
+            drive.run(Agent::new(settings))
+        }
+        Err(Unprepared { code, why }) => {
             log.last_words(&why);
             code
         }
     }
 }
 
-fn prepare(config: Config, log: &mut Log) -> Result<(Drive, Settings), (u8, String)> {
-    let system = |what: &str, why: &dyn std::fmt::Display| (exit::INTERNAL, format!("{what}: {why}"));
-    let inherited: Inherited = signals::block().map_err(|error| system("the signals cannot be blocked", &error))?;
+/// What init holds from its start to its end.
+struct Prepared {
+    inherited: Inherited,
+    signals: Signals,
+    programs: Programs,
+    notify: Option<NotifySocket>,
+    terminal: Option<Terminal>,
+}
+
+/// Why there is nothing to run.
+struct Unprepared {
+    code: u8,
+    why: String,
+}
+
+impl Unprepared {
+    fn new(code: u8, why: &(dyn Error + 'static)) -> Self {
+        Self { code, why: one_line(why) }
+    }
+
+    /// The system does not give what init cannot do without.
+    fn system(what: &str, why: &dyn Display) -> Self {
+        Self { code: exit::INTERNAL, why: format!("{what}: {why}") }
+    }
+}
+
+fn prepare(mut config: Config, log: &mut Log) -> Result<(Prepared, Settings), Unprepared> {
+    let guards = config.lease.enabled;
+    if guards && config.lease.namespace.is_empty() {
+        let cluster = Cluster::discover(false).map_err(|error| Unprepared::new(error.exit_code(), &error))?;
+        // The workload is told it too.
+        config.lease.namespace = cluster.namespace().into();
+    }
+    let inherited = signals::block().map_err(|error| Unprepared::system("the signals cannot be blocked", &error))?;
     let pid1 = Pid::this().as_raw() == 1;
     if !pid1 {
-        adopt(config.lease.enabled, log);
+        adopt(guards, log);
     }
     let mut identity = String::new();
-    if config.lease.enabled {
+    if guards {
         let pod_name = std::env::var("POD_NAME").ok();
-        identity = identity::full(&config, pod_name).map_err(|error| (error.exit_code(), error.to_string()))?;
+        identity = identity::full(&config, pod_name).map_err(|error| Unprepared::new(error.exit_code(), &error))?;
         // Refused by older kernels and some containers; it only makes wake-ups rarer late.
         drop(slice::shorten());
     }
-    let notify = (config.lease.enabled && config.workload.acknowledge == Some(Acknowledge::Notify))
+    let notify = (guards && config.workload.acknowledge == Some(Acknowledge::Notify))
         .then(NotifySocket::open)
         .transpose()
-        .map_err(|error| system("NOTIFY_SOCKET cannot be made", &error))?;
+        .map_err(|error| Unprepared::system("NOTIFY_SOCKET cannot be made", &error))?;
     let address = notify.as_ref().map(NotifySocket::address);
     let programs = Programs::find(&config, std::env::vars_os(), &identity, address)
-        .map_err(|error| (error.exit_code(), error.to_string()))?;
+        .map_err(|error| Unprepared::new(error.exit_code(), &error))?;
+    let signals = Signals::open().map_err(|error| Unprepared::system("signals cannot be awaited", &error))?;
     let terminal = Terminal::of_stdin();
     let settings = Settings { config, identity, pid1, terminal: terminal.is_some() };
-    let drive = Drive::new(inherited, programs, notify, terminal, &settings)
-        .map_err(|error| system("signals and timers cannot be awaited", &error))?;
-    if settings.config.lease.enabled {
-        memory::forget_start();
-        memory::keep_what_is_used();
-    }
-    Ok((drive, settings))
+    Ok((Prepared { inherited, signals, programs, notify, terminal }, settings))
 }
 
 /// Where init is not PID 1, orphans of the workload become its children all the same.
@@ -87,8 +148,8 @@ fn adopt(guards: bool, log: &mut Log) {
     }
     let weaker = "not PID 1: the workload's processes are found and killed one by one, not by the kernel as a whole, so that the \
                   guarantee is weaker; make tenure the entrypoint of the container";
-    log.line(log::Level::Warn, weaker);
+    log.warn(weaker);
     if let Err(errno) = adopted {
-        log.line(log::Level::Warn, &format!("orphans of the workload cannot be adopted: {errno}"));
+        log.warn(&format!("orphans of the workload cannot be adopted: {errno}"));
     }
 }

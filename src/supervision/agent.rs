@@ -294,6 +294,6 @@ impl Agent {
     }
 
     fn warn(&mut self, line: String) {
-        self.actions.push_back(Action::Log { warning: true, line });
+        self.actions.push_back(Action::Warn(line));
     }
 }

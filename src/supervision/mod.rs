@@ -211,13 +211,8 @@ pub enum Action {
     KillAll,
     /// End init at once; the kernel kills the namespace. As PID 1 only.
     Die,
-    /// A line for the log.
-    Log {
-        /// Whether it is a warning.
-        warning: bool,
-        /// The line.
-        line: String,
-    },
+    /// Log this as a warning.
+    Warn(String),
     /// Log why nothing can be run, and leave it to /dev/termination-log.
     LastWords(String),
     /// End init with this code, its log flushed.

@@ -157,7 +157,7 @@ impl Roles {
             return Outcome::Pending;
         }
         let line = "the workload was not promoted: it did not handle signals.onLead in time".into();
-        out.extend([Action::Log { warning: true, line }]);
+        out.extend([Action::Warn(line)]);
         self.not_promoted()
     }
 
@@ -295,7 +295,7 @@ impl Roles {
         if exit != Some(Exit::Code(0)) {
             let how = exit.map_or_else(|| "it could not be started".into(), |exit| exit.to_string());
             let line = format!("hook {} failed: {how}", hook.kind.name());
-            out.extend([Action::Log { warning: true, line }]);
+            out.extend([Action::Warn(line)]);
             let decisive = match hook.kind {
                 HookKind::AfterLead => manner.acknowledge == Acknowledge::Hook,
                 HookKind::BeforeFollow => true,
@@ -323,7 +323,7 @@ impl Roles {
             return Outcome::Pending;
         }
         let line = "the workload did not acknowledge its promotion in time".into();
-        out.extend([Action::Log { warning: true, line }]);
+        out.extend([Action::Warn(line)]);
         Outcome::Failed(Reason::NotAcknowledged)
     }
 

@@ -290,7 +290,7 @@ impl Workload {
             }
         }
         // After the kill (law 2).
-        self.actions.extend(said.map(|line| Action::Log { warning: true, line }));
+        self.actions.extend(said.map(Action::Warn));
         self.advance(now);
     }
 

@@ -10,7 +10,7 @@ use tracing::{debug, error, info, warn};
 
 use super::{
     Fact,
-    transition::{Campaign, Outcome, Transition, phase},
+    transition::{Campaign, Name, Outcome, Transition},
 };
 use crate::{
     election::{Event, Given, Operation, trace::TraceContext},
@@ -60,9 +60,9 @@ impl Lines {
     pub(crate) fn fact(&mut self, fact: Fact<'_>, now: Now) {
         match fact {
             Fact::Reported(event) => self.event(event, now),
-            Fact::Told(ToInit::Failed { code, message }) => error!(code, "{}", bounded(message)),
-            Fact::Told(message) => debug!(target: "tenure::link", "to init: {}", name(message)),
-            Fact::Heard(message) => heard(message),
+            Fact::Sent(ToInit::Failed { code, message }) => error!(code, "{}", bounded(message)),
+            Fact::Sent(message) => debug!(target: "tenure::link", "to init: {}", name(message)),
+            Fact::Received(message) => heard(message),
         }
     }
 
@@ -72,7 +72,7 @@ impl Lines {
             Outcome::Transition(transition) => self.transition(transition),
             Outcome::Lost(Campaign { reason, context, .. }) => {
                 let (trace_id, span_id) = ids(*context);
-                info!(lease = self.lease, reason, trace_id, span_id, "another replica was faster");
+                info!(lease = self.lease, reason = reason.as_str(), trace_id, span_id, "another replica was faster");
             }
             Outcome::During { .. } => {}
         }
@@ -81,13 +81,13 @@ impl Lines {
     fn transition(&self, transition: &Transition) {
         let Transition { to, reason, term, token, context, from, until, margin, exit, demoted, error, .. } = transition;
         let (trace_id, span_id) = ids(*context);
-        let (role, lease, token) = (to.as_str(), self.lease.as_str(), token.as_deref());
+        let (role, reason, lease, token) = (to.as_str(), reason.as_str(), self.lease.as_str(), token.as_deref());
         let margin_left = margin.map(|margin| readable(margin.0));
         let seconds = readable(until.since(*from).as_secs_f64());
         let took = |phase| transition.took(phase).map(|took| readable(took.as_secs_f64()));
         match to {
             Role::Leader => {
-                let (campaign, start) = (took(phase::CAMPAIGN), took(phase::WORKLOAD_START));
+                let (campaign, start) = (took(Name::Campaign), took(Name::WorkloadStart));
                 match error {
                     None => info!(
                         role,
@@ -110,8 +110,8 @@ impl Lines {
                 }
             }
             Role::Standby => {
-                let (stop, kill, proof) = (took(phase::WORKLOAD_STOP), took(phase::WORKLOAD_KILL), took(phase::WORKLOAD_PROOF));
-                let release = took(phase::RELEASE);
+                let (stop, kill, proof) = (took(Name::WorkloadStop), took(Name::WorkloadKill), took(Name::WorkloadProof));
+                let release = took(Name::Release);
                 let exit = exit.map(|exit| exit.to_string());
                 match error {
                     None => info!(
@@ -239,8 +239,7 @@ impl Lines {
 
 fn heard(message: &ToElector) {
     match message {
-        ToElector::Log { warning: true, line } => warn!("{}", bounded(line)),
-        ToElector::Log { warning: false, line } => info!("{}", bounded(line)),
+        ToElector::Warn(line) => warn!("{}", bounded(line)),
         ToElector::Restarting { exit: Exit::Code(code), .. } => {
             warn!(exit_code = code, "the workload ended and is started again");
         }

@@ -18,14 +18,13 @@ use tracing_subscriber::{
 };
 
 use crate::{
-    clock,
     config::{Log, LogFormat, LogLevel},
     stderr::Lines,
 };
 
 /// From here on, what the process logs goes to standard error as `config` says. A second call changes nothing.
 pub fn start(config: &Log) {
-    let sink = Sink { lines: Mutex::new(Lines::new()), format: config.format };
+    let sink = Sink { lines: Mutex::new(Lines::new(config.format)) };
     if tracing::subscriber::set_global_default(subscriber(config, sink)).is_err() {
         tracing::debug!("the log was started already");
     }
@@ -57,7 +56,6 @@ const fn level(level: LogLevel) -> LevelFilter {
 /// Takes whole lines: the formatter hands over each with one write.
 struct Sink {
     lines: Mutex<Lines>,
-    format: LogFormat,
 }
 
 impl<'a> MakeWriter<'a> for Sink {
@@ -71,24 +69,12 @@ impl<'a> MakeWriter<'a> for Sink {
 impl io::Write for &Sink {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
-        lines.write(line, |dropped| told(self.format, dropped));
+        lines.write(line);
         Ok(line.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
-    }
-}
-
-/// The line that goes before the first one that fits again.
-fn told(format: LogFormat, dropped: u64) -> String {
-    let now = clock::timestamp();
-    let message = "log lines were dropped because nobody read standard error";
-    match format {
-        LogFormat::Text => format!("{now:.6}  WARN {message} dropped={dropped}\n"),
-        LogFormat::Json => {
-            format!("{{\"timestamp\":\"{now:.6}\",\"level\":\"WARN\",\"message\":\"{message}\",\"dropped\":{dropped}}}\n")
-        }
     }
 }
 
@@ -154,13 +140,5 @@ mod tests {
             tracing::trace!("ours");
         });
         assert!(lines.contains("a warning") && lines.contains("ours") && !lines.contains("secret"), "{lines}");
-    }
-
-    #[test]
-    fn the_line_about_dropped_lines_has_the_form_of_the_others() {
-        let object: Value = serde_json::from_str(&told(LogFormat::Json, 3)).unwrap();
-        assert_eq!((object["dropped"].as_u64(), object["level"].as_str()), (Some(3), Some("WARN")));
-        let text = told(LogFormat::Text, 3);
-        assert!(text.ends_with("dropped=3\n") && text.contains("Z  WARN "), "{text}");
     }
 }

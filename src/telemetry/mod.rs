@@ -9,8 +9,6 @@
 //!
 //! `observer` decides which transitions there were, `spans` and `lines` give them their form, `export` and `log` do the rest.
 
-use std::time::Duration;
-
 use opentelemetry::KeyValue;
 use opentelemetry_sdk::{Resource, resource::TelemetryResourceDetector};
 use tracing::warn;
@@ -25,7 +23,7 @@ use self::{
 };
 use crate::{
     election::{Event, trace::TraceContext},
-    link::{Facts, ToElector, ToInit, Welcome},
+    link::{FLUSH, Facts, ToElector, ToInit, Welcome},
     time::Now,
 };
 
@@ -39,18 +37,15 @@ mod settings;
 mod spans;
 mod transition;
 
-/// How long the end of the process waits for a collector, at most.
-pub const FLUSH: Duration = Duration::from_secs(2);
-
 /// What the elector's loop tells of, in the order in which it happened.
 #[derive(Clone, Copy, Debug)]
 pub enum Fact<'a> {
     /// The election reported it.
     Reported(&'a Event),
     /// It was sent to init.
-    Told(&'a ToInit),
+    Sent(&'a ToInit),
     /// It came from init.
-    Heard(&'a ToElector),
+    Received(&'a ToElector),
 }
 
 /// The elector's mouth towards people and collectors.

@@ -10,7 +10,7 @@ use opentelemetry::KeyValue;
 
 use super::{
     Fact,
-    transition::{Anchor, Campaign, Margin, Origin, Outcome, Phase, Transition, exit_fact, phase},
+    transition::{Anchor, Campaign, Cause, Margin, Name, Origin, Outcome, Phase, Transition, exit_fact},
 };
 use crate::{
     election::{Event, Operation, Vacancy, trace::TraceContext},
@@ -88,7 +88,7 @@ impl Observer {
             // Without an exporter it was not kept.
             let context = TraceContext::parse(&resume.facts.traceparent).unwrap_or(TraceContext::UNKNOWN);
             let (from, anchor) = (now.boot, Anchor::new(now));
-            let campaign = Campaign { reason: RESUMED, context, origin: Origin::None, from, until: from, anchor };
+            let campaign = Campaign { reason: Cause::Resumed, context, origin: Origin::None, from, until: from, anchor };
             Rise { campaign, acquired: None, creation_wait: None, order: None }
         });
         let term = resume.map(|resume| Term {
@@ -104,11 +104,11 @@ impl Observer {
     pub(crate) fn record(&mut self, fact: Fact<'_>, now: Now) -> Vec<Outcome> {
         match fact {
             Fact::Reported(event) => self.reported(event, now),
-            Fact::Told(message) => {
+            Fact::Sent(message) => {
                 self.told(message, now);
                 Vec::new()
             }
-            Fact::Heard(message) => self.heard(message, now).into_iter().collect(),
+            Fact::Received(message) => self.heard(message, now).into_iter().collect(),
         }
     }
 
@@ -130,8 +130,14 @@ impl Observer {
                 };
                 let over = self.finish(now);
                 let anchor = Anchor::new(now);
-                self.campaign =
-                    Some(Campaign { reason: why.as_str(), context: *context, origin, from: now.boot, until: now.boot, anchor });
+                self.campaign = Some(Campaign {
+                    reason: Cause::Vacancy(*why),
+                    context: *context,
+                    origin,
+                    from: now.boot,
+                    until: now.boot,
+                    anchor,
+                });
                 over
             }
             Event::CampaignLost => {
@@ -208,7 +214,7 @@ impl Observer {
                 None
             }
             ToElector::Hooked { hook, began, ended, exit } => {
-                let mut phase = Phase::new(phase::HOOK, *began, *ended);
+                let mut phase = Phase::new(Name::Hook, *began, *ended);
                 phase.error = (*exit != Exit::Code(0)).then(|| FAILED.to_owned());
                 self.hooked(phase.with(KeyValue::new("tenure.hook", hook.name())).with(exit_fact(*exit)), now)
             }
@@ -218,7 +224,7 @@ impl Observer {
             | ToElector::Unproved { .. }
             | ToElector::Shutdown
             | ToElector::Beat
-            | ToElector::Log { .. } => None,
+            | ToElector::Warn(_) => None,
         }
     }
 
@@ -245,7 +251,7 @@ impl Observer {
             return Some(self.risen(rise, Ok((pid, at))));
         }
         let ((from, exit), term) = (restart?, self.term.as_ref()?);
-        let phase = Phase::new(phase::WORKLOAD_START, from, at).with(pid_fact(pid)).with(exit_fact(exit));
+        let phase = Phase::new(Name::WorkloadStart, from, at).with(pid_fact(pid)).with(exit_fact(exit));
         Some(Outcome::During { parent: term.context?, anchor: Anchor::new(now), term: term.transitions, phase })
     }
 
@@ -263,7 +269,7 @@ impl Observer {
         let releasing = self.fall.as_ref().is_some_and(|fall| fall.proved.is_some());
         // A watch that fails costs a term nothing.
         let term = self.term.as_ref().filter(|_| !releasing && operation != Operation::Watch)?;
-        let mut phase = Phase::new(phase::RENEW, now.boot, now.boot).with(KeyValue::new("tenure.operation", operation.as_str()));
+        let mut phase = Phase::new(Name::Renew, now.boot, now.boot).with(KeyValue::new("tenure.operation", operation.as_str()));
         phase.error = Some(message.to_owned());
         Some(Outcome::During { parent: term.context?, anchor: Anchor::new(now), term: term.transitions, phase })
     }
@@ -297,13 +303,13 @@ impl Observer {
         let mut phases = Vec::new();
         if let Some(acquired) = acquired {
             let sent = order.map(|order| order.sent).filter(|sent| (from..=acquired).contains(sent)).unwrap_or(from);
-            phases.extend([Phase::new(phase::CAMPAIGN, from, acquired), Phase::new(phase::ACQUIRE, sent, acquired)]);
+            phases.extend([Phase::new(Name::Campaign, from, acquired), Phase::new(Name::Acquire, sent, acquired)]);
         }
         let held = acquired.unwrap_or(from);
         let (until, error) = match ran {
             Ok((pid, at)) => {
                 let due = order.map_or(held, |order| order.at.max(order.not_before.unwrap_or(order.at)));
-                phases.push(Phase::new(phase::WORKLOAD_START, due.min(at), at).with(pid_fact(pid)));
+                phases.push(Phase::new(Name::WorkloadStart, due.min(at), at).with(pid_fact(pid)));
                 (at, None)
             }
             Err((error, at)) => (at, Some(error)),
@@ -339,21 +345,21 @@ impl Observer {
         if let Some(Proved { stop, told, .. }) = fall.proved {
             let gone = stop.exited.unwrap_or(stop.proved);
             if let Some(began) = stop.began {
-                phases.push(Phase::new(phase::WORKLOAD_STOP, began, gone));
+                phases.push(Phase::new(Name::WorkloadStop, began, gone));
             }
             if let Some(killed) = stop.killed {
-                phases.push(Phase::new(phase::WORKLOAD_KILL, killed, if killed <= gone { gone } else { stop.proved }));
+                phases.push(Phase::new(Name::WorkloadKill, killed, if killed <= gone { gone } else { stop.proved }));
             }
             demoted = stop.began.is_some() && stop.exited.is_none() && stop.killed.is_none();
             if !demoted {
                 let nothing_ran = fall.from.min(stop.proved);
                 let from = stop.exited.or(stop.killed).unwrap_or(nothing_ran);
-                phases.push(Phase::new(phase::WORKLOAD_PROOF, from, stop.proved));
+                phases.push(Phase::new(Name::WorkloadProof, from, stop.proved));
             }
             exit = stop.exit;
             if let Some((until, how)) = fall.release {
                 let how = KeyValue::new("tenure.release", how);
-                phases.push(Phase::new(phase::RELEASE, told, until).with(how.clone()));
+                phases.push(Phase::new(Name::Release, told, until).with(how.clone()));
                 facts.push(how);
             }
         }
@@ -361,7 +367,7 @@ impl Observer {
         let until = phases.iter().map(|phase| phase.until).max().unwrap_or(now.boot);
         Outcome::Transition(Box::new(Transition {
             to: Role::Standby,
-            reason: fall.reason.as_str(),
+            reason: Cause::End(fall.reason),
             term: term.map(|term| term.transitions),
             token: term.map(|term| term.token.clone()),
             context: fall.context,
@@ -383,7 +389,6 @@ fn pid_fact(pid: i32) -> KeyValue {
     KeyValue::new("process.pid", i64::from(pid))
 }
 
-const RESUMED: &str = "resumed";
 const ENDED: &str = "the elector ended before it was over";
 const FAILED: &str = "the hook failed";
 const NEVER_LED: &str = "the term ended before the workload led";

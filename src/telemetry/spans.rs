@@ -11,7 +11,7 @@ use opentelemetry::{
 };
 use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
 
-use super::transition::{Anchor, Campaign, Origin, Outcome, Phase, Transition, exit_fact, phase};
+use super::transition::{Anchor, Campaign, Name, Origin, Outcome, Phase, Transition, exit_fact};
 use crate::election::trace::TraceContext;
 
 /// Makes spans of outcomes.
@@ -74,8 +74,9 @@ impl Spans {
             error,
             demoted: _,
         } = transition;
-        let mut whole = Phase::new("transition", from, until);
-        whole.facts = vec![KeyValue::new("tenure.to", to.as_str()), KeyValue::new("tenure.reason", reason), self.lease_fact()];
+        let mut whole = Phase::new(Name::Transition, from, until);
+        whole.facts =
+            vec![KeyValue::new("tenure.to", to.as_str()), KeyValue::new("tenure.reason", reason.as_str()), self.lease_fact()];
         whole.facts.extend(term.map(|term| KeyValue::new("tenure.term", i64::from(term))));
         whole.facts.extend(token.map(|token| KeyValue::new("tenure.fencing_token", token)));
         whole.facts.extend(margin.map(|margin| KeyValue::new("tenure.margin_left", margin.0)));
@@ -88,8 +89,8 @@ impl Spans {
     }
 
     fn lost(&self, campaign: &Campaign) -> SpanData {
-        let mut phase = Phase::new(phase::CAMPAIGN, campaign.from, campaign.until)
-            .with(KeyValue::new("tenure.reason", campaign.reason))
+        let mut phase = Phase::new(Name::Campaign, campaign.from, campaign.until)
+            .with(KeyValue::new("tenure.reason", campaign.reason.as_str()))
             .with(KeyValue::new("tenure.outcome", "lost"));
         phase.facts.push(self.lease_fact());
         self.span(phase, Shape::after(campaign.context, campaign.origin, campaign.anchor))
@@ -104,8 +105,14 @@ impl Spans {
     fn span(&self, phase: Phase, shape: Shape) -> SpanData {
         let Shape { context, parent, link, anchor } = shape;
         let kind = match phase.name {
-            phase::ACQUIRE | phase::RELEASE | phase::RENEW => SpanKind::Client,
-            _ => SpanKind::Internal,
+            Name::Acquire | Name::Release | Name::Renew => SpanKind::Client,
+            Name::Transition
+            | Name::Campaign
+            | Name::WorkloadStart
+            | Name::Hook
+            | Name::WorkloadStop
+            | Name::WorkloadKill
+            | Name::WorkloadProof => SpanKind::Internal,
         };
         let mut links = SpanLinks::default();
         links.links.extend(link.map(|link| Link::new(span_context(link, true), Vec::new(), 0)));
@@ -114,7 +121,7 @@ impl Spans {
             parent_span_id: parent.as_ref().map_or(SpanId::INVALID, |parent| SpanId::from(parent.span_id)),
             parent_span_is_remote: parent.is_some_and(|parent| parent.remote),
             span_kind: kind,
-            name: phase.name.into(),
+            name: phase.name.as_str().into(),
             start_time: time(anchor.wall(phase.from)),
             end_time: time(anchor.wall(phase.until)),
             attributes: phase.facts,

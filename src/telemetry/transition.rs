@@ -11,32 +11,75 @@ use std::time::Duration;
 use opentelemetry::KeyValue;
 
 use crate::{
-    election::trace::TraceContext,
-    link::Exit,
+    election::{Vacancy, trace::TraceContext},
+    link::{Exit, Reason},
     role::Role,
     time::{Instant, Now},
 };
 
-/// The whole transition, or of a lost campaign nothing but the campaign.
-pub(crate) mod phase {
+/// What a span tells of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Name {
+    /// The whole of a transition.
+    Transition,
     /// From the moment in which the Lease could be taken until it was held, or another had it.
-    pub(crate) const CAMPAIGN: &str = "campaign";
+    Campaign,
     /// The write that took the Lease, from its send to the answer.
-    pub(crate) const ACQUIRE: &str = "acquire";
+    Acquire,
     /// From init's order to start (or the end of the creation wait) until the workload runs, or was promoted.
-    pub(crate) const WORKLOAD_START: &str = "workload.start";
+    WorkloadStart,
     /// From the start of a hook until nothing of it was left.
-    pub(crate) const HOOK: &str = "hook";
+    Hook,
     /// From the stop signal, or the workload's own end, until its main process was gone, or it was demoted.
-    pub(crate) const WORKLOAD_STOP: &str = "workload.stop";
+    WorkloadStop,
     /// From the first SIGKILL until what it was sent to was gone.
-    pub(crate) const WORKLOAD_KILL: &str = "workload.kill";
+    WorkloadKill,
     /// From the end of the main process until no process was left.
-    pub(crate) const WORKLOAD_PROOF: &str = "workload.proof";
+    WorkloadProof,
     /// From the proof until the Lease was given back.
-    pub(crate) const RELEASE: &str = "release";
+    Release,
     /// A renewal that failed.
-    pub(crate) const RENEW: &str = "renew";
+    Renew,
+}
+
+impl Name {
+    /// As the span has it.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Transition => "transition",
+            Self::Campaign => "campaign",
+            Self::Acquire => "acquire",
+            Self::WorkloadStart => "workload.start",
+            Self::Hook => "hook",
+            Self::WorkloadStop => "workload.stop",
+            Self::WorkloadKill => "workload.kill",
+            Self::WorkloadProof => "workload.proof",
+            Self::Release => "release",
+            Self::Renew => "renew",
+        }
+    }
+}
+
+/// Why a transition came: `tenure.reason`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// To leader: why the Lease could be taken.
+    Vacancy(Vacancy),
+    /// To leader: the elector that knew has ended since.
+    Resumed,
+    /// To standby: why the term ended.
+    End(Reason),
+}
+
+impl Cause {
+    /// As the span and the log have it.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Vacancy(vacancy) => vacancy.as_str(),
+            Self::Resumed => "resumed",
+            Self::End(reason) => reason.as_str(),
+        }
+    }
 }
 
 /// Something that is over.
@@ -69,7 +112,7 @@ impl Outcome {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Transition {
     pub(crate) to: Role,
-    pub(crate) reason: &'static str,
+    pub(crate) reason: Cause,
     /// leaseTransitions.
     pub(crate) term: Option<i32>,
     /// The fencing token of the term.
@@ -94,7 +137,7 @@ pub(crate) struct Transition {
 
 impl Transition {
     /// How long the phase of this name took, if there was one.
-    pub(crate) fn took(&self, name: &str) -> Option<Duration> {
+    pub(crate) fn took(&self, name: Name) -> Option<Duration> {
         self.phases.iter().find(|phase| phase.name == name).map(|phase| phase.until.since(phase.from))
     }
 }
@@ -102,7 +145,7 @@ impl Transition {
 /// A campaign, won or lost.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Campaign {
-    pub(crate) reason: &'static str,
+    pub(crate) reason: Cause,
     pub(crate) context: TraceContext,
     pub(crate) origin: Origin,
     pub(crate) from: Instant,
@@ -113,7 +156,7 @@ pub(crate) struct Campaign {
 /// A part of a transition, or of a term.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Phase {
-    pub(crate) name: &'static str,
+    pub(crate) name: Name,
     pub(crate) from: Instant,
     pub(crate) until: Instant,
     pub(crate) facts: Vec<KeyValue>,
@@ -121,7 +164,7 @@ pub(crate) struct Phase {
 }
 
 impl Phase {
-    pub(crate) fn new(name: &'static str, from: Instant, until: Instant) -> Self {
+    pub(crate) fn new(name: Name, from: Instant, until: Instant) -> Self {
         Self { name, from, until: until.max(from), facts: Vec::new(), error: None }
     }
 

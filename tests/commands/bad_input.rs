@@ -185,7 +185,7 @@ fn the_last_words_of_a_failed_start_are_where_kubelet_looks_and_those_of_a_comma
         ("--leese x", 64, "error: unexpected argument '--leese' found"),
         ("run --lease", 64, "error: a value is required for '--lease <NAME>'"),
         ("--lease x", 78, "tenure: the configuration is refused:\n  workload.command: there is no workload"),
-        ("--leader-election=off -- /nonexistent", 127, "/nonexistent: not found"),
+        ("--leader-election=off -- /nonexistent", 127, "tenure: /nonexistent: not found"),
         ("status --leese", 64, ""),
         ("check --leese", 64, ""),
     ] {

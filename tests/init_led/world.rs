@@ -172,7 +172,7 @@ impl World {
             if let ToElector::Hooked { hook, exit, began, ended } = &message {
                 assert!(began <= ended, "{message:?}");
                 self.hooked.borrow_mut().push((*hook, *exit));
-            } else if !matches!(message, ToElector::Log { .. }) {
+            } else if !matches!(message, ToElector::Warn(_)) {
                 return message;
             }
         }

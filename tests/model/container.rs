@@ -206,7 +206,7 @@ impl Container {
         self.agent.change(|agent| {
             does(agent);
             while let Some(action) = agent.poll_action() {
-                if !matches!(action, Action::Log { .. } | Action::LastWords(_)) {
+                if !matches!(action, Action::Warn(_) | Action::LastWords(_)) {
                     actions.push_back(action);
                 }
             }
@@ -290,8 +290,7 @@ impl Container {
                 self.walk(around);
             }
             Action::Die | Action::Exit(_) => self.end(around),
-            Action::Signal { .. } | Action::Hook { .. } | Action::KillHook { .. } | Action::Log { .. } | Action::LastWords(_) => {
-            }
+            Action::Signal { .. } | Action::Hook { .. } | Action::KillHook { .. } | Action::Warn(_) | Action::LastWords(_) => {}
         }
     }
 

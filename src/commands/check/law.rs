@@ -6,7 +6,7 @@ use super::Report;
 use crate::{
     config::{Config, humane},
     law::{RETRY_PAUSE, longer},
-    telemetry::FLUSH,
+    link::FLUSH,
     time::Instant,
 };
 
@@ -33,13 +33,12 @@ pub(super) fn check(config: &Config, report: &mut Report) {
         humane::format(takeover + timing.renew_period),
     ));
     let stop = &config.workload.stop;
-    let release = timing.attempt_timeout * 2;
     report.good(&format!(
         "a planned stop needs terminationGracePeriodSeconds: {} or more (grace {}, kill {}, release up to {}, last spans {})",
         grace_period(config).as_secs(),
         humane::format(stop.grace),
         humane::format(stop.kill_margin),
-        humane::format(release),
+        humane::format(timing.release_limit()),
         humane::format(FLUSH),
     ));
 }
@@ -47,7 +46,7 @@ pub(super) fn check(config: &Config, report: &mut Report) {
 /// What the pod needs from SIGTERM to SIGKILL, in whole seconds.
 fn grace_period(config: &Config) -> Duration {
     let stop = &config.workload.stop;
-    let needed = stop.grace + stop.kill_margin + config.lease.attempt_timeout * 2 + FLUSH;
+    let needed = stop.grace + stop.kill_margin + config.timing().release_limit() + FLUSH;
     Duration::from_secs(needed.as_secs() + u64::from(needed.subsec_nanos() > 0))
 }
 

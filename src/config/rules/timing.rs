@@ -5,12 +5,10 @@ use std::time::Duration;
 use super::Judgement;
 use crate::{
     config::{Config, humane},
-    law::{RETRY_PAUSE, Timing},
+    law::{REQUIRED_ATTEMPTS, RETRY_PAUSE, Timing},
     time::Instant,
 };
 
-/// Fewer attempts between a renewal and the stop signal, and one lost request would end a term.
-const REQUIRED_ATTEMPTS: u32 = 2;
 const ADVISED_ATTEMPTS: u32 = 3;
 const SHORTEST_LEASE: Duration = Duration::from_secs(2);
 const SHORTEST_PERIOD: Duration = Duration::from_secs(1);
@@ -69,7 +67,7 @@ fn judge_each(config: &Config, judgement: &mut Judgement) {
 
 fn judge_together(timing: Timing, judgement: &mut Judgement) {
     let attempts = timing.attempts();
-    let has_room = has_room(timing);
+    let has_room = timing.has_room();
     if attempts >= ADVISED_ATTEMPTS && has_room {
         return;
     }
@@ -101,15 +99,9 @@ fn judge_together(timing: Timing, judgement: &mut Judgement) {
     judgement.refuse(&about, format!("{fit}: {numbers}. {remedies}"));
 }
 
-/// Whether S leaves a renewal more than 1.2 R, as client-go wants it of its RenewDeadline.
-fn has_room(timing: Timing) -> bool {
-    let soft = timing.deadlines(Instant::BOOT).soft.since(Instant::BOOT);
-    soft.as_nanos() * 5 > timing.renew_period.as_nanos() * 6
-}
-
 /// The smallest change to each of D, R, T and G that alone lets `attempts` fit; each with its key and value.
 fn remedies(timing: Timing, attempts: u32) -> Vec<String> {
-    let fits = |timing: Timing| timing.attempts() >= attempts && has_room(timing);
+    let fits = |timing: Timing| timing.attempts() >= attempts && timing.has_room();
     let mut remedies = Vec::new();
     let seconds = LONGEST_LEASE.as_secs();
     let longer = first(timing.duration.as_secs(), seconds, |secs| fits(timing.with_duration(Duration::from_secs(secs))));

@@ -24,7 +24,7 @@ impl Drive {
             self.take_terminal_back();
             signals::suspend();
         } else if in_foreground {
-            self.say(false, UNSUSPENDED.into());
+            self.warn(UNSUSPENDED.into());
         }
         if self.hand_terminal_over() || in_foreground {
             // All of a foreground job was stopped. It may be gone.

@@ -185,7 +185,7 @@ fn is_late(not_after: Option<Instant>) -> Result<bool, Failure> {
     let read = unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut now) };
     Errno::result(read).map_err(|errno| Failure { step: Step::Clock, errno })?;
     let nanos = now.tv_sec.saturating_mul(1_000_000_000).saturating_add(now.tv_nsec);
-    Ok(u64::try_from(nanos).unwrap_or(u64::MAX) > not_after.as_nanos())
+    Ok(not_after <= Instant::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)))
 }
 
 /// Every descriptor above standard error goes at the execve.

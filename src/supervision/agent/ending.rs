@@ -1,17 +1,12 @@
 //! The end of init: signals that ask for it, what it waits for, and the code.
 
-use std::time::Duration;
-
 use crate::{
     config::{OnExit, Signal},
-    link::{Exit, Reason, ToElector},
+    link::{Exit, FLUSH, Reason, ToElector},
     time::Instant,
 };
 
 use super::{Action, Agent, Held};
-
-/// Over two attempts at the API server: as long as the elector may take for the last spans.
-const SLACK: Duration = Duration::from_secs(2);
 
 /// Init was told, or has cause, to end.
 #[derive(Clone, Debug)]
@@ -57,7 +52,7 @@ impl Agent {
             libc::SIGTERM => self.asked_to_end(None, now),
             libc::SIGINT | libc::SIGQUIT if !self.workload.is_running() => self.asked_to_end(None, now),
             // The program may handle it and go on, as a JVM does with QUIT; where it ends instead, so does init.
-            libc::SIGINT | libc::SIGQUIT if self.is_plain() && self.settings.config.workload.on_exit == OnExit::Exit => {
+            libc::SIGINT | libc::SIGQUIT if self.is_plain() && self.settings.config.workload.on_exit != OnExit::Restart => {
                 self.workload.forward(signal);
             }
             libc::SIGINT | libc::SIGQUIT => {
@@ -112,7 +107,7 @@ impl Agent {
         let Some(ending) = &mut self.ending else { return };
         let code = ending.code.unwrap_or_else(|| self.workload.exit().map_or(0, Exit::code));
         let config = &self.settings.config;
-        let patience = config.lease.attempt_timeout.saturating_mul(2).saturating_add(SLACK);
+        let patience = config.timing().release_limit().saturating_add(FLUSH);
         // Also while a standby still stops: who is to end takes no Lease that it would have to hold through that.
         if self.held.is_none() && self.electors.is_greeted() && !ending.told {
             ending.told = true;

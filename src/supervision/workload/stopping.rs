@@ -144,7 +144,7 @@ impl Workload {
                 let next = self.restarts.next(since, now);
                 if next.is_none() {
                     let line = format!("the workload ended ({exit}), and workload.restart has no restart left for it");
-                    self.actions.push_back(Action::Log { warning: true, line });
+                    self.actions.push_back(Action::Warn(line));
                 }
                 next
             }

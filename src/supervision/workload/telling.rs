@@ -15,7 +15,7 @@ impl Workload {
         match self.rewritten(signal) {
             Some(signal) if self.tells_a_role(signal) => {
                 let line = format!("{} would tell the workload a role: it is not passed on from outside", signal.name());
-                self.actions.push_back(Action::Log { warning: true, line });
+                self.actions.push_back(Action::Warn(line));
             }
             Some(signal) => self.pass(signal),
             None => {}

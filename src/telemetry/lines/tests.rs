@@ -11,7 +11,7 @@ use crate::{
     link::{Reason, Term},
     telemetry::{
         log::subscriber,
-        transition::{Anchor, Margin, Origin, Phase},
+        transition::{Anchor, Cause, Margin, Origin, Phase},
     },
 };
 
@@ -72,7 +72,7 @@ fn renewed() -> Event {
 fn stood_by() -> Transition {
     Transition {
         to: Role::Standby,
-        reason: "step-down",
+        reason: Cause::End(Reason::StepDown),
         term: Some(7),
         token: Some("42".into()),
         context: CONTEXT,
@@ -81,7 +81,7 @@ fn stood_by() -> Transition {
         until: ms(30),
         anchor: Anchor::new(at(0)),
         margin: Some(Margin(13.5)),
-        phases: vec![Phase::new(phase::WORKLOAD_STOP, ms(0), ms(20)), Phase::new(phase::RELEASE, ms(25), ms(30))],
+        phases: vec![Phase::new(Name::WorkloadStop, ms(0), ms(20)), Phase::new(Name::Release, ms(25), ms(30))],
         exit: Some(Exit::Code(3)),
         facts: Vec::new(),
         demoted: false,
@@ -224,8 +224,8 @@ fn what_happens_all_the_time_is_not_shown_at_info() {
     let lines = logged(|lines| {
         reported(lines, 0, &renewed());
         reported(lines, 1, &Event::Following);
-        lines.fact(Fact::Told(&ToInit::Beat), at(2));
-        lines.fact(Fact::Heard(&ToElector::Beat), at(3));
+        lines.fact(Fact::Sent(&ToInit::Beat), at(2));
+        lines.fact(Fact::Received(&ToElector::Beat), at(3));
     });
     assert_eq!(lines, Vec::<Value>::new());
 }
@@ -244,13 +244,11 @@ fn the_beginning_of_a_stop_is_told_and_so_is_a_release_that_did_not_work() {
 }
 
 #[test]
-fn a_line_of_inits_keeps_its_level() {
-    let log = |warning| ToElector::Log { warning, line: "a line".into() };
+fn a_line_of_inits_and_a_restart_are_warnings() {
     let lines = logged(|lines| {
-        lines.fact(Fact::Heard(&log(true)), at(0));
-        lines.fact(Fact::Heard(&log(false)), at(0));
-        lines.fact(Fact::Heard(&ToElector::Restarting { term: Term(1), exit: Exit::Code(3), at: ms(0) }), at(0));
+        lines.fact(Fact::Received(&ToElector::Warn("a line".into())), at(0));
+        lines.fact(Fact::Received(&ToElector::Restarting { term: Term(1), exit: Exit::Code(3), at: ms(0) }), at(0));
     });
     let levels: Vec<_> = lines.iter().map(|line| line["level"].as_str().unwrap()).collect();
-    assert_eq!((levels, lines[2]["exit_code"].as_u64()), (vec!["WARN", "INFO", "WARN"], Some(3)));
+    assert_eq!((levels, lines[1]["exit_code"].as_u64()), (vec!["WARN", "WARN"], Some(3)));
 }

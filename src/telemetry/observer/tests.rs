@@ -84,8 +84,8 @@ fn lead_from(observer: &mut Observer, campaign: Event) -> Vec<Outcome> {
         &[
             (0, Fact::Reported(&campaign)),
             (5, Fact::Reported(&acquired())),
-            (6, Fact::Told(&lead(ms(0), None))),
-            (25, Fact::Heard(&started(20))),
+            (6, Fact::Sent(&lead(ms(0), None))),
+            (25, Fact::Received(&started(20))),
         ],
     )
 }
@@ -103,7 +103,7 @@ fn transition(outcome: Outcome) -> Transition {
 }
 
 fn spans(transition: &Transition) -> Vec<(&'static str, Instant, Instant)> {
-    transition.phases.iter().map(|phase| (phase.name, phase.from, phase.until)).collect()
+    transition.phases.iter().map(|phase| (phase.name.as_str(), phase.from, phase.until)).collect()
 }
 
 #[test]
@@ -112,7 +112,10 @@ fn a_transition_to_leader_reaches_from_the_campaign_to_the_running_workload() {
 
     let told = only(lead_from(&mut observer, campaigning(Vacancy::Released, None)));
 
-    assert_eq!((told.to, told.reason, told.term, told.token.as_deref()), (Role::Leader, "released", Some(7), Some("42")));
+    assert_eq!(
+        (told.to, told.reason.as_str(), told.term, told.token.as_deref()),
+        (Role::Leader, "released", Some(7), Some("42"))
+    );
     assert_eq!((told.context, told.from, told.until, told.error), (CONTEXT, ms(0), ms(20), None));
     let expected = [("campaign", ms(0), ms(5)), ("acquire", ms(0), ms(5)), ("workload.start", ms(6), ms(20))];
     assert_eq!(spans(&told), expected);
@@ -141,7 +144,7 @@ fn a_lost_campaign_claims_no_leadership() {
     let over = reported(&mut observer, 4, Event::CampaignLost);
 
     let [Outcome::Lost(campaign)] = &over[..] else { panic!("{over:?}") };
-    assert_eq!((campaign.reason, campaign.from, campaign.until), ("released", ms(0), ms(4)));
+    assert_eq!((campaign.reason.as_str(), campaign.from, campaign.until), ("released", ms(0), ms(4)));
     assert_eq!(observer.finish(at(9)), []);
 }
 
@@ -153,11 +156,11 @@ fn a_write_that_proved_late_is_told_as_the_write_that_took_the_lease() {
         &[
             (0, Fact::Reported(&campaigning(Vacancy::Released, None))),
             (2_900, Fact::Reported(&acquired())),
-            (2_900, Fact::Told(&lead(ms(2_300), None))),
-            (2_910, Fact::Heard(&started(2_905))),
+            (2_900, Fact::Sent(&lead(ms(2_300), None))),
+            (2_910, Fact::Received(&started(2_905))),
         ],
     );
-    assert_eq!(only(over).phases[1], Phase::new("acquire", ms(2_300), ms(2_900)));
+    assert_eq!(only(over).phases[1], Phase::new(Name::Acquire, ms(2_300), ms(2_900)));
 }
 
 #[test]
@@ -169,8 +172,8 @@ fn the_start_of_the_workload_counts_from_the_end_of_the_creation_wait() {
         &[
             (0, Fact::Reported(&campaigning(Vacancy::Released, None))),
             (5, Fact::Reported(&wait)),
-            (6, Fact::Told(&lead(ms(0), Some(ms(15_000))))),
-            (15_010, Fact::Heard(&started(15_004))),
+            (6, Fact::Sent(&lead(ms(0), Some(ms(15_000))))),
+            (15_010, Fact::Received(&started(15_004))),
         ],
     );
     let told = only(over);
@@ -192,7 +195,7 @@ fn a_planned_stop_is_told_with_its_parts_and_the_margin_that_was_left() {
     let over = feed(
         &mut observer,
         &[
-            (1_001, Fact::Heard(&began)),
+            (1_001, Fact::Received(&began)),
             (1_001, Fact::Reported(&stopping(Reason::Signal))),
             (1_306, Fact::Reported(&Event::Proved(stop))),
             (1_309, Fact::Reported(&Event::Released { how: Given::Clear })),
@@ -202,7 +205,7 @@ fn a_planned_stop_is_told_with_its_parts_and_the_margin_that_was_left() {
 
     let told = only(over);
 
-    assert_eq!((told.to, told.reason, told.term), (Role::Standby, "signal", Some(7)));
+    assert_eq!((told.to, told.reason.as_str(), told.term), (Role::Standby, "signal", Some(7)));
     assert_eq!((told.context, told.origin), (STOP_CONTEXT, Origin::After(CONTEXT)));
     assert_eq!((told.from, told.until), (ms(1_000), ms(1_309)));
     let parts = [
@@ -247,7 +250,7 @@ fn a_planned_stop_that_becomes_a_loss_is_told_as_the_loss_it_is() {
     reported(&mut observer, 100, stopping(Reason::StepDown));
     reported(&mut observer, 200, stopping(Reason::LostToHolder));
     let told = only(reported(&mut observer, 300, Event::Following));
-    assert_eq!((told.reason, told.from), ("lost-to-holder", ms(100)));
+    assert_eq!((told.reason.as_str(), told.from), ("lost-to-holder", ms(100)));
 }
 
 #[test]
@@ -266,7 +269,7 @@ fn the_margin_counts_from_the_last_extension_and_from_a_shortened_wait() {
     let extend = ToInit::Extend { term: TERM, serial: 1, confirmed: confirmed(timing().deadlines(ms(3_000))) };
     let shorten = ToInit::Shorten { term: TERM, serial: 2, timing: timing(), deadlines: timing().deadlines(ms(1_000)) };
     let stop = Stop { began: None, killed: None, exited: None, exit: None, proved: ms(4_000) };
-    feed(&mut observer, &[(3_000, Fact::Told(&extend)), (3_500, Fact::Told(&shorten))]);
+    feed(&mut observer, &[(3_000, Fact::Sent(&extend)), (3_500, Fact::Sent(&shorten))]);
     reported(&mut observer, 4_000, stopping(Reason::Signal));
     reported(&mut observer, 4_000, Event::Proved(stop));
     let told = only(reported(&mut observer, 4_000, Event::Following));
@@ -281,7 +284,7 @@ fn a_term_that_ends_before_its_workload_ran_says_so() {
         &[
             (0, Fact::Reported(&campaigning(Vacancy::Released, None))),
             (5, Fact::Reported(&acquired())),
-            (6, Fact::Told(&lead(ms(0), None))),
+            (6, Fact::Sent(&lead(ms(0), None))),
             (8, Fact::Reported(&stopping(Reason::Signal))),
         ],
     );
@@ -308,7 +311,7 @@ fn a_failed_renewal_is_told_within_the_term_and_failures_of_a_standby_are_not() 
     assert_eq!(reported(&mut Observer::default(), 1, failed()), []);
     let over = reported(&mut leading(), 3_000, failed());
     let [Outcome::During { parent, term: 7, phase, .. }] = &over[..] else { panic!("{over:?}") };
-    assert_eq!((*parent, phase.name, phase.error.as_deref()), (CONTEXT, "renew", Some("timed out")));
+    assert_eq!((*parent, phase.name, phase.error.as_deref()), (CONTEXT, Name::Renew, Some("timed out")));
     let watch = Event::Failed { operation: Operation::Watch, message: "forbidden".into() };
     assert_eq!(reported(&mut leading(), 3_000, watch), []);
 }
@@ -336,9 +339,9 @@ fn a_new_campaign_tells_what_was_left_open_before_it() {
 fn a_workload_that_is_started_again_is_told_within_the_term() {
     let mut observer = leading();
     let restarting = ToElector::Restarting { term: TERM, exit: Exit::Code(3), at: ms(500) };
-    let over = feed(&mut observer, &[(501, Fact::Heard(&restarting)), (1_510, Fact::Heard(&started(1_500)))]);
+    let over = feed(&mut observer, &[(501, Fact::Received(&restarting)), (1_510, Fact::Received(&started(1_500)))]);
     let [Outcome::During { parent, phase, .. }] = &over[..] else { panic!("{over:?}") };
-    assert_eq!((*parent, phase.name, phase.from, phase.until), (CONTEXT, "workload.start", ms(500), ms(1_500)));
+    assert_eq!((*parent, phase.name, phase.from, phase.until), (CONTEXT, Name::WorkloadStart, ms(500), ms(1_500)));
 }
 
 fn hooked(hook: HookKind, began: u64, ended: u64, exit: Exit) -> ToElector {
@@ -354,17 +357,17 @@ fn a_hook_that_a_promotion_waited_for_is_a_part_of_it_and_one_that_it_did_not_of
         &[
             (0, Fact::Reported(&campaigning(Vacancy::Released, None))),
             (5, Fact::Reported(&acquired())),
-            (6, Fact::Told(&lead(ms(0), None))),
-            (15, Fact::Heard(&hook)),
+            (6, Fact::Sent(&lead(ms(0), None))),
+            (15, Fact::Received(&hook)),
         ],
     );
-    let told = only(feed(&mut observer, &[(25, Fact::Heard(&started(20)))]));
+    let told = only(feed(&mut observer, &[(25, Fact::Received(&started(20)))]));
     assert_eq!(spans(&told).last(), Some(&("hook", ms(8), ms(15))));
 
     let late = hooked(HookKind::AfterLead, 8, 40, Exit::Code(3));
-    let over = feed(&mut observer, &[(40, Fact::Heard(&late))]);
+    let over = feed(&mut observer, &[(40, Fact::Received(&late))]);
     let [Outcome::During { parent: CONTEXT, term: 7, phase, .. }] = &over[..] else { panic!("{over:?}") };
-    assert_eq!((phase.name, phase.error.as_deref()), ("hook", Some("the hook failed")));
+    assert_eq!((phase.name, phase.error.as_deref()), (Name::Hook, Some("the hook failed")));
 }
 
 #[test]
@@ -372,7 +375,7 @@ fn the_hook_of_a_demotion_is_a_part_of_it() {
     let mut observer = leading();
     reported(&mut observer, 100, stopping(Reason::StepDown));
     let hook = hooked(HookKind::BeforeFollow, 105, 120, Exit::Code(0));
-    assert_eq!(feed(&mut observer, &[(120, Fact::Heard(&hook))]), []);
+    assert_eq!(feed(&mut observer, &[(120, Fact::Received(&hook))]), []);
     let stop = Stop { began: Some(ms(100)), killed: None, exited: None, exit: None, proved: ms(121) };
     reported(&mut observer, 121, Event::Proved(stop));
     let told = only(reported(&mut observer, 130, Event::Following));
@@ -405,7 +408,7 @@ fn a_restarted_elector_tells_the_end_of_the_term_that_it_took_over() {
     let stop = Stop { began: None, killed: None, exited: None, exit: None, proved: ms(5_000) };
     let stopped = ToElector::Stopped { term: TERM, request: 1, stop, then: Then::Follow };
     reported(&mut observer, 4_000, stopping(Reason::Signal));
-    observer.record(Fact::Heard(&stopped), at(5_000));
+    observer.record(Fact::Received(&stopped), at(5_000));
     reported(&mut observer, 5_000, Event::Proved(stop));
     let told = only(reported(&mut observer, 5_000, Event::Following));
     assert_eq!((told.term, told.origin, told.margin), (Some(7), Origin::After(CONTEXT), Some(Margin(10.0))));
@@ -415,12 +418,12 @@ fn a_restarted_elector_tells_the_end_of_the_term_that_it_took_over() {
 fn a_restarted_elector_tells_the_start_that_the_one_before_it_did_not_see() {
     let mut observer = Observer::new(Some(&resume(None)), at(1_000));
 
-    let over = only(observer.record(Fact::Heard(&started(9_000)), at(9_001)));
+    let over = only(observer.record(Fact::Received(&started(9_000)), at(9_001)));
 
-    assert_eq!((over.to, over.reason, over.term, over.context), (Role::Leader, "resumed", Some(7), CONTEXT));
+    assert_eq!((over.to, over.reason.as_str(), over.term, over.context), (Role::Leader, "resumed", Some(7), CONTEXT));
     assert_eq!((over.from, over.until, over.margin), (ms(1_000), ms(9_000), Some(Margin(6.0))));
     let phases: Vec<_> = over.phases.iter().map(|phase| phase.name).collect();
-    assert_eq!(phases, [phase::WORKLOAD_START]);
+    assert_eq!(phases, [Name::WorkloadStart]);
 }
 
 #[test]
@@ -437,7 +440,7 @@ fn one_anchor_ties_a_whole_transition_to_the_wall_clock() {
     reported(&mut observer, 0, campaigning(Vacancy::Released, None));
     reported(&mut observer, 5, acquired());
     let stepped = Now { wall: 0, ..at(25) };
-    let told = only(observer.record(Fact::Heard(&started(20)), stepped));
+    let told = only(observer.record(Fact::Received(&started(20)), stepped));
     let walls = [told.from, told.until].map(|at| told.anchor.wall(at));
     assert_eq!(walls, [1_700_000_000_000_000_000, 1_700_000_000_020_000_000]);
 }

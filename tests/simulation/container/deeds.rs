@@ -86,15 +86,15 @@ impl Container {
                 e.note(self.who, || format!("init exits with {code}"));
                 self.end("init is done", e);
             }
-            Action::Log { warning, line } => {
-                if warning && !self.lied && line.starts_with("the elector ") && !line.contains("silent") {
+            Action::Warn(line) => {
+                if !self.lied && line.starts_with("the elector ") && !line.contains("silent") {
                     e.judge.fail(format!("{}: init finds that {line}, though it did not lie", self.who));
                 }
-                if warning && line.contains("did not acknowledge its promotion") {
+                if line.contains("did not acknowledge its promotion") {
                     // Where there is no elector, nobody else is told.
                     self.conduct.gives_up(self.clock().boot(e.now));
                 }
-                e.note(self.who, || format!("init logs{}: {line}", if warning { " a warning" } else { "" }));
+                e.note(self.who, || format!("init warns: {line}"));
             }
             Action::LastWords(words) => e.note(self.who, || format!("init's last words: {words}")),
             Action::Promote { pid, not_after, .. } => {
@@ -188,7 +188,7 @@ impl Container {
                 | ToElector::Shutdown
                 | ToElector::Beat
                 | ToElector::Hooked { .. }
-                | ToElector::Log { .. } => None,
+                | ToElector::Warn(_) => None,
             };
             elector.to_elector.push_back(message);
             elector.wake(span, e);

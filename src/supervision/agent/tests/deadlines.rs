@@ -115,7 +115,7 @@ fn remains_that_cannot_be_seen_are_told_as_such() {
             world.due();
         }
 
-        assert!(world.actions.contains(&Action::Log { warning: true, line }), "{:?}", world.actions);
+        assert!(world.actions.contains(&Action::Warn(line)), "{:?}", world.actions);
     }
 }
 

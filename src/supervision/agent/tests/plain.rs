@@ -55,11 +55,16 @@ fn a_signal_stops_the_workload_and_its_code_is_init_s() {
 
 #[test]
 fn int_and_quit_are_only_passed_on() {
-    let mut world = plain(true);
-    for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGQUIT] {
-        world.feed(Input::Signal(signal));
-        assert_eq!(world.take(), [to_main(signal)]);
-        assert_eq!(world.agent.poll_timeout(), None);
+    for on_exit in [OnExit::Exit, OnExit::Follow] {
+        let mut config = config();
+        config.lease.enabled = false;
+        config.workload.on_exit = on_exit;
+        let mut world = plain_of(config, true);
+        for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGQUIT] {
+            world.feed(Input::Signal(signal));
+            assert_eq!(world.take(), [to_main(signal)], "{on_exit:?}");
+            assert_eq!(world.agent.poll_timeout(), None);
+        }
     }
 }
 

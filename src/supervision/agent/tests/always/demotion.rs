@@ -75,7 +75,7 @@ fn the_kill_of_one_that_does_not_acknowledge_goes_before_the_line_about_it() {
     world.step_down(9, Reason::LostToHolder);
     world.wake_until(ms(5000));
     let at = |wanted: fn(&Action) -> bool| world.actions.iter().position(wanted).unwrap();
-    assert!(at(|action| *action == Action::Walk) < at(|action| matches!(action, Action::Log { .. })));
+    assert!(at(|action| *action == Action::Walk) < at(|action| matches!(action, Action::Warn(_))));
 }
 
 #[test]
