@@ -39,9 +39,10 @@
 //! # Rules of the holder
 //!
 //! 1. Validity counts from a write's send, not from its reply. No two writes of one init carry the same spec, whichever of its
-//!    electors sends them, or one would confirm the other. A success counts if it returns what was sent at a higher
-//!    resourceVersion: the API server answers 200 to a write that changes nothing too. D, rho, G and killMargin stay the same for
-//!    a term, and E only grows in it.
+//!    electors sends them, or one would confirm the other. Recorded times have six fraction digits; acquireTime and
+//!    leaseTransitions change only with the holder. A success counts if it returns what was sent at a higher resourceVersion: the
+//!    API server answers 200 to a write that changes nothing too. D, rho, G and killMargin stay the same for a term, and E only
+//!    grows in it.
 //! 2. From H on nothing waits for a network, a disk, a name, a lock, memory or a reader of the log.
 //! 3. Init enforces S and H as absolute instants, never as what is left from now. E moves back for two causes only: a release (8)
 //!    and the end of a wait (14). An extension that reaches further than one sent this instant could is dropped. A stop that S has
@@ -58,12 +59,13 @@
 //!    E stays, and the next write goes onto that version.
 //! 7. Who steps down goes on renewing through the whole grace. Only a loss shortens it to G.
 //! 8. The Lease is given back only after a proof of death that answers the StepDown of this term: as PID 1 that nothing is left
-//!    but init and the elector with its plugins, otherwise no descendant. Until the next Lead nothing of a leader starts. Without
-//!    a proof there is no release. E is void before the first byte of a release, in init too. A release reads the Lease first, and
-//!    writes only where holder, uid, acquireTime and leaseTransitions are still the term's; a DELETE carries uid and version.
-//!    Where the workload runs always, an acknowledged demotion is a proof: given by the present incarnation, after the signal, on
-//!    a socket that was drained before it, with every hook of the term dead. A loss before a promotion is acknowledged kills, and
-//!    no signal for a role is sent before the last one is acknowledged.
+//!    but init and the elector with its plugins, otherwise no descendant. Every message of the link names its term, and a fresh
+//!    elector sends a StepDown of its own. Until the next Lead nothing of a leader starts. Without a proof there is no release,
+//!    and as PID 1 init ends itself after H. E is void before the first byte of a release, in init too. A release reads the Lease
+//!    first, and writes only where holder, uid, acquireTime and leaseTransitions are still the term's; a DELETE carries uid and
+//!    version. Where the workload runs always, an acknowledged demotion is a proof: given by the present incarnation, after the
+//!    signal, on a socket that was drained before it, with every hook of the term dead. A loss before a promotion is acknowledged
+//!    kills, and no signal for a role is sent before the last one is acknowledged.
 //! 9. After a gap in its own clock, and before it acts on any deadline, a process first takes in what waits on its link, then
 //!    looks at S and H, then acts, and only then talks to the API server.
 //! 10. The elector renews while init has acknowledged the last extension. Where it has not, the elector kills at H, and releases
@@ -78,11 +80,12 @@
 //! 12. It takes by one PUT with the uid and the resourceVersion that it read, and never by PATCH. What a 409 hides is observed
 //!     anew.
 //! 13. A holder that bears this very identity outside a term is a stranger: it is waited for.
-//! 14. A Lease in the shape of a release (holder `""`, duration 1, acquireTime equal to renewTime; not seen held with 1 before) is
-//!     taken and run on at once. One that is free in any other way is taken at once and run on after the creation wait, times 1 +
-//!     rho and counted from the reply that proved the acquisition; nothing lowers it. Meanwhile the record and the term carry the
-//!     wait as their D, and init has moved E back before the first byte of the first write that carries the shorter one. Who ends
-//!     within the wait writes nothing.
+//! 14. A Lease in the shape of a release (holder `""`, duration 1, acquireTime equal to renewTime; not seen held with 1 before)
+//!     is taken and run on at once. One that is free in any other way is taken at once and run on after the creation wait, times
+//!     1 + rho and counted from the reply that proved the acquisition; nothing lowers it. Where none is set it is the longest of
+//!     its own D, the last that it saw and the one recorded. Meanwhile the record and the term carry the wait as their D, and
+//!     init has moved E back before the first byte of the first write that carries the shorter one. Who ends within the wait
+//!     writes nothing.
 //! 15. What proves out after S starts nothing before it is renewed. A child that executes, or signals a promotion, reads the clock
 //!     as its last step, and does nothing past S.
 //! 16. The watch makes things faster and nothing depends on it: its older versions of one uid are dropped, a quorum read is always

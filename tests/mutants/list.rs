@@ -12,9 +12,9 @@ use crate::weave::{Change, weave};
 pub(crate) struct Mutant {
     /// Unique.
     pub(crate) name: String,
-    /// Of the law.
-    pub(crate) rule: u32,
-    /// What of it is taken away, in its words.
+    /// Of the law; 0 is what stands before its rules.
+    pub(crate) rule: usize,
+    /// What of it is taken away, in its words: a quotation.
     pub(crate) sentence: String,
     /// From the root of the repository.
     pub(crate) file: PathBuf,
@@ -56,6 +56,33 @@ impl Mutant {
         weave(&text, &[&change], "ask").map_err(|why| format!("{}: {why}", self.name))?;
         Ok(change)
     }
+
+    /// Whether its rule says that sentence.
+    ///
+    /// # Errors
+    /// It does not.
+    pub(crate) fn quotes(&self, law: &[String]) -> Result<(), String> {
+        let Self { name, rule, sentence, .. } = self;
+        let quoted = law.get(*rule).is_some_and(|text| text.contains(sentence));
+        if quoted { Ok(()) } else { Err(format!("{name}: law {rule} does not say {sentence:?}")) }
+    }
+}
+
+/// The text of the law: what stands before its rules, and each rule.
+///
+/// # Panics
+/// It cannot be read.
+pub(crate) fn law() -> Vec<String> {
+    let text = fs::read_to_string(root().join("src/law.rs")).expect("it can be read");
+    let mut law: Vec<Vec<&str>> = vec![Vec::new()];
+    for line in text.lines().map_while(|line| line.strip_prefix("//!")) {
+        let mut words = line.split_whitespace().peekable();
+        if words.next_if(|word| *word == format!("{}.", law.len())).is_some() {
+            law.push(Vec::new());
+        }
+        law.last_mut().expect("it is not empty").extend(words);
+    }
+    law.iter().map(|words| words.join(" ")).collect()
 }
 
 /// Every mutant of every file, in order.

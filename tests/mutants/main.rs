@@ -1,8 +1,8 @@
 //! Every rule bites: mutants of the shipping code, each of which takes one rule of the law away, and the checks that find it.
 //!
 //! `law/*.toml` is the list: what of the law is taken away and where, which family of the model and how many terms of the
-//! simulation find it, and where neither does, why. Without arguments this only sees that every mutant still applies, and that
-//! what it is built in compiles. The rest are commands:
+//! simulation find it, and where neither does, why. Without arguments this only sees that every mutant still applies and quotes
+//! its rule, and that what it is built in compiles. The rest are commands:
 //!
 //! ```text
 //! tests/mutants/run                   each is found by what the list says
@@ -39,9 +39,14 @@ fn main() -> ExitCode {
         let wrong: Vec<String> = list::read().iter().filter_map(|mutant| mutant.change(1).err()).collect();
         if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n").into()) }
     });
+    let quotes = Trial::test("every_sentence_is_a_quotation_of_its_rule", || {
+        let law = list::law();
+        let wrong: Vec<String> = list::read().iter().filter_map(|mutant| mutant.quotes(&law).err()).collect();
+        if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n").into()) }
+    });
     let compiles = Trial::test("the_rooms_that_decide_and_their_checks_need_no_other_room", || {
         let copy = copy::Copy::within(&std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("mutants"));
         check::Checks::compile(&copy).map_err(Into::into)
     });
-    libtest_mimic::run(&Arguments::from_args(), vec![applies, compiles]).exit_code()
+    libtest_mimic::run(&Arguments::from_args(), vec![applies, quotes, compiles]).exit_code()
 }
