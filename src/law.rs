@@ -49,8 +49,8 @@
 //!    begun ends the term, whatever is renewed later. With the proof of death S and H are over, for init and for the second guard;
 //!    until then the second guard repeats its walk.
 //! 4. Lost is the Lease where it is seen with another holder, another uid or none above the last confirmed version or in any
-//!    quorum read, and where it is gone. The workload is stopped at once. Before the proof nothing is created and no campaign
-//!    begins.
+//!    quorum read, and where it is gone. A release by the elector before this one is no loss. The workload is stopped at once.
+//!    Before the proof nothing is created and no campaign begins.
 //! 5. What may pass (no connection, no answer, 401, 403, 429, 5xx, a body that cannot be read, an API group that is not there) is
 //!    no loss: it is tried again on a new connection until S, and no Retry-After makes that wait past S - T.
 //! 6. A write that has no answer may have been committed. It moves nothing, and is remembered: a quorum read that shows exactly
@@ -65,7 +65,8 @@
 //!    first, and writes only where holder, uid, acquireTime and leaseTransitions are still the term's; a DELETE carries uid and
 //!    version. Where the workload runs always, an acknowledged demotion is a proof: given by the present incarnation, after the
 //!    signal, on a socket that was drained before it, with every hook of the term dead. A loss before a promotion is acknowledged
-//!    kills, and no signal for a role is sent before the last one is acknowledged.
+//!    kills, and no signal for a role is sent before the last one is acknowledged. A signal that may have been sent counts as
+//!    sent.
 //! 9. After a gap in its own clock, and before it acts on any deadline, a process first takes in what waits on its link, then
 //!    looks at S and H, then acts, and only then talks to the API server.
 //! 10. The elector renews while init has acknowledged the last extension. Where it has not, the elector kills at H, and releases
@@ -80,14 +81,15 @@
 //! 12. It takes by one PUT with the uid and the resourceVersion that it read, and never by PATCH. What a 409 hides is observed
 //!     anew.
 //! 13. A holder that bears this very identity outside a term is a stranger: it is waited for.
-//! 14. A Lease in the shape of a release (holder `""`, duration 1, acquireTime equal to renewTime; not seen held with 1 before)
-//!     is taken and run on at once. One that is free in any other way is taken at once and run on after the creation wait, times
-//!     1 + rho and counted from the reply that proved the acquisition; nothing lowers it. Where none is set it is the longest of
-//!     its own D, the last that it saw and the one recorded. Meanwhile the record and the term carry the wait as their D, and
-//!     init has moved E back before the first byte of the first write that carries the shorter one. Who ends within the wait
-//!     writes nothing.
+//! 14. A Lease in the shape of a release (holder `""`, duration 1, acquireTime equal to renewTime; not seen held with 1 before,
+//!     and with nobody's name left beside it) is taken and run on at once. One that is free in any other way is taken at once and
+//!     run on after the creation wait, times 1 + rho and counted from the reply that proved the acquisition; nothing lowers it.
+//!     Where none is set it is the longest of its own D, the last that it saw and the one recorded. Meanwhile the record and the
+//!     term carry the wait as their D, and init has moved E back before the first byte of the first write that carries the shorter
+//!     one. Who ends within the wait writes nothing.
 //! 15. What proves out after S starts nothing before it is renewed. A child that executes, or signals a promotion, reads the clock
-//!     as its last step, and does nothing past S.
+//!     as its last step, and does nothing from S on; a promotion on its way is called off where S moves back. A demotion's hook
+//!     has until H to begin.
 //! 16. The watch makes things faster and nothing depends on it: its older versions of one uid are dropped, a quorum read is always
 //!     believed.
 //! 17. A Lease that is being deleted is not acquired. A request to step down names the full identity of a holder and goes with the

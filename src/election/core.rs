@@ -12,7 +12,7 @@ pub(crate) use watching::News;
 use watching::Watch;
 
 use super::{
-    Action, Event, Operation, Request, RequestId,
+    Action, Complaint, Event, Operation, Request, RequestId,
     record::{LeaseRecord, later, metadata_of, spec_of},
     sight::{Prospect, Sight},
     trace::TraceContext,
@@ -187,7 +187,7 @@ impl Core {
         self.actions.push_back(Action::Report(event));
     }
 
-    pub(crate) fn report_failure(&mut self, operation: Operation, message: String) {
+    pub(crate) fn report_failure(&mut self, operation: Operation, message: Complaint) {
         self.failing.insert(operation);
         self.report(Event::Failed { operation, message });
     }

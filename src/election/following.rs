@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use super::{
-    Answer, Event, Operation, Refusal, Vacancy, Watched,
+    Answer, Complaint, Event, Operation, Refusal, Vacancy, Watched,
     core::{Asked, Attempt, Campaign, Core},
     elector::Phase,
     leading::Leading,
@@ -208,7 +208,7 @@ impl Following {
         core: &mut Core,
         attempt: Attempt,
         operation: Operation,
-        message: String,
+        message: Complaint,
         retry_after: Option<Duration>,
         now: Now,
     ) {

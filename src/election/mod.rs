@@ -6,7 +6,11 @@
 //!
 //! At most one request is awaited at a time. What the edge must do with a request that failed is part of [`Answer`].
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    fmt::{self, Display, Formatter},
+    sync::Arc,
+    time::Duration,
+};
 
 use serde_json::Value;
 
@@ -119,17 +123,56 @@ pub enum Answer {
     Refused {
         /// What kind of refusal.
         refusal: Refusal,
-        /// The server's message.
-        message: String,
+        /// What the server said.
+        message: Complaint,
     },
     /// Nobody knows (timeout, reset, refused connection, 5xx, a body that cannot be read).
     /// The edge has dropped its connections, so that the next attempt uses a new one.
     Unknown {
-        /// What happened, one line.
-        message: String,
+        /// What happened.
+        message: Complaint,
         /// From a Retry-After header.
         retry_after: Option<Duration>,
     },
+}
+
+/// Why a request did not succeed, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Complaint {
+    /// Of the API server's answer, if there was one.
+    pub status: Option<u16>,
+    /// What it said, or what happened without it; one line.
+    pub words: String,
+}
+
+impl Complaint {
+    /// Whether the API server said that it is not permitted.
+    #[must_use]
+    pub fn is_forbidden(&self) -> bool {
+        self.status == Some(403)
+    }
+}
+
+impl Display for Complaint {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match (self.status, self.words.as_str()) {
+            (None, words) => f.write_str(words),
+            (Some(status), "") => write!(f, "the API server answered {status}"),
+            (Some(status), words) => write!(f, "the API server answered {status}: {words}"),
+        }
+    }
+}
+
+impl From<String> for Complaint {
+    fn from(words: String) -> Self {
+        Self { status: None, words }
+    }
+}
+
+impl From<&str> for Complaint {
+    fn from(words: &str) -> Self {
+        Self::from(words.to_owned())
+    }
 }
 
 /// Why the server did not do it.
@@ -194,10 +237,10 @@ pub enum Watched {
 pub enum WatchEnd {
     /// In the ordinary way, which lets nothing pass.
     Closed,
-    /// 403: there is no permission to watch. One line.
-    Forbidden(String),
-    /// By an error, or the version to watch from is gone: something may have passed. One line.
-    Failed(String),
+    /// 403: there is no permission to watch.
+    Forbidden(Complaint),
+    /// By an error, or the version to watch from is gone: something may have passed.
+    Failed(Complaint),
 }
 
 /// What people and telemetry want to know; nothing waits for it.
@@ -240,8 +283,8 @@ pub enum Event {
     Failed {
         /// Which.
         operation: Operation,
-        /// One line.
-        message: String,
+        /// Why.
+        message: Complaint,
     },
     /// What had failed is done again.
     Recovered {

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::place::Place;
 use crate::{
     api::{ExchangeError, Reply},
-    election::{Answer, Refusal, Request},
+    election::{Answer, Complaint, Refusal, Request},
     words::one_line,
 };
 
@@ -18,10 +18,10 @@ pub(super) fn classify(request: &Request, place: &Place, reply: Result<Reply, Ex
     let reply = match reply {
         Ok(reply) => reply,
         Err(error @ ExchangeError::Credentials(_)) => {
-            return Answer::Refused { refusal: Refusal::Unauthorized, message: one_line(&error) };
+            return Answer::Refused { refusal: Refusal::Unauthorized, message: one_line(&error).into() };
         }
         Err(error @ (ExchangeError::Transport(_) | ExchangeError::Body(_) | ExchangeError::Timeout(_))) => {
-            return Answer::Unknown { message: one_line(&error), retry_after: None };
+            return Answer::Unknown { message: one_line(&error).into(), retry_after: None };
         }
     };
     let refused = |refusal| Answer::Refused { refusal, message: said(&reply) };
@@ -48,7 +48,7 @@ fn succeeded(request: &Request, place: &Place, reply: &Reply) -> Answer {
         Ok(object) if place.holds(&object) => Answer::Object(object.into()),
         Ok(_) | Err(_) => {
             let message = format!("the API server answered {} with what is not this Lease", reply.status.as_u16());
-            Answer::Unknown { message, retry_after: None }
+            Answer::Unknown { message: message.into(), retry_after: None }
         }
     }
 }
@@ -57,12 +57,8 @@ fn unknown(reply: &Reply) -> Answer {
     Answer::Unknown { message: said(reply), retry_after: reply.retry_after }
 }
 
-fn said(reply: &Reply) -> String {
-    let code = reply.status.as_u16();
-    match reply.message() {
-        message if message.is_empty() => format!("the API server answered {code}"),
-        message => format!("the API server answered {code}: {message}"),
-    }
+fn said(reply: &Reply) -> Complaint {
+    Complaint { status: Some(reply.status.as_u16()), words: reply.message() }
 }
 
 /// A status and a body: only a 2xx that can be read is an object, and only a 404 that says so is the Lease's.
@@ -171,7 +167,7 @@ mod tests {
             let Answer::Unknown { message, retry_after } = get(status, r#"{"message":"etcd is gone"}"#) else {
                 panic!("{status}")
             };
-            assert_eq!(message, format!("the API server answered {status}: etcd is gone"));
+            assert_eq!(message.to_string(), format!("the API server answered {status}: etcd is gone"));
             assert_eq!(retry_after, Some(Duration::from_secs(3)));
         }
     }

@@ -69,12 +69,12 @@ impl Lease {
             Ok(Err(answer)) => return answer,
             Err(_) => {
                 let message = format!("no credentials within {:?}", self.timeout);
-                return Answer::Refused { refusal: Refusal::Unauthorized, message };
+                return Answer::Refused { refusal: Refusal::Unauthorized, message: message.into() };
             }
         };
         let http = match self.http(request) {
             Ok(http) => http,
-            Err(error) => return Answer::Refused { refusal: Refusal::Invalid, message: one_line(&error) },
+            Err(error) => return Answer::Refused { refusal: Refusal::Invalid, message: one_line(&error).into() },
         };
         let reply = exchange(&client, http, end.saturating_duration_since(Instant::now())).await;
         if let Err(ExchangeError::Transport(_) | ExchangeError::Timeout(_)) = &reply {
@@ -88,7 +88,7 @@ impl Lease {
         let dialer = match self.access.dialer().await {
             Ok(dialer) => dialer,
             // Not a byte was sent, so it is a refusal and not unknown.
-            Err(error) => return Err(Answer::Refused { refusal: Refusal::Unauthorized, message: one_line(&error) }),
+            Err(error) => return Err(Answer::Refused { refusal: Refusal::Unauthorized, message: one_line(&error).into() }),
         };
         if let Some(Connected { client, .. }) = connected.as_ref().filter(|connected| connected.dialer.is(&dialer)) {
             return Ok(client.clone());
@@ -237,7 +237,7 @@ mod tests {
         let answer = lease.send(&Request::Create(json!({}).into())).await;
 
         let Answer::Refused { refusal: Refusal::Unauthorized, message } = answer else { panic!("{answer:?}") };
-        assert!(message.contains("/nonexistent/config"), "{message}");
+        assert!(message.words.contains("/nonexistent/config"), "{message}");
     }
 
     #[tokio::test]

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http::{StatusCode, header::ACCEPT};
+use http::header::ACCEPT;
 use http_body_util::{BodyExt as _, Limited};
 use kube::client::Body;
 use serde_json::Value;
@@ -15,8 +15,8 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::{access::Access, place::Place};
 use crate::{
     api::{ExchangeError, MAX_BODY, send},
-    election::{WatchEnd, Watched},
-    words::one_line,
+    election::{Complaint, WatchEnd, Watched},
+    words::{one_line, squeezed},
 };
 
 /// The server ends a watch after this to twice this: not all replicas at once, and seldom.
@@ -32,43 +32,37 @@ pub(super) struct Watch {
     pub(super) timeout: Duration,
 }
 
-/// Why a watch failed.
-struct Failure {
-    status: Option<StatusCode>,
-    message: String,
-}
-
 impl Watch {
     /// Hands on what the watch brings until it ends; the last is always [`Watched::Ended`].
     pub(super) async fn run(self, hand_on: impl AsyncFn(Watched)) {
         let end = match self.stream(&hand_on).await {
             Ok(()) => WatchEnd::Closed,
-            Err(Failure { status: Some(StatusCode::FORBIDDEN), message }) => WatchEnd::Forbidden(message),
-            Err(Failure { status, message }) => {
-                match status {
-                    Some(StatusCode::UNAUTHORIZED) => self.access.forget(),
+            Err(complaint) if complaint.is_forbidden() => WatchEnd::Forbidden(complaint),
+            Err(complaint) => {
+                match complaint.status {
+                    Some(401) => self.access.forget(),
                     None => self.access.doubt(),
                     Some(_) => {}
                 }
-                WatchEnd::Failed(message)
+                WatchEnd::Failed(complaint)
             }
         };
         hand_on(Watched::Ended(end)).await;
     }
 
-    async fn stream(&self, hand_on: &impl AsyncFn(Watched)) -> Result<(), Failure> {
+    async fn stream(&self, hand_on: &impl AsyncFn(Watched)) -> Result<(), Complaint> {
         let seconds = LEAST_SECONDS + fastrand::u64(..LEAST_SECONDS);
         let end = Instant::now() + Duration::from_secs(seconds) + self.timeout;
-        let late = |_| Failure::failed(&ExchangeError::Timeout(self.timeout));
+        let late = |_| failed(&ExchangeError::Timeout(self.timeout));
         let mut body = timeout(self.timeout, self.begin(seconds)).await.map_err(late)??;
         let mut lines = Lines::default();
         loop {
             let frame = match timeout_at(end, body.frame()).await {
                 Ok(Some(Ok(frame))) => frame,
-                Ok(Some(Err(error))) => return Err(Failure::failed(&error)),
+                Ok(Some(Err(error))) => return Err(failed(&error)),
                 // At the end of a line it is the server's ordinary way to end a watch; so is our own deadline.
                 Ok(None) if lines.is_empty() => return Ok(()),
-                Ok(None) => return Err(Failure::said("the watch broke off in the middle of a line")),
+                Ok(None) => return Err("the watch broke off in the middle of a line".into()),
                 Err(_) => return Ok(()),
             };
             let Ok(data) = frame.into_data() else { continue };
@@ -81,8 +75,8 @@ impl Watch {
         }
     }
 
-    async fn begin(&self, seconds: u64) -> Result<Body, Failure> {
-        let dialer = self.access.dialer().await.map_err(|error| Failure::failed(&error))?;
+    async fn begin(&self, seconds: u64) -> Result<Body, Complaint> {
+        let dialer = self.access.dialer().await.map_err(|error| failed(&error))?;
         let mut uri = format!(
             "{}?watch=true&fieldSelector=metadata.name%3D{}&allowWatchBookmarks=true&timeoutSeconds={seconds}",
             self.place.collection(),
@@ -93,38 +87,31 @@ impl Watch {
             uri.push_str(version);
         }
         let request = http::Request::get(uri).header(ACCEPT, "application/json").body(Body::empty());
-        let request = request.map_err(|error| Failure::failed(&error))?;
-        let response = send(&dialer.client(), request).await.map_err(|error| Failure::failed(&error))?;
+        let request = request.map_err(|error| failed(&error))?;
+        let response = send(&dialer.client(), request).await.map_err(|error| failed(&error))?;
         let status = response.status();
         if status.is_success() {
             return Ok(response.into_body());
         }
         let body = Limited::new(response.into_body(), MAX_BODY).collect().await;
         let said: Value = body.ok().and_then(|body| serde_json::from_slice(&body.to_bytes()).ok()).unwrap_or_default();
-        Err(Failure::refused(status, &said))
+        Err(refused(status.as_u16(), &said))
     }
 }
 
-impl Failure {
-    fn failed(error: &(dyn std::error::Error + 'static)) -> Self {
-        Self::said(&one_line(error))
-    }
+fn failed(error: &(dyn std::error::Error + 'static)) -> Complaint {
+    one_line(error).into()
+}
 
-    fn said(message: &str) -> Self {
-        Self { status: None, message: message.into() }
-    }
-
-    /// By a Status object, in the head of the reply or in an ERROR event.
-    fn refused(status: StatusCode, said: &Value) -> Self {
-        let words = said.get("message").and_then(Value::as_str).unwrap_or("no reason given");
-        let message = format!("the API server refused the watch with {}: {words}", status.as_u16());
-        Self { status: Some(status), message }
-    }
+/// By a Status object, in the head of the reply or in an ERROR event.
+fn refused(status: u16, said: &Value) -> Complaint {
+    let words = said.get("message").and_then(Value::as_str).unwrap_or_default();
+    Complaint { status: Some(status), words: squeezed(words) }
 }
 
 /// One event; none if it is not about this Lease.
-fn read(line: &[u8], place: &Place) -> Result<Option<Watched>, Failure> {
-    let mut event: Value = serde_json::from_slice(line).map_err(|error| Failure::failed(&error))?;
+fn read(line: &[u8], place: &Place) -> Result<Option<Watched>, Complaint> {
+    let mut event: Value = serde_json::from_slice(line).map_err(|error| failed(&error))?;
     let object = event.get_mut("object").map(Value::take).unwrap_or_default();
     let kind = event.get("type").and_then(Value::as_str).unwrap_or_default();
     let metadata = |key| object.get("metadata").and_then(|metadata| metadata.get(key)).and_then(Value::as_str);
@@ -135,10 +122,9 @@ fn read(line: &[u8], place: &Place) -> Result<Option<Watched>, Failure> {
         "BOOKMARK" => Ok(metadata("resourceVersion").map(|version| Watched::Bookmark(version.into()))),
         "ERROR" => {
             let code = object.get("code").and_then(Value::as_u64).and_then(|code| u16::try_from(code).ok());
-            let status = code.and_then(|code| StatusCode::from_u16(code).ok()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-            Err(Failure::refused(status, &object))
+            Err(refused(code.unwrap_or(500), &object))
         }
-        other => Err(Failure::said(&format!("the watch brought an event of the unknown type {other:?}"))),
+        other => Err(format!("the watch brought an event of the unknown type {other:?}").into()),
     }
 }
 
@@ -159,12 +145,12 @@ impl Lines {
         self.bytes.is_empty()
     }
 
-    fn next(&mut self) -> Result<Option<Bytes>, Failure> {
+    fn next(&mut self) -> Result<Option<Bytes>, Complaint> {
         loop {
             let rest = self.bytes.get(self.searched..).unwrap_or_default();
             let Some(length) = rest.iter().position(|byte| *byte == b'\n') else {
                 self.searched = self.bytes.len();
-                return if self.searched > MAX_BODY { Err(Failure::said("a line of the watch is too long")) } else { Ok(None) };
+                return if self.searched > MAX_BODY { Err("a line of the watch is too long".into()) } else { Ok(None) };
             };
             let mut line = self.bytes.split_to(self.searched + length + 1);
             line.truncate(line.len() - 1);
@@ -188,11 +174,11 @@ pub(crate) fn fuzz(bytes: &[u8]) {
             while let Ok(Some(line)) = lines.next() {
                 match read(&line, &place) {
                     Ok(event) => seen.extend(event),
-                    Err(end) => return (seen, Some(end.message), end.status),
+                    Err(end) => return (seen, Some(end)),
                 }
             }
         }
-        (seen, None, None)
+        (seen, None)
     };
     let cut = watched(&mut stream.chunks(usize::from(*length).max(1)));
     assert_eq!(watched(&mut std::iter::once(stream)), cut);

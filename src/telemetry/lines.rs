@@ -13,7 +13,7 @@ use super::{
     transition::{Campaign, Name, Outcome, Transition},
 };
 use crate::{
-    election::{Event, Given, Operation, trace::TraceContext},
+    election::{Complaint, Event, Given, Operation, trace::TraceContext},
     link::{Exit, Resume, ToElector, ToInit},
     role::Role,
     time::{Instant, Now},
@@ -33,8 +33,8 @@ pub(crate) struct Lines {
 
 #[derive(Debug)]
 struct Failing {
-    /// What [`state`] makes of the message.
-    state: String,
+    /// What [`state`] makes of the complaint.
+    state: (Option<u16>, String),
     told: Instant,
     since: u64,
 }
@@ -173,7 +173,7 @@ impl Lines {
                 None => debug!(term = transitions, token, "holds the Lease"),
             },
             Event::Renewed { latency } => debug!(latency = readable(latency.as_secs_f64()), "renewed"),
-            Event::Failed { operation, message } => self.failed(*operation, &bounded(message), now.boot),
+            Event::Failed { operation, message } => self.failed(*operation, message, now.boot),
             Event::Recovered { operation } => self.recovered(*operation),
             Event::Stopping { reason, context } => {
                 let (trace_id, span_id) = ids(*context);
@@ -199,9 +199,11 @@ impl Lines {
         }
     }
 
-    fn failed(&mut self, operation: Operation, message: &str, now: Instant) {
+    fn failed(&mut self, operation: Operation, complaint: &Complaint, now: Instant) {
+        let (state, message) = (state(complaint), complaint.to_string());
+        let message = bounded(&message);
         if let Some(failing) = self.failing.get_mut(&operation)
-            && failing.state == state(message)
+            && failing.state == state
             && now.since(failing.told) < AGAIN
         {
             failing.since += 1;
@@ -213,7 +215,7 @@ impl Lines {
             Operation::Get | Operation::Update => true,
             Operation::Create | Operation::Delete | Operation::Watch => false,
         };
-        if is_needed && message.starts_with("the API server answered 403") {
+        if is_needed && complaint.is_forbidden() {
             error!(
                 lease,
                 operation = operation_name,
@@ -222,7 +224,7 @@ impl Lines {
         } else {
             warn!(lease, operation = operation_name, "a request to the API server failed: {message}");
         }
-        self.failing.insert(operation, Failing { state: state(message), told: now, since: 0 });
+        self.failing.insert(operation, Failing { state, told: now, since: 0 });
     }
 
     fn recovered(&mut self, operation: Operation) {
@@ -279,11 +281,9 @@ fn ids(context: TraceContext) -> (String, String) {
     (format!("{:032x}", context.trace_id), format!("{:016x}", context.span_id))
 }
 
-/// The part of a message by which one state is told from another: the status of an answer and the words. Other numbers may be
-/// times, and differ in each message.
-fn state(message: &str) -> String {
-    let status = message.strip_prefix("the API server answered ").and_then(|rest| rest.get(..3)).unwrap_or_default();
-    status.chars().chain(message.chars().filter(|c| !c.is_ascii_digit())).collect()
+/// The part of a complaint by which one state is told from another: numbers in its words may be times, and differ in each.
+fn state(complaint: &Complaint) -> (Option<u16>, String) {
+    (complaint.status, complaint.words.chars().filter(|c| !c.is_ascii_digit()).collect())
 }
 
 /// Seconds, to the microsecond.

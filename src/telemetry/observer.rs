@@ -13,7 +13,7 @@ use super::{
     transition::{Anchor, Campaign, Cause, Margin, Name, Origin, Outcome, Phase, Transition, exit_fact},
 };
 use crate::{
-    election::{Event, Operation, Vacancy, trace::TraceContext},
+    election::{Complaint, Event, Operation, Vacancy, trace::TraceContext},
     law::Timing,
     link::{Confirmed, Exit, Facts, Reason, Resume, Stop, ToElector, ToInit},
     role::Role,
@@ -265,12 +265,12 @@ impl Observer {
         Some(Outcome::During { parent: term.context?, anchor: Anchor::new(now), term: term.transitions, phase })
     }
 
-    fn failed(&self, operation: Operation, message: &str, now: Now) -> Option<Outcome> {
+    fn failed(&self, operation: Operation, message: &Complaint, now: Now) -> Option<Outcome> {
         let releasing = self.fall.as_ref().is_some_and(|fall| fall.proved.is_some());
         // A watch that fails costs a term nothing.
         let term = self.term.as_ref().filter(|_| !releasing && operation != Operation::Watch)?;
         let mut phase = Phase::new(Name::Renew, now.boot, now.boot).with(KeyValue::new("tenure.operation", operation.as_str()));
-        phase.error = Some(message.to_owned());
+        phase.error = Some(message.to_string());
         Some(Outcome::During { parent: term.context?, anchor: Anchor::new(now), term: term.transitions, phase })
     }
 

@@ -237,7 +237,7 @@ impl World {
     }
 
     fn refuse(&mut self, on: usize, refusal: Refusal) {
-        self.flights[on].stage = Stage::Answered(Answer::Refused { refusal, message: format!("{refusal:?}") });
+        self.flights[on].stage = Stage::Answered(Answer::Refused { refusal, message: format!("{refusal:?}").into() });
     }
 
     fn edit(&mut self, edit: impl FnOnce(&mut Value)) {

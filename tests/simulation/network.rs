@@ -142,7 +142,7 @@ impl Road {
             return None;
         }
         let retry_after = e.chance(0.3).then(|| std::time::Duration::from_secs(e.rng.u64(1..10)));
-        let refused = |refusal| Some((Answer::Refused { refusal, message: format!("{mood:?}") }, false));
+        let refused = |refusal| Some((Answer::Refused { refusal, message: format!("{mood:?}").into() }, false));
         match mood {
             Mood::Fine => None,
             Mood::Busy => refused(Refusal::TooManyRequests { retry_after }),

@@ -262,7 +262,7 @@ fn refused(status: &Status) -> Answer {
     match status.code {
         404 => Answer::NotFound,
         409 => Answer::Conflict,
-        500.. => Answer::Unknown { message: status.message.clone(), retry_after: None },
-        _ => Answer::Refused { refusal: Refusal::Invalid, message: status.message.clone() },
+        500.. => Answer::Unknown { message: status.message.clone().into(), retry_after: None },
+        _ => Answer::Refused { refusal: Refusal::Invalid, message: status.message.clone().into() },
     }
 }

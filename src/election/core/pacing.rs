@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::Core;
 use crate::{
-    election::{Operation, sight::Prospect},
+    election::{Complaint, Operation, sight::Prospect},
     law::RETRY_PAUSE,
     time::{Instant, Now},
 };
@@ -28,7 +28,7 @@ impl Core {
     }
 
     /// Notes that the credentials were refused: the edge has read them again, one attempt follows at once.
-    pub(crate) fn refused_credentials(&mut self, operation: Operation, message: String, now: Now) {
+    pub(crate) fn refused_credentials(&mut self, operation: Operation, message: Complaint, now: Now) {
         if self.failures > 0 {
             return self.failed(operation, message, None, now);
         }
@@ -40,7 +40,7 @@ impl Core {
 
     /// Notes a failed request, and when a follower tries again. A Retry-After never makes it sleep through the moment in which the
     /// Lease may be taken.
-    pub(crate) fn failed(&mut self, operation: Operation, message: String, retry_after: Option<Duration>, now: Now) {
+    pub(crate) fn failed(&mut self, operation: Operation, message: Complaint, retry_after: Option<Duration>, now: Now) {
         let pause = RETRY_PAUSE.saturating_mul(1 << self.failures.min(8)).min(self.timing.renew_period.max(RETRY_PAUSE));
         self.failures = self.failures.saturating_add(1);
         let soon = now.boot + self.jittered(pause);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{Leading, Proved};
 use crate::{
     election::{
-        Answer, Event, Operation, Refusal,
+        Answer, Complaint, Event, Operation, Refusal,
         core::{Asked, Core},
         following::{NOT_WHAT_WAS_SENT, UNREADABLE},
         record::{LeaseRecord, later},
@@ -159,7 +159,7 @@ impl Leading {
         &mut self,
         core: &mut Core,
         operation: Operation,
-        message: String,
+        message: Complaint,
         sent: Instant,
         retry_after: Option<Duration>,
         now: Now,

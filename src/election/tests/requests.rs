@@ -37,7 +37,7 @@ fn a_take_that_was_forbidden_hinders_no_creation() {
     while !bench.awaits_a_write() {
         if bench.awaited.is_some() { bench.serve() } else { bench.run(Duration::from_millis(100)) }
     }
-    bench.answer(Answer::Refused { refusal: Refusal::Forbidden, message: String::new() });
+    bench.answer(Answer::Refused { refusal: Refusal::Forbidden, message: "".into() });
     let deleted = bench.register.delete();
     bench.answers = true;
     bench.watch(deleted);

@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::*;
 use crate::{
     config::{Log, LogFormat, LogLevel},
+    election::Complaint,
     link::{Reason, Term},
     telemetry::{
         log::subscriber,
@@ -190,10 +191,25 @@ fn a_failure_that_says_the_time_is_one_state() {
 }
 
 #[test]
+fn a_missing_permission_is_an_error_with_its_remedy_where_nothing_goes_without_it() {
+    let forbidden = || Complaint { status: Some(403), words: "leases is forbidden".into() };
+    let lines = logged(|lines| {
+        for operation in [Operation::Update, Operation::Watch] {
+            reported(lines, 0, &Event::Failed { operation, message: forbidden() });
+        }
+    });
+    let told: Vec<_> = lines.iter().map(|line| (line["level"].as_str().unwrap(), line["message"].as_str().unwrap())).collect();
+    let failure = "a request to the API server failed: the API server answered 403: leases is forbidden";
+    let remedy = format!("{failure} (`tenure check` tells which permissions are missing)");
+    assert_eq!(told, [("ERROR", remedy.as_str()), ("WARN", failure)]);
+}
+
+#[test]
 fn another_status_is_another_state() {
     let lines = logged(|lines| {
         for (second, status) in [500, 500, 503, 503].into_iter().enumerate() {
-            reported(lines, second as u64 * 1000, &failed(&format!("the API server answered {status}")));
+            let message = Complaint { status: Some(status), words: String::new() };
+            reported(lines, second as u64 * 1000, &Event::Failed { operation: Operation::Update, message });
         }
     });
     assert_eq!(lines.len(), 2, "{lines:?}");
