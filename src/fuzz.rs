@@ -20,7 +20,7 @@ use crate::{
     law::longer,
     link::{Exit, Term, ToElector, ToInit, Welcome, decode, encode},
     process::notify,
-    supervision::{Action, Agent, Input, NotSpawned, Scan, Settings},
+    supervision::{Action, Agent, Input, NotSpawned, RoleInput, Scan, Settings},
     time::{Instant, Now},
 };
 
@@ -172,10 +172,13 @@ fn obey(agent: &mut Agent, now: Instant) {
             Action::StartElector => agent.handle(Input::ElectorStarted, now),
             Action::KillElector => agent.handle(Input::ElectorEnded, now),
             Action::Promote { not_after, .. } => {
-                agent.handle(if not_after <= now { Input::PromotionLate } else { Input::Promoted }, now);
+                agent.handle(
+                    if not_after <= now { Input::Role(RoleInput::PromotionLate) } else { Input::Role(RoleInput::Promoted) },
+                    now,
+                );
             }
-            Action::Demote { .. } => agent.handle(Input::Demoted, now),
-            Action::Hook { .. } => agent.handle(Input::HookNotForked, now),
+            Action::Demote { .. } => agent.handle(Input::Role(RoleInput::Demoted), now),
+            Action::Hook { .. } => agent.handle(Input::Role(RoleInput::HookNotForked), now),
             Action::Walk | Action::KillAll => {
                 agent.handle(Input::Reaped { pid: MAIN, exit: Exit::Signal(libc::SIGKILL) }, now);
                 agent.handle(Input::Scanned(Scan { clean: true, ..Scan::default() }), now);

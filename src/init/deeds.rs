@@ -23,7 +23,7 @@ use crate::{
         spawn::{self, Outcome, Place, Setup, Spawning, signal_not_after},
     },
     role::Role,
-    supervision::{Action, Agent, Input, Launch, NotSpawned, Scan, Target},
+    supervision::{Action, Agent, Input, Launch, NotSpawned, RoleInput, Scan, Target},
     time::Instant,
     words::one_line,
 };
@@ -215,7 +215,7 @@ impl Drive {
 
     fn drain_notify(&mut self, agent: &mut Agent) {
         if let Some(Err(error)) = self.notify.as_ref().map(NotifySocket::drain) {
-            agent.handle(Input::NotDrained, clock::boot());
+            agent.handle(Input::Role(RoleInput::NotDrained), clock::boot());
             self.warn(format!("NOTIFY_SOCKET cannot be emptied: {error}"));
         }
     }
@@ -225,7 +225,7 @@ impl Drive {
             Ok(spawning) => self.pending.promotion = Some(spawning),
             Err(error) => {
                 self.warn(format!("the workload cannot be promoted: {}", one_line(&error)));
-                agent.handle(Input::NotPromoted, clock::boot());
+                agent.handle(Input::Role(RoleInput::NotPromoted), clock::boot());
             }
         }
     }
@@ -251,12 +251,12 @@ impl Drive {
                 self.fuses.started();
                 let pid = spawning.pid.as_raw();
                 self.hook = Some(Hook::new(hook, spawning));
-                Input::HookForked { pid }
+                Input::Role(RoleInput::HookForked { pid })
             }
-            Ok(None) => Input::HookNotForked,
+            Ok(None) => Input::Role(RoleInput::HookNotForked),
             Err(error) => {
                 self.warn(format!("hooks.{} cannot be run: {}", hook.name(), one_line(&error)));
-                Input::HookNotForked
+                Input::Role(RoleInput::HookNotForked)
             }
         };
         agent.handle(input, clock::boot());
@@ -270,16 +270,16 @@ impl Drive {
         let pid = Pid::from_raw(pid);
         if !reap::is_dead(pid) && spawn::would_end(pid, signal) {
             // What it has left would work on as a leader's, and its death looks like an answer until it is reaped.
-            agent.handle(Input::NotDemoted, clock::boot());
+            agent.handle(Input::Role(RoleInput::NotDemoted), clock::boot());
             return self.warn(format!("the workload does not handle signals.onFollow ({}) and is killed", signal.name()));
         }
         let input = match kill::send(pid, signal) {
             // The dead take a signal too, and heed none: that it was reaped is the answer. What it has left is not demoted.
             Ok(()) if reap::is_dead(pid) => return,
-            Ok(()) => Input::Demoted,
+            Ok(()) => Input::Role(RoleInput::Demoted),
             Err(error) => {
                 self.warn(format!("the workload cannot be told signals.onFollow: {error}"));
-                Input::NotDemoted
+                Input::Role(RoleInput::NotDemoted)
             }
         };
         agent.handle(input, clock::boot());
@@ -321,14 +321,14 @@ impl Drive {
             match spawning.outcome() {
                 Some(Outcome::Done) if exit == Exit::Code(0) => {
                     self.fuses.started();
-                    agent.handle(Input::Promoted, clock::boot());
+                    agent.handle(Input::Role(RoleInput::Promoted), clock::boot());
                 }
                 Some(Outcome::Failed(failure)) => {
                     self.warn(format!("the workload cannot be promoted: {failure}"));
-                    agent.handle(Input::NotPromoted, clock::boot());
+                    agent.handle(Input::Role(RoleInput::NotPromoted), clock::boot());
                 }
-                Some(Outcome::Late) => agent.handle(Input::PromotionLate, clock::boot()),
-                Some(Outcome::Done) | None => agent.handle(Input::PromotionKilled, clock::boot()),
+                Some(Outcome::Late) => agent.handle(Input::Role(RoleInput::PromotionLate), clock::boot()),
+                Some(Outcome::Done) | None => agent.handle(Input::Role(RoleInput::PromotionKilled), clock::boot()),
             }
         }
     }

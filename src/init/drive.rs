@@ -17,7 +17,7 @@ use crate::{
         signals::{Inherited, Signals},
         terminal::Terminal,
     },
-    supervision::{Agent, Input, Settings},
+    supervision::{Agent, Input, RoleInput, Settings},
     time::Instant,
     wire::Broken,
 };
@@ -144,7 +144,7 @@ impl Drive {
 
     fn heed_fuses(&mut self, agent: &mut Agent) {
         if self.fuses.take_fired() {
-            agent.handle(Input::Blown, clock::boot());
+            agent.handle(Input::FuseFired, clock::boot());
         }
     }
 
@@ -264,7 +264,7 @@ impl Drive {
             }
             match socket.receive(main, self.prover.scanner().as_deref()) {
                 Ok(Some(Ok(None))) => {}
-                Ok(Some(Ok(Some(role)))) => self.feed(agent, Input::Notified(role)),
+                Ok(Some(Ok(Some(role)))) => self.feed(agent, Input::Role(RoleInput::Notified(role))),
                 Ok(Some(Err(rejected))) => {
                     if !std::mem::replace(&mut self.rejected, true) {
                         self.warn(rejected.to_string());

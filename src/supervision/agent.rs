@@ -116,21 +116,12 @@ impl Agent {
             Input::Forked { pid } => self.workload.forked(pid, now),
             Input::Spawned => self.workload.spawned(now),
             Input::NotSpawned(why) => self.workload.not_spawned(why, now),
-            Input::Promoted => self.workload.promoted(now),
-            Input::PromotionLate => self.workload.promotion_late(now),
-            Input::PromotionKilled => self.workload.promotion_killed(now),
-            Input::NotPromoted => self.workload.not_promoted(now),
-            Input::Demoted => self.workload.demoted(now),
-            Input::NotDemoted => self.workload.not_demoted(now),
-            Input::NotDrained => self.workload.not_drained(now),
-            Input::HookForked { pid } => self.workload.hook_forked(pid),
-            Input::HookNotForked => self.workload.hook_not_forked(now),
+            Input::Role(input) => self.workload.role(input, now),
             Input::Reaped { pid, exit } => self.workload.reaped(pid, exit, now),
             Input::Childless => self.workload.childless(now),
             Input::Scanned(scan) => self.workload.scanned(scan, now),
-            Input::Notified(role) => self.workload.notified(role, now),
-            Input::Blown if self.workload.leads() => self.expire(now),
-            Input::Blown => {}
+            Input::FuseFired if self.workload.leads() => self.expire(now),
+            Input::FuseFired => {}
         }
         self.settle(now);
     }

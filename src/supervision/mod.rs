@@ -8,7 +8,7 @@
 //! order, and calls [`Agent::handle_timeout`] when [`Agent::poll_timeout`] has come. What the loop owes the agent:
 //!
 //! 1. Before every `handle_timeout` it drains the link, and feeds what it found (law 9). No input but the time acts on a deadline
-//!    ([`Input::Blown`] tells that the kernel has), so an extension that waited in the link while init did not run is taken in
+//!    ([`Input::FuseFired`] tells that the kernel has), so an extension that waited in the link while init did not run is taken in
 //!    before the stop that it prevents.
 //! 2. What an action brings at once is fed at once, before any input but [`Input::Reaped`]: whether [`Action::Spawn`],
 //!    [`Action::Hook`] and [`Action::StartElector`] forked, and the scan of [`Action::Prove`], [`Action::Walk`],
@@ -57,6 +57,26 @@ pub enum Input {
     Spawned,
     /// It does not, and never will: it has ended or is about to.
     NotSpawned(NotSpawned),
+    /// About the role of a workload that runs always.
+    Role(RoleInput),
+    /// A child that is not the elector was reaped; of a hook nobody of its process group is left either.
+    Reaped {
+        /// Its id, void from now on.
+        pid: i32,
+        /// How it ended.
+        exit: Exit,
+    },
+    /// Init has no child left. Proof enough for a plain init that is not PID 1; told then only.
+    Childless,
+    /// Answer to [`Action::Prove`], [`Action::Walk`] and [`Action::KillAll`].
+    Scanned(Scan),
+    /// The kernel has killed a group of the leader's at H, while init did not run.
+    FuseFired,
+}
+
+/// What became of telling a workload its role, and what it said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RoleInput {
     /// [`Action::Promote`] did its work.
     Promoted,
     /// Its deadline came first: nothing was sent.
@@ -78,21 +98,8 @@ pub enum Input {
     },
     /// [`Action::Hook`] did not fork.
     HookNotForked,
-    /// A child that is not the elector was reaped; of a hook nobody of its process group is left either.
-    Reaped {
-        /// Its id, void from now on.
-        pid: i32,
-        /// How it ended.
-        exit: Exit,
-    },
-    /// Init has no child left. Proof enough for a plain init that is not PID 1; told then only.
-    Childless,
-    /// Answer to [`Action::Prove`], [`Action::Walk`] and [`Action::KillAll`].
-    Scanned(Scan),
     /// `X_TENURE_ROLE` from a process of the workload.
     Notified(Role),
-    /// The kernel has killed a group of the leader's at H, while init did not run.
-    Blown,
 }
 
 /// What a scan of /proc found after the kill that it belongs to.
@@ -165,7 +172,7 @@ pub enum Action {
     },
     /// Send the signal that promotes, by a forked child that empties NOTIFY_SOCKET and looks at the clock last (law 8, 15). It
     /// waits for that while the process would end by the signal, as one does that was just started. Nothing that is said before
-    /// the child has ended is fed before its [`Input::Promoted`].
+    /// the child has ended is fed before its [`RoleInput::Promoted`].
     Promote {
         /// The main process.
         pid: i32,
@@ -175,10 +182,10 @@ pub enum Action {
         not_after: Instant,
     },
     /// SIGKILL the child of [`Action::Promote`], if there still is one: its workload is being stopped, or S is earlier now.
-    /// Whether it had sent the signal nobody knows: [`Input::PromotionKilled`].
+    /// Whether it had sent the signal nobody knows: [`RoleInput::PromotionKilled`].
     CallOff,
-    /// Send the signal that demotes. An attempt is no acknowledgement (law 8): the answer is [`Input::Demoted`] or
-    /// [`Input::NotDemoted`], or the end of the process.
+    /// Send the signal that demotes. An attempt is no acknowledgement (law 8): the answer is [`RoleInput::Demoted`] or
+    /// [`RoleInput::NotDemoted`], or the end of the process.
     Demote {
         /// The main process.
         pid: i32,

@@ -3,9 +3,9 @@
 //! No role signal goes out before the one before it is acknowledged. A word counts only if it was read after the signal, from a
 //! socket that was drained before it; a demotion's only with every hook of the term dead (law 8).
 
-use std::time::Duration;
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
-use super::{Action, Launch};
+use super::{Action, Launch, RoleInput};
 use crate::{
     config::{Acknowledge, HookKind, Hooks, Signals},
     link::{Exit, Reason},
@@ -15,7 +15,7 @@ use crate::{
 
 /// What the settings say of it.
 #[derive(Clone, Debug)]
-pub(crate) struct Manner {
+pub(crate) struct RolePolicy {
     pub(crate) acknowledge: Acknowledge,
     pub(crate) signals: Signals,
     pub(crate) hooks: Hooks,
@@ -26,7 +26,7 @@ pub(crate) struct Manner {
     pub(crate) margin: Duration,
 }
 
-impl Manner {
+impl RolePolicy {
     /// When a promotion has failed whose signal, if there is one, was sent at `now`.
     fn gives_up(&self, word: bool, now: Instant) -> Option<Instant> {
         match self.acknowledge {
@@ -39,6 +39,7 @@ impl Manner {
 /// The role of one incarnation of the workload.
 #[derive(Clone, Debug)]
 pub(crate) struct Roles {
+    policy: Arc<RolePolicy>,
     pid: i32,
     stage: Stage,
     /// Its word came, or is not asked for.
@@ -56,7 +57,7 @@ enum Stage {
     Promoting(Launch),
     Leader(Launch),
     /// To be demoted as soon as the promotion's hook is dead.
-    Waning(Launch, Reason),
+    AwaitingHook(Launch, Reason),
     /// Until the signal was sent, if there is one, with what the hook will be told.
     Demoting(Option<(Launch, Reason)>),
 }
@@ -83,23 +84,39 @@ pub(crate) enum Outcome {
 
 impl Roles {
     /// What was started as a standby.
-    pub(crate) fn standby(pid: i32) -> Self {
-        Self { pid, stage: Stage::Standby, word: true, give_up: None, hook: None }
+    pub(crate) const fn standby(policy: Arc<RolePolicy>, pid: i32) -> Self {
+        Self { policy, pid, stage: Stage::Standby, word: true, give_up: None, hook: None }
     }
 
     /// What was started as a leader: it was told before it ran, so only the hook is left to tell it more.
     pub(crate) fn leader(
+        policy: Arc<RolePolicy>,
         pid: i32,
         launch: Launch,
-        manner: &Manner,
         now: Instant,
-        out: &mut impl Extend<Action>,
+        out: &mut VecDeque<Action>,
     ) -> (Self, Outcome) {
-        let mut roles = Self { stage: Stage::Promoting(launch.clone()), ..Self::standby(pid) };
-        roles.run(HookKind::AfterLead, manner, &launch, None, now, out);
-        roles.give_up = manner.gives_up(true, now);
-        let outcome = roles.settle(manner);
+        let mut roles = Self { stage: Stage::Promoting(launch.clone()), ..Self::standby(policy, pid) };
+        roles.run(HookKind::AfterLead, &launch, None, now, out);
+        roles.give_up = roles.policy.gives_up(true, now);
+        let outcome = roles.settle();
         (roles, outcome)
+    }
+
+    /// Takes in what became of telling it, and what it said.
+    pub(crate) fn handle(&mut self, input: RoleInput, now: Instant, out: &mut VecDeque<Action>) -> Outcome {
+        match input {
+            RoleInput::Promoted => self.promoted(now, out),
+            RoleInput::PromotionLate => self.promotion_late(now, out),
+            RoleInput::PromotionKilled => self.promotion_killed(now, out),
+            RoleInput::NotPromoted => self.not_promoted(),
+            RoleInput::Demoted => self.demoted(now, out),
+            RoleInput::NotDemoted => self.not_demoted(),
+            RoleInput::NotDrained => self.not_drained(),
+            RoleInput::HookForked { pid } => self.hook_forked(pid, out),
+            RoleInput::HookNotForked => self.hook_ended(None, now, out),
+            RoleInput::Notified(role) => self.notified(role),
+        }
     }
 
     /// Whether it is a standby by its own word.
@@ -111,27 +128,27 @@ impl Roles {
     pub(crate) fn role(&self) -> Role {
         match self.stage {
             Stage::Standby | Stage::Demoting(_) => Role::Standby,
-            Stage::Signalled(..) | Stage::Promoting(_) | Stage::Leader(_) | Stage::Waning(..) => Role::Leader,
+            Stage::Signalled(..) | Stage::Promoting(_) | Stage::Leader(_) | Stage::AwaitingHook(..) => Role::Leader,
         }
     }
 
     /// Tells a standby that it leads.
-    pub(crate) fn promote(&mut self, launch: Launch, manner: &Manner, now: Instant, out: &mut impl Extend<Action>) -> Outcome {
-        self.word = manner.acknowledge != Acknowledge::Notify;
-        let until = now + manner.patience;
+    pub(crate) fn promote(&mut self, launch: Launch, now: Instant, out: &mut VecDeque<Action>) -> Outcome {
+        self.word = self.policy.acknowledge != Acknowledge::Notify;
+        let until = now + self.policy.patience;
         let not_after = launch.not_after.min(until);
         self.stage = Stage::Signalled(launch, until);
-        self.give_up = Some(until + manner.margin);
-        let Some(signal) = manner.signals.on_lead else {
-            out.extend([Action::DrainNotify]);
-            return self.promoted(manner, now, out);
+        self.give_up = Some(until + self.policy.margin);
+        let Some(signal) = self.policy.signals.on_lead else {
+            out.push_back(Action::DrainNotify);
+            return self.promoted(now, out);
         };
-        out.extend([Action::Promote { pid: self.pid, signal, not_after }]);
+        out.push_back(Action::Promote { pid: self.pid, signal, not_after });
         Outcome::Pending
     }
 
     /// S has moved (law 15). Where it has moved back, as at the end of a wait, a signal that is on its way could come after it.
-    pub(crate) fn follow_soft(&mut self, soft: Instant, out: &mut impl Extend<Action>) {
+    pub(crate) fn follow_soft(&mut self, soft: Instant, out: &mut VecDeque<Action>) {
         match &mut self.stage {
             Stage::Signalled(launch, _) | Stage::Promoting(launch) => {
                 let is_earlier = soft < std::mem::replace(&mut launch.not_after, soft);
@@ -139,56 +156,57 @@ impl Roles {
                     self.call_off(out);
                 }
             }
-            Stage::Standby | Stage::Leader(_) | Stage::Waning(..) | Stage::Demoting(_) => {}
+            Stage::Standby | Stage::Leader(_) | Stage::AwaitingHook(..) | Stage::Demoting(_) => {}
         }
     }
 
     /// A signal that promotes and is on its way does not go out any more.
-    pub(crate) fn call_off(&self, out: &mut impl Extend<Action>) {
+    pub(crate) fn call_off(&self, out: &mut VecDeque<Action>) {
         match self.stage {
-            Stage::Signalled(..) => out.extend([Action::CallOff]),
-            Stage::Standby | Stage::Promoting(_) | Stage::Leader(_) | Stage::Waning(..) | Stage::Demoting(_) => {}
+            Stage::Signalled(..) => out.push_back(Action::CallOff),
+            Stage::Standby | Stage::Promoting(_) | Stage::Leader(_) | Stage::AwaitingHook(..) | Stage::Demoting(_) => {}
         }
     }
 
     /// The signal that promotes was not sent before S as it was then. It is tried again where S has moved on since.
-    pub(crate) fn promotion_late(&mut self, manner: &Manner, now: Instant, out: &mut impl Extend<Action>) -> Outcome {
-        if self.promotes_again(manner, now, out) || !matches!(self.stage, Stage::Signalled(..)) {
+    fn promotion_late(&mut self, now: Instant, out: &mut VecDeque<Action>) -> Outcome {
+        if self.promotes_again(now, out) || !matches!(self.stage, Stage::Signalled(..)) {
             return Outcome::Pending;
         }
         let line = "the workload was not promoted: it did not handle signals.onLead in time".into();
-        out.extend([Action::Warn(line)]);
+        out.push_back(Action::Warn(line));
         self.not_promoted()
     }
 
     /// Nobody knows whether the signal that promotes was sent. It is sent again where there is time; where there is none it may
     /// lead, and is no standby until it has died.
-    pub(crate) fn promotion_killed(&self, manner: &Manner, now: Instant, out: &mut impl Extend<Action>) {
-        self.promotes_again(manner, now, out);
+    fn promotion_killed(&self, now: Instant, out: &mut VecDeque<Action>) -> Outcome {
+        self.promotes_again(now, out);
+        Outcome::Pending
     }
 
-    fn promotes_again(&self, manner: &Manner, now: Instant, out: &mut impl Extend<Action>) -> bool {
-        let (Stage::Signalled(launch, until), Some(signal)) = (&self.stage, manner.signals.on_lead) else { return false };
+    fn promotes_again(&self, now: Instant, out: &mut VecDeque<Action>) -> bool {
+        let (Stage::Signalled(launch, until), Some(signal)) = (&self.stage, self.policy.signals.on_lead) else { return false };
         let not_after = launch.not_after.min(*until);
         let in_time = now < not_after;
         if in_time {
-            out.extend([Action::Promote { pid: self.pid, signal, not_after }]);
+            out.push_back(Action::Promote { pid: self.pid, signal, not_after });
         }
         in_time
     }
 
     /// The signal that promotes was sent.
-    pub(crate) fn promoted(&mut self, manner: &Manner, now: Instant, out: &mut impl Extend<Action>) -> Outcome {
+    fn promoted(&mut self, now: Instant, out: &mut VecDeque<Action>) -> Outcome {
         let Stage::Signalled(launch, _) = &self.stage else { return Outcome::Pending };
         let launch = launch.clone();
         self.stage = Stage::Promoting(launch.clone());
-        self.give_up = manner.gives_up(self.word, now);
-        self.run(HookKind::AfterLead, manner, &launch, None, now, out);
-        self.settle(manner)
+        self.give_up = self.policy.gives_up(self.word, now);
+        self.run(HookKind::AfterLead, &launch, None, now, out);
+        self.settle()
     }
 
     /// The signal that promotes was not sent, and will not be: it was told nothing, and is the standby that it was.
-    pub(crate) fn not_promoted(&mut self) -> Outcome {
+    fn not_promoted(&mut self) -> Outcome {
         if !matches!(self.stage, Stage::Signalled(..)) {
             return Outcome::Pending;
         }
@@ -197,82 +215,77 @@ impl Roles {
     }
 
     /// The signal that demotes was sent.
-    pub(crate) fn demoted(&mut self, manner: &Manner, now: Instant, out: &mut impl Extend<Action>) -> Outcome {
+    fn demoted(&mut self, now: Instant, out: &mut VecDeque<Action>) -> Outcome {
         let Stage::Demoting(untold) = &mut self.stage else { return Outcome::Pending };
         if let Some((launch, reason)) = untold.take() {
-            self.run(HookKind::BeforeFollow, manner, &launch, Some(reason), now, out);
+            self.run(HookKind::BeforeFollow, &launch, Some(reason), now, out);
         }
-        self.settle(manner)
+        self.settle()
     }
 
     /// The signal that demotes cannot be sent.
-    pub(crate) fn not_demoted(&self) -> Outcome {
+    fn not_demoted(&self) -> Outcome {
         match self.stage {
             Stage::Demoting(Some(_)) => Outcome::Failed(Reason::NotAcknowledged),
             Stage::Standby
             | Stage::Signalled(..)
             | Stage::Promoting(_)
             | Stage::Leader(_)
-            | Stage::Waning(..)
+            | Stage::AwaitingHook(..)
             | Stage::Demoting(None) => Outcome::Pending,
         }
     }
 
     /// Tells a leader that it follows, by a hook that does not begin at H or later. None: it cannot be told, because it has not
     /// yet acknowledged that it leads.
-    pub(crate) fn demote(
-        &mut self,
-        reason: Reason,
-        hard: Instant,
-        manner: &Manner,
-        now: Instant,
-        out: &mut impl Extend<Action>,
-    ) -> Option<Outcome> {
+    pub(crate) fn demote(&mut self, reason: Reason, hard: Instant, now: Instant, out: &mut VecDeque<Action>) -> Option<Outcome> {
         match &self.stage {
             Stage::Signalled(..) | Stage::Promoting(_) => None,
-            Stage::Standby | Stage::Waning(..) | Stage::Demoting(_) => Some(self.settle(manner)),
+            Stage::Standby | Stage::AwaitingHook(..) | Stage::Demoting(_) => Some(self.settle()),
             Stage::Leader(launch) => {
-                self.stage = Stage::Waning(Launch { not_after: hard, ..launch.clone() }, reason);
+                self.stage = Stage::AwaitingHook(Launch { not_after: hard, ..launch.clone() }, reason);
                 if let Some(hook) = &mut self.hook {
                     hook.kill_at = None;
                     out.extend(hook.pid.map(|pid| Action::KillHook { pid }));
                     return Some(Outcome::Pending);
                 }
-                Some(self.wane(manner, now, out))
+                Some(self.begin_demotion(now, out))
             }
         }
     }
 
     /// The word of the workload itself.
-    pub(crate) fn notified(&mut self, role: Role, manner: &Manner) -> Outcome {
+    fn notified(&mut self, role: Role) -> Outcome {
         let expected = match self.stage {
             Stage::Promoting(_) => role == Role::Leader,
             Stage::Demoting(_) => role == Role::Standby,
-            Stage::Signalled(..) | Stage::Standby | Stage::Leader(_) | Stage::Waning(..) => return Outcome::Pending,
+            Stage::Signalled(..) | Stage::Standby | Stage::Leader(_) | Stage::AwaitingHook(..) => return Outcome::Pending,
         };
         self.word |= expected;
-        self.settle(manner)
+        self.settle()
     }
 
     /// Words of before the question may be left, and a late one cannot be told from an early one: none counts.
-    pub(crate) fn not_drained(&self) -> Outcome {
+    fn not_drained(&self) -> Outcome {
         match self.stage {
             Stage::Promoting(_) | Stage::Demoting(_) if !self.word => Outcome::Failed(Reason::NotAcknowledged),
             Stage::Standby
             | Stage::Signalled(..)
             | Stage::Promoting(_)
             | Stage::Leader(_)
-            | Stage::Waning(..)
+            | Stage::AwaitingHook(..)
             | Stage::Demoting(_) => Outcome::Pending,
         }
     }
 
-    pub(crate) fn hook_started(&mut self, pid: i32, out: &mut impl Extend<Action>) {
-        let Some(hook) = &mut self.hook else { return };
-        hook.pid = Some(pid);
-        if matches!(self.stage, Stage::Waning(..)) {
-            out.extend([Action::KillHook { pid }]);
+    fn hook_forked(&mut self, pid: i32, out: &mut VecDeque<Action>) -> Outcome {
+        if let Some(hook) = &mut self.hook {
+            hook.pid = Some(pid);
+            if matches!(self.stage, Stage::AwaitingHook(..)) {
+                out.push_back(Action::KillHook { pid });
+            }
         }
+        Outcome::Pending
     }
 
     /// Whether this is the hook's process.
@@ -281,30 +294,24 @@ impl Roles {
     }
 
     /// The hook ended; none: it never began.
-    pub(crate) fn hook_ended(
-        &mut self,
-        exit: Option<Exit>,
-        manner: &Manner,
-        now: Instant,
-        out: &mut impl Extend<Action>,
-    ) -> Outcome {
+    pub(crate) fn hook_ended(&mut self, exit: Option<Exit>, now: Instant, out: &mut VecDeque<Action>) -> Outcome {
         let Some(hook) = self.hook.take() else { return Outcome::Pending };
-        if matches!(self.stage, Stage::Waning(..)) {
-            return self.wane(manner, now, out);
+        if matches!(self.stage, Stage::AwaitingHook(..)) {
+            return self.begin_demotion(now, out);
         }
         if exit != Some(Exit::Code(0)) {
             let how = exit.map_or_else(|| "it could not be started".into(), |exit| exit.to_string());
             let line = format!("hook {} failed: {how}", hook.kind.name());
-            out.extend([Action::Warn(line)]);
+            out.push_back(Action::Warn(line));
             let decisive = match hook.kind {
-                HookKind::AfterLead => manner.acknowledge == Acknowledge::Hook,
+                HookKind::AfterLead => self.policy.acknowledge == Acknowledge::Hook,
                 HookKind::BeforeFollow => true,
             };
             if decisive {
                 return Outcome::Failed(Reason::HookFailed);
             }
         }
-        self.settle(manner)
+        self.settle()
     }
 
     pub(crate) fn due(&self) -> Option<Instant> {
@@ -313,7 +320,7 @@ impl Roles {
     }
 
     /// Kills a hook whose time is over; its end is its failure. Gives a promotion up that was not taken.
-    pub(crate) fn handle_timeout(&mut self, now: Instant, out: &mut impl Extend<Action>) -> Outcome {
+    pub(crate) fn handle_timeout(&mut self, now: Instant, out: &mut VecDeque<Action>) -> Outcome {
         if let Some(hook) = &mut self.hook
             && hook.kill_at.take_if(|at| *at <= now).is_some()
         {
@@ -323,39 +330,31 @@ impl Roles {
             return Outcome::Pending;
         }
         let line = "the workload did not acknowledge its promotion in time".into();
-        out.extend([Action::Warn(line)]);
+        out.push_back(Action::Warn(line));
         Outcome::Failed(Reason::NotAcknowledged)
     }
 
     /// Every hook of the promotion is dead: now it can be told.
-    fn wane(&mut self, manner: &Manner, now: Instant, out: &mut impl Extend<Action>) -> Outcome {
-        let Stage::Waning(launch, reason) = &self.stage else { return Outcome::Pending };
+    fn begin_demotion(&mut self, now: Instant, out: &mut VecDeque<Action>) -> Outcome {
+        let Stage::AwaitingHook(launch, reason) = &self.stage else { return Outcome::Pending };
         self.stage = Stage::Demoting(Some((launch.clone(), *reason)));
-        self.word = manner.acknowledge != Acknowledge::Notify;
-        out.extend([Action::DrainNotify]);
-        let Some(signal) = manner.signals.on_follow else { return self.demoted(manner, now, out) };
-        out.extend([Action::Demote { pid: self.pid, signal }]);
+        self.word = self.policy.acknowledge != Acknowledge::Notify;
+        out.push_back(Action::DrainNotify);
+        let Some(signal) = self.policy.signals.on_follow else { return self.demoted(now, out) };
+        out.push_back(Action::Demote { pid: self.pid, signal });
         Outcome::Pending
     }
 
-    fn run(
-        &mut self,
-        kind: HookKind,
-        manner: &Manner,
-        launch: &Launch,
-        reason: Option<Reason>,
-        now: Instant,
-        out: &mut impl Extend<Action>,
-    ) {
-        let Some(hook) = kind.of(&manner.hooks) else { return };
+    fn run(&mut self, kind: HookKind, launch: &Launch, reason: Option<Reason>, now: Instant, out: &mut VecDeque<Action>) {
+        let Some(hook) = kind.of(&self.policy.hooks) else { return };
         self.hook = Some(Running { kind, pid: None, kill_at: Some(now + hook.timeout) });
-        out.extend([Action::Hook { hook: kind, facts: launch.facts.clone(), reason, not_after: launch.not_after }]);
+        out.push_back(Action::Hook { hook: kind, facts: launch.facts.clone(), reason, not_after: launch.not_after });
     }
 
-    fn settle(&mut self, manner: &Manner) -> Outcome {
+    fn settle(&mut self) -> Outcome {
         let hook_done = self.hook.is_none();
         match &self.stage {
-            Stage::Promoting(launch) if self.word && (hook_done || manner.acknowledge != Acknowledge::Hook) => {
+            Stage::Promoting(launch) if self.word && (hook_done || self.policy.acknowledge != Acknowledge::Hook) => {
                 (self.stage, self.give_up) = (Stage::Leader(launch.clone()), None);
                 Outcome::Promoted
             }
@@ -364,7 +363,7 @@ impl Roles {
                 Outcome::Demoted
             }
             Stage::Standby => Outcome::Demoted,
-            Stage::Signalled(..) | Stage::Promoting(_) | Stage::Leader(_) | Stage::Waning(..) | Stage::Demoting(_) => {
+            Stage::Signalled(..) | Stage::Promoting(_) | Stage::Leader(_) | Stage::AwaitingHook(..) | Stage::Demoting(_) => {
                 Outcome::Pending
             }
         }

@@ -83,8 +83,8 @@ enum Actual {
     /// Asked for, with the launch of a leader; `pid` once it forked, `kill_at` if it is to be stopped as soon as it has. One that
     /// is not executed by `late` is killed.
     Starting { launch: Option<Launch>, pid: Option<i32>, kill_at: Option<Instant>, late: Option<Instant> },
-    /// The main process runs.
-    Running { pid: i32, since: Instant, roles: Roles, yield_by: Option<Instant> },
+    /// The main process runs; with its roles, where it runs always.
+    Running { pid: i32, since: Instant, roles: Option<Roles>, yield_by: Option<Instant> },
     /// On its way down.
     Ending { main: Option<i32>, ladder: Ladder, again_at: Option<Instant> },
 }
@@ -174,7 +174,7 @@ impl Workload {
         if self.leads_until().is_none() {
             self.wait_no_longer(now);
         }
-        if let Actual::Running { roles, .. } = &mut self.actual {
+        if let Actual::Running { roles: Some(roles), .. } = &mut self.actual {
             roles.follow_soft(launch.not_after, &mut self.actions);
         }
         self.wanted = Wanted::Leader(launch);
@@ -216,10 +216,13 @@ impl Workload {
     pub(crate) fn spawned(&mut self, now: Instant) {
         let Actual::Starting { launch, pid: Some(pid), .. } = &self.actual else { return };
         let (launch, pid) = (launch.clone(), *pid);
-        let (roles, outcome) = match (launch, &self.policy.manner) {
-            (Some(launch), Some(manner)) => Roles::leader(pid, launch, manner, now, &mut self.actions),
-            (Some(_), None) => (Roles::standby(pid), Outcome::Promoted),
-            (None, _) => (Roles::standby(pid), Outcome::Pending),
+        let (roles, outcome) = match (launch, self.policy.roles.clone()) {
+            (Some(launch), Some(policy)) => {
+                let (roles, outcome) = Roles::leader(policy, pid, launch, now, &mut self.actions);
+                (Some(roles), outcome)
+            }
+            (Some(_), None) => (None, Outcome::Promoted),
+            (None, policy) => (policy.map(|policy| Roles::standby(policy, pid)), Outcome::Pending),
         };
         self.forget_stop();
         self.actual = Actual::Running { pid, since: now, roles, yield_by: None };
@@ -253,7 +256,9 @@ impl Workload {
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         match &self.actual {
             Actual::Waiting { until } => self.may_start(*until).then_some(*until),
-            Actual::Running { roles, yield_by, .. } => [roles.due(), *yield_by].into_iter().flatten().min(),
+            Actual::Running { roles, yield_by, .. } => {
+                [roles.as_ref().and_then(Roles::due), *yield_by].into_iter().flatten().min()
+            }
             Actual::Ending { ladder, .. } => ladder.due(),
             Actual::Starting { pid: Some(_), late, .. } => *late,
             Actual::Stopped | Actual::Starting { pid: None, .. } => None,
@@ -266,7 +271,7 @@ impl Workload {
             if yield_by.is_some_and(|at| at <= now) {
                 said = Some("the workload did not acknowledge its demotion in time and is killed".into());
                 self.kill(now);
-            } else {
+            } else if let Some(roles) = roles {
                 let outcome = roles.handle_timeout(now, &mut self.actions);
                 self.take_news(outcome, now);
             }
@@ -302,10 +307,11 @@ impl Workload {
             (_, Actual::Waiting { until }) if may_start && *until <= now => self.spawn(now),
             // Where its time passed unused, only a later limit starts it.
             (_, Actual::Waiting { until }) => *until = now.max(*until),
-            (Wanted::Leader(launch), Actual::Running { roles, .. }) if now < launch.not_after && roles.is_standby() => {
-                let Some(manner) = &self.policy.manner else { return };
+            (Wanted::Leader(launch), Actual::Running { roles: Some(roles), .. })
+                if now < launch.not_after && roles.is_standby() =>
+            {
                 self.leads = true;
-                let outcome = roles.promote(launch.clone(), manner, now, &mut self.actions);
+                let outcome = roles.promote(launch.clone(), now, &mut self.actions);
                 self.take_news(outcome, now);
             }
             (Wanted::Down | Wanted::Standby | Wanted::Leader(_), _) => {}

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use tenure::{
     link::{Exit, ToElector, ToInit},
     role::Role,
-    supervision::{Action, Agent, Input, Settings},
+    supervision::{Action, Agent, Input, RoleInput, Settings},
     time::Instant,
 };
 
@@ -127,7 +127,7 @@ impl Container {
             return self.follow_hard();
         }
         if std::mem::take(&mut self.blown) {
-            return self.handle(Input::Blown, around);
+            return self.handle(Input::FuseFired, around);
         }
         if let Some(message) = self.elector.as_mut().and_then(|elector| elector.to_init.pop_front()) {
             return self.told(message, around);
@@ -150,7 +150,7 @@ impl Container {
         if self.hears()
             && let Some(role) = self.words.pop_front()
         {
-            return self.handle(Input::Notified(role), around);
+            return self.handle(Input::Role(RoleInput::Notified(role)), around);
         }
         self.with_agent(|agent| agent.handle_timeout(around.boot()));
         let still = self.agent.poll_timeout().is_some_and(|at| at <= around.boot());
@@ -275,7 +275,7 @@ impl Container {
             }
             Action::Demote { pid, .. } => {
                 self.tree.order(pid, Role::Standby, self.token);
-                self.handle(Input::Demoted, around);
+                self.handle(Input::Role(RoleInput::Demoted), around);
             }
             Action::DrainNotify => self.words.clear(),
             Action::Prove => {
@@ -327,8 +327,8 @@ impl Container {
 /// What the end of the child that promotes tells.
 const fn promotion(exit: Exit) -> Input {
     match exit {
-        Exit::Code(0) => Input::Promoted,
-        Exit::Code(_) => Input::PromotionLate,
-        Exit::Signal(_) => Input::PromotionKilled,
+        Exit::Code(0) => Input::Role(RoleInput::Promoted),
+        Exit::Code(_) => Input::Role(RoleInput::PromotionLate),
+        Exit::Signal(_) => Input::Role(RoleInput::PromotionKilled),
     }
 }

@@ -7,7 +7,7 @@ use std::{collections::VecDeque, rc::Rc, time::Duration};
 use tenure::{
     link::{Exit, Term, ToInit},
     role::Role,
-    supervision::{Action, Agent, Input, Settings},
+    supervision::{Action, Agent, Input, RoleInput, Settings},
 };
 
 use crate::{
@@ -230,9 +230,9 @@ impl Container {
             }
             if self.promoter.take_if(|promoter| *promoter == pid).is_some() {
                 let input = match exit {
-                    Exit::Code(0) => Input::Promoted,
-                    Exit::Code(_) => Input::PromotionLate,
-                    Exit::Signal(_) => Input::PromotionKilled,
+                    Exit::Code(0) => Input::Role(RoleInput::Promoted),
+                    Exit::Code(_) => Input::Role(RoleInput::PromotionLate),
+                    Exit::Signal(_) => Input::Role(RoleInput::PromotionKilled),
                 };
                 self.handle(input, e);
             }
@@ -251,7 +251,7 @@ impl Container {
         {
             if self.main == Some(pid) {
                 e.note(self.who, || format!("init hears pid {pid} say {role:?}"));
-                self.handle(Input::Notified(role), e);
+                self.handle(Input::Role(RoleInput::Notified(role)), e);
                 self.carry_out(e);
             }
         }

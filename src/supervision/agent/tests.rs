@@ -8,7 +8,7 @@ use crate::{
     law::Deadlines,
     link::{Confirmed, Exit, Facts, Reason, Then, ToInit},
     role::Role,
-    supervision::{NotSpawned, Scan, Target},
+    supervision::{NotSpawned, RoleInput, Scan, Target},
 };
 
 mod always;

@@ -1,10 +1,10 @@
 //! What the settings say of the workload.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use crate::{
     config::{self, Runs},
-    supervision::roles::Manner,
+    supervision::roles::RolePolicy,
 };
 
 /// What the settings say of it.
@@ -21,26 +21,25 @@ pub(crate) struct Policy {
     /// Under a Lease, how long an execve may take: as long as a crash would leave it without a leader.
     pub(crate) start_timeout: Option<Duration>,
     /// How a running workload is told its role; none unless it runs always.
-    pub(crate) manner: Option<Manner>,
+    pub(crate) roles: Option<Arc<RolePolicy>>,
 }
 
 impl Policy {
     pub(crate) fn of(config: &config::Config, pid1: bool, terminal: bool) -> Self {
-        let manner = match config.workload.runs {
-            Runs::Leading => None,
-            Runs::Always => Some(Manner {
+        let plain = !config.lease.enabled;
+        let roles = match config.workload.runs {
+            Runs::Always if !plain => Some(Arc::new(RolePolicy {
                 acknowledge: config.workload.acknowledge.unwrap_or(config::Acknowledge::None),
                 signals: config.signals.clone(),
                 hooks: config.hooks.clone(),
                 patience: promotion_patience(config),
                 margin: config.workload.stop.kill_margin,
-            }),
+            })),
+            Runs::Always | Runs::Leading => None,
         };
-        let plain = !config.lease.enabled;
-        let manner = manner.filter(|_| !plain);
         let start_timeout = Some(config.lease.duration).filter(|_| !plain);
         let (config, rewrite) = (config.workload.clone(), config.signals.rewrite.clone());
-        Self { pid1, plain, terminal, config, rewrite, start_timeout, manner }
+        Self { pid1, plain, terminal, config, rewrite, start_timeout, roles }
     }
 }
 

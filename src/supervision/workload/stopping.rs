@@ -30,20 +30,16 @@ impl Workload {
     /// `hard` so far, is not this room's. Each call ends in a [`Happened::Yielded`] whose proof was made after it.
     pub(crate) fn give_way(&mut self, reason: Reason, kill_at: Instant, hard: Instant, now: Instant) {
         self.wanted = Wanted::Down;
-        if self.policy.manner.is_some() && !self.leads && matches!(self.actual, Actual::Starting { .. } | Actual::Ending { .. }) {
+        if self.policy.roles.is_some() && !self.leads && matches!(self.actual, Actual::Starting { .. } | Actual::Ending { .. }) {
             // A standby that is not yet, or no more, leads no more than one that runs; its remains are killed as before.
             self.yielded(now);
             return;
         }
-        let Actual::Running { roles, yield_by, .. } = &mut self.actual else {
+        let Actual::Running { roles: Some(roles), yield_by, .. } = &mut self.actual else {
             self.descend(None, kill_at, now);
             return;
         };
-        let Some(manner) = &self.policy.manner else {
-            self.descend(None, kill_at, now);
-            return;
-        };
-        let Some(outcome) = roles.demote(reason, hard, manner, now, &mut self.actions) else {
+        let Some(outcome) = roles.demote(reason, hard, now, &mut self.actions) else {
             self.descend(None, kill_at, now);
             return;
         };
@@ -78,7 +74,10 @@ impl Workload {
                 let since = *since;
                 self.ended(exit, since, now);
             }
-            Actual::Running { roles, .. } if roles.is_hook(pid) => self.hook_ended(Some(exit), now),
+            Actual::Running { roles: Some(roles), .. } if roles.is_hook(pid) => {
+                let outcome = roles.hook_ended(Some(exit), now, &mut self.actions);
+                self.take_news(outcome, now);
+            }
             Actual::Ending { main, ladder, .. } if *main == Some(pid) => {
                 *main = None;
                 self.account.end = Some((now, exit));
@@ -188,7 +187,7 @@ impl Workload {
     }
 
     fn call_off(&mut self) {
-        if let Actual::Running { roles, .. } = &self.actual {
+        if let Actual::Running { roles: Some(roles), .. } = &self.actual {
             roles.call_off(&mut self.actions);
         }
     }

@@ -3,9 +3,8 @@
 use super::{Account, Actual, Happened, Workload};
 use crate::{
     config::{KillMode, Signal},
-    link::Exit,
     role::Role,
-    supervision::{Action, Target, roles::Outcome},
+    supervision::{Action, RoleInput, Target, roles::Outcome},
     time::Instant,
 };
 
@@ -24,7 +23,7 @@ impl Workload {
 
     /// Whether only a change of role sends it (law 8, 15).
     pub(crate) fn tells_a_role(&self, signal: Signal) -> bool {
-        let signals = self.policy.manner.as_ref().map(|manner| [manner.signals.on_lead, manner.signals.on_follow]);
+        let signals = self.policy.roles.as_ref().map(|policy| [policy.signals.on_lead, policy.signals.on_follow]);
         signals.is_some_and(|signals| signals.contains(&Some(signal)))
     }
 
@@ -38,8 +37,8 @@ impl Workload {
     /// What the workload gets for this signal; none: nothing.
     pub(crate) fn rewritten(&self, signal: Signal) -> Option<Signal> {
         let role = match &self.actual {
-            Actual::Running { roles, .. } if self.policy.manner.is_some() => roles.role(),
-            Actual::Running { .. }
+            Actual::Running { roles: Some(roles), .. } => roles.role(),
+            Actual::Running { roles: None, .. }
             | Actual::Ending { .. }
             | Actual::Stopped
             | Actual::Waiting { .. }
@@ -52,74 +51,10 @@ impl Workload {
         rewrite.get(&signal).copied().unwrap_or(Some(signal))
     }
 
-    pub(crate) fn promoted(&mut self, now: Instant) {
-        if let (Actual::Running { roles, .. }, Some(manner)) = (&mut self.actual, &self.policy.manner) {
-            let outcome = roles.promoted(manner, now, &mut self.actions);
-            self.take_news(outcome, now);
-        }
-    }
-
-    pub(crate) fn promotion_late(&mut self, now: Instant) {
-        if let (Actual::Running { roles, .. }, Some(manner)) = (&mut self.actual, &self.policy.manner) {
-            let outcome = roles.promotion_late(manner, now, &mut self.actions);
-            self.take_news(outcome, now);
-        }
-    }
-
-    pub(crate) fn promotion_killed(&mut self, now: Instant) {
-        if let (Actual::Running { roles, .. }, Some(manner)) = (&mut self.actual, &self.policy.manner) {
-            roles.promotion_killed(manner, now, &mut self.actions);
-        }
-    }
-
-    pub(crate) fn not_promoted(&mut self, now: Instant) {
-        if let Actual::Running { roles, .. } = &mut self.actual {
-            let outcome = roles.not_promoted();
-            self.take_news(outcome, now);
-        }
-    }
-
-    pub(crate) fn demoted(&mut self, now: Instant) {
-        if let (Actual::Running { roles, .. }, Some(manner)) = (&mut self.actual, &self.policy.manner) {
-            let outcome = roles.demoted(manner, now, &mut self.actions);
-            self.take_news(outcome, now);
-        }
-    }
-
-    pub(crate) fn not_demoted(&mut self, now: Instant) {
-        if let Actual::Running { roles, .. } = &mut self.actual {
-            let outcome = roles.not_demoted();
-            self.take_news(outcome, now);
-        }
-    }
-
-    pub(crate) fn not_drained(&mut self, now: Instant) {
-        if let Actual::Running { roles, .. } = &mut self.actual {
-            let outcome = roles.not_drained();
-            self.take_news(outcome, now);
-        }
-    }
-
-    pub(crate) fn hook_forked(&mut self, pid: i32) {
-        if let Actual::Running { roles, .. } = &mut self.actual {
-            roles.hook_started(pid, &mut self.actions);
-        }
-    }
-
-    pub(crate) fn hook_not_forked(&mut self, now: Instant) {
-        self.hook_ended(None, now);
-    }
-
-    pub(crate) fn notified(&mut self, role: Role, now: Instant) {
-        if let (Actual::Running { roles, .. }, Some(manner)) = (&mut self.actual, &self.policy.manner) {
-            let outcome = roles.notified(role, manner);
-            self.take_news(outcome, now);
-        }
-    }
-
-    pub(super) fn hook_ended(&mut self, exit: Option<Exit>, now: Instant) {
-        if let (Actual::Running { roles, .. }, Some(manner)) = (&mut self.actual, &self.policy.manner) {
-            let outcome = roles.hook_ended(exit, manner, now, &mut self.actions);
+    /// What became of telling it its role, and what it said.
+    pub(crate) fn role(&mut self, input: RoleInput, now: Instant) {
+        if let Actual::Running { roles: Some(roles), .. } = &mut self.actual {
+            let outcome = roles.handle(input, now, &mut self.actions);
             self.take_news(outcome, now);
         }
     }

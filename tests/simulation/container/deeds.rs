@@ -6,7 +6,7 @@ use tenure::{
     config::HookKind,
     link::{Reason, ToElector},
     role::Role,
-    supervision::{Action, Input, Target},
+    supervision::{Action, Input, RoleInput, Target},
     time::Instant,
 };
 
@@ -115,7 +115,7 @@ impl Container {
                 e.note(self.who, || format!("signal {} to pid {pid}", signal.0));
                 self.tree.order(pid, Role::Standby, "", &self.node.habits, e);
                 self.window(Window::Asked, e);
-                self.handle(Input::Demoted, e);
+                self.handle(Input::Role(RoleInput::Demoted), e);
             }
             Action::DrainNotify => self.words.clear(),
             Action::Hook { hook, facts, not_after, .. } => self.hook(hook, facts.map(|facts| facts.token), not_after, e),
@@ -128,7 +128,7 @@ impl Container {
     }
 
     fn hook(&mut self, kind: HookKind, token: Option<String>, not_after: Instant, e: &mut Engine) {
-        let (Some(main), Some(token)) = (self.main, token) else { return self.handle(Input::HookNotForked, e) };
+        let (Some(main), Some(token)) = (self.main, token) else { return self.handle(Input::Role(RoleInput::HookNotForked), e) };
         if kind == HookKind::AfterLead {
             // Where it alone promotes.
             self.conduct.begins();
@@ -143,7 +143,7 @@ impl Container {
         let pid = self.tree.fork_hook(hook, self.fuse.is_lit(), &self.node.habits, e);
         e.note(self.who, || format!("forks hook {} as pid {pid}", kind.name()));
         self.hook = Some(pid);
-        self.handle(Input::HookForked { pid }, e);
+        self.handle(Input::Role(RoleInput::HookForked { pid }), e);
         self.window(Window::Spawn, e);
     }
 

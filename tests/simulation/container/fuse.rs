@@ -81,7 +81,7 @@ impl Container {
     /// Init hears of it before anything else.
     pub(super) fn heed_fuse(&mut self, e: &Engine) {
         if std::mem::take(&mut self.fuse.blown) {
-            self.handle(Input::Blown, e);
+            self.handle(Input::FuseFired, e);
         }
     }
 }

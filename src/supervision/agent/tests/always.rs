@@ -75,8 +75,8 @@ fn a_lease_that_came_while_a_standby_stops_is_given_back_before_it_has() {
 fn leader() -> World {
     let mut world = standby(always(Acknowledge::Notify));
     world.lead(1, None);
-    world.feed(Input::Promoted);
-    world.feed(Input::Notified(Role::Leader));
+    world.feed(Input::Role(RoleInput::Promoted));
+    world.feed(Input::Role(RoleInput::Notified(Role::Leader)));
     world.take();
     world
 }
@@ -85,8 +85,8 @@ fn leader() -> World {
 fn hooked_leader() -> World {
     let mut world = standby(hooked(Acknowledge::Hook));
     world.lead(1, None);
-    world.feed(Input::Promoted);
-    world.feed(Input::HookForked { pid: HOOK });
+    world.feed(Input::Role(RoleInput::Promoted));
+    world.feed(Input::Role(RoleInput::HookForked { pid: HOOK }));
     world.feed(Input::Reaped { pid: HOOK, exit: Exit::Code(0) });
     world.take();
     world
@@ -195,8 +195,8 @@ fn a_restart_while_leading_is_told_so_at_its_start() {
     config.workload.on_exit = OnExit::Restart;
     let mut world = standby(config);
     world.lead(1, None);
-    world.feed(Input::Promoted);
-    world.feed(Input::Notified(Role::Leader));
+    world.feed(Input::Role(RoleInput::Promoted));
+    world.feed(Input::Role(RoleInput::Notified(Role::Leader)));
     world.exit(Exit::Code(1));
     world.prove();
     world.take();
@@ -224,7 +224,7 @@ fn signals_reach_a_standby_rewritten_for_its_role() {
     world.feed(Input::Signal(libc::SIGHUP));
     assert_eq!(world.take(), [to_main(libc::SIGWINCH)]);
     world.lead(1, None);
-    world.feed(Input::Promoted);
+    world.feed(Input::Role(RoleInput::Promoted));
     world.take();
     world.feed(Input::Signal(libc::SIGHUP));
     assert_eq!(world.take(), [to_main(libc::SIGHUP)]);

@@ -160,7 +160,7 @@ fn an_extension_that_waited_in_the_link_past_h_is_taken_before_the_kill() {
 fn what_the_kernel_killed_at_h_no_extension_revives() {
     let mut world = World::leading(config());
     world.sleep_until(deadlines(A).hard + tick());
-    world.feed(Input::Blown);
+    world.feed(Input::FuseFired);
     world.extend(1, 1, ms(14_000));
     let at = world.now;
     assert_eq!(world.tells(), [ToElector::Stopping { term: Term(1), reason: Reason::Expired, at }]);
@@ -185,7 +185,7 @@ fn the_kernel_is_given_h_from_the_start_to_the_proof_and_not_beyond() {
     assert_eq!(world.agent.hard(), Some(deadlines(ms(3900)).hard), "what it left behind may lead on");
     world.prove();
     assert_eq!(world.agent.hard(), None);
-    world.feed(Input::Blown);
+    world.feed(Input::FuseFired);
     assert!(!world.tells().iter().any(|told| matches!(told, ToElector::Stopping { .. })));
 }
 

@@ -7,11 +7,11 @@ fn a_demotion_whose_signal_may_not_be_sent_is_a_kill_and_not_a_proof() {
     for acknowledge in [Acknowledge::None, Acknowledge::Notify] {
         let mut world = standby(always(acknowledge));
         world.lead(1, None);
-        world.feed(Input::Promoted);
-        world.feed(Input::Notified(Role::Leader));
+        world.feed(Input::Role(RoleInput::Promoted));
+        world.feed(Input::Role(RoleInput::Notified(Role::Leader)));
         world.step_down(9, Reason::StepDown);
         world.take();
-        world.feed(Input::NotDemoted);
+        world.feed(Input::Role(RoleInput::NotDemoted));
         world.due();
         assert!(world.wants(&Action::Walk));
         assert_eq!(world.stopped(), None);
@@ -24,9 +24,9 @@ fn an_acknowledged_demotion_is_the_proof_and_the_workload_lives_on() {
     let mut world = leader();
     world.step_down(9, Reason::StepDown);
     assert_eq!(world.take(), [Action::DrainNotify, demotion()]);
-    world.feed(Input::Demoted);
+    world.feed(Input::Role(RoleInput::Demoted));
     assert_eq!(world.stopped(), None, "sent, and not acknowledged");
-    world.feed(Input::Notified(Role::Standby));
+    world.feed(Input::Role(RoleInput::Notified(Role::Standby)));
     assert_eq!(world.stopped(), Some((9, Then::Follow)));
     assert!(!world.agent.leads());
     world.wake_until(deadlines(ms(1000)).end);
@@ -37,7 +37,7 @@ fn an_acknowledged_demotion_is_the_proof_and_the_workload_lives_on() {
 fn a_demotion_that_is_not_acknowledged_in_time_is_a_kill_and_a_fresh_standby_after_the_answer() {
     let mut world = leader();
     world.step_down(9, Reason::LostToHolder);
-    world.feed(Input::Demoted);
+    world.feed(Input::Role(RoleInput::Demoted));
     world.take();
     world.wake_until(ms(5000) - tick());
     assert_eq!(world.take(), []);
@@ -82,11 +82,11 @@ fn the_kill_of_one_that_does_not_acknowledge_goes_before_the_line_about_it() {
 fn a_hook_that_starts_after_its_term_was_ended_is_killed() {
     let mut world = standby(hooked(Acknowledge::Notify));
     world.lead(1, None);
-    world.feed(Input::Promoted);
-    world.feed(Input::Notified(Role::Leader));
+    world.feed(Input::Role(RoleInput::Promoted));
+    world.feed(Input::Role(RoleInput::Notified(Role::Leader)));
     world.step_down(9, Reason::StepDown);
     world.take();
-    world.feed(Input::HookForked { pid: HOOK });
+    world.feed(Input::Role(RoleInput::HookForked { pid: HOOK }));
     assert_eq!(world.take(), [Action::KillHook { pid: HOOK }]);
 }
 
@@ -107,19 +107,19 @@ fn the_hooks_acknowledge_by_exit_0() {
     let mut world = standby(hooked(Acknowledge::Hook));
     world.lead(1, None);
     world.take();
-    world.feed(Input::Promoted);
+    world.feed(Input::Role(RoleInput::Promoted));
     let not_after = deadlines(world.now).soft;
     let hook = Action::Hook { hook: HookKind::AfterLead, facts: Some(facts()), reason: None, not_after };
     assert_eq!(world.take(), [hook]);
-    world.feed(Input::HookForked { pid: HOOK });
+    world.feed(Input::Role(RoleInput::HookForked { pid: HOOK }));
     world.feed(Input::Reaped { pid: HOOK, exit: Exit::Code(0) });
     assert_eq!(world.take(), [started(&world)]);
     world.step_down(9, Reason::StepDown);
     let (reason, not_after) = (Some(Reason::StepDown), deadlines(world.now).hard);
     let hook = Action::Hook { hook: HookKind::BeforeFollow, facts: Some(facts()), reason, not_after };
-    world.feed(Input::Demoted);
+    world.feed(Input::Role(RoleInput::Demoted));
     assert!(world.wants(&hook));
-    world.feed(Input::HookForked { pid: HOOK });
+    world.feed(Input::Role(RoleInput::HookForked { pid: HOOK }));
     assert_eq!(world.stopped(), None);
     world.feed(Input::Reaped { pid: HOOK, exit: Exit::Code(0) });
     assert_eq!(world.stopped(), Some((9, Then::Follow)));
@@ -131,7 +131,7 @@ fn a_demotions_hook_does_not_begin_after_the_h_of_the_last_renewal() {
     renew(&mut world, 3);
     world.step_down(9, Reason::StepDown);
     let (reason, not_after) = (Some(Reason::StepDown), deadlines(ms(3000)).hard);
-    world.feed(Input::Demoted);
+    world.feed(Input::Role(RoleInput::Demoted));
     assert!(world.wants(&Action::Hook { hook: HookKind::BeforeFollow, facts: Some(facts()), reason, not_after }));
 }
 
@@ -139,7 +139,7 @@ fn a_demotions_hook_does_not_begin_after_the_h_of_the_last_renewal() {
 fn the_hook_of_a_demotion_that_could_not_be_told_is_not_begun() {
     let mut world = hooked_leader();
     world.step_down(9, Reason::StepDown);
-    world.feed(Input::NotDemoted);
+    world.feed(Input::Role(RoleInput::NotDemoted));
     world.due();
     assert!(world.wants(&Action::Walk));
     assert!(!world.actions.iter().any(|action| matches!(action, Action::Hook { .. })));
@@ -149,8 +149,8 @@ fn the_hook_of_a_demotion_that_could_not_be_told_is_not_begun() {
 fn a_demotion_hook_that_fails_is_a_kill_at_once() {
     let mut world = hooked_leader();
     world.step_down(9, Reason::StepDown);
-    world.feed(Input::Demoted);
-    world.feed(Input::HookForked { pid: HOOK });
+    world.feed(Input::Role(RoleInput::Demoted));
+    world.feed(Input::Role(RoleInput::HookForked { pid: HOOK }));
     world.take();
     world.feed(Input::Reaped { pid: HOOK, exit: Exit::Code(1) });
     world.due();
@@ -161,8 +161,8 @@ fn a_demotion_hook_that_fails_is_a_kill_at_once() {
 fn a_hook_that_takes_too_long_is_killed_and_has_failed() {
     let mut world = standby(hooked(Acknowledge::Hook));
     world.lead(1, None);
-    world.feed(Input::Promoted);
-    world.feed(Input::HookForked { pid: HOOK });
+    world.feed(Input::Role(RoleInput::Promoted));
+    world.feed(Input::Role(RoleInput::HookForked { pid: HOOK }));
     world.take();
     world.wake_until(ms(4000) - tick());
     assert_eq!(world.take(), []);
@@ -176,19 +176,19 @@ fn a_hook_that_takes_too_long_is_killed_and_has_failed() {
 fn a_demotion_waits_until_the_hook_of_the_promotion_is_dead() {
     let mut world = standby(hooked(Acknowledge::Notify));
     world.lead(1, None);
-    world.feed(Input::Promoted);
-    world.feed(Input::HookForked { pid: HOOK });
-    world.feed(Input::Notified(Role::Leader));
+    world.feed(Input::Role(RoleInput::Promoted));
+    world.feed(Input::Role(RoleInput::HookForked { pid: HOOK }));
+    world.feed(Input::Role(RoleInput::Notified(Role::Leader)));
     world.take();
     world.step_down(9, Reason::StepDown);
     assert_eq!(world.take(), [Action::KillHook { pid: HOOK }]);
-    world.feed(Input::Notified(Role::Standby));
+    world.feed(Input::Role(RoleInput::Notified(Role::Standby)));
     assert_eq!(world.take(), [], "a word from before the question");
     world.feed(Input::Reaped { pid: HOOK, exit: Exit::Signal(libc::SIGKILL) });
     assert_eq!(world.actions.get(..2), Some(&[Action::DrainNotify, demotion()][..]));
-    world.feed(Input::Demoted);
-    world.feed(Input::HookForked { pid: HOOK + 1 });
-    world.feed(Input::Notified(Role::Standby));
+    world.feed(Input::Role(RoleInput::Demoted));
+    world.feed(Input::Role(RoleInput::HookForked { pid: HOOK + 1 }));
+    world.feed(Input::Role(RoleInput::Notified(Role::Standby)));
     assert_eq!(world.stopped(), None, "its own hook still runs");
     world.feed(Input::Reaped { pid: HOOK + 1, exit: Exit::Code(0) });
     assert_eq!(world.stopped(), Some((9, Then::Follow)));

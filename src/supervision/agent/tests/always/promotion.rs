@@ -7,13 +7,13 @@ fn a_promotion_signals_with_s_as_its_limit_and_counts_once_acknowledged_after_th
     let mut world = standby(always(Acknowledge::Notify));
     world.lead(1, None);
     assert_eq!(world.take(), [Action::Tell(acknowledged(1, 0)), promotion(&world)]);
-    world.feed(Input::Notified(Role::Leader));
+    world.feed(Input::Role(RoleInput::Notified(Role::Leader)));
     assert_eq!(world.take(), [], "a word of before the signal acknowledges nothing");
-    world.feed(Input::Promoted);
+    world.feed(Input::Role(RoleInput::Promoted));
     assert_eq!(world.take(), []);
-    world.feed(Input::Notified(Role::Standby));
+    world.feed(Input::Role(RoleInput::Notified(Role::Standby)));
     assert_eq!(world.take(), [], "the other role's word acknowledges nothing");
-    world.feed(Input::Notified(Role::Leader));
+    world.feed(Input::Role(RoleInput::Notified(Role::Leader)));
     assert_eq!(world.take(), [started(&world)]);
 }
 
@@ -22,12 +22,12 @@ fn with_acknowledge_none_the_sent_signal_is_enough() {
     let mut world = standby(always(Acknowledge::None));
     world.lead(1, None);
     world.take();
-    world.feed(Input::Promoted);
+    world.feed(Input::Role(RoleInput::Promoted));
     assert_eq!(world.take(), [started(&world)]);
     world.step_down(9, Reason::StepDown);
     assert!(world.wants(&demotion()));
     assert_eq!(world.stopped(), None, "not sent yet");
-    world.feed(Input::Demoted);
+    world.feed(Input::Role(RoleInput::Demoted));
     assert_eq!(world.stopped(), Some((9, Then::Follow)));
 }
 
@@ -35,8 +35,8 @@ fn with_acknowledge_none_the_sent_signal_is_enough() {
 fn no_word_counts_from_a_socket_that_could_not_be_emptied() {
     let mut world = leader();
     world.step_down(9, Reason::StepDown);
-    world.feed(Input::NotDrained);
-    world.feed(Input::Notified(Role::Standby));
+    world.feed(Input::Role(RoleInput::NotDrained));
+    world.feed(Input::Role(RoleInput::Notified(Role::Standby)));
     assert_eq!(world.stopped(), None);
     world.due();
     assert!(world.wants(&Action::Walk));
@@ -49,8 +49,8 @@ fn a_promotion_without_a_signal_drains_the_socket() {
     let mut world = standby(config);
     world.lead(1, None);
     assert_eq!(world.take(), [Action::Tell(acknowledged(1, 0)), Action::DrainNotify]);
-    world.feed(Input::NotDrained);
-    world.feed(Input::Notified(Role::Leader));
+    world.feed(Input::Role(RoleInput::NotDrained));
+    world.feed(Input::Role(RoleInput::Notified(Role::Leader)));
     assert!(gives_up(&world));
 }
 
@@ -58,12 +58,12 @@ fn a_promotion_without_a_signal_drains_the_socket() {
 fn a_loss_before_the_promotion_is_acknowledged_stops_the_workload() {
     let mut world = standby(always(Acknowledge::Notify));
     world.lead(1, None);
-    world.feed(Input::Promoted);
+    world.feed(Input::Role(RoleInput::Promoted));
     world.take();
     world.step_down(9, Reason::LostToHolder);
     assert!(world.wants(&to_main(libc::SIGTERM)));
     assert!(!world.wants(&demotion()), "no role signal before the last one is acknowledged");
-    world.feed(Input::Notified(Role::Standby));
+    world.feed(Input::Role(RoleInput::Notified(Role::Standby)));
     assert_eq!(world.stopped(), None);
 }
 
@@ -89,11 +89,11 @@ fn a_standby_that_is_slow_to_handle_its_promotion_has_until_the_s_in_force() {
     renew(&mut world, 9);
     world.wake_until(deadlines(ms(1000)).soft);
     world.take();
-    world.feed(Input::PromotionLate);
+    world.feed(Input::Role(RoleInput::PromotionLate));
     let again = Action::Promote { pid: MAIN, signal: Signal(libc::SIGUSR1), not_after: ms(16_000) };
     assert_eq!(world.take(), [again], "S is 18.85 s now, and one D is over at 16 s");
     renew(&mut world, 12);
-    world.feed(Input::Promoted);
+    world.feed(Input::Role(RoleInput::Promoted));
     let hook = |action: &Action| if let Action::Hook { not_after, .. } = action { Some(*not_after) } else { None };
     assert_eq!(world.actions.iter().find_map(hook), Some(deadlines(ms(12_000)).soft));
 }
@@ -104,13 +104,13 @@ fn a_standby_that_does_not_handle_its_promotion_for_one_duration_lives_on_and_th
     world.lead(1, None);
     renew(&mut world, 9);
     world.wake_until(deadlines(ms(1000)).soft);
-    world.feed(Input::PromotionLate);
+    world.feed(Input::Role(RoleInput::PromotionLate));
     let until =
         |world: &World, until| world.wants(&Action::Promote { pid: MAIN, signal: Signal(libc::SIGUSR1), not_after: until });
     assert!(until(&world, ms(16_000)), "{:?}", world.actions);
     renew(&mut world, 15);
     world.wake_until(ms(16_000));
-    world.feed(Input::PromotionLate);
+    world.feed(Input::Role(RoleInput::PromotionLate));
     assert!(gives_up(&world));
     world.step_down(9, Reason::NotAcknowledged);
     assert!(!world.wants(&to_main(libc::SIGTERM)));
@@ -121,7 +121,7 @@ fn a_standby_that_does_not_handle_its_promotion_for_one_duration_lives_on_and_th
 fn a_standby_that_could_not_be_told_lives_on_and_the_term_is_given_up() {
     let mut world = standby(always(Acknowledge::Notify));
     world.lead(1, None);
-    world.feed(Input::NotPromoted);
+    world.feed(Input::Role(RoleInput::NotPromoted));
     assert!(gives_up(&world));
     world.step_down(9, Reason::NotAcknowledged);
     assert!(!world.wants(&to_main(libc::SIGTERM)));
@@ -133,8 +133,8 @@ fn a_standby_that_could_not_be_told_lives_on_and_the_term_is_given_up() {
 fn a_promotion_whose_hook_does_not_even_die_ends_the_term() {
     let mut world = standby(hooked(Acknowledge::Hook));
     world.lead(1, None);
-    world.feed(Input::Promoted);
-    world.feed(Input::HookForked { pid: HOOK });
+    world.feed(Input::Role(RoleInput::Promoted));
+    world.feed(Input::Role(RoleInput::HookForked { pid: HOOK }));
     world.wake_until(ms(4000));
     assert!(world.wants(&Action::KillHook { pid: HOOK }));
     world.wake_until(ms(5000) - tick());
@@ -163,7 +163,7 @@ fn a_promotion_without_its_word_for_one_duration_ends_the_term_and_the_workload(
     let mut world = standby(always(Acknowledge::Notify));
     world.lead(1, None);
     world.wake_until(ms(2000));
-    world.feed(Input::Promoted);
+    world.feed(Input::Role(RoleInput::Promoted));
     renew(&mut world, 9);
     world.wake_until(ms(17_000) - tick());
     assert_eq!(world.take(), []);
@@ -191,8 +191,8 @@ fn a_hook_with_more_time_gives_the_word_as_much() {
     config.hooks.after_lead.as_mut().unwrap().timeout = Duration::from_secs(18);
     let mut world = standby(config);
     world.lead(1, None);
-    world.feed(Input::Promoted);
-    world.feed(Input::HookForked { pid: HOOK });
+    world.feed(Input::Role(RoleInput::Promoted));
+    world.feed(Input::Role(RoleInput::HookForked { pid: HOOK }));
     world.feed(Input::Reaped { pid: HOOK, exit: Exit::Code(0) });
     renew(&mut world, 10);
     world.wake_until(ms(19_000) - tick());
@@ -242,7 +242,7 @@ fn a_promotion_that_is_on_its_way_is_begun_again_where_s_moves_back() {
     world.told(ToInit::Shorten { term: Term(1), serial: 1, timing: config().timing(), deadlines: short });
     assert!(world.wants(&Action::CallOff));
     world.take();
-    world.feed(Input::PromotionKilled);
+    world.feed(Input::Role(RoleInput::PromotionKilled));
     let again = Action::Promote { pid: MAIN, signal: Signal(libc::SIGUSR1), not_after: short.soft };
     assert_eq!(world.take(), [again]);
 }
@@ -255,7 +255,7 @@ fn a_workload_that_may_have_been_told_that_it_leads_is_no_standby_until_it_has_d
     let short = deadlines(ms(500));
     world.told(ToInit::Shorten { term: Term(1), serial: 1, timing: config().timing(), deadlines: short });
     world.now = short.soft;
-    world.feed(Input::PromotionKilled);
+    world.feed(Input::Role(RoleInput::PromotionKilled));
     world.step_down(9, Reason::Expired);
     assert!(world.wants(&to_main(libc::SIGTERM)));
     assert_eq!(world.stopped(), None);
@@ -272,8 +272,8 @@ fn a_promotion_that_was_told_is_not_called_off() {
 fn a_promotion_hook_that_fails_ends_the_term_and_the_workload() {
     let mut world = standby(hooked(Acknowledge::Hook));
     world.lead(1, None);
-    world.feed(Input::Promoted);
-    world.feed(Input::HookForked { pid: HOOK });
+    world.feed(Input::Role(RoleInput::Promoted));
+    world.feed(Input::Role(RoleInput::HookForked { pid: HOOK }));
     world.take();
     world.feed(Input::Reaped { pid: HOOK, exit: Exit::Code(1) });
     assert!(world.wants(&Action::Tell(ToElector::Stopping { term: Term(1), reason: Reason::HookFailed, at: world.now })));
