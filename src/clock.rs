@@ -17,10 +17,25 @@ use crate::time::{Instant, Now};
 /// Never on Linux 2.6.39 or newer: the clock exists and its time is not negative.
 #[must_use]
 pub fn boot() -> Instant {
-    let read = clock_gettime(ClockId::CLOCK_BOOTTIME).unwrap_or_else(|errno| panic!("CLOCK_BOOTTIME: {errno}"));
+    read(ClockId::CLOCK_BOOTTIME)
+}
+
+fn read(clock: ClockId) -> Instant {
+    let read = clock_gettime(clock).unwrap_or_else(|errno| panic!("{clock}: {errno}"));
     let seconds = u64::try_from(read.tv_sec()).unwrap_or_default();
     let nanos = u32::try_from(read.tv_nsec()).unwrap_or_default();
     Instant::BOOT + Duration::new(seconds, nanos)
+}
+
+/// How long the machine has slept since it was booted: by so much CLOCK_MONOTONIC, and the kernel's timers with it, stand behind.
+/// Two readings differ by the time between two calls at least.
+///
+/// # Panics
+/// As [`boot`].
+#[must_use]
+pub fn slept() -> Duration {
+    let awake = read(ClockId::CLOCK_MONOTONIC);
+    boot().since(awake)
 }
 
 /// The wall clock, for people.

@@ -41,6 +41,8 @@ struct State {
     /// When that began, or the last before.
     begun: Instant,
     built: Option<Built>,
+    /// What was built is refused: the next request waits for the new one.
+    refused: bool,
 }
 
 struct Built {
@@ -70,7 +72,9 @@ impl Access {
             state.begun = now;
             self.build()
         });
-        if let Some(built) = good.filter(|_| !building.is_finished()) {
+        // One request only: another server than the one that refused them may still take the old ones.
+        let waits = std::mem::take(&mut state.refused);
+        if let Some(built) = good.filter(|_| !waits && !building.is_finished()) {
             return Ok(built.dialer.clone());
         }
         let made = match building.await {
@@ -92,16 +96,20 @@ impl Access {
         }
     }
 
-    /// Credentials were refused: reads them again before the next request.
-    pub(super) fn forget(&self) {
+    /// Credentials were refused to a request: reads them again before the next one. Where that fails, or takes longer than the
+    /// request may, the old ones serve on.
+    pub(super) fn refused(&self) {
         // Whoever holds it waits for new ones.
-        if let Ok(mut state) = self.state.try_lock() {
-            state.built = None;
+        let Ok(mut state) = self.state.try_lock() else { return };
+        state.refused = true;
+        if let Some(built) = &mut state.built {
+            built.renew = Instant::BOOT;
         }
     }
 
-    /// The server was not reached: reads again soon where it is and what it is known by, which may have changed. Seldom enough
-    /// for an outage that lasts, and without keeping a request from its try.
+    /// The server was not reached, or refused the credentials to the watch, on which nothing depends (law 16): reads again soon
+    /// where it is, what it is known by and who asks. Seldom enough for an outage that lasts, and without keeping a request from
+    /// its try.
     pub(super) fn doubt(&self) {
         let Ok(mut state) = self.state.try_lock() else { return };
         let soon = state.begun + PAUSE;
@@ -166,6 +174,34 @@ mod tests {
 
         assert!(access.dialer().await.unwrap().is(&first));
         until_another_than(&first, &access).await;
+        assert_eq!(made.load(Ordering::Relaxed), 2);
+    }
+
+    #[tokio::test]
+    async fn refused_credentials_are_waited_for_by_one_request_and_used_on_where_they_cannot_be_made_anew() {
+        let made = Arc::new(AtomicUsize::new(0));
+        let (count, (release, held)) = (Arc::clone(&made), std::sync::mpsc::channel::<()>());
+        let held = std::sync::Mutex::new(held);
+        let discover = move || match count.fetch_add(1, Ordering::Relaxed) {
+            0 => Ok(Cluster::without_credentials("http://127.0.0.1:1")),
+            _ => {
+                let _ = held.lock().unwrap().recv();
+                Cluster::from_kubeconfig(&["/nonexistent/config".into()], false)
+            }
+        };
+        let access = Access::new(Arc::new(discover), PAUSE);
+        let first = access.dialer().await.unwrap();
+
+        access.refused();
+
+        let waiting = tokio::time::timeout(Duration::from_millis(50), access.dialer()).await;
+        assert!(waiting.is_err(), "new ones are waited for");
+        assert!(access.dialer().await.unwrap().is(&first), "the old ones serve while they are made");
+        drop(release);
+        while access.state.lock().await.building.as_ref().is_some_and(|building| !building.is_finished()) {
+            tokio::task::yield_now().await;
+        }
+        assert!(access.dialer().await.unwrap().is(&first), "and where they cannot be made");
         assert_eq!(made.load(Ordering::Relaxed), 2);
     }
 

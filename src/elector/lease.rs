@@ -55,7 +55,7 @@ impl Lease {
                 Refusal::Forbidden | Refusal::NoSuchPlace | Refusal::TooManyRequests { .. } => *self.client.lock().await = None,
                 Refusal::Unauthorized => {
                     *self.client.lock().await = None;
-                    self.access.forget();
+                    self.access.refused();
                 }
             },
         }

@@ -39,10 +39,8 @@ impl Watch {
             Ok(()) => WatchEnd::Closed,
             Err(complaint) if complaint.is_forbidden() => WatchEnd::Forbidden(complaint),
             Err(complaint) => {
-                match complaint.status {
-                    Some(401) => self.access.forget(),
-                    None => self.access.doubt(),
-                    Some(_) => {}
+                if matches!(complaint.status, None | Some(401)) {
+                    self.access.doubt();
                 }
                 WatchEnd::Failed(complaint)
             }

@@ -81,10 +81,11 @@ impl Drive {
         }
     }
 
-    /// Fuses for the groups that what was started lately has made.
-    pub(super) fn search_soon(&mut self) {
+    /// Fuses for the groups that what was started lately has made, and a look at those that nothing has moved.
+    pub(super) fn tend_fuses(&mut self) {
         let (main, electors) = (self.main, self.electors());
-        if let Err(error) = self.fuses.search_soon(|| self.prover.groups(main, &electors)) {
+        let searched = self.fuses.search_soon(|| self.prover.groups(main, &electors));
+        if let Err(error) = searched.and_then(|()| self.fuses.look_after()) {
             self.tell_fuseless(&error);
         }
     }

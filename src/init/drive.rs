@@ -122,8 +122,9 @@ impl Drive {
         self.take_signals(agent);
         self.take_outcomes(agent);
         self.take_notices(agent);
-        self.drain_link(agent, true);
+        // Read first: what arrives after this was not there when a deadline passed that init is too late to see otherwise.
         let now = clock::boot();
+        self.drain_link(agent, true);
         if agent.poll_timeout().is_some_and(|at| at <= now) {
             agent.handle_timeout(now);
             self.carry_out(agent);
@@ -133,7 +134,7 @@ impl Drive {
             elector.flush();
         }
         // Last: nothing of this turn waits for it.
-        self.search_soon();
+        self.tend_fuses();
     }
 
     /// Hands something to the agent and does what it wants done.

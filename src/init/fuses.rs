@@ -32,6 +32,9 @@ const SOON: [Duration; 5] = [
     Duration::from_secs(1),
 ];
 
+/// A fuse that goes unanswered fires after some fifteen seconds.
+const LOOK_AFTER: Duration = Duration::from_secs(5);
+
 /// Each takes two descriptors and a few kilobytes of the kernel's; a workload of more groups keeps some without.
 const MOST: usize = 64;
 
@@ -43,12 +46,14 @@ pub(super) struct Fuses {
     lit: Vec<Fuse>,
     search_from: Instant,
     soon: Soon,
+    /// When they are set again at the latest.
+    look_after_at: Option<Instant>,
     failed: bool,
 }
 
 impl Fuses {
     pub(super) const fn new() -> Self {
-        Self { hard: None, lit: Vec::new(), search_from: Instant::BOOT, soon: Soon::OVER, failed: false }
+        Self { hard: None, lit: Vec::new(), search_from: Instant::BOOT, soon: Soon::OVER, look_after_at: None, failed: false }
     }
 
     /// Moves all to H, or takes them away. Whether that was news.
@@ -57,15 +62,28 @@ impl Fuses {
             return Ok(false);
         }
         self.hard = hard;
-        let Some(hard) = hard else {
+        if hard.is_some() {
+            self.set_all()?;
+        } else {
             self.lit.clear();
-            self.soon = Soon::OVER;
-            return Ok(true);
-        };
+            (self.soon, self.look_after_at) = (Soon::OVER, None);
+        }
+        Ok(true)
+    }
+
+    /// Sets all of them again, if nothing has for a while: a loopback interface that answers no more, and a sleep of the machine,
+    /// are found out in a term that is not renewed, too.
+    pub(super) fn look_after(&mut self) -> Result<(), FuseError> {
+        if self.look_after_at.is_some_and(|at| at <= clock::boot()) { self.set_all() } else { Ok(()) }
+    }
+
+    fn set_all(&mut self) -> Result<(), FuseError> {
+        let Some(hard) = self.hard else { return Ok(()) };
         let mut failed = None;
-        // One that cannot be moved is taken away: it would kill in a term that goes on.
+        // One that cannot be set is taken away: it would kill in a term that goes on.
         self.lit.retain_mut(|fuse| fuse.set(hard).map_err(|error| failed = Some(error)).is_ok());
-        failed.map_or(Ok(true), Err)
+        self.look_after_at = (!self.lit.is_empty()).then(|| clock::boot() + LOOK_AFTER);
+        failed.map_or(Ok(()), Err)
     }
 
     /// Whether the kernel refuses one for the first time, for that is said once.
@@ -88,6 +106,7 @@ impl Fuses {
         // A group that is gone already needs none.
         if fuse.bind(group).is_ok() {
             self.lit.push(fuse);
+            self.look_after_at.get_or_insert_with(|| clock::boot() + LOOK_AFTER);
         }
     }
 
@@ -109,9 +128,9 @@ impl Fuses {
         }
     }
 
-    /// When [`Self::search_soon`] is due.
-    pub(super) const fn due(&self) -> Option<Instant> {
-        self.soon.due
+    /// When [`Self::search_soon`] or [`Self::look_after`] is due.
+    pub(super) fn due(&self) -> Option<Instant> {
+        [self.soon.due, self.look_after_at].into_iter().flatten().min()
     }
 
     /// Has one for each group that is found now, if that is due.
@@ -216,6 +235,24 @@ mod tests {
         child.kill().unwrap();
         child.wait().unwrap();
         assert_eq!(kept, [Some(group)]);
+    }
+
+    #[test]
+    fn those_that_nothing_moves_are_looked_after() {
+        let mut child = std::process::Command::new("sleep").arg("60").process_group(0).spawn().unwrap();
+        let group = Pid::from_raw(child.id().try_into().unwrap());
+        let mut fuses = Fuses::new();
+        fuses.follow(Some(clock::boot() + Duration::from_secs(3600))).unwrap();
+        fuses.cover(group).unwrap();
+        let first = fuses.due();
+        fuses.look_after_at = Some(clock::boot());
+        fuses.look_after().unwrap();
+        let second = fuses.due();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(first.is_some() && second > first, "{first:?} {second:?}");
+        fuses.follow(None).unwrap();
+        assert_eq!(fuses.due(), None);
     }
 
     #[test]

@@ -100,7 +100,7 @@ pub struct Left {
     pub pids: Vec<Pid>,
     /// How many came and went, or may be targets and cannot be told.
     pub unclear: usize,
-    /// Some of them may not be killed (EPERM): setuid children.
+    /// Some of them may not be killed: those of another user (EPERM), or by a security module's rule (EACCES).
     pub refused: bool,
     /// Nobody was seen, but /proc may hide processes: only [`kill_everything`] leads to a proof.
     pub hidden: bool,
@@ -131,7 +131,8 @@ impl Sweep {
     /// Kills all of `scope` but `spare`, or proves that nobody is left to kill.
     ///
     /// The proof is two clean scans in one call; nobody is reaped during a call (see [`scan`](crate::process::scan)), and a
-    /// zombie is not clean, so reap first. As PID 1 with no elector to spare it is [`is_alone`].
+    /// zombie is not clean, so reap first. As PID 1 with no elector to spare it is [`is_alone`]; for [`Scope::Descendants`] also
+    /// that init has no other child.
     ///
     /// # Errors
     /// If /proc cannot be listed; nothing is proved then, and [`kill_everything`] is what is left to PID 1. EPERM for
@@ -158,6 +159,9 @@ impl Sweep {
     fn twice(&mut self, scope: Scope<'_>, spare: Spare<'_>, signal: Signal) -> io::Result<Verdict> {
         for _ in 0..2 {
             let left = self.walk(scope, spare, signal)?;
+            if scope == Scope::Descendants && left.pids.is_empty() && self.scanner.has_no_other_children(spare) {
+                return Ok(Verdict::Proved);
+            }
             if left != Left::default() {
                 return Ok(Verdict::Left(left));
             }
@@ -199,7 +203,7 @@ impl Sweep {
                 Scope::Descendants | Scope::Remains { .. } => send_identified(found.scanner, process, signal, &mut self.pidfd),
             };
             left.pids.push(process.pid);
-            left.refused |= sent == Err(Errno::EPERM) && process.state != b'Z';
+            left.refused |= matches!(sent, Err(Errno::EPERM | Errno::EACCES)) && process.state != b'Z';
         }
         Ok(left)
     }

@@ -17,7 +17,7 @@ use nix::{
 use crate::{process::scan::Scanner, role::Role};
 
 /// So many datagrams are thrown away at most before the socket counts as one that cannot be emptied. The kernel keeps no more than
-/// net.unix.max_dgram_qlen, some hundreds, so that those which come after that many are of somebody who does not stop.
+/// net.unix.max_dgram_qlen, 10 unless it was raised, so that those which come after that many are of somebody who does not stop.
 const MOST: usize = 4096;
 
 /// Longest datagram that is read; sd_notify messages are lines.

@@ -159,6 +159,14 @@ impl Scanner {
         Ok(Found { targets: &self.table, unclear, scanner: self })
     }
 
+    /// Whether all children of init, which calls this, are spared: then nothing else descends from it, for it is a subreaper, and
+    /// reaps nobody meanwhile. So where /proc hides processes, too, or does not tell whose they are.
+    #[must_use]
+    pub fn has_no_other_children(&self, spare: Spare<'_>) -> bool {
+        let is_spared = |pid: &Pid| self.look(*pid).is_some_and(|process| spare.covers(&process));
+        spare.init == Pid::this() && files::children(&self.proc, spare.init).is_some_and(|pids| pids.iter().all(is_spared))
+    }
+
     /// The process with this pid, if it is there and can be read.
     #[must_use]
     pub fn look(&self, pid: Pid) -> Option<Process> {

@@ -155,6 +155,18 @@ pub(crate) fn a_workload_that_does_not_acknowledge_its_promotion_is_stopped() {
     assert_eq!(world.line(), "starts", "a fresh standby");
 }
 
+pub(crate) fn a_workload_that_says_much_before_it_handles_its_signal_is_promoted() {
+    let scratch = Scratch::new();
+    let go = scratch.join("go");
+    let (mut world, _) = World::contained(&notifying(go.to_str().unwrap()));
+    assert!(world.line().ends_with(" standby"));
+    world.tell(&lead(patient(), clock::boot()));
+    assert_eq!(world.hear(), ToElector::Acknowledged { term: Term(1), serial: 0 });
+    fs::write(&go, "").unwrap();
+    assert_eq!(world.line(), "leads");
+    assert!(matches!(world.hear(), ToElector::Started { .. }));
+}
+
 pub(crate) fn a_word_from_somebody_else_acknowledges_nothing() {
     let (mut world, _) = promoted(&notifying("stubborn"), patient());
     let workload = wait_for("the workload", || world.others().first().map(|(pid, _)| *pid));

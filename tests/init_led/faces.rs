@@ -7,6 +7,7 @@ use std::{
         linux::net::SocketAddrExt as _,
         unix::net::{SocketAddr, UnixDatagram},
     },
+    path::Path,
     process::ExitCode,
 };
 
@@ -21,6 +22,8 @@ use nix::{
 };
 use tenure::{config::Config, link::MAX_MESSAGE};
 
+use super::wait::wait_until;
+
 /// The configuration of init, in JSON.
 pub(crate) const CONFIG: &str = "INIT_LED_CONFIG";
 /// Where the test listens for electors.
@@ -28,7 +31,8 @@ pub(crate) const LINK: &str = "INIT_LED_LINK";
 /// First argument of init.
 pub(crate) const INIT: &str = "init";
 /// First argument of a workload that says on NOTIFY_SOCKET that it leads, and the second says what else: it `obeys` when it is to
-/// follow, is `stubborn` then, or `floods` the socket from the first promotion on.
+/// follow, is `stubborn` then, `floods` the socket from the first promotion on, or tells the socket much, once the file exists
+/// whose path it is, before it handles any signal.
 pub(crate) const WORKLOAD: &str = "workload";
 
 /// The exit code of the face that this process wears; none if it is the test.
@@ -76,8 +80,18 @@ fn elector() {
 fn workload(behaviour: &str) {
     let mut signals = SigSet::empty();
     signals.extend([Signal::SIGUSR1, Signal::SIGUSR2, Signal::SIGTERM]);
-    signals.thread_block().unwrap();
-    say(&format!("{} {}", std::process::id(), std::env::var("TENURE_ROLE").unwrap()));
+    let own_words = || say(&format!("{} {}", std::process::id(), std::env::var("TENURE_ROLE").unwrap()));
+    if behaviour.starts_with('/') {
+        own_words();
+        wait_until("the file", || Path::new(behaviour).exists());
+        for _ in 0..1000 {
+            notify("STATUS=starting");
+        }
+        signals.thread_block().unwrap();
+    } else {
+        signals.thread_block().unwrap();
+        own_words();
+    }
     loop {
         match signals.wait().unwrap() {
             Signal::SIGUSR1 => {

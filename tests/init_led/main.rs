@@ -84,7 +84,8 @@ fn main() -> ExitCode {
             a_demotion_without_a_word_is_a_kill_and_a_fresh_standby,
             the_role_is_told_and_acknowledged_by_hooks,
             what_a_hook_leaves_running_ends_with_it,
-            a_word_from_somebody_else_acknowledges_nothing;
+            a_word_from_somebody_else_acknowledges_nothing,
+            a_workload_that_says_much_before_it_handles_its_signal_is_promoted;
     ];
     let mut arguments = Arguments::from_args();
     // They mostly wait.

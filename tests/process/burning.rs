@@ -119,3 +119,15 @@ test_in!(Pid1, a_fuse_without_a_group_kills_nobody, {
     assert!(is_stopped(main));
     drop(unbound);
 });
+
+test_in!(Pid1, set_to_the_time_that_it_has_it_fires_then, {
+    let at = clock::boot() + SOON * 2;
+    let mut fuse = Fuse::light(at).expect("a fuse");
+    let main = stopped_pair(&fuse);
+    fuse.bind(main).expect("the group");
+
+    fuse.set(at).expect("it stands");
+
+    wait_until("its end", || reap::next(|_| {}) == Some((main, KILLED)));
+    assert!(clock::boot() >= at);
+});

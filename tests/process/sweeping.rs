@@ -123,6 +123,27 @@ test_in!(Pid1, where_proc_hides_processes_only_being_alone_is_a_proof, {
     assert_eq!(alone, Verdict::Proved);
 });
 
+test_in!(Child, where_proc_hides_processes_outside_of_pid_1_it_is_proof_that_init_has_no_other_child, {
+    use nix::mount::{MsFlags, mount};
+    mount(None::<&str>, "/proc", None::<&str>, MsFlags::MS_REMOUNT, Some("hidepid=2")).expect("this test needs root");
+    nix::sys::prctl::set_child_subreaper(true).expect("a subreaper");
+    let elector = elector("exec sleep 1000");
+    shell("setsid -f sleep 1000; exec sleep 1000");
+    wait_until("three descendants", || count(Scope::Descendants) == 3);
+    let mut sweep = Sweep::open().expect("/proc");
+    let spare = Spare { init: getpid(), electors: &[elector] };
+
+    let before = sweep.look(Scope::Descendants, spare).expect("a scan");
+    let mut verdict = before.clone();
+    wait_until("the proof", || {
+        verdict = sweep.pass(Scope::Descendants, spare).expect("a scan");
+        reap_all();
+        verdict == Verdict::Proved
+    });
+
+    assert!(matches!(before, Verdict::Left(Left { pids, .. }) if pids.len() == 2));
+});
+
 test_in!(Pid1, pid_1_itself_is_nobody_s_second_guard, {
     let refused = kill::kill_everything_but_init().err();
     assert_eq!(refused.and_then(|error| error.raw_os_error()), Some(libc::EPERM));

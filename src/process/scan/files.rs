@@ -55,6 +55,15 @@ pub(super) fn has_entry(proc: &OwnedFd, pid: Pid, entry: &str, buffer: &mut Vec<
     }
 }
 
+/// The children of this process of one thread, those included that /proc hides. None where the kernel does not tell, or of more
+/// than a few hundred.
+pub(super) fn children(proc: &OwnedFd, pid: Pid) -> Option<Vec<Pid>> {
+    let mut buffer = [0; 4096];
+    let length = read_file(proc, pid, &format!("task/{pid}/children"), &mut buffer).ok()?;
+    let text = std::str::from_utf8(buffer.get(..length).filter(|text| text.len() < buffer.len())?).ok()?;
+    text.split_ascii_whitespace().map(|pid| pid.parse().ok().map(Pid::from_raw)).collect()
+}
+
 /// Reads `/proc/PID/name` into `buffer`, as much as fits.
 fn read_file(proc: &OwnedFd, pid: Pid, name: &str, buffer: &mut [u8]) -> nix::Result<usize> {
     let mut path = [0; 32];

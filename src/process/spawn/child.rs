@@ -142,7 +142,7 @@ fn carry_out(plan: &Plan<'_>, parent: Pid) -> Result<Outcome, Failure> {
                 check(Step::Execute, libc::execve(program.as_ptr(), arguments.as_ptr(), environment.as_ptr()))?;
             }
             Act::Signal { handle, pid, signal, files, notify } => {
-                await_handler(signal, files, plan.not_after)?;
+                await_handler(signal, files, notify, plan.not_after)?;
                 if let Some(notify) = notify {
                     notify::drain(notify).map_err(|errno| Failure { step: Step::Drain, errno })?;
                 }
@@ -160,9 +160,15 @@ fn carry_out(plan: &Plan<'_>, parent: Pid) -> Result<Outcome, Failure> {
     Ok(Outcome::Done)
 }
 
-/// Returns when the process lives through the signal, as one that blocks it does by two looks, or it is too late for it.
+/// Returns when the process lives through the signal, as one that blocks it does by two looks, or it is too late for it. Throws
+/// away meanwhile what it says, which nobody else reads: the kernel keeps ten words, and who waits to say more handles nothing.
 #[allow(unsafe_code, reason = "async-signal-safe system call")]
-fn await_handler(signal: Signal, files: &heed::Files, not_after: Option<Instant>) -> Result<(), Failure> {
+fn await_handler(
+    signal: Signal,
+    files: &heed::Files,
+    notify: Option<BorrowedFd<'_>>,
+    not_after: Option<Instant>,
+) -> Result<(), Failure> {
     let (mut pause, longest) = PAUSES;
     let mut last = Fate::Ends;
     while !is_late(not_after)? {
@@ -170,6 +176,10 @@ fn await_handler(signal: Signal, files: &heed::Files, not_after: Option<Instant>
             (_, Fate::Lives) | (Fate::Blocks, Fate::Blocks) => return Ok(()),
             (_, fate) => fate,
         };
+        if let Some(notify) = notify {
+            // What is left is found by the drain before the signal.
+            let _ = notify::drain(notify);
+        }
         // SAFETY: no descriptors, and so no pointer that is read.
         unsafe { libc::poll(std::ptr::null_mut(), 0, pause) };
         pause = (pause * 2).min(longest);
