@@ -112,6 +112,7 @@ struct Seen {
     name: String,
     state: State,
     holder: Option<String>,
+    paused: bool,
     since: Option<Timestamp>,
     transitions: i32,
     renewed: Option<Timestamp>,
@@ -141,6 +142,7 @@ impl Seen {
             name: metadata("name"),
             state,
             holder,
+            paused: record.is_some_and(LeaseRecord::is_paused),
             since: time(record.and_then(LeaseRecord::acquire_time)),
             transitions: record.map_or(0, LeaseRecord::transitions),
             renewed,
@@ -154,7 +156,7 @@ impl Seen {
         let moment = |time: Option<Timestamp>| time.map_or_else(|| "-".into(), second);
         [
             self.name.clone(),
-            self.state.as_str().into(),
+            format!("{}{}", self.state.as_str(), if self.paused { ", paused" } else { "" }),
             self.holder.as_deref().map_or_else(|| "-".into(), visible),
             moment(self.since),
             self.transitions.to_string(),
@@ -173,6 +175,7 @@ impl Seen {
             "name": self.name,
             "state": self.state.as_str(),
             "holder": self.holder,
+            "paused": self.paused,
             "since": self.since.map(|time| time.to_string()),
             "transitions": self.transitions,
             "renewed": self.renewed.map(|time| time.to_string()),
@@ -276,6 +279,17 @@ mod tests {
     fn without_a_holder_it_is_free() {
         for spec in [json!({ "holderIdentity": "", "leaseDurationSeconds": 1 }), json!({}), Value::Null] {
             assert_eq!(seen(spec).state, State::Free);
+        }
+    }
+
+    #[test]
+    fn that_nobody_may_take_it_is_shown() {
+        for (value, paused) in [("true", true), ("yes", true), ("false", false)] {
+            let mut lease = lease(json!({}));
+            lease["metadata"]["annotations"] = json!({ "tenure.dev/paused": value });
+            let seen = Seen::at(clock::timestamp(), &lease, OWN);
+            assert_eq!(seen.row()[1], if paused { "free, paused" } else { "free" }, "{value}");
+            assert_eq!(seen.document()["paused"], paused);
         }
     }
 

@@ -325,6 +325,8 @@ impl Core {
     fn report_oddity(&mut self, record: &LeaseRecord) {
         let odd = if record.is_being_deleted() {
             Some("the Lease is being deleted and waits for its finalizers: nobody acquires it before it is gone")
+        } else if record.is_paused() {
+            Some("the Lease is paused by its annotation tenure.dev/paused: nobody takes it but the holder that it names")
         } else if record.holder().is_some() && record.duration().is_none() {
             Some("the Lease is held without a sound leaseDurationSeconds: the longest duration in sight is waited for")
         } else if record.strategy().is_some() {

@@ -12,6 +12,8 @@ use std::{
 
 use serde_json::{Map, Value};
 
+use super::writes::PAUSED;
+
 /// One version of the Lease. It never changes, so that a clone costs nothing.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LeaseRecord(Arc<Value>);
@@ -72,6 +74,12 @@ impl LeaseRecord {
     #[must_use]
     pub fn is_being_deleted(&self) -> bool {
         self.metadata("deletionTimestamp").is_some_and(|value| !value.is_null())
+    }
+
+    /// Whether nobody takes it but the holder that it names (law 17): [`PAUSED`] says anything but `false`.
+    #[must_use]
+    pub fn is_paused(&self) -> bool {
+        self.annotation(PAUSED).is_some_and(|value| !matches!(value, "" | "false"))
     }
 
     /// One annotation.

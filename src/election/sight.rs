@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::{
     Vacancy,
     record::{LeaseRecord, Standing, later},
-    writes::{HOLDER, PAUSED, STEP_DOWN_TO},
+    writes::{HOLDER, STEP_DOWN_TO},
 };
 use crate::{law::Timing, time::Instant};
 
@@ -167,7 +167,7 @@ impl Sight {
             }
             Seen::Lease(record) => record,
         };
-        let paused = record.annotation(PAUSED) == Some("true") && !record.is_held_by(me);
+        let paused = record.is_paused() && !record.is_held_by(me);
         if paused || record.is_being_deleted() {
             return Prospect::Closed;
         }

@@ -15,7 +15,7 @@ use crate::law::Timing;
 pub const STEP_DOWN: &str = "tenure.dev/step-down";
 /// On a Lease: the candidate that the others leave it to for one D.
 pub const STEP_DOWN_TO: &str = "tenure.dev/step-down-to";
-/// On a Lease: `true` keeps everyone but the recorded holder from taking it.
+/// On a Lease: anything but `false` keeps everyone but the recorded holder from taking it.
 pub const PAUSED: &str = "tenure.dev/paused";
 /// On a Lease: the W3C trace context of its last transition.
 pub const TRACEPARENT: &str = "tenure.dev/traceparent";
@@ -136,7 +136,8 @@ impl Author {
 
     fn mark_held(&self, object: &mut Value) {
         let labels = map_of(metadata_of(object), "labels");
-        labels.insert(MANAGED_BY.0.into(), MANAGED_BY.1.into());
+        // Another manager's word stays: it would put it back, and we would again.
+        labels.entry(MANAGED_BY.0).or_insert_with(|| MANAGED_BY.1.into());
         labels.extend(self.labels.iter().map(|(name, value)| (name.clone(), value.as_str().into())));
         let annotations = annotations_of(object);
         annotations.extend(self.annotations.iter().map(|(name, value)| (name.clone(), value.as_str().into())));

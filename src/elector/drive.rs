@@ -12,7 +12,9 @@ use tokio::{
     task::{AbortHandle, spawn},
 };
 
-use super::{access::Access, guard::Guard, lease::Lease, link::Link, place::Place, register, remains::Init, watch::Watch};
+use super::{
+    access::Access, guard::Guard, lease::Lease, link::Link, place::Place, register, remains::Init, slew::Slew, watch::Watch,
+};
 use crate::{
     alarm::Alarm,
     clock,
@@ -62,6 +64,7 @@ pub(super) struct Drive {
     watches: u64,
     beat_every: std::time::Duration,
     beat_due: Instant,
+    slew: Slew,
 }
 
 /// What tasks hand to the loop.
@@ -113,6 +116,7 @@ impl Drive {
             watches: 0,
             beat_every,
             beat_due: Instant::BOOT,
+            slew: Slew::new(welcome.config.timing().drift),
             elector: start(welcome),
         })
     }
@@ -157,6 +161,7 @@ impl Drive {
         }
         self.link.flush()?;
         self.health.update(self.elector.view());
+        self.slew.look(clock::boot());
         Ok(())
     }
 

@@ -58,6 +58,7 @@ mod lease;
 mod link;
 mod place;
 mod remains;
+mod slew;
 mod watch;
 
 #[cfg(any(test, fuzzing))]

@@ -52,8 +52,11 @@ impl Leading {
             (_, Answer::Conflict) => {
                 self.conflicts += 1;
                 self.read_wanted = true;
-                self.due =
-                    if self.conflicts > 1 { core.leader_retry(asked.sent, None, self.deadlines.soft, now) } else { now.boot };
+                self.due = now.boot;
+                if self.conflicts > 1 {
+                    let message = Complaint { status: Some(409), words: "somebody else writes the Lease all the time".into() };
+                    self.failed(core, operation, message, asked.sent, None, now);
+                }
             }
             (_, Answer::Refused { refusal: Refusal::Unauthorized, message }) if !self.credentials_refused => {
                 self.credentials_refused = true;

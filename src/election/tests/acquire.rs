@@ -276,6 +276,8 @@ fn a_paused_lease_is_retaken_by_its_recorded_holder_only() {
         let mut bench = paused(spec);
         bench.run(seconds(100));
         assert_eq!(bench.writes(), Vec::<&Request>::new());
+        let said = bench.events.iter().filter(|event| matches!(event, Event::Odd { message } if message.contains("paused")));
+        assert_eq!(said.count(), 1);
     }
     takes_exactly_after(&mut paused(held(ME, 15)), plus(15));
 }

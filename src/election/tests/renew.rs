@@ -8,7 +8,7 @@ use super::bench::{Bench, ME, START, TICK, held, lost, rose, seconds};
 use crate::{
     config::Config,
     election::{
-        Answer, Request, Watched,
+        Answer, Event, Request, Watched,
         writes::{HOLDER, STEP_DOWN},
     },
     law::Deadlines,
@@ -63,6 +63,17 @@ fn own_labels_and_marks_that_somebody_took_away_come_back() {
     let metadata = bench.register.object.clone().unwrap()["metadata"].clone();
     assert_eq!(metadata["labels"], json!({"theirs": "x", "app.kubernetes.io/managed-by": "tenure"}));
     assert_eq!(metadata["annotations"], json!({"theirs": "y", (HOLDER): ME}));
+}
+
+#[test]
+fn another_managers_label_stays_his() {
+    let mut bench = Bench::leading();
+    let helm = json!({"app.kubernetes.io/managed-by": "Helm"});
+    bench.register.edit(|object| object["metadata"]["labels"] = helm.clone());
+
+    bench.run(seconds(6));
+
+    assert_eq!(bench.register.object.clone().unwrap()["metadata"]["labels"], helm);
 }
 
 #[test]
@@ -163,6 +174,27 @@ fn a_conflict_by_a_label_edit_costs_a_read_and_a_write_with_new_bytes() {
     assert_eq!(bench.register.object.as_ref().unwrap()["metadata"]["labels"]["theirs"], "x");
     assert_eq!(bench.step_down(), None);
     assert_eq!(extensions(&bench).len(), 1);
+}
+
+#[test]
+fn conflicts_in_a_row_are_told() {
+    let mut bench = Bench::leading();
+    let object = bench.register.object.clone().unwrap();
+    bench.answers = false;
+    let mut told = Vec::new();
+    for _ in 0..6 {
+        while bench.awaited.is_none() {
+            bench.run(Duration::from_millis(50));
+        }
+        match bench.awaited.as_ref().map(|(_, request)| request.clone()) {
+            Some(Request::Get) => bench.answer(Answer::Object(object.clone().into())),
+            Some(_) | None => bench.answer(Answer::Conflict),
+        }
+        let conflicts =
+            bench.events.iter().filter(|event| matches!(event, Event::Failed { message, .. } if message.status == Some(409)));
+        told.push(conflicts.count());
+    }
+    assert_eq!(told, [0, 0, 1, 1, 2, 2]);
 }
 
 #[test]

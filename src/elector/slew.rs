@@ -1,0 +1,60 @@
+//! Watches by how much this node's clock is corrected: the law holds as far as `lease.clockDrift` covers it.
+
+use std::time::Duration;
+
+use crate::{clock, time::Instant};
+
+/// A time service decides anew about that often.
+const EVERY: Duration = Duration::from_secs(60);
+
+/// Tells when the correction is more than the law assumes, and when it no longer is.
+pub(super) struct Slew {
+    /// rho in parts per million.
+    allowed: u32,
+    exceeds: bool,
+    due: Instant,
+}
+
+impl Slew {
+    pub(super) const fn new(allowed: u32) -> Self {
+        Self { allowed, exceeds: false, due: Instant::BOOT }
+    }
+
+    /// Looks, if that is due, and says what has changed in the log.
+    pub(super) fn look(&mut self, now: Instant) {
+        if now < self.due {
+            return;
+        }
+        self.due = now + EVERY;
+        let Ok(slew) = clock::slew() else { return };
+        match self.judge(slew) {
+            Some(true) => tracing::warn!(
+                parts_per_million = slew,
+                "the kernel corrects this clock by more than lease.clockDrift covers, so that two workloads may run at once: raise \
+                 it, or let the time service slew more slowly"
+            ),
+            Some(false) => tracing::info!(parts_per_million = slew, "lease.clockDrift covers the correction of this clock again"),
+            None => {}
+        }
+    }
+
+    /// Whether it exceeds what is allowed, if that is news.
+    fn judge(&mut self, slew: u32) -> Option<bool> {
+        let exceeds = slew > self.allowed;
+        (std::mem::replace(&mut self.exceeds, exceeds) != exceeds).then_some(exceeds)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_state_is_told_once() {
+        let mut slew = Slew::new(10_000);
+
+        let told = [0, 10_000, 10_001, 83_333, 500, 0].map(|parts| slew.judge(parts));
+
+        assert_eq!(told, [None, None, Some(true), None, Some(false), None]);
+    }
+}
