@@ -20,6 +20,7 @@ use crate::{
 };
 
 const CAP_KILL: u32 = 5;
+const CAP_SETUID: u32 = 7;
 
 /// The kill power of this container.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,6 +54,8 @@ pub struct Status {
     pub no_new_privs: bool,
     /// Effective capabilities, one bit each.
     pub effective: u64,
+    /// Those that it may use; a program that it executes as root has them too, new privileges or not.
+    pub permitted: u64,
     /// Those that a program may still gain.
     pub bounding: u64,
     /// Seccomp: 0 off, 1 strict, 2 filter.
@@ -109,7 +112,19 @@ impl Power {
     /// Whether a child may become a user whom this process may not signal.
     #[must_use]
     pub const fn may_be_refused(&self) -> bool {
-        !self.has(CAP_KILL) && !self.status.no_new_privs && !self.nosuid && self.status.bounding != 0
+        !has(self.status.effective, CAP_KILL) && (self.may_change_users() || self.may_execute_setuid_programs())
+    }
+
+    /// Whether a child may call setuid(2), as entrypoints do that start as root and drop to another user.
+    const fn may_change_users(&self) -> bool {
+        let Status { no_new_privs, permitted, bounding, .. } = self.status;
+        // What root does not hold itself, the next program that it executes does.
+        let regained = if self.uid == 0 && !no_new_privs { bounding } else { 0 };
+        has(permitted | regained, CAP_SETUID)
+    }
+
+    const fn may_execute_setuid_programs(&self) -> bool {
+        !self.status.no_new_privs && !self.nosuid && self.status.bounding != 0
     }
 
     /// All of it, the most important first.
@@ -125,10 +140,6 @@ impl Power {
             self.memory(),
             self.confinement(),
         ]
-    }
-
-    const fn has(&self, capability: u32) -> bool {
-        self.status.effective & (1 << capability) != 0
     }
 
     fn reach(&self) -> Finding {
@@ -154,13 +165,20 @@ impl Power {
     }
 
     fn refusal(&self) -> Finding {
-        if self.has(CAP_KILL) {
+        if has(self.status.effective, CAP_KILL) {
             return finding(true, "CAP_KILL: a child of any user can be killed");
+        }
+        if self.may_change_users() {
+            return finding(
+                false,
+                "CAP_SETUID without CAP_KILL: a child could become a user whom tenure may not kill, and would die only with the \
+                 container: run as one user that is not root, or add the capability KILL",
+            );
         }
         if self.may_be_refused() {
             return finding(
                 false,
-                "a setuid program could become a user whom tenure may not kill; then PID 1 ends the container instead: set \
+                "a setuid program could become a user whom tenure may not kill, and would die only with the container: set \
                  allowPrivilegeEscalation: false",
             );
         }
@@ -220,6 +238,10 @@ impl Power {
     }
 }
 
+const fn has(capabilities: u64, capability: u32) -> bool {
+    capabilities & (1 << capability) != 0
+}
+
 fn finding(strong: bool, text: &str) -> Finding {
     Finding { strong, text: text.to_owned() }
 }
@@ -233,6 +255,7 @@ fn parse_status(text: &str) -> Status {
     Status {
         no_new_privs: field("NoNewPrivs") == "1",
         effective: capabilities("CapEff"),
+        permitted: capabilities("CapPrm"),
         bounding: capabilities("CapBnd"),
         seccomp: field("Seccomp").parse().unwrap_or_default(),
     }
@@ -257,7 +280,7 @@ mod tests {
     const CONFINED: Power = Power {
         pid1: true,
         uid: 65532,
-        status: Status { no_new_privs: true, effective: 0, bounding: 0, seccomp: 2 },
+        status: Status { no_new_privs: true, effective: 0, permitted: 0, bounding: 0, seccomp: 2 },
         nosuid: false,
         proc: Proc::Whole,
         pidfd: true,
@@ -290,16 +313,32 @@ mod tests {
     }
 
     #[test]
-    fn root_can_kill_setuid_children() {
-        let status = Status { no_new_privs: false, effective: 1 << CAP_KILL, ..CONFINED.status };
+    fn root_can_kill_children_of_any_user() {
+        let effective = 1 << CAP_KILL;
+        let status = Status { no_new_privs: false, effective, permitted: effective | 1 << CAP_SETUID, ..CONFINED.status };
         assert!(!Power { status, ..CONFINED }.may_be_refused());
     }
 
     #[test]
+    fn root_that_may_only_change_users_may_be_refused_whatever_setuid_programs_gain() {
+        let status = Status { permitted: 1 << CAP_SETUID, ..CONFINED.status };
+        let drops = Power { uid: 0, nosuid: true, status, ..CONFINED };
+        assert!(drops.may_be_refused());
+        let Finding { strong, text } = drops.refusal();
+        assert!(!strong && text.ends_with(": run as one user that is not root, or add the capability KILL"), "{text}");
+
+        let regained = Status { no_new_privs: false, bounding: 1 << CAP_SETUID, ..CONFINED.status };
+        assert!(Power { status: regained, ..drops }.may_be_refused());
+        assert!(!Power { status: regained, uid: 65532, ..drops }.may_be_refused());
+        let kept = Status { no_new_privs: true, ..regained };
+        assert!(!Power { status: kept, ..drops }.may_be_refused());
+    }
+
+    #[test]
     fn the_kernels_files_are_read() {
-        let status =
-            "Name:\tsh\nCapEff:\t0000000000000020\nCapBnd:\t00000000000001ff\nNoNewPrivs:\t1\nSeccomp:\t2\nSeccomp_filters:\t1\n";
-        let expected = Status { no_new_privs: true, effective: 0x20, bounding: 0x1ff, seccomp: 2 };
+        let status = "Name:\tsh\nCapPrm:\t00000000000000a0\nCapEff:\t0000000000000020\nCapBnd:\t00000000000001ff\n\
+                      NoNewPrivs:\t1\nSeccomp:\t2\nSeccomp_filters:\t1\n";
+        let expected = Status { no_new_privs: true, effective: 0x20, permitted: 0xa0, bounding: 0x1ff, seccomp: 2 };
         assert_eq!(parse_status(status), expected);
         let plain = "1 0 0:1 / / rw,relatime - overlay overlay rw\n";
         let nosuid = "2 1 0:2 / / ro,nosuid,relatime shared:1 - overlay overlay rw\n3 2 0:3 / /tmp rw - tmpfs tmpfs rw\n";
