@@ -45,6 +45,8 @@ pub struct Power {
     pub slice: bool,
     /// Whether the workload's oom_score_adj can be raised.
     pub oom_score: bool,
+    /// Whether the kernel, out of memory, kills the whole cgroup of this container at once.
+    pub oom_group: bool,
 }
 
 /// Privileges and confinement of this process.
@@ -106,6 +108,7 @@ impl Power {
             fuse: Fuse::light(Instant::NEVER).is_ok(),
             slice: slice::shorten().is_ok(),
             oom_score: writable("/proc/self/oom_score_adj"),
+            oom_group: read("/sys/fs/cgroup/memory.oom.group").trim() == "1",
         }
     }
 
@@ -220,6 +223,14 @@ impl Power {
     }
 
     fn memory(&self) -> Finding {
+        if self.oom_group {
+            return finding(
+                false,
+                "memory.oom.group is 1: out of memory, the kernel kills tenure together with the workload, whatever \
+                 workload.oomScoreAdjust says; nothing gives the Lease back then, and a standby waits out lease.duration; \
+                 the kubelet's singleProcessOOMKill: true turns it off",
+            );
+        }
         if self.oom_score {
             return finding(true, "oom_score_adj of the workload can be raised: the kernel takes it before its guard");
         }
@@ -288,6 +299,7 @@ mod tests {
         fuse: true,
         slice: true,
         oom_score: true,
+        oom_group: false,
     };
 
     #[test]
@@ -332,6 +344,14 @@ mod tests {
         assert!(!Power { status: regained, uid: 65532, ..drops }.may_be_refused());
         let kept = Status { no_new_privs: true, ..regained };
         assert!(!Power { status: kept, ..drops }.may_be_refused());
+    }
+
+    #[test]
+    fn a_container_that_dies_as_a_whole_makes_the_workloads_score_void() {
+        for oom_score in [true, false] {
+            let Finding { strong, text } = Power { oom_score, oom_group: true, ..CONFINED }.memory();
+            assert!(!strong && text.contains("lease.duration") && text.contains("singleProcessOOMKill: true"), "{text}");
+        }
     }
 
     #[test]
