@@ -35,7 +35,8 @@ pub struct Lease {
     #[serde(with = "humane")]
     #[schemars(with = "humane::Written")]
     pub attempt_timeout: Duration,
-    /// Bound on the error of a clock's rate; with client-go replicas on the Lease, of both nodes' together.
+    /// Bound on the error of a clock's rate; with client-go replicas on the Lease, of both nodes' together. chrony may slew by
+    /// 8.3 %: set maxslewrate 5000 in chrony.conf, or 10% here.
     pub clock_drift: Drift,
     /// Put on the Lease beside `app.kubernetes.io/managed-by: tenure`.
     pub labels: BTreeMap<String, String>,
