@@ -81,6 +81,8 @@ pub enum ToInit {
         request: u64,
         /// Decides the grace.
         reason: Reason,
+        /// The span of the transition, as W3C writes it, for the next elector.
+        traceparent: String,
     },
     /// A release is about to be written: the deadlines are void. Acknowledged (law 8).
     Releasing {
@@ -125,6 +127,8 @@ pub struct Resume {
     pub confirmed: Confirmed,
     /// The stop has begun, for this reason; the workload may be gone already.
     pub stopping: Option<Reason>,
+    /// The span of that stop; empty where no StepDown told it.
+    pub traceparent: String,
     /// E was void: a release had been announced.
     pub released: bool,
     /// The main process of what leads; none if nothing does.

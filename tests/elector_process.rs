@@ -237,6 +237,7 @@ fn resume(sent: tenure::time::Instant, main: Option<Pid>) -> Resume {
             deadlines: timing.deadlines(sent),
         },
         stopping: None,
+        traceparent: String::new(),
         released: false,
         main: main.map(Pid::as_raw),
     }

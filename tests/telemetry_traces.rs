@@ -189,7 +189,10 @@ async fn a_failed_renewal_is_a_span_of_the_term_with_its_error() {
     let mut collector = Collector::start(Wire::Http, Manner::Obliging);
     let mut leader = exporting("leader", Wire::Http, &collector);
     leads(&mut leader, 0, OLD_LEADS, None, Vacancy::Expired);
-    leader.record(Fact::Reported(&Event::Failed { operation: Operation::Update, message: "timed out".into() }), at(3_000));
+    leader.record(
+        Fact::Reported(&Event::Failed { operation: Operation::Update, sent: at(2_500).boot, message: "timed out".into() }),
+        at(3_000),
+    );
     leader.finish(at(3_001)).await;
 
     let seen = collector.wait("a renewal", |seen| seen.iter().any(|span| span.name == "renew"));

@@ -187,9 +187,9 @@ impl Core {
         self.actions.push_back(Action::Report(event));
     }
 
-    pub(crate) fn report_failure(&mut self, operation: Operation, message: Complaint) {
+    pub(crate) fn report_failure(&mut self, operation: Operation, sent: Instant, message: Complaint) {
         self.failing.insert(operation);
-        self.report(Event::Failed { operation, message });
+        self.report(Event::Failed { operation, sent, message });
     }
 
     /// Takes `operation` for one that succeeds, until its failure is reported; whether it failed so far.

@@ -9,6 +9,7 @@ use super::{
     elector::Phase,
     following::end_of_wait,
     record::{LeaseRecord, later},
+    trace::TraceContext,
 };
 use crate::{
     law::{Deadlines, Timing},
@@ -139,7 +140,7 @@ impl Leading {
         };
         let stopping = resume.stopping.or_else(|| resume.released.then_some(Reason::Signal));
         if let Some(reason) = stopping {
-            leading.end(core, reason);
+            leading.end_in(core, reason, TraceContext::parse(&resume.traceparent));
         }
         leading
     }

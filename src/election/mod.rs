@@ -14,7 +14,10 @@ use std::{
 
 use serde_json::Value;
 
-use crate::link::{Reason, ToElector, ToInit};
+use crate::{
+    link::{Reason, ToElector, ToInit},
+    time::Instant,
+};
 
 use self::trace::TraceContext;
 
@@ -283,6 +286,8 @@ pub enum Event {
     Failed {
         /// Which.
         operation: Operation,
+        /// When it was sent; of the watch, when it ended.
+        sent: Instant,
         /// Why.
         message: Complaint,
     },

@@ -122,14 +122,14 @@ impl Releasing {
                 Some(record) if matches!(self.step, Step::Void) => self.fresh = Some(record),
                 Some(record) => return self.read(core, record, now),
                 None => {
-                    core.report_failure(asked.operation, UNREADABLE.into());
+                    core.report_failure(asked.operation, asked.sent, UNREADABLE.into());
                     self.retry(core, asked.sent, None, now);
                 }
             },
             (Some(attempt), Answer::Object(object)) => match LeaseRecord::read(object) {
                 Some(record) if attempt.is_proved_by(&record) => return self.cleared(core, record, now),
                 Some(_) | None => {
-                    core.report_failure(asked.operation, NOT_WHAT_WAS_SENT.into());
+                    core.report_failure(asked.operation, asked.sent, NOT_WHAT_WAS_SENT.into());
                     self.retry_unknown(core, asked.sent, None, now);
                 }
             },
@@ -147,7 +147,7 @@ impl Releasing {
                 Step::Void | Step::Read | Step::Clear => self.due = now.boot,
             },
             (_, Answer::Refused { refusal, message }) => {
-                core.report_failure(asked.operation, message);
+                core.report_failure(asked.operation, asked.sent, message);
                 // It is free already, and a Role without `delete` stays one.
                 if matches!((&self.step, &refusal), (Step::Delete(_), Refusal::Forbidden)) {
                     return Some(self.done(core, Given::Clear, now));
@@ -155,15 +155,15 @@ impl Releasing {
                 self.retry(core, asked.sent, refusal.retry_after(), now);
             }
             (None, Answer::Unknown { message, retry_after }) => {
-                core.report_failure(asked.operation, message);
+                core.report_failure(asked.operation, asked.sent, message);
                 self.retry(core, asked.sent, retry_after, now);
             }
             (Some(_), Answer::Unknown { message, retry_after }) => {
-                core.report_failure(asked.operation, message);
+                core.report_failure(asked.operation, asked.sent, message);
                 self.retry_unknown(core, asked.sent, retry_after, now);
             }
             (Some(_), Answer::Deleted) => {
-                core.report_failure(asked.operation, NOT_WHAT_WAS_SENT.into());
+                core.report_failure(asked.operation, asked.sent, NOT_WHAT_WAS_SENT.into());
                 self.retry_unknown(core, asked.sent, None, now);
             }
         }

@@ -117,7 +117,7 @@ fn conversations() -> Vec<Vec<u8>> {
     let term = Term(1);
     let hello = ToInit::Hello { version: VERSION };
     let extend = |serial, sent| ToInit::Extend { term, serial, confirmed: confirmed(timing, sent) };
-    let step_down = ToInit::StepDown { term, request: 1, reason: Reason::StepDown };
+    let step_down = ToInit::StepDown { term, request: 1, reason: Reason::StepDown, traceparent: String::new() };
     let releasing = ToInit::Releasing { term, serial: 9 };
     let wait = Timing { duration: Duration::from_secs(30), ..timing };
     let shorten = ToInit::Shorten { term, serial: 2, timing, deadlines: timing.deadlines(BEGIN) };

@@ -1,6 +1,9 @@
 //! Carries out what the agent wants done.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::{
+    io::{self, ErrorKind},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+};
 
 use nix::{fcntl::OFlag, sys::stat::Mode};
 
@@ -104,25 +107,38 @@ impl Drive {
         }
     }
 
+    fn tell_refused(&mut self) {
+        if !std::mem::replace(&mut self.refused, true) {
+            let line = "the workload runs as a user whom tenure may not signal, and dies only with the container: run both as one user, \
+                        or give the container the capability KILL";
+            self.warn(line.into());
+        }
+    }
+
     fn act(&mut self, agent: &mut Agent, action: Action) {
         match action {
             Action::StartElector => self.start_elector(agent),
             Action::KillElector => self.kill_elector(agent),
             Action::Tell(message) => drop(self.elector.as_mut().map(|elector| elector.send(&message))),
             Action::Spawn { role, launch } => self.spawn(agent, role, launch),
-            Action::Signal { target, signal } if self.main == Some(named(target)) => send(target, signal),
+            Action::Signal { target, signal } if self.main == Some(named(target)) => {
+                if matches!(send(target, signal), Err(error) if error.kind() == ErrorKind::PermissionDenied) {
+                    self.tell_refused();
+                }
+            }
             // It ended meanwhile, and its id may be anybody's.
             Action::Signal { .. } => {}
             Action::Promote { pid, signal, not_after } => self.promote(agent, pid, signal, not_after),
             Action::CallOff => {
                 if let Some(promotion) = &self.pending.promotion {
-                    send(Target::Main(promotion.pid.as_raw()), kill::SIGKILL);
+                    // Gone is as good.
+                    let _ = send(Target::Main(promotion.pid.as_raw()), kill::SIGKILL);
                 }
             }
             Action::Demote { pid, signal } => self.demote(agent, pid, signal),
             Action::Hook { hook, facts, reason, not_after } => self.hook(agent, hook, facts.as_ref(), reason, not_after),
             // Its id may be anybody's once it has ended.
-            Action::KillHook { pid } if self.is_hook(pid) => send(Target::Group(pid), kill::SIGKILL),
+            Action::KillHook { pid } if self.is_hook(pid) => drop(send(Target::Group(pid), kill::SIGKILL)),
             Action::KillHook { .. } => {}
             Action::DrainNotify => self.drain_notify(agent),
             Action::Prove => {
@@ -134,6 +150,7 @@ impl Drive {
             Action::KillAll => {
                 // ESRCH: nobody is left. There is no other failure for PID 1.
                 let _ = kill::kill_everything();
+                self.killed_all = true;
                 self.walk(agent, true);
             }
             Action::Die => die(),
@@ -355,12 +372,11 @@ const fn named(target: Target) -> Pid {
     Pid::from_raw(pid)
 }
 
-fn send(target: Target, signal: Signal) {
-    // A process that is gone needs no signal, and one that may not be signalled meets the walk.
-    let _ = match target {
+fn send(target: Target, signal: Signal) -> io::Result<()> {
+    match target {
         Target::Main(pid) => kill::send(Pid::from_raw(pid), signal),
         Target::Group(pid) => kill::send_group(Pid::from_raw(pid), signal),
-    };
+    }
 }
 
 /// Goes to the root; what it has left, or none if it stays.

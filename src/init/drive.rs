@@ -60,6 +60,10 @@ pub(super) struct Drive {
     pub(super) once: bool,
     /// Init was told to stop, and has passed that on.
     told_to_stop: bool,
+    /// The workload may not be signalled, and that was said.
+    pub(super) refused: bool,
+    /// SIGKILL went to everything, the elector included.
+    pub(super) killed_all: bool,
     /// A notification of this incarnation was dropped and that was said: a flood of them is one line.
     rejected: bool,
     alarm: Option<Alarm>,
@@ -93,6 +97,8 @@ impl Drive {
             suspends: !guards,
             once: !guards && settings.config.workload.on_exit != OnExit::Restart,
             told_to_stop: false,
+            refused: false,
+            killed_all: false,
             rejected: false,
             alarm: None,
             armed: Instant::NEVER,
@@ -228,6 +234,7 @@ impl Drive {
     fn elector_ended(&mut self, agent: &mut Agent, how: String) {
         agent.handle(Input::ElectorEnded, clock::boot());
         self.carry_out(agent);
+        let how = if std::mem::take(&mut self.killed_all) { "killed with everything else, and begun anew".into() } else { how };
         self.log.warn(&format!("the elector ended: {how}"));
     }
 

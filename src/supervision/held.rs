@@ -16,6 +16,7 @@ pub(crate) struct Held {
     /// In force; the confirmed ones unless they were shortened.
     deadlines: Deadlines,
     stopping: Option<Reason>,
+    traceparent: String,
     /// The deadlines have begun a stop, or the Lease is lost: no extension revives the term (law 3).
     over: bool,
     spent: bool,
@@ -37,6 +38,7 @@ impl Held {
             confirmed,
             deadlines,
             stopping: None,
+            traceparent: String::new(),
             over: false,
             spent: false,
             request: None,
@@ -97,9 +99,10 @@ impl Held {
         (self.over, self.spent) = (true, true);
     }
 
-    /// A StepDown that is to be answered with a proof made from now on.
-    pub(crate) fn request(&mut self, request: u64) {
+    /// A StepDown that is to be answered with a proof made from now on, and the span of the stop.
+    pub(crate) fn request(&mut self, request: u64, traceparent: String) {
         self.request = Some(request);
+        self.traceparent = traceparent;
         self.answered = false;
     }
 
@@ -133,6 +136,7 @@ impl Held {
             timing: self.timing,
             confirmed: Confirmed { deadlines: Deadlines { hard, ..self.deadlines }, ..self.confirmed.clone() },
             stopping: self.stopping,
+            traceparent: self.traceparent.clone(),
             released: self.released,
             main: main.filter(|_| leads),
         }

@@ -300,7 +300,13 @@ impl Roles {
             return self.begin_demotion(now, out);
         }
         if exit != Some(Exit::Code(0)) {
-            let how = exit.map_or_else(|| "it could not be started".into(), |exit| exit.to_string());
+            let how = match exit {
+                None => "it could not be started".into(),
+                Some(_) if hook.kill_at.is_none() => {
+                    format!("it was not over within hooks.{}.timeout, and was killed", hook.kind.name())
+                }
+                Some(exit) => exit.to_string(),
+            };
             let line = format!("hook {} failed: {how}", hook.kind.name());
             out.push_back(Action::Warn(line));
             let decisive = match hook.kind {

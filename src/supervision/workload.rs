@@ -31,8 +31,10 @@ use stopping::Account;
 pub(crate) enum Happened {
     /// It leads: started as a leader, or promoted and acknowledged.
     Leads { pid: i32 },
-    /// It ended by itself; `again` if it is started again without being asked.
-    Ended { exit: Exit, again: bool },
+    /// It ended by itself.
+    Ended(Exit),
+    /// The same, and it is started again without being asked.
+    Restarting(Exit),
     /// It was ended from the terminal.
     Interrupted,
     /// It cannot be executed.

@@ -173,7 +173,7 @@ impl Lines {
                 None => debug!(term = transitions, token, "holds the Lease"),
             },
             Event::Renewed { latency } => debug!(latency = readable(latency.as_secs_f64()), "renewed"),
-            Event::Failed { operation, message } => self.failed(*operation, message, now.boot),
+            Event::Failed { operation, message, .. } => self.failed(*operation, message, now.boot),
             Event::Recovered { operation } => self.recovered(*operation),
             Event::Stopping { reason, context } => {
                 let (trace_id, span_id) = ids(*context);
@@ -250,7 +250,7 @@ fn heard(message: &ToElector) {
         }
         ToElector::Started { pid, .. } => debug!(pid, "the workload runs"),
         ToElector::Hooked { hook, exit, .. } => debug!(hook = hook.name(), ?exit, "a hook ended"),
-        ToElector::Shutdown => info!("asked to end"),
+        ToElector::Shutdown => info!("ends"),
         ToElector::Welcome(_)
         | ToElector::Acknowledged { .. }
         | ToElector::Stopping { .. }

@@ -152,7 +152,7 @@ impl Observer {
                 self.rise = campaign.map(|campaign| Rise { campaign, acquired, creation_wait, order: None });
                 Vec::new()
             }
-            Event::Failed { operation, message } => self.failed(*operation, message, now).into_iter().collect(),
+            Event::Failed { operation, sent, message } => self.failed(*operation, *sent, message, now).into_iter().collect(),
             Event::Stopping { reason, context } => self.stopping(*reason, *context, now),
             Event::Proved(stop) => {
                 let end = self.term.as_ref().and_then(|term| term.end);
@@ -265,11 +265,12 @@ impl Observer {
         Some(Outcome::During { parent: term.context?, anchor: Anchor::new(now), term: term.transitions, phase })
     }
 
-    fn failed(&self, operation: Operation, message: &Complaint, now: Now) -> Option<Outcome> {
+    fn failed(&self, operation: Operation, sent: Instant, message: &Complaint, now: Now) -> Option<Outcome> {
         let releasing = self.fall.as_ref().is_some_and(|fall| fall.proved.is_some());
         // A watch that fails costs a term nothing.
         let term = self.term.as_ref().filter(|_| !releasing && operation != Operation::Watch)?;
-        let mut phase = Phase::new(Name::Renew, now.boot, now.boot).with(KeyValue::new("tenure.operation", operation.as_str()));
+        let mut phase = Phase::new(Name::Renew, sent, now.boot).with(KeyValue::new("tenure.operation", operation.as_str()));
+        phase.facts.extend(term.end.map(|end| KeyValue::new("tenure.margin_left", Margin::until(end, now.boot).0)));
         phase.error = Some(message.to_string());
         Some(Outcome::During { parent: term.context?, anchor: Anchor::new(now), term: term.transitions, phase })
     }

@@ -208,7 +208,7 @@ impl World {
     }
 
     pub(crate) fn step_down(&self, request: u64, reason: Reason) {
-        self.tell(&ToInit::StepDown { term: Term(1), request, reason });
+        self.tell(&ToInit::StepDown { term: Term(1), request, reason, traceparent: String::new() });
     }
 
     /// Waits for the answer to that request.

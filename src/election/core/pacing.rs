@@ -35,7 +35,7 @@ impl Core {
         self.failures = 1;
         self.retry_at = now.boot;
         self.read_at = now.boot.before(KEEP_WARM);
-        self.report_failure(operation, message);
+        self.report_failure(operation, now.boot, message);
     }
 
     /// Notes a failed request, and when a follower tries again. A Retry-After never makes it sleep through the moment in which the
@@ -51,7 +51,7 @@ impl Core {
         };
         self.retry_at = soon.max(asked.min(takeable));
         self.read_at = now.boot.before(KEEP_WARM);
-        self.report_failure(operation, message);
+        self.report_failure(operation, now.boot, message);
     }
 
     /// No request of a follower before this.

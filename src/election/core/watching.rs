@@ -82,7 +82,9 @@ impl Core {
                 }
                 match end {
                     WatchEnd::Closed => {}
-                    WatchEnd::Forbidden(message) | WatchEnd::Failed(message) => self.report_failure(Operation::Watch, message),
+                    WatchEnd::Forbidden(message) | WatchEnd::Failed(message) => {
+                        self.report_failure(Operation::Watch, now.boot, message)
+                    }
                 }
                 None
             }

@@ -61,7 +61,7 @@ impl Leading {
             (_, Answer::Refused { refusal: Refusal::Unauthorized, message }) if !self.credentials_refused => {
                 self.credentials_refused = true;
                 self.due = now.boot;
-                core.report_failure(operation, message);
+                core.report_failure(operation, asked.sent, message);
             }
             (_, Answer::Refused { refusal, message }) => {
                 self.failed(core, operation, message, asked.sent, refusal.retry_after(), now);
@@ -168,6 +168,6 @@ impl Leading {
         now: Now,
     ) {
         self.due = core.leader_retry(sent, retry_after, self.deadlines.soft, now);
-        core.report_failure(operation, message);
+        core.report_failure(operation, sent, message);
     }
 }

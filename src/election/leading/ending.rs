@@ -28,15 +28,18 @@ impl Leading {
 
     /// Asks init to stop, anew where a planned stop becomes a loss.
     pub(super) fn end(&mut self, core: &mut Core, reason: Reason) {
-        let context = match &self.ending {
-            Some(ending) => ending.context,
-            None => core.next_context(None),
-        };
+        let context = self.ending.as_ref().map(|ending| ending.context);
+        self.end_in(core, reason, context);
+    }
+
+    /// The same within the span of a stop that has begun.
+    pub(super) fn end_in(&mut self, core: &mut Core, reason: Reason, context: Option<TraceContext>) {
+        let context = context.unwrap_or_else(|| core.next_context(None));
         let request = core.next_step_down();
         self.ending = Some(Ending { reason, request, context, proof: None });
         self.want_reread(core);
         if self.announced {
-            core.tell(ToInit::StepDown { term: self.term, request, reason });
+            core.tell(ToInit::StepDown { term: self.term, request, reason, traceparent: context.to_string() });
         }
         core.report(Event::Stopping { reason, context });
     }

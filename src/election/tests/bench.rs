@@ -234,7 +234,16 @@ impl Bench {
         for message in &self.told {
             match message.clone() {
                 ToInit::Lead { term, facts, timing, confirmed, .. } => {
-                    resume = Some(Resume { term, facts, timing, confirmed, stopping: None, released: false, main: None });
+                    resume = Some(Resume {
+                        term,
+                        facts,
+                        timing,
+                        confirmed,
+                        stopping: None,
+                        traceparent: String::new(),
+                        released: false,
+                        main: None,
+                    });
                 }
                 ToInit::Extend { confirmed, .. } => resume.as_mut().expect("led").confirmed = confirmed,
                 ToInit::Shorten { timing, deadlines, .. } => {

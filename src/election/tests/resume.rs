@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::bench::{Bench, ME, START, seconds, welcome};
 use crate::{
-    election::{Elector, Request},
+    election::{Elector, Event, Request},
     link::{Reason, Resume, Term, Then, ToInit, Welcome},
     time::Now,
 };
@@ -115,6 +115,23 @@ fn a_successor_in_a_stop_asks_for_a_proof_of_its_own_and_releases() {
 
     assert_eq!(new.register.spec()["holderIdentity"], "");
     assert!(new.is_done());
+}
+
+#[test]
+fn a_successor_in_a_stop_goes_on_in_its_span() {
+    let span = "00-000000000000000000000000000000a1-00000000000000b2-01";
+
+    let new = successor(Bench::leading(), |resume| {
+        (resume.stopping, resume.traceparent) = (Some(Reason::Expired), span.into());
+    });
+
+    let told = new.told.iter().find_map(|message| match message {
+        ToInit::StepDown { traceparent, .. } => Some(traceparent.as_str()),
+        _ => None,
+    });
+    assert_eq!(told, Some(span), "and the next one may go on in it too");
+    let stop = |event: &Event| matches!(event, Event::Stopping { context, .. } if context.to_string() == span);
+    assert!(new.events.iter().any(stop), "{:?}", new.events);
 }
 
 #[test]

@@ -105,7 +105,9 @@ impl Agent {
         }
         let waits = self.waits_to_end();
         let Some(ending) = &mut self.ending else { return };
-        let code = ending.code.unwrap_or_else(|| self.workload.exit().map_or(0, Exit::code));
+        let killed = Exit::Signal(libc::SIGKILL);
+        let never_reaped = || self.workload.is_stuck().then_some(killed);
+        let code = ending.code.unwrap_or_else(|| self.workload.exit().or_else(never_reaped).map_or(0, Exit::code));
         let config = &self.settings.config;
         let patience = config.timing().release_limit().saturating_add(FLUSH);
         // Also while a standby still stops: who is to end takes no Lease that it would have to hold through that.
@@ -115,7 +117,8 @@ impl Agent {
         }
         if !self.workload.is_down() {
             let is_hopeless = || self.settings.pid1 || self.workload.is_stuck() || ending.signals > 2;
-            if !config.lease.enabled && self.workload.is_being_swept() && is_hopeless() {
+            let ends_with_init = self.settings.pid1 && self.workload.is_stuck();
+            if !config.lease.enabled && (self.workload.is_being_swept() && is_hopeless() || ends_with_init) {
                 // What is left ends with PID 1 or does not die, and nobody else waits for the proof.
                 self.exit(code);
             } else if waits {

@@ -83,16 +83,20 @@ impl Agent {
                 }
             }
             // Past S the term is over, and its end is no exit: the second guard may have killed it while init stood still.
-            Happened::Ended { .. } if self.held.as_ref().is_some_and(|held| held.is_live() && now >= held.deadlines().soft) => {
+            Happened::Ended(_) | Happened::Restarting(_)
+                if self.held.as_ref().is_some_and(|held| held.is_live() && now >= held.deadlines().soft) =>
+            {
                 self.begin_stop(Reason::Expired, now);
             }
-            Happened::Ended { exit, again: true } => {
-                if let Some(term) = self.held.as_ref().filter(|held| held.is_live()).map(|held| held.term) {
-                    self.tell(ToElector::Restarting { term, exit, at: now });
-                }
-            }
-            Happened::Ended { exit, again: false } => {
+            Happened::Restarting(exit) => match self.held.as_ref().filter(|held| held.is_live()).map(|held| held.term) {
+                Some(term) => self.tell(ToElector::Restarting { term, exit, at: now }),
+                None => self.warn(format!("{} ended ({exit}) and is started again", self.what_runs())),
+            },
+            Happened::Ended(exit) => {
                 let led = self.held.is_some();
+                if !led && !self.is_plain() {
+                    self.warn(format!("{} ended ({exit})", self.what_runs()));
+                }
                 if !(led && self.settings.config.workload.on_exit == OnExit::Follow) {
                     self.ending.get_or_insert_with(|| Ending::with(Some(exit.code())));
                 }
@@ -123,6 +127,11 @@ impl Agent {
                 }
             }
         }
+    }
+
+    /// What ended without a term.
+    fn what_runs(&self) -> &'static str {
+        if self.is_plain() { "the workload" } else { "the standby" }
     }
 
     /// The proof; sent if a StepDown asked for it (law 8).

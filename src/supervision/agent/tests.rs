@@ -142,7 +142,7 @@ impl World {
     }
 
     fn step_down(&mut self, request: u64, reason: Reason) {
-        self.told(ToInit::StepDown { term: Term(1), request, reason });
+        self.told(ToInit::StepDown { term: Term(1), request, reason, traceparent: String::new() });
     }
 
     /// What is spawned, runs.

@@ -28,7 +28,11 @@ impl Agent {
                     self.tell(ToElector::Acknowledged { term, serial });
                 }
             }
-            ToInit::StepDown { term, request, reason } => self.step_down(term, request, reason, now),
+            ToInit::StepDown { term, request, reason, traceparent } => {
+                let Some(held) = self.held(term) else { return };
+                held.request(request, traceparent);
+                self.step_down(reason, now);
+            }
             ToInit::Releasing { term, serial } => {
                 let Some(held) = self.held(term) else { return };
                 if held.release() {
@@ -86,10 +90,10 @@ impl Agent {
         }
     }
 
-    pub(super) fn step_down(&mut self, term: Term, request: u64, reason: Reason, now: Instant) {
-        let Some(held) = self.held(term) else { return };
-        held.request(request);
-        held.stop(reason);
+    pub(super) fn step_down(&mut self, reason: Reason, now: Instant) {
+        if let Some(held) = &mut self.held {
+            held.stop(reason);
+        }
         self.on_loss(reason);
         self.give_way(now);
     }

@@ -125,11 +125,14 @@ impl Workload {
         let interrupted = self.policy.terminal && from_terminal(exit);
         let again_at = if asked || interrupted { None } else { self.again(exit, since, now) };
         if !asked {
-            let again = again_at.is_some();
-            if !again {
+            if again_at.is_none() {
                 self.wanted = Wanted::Down;
             }
-            self.happened.push_back(if interrupted { Happened::Interrupted } else { Happened::Ended { exit, again } });
+            self.happened.push_back(match again_at {
+                Some(_) => Happened::Restarting(exit),
+                None if interrupted => Happened::Interrupted,
+                None => Happened::Ended(exit),
+            });
         }
         self.actual = Actual::Ending { main: None, ladder: Ladder::killing(self.policy.pid1, self.margin(), now), again_at };
     }

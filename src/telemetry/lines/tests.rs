@@ -59,7 +59,7 @@ fn reported(lines: &mut Lines, millis: u64, event: &Event) {
 }
 
 fn failed(message: &str) -> Event {
-    Event::Failed { operation: Operation::Update, message: message.into() }
+    Event::Failed { operation: Operation::Update, sent: ms(0), message: message.into() }
 }
 
 const fn recovered(operation: Operation) -> Event {
@@ -157,7 +157,11 @@ fn a_failure_is_told_once_for_each_state_and_its_end_with_their_number() {
 fn a_watch_that_is_refused_while_renewals_work_is_told_once() {
     let lines = logged(|lines| {
         for minute in 0..9 {
-            reported(lines, minute * 60_000, &Event::Failed { operation: Operation::Watch, message: "403 forbidden".into() });
+            reported(
+                lines,
+                minute * 60_000,
+                &Event::Failed { operation: Operation::Watch, sent: ms(0), message: "403 forbidden".into() },
+            );
             reported(lines, minute * 60_000 + 1, &renewed());
         }
     });
@@ -169,11 +173,11 @@ fn operations_that_fail_in_turn_are_one_state_each_and_end_each_by_itself() {
     let lines = logged(|lines| {
         for second in 0..9 {
             for operation in [Operation::Get, Operation::Update] {
-                reported(lines, second * 1000, &Event::Failed { operation, message: "timed out".into() });
+                reported(lines, second * 1000, &Event::Failed { operation, sent: ms(0), message: "timed out".into() });
             }
         }
         reported(lines, 9000, &recovered(Operation::Update));
-        reported(lines, 9001, &Event::Failed { operation: Operation::Get, message: "timed out".into() });
+        reported(lines, 9001, &Event::Failed { operation: Operation::Get, sent: ms(0), message: "timed out".into() });
     });
     let told: Vec<_> = lines.iter().map(|line| line["operation"].as_str().unwrap()).collect();
     assert_eq!(told, ["get", "update", "update"], "{lines:?}");
@@ -195,7 +199,7 @@ fn a_missing_permission_is_an_error_with_its_remedy_where_nothing_goes_without_i
     let forbidden = || Complaint { status: Some(403), words: "leases is forbidden".into() };
     let lines = logged(|lines| {
         for operation in [Operation::Update, Operation::Watch] {
-            reported(lines, 0, &Event::Failed { operation, message: forbidden() });
+            reported(lines, 0, &Event::Failed { operation, sent: ms(0), message: forbidden() });
         }
     });
     let told: Vec<_> = lines.iter().map(|line| (line["level"].as_str().unwrap(), line["message"].as_str().unwrap())).collect();
@@ -209,7 +213,7 @@ fn another_status_is_another_state() {
     let lines = logged(|lines| {
         for (second, status) in [500, 500, 503, 503].into_iter().enumerate() {
             let message = Complaint { status: Some(status), words: String::new() };
-            reported(lines, second as u64 * 1000, &Event::Failed { operation: Operation::Update, message });
+            reported(lines, second as u64 * 1000, &Event::Failed { operation: Operation::Update, sent: ms(0), message });
         }
     });
     assert_eq!(lines.len(), 2, "{lines:?}");

@@ -307,18 +307,20 @@ fn a_term_that_init_was_never_told_of_ends_at_once() {
 
 #[test]
 fn a_failed_renewal_is_told_within_the_term_and_failures_of_a_standby_are_not() {
-    let failed = || Event::Failed { operation: Operation::Update, message: "timed out".into() };
+    let failed = || Event::Failed { operation: Operation::Update, sent: ms(0), message: "timed out".into() };
     assert_eq!(reported(&mut Observer::default(), 1, failed()), []);
     let over = reported(&mut leading(), 3_000, failed());
     let [Outcome::During { parent, term: 7, phase, .. }] = &over[..] else { panic!("{over:?}") };
     assert_eq!((*parent, phase.name, phase.error.as_deref()), (CONTEXT, Name::Renew, Some("timed out")));
-    let watch = Event::Failed { operation: Operation::Watch, message: "forbidden".into() };
+    assert_eq!((phase.from, phase.until), (ms(0), ms(3_000)));
+    assert!(phase.facts.iter().any(|fact| fact.key.as_str() == "tenure.margin_left"), "{:?}", phase.facts);
+    let watch = Event::Failed { operation: Operation::Watch, sent: ms(0), message: "forbidden".into() };
     assert_eq!(reported(&mut leading(), 3_000, watch), []);
 }
 
 #[test]
 fn a_renewal_may_fail_during_a_stop_and_what_fails_after_the_proof_is_none() {
-    let failed = || Event::Failed { operation: Operation::Update, message: "timed out".into() };
+    let failed = || Event::Failed { operation: Operation::Update, sent: ms(0), message: "timed out".into() };
     let stop = Stop { began: None, killed: None, exited: None, exit: None, proved: ms(200) };
     let mut observer = leading();
     reported(&mut observer, 100, stopping(Reason::Signal));
@@ -397,6 +399,7 @@ fn resume(main: Option<i32>) -> Resume {
         timing: timing(),
         confirmed: confirmed(timing().deadlines(ms(0))),
         stopping: None,
+        traceparent: String::new(),
         released: false,
         main,
     }

@@ -54,6 +54,22 @@ fn a_standby_that_is_told_to_end_tells_its_elector_before_its_workload_has_stopp
 }
 
 #[test]
+fn that_a_standby_ended_is_told_and_whether_it_is_started_again() {
+    for (on_exit, line) in [
+        (OnExit::Restart, "the standby ended (killed by SIGSEGV) and is started again"),
+        (OnExit::Exit, "the standby ended (killed by SIGSEGV)"),
+    ] {
+        let mut config = always(Acknowledge::Notify);
+        config.workload.on_exit = on_exit;
+        let mut world = standby(config);
+
+        world.exit(Exit::Signal(libc::SIGSEGV));
+
+        assert!(world.wants(&Action::Warn(line.into())), "{:?}", world.actions);
+    }
+}
+
+#[test]
 fn a_lease_that_came_while_a_standby_stops_is_given_back_before_it_has() {
     let mut world = standby(always(Acknowledge::Notify));
     world.feed(Input::Signal(libc::SIGTERM));

@@ -104,7 +104,7 @@ fn a_planned_stop_that_becomes_a_loss_is_squeezed_and_answers_the_later_request(
 #[test]
 fn a_step_down_of_another_term_stops_nothing() {
     let mut world = World::leading(config());
-    world.told(ToInit::StepDown { term: Term(2), request: 9, reason: Reason::StepDown });
+    world.told(ToInit::StepDown { term: Term(2), request: 9, reason: Reason::StepDown, traceparent: String::new() });
     assert_eq!(world.take(), []);
 }
 

@@ -98,6 +98,14 @@ fn not_pid_1_it_does_not_wait_for_what_sigkill_does_not_remove() {
 }
 
 #[test]
+fn pid_1_ends_with_a_workload_that_it_may_not_kill() {
+    let mut world = plain(true);
+    world.feed(Input::Signal(libc::SIGTERM));
+    world.never_proved(ms(60_000));
+    assert_eq!(world.actions.last(), Some(&Action::Exit(137)));
+}
+
+#[test]
 fn not_pid_1_a_third_signal_ends_it_whatever_is_left() {
     let mut world = plain(false);
     world.exit(Exit::Code(3));

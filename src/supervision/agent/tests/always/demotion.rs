@@ -170,6 +170,8 @@ fn a_hook_that_takes_too_long_is_killed_and_has_failed() {
     assert_eq!(world.take(), [Action::KillHook { pid: HOOK }]);
     world.feed(Input::Reaped { pid: HOOK, exit: Exit::Signal(libc::SIGKILL) });
     assert!(world.wants(&to_main(libc::SIGTERM)));
+    let line = "hook afterLead failed: it was not over within hooks.afterLead.timeout, and was killed";
+    assert!(world.wants(&Action::Warn(line.into())), "{:?}", world.actions);
 }
 
 #[test]
