@@ -71,7 +71,7 @@
 //!    looks at S and H, then acts, and only then talks to the API server.
 //! 10. The elector renews while init has acknowledged the last extension. Where it has not, the elector kills at H, and releases
 //!     only once init comes back and proves. An elector that is silent for D is killed; its link is drained and closed before the
-//!     next one starts, which waits a second at most for its burial.
+//!     next one starts, which waits a second at most for it to be reaped.
 //!
 //! # Rules of the follower
 //!

@@ -4,7 +4,9 @@ use std::{os::fd::AsFd, time::Duration};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use super::{Prepared, deeds::Pending, elector::Elector, fuses::Fuses, hooks::Hook, log::Log, programs::Programs, proof::Prover};
+use super::{
+    Prepared, actions::Pending, elector::Elector, fuses::Fuses, hooks::Hook, log::Log, programs::Programs, proof::Prover,
+};
 use crate::{
     alarm::Alarm,
     clock,
@@ -41,7 +43,7 @@ pub(super) struct Drive {
     pub(super) fuses: Fuses,
     pub(super) elector: Option<Elector>,
     /// Electors that were killed and are not reaped.
-    pub(super) undead: Vec<Pid>,
+    pub(super) killed_electors: Vec<Pid>,
     /// The workload's main process.
     pub(super) main: Option<Pid>,
     pub(super) pending: Pending,
@@ -51,7 +53,7 @@ pub(super) struct Drive {
     pub(super) log: Log,
     signals: Signals,
     /// There may be more to reap, and no further SIGCHLD about it.
-    unburied: bool,
+    more_to_reap: bool,
     /// A child changed; it may have been suspended.
     changed: bool,
     /// Without a Lease nobody has to guard the workload: init is suspended with it.
@@ -85,14 +87,14 @@ impl Drive {
             prover: Prover::new(settings.pid1),
             fuses: Fuses::new(),
             elector: None,
-            undead: Vec::new(),
+            killed_electors: Vec::new(),
             main: None,
             pending: Pending::default(),
             hook: None,
             over: None,
             log,
             signals,
-            unburied: false,
+            more_to_reap: false,
             changed: false,
             suspends: !guards,
             once: !guards && settings.config.workload.on_exit != OnExit::Restart,
@@ -121,7 +123,7 @@ impl Drive {
     /// before an end that init finds is what this end is judged by. Only what the kernel did at H stands, whatever came too late.
     fn turn(&mut self, agent: &mut Agent) {
         self.heed_fuses(agent);
-        self.drain_link(agent, true);
+        self.drain_link(agent);
         if self.over.is_some() {
             return;
         }
@@ -130,7 +132,7 @@ impl Drive {
         self.take_notices(agent);
         // Read first: what arrives after this was not there when a deadline passed that init is too late to see otherwise.
         let now = clock::boot();
-        self.drain_link(agent, true);
+        self.drain_link(agent);
         if agent.poll_timeout().is_some_and(|at| at <= now) {
             agent.handle_timeout(now);
             self.carry_out(agent);
@@ -183,9 +185,9 @@ impl Drive {
         }
     }
 
-    /// Buries dead children and tells the agent, which is not asked what it wants.
+    /// Reaps dead children and tells the agent, which is not asked what it wants.
     pub(super) fn reap(&mut self, agent: &mut Agent) {
-        self.unburied = true;
+        self.more_to_reap = true;
         for _ in 0..A_TURN {
             let hook = self.hook.as_ref().and_then(Hook::main);
             let before = |pid| {
@@ -195,7 +197,7 @@ impl Drive {
                 }
             };
             let Some((pid, exit)) = reap::next(before) else {
-                self.unburied = false;
+                self.more_to_reap = false;
                 break;
             };
             self.reaped(agent, pid, exit);
@@ -205,13 +207,13 @@ impl Drive {
 
     fn reaped(&mut self, agent: &mut Agent, pid: Pid, exit: Exit) {
         if self.elector.as_ref().is_some_and(|elector| elector.pid() == pid) {
-            self.drain_link(agent, false);
+            self.drain_link_first(agent);
             let failure = self.elector.take().and_then(|mut elector| elector.failure());
             self.elector_ended(agent, failure.unwrap_or_else(|| exit.to_string()));
             return;
         }
-        if let Some(index) = self.undead.iter().position(|undead| *undead == pid) {
-            self.undead.swap_remove(index);
+        if let Some(index) = self.killed_electors.iter().position(|killed| *killed == pid) {
+            self.killed_electors.swap_remove(index);
             // One that was stuck in the kernel may end long after the next one began.
             if self.elector.is_none() {
                 self.elector_ended(agent, exit.to_string());
@@ -238,27 +240,41 @@ impl Drive {
         self.log.warn(&format!("the elector ended: {how}"));
     }
 
-    /// Takes in what waits on the link; `acting` in between unless the caller is about to. No deadline is heeded here (law 9).
-    pub(super) fn drain_link(&mut self, agent: &mut Agent, acting: bool) {
+    /// Takes in what waits on the link, and does what the agent wants done in between. No deadline is heeded here (law 9).
+    fn drain_link(&mut self, agent: &mut Agent) {
         for _ in 0..A_TURN {
-            let Some(elector) = &mut self.elector else { return };
-            let received = elector.receive();
-            let goes_on = received.is_ok();
-            match received {
-                Ok(Some(message)) => agent.handle(Input::Told(message), clock::boot()),
-                Ok(None) => return,
-                Err(broken) => {
-                    if !matches!(broken, Broken::Closed) {
-                        self.warn(broken.to_string());
-                    }
-                    agent.handle(Input::LinkBroken, clock::boot());
-                }
-            }
-            if acting {
-                self.carry_out(agent);
-            }
+            let goes_on = self.take_message(agent);
+            self.carry_out(agent);
             if !goes_on {
                 return;
+            }
+        }
+    }
+
+    /// The same for a caller who acts once it is drained.
+    pub(super) fn drain_link_first(&mut self, agent: &mut Agent) {
+        for _ in 0..A_TURN {
+            if !self.take_message(agent) {
+                return;
+            }
+        }
+    }
+
+    /// Whether there may be another one.
+    fn take_message(&mut self, agent: &mut Agent) -> bool {
+        let Some(elector) = &mut self.elector else { return false };
+        match elector.receive() {
+            Ok(Some(message)) => {
+                agent.handle(Input::Told(message), clock::boot());
+                true
+            }
+            Ok(None) => false,
+            Err(broken) => {
+                if !matches!(broken, Broken::Closed) {
+                    self.warn(broken.to_string());
+                }
+                agent.handle(Input::LinkBroken, clock::boot());
+                false
             }
         }
     }
@@ -315,10 +331,10 @@ impl Drive {
 
     /// Sets the timer; how long poll may sleep beside it.
     fn arm(&mut self, until: Instant) -> PollTimeout {
-        if until == Instant::NEVER && self.alarm.is_none() && !self.unburied {
+        if until == Instant::NEVER && self.alarm.is_none() && !self.more_to_reap {
             return PollTimeout::NONE;
         }
-        if self.unburied || until <= clock::boot() {
+        if self.more_to_reap || until <= clock::boot() {
             return PollTimeout::ZERO;
         }
         if self.alarm.is_none() {

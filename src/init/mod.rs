@@ -5,7 +5,7 @@
 //! error, for the elector or for the workload. What the kernel does at once has a bound all the same: a fork, a walk through
 //! /proc, two milliseconds for the sight of a signal's handler before a demotion, a hundred for the two ends of a fuse.
 //!
-//! - [`drive`] is the loop, [`deeds`] carries the actions out.
+//! - [`drive`] is the loop, [`actions`] carries the actions out.
 //! - [`elector`] starts the elector and speaks to it; [`programs`] knows the workload and the hooks, and what they are told.
 //! - [`hooks`] sees to it that a hook ends as a whole; [`fuses`] has the kernel kill at H where neither init nor the elector runs.
 //! - [`proof`] kills and looks who is left; [`log`] and [`identity`] say what their names say.
@@ -31,7 +31,7 @@ use crate::{
 
 use self::{drive::Drive, log::Log, programs::Programs};
 
-mod deeds;
+mod actions;
 mod drive;
 mod elector;
 mod fuses;

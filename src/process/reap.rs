@@ -15,7 +15,7 @@ use crate::{config::Signal, link::Exit};
 pub fn next(before: impl FnOnce(Pid)) -> Option<(Pid, Exit)> {
     let pid = peek()?;
     before(pid);
-    let exit = bury(pid)?;
+    let exit = reap(pid)?;
     Some((pid, exit))
 }
 
@@ -67,7 +67,7 @@ fn waitid(kind: libc::idtype_t, id: libc::id_t, changes: i32) -> nix::Result<Opt
 }
 
 #[allow(unsafe_code, reason = "nix's waitpid loses children that a real-time signal killed")]
-fn bury(pid: Pid) -> Option<Exit> {
+fn reap(pid: Pid) -> Option<Exit> {
     let mut status = 0;
     loop {
         // SAFETY: status is a live local.

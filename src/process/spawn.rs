@@ -34,7 +34,7 @@ use crate::{
 };
 
 mod child;
-mod heed;
+mod disposition;
 
 /// A program with its arguments and its whole environment, ready for execve.
 #[derive(Clone, Debug)]
@@ -266,7 +266,13 @@ pub fn signal_not_after(
         inherited: None,
         not_after: Some(not_after),
         fuse: None,
-        act: child::Act::Signal { handle: handle.as_ref().map(AsFd::as_fd), pid, signal, files: &heed::Files::of(pid), notify },
+        act: child::Act::Signal {
+            handle: handle.as_ref().map(AsFd::as_fd),
+            pid,
+            signal,
+            files: &disposition::Files::of(pid),
+            notify,
+        },
     })
 }
 
@@ -274,15 +280,15 @@ pub fn signal_not_after(
 #[must_use]
 pub fn would_end(pid: Pid, signal: Signal) -> bool {
     const LOOKS: usize = 3;
-    let files = heed::Files::of(pid);
+    let files = disposition::Files::of(pid);
     let mut ends = false;
     for look in 1..=LOOKS {
         match files.fate(signal) {
-            heed::Fate::Lives => return false,
+            disposition::Fate::Lives => return false,
             // For a moment only, perhaps: while it begins to wait for the signal, or was interrupted there.
-            heed::Fate::Ends => ends = true,
+            disposition::Fate::Ends => ends = true,
             // While it makes a process.
-            heed::Fate::Blocks => {}
+            disposition::Fate::Blocks => {}
         }
         if look < LOOKS {
             std::thread::sleep(Duration::from_millis(1));

@@ -23,7 +23,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 const DIVERGING: (Duration, u32) = (Duration::from_millis(100), 16);
 /// So many are named of those that do not go away.
 const NAMED: usize = 8;
-/// Between a kill(-1) that comes after E and giving up on its proof: a busy node needs long to bury what runs no more.
+/// Between a kill(-1) that comes after E and giving up on its proof: a busy node needs long to reap what runs no more.
 const REAPING: Duration = Duration::from_secs(1);
 
 /// One way down.

@@ -21,7 +21,7 @@ use crate::{
     tree::{Outcome, Tree},
 };
 
-mod deeds;
+mod actions;
 mod fuse;
 mod stops;
 

@@ -9,7 +9,7 @@ use nix::{errno::Errno, unistd::Pid};
 
 use super::{
     Failure, Outcome, Place, Step,
-    heed::{self, Fate},
+    disposition::{self, Fate},
 };
 use crate::{
     config::Signal,
@@ -48,7 +48,7 @@ pub(super) enum Act<'a> {
         handle: Option<BorrowedFd<'a>>,
         pid: Pid,
         signal: Signal,
-        files: &'a heed::Files,
+        files: &'a disposition::Files,
         /// Emptied before.
         notify: Option<BorrowedFd<'a>>,
     },
@@ -165,7 +165,7 @@ fn carry_out(plan: &Plan<'_>, parent: Pid) -> Result<Outcome, Failure> {
 #[allow(unsafe_code, reason = "async-signal-safe system call")]
 fn await_handler(
     signal: Signal,
-    files: &heed::Files,
+    files: &disposition::Files,
     notify: Option<BorrowedFd<'_>>,
     not_after: Option<Instant>,
 ) -> Result<(), Failure> {

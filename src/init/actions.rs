@@ -186,8 +186,8 @@ impl Drive {
     fn kill_elector(&mut self, agent: &mut Agent) {
         let Some(elector) = &self.elector else { return };
         elector.kill();
-        self.undead.push(elector.pid());
-        self.drain_link(agent, false);
+        self.killed_electors.push(elector.pid());
+        self.drain_link_first(agent);
         self.elector = None;
     }
 
@@ -317,7 +317,7 @@ impl Drive {
 
     /// Every elector that was not reaped.
     fn electors(&self) -> Vec<Pid> {
-        self.undead.iter().copied().chain(self.elector.as_ref().map(Elector::pid)).collect()
+        self.killed_electors.iter().copied().chain(self.elector.as_ref().map(Elector::pid)).collect()
     }
 
     /// Takes in what became of children between fork and execve.

@@ -1,6 +1,6 @@
 //! What init does because its agent wants it done, and what becomes of it.
 //!
-//! The order of things is that of `init/deeds.rs`.
+//! The order of things is that of `init/actions.rs`.
 
 use tenure::{
     config::HookKind,
