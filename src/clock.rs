@@ -70,7 +70,7 @@ const FREQUENCY: i64 = 1 << 16;
 ///
 /// # Errors
 /// What adjtimex(2) says.
-#[allow(unsafe_code, reason = "nix has no adjtimex")]
+#[expect(unsafe_code, reason = "nix has no adjtimex")]
 pub fn slew() -> Result<u32, Errno> {
     // SAFETY: a timex of zeroes is a request that changes nothing, and the kernel writes no more than the struct.
     let timex = unsafe {

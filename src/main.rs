@@ -9,7 +9,7 @@ use tenure::{
     stderr::leave,
 };
 
-#[allow(unsafe_code, reason = "nothing else runs early enough to keep the signals that arrive before main")]
+#[expect(unsafe_code, reason = "nothing else runs early enough to keep the signals that arrive before main")]
 #[used]
 // SAFETY: the C library calls it before main as a function without parameters that it looks at, and it needs nothing of the
 // runtime that is not there yet.

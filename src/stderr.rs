@@ -176,7 +176,7 @@ fn write_shared(fd: BorrowedFd<'_>, chunk: &[u8]) -> Result<usize, Errno> {
     write(fd, chunk)
 }
 
-#[allow(unsafe_code, reason = "nix has no pwritev2")]
+#[expect(unsafe_code, reason = "nix has no pwritev2")]
 fn write_nowait(fd: BorrowedFd<'_>, chunk: &[u8]) -> Result<usize, Errno> {
     let slice = IoSlice::new(chunk);
     // SAFETY: an IoSlice is an iovec, and it and the bytes behind it outlive the call. Offset -1 is the file's own position.

@@ -29,6 +29,7 @@ pub(super) fn create(lease: &Lease) -> Vec<Cause> {
 /// What is wrong with a Lease that shall replace `old`.
 pub(super) fn update(lease: &Lease, old: &Lease) -> Vec<Cause> {
     let mut causes = metadata(lease, names::path_segment);
+    // Twice, as the real server does: once for every kind of object, once for Leases.
     metadata_update(lease, old, &mut causes);
     metadata_update(lease, old, &mut causes);
     spec(lease, &mut causes);

@@ -166,7 +166,7 @@ impl Seen {
 
     fn document(&self) -> Value {
         let seconds = self.renewed.map(|renewed| ago(self.now, renewed) / 1_000_000).map(|millis| {
-            #[allow(clippy::cast_precision_loss, reason = "milliseconds of a few centuries are exact in an f64")]
+            #[expect(clippy::cast_precision_loss, reason = "milliseconds of a few centuries are exact in an f64")]
             let millis = millis as f64;
             millis / 1000.0
         });

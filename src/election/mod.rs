@@ -40,7 +40,7 @@ pub struct RequestId(pub u64);
 
 /// What a machine wants done.
 #[derive(Clone, Debug, PartialEq)]
-#[allow(clippy::large_enum_variant, reason = "there are few at a time, each for a moment")]
+#[expect(clippy::large_enum_variant, reason = "there are few at a time, each for a moment")]
 pub enum Action {
     /// Send this request, within the attempt timeout, and answer it with [`Input::Answered`]. Nothing is retried, nothing added.
     Request {
@@ -375,5 +375,5 @@ impl Given {
 }
 
 #[cfg(test)]
-#[allow(clippy::wildcard_enum_match_arm, reason = "a test looks for one message among many")]
+#[expect(clippy::wildcard_enum_match_arm, reason = "a test looks for one message among many")]
 mod tests;

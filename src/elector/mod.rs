@@ -162,7 +162,7 @@ const KEPT: [Signal; 14] = [
     Signal::SIGWINCH,
 ];
 
-#[allow(unsafe_code, reason = "a signal handler is installed")]
+#[expect(unsafe_code, reason = "a signal handler is installed")]
 fn catch(signal: Signal) -> nix::Result<()> {
     extern "C" fn drop_it(_: i32) {}
     let action = SigAction::new(SigHandler::Handler(drop_it), SaFlags::SA_RESTART, SigSet::empty());
@@ -171,7 +171,7 @@ fn catch(signal: Signal) -> nix::Result<()> {
     Ok(())
 }
 
-#[allow(unsafe_code, reason = "a descriptor is inherited by its number")]
+#[expect(unsafe_code, reason = "a descriptor is inherited by its number")]
 fn adopt() -> Result<OwnedFd, Failure> {
     // SAFETY: the descriptor is init's gift to this process; nobody else here owns it, and one that is not open is found out next.
     let socket = unsafe { OwnedFd::from_raw_fd(LINK_FD) };
@@ -187,7 +187,7 @@ fn adopt() -> Result<OwnedFd, Failure> {
 }
 
 /// Lets the loop wait for `owner`'s descriptor: the link's or the timer's.
-#[allow(unsafe_code, reason = "tokio cannot see that a type keeps its descriptor")]
+#[expect(unsafe_code, reason = "tokio cannot see that a type keeps its descriptor")]
 fn register<T: AsRawFd>(owner: T) -> io::Result<AsyncFd<T>> {
     // SAFETY: End and Alarm own an open descriptor, which they neither close nor replace while they live.
     let registered = unsafe { AsyncFd::register(owner) }?;

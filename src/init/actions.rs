@@ -387,7 +387,7 @@ fn leave_directory() -> Option<OwnedFd> {
 }
 
 /// No destructor, no buffer, no other thread's leave: the kernel kills the namespace now.
-#[allow(unsafe_code, reason = "exit would run what may wait")]
+#[expect(unsafe_code, reason = "exit would run what may wait")]
 fn die() -> ! {
     // SAFETY: it takes a number and does not return.
     unsafe { libc::_exit(exit::INTERNAL.into()) }

@@ -232,7 +232,7 @@ fn fill(mut sender: &TcpStream, mut receiver: &TcpStream) -> Result<(), FuseErro
     Ok(())
 }
 
-#[allow(unsafe_code, reason = "nix does not wrap it")]
+#[expect(unsafe_code, reason = "nix does not wrap it")]
 fn unsent(socket: BorrowedFd<'_>) -> nix::Result<i32> {
     const SIOCOUTQNSD: libc::c_ulong = 0x894b;
     let mut bytes = 0_i32;
@@ -242,7 +242,7 @@ fn unsent(socket: BorrowedFd<'_>) -> nix::Result<i32> {
 }
 
 /// How many probes in a row were not answered.
-#[allow(unsafe_code, reason = "nix does not wrap it")]
+#[expect(unsafe_code, reason = "nix does not wrap it")]
 fn unanswered(socket: BorrowedFd<'_>) -> nix::Result<u8> {
     // The beginning of struct tcp_info: state, ca_state, retransmits, probes.
     let mut info = [0_u8; 4];
@@ -254,7 +254,7 @@ fn unanswered(socket: BorrowedFd<'_>) -> nix::Result<u8> {
     Errno::result(got).map(|_| probes)
 }
 
-#[allow(unsafe_code, reason = "nix does not wrap it")]
+#[expect(unsafe_code, reason = "nix does not wrap it")]
 fn set_option(socket: BorrowedFd<'_>, option: i32, value: i32) -> nix::Result<()> {
     let value = &raw const value;
     // SAFETY: the kernel reads one int from a live local.
@@ -263,7 +263,7 @@ fn set_option(socket: BorrowedFd<'_>, option: i32, value: i32) -> nix::Result<()
 }
 
 /// fcntl(2) with a number; async-signal-safe.
-#[allow(unsafe_code, reason = "nix does not wrap these")]
+#[expect(unsafe_code, reason = "nix does not wrap these")]
 fn control(file: BorrowedFd<'_>, command: i32, argument: i32) -> nix::Result<()> {
     // SAFETY: both commands take a number.
     Errno::result(unsafe { libc::fcntl(file.as_raw_fd(), command, argument) }).map(drop)

@@ -239,14 +239,14 @@ fn require_pid1() -> nix::Result<()> {
 }
 
 /// kill(2); async-signal-safe.
-#[allow(unsafe_code, reason = "nix's kill knows no real-time signals")]
+#[expect(unsafe_code, reason = "nix's kill knows no real-time signals")]
 pub(crate) fn kill(target: i32, signal: Signal) -> nix::Result<()> {
     // SAFETY: kill takes no pointers; who may be targeted is checked by the callers.
     Errno::result(unsafe { libc::kill(target, signal.0) }).map(drop)
 }
 
 /// A handle that names this process even after its pid was recycled.
-#[allow(unsafe_code, reason = "nix does not wrap it")]
+#[expect(unsafe_code, reason = "nix does not wrap it")]
 pub(crate) fn pidfd_open(pid: Pid) -> nix::Result<OwnedFd> {
     // SAFETY: no pointers; a result that is not negative is a new descriptor that nobody else owns.
     unsafe {
@@ -256,7 +256,7 @@ pub(crate) fn pidfd_open(pid: Pid) -> nix::Result<OwnedFd> {
 }
 
 /// Signals the process of a handle; async-signal-safe.
-#[allow(unsafe_code, reason = "nix does not wrap it")]
+#[expect(unsafe_code, reason = "nix does not wrap it")]
 pub(crate) fn pidfd_send(handle: BorrowedFd<'_>, signal: Signal) -> nix::Result<()> {
     let no_info = std::ptr::null::<libc::siginfo_t>();
     // SAFETY: the descriptor is open, and a null siginfo means what kill(2) would send.

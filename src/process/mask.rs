@@ -31,7 +31,7 @@ impl Mask {
     ///
     /// # Errors
     /// What rt_sigprocmask(2) says.
-    #[allow(unsafe_code, reason = "the C library's call knows other masks")]
+    #[expect(unsafe_code, reason = "the C library's call knows other masks")]
     pub fn set(self) -> nix::Result<Self> {
         let mut before = Self(0);
         // SAFETY: both are eight bytes, which the last argument says, and live until the call returns.
@@ -44,7 +44,7 @@ impl Mask {
     ///
     /// # Errors
     /// What signalfd(2) says.
-    #[allow(unsafe_code, reason = "the C library's call knows other masks")]
+    #[expect(unsafe_code, reason = "the C library's call knows other masks")]
     pub fn descriptor(self) -> io::Result<SignalFd> {
         let flags = SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC;
         // SAFETY: as above; the descriptor is new, one of a signalfd, and nobody else's.

@@ -19,13 +19,13 @@ pub fn forget_start() {
 
 /// Keeps every page that is used from now on, where RLIMIT_MEMLOCK covers the whole address space. Children do not inherit it.
 pub fn keep_what_is_used() {
-    #[allow(unsafe_code, reason = "nix does not know MCL_ONFAULT")]
+    #[expect(unsafe_code, reason = "nix does not know MCL_ONFAULT")]
     // SAFETY: it takes two flags, and changes nothing that a program can see. Refused: as before.
     let _ = unsafe { libc::mlockall(MCL_CURRENT | MCL_ONFAULT) };
 }
 
 /// The segments of the program itself that it cannot write to. What was relocated lies in segments that it once could.
-#[allow(unsafe_code, reason = "the C library hands the program headers to a callback")]
+#[expect(unsafe_code, reason = "the C library hands the program headers to a callback")]
 fn collect(segments: &mut Vec<(usize, usize)>) {
     unsafe extern "C" fn program(info: *mut dl_phdr_info, _: size_t, segments: *mut c_void) -> c_int {
         // SAFETY: both pointers are valid for this call, `segments` is the vector below, and the headers are as many as told.
@@ -43,7 +43,7 @@ fn collect(segments: &mut Vec<(usize, usize)>) {
     unsafe { libc::dl_iterate_phdr(Some(program), std::ptr::from_mut(segments).cast()) };
 }
 
-#[allow(unsafe_code, reason = "madvise takes addresses")]
+#[expect(unsafe_code, reason = "madvise takes addresses")]
 fn forget(start: usize, length: usize) {
     // SAFETY: it takes a number and returns one.
     let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096);

@@ -99,7 +99,7 @@ impl NotifySocket {
     ///
     /// There is room for the credentials and for nothing else: descriptors that were sent along are closed by the kernel, which is
     /// all that systemd-notify's barrier asks for, and never use up those that init may have.
-    #[allow(unsafe_code, reason = "nix gives no credentials where something else was cut off")]
+    #[expect(unsafe_code, reason = "nix gives no credentials where something else was cut off")]
     fn read(&self, buffer: &mut [u8]) -> io::Result<Option<(usize, Pid)>> {
         // SAFETY: zeroes are no control message, of nobody.
         let mut control: Control = unsafe { std::mem::zeroed() };

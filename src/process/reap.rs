@@ -48,7 +48,7 @@ pub fn is_childless() -> bool {
 }
 
 /// Which child changed as asked, and its status, without waiting; none if none has.
-#[allow(unsafe_code, reason = "nix's waitid fails on children that a real-time signal killed")]
+#[expect(unsafe_code, reason = "nix's waitid fails on children that a real-time signal killed")]
 fn waitid(kind: libc::idtype_t, id: libc::id_t, changes: i32) -> nix::Result<Option<(Pid, i32)>> {
     let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
     loop {
@@ -66,7 +66,7 @@ fn waitid(kind: libc::idtype_t, id: libc::id_t, changes: i32) -> nix::Result<Opt
     }
 }
 
-#[allow(unsafe_code, reason = "nix's waitpid loses children that a real-time signal killed")]
+#[expect(unsafe_code, reason = "nix's waitpid loses children that a real-time signal killed")]
 fn reap(pid: Pid) -> Option<Exit> {
     let mut status = 0;
     loop {

@@ -121,7 +121,7 @@ static IGNORED_PIPE: AtomicBool = AtomicBool::new(false);
 static IGNORED_CHILD: AtomicBool = AtomicBool::new(false);
 
 /// Runs before main, and so before Rust's runtime ignores SIGPIPE.
-#[allow(unsafe_code, reason = "the only place from which the inherited dispositions can be seen")]
+#[expect(unsafe_code, reason = "the only place from which the inherited dispositions can be seen")]
 #[used]
 // SAFETY: the section holds pointers to functions, which the C runtime calls once, on one thread, before main.
 #[unsafe(link_section = ".init_array")]
@@ -137,13 +137,13 @@ extern "C" fn remember() {
 
 /// While SIGCHLD is ignored, as it is through every execve, the kernel buries children without a word: their ends are lost, and
 /// their pids are free before init knows.
-#[allow(unsafe_code, reason = "a disposition is set")]
+#[expect(unsafe_code, reason = "a disposition is set")]
 fn mind_children() {
     // SAFETY: no handler is installed. It does not fail for SIGCHLD.
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
 }
 
-#[allow(unsafe_code, reason = "nix cannot read a disposition without setting one")]
+#[expect(unsafe_code, reason = "nix cannot read a disposition without setting one")]
 fn is_ignored(signal: i32) -> bool {
     let mut action = std::mem::MaybeUninit::<libc::sigaction>::zeroed();
     // SAFETY: with a null new action the call only fills the old one, which is ours and zeroed.

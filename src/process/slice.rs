@@ -40,7 +40,7 @@ pub fn shorten() -> io::Result<()> {
     if get()?.runtime == SLICE_NANOS { Ok(()) } else { Err(io::ErrorKind::Unsupported.into()) }
 }
 
-#[allow(unsafe_code, reason = "nix does not wrap it")]
+#[expect(unsafe_code, reason = "nix does not wrap it")]
 fn get() -> io::Result<Attributes> {
     let mut attributes = Attributes::default();
     // SAFETY: the kernel writes at most SIZE bytes to our own struct, which has no invalid values.
@@ -48,7 +48,7 @@ fn get() -> io::Result<Attributes> {
     if got == 0 { Ok(attributes) } else { Err(io::Error::last_os_error()) }
 }
 
-#[allow(unsafe_code, reason = "nix does not wrap it")]
+#[expect(unsafe_code, reason = "nix does not wrap it")]
 fn set(attributes: &Attributes) -> io::Result<()> {
     // SAFETY: the kernel reads the struct's own `size` bytes, as get() left it.
     let set = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, std::ptr::from_ref(attributes), 0) };

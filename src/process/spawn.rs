@@ -315,7 +315,7 @@ impl AsFd for Spawning {
     }
 }
 
-#[allow(unsafe_code, reason = "fork")]
+#[expect(unsafe_code, reason = "fork")]
 fn fork(plan: &child::Plan<'_>) -> Result<Spawning, SpawnError> {
     let failed = |errno: Errno| SpawnError::Pipe(errno.into());
     let (report, end) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK).map_err(failed)?;
@@ -341,7 +341,7 @@ fn above_link(end: OwnedFd) -> nix::Result<OwnedFd> {
     owned(fcntl(&end, FcntlArg::F_DUPFD_CLOEXEC(child::LINK + 1))?)
 }
 
-#[allow(unsafe_code, reason = "fcntl returns the duplicate as a number")]
+#[expect(unsafe_code, reason = "fcntl returns the duplicate as a number")]
 fn owned(fd: RawFd) -> nix::Result<OwnedFd> {
     use std::os::fd::FromRawFd as _;
     // SAFETY: fcntl just made it, and nobody else knows it.

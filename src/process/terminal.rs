@@ -60,7 +60,7 @@ impl AsFd for Terminal {
     }
 }
 
-#[allow(unsafe_code, reason = "standard input as a descriptor that outlives every borrow")]
+#[expect(unsafe_code, reason = "standard input as a descriptor that outlives every borrow")]
 const fn stdin() -> BorrowedFd<'static> {
     // SAFETY: nothing in tenure closes descriptor 0; std opens /dev/null there if it was closed at the start.
     unsafe { BorrowedFd::borrow_raw(libc::STDIN_FILENO) }

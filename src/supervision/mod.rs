@@ -34,7 +34,7 @@ mod workload;
 
 /// What arrived.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[allow(clippy::large_enum_variant, reason = "made and taken apart at once, never stored")]
+#[expect(clippy::large_enum_variant, reason = "made and taken apart at once, never stored")]
 pub enum Input {
     /// From the elector.
     Told(ToInit),

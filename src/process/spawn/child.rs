@@ -86,7 +86,7 @@ pub(super) fn decode(report: [u8; REPORT]) -> Outcome {
     }
 }
 
-#[allow(unsafe_code, reason = "async-signal-safe system calls between fork and execve")]
+#[expect(unsafe_code, reason = "async-signal-safe system calls between fork and execve")]
 fn carry_out(plan: &Plan<'_>, parent: Pid) -> Result<Outcome, Failure> {
     let check = |step, result: i32| Errno::result(result).map_err(|errno| Failure { step, errno });
     // SAFETY: the calls take numbers, or pointers to what the parent prepared and this child's own copy keeps alive.
@@ -162,7 +162,7 @@ fn carry_out(plan: &Plan<'_>, parent: Pid) -> Result<Outcome, Failure> {
 
 /// Returns when the process lives through the signal, as one that blocks it does by two looks, or it is too late for it. Throws
 /// away meanwhile what it says, which nobody else reads: the kernel keeps ten words, and who waits to say more handles nothing.
-#[allow(unsafe_code, reason = "async-signal-safe system call")]
+#[expect(unsafe_code, reason = "async-signal-safe system call")]
 fn await_handler(
     signal: Signal,
     files: &disposition::Files,
@@ -187,7 +187,7 @@ fn await_handler(
     Ok(())
 }
 
-#[allow(unsafe_code, reason = "async-signal-safe system call")]
+#[expect(unsafe_code, reason = "async-signal-safe system call")]
 fn is_late(not_after: Option<Instant>) -> Result<bool, Failure> {
     let Some(not_after) = not_after else { return Ok(false) };
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -199,7 +199,7 @@ fn is_late(not_after: Option<Instant>) -> Result<bool, Failure> {
 }
 
 /// Every descriptor above standard error goes at the execve.
-#[allow(unsafe_code, reason = "async-signal-safe system calls")]
+#[expect(unsafe_code, reason = "async-signal-safe system calls")]
 fn close_on_execute() {
     const CLOSE_RANGE_CLOEXEC: u32 = 1 << 2;
     // SAFETY: the calls take numbers only.
@@ -214,7 +214,7 @@ fn close_on_execute() {
     }
 }
 
-#[allow(unsafe_code, reason = "async-signal-safe system calls")]
+#[expect(unsafe_code, reason = "async-signal-safe system calls")]
 fn tell(end: RawFd, step: u8, errno: i32) -> ! {
     let [a, b, c, d] = errno.to_ne_bytes();
     let report = [step, a, b, c, d];
@@ -223,7 +223,7 @@ fn tell(end: RawFd, step: u8, errno: i32) -> ! {
     exit(126)
 }
 
-#[allow(unsafe_code, reason = "exit would run the parent's handlers")]
+#[expect(unsafe_code, reason = "exit would run the parent's handlers")]
 fn exit(code: i32) -> ! {
     // SAFETY: _exit takes a number and does not return.
     unsafe { libc::_exit(code) }

@@ -58,7 +58,7 @@ impl Files {
 }
 
 /// The beginning of a file, as much as fits; none if it cannot be opened.
-#[allow(unsafe_code, reason = "async-signal-safe system calls")]
+#[expect(unsafe_code, reason = "async-signal-safe system calls")]
 fn read<'a>(path: &CStr, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
     let mut length = 0;
     // SAFETY: the path is a live string, and each read goes into what is left of a live buffer.
@@ -134,7 +134,7 @@ mod tests {
     }
 
     /// A child that blocks every signal and waits until a process of its making has begun another program, which it never does.
-    #[allow(unsafe_code, reason = "fork, and async-signal-safe system calls in the child")]
+    #[expect(unsafe_code, reason = "fork, and async-signal-safe system calls in the child")]
     fn makes_a_process() -> Pid {
         // SAFETY: the child touches no memory but its own stack, and calls nothing but the kernel.
         unsafe {
