@@ -21,6 +21,9 @@ use crate::{
 
 mod term;
 
+/// Where the elector finds its end: the first descriptor after the standard ones.
+pub const FD: i32 = 3;
+
 /// Rises with every change of the messages; both sides refuse another one.
 pub const VERSION: u16 = 1;
 

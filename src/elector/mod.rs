@@ -43,7 +43,7 @@ use crate::{
     election::Elector,
     exit,
     http::{Health, HttpError, serve},
-    link::{ToElector, ToInit, VERSION, Welcome},
+    link::{FD, ToElector, ToInit, VERSION, Welcome},
     stderr::Lines,
     telemetry::{Telemetry, log},
     wire::Broken,
@@ -64,9 +64,6 @@ mod watch;
 #[cfg(any(test, fuzzing))]
 pub(crate) use self::{classify::fuzz as fuzz_reply, watch::fuzz as fuzz_watch};
 
-/// Where init leaves the elector's end of the link.
-pub const LINK_FD: i32 = 3;
-
 /// Init answers a Hello as soon as it turns; one that does not is stopped, and will start another elector.
 const WELCOME_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -79,7 +76,7 @@ const BLOCKING_THREADS: usize = 16;
 /// The elector cannot do its work.
 #[derive(Debug, thiserror::Error)]
 enum Failure {
-    #[error("`tenure elector` is started by tenure itself: there is no link at file descriptor {LINK_FD}")]
+    #[error("`tenure elector` is started by tenure itself: there is no link at file descriptor {FD}")]
     NoLink,
     #[error("cannot start the elector")]
     Start(#[source] io::Error),
@@ -174,7 +171,7 @@ fn catch(signal: Signal) -> nix::Result<()> {
 #[expect(unsafe_code, reason = "a descriptor is inherited by its number")]
 fn adopt() -> Result<OwnedFd, Failure> {
     // SAFETY: the descriptor is init's gift to this process; nobody else here owns it, and one that is not open is found out next.
-    let socket = unsafe { OwnedFd::from_raw_fd(LINK_FD) };
+    let socket = unsafe { OwnedFd::from_raw_fd(FD) };
     if getsockopt(&socket, sockopt::SockType) != Ok(SockType::SeqPacket) {
         // Whatever stands there, or nothing, is not ours to close.
         std::mem::forget(socket);

@@ -28,7 +28,7 @@ use nix::{
 
 use crate::{
     config::Signal,
-    exit,
+    exit, link,
     process::{kill, mask::Mask, signals::Inherited, terminal::Terminal},
     time::Instant,
 };
@@ -335,10 +335,10 @@ fn fork(plan: &child::Plan<'_>) -> Result<Spawning, SpawnError> {
 
 /// The child's end of the pipe, out of the way of the link's place.
 fn above_link(end: OwnedFd) -> nix::Result<OwnedFd> {
-    if end.as_raw_fd() > child::LINK {
+    if end.as_raw_fd() > link::FD {
         return Ok(end);
     }
-    owned(fcntl(&end, FcntlArg::F_DUPFD_CLOEXEC(child::LINK + 1))?)
+    owned(fcntl(&end, FcntlArg::F_DUPFD_CLOEXEC(link::FD + 1))?)
 }
 
 #[expect(unsafe_code, reason = "fcntl returns the duplicate as a number")]

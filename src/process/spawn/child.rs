@@ -13,12 +13,10 @@ use super::{
 };
 use crate::{
     config::Signal,
+    link,
     process::{fuse, kill, notify, signals::Inherited},
     time::Instant,
 };
-
-/// Where a link is handed over.
-pub(super) const LINK: RawFd = 3;
 
 /// Bytes of a report: step (0: late), errno.
 pub(super) const REPORT: usize = 5;
@@ -117,8 +115,8 @@ fn carry_out(plan: &Plan<'_>, parent: Pid) -> Result<Outcome, Failure> {
         }
         close_on_execute();
         match plan.link {
-            Some(LINK) => drop(check(Step::Link, libc::fcntl(LINK, libc::F_SETFD, 0))?),
-            Some(link) => drop(check(Step::Link, libc::dup2(link, LINK))?),
+            Some(link::FD) => drop(check(Step::Link, libc::fcntl(link::FD, libc::F_SETFD, 0))?),
+            Some(link) => drop(check(Step::Link, libc::dup2(link, link::FD))?),
             None => {}
         }
         if let Some(score) = plan.score {
@@ -204,11 +202,11 @@ fn close_on_execute() {
     const CLOSE_RANGE_CLOEXEC: u32 = 1 << 2;
     // SAFETY: the calls take numbers only.
     unsafe {
-        if libc::syscall(libc::SYS_close_range, LINK, u32::MAX, CLOSE_RANGE_CLOEXEC) == 0 {
+        if libc::syscall(libc::SYS_close_range, link::FD, u32::MAX, CLOSE_RANGE_CLOEXEC) == 0 {
             return;
         }
         // Refused, or older than Linux 5.11. Init itself opens with O_CLOEXEC; this is for what it was started with.
-        for fd in LINK..1024 {
+        for fd in link::FD..1024 {
             libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC);
         }
     }
