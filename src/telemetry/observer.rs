@@ -13,7 +13,7 @@ use super::{
     transition::{Anchor, Campaign, Cause, Margin, Name, Origin, Outcome, Phase, Transition, exit_fact},
 };
 use crate::{
-    election::{Complaint, Event, Operation, Vacancy, trace::TraceContext},
+    election::{Complaint, Event, Given, Operation, Vacancy, trace::TraceContext},
     law::Timing,
     link::{Confirmed, Exit, Facts, Reason, Resume, Stop, ToElector, ToInit},
     role::Role,
@@ -71,7 +71,7 @@ struct Fall {
     began: Now,
     from: Instant,
     proved: Option<Proved>,
-    release: Option<(Instant, &'static str)>,
+    release: Option<(Instant, Given)>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -165,7 +165,7 @@ impl Observer {
             }
             Event::Released { how } => {
                 if let Some(fall) = &mut self.fall {
-                    fall.release = Some((now.boot, how.as_str()));
+                    fall.release = Some((now.boot, *how));
                 }
                 Vec::new()
             }
@@ -359,9 +359,12 @@ impl Observer {
             }
             exit = stop.exit;
             if let Some((until, how)) = fall.release {
-                let how = KeyValue::new("tenure.release", how);
-                phases.push(Phase::new(Name::Release, told, until).with(how.clone()));
-                facts.push(how);
+                let fact = KeyValue::new("tenure.release", how.as_str());
+                // Nothing was sent for it.
+                if how != Given::Keep {
+                    phases.push(Phase::new(Name::Release, told, until).with(fact.clone()));
+                }
+                facts.push(fact);
             }
         }
         let term = self.term.as_ref();

@@ -221,6 +221,20 @@ fn a_planned_stop_is_told_with_its_parts_and_the_margin_that_was_left() {
 }
 
 #[test]
+fn a_lease_that_is_kept_has_no_span_of_a_release() {
+    let mut observer = leading();
+    let stop = Stop { began: None, killed: None, exited: None, exit: None, proved: ms(150) };
+    reported(&mut observer, 100, stopping(Reason::StepDown));
+    reported(&mut observer, 151, Event::Proved(stop));
+    reported(&mut observer, 152, Event::Released { how: Given::Keep });
+
+    let told = only(reported(&mut observer, 152, Event::Following));
+
+    assert_eq!(spans(&told).iter().filter(|(name, ..)| *name == "release").count(), 0);
+    assert_eq!(told.facts, [KeyValue::new("tenure.release", "keep")]);
+}
+
+#[test]
 fn processes_that_outlive_the_main_one_are_killed_until_the_proof() {
     let mut observer = leading();
     let stop =
