@@ -141,7 +141,7 @@ test_in!(Child, where_proc_hides_processes_outside_of_pid_1_it_is_proof_that_ini
         verdict == Verdict::Proved
     });
 
-    assert!(matches!(before, Verdict::Left(Left { pids, .. }) if pids.len() == 2));
+    assert!(matches!(before, Verdict::Left(Left { pids, .. }) if !pids.is_empty()));
 });
 
 test_in!(Pid1, pid_1_itself_is_nobody_s_second_guard, {
