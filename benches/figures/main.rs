@@ -25,6 +25,7 @@ mod support;
 
 mod contestant;
 mod faults;
+mod floor;
 mod footprint;
 mod fuse;
 mod handover;
@@ -91,7 +92,10 @@ fn main() -> ExitCode {
     for figure in figures {
         let rounds = |default| arguments.rounds.unwrap_or(default);
         match figure {
-            Figure::Handover => runtime.block_on(handover::show(&server, &programs, std::time::Duration::ZERO, rounds(200))),
+            Figure::Handover => runtime.block_on(async {
+                handover::show(&server, &programs, std::time::Duration::ZERO, rounds(200)).await;
+                floor::show(&server, rounds(200)).await;
+            }),
             Figure::SlowStop => {
                 runtime.block_on(handover::show(&server, &programs, std::time::Duration::from_secs(3), rounds(20)))
             }

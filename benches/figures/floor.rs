@@ -1,0 +1,45 @@
+//! The least that a handover takes on this machine: its four steps by one client, warm, with nothing else to do.
+
+use std::process::{Command, Stdio};
+
+use http::{Method, Request};
+use http_body_util::BodyExt as _;
+use kube::client::Body;
+use serde_json::{Value, json};
+use tenure::clock;
+
+use crate::{
+    support::{
+        server::{Server, scratch},
+        stage::Stage,
+    },
+    table::{gap, row},
+};
+
+/// A write that releases, the event that tells of it, a write that acquires, and a program that starts and ends.
+pub async fn show(server: &Server, rounds: usize) {
+    let stage = Stage::set(server, &scratch("figures")).await;
+    let mut lease = stage.lease.create(json!({})).await;
+    let request = Request::get(format!("{}?watch=true", stage.lease.collection())).body(Body::empty()).expect("a request");
+    let mut events = stage.api.client().send(request).await.expect("a watch").into_body();
+    events.frame().await.expect("the Lease").expect("an event");
+    let mut figures = Vec::new();
+    for _ in 0..rounds {
+        let began = clock::boot();
+        lease = put(&stage, lease, json!({ "holderIdentity": "", "leaseDurationSeconds": 1 })).await;
+        events.frame().await.expect("the release").expect("an event");
+        lease = put(&stage, lease, json!({ "holderIdentity": "b", "leaseDurationSeconds": 15 })).await;
+        let ended = Command::new("true").stdin(Stdio::null()).status().expect("a program");
+        figures.push(gap(began, clock::boot()));
+        assert!(ended.success());
+        events.frame().await.expect("the acquisition").expect("an event");
+    }
+    row("its four steps alone", &figures);
+}
+
+async fn put(stage: &Stage, mut lease: Value, spec: Value) -> Value {
+    lease["spec"] = spec;
+    let (status, lease) = stage.api.call(Method::PUT, &stage.lease.path(), Some(&lease)).await;
+    assert_eq!(status, 200, "{lease}");
+    lease
+}
