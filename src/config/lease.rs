@@ -31,7 +31,7 @@ pub struct Lease {
     #[serde(with = "humane")]
     #[schemars(with = "humane::Written")]
     pub renew_period: Duration,
-    /// How long one request may take.
+    /// How long one request may take; at least 10ms.
     #[serde(with = "humane")]
     #[schemars(with = "humane::Written")]
     pub attempt_timeout: Duration,

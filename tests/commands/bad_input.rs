@@ -101,7 +101,7 @@ fn timings_that_break_the_law_are_78_with_the_numbers_and_the_change_that_helps(
         ("lease.duration=1s", "2s is the shortest"),
         ("lease.duration=2s500ms", "write 3s"),
         ("lease.renewPeriod=999ms", "1s is the shortest"),
-        ("lease.attemptTimeout=0s", "leaves a request no time"),
+        ("lease.attemptTimeout=1ns", "10ms is the shortest"),
         ("lease.clockDrift=0%", "is out of range"),
     ] {
         tenure(&["--lease", "x", "--set", wrong, "--", "true"], &[]).says(78, &[said]);

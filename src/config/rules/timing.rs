@@ -12,6 +12,8 @@ use crate::{
 const ADVISED_ATTEMPTS: u32 = 3;
 const SHORTEST_LEASE: Duration = Duration::from_secs(2);
 const SHORTEST_PERIOD: Duration = Duration::from_secs(1);
+/// Time for one exchange with a server nearby.
+const SHORTEST_ATTEMPT: Duration = Duration::from_millis(10);
 /// leaseDurationSeconds is an int32.
 const LONGEST_LEASE: Duration = Duration::from_secs(i32::MAX.unsigned_abs() as u64);
 /// Killing 200 processes takes 5 ms; a busy machine wakes init up to 0.3 s late, a tight CPU quota 0.8 s.
@@ -45,8 +47,9 @@ fn judge_each(config: &Config, judgement: &mut Judgement) {
         let message = format!("{} is too short: 1s is the shortest", humane::format(timing.renew_period));
         judgement.refuse(&["lease.renewPeriod"], message);
     }
-    if timing.attempt_timeout.is_zero() {
-        judgement.refuse(&["lease.attemptTimeout"], "0s leaves a request no time: write one such as 2s");
+    if timing.attempt_timeout < SHORTEST_ATTEMPT {
+        let message = format!("{} is too short: 10ms is the shortest", humane::format(timing.attempt_timeout));
+        judgement.refuse(&["lease.attemptTimeout"], message);
     }
     if !(LEAST_DRIFT..=MOST_DRIFT).contains(&timing.drift) {
         judgement.refuse(
@@ -84,7 +87,7 @@ fn judge_together(timing: Timing, judgement: &mut Judgement) {
         humane::format(RETRY_PAUSE),
     );
     if attempts >= REQUIRED_ATTEMPTS && has_room {
-        let better = remedies(timing, ADVISED_ATTEMPTS).join(", or ");
+        let better = remedy(timing, ADVISED_ATTEMPTS);
         judgement.note(format!("lease.duration: only {attempts} attempts to renew fit, 3 are advised: {numbers}; {better}"));
         return;
     }
@@ -93,10 +96,18 @@ fn judge_together(timing: Timing, judgement: &mut Judgement) {
         1 => "only 1 attempt to renew fits before the workload must be stopped, and 2 have to",
         _ => "the workload must be stopped before 1.2 lease.renewPeriod are over, so that one late renewal is a loss",
     };
-    let remedies = remedies(timing, REQUIRED_ATTEMPTS).join(", or ");
+    let remedy = remedy(timing, REQUIRED_ATTEMPTS);
     let about =
         ["lease.duration", "lease.renewPeriod", "lease.attemptTimeout", "workload.stop.lossGrace", "workload.stop.killMargin"];
-    judgement.refuse(&about, format!("{fit}: {numbers}. {remedies}"));
+    judgement.refuse(&about, format!("{fit}: {numbers}. {remedy}"));
+}
+
+/// What to set so that `attempts` fit.
+fn remedy(timing: Timing, attempts: u32) -> String {
+    match remedies(timing, attempts).as_slice() {
+        [] => "no change to one of them alone is enough".into(),
+        remedies => format!("set {}", remedies.join(", or ")),
+    }
 }
 
 /// The smallest change to each of D, R, T and G that alone lets `attempts` fit; each with its key and value.
@@ -106,7 +117,7 @@ fn remedies(timing: Timing, attempts: u32) -> Vec<String> {
     let seconds = LONGEST_LEASE.as_secs();
     let longer = first(timing.duration.as_secs(), seconds, |secs| fits(timing.with_duration(Duration::from_secs(secs))));
     if let Some(secs) = longer {
-        remedies.push(format!("set lease.duration to {secs}s or more"));
+        remedies.push(format!("lease.duration to {secs}s or more"));
     }
     let renew = |renew_period| Timing { renew_period, ..timing };
     let attempt = |attempt_timeout| Timing { attempt_timeout, ..timing };
@@ -121,7 +132,7 @@ fn remedies(timing: Timing, attempts: u32) -> Vec<String> {
         }
     };
     shorter("lease.renewPeriod", timing.renew_period, SHORTEST_PERIOD, &renew);
-    shorter("lease.attemptTimeout", timing.attempt_timeout, Duration::from_millis(10), &attempt);
+    shorter("lease.attemptTimeout", timing.attempt_timeout, SHORTEST_ATTEMPT, &attempt);
     shorter("workload.stop.lossGrace", timing.loss_grace, Duration::ZERO, &grace);
     remedies
 }
@@ -221,6 +232,18 @@ mod tests {
     }
 
     #[test]
+    fn a_remedy_says_set_whichever_key_comes_first() {
+        let by_duration = refused(|config| config.lease.duration = Duration::from_secs(12));
+        assert!(by_duration.contains(". set lease.duration to "), "{by_duration}");
+        let by_period = refused(|config| config.lease.renew_period = LONGEST_LEASE);
+        assert!(by_period.contains(". set lease.renewPeriod to "), "{by_period}");
+        let by_none = refused(|config| config.workload.stop.kill_margin = LONGEST_LEASE);
+        assert!(by_none.ends_with(". no change to one of them alone is enough"), "{by_none}");
+        let advised = judged(|config| config.lease.duration = Duration::from_secs(13));
+        assert!(advised.notes[0].contains("; set lease.duration to "), "{advised:?}");
+    }
+
+    #[test]
     fn every_remedy_fits_and_one_step_less_does_not() {
         let tight = DEFAULT.with_duration(Duration::from_secs(12));
         let (step, millis) = (Duration::from_millis(10), Duration::from_millis);
@@ -252,7 +275,11 @@ mod tests {
     #[test]
     fn a_period_a_timeout_a_drift_and_a_margin_have_their_range() {
         assert!(refused(|config| config.lease.renew_period = Duration::from_millis(999)).contains("lease.renewPeriod: 999ms"));
-        assert!(refused(|config| config.lease.attempt_timeout = Duration::ZERO).contains("lease.attemptTimeout: 0s"));
+        for short in [Duration::ZERO, Duration::from_nanos(1), Duration::from_nanos(9_999_999)] {
+            let refused = refused(|config| config.lease.attempt_timeout = short);
+            assert!(refused.contains("lease.attemptTimeout: ") && refused.ends_with("10ms is the shortest"), "{refused}");
+        }
+        assert!(judged(|config| config.lease.attempt_timeout = Duration::from_millis(10)).violations.is_empty());
         assert!(refused(|config| config.lease.clock_drift.0 = 99).contains("lease.clockDrift"));
         assert!(refused(|config| config.lease.clock_drift.0 = 200_001).contains("lease.clockDrift"));
         assert!(refused(|config| config.workload.stop.kill_margin = Duration::from_millis(99)).contains("killMargin"));
