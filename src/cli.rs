@@ -196,9 +196,12 @@ pub fn parse(line: impl IntoIterator<Item = OsString>) -> Result<Face, Refused> 
     let line = Line::try_parse_from(&line).map_err(|error| {
         let word = line.get(1).map(OsString::as_os_str);
         let of_run = error.use_stderr() && !names_a_command(word);
-        let nearest = word.and_then(OsStr::to_str).filter(|_| of_run).and_then(nearest_command);
+        let nearest = || word.and_then(OsStr::to_str).filter(|word| of_run && *word != "run").and_then(nearest_command);
+        let meant = with_its_command_first(&line)
+            .map(|line| format!("write the command first, as in: {line}"))
+            .or_else(|| nearest().map(|nearest| format!("there is a command `{nearest}`")));
         let takes_workload = of_run || word.is_some_and(|word| word == "check");
-        Refused::new(error, of_run, nearest, takes_workload)
+        Refused::new(error, of_run, meant, takes_workload)
     })?;
     let Some(face) = line.face else { return Ok(Face::Run(line.run)) };
     Ok(match face {
@@ -217,12 +220,38 @@ fn names_a_command(word: Option<&OsStr>) -> bool {
     word.is_some_and(|word| word != "run" && Line::command().get_subcommands().any(|face| word == face.get_name()))
 }
 
+/// The same line with its command in front, for people, where that stands behind options.
+fn with_its_command_first(line: &[OsString]) -> Option<String> {
+    if !line.get(1)?.as_encoded_bytes().starts_with(b"-") {
+        return None;
+    }
+    let names = names();
+    let is_command = |word: &OsString| names.iter().any(|name| word == name.as_str());
+    // Whatever is a line by itself has a value for each option: the next word is none.
+    let at = (2..line.len()).find(|at| is_command(&line[*at]) && quick::parse(&line[..*at]).is_some())?;
+    let (options, command) = line[1..].split_at(at - 1);
+    let end = command.iter().position(|word| word == "--").unwrap_or(command.len());
+    let (command, workload) = command.split_at(end);
+    let words = command.iter().chain(options).chain(workload).map(|word| written(&word.to_string_lossy()));
+    Some(std::iter::once("tenure".to_owned()).chain(words).collect::<Vec<_>>().join(" "))
+}
+
+/// A word as it would be typed.
+fn written(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) { word.into() } else { format!("{word:?}") }
+}
+
 /// The command that this word was perhaps to be.
 fn nearest_command(word: &str) -> Option<String> {
+    let names = names().into_iter().map(|name| (strsim::osa_distance(&name, word), name));
+    names.filter(|(far, _)| *far <= word.chars().count() / 3).min().map(|(_, name)| name)
+}
+
+/// What people may call.
+fn names() -> Vec<String> {
     let line = Line::command();
-    let names = line.get_subcommands().filter(|face| !face.is_hide_set()).map(clap::Command::get_name);
-    let near = names.map(|name| (strsim::osa_distance(name, word), name)).filter(|(far, _)| *far <= word.chars().count() / 3);
-    near.min().map(|(_, name)| name.to_owned())
+    line.get_subcommands().filter(|face| !face.is_hide_set()).map(|face| face.get_name().to_owned()).collect()
 }
 
 /// Runs a process for exactly as long as its replica holds a Kubernetes Lease.
@@ -315,9 +344,31 @@ mod tests {
         let workload = Some("the workload goes after --, as in: tenure --lease NAME -- COMMAND".to_owned());
         assert_eq!(tip(&["sleep"]), workload);
         assert_eq!(tip(&["check", "sleep"]), workload);
+        assert_eq!(tip(&["run", "sleep"]), workload);
+        assert_eq!(tip(&["run", "--lease", "a", "status"]), workload);
         assert_eq!(tip(&["statsu"]), Some("there is a command `status`".to_owned()));
         assert_eq!(tip(&["status", "a", "b"]), None);
         assert_eq!(refused(&["help"]), 0);
+    }
+
+    #[test]
+    fn who_writes_a_command_behind_options_is_shown_the_line_that_was_meant() {
+        let tip = |line: &[&str]| parsed(line).unwrap_err().tip().unwrap();
+        for (line, meant) in [
+            (&["--lease", "a", "status"][..], "tenure status --lease a"),
+            (
+                &["--lease", "status", "--namespace=b", "status", "-o", "json"],
+                "tenure status -o json --lease status --namespace=b",
+            ),
+            (&["--lease", "a", "run", "--", "sleep", "check"], "tenure run --lease a -- sleep check"),
+            (&["--set", "lease.name=a b", "check"], "tenure check --set \"lease.name=a b\""),
+            (&["--lease", "a", "config", "effective"], "tenure config effective --lease a"),
+        ] {
+            assert_eq!(tip(line), format!("write the command first, as in: {meant}"));
+        }
+        for line in [&["--lease", "a", "sleep"][..], &["--lease", "a", "elector"], &["--lease", "a", "sleep", "status"]] {
+            assert!(tip(line).starts_with("the workload goes after --"), "{line:?}");
+        }
     }
 
     #[test]

@@ -17,14 +17,14 @@ use crate::{
 pub struct Refused {
     error: clap::Error,
     of_run: bool,
-    /// The command that the first word was perhaps to be.
-    nearest: Option<String>,
+    /// What was perhaps meant by a word that stands where none is expected.
+    meant: Option<String>,
     takes_workload: bool,
 }
 
 impl Refused {
-    pub(super) const fn new(error: clap::Error, of_run: bool, nearest: Option<String>, takes_workload: bool) -> Self {
-        Self { error, of_run, nearest, takes_workload }
+    pub(super) const fn new(error: clap::Error, of_run: bool, meant: Option<String>, takes_workload: bool) -> Self {
+        Self { error, of_run, meant, takes_workload }
     }
 
     /// Prints the help, the version or the error where it belongs; the exit code.
@@ -50,8 +50,7 @@ impl Refused {
             return None;
         }
         let workload = "the workload goes after --, as in: tenure --lease NAME -- COMMAND";
-        let command = self.nearest.as_ref().map(|nearest| format!("there is a command `{nearest}`"));
-        command.or_else(|| self.takes_workload.then(|| workload.into()))
+        self.meant.clone().or_else(|| self.takes_workload.then(|| workload.into()))
     }
 
     pub(super) fn code(&self) -> u8 {

@@ -154,6 +154,8 @@ fn a_pipe_is_a_file_if_somebody_writes_to_it_and_else_78() {
 fn a_command_line_that_cannot_be_parsed_is_64_and_a_bad_value_on_a_flag_78() {
     tenure(&["--leese", "x"], &[]).says(64, &["unexpected argument '--leese'", "--lease"]);
     tenure(&["sleep", "10"], &[]).says(64, &["unexpected argument 'sleep'", "the workload goes after --"]);
+    tenure(&["--lease", "a", "status"], &[])
+        .says(64, &["unexpected argument 'status'", "write the command first, as in: tenure status --lease a"]);
     tenure(&["--lease", "x", "--leader-election=maybe", "--", "true"], &[])
         .says(78, &["--leader-election: \"maybe\" is neither on nor off"]);
     tenure(&["status", "x", "-o", "xml"], &[]).says(78, &["invalid value 'xml'"]);
