@@ -112,7 +112,7 @@ impl Layer {
 
 /// The file that is to be read, and who named it.
 pub(super) fn file(settings: &Settings, variables: &[(OsString, OsString)]) -> Layer {
-    let variable = || variables.iter().find(|(name, _)| name == FILE_VARIABLE);
+    let variable = || variables.iter().find(|(name, path)| name == FILE_VARIABLE && !path.is_empty());
     match (&settings.config, variable()) {
         (Some(path), _) => read(path, Some(Origin::Flag("--config".into()))),
         (None, Some((_, path))) => read(&PathBuf::from(path), Some(Origin::Variable(FILE_VARIABLE.into()))),

@@ -122,6 +122,7 @@ fn the_file_is_the_flags_or_the_variables() {
     let named = [("TENURE_CONFIG", other.0.to_str().unwrap())];
     assert_eq!(loaded(&ours.settings(), &named).config.lease.name, "ours");
     assert_eq!(loaded(&Settings::default(), &named).config.lease.name, "other");
+    assert_eq!(loaded(&flags(&[]), &[("TENURE_CONFIG", "")]).config.lease.name, "x");
 }
 
 #[test]
