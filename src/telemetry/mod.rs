@@ -152,7 +152,7 @@ impl Traces {
     }
 }
 
-/// Who tells: what the variables say goes before what is known here.
+/// Who tells: what the variables say goes before what is known here, but for the instance, which they never say.
 fn resource(settings: &Settings, identity: &str, namespace: &str) -> Resource {
     let known = [
         ("service.name", "tenure"),
@@ -167,4 +167,32 @@ fn resource(settings: &Settings, identity: &str, namespace: &str) -> Resource {
         .with_attributes(known.map(|(key, value)| KeyValue::new(key, value.to_owned())))
         .with_attributes(said)
         .build()
+}
+
+#[cfg(test)]
+mod tests {
+    use opentelemetry::{Key, Value};
+
+    use super::*;
+
+    #[test]
+    fn a_service_may_be_renamed_and_an_instance_is_the_replica() {
+        let told = |attributes: &str| {
+            let variable = |name: &str| match name {
+                "OTEL_EXPORTER_OTLP_ENDPOINT" => Some("http://c:4318".to_owned()),
+                "OTEL_RESOURCE_ATTRIBUTES" => Some(attributes.to_owned()),
+                _ => None,
+            };
+            let settings = Settings::read(variable).unwrap();
+            let resource = resource(&settings, "web-0_ab", "shop");
+            let of = |key: &'static str| resource.get(&Key::new(key)).as_ref().map(Value::to_string);
+            (of("service.name"), of("service.instance.id"), settings.notes)
+        };
+        let some = |text: &str| Some(text.to_owned());
+
+        assert_eq!(told(""), (some("tenure"), some("web-0_ab"), Vec::new()));
+        assert_eq!(told("service.name="), (some("tenure"), some("web-0_ab"), Vec::new()));
+        let note = "OTEL_RESOURCE_ATTRIBUTES: service.instance.id is left out: it is the replica's identity".to_owned();
+        assert_eq!(told("service.name=billing,service.instance.id=7"), (some("billing"), some("web-0_ab"), vec![note]));
+    }
 }

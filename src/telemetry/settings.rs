@@ -12,7 +12,8 @@
 //! | `OTEL_TRACES_SAMPLER`, `OTEL_TRACES_SAMPLER_ARG` | `always_on`, `always_off`, `traceidratio`, each also `parentbased_` |
 //! | `OTEL_BSP_SCHEDULE_DELAY` | 1 s unless set: spans are few, and a leader may be killed |
 //! | `OTEL_BSP_MAX_QUEUE_SIZE`, `OTEL_BSP_MAX_EXPORT_BATCH_SIZE` | as the standard says |
-//! | `OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES` | as the standard says; `service.name` is `tenure` unless set |
+//! | `OTEL_SERVICE_NAME` | `tenure` unless set |
+//! | `OTEL_RESOURCE_ATTRIBUTES` | as the standard says, but for `service.instance.id`, which is the replica's identity |
 //!
 //! Not supported: proxies, compression, client certificates, `http/json`, other exporters and samplers. What is asked for and not
 //! supported is told in [`Settings::notes`].
@@ -174,6 +175,9 @@ impl Settings {
         let certificate = of_traces("CERTIFICATE");
         let attributes = set("OTEL_RESOURCE_ATTRIBUTES").unwrap_or_default();
         let mut resource = entries::attributes("OTEL_RESOURCE_ATTRIBUTES", &attributes, &mut notes);
+        if resource.remove("service.instance.id").is_some() {
+            notes.push("OTEL_RESOURCE_ATTRIBUTES: service.instance.id is left out: it is the replica's identity".to_owned());
+        }
         resource.extend(set("OTEL_SERVICE_NAME").map(|name| ("service.name".to_owned(), name)));
         Some(Self { protocol, endpoint, endpoint_name, headers, certificate, timeout, sampler, batch, resource, notes })
     }

@@ -28,7 +28,7 @@ pub(super) fn headers(variable: &str, list: &str, notes: &mut Vec<String>) -> He
     headers
 }
 
-/// Attributes of what sends spans.
+/// Attributes of what sends spans; one without a value says nothing.
 pub(super) fn attributes(variable: &str, list: &str, notes: &mut Vec<String>) -> BTreeMap<String, String> {
     let mut attributes = BTreeMap::new();
     for (place, entry) in entries(list) {
@@ -40,7 +40,9 @@ pub(super) fn attributes(variable: &str, list: &str, notes: &mut Vec<String>) ->
             notes.push(not_encoded(variable, place));
             (key.to_owned(), value.to_owned())
         });
-        attributes.insert(key, value);
+        if !value.is_empty() {
+            attributes.insert(key, value);
+        }
     }
     attributes
 }

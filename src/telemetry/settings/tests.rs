@@ -197,3 +197,10 @@ fn resource_attributes_are_decoded_and_the_service_name_goes_before_them() {
     ];
     assert_eq!(settings.notes, notes);
 }
+
+#[test]
+fn an_attribute_that_is_empty_says_nothing() {
+    let settings = with_endpoint(&[("OTEL_RESOURCE_ATTRIBUTES", "service.name=,team= ,k=v"), ("OTEL_SERVICE_NAME", " ")]);
+    assert_eq!(settings.resource, BTreeMap::from([("k".to_owned(), "v".to_owned())]));
+    assert_eq!(settings.notes, Vec::<String>::new());
+}
