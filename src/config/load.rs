@@ -99,19 +99,17 @@ fn merge(mut layers: [Layer; 3], purpose: Purpose) -> Result<Loaded, Invalid> {
     }
     let merged = layers.iter().fold(Figment::new(), |figment, layer| figment.merge(layer));
     let mut config: Config = merged.extract().map_err(|error| Invalid { problems: vec![Problem::whole(&error)] })?;
-    let had_prefix = !config.lease.prefix.is_empty();
-    let judgement = rules::judge(&mut config, purpose);
-    let is_prefixed = had_prefix && config.lease.prefix.is_empty();
+    let judgement = rules::judge(&config, purpose);
     // A rule about a key whose value is refused already would only repeat that.
     let known: Vec<String> = problems.iter().map(|problem| problem.path.clone()).collect();
     let fresh =
         judgement.violations.into_iter().filter(|violation| !violation.about.iter().any(|path| known.iter().any(|k| k == path)));
     problems.extend(fresh.map(|violation| violation.located(&origins)));
-    if problems.is_empty() {
-        Ok(Loaded { config, notes: judgement.notes, origins, is_prefixed })
-    } else {
-        Err(Invalid { problems })
+    if !problems.is_empty() {
+        return Err(Invalid { problems });
     }
+    let is_prefixed = rules::name_in_full(&mut config, purpose);
+    Ok(Loaded { config, notes: judgement.notes, origins, is_prefixed })
 }
 
 /// Takes out of `layer` what the type of its key refuses.

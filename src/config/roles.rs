@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::{humane, scalars::Signal};
 
@@ -34,11 +34,18 @@ pub struct Rewrite {
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Hooks {
     /// Tells the workload that it leads; exit 0 acknowledges that.
+    #[serde(deserialize_with = "unless_empty")]
     #[schemars(with = "Hook")]
     pub after_lead: Option<Hook>,
     /// Tells the workload that it follows; exit 0 acknowledges that.
+    #[serde(deserialize_with = "unless_empty")]
     #[schemars(with = "Hook")]
     pub before_follow: Option<Hook>,
+}
+
+/// `{}` is no hook.
+fn unless_empty<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Hook>, D::Error> {
+    Ok(Option::deserialize(deserializer)?.filter(|hook| *hook != Hook::default()))
 }
 
 /// Which command around a change of role.

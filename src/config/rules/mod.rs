@@ -3,7 +3,7 @@
 //! Owns the rules and their remedies. A value that its own type refuses never gets here. Where no Lease is wanted, only what a
 //! plain init uses is judged: one file may serve both.
 
-use super::{Config, Hook, OnExit, OnLoss, Runs};
+use super::{Config, OnExit, OnLoss, Runs};
 
 pub use names::can_stand;
 
@@ -51,15 +51,24 @@ impl Judgement {
     }
 }
 
-/// Judges `config`, and brings the name of the Lease and absent hooks into the form in which the other rooms expect them.
-pub(super) fn judge(config: &mut Config, purpose: Purpose) -> Judgement {
+/// Gives the Lease, in a configuration that was judged good, the name that it has in the API. Whether a prefix is part of it.
+pub(super) fn name_in_full(config: &mut Config, purpose: Purpose) -> bool {
+    let lease = &mut config.lease;
+    if lease.name.is_empty() || !(lease.enabled || purpose == Purpose::Look) {
+        return false;
+    }
+    lease.name = names::called(lease);
+    !std::mem::take(&mut lease.prefix).is_empty()
+}
+
+/// Says everything that is wrong with `config`, and what is odd in it.
+pub(super) fn judge(config: &Config, purpose: Purpose) -> Judgement {
     let mut judgement = Judgement::default();
-    forget_empty_hooks(config);
     if purpose == Purpose::Look {
         if config.lease.name.is_empty() {
             names::judge_namespace(&config.lease, &mut judgement);
         } else {
-            names::judge(&mut config.lease, &mut judgement);
+            names::judge(&config.lease, &mut judgement);
         }
         return judgement;
     }
@@ -68,7 +77,7 @@ pub(super) fn judge(config: &mut Config, purpose: Purpose) -> Judgement {
     }
     workload::judge(config, &mut judgement);
     if config.lease.enabled {
-        names::judge(&mut config.lease, &mut judgement);
+        names::judge(&config.lease, &mut judgement);
         timing::judge(config, &mut judgement);
         roles::judge(config, &mut judgement);
     } else {
@@ -97,12 +106,5 @@ fn note_what_does_nothing(config: &Config, judgement: &mut Judgement) {
     match config.workload.on_loss {
         OnLoss::Follow => {}
         OnLoss::Exit => judgement.note("workload.onLoss: without leader election there is no Lease to lose"),
-    }
-}
-
-/// `{}` is no hook.
-fn forget_empty_hooks(config: &mut Config) {
-    for hook in [&mut config.hooks.after_lead, &mut config.hooks.before_follow] {
-        hook.take_if(|hook| *hook == Hook::default());
     }
 }

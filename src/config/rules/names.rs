@@ -12,7 +12,7 @@ const LARGEST_METADATA: usize = 64 * 1024;
 const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 const OWN_PREFIX: &str = "tenure.dev/";
 
-pub(super) fn judge(lease: &mut Lease, judgement: &mut Judgement) {
+pub(super) fn judge(lease: &Lease, judgement: &mut Judgement) {
     judge_name(lease, judgement);
     judge_namespace(lease, judgement);
     if !can_stand(&lease.identity) {
@@ -34,7 +34,7 @@ pub(super) fn judge_namespace(lease: &Lease, judgement: &mut Judgement) {
     }
 }
 
-fn judge_name(lease: &mut Lease, judgement: &mut Judgement) {
+fn judge_name(lease: &Lease, judgement: &mut Judgement) {
     if lease.name.is_empty() {
         judgement.refuse(&["lease.name"], "the Lease needs a name: --lease NAME, TENURE_LEASE__NAME or lease.name in a file");
         return;
@@ -51,12 +51,15 @@ fn judge_name(lease: &mut Lease, judgement: &mut Judgement) {
         judgement.refuse(&["lease.prefix", "lease.name"], message);
         return;
     }
-    let name = made_valid(&wanted);
+    let name = called(lease);
     if name != wanted {
         judgement.note(format!("lease.name: the Lease is called {name}, for {wanted:?} cannot be the name of an object"));
     }
-    lease.name = name;
-    lease.prefix.clear();
+}
+
+/// What the Lease is called in the API.
+pub(super) fn called(lease: &Lease) -> String {
+    made_valid(&format!("{}{}", lease.prefix, lease.name))
 }
 
 /// The closest name that an object can have; empty if nothing is left.
@@ -134,7 +137,7 @@ mod tests {
         let mut lease = Lease { name: "billing".into(), ..Lease::default() };
         change(&mut lease);
         let mut judgement = Judgement::default();
-        judge(&mut lease, &mut judgement);
+        judge(&lease, &mut judgement);
         (lease, judgement)
     }
 
@@ -152,7 +155,7 @@ mod tests {
             ("Shop.", "007", "shop.007"),
         ] {
             let (lease, judgement) = judged(|lease| (lease.prefix, lease.name) = (prefix.into(), name.into()));
-            assert_eq!(lease.name, made);
+            assert_eq!(called(&lease), made);
             assert!(judgement.violations.is_empty() && judgement.notes[0].contains(made), "{judgement:?}");
         }
     }
@@ -160,13 +163,13 @@ mod tests {
     #[test]
     fn a_valid_name_stays_and_nothing_is_said() {
         let (lease, judgement) = judged(|lease| lease.prefix = "shop-".into());
-        assert_eq!((lease.name.as_str(), judgement.notes.len()), ("shop-billing", 0));
+        assert_eq!((called(&lease).as_str(), judgement.notes.len()), ("shop-billing", 0));
     }
 
     #[test]
     fn a_long_name_is_cut_to_253_and_ends_well() {
         let (lease, _) = judged(|lease| lease.name = format!("{}.{}", "a".repeat(252), "b"));
-        assert_eq!(lease.name, "a".repeat(252));
+        assert_eq!(called(&lease), "a".repeat(252));
     }
 
     #[test]
