@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use super::{Hook, Loaded, keys::KEYS};
+use super::{Loaded, keys::KEYS};
 
 /// Before the source of a value, where it is not longer itself.
 const COLUMN: usize = 39;
@@ -16,6 +16,7 @@ impl Loaded {
     pub fn effective(&self) -> String {
         let mut text = String::new();
         let mut before: Vec<&str> = Vec::new();
+        let tree = self.tree();
         for key in KEYS {
             let mut sections: Vec<&str> = key.path.split('.').collect();
             let Some(name) = sections.pop() else { continue };
@@ -23,21 +24,21 @@ impl Loaded {
             for (depth, section) in sections.iter().enumerate().skip(common) {
                 let _ = writeln!(text, "{:1$}{section}:", "", depth * 2);
             }
-            let line = format!("{:1$}{name}: {2}", "", sections.len() * 2, written(&self.value(key.path)));
+            // A key that is in KEYS is in the type: a test holds them equal.
+            let value = tree.pointer(&format!("/{}", key.path.replace('.', "/"))).unwrap_or(&Value::Null);
+            let line = format!("{:1$}{name}: {2}", "", sections.len() * 2, written(value));
             let _ = writeln!(text, "{line:COLUMN$} # {}", self.sources(key.path));
             before = sections;
         }
         text
     }
 
-    /// The value of a key as a file would have it.
-    fn value(&self, path: &str) -> Value {
+    /// All values as a file would have them.
+    fn tree(&self) -> Value {
         let mut config = self.config.clone();
-        config.hooks.after_lead.get_or_insert_with(Hook::default);
-        config.hooks.before_follow.get_or_insert_with(Hook::default);
-        // A key that is in KEYS is in the type: a test holds them equal.
-        let tree = serde_json::to_value(&config).unwrap_or_default();
-        tree.pointer(&format!("/{}", path.replace('.', "/"))).cloned().unwrap_or_default()
+        config.hooks.after_lead.get_or_insert_default();
+        config.hooks.before_follow.get_or_insert_default();
+        serde_json::to_value(&config).unwrap_or_default()
     }
 
     /// Where a key's value came from; where the key is a map, the sources of its entries.
