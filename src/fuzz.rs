@@ -10,7 +10,7 @@ use std::{sync::Arc, time::Duration};
 use serde_json::Value;
 
 use crate::{
-    config::{self, Config, Runs},
+    config::{self, Config, Format, Runs},
     election::{
         Action as Wish, Answer, Elector, Input as News, Request,
         record::{LeaseRecord, Standing},
@@ -63,7 +63,8 @@ pub fn config(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let (file, variables) = text.split_once('\0').unwrap_or((text, ""));
     let variables: Vec<_> = variables.lines().filter_map(|line| line.split_once('=')).collect();
-    match config::load_text(file, file.starts_with("#toml\n"), &variables) {
+    let format = if file.starts_with("#toml\n") { Format::Toml } else { Format::Yaml };
+    match config::load_text(file, format, &variables) {
         Ok(loaded) => {
             let sent = encode(&loaded.config).expect("it encodes");
             assert_eq!(decode::<Config>(&sent).expect("it decodes"), loaded.config);

@@ -2,7 +2,7 @@
 //!
 //! Owns the three formats. Judges nothing but their syntax.
 
-use std::fmt;
+use std::{ffi::OsStr, fmt, path::Path};
 
 use figment::value::{Empty, Value};
 use serde::{
@@ -11,6 +11,30 @@ use serde::{
 };
 use serde_saphyr::{Spanned, UserMessageFormatter};
 use toml::de::{DeTable, DeValue};
+
+/// What a file is read as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Format {
+    /// And JSON, which is a part of it.
+    Yaml,
+    /// TOML 1.
+    Toml,
+}
+
+impl Format {
+    /// By the end of its name.
+    pub(super) fn of(path: &Path) -> Self {
+        if path.extension() == Some(OsStr::new("toml")) { Self::Toml } else { Self::Yaml }
+    }
+
+    /// What stands in such a file.
+    pub(super) fn read(self, text: &str) -> Result<Node, Malformed> {
+        match self {
+            Self::Yaml => yaml(text),
+            Self::Toml => toml(text),
+        }
+    }
+}
 
 /// A value and where it stands.
 #[derive(Debug)]
@@ -71,7 +95,7 @@ pub(super) fn yaml(text: &str) -> Result<Node, Malformed> {
 }
 
 /// Reads TOML 1.
-pub(super) fn toml(text: &str) -> Result<Node, Malformed> {
+fn toml(text: &str) -> Result<Node, Malformed> {
     let table = DeTable::parse(text).map_err(|error| Malformed {
         line: error.span().map(|span| line(text, span.start)),
         message: error.message().to_owned(),

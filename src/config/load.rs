@@ -86,9 +86,9 @@ pub(super) fn load_from(
 
 /// The same of a file with this text, for [`crate::fuzz`].
 #[cfg(any(test, fuzzing))]
-pub(crate) fn load_text(text: &str, is_toml: bool, variables: &[(&str, &str)]) -> Result<Loaded, Invalid> {
+pub(crate) fn load_text(text: &str, format: super::Format, variables: &[(&str, &str)]) -> Result<Loaded, Invalid> {
     let variables: Vec<_> = variables.iter().map(|(name, value)| (name.into(), value.into())).collect();
-    merge([sources::text_of("fuzz".into(), text, is_toml), sources::environment(&variables), Layer::default()], Purpose::Inspect)
+    merge([sources::text_of("fuzz".into(), text, format), sources::environment(&variables), Layer::default()], Purpose::Inspect)
 }
 
 fn merge(mut layers: [Layer; 3], purpose: Purpose) -> Result<Loaded, Invalid> {

@@ -35,14 +35,14 @@ mod text;
 mod workload;
 
 pub use lease::{Lease, Release};
-#[cfg(any(test, fuzzing))]
-pub(crate) use load::load_text;
 pub use load::{Invalid, Loaded, Origin, Problem, load};
 pub use roles::{Hook, HookKind, Hooks, Rewrite, Signals};
 pub use rules::{Purpose, can_stand};
 pub use scalars::{Drift, Signal};
 pub use schema::{DEFAULTS, schema};
 pub use workload::{Acknowledge, KillMode, OnExit, OnLoss, Restart, RestartPolicy, Runs, Stop, Workload};
+#[cfg(any(test, fuzzing))]
+pub(crate) use {document::Format, load::load_text};
 
 /// Everything that a user can set.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

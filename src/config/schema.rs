@@ -36,7 +36,7 @@ mod tests {
     use crate::{
         cli::Settings,
         config::{
-            Hook, Purpose,
+            Format, Hook, Purpose,
             keys::{KEYS, Shape},
             load::load_from,
             sources,
@@ -144,7 +144,7 @@ mod tests {
         let sections = KEYS.iter().flat_map(|key| key.path.match_indices('.').map(|(end, _)| &key.path[..end]));
         for path in sections.chain(KEYS.iter().filter(|key| key.shape == Shape::Map).map(|key| key.path)) {
             let text = path.split('.').rev().fold("null".to_owned(), |below, step| format!("{{{step}: {below}}}"));
-            let layer = sources::text_of("x".into(), &text, false);
+            let layer = sources::text_of("x".into(), &text, Format::Yaml);
             assert!(layer.problems.is_empty(), "{text}: {:?}", layer.problems);
         }
     }

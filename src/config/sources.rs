@@ -3,7 +3,7 @@
 //! Owns how a value is found and written in each, and its [`Origin`]. Whether it is good is judged elsewhere.
 
 use std::{
-    ffi::{OsStr, OsString},
+    ffi::OsString,
     fs::File,
     io::{self, ErrorKind, Read as _},
     os::{
@@ -20,7 +20,7 @@ use nix::{
 };
 
 use super::{
-    document::{self, Content, Malformed, Node},
+    document::{self, Content, Format, Malformed, Node},
     keys::{self, Found, Key, Shape},
     load::{Origin, Problem},
 };
@@ -138,7 +138,7 @@ fn read(path: &Path, named_by: Option<Origin>) -> Layer {
         layer.unreadable(Origin::File { path: shown, line: None }, "the configuration file is longer than 1 MiB");
         return layer;
     }
-    text_of(shown, &text, path.extension() == Some(OsStr::new("toml")))
+    text_of(shown, &text, Format::of(path))
 }
 
 /// Opens a file, but no pipe that nobody writes to: nothing could end that wait, since init's signals are held back until it
@@ -156,10 +156,9 @@ fn open(path: &Path) -> io::Result<File> {
 }
 
 /// What the file that is `shown` under this name says.
-pub(super) fn text_of(shown: String, text: &str, is_toml: bool) -> Layer {
+pub(super) fn text_of(shown: String, text: &str, format: Format) -> Layer {
     let mut layer = Layer::default();
-    let parse = if is_toml { document::toml } else { document::yaml };
-    match parse(text) {
+    match format.read(text) {
         Ok(root) => {
             walk(&mut layer, &shown, "", &root);
             refuse_twice(&mut layer);
