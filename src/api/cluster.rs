@@ -24,6 +24,15 @@ pub struct Cluster {
     source: Source,
 }
 
+/// Whether a credential plugin may ask somebody at the terminal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Prompt {
+    /// Where the kubeconfig has it so.
+    Allowed,
+    /// It may not; one that must (`interactiveMode: Always`) tries all the same.
+    Never,
+}
+
 /// Where the access comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Source {
@@ -40,21 +49,19 @@ impl fmt::Debug for Cluster {
 impl Cluster {
     /// Looks for a cluster: the kubeconfig that KUBECONFIG names; else the pod's service account; else `~/.kube/config`.
     ///
-    /// `interactive`: a credential plugin may ask on the terminal.
-    ///
     /// # Errors
     /// Nothing is found, or the first that is found cannot be used. A later one never replaces a broken one.
-    pub fn discover(interactive: bool) -> Result<Self, AccessError> {
+    pub fn discover(prompt: Prompt) -> Result<Self, AccessError> {
         let named: Vec<PathBuf> = env::var_os("KUBECONFIG")
             .map(|value| env::split_paths(&value).filter(|path| !path.as_os_str().is_empty()).collect())
             .unwrap_or_default();
         if !named.is_empty() {
-            return Self::from_kubeconfig(&named, interactive);
+            return Self::from_kubeconfig(&named, prompt);
         }
         let Some(missing) = missing_of_pod() else { return Self::from_pod() };
         let home = env::var_os("HOME").filter(|home| !home.is_empty()).map(|home| Path::new(&home).join(".kube/config"));
         match home {
-            Some(path) if path.exists() => Self::from_kubeconfig(&[path], interactive),
+            Some(path) if path.exists() => Self::from_kubeconfig(&[path], prompt),
             Some(path) => Err(AccessError::Nowhere {
                 pod: missing.into(),
                 kubeconfig: format!("there is no kubeconfig (KUBECONFIG is not set, {} does not exist)", path.display()),
@@ -70,7 +77,7 @@ impl Cluster {
     ///
     /// # Errors
     /// They cannot be read, name no usable context, or ask for what tenure does not do.
-    pub fn from_kubeconfig(paths: &[PathBuf], interactive: bool) -> Result<Self, AccessError> {
+    pub fn from_kubeconfig(paths: &[PathBuf], prompt: Prompt) -> Result<Self, AccessError> {
         let names = paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(":");
         let broken = |source| AccessError::Kubeconfig { paths: names.clone(), source };
         let present: Vec<_> = paths.iter().filter(|path| path.exists()).collect();
@@ -112,7 +119,7 @@ impl Cluster {
             return Err(AccessError::AuthProvider { place: source.to_string(), name: provider.name.clone() });
         }
         if let Some(exec) = &mut config.auth_info.exec
-            && !interactive
+            && prompt == Prompt::Never
             && exec.interactive_mode != Some(ExecInteractiveMode::Always)
         {
             exec.interactive_mode = Some(ExecInteractiveMode::Never);

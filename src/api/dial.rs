@@ -142,7 +142,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use crate::{
-        api::{Cluster, exchange, stub},
+        api::{Cluster, Prompt, exchange, stub},
         words::one_line,
     };
 
@@ -173,7 +173,7 @@ mod tests {
                 "users": [{"name": "u", "user": user}],
             });
             std::fs::write(&self.kubeconfig, kubeconfig.to_string()).unwrap();
-            Cluster::from_kubeconfig(std::slice::from_ref(&self.kubeconfig), false)?.dialer(Duration::from_secs(5))
+            Cluster::from_kubeconfig(std::slice::from_ref(&self.kubeconfig), Prompt::Never)?.dialer(Duration::from_secs(5))
         }
 
         /// The head of a request of this user, in lower case.

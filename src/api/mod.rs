@@ -9,7 +9,7 @@
 
 pub use self::{
     access::AccessError,
-    cluster::Cluster,
+    cluster::{Cluster, Prompt},
     dial::Dialer,
     exchange::{CallError, ExchangeError, MAX_BODY, Reply, call, exchange, send},
     plugin::PluginError,

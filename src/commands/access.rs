@@ -8,7 +8,7 @@ use kube::client::Body;
 use serde_json::Value;
 
 use crate::{
-    api::{self, AccessError, CallError, Cluster},
+    api::{self, AccessError, CallError, Cluster, Prompt},
     election::record::LeaseRecord,
 };
 
@@ -28,7 +28,7 @@ pub(super) struct Access {
 impl Access {
     /// Finds the cluster and gets credentials; contacts nothing but a credential plugin. `timeout` is for each request.
     pub(super) fn open(timeout: Duration) -> Result<Self, AccessError> {
-        let cluster = Cluster::discover(true)?;
+        let cluster = Cluster::discover(Prompt::Allowed)?;
         let client = cluster.dialer(timeout)?.client();
         Ok(Self { cluster, client, timeout })
     }

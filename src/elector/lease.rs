@@ -126,7 +126,7 @@ mod tests {
 
     use super::*;
     use crate::api::{
-        Cluster,
+        Cluster, Prompt,
         stub::{Say, Stub, json},
     };
 
@@ -229,7 +229,7 @@ mod tests {
 
     #[tokio::test]
     async fn without_credentials_nothing_is_sent_and_nothing_is_unknown() {
-        let discover = || Cluster::from_kubeconfig(&["/nonexistent/config".into()], false);
+        let discover = || Cluster::from_kubeconfig(&["/nonexistent/config".into()], Prompt::Never);
         let place = Place { namespace: "billing".into(), name: "writer".into() };
         let timeout = Duration::from_secs(20);
         let lease = Lease::new(Access::new(Arc::new(discover), timeout), place, timeout);
@@ -259,7 +259,7 @@ mod tests {
         std::fs::write(&path, kubeconfig.to_string()).unwrap();
         let place = Place { namespace: "billing".into(), name: "writer".into() };
         let timeout = Duration::from_millis(300);
-        let discover = move || Cluster::from_kubeconfig(std::slice::from_ref(&path), false);
+        let discover = move || Cluster::from_kubeconfig(std::slice::from_ref(&path), Prompt::Never);
         let lease = Lease::new(Access::new(Arc::new(discover), timeout), place, timeout);
 
         let later = async {

@@ -37,7 +37,7 @@ use self::{
     place::Place,
 };
 use crate::{
-    api::{AccessError, Cluster},
+    api::{AccessError, Cluster, Prompt},
     clock,
     config::LogFormat,
     election::Elector,
@@ -200,7 +200,7 @@ fn elect(socket: OwnedFd) -> Result<(), Failure> {
     let whole = async {
         let mut link = Link::new(socket).map_err(Failure::Start)?;
         let welcome = greet(&mut link).await?;
-        lead_or_follow(link, welcome, Arc::new(|| Cluster::discover(false))).await
+        lead_or_follow(link, welcome, Arc::new(|| Cluster::discover(Prompt::Never))).await
     };
     // A task of its own: what the runtime itself waits for is woken by way of the kernel each time.
     let ended = match runtime.block_on(async { tokio::spawn(whole).await }) {

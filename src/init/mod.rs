@@ -13,7 +13,7 @@
 use std::{error::Error, fmt::Display};
 
 use crate::{
-    api::Cluster,
+    api::{Cluster, Prompt},
     cli::Run,
     config::{self, Acknowledge, Config, LogFormat, Purpose},
     exit,
@@ -111,7 +111,7 @@ impl Unprepared {
 fn prepare(mut config: Config, log: &mut Log) -> Result<(Prepared, Settings), Unprepared> {
     let guards = config.lease.enabled;
     if guards && config.lease.namespace.is_empty() {
-        let cluster = Cluster::discover(false).map_err(|error| Unprepared::new(error.exit_code(), &error))?;
+        let cluster = Cluster::discover(Prompt::Never).map_err(|error| Unprepared::new(error.exit_code(), &error))?;
         // The workload is told it too.
         config.lease.namespace = cluster.namespace().into();
     }

@@ -30,7 +30,7 @@ fn kubeconfig(cluster: &str, user: &str) -> String {
 }
 
 fn refused(file: &File) -> AccessError {
-    let cluster = match Cluster::from_kubeconfig(std::slice::from_ref(&file.0), false) {
+    let cluster = match Cluster::from_kubeconfig(std::slice::from_ref(&file.0), Prompt::Never) {
         Ok(cluster) => cluster,
         Err(error) => return error,
     };
@@ -41,7 +41,7 @@ fn refused(file: &File) -> AccessError {
 fn the_context_gives_the_namespace() {
     let file = File::new("namespace", &kubeconfig("", "token: x"));
 
-    let cluster = Cluster::from_kubeconfig(std::slice::from_ref(&file.0), false).unwrap();
+    let cluster = Cluster::from_kubeconfig(std::slice::from_ref(&file.0), Prompt::Never).unwrap();
 
     assert_eq!(cluster.namespace(), "billing");
     assert!(cluster.source().ends_with(", context here"), "{}", cluster.source());
@@ -51,14 +51,14 @@ fn the_context_gives_the_namespace() {
 fn of_several_kubeconfigs_some_may_be_missing() {
     let file = File::new("several", &kubeconfig("", "token: x"));
 
-    let cluster = Cluster::from_kubeconfig(&[PathBuf::from("/nonexistent/config"), file.0.clone()], false).unwrap();
+    let cluster = Cluster::from_kubeconfig(&[PathBuf::from("/nonexistent/config"), file.0.clone()], Prompt::Never).unwrap();
 
     assert_eq!(cluster.namespace(), "billing");
 }
 
 #[test]
 fn a_missing_kubeconfig_is_named() {
-    let error = Cluster::from_kubeconfig(&[PathBuf::from("/nonexistent/config")], false).unwrap_err();
+    let error = Cluster::from_kubeconfig(&[PathBuf::from("/nonexistent/config")], Prompt::Never).unwrap_err();
 
     assert_eq!(error.exit_code(), 78);
     assert!(one_line(&error).contains("/nonexistent/config"), "{}", one_line(&error));
@@ -107,7 +107,7 @@ fn a_namespace_that_is_none_is_refused_and_an_empty_one_is_default() {
 
     for empty in ["''", "' '"] {
         let file = with(empty);
-        let cluster = Cluster::from_kubeconfig(std::slice::from_ref(&file.0), false).unwrap();
+        let cluster = Cluster::from_kubeconfig(std::slice::from_ref(&file.0), Prompt::Never).unwrap();
         assert_eq!(cluster.namespace(), "default");
     }
 }
@@ -143,7 +143,7 @@ fn a_cluster_shows_no_secret_of_its_plugin() {
     let exec = format!("exec: {{apiVersion: client.authentication.k8s.io/v1, command: x, args: [hunter2], env: {variable}}}");
     let file = File::new("debug", &kubeconfig("", &exec));
 
-    let cluster = Cluster::from_kubeconfig(std::slice::from_ref(&file.0), false).unwrap();
+    let cluster = Cluster::from_kubeconfig(std::slice::from_ref(&file.0), Prompt::Never).unwrap();
 
     let shown = format!("{cluster:?}");
     assert!(shown.contains("context here") && !shown.contains("hunter2"), "{shown}");
@@ -245,7 +245,7 @@ fn what_is_empty_of_a_cluster_is_not_set() {
     );
     let file = File::new("empty-cluster", &kubeconfig(&empty, "token: x"));
 
-    let cluster = Cluster::from_kubeconfig(std::slice::from_ref(&file.0), false).unwrap();
+    let cluster = Cluster::from_kubeconfig(std::slice::from_ref(&file.0), Prompt::Never).unwrap();
 
     cluster.dialer(Duration::from_secs(1)).unwrap();
 }
@@ -257,7 +257,7 @@ fn base64_in_a_kubeconfig_may_be_wrapped() {
     data.insert_str(64, "\\n");
     let file = File::new("wrapped", &kubeconfig(&format!("certificate-authority-data: \"{data}\\n\""), "token: x"));
 
-    let cluster = Cluster::from_kubeconfig(std::slice::from_ref(&file.0), false).unwrap();
+    let cluster = Cluster::from_kubeconfig(std::slice::from_ref(&file.0), Prompt::Never).unwrap();
 
     cluster.dialer(Duration::from_secs(1)).unwrap();
 }
@@ -267,7 +267,7 @@ fn an_empty_current_context_leaves_the_choice_to_the_next_file() {
     let first = File::new("first", "{apiVersion: v1, kind: Config, current-context: '', contexts: [], clusters: [], users: []}");
     let second = File::new("second", &kubeconfig("", "token: x"));
 
-    let cluster = Cluster::from_kubeconfig(&[first.0.clone(), second.0.clone()], false).unwrap();
+    let cluster = Cluster::from_kubeconfig(&[first.0.clone(), second.0.clone()], Prompt::Never).unwrap();
 
     assert_eq!(cluster.namespace(), "billing");
 }
