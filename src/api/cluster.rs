@@ -195,8 +195,7 @@ impl Cluster {
     /// # Errors
     /// [`AccessError::Plugin`], [`AccessError::Credentials`] and [`AccessError::Tls`].
     pub fn dialer(&self, connect_timeout: Duration) -> Result<Dialer, AccessError> {
-        let server = format!("{} ({})", self.url(), self.source);
-        Ok(Dialer::new(&self.config, &self.source.to_string(), connect_timeout)?.beside(server, self.ignored_proxy()))
+        Dialer::new(&self.config, &self.source.to_string(), self.ignored_proxy(), connect_timeout)
     }
 }
 

@@ -39,7 +39,14 @@ pub struct Dialer {
 }
 
 impl Dialer {
-    pub(super) fn new(config: &kube::Config, place: &str, connect_timeout: Duration) -> Result<Self, AccessError> {
+    /// `place` names the access to people, and `ignored_proxy` is what is to be said of a proxy.
+    pub(super) fn new(
+        config: &kube::Config,
+        place: &str,
+        ignored_proxy: Option<String>,
+        connect_timeout: Duration,
+    ) -> Result<Self, AccessError> {
+        let server = format!("{} ({place})", config.cluster_url);
         let tls = |source| AccessError::Tls { place: place.into(), source: Box::new(source) };
         let credentials = |source| AccessError::Credentials { place: place.into(), source: Box::new(source) };
         let mut config = config.clone();
@@ -76,12 +83,7 @@ impl Dialer {
                 .with_layer(&base)
                 .build()
         };
-        Ok(Self { make: Arc::new(make), lifetime, server: String::new(), ignored_proxy: None })
-    }
-
-    /// Keeps what is to be said of the server and of a proxy.
-    pub(super) fn beside(self, server: String, ignored_proxy: Option<String>) -> Self {
-        Self { server, ignored_proxy, ..self }
+        Ok(Self { make: Arc::new(make), lifetime, server, ignored_proxy })
     }
 
     /// The server, and what names it; for people.
