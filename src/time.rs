@@ -5,7 +5,7 @@
 
 use std::{
     fmt,
-    ops::{Add, AddAssign, Sub},
+    ops::{Add, AddAssign},
     time::Duration,
 };
 
@@ -62,15 +62,6 @@ impl Add<Duration> for Instant {
 impl AddAssign<Duration> for Instant {
     fn add_assign(&mut self, span: Duration) {
         *self = *self + span;
-    }
-}
-
-/// Saturates at the boot.
-impl Sub<Duration> for Instant {
-    type Output = Self;
-
-    fn sub(self, span: Duration) -> Self {
-        self.before(span)
     }
 }
 

@@ -120,7 +120,7 @@ impl Round {
             let lease = stage.lease.read().await.expect("a Lease");
             let sent: jiff::Timestamp = lease["spec"]["renewTime"].as_str().and_then(|time| time.parse().ok()).expect("a time");
             let ago = u64::try_from(now.wall - sent.as_microsecond()).expect("a write of the past");
-            hard.push(CROWDED.timing().deadlines(now.boot - Duration::from_micros(ago)).hard);
+            hard.push(CROWDED.timing().deadlines(now.boot.before(Duration::from_micros(ago))).hard);
         }
         if matches!(self.strain, Strain::Quota) {
             self.quotas.iter().for_each(Quota::impose);

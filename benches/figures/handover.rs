@@ -109,7 +109,7 @@ pub fn by(record: &audit::Record, replica: &str) -> bool {
 /// An instant of the audit log, in microseconds since 1970.
 pub fn on_our_clock(wall: i64) -> Instant {
     let ago = clock::wall() - wall;
-    clock::boot() - Duration::from_micros(u64::try_from(ago).unwrap_or_default())
+    clock::boot().before(Duration::from_micros(u64::try_from(ago).unwrap_or_default()))
 }
 
 pub async fn show(server: &Server, programs: &Programs, linger: Duration, rounds: usize) {

@@ -131,11 +131,11 @@ mod tests {
         let token = file.open(None);
         file.write("second");
 
-        assert_eq!(token.header(START + GOOD - MOMENT), "Bearer first");
+        assert_eq!(token.header((START + GOOD).before(MOMENT)), "Bearer first");
         assert_eq!(token.header(START + GOOD), "Bearer second");
 
         file.write("third");
-        assert_eq!(token.header(START + GOOD + GOOD - MOMENT), "Bearer second");
+        assert_eq!(token.header((START + GOOD + GOOD).before(MOMENT)), "Bearer second");
         assert_eq!(token.header(START + GOOD + GOOD), "Bearer third");
     }
 

@@ -131,7 +131,7 @@ impl Built {
     fn new(dialer: Dialer, at: Instant) -> Self {
         let Some(lifetime) = dialer.lifetime() else { return Self { dialer, renew: Instant::NEVER, end: Instant::NEVER } };
         let end = at + lifetime;
-        Self { dialer, renew: end - AHEAD.min(lifetime / 2), end }
+        Self { dialer, renew: end.before(AHEAD.min(lifetime / 2)), end }
     }
 }
 
@@ -152,7 +152,7 @@ mod tests {
     }
 
     async fn long_ago(access: &Access) {
-        access.state.lock().await.begun = clock::boot() - PAUSE;
+        access.state.lock().await.begun = clock::boot().before(PAUSE);
     }
 
     async fn until_another_than(first: &Dialer, access: &Access) {

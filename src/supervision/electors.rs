@@ -156,7 +156,7 @@ mod tests {
     fn one_that_is_silent_for_d_is_killed_and_not_a_tick_earlier() {
         let mut electors = alive(ms(0));
         electors.heard(ms(100));
-        assert_eq!(electors.step(true, ms(15_100) - Duration::from_nanos(1)), None);
+        assert_eq!(electors.step(true, ms(15_100).before(Duration::from_nanos(1))), None);
         assert_eq!(electors.step(true, ms(15_100)), Some(Move::Kill));
     }
 

@@ -74,7 +74,7 @@ impl History {
 
     /// A moment of the audit log, which has microseconds since 1970.
     pub(crate) fn moment(&self, answered: i64) -> Instant {
-        self.now.boot - Duration::from_micros(u64::try_from(self.now.wall - answered).unwrap_or_default())
+        self.now.boot.before(Duration::from_micros(u64::try_from(self.now.wall - answered).unwrap_or_default()))
     }
 
     /// Faults that lasted at some moment of this span of time.

@@ -69,7 +69,7 @@ pub(crate) struct Verdict {
 pub(crate) fn judge(history: &History) -> Verdict {
     let mut verdict = Verdict { overlaps: overlaps(history), ..Verdict::default() };
     for overlap in verdict.overlaps.iter().filter(|overlap| overlap.excuse.is_none()) {
-        let faults: Vec<_> = history.faults_within(overlap.from - AFTERMATH, overlap.to).map(|span| span.fault).collect();
+        let faults: Vec<_> = history.faults_within(overlap.from.before(AFTERMATH), overlap.to).map(|span| span.fault).collect();
         verdict.violations.push(format!("TWO AT ONCE for {:?}: {}; {faults:?}", overlap.to.since(overlap.from), overlap.between));
     }
     judge_locks(history, &mut verdict);
@@ -121,7 +121,7 @@ fn is_frozen_without_fuse(history: &History, life: &Life, from: Instant, to: Ins
 /// Since when init and elector of this life were frozen in this span of time.
 fn frozen(history: &History, life: &Life, from: Instant, to: Instant) -> Option<Instant> {
     let place = Some(place_of(&life.replica));
-    let mut frozen = history.faults_within(from - AFTERMATH, to);
+    let mut frozen = history.faults_within(from.before(AFTERMATH), to);
     frozen.find(|span| span.fault == Fault::FreezeBoth && span.place == place).map(|span| span.from)
 }
 

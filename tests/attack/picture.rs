@@ -23,7 +23,7 @@ pub(crate) fn svg(history: &History, begin: Instant, end: Instant) -> String {
     );
     for strip in 0..strips {
         let from = begin + STRIP * u32::try_from(strip).unwrap_or_default();
-        draw(&mut svg, history, from, strip * 110 + 30, (from - Duration::ZERO).since(begin));
+        draw(&mut svg, history, from, strip * 110 + 30, from.since(begin));
     }
     svg.push_str("</svg>\n");
     svg

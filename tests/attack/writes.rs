@@ -138,7 +138,7 @@ fn judge_takeover(history: &History, version: &Version<'_>, before: &Version<'_>
     let (from, to) = (history.moment(before.since), history.moment(version.record.answered));
     let duration = Duration::from_secs(before.spec()["leaseDurationSeconds"].as_u64().unwrap_or_default());
     // A server in trouble stamps its answers when it can.
-    let stamps_late = history.faults_within(from - TROUBLE, to).any(|span| span.fault.group() == Group::Server);
+    let stamps_late = history.faults_within(from.before(TROUBLE), to).any(|span| span.fault.group() == Group::Server);
     if to.since(from) + SLACK < duration && !stamps_late {
         return Err(format!("takes over after {:?}", to.since(from)));
     }

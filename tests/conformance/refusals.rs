@@ -51,7 +51,7 @@ async fn case_41_retry_after_never_sleeps_past_the_soft_deadline(stage: Stage) {
         let refused = me.proxy.log.first("a refusal", |e| e.request.at > before && e.request.is_held()).await;
         let next = me.proxy.log.first("the next attempt", |e| e.request.at > refused.request.at && e.request.is_held()).await;
         let asked_for = refused.request.at + Duration::from_secs(seconds);
-        let fits = UNHURRIED.soft(counts_from(&me, refused.request.at)) - Duration::from_secs(5);
+        let fits = UNHURRIED.soft(counts_from(&me, refused.request.at)).before(Duration::from_secs(5));
         assert!(next.request.at >= asked_for.min(fits), "{:?} after {seconds}", next.request.at.since(refused.request.at));
     }
     me.proxy.log.nth(8, "renewals", |e| e.request.is_held() && e.succeeded()).await;

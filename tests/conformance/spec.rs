@@ -62,12 +62,12 @@ impl Spans {
 
     /// H of a write that was sent at `sent`.
     pub fn hard(self, sent: Instant) -> Instant {
-        self.end(sent) - self.kill_margin
+        self.end(sent).before(self.kill_margin)
     }
 
     /// S of a write that was sent at `sent`.
     pub fn soft(self, sent: Instant) -> Instant {
-        self.hard(sent) - self.loss_grace
+        self.hard(sent).before(self.loss_grace)
     }
 }
 

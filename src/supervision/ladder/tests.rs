@@ -27,7 +27,7 @@ fn asking(pid1: bool, mode: KillMode) -> Ladder {
 #[test]
 fn the_grace_ends_in_a_walk_and_not_a_tick_earlier() {
     let mut ladder = asking(true, KillMode::Mixed);
-    assert_eq!(ladder.step(ms(4000) - tick()), None);
+    assert_eq!(ladder.step(ms(4000).before(tick())), None);
     assert_eq!(ladder.due(), Some(ms(4000)));
     assert_eq!(ladder.step(ms(4000)), Some(Step::Walk));
 }
@@ -176,12 +176,12 @@ fn h_waits_for_no_pause_of_a_kill_all_that_began_earlier() {
 
 #[test]
 fn init_that_wakes_between_h_and_e_has_half_of_what_is_left() {
-    for (woken, dies) in [(ms(3600), ms(3800)), (ms(4000) - tick() * 2, ms(4000) - tick()), (ms(4000), ms(5000))] {
+    for (woken, dies) in [(ms(3600), ms(3800)), (ms(4000).before(tick() * 2), ms(4000).before(tick())), (ms(4000), ms(5000))] {
         let mut ladder = asking(true, KillMode::Mixed);
         ladder.hard(ms(3000), woken);
         assert_eq!(ladder.step(woken), Some(Step::KillAll));
         ladder.scanned(left(&[7]), woken);
-        assert_ne!(ladder.step(dies - tick()), Some(Step::Die));
+        assert_ne!(ladder.step(dies.before(tick())), Some(Step::Die));
         assert!(std::iter::from_fn(|| ladder.step(dies)).any(|step| step == Step::Die));
     }
 }

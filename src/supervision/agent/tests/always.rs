@@ -298,7 +298,7 @@ fn a_standby_waits_out_the_creation_wait_of_its_term_as_a_standby() {
     let mut world = standby(always(Acknowledge::None));
     world.lead(1, Some(ms(6000)));
     world.take();
-    world.sleep_until(ms(6000) - tick());
+    world.sleep_until(ms(6000).before(tick()));
     world.due();
     assert_eq!(world.take(), []);
     world.sleep_until(ms(6000));

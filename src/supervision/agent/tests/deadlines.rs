@@ -9,7 +9,7 @@ const A: Instant = Instant::from_nanos(1_000_000_000);
 fn the_stop_signal_goes_out_at_s_and_not_a_tick_earlier() {
     let mut world = World::leading(config());
     let soft = deadlines(A).soft;
-    world.sleep_until(soft - tick());
+    world.sleep_until(soft.before(tick()));
     world.due();
     assert!(!world.wants(&to_main(libc::SIGTERM)));
     assert_eq!(world.agent.poll_timeout(), Some(soft));
@@ -29,7 +29,7 @@ fn the_stop_signal_goes_out_at_s_and_not_a_tick_earlier() {
 fn everything_is_killed_at_h_and_not_a_tick_earlier() {
     let mut world = World::leading(config());
     let hard = deadlines(A).hard;
-    world.wake_until(hard - tick());
+    world.wake_until(hard.before(tick()));
     world.take();
     world.due();
     assert_eq!(world.take(), []);
@@ -41,7 +41,7 @@ fn everything_is_killed_at_h_and_not_a_tick_earlier() {
 #[test]
 fn what_was_stopped_is_not_continued_by_a_signal_that_init_reads_after_h() {
     let mut world = World::leading(config());
-    for (at, passed) in [(deadlines(A).hard - tick(), true), (deadlines(A).hard, false)] {
+    for (at, passed) in [(deadlines(A).hard.before(tick()), true), (deadlines(A).hard, false)] {
         world.sleep_until(at);
         world.feed(Input::Signal(libc::SIGCONT));
         assert_eq!(world.take(), if passed { vec![to_main(libc::SIGCONT)] } else { vec![] });
@@ -58,7 +58,7 @@ fn init_that_wakes_after_h_kills_everything_first() {
 
 #[test]
 fn an_end_that_is_found_past_s_is_that_of_the_term_and_no_exit() {
-    for (at, then) in [(deadlines(A).soft - tick(), Then::Exit), (deadlines(A).soft, Then::Follow)] {
+    for (at, then) in [(deadlines(A).soft.before(tick()), Then::Exit), (deadlines(A).soft, Then::Follow)] {
         let mut world = World::leading(config());
         world.sleep_until(at);
         world.exit(Exit::Signal(libc::SIGKILL));
@@ -280,7 +280,7 @@ fn a_lead_whose_s_is_past_starts_nothing_before_it_is_renewed() {
 fn one_tick_before_s_a_lead_starts_the_workload_with_s_as_its_limit() {
     let mut world = World::new(config());
     let soft = deadlines(A).soft;
-    world.sleep_until(soft - tick());
+    world.sleep_until(soft.before(tick()));
     world.told(ToInit::Lead {
         term: Term(1),
         facts: facts(),
@@ -322,7 +322,7 @@ fn nothing_starts_a_tick_before_the_creation_wait_is_over() {
     world.lead(1, Some(end));
     assert!(world.spawns().is_none());
     assert_eq!(world.agent.poll_timeout(), Some(end));
-    world.sleep_until(end - tick());
+    world.sleep_until(end.before(tick()));
     world.due();
     assert!(world.spawns().is_none());
     world.sleep_until(end);
@@ -340,7 +340,7 @@ fn the_longest_creation_wait_ever_told_holds_over_a_loss_and_another_term() {
     world.told(ToInit::Ended { term: Term(1) });
     world.take();
     world.lead(2, Some(ms(5000)));
-    world.sleep_until(end - tick());
+    world.sleep_until(end.before(tick()));
     world.due();
     assert!(world.spawns().is_none());
     world.sleep_until(end);

@@ -43,7 +43,7 @@ fn shortened_deadlines_are_what_the_next_elector_gets() {
 fn the_death_of_the_elector_does_not_touch_the_workload_before_s() {
     let mut world = World::leading(config());
     world.feed(Input::ElectorEnded);
-    world.wake_until(deadlines(ms(1000)).soft - tick());
+    world.wake_until(deadlines(ms(1000)).soft.before(tick()));
     assert!(world.actions.iter().all(|action| *action == Action::StartElector), "{:?}", world.actions);
 }
 
@@ -92,7 +92,7 @@ fn a_release_that_was_announced_is_handed_on() {
 #[test]
 fn an_elector_that_follows_in_silence_for_d_is_killed() {
     let mut world = World::new(config());
-    world.wake_until(ms(16_000) - tick());
+    world.wake_until(ms(16_000).before(tick()));
     assert!(!world.wants(&Action::KillElector));
     world.wake_until(ms(16_000));
     assert!(world.wants(&Action::KillElector));

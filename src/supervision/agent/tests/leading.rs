@@ -52,7 +52,7 @@ fn a_planned_stop_leaves_the_planned_grace() {
         world.wake_until(ms(1000 + serial * 3000));
         world.extend(1, serial, world.now);
     }
-    world.wake_until(kill_at - tick());
+    world.wake_until(kill_at.before(tick()));
     assert!(!world.wants(&Action::Walk));
     world.wake_until(kill_at);
     assert!(world.wants(&Action::Walk));
@@ -71,7 +71,7 @@ fn a_loss_leaves_the_grace_of_a_loss() {
     let mut world = World::leading(config());
     world.step_down(9, Reason::LostToHolder);
     let kill_at = world.now + Duration::from_secs(4);
-    world.wake_until(kill_at - tick());
+    world.wake_until(kill_at.before(tick()));
     assert!(!world.wants(&Action::Walk));
     world.wake_until(kill_at);
     assert!(world.wants(&Action::Walk));
@@ -81,9 +81,9 @@ fn a_loss_leaves_the_grace_of_a_loss() {
 fn a_loss_near_h_is_killed_at_h_and_not_a_tick_earlier() {
     let mut world = World::leading(config());
     let hard = deadlines(world.now).hard;
-    world.sleep_until(hard - Duration::from_secs(2));
+    world.sleep_until(hard.before(Duration::from_secs(2)));
     world.step_down(9, Reason::LostToHolder);
-    world.wake_until(hard - tick());
+    world.wake_until(hard.before(tick()));
     assert!(!world.wants(&Action::Walk) && !world.wants(&Action::KillAll));
     world.wake_until(hard);
     assert!(world.wants(&Action::KillAll));
@@ -115,7 +115,7 @@ fn a_workload_that_ended_by_itself_is_proved_gone_and_started_again_in_the_same_
     assert_eq!(world.tells(), [ToElector::Restarting { term: Term(1), exit: Exit::Code(3), at: world.now }]);
     world.prove();
     world.take();
-    world.sleep_until(ms(2000) - tick());
+    world.sleep_until(ms(2000).before(tick()));
     world.due();
     assert!(world.spawns().is_none());
     world.sleep_until(ms(2000));
@@ -169,7 +169,7 @@ fn a_restart_that_a_step_down_called_off_delays_no_later_term() {
 #[test]
 fn no_restart_begins_at_or_after_s() {
     let mut world = World::leading(restarting());
-    world.sleep_until(deadlines(ms(1000)).soft - Duration::from_secs(1));
+    world.sleep_until(deadlines(ms(1000)).soft.before(Duration::from_secs(1)));
     world.exit(Exit::Code(3));
     world.prove();
     world.take();
@@ -247,7 +247,7 @@ fn a_command_that_is_not_executed_within_the_duration_is_killed_and_has_ended() 
     }
     world.take();
 
-    world.wake_until(late - tick());
+    world.wake_until(late.before(tick()));
     assert!(!world.wants(&to_main(libc::SIGKILL)));
     world.wake_until(late);
 

@@ -83,7 +83,7 @@ fn int_is_a_stop_where_the_workload_would_be_started_again() {
 fn after_the_grace_the_tree_is_killed() {
     let mut world = plain(true);
     world.feed(Input::Signal(libc::SIGTERM));
-    world.wake_until(ms(21_000) - tick());
+    world.wake_until(ms(21_000).before(tick()));
     assert!(!world.wants(&Action::Walk));
     world.wake_until(ms(21_000));
     assert!(world.wants(&Action::Walk));

@@ -29,7 +29,7 @@ fn the_wait_for_an_elector_that_is_never_done_is_bounded() {
     let mut world = World::new(config());
     world.feed(TERM);
     world.take();
-    world.wake_until(ms(7000) - tick());
+    world.wake_until(ms(7000).before(tick()));
     assert_eq!(world.take(), []);
     world.wake_until(ms(7000));
     assert!(world.wants(&Action::Exit(0)));
@@ -105,7 +105,7 @@ fn a_second_term_leaves_the_grace_of_a_loss_and_a_third_none() {
     world.take();
     let kill_at = world.now + Duration::from_secs(4);
     let mut third = world.clone();
-    world.wake_until(kill_at - tick());
+    world.wake_until(kill_at.before(tick()));
     assert!(!world.wants(&Action::Walk));
     world.wake_until(kill_at);
     assert!(world.wants(&Action::Walk));
@@ -191,7 +191,7 @@ fn with_the_api_dead_the_release_is_waited_for_within_a_bound() {
     world.exit(Exit::Code(0));
     world.prove();
     world.take();
-    world.wake_until(ms(7000) - tick());
+    world.wake_until(ms(7000).before(tick()));
     assert_eq!(world.take(), []);
     world.wake_until(ms(7000));
     assert!(world.wants(&Action::Exit(0)));

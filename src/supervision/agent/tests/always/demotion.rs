@@ -39,7 +39,7 @@ fn a_demotion_that_is_not_acknowledged_in_time_is_a_kill_and_a_fresh_standby_aft
     world.step_down(9, Reason::LostToHolder);
     world.feed(Input::Role(RoleInput::Demoted));
     world.take();
-    world.wake_until(ms(5000) - tick());
+    world.wake_until(ms(5000).before(tick()));
     assert_eq!(world.take(), []);
     world.wake_until(ms(5000));
     assert!(world.wants(&Action::Walk));
@@ -96,7 +96,7 @@ fn s_demotes_and_h_kills() {
     world.wake_until(deadlines(ms(1000)).soft);
     assert!(world.wants(&demotion()));
     world.take();
-    world.wake_until(deadlines(ms(1000)).hard - tick());
+    world.wake_until(deadlines(ms(1000)).hard.before(tick()));
     assert!(!world.wants(&Action::KillAll));
     world.wake_until(deadlines(ms(1000)).hard);
     assert!(world.wants(&Action::KillAll));
@@ -164,7 +164,7 @@ fn a_hook_that_takes_too_long_is_killed_and_has_failed() {
     world.feed(Input::Role(RoleInput::Promoted));
     world.feed(Input::Role(RoleInput::HookForked { pid: HOOK }));
     world.take();
-    world.wake_until(ms(4000) - tick());
+    world.wake_until(ms(4000).before(tick()));
     assert_eq!(world.take(), []);
     world.wake_until(ms(4000));
     assert_eq!(world.take(), [Action::KillHook { pid: HOOK }]);

@@ -137,7 +137,7 @@ fn a_promotion_whose_hook_does_not_even_die_ends_the_term() {
     world.feed(Input::Role(RoleInput::HookForked { pid: HOOK }));
     world.wake_until(ms(4000));
     assert!(world.wants(&Action::KillHook { pid: HOOK }));
-    world.wake_until(ms(5000) - tick());
+    world.wake_until(ms(5000).before(tick()));
     assert!(!gives_up(&world));
     world.wake_until(ms(5000));
     assert!(gives_up(&world));
@@ -165,7 +165,7 @@ fn a_promotion_without_its_word_for_one_duration_ends_the_term_and_the_workload(
     world.wake_until(ms(2000));
     world.feed(Input::Role(RoleInput::Promoted));
     renew(&mut world, 9);
-    world.wake_until(ms(17_000) - tick());
+    world.wake_until(ms(17_000).before(tick()));
     assert_eq!(world.take(), []);
     world.wake_until(ms(17_000));
     assert!(gives_up(&world));
@@ -178,7 +178,7 @@ fn a_promotion_of_which_nothing_is_heard_ends_the_same() {
     let mut world = standby(always(Acknowledge::None));
     world.lead(1, None);
     renew(&mut world, 9);
-    world.wake_until(ms(17_000) - tick());
+    world.wake_until(ms(17_000).before(tick()));
     assert_eq!(world.take(), [], "who sends the signal has a killMargin to end");
     world.wake_until(ms(17_000));
     assert!(gives_up(&world));
@@ -195,7 +195,7 @@ fn a_hook_with_more_time_gives_the_word_as_much() {
     world.feed(Input::Role(RoleInput::HookForked { pid: HOOK }));
     world.feed(Input::Reaped { pid: HOOK, exit: Exit::Code(0) });
     renew(&mut world, 10);
-    world.wake_until(ms(19_000) - tick());
+    world.wake_until(ms(19_000).before(tick()));
     assert_eq!(world.take(), []);
     world.wake_until(ms(19_000));
     assert!(gives_up(&world));
