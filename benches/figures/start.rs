@@ -4,7 +4,6 @@ use std::{
     io::Write as _,
     path::Path,
     process::{Command, Stdio},
-    time::Instant,
 };
 
 use crate::{
@@ -36,10 +35,10 @@ pub fn show(programs: &Programs, rounds: usize) {
 }
 
 fn time(command: &mut Command) -> f64 {
-    let began = Instant::now();
+    let began = tenure::clock::boot();
     let status = command.stdin(Stdio::null()).status().expect("it runs");
     assert!(status.success(), "{command:?}: {status}");
-    began.elapsed().as_secs_f64() * 1e3
+    tenure::clock::boot().since(began).as_secs_f64() * 1e3
 }
 
 /// A static program that only exits.

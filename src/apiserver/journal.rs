@@ -5,13 +5,13 @@
 use std::{
     collections::VecDeque,
     sync::{Condvar, Mutex, MutexGuard, PoisonError},
-    time::{Duration, Instant as Deadline},
+    time::Duration,
 };
 
 use bytes::Bytes;
 use http::Method;
 
-use crate::time::Instant;
+use crate::{clock, time::Instant};
 
 /// So that a server that runs for weeks does not grow.
 const KEPT: usize = 1 << 16;
@@ -122,13 +122,13 @@ impl Journal {
 
     /// Waits until `done` says so of all entries; what it said last when `patience` ran out.
     pub(super) fn wait<R>(&self, patience: Duration, mut done: impl FnMut(&[Entry]) -> Option<R>) -> Option<R> {
-        let deadline = Deadline::now() + patience;
+        let deadline = clock::boot() + patience;
         let mut entries = self.lock();
         loop {
             if let Some(result) = done(entries.kept.make_contiguous()) {
                 return Some(result);
             }
-            let left = deadline.saturating_duration_since(Deadline::now());
+            let left = deadline.since(clock::boot());
             if left.is_zero() {
                 return None;
             }

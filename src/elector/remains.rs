@@ -1,14 +1,11 @@
 //! Init, as its elector knows it: whom to kill where it does not, and what to kill after it died.
 
-use std::{
-    thread,
-    time::{Duration, Instant},
-};
+use std::{thread, time::Duration};
 
 use nix::unistd::getppid;
 
 use crate::{
-    environment,
+    clock, environment,
     link::{ToElector, Welcome},
     process::{
         Pid,
@@ -80,8 +77,8 @@ impl Init {
         let Ok(mut sweep) = Sweep::open() else { return };
         let scope = Scope::Remains { entry: &self.marker, group: self.group };
         let me = [Pid::this()];
-        let end = Instant::now() + PATIENCE;
-        while Instant::now() < end {
+        let end = clock::boot() + PATIENCE;
+        while clock::boot() < end {
             if let Ok(Verdict::Proved) = sweep.pass(scope, Spare { init: self.pid, electors: &me }) {
                 return;
             }

@@ -1,11 +1,12 @@
 //! A moment of fuzzing: the corpus, and mutants of it. `FUZZ_SECONDS` lengthens the moment, `FUZZ_SEED` repeats one.
 
-use std::{fs, panic::catch_unwind, path::Path, time::Instant as Clock};
+use std::{fs, panic::catch_unwind, path::Path};
 
 use fastrand::Rng;
 
 use super::*;
 use crate::{
+    clock,
     law::Timing,
     link::{Confirmed, Facts, Reason, VERSION},
 };
@@ -52,14 +53,14 @@ moments!(annotation, config, lease, link, notify, reply, watch);
 fn hunt(name: &str) {
     let setting = |name| std::env::var(name).ok().map(|value| value.parse::<u64>().unwrap());
     let seed = setting("FUZZ_SEED").unwrap_or_else(|| fastrand::u64(..));
-    let until = Clock::now() + Duration::from_secs(setting("FUZZ_SECONDS").unwrap_or(1));
+    let until = clock::boot() + Duration::from_secs(setting("FUZZ_SECONDS").unwrap_or(1));
     let mut rng = Rng::with_seed(seed);
     let mut corpus = corpus(name);
     assert!(!corpus.is_empty(), "{name} has no corpus");
     for input in &corpus {
         survives(name, input, seed);
     }
-    while Clock::now() < until {
+    while clock::boot() < until {
         let mut input = corpus[rng.usize(..corpus.len())].clone();
         for _ in 0..rng.u32(1..6) {
             mutate(&mut input, &corpus, &mut rng);

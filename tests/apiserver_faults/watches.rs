@@ -1,7 +1,5 @@
 //! What a test can do to watches.
 
-use std::time::Instant;
-
 use serde_json::json;
 use tenure::apiserver::WatchFault;
 use tokio::time::timeout;
@@ -57,12 +55,12 @@ async fn a_late_watch_brings_its_events_late() {
     let hand = world.hand("alice").await;
     world.client("alice").set_watches(WatchFault::Late(SILENCE));
     let mut watch = hand.watch("").await;
-    let began = Instant::now();
+    let began = tenure::clock::boot();
 
     world.server.store(|store| store.plant(A, json!({})));
     watch.next().await.expect("an event");
 
-    assert!(began.elapsed() >= SILENCE);
+    assert!(tenure::clock::boot().since(began) >= SILENCE);
 }
 
 #[tokio::test]

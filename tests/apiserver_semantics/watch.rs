@@ -1,7 +1,5 @@
 //! Watches.
 
-use std::time::Instant;
-
 use serde_json::json;
 
 use super::hand::{MERGE, lease, number, plain, version, with};
@@ -115,12 +113,12 @@ async fn an_update_that_changes_nothing_is_no_event(stage: Stage) {
 
 async fn a_watch_ends_after_its_timeout(stage: Stage) {
     let object = stage.given("a", json!({})).await;
-    let began = Instant::now();
+    let began = tenure::clock::boot();
 
     let mut watch = stage.watch(&format!("timeoutSeconds=1&resourceVersion={}", version(&object))).await;
 
     assert_eq!(watch.next().await, None);
-    assert!(began.elapsed().as_millis() >= 1_000);
+    assert!(tenure::clock::boot().since(began).as_millis() >= 1_000);
 }
 
 async fn initial_events_end_with_a_bookmark(stage: Stage) {

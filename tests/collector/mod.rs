@@ -13,7 +13,7 @@ use std::{
         mpsc::{Receiver, RecvTimeoutError, Sender, channel},
     },
     thread::JoinHandle,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -157,9 +157,9 @@ impl Collector {
 
     /// Waits until what has arrived so far satisfies `enough`.
     pub fn wait(&mut self, what: &str, enough: impl Fn(&[Seen]) -> bool) -> Vec<Seen> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = tenure::clock::boot() + PATIENCE;
         while !enough(&self.seen) {
-            match self.arrived.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            match self.arrived.recv_timeout(deadline.since(tenure::clock::boot())) {
                 Ok(seen) => self.seen.push(seen),
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => panic!("{what}: only {:#?}", self.seen),
             }

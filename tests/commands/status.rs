@@ -49,11 +49,11 @@ fn a_lease_that_is_held_is_0() {
 #[test]
 fn a_lease_that_expired_or_is_free_is_1() {
     let place = Scratch::new();
-    let written = std::time::Instant::now();
+    let written = tenure::clock::boot();
     let path = server(&place, "/leases/x ", &lease("x", "pod-1", SignedDuration::from_secs(601)));
     let said = tenure(&["status", "x"], &[("KUBECONFIG", &path)]);
     said.says(1, &["expired   pod-1"]);
-    let mut ages = (1..=1 + written.elapsed().as_secs() + 1).map(|second| format!("10m{second}s ago"));
+    let mut ages = (1..=1 + tenure::clock::boot().since(written).as_secs() + 1).map(|second| format!("10m{second}s ago"));
     assert!(ages.any(|age| said.out.contains(&age)), "{said:?}");
     let place = Scratch::new();
     let path = server(&place, "/leases/x ", &lease("x", "", NOW));

@@ -8,7 +8,7 @@ use std::{
     process::{Child, Command, Stdio},
     sync::mpsc,
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use nix::{
@@ -163,9 +163,9 @@ impl Running {
     /// Waits for a line with every one of `parts`.
     #[track_caller]
     pub(crate) fn says(&self, parts: &[&str]) {
-        let until = Instant::now() + DEADLINE;
+        let until = tenure::clock::boot() + DEADLINE;
         let mut said = Vec::new();
-        while let Ok(line) = self.lines.recv_timeout(until.saturating_duration_since(Instant::now())) {
+        while let Ok(line) = self.lines.recv_timeout(until.since(tenure::clock::boot())) {
             if parts.iter().all(|part| line.contains(part)) {
                 return;
             }
@@ -178,9 +178,9 @@ impl Running {
     pub(crate) fn end(mut self) -> Option<i32> {
         kill(Pid::from_raw(i32::try_from(self.child.id()).unwrap()), Signal::SIGTERM).unwrap();
         // Standard error ends with the last process that has it.
-        let until = Instant::now() + DEADLINE;
+        let until = tenure::clock::boot() + DEADLINE;
         loop {
-            match self.lines.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            match self.lines.recv_timeout(until.since(tenure::clock::boot())) {
                 Ok(_) => {}
                 Err(mpsc::RecvTimeoutError::Disconnected) => return self.child.wait().unwrap().code(),
                 Err(mpsc::RecvTimeoutError::Timeout) => panic!("it does not end"),

@@ -27,7 +27,7 @@
     reason = "a test fails by panicking, and says why"
 )]
 
-use std::{fmt::Write, process::ExitCode, time::Instant};
+use std::{fmt::Write, process::ExitCode};
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use stateright::{Checker, HasDiscoveries, Model};
@@ -60,10 +60,10 @@ fn main() -> ExitCode {
 }
 
 fn explore(family: Family) -> Result<(), Failed> {
-    let began = Instant::now();
+    let began = tenure::clock::boot();
     let checker = family.clone().checker().finish_when(HasDiscoveries::AnyFailures).spawn_dfs().join();
     let (states, unique, depth) = (checker.state_count(), checker.unique_state_count(), checker.max_depth());
-    let took = began.elapsed().as_secs_f64();
+    let took = tenure::clock::boot().since(began).as_secs_f64();
     eprintln!(
         "{}: {} faults of {:?} until {} ms: {unique} states, {states} steps, depth {depth}, {took:.1} s",
         family.name,

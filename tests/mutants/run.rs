@@ -1,6 +1,6 @@
 //! Runs the mutants of the law: builds all, checks each, and compares what finds them with what the list says.
 
-use std::{collections::VecDeque, env, process::ExitCode, sync::Mutex, thread, time::Instant};
+use std::{collections::VecDeque, env, process::ExitCode, sync::Mutex, thread};
 
 use crate::{
     check::Checks,
@@ -39,12 +39,17 @@ pub(crate) fn run(wanted: &[String]) -> ExitCode {
     }
     println!("{:<4} {:<44} {:>4}  {:<10} what found it", "rule", "mutant", "s", "verdict");
     let bad = for_each(mutants, |(number, mutant)| {
-        let began = Instant::now();
+        let began = tenure::clock::boot();
         let (verdict, good, what) = match checks.unviable.get(&number) {
             Some(why) => ("BROKEN", false, why.clone()),
             None => judge(&mutant, &check(&checks, number, &mutant, every)),
         };
-        println!("{:<4} {:<44} {:>4}  {verdict:<10} {what}", mutant.rule, mutant.name, began.elapsed().as_secs());
+        println!(
+            "{:<4} {:<44} {:>4}  {verdict:<10} {what}",
+            mutant.rule,
+            mutant.name,
+            tenure::clock::boot().since(began).as_secs()
+        );
         !good
     });
     println!("{bad} are not as the list says");

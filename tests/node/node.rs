@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
     process::{Child, ChildStdin, Command, Output, Stdio},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use nix::{
@@ -125,12 +125,12 @@ impl Pod {
 
 /// Looks until there is something.
 pub(crate) fn await_some<T>(what: &str, limit: Duration, mut look: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + limit;
+    let deadline = tenure::clock::boot() + limit;
     loop {
         if let Some(seen) = look() {
             return seen;
         }
-        assert!(Instant::now() < deadline, "not within {limit:?}: {what}");
+        assert!(tenure::clock::boot() < deadline, "not within {limit:?}: {what}");
         thread::sleep(Duration::from_millis(100));
     }
 }

@@ -1,10 +1,6 @@
 //! What is shown: each way in which a leader ends, and that exactly one runs after it.
 
-use std::{
-    path::Path,
-    process::ExitCode,
-    time::{Duration, Instant},
-};
+use std::{path::Path, process::ExitCode, time::Duration};
 
 use nix::sys::signal::Signal;
 
@@ -20,9 +16,12 @@ const LIVENESS: Duration = Duration::from_secs(120);
 
 /// Runs everything in its order; panics where something does not hold.
 pub(crate) fn run(directory: &Path) -> ExitCode {
-    let begin = Instant::now();
+    let begin = tenure::clock::boot();
     let show = Show::begin(directory);
-    println!("node: ready after {:.1} s; applying deploy/ where Pod Security is restricted", begin.elapsed().as_secs_f64());
+    println!(
+        "node: ready after {:.1} s; applying deploy/ where Pod Security is restricted",
+        tenure::clock::boot().since(begin).as_secs_f64()
+    );
     show.first_leader();
     println!("{:<34} {:>8}  {:<18} runs now", "what happens to the leader", "gap", "its container");
     show.handover("a rollout to another workload", |_| {
@@ -61,7 +60,7 @@ pub(crate) fn run(directory: &Path) -> ExitCode {
     println!(
         "node: {} lives of the workload, never two at once, in {:.0} s",
         show.stamps.runs().len(),
-        begin.elapsed().as_secs_f64()
+        tenure::clock::boot().since(begin).as_secs_f64()
     );
     ExitCode::SUCCESS
 }

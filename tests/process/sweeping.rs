@@ -1,6 +1,6 @@
 //! Sweeps leave nobody, spare whom they must, and say who would not go.
 
-use std::{io::BufRead as _, process::Command, time::Instant};
+use std::{io::BufRead as _, process::Command};
 
 use nix::unistd::{Pid, Uid, getpid, getppid, setresuid};
 use tenure::{
@@ -296,12 +296,12 @@ test_in!(Child, the_remains_of_a_dead_init_are_known_by_marker_group_and_descent
 /// What init does on a planned stop: reap, pass, wait for SIGCHLD or the pause.
 fn sweep(scope: Scope<'_>, electors: &[Pid]) -> Option<Left> {
     let mut sweep = Sweep::open().expect("/proc");
-    let began = Instant::now();
+    let began = tenure::clock::boot();
     loop {
         reap_all();
         match sweep.pass(scope, Spare { init: getpid(), electors }).expect("a scan") {
             Verdict::Proved => return None,
-            Verdict::Left(left) if began.elapsed() > PATIENCE => return Some(left),
+            Verdict::Left(left) if tenure::clock::boot().since(began) > PATIENCE => return Some(left),
             Verdict::Left(_) => std::thread::sleep(sweep.pause()),
         }
     }

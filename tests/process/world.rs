@@ -4,7 +4,7 @@ use std::{
     io,
     os::fd::AsFd,
     process::{Child, Command, Stdio},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use nix::{
@@ -128,9 +128,9 @@ pub(crate) fn wait_readable(fd: &impl AsFd) -> io::Result<()> {
 
 /// Asks until `ready` says so; panics with `what` after [`PATIENCE`].
 pub(crate) fn wait_until(what: &str, mut ready: impl FnMut() -> bool) {
-    let give_up = Instant::now() + PATIENCE;
+    let give_up = tenure::clock::boot() + PATIENCE;
     while !ready() {
-        assert!(Instant::now() < give_up, "not in time: {what}");
+        assert!(tenure::clock::boot() < give_up, "not in time: {what}");
         std::thread::sleep(Duration::from_millis(1));
     }
 }

@@ -1,14 +1,11 @@
 //! How far a run is that many threads share, told once a minute.
 
-use std::{
-    sync::atomic::{AtomicBool, AtomicU64, Ordering},
-    time::Instant,
-};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// See the module.
 #[derive(Debug)]
 pub struct Progress {
-    began: Instant,
+    began: tenure::time::Instant,
     wanted: u64,
     next: AtomicU64,
     terms: AtomicU64,
@@ -22,7 +19,7 @@ impl Progress {
     /// A run of so many terms, from this seed on.
     pub fn new(wanted: u64, seed: u64) -> Self {
         Self {
-            began: Instant::now(),
+            began: tenure::clock::boot(),
             wanted,
             next: AtomicU64::new(seed),
             terms: AtomicU64::new(0),
@@ -42,7 +39,7 @@ impl Progress {
     pub fn add(&self, terms: u64, faults: u64) {
         let terms = self.terms.fetch_add(terms, Ordering::Relaxed) + terms;
         let faults = self.faults.fetch_add(faults, Ordering::Relaxed) + faults;
-        let minute = self.began.elapsed().as_secs() / 60;
+        let minute = tenure::clock::boot().since(self.began).as_secs() / 60;
         if self.told.fetch_max(minute, Ordering::Relaxed) < minute {
             let seed = self.next.load(Ordering::Relaxed);
             eprintln!("after {minute} min: {terms} of {} terms, {faults} faults, seeds below {seed}", self.wanted);
@@ -56,6 +53,6 @@ impl Progress {
 
     /// For how long it has run.
     pub fn seconds(&self) -> f64 {
-        self.began.elapsed().as_secs_f64()
+        tenure::clock::boot().since(self.began).as_secs_f64()
     }
 }

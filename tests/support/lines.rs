@@ -2,7 +2,7 @@
 
 #![allow(dead_code, reason = "each test binary has its own copy, and uses a part of it")]
 
-use std::{io::Read, os::fd::AsFd, time::Instant};
+use std::{io::Read, os::fd::AsFd};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
@@ -24,7 +24,7 @@ impl<S: Read + AsFd> Lines<S> {
     /// # Panics
     /// If there is none in time, or no whole one before the end.
     pub(crate) fn next_line(&mut self) -> String {
-        let give_up = Instant::now() + PATIENCE;
+        let give_up = tenure::clock::boot() + PATIENCE;
         loop {
             if let Some(end) = self.unread.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = self.unread.drain(..=end).collect();
@@ -39,14 +39,14 @@ impl<S: Read + AsFd> Lines<S> {
     /// # Panics
     /// If it has no end in time.
     pub(crate) fn rest(&mut self) -> String {
-        let give_up = Instant::now() + PATIENCE;
+        let give_up = tenure::clock::boot() + PATIENCE;
         while self.read(give_up) {}
         String::from_utf8(std::mem::take(&mut self.unread)).expect("text")
     }
 
     /// More of what is said; false at the end of it.
-    fn read(&mut self, give_up: Instant) -> bool {
-        let left = PollTimeout::try_from(give_up.saturating_duration_since(Instant::now())).expect("it fits");
+    fn read(&mut self, give_up: tenure::time::Instant) -> bool {
+        let left = PollTimeout::try_from(give_up.since(tenure::clock::boot())).expect("it fits");
         let ready = poll(&mut [PollFd::new(self.source.as_fd(), PollFlags::POLLIN)], left).expect("nothing interrupts");
         assert!(ready > 0, "nothing is said in time: {:?}", String::from_utf8_lossy(&self.unread));
         let mut part = [0; 1024];

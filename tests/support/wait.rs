@@ -1,6 +1,6 @@
 //! Waits for what announces itself by no event: looks again and again, with a deadline.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Longest wait for anything that a test waits for.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
@@ -18,12 +18,12 @@ pub(crate) fn wait_until(what: &str, mut ready: impl FnMut() -> bool) {
 /// # Panics
 /// If it is not there in time: with what was awaited.
 pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let give_up = Instant::now() + PATIENCE;
+    let give_up = tenure::clock::boot() + PATIENCE;
     loop {
         if let Some(found) = look() {
             return found;
         }
-        assert!(Instant::now() < give_up, "not in time: {what}");
+        assert!(tenure::clock::boot() < give_up, "not in time: {what}");
         std::thread::sleep(Duration::from_millis(1));
     }
 }
