@@ -58,6 +58,9 @@ pub enum HookKind {
 }
 
 impl HookKind {
+    /// Both, in the order in which people read them.
+    pub const ALL: [Self; 2] = [Self::AfterLead, Self::BeforeFollow];
+
     /// Its key below `hooks`.
     #[must_use]
     pub const fn name(self) -> &'static str {

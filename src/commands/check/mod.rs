@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use super::access::{Access, block_on};
 use crate::{
     cli,
-    config::{self, Config, Purpose},
+    config::{self, Config, HookKind, Purpose},
     console, exit,
     process::{
         power::{Finding, Power},
@@ -54,9 +54,9 @@ fn check_programs(config: &Config, report: &mut Report) {
         report.note("no workload was given: write it after -- to check it too");
     }
     let path = config.workload.env.get("PATH").map(Into::into).or_else(|| std::env::var_os("PATH"));
-    let hooks = [("hooks.afterLead", &config.hooks.after_lead), ("hooks.beforeFollow", &config.hooks.before_follow)];
-    let hooks = hooks.into_iter().filter_map(|(name, hook)| Some((name, &hook.as_ref()?.command)));
-    for (name, command) in std::iter::once(("the workload", &config.workload.command)).chain(hooks) {
+    let command = |kind: HookKind| Some((format!("hooks.{}", kind.name()), &kind.of(&config.hooks)?.command));
+    let hooks = HookKind::ALL.into_iter().filter_map(command);
+    for (name, command) in std::iter::once(("the workload".into(), &config.workload.command)).chain(hooks) {
         let Some(program) = command.first() else { continue };
         match resolve(program, path.as_deref()) {
             Ok(file) => report.good(&format!("{name} is {}", file.display())),

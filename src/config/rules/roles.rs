@@ -6,7 +6,7 @@ use super::{
     Judgement,
     workload::{is_catchable, judge_command},
 };
-use crate::config::{Acknowledge, Config, Runs, Signal, Signals};
+use crate::config::{Acknowledge, Config, HookKind, Runs, Signal, Signals};
 
 /// What arrives, and what the workload gets.
 type Rules = BTreeMap<Signal, Option<Signal>>;
@@ -45,11 +45,11 @@ pub(super) fn set(config: &Config) -> impl Iterator<Item = &'static str> {
 
 fn judge_telling(config: &Config, judgement: &mut Judgement) {
     let (signals, hooks) = (&config.signals, &config.hooks);
-    for (path, hook) in [("hooks.afterLead.command", &hooks.after_lead), ("hooks.beforeFollow.command", &hooks.before_follow)] {
-        let Some(hook) = hook else { continue };
-        judge_command(path, &hook.command, judgement);
+    for kind in HookKind::ALL {
+        let (Some(hook), name) = (kind.of(hooks), kind.name()) else { continue };
+        judge_command(&format!("hooks.{name}.command"), &hook.command, judgement);
         if hook.timeout.is_zero() {
-            judgement.refuse(&[&path.replace("command", "timeout")], "0s leaves a hook no time: write one such as 10s");
+            judgement.refuse(&[&format!("hooks.{name}.timeout")], "0s leaves a hook no time: write one such as 10s");
         }
     }
     for (path, signal) in [("signals.onLead", signals.on_lead), ("signals.onFollow", signals.on_follow)] {
