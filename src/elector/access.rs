@@ -140,6 +140,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
+    use crate::api::Prompt;
 
     fn counted() -> (Access, Arc<AtomicUsize>) {
         let made = Arc::new(AtomicUsize::new(0));
@@ -186,7 +187,7 @@ mod tests {
             0 => Ok(Cluster::without_credentials("http://127.0.0.1:1")),
             _ => {
                 let _ = held.lock().unwrap().recv();
-                Cluster::from_kubeconfig(&["/nonexistent/config".into()], false)
+                Cluster::from_kubeconfig(&["/nonexistent/config".into()], Prompt::Never)
             }
         };
         let access = Access::new(Arc::new(discover), PAUSE);
