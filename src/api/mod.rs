@@ -1,7 +1,8 @@
 //! Access to the API server, for the elector and the commands.
 //!
-//! Owns where the server is and who we are there ([`Cluster`]), connections to it ([`Dialer`]), and single requests on them
-//! ([`exchange()`], [`call`]). Never retries, adds or repeats a request, and never waits without a deadline.
+//! Owns where the server is and who we are there ([`Cluster`]), connections to it ([`Dialer`]), single requests on them
+//! ([`exchange()`], [`call`]), and which of what it has is the Lease ([`place`]). Never retries, adds or repeats a
+//! request, and never waits without a deadline.
 //!
 //! kube reads the configuration, authenticates and speaks TLS. The connector is our own, because kube's sets no TCP_NODELAY; so is
 //! the stack of layers, because kube's retries what a deciding room has long given up, and so are credential plugins, because
@@ -20,6 +21,7 @@ mod cluster;
 mod dial;
 mod exchange;
 mod kubeconfig;
+pub(crate) mod place;
 mod plugin;
 pub(crate) mod proxies;
 #[cfg(test)]

@@ -8,12 +8,12 @@ use kube::client::Body;
 use serde_json::Value;
 
 use crate::{
-    api::{self, AccessError, CallError, Cluster, Prompt},
+    api::{
+        self, AccessError, CallError, Cluster, Prompt,
+        place::{self, Place},
+    },
     election::record::LeaseRecord,
 };
-
-/// Where the Leases of all namespaces are.
-const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces";
 
 /// Leases of one reply, whose length is bounded; kubectl asks for as many.
 const PAGE: usize = 500;
@@ -45,12 +45,12 @@ impl Access {
 
     /// One Lease; none if there is none of that name.
     pub(super) async fn lease(&self, namespace: &str, name: &str) -> Result<Option<Value>, CallError> {
-        match self.call(Request::get(format!("{LEASES}/{namespace}/leases/{name}")), Body::empty()).await {
+        let place = Place { namespace: namespace.into(), name: name.into() };
+        match self.call(Request::get(place.object()), Body::empty()).await {
             Err(CallError::Refused(reply)) if reply.is_absence_of("leases", name) => Ok(None),
             answer => {
                 let lease = answer?;
-                let is_it = lease.pointer("/metadata/name").and_then(Value::as_str) == Some(name) && is_lease(&lease);
-                is_it.then_some(Some(lease)).ok_or(CallError::Another("Lease of this name"))
+                (place.holds(&lease) && is_stored(&lease)).then_some(Some(lease)).ok_or(CallError::Another("Lease of this name"))
             }
         }
     }
@@ -63,12 +63,13 @@ impl Access {
 
     /// Every Lease of a namespace that `selector` matches.
     pub(super) async fn leases(&self, namespace: &str, selector: &str) -> Result<Vec<Value>, CallError> {
+        let is_one = |object: &Value| place::is_lease_of(namespace, object) && is_stored(object);
         let (mut leases, mut next) = (Vec::new(), String::new());
         loop {
             let query = page_query(selector, &next);
-            let mut page = self.call(Request::get(format!("{LEASES}/{namespace}/leases?{query}")), Body::empty()).await?;
+            let mut page = self.call(Request::get(format!("{}?{query}", place::collection(namespace))), Body::empty()).await?;
             match page.get_mut("items").map(Value::take) {
-                Some(Value::Array(items)) if items.iter().all(is_lease) => leases.extend(items),
+                Some(Value::Array(items)) if items.iter().all(is_one) => leases.extend(items),
                 Some(_) | None => return Err(CallError::Another("list of Leases")),
             }
             next = page.pointer("/metadata/continue").and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -100,7 +101,7 @@ pub(super) fn block_on<T>(work: impl Future<Output = T>) -> io::Result<T> {
 }
 
 /// What the API server stores has a uid and a version.
-fn is_lease(object: &Value) -> bool {
+fn is_stored(object: &Value) -> bool {
     LeaseRecord::read(object.clone().into()).is_some()
 }
 

@@ -6,9 +6,8 @@
 use http::StatusCode;
 use serde_json::Value;
 
-use super::place::Place;
 use crate::{
-    api::{ExchangeError, Reply},
+    api::{ExchangeError, Reply, place::Place},
     election::{Answer, Complaint, Refusal, Request},
     words::one_line,
 };

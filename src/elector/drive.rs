@@ -12,11 +12,10 @@ use tokio::{
     task::{AbortHandle, spawn},
 };
 
-use super::{
-    access::Access, guard::Guard, lease::Lease, link::Link, place::Place, register, remains::Init, slew::Slew, watch::Watch,
-};
+use super::{access::Access, guard::Guard, lease::Lease, link::Link, register, remains::Init, slew::Slew, watch::Watch};
 use crate::{
     alarm::Alarm,
+    api::place::Place,
     clock,
     election::{Action, Answer, Elector, Event, Input, Request, RequestId, Watched},
     http::Health,

@@ -13,9 +13,9 @@ use kube::client::Body;
 use serde_json::json;
 use tokio::{sync::Mutex, time::Instant};
 
-use super::{access::Access, classify::classify, place::Place};
+use super::{access::Access, classify::classify};
 use crate::{
-    api::{Dialer, ExchangeError, exchange},
+    api::{Dialer, ExchangeError, exchange, place::Place},
     election::{Answer, Refusal, Request},
     words::one_line,
 };

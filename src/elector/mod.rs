@@ -34,10 +34,9 @@ use self::{
     drive::{Drive, Edges},
     guard::Guard,
     link::Link,
-    place::Place,
 };
 use crate::{
-    api::{AccessError, Cluster, Prompt},
+    api::{AccessError, Cluster, Prompt, place::Place},
     clock,
     config::LogFormat,
     election::Elector,
@@ -56,7 +55,6 @@ mod drive;
 mod guard;
 mod lease;
 mod link;
-mod place;
 mod remains;
 mod slew;
 mod watch;

@@ -12,9 +12,9 @@ use kube::client::Body;
 use serde_json::Value;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::{access::Access, place::Place};
+use super::access::Access;
 use crate::{
-    api::{ExchangeError, MAX_BODY, send},
+    api::{ExchangeError, MAX_BODY, place::Place, send},
     election::{Complaint, WatchEnd, Watched},
     words::{one_line, squeezed},
 };

@@ -302,18 +302,26 @@ fn a_reply_that_is_no_lease_is_neither_a_free_one_nor_none() {
         ("leases/another", 200, another),
         ("leases/page", 200, "<html>"),
         ("leases/x", 200, another),
+        ("leases/kind", 200, r#"{"kind":"ConfigMap","metadata":{"name":"kind","uid":"u","resourceVersion":"7"}}"#),
+        ("leases/version", 200, r#"{"apiVersion":"v1","metadata":{"name":"version","uid":"u","resourceVersion":"7"}}"#),
+        ("leases/namespace", 200, r#"{"metadata":{"name":"namespace","namespace":"y","uid":"u","resourceVersion":"7"}}"#),
+        (
+            "labelSelector=kind",
+            200,
+            r#"{"items":[{"kind":"ConfigMap","metadata":{"name":"kind","uid":"u","resourceVersion":"7"}}]}"#,
+        ),
         ("leases/failure", 200, failure),
         ("labelSelector=none", 200, r#"{"items":null}"#),
         ("labelSelector=failure", 200, failure),
     ];
     let path = scripted(&place, answers.leak());
     let variables = [("KUBECONFIG", path.as_str())];
-    for name in ["list", "x", "failure"] {
+    for name in ["list", "x", "failure", "kind", "version", "namespace"] {
         tenure(&["status", name], &variables).says(69, &["no Lease of this name"]);
     }
     tenure(&["status", "another"], &variables).says(1, &["free"]);
     tenure(&["status", "page"], &variables).says(69, &["is not JSON"]);
-    for selector in ["none", "failure"] {
+    for selector in ["none", "failure", "kind"] {
         tenure(&["status", "-l", selector], &variables).says(69, &["no list of Leases"]);
     }
 }

@@ -1,0 +1,75 @@
+//! Where Leases are on the API server, and what is one there.
+
+use serde_json::Value;
+
+use crate::election::writes::{API_VERSION, KIND};
+
+/// Where one Lease is.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    /// Its namespace.
+    pub(crate) namespace: String,
+    /// Its name.
+    pub(crate) name: String,
+}
+
+impl Place {
+    /// Path of the Leases of the namespace.
+    pub(crate) fn collection(&self) -> String {
+        collection(&self.namespace)
+    }
+
+    /// Its own path.
+    pub(crate) fn object(&self) -> String {
+        format!("{}/{}", self.collection(), self.name)
+    }
+
+    /// Whether this is the Lease that is here.
+    pub(crate) fn holds(&self, object: &Value) -> bool {
+        object.pointer("/metadata/name").and_then(Value::as_str) == Some(&self.name) && is_lease_of(&self.namespace, object)
+    }
+}
+
+/// Path of the Leases of a namespace.
+pub(crate) fn collection(namespace: &str) -> String {
+    format!("/apis/{API_VERSION}/namespaces/{namespace}/leases")
+}
+
+/// Whether this is a Lease of this namespace. What an object leaves out of kind, version and namespace it may leave out, as
+/// those in a list do.
+pub(crate) fn is_lease_of(namespace: &str, object: &Value) -> bool {
+    let may_be = |place, expected| object.pointer(place).and_then(Value::as_str).is_none_or(|text| text == expected);
+    may_be("/metadata/namespace", namespace) && may_be("/kind", KIND) && may_be("/apiVersion", API_VERSION)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn here() -> Place {
+        Place { namespace: "billing".into(), name: "writer".into() }
+    }
+
+    #[test]
+    fn a_lease_has_a_path_below_its_namespace() {
+        assert_eq!(here().collection(), "/apis/coordination.k8s.io/v1/namespaces/billing/leases");
+        assert_eq!(here().object(), "/apis/coordination.k8s.io/v1/namespaces/billing/leases/writer");
+    }
+
+    #[test]
+    fn a_lease_may_leave_out_all_but_its_name_and_contradict_nothing() {
+        let whole = json!({
+            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+            "metadata": { "name": "writer", "namespace": "billing" },
+        });
+        assert!(here().holds(&whole) && here().holds(&json!({ "metadata": { "name": "writer" } })));
+        for path in ["/apiVersion", "/kind", "/metadata/name", "/metadata/namespace"] {
+            let mut other = whole.clone();
+            *other.pointer_mut(path).unwrap() = "other".into();
+            assert!(!here().holds(&other), "{path}");
+        }
+        assert!(!here().holds(&json!([])) && !here().holds(&Value::Null));
+    }
+}
