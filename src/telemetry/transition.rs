@@ -4,7 +4,7 @@
 //!
 //! `tenure.reason` of a transition to leader is why the Lease could be taken: `absent`, `released`, `cleared` or `expired`;
 //! `resumed` where the elector that knew has ended since. Of a transition to standby it is why the term ended: one of
-//! [`Reason`](crate::link::Reason).
+//! [`Reason`].
 
 use std::time::Duration;
 
