@@ -1,7 +1,8 @@
-# One static file, /tenure, and nothing else. Run it as it is, or take it into the image of the program that it shall guard:
+# One static file, /tenure, and nothing else. Run it as it is, or copy it into the image of the program that it is to run:
 #
 #   COPY --from=tenure /tenure /tenure
 #   ENTRYPOINT ["/tenure", "--", "/my-program"]
+#   STOPSIGNAL SIGTERM
 #
 # BUILDER: any image with a shell, a C compiler and rustup's toolchain, natively for amd64 or arm64.
 ARG BUILDER=rust:1.95.0-slim

@@ -1,8 +1,8 @@
 //! PID 1: the loop that owns the workload, its deadlines and the signals. No network.
 //!
-//! Does what the [`Agent`] decides. One thread, one poll(2) over signals, one absolute CLOCK_BOOTTIME
-//! timer, the link to the elector, NOTIFY_SOCKET and the children that are about to execute. Nothing in it waits for standard
-//! error, for the elector or for the workload. What the kernel does at once has a bound all the same: a fork, a walk through
+//! Does what the [`Agent`] decides. One thread, one poll(2) over signals, one absolute CLOCK_BOOTTIME timer, the link to the
+//! elector, NOTIFY_SOCKET and the children that are about to execute. Nothing in it waits for standard error, for the elector or
+//! for the workload. What the kernel does at once has a bound all the same: a fork, a walk through
 //! /proc, two milliseconds for the sight of a signal's handler before a demotion, a hundred for the two ends of a fuse.
 //!
 //! - [`drive`] is the loop, [`actions`] carries the actions out.

@@ -5,11 +5,12 @@
 //! error is told, by F_SETSIG and O_ASYNC, as a SIGKILL to the group that owns the descriptor. All of that happens in the
 //! kernel's timer interrupt: it needs no privilege, and it happens while every process of the container is stopped or starved.
 //!
-//! Never fires before its time as long as the loopback interface answers, and after it by less than 0.1 s (before Linux 6.15 by
-//! a sixteenth at most of what it had to go when it was set: [`Fuse::is_steady`]). One that goes unanswered would fire after some fifteen
-//! probes, which are a second apart: whoever holds it sets it often enough to find that out. The kernel's clock for it stands
-//! still while the machine sleeps, and init's own timer does not; one that has slept is made anew when it is set. It reaches only
-//! who is in the group when it fires. The group is named by the kernel's own reference, so that a recycled number is never meant.
+//! Never fires before its time as long as the loopback interface answers, and after it by less than 0.1 s (before Linux 6.15 by a
+//! sixteenth at most of what it had to go when it was set: [`Fuse::is_steady`]). One that goes unanswered would fire after some
+//! fifteen probes, which are a second apart: whoever holds it sets it often enough to find that out. The kernel's clock for it
+//! stands still while the machine sleeps, and init's own timer does not; one that has slept is made anew when it is set. It
+//! reaches only who is in the group when it fires. The group is named by the kernel's own reference, so that a recycled number is
+//! never meant.
 //!
 //! A POSIX timer cannot do this: its signal goes to the process that made it, an execve unmakes it, and SIGKILL from within never
 //! reaches the PID 1 of a namespace. A tracer's end would (PTRACE_O_EXITKILL), but a traced init stops on every SIGSTOP until the
@@ -81,8 +82,8 @@ impl Fuse {
         Ok(fuse)
     }
 
-    /// Whether the kernel probes every second to the end. Those before Linux 6.15 wait twice as long each time, for half of what it
-    /// had to go at most, and their timers are exact to an eighth.
+    /// Whether the kernel probes every second to the end. Those before Linux 6.15 wait twice as long each time, for half of what
+    /// it had to go at most, and their timers are exact to an eighth.
     #[must_use]
     pub const fn is_steady(&self) -> bool {
         self.steady
@@ -110,8 +111,8 @@ impl Fuse {
         !matches!(self.sender.take_error(), Ok(None))
     }
 
-    /// Fires at `at` instead, which may be the time that it has. There is no moment in between at which it would not fire, or would
-    /// at another time.
+    /// Fires at `at` instead, which may be the time that it has. There is no moment in between at which it would not fire, or
+    /// would at another time.
     ///
     /// # Errors
     /// [`FuseError`]; it fires at the time that was set before, or earlier where it goes unanswered.

@@ -1,8 +1,8 @@
 //! Everything that tenure does to processes: find, spawn, signal, kill, reap, prove.
 //!
-//! Owns the system calls of that kind for init and for the elector's guard. Decides nothing: who must die, when, and what a
-//! proof permits is the machines' business. Never waits for anybody: what the kernel does at once has a bound, of which the longest
-//! is that for the two ends of a fuse ([`fuse`]). Never talks to a network.
+//! Owns the system calls of that kind for init and for the elector's guard. Decides nothing: who must die, when, and what a proof
+//! permits is the machines' business. Never waits for anybody: what the kernel does at once has a bound, of which the longest is
+//! that for the two ends of a fuse ([`fuse`]). Never talks to a network.
 //!
 //! - [`scan`] reads who is there, [`kill`] sends SIGKILL to them until nobody is, [`reap`] reaps.
 //! - [`resolve`] finds a program, [`spawn`] runs it, [`signals`], [`mask`] and [`terminal`] say what it inherits.
