@@ -232,7 +232,9 @@ fn with_its_command_first(line: &[OsString]) -> Option<String> {
     let (options, command) = line[1..].split_at(at - 1);
     let end = command.iter().position(|word| word == "--").unwrap_or(command.len());
     let (command, workload) = command.split_at(end);
-    let words = command.iter().chain(options).chain(workload).map(|word| written(&word.to_string_lossy()));
+    let meant: Vec<&OsString> = line.first().into_iter().chain(command).chain(options).chain(workload).collect();
+    Line::try_parse_from(&meant).ok()?;
+    let words = meant.iter().skip(1).map(|word| written(&word.to_string_lossy()));
     Some(std::iter::once("tenure".to_owned()).chain(words).collect::<Vec<_>>().join(" "))
 }
 
@@ -366,7 +368,12 @@ mod tests {
         ] {
             assert_eq!(tip(line), format!("write the command first, as in: {meant}"));
         }
-        for line in [&["--lease", "a", "sleep"][..], &["--lease", "a", "elector"], &["--lease", "a", "sleep", "status"]] {
+        for line in [
+            &["--lease", "a", "sleep"][..],
+            &["--lease", "a", "demo"],
+            &["--lease", "a", "elector"],
+            &["--lease", "a", "sleep", "status"],
+        ] {
             assert!(tip(line).starts_with("the workload goes after --"), "{line:?}");
         }
     }

@@ -24,7 +24,7 @@ mod term;
 /// Where the elector finds its end: the first descriptor after the standard ones.
 pub const FD: i32 = 3;
 
-/// Rises with every change of the messages; both sides refuse another one.
+/// Rises with every release that changes the messages; both sides refuse another one.
 pub const VERSION: u16 = 1;
 
 /// How long the elector may take for its last spans, before [`ToInit::Done`]: init waits for no collector longer than that.

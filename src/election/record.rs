@@ -79,7 +79,7 @@ impl LeaseRecord {
     /// Whether nobody takes it but the holder that it names (law 17): [`PAUSED`] says anything but `false`.
     #[must_use]
     pub fn is_paused(&self) -> bool {
-        self.annotation(PAUSED).is_some_and(|value| !matches!(value, "" | "false"))
+        self.annotation(PAUSED).is_some_and(|value| value != "false")
     }
 
     /// One annotation.

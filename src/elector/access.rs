@@ -56,11 +56,24 @@ impl Access {
         Self { discover, connect_timeout, state: Arc::default() }
     }
 
-    /// What clients are made with. Where there is nothing good it takes as long as a credential plugin does; safe to give up on.
+    /// What the clients of requests are made with. Where there is nothing good it takes as long as a credential plugin does; safe
+    /// to give up on.
     ///
     /// # Errors
     /// There is no access now; the next call tries again.
     pub(super) async fn dialer(&self) -> Result<Dialer, AccessError> {
+        self.dial(true).await
+    }
+
+    /// The same for the watch, which waits for new credentials only where there are none.
+    ///
+    /// # Errors
+    /// As [`Self::dialer`].
+    pub(super) async fn dialer_of_watch(&self) -> Result<Dialer, AccessError> {
+        self.dial(false).await
+    }
+
+    async fn dial(&self, is_request: bool) -> Result<Dialer, AccessError> {
         let mut state = self.state.lock().await;
         let state = &mut *state;
         let now = clock::boot();
@@ -73,7 +86,7 @@ impl Access {
             self.build()
         });
         // One request only: another server than the one that refused them may still take the old ones.
-        let waits = std::mem::take(&mut state.refused);
+        let waits = is_request && std::mem::take(&mut state.refused);
         if let Some(built) = good.filter(|_| !waits && !building.is_finished()) {
             return Ok(built.dialer.clone());
         }

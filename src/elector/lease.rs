@@ -50,12 +50,15 @@ impl Lease {
         match &answer {
             Answer::Object(_) | Answer::Deleted | Answer::NotFound | Answer::Conflict => {}
             Answer::Unknown { .. } => *self.client.lock().await = None,
-            Answer::Refused { refusal, .. } => match refusal {
+            Answer::Refused { refusal, message } => match refusal {
                 Refusal::Invalid => {}
                 Refusal::Forbidden | Refusal::NoSuchPlace | Refusal::TooManyRequests { .. } => *self.client.lock().await = None,
                 Refusal::Unauthorized => {
                     *self.client.lock().await = None;
-                    self.access.refused();
+                    // Otherwise none could be had, and nothing was asked of the server.
+                    if message.status.is_some() {
+                        self.access.refused();
+                    }
                 }
             },
         }
@@ -225,6 +228,29 @@ mod tests {
         assert_eq!(discovered.load(Ordering::Relaxed), 2);
         assert_eq!(stub.seen.recv().await.unwrap().connection, 0);
         assert_eq!(stub.seen.recv().await.unwrap().connection, 1);
+    }
+
+    #[tokio::test]
+    async fn refused_credentials_serve_on_where_new_ones_are_long_in_coming() {
+        let stub = Stub::start([json(401, "{}"), json(200, LEASE), json(200, LEASE)]).await;
+        let (cluster, made, (release, held)) = (stub.cluster(), AtomicUsize::new(0), std::sync::mpsc::channel::<()>());
+        let held = std::sync::Mutex::new(held);
+        let discover = move || {
+            if made.fetch_add(1, Ordering::Relaxed) > 0 {
+                let _ = held.lock().unwrap().recv();
+            }
+            Ok(cluster.clone())
+        };
+        let (place, timeout) = (Place { namespace: "billing".into(), name: "writer".into() }, Duration::from_millis(500));
+        let lease = Lease::new(Access::new(Arc::new(discover), timeout), place, timeout);
+
+        let mut answers = Vec::new();
+        for _ in 0..4 {
+            answers.push(matches!(lease.send(&Request::Get).await, Answer::Object(_)));
+        }
+
+        drop(release);
+        assert_eq!(answers, [false, false, true, true], "refused, waits for new ones, goes on with the old ones");
     }
 
     #[tokio::test]

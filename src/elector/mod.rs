@@ -208,7 +208,7 @@ fn elect(socket: OwnedFd) -> Result<(), Failure> {
     // A credential plugin may hang; nothing waits for it.
     runtime.shutdown_background();
     let init = ended?;
-    init.bury();
+    init.kill_remains();
     Ok(())
 }
 

@@ -70,7 +70,7 @@ impl Init {
     }
 
     /// After the link ended. With PID 1 everything ends by itself; otherwise kills what init has left, until nobody is.
-    pub(super) fn bury(&self) {
+    pub(super) fn kill_remains(&self) {
         if self.pid1 {
             return;
         }

@@ -74,7 +74,7 @@ impl Watch {
     }
 
     async fn begin(&self, seconds: u64) -> Result<Body, Complaint> {
-        let dialer = self.access.dialer().await.map_err(|error| failed(&error))?;
+        let dialer = self.access.dialer_of_watch().await.map_err(|error| failed(&error))?;
         let mut uri = format!(
             "{}?watch=true&fieldSelector=metadata.name%3D{}&allowWatchBookmarks=true&timeoutSeconds={seconds}",
             self.place.collection(),

@@ -150,7 +150,7 @@ impl Drive {
             Action::KillAll => {
                 // ESRCH: nobody is left. There is no other failure for PID 1.
                 let _ = kill::kill_everything();
-                self.killed_all = true;
+                self.killed_all = !self.electors().is_empty();
                 self.walk(agent, true);
             }
             Action::Die => die(),
@@ -166,6 +166,7 @@ impl Drive {
     fn start_elector(&mut self, agent: &mut Agent) {
         let input = match Elector::start(agent.welcome(), self.inherited) {
             Ok(elector) => {
+                self.killed_all = false;
                 self.elector = Some(elector);
                 Input::ElectorStarted
             }

@@ -236,7 +236,7 @@ impl Drive {
     fn elector_ended(&mut self, agent: &mut Agent, how: String) {
         agent.handle(Input::ElectorEnded, clock::boot());
         self.carry_out(agent);
-        let how = if std::mem::take(&mut self.killed_all) { "killed with everything else, and begun anew".into() } else { how };
+        let how = if std::mem::take(&mut self.killed_all) { "killed with everything else".into() } else { how };
         self.log.warn(&format!("the elector ended: {how}"));
     }
 

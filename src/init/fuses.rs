@@ -80,8 +80,9 @@ impl Fuses {
     fn set_all(&mut self) -> Result<(), FuseError> {
         let Some(hard) = self.hard else { return Ok(()) };
         let mut failed = None;
-        // One that cannot be set is taken away: it would kill in a term that goes on.
-        self.lit.retain_mut(|fuse| fuse.set(hard).map_err(|error| failed = Some(error)).is_ok());
+        // One that cannot be set is taken away: it would kill in a term that goes on. The others are not tried then: where the
+        // loopback interface is at fault, each try takes its time.
+        self.lit.retain_mut(|fuse| failed.is_none() && fuse.set(hard).map_err(|error| failed = Some(error)).is_ok());
         self.look_after_at = (!self.lit.is_empty()).then(|| clock::boot() + LOOK_AFTER);
         failed.map_or(Ok(()), Err)
     }

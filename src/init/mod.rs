@@ -50,7 +50,7 @@ pub fn start(arguments: &Run) -> u8 {
             for note in &loaded.notes {
                 log.warn(note);
             }
-            run(loaded.config)
+            run_with(loaded.config, log)
         }
         Err(invalid) => {
             let words = format!("tenure: {invalid}\n");
@@ -64,7 +64,11 @@ pub fn start(arguments: &Run) -> u8 {
 /// Runs the workload by `config` until it is over; the exit code.
 #[must_use]
 pub fn run(config: Config) -> u8 {
-    let mut log = Log::new(config.log.clone());
+    let log = Log::new(config.log.clone());
+    run_with(config, log)
+}
+
+fn run_with(config: Config, mut log: Log) -> u8 {
     match prepare(config, &mut log) {
         Ok((prepared, settings)) => {
             let guards = settings.config.lease.enabled;

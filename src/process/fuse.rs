@@ -9,8 +9,8 @@
 //! sixteenth at most of what it had to go when it was set: [`Fuse::is_steady`]). One that goes unanswered would fire after some
 //! fifteen probes, which are a second apart: whoever holds it sets it often enough to find that out. The kernel's clock for it
 //! stands still while the machine sleeps, and init's own timer does not; one that has slept is made anew when it is set. It
-//! reaches only who is in the group when it fires. The group is named by the kernel's own reference, so that a recycled number is
-//! never meant.
+//! reaches only who is in the group when it fires. The group is named by the kernel's own reference, so that a number which
+//! is recycled later is not meant.
 //!
 //! A POSIX timer cannot do this: its signal goes to the process that made it, an execve unmakes it, and SIGKILL from within never
 //! reaches the PID 1 of a namespace. A tracer's end would (PTRACE_O_EXITKILL), but a traced init stops on every SIGSTOP until the
@@ -120,15 +120,19 @@ impl Fuse {
         if unanswered(self.as_fd()).is_ok_and(|probes| probes >= TOO_MANY) {
             return Err(FuseError::Unanswered);
         }
-        let is_exact = self.steady && clock::slept().abs_diff(self.slept) < NAP;
+        let is_awake = clock::slept().abs_diff(self.slept) < NAP;
         // A new one begins to count after its first probe.
         let is_near = at <= clock::boot() + FIRST_PROBE * 2;
-        if at >= self.at && at.since(self.since) <= LONGEST && (is_exact || is_near) {
+        if at >= self.at && at.since(self.since) <= LONGEST && is_awake && (self.steady || is_near) {
             return self.timeout(at).map_err(FuseError::Arm);
         }
         // What the kernel counts down has its next look at the clock where the old time was; it counts in 31 bits, not while the
         // machine sleeps, and in longer and longer steps where it is not steady.
-        let mut fuse = Self::light(at)?;
+        let mut fuse = match Self::light(at) {
+            // It is no worse than before, and better than none.
+            Err(_) if at == self.at => return Ok(()),
+            lit => lit?,
+        };
         if let Some(group) = self.group
             && let Err(error) = fuse.bind(group)
             && error.raw_os_error() != Some(libc::ESRCH)

@@ -39,8 +39,8 @@ pub struct Power {
     pub pidfd: bool,
     /// Whether a cgroup.kill of this container's own is there and writable.
     pub cgroup_kill: bool,
-    /// Whether the kernel has a fuse.
-    pub fuse: bool,
+    /// Whether the kernel has a fuse, and if so whether it is steady.
+    pub fuse: Option<bool>,
     /// Whether a shorter time slice is granted.
     pub slice: bool,
     /// Whether the workload's oom_score_adj can be raised.
@@ -105,7 +105,7 @@ impl Power {
             },
             pidfd: kill::pidfd_open(Pid::this()).is_ok(),
             cgroup_kill: writable("/sys/fs/cgroup/cgroup.kill"),
-            fuse: Fuse::light(Instant::NEVER).is_ok(),
+            fuse: Fuse::light(Instant::NEVER).ok().map(|fuse| fuse.is_steady()),
             slice: slice::shorten().is_ok(),
             oom_score: writable("/proc/self/oom_score_adj"),
             oom_group: read("/sys/fs/cgroup/memory.oom.group").trim() == "1",
@@ -199,17 +199,22 @@ impl Power {
     }
 
     fn fuse(&self) -> Finding {
-        if self.fuse {
-            return finding(
+        match self.fuse {
+            Some(true) => finding(
                 true,
                 "the kernel has a fuse: the workload's process groups die at the hard deadline even if tenure gets no turn",
-            );
+            ),
+            Some(false) => finding(
+                false,
+                "the kernel (before Linux 6.15) has a fuse that may be late by a sixteenth of lease.duration: with init and elector \
+                 both stopped the workload may outlive its deadline by that",
+            ),
+            None => finding(
+                false,
+                "the kernel has no fuse (no loopback interface, or sockets are refused): with init and elector both stopped the \
+                 workload outlives its deadline",
+            ),
         }
-        finding(
-            false,
-            "the kernel has no fuse (no loopback interface, or sockets are refused): with init and elector both stopped the workload \
-             outlives its deadline",
-        )
     }
 
     fn promptness(&self) -> Finding {
@@ -296,7 +301,7 @@ mod tests {
         proc: Proc::Whole,
         pidfd: true,
         cgroup_kill: false,
-        fuse: true,
+        fuse: Some(true),
         slice: true,
         oom_score: true,
         oom_group: false,
@@ -315,7 +320,7 @@ mod tests {
             status,
             proc: Proc::Partial,
             pidfd: false,
-            fuse: false,
+            fuse: None,
             slice: false,
             oom_score: false,
             ..CONFINED

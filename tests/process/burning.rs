@@ -120,7 +120,7 @@ test_in!(Pid1, a_fuse_without_a_group_kills_nobody, {
     drop(unbound);
 });
 
-test_in!(Pid1, set_to_the_time_that_it_has_it_fires_then, {
+test_in!(Pid1, set_to_the_time_that_it_has_it_does_not_fire_before, {
     let at = clock::boot() + SOON * 2;
     let mut fuse = Fuse::light(at).expect("a fuse");
     let main = stopped_pair(&fuse);

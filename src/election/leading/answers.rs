@@ -54,7 +54,7 @@ impl Leading {
                 self.read_wanted = true;
                 self.due = now.boot;
                 if self.conflicts > 1 {
-                    let message = Complaint { status: Some(409), words: "somebody else writes the Lease all the time".into() };
+                    let message = "two writes in a row found that somebody else had written the Lease (409)".into();
                     self.failed(core, operation, message, asked.sent, None, now);
                 }
             }
