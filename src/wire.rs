@@ -27,7 +27,7 @@ pub(crate) enum Broken {
     #[error("the link failed")]
     Socket(#[source] io::Error),
     /// What came or was to go is no message.
-    #[error("what came or was to go over the link is no message")]
+    #[error("an invalid message on the link")]
     Message(#[from] LinkError),
 }
 

@@ -60,7 +60,7 @@ pub enum AccessError {
         contexts: String,
     },
     /// The server's address is none.
-    #[error("the server of {place} is {url:?}, which is no URL: write https://HOST:PORT")]
+    #[error("the server of {place} is {url:?}, which is not a URL: write https://HOST:PORT")]
     Server {
         /// Of which source.
         place: String,
@@ -71,11 +71,11 @@ pub enum AccessError {
     #[error("the server of {0} names a user: write username and password under the user, not into the URL")]
     UserInServer(String),
     /// A variable of the environment names a proxy that is none, and kube looks at it although no proxy is used.
-    #[error("HTTPS_PROXY or https_proxy is no URL: unset it, tenure speaks to the API server directly")]
+    #[error("HTTPS_PROXY or https_proxy is not a URL: unset it, tenure speaks to the API server directly")]
     ProxyVariable(#[source] http::uri::InvalidUri),
     /// The namespace is none.
     #[error(
-        "the namespace of {place} is {name:?}, which is no namespace: name one with --namespace or `kubectl config set-context`"
+        "the namespace of {place} is {name:?}, which is not a valid namespace: name one with --namespace or `kubectl config set-context`"
     )]
     Namespace {
         /// Of which source.

@@ -216,7 +216,7 @@ fn is_namespace(name: &str) -> bool {
 /// What this process lacks of a pod with access to its API server.
 fn missing_of_pod() -> Option<&'static str> {
     if env::var_os("KUBERNETES_SERVICE_HOST").is_none_or(|host| host.is_empty()) {
-        return Some("this is no pod (KUBERNETES_SERVICE_HOST is not set)");
+        return Some("this is not a pod (KUBERNETES_SERVICE_HOST is not set)");
     }
     if !Path::new(SERVICE_ACCOUNT_TOKEN).exists() {
         return Some("this pod has no service account token (automountServiceAccountToken)");

@@ -55,7 +55,7 @@ pub enum CallError {
     #[error("the API server's reply is not JSON")]
     NotJson(#[source] serde_json::Error),
     /// A reply of 2xx that is JSON, and not what was asked for.
-    #[error("the API server answered with what is no {0}")]
+    #[error("the API server's answer is not a {0}")]
     Another(&'static str),
 }
 

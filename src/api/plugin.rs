@@ -76,7 +76,7 @@ pub enum PluginError {
         limit: Duration,
     },
     /// What it printed is no ExecCredential.
-    #[error("what the credential plugin {program} printed is no ExecCredential with a status")]
+    #[error("what the credential plugin {program} printed is not an ExecCredential with a status")]
     Unreadable {
         /// Which.
         program: String,
@@ -94,7 +94,7 @@ pub enum PluginError {
         program: String,
     },
     /// The end of its credentials is not a time.
-    #[error("the expirationTimestamp that the credential plugin {program} gave is no time")]
+    #[error("the expirationTimestamp that the credential plugin {program} gave is not a time")]
     Expiry {
         /// Which.
         program: String,
@@ -333,9 +333,9 @@ mod tests {
     fn an_error_shows_what_the_plugin_complains_of_and_nothing_that_it_was_given_or_prints() {
         for (script, shown) in [
             ("echo a-token; echo first >&2; echo '  the session is over ' >&2; exit 3", "(exit status: 3): the session is over"),
-            ("echo '{\"status\": {\"token\": \"a-token\"'", "is no ExecCredential"),
-            ("echo '{\"status\": \"a-token\"}'", "is no ExecCredential"),
-            ("echo '{\"status\": {\"token\": [\"a-token\"]}}'", "is no ExecCredential"),
+            ("echo '{\"status\": {\"token\": \"a-token\"'", "is not an ExecCredential"),
+            ("echo '{\"status\": \"a-token\"}'", "is not an ExecCredential"),
+            ("echo '{\"status\": {\"token\": [\"a-token\"]}}'", "is not an ExecCredential"),
         ] {
             let error = refused(shell(script));
 

@@ -1,5 +1,7 @@
 //! Values with a form of their own in files: a percentage, a signal, an address. On the link they are numbers.
 
+use std::fmt::{self, Display, Formatter};
+
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -38,15 +40,6 @@ impl Drift {
         let decimals: u32 = format!("{decimals:0<4}").parse().map_err(|_| refused())?;
         let whole: u32 = whole.parse().map_err(|_| refused())?;
         whole.checked_mul(PERCENT).and_then(|whole| whole.checked_add(decimals)).map(Self).ok_or_else(refused)
-    }
-
-    /// Writes the form that [`Self::parse`] reads.
-    fn format(self) -> String {
-        let (whole, decimals) = (self.0 / PERCENT, self.0 % PERCENT);
-        if decimals == 0 {
-            return format!("{whole}%");
-        }
-        format!("{whole}.{}%", format!("{decimals:04}").trim_end_matches('0'))
     }
 }
 
@@ -108,9 +101,19 @@ fn real_time(name: &str) -> Option<Signal> {
     REAL_TIME.contains(&number).then_some(Signal(number))
 }
 
+/// The form that is read: `1%` or `0.05%`.
+impl Display for Drift {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match (self.0 / PERCENT, self.0 % PERCENT) {
+            (whole, 0) => write!(f, "{whole}%"),
+            (whole, decimals) => write!(f, "{whole}.{}%", format!("{decimals:04}").trim_end_matches('0')),
+        }
+    }
+}
+
 impl Serialize for Drift {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        if serializer.is_human_readable() { serializer.serialize_str(&self.format()) } else { self.0.serialize(serializer) }
+        if serializer.is_human_readable() { serializer.collect_str(self) } else { self.0.serialize(serializer) }
     }
 }
 
@@ -205,7 +208,7 @@ mod tests {
     #[test]
     fn a_drift_is_written_as_it_is_read() {
         for parts in [0, 1, 100, 5_000, 10_000, 123_456] {
-            assert_eq!(Drift::parse(&Drift(parts).format()), Ok(Drift(parts)));
+            assert_eq!(Drift::parse(&Drift(parts).to_string()), Ok(Drift(parts)));
         }
     }
 

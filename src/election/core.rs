@@ -331,7 +331,7 @@ impl Core {
             Some("the Lease is held without a sound leaseDurationSeconds: the longest duration in sight is waited for")
         } else if record.strategy().is_some() {
             Some(
-                "the Lease has a strategy: while it is free, whom its coordinator appoints is waited for, but no longer than lease.duration",
+                "the Lease has a strategy: while it is free, tenure waits for the holder that its coordinator prefers, for up to lease.duration",
             )
         } else {
             None

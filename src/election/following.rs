@@ -225,7 +225,7 @@ impl Following {
     }
 }
 
-pub(crate) const UNREADABLE: &str = "the answer is no Lease";
+pub(crate) const UNREADABLE: &str = "the answer is not a Lease";
 const CONFLICTING: &str = "a read was answered with a conflict";
 pub(crate) const NOT_WHAT_WAS_SENT: &str = "the answer is not the Lease that was sent";
 

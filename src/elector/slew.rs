@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{clock, time::Instant};
+use crate::{clock, config::Drift, time::Instant};
 
 /// A time service decides anew about that often.
 const EVERY: Duration = Duration::from_secs(60);
@@ -29,11 +29,13 @@ impl Slew {
         let Ok(slew) = clock::slew() else { return };
         match self.judge(slew) {
             Some(true) => tracing::warn!(
-                parts_per_million = slew,
+                correction = %Drift(slew),
                 "the kernel corrects this clock by more than lease.clockDrift covers, so that two workloads may run at once: raise \
                  it, or let the time service slew more slowly"
             ),
-            Some(false) => tracing::info!(parts_per_million = slew, "lease.clockDrift covers the correction of this clock again"),
+            Some(false) => {
+                tracing::info!(correction = %Drift(slew), "lease.clockDrift covers the correction of this clock again")
+            }
             None => {}
         }
     }

@@ -45,7 +45,7 @@ enum State {
 /// Spans cannot be exported with these settings.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ExportError {
-    #[error("{0} is no URL: write http://HOST:PORT or https://HOST:PORT")]
+    #[error("{0} is not a URL: write http://HOST:PORT or https://HOST:PORT")]
     Endpoint(String),
     #[error("the OTLP endpoint wants TLS")]
     Tls(#[source] TlsError),
@@ -166,7 +166,7 @@ mod tests {
         for wrong in ["collector:4318", "ftp://collector", "//collector"] {
             let settings = Settings::read(|name| (name == "OTEL_EXPORTER_OTLP_ENDPOINT").then(|| wrong.to_owned())).unwrap();
             let said = endpoint(&settings).unwrap_err().to_string();
-            assert!(said.starts_with("OTEL_EXPORTER_OTLP_ENDPOINT is no URL: write http://HOST:PORT"), "{said}");
+            assert!(said.starts_with("OTEL_EXPORTER_OTLP_ENDPOINT is not a URL: write http://HOST:PORT"), "{said}");
         }
     }
 }

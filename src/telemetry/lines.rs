@@ -168,7 +168,7 @@ impl Lines {
                     term = transitions,
                     token,
                     wait = wait.as_secs_f64(),
-                    "holds the Lease, and waits before it starts the workload, for nobody released it"
+                    "holds the Lease, and waits before it starts the workload, because nobody released it"
                 ),
                 None => debug!(term = transitions, token, "holds the Lease"),
             },

@@ -139,7 +139,7 @@ impl Settings {
         let mut number = |name: &str, default: u64| {
             let Some(value) = set(name) else { return default };
             value.parse().unwrap_or_else(|_| {
-                notes.push(format!("{name}={value} is no whole number: {default} is used"));
+                notes.push(format!("{name}={value} is not a whole number: {default} is used"));
                 default
             })
         };
@@ -203,7 +203,7 @@ fn sampler(name: Option<String>, arg: Option<String>, notes: &mut Vec<String>) -
         "traceidratio" => match arg.as_deref().map_or(Ok(1.0), str::parse) {
             Ok(ratio) if (0.0..=1.0).contains(&ratio) => Sampler::Ratio(ratio),
             Ok(_) | Err(_) => {
-                notes.push(format!("OTEL_TRACES_SAMPLER_ARG={} is no ratio from 0 to 1: 1 is used", arg.unwrap_or_default()));
+                notes.push(format!("OTEL_TRACES_SAMPLER_ARG={} is not a ratio from 0 to 1: 1 is used", arg.unwrap_or_default()));
                 Sampler::All
             }
         },

@@ -43,7 +43,7 @@ fn no_secret_of_a_kubeconfig_or_of_its_plugin_is_said() {
         (&broken, 78, "broken: line 3 cannot be understood"),
         (&odd, 78, "odd: line 3 cannot be understood"),
         (&fails, 77, "the credential plugin /bin/sh failed (exit status: 1)"),
-        (&babbles, 77, "is no ExecCredential"),
+        (&babbles, 77, "is not an ExecCredential"),
     ] {
         for line in [&["status", "x"][..], &["check", "--lease", "x", "--", "true"]] {
             let ended = tenure(line, &[("KUBECONFIG", path)]);
@@ -317,12 +317,12 @@ fn a_reply_that_is_no_lease_is_neither_a_free_one_nor_none() {
     let path = scripted(&place, answers.leak());
     let variables = [("KUBECONFIG", path.as_str())];
     for name in ["list", "x", "failure", "kind", "version", "namespace"] {
-        tenure(&["status", name], &variables).says(69, &["no Lease of this name"]);
+        tenure(&["status", name], &variables).says(69, &["not a Lease of this name"]);
     }
     tenure(&["status", "another"], &variables).says(1, &["free"]);
     tenure(&["status", "page"], &variables).says(69, &["is not JSON"]);
     for selector in ["none", "failure", "kind"] {
-        tenure(&["status", "-l", selector], &variables).says(69, &["no list of Leases"]);
+        tenure(&["status", "-l", selector], &variables).says(69, &["not a list of Leases"]);
     }
 }
 

@@ -103,7 +103,7 @@ fn a_namespace_that_is_none_is_refused_and_an_empty_one_is_default() {
 
     let error = refused(&with("'A b'"));
     assert_eq!(error.exit_code(), 78);
-    assert!(one_line(&error).contains("context here is \"A b\", which is no namespace"), "{}", one_line(&error));
+    assert!(one_line(&error).contains("context here is \"A b\", which is not a valid namespace"), "{}", one_line(&error));
 
     for empty in ["''", "' '"] {
         let file = with(empty);
@@ -120,7 +120,7 @@ fn a_server_that_is_no_url_is_refused() {
         let error = refused(&file);
 
         assert_eq!(error.exit_code(), 78);
-        assert!(one_line(&error).ends_with("which is no URL: write https://HOST:PORT"), "{}", one_line(&error));
+        assert!(one_line(&error).ends_with("which is not a URL: write https://HOST:PORT"), "{}", one_line(&error));
     }
 }
 

@@ -29,7 +29,7 @@ pub fn can_stand(identity: &str) -> bool {
 
 pub(super) fn judge_namespace(lease: &Lease, judgement: &mut Judgement) {
     if !lease.namespace.is_empty() && !is_label(&lease.namespace) {
-        let message = format!("{:?} is no namespace: at most 63 of a to z, 0 to 9 and hyphens within", lease.namespace);
+        let message = format!("{:?} is not a valid namespace: at most 63 of a to z, 0 to 9 and hyphens within", lease.namespace);
         judgement.refuse(&["lease.namespace"], message);
     }
 }
@@ -85,7 +85,7 @@ fn judge_metadata(lease: &Lease, judgement: &mut Judgement) {
         }
         if !value.is_empty() && !is_qualified(value) {
             let message = format!(
-                "{value:?} is no value of a label: at most 63 letters, digits and, within, hyphens, dots and underscores"
+                "{value:?} is not a valid value of a label: at most 63 letters, digits and, within, hyphens, dots and underscores"
             );
             judgement.refuse(&[&path], message);
         }
@@ -110,7 +110,7 @@ fn judge_key(path: &str, key: &str, judgement: &mut Judgement) {
     if !prefix_is_good || !is_qualified(name) {
         judgement.refuse(
             &[path],
-            "is no name of a label or annotation: at most 63 letters, digits, -, _ and ., where wanted after a domain and /",
+            "is not a valid name of a label or annotation: at most 63 letters, digits, -, _ and ., where wanted after a domain and /",
         );
     }
 }

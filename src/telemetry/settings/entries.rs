@@ -16,7 +16,7 @@ pub(super) fn headers(variable: &str, list: &str, notes: &mut Vec<String>) -> He
             Some((name.parse::<HeaderName>().ok()?, value, text.is_some()))
         });
         let Some((name, mut value, is_encoded)) = header else {
-            notes.push(format!("{variable}: entry {place} is no NAME=VALUE that a header can be made of: it is left out"));
+            notes.push(format!("{variable}: entry {place} is not a NAME=VALUE that a header can be made of: it is left out"));
             continue;
         };
         if !is_encoded {
@@ -33,7 +33,7 @@ pub(super) fn attributes(variable: &str, list: &str, notes: &mut Vec<String>) ->
     let mut attributes = BTreeMap::new();
     for (place, entry) in entries(list) {
         let Some((key, value)) = pair(entry) else {
-            notes.push(format!("{variable}: entry {place} is no KEY=VALUE: it is left out"));
+            notes.push(format!("{variable}: entry {place} is not a KEY=VALUE: it is left out"));
             continue;
         };
         let (key, value) = decoded(key).zip(decoded(value)).unwrap_or_else(|| {

@@ -148,7 +148,7 @@ fn headers_of_traces_go_before_the_general_ones_unless_they_are_empty() {
 fn an_entry_that_no_header_can_be_made_of_is_told_by_its_place_alone() {
     for wrong in ["authorization: hush", "authorization=hush%0A", "hush key=hush", "=hush", "hush"] {
         let settings = with_endpoint(&[(HEADERS, &format!("a=b,{wrong}"))]);
-        let note = format!("{HEADERS}: entry 2 is no NAME=VALUE that a header can be made of: it is left out");
+        let note = format!("{HEADERS}: entry 2 is not a NAME=VALUE that a header can be made of: it is left out");
         assert_eq!((settings.headers.len(), settings.notes), (1, vec![note]), "{wrong}");
     }
 }
@@ -192,8 +192,8 @@ fn resource_attributes_are_decoded_and_the_service_name_goes_before_them() {
     assert_eq!(settings.resource, expected);
     let notes = [
         "OTEL_RESOURCE_ATTRIBUTES: entry 4 is not percent-encoded: it is taken as it stands",
-        "OTEL_RESOURCE_ATTRIBUTES: entry 5 is no KEY=VALUE: it is left out",
-        "OTEL_RESOURCE_ATTRIBUTES: entry 6 is no KEY=VALUE: it is left out",
+        "OTEL_RESOURCE_ATTRIBUTES: entry 5 is not a KEY=VALUE: it is left out",
+        "OTEL_RESOURCE_ATTRIBUTES: entry 6 is not a KEY=VALUE: it is left out",
     ];
     assert_eq!(settings.notes, notes);
 }
