@@ -1,7 +1,7 @@
-//! A timer on CLOCK_BOOTTIME at an absolute time.
+//! A CLOCK_BOOTTIME timer that fires at an absolute time.
 //!
-//! Other timers stand still while the machine sleeps (tokio's, and poll's timeout); this one is past when it wakes, and fires at
-//! once.
+//! Other timers (tokio's, and poll's timeout) stop while the machine is suspended. This one keeps counting, and fires at once on
+//! resume if its time has passed.
 
 use std::{
     io,
@@ -16,7 +16,7 @@ use nix::sys::{
 
 use crate::time::Instant;
 
-/// The timer. One read of its descriptor takes an expiry in.
+/// The timer. One read of its descriptor consumes an expiration.
 #[derive(Debug)]
 pub(crate) struct Alarm(TimerFd);
 
@@ -33,19 +33,19 @@ impl Alarm {
         Ok(Self(timer))
     }
 
-    /// Fires at `at`, at once if that is past; [`Instant::NEVER`]: not at all. Replaces what was set.
+    /// Fires at `at`, at once if that is past, and never for [`Instant::NEVER`]. Replaces the previous setting.
     pub(crate) fn set(&self, at: Instant) -> io::Result<()> {
         if at == Instant::NEVER {
             self.0.unset()?;
             return Ok(());
         }
-        // Zero would unset it.
+        // Zero would disarm it.
         let at = Duration::from_nanos(at.as_nanos().max(1));
         self.0.set(Expiration::OneShot(TimeSpec::from_duration(at)), TimerSetTimeFlags::TFD_TIMER_ABSTIME)?;
         Ok(())
     }
 
-    /// Takes an expiry in; waits for one if it blocks.
+    /// Consumes an expiration; waits for one if the timer blocks.
     pub(crate) fn wait(&self) -> io::Result<()> {
         self.0.wait()?;
         Ok(())

@@ -1,7 +1,7 @@
-//! What users type: the faces of the one binary, their flags, and nothing of what they mean.
+//! What users type: the faces of the one binary and their flags, but not what they mean.
 //!
-//! A flag's value is judged with the rest of the configuration (exit code 78), so it stays text here. What cannot be parsed at
-//! all is 64 instead of clap's own 2.
+//! A flag's value is validated with the rest of the configuration (exit code 78), so it stays text here. A line that cannot be
+//! parsed at all exits with 64 instead of clap's 2.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -187,7 +187,7 @@ pub struct Cell {
 /// The face that a command line asks for; the first argument is the program's name.
 ///
 /// # Errors
-/// Help and version, which are not carried out but printed, and what cannot be parsed.
+/// Help and version, which are only printed, and a line that cannot be parsed.
 pub fn parse(line: impl IntoIterator<Item = OsString>) -> Result<Face, Refused> {
     let line: Vec<OsString> = line.into_iter().collect();
     if let Some(face) = quick::parse(&line) {
@@ -220,14 +220,14 @@ fn names_a_command(word: Option<&OsStr>) -> bool {
     word.is_some_and(|word| word != "run" && Line::command().get_subcommands().any(|face| word == face.get_name()))
 }
 
-/// The same line with its command in front, for people, where that stands behind options.
+/// The same line, for people, with its command moved to the front if options come before it.
 fn with_its_command_first(line: &[OsString]) -> Option<String> {
     if !line.get(1)?.as_encoded_bytes().starts_with(b"-") {
         return None;
     }
     let names = names();
     let is_command = |word: &OsString| names.iter().any(|name| word == name.as_str());
-    // Whatever is a line by itself has a value for each option: the next word is none.
+    // What parses as a line by itself has a value for each option, so the next word is not one.
     let at = (2..line.len()).find(|at| is_command(&line[*at]) && quick::parse(&line[..*at]).is_some())?;
     let (options, command) = line[1..].split_at(at - 1);
     let end = command.iter().position(|word| word == "--").unwrap_or(command.len());
@@ -244,7 +244,7 @@ fn written(word: &str) -> String {
     if !word.is_empty() && word.chars().all(is_plain) { word.into() } else { format!("{word:?}") }
 }
 
-/// The command that this word was perhaps to be.
+/// The command that this word was probably meant to be.
 fn nearest_command(word: &str) -> Option<String> {
     let names = names().into_iter().map(|name| (strsim::osa_distance(&name, word), name));
     names.filter(|(far, _)| *far <= word.chars().count() / 3).min().map(|(_, name)| name)

@@ -1,7 +1,7 @@
 //! Reads the clocks for the edges.
 //!
-//! Owns the only calls that read CLOCK_BOOTTIME and the wall clock, but for the one in a forked child, where only what is
-//! async-signal-safe may be called. The deciding rooms are handed what it reads.
+//! Owns the only calls that read CLOCK_BOOTTIME and the wall clock, except the one in a forked child, where only
+//! async-signal-safe functions may be called. The deciding rooms are given what it reads.
 #![allow(clippy::disallowed_methods, reason = "the room that reads the clocks")]
 
 use std::time::Duration;
@@ -30,8 +30,8 @@ fn read(clock: ClockId) -> Instant {
     Instant::BOOT + Duration::new(seconds, nanos)
 }
 
-/// How long the machine has slept since it was booted: by so much CLOCK_MONOTONIC, and the kernel's timers with it, stand behind.
-/// Two readings differ by the time between two calls at least.
+/// How long the machine has been suspended since boot: CLOCK_MONOTONIC, and the kernel's timers with it, are behind by this much.
+/// Inexact by at least the time between the reads of the two clocks.
 ///
 /// # Panics
 /// As [`boot`].
@@ -47,7 +47,7 @@ pub fn timestamp() -> Timestamp {
     Timestamp::now()
 }
 
-/// Microseconds since 1970 on the wall clock; 0 if it stands before that.
+/// Microseconds since 1970 on the wall clock; 0 if it is before that.
 #[must_use]
 pub fn wall() -> i64 {
     timestamp().as_microsecond().max(0)
@@ -59,17 +59,17 @@ pub fn now() -> Now {
     Now { boot: boot(), wall: wall() }
 }
 
-/// Kernel ticks of a clock that is not corrected: microseconds at 100 ticks a second.
+/// `tick` of a clock that is not adjusted: microseconds at 100 ticks a second.
 const TICK: i64 = 10_000;
-/// One tick more or less is this many parts per million.
+/// One microsecond more or less per tick is this many parts per million.
 const PER_TICK: i64 = 100;
-/// `freq` counts parts per million in this many parts.
+/// `freq` is in parts per million, scaled by this.
 const FREQUENCY: i64 = 1 << 16;
 
 /// By how many parts per million the kernel makes CLOCK_BOOTTIME run faster or slower.
 ///
 /// # Errors
-/// What adjtimex(2) says.
+/// Any error of adjtimex(2).
 #[expect(unsafe_code, reason = "nix has no adjtimex")]
 pub fn slew() -> Result<u32, Errno> {
     // SAFETY: a timex of zeroes is a request that changes nothing, and the kernel writes no more than the struct.

@@ -1,13 +1,13 @@
 //! What commands print for people: answers on standard output, complaints on standard error.
 //!
-//! Owns the exit code of an answer that could not be printed. Never used by a replica that runs a workload: a reader that is slow
-//! makes it wait, which [`crate::stderr`] never does.
+//! Owns the exit code of an answer that could not be printed. Never used by a replica that runs a workload: unlike
+//! [`crate::stderr`], it blocks on a slow reader.
 
 use std::io::{self, ErrorKind, Write as _};
 
 use crate::exit;
 
-/// Prints the answer of a command to standard output; the exit code, as of [`printed`].
+/// Prints a command's answer to standard output, and returns the exit code as [`printed`] does.
 pub(crate) fn answer(text: &str, code: u8) -> u8 {
     printed(say(text), code)
 }
@@ -18,12 +18,12 @@ pub(crate) fn say(text: &str) -> io::Result<()> {
     heard(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
 }
 
-/// A reader that went away is no failure.
+/// A reader that went away is not an error.
 pub(crate) fn heard(outcome: io::Result<()>) -> io::Result<()> {
     outcome.or_else(|error| if error.kind() == ErrorKind::BrokenPipe { Ok(()) } else { Err(error) })
 }
 
-/// `code`, or where all is well but what went to standard output, 70.
+/// `code`, or 70 if that is 0 and standard output failed.
 pub(crate) fn printed(outcome: io::Result<()>, code: u8) -> u8 {
     match outcome {
         Ok(()) => code,
@@ -34,7 +34,7 @@ pub(crate) fn printed(outcome: io::Result<()>, code: u8) -> u8 {
     }
 }
 
-/// Prints to standard error, as whoever complains.
+/// Prints a message of tenure's own to standard error.
 pub(crate) fn complain(text: &str) {
     drop(writeln!(io::stderr(), "tenure: {text}"));
 }

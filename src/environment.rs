@@ -1,4 +1,4 @@
-//! The names of the variables by which a workload and its hooks are told (README, "What the workload is told").
+//! The names of the environment variables that a workload and its hooks are given (README, "What the workload is told").
 
 /// The address for notifications, where `workload.acknowledge` is `notify`.
 pub const NOTIFY_SOCKET: &str = "NOTIFY_SOCKET";
@@ -24,15 +24,15 @@ pub const REASON: &str = "TENURE_REASON";
 pub const ROLE: &str = "TENURE_ROLE";
 /// The leaseTransitions of the term.
 pub const TERM: &str = "TENURE_TERM";
-/// The span of the transition, as W3C writes it.
+/// The span of the transition, in W3C Trace Context format.
 pub const TRACEPARENT: &str = "TRACEPARENT";
-/// What goes with another trace's parent; never set by tenure.
+/// Belongs to the parent of another trace; never set by tenure.
 pub const TRACESTATE: &str = "TRACESTATE";
 
-/// Those that are true of one term or its end: what an outer tenure said of its own is not passed on.
+/// The variables about one term or its end: those of an outer tenure are not passed on.
 pub const OF_A_TERM: [&str; 7] = [ACQUIRED_AT, EXIT_CODE, EXIT_SIGNAL, FENCING_TOKEN, LEASE_UID, REASON, TERM];
 
-/// Whether tenure alone says what stands in it, so that no user may set it.
+/// Whether only tenure sets this variable, so that users may not.
 #[must_use]
 pub fn is_own(name: &str) -> bool {
     OF_A_TERM.contains(&name) || [NOTIFY_SOCKET, IDENTITY, LEASE, NAMESPACE, ROLE, TRACEPARENT, TRACESTATE].contains(&name)

@@ -4,9 +4,9 @@
 
 /// A command line that cannot be parsed.
 pub const USAGE: u8 = 64;
-/// The API server cannot be had where a command needs it.
+/// The API server is unavailable to a command that needs it.
 pub const UNAVAILABLE: u8 = 69;
-/// Something of the machine failed that tenure cannot do without.
+/// Something on this machine failed that tenure cannot do without.
 pub const INTERNAL: u8 = 70;
 /// The Lease was lost, and `workload.onLoss` says `exit`.
 pub const LEADERSHIP_LOST: u8 = 76;
@@ -14,7 +14,7 @@ pub const LEADERSHIP_LOST: u8 = 76;
 pub const NOT_PERMITTED: u8 = 77;
 /// What was configured cannot work.
 pub const INVALID: u8 = 78;
-/// A program was found and cannot be executed.
+/// A program was found but cannot be executed.
 pub const CANNOT_EXECUTE: u8 = 126;
 /// There is no such program.
 pub const NOT_FOUND: u8 = 127;

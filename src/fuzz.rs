@@ -1,7 +1,7 @@
-//! What a fuzzer aims at: every reader of what others wrote.
+//! The fuzz targets: every parser of what others wrote.
 //!
-//! Compiled for tests and for cargo-fuzz (`fuzz/`) only. Each target takes any bytes, and panics where a reader breaks a promise:
-//! not only where it panics itself. The tests below hold every target for a moment against its corpus and mutants of it.
+//! Compiled only for tests and for cargo-fuzz (`fuzz/`). Each target takes any bytes, and panics where a parser breaks a promise,
+//! not only where the parser panics. The tests below run every target briefly on its corpus and on mutations of it.
 
 #![allow(clippy::expect_used, reason = "a target fails by panicking")]
 
@@ -38,10 +38,10 @@ pub const TARGETS: [(&str, Target); 7] = [
     ("watch", elector::fuzz_watch),
 ];
 
-/// Holds the target of this name against `bytes`.
+/// Runs the target of this name on `bytes`.
 ///
 /// # Panics
-/// Where a promise is broken, or there is no such target.
+/// A promise is broken, or there is no such target.
 pub fn hold(name: &str, bytes: &[u8]) {
     let (_, target) = TARGETS.into_iter().find(|(known, _)| *known == name).expect("a target");
     target(bytes);
@@ -49,7 +49,7 @@ pub fn hold(name: &str, bytes: &[u8]) {
 
 const BEGIN: Instant = Instant::from_nanos(1_000_000_000_000);
 
-/// `tenure.dev/traceparent`: what is taken for a context says the same when it is written again.
+/// `tenure.dev/traceparent`: what parses as a context stays the same when it is written again.
 pub fn annotation(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     if let Some(context) = TraceContext::parse(text) {
@@ -57,8 +57,8 @@ pub fn annotation(bytes: &[u8]) {
     }
 }
 
-/// A file, as TOML after a `#toml` line, else as YAML; after a NUL, variables, one a line. What is accepted survives the way to
-/// the elector.
+/// A configuration file, TOML after a `#toml` line, else YAML; then, after a NUL, variables, one per line. What is accepted
+/// survives the way to the elector.
 pub fn config(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let (file, variables) = text.split_once('\0').unwrap_or((text, ""));
@@ -73,8 +73,8 @@ pub fn config(bytes: &[u8]) {
     }
 }
 
-/// A Lease that a follower reads, again and again: a held one is not written to before its duration has passed, one that is being
-/// deleted never, and what others put into the spec stays there.
+/// A Lease that a follower reads again and again: it never writes to a held one before its duration has passed, or to one that is
+/// being deleted, and keeps what others put into the spec.
 pub fn lease(bytes: &[u8]) {
     let Ok(object @ Value::Object(_)) = serde_json::from_slice::<Value>(bytes) else { return };
     let object = Arc::new(object);
@@ -119,7 +119,8 @@ fn welcome() -> Welcome {
     Welcome::first(config, "me".into())
 }
 
-/// Messages to init, each after its length and tenths of a second: whatever an elector says, init goes on and leads nobody past H.
+/// Messages to init, each after its length and a delay in tenths of a second: whatever an elector says, init goes on, and nobody
+/// leads past H.
 pub fn link(bytes: &[u8]) {
     if let Ok(message) = decode::<ToElector>(bytes) {
         let again = encode(&message).expect("it was no longer");
@@ -157,7 +158,7 @@ fn wake(agent: &mut Agent, now: &mut Instant, span: Duration) {
     *now = end;
 }
 
-/// The kernel that does at once what init wants.
+/// Plays a kernel that does at once what init wants.
 fn obey(agent: &mut Agent, now: Instant) {
     const MAIN: i32 = 100;
     for _ in 0..1000 {

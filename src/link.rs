@@ -24,10 +24,10 @@ mod term;
 /// Where the elector finds its end: the first descriptor after the standard ones.
 pub const FD: i32 = 3;
 
-/// Rises with every release that changes the messages; both sides refuse another one.
+/// Rises with every release that changes the messages; each side refuses any other version.
 pub const VERSION: u16 = 1;
 
-/// How long the elector may take for its last spans, before [`ToInit::Done`]: init waits for no collector longer than that.
+/// How long the elector may take to export its last spans, before [`ToInit::Done`]: init waits for no collector longer than that.
 pub const FLUSH: Duration = Duration::from_secs(2);
 
 /// Largest encoded message in bytes; below the default send buffer of a local socket.
@@ -74,8 +74,8 @@ pub enum ToInit {
         /// Init takes the earlier of these and its own, each.
         deadlines: Deadlines,
     },
-    /// Stop the workload, prove it, answer [`ToElector::Stopped`] with this `request`; nothing of a leader starts before the next
-    /// Lead.
+    /// Stop the workload, prove it stopped, and answer [`ToElector::Stopped`] with this `request`; nothing of a leader starts
+    /// before the next Lead.
     StepDown {
         /// The term.
         term: Term,
@@ -84,7 +84,7 @@ pub enum ToInit {
         request: u64,
         /// Decides the grace.
         reason: Reason,
-        /// The span of the transition, as W3C writes it, for the next elector.
+        /// The span of the transition, in W3C Trace Context format, for the next elector.
         traceparent: String,
     },
     /// A release is about to be written: the deadlines are void. Acknowledged (law 8).
@@ -99,7 +99,7 @@ pub enum ToInit {
         /// The term.
         term: Term,
     },
-    /// The Lease was seen held for this long, which is not what was seen held last.
+    /// The Lease was seen held, with a duration that differs from the last one seen.
     Saw {
         /// leaseDurationSeconds.
         duration: Duration,
@@ -126,15 +126,15 @@ pub struct Resume {
     pub facts: Facts,
     /// Its constants, whatever the settings say (law 1).
     pub timing: Timing,
-    /// The last confirmed record; its deadlines are those in force. H is never, once the end of the term is proved.
+    /// The last confirmed record; its deadlines are those in force. H is `NEVER` once the end of the term is proved.
     pub confirmed: Confirmed,
     /// The stop has begun, for this reason; the workload may be gone already.
     pub stopping: Option<Reason>,
-    /// The span of that stop; empty where no StepDown told it.
+    /// The span of that stop; empty if no StepDown named it.
     pub traceparent: String,
     /// E was void: a release had been announced.
     pub released: bool,
-    /// The main process of what leads; none if nothing does.
+    /// The main process of the leading workload; `None` if nothing leads.
     pub main: Option<i32>,
 }
 
@@ -143,7 +143,7 @@ pub struct Resume {
 pub enum ToElector {
     /// First message to an elector; all that it ever learns of the configuration.
     Welcome(Box<Welcome>),
-    /// Init has taken in the message of that term and serial, and acts by it.
+    /// Init has received the message of that term and serial, and acts on it.
     Acknowledged {
         /// The term.
         term: Term,
@@ -199,7 +199,7 @@ pub enum ToElector {
     Shutdown,
     /// Answer to [`ToInit::Beat`].
     Beat,
-    /// A hook ended, whatever became of it. To be told of, not to be acted on.
+    /// A hook ended, however it went. To be reported, not acted on.
     Hooked {
         /// Which.
         hook: HookKind,
@@ -240,7 +240,7 @@ pub struct Welcome {
     pub resume: Option<Resume>,
     /// The greatest end of a creation wait so far; nothing lowers it (law 14).
     pub not_before: Option<Instant>,
-    /// The duration that any elector saw the Lease held for last; none: none, or D (law 11, 14).
+    /// The duration with which any elector last saw the Lease held; `None` if none, or D (law 11, 14).
     pub last_seen: Option<Duration>,
     /// Whether init was told to end already.
     pub shutdown: bool,
@@ -249,7 +249,7 @@ pub struct Welcome {
 }
 
 impl Welcome {
-    /// The first elector's of an init that is PID 1: there is nothing to hand on.
+    /// The welcome of the first elector of an init that is PID 1: there is nothing to hand on.
     #[must_use]
     pub const fn first(config: Config, identity: String) -> Self {
         Self {
@@ -273,7 +273,7 @@ pub enum LinkError {
     /// It would not arrive whole.
     #[error("a link message of {0} bytes is over the limit of {MAX_MESSAGE}")]
     TooLong(usize),
-    /// It does not decode, or has a tail.
+    /// It does not decode, or leaves bytes over.
     #[error("a link message of {length} bytes does not decode")]
     Undecodable {
         /// Its length.
@@ -302,7 +302,7 @@ pub fn encode<M: Serialize>(message: &M) -> Result<Vec<u8>, LinkError> {
 /// The message of one datagram.
 ///
 /// # Errors
-/// Whatever is too long, does not decode or leaves bytes over.
+/// It is too long, does not decode or leaves bytes over.
 pub fn decode<M: for<'de> Deserialize<'de>>(bytes: &[u8]) -> Result<M, LinkError> {
     if bytes.len() > MAX_MESSAGE {
         return Err(LinkError::TooLong(bytes.len()));

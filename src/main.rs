@@ -11,8 +11,8 @@ use tenure::{
 
 #[expect(unsafe_code, reason = "nothing else runs early enough to keep the signals that arrive before main")]
 #[used]
-// SAFETY: the C library calls it before main as a function without parameters that it looks at, and it needs nothing of the
-// runtime that is not there yet.
+// SAFETY: the C library calls it before main, with arguments that it ignores, and it needs nothing of the runtime that is not
+// there yet.
 #[unsafe(link_section = ".init_array")]
 static FIRST: extern "C" fn() = signals::block_first;
 

@@ -1,8 +1,8 @@
-//! What the rooms that decide may name, held by a test: no clock, no IO, no runtime, and of tenure only what has none of them.
+//! What the deciding rooms may name, checked by a test: no clock, no IO, no runtime, and of tenure only what has none of them.
 
 use std::{fs, path::Path};
 
-/// Of the crate.
+/// Modules of the crate.
 const ROOMS: [&str; 9] = ["config", "election", "environment", "exit", "law", "link", "role", "supervision", "time"];
 /// Of the standard library.
 const PLAIN: [&str; 6] = ["collections", "fmt", "mem", "sync::Arc", "sync::LazyLock", "time::Duration"];
@@ -58,7 +58,7 @@ fn does(name: &str, crates: &[String]) -> bool {
     }
 }
 
-/// Every path that stands in the code, those of a `use` with its braces undone.
+/// Every path in the code, those of a `use` with its braces expanded.
 fn names(code: &str) -> Vec<String> {
     let mut names = Vec::new();
     let mut lines = code.lines().map(str::trim).filter(|line| !line.starts_with("//"));
@@ -92,7 +92,7 @@ fn undo(before: &str, tree: &str, names: &mut Vec<String>) {
     }
 }
 
-/// What is no test: this file's, or all below this directory.
+/// What is not a test: this file, or all below this directory.
 fn sources(room: &Path) -> Vec<(String, String)> {
     if room.file_stem().is_some_and(|name| name == "tests") {
         return Vec::new();

@@ -1,6 +1,6 @@
 //! What a replica is.
 
-/// What a replica is, and what its workload is told, asked to be, or says that it is.
+/// What a replica is, and what its workload is told, asked to be, or says it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
     /// It leads.

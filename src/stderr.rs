@@ -1,15 +1,14 @@
-//! Writes lines to standard error and never waits for whoever reads them; and leaves the last words of a container where kubelet
-//! looks.
+//! Writes lines to standard error without ever waiting for whoever reads them, and writes a container's termination message.
 //!
-//! Owns the one way in which this program writes there while it guards a workload, and the form of its lines. A line that does
+//! Owns the only way in which this program writes there while it guards a workload, and the form of its lines. A line that does
 //! not fit is dropped and counted, and the count goes out with the next line that fits.
 //!
 //! O_NONBLOCK is never set on standard error: its open file description is shared with the workload and, on a terminal, with the
-//! shell. A socket is asked with each write not to wait. A terminal or a pipe is opened once more, as a description of our own
-//! that is non-blocking. Where that is not allowed, each write says RWF_NOWAIT, and where the kernel has none for it (terminals,
-//! pipes before Linux 6.4), a poll goes before a write of at most PIPE_BUF bytes: then another writer that takes the last room
-//! between the two calls, or a terminal with less room than that, can make it wait. A regular file waits for its file system
-//! alone, so whoever must act in time acts first and writes the line about it afterwards.
+//! shell. A socket is written with MSG_DONTWAIT. A terminal or a pipe is opened again, as a non-blocking description of our own.
+//! Where that is not allowed, each write uses RWF_NOWAIT, and where the kernel does not support that (terminals, pipes before
+//! Linux 6.4), a poll precedes each write of at most PIPE_BUF bytes: another writer that takes the last room between the two
+//! calls, or a terminal with less room than that, can then make it block. A regular file blocks only on its file system, so
+//! whoever must act in time acts first and writes the line about it afterwards.
 
 use std::{
     fs::{File, OpenOptions},
@@ -35,13 +34,13 @@ use crate::{
     config::{LogFormat, LogLevel},
 };
 
-/// Where kubelet reads why a container ended.
+/// Where kubelet reads the termination message of a container.
 const TERMINATION_LOG: &str = "/dev/termination-log";
 
 /// A pipe takes this many bytes whole or not at all.
 const CHUNK: usize = libc::PIPE_BUF;
 
-/// One line as the log has it, with its newline.
+/// One line as it is logged, with its newline.
 #[must_use]
 pub fn line(format: LogFormat, level: LogLevel, text: &str) -> String {
     let (now, level) = (clock::timestamp(), level.as_str());
@@ -54,8 +53,8 @@ pub fn line(format: LogFormat, level: LogLevel, text: &str) -> String {
     }
 }
 
-/// Leaves these words where kubelet looks for the last ones of a container. Where it does not exist, or this user may not write
-/// it, standard error has to do.
+/// Writes the container's termination message for kubelet. If the file does not exist, or this user may not write it, standard
+/// error has to do.
 pub fn leave(words: &str) {
     if let Ok(mut file) = OpenOptions::new().write(true).open(TERMINATION_LOG) {
         drop(file.write_all(words.as_bytes()));
@@ -68,12 +67,12 @@ pub struct Lines {
     format: LogFormat,
     way: Way,
     dropped: u64,
-    /// The last line went out in part.
+    /// The last line was written in part.
     cut: bool,
 }
 
 impl Lines {
-    /// Looks at what standard error is; nothing dropped yet. In this form it will say how many were.
+    /// Looks at what standard error is; nothing is dropped yet. `format` is that of the lines about dropped ones.
     #[must_use]
     pub fn new(format: LogFormat) -> Self {
         Self::onto(io::stderr().as_fd(), format)
@@ -83,8 +82,8 @@ impl Lines {
         Self { format, way: Way::to(fd), dropped: 0, cut: false }
     }
 
-    /// Writes `line`, which ends with its newline, after one about those that were dropped since the last that got through.
-    /// False if it had to be dropped too.
+    /// Writes `line`, which ends with its newline, after one about those dropped since the last that got through. Returns false
+    /// if it had to be dropped too.
     pub fn write(&mut self, line: &[u8]) -> bool {
         self.write_to(io::stderr().as_fd(), line)
     }
@@ -142,7 +141,7 @@ impl Way {
         own.map_or(Self::Shared, Self::Own)
     }
 
-    /// The number of bytes that were taken.
+    /// Returns the number of bytes that were taken.
     fn write(&self, fd: BorrowedFd<'_>, bytes: &[u8]) -> usize {
         let mut taken = 0;
         while let Some(chunk) = bytes.get(taken..).and_then(|rest| rest.chunks(CHUNK).next()) {
@@ -266,7 +265,7 @@ mod tests {
     #[test]
     fn a_terminal_that_nobody_reads_drops_lines() {
         let pty = openpty(None, None).unwrap();
-        // The kernel passes on what it took in its own time, so that a second line might fit again.
+        // The kernel passes on in its own time what it took, so a second line might fit again.
         assert!(fill(&mut Lines::onto(pty.slave.as_fd(), LogFormat::Text), pty.slave.as_fd(), 1) > 0);
     }
 

@@ -1,7 +1,7 @@
 //! Instants and spans of the one clock that the law uses: CLOCK_BOOTTIME.
 //!
-//! Owns the types. Never reads a clock: the edges (`crate::clock`) do that, and hand instants to the deciding rooms.
-//! BOOTTIME counts through a suspend of the machine, so a leader that slept finds its deadlines past when it wakes.
+//! Owns the types. Never reads a clock: the edges (`crate::clock`) do that, and hand instants to the deciding rooms. BOOTTIME
+//! keeps counting while the machine is suspended, so a leader finds its deadlines past on resume.
 
 use std::{
     fmt,
@@ -33,7 +33,7 @@ impl Instant {
         self.0
     }
 
-    /// How long this instant lies after `earlier`; zero if it does not.
+    /// How long this instant is after `earlier`; zero if it is not.
     #[must_use]
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
@@ -74,7 +74,7 @@ impl fmt::Debug for Instant {
     }
 }
 
-/// What a deciding room is told of the clocks with every input.
+/// The clock readings that a deciding room gets with every input.
 ///
 /// Only `boot` takes part in decisions; `wall` is written into records for people to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::link::{LinkError, MAX_MESSAGE, decode, encode};
 
-/// The link gives or takes nothing more.
+/// The link carries nothing more.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Broken {
     /// The other end was closed, or its process is dead.
@@ -26,7 +26,7 @@ pub(crate) enum Broken {
     /// The socket failed.
     #[error("the link failed")]
     Socket(#[source] io::Error),
-    /// What came or was to go is no message.
+    /// What arrived, or was to be sent, is not a message.
     #[error("an invalid message on the link")]
     Message(#[from] LinkError),
 }
@@ -40,10 +40,10 @@ pub(crate) struct End {
 }
 
 impl End {
-    /// Both, joined, and closed on exec; the second as what a child inherits.
+    /// Both ends, connected and close-on-exec; the second as a child inherits it.
     ///
     /// # Errors
-    /// The system has no socket to give.
+    /// No socket pair can be made.
     pub(crate) fn pair() -> Result<(Self, OwnedFd), Broken> {
         let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
         let pair = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, flags);
@@ -51,15 +51,15 @@ impl End {
         Ok((Self::of(ours), theirs))
     }
 
-    /// That of an inherited socket.
+    /// The end on an inherited socket.
     pub(crate) fn of(socket: OwnedFd) -> Self {
         Self { socket, unsent: VecDeque::new(), buffer: vec![0; MAX_MESSAGE] }
     }
 
-    /// The next message, if one is there. That the other end is closed is told after its last message.
+    /// The next message, if there is one. That the other end is closed is reported after its last message.
     ///
     /// # Errors
-    /// None will come, or what came is none.
+    /// No message will come, or what came is not one.
     pub(crate) fn receive<M: for<'de> Deserialize<'de>>(&mut self) -> Result<Option<M>, Broken> {
         let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_TRUNC;
         let length = loop {
@@ -78,7 +78,7 @@ impl End {
     /// Sends a message now, or after those that the other end has no room for yet.
     ///
     /// # Errors
-    /// As of [`Self::flush`], and where the message does not fit.
+    /// As for [`Self::flush`], and if the message is too long.
     pub(crate) fn send<M: Serialize>(&mut self, message: &M) -> Result<(), Broken> {
         self.unsent.push_back(encode(message)?);
         self.flush()
@@ -87,7 +87,7 @@ impl End {
     /// Sends what the other end has room for.
     ///
     /// # Errors
-    /// Nothing more will go; what was received already can still be taken.
+    /// Nothing more can be sent; what has arrived can still be received.
     pub(crate) fn flush(&mut self) -> Result<(), Broken> {
         while let Some(message) = self.unsent.front() {
             match send(self.socket.as_raw_fd(), message, MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL) {

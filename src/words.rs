@@ -1,11 +1,11 @@
-//! Words for people: what errors say and what others wrote, on one line and without what a terminal would obey.
+//! Words for people: errors and what others wrote, on one line and without characters that control a terminal.
 
 use std::{borrow::Cow, error::Error, fmt::Write as _};
 
 /// The longest text of others in a line of the log, in bytes.
 const TEXT: usize = 1024;
 
-/// An error and its causes on one line. What a cause repeats of the text before it is left out: kube's errors often do.
+/// An error and its causes on one line. A cause that repeats the text before it is left out: kube's errors often do.
 #[must_use]
 pub fn one_line(error: &(dyn Error + 'static)) -> String {
     let mut line = squeezed(&error.to_string());
@@ -25,13 +25,13 @@ pub(crate) fn squeezed(text: &str) -> String {
     visible(&text.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
-/// What another wrote, without what would move, colour or turn round the text of a terminal.
+/// What another wrote, without characters that would move, colour or reverse a terminal's text.
 #[must_use]
 pub fn visible(text: &str) -> String {
     text.chars().map(|c| if is_unseen(c) { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
 
-/// Whether this character moves, colours or turns round what stands around it.
+/// Whether this character would move, colour or reverse the text around it.
 fn is_unseen(c: char) -> bool {
     let turns = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     turns || c.is_control()

@@ -1,4 +1,4 @@
-//! Why there is no access to a cluster: what is said of it, and how a command ends.
+//! Why there is no access to a cluster: the message, and the exit code of a command.
 
 use kube::config::{InClusterError, KubeconfigError};
 
@@ -12,7 +12,7 @@ pub enum AccessError {
     /// Nothing names a cluster.
     #[error("no cluster to talk to: {pod}, and {kubeconfig}. `tenure demo` shows tenure at work without a cluster")]
     Nowhere {
-        /// Why this is no pod.
+        /// Why this is not a pod with access.
         pod: String,
         /// Where no kubeconfig was found.
         kubeconfig: String,
@@ -29,7 +29,7 @@ pub enum AccessError {
         #[source]
         source: std::io::Error,
     },
-    /// The kubeconfig makes no sense.
+    /// The kubeconfig is not valid.
     #[error("cannot use the kubeconfig {paths}")]
     Kubeconfig {
         /// Its files.
@@ -38,71 +38,71 @@ pub enum AccessError {
         #[source]
         source: KubeconfigError,
     },
-    /// A file that is no kubeconfig. What stands there is not shown: it may be a secret.
+    /// A file that is not a kubeconfig. Its contents are not shown: they may be secret.
     #[error("cannot use the kubeconfig {path}: {} cannot be understood, `kubectl config view` says why", it_or_line(*.line))]
     Malformed {
         /// The file.
         path: String,
-        /// Where in it, from 1, if that is known.
+        /// The line in it, from 1, if known.
         line: Option<u64>,
     },
     /// It names no cluster at all.
     #[error("cannot use the kubeconfig {0}: it has no contexts, so it names no cluster")]
     Empty(String),
-    /// No context is chosen, or one that is not there.
+    /// No context is chosen, or one that does not exist.
     #[error("cannot use the kubeconfig {files}: {choice}; `kubectl config use-context NAME` chooses one of {contexts}")]
     Context {
-        /// Whose.
+        /// The kubeconfig's files.
         files: String,
         /// What is wrong with the choice.
         choice: String,
-        /// Those that there are.
+        /// The contexts that exist.
         contexts: String,
     },
-    /// The server's address is none.
+    /// The server's address is not a URL.
     #[error("the server of {place} is {url:?}, which is not a URL: write https://HOST:PORT")]
     Server {
-        /// Of which source.
+        /// The source of the access.
         place: String,
-        /// What stands there.
+        /// The address.
         url: String,
     },
-    /// The server's address names a user, which is not shown: a password may stand beside it.
+    /// The server's address names a user. It is not shown: a password may follow it.
     #[error("the server of {0} names a user: write username and password under the user, not into the URL")]
     UserInServer(String),
-    /// A variable of the environment names a proxy that is none, and kube looks at it although no proxy is used.
+    /// An environment variable names a proxy that is not a URL, and kube parses it although no proxy is used.
     #[error("HTTPS_PROXY or https_proxy is not a URL: unset it, tenure speaks to the API server directly")]
     ProxyVariable(#[source] http::uri::InvalidUri),
-    /// The namespace is none.
+    /// The namespace is not valid.
     #[error(
         "the namespace of {place} is {name:?}, which is not a valid namespace: name one with --namespace or `kubectl config set-context`"
     )]
     Namespace {
-        /// Of which source.
+        /// The source of the access.
         place: String,
-        /// What stands there.
+        /// The namespace.
         name: String,
     },
-    /// An authentication that only old clients know.
+    /// An auth-provider, which only old clients support.
     #[error(
         "the user of {place} authenticates by the auth-provider {name}, which kubectl has given up too: use a credential plugin (exec)"
     )]
     AuthProvider {
-        /// Of which source.
+        /// The source of the access.
         place: String,
-        /// Which.
+        /// Its name.
         name: String,
     },
-    /// A server that is to be verified and is not to be.
+    /// The server is both to be verified and not to be.
     #[error("the cluster of {0} has a certificate authority and insecure-skip-tls-verify: remove one of them")]
     Unverified(String),
     /// A certificate authority without a certificate.
     #[error("the certificate authority of {0} holds no PEM certificate")]
     NoCertificate(String),
-    /// A token that no request can carry. It is not shown.
+    /// A token that no header can carry. It is not shown.
     #[error("the token of {0} cannot stand in a header: it is empty, or holds a line break or the like")]
     Token(String),
-    /// A proxy is asked for.
+    /// The kubeconfig asks for a proxy.
     #[error(
         "the cluster of {0} names a proxy-url, and tenure speaks to no proxies: remove it where the API server is reached directly"
     )]
@@ -110,25 +110,25 @@ pub enum AccessError {
     /// TLS cannot be set up: a certificate authority, client certificate or key that cannot be used.
     #[error("cannot set up TLS for {place}")]
     Tls {
-        /// Of which source.
+        /// The source of the access.
         place: String,
         /// Why.
         #[source]
         source: Box<kube::Error>,
     },
-    /// The kubeconfig's credential plugin gave none.
+    /// The kubeconfig's credential plugin returned no credentials.
     #[error("cannot get credentials for {place}")]
     Plugin {
-        /// Of which source.
+        /// The source of the access.
         place: String,
         /// Why.
         #[source]
         source: PluginError,
     },
-    /// No credentials otherwise, such as a token file that is missing.
+    /// There are no credentials for another reason, such as a missing token file.
     #[error("cannot get credentials for {place}")]
     Credentials {
-        /// Of which source.
+        /// The source of the access.
         place: String,
         /// Why.
         #[source]
@@ -137,13 +137,13 @@ pub enum AccessError {
 }
 
 impl AccessError {
-    /// The exit code where this ends a command: a plugin that ran and gave no credentials is no configuration that cannot work.
+    /// The exit code of a command that this ends. A plugin that ran and returned no credentials is not a configuration error.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         if self.may_pass() { exit::NOT_PERMITTED } else { exit::INVALID }
     }
 
-    /// Whether trying again may help: a credential plugin ran and failed. All else is configuration.
+    /// Whether trying again may help: a credential plugin ran and failed. Everything else is configuration.
     #[must_use]
     pub fn may_pass(&self) -> bool {
         matches!(self, Self::Plugin { source, .. } if source.may_pass())

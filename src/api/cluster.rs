@@ -17,19 +17,19 @@ mod tests;
 const SERVICE_ACCOUNT_TOKEN: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
 const POD_NAMESPACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 
-/// A cluster that the surroundings name: not contacted yet. Its `Debug` shows no credentials.
+/// A cluster that was discovered but not contacted yet. Its `Debug` shows no credentials.
 #[derive(Clone)]
 pub struct Cluster {
     config: kube::Config,
     source: Source,
 }
 
-/// Whether a credential plugin may ask somebody at the terminal.
+/// Whether a credential plugin may prompt at the terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Prompt {
-    /// Where the kubeconfig has it so.
+    /// If the kubeconfig says so.
     Allowed,
-    /// It may not; one that must (`interactiveMode: Always`) tries all the same.
+    /// Never, except that a plugin with `interactiveMode: Always` still tries.
     Never,
 }
 
@@ -47,10 +47,10 @@ impl fmt::Debug for Cluster {
 }
 
 impl Cluster {
-    /// Looks for a cluster: the kubeconfig that KUBECONFIG names; else the pod's service account; else `~/.kube/config`.
+    /// Looks for a cluster: the kubeconfig that KUBECONFIG names, else the pod's service account, else `~/.kube/config`.
     ///
     /// # Errors
-    /// Nothing is found, or the first that is found cannot be used. A later one never replaces a broken one.
+    /// Nothing is found, or the first source found cannot be used: a later one never replaces a broken one.
     pub fn discover(prompt: Prompt) -> Result<Self, AccessError> {
         let named: Vec<PathBuf> = env::var_os("KUBECONFIG")
             .map(|value| env::split_paths(&value).filter(|path| !path.as_os_str().is_empty()).collect())
@@ -73,10 +73,10 @@ impl Cluster {
         }
     }
 
-    /// The cluster of these kubeconfig files, merged as kubectl does; of several, some may be missing.
+    /// The cluster of these kubeconfig files, merged as kubectl merges them. Of several, some may be missing.
     ///
     /// # Errors
-    /// They cannot be read, name no usable context, or ask for what tenure does not do.
+    /// They cannot be read, name no usable context, or ask for something that tenure does not support.
     pub fn from_kubeconfig(paths: &[PathBuf], prompt: Prompt) -> Result<Self, AccessError> {
         let names = paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(":");
         let broken = |source| AccessError::Kubeconfig { paths: names.clone(), source };
@@ -110,11 +110,11 @@ impl Cluster {
             let KubeconfigError::ParseProxyUrl(source) = error else { return broken(error) };
             AccessError::ProxyVariable(source)
         })?;
-        // The replicas are where their pods are, whatever file they share with people.
+        // Replicas use their pod's namespace, even with a kubeconfig that people use too.
         if let Some(namespace) = std::fs::read_to_string(POD_NAMESPACE).ok().filter(|name| !name.trim().is_empty()) {
             config.default_namespace = namespace;
         }
-        // The one that is left gives a token; kube would run a program for another, and show its output where that fails.
+        // oidc yields a token. For any other provider kube would run a program, and show its output if that fails.
         if let Some(provider) = config.auth_info.auth_provider.as_ref().filter(|provider| provider.name != "oidc") {
             return Err(AccessError::AuthProvider { place: source.to_string(), name: provider.name.clone() });
         }
@@ -131,7 +131,7 @@ impl Cluster {
         Self::new(kube::Config::incluster_env().map_err(AccessError::Pod)?, Source::Pod)
     }
 
-    /// The server at `url`, as nobody.
+    /// The server at `url`, without credentials.
     #[cfg(test)]
     pub(crate) fn without_credentials(url: &str) -> Self {
         let config = kube::Config::new(url.parse().unwrap());
@@ -143,7 +143,7 @@ impl Cluster {
             return Err(AccessError::NoCertificate(source.to_string()));
         }
         let url = &config.cluster_url;
-        // What is no URL may have its user anywhere.
+        // If it is not a URL, the user may be anywhere in it.
         if url.authority().map_or_else(|| url.path(), Authority::as_str).contains('@') {
             return Err(AccessError::UserInServer(source.to_string()));
         }
@@ -152,7 +152,7 @@ impl Cluster {
         }
         config.default_namespace = config.default_namespace.trim().to_owned();
         if config.default_namespace.is_empty() {
-            // As kubectl has it.
+            // As kubectl does.
             config.default_namespace = "default".into();
         } else if !is_namespace(&config.default_namespace) {
             return Err(AccessError::Namespace { place: source.to_string(), name: config.default_namespace });
@@ -162,7 +162,7 @@ impl Cluster {
         Ok(Self { config, source })
     }
 
-    /// The pod's, else that of the kubeconfig's context, else "default".
+    /// The pod's namespace, else that of the kubeconfig's context, else "default".
     #[must_use]
     pub fn namespace(&self) -> &str {
         &self.config.default_namespace
@@ -180,7 +180,7 @@ impl Cluster {
         self.source.to_string()
     }
 
-    /// What is to be said of a proxy that the environment asks for and that is not used.
+    /// The warning about a proxy that the environment asks for and that is not used.
     #[must_use]
     pub fn ignored_proxy(&self) -> Option<String> {
         let variable = proxies::asked_for(&self.config.cluster_url, |name| env::var(name).ok())?;
@@ -190,7 +190,7 @@ impl Cluster {
         ))
     }
 
-    /// Gets credentials and sets TLS up; contacts nothing. Blocks while a credential plugin runs.
+    /// Gets credentials and sets up TLS; contacts nothing. Blocks while a credential plugin runs.
     ///
     /// # Errors
     /// [`AccessError::Plugin`], [`AccessError::Credentials`] and [`AccessError::Tls`].
@@ -208,12 +208,12 @@ impl fmt::Display for Source {
     }
 }
 
-/// Whether it can stand in a path as the name of a namespace does.
+/// Whether this can be a namespace's name in a path.
 fn is_namespace(name: &str) -> bool {
     name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
 }
 
-/// What this process lacks of a pod with access to its API server.
+/// What this process lacks to be a pod with access to its API server.
 fn missing_of_pod() -> Option<&'static str> {
     if env::var_os("KUBERNETES_SERVICE_HOST").is_none_or(|host| host.is_empty()) {
         return Some("this is not a pod (KUBERNETES_SERVICE_HOST is not set)");
@@ -224,7 +224,7 @@ fn missing_of_pod() -> Option<&'static str> {
     None
 }
 
-/// The name of the context that the kubeconfig chooses among its own.
+/// The name of the kubeconfig's current context, which must exist.
 fn chosen(kubeconfig: &Kubeconfig, files: &str) -> Result<String, AccessError> {
     let choice = match kubeconfig.current_context.as_deref().filter(|name| !name.is_empty()) {
         Some(name) if kubeconfig.contexts.iter().any(|context| context.name == name) => return Ok(name.into()),

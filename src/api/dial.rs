@@ -26,10 +26,10 @@ const KEEPALIVE: Duration = Duration::from_secs(30);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 const KEEPALIVE_PROBES: u32 = 3;
 
-/// Above the pace of the slow reads that keep a follower's connection warm; servers end idle ones by themselves.
+/// Longer than the interval of the slow reads that keep a follower's connection warm; servers close idle connections themselves.
 const IDLE: Duration = Duration::from_secs(300);
 
-/// Makes clients with the same credentials and TLS settings, each with connections of its own.
+/// Makes clients with the same credentials and TLS settings, each with its own connections.
 #[derive(Clone)]
 pub struct Dialer {
     make: Arc<dyn Fn() -> kube::Client + Send + Sync>,
@@ -39,7 +39,7 @@ pub struct Dialer {
 }
 
 impl Dialer {
-    /// `place` names the access to people, and `ignored_proxy` is what is to be said of a proxy.
+    /// `place` names the source of the access for people, and `ignored_proxy` is the warning about a proxy.
     pub(super) fn new(
         config: &kube::Config,
         place: &str,
@@ -52,7 +52,7 @@ impl Dialer {
         let mut config = config.clone();
         let lifetime =
             plugin::replace(&mut config.auth_info).map_err(|source| AccessError::Plugin { place: place.into(), source })?;
-        // As client-go, the file goes before a token that stands in the kubeconfig itself, which is older.
+        // As in client-go, the file takes precedence over a token in the kubeconfig itself, which is older.
         let file = config.auth_info.token_file.take().map(|path| (path, config.auth_info.token.take()));
         if config.auth_info.token.as_ref().is_some_and(|token| !is_sendable(token.expose_secret())) {
             return Err(AccessError::Token(place.into()));
@@ -65,7 +65,7 @@ impl Dialer {
                 let file = Arc::new(opened.ok_or_else(|| AccessError::Token(place.into()))?);
                 Some(Either::Right(MapRequestLayer::new(move |request: Request<Body>| file.sign(request))))
             }
-            // A password or an auth-provider goes before any token; else there is no file.
+            // A password or an auth-provider takes precedence over any token; otherwise there is no file.
             (auth, _) => auth.map(Either::Left),
         };
         let signing = option_layer(signing);
@@ -86,13 +86,13 @@ impl Dialer {
         Ok(Self { make: Arc::new(make), lifetime, server, ignored_proxy })
     }
 
-    /// The server, and what names it; for people.
+    /// The server and the source that names it, for people.
     #[must_use]
     pub fn server(&self) -> &str {
         &self.server
     }
 
-    /// For how long its credentials are good, counted from its making; none if nothing is known of an end.
+    /// How long its credentials are valid, counted from its creation; `None` if no expiry is known.
     #[must_use]
     pub const fn lifetime(&self) -> Option<Duration> {
         self.lifetime
@@ -104,7 +104,7 @@ impl Dialer {
         Arc::ptr_eq(&self.make, &other.make)
     }
 
-    /// What is to be said of a proxy that the environment asks for and that is not used.
+    /// The warning about a proxy that the environment asks for and that is not used.
     #[must_use]
     pub fn ignored_proxy(&self) -> Option<&str> {
         self.ignored_proxy.as_deref()
@@ -178,7 +178,7 @@ mod tests {
             Cluster::from_kubeconfig(std::slice::from_ref(&self.kubeconfig), Prompt::Never)?.dialer(Duration::from_secs(5))
         }
 
-        /// The head of a request of this user, in lower case.
+        /// The head of a request by this user, in lower case.
         async fn asks(&self, user: Value) -> String {
             let mut stub = stub::Stub::start([stub::json(200, "{}")]).await;
             let client = self.dialer(&stub.url, &user).unwrap().client();

@@ -11,38 +11,38 @@ use tower::BoxError;
 
 use crate::{exit, words};
 
-/// Largest body of a reply in bytes; the API server takes no object above 3 MiB.
+/// Largest body of a reply in bytes; the API server accepts no object above 3 MiB.
 pub const MAX_BODY: usize = 4 << 20;
 
 /// What the server said.
 #[derive(Clone, Debug)]
 pub struct Reply {
-    /// The status line's.
+    /// From the status line.
     pub status: StatusCode,
     /// From a Retry-After header in seconds.
     pub retry_after: Option<Duration>,
-    /// Whole.
+    /// The whole body.
     pub body: Bytes,
 }
 
 /// Why there is no reply.
 #[derive(Debug, thiserror::Error)]
 pub enum ExchangeError {
-    /// Not a byte was sent, for want of credentials.
+    /// Nothing was sent, for lack of credentials.
     #[error("no credentials")]
     Credentials(#[source] Box<AuthError>),
-    /// Refused, reset, a TLS failure: whether the server saw the request is not known.
+    /// The connection was refused or reset, or TLS failed. Whether the server saw the request is unknown.
     #[error("cannot reach the API server")]
     Transport(#[source] BoxError),
     /// The reply broke off, or is longer than [`MAX_BODY`].
     #[error("the API server's reply cannot be read")]
     Body(#[source] BoxError),
-    /// It took too long, to the last byte of the body.
+    /// The reply was not complete, to the last byte of its body, in time.
     #[error("no answer from the API server within {0:?}")]
     Timeout(Duration),
 }
 
-/// Why a [`call`] gave no object.
+/// Why a [`call`] returned no object.
 #[derive(Debug, thiserror::Error)]
 pub enum CallError {
     /// No reply.
@@ -51,16 +51,16 @@ pub enum CallError {
     /// The server refused.
     #[error("the API server answered {}: {}", .0.status, .0.message())]
     Refused(Reply),
-    /// A reply of 2xx that is no JSON.
+    /// A 2xx reply that is not JSON.
     #[error("the API server's reply is not JSON")]
     NotJson(#[source] serde_json::Error),
-    /// A reply of 2xx that is JSON, and not what was asked for.
+    /// A 2xx reply that is JSON, but not what was asked for.
     #[error("the API server's answer is not a {0}")]
     Another(&'static str),
 }
 
 impl CallError {
-    /// The exit code where this ends a command.
+    /// The exit code of a command that this ends.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {
@@ -72,7 +72,7 @@ impl CallError {
         }
     }
 
-    /// The status that the server refused with.
+    /// The status with which the server refused.
     #[must_use]
     pub fn status(&self) -> Option<StatusCode> {
         match self {
@@ -82,10 +82,10 @@ impl CallError {
     }
 }
 
-/// Sends `request` once and takes in the whole reply, whatever its status.
+/// Sends `request` once and reads the whole reply, whatever its status.
 ///
 /// # Errors
-/// There is no whole reply within `timeout`.
+/// No complete reply arrives within `timeout`.
 pub async fn exchange(client: &kube::Client, request: Request<Body>, timeout: Duration) -> Result<Reply, ExchangeError> {
     let whole = async {
         let (head, body) = send(client, request).await?.into_parts();
@@ -96,7 +96,7 @@ pub async fn exchange(client: &kube::Client, request: Request<Body>, timeout: Du
     tokio::time::timeout(timeout, whole).await.unwrap_or(Err(ExchangeError::Timeout(timeout)))
 }
 
-/// Sends `request` once, and reads the object of a 2xx.
+/// Sends `request` once and returns the object of a 2xx reply.
 ///
 /// # Errors
 /// Any other reply, or none within `timeout`.
@@ -110,7 +110,7 @@ pub async fn call(client: &kube::Client, request: Request<Body>, timeout: Durati
 }
 
 impl Reply {
-    /// The words of a refusal: the `message` of a Status, or the body's beginning where it is none.
+    /// The text of a refusal: the `message` of a Status, or the beginning of a body that is not one.
     #[must_use]
     pub fn message(&self) -> String {
         const SHOWN: usize = 1000;
@@ -120,7 +120,7 @@ impl Reply {
         message.chars().take(SHOWN).collect()
     }
 
-    /// Whether it says that there is no object of this name in `resource` (`leases`), and not that there is no place for one: no
+    /// Whether it says that `resource` (such as `leases`) has no object of this name, and not that there is no place for one: no
     /// namespace, no such API group, no API server at all.
     #[must_use]
     pub fn is_absence_of(&self, resource: &str, name: &str) -> bool {
@@ -130,10 +130,10 @@ impl Reply {
     }
 }
 
-/// Sends `request` once; the reply's body is still to be read. No deadline of its own.
+/// Sends `request` once, and leaves the reply's body to be read. Has no deadline of its own.
 ///
 /// # Errors
-/// There is no head of a reply.
+/// No head of a reply arrives.
 pub async fn send(client: &kube::Client, request: Request<Body>) -> Result<http::Response<Body>, ExchangeError> {
     let error = match client.send(request).await {
         Ok(response) => return Ok(response),
@@ -259,7 +259,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_refused_connection_names_its_cause() {
-        // Bound, and not listening: nobody else gets it.
+        // Bound but not listening, so nobody else gets it.
         let port = tokio::net::TcpSocket::new_v4().unwrap();
         port.bind((std::net::Ipv4Addr::LOCALHOST, 0).into()).unwrap();
         let url = format!("http://{}", port.local_addr().unwrap());

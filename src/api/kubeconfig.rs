@@ -1,10 +1,10 @@
-//! A kubeconfig as client-go understands it, where kube takes it more literally: what is empty is not set, and base64 may be
+//! Makes kube read a kubeconfig as client-go does, and less literally: an empty value counts as not set, and base64 may be
 //! wrapped.
 
 use kube::config::Kubeconfig;
 use secrecy::{ExposeSecret as _, SecretString};
 
-/// Brings it into that shape.
+/// Applies both rules.
 pub(super) fn tidy(kubeconfig: &mut Kubeconfig) {
     for cluster in kubeconfig.clusters.iter_mut().filter_map(|named| named.cluster.as_mut()) {
         for text in [&mut cluster.server, &mut cluster.proxy_url, &mut cluster.tls_server_name] {
@@ -34,7 +34,7 @@ fn unset_empty(text: &mut Option<String>) {
     text.take_if(|text| text.is_empty());
 }
 
-/// Made absolute by its reader, an empty name is the directory of the kubeconfig.
+/// kube has made file names absolute, which turns an empty one into the kubeconfig's directory.
 fn unset_nameless(file: &mut Option<String>) {
     file.take_if(|file| file.is_empty() || file.ends_with('/'));
 }

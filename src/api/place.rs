@@ -1,4 +1,4 @@
-//! Where Leases are on the API server, and what is one there.
+//! Where Leases are on the API server, and which objects there are Leases.
 
 use serde_json::Value;
 
@@ -24,7 +24,7 @@ impl Place {
         format!("{}/{}", self.collection(), self.name)
     }
 
-    /// Whether this is the Lease that is here.
+    /// Whether `object` is the Lease at this place.
     pub(crate) fn holds(&self, object: &Value) -> bool {
         object.pointer("/metadata/name").and_then(Value::as_str) == Some(&self.name) && is_lease_of(&self.namespace, object)
     }
@@ -35,8 +35,7 @@ pub(crate) fn collection(namespace: &str) -> String {
     format!("/apis/{API_VERSION}/namespaces/{namespace}/leases")
 }
 
-/// Whether this is a Lease of this namespace. What an object leaves out of kind, version and namespace it may leave out, as
-/// those in a list do.
+/// Whether this is a Lease of this namespace. An object may leave out its kind, version and namespace, as those in a list do.
 pub(crate) fn is_lease_of(namespace: &str, object: &Value) -> bool {
     let may_be = |place, expected| object.pointer(place).and_then(Value::as_str).is_none_or(|text| text == expected);
     may_be("/metadata/namespace", namespace) && may_be("/kind", KIND) && may_be("/apiVersion", API_VERSION)

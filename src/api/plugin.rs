@@ -1,11 +1,10 @@
 //! The kubeconfig's credential plugin (`exec`).
 //!
-//! Owns its run: the question, the answer, and for how long that is good. Never repeats anything in an error that may be secret:
-//! what the plugin is given and what it prints on standard output. Of what it complains of on standard error the last line is
-//! shown, as kubectl shows all of it.
+//! Owns its run: the request, the response, and how long that is valid. Errors never repeat what may be secret: what the plugin
+//! is given and what it prints on standard output. They show the last line of its standard error; kubectl shows all of it.
 //!
-//! kube could run it as well, but shows all of that, runs it a second time for a client certificate, and runs it again within a
-//! request, whose deadline then throws away what a slow plugin gives.
+//! kube could run it too, but shows all of that, runs it twice for a client certificate, and runs it again within a request,
+//! whose deadline then discards what a slow plugin returns.
 
 use std::{
     io::{self, IsTerminal as _},
@@ -31,7 +30,7 @@ use crate::{
     words,
 };
 
-/// A plugin that asks nobody but servers has hung after this long.
+/// A plugin that prompts nobody counts as hung after this long.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Why a plugin gave no credentials.
@@ -40,63 +39,63 @@ pub enum PluginError {
     /// The kubeconfig names no program.
     #[error("its credential plugin (exec) has no command")]
     NoCommand,
-    /// It asks its user something, and there is nobody.
+    /// It must prompt its user, and there is no terminal.
     #[error("the credential plugin {program} wants a terminal (interactiveMode: Always), and standard input is none")]
     Terminal {
-        /// Which.
+        /// The plugin.
         program: String,
     },
     /// It cannot be started.
     #[error("the credential plugin {program} cannot be run{hint}")]
     Start {
-        /// Which.
+        /// The plugin.
         program: String,
-        /// How it is installed, in the kubeconfig's words; or empty.
+        /// The kubeconfig's installHint, or empty.
         hint: String,
         /// Why.
         #[source]
         source: io::Error,
     },
-    /// It ran, and said that it failed.
+    /// It ran and failed.
     #[error("the credential plugin {program} failed ({status}){complaint}")]
     Failed {
-        /// Which.
+        /// The plugin.
         program: String,
         /// How it ended.
         status: ExitStatus,
-        /// The last line of its standard error; or empty.
+        /// The last line of its standard error, or empty.
         complaint: String,
     },
     /// It hung, and was killed.
     #[error("the credential plugin {program} did not end within {limit:?}, and was killed")]
     Hung {
-        /// Which.
+        /// The plugin.
         program: String,
         /// How long it had.
         limit: Duration,
     },
-    /// What it printed is no ExecCredential.
+    /// What it printed is not an ExecCredential.
     #[error("what the credential plugin {program} printed is not an ExecCredential with a status")]
     Unreadable {
-        /// Which.
+        /// The plugin.
         program: String,
     },
-    /// It gave nothing that identifies anybody.
+    /// It returned nothing that identifies anybody.
     #[error("the credential plugin {program} gave neither a token nor a client certificate with its key")]
     Nothing {
-        /// Which.
+        /// The plugin.
         program: String,
     },
     /// Its token cannot be sent.
     #[error("the token that the credential plugin {program} gave cannot stand in a header: it holds a line break or the like")]
     Token {
-        /// Which.
+        /// The plugin.
         program: String,
     },
-    /// The end of its credentials is not a time.
+    /// The expiry of its credentials is not a time.
     #[error("the expirationTimestamp that the credential plugin {program} gave is not a time")]
     Expiry {
-        /// Which.
+        /// The plugin.
         program: String,
     },
 }
@@ -116,7 +115,7 @@ struct Given {
 }
 
 impl PluginError {
-    /// Whether trying again may help: the plugin ran. All else is configuration.
+    /// Whether trying again may help: the plugin ran. Everything else is configuration.
     pub(super) const fn may_pass(&self) -> bool {
         match self {
             Self::NoCommand | Self::Terminal { .. } | Self::Start { .. } => false,
@@ -130,10 +129,11 @@ impl PluginError {
     }
 }
 
-/// Puts what the plugin gives in its place, unless `auth` has credentials of its own, which come first. Blocks until it has ended.
+/// Replaces the plugin in `auth` by what it returns, unless `auth` has credentials of its own, which take precedence. Blocks
+/// until the plugin has ended.
 ///
-/// Returns for how long the credentials are good; none if that is not said, or over already by this machine's clock: one of the
-/// two is wrong, and the API server knows which.
+/// Returns how long the credentials are valid; `None` if the plugin does not say, or if they have expired by this machine's
+/// clock: one of the two is wrong, and the API server knows which.
 ///
 /// # Errors
 /// There are no credentials.
@@ -152,7 +152,7 @@ pub(super) fn replace(auth: &mut AuthInfo) -> Result<Option<Duration>, PluginErr
         Some(time) => Some(until(time).ok_or_else(|| PluginError::Expiry { program: program.clone() })?),
         None => None,
     };
-    // An empty token would be no refusal, but make this replica an anonymous one.
+    // An empty token would not be refused, but make this replica anonymous.
     let token = given.token.filter(|token| !token.is_empty());
     if token.as_deref().is_some_and(|token| !is_sendable(token)) {
         return Err(PluginError::Token { program });
@@ -164,13 +164,13 @@ pub(super) fn replace(auth: &mut AuthInfo) -> Result<Option<Duration>, PluginErr
     auth.token = token.map(Into::into);
     if let Some((certificate, key)) = certificate {
         auth.client_certificate_data = Some(BASE64_STANDARD.encode(certificate.as_bytes()));
-        // kube puts the certificate right behind it.
+        // kube appends the certificate right after it.
         auth.client_key_data = Some(BASE64_STANDARD.encode(format!("{key}\n").as_bytes()).into());
     }
     Ok(lifetime.filter(|lifetime| !lifetime.is_zero()))
 }
 
-/// What it gave within `patience`; a user who is asked has all the time that there is.
+/// What it printed within `patience`; a user who is prompted has unlimited time.
 fn run(program: &str, exec: &ExecConfig, patience: Duration) -> Result<Output, PluginError> {
     let interactive = may_ask(exec.interactive_mode.as_ref(), io::stdin().is_terminal());
     let interactive = interactive.ok_or_else(|| PluginError::Terminal { program: program.into() })?;
@@ -201,16 +201,16 @@ fn run(program: &str, exec: &ExecConfig, patience: Duration) -> Result<Output, P
     }
 }
 
-/// What it printed, and how it ended; none if it has not within `patience`, and it was killed.
+/// What it printed, and how it ended; `None` if it did not end within `patience`, and was killed.
 fn ended(child: Child, patience: Duration) -> io::Result<Option<Output>> {
     let pid = Pid::from_raw(child.id().cast_signed());
     let (tell, told) = mpsc::channel();
-    // Whatever still holds its standard output, it is this thread that waits for it.
+    // If something else still holds its standard output, only this thread waits for that.
     thread::Builder::new().spawn(move || tell.send(child.wait_with_output()))?;
     if let Ok(output) = told.recv_timeout(patience) {
         return output.map(Some);
     }
-    // With what it has started: these would pile up.
+    // Its descendants too, which would otherwise pile up.
     let own = Spare { init: pid, electors: &[] };
     if let Ok(mut scanner) = Scanner::open()
         && let Ok(found) = scanner.find(Scope::Descendants, own)
@@ -223,7 +223,7 @@ fn ended(child: Child, patience: Duration) -> io::Result<Option<Output>> {
     Ok(None)
 }
 
-/// Whether it may ask its user; none if it must and cannot.
+/// Whether it may prompt its user; `None` if it must and cannot.
 fn may_ask(mode: Option<&ExecInteractiveMode>, terminal: bool) -> Option<bool> {
     match mode {
         Some(ExecInteractiveMode::Never) => Some(false),
@@ -247,7 +247,7 @@ fn complaint(stderr: &[u8]) -> String {
     last.map(|line| format!(": {}", line.chars().take(SHOWN).collect::<String>())).unwrap_or_default()
 }
 
-/// From now on, zero if it is past; none if it is no time.
+/// The time from now until `time`: zero if that is past, `None` if it is not a time.
 fn until(time: &str) -> Option<Duration> {
     let end: Timestamp = time.parse().ok()?;
     let micros = u64::try_from(end.as_microsecond().saturating_sub(clock::wall())).unwrap_or_default();
@@ -271,7 +271,7 @@ mod tests {
         AuthInfo { exec: Some(exec), ..AuthInfo::default() }
     }
 
-    /// `status` in JSON, in which the shell still expands what stands in back quotes.
+    /// A plugin that returns `status`, JSON in which the shell still expands backquotes.
     fn gives(status: &str) -> AuthInfo {
         shell(&format!("cat <<END\n{{\"kind\": \"ExecCredential\", \"status\": {status}}}\nEND"))
     }

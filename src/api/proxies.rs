@@ -1,11 +1,11 @@
-//! Proxies that the environment asks for. tenure does not use them, and says so: kubectl, most clients of the API server and most
-//! exporters of OTLP do.
+//! Proxies that the environment asks for. tenure does not use them, and says so, because kubectl, most API clients and most OTLP
+//! exporters do.
 
 use std::net::IpAddr;
 
 use http::Uri;
 
-/// The variable that names a proxy for this server, unless `NO_PROXY` exempts it; by the rules of Go's clients.
+/// The variable that names a proxy for this server, unless `NO_PROXY` exempts it, by the rules of Go's clients.
 pub(crate) fn asked_for(server: &Uri, variable: impl Fn(&str) -> Option<String>) -> Option<&'static str> {
     let names = match server.scheme_str() {
         Some("http") => ["HTTP_PROXY", "http_proxy"],
@@ -18,12 +18,12 @@ pub(crate) fn asked_for(server: &Uri, variable: impl Fn(&str) -> Option<String>)
     (!is_here(host) && !exempt.split(',').any(|entry| covers(entry.trim(), host, server))).then_some(name)
 }
 
-/// This machine is never asked through a proxy.
+/// The local machine is never reached through a proxy.
 fn is_here(host: &str) -> bool {
     host == "localhost" || host.parse().is_ok_and(|address: IpAddr| address.is_loopback())
 }
 
-/// Whether an entry of `NO_PROXY` means this host: `*`, an address, a range of addresses, or a domain with all below it.
+/// Whether an entry of `NO_PROXY` covers this host: `*`, an address, a range of addresses, or a domain with its subdomains.
 fn covers(entry: &str, host: &str, server: &Uri) -> bool {
     if entry == "*" || entry == host {
         return true;
@@ -41,7 +41,7 @@ fn port(server: &Uri) -> u16 {
     server.port_u16().unwrap_or_else(|| if server.scheme_str() == Some("http") { 80 } else { 443 })
 }
 
-/// Whether `range`, such as 10.0.0.0/8, holds the address.
+/// Whether `range`, such as 10.0.0.0/8, contains the address.
 fn in_range(range: &str, address: IpAddr) -> bool {
     let Some((base, length)) = range.split_once('/') else { return range.parse() == Ok(address) };
     let (Ok(base), Ok(length)) = (base.parse(), length.parse::<u32>()) else { return false };

@@ -1,4 +1,4 @@
-//! A scripted HTTP server for tests: it says what it is told to, request by request, whatever connection they come on.
+//! A scripted HTTP server for tests: it answers request by request, on whatever connections they come.
 
 use std::{collections::VecDeque, sync::Arc, sync::Mutex};
 
@@ -25,19 +25,19 @@ pub(crate) enum Say {
 /// What the server saw.
 #[derive(Clone, Debug)]
 pub(crate) struct Seen {
-    /// Counts connections from 0.
+    /// The number of the connection, from 0.
     pub(crate) connection: usize,
     /// Method and path with query.
     pub(crate) line: String,
-    /// All of it, lower case.
+    /// The whole head, in lower case.
     pub(crate) head: String,
-    /// Whole.
+    /// The whole body.
     pub(crate) body: String,
 }
 
 type Answering = Arc<Mutex<dyn FnMut(&Seen) -> Say + Send>>;
 
-/// The server; it ends with its handle.
+/// The server, which ends when this is dropped.
 pub(crate) struct Stub {
     /// Where it listens.
     pub(crate) url: String,
@@ -47,13 +47,13 @@ pub(crate) struct Stub {
 }
 
 impl Stub {
-    /// Says these in order, and is silent after the last.
+    /// Answers with these in order, and with silence after the last.
     pub(crate) async fn start(script: impl IntoIterator<Item = Say>) -> Self {
         let mut script: VecDeque<Say> = script.into_iter().collect();
         Self::answering(move |_| script.pop_front().unwrap_or(Say::Silence)).await
     }
 
-    /// Says what `answer` makes of each request.
+    /// Answers each request with what `answer` returns.
     pub(crate) async fn answering(answer: impl FnMut(&Seen) -> Say + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());

@@ -1,10 +1,10 @@
-//! Bearer tokens, and the file that one may stand in.
+//! Bearer tokens, and the file that may hold one.
 //!
-//! Owns what can be sent as a token, and every reading of such a file. A reading that finds none never takes the place of one that
-//! did: the file may be there again, or written to its end, by the next request.
+//! Owns what can be sent as a token, and every read of such a file. A read that finds none never replaces one that did: the file
+//! may be back, or completely written, by the next request.
 //!
-//! kube could read it as well, but sends what it finds: the newline at the end, or nothing where the file is just being written,
-//! and the server takes that for nobody.
+//! kube could read it too, but sends what it finds: a trailing newline, or nothing if the file is just being written, which the
+//! server takes for an anonymous request.
 
 use std::{
     fs, io,
@@ -18,7 +18,7 @@ use kube::client::AuthError;
 
 use crate::{clock, time::Instant};
 
-/// As client-go: each minute, and ten seconds early.
+/// As in client-go: one minute, less ten seconds.
 const GOOD: Duration = Duration::from_secs(50);
 
 /// A file whose token signs requests.
@@ -37,10 +37,10 @@ struct Last {
 }
 
 impl TokenFile {
-    /// Reads it at `now`. Where it has no token `inline` stands in, which is older, until it has one; none if both are none.
+    /// Reads it at `now`. While it has no token, `inline`, which is older, takes its place; `None` if neither has one.
     ///
     /// # Errors
-    /// It cannot be read, and nothing stands in.
+    /// It cannot be read, and `inline` cannot take its place.
     pub(super) fn open(path: PathBuf, inline: Option<&str>, now: Instant) -> Result<Option<Self>, AuthError> {
         let header = match (read(&path), inline.and_then(bearer)) {
             (Ok(Some(header)), _) | (Ok(None) | Err(_), Some(header)) => header,
@@ -67,7 +67,7 @@ impl TokenFile {
     }
 }
 
-/// Whether it can stand in a header; what kube does with another is a panic.
+/// Whether it can be a header's value; any other makes kube panic.
 pub(super) fn is_sendable(token: &str) -> bool {
     bearer(token).is_some()
 }
@@ -81,7 +81,7 @@ fn bearer(token: &str) -> Option<HeaderValue> {
     Some(header)
 }
 
-/// As client-go, without what stands around the token; none if that cannot be sent.
+/// As in client-go, without the whitespace around the token; `None` if that cannot be sent.
 fn read(path: &Path) -> io::Result<Option<HeaderValue>> {
     let text = fs::read_to_string(path)?;
     Ok(bearer(text.trim()))

@@ -1,12 +1,12 @@
-//! The short way for the line that starts a container: clap takes a quarter of a millisecond to build all faces.
+//! A fast path for the line that starts a container: clap takes a quarter of a millisecond to build all faces.
 //!
-//! Owns no rule of its own: what it takes it takes as clap does, which a test holds, and everything else is left to clap.
+//! Owns no rule of its own: what it accepts it parses as clap does, which a test checks, and everything else is left to clap.
 
 use std::ffi::{OsStr, OsString};
 
 use super::{Face, Run, Settings};
 
-/// The face of a line that runs a workload or is the elector's; none for any other, mistakes and help included.
+/// The face of a line that runs a workload or is the elector's; `None` for any other, including mistakes and help.
 pub(super) fn parse(line: &[OsString]) -> Option<Face> {
     let mut words = line.iter().map(OsString::as_os_str).skip(1).peekable();
     if words.next_if_eq(&OsStr::new("elector")).is_some() {
@@ -29,7 +29,7 @@ pub(super) fn parse(line: &[OsString]) -> Option<Face> {
     Some(Face::Run(run))
 }
 
-/// None if there is no such flag, it was given already, or clap refuses the value.
+/// `None` if there is no such flag, it was given already, or clap refuses the value.
 fn set(settings: &mut Settings, name: &str, value: &str) -> Option<()> {
     let place = match name {
         "--set" => {

@@ -12,12 +12,12 @@ use crate::{
     exit,
 };
 
-/// A command line that is not to be carried out: it asks for help, or cannot be.
+/// A command line that is not carried out: it asks for help or the version, or cannot be parsed.
 #[derive(Debug)]
 pub struct Refused {
     error: clap::Error,
     of_run: bool,
-    /// What was perhaps meant by a word that stands where none is expected.
+    /// What an unexpected word was probably meant to be.
     meant: Option<String>,
     takes_workload: bool,
 }
@@ -27,7 +27,7 @@ impl Refused {
         Self { error, of_run, meant, takes_workload }
     }
 
-    /// Prints the help, the version or the error where it belongs; the exit code.
+    /// Prints the help, the version or the error where it belongs, and returns the exit code.
     #[must_use]
     pub fn report(&self) -> u8 {
         let outcome = self.error.print();
@@ -37,13 +37,13 @@ impl Refused {
         if self.error.use_stderr() { self.code() } else { printed(heard(outcome), self.code()) }
     }
 
-    /// Whether it is the failed start of a container, and not that of a command for people beside one.
+    /// Whether this was to start a container's workload, and not a command that people run beside one.
     #[must_use]
     pub const fn is_of_run(&self) -> bool {
         self.of_run
     }
 
-    /// What a word was perhaps to be that stands where none is expected.
+    /// A tip about an unexpected word.
     pub(super) fn tip(&self) -> Option<String> {
         let word = matches!(self.error.get(ContextKind::InvalidArg), Some(ContextValue::String(word)) if !word.starts_with('-'));
         if !word || self.error.kind() != ErrorKind::UnknownArgument {
@@ -57,14 +57,14 @@ impl Refused {
         if !self.error.use_stderr() {
             return 0;
         }
-        // A flag at the end of the line has no value; clap calls that an invalid one, which is empty.
+        // A flag at the end of the line lacks its value, which clap reports as an empty invalid one.
         let missing = matches!(self.error.get(ContextKind::InvalidValue), Some(ContextValue::String(value)) if value.is_empty());
         let of_a_value = matches!(self.error.kind(), ErrorKind::InvalidValue | ErrorKind::ValueValidation);
         if of_a_value && !missing { exit::INVALID } else { exit::USAGE }
     }
 }
 
-/// As it is printed, without the tip.
+/// As printed, without the tip.
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.error.fmt(f)

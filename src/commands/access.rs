@@ -1,4 +1,4 @@
-//! The way of a command to the API server: once there and back, with a deadline, in a runtime of its own.
+//! How a command reaches the API server: single requests, each with a deadline, in a runtime of its own.
 
 use std::{io, time::Duration};
 
@@ -15,7 +15,7 @@ use crate::{
     election::record::LeaseRecord,
 };
 
-/// Leases of one reply, whose length is bounded; kubectl asks for as many.
+/// Leases per page, because a reply's length is bounded; kubectl asks for as many.
 const PAGE: usize = 500;
 
 /// A connection to a cluster for one command.
@@ -38,12 +38,12 @@ impl Access {
         &self.cluster
     }
 
-    /// `wanted`, or where it is empty what the surroundings say.
+    /// `wanted`, or the discovered namespace if that is empty.
     pub(super) fn namespace<'a>(&'a self, wanted: &'a str) -> &'a str {
         if wanted.is_empty() { self.cluster.namespace() } else { wanted }
     }
 
-    /// One Lease; none if there is none of that name.
+    /// One Lease; `None` if there is no Lease of that name.
     pub(super) async fn lease(&self, namespace: &str, name: &str) -> Result<Option<Value>, CallError> {
         let place = Place { namespace: namespace.into(), name: name.into() };
         match self.call(Request::get(place.object()), Body::empty()).await {
@@ -55,7 +55,8 @@ impl Access {
         }
     }
 
-    /// Whether the server says that there is no such namespace; what it says of a Lease there does not tell. Most may not ask.
+    /// Whether the server says that there is no such namespace, which a reply about a Lease does not tell. Most users may not
+    /// ask.
     pub(super) async fn lacks_namespace(&self, namespace: &str) -> bool {
         let answer = self.call(Request::get(format!("/api/v1/namespaces/{namespace}")), Body::empty()).await;
         matches!(answer, Err(CallError::Refused(reply)) if reply.is_absence_of("namespaces", namespace))
@@ -79,7 +80,7 @@ impl Access {
         }
     }
 
-    /// Creates something that is only an answer, such as an access review.
+    /// Creates an object that is answered but not stored, such as an access review.
     pub(super) async fn review(&self, path: &str, body: &Value) -> Result<Value, CallError> {
         let request = Request::post(path).header(http::header::CONTENT_TYPE, "application/json");
         self.call(request, Body::from(body.to_string().into_bytes())).await
@@ -92,10 +93,10 @@ impl Access {
     }
 }
 
-/// Carries out `work` in a runtime of this thread.
+/// Runs `work` on a current-thread runtime.
 ///
 /// # Errors
-/// The system has no runtime to give; nothing was done.
+/// The runtime cannot be built; nothing was done.
 pub(super) fn block_on<T>(work: impl Future<Output = T>) -> io::Result<T> {
     Ok(tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(work))
 }
@@ -105,7 +106,7 @@ fn is_stored(object: &Value) -> bool {
     LeaseRecord::read(object.clone().into()).is_some()
 }
 
-/// The query for a page of the Leases that `selector` matches; `next` is where the page before says that it goes on.
+/// The query for a page of the Leases that `selector` matches; `next` is the previous page's continue token.
 fn page_query(selector: &str, next: &str) -> String {
     let mut query = Serializer::new(String::new());
     query.append_pair("limit", &PAGE.to_string()).append_pair("continue", next).append_pair("labelSelector", selector);

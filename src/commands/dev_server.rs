@@ -19,7 +19,7 @@ use crate::{
     words::one_line,
 };
 
-/// Serves until SIGINT or SIGTERM; the exit code.
+/// Serves until SIGINT or SIGTERM, and returns the exit code.
 pub(super) fn run(about: &DevServer) -> u8 {
     match serve(about) {
         Ok(()) => 0,
@@ -43,7 +43,7 @@ enum Failed {
 }
 
 impl Failed {
-    /// 78 where the user named what cannot be had, else 70.
+    /// 78 if the user named something that cannot be used, else 70.
     const fn exit_code(&self) -> u8 {
         match self {
             Self::Start(StartError::Listen { .. }) | Self::Kubeconfig { .. } => exit::INVALID,
@@ -87,11 +87,11 @@ The first leader of a new Lease waits out its duration; each one after it starts
     )
 }
 
-/// For its owner only: a kubeconfig carries a token.
+/// For the owner only: a kubeconfig contains a token.
 pub(super) fn write_private(file: &Path, text: &str) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(file)?;
     if file.metadata()?.is_file() {
-        // One that was there has the mode that it had.
+        // A file that already existed has kept its mode.
         file.set_permissions(Permissions::from_mode(0o600))?;
     }
     file.write_all(text.as_bytes())

@@ -5,12 +5,12 @@ use std::{future::poll_fn, io, pin::Pin};
 use futures_core::Stream as _;
 use signal_hook_tokio::Signals;
 
-/// Catches them from when it is made, within a runtime.
+/// Catches them from its creation on; needs a runtime.
 pub(super) struct Interrupts(Signals);
 
 impl Interrupts {
     /// # Errors
-    /// The system refuses.
+    /// The handlers cannot be installed.
     pub(super) fn catch() -> io::Result<Self> {
         Ok(Self(Signals::new([libc::SIGINT, libc::SIGTERM])?))
     }

@@ -12,7 +12,7 @@ mod dev_server;
 mod interrupts;
 mod status;
 
-/// Carries out a command; the exit code.
+/// Runs a command, and returns its exit code.
 #[must_use]
 pub fn run(command: &Command) -> u8 {
     match command {
@@ -24,14 +24,14 @@ pub fn run(command: &Command) -> u8 {
     }
 }
 
-/// Says what is odd in a configuration that is valid.
+/// Prints the warnings about a valid configuration.
 fn warn(notes: &[String]) {
     for note in notes {
         complain(note);
     }
 }
 
-/// Says why a configuration is refused; the exit code.
+/// Says why a configuration is refused, and returns the exit code.
 fn refuse(invalid: &Invalid) -> u8 {
     complain(&invalid.to_string());
     exit::INVALID

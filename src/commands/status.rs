@@ -1,6 +1,6 @@
 //! `tenure status`: who holds a Lease, as it looks from here.
 //!
-//! Owns the only use of a wall clock to call a Lease expired. That is for people: nothing decides by it.
+//! Owns the only use of a wall clock to call a Lease expired. That is for people: no decision rests on it.
 
 use std::{fmt::Write as _, time::Duration};
 
@@ -59,7 +59,7 @@ async fn ask(status: &cli::Status, config: &Config) -> u8 {
     };
     let leases: Vec<_> = match found {
         Ok(objects) => objects.iter().map(|object| Seen::at(clock::timestamp(), object, config.lease.duration)).collect(),
-        // The only thing of these requests that can be wrong in itself.
+        // The selector is the only part of these requests that can be invalid.
         Err(error) if status.selector.is_some() && error.status() == Some(StatusCode::BAD_REQUEST) => {
             console::complain(&format!("--selector: {}", one_line(&error)));
             return exit::INVALID;
@@ -82,7 +82,7 @@ async fn ask(status: &cli::Status, config: &Config) -> u8 {
     console::answer(&text, if leases.iter().all(|lease| lease.state == State::Held) { HELD } else { FREE })
 }
 
-/// Says why there is no answer; the exit code.
+/// Says why there is no answer, and returns the exit code.
 fn complain(access: &Access, error: &CallError) -> u8 {
     console::complain(&format!("{} ({}): {}", access.cluster().url(), access.cluster().source(), one_line(error)));
     error.exit_code()
@@ -121,7 +121,7 @@ struct Seen {
 }
 
 impl Seen {
-    /// Where a record names a holder and no duration, `own` counts.
+    /// `own` is the duration of a record that names a holder but no duration.
     fn at(now: Timestamp, object: &Value, own: Duration) -> Self {
         let metadata = |name| object.pointer(&format!("/metadata/{name}")).and_then(Value::as_str).unwrap_or_default().to_owned();
         let time = |text: Option<&str>| text.and_then(moment);
@@ -185,7 +185,7 @@ impl Seen {
     }
 }
 
-/// The API's last day is no moment for jiff, which keeps room for other time zones.
+/// jiff cannot represent the API's last day, because it leaves room for other time zones.
 fn moment(text: &str) -> Option<Timestamp> {
     text.parse().ok().or_else(|| text.starts_with("9999-12-31T").then_some(Timestamp::MAX))
 }
@@ -219,7 +219,7 @@ fn table(leases: &[Seen]) -> String {
     text
 }
 
-/// One object where one Lease was asked for by its name, else a list.
+/// One object if one Lease was asked for by name, else a list.
 fn document(leases: &[Seen], many: bool) -> Value {
     match leases {
         [lease] if !many => lease.document(),
@@ -227,7 +227,7 @@ fn document(leases: &[Seen], many: bool) -> Value {
     }
 }
 
-/// A flat object, or a list of them; a scalar of JSON is one of YAML.
+/// A flat object, or a list of them; a JSON scalar is a YAML scalar too.
 fn yaml(document: &Value) -> String {
     let mut text = String::new();
     let mut write = |object: &Value, first: &str, rest: &str| {

@@ -1,4 +1,4 @@
-//! A moment of fuzzing: the corpus, and mutants of it. `FUZZ_SECONDS` lengthens the moment, `FUZZ_SEED` repeats one.
+//! A short fuzz run on the corpus and on mutations of it. `FUZZ_SECONDS` lengthens it, `FUZZ_SEED` repeats one.
 
 use std::{fs, panic::catch_unwind, path::Path};
 
@@ -11,7 +11,7 @@ use crate::{
     link::{Confirmed, Facts, Reason, VERSION},
 };
 
-/// What breaks readers more often than chance would find.
+/// Words that break parsers more often than random bytes do.
 const WORDS: [&[u8]; 20] = [
     b"null",
     b"true",
@@ -66,7 +66,7 @@ fn hunt(name: &str) {
             mutate(&mut input, &corpus, &mut rng);
         }
         survives(name, &input, seed);
-        // A mutant of a mutant goes further than a mutant does.
+        // A mutation of a mutation goes further than a mutation does.
         if corpus.len() < 256 && input.len() < 4096 && rng.u8(..) == 0 {
             corpus.push(input);
         }
@@ -101,7 +101,7 @@ fn mutate(input: &mut Vec<u8>, corpus: &[Vec<u8>], rng: &mut Rng) {
     }
 }
 
-/// The kept inputs; those that are no text are made.
+/// The stored inputs; those that are not text are generated.
 fn corpus(name: &str) -> Vec<Vec<u8>> {
     if name == "link" {
         return conversations();

@@ -1,4 +1,4 @@
-//! Decides what a probe is told. No IO.
+//! Decides the answer to a probe. No IO.
 
 use http::{Method, StatusCode};
 

@@ -9,7 +9,7 @@ use crate::{election::View, time::Instant};
 /// How long a leader may go without a renewal beyond D before `/livez` fails; by then it should long have stopped leading.
 pub const TOLERANCE: Duration = Duration::from_secs(5);
 
-/// Written by the elector's loop, read by the probes; both sides cheap and without waiting.
+/// Written by the elector's loop, read by the probes; both cheaply and without waiting.
 #[derive(Clone, Debug)]
 pub struct Health(watch::Sender<Vital>);
 
@@ -18,14 +18,14 @@ pub struct Health(watch::Sender<Vital>);
 pub struct Vital {
     /// D of the configuration.
     pub duration: Duration,
-    /// When init was last heard of.
+    /// When init was last heard from.
     pub heard: Instant,
-    /// What the election is in.
+    /// The state of the election.
     pub view: View,
 }
 
 impl Health {
-    /// Not ready, not leading, and init heard of at `now`.
+    /// Not ready, not leading, and init heard from at `now`.
     #[must_use]
     pub fn new(duration: Duration, now: Instant) -> Self {
         let view = View { ready: false, leading: None };

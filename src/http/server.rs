@@ -18,11 +18,11 @@ use crate::clock;
 
 /// From the accepted connection to its last byte; kubelet asks within a second or two.
 const EXCHANGE: Duration = Duration::from_secs(5);
-/// At once. One more ends the oldest, so that clients who say nothing cannot keep a probe from its answer.
+/// Concurrent connections. One more closes the oldest, so that silent clients cannot keep a probe from its answer.
 const CONNECTIONS: usize = 64;
-/// The head of a request; hyper's least.
+/// The largest head of a request; hyper's minimum.
 const HEAD: usize = 8192;
-/// Before accepting is tried again, where there is no file descriptor left.
+/// How long to wait before the next accept when there is no file descriptor left.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// The probes cannot be served.
@@ -38,8 +38,8 @@ pub enum HttpError {
     },
 }
 
-/// Answers probes on `listen` from `health`, in tasks of the current runtime, until that ends; the address, whose port is
-/// chosen by the system where `listen` says 0.
+/// Answers probes on `listen` from `health`, in tasks of the current runtime, until that ends. Returns the address, whose port
+/// the system chooses if `listen` says 0.
 ///
 /// # Errors
 /// [`HttpError::Listen`] will not go away by itself, so where nothing leads yet it is a configuration error (exit code 78).

@@ -28,7 +28,7 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// Adds the environment of the facts to `env`; the rest init knows by itself.
+    /// Adds the variables of these facts to `env`; init knows the rest by itself.
     pub fn export(&self, env: &mut BTreeMap<String, String>) {
         env.insert(environment::TERM.into(), self.transitions.to_string());
         env.insert(environment::FENCING_TOKEN.into(), self.token.clone());
@@ -47,9 +47,9 @@ pub struct Confirmed {
     pub uid: String,
     /// Its resourceVersion after that write.
     pub resource_version: String,
-    /// Its exact `spec`, as JSON; empty if that is longer than anybody's is.
+    /// Its exact `spec`, as JSON; empty if that is implausibly long.
     pub spec: String,
-    /// What the deadlines of that write are.
+    /// The deadlines of that write.
     pub deadlines: Deadlines,
 }
 
@@ -61,25 +61,25 @@ pub enum Reason {
     Signal,
     /// The workload ended by itself, and its policy does not start it again.
     Exited,
-    /// The command could not be executed, or not be started because what ran before does not die.
+    /// The command could not be executed, or could not be started because what ran before does not die.
     SpawnFailed,
     /// A hook failed whose failure ends the term.
     HookFailed,
     /// The role signal was not acknowledged in time (`runs: always`).
     NotAcknowledged,
-    /// Somebody asked through the Lease.
+    /// Somebody asked for it through the Lease.
     StepDown,
     /// A coordinator prefers another holder.
     PreferredHolder,
     /// No renewal was confirmed before the soft deadline.
     Expired,
-    /// Another holder stands in the Lease.
+    /// The Lease names another holder.
     LostToHolder,
-    /// Somebody emptied the holder.
+    /// Somebody cleared the holder.
     LostCleared,
     /// The Lease was deleted.
     LostDeleted,
-    /// The Lease was deleted and made again.
+    /// The Lease was deleted and recreated.
     LostRecreated,
 }
 
@@ -129,7 +129,7 @@ pub enum Exit {
 }
 
 impl Exit {
-    /// The exit code of tenure for it: the workload's own, or 128 plus the signal.
+    /// tenure's exit code for it: the workload's own, or 128 plus the signal.
     #[must_use]
     pub fn code(self) -> u8 {
         match self {
@@ -155,11 +155,11 @@ pub struct Stop {
     pub began: Option<Instant>,
     /// When SIGKILL was first sent, if it was.
     pub killed: Option<Instant>,
-    /// When the main process was reaped; none if it did not run, or lives on demoted.
+    /// When the main process was reaped; `None` if it did not run, or lives on demoted.
     pub exited: Option<Instant>,
-    /// How the main process ended; none if it did not run, or lives on demoted.
+    /// How the main process ended; `None` if it did not run, or lives on demoted.
     pub exit: Option<Exit>,
-    /// When the proof was complete for the first time; nothing of the term ran since.
+    /// When the proof was complete for the first time; nothing of the term has run since.
     pub proved: Instant,
 }
 

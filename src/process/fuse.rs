@@ -1,20 +1,19 @@
-//! A fuse in the kernel: SIGKILL to a process group at a time, without a wake-up of anybody.
+//! A fuse in the kernel: SIGKILL to a process group at a set time, without waking any process.
 //!
-//! Owns a TCP connection to itself over the loopback interface, of which no packet leaves the machine and no byte is ever read.
-//! Its receiver's window is zero, so the kernel probes it; TCP_USER_TIMEOUT gives the connection up at the set time; and the
-//! error is told, by F_SETSIG and O_ASYNC, as a SIGKILL to the group that owns the descriptor. All of that happens in the
-//! kernel's timer interrupt: it needs no privilege, and it happens while every process of the container is stopped or starved.
+//! Owns a TCP connection to itself over the loopback interface: no packet leaves the machine, and no byte is ever read. The
+//! receive window is zero, so the kernel probes it; TCP_USER_TIMEOUT ends the connection at the set time; and F_SETSIG with
+//! O_ASYNC turns the error into SIGKILL to the group that owns the descriptor. All of that happens in the kernel's timer
+//! interrupt: it needs no privilege, and works while every process of the container is stopped or starved.
 //!
-//! Never fires before its time as long as the loopback interface answers, and after it by less than 0.1 s (before Linux 6.15 by a
-//! sixteenth at most of what it had to go when it was set: [`Fuse::is_steady`]). One that goes unanswered would fire after some
-//! fifteen probes, which are a second apart: whoever holds it sets it often enough to find that out. The kernel's clock for it
-//! stands still while the machine sleeps, and init's own timer does not; one that has slept is made anew when it is set. It
-//! reaches only who is in the group when it fires. The group is named by the kernel's own reference, so that a number which
-//! is recycled later is not meant.
+//! As long as the loopback interface answers, it never fires early, and fires late by less than 0.1 s (before Linux 6.15 by at
+//! most a sixteenth of the time that was left when it was set: [`Fuse::is_steady`]). An unanswered one would fire after about
+//! fifteen probes, which are a second apart: its holder sets it often enough to notice. Its clock in the kernel stops while the
+//! machine is suspended, unlike init's own timer; one that has slept is replaced when it is set. It kills only what is in the
+//! group when it fires. The kernel holds a reference to the group itself, so that a number which is recycled later is never hit.
 //!
-//! A POSIX timer cannot do this: its signal goes to the process that made it, an execve unmakes it, and SIGKILL from within never
-//! reaches the PID 1 of a namespace. A tracer's end would (PTRACE_O_EXITKILL), but a traced init stops on every SIGSTOP until the
-//! tracer runs, and dies with it.
+//! A POSIX timer cannot do this: its signal goes to the process that created it, execve deletes it, and SIGKILL from within never
+//! reaches the PID 1 of a namespace. A tracer's exit would (PTRACE_O_EXITKILL), but a traced init stops on every SIGSTOP until
+//! the tracer runs, and dies with it.
 
 use std::{
     io::{self, ErrorKind, Write as _},
@@ -35,11 +34,11 @@ use nix::{
 
 use crate::{clock, time::Instant};
 
-/// A lit fuse. Dropped, it does nothing any more.
+/// A lit fuse. Dropping it disarms it.
 #[derive(Debug)]
 pub struct Fuse {
     sender: TcpStream,
-    /// Keeps the connection, and its window at zero.
+    /// Keeps the connection open, and its window at zero.
     _receiver: TcpStream,
     /// No probe was sent, and no time counted, before this.
     since: Instant,
@@ -69,7 +68,7 @@ pub enum FuseError {
 }
 
 impl Fuse {
-    /// Fires at `at`. Kills nobody as long as it has no group.
+    /// A fuse that fires at `at`, and kills nobody as long as it has no group.
     ///
     /// # Errors
     /// [`FuseError`].
@@ -82,40 +81,40 @@ impl Fuse {
         Ok(fuse)
     }
 
-    /// Whether the kernel probes every second to the end. Those before Linux 6.15 wait twice as long each time, for half of what
-    /// it had to go at most, and their timers are exact to an eighth.
+    /// Whether the kernel probes every second to the end. Before Linux 6.15 it doubles the wait each time, up to half of what was
+    /// left, and its timers are exact to an eighth.
     #[must_use]
     pub const fn is_steady(&self) -> bool {
         self.steady
     }
 
-    /// Whose processes it kills. The group exists.
+    /// Sets the group that it kills, which must exist.
     ///
     /// # Errors
-    /// ESRCH if it does not.
+    /// ESRCH if it does not exist.
     pub fn bind(&mut self, group: Pid) -> io::Result<()> {
         own(self.as_fd(), group)?;
         self.group = Some(group);
         Ok(())
     }
 
-    /// Whose processes it kills, if it was told by [`Self::bind`].
+    /// The group that it kills, if [`Self::bind`] has set one.
     #[must_use]
     pub const fn group(&self) -> Option<Pid> {
         self.group
     }
 
-    /// Whether it has fired; told once, for the kernel forgets it with the answer.
+    /// Whether it has fired. Tells it only once, because reading the error clears it.
     #[must_use]
     pub fn take_fired(&self) -> bool {
         !matches!(self.sender.take_error(), Ok(None))
     }
 
-    /// Fires at `at` instead, which may be the time that it has. There is no moment in between at which it would not fire, or
-    /// would at another time.
+    /// Fires at `at` instead, which may be its present time. There is no moment in between at which it would not fire, or would
+    /// fire at another time.
     ///
     /// # Errors
-    /// [`FuseError`]; it fires at the time that was set before, or earlier where it goes unanswered.
+    /// [`FuseError`]; it still fires at the previous time, or earlier if it goes unanswered.
     pub fn set(&mut self, at: Instant) -> Result<(), FuseError> {
         if unanswered(self.as_fd()).is_ok_and(|probes| probes >= TOO_MANY) {
             return Err(FuseError::Unanswered);
@@ -126,10 +125,10 @@ impl Fuse {
         if at >= self.at && at.since(self.since) <= LONGEST && is_awake && (self.steady || is_near) {
             return self.timeout(at).map_err(FuseError::Arm);
         }
-        // What the kernel counts down has its next look at the clock where the old time was; it counts in 31 bits, not while the
-        // machine sleeps, and in longer and longer steps where it is not steady.
+        // The kernel's countdown next looks at the clock at the old time; it has 31 bits, stops while the machine is suspended,
+        // and takes longer and longer steps if it is not steady.
         let mut fuse = match Self::light(at) {
-            // It is no worse than before, and better than none.
+            // The old one is no worse than before, and better than none.
             Err(_) if at == self.at => return Ok(()),
             lit => lit?,
         };
@@ -153,7 +152,7 @@ impl Fuse {
     }
 
     fn timeout(&mut self, at: Instant) -> io::Result<()> {
-        // Zero would be the system's own.
+        // Zero would mean the system's default.
         let millis = at.since(self.since).as_nanos().div_ceil(1_000_000).max(1);
         set_option(self.as_fd(), libc::TCP_USER_TIMEOUT, i32::try_from(millis).unwrap_or(i32::MAX))?;
         self.at = at;
@@ -169,7 +168,8 @@ impl AsFd for Fuse {
 
 impl Drop for Fuse {
     fn drop(&mut self) {
-        // First: a child between fork and execve still holds the descriptors, and the end of one is an event of the other.
+        // First, because a child between fork and execve still holds the descriptors, and the end of one is an event on the
+        // other.
         let _ = control(self.as_fd(), libc::F_SETOWN, 0);
     }
 }
@@ -182,19 +182,19 @@ pub(crate) fn own(fuse: BorrowedFd<'_>, group: Pid) -> nix::Result<()> {
 /// The kernel's shortest wait before it probes a window of zero; it counts the timeout from the first probe.
 const FIRST_PROBE: Duration = Duration::from_millis(200);
 
-/// From probe to probe, where the kernel lets that be set.
+/// The time between probes, if the kernel lets that be set.
 const PROBE: Duration = Duration::from_secs(1);
 
-/// A sleep of the machine that is shorter makes no fuse late that counts; the two clocks are not read in one instant.
+/// A shorter suspend makes no fuse noticeably late, and the two clocks are not read at the same instant.
 const NAP: Duration = Duration::from_millis(20);
 
-/// TCP_USER_TIMEOUT takes 24 days of milliseconds.
+/// TCP_USER_TIMEOUT holds 24 days in milliseconds.
 const LONGEST: Duration = Duration::from_hours(24 * 20);
 
 /// Longest wait for a connection to oneself, which the kernel makes within the call.
 const PATIENCE: Duration = Duration::from_millis(50);
 
-/// More than the smallest buffers hold.
+/// More writes than the smallest buffers hold.
 const ENOUGH: usize = 64;
 
 /// Probes without an answer: the kernel takes this many for a second or two of bad luck, and gives up at 15.
@@ -229,7 +229,7 @@ fn fill(mut sender: &TcpStream, mut receiver: &TcpStream) -> Result<(), FuseErro
         Some((_, error)) => return Err(FuseError::Connect(error)),
         None => return Err(FuseError::Bottomless),
     }
-    // Carries the news that the window is zero, which would otherwise be told 40 ms later.
+    // Announces that the window is zero, which would otherwise happen 40 ms later.
     receiver.write_all(&[0]).map_err(FuseError::Connect)?;
     if unsent(sender.as_fd()).map_err(|errno| FuseError::Connect(errno.into()))? == 0 {
         return Err(FuseError::Bottomless);

@@ -1,7 +1,7 @@
 //! Sends signals, and SIGKILL until nobody is left.
 //!
-//! Owns every kill(2) of tenure, and the proof of death that permits a release (law 8). Never waits: a pass takes what a scan
-//! takes, and whoever drives it passes again when children were reaped or [`Sweep::pause`] is over.
+//! Owns every kill(2) of tenure, and the proof of death that permits a release (law 8). Never waits: a pass takes as long as a
+//! scan, and its caller makes another when children were reaped or [`Sweep::pause`] is over.
 
 use std::{
     io,
@@ -18,13 +18,13 @@ use crate::{
 
 /// SIGKILL as the configuration writes it.
 pub const SIGKILL: Signal = Signal(libc::SIGKILL);
-/// SIGCONT: with every stop signal, so that a stopped process hears it.
+/// SIGCONT, sent with every stop signal so that a stopped process receives that.
 pub const SIGCONT: Signal = Signal(libc::SIGCONT);
 
-/// Signals one process. The caller knows that it was not reaped.
+/// Signals one process. The caller knows that it has not been reaped.
 ///
 /// # Errors
-/// What kill(2) says; EINVAL for a pid that names a group, everything, or PID 1.
+/// Any error of kill(2); EINVAL for a pid that names a group, everything, or PID 1.
 pub fn send(pid: Pid, signal: Signal) -> io::Result<()> {
     if pid.as_raw() <= 1 {
         return Err(Errno::EINVAL.into());
@@ -32,10 +32,11 @@ pub fn send(pid: Pid, signal: Signal) -> io::Result<()> {
     Ok(kill(pid.as_raw(), signal)?)
 }
 
-/// Signals a process group. Its leader, or another member, was not reaped: "signal the group before reaping its leader".
+/// Signals a process group, of which the leader or another member has not been reaped: "signal the group before reaping its
+/// leader".
 ///
 /// # Errors
-/// What kill(2) says; EINVAL for 0 and 1.
+/// Any error of kill(2); EINVAL for 0 and 1.
 pub fn send_group(group: Pid, signal: Signal) -> io::Result<()> {
     if group.as_raw() <= 1 {
         return Err(Errno::EINVAL.into());
@@ -43,7 +44,7 @@ pub fn send_group(group: Pid, signal: Signal) -> io::Result<()> {
     Ok(kill(-group.as_raw(), signal)?)
 }
 
-/// Whether nobody is left in this process group, dead ones that nobody reaped included.
+/// Whether nobody is left in this process group, not even a zombie.
 #[must_use]
 pub fn is_group_gone(group: Pid) -> bool {
     send_group(group, Signal(0)).is_err_and(|error| error.raw_os_error() == Some(libc::ESRCH))
@@ -76,7 +77,7 @@ pub fn kill_everything_but_init() -> io::Result<()> {
 /// EPERM unless called by PID 1.
 pub fn is_alone() -> io::Result<bool> {
     require_pid1()?;
-    // Signal 0 to everybody: ESRCH means that there is no one; those that init may not signal count as there.
+    // Signal 0 to everybody: ESRCH means that there is no one; processes that init may not signal count as present.
     match kill(-1, Signal(0)) {
         Ok(()) => Ok(false),
         Err(Errno::ESRCH) => Ok(true),
@@ -89,24 +90,24 @@ pub fn is_alone() -> io::Result<bool> {
 pub enum Verdict {
     /// Nobody is left; the proof of law 8.
     Proved,
-    /// Somebody is, or may be.
+    /// Somebody is left, or may be.
     Left(Left),
 }
 
-/// Who kept a pass from being clean.
+/// What kept a pass from being clean.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Left {
     /// The targets, zombies included.
     pub pids: Vec<Pid>,
-    /// How many came and went, or may be targets and cannot be told.
+    /// How many vanished during the scan, or may be targets and cannot be told.
     pub unclear: usize,
-    /// Some of them may not be killed: those of another user (EPERM), or by a security module's rule (EACCES).
+    /// Some of them may not be killed: they belong to another user (EPERM), or a security module forbids it (EACCES).
     pub refused: bool,
     /// Nobody was seen, but /proc may hide processes: only [`kill_everything`] leads to a proof.
     pub hidden: bool,
 }
 
-/// Repeated SIGKILL walks of /proc until a clean pass; for init, and for the elector's guard (which proves nothing: init reaps).
+/// Repeats SIGKILL walks of /proc until a clean pass; for init, and for the elector's guard (which proves nothing: init reaps).
 #[derive(Debug)]
 pub struct Sweep {
     scanner: Scanner,
@@ -131,11 +132,11 @@ impl Sweep {
     /// Kills all of `scope` but `spare`, or proves that nobody is left to kill.
     ///
     /// The proof is two clean scans in one call; nobody is reaped during a call (see [`scan`](crate::process::scan)), and a
-    /// zombie is not clean, so reap first. As PID 1 with no elector to spare it is [`is_alone`]; for [`Scope::Descendants`] also
-    /// that init has no other child.
+    /// zombie is not clean, so reap first. As PID 1 with no elector to spare, [`is_alone`] has to agree; for
+    /// [`Scope::Descendants`] it is enough that init has no other child.
     ///
     /// # Errors
-    /// If /proc cannot be listed; nothing is proved then, and [`kill_everything`] is what is left to PID 1. EPERM for
+    /// If /proc cannot be listed: then nothing is proved, and PID 1 is left with [`kill_everything`]. EPERM for
     /// [`Scope::Namespace`] unless the caller or its parent `spare.init` is PID 1.
     pub fn pass(&mut self, scope: Scope<'_>, spare: Spare<'_>) -> io::Result<Verdict> {
         self.passes = self.passes.saturating_add(1);
@@ -148,7 +149,7 @@ impl Sweep {
         self.twice(scope, spare, SIGKILL)
     }
 
-    /// The same proof, and the same account of who is left, without a SIGKILL to anybody.
+    /// The same proof, and the same account of what is left, without killing anything.
     ///
     /// # Errors
     /// As [`Sweep::pass`].
@@ -174,9 +175,9 @@ impl Sweep {
     }
 
     /// Stops every process of the namespace but init and the caller, in one step of the kernel that no fork escapes; SIGKILL then
-    /// finds them all. The electors go on at once, and so do their plugins, whatever group they are in.
+    /// finds them all. The electors are continued at once, and so are their plugins, whatever group they are in.
     fn freeze(&mut self, spare: Spare<'_>) {
-        // Who may not be signalled is found by the walk; ESRCH is as good.
+        // The walk finds those that may not be signalled; ESRCH is fine.
         let _ = kill(-1, Signal(libc::SIGSTOP));
         for elector in spare.electors {
             let _ = send_group(*elector, SIGCONT);
@@ -187,7 +188,7 @@ impl Sweep {
         }
     }
 
-    /// How long to wait for SIGCHLD before the next pass: 1 ms, doubling to 16 ms. Those that came in from outside die silently.
+    /// How long to wait for SIGCHLD before the next pass: 1 ms, doubling to 16 ms. Processes from outside die without a SIGCHLD.
     #[must_use]
     pub fn pause(&self) -> Duration {
         Duration::from_millis(1 << self.passes.saturating_sub(1).min(4))
@@ -212,13 +213,13 @@ impl Sweep {
 /// The first pass that stops everybody before it walks: by then, what is left forks faster than a walk finds it.
 const FREEZE_FROM: u32 = 3;
 
-/// [`Scope::Namespace`] is for PID 1 and its child: on a plain host it would be the machine.
+/// [`Scope::Namespace`] is for PID 1 and its child: on a plain host it would be the whole machine.
 fn require_container(init: Pid) -> nix::Result<()> {
     let is_child = init.as_raw() == 1 && Pid::parent() == init;
     if Pid::this().as_raw() == 1 || is_child { Ok(()) } else { Err(Errno::EPERM) }
 }
 
-/// Signals this very process: a pid may be freed by its own parent, and taken by a stranger, since the scan.
+/// Signals exactly this process: since the scan, its parent may have freed its pid, and a stranger taken it.
 fn send_identified(scanner: &Scanner, process: &Process, signal: Signal, pidfd: &mut bool) -> nix::Result<()> {
     let handle = if *pidfd { pidfd_open(process.pid) } else { Err(Errno::ENOSYS) };
     if matches!(handle, Err(Errno::ENOSYS | Errno::EPERM)) {

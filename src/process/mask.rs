@@ -1,7 +1,7 @@
 //! Signal masks as the kernel has them.
 //!
-//! Owns the two system calls that take one. musl's own sets leave out signal 34, which is SIGRTMIN to every program of glibc's:
-//! with them it would end init, and come out of a mask that a program was started with.
+//! Owns the two system calls that take one. musl's own sets leave out signal 34, which is glibc's SIGRTMIN: with them it would
+//! end init, and be lost from the mask that a program was started with.
 
 use std::{
     io,
@@ -27,10 +27,10 @@ impl Mask {
         Self(self.0 & !(1 << (signal - 1)))
     }
 
-    /// Blocks these, no other, and returns what was blocked before. Async-signal-safe.
+    /// Blocks exactly these, and returns what was blocked before. Async-signal-safe.
     ///
     /// # Errors
-    /// What rt_sigprocmask(2) says.
+    /// Any error of rt_sigprocmask(2).
     #[expect(unsafe_code, reason = "the C library's call knows other masks")]
     pub fn set(self) -> nix::Result<Self> {
         let mut before = Self(0);
@@ -40,10 +40,10 @@ impl Mask {
         Errno::result(result).map(|_| before)
     }
 
-    /// A descriptor for them, which does not wait and does not outlive an execve.
+    /// A signalfd for them, non-blocking and close-on-exec.
     ///
     /// # Errors
-    /// What signalfd(2) says.
+    /// Any error of signalfd(2).
     #[expect(unsafe_code, reason = "the C library's call knows other masks")]
     pub fn descriptor(self) -> io::Result<SignalFd> {
         let flags = SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC;

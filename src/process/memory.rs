@@ -1,14 +1,14 @@
 //! The memory of a process that must act even where memory is short.
 //!
-//! Owns two requests to the kernel, both of which it may refuse: to forget the pages that only the start needed, and to keep those
-//! that are used from now on. Without the second, the code that kills could be gone from memory when it is needed, and
-//! come back from a disk that hangs (law 2).
+//! Owns two requests to the kernel, both of which it may refuse: to drop the pages that only the start needed, and to lock those
+//! that are used from now on. Without the second, the code that kills could be out of memory when it is needed, and have to be
+//! read from a disk that hangs (law 2).
 
 use std::ffi::{c_int, c_void};
 
 use libc::{MADV_DONTNEED, MCL_CURRENT, MCL_ONFAULT, PF_W, PT_LOAD, dl_phdr_info, size_t};
 
-/// Forgets this program's code and constants, which come back by themselves when they are used.
+/// Drops the pages of this program's code and constants, which are read again when they are used.
 pub fn forget_start() {
     let mut segments: Vec<(usize, usize)> = Vec::with_capacity(8);
     collect(&mut segments);
@@ -17,14 +17,15 @@ pub fn forget_start() {
     }
 }
 
-/// Keeps every page that is used from now on, where RLIMIT_MEMLOCK covers the whole address space. Children do not inherit it.
+/// Locks every page that is used from now on into memory, if RLIMIT_MEMLOCK covers the whole address space. Children do not
+/// inherit it.
 pub fn keep_what_is_used() {
     #[expect(unsafe_code, reason = "nix does not know MCL_ONFAULT")]
-    // SAFETY: it takes two flags, and changes nothing that a program can see. Refused: as before.
+    // SAFETY: it takes two flags, and changes nothing that a program can see. If refused, all stays as before.
     let _ = unsafe { libc::mlockall(MCL_CURRENT | MCL_ONFAULT) };
 }
 
-/// The segments of the program itself that it cannot write to. What was relocated lies in segments that it once could.
+/// The program's own segments that it cannot write to. Relocated data is in segments that were once writable.
 #[expect(unsafe_code, reason = "the C library hands the program headers to a callback")]
 fn collect(segments: &mut Vec<(usize, usize)>) {
     unsafe extern "C" fn program(info: *mut dl_phdr_info, _: size_t, segments: *mut c_void) -> c_int {
@@ -36,7 +37,7 @@ fn collect(segments: &mut Vec<(usize, usize)>) {
             let word = |value| usize::try_from(value).unwrap_or_default();
             segments.push((word(info.dlpi_addr).wrapping_add(word(header.p_vaddr)), word(header.p_memsz)));
         }
-        // The program itself comes first; anything else than 0 ends the walk.
+        // The program itself comes first; anything but 0 ends the walk.
         1
     }
     // SAFETY: the callback is as required, and `segments` outlives the call.

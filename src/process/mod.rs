@@ -1,14 +1,14 @@
 //! Everything that tenure does to processes: find, spawn, signal, kill, reap, prove.
 //!
 //! Owns the system calls of that kind for init and for the elector's guard. Decides nothing: who must die, when, and what a proof
-//! permits is the machines' business. Never waits for anybody: what the kernel does at once has a bound, of which the longest is
-//! that for the two ends of a fuse ([`fuse`]). Never talks to a network.
+//! permits is up to the machines. Never waits for another process: what the kernel does at once has a time limit, the longest of
+//! which is for the two ends of a fuse ([`fuse`]). Never talks to a network.
 //!
-//! - [`scan`] reads who is there, [`kill`] sends SIGKILL to them until nobody is, [`reap`] reaps.
+//! - [`scan`] finds processes, [`kill`] sends SIGKILL until none is left, [`reap`] reaps.
 //! - [`resolve`] finds a program, [`spawn`] runs it, [`signals`], [`mask`] and [`terminal`] say what it inherits.
-//! - [`fuse`] is a SIGKILL that the kernel sends at a time, whoever runs then.
-//! - [`notify`] hears what the workload says of itself.
-//! - [`memory`] keeps what init needs to act, [`mod@slice`] has it run sooner.
+//! - [`fuse`] is a SIGKILL that the kernel sends at a set time, whoever is running then.
+//! - [`notify`] receives what the workload says about itself.
+//! - [`memory`] keeps what init needs in memory, [`mod@slice`] makes init run sooner.
 //! - [`power`] tells how much of all this the container allows.
 //!
 //! Invariants: one thread (the parent of a spawn must live as long as its children: PDEATHSIG); nothing but [`reap`] waits for

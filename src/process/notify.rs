@@ -1,7 +1,7 @@
-//! NOTIFY_SOCKET: what the workload says of itself.
+//! NOTIFY_SOCKET: what the workload says about itself.
 //!
-//! Owns the socket and its few fields. Believes a datagram only if the kernel names its sender, and that is the main process of
-//! the workload or descends from it. Never blocks, and never decides what a message means for a role.
+//! Owns the socket and its few fields. Accepts a datagram only if the kernel names its sender, and that is the workload's main
+//! process or descends from it. Never blocks, and never decides what a message means for a role.
 
 use std::{
     io,
@@ -16,14 +16,14 @@ use nix::{
 
 use crate::{process::scan::Scanner, role::Role};
 
-/// So many datagrams are thrown away at most before the socket counts as one that cannot be emptied. The kernel keeps no more than
-/// net.unix.max_dgram_qlen, 10 unless it was raised, so that those which come after that many are of somebody who does not stop.
+/// At most this many datagrams are discarded before the socket counts as one that cannot be drained. The kernel queues no more
+/// than net.unix.max_dgram_qlen, 10 unless it was raised, so more than this many come from a sender that does not stop.
 const MOST: usize = 4096;
 
 /// Longest datagram that is read; sd_notify messages are lines.
 const MAX_DATAGRAM: usize = 4096;
 
-/// Why a datagram was not believed.
+/// Why a datagram was rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Rejected {
     /// Longer than a notification is.
@@ -48,17 +48,17 @@ pub struct NotifySocket {
 }
 
 impl NotifySocket {
-    /// Opens it under an abstract name with 128 random bits.
+    /// Binds it to an abstract name with 128 random bits.
     ///
     /// # Errors
-    /// No randomness, or what socket(2), setsockopt(2) and bind(2) say.
+    /// No randomness, or any error of socket(2), setsockopt(2) and bind(2).
     pub fn open() -> io::Result<Self> {
         let mut random = [0; 16];
         getrandom::fill(&mut random).map_err(|error| io::Error::other(error.to_string()))?;
         let name = format!("tenure/notify/{:032x}", u128::from_ne_bytes(random));
         let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
         let socket = socket(AddressFamily::Unix, SockType::Datagram, flags, None)?;
-        // Before the bind: no datagram comes without credentials.
+        // Before the bind, so that no datagram comes without credentials.
         setsockopt(&socket, sockopt::PassCred, &true)?;
         bind(socket.as_raw_fd(), &UnixAddr::new_abstract(name.as_bytes())?)?;
         Ok(Self { socket, name })
@@ -70,11 +70,11 @@ impl NotifySocket {
         format!("@{}", self.name)
     }
 
-    /// What the next datagram says, if one waits, checked against the main process of the workload: a role, or nothing that means
-    /// anything here. Without a scanner none is believed.
+    /// What the next queued datagram says, its sender checked against the workload's main process: a role, or nothing that has a
+    /// meaning here. Without a scanner every datagram is rejected.
     ///
     /// # Errors
-    /// What recvmsg(2) says.
+    /// Any error of recvmsg(2).
     pub fn receive(&self, main: Pid, scanner: Option<&Scanner>) -> io::Result<Option<Result<Option<Role>, Rejected>>> {
         let mut buffer = [0; MAX_DATAGRAM];
         let Some((length, sender)) = self.read(&mut buffer)? else { return Ok(None) };
@@ -87,18 +87,18 @@ impl NotifySocket {
         Ok(Some(Ok(parse(text))))
     }
 
-    /// Throws away all that waits: an acknowledgement counts only from a socket that was drained before the signal (law 8).
+    /// Discards all that is queued: an acknowledgement counts only from a socket that was drained before the signal (law 8).
     ///
     /// # Errors
-    /// EBUSY if it is filled faster than it is emptied, and what recv(2) says: something may be left.
+    /// EBUSY if it fills faster than it is drained, or any error of recv(2): something may be left.
     pub fn drain(&self) -> io::Result<()> {
         Ok(drain(self.as_fd())?)
     }
 
-    /// Length (more than the buffer's if it was cut) and sender of the next datagram; an unknown sender is 0.
+    /// Length (more than the buffer's if it was truncated) and sender of the next datagram; an unknown sender is 0.
     ///
-    /// There is room for the credentials and for nothing else: descriptors that were sent along are closed by the kernel, which is
-    /// all that systemd-notify's barrier asks for, and never use up those that init may have.
+    /// There is room only for the credentials: descriptors that were sent along are closed by the kernel, which is all that
+    /// sd_notify_barrier(3) needs, and never use up those that init may have.
     #[expect(unsafe_code, reason = "nix gives no credentials where something else was cut off")]
     fn read(&self, buffer: &mut [u8]) -> io::Result<Option<(usize, Pid)>> {
         // SAFETY: zeroes are no control message, of nobody.
@@ -164,7 +164,7 @@ fn belongs(scanner: &Scanner, sender: Pid, main: Pid) -> bool {
     scanner.descends(sender, main) || scanner.look(sender).is_some_and(|process| process.group == main)
 }
 
-/// The role that a datagram names; the last one counts, and lines that mean nothing here are skipped.
+/// The role that a datagram names; the last one counts, and lines without a meaning here are skipped.
 pub(crate) fn parse(text: &str) -> Option<Role> {
     let role = |line| match line {
         "X_TENURE_ROLE=leader" => Some(Role::Leader),

@@ -77,12 +77,12 @@ pub enum Proc {
     Absent,
 }
 
-/// One thing found out.
+/// One finding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// Whether the guarantee is as strong as it can be, as far as this goes.
+    /// Whether the guarantee is as strong as it can be in this respect.
     pub strong: bool,
-    /// What is, and what it means, in one line.
+    /// The state and what it means, in one line.
     pub text: String,
 }
 
@@ -121,7 +121,7 @@ impl Power {
     /// Whether a child may call setuid(2), as entrypoints do that start as root and drop to another user.
     const fn may_change_users(&self) -> bool {
         let Status { no_new_privs, permitted, bounding, .. } = self.status;
-        // What root does not hold itself, the next program that it executes does.
+        // Capabilities that root lacks are regained by the next program that it executes.
         let regained = if self.uid == 0 && !no_new_privs { bounding } else { 0 };
         has(permitted | regained, CAP_SETUID)
     }
@@ -130,7 +130,7 @@ impl Power {
         !self.status.no_new_privs && !self.nosuid && self.status.bounding != 0
     }
 
-    /// All of it, the most important first.
+    /// All findings, the most important first.
     #[must_use]
     pub fn findings(&self) -> Vec<Finding> {
         vec![
@@ -282,7 +282,7 @@ fn root_is_nosuid(mounts: &str) -> bool {
     top.and_then(|line| line.split(' ').nth(5)).is_some_and(|options| options.split(',').any(|option| option == "nosuid"))
 }
 
-/// Whether the process runs the same file as this one; of another user it cannot be told.
+/// Whether the process runs the same file as this one; another user's process cannot be told.
 fn is_this_program(pid: i32) -> bool {
     let file = |process: &str| fs::metadata(format!("/proc/{process}/exe")).ok().map(|file| (file.dev(), file.ino()));
     let ours = file("self");

@@ -1,6 +1,6 @@
 //! The single reaper.
 //!
-//! Owns waitpid: no other part of tenure's init waits for a child, so every exit status arrives here, the orphans' too.
+//! Owns waitpid: no other part of tenure's init waits for a child, so every exit status arrives here, those of orphans too.
 
 use std::mem::MaybeUninit;
 
@@ -8,10 +8,10 @@ use nix::{errno::Errno, unistd::Pid};
 
 use crate::{config::Signal, link::Exit};
 
-/// Reaps one dead child, if there is one. Before its pid is freed, `before` hears of it: the last moment to signal its process
-/// group ("signal the group before reaping its leader").
+/// Reaps one dead child, if there is one. Before its pid is freed, `before` is called with it: the last moment to signal its
+/// process group ("signal the group before reaping its leader").
 ///
-/// To be called until None after every SIGCHLD, and after every wake-up: SIGCHLDs coalesce.
+/// Call it until `None` after every SIGCHLD, and after every wake-up: SIGCHLDs coalesce.
 pub fn next(before: impl FnOnce(Pid)) -> Option<(Pid, Exit)> {
     let pid = peek()?;
     before(pid);
@@ -47,7 +47,7 @@ pub fn is_childless() -> bool {
     waitid(libc::P_ALL, 0, libc::WEXITED | libc::WNOWAIT) == Err(Errno::ECHILD)
 }
 
-/// Which child changed as asked, and its status, without waiting; none if none has.
+/// The child that changed as asked, and its status; `None` if none has. Never waits.
 #[expect(unsafe_code, reason = "nix's waitid fails on children that a real-time signal killed")]
 fn waitid(kind: libc::idtype_t, id: libc::id_t, changes: i32) -> nix::Result<Option<(Pid, i32)>> {
     let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();

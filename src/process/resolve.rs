@@ -1,6 +1,6 @@
 //! Finds the program of a command, before a Lease is acquired for it.
 //!
-//! Owns the search. Never executes anything; execve may still fail, for what only it finds out (an interpreter's interpreter, the
+//! Owns the search. Never executes anything; execve may still fail on what only it checks (an interpreter's interpreter, the
 //! loader of a program).
 
 use std::{
@@ -30,12 +30,12 @@ pub enum ResolveError {
     /// There is none.
     #[error("{program}: not found{}", place(path.as_deref()))]
     NotFound {
-        /// As it was asked for.
+        /// The name as given.
         program: String,
         /// The PATH that was searched; none for a name with a slash.
         path: Option<String>,
     },
-    /// There is something, which cannot be executed.
+    /// It exists, but cannot be executed.
     #[error("{}: {why}", file.display())]
     NotExecutable {
         /// The file.
@@ -75,7 +75,7 @@ pub fn resolve(program: &str, path: Option<&OsStr>) -> Result<PathBuf, ResolveEr
         Header::Left => Ok(file),
         Header::Unfit(why) => Err(ResolveError::NotExecutable { file, why }),
         Header::Script(interpreter) => {
-            // It comes from a file, and a carriage return at its end is to be seen.
+            // It comes from a file, and a carriage return at its end must be visible.
             let program = interpreter.to_string_lossy().escape_debug().to_string();
             let unfit = match check(interpreter) {
                 Some(Ok(_)) => return Ok(file),
@@ -107,7 +107,7 @@ fn find(program: &str, path: Option<&OsStr>) -> Result<PathBuf, ResolveError> {
     Err(denied.unwrap_or_else(|| ResolveError::NotFound { program: program.to_owned(), path }))
 }
 
-/// None if nothing is there.
+/// `None` if nothing is there.
 fn check(file: PathBuf) -> Option<Result<PathBuf, ResolveError>> {
     let refuse = |why| Some(Err(ResolveError::NotExecutable { file: file.clone(), why }));
     match std::fs::metadata(&file) {

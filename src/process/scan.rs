@@ -1,6 +1,6 @@
 //! Reads from /proc which processes are there.
 //!
-//! Owns the reading of `/proc/PID/stat` and the choice of those that a walk is after. Never signals anybody.
+//! Owns reading `/proc/PID/stat` and choosing the targets of a walk. Never signals anybody.
 //!
 //! What a scan may miss: a process that a dying one forks behind the cursor of the directory. Its ancestors, up to a child of
 //! init, are seen or still to be reaped by init, so a scan during which init reaps nobody misses none of init's tree. What came
@@ -38,7 +38,7 @@ pub struct Process {
     pub start: u64,
 }
 
-/// Whom a walk is after, before [`Spare`].
+/// The targets of a walk, before [`Spare`] is left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope<'a> {
     /// Everything that is visible: init is PID 1.
@@ -69,9 +69,9 @@ pub struct Spare<'a> {
 pub struct Found<'a> {
     /// The targets, by rising pid.
     pub targets: &'a [Process],
-    /// How many may be, or may have been, others: gone before they could be read, unreadable, or of unknown parents.
+    /// How many others may be, or may have been, targets: gone before they could be read, unreadable, or of unknown parents.
     pub unclear: usize,
-    /// To look again at one of them.
+    /// For looking at one of them again.
     pub scanner: &'a Scanner,
 }
 
@@ -81,7 +81,7 @@ pub enum ScanError {
     /// It is not there.
     #[error("/proc cannot be opened; mount it, or nothing that the workload leaves behind can be found")]
     Open(#[source] io::Error),
-    /// Its numbers are not ours.
+    /// Its pids are not ours.
     #[error("/proc belongs to another PID namespace; mount this one's, or the wrong processes would be killed")]
     Foreign,
 }
@@ -126,7 +126,7 @@ impl Scanner {
         self.partial
     }
 
-    /// Who is there now.
+    /// The targets that exist now.
     ///
     /// # Errors
     /// If /proc cannot be listed.
@@ -141,7 +141,7 @@ impl Scanner {
             }
             Scope::Descendants => {
                 kin::trace(&self.table, &mut self.kin, Some(spare.init));
-                // Who vanished was a stranger's, or has an ancestor in the list: init's own are not reaped meanwhile.
+                // What vanished was a stranger's, or has an ancestor in the list: init reaps none of its own meanwhile.
                 unreadable + self.ask_again(spare.init)
             }
             Scope::Remains { entry, group } => {
@@ -159,8 +159,8 @@ impl Scanner {
         Ok(Found { targets: &self.table, unclear, scanner: self })
     }
 
-    /// Whether all children of init, which calls this, are spared: then nothing else descends from it, for it is a subreaper, and
-    /// reaps nobody meanwhile. So where /proc hides processes, too, or does not tell whose they are.
+    /// Whether all children of init, the caller, are spared. Then nothing else descends from it, because it is a subreaper and
+    /// reaps nobody meanwhile. This holds even where /proc hides processes, or does not tell whose they are.
     #[must_use]
     pub fn has_no_other_children(&self, spare: Spare<'_>) -> bool {
         let is_spared = |pid: &Pid| self.look(*pid).is_some_and(|process| spare.covers(&process));
@@ -195,7 +195,7 @@ impl Scanner {
         Kin::Lost
     }
 
-    /// Decides those whose parent was not in the list: parents come and go while it is made. How many stay undecided.
+    /// Decides those whose parent was not in the list: parents come and go while it is made. Returns how many stay undecided.
     fn ask_again(&mut self, init: Pid) -> usize {
         let mut undecided = 0;
         for at in 0..self.table.len() {
@@ -209,7 +209,7 @@ impl Scanner {
         undecided
     }
 
-    /// Fills the table by rising pid. How many vanished, and how many cannot be read; those stand in it with state `?`.
+    /// Fills the table by rising pid. Returns how many vanished and how many cannot be read; the latter are in it with state `?`.
     fn list(&mut self) -> io::Result<(usize, usize)> {
         let (mut vanished, mut unreadable) = (0, 0);
         self.table.clear();

@@ -1,4 +1,4 @@
-//! What signals tenure was started with, and which it takes in.
+//! The signal state that tenure was started with, and the signals that it receives.
 //!
 //! Owns the signal mask and the signalfd. Never sends one.
 
@@ -19,21 +19,21 @@ use nix::sys::{
 use super::mask::Mask;
 use crate::config::Signal;
 
-/// What a program inherits of signals beside the handlers: what tenure got is what its workload gets.
+/// The signal state, other than handlers, that a program inherits: the workload gets what tenure got.
 #[derive(Clone, Copy, Debug)]
 pub struct Inherited {
     /// The blocked ones.
     pub mask: Mask,
     /// Whether SIGPIPE was ignored. Rust's runtime ignores it before main.
     pub ignores_pipe: bool,
-    /// Whether SIGCHLD was ignored: nobody would have children to reap then. No other disposition is changed by tenure.
+    /// Whether SIGCHLD was ignored, which would leave no children to reap. tenure changes no other disposition.
     pub ignores_child: bool,
 }
 
-/// Blocks every signal but the faults, and tells what had been there before the first call.
+/// Blocks every signal except the faults, and returns what was in place before the first call.
 ///
 /// # Errors
-/// None that a kernel gives for a valid set.
+/// None for a valid set.
 pub fn block() -> io::Result<Inherited> {
     let mask = TAKEN.set()?;
     Ok(Inherited {
@@ -43,23 +43,23 @@ pub fn block() -> io::Result<Inherited> {
     })
 }
 
-/// [`block`] in the first instructions of a program, long before its main: PID 1 loses what arrives before that, for the kernel
-/// drops a signal that init neither blocks nor handles. To be put into `.init_array`.
+/// [`block`] in the first instructions of a program, long before main. What arrives earlier is lost to PID 1, because the kernel
+/// drops a signal that it neither blocks nor handles. For `.init_array`.
 pub extern "C" fn block_first() {
-    // Whoever needs it blocked says so once more, and hears of the error.
+    // Whoever needs them blocked calls it again, and gets the error.
     drop(block());
 }
 
 /// Puts back the mask that the program was started with.
 pub fn restore() {
     if let Some(mask) = MASK.get() {
-        // A mask that was there is valid.
+        // A mask that was in place is valid.
         let _ = mask.set();
     }
 }
 
-/// Stops this process as Ctrl-Z does one that does nothing about it, and returns when it is continued: at once where nobody could
-/// do that, as for PID 1 and for the first process of a terminal.
+/// Stops this process as Ctrl-Z stops one that does not handle it, and returns when it is continued: at once if nobody could do
+/// that, as for PID 1 and for the first process of a terminal.
 pub fn suspend() {
     let mut stop = SigSet::empty();
     stop.add(nix::sys::signal::SIGTSTP);
@@ -83,18 +83,18 @@ pub struct Received {
 pub struct Signals(SignalFd);
 
 impl Signals {
-    /// Takes in every signal that [`block`] blocked.
+    /// Receives every signal that [`block`] blocked.
     ///
     /// # Errors
-    /// What signalfd(2) says.
+    /// Any error of signalfd(2).
     pub fn open() -> io::Result<Self> {
         TAKEN.descriptor().map(Self)
     }
 
-    /// The next one that waits.
+    /// The next pending signal.
     ///
     /// # Errors
-    /// What read(2) says.
+    /// Any error of read(2).
     pub fn receive(&mut self) -> io::Result<Option<Received>> {
         let Some(info) = self.0.read_signal()? else { return Ok(None) };
         let signal = Signal(i32::try_from(info.ssi_signo).unwrap_or_default());
@@ -114,7 +114,7 @@ const TAKEN: Mask = {
     Mask::ALL.without(fpe).without(ill).without(segv).without(bus).without(abrt).without(trap).without(sys)
 };
 
-/// As it was before the first [`block`].
+/// The mask before the first [`block`].
 static MASK: OnceLock<Mask> = OnceLock::new();
 
 static IGNORED_PIPE: AtomicBool = AtomicBool::new(false);
@@ -135,8 +135,8 @@ extern "C" fn remember() {
     }
 }
 
-/// While SIGCHLD is ignored, as it is through every execve, the kernel buries children without a word: their ends are lost, and
-/// their pids are free before init knows.
+/// While SIGCHLD is ignored, which execve preserves, the kernel reaps children silently: their exit statuses are lost, and their
+/// pids are free before init knows.
 #[expect(unsafe_code, reason = "a disposition is set")]
 fn mind_children() {
     // SAFETY: no handler is installed. It does not fail for SIGCHLD.

@@ -1,7 +1,7 @@
 //! A shorter time slice, so that a busy machine lets tenure run sooner after it wakes.
 //!
-//! Owns sched_setattr(2). Needs no privilege: EEVDF gives a task that asks for less at a time its turn earlier. Children get the
-//! default back.
+//! Owns sched_setattr(2). Needs no privilege: EEVDF runs a task with a shorter slice earlier. Children get the default slice
+//! again.
 
 use std::io;
 
@@ -24,11 +24,11 @@ struct Attributes {
 
 const SIZE: u32 = size_of::<Attributes>() as u32;
 
-/// Asks for the shortest slice for this process, unless it has its turn before others already: what gives children the default
-/// slice back would take that from them.
+/// Asks for the shortest slice for this process, unless its policy or nice value already favours it: what resets the slice of
+/// children would reset that too.
 ///
 /// # Errors
-/// Where it is refused (seccomp), or the kernel knows no slices of a task's own (before 6.12).
+/// It is refused (seccomp), or the kernel has no per-task slices (before 6.12).
 pub fn shorten() -> io::Result<()> {
     let mut attributes = get()?;
     if attributes.policy != libc::SCHED_OTHER as u32 || attributes.nice < 0 {

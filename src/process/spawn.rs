@@ -1,8 +1,8 @@
 //! Starts a program in a forked child.
 //!
 //! Owns everything between fork and execve. Never waits for the child: it may be stopped (SIGSTOP to everybody) before its
-//! execve, and init must keep its deadlines even then. So it is fork and not vfork, which would suspend init for as long, and
-//! the child's report is a pipe that init polls ([`Spawning`]). Fork of a process as small as init costs 0.1 ms.
+//! execve, and init must keep its deadlines even then. Hence fork and not vfork, which would suspend init until then, and a pipe
+//! for the child's report, which init polls ([`Spawning`]). Forking a process as small as init takes 0.1 ms.
 //!
 //! The child makes only system calls, on memory that was prepared before the fork. Its steps: die with init; own group or
 //! session; terminal; standard input; descriptors; oom_score_adj; the signal dispositions and the mask that tenure was started
@@ -47,9 +47,9 @@ pub struct Command {
 /// How a child is set up.
 #[derive(Clone, Copy, Debug)]
 pub struct Setup<'a> {
-    /// The signals it gets.
+    /// The signal state that it gets.
     pub inherited: Inherited,
-    /// Where it stands among the processes.
+    /// Its process group or session.
     pub place: Place,
     /// The directory in which it starts; none: init's.
     pub directory: Option<BorrowedFd<'a>>,
@@ -57,20 +57,20 @@ pub struct Setup<'a> {
     pub input: Input,
     /// What becomes its descriptor 3. Every other one above 2 is closed by the execve.
     pub link: Option<BorrowedFd<'a>>,
-    /// Added to oom_score_adj, at most to 1000; where /proc forbids it, the child runs without.
+    /// Added to oom_score_adj, at most to 1000; if /proc forbids it, the child runs without.
     pub oom_score_adjust: i16,
-    /// Past this the child ends instead of its execve: [`Outcome::Late`] (law 15).
+    /// After this the child exits instead of calling execve: [`Outcome::Late`] (law 15).
     pub not_after: Option<Instant>,
     /// Kills the child's group when its time comes; a [`Fuse`](crate::process::fuse::Fuse) without a group.
     pub fuse: Option<BorrowedFd<'a>>,
 }
 
-/// Where a child stands.
+/// The process group or session of a child.
 #[derive(Clone, Copy, Debug)]
 pub enum Place {
     /// It leads a process group of its own.
     Group,
-    /// That, in the foreground of the terminal.
+    /// The same, in the foreground of the terminal.
     Foreground(Terminal),
     /// It leads a session of its own, without a terminal.
     Session,
@@ -90,7 +90,7 @@ pub enum Input {
 /// Readable ([`AsFd`]) once [`Spawning::outcome`] is known.
 #[derive(Debug)]
 pub struct Spawning {
-    /// The child, to be signalled and reaped as any other; its group exists already, its session may not.
+    /// The child, to be signalled and reaped like any other; its group exists already, its session may not.
     pub pid: Pid,
     report: File,
 }
@@ -100,7 +100,7 @@ pub struct Spawning {
 pub enum Outcome {
     /// The program runs (or the signal is sent), unless something killed the child before: then the reaper says so.
     Done,
-    /// The deadline was past: nothing of the program ran.
+    /// The deadline had passed: nothing of the program ran.
     Late,
     /// A step failed: nothing of the program ran.
     Failed(Failure),
@@ -110,9 +110,9 @@ pub enum Outcome {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{step}: {}", errno.desc())]
 pub struct Failure {
-    /// Which.
+    /// The step.
     pub step: Step,
-    /// How.
+    /// The error.
     pub errno: Errno,
 }
 
@@ -213,7 +213,7 @@ impl Command {
     /// Forks. Call it from the thread that lives as long as init: the child dies with the thread.
     ///
     /// # Errors
-    /// [`SpawnError`]; no child is there then.
+    /// [`SpawnError`]; there is no child then.
     pub fn spawn(&self, setup: &Setup<'_>) -> Result<Spawning, SpawnError> {
         let arguments = pointers(&self.arguments);
         let environment = pointers(&self.environment);
@@ -234,17 +234,17 @@ impl Command {
             act: child::Act::Execute { program: &self.program, arguments: &arguments, environment: &environment },
         })?;
         if let Place::Group | Place::Foreground(_) = setup.place {
-            // Both sides do it, so that the group exists for whoever comes first. It fails harmlessly after the execve.
+            // Both sides do it, so that the group exists whichever is first. It fails harmlessly after the execve.
             let _ = nix::unistd::setpgid(spawning.pid, spawning.pid);
         }
         Ok(spawning)
     }
 }
 
-/// Signals a process from a forked child, which ends without doing so past `not_after`: how a frozen workload is continued, and a
-/// running one promoted (law 15). `pid` is a child that was not reaped. While the signal would end or stop it, because it has not
-/// yet set up what it does about the signal, the child waits. Then it empties `notify`, so that whatever is read there later was
-/// said after the signal (law 8); nobody else reads it before.
+/// Signals a process from a forked child, which exits without doing so after `not_after`: this continues a frozen workload, and
+/// promotes a running one (law 15). `pid` is a child that has not been reaped. The forked child waits while the signal would end
+/// or stop that process because it has not set up its handling yet. Then it drains `notify`, so that whatever is read there later
+/// was said after the signal (law 8); nobody else reads it before.
 ///
 /// # Errors
 /// [`SpawnError`]; nothing was sent then.
@@ -254,7 +254,7 @@ pub fn signal_not_after(
     not_after: Instant,
     notify: Option<BorrowedFd<'_>>,
 ) -> Result<Spawning, SpawnError> {
-    // Where it is refused the pid must do: wrong only if the child is stopped while init reaps the process and its pid is
+    // If it is refused the pid must do: it is wrong only if the child is stopped while init reaps the process and its pid is
     // recycled.
     let handle = kill::pidfd_open(pid).ok();
     fork(&child::Plan {
@@ -276,7 +276,7 @@ pub fn signal_not_after(
     })
 }
 
-/// Whether a signal would end or stop a process, as far as /proc tells. Takes a few milliseconds unless it handles it.
+/// Whether a signal would end or stop a process, as far as /proc tells. Takes a few milliseconds unless the process handles it.
 #[must_use]
 pub fn would_end(pid: Pid, signal: Signal) -> bool {
     const LOOKS: usize = 3;
@@ -285,9 +285,9 @@ pub fn would_end(pid: Pid, signal: Signal) -> bool {
     for look in 1..=LOOKS {
         match files.fate(signal) {
             disposition::Fate::Lives => return false,
-            // For a moment only, perhaps: while it begins to wait for the signal, or was interrupted there.
+            // Perhaps only for a moment: while it begins to wait for the signal, or was interrupted there.
             disposition::Fate::Ends => ends = true,
-            // While it makes a process.
+            // While it creates a process.
             disposition::Fate::Blocks => {}
         }
         if look < LOOKS {
@@ -333,7 +333,7 @@ fn fork(plan: &child::Plan<'_>) -> Result<Spawning, SpawnError> {
     Ok(Spawning { pid: Pid::from_raw(pid), report: File::from(report) })
 }
 
-/// The child's end of the pipe, out of the way of the link's place.
+/// The child's end of the pipe, moved out of the way of the link's descriptor.
 fn above_link(end: OwnedFd) -> nix::Result<OwnedFd> {
     if end.as_raw_fd() > link::FD {
         return Ok(end);
@@ -352,7 +352,7 @@ fn pointers(strings: &[CString]) -> Vec<*const c_char> {
     strings.iter().map(|string| string.as_ptr()).chain([std::ptr::null()]).collect()
 }
 
-/// Our own oom_score_adj, raised; what cannot be read is not raised.
+/// Our own oom_score_adj, raised; `None` if it cannot be read or `by` is 0.
 fn raised_score(by: i16) -> Option<String> {
     let own: i32 = std::fs::read_to_string("/proc/self/oom_score_adj").ok()?.trim().parse().ok()?;
     (by != 0).then(|| own.saturating_add(by.into()).clamp(-1000, 1000).to_string())

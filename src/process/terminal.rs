@@ -1,4 +1,4 @@
-//! The terminal on standard input, where init has one: who is in its foreground.
+//! The terminal on standard input, if init has one: who is in its foreground.
 //!
 //! Never reads or writes it. All calls need SIGTTOU blocked, as init has it: a background process that hands the terminal
 //! over would be stopped otherwise.
@@ -21,8 +21,8 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// The terminal, if it is ours to hand over: standard input is one, it is the one of our session, and our process group is
-    /// in its foreground (it is not, in a shell's background job).
+    /// The terminal, if it is ours to hand over: standard input is one, it is our controlling terminal, and our process group is
+    /// in its foreground (not so in a shell's background job).
     #[must_use]
     pub fn of_stdin() -> Option<Self> {
         let fd = stdin();
@@ -31,7 +31,7 @@ impl Terminal {
         is_ours.then_some(Self { fd, ours })
     }
 
-    /// The process group in its foreground; none if it has hung up.
+    /// The process group in its foreground; `None` if it has hung up.
     #[must_use]
     pub fn foreground(self) -> Option<Pid> {
         tcgetpgrp(self.fd).ok()
@@ -40,7 +40,7 @@ impl Terminal {
     /// Puts `group` of our session into the foreground.
     ///
     /// # Errors
-    /// What tcsetpgrp(3) says.
+    /// Any error of tcsetpgrp(3).
     pub fn hand_to(self, group: Pid) -> io::Result<()> {
         Ok(tcsetpgrp(self.fd, group)?)
     }
@@ -48,7 +48,7 @@ impl Terminal {
     /// Puts us back into the foreground.
     ///
     /// # Errors
-    /// What tcsetpgrp(3) says.
+    /// Any error of tcsetpgrp(3).
     pub fn take_back(self) -> io::Result<()> {
         self.hand_to(self.ours)
     }

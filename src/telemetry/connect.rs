@@ -1,4 +1,4 @@
-//! The way to a collector: connections on the elector's runtime, with and without TLS.
+//! Connections to a collector on the elector's runtime, with and without TLS.
 
 use std::{
     fmt,
@@ -33,7 +33,7 @@ use super::{
 };
 use crate::words::{bounded, one_line};
 
-/// What is read of a collector's answer, in bytes.
+/// How much of a collector's answer is read, in bytes.
 const ANSWER: usize = 64 * 1024;
 
 /// A client for OTLP, over HTTP or gRPC.
@@ -46,12 +46,12 @@ pub(crate) struct Collector {
     cause: Cause,
 }
 
-/// Why the last request had no answer, or of what its answer complains; the exporter says only that there was none.
+/// Why the last request had no answer, or what its answer complains of; the exporter says only that there was none.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Cause(Arc<Mutex<Option<String>>>);
 
 impl Cause {
-    /// On one line; none if the answer says all there is.
+    /// On one line; `None` if the answer says it all.
     pub(crate) fn take(&self) -> Option<String> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -61,7 +61,7 @@ impl Cause {
     }
 }
 
-/// There is nobody to trust.
+/// There are no certificate authorities to trust.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TlsError {
     #[error("{variable}: {path} cannot be read")]
@@ -103,13 +103,13 @@ impl Collector {
         Ok(Self { client, protocol, headers, bound, cause: Cause::default() })
     }
 
-    /// Where it says more than an answer.
+    /// Where it records more than an answer says.
     pub(crate) fn cause(&self) -> Cause {
         self.cause.clone()
     }
 
     async fn exchange(&self, mut request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
-        // The exporter has set what it makes of the variables; it takes an empty one for one that says there are none.
+        // The exporter has set its own reading of the variables; it takes an empty one to mean that there are none.
         for (name, value) in &self.headers {
             request.headers_mut().insert(name, value.clone());
         }
@@ -118,13 +118,13 @@ impl Collector {
             Protocol::Grpc => grpc::call(request),
         };
         let (head, body) = self.client.request(request.map(Full::new)).await?.into_parts();
-        // Why spans were not taken is in the status; the rest of such an answer may be a page for people, of any length.
+        // Why spans were refused is in the status; the rest of such an answer may be an HTML page of any length.
         if !head.status.is_success() {
             return Ok(Response::from_parts(head, Bytes::new()));
         }
         let body = match Limited::new(body, ANSWER).collect().await {
             Ok(body) => body,
-            // The spans were taken: sent again they would be there twice.
+            // The spans were accepted: sent again, they would be there twice.
             Err(error) if error.is::<LengthLimitError>() => return Ok(Response::from_parts(head, Bytes::new())),
             Err(error) => return Err(error),
         };
@@ -137,7 +137,7 @@ impl Collector {
     }
 }
 
-/// Reads whom to trust beside the runtime: a file may be a pipe, or on a mount that hangs.
+/// Reads the certificate authorities off the runtime's thread: a file may be a pipe, or on a mount that hangs.
 async fn trusted(settings: &Settings) -> Result<RootCertStore, TlsError> {
     let certificate = settings.certificate.clone();
     let mut reading = spawn_blocking(move || roots(certificate));
@@ -170,7 +170,7 @@ fn roots(certificate: Option<(String, String)>) -> Result<RootCertStore, TlsErro
     if roots.is_empty() { Err(TlsError::NoRoots) } else { Ok(roots) }
 }
 
-/// What a collector that took the spans says against them. Some answer with what is no message of OTLP; that says nothing.
+/// What a collector that accepted the spans complains of. Some answer with what is not an OTLP message, which counts as nothing.
 fn complaint(answer: &Bytes) -> Option<String> {
     let partial = ExportTraceServiceResponse::decode(answer.clone()).ok()?.partial_success?;
     let said = bounded(&partial.error_message);

@@ -1,8 +1,7 @@
 //! Sends spans to a collector.
 //!
-//! Owns a bounded queue and one task on the elector's runtime: nobody but that task ever waits for the collector, or for the files
-//! that say whom to trust.
-//! Spans that do not fit are dropped and counted. Failures are told once for each state.
+//! Owns a bounded queue and one task on the elector's runtime: only that task ever waits for the collector, or for the files with
+//! the certificate authorities. Spans that do not fit are dropped. Failures are logged once for each state.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
-//! A call of gRPC, made of a request of HTTP and back. No IO.
+//! Turns an HTTP request into a gRPC call, and its answer back. No IO.
 //!
-//! OTLP sends the same message either way, so gRPC is a frame around it and a status after it; a library for more would cost the
-//! binary half a megabyte.
+//! OTLP sends the same message either way, so gRPC is a frame around it and a status after it; a library for more would add half
+//! a megabyte to the binary.
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version, header};
@@ -9,7 +9,7 @@ use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version, heade
 /// One byte, 0 for "not compressed", and the length in four.
 const PREFIX: usize = 5;
 
-/// The call that carries what `request` carries.
+/// The gRPC call with the message of `request`.
 pub(crate) fn call(request: Request<Bytes>) -> Request<Bytes> {
     let (mut head, message) = request.into_parts();
     head.version = Version::HTTP_2;
@@ -22,12 +22,12 @@ pub(crate) fn call(request: Request<Bytes>) -> Request<Bytes> {
     Request::from_parts(head, frame.freeze())
 }
 
-/// The response that says what the call's answer says, so that the exporter can tell what is worth another try.
+/// The HTTP response that says what the call's answer says, so that the exporter can tell what is retryable.
 pub(crate) fn answer(response: Response<Bytes>, trailers: Option<&HeaderMap>) -> Response<Bytes> {
     if response.status() != StatusCode::OK {
         return response;
     }
-    // An answer without a message has its status in the headers.
+    // A Trailers-Only response has its status in the headers.
     let said = trailers.and_then(|trailers| trailers.get("grpc-status")).or_else(|| response.headers().get("grpc-status"));
     let code = said.and_then(|code| code.to_str().ok()).and_then(|code| code.parse::<u32>().ok());
     let (mut head, mut frame) = response.into_parts();
@@ -36,7 +36,8 @@ pub(crate) fn answer(response: Response<Bytes>, trailers: Option<&HeaderMap>) ->
     Response::from_parts(head, message)
 }
 
-/// By the specification of OTLP over gRPC; RESOURCE_EXHAUSTED is worth another try only with a detail that is not looked for here.
+/// As the OTLP/gRPC specification says; RESOURCE_EXHAUSTED is retryable only with a RetryInfo detail, which is not looked for
+/// here.
 const fn status(code: u32) -> StatusCode {
     match code {
         0 => StatusCode::OK,

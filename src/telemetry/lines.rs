@@ -1,8 +1,8 @@
-//! What is written to the log, and how loudly.
+//! What is written to the log, and at which level.
 //!
 //! Owns the wording. One line for each transition (the one with a `role`), one when a state is entered that somebody may have to
-//! do something about, and no line again and again for the same state. What others wrote (the API server, other holders of the
-//! Lease) is cut to one line of a bounded length.
+//! act on, and none over and over for the same state. What others wrote (the API server, other holders of the Lease) is cut to
+//! one line of a bounded length.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -20,7 +20,7 @@ use crate::{
     words::bounded,
 };
 
-/// The same failure is told again after this long.
+/// The same failure is logged again after this long.
 const AGAIN: Duration = Duration::from_secs(600);
 
 /// Writes log lines.
@@ -44,7 +44,7 @@ impl Lines {
         Self { lease, failing: BTreeMap::new() }
     }
 
-    /// An elector goes on with the term of the one before it.
+    /// An elector continues the term of the one before it.
     pub(crate) fn resumed(&self, resume: &Resume) {
         let Resume { facts, main, .. } = resume;
         info!(
@@ -56,7 +56,7 @@ impl Lines {
         );
     }
 
-    /// The line that `fact` is worth by itself, if any.
+    /// Writes the line that `fact` is worth by itself, if any.
     pub(crate) fn fact(&mut self, fact: Fact<'_>, now: Now) {
         match fact {
             Fact::Reported(event) => self.event(event, now),
@@ -66,7 +66,7 @@ impl Lines {
         }
     }
 
-    /// The line about something that is over.
+    /// Writes the line about something that is over.
     pub(crate) fn outcome(&self, outcome: &Outcome) {
         match outcome {
             Outcome::Transition(transition) => self.transition(transition),
@@ -281,7 +281,7 @@ fn ids(context: TraceContext) -> (String, String) {
     (format!("{:032x}", context.trace_id), format!("{:016x}", context.span_id))
 }
 
-/// The part of a complaint by which one state is told from another: numbers in its words may be times, and differ in each.
+/// The part of a complaint that tells one state from another: digits are left out, because they may be times that differ in each.
 fn state(complaint: &Complaint) -> (Option<u16>, String) {
     (complaint.status, complaint.words.chars().filter(|c| !c.is_ascii_digit()).collect())
 }

@@ -1,7 +1,7 @@
 //! Log lines of the elector, on standard error, as text or JSON.
 //!
-//! Owns the subscriber and its sink. Never waits for whoever reads standard error: a line that does not fit is dropped and counted
-//! (`crate::stderr`). Lines of the libraries are shown from warnings on, whatever the level: theirs may carry credentials.
+//! Owns the subscriber and its sink. Never waits for whoever reads standard error: a line that does not fit is dropped and
+//! counted (`crate::stderr`). Libraries' lines are shown only from warn up, whatever the level: others may carry credentials.
 
 use std::{
     io,
@@ -22,7 +22,7 @@ use crate::{
     stderr::Lines,
 };
 
-/// From here on, what the process logs goes to standard error as `config` says. A second call changes nothing.
+/// From here on, the process logs to standard error as `config` says. A second call changes nothing.
 pub fn start(config: &Log) {
     let sink = Sink { lines: Mutex::new(Lines::new(config.format)) };
     if tracing::subscriber::set_global_default(subscriber(config, sink)).is_err() {
@@ -53,7 +53,7 @@ const fn level(level: LogLevel) -> LevelFilter {
     }
 }
 
-/// Takes whole lines: the formatter hands over each with one write.
+/// Takes whole lines: the formatter passes each in one write.
 struct Sink {
     lines: Mutex<Lines>,
 }

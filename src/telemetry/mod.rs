@@ -1,13 +1,13 @@
 //! Traces and log lines; can never delay a transition.
 //!
 //! Owns what people and collectors get to see of an election. Everything here is told facts after they happened, on the elector's
-//! own thread, and does nothing there that could wait: log lines that do not fit are dropped, spans go to a bounded queue.
+//! own thread, and never waits there: log lines that do not fit are dropped, spans go to a bounded queue.
 //!
 //! The elector's loop calls [`log::start`] and [`Telemetry::start`] with init's welcome, then [`Telemetry::record`] for whatever
 //! the election reports, for each message to init (a Lead after [`Telemetry::amend`]) and for each message from init. Before it
-//! sends Done it awaits what [`Telemetry::finish`] gives it, and goes on turning meanwhile.
+//! sends Done it awaits the future of [`Telemetry::finish`], and keeps running meanwhile.
 //!
-//! `observer` decides which transitions there were, `spans` and `lines` give them their form, `export` and `log` do the rest.
+//! `observer` decides which transitions there were, `spans` and `lines` put them into form, `export` and `log` do the rest.
 
 use opentelemetry::KeyValue;
 use opentelemetry_sdk::{Resource, resource::TelemetryResourceDetector};
@@ -37,7 +37,7 @@ mod settings;
 mod spans;
 mod transition;
 
-/// What the elector's loop tells of, in the order in which it happened.
+/// What the elector's loop reports, in the order in which it happened.
 #[derive(Clone, Copy, Debug)]
 pub enum Fact<'a> {
     /// The election reported it.
@@ -48,12 +48,12 @@ pub enum Fact<'a> {
     Received(&'a ToElector),
 }
 
-/// The elector's mouth towards people and collectors.
+/// The elector's output to people and collectors.
 #[derive(Debug)]
 pub struct Telemetry {
     observer: Observer,
     lines: Lines,
-    /// None: nothing is exported.
+    /// `None`: nothing is exported.
     traces: Option<Traces>,
 }
 
@@ -66,9 +66,9 @@ struct Traces {
 
 impl Telemetry {
     /// Reads the standard OTEL_* variables through `variable`; without an endpoint in them nothing is exported and nothing runs.
-    /// Settings that cannot work are told in the log, and nothing is exported.
+    /// Settings that cannot work are logged, and nothing is exported.
     ///
-    /// The namespace in `welcome` is the Lease's, found out where the configuration leaves it open.
+    /// The namespace in `welcome` is the Lease's, discovered if the configuration leaves it open.
     ///
     /// # Panics
     /// Outside a tokio runtime.
@@ -90,8 +90,8 @@ impl Telemetry {
         Self { observer: Observer::new(welcome.resume.as_ref(), now), lines, traces }
     }
 
-    /// Makes what the workload is told of its transition's span true: without an exporter there is no span that its own could
-    /// join, and a trace that is not sampled is marked so. To be called before init is told of the term.
+    /// Corrects the transition's span that the workload is given: without an exporter there is no span that its own could join,
+    /// and a trace that is not sampled is marked so. To be called before init is told of the term.
     pub fn amend(&self, facts: &mut Facts) {
         let traces = self.traces.as_ref().filter(|traces| traces.export.works());
         match (traces, TraceContext::parse(&facts.traceparent)) {
@@ -101,7 +101,7 @@ impl Telemetry {
         }
     }
 
-    /// Takes in what happened at `now`; never waits.
+    /// Records what happened at `now`; never waits.
     pub fn record(&mut self, fact: Fact<'_>, now: Now) {
         self.lines.fact(fact, now);
         for outcome in self.observer.record(fact, now) {
@@ -109,8 +109,8 @@ impl Telemetry {
         }
     }
 
-    /// Sends what is left, for [`FLUSH`] at most; from now on nothing is exported. To be awaited after the release, and before
-    /// init is told that all is done: init's end is the end of this process.
+    /// Sends what is left, for at most [`FLUSH`]; from now on nothing is exported. To be awaited after the release, and before
+    /// init is told that all is done: when init ends, so does this process.
     pub fn finish(&mut self, now: Now) -> impl Future<Output = ()> + Send + 'static + use<> {
         for outcome in self.observer.finish(now) {
             self.tell(outcome);
@@ -152,7 +152,7 @@ impl Traces {
     }
 }
 
-/// Who tells: what the variables say goes before what is known here, but for the instance, which they never say.
+/// Who reports: the variables take precedence over what is known here, except for the instance, which they never set.
 fn resource(settings: &Settings, identity: &str, namespace: &str) -> Resource {
     let known = [
         ("service.name", "tenure"),

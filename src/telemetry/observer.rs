@@ -1,8 +1,8 @@
 //! Decides, from facts and their times, which transitions there were. No clock, no IO.
 //!
 //! Owns the pairing of facts: a campaign with the term that it won, a stop with its proof and its release. Facts may be missing
-//! (the elector is restarted within a term, a term ends before init was told of it); what is told then says so, and nothing
-//! claims a leadership that never began.
+//! (the elector is restarted within a term, a term ends before init was told of it); the outcome then says so, and nothing claims
+//! a leadership that never began.
 
 use std::{mem, time::Duration};
 
@@ -32,7 +32,7 @@ pub(crate) struct Observer {
     /// When init began a stop by itself.
     stop_began: Option<Instant>,
     fall: Option<Fall>,
-    /// Those of the transition under way.
+    /// Those of the transition in progress.
     hooks: Vec<Phase>,
 }
 
@@ -42,14 +42,14 @@ struct Term {
     token: String,
     /// The transition that began it.
     context: Option<TraceContext>,
-    /// E, as init was last told.
+    /// E, as init was last told it.
     end: Option<Instant>,
 }
 
 #[derive(Debug)]
 struct Rise {
     campaign: Campaign,
-    /// None: by an elector that has ended.
+    /// `None`: by an elector that has ended.
     acquired: Option<Instant>,
     creation_wait: Option<Duration>,
     order: Option<Order>,
@@ -59,7 +59,7 @@ struct Rise {
 #[derive(Clone, Copy, Debug)]
 struct Order {
     at: Instant,
-    /// When the write was sent that the deadlines count from.
+    /// When the write was sent from which the deadlines count.
     sent: Instant,
     not_before: Option<Instant>,
 }
@@ -82,7 +82,7 @@ struct Proved {
 }
 
 impl Observer {
-    /// Nothing seen yet but, in a restarted elector, the term that goes on.
+    /// Nothing seen yet except, in a restarted elector, the term in progress.
     pub(crate) fn new(resume: Option<&Resume>, now: Now) -> Self {
         let rise = resume.filter(|resume| resume.main.is_none() && resume.stopping.is_none()).map(|resume| {
             // Without an exporter it was not kept.
@@ -100,7 +100,7 @@ impl Observer {
         Self { term, rise, ..Self::default() }
     }
 
-    /// What is over with this fact.
+    /// The outcomes that this fact completes.
     pub(crate) fn record(&mut self, fact: Fact<'_>, now: Now) -> Vec<Outcome> {
         match fact {
             Fact::Reported(event) => self.reported(event, now),
@@ -112,7 +112,7 @@ impl Observer {
         }
     }
 
-    /// What is over because the process ends.
+    /// The outcomes that the end of the process completes.
     pub(crate) fn finish(&mut self, now: Now) -> Vec<Outcome> {
         let mut over = Vec::new();
         over.extend(self.rise.take().map(|rise| self.risen(rise, Err((ENDED, now.boot)))));
@@ -255,7 +255,7 @@ impl Observer {
         Some(Outcome::During { parent: term.context?, anchor: Anchor::new(now), term: term.transitions, phase })
     }
 
-    /// A part of the transition under way, or of the term that it outlasted.
+    /// A phase of the transition in progress, or of the term if it outlasted that.
     fn hooked(&mut self, phase: Phase, now: Now) -> Option<Outcome> {
         if self.rise.is_some() || self.fall.is_some() {
             self.hooks.push(phase);
@@ -360,7 +360,7 @@ impl Observer {
             exit = stop.exit;
             if let Some((until, how)) = fall.release {
                 let fact = KeyValue::new("tenure.release", how.as_str());
-                // Nothing was sent for it.
+                // No request was sent for it.
                 if how != Given::Keep {
                     phases.push(Phase::new(Name::Release, told, until).with(fact.clone()));
                 }

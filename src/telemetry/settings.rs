@@ -1,6 +1,6 @@
 //! The standard OTEL_* variables: whether, where and how spans are exported.
 //!
-//! Owns their reading. Off unless an OTLP endpoint is set, so that a bare pod does not call a collector that nobody runs.
+//! Owns reading them. Off unless an OTLP endpoint is set, so that a bare pod does not call a collector that nobody runs.
 //!
 //! | variables | |
 //! |---|---|
@@ -16,7 +16,7 @@
 //! | `OTEL_RESOURCE_ATTRIBUTES` | as the standard says, but for `service.instance.id`, which is the replica's identity |
 //!
 //! Not supported: proxies, compression, client certificates, `http/json`, other exporters and samplers. What is asked for and not
-//! supported is told in [`Settings::notes`].
+//! supported is reported in [`Settings::notes`].
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -26,13 +26,13 @@ use crate::api::proxies;
 
 mod entries;
 
-/// Where gRPC takes traces.
+/// The gRPC method that takes traces.
 const CALL: &str = "opentelemetry.proto.collector.trace.v1.TraceService/Export";
 
 /// For one export, in milliseconds.
 const TIMEOUT: u64 = 10_000;
 
-/// More spans than ever wait, and fewer than a channel can be asked for.
+/// More spans than ever queue up, and fewer than a channel's limit.
 const LONGEST_QUEUE: usize = 1 << 20;
 
 /// How spans are exported.
@@ -73,8 +73,8 @@ impl Protocol {
     }
 }
 
-/// Which traces are exported, by their id alone: so all replicas decide alike about a trace that they share, and what the standard
-/// calls parent-based samplers decides as the root did.
+/// Which traces are exported, by their id alone, so that all replicas decide alike about a trace that they share, and the
+/// standard's parent-based samplers decide as the root did.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Sampler {
     All,
@@ -88,12 +88,12 @@ pub(crate) struct Batch {
     pub(crate) delay: Duration,
     /// Spans in one batch.
     pub(crate) size: usize,
-    /// Spans that wait; more are dropped.
+    /// Spans that may queue up; more are dropped.
     pub(crate) queue: usize,
 }
 
 impl Settings {
-    /// Reads variables by their name through `variable`; none if nothing is to be exported.
+    /// Reads variables by name through `variable`; `None` if nothing is to be exported.
     pub(crate) fn read(variable: impl Fn(&str) -> Option<String>) -> Option<Self> {
         let set = |name: &str| variable(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty());
         let mut notes = Vec::new();
@@ -218,7 +218,7 @@ fn at_least_one(number: u64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX).max(1)
 }
 
-/// Where the path of `base` goes on; what it asks for after a `?` stays at the end.
+/// Appends `path` to the path of `base`; a query stays at the end.
 fn below(base: &str, path: &str) -> String {
     let (base, query) = base.find('?').map_or((base, ""), |at| base.split_at(at));
     format!("{}/{path}{query}", base.trim_end_matches('/'))

@@ -22,7 +22,7 @@ pub(crate) struct Spans {
     random: fastrand::Rng,
 }
 
-/// What a span is made of beside its name and times.
+/// What makes up a span besides its name and times.
 struct Shape {
     context: TraceContext,
     parent: Option<Parent>,
@@ -155,7 +155,7 @@ fn span_context(context: TraceContext, remote: bool) -> SpanContext {
     SpanContext::new(trace, span, TraceFlags::SAMPLED, remote, TraceState::NONE)
 }
 
-/// A wall clock before 1970 is 1970.
+/// A time before 1970 becomes 1970.
 fn time(nanos: i128) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_nanos(u64::try_from(nanos.max(0)).unwrap_or(u64::MAX))
 }

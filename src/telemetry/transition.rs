@@ -1,10 +1,9 @@
-//! What there is to tell of an election, once it is over: the facts behind spans and log lines.
+//! What there is to report of an election, once it is over: the facts behind spans and log lines.
 //!
 //! Owns the names and words that a trace may carry; they are a closed set, documented here.
 //!
 //! `tenure.reason` of a transition to leader is why the Lease could be taken: `absent`, `released`, `cleared` or `expired`;
-//! `resumed` where the elector that knew has ended since. Of a transition to standby it is why the term ended: one of
-//! [`Reason`].
+//! `resumed` if the elector that knew has ended since. Of a transition to standby it is why the term ended: one of [`Reason`].
 
 use std::time::Duration;
 
@@ -17,12 +16,12 @@ use crate::{
     time::{Instant, Now},
 };
 
-/// What a span tells of.
+/// What a span describes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Name {
     /// The whole of a transition.
     Transition,
-    /// From the moment in which the Lease could be taken until it was held, or another had it.
+    /// From the moment when the Lease could be taken until it was held, or another replica had it.
     Campaign,
     /// The write that took the Lease, from its send to the answer.
     Acquire,
@@ -43,7 +42,7 @@ pub(crate) enum Name {
 }
 
 impl Name {
-    /// As the span has it.
+    /// The name of the span.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Transition => "transition",
@@ -60,7 +59,7 @@ impl Name {
     }
 }
 
-/// Why a transition came: `tenure.reason`.
+/// Why a transition happened: `tenure.reason`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
     /// To leader: why the Lease could be taken.
@@ -72,7 +71,7 @@ pub(crate) enum Cause {
 }
 
 impl Cause {
-    /// As the span and the log have it.
+    /// The word in the span and the log.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Vacancy(vacancy) => vacancy.as_str(),
@@ -86,7 +85,7 @@ impl Cause {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Outcome {
     Transition(Box<Transition>),
-    /// A campaign that another replica won: nothing of it claims a leadership.
+    /// A campaign that another replica won: nothing in it claims leadership.
     Lost(Campaign),
     /// Within a term, outside its transitions: a renewal that failed, a workload that was started again.
     During {
@@ -131,7 +130,7 @@ pub(crate) struct Transition {
     pub(crate) facts: Vec<KeyValue>,
     /// The workload was demoted, and runs on.
     pub(crate) demoted: bool,
-    /// Why it is not what it was to be.
+    /// Why it is not what it was meant to be.
     pub(crate) error: Option<&'static str>,
 }
 
@@ -174,14 +173,14 @@ impl Phase {
     }
 }
 
-/// How a transition hangs together with what went before it.
+/// How a transition relates to what went before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// With nothing that is known.
+    /// To nothing that is known.
     None,
     /// A handover: the old leader's transition is its parent, on another replica.
     Handover(TraceContext),
-    /// The old leader did not hand over, or it is this replica's own term that ends: a link.
+    /// The old leader did not hand over, or it is this replica's own term that ends: a span link.
     After(TraceContext),
 }
 
@@ -195,7 +194,8 @@ impl Margin {
     }
 }
 
-/// Ties CLOCK_BOOTTIME to the wall clock; one for a whole transition, so that a stepping wall clock does not disorder its parts.
+/// Ties CLOCK_BOOTTIME to the wall clock; one for a whole transition, so that a step of the wall clock does not disorder its
+/// parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Anchor(Now);
 

@@ -1,6 +1,6 @@
 //! `tenure check`: whether a replica could do its work here, and what to change.
 //!
-//! Owns what is looked at and the words. Every finding is reported; the exit code is that of the gravest.
+//! Owns the checks and their wording. Every finding is reported; the exit code is that of the most serious one.
 
 use std::fmt::Write as _;
 
@@ -128,7 +128,7 @@ impl Report {
         self.codes.push(code);
     }
 
-    /// Prints it; the code of what has to be put right first.
+    /// Prints it, and returns the exit code of what has to be fixed first.
     fn finish(self) -> u8 {
         let gravest = [exit::INVALID, exit::UNAVAILABLE].into_iter().find(|code| self.codes.contains(code));
         let code = gravest.or_else(|| self.codes.first().copied()).unwrap_or_default();

@@ -27,7 +27,7 @@ pub(super) async fn check(access: &Access, namespace: &str, config: &Config, rep
     report.section("permissions");
     let name = &config.lease.name;
     for (verb, without) in needed(config) {
-        // RBAC cannot restrict a create to names: it never matches a rule that has some.
+        // RBAC cannot restrict create by name: a rule with resourceNames never matches it.
         let named = if verb == "create" { None } else { Some(name.as_str()) };
         let what =
             named.map_or_else(|| format!("{verb} leases in {namespace}"), |name| format!("{verb} Lease {namespace}/{name}"));

@@ -19,14 +19,14 @@ use nix::{
 
 use crate::{cli::Cell, console::complain, exit};
 
-/// Whether this user may have PID namespaces here.
+/// Whether this user may create PID namespaces here.
 pub(super) fn is_possible() -> io::Result<bool> {
     let mut probe = Command::new(std::env::current_exe()?);
     probe.args(["demo", "cell"]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     Ok(probe.status()?.success())
 }
 
-/// The outer face; the exit code of the replica.
+/// The outer face; returns the replica's exit code.
 pub(super) fn outer(cell: &Cell) -> u8 {
     match contain(cell) {
         Ok(status) => code(status),
@@ -43,12 +43,12 @@ fn contain(cell: &Cell) -> io::Result<ExitStatus> {
         match become_replica(cell)? {}
     }
     enter()?;
-    // Only now: entering a user namespace clears it.
+    // Not earlier: entering a user namespace clears it.
     set_pdeathsig(Signal::SIGKILL)?;
     Command::new(std::env::current_exe()?).args(["demo", "inner", "--"]).args(&cell.arguments).status()
 }
 
-/// The inner face, PID 1; the exit code if it cannot become the replica.
+/// The inner face, PID 1; returns the exit code if it cannot become the replica.
 pub(super) fn inner(cell: &Cell) -> u8 {
     let prepared = set_pdeathsig(Signal::SIGKILL).and_then(|()| mount_proc());
     let became = match prepared {
@@ -69,7 +69,7 @@ fn become_replica(cell: &Cell) -> io::Result<Infallible> {
     Err(Command::new(std::env::current_exe()?).arg("run").args(&cell.arguments).exec())
 }
 
-/// The next child is PID 1 of a new namespace. Without the right to that, a new user namespace gives it.
+/// Makes the next child PID 1 of a new namespace. Without the privilege for that, a new user namespace grants it.
 fn enter() -> io::Result<()> {
     let flags = CloneFlags::CLONE_NEWPID | CloneFlags::CLONE_NEWNS;
     if unshare(flags).is_ok() {

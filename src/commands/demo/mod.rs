@@ -1,7 +1,7 @@
 //! `tenure demo`: three replicas on this machine, and everything that can go wrong with a leader.
 //!
 //! Owns the show: an embedded API server in this process, three real `tenure run` processes beside it, and what is done to them.
-//! What it claims it reads from the stamps of the workloads, not from what the replicas say.
+//! Its claims rest on the workloads' stamps, not on what the replicas say.
 
 use std::{
     fs, io,
@@ -30,7 +30,7 @@ use replica::Replica;
 use script::{Script, Stuck};
 use timeline::Drawn;
 
-/// Carries out the demo or one of its parts; the exit code.
+/// Runs the demo or one of its parts, and returns the exit code.
 pub(super) fn run(part: &Demo) -> u8 {
     match part {
         Demo::Cell(cell) => cell::outer(cell),
@@ -59,7 +59,7 @@ enum Failed {
 }
 
 fn show() -> u8 {
-    // In a container the number of the process is often that of the demo before it.
+    // In a container the pid is often the same as in the previous demo.
     let directory = std::env::temp_dir().join(format!("tenure-demo-{}-{:08x}", std::process::id(), fastrand::u32(..)));
     match play(&directory) {
         Ok(drawn) if drawn.holds => {
@@ -103,7 +103,7 @@ fn play(directory: &Path) -> Result<Drawn, Failed> {
     })
 }
 
-/// For their owner only: kubeconfigs carry tokens.
+/// For the owner only: kubeconfigs contain tokens.
 fn make(directory: &Path) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt as _;
     let mut builder = fs::DirBuilder::new();

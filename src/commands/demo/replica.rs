@@ -105,7 +105,7 @@ impl Replica {
 
 impl Drop for Replica {
     fn drop(&mut self) {
-        // A stopped process dies of SIGKILL too; the rest dies with the outermost one.
+        // SIGKILL ends a stopped process too; the rest dies with the outermost one.
         for pid in [self.elector(), self.init()].into_iter().flatten() {
             let _ = kill(pid, Signal::SIGKILL);
         }
@@ -116,7 +116,8 @@ impl Drop for Replica {
     }
 }
 
-/// Short timings that are still lawful: S, H and E lie 2.27, 2.57 and 2.97 s after a write, a rival takes after 3.03 s.
+/// Short timings that the law still allows: S, H and E are 2.27, 2.57 and 2.97 s after a write, and a rival takes over after 3.03
+/// s.
 fn settings(name: &str) -> serde_json::Value {
     json!({
         "lease": {
@@ -130,14 +131,14 @@ fn settings(name: &str) -> serde_json::Value {
     })
 }
 
-/// Processes whose parent this is, the oldest first.
+/// The children of this process, by rising pid.
 fn children(parent: Pid) -> Vec<Pid> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     let mut children: Vec<i32> = entries
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
         .filter(|pid: &i32| {
             let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-            // The name in front may hold blanks and parentheses.
+            // The process name before them may contain blanks and parentheses.
             let words = stat.rsplit_once(')').map_or("", |(_, words)| words);
             words.split_whitespace().nth(1).and_then(|word| word.parse().ok()) == Some(parent.as_raw())
         })

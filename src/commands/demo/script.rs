@@ -91,7 +91,7 @@ impl Script {
         Self { replicas, stamps: directory.join("stamps"), begin, marks: Vec::new() }
     }
 
-    /// From the first start to the last end.
+    /// Runs the script, from the first start to the last end.
     ///
     /// # Errors
     /// [`Stuck`].
@@ -142,7 +142,7 @@ impl Script {
         self.undo(name, stopped).await
     }
 
-    /// The replica is well again, as its supervisor would make it.
+    /// Restores the replica, as its supervisor would.
     async fn undo(&mut self, name: &str, stopped: Option<Pid>) -> Result<(), Stuck> {
         if let Some(pid) = stopped {
             // It may have been killed and replaced meanwhile, as it should be.
@@ -175,13 +175,13 @@ impl Script {
         Ok(())
     }
 
-    /// Who runs now. One that was just replaced has fresh stamps too, and the lesser token.
+    /// The run in progress. One that was just replaced has fresh stamps too, but a lower token.
     async fn leader(&self) -> Result<Run, Stuck> {
         let is_fresh = |run: &Run| crate::clock::boot().since(run.last) < FRESH;
         self.find(|runs| runs.into_iter().filter(is_fresh).max_by_key(|run| run.token)).await
     }
 
-    /// The first to begin after `at`.
+    /// The first run to begin after `at`.
     async fn leader_after(&self, at: Instant) -> Result<Run, Stuck> {
         self.find(|runs| runs.into_iter().find(|run| run.first > at)).await
     }
@@ -207,7 +207,7 @@ impl Script {
     }
 }
 
-/// Does it; the process that was stopped, if one was.
+/// Carries out `act`; returns the process that it stopped, if any.
 fn inflict(act: Act, replica: &Replica) -> Result<Option<Pid>, Stuck> {
     let missing = |what| Stuck::Missing { replica: replica.name, what };
     let init = replica.init().ok_or_else(|| missing("init"))?;

@@ -63,7 +63,7 @@ pub(super) fn draw(names: &[&str], runs: &[Run], marks: &[Mark], begin: Instant,
     Drawn { text, holds: alone && rising }
 }
 
-/// Pairs that ran at once, and for how long. The runs are in the order of their first stamps.
+/// Pairs that ran at once, and for how long. The runs are sorted by their first stamps.
 fn overlaps(runs: &[Run]) -> Vec<(&Run, &Run, Duration)> {
     let mut found = Vec::new();
     for (index, run) in runs.iter().enumerate() {

@@ -1,6 +1,6 @@
 //! The demo's workload: it stamps the time into a file of its own for as long as it is alive.
 //!
-//! Owns the stamps, written here and read here. A stamp is there as soon as it is written, so the file proves when a process was
+//! Owns the writing and reading of the stamps. A stamp is there as soon as it is written, so the file proves when a process was
 //! alive, whatever ended it.
 
 use std::{
@@ -29,7 +29,7 @@ pub(super) struct Run {
     pub(super) last: Instant,
 }
 
-/// Stamps until a signal ends it; the exit code if it cannot.
+/// Stamps until a signal ends it; returns the exit code if it cannot.
 pub(super) fn run(directory: &Path, name: &str) -> u8 {
     match stamp(directory, name) {
         Ok(never) => match never {},

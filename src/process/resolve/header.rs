@@ -1,4 +1,4 @@
-//! What the first bytes of a file tell of how the kernel would execute it.
+//! What the first bytes of a file say about how the kernel would execute it.
 //!
 //! Owns the kernel's rules for `#!` and for the magic of ELF. What it cannot tell for certain is left to execve.
 
@@ -13,7 +13,7 @@ use std::{
 /// As much of a file as the kernel looks at.
 const LENGTH: usize = 256;
 
-/// Whose ELF files the kernel of this binary may execute: the 32-bit ones are those of its own family. Empty: nobody knows.
+/// The machines whose ELF files this binary's kernel may execute, with the 32-bit ones of its own family. Empty: unknown.
 const MACHINES: &[u16] = if cfg!(target_arch = "x86_64") {
     &[libc::EM_X86_64, libc::EM_386]
 } else if cfg!(target_arch = "aarch64") {
@@ -33,7 +33,7 @@ pub(super) enum Header {
     Left,
 }
 
-/// Of a regular file; one that may not be read can still be executed.
+/// The header of a regular file; one that may not be read can still be executed.
 pub(super) fn of(file: &Path) -> Header {
     match read(file).map_or(Header::Left, |head| judge(&head)) {
         Header::Unfit(_) if may_have_handlers() => Header::Left,
@@ -42,7 +42,7 @@ pub(super) fn of(file: &Path) -> Header {
 }
 
 fn read(file: &Path) -> io::Result<Vec<u8>> {
-    // A pipe that took the file's place since it was looked at must not be waited for.
+    // Do not block on a FIFO that has taken the file's place since the check.
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(file)?;
     let mut head = Vec::with_capacity(LENGTH);
     file.take(LENGTH as u64).read_to_end(&mut head)?;
@@ -64,7 +64,7 @@ fn judge(head: &[u8]) -> Header {
     }
 }
 
-/// What stands after `#!`: a name, from the first that is no blank to the next blank or the end of the line or file.
+/// What follows `#!`: a name, from the first non-blank to the next blank or the end of the line or file.
 fn script(line: &[u8], is_cut: bool) -> Header {
     let start = line.iter().position(|byte| !b" \t".contains(byte)).unwrap_or(line.len());
     let name = line.get(start..).unwrap_or_default();
@@ -77,8 +77,8 @@ fn script(line: &[u8], is_cut: bool) -> Header {
     }
 }
 
-/// Whether some handler of binfmt_misc may take what the kernel itself does not execute: qemu, a Java runtime. Which ones there
-/// are is not to be seen in a container; that there can be none is.
+/// Whether a binfmt_misc handler (qemu, a Java runtime) may take what the kernel itself does not execute. A container cannot see
+/// which ones there are, only that there can be none.
 fn may_have_handlers() -> bool {
     std::fs::read_to_string("/proc/filesystems").map_or(true, |known| known.contains("binfmt_misc"))
 }

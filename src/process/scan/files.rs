@@ -1,4 +1,4 @@
-//! Reads and understands the files of /proc.
+//! Reads and parses the files of /proc.
 
 use std::{io::Write as _, os::fd::OwnedFd};
 
@@ -40,9 +40,9 @@ fn parse_stat(pid: Pid, line: &[u8]) -> Option<Process> {
     Some(Process { pid, parent, group, session, state, start })
 }
 
-/// Whether the environment that a process was started with has this entry; not if it cannot be read.
+/// Whether the environment that a process was started with has this entry; false if it cannot be read.
 pub(super) fn has_entry(proc: &OwnedFd, pid: Pid, entry: &str, buffer: &mut Vec<u8>) -> bool {
-    // The kernel limits an environment to a quarter of the stack limit; one chunk more than was read is asked for until it fits.
+    // The kernel limits an environment to a quarter of the stack limit; the buffer doubles until it fits.
     buffer.resize(buffer.len().max(32 * 1024), 0);
     loop {
         match read_file(proc, pid, "environ", buffer) {
@@ -55,8 +55,8 @@ pub(super) fn has_entry(proc: &OwnedFd, pid: Pid, entry: &str, buffer: &mut Vec<
     }
 }
 
-/// The children of this process of one thread, those included that /proc hides. None where the kernel does not tell, or of more
-/// than a few hundred.
+/// The children of this single-threaded process, including those that /proc hides. `None` if the kernel does not tell, or there
+/// are more than a few hundred.
 pub(super) fn children(proc: &OwnedFd, pid: Pid) -> Option<Vec<Pid>> {
     let mut buffer = [0; 4096];
     let length = read_file(proc, pid, &format!("task/{pid}/children"), &mut buffer).ok()?;

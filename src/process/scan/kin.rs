@@ -4,7 +4,7 @@ use nix::unistd::Pid;
 
 use super::Process;
 
-/// Whether a process belongs to those that are sought.
+/// Whether a process is one of those sought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kin {
     /// Not decided.
@@ -17,8 +17,8 @@ pub(super) enum Kin {
     Lost,
 }
 
-/// Decides every unknown one of `table` (sorted by pid) by its chain of parents: it is what the next decided one is. Of `root`,
-/// all but itself descend; without it the chains that leave the table are no kin.
+/// Decides every unknown entry of `table` (sorted by pid) by its chain of parents: it gets the verdict of the next decided one.
+/// With a `root`, its descendants are kin, but not itself; without one, chains that leave the table are not kin.
 pub(super) fn trace(table: &[Process], kin: &mut [Kin], root: Option<Pid>) {
     let root_start = root.and_then(|root| table.get(index(table, root)?)).map_or(0, |root| root.start);
     for first in 0..table.len() {
@@ -34,7 +34,7 @@ pub(super) fn trace(table: &[Process], kin: &mut [Kin], root: Option<Pid>) {
     }
 }
 
-/// The verdict for `first`, and the last one on the way to which it applies.
+/// The verdict for `first`, and the last process of its chain to which it applies.
 fn follow(table: &[Process], kin: &[Kin], first: usize, root: Option<Pid>, root_start: u64) -> (Kin, usize) {
     let mut at = first;
     // A chain longer than the table is a loop made of recycled pids.

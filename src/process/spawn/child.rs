@@ -41,21 +41,21 @@ pub(super) enum Act<'a> {
         arguments: &'a [*const c_char],
         environment: &'a [*const c_char],
     },
-    /// As soon as the process lives through it, which these files tell.
+    /// As soon as the process would survive it, which these files tell.
     Signal {
         handle: Option<BorrowedFd<'a>>,
         pid: Pid,
         signal: Signal,
         files: &'a disposition::Files,
-        /// Emptied before.
+        /// Drained before the signal.
         notify: Option<BorrowedFd<'a>>,
     },
 }
 
-/// Milliseconds between two looks at a process that would not live through its signal: the first, and the longest.
+/// Milliseconds between two looks at a process that would not survive its signal: the first, and the longest.
 const PAUSES: (i32, i32) = (1, 16);
 
-/// Carries out the plan, reports to `end` what kept it from that, and ends.
+/// Carries out the plan, reports to `end` what prevented that, and exits.
 pub(super) fn run(plan: &Plan<'_>, parent: Pid, end: RawFd) -> ! {
     match carry_out(plan, parent) {
         Ok(Outcome::Done) => exit(0),
@@ -97,7 +97,7 @@ fn carry_out(plan: &Plan<'_>, parent: Pid) -> Result<Outcome, Failure> {
             Some(Place::Group) => drop(check(Step::Place, libc::setpgid(0, 0))?),
             Some(Place::Foreground(_)) => {
                 check(Step::Place, libc::setpgid(0, 0))?;
-                // One that has hung up since is no reason not to lead.
+                // A terminal that has hung up since is no reason to fail.
                 libc::tcsetpgrp(libc::STDIN_FILENO, libc::getpid());
             }
             Some(Place::Session) => drop(check(Step::Place, libc::setsid())?),
@@ -107,7 +107,7 @@ fn carry_out(plan: &Plan<'_>, parent: Pid) -> Result<Outcome, Failure> {
             check(Step::Directory, libc::fchdir(directory.as_raw_fd()))?;
         }
         if let Some(fuse) = plan.fuse {
-            // Init may be stopped before it could do it. A guard more: without it two are left.
+            // Init may be stopped before it could do this. An extra guard: without it two are left.
             let _ = fuse::own(fuse, Pid::from_raw(libc::getpid()));
         }
         if let Some(null) = plan.null {
@@ -158,8 +158,9 @@ fn carry_out(plan: &Plan<'_>, parent: Pid) -> Result<Outcome, Failure> {
     Ok(Outcome::Done)
 }
 
-/// Returns when the process lives through the signal, as one that blocks it does by two looks, or it is too late for it. Throws
-/// away meanwhile what it says, which nobody else reads: the kernel keeps ten words, and who waits to say more handles nothing.
+/// Returns when the process would survive the signal, which two looks at one that blocks it count as, or when it is too late.
+/// Meanwhile discards its notifications, which nobody else reads: the kernel queues ten, and a process that blocks on sending
+/// more handles nothing.
 #[expect(unsafe_code, reason = "async-signal-safe system call")]
 fn await_handler(
     signal: Signal,
@@ -175,7 +176,7 @@ fn await_handler(
             (_, fate) => fate,
         };
         if let Some(notify) = notify {
-            // What is left is found by the drain before the signal.
+            // What is left is discarded by the drain before the signal.
             let _ = notify::drain(notify);
         }
         // SAFETY: no descriptors, and so no pointer that is read.
@@ -196,7 +197,7 @@ fn is_late(not_after: Option<Instant>) -> Result<bool, Failure> {
     Ok(not_after <= Instant::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)))
 }
 
-/// Every descriptor above standard error goes at the execve.
+/// Marks every descriptor above standard error close-on-exec.
 #[expect(unsafe_code, reason = "async-signal-safe system calls")]
 fn close_on_execute() {
     const CLOSE_RANGE_CLOEXEC: u32 = 1 << 2;

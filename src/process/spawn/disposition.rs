@@ -1,6 +1,6 @@
-//! Whether a process lives through a signal: what /proc says of its handlers.
+//! Whether a process survives a signal: what /proc says about its handlers.
 //!
-//! Owns the reading of the files that say it. System calls only, no allocation: they are read between fork and the child's end.
+//! Owns reading the files that say it. System calls only, no allocation: they are read between fork and the child's end.
 
 use std::ffi::{CStr, CString};
 
@@ -11,7 +11,7 @@ use crate::config::Signal;
 /// Longer than a status is with some hundred supplementary groups.
 const ENOUGH: usize = 8192;
 
-/// Signals that do nothing where nothing is set up for them.
+/// Signals whose default action neither ends nor stops a process.
 const HARMLESS: [i32; 4] = [libc::SIGCHLD, libc::SIGCONT, libc::SIGURG, libc::SIGWINCH];
 
 /// What a signal would do to a process.
@@ -19,7 +19,8 @@ const HARMLESS: [i32; 4] = [libc::SIGCHLD, libc::SIGCONT, libc::SIGURG, libc::SI
 pub(super) enum Fate {
     /// It ends or stops.
     Ends,
-    /// Nothing yet: it is blocked. For good, to be read or awaited, or while a thread or a process is made: a later look tells.
+    /// Nothing yet, because it is blocked: for good, to be read or awaited, or while a thread or a process is created. A later
+    /// look tells.
     Blocks,
     /// It handles or ignores it.
     Lives,
@@ -29,9 +30,9 @@ pub(super) enum Fate {
 #[derive(Debug)]
 pub(super) struct Files {
     status: CString,
-    /// Where it sleeps in the kernel, for those that may read its memory; `0` for all others.
+    /// Where it sleeps in the kernel, for readers that may read its memory; `0` for all others.
     wchan: CString,
-    /// To be opened by the same.
+    /// Opens for the same readers.
     environ: CString,
 }
 
@@ -41,7 +42,7 @@ impl Files {
         Self { status: file("status"), wchan: file("wchan"), environ: file("environ") }
     }
 
-    /// What the signal would do to the process. Nothing where that cannot be read: /proc may be missing, or hide it.
+    /// What the signal would do to the process. It lives if that cannot be read: /proc may be missing, or hide it.
     pub(super) fn fate(&self, signal: Signal) -> Fate {
         if HARMLESS.contains(&signal.0) {
             return Fate::Lives;
@@ -57,7 +58,7 @@ impl Files {
     }
 }
 
-/// The beginning of a file, as much as fits; none if it cannot be opened.
+/// The beginning of a file, as much as fits; `None` if it cannot be opened.
 #[expect(unsafe_code, reason = "async-signal-safe system calls")]
 fn read<'a>(path: &CStr, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
     let mut length = 0;
@@ -78,7 +79,7 @@ fn read<'a>(path: &CStr, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
     buffer.get(..length)
 }
 
-/// By what a status says; it lives where no line says anything.
+/// What a status says; the process lives if no line says anything.
 fn judge(signal: Signal, status: &[u8]) -> Fate {
     let lines = || status.split(|byte| *byte == b'\n');
     let Ok(bit) = u32::try_from(signal.0 - 1) else { return Fate::Lives };
@@ -95,13 +96,14 @@ fn mask(line: &[u8], name: &[u8]) -> Option<u64> {
     u64::from_str_radix(std::str::from_utf8(line.strip_prefix(name)?).ok()?.trim(), 16).ok()
 }
 
-/// Who waits for a blocked signal is shown without that block as long as it waits. sigwait(3), sigwaitinfo(2) and sigtimedwait(2)
-/// are one function of the kernel.
+/// A process that waits for a blocked signal is shown as not blocking it for as long. sigwait(3), sigwaitinfo(2) and
+/// sigtimedwait(2) are one function of the kernel.
 fn waits_for_signals(wchan: &[u8]) -> bool {
     names(wchan, b"sigtimedwait")
 }
 
-/// Who makes a process by posix_spawn(3) blocks every signal until that has begun: kernel_clone, and _do_fork before Linux 5.10.
+/// A process that calls posix_spawn(3) blocks every signal until the new one begins: kernel_clone, and _do_fork before Linux
+/// 5.10.
 fn waits_for_a_vfork(wchan: &[u8]) -> bool {
     names(wchan, b"clone") || names(wchan, b"fork")
 }
@@ -133,7 +135,7 @@ mod tests {
         }
     }
 
-    /// A child that blocks every signal and waits until a process of its making has begun another program, which it never does.
+    /// A child that blocks every signal and waits for its own vfork child to call execve, which never happens.
     #[expect(unsafe_code, reason = "fork, and async-signal-safe system calls in the child")]
     fn makes_a_process() -> Pid {
         // SAFETY: the child touches no memory but its own stack, and calls nothing but the kernel.

@@ -9,7 +9,7 @@ fn settings(variables: &[(&str, &str)]) -> Settings {
 
 #[tokio::test]
 async fn a_request_without_an_answer_leaves_why() {
-    // Bound, and not listening: nobody else gets it.
+    // Bound but not listening, so nobody else gets it.
     let port = tokio::net::TcpSocket::new_v4().unwrap();
     port.bind((std::net::Ipv4Addr::LOCALHOST, 0).into()).unwrap();
     let url = format!("http://{}", port.local_addr().unwrap());

@@ -1,6 +1,6 @@
 //! Variables that are lists: `NAME=VALUE,NAME=VALUE`, percent-encoded.
 //!
-//! An entry that cannot be used is told by its place alone: these variables hold credentials.
+//! An entry that cannot be used is reported by its position alone: these variables hold credentials.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +28,7 @@ pub(super) fn headers(variable: &str, list: &str, notes: &mut Vec<String>) -> He
     headers
 }
 
-/// Attributes of what sends spans; one without a value says nothing.
+/// Resource attributes; one without a value is left out.
 pub(super) fn attributes(variable: &str, list: &str, notes: &mut Vec<String>) -> BTreeMap<String, String> {
     let mut attributes = BTreeMap::new();
     for (place, entry) in entries(list) {
@@ -47,7 +47,7 @@ pub(super) fn attributes(variable: &str, list: &str, notes: &mut Vec<String>) ->
     attributes
 }
 
-/// With their places, from 1; a comma at the end makes no entry.
+/// The entries with their positions, from 1; empty ones are left out.
 fn entries(list: &str) -> impl Iterator<Item = (usize, &str)> {
     (1..).zip(list.split(',').map(str::trim)).filter(|(_, entry)| !entry.is_empty())
 }
@@ -62,7 +62,7 @@ fn not_encoded(variable: &str, place: usize) -> String {
     format!("{variable}: entry {place} is not percent-encoded: it is taken as it stands")
 }
 
-/// None if a code in it is broken, or what it stands for is no text.
+/// Percent-decodes; `None` if an escape is malformed, or the result is not UTF-8.
 fn decoded(text: &str) -> Option<String> {
     let mut parts = text.split('%');
     let mut bytes = parts.next()?.as_bytes().to_vec();
