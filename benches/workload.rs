@@ -1,4 +1,4 @@
-//! The program that the contestants of `figures` run: static and small, so that its own start and end cost what a program's must.
+//! The workload that the contestants of `figures` run: static and small, so that its own start and exit add as little as possible.
 
 #![allow(clippy::expect_used, unreachable_pub, dead_code, reason = "one face of what the tests share")]
 

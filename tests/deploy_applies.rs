@@ -1,5 +1,5 @@
-//! `kubectl apply -k deploy` against a real API server: admitted, with just the rights that tenure needs, and harmless when
-//! repeated.
+//! `kubectl apply -k deploy` against a real API server: it is admitted, grants exactly the permissions that tenure needs, and can
+//! be repeated.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stderr, reason = "a test fails by panicking, and says why")]
 
 mod support;
@@ -40,7 +40,7 @@ fn the_account_may_do_to_its_lease_what_tenure_needs_and_nothing_else() {
     let cluster = Namespace::restricted();
     cluster.kubectl(&["apply", "-k", DEPLOY]).success();
 
-    // The authorizer learns of the binding through a watch of its own.
+    // The authorizer learns of the binding through its own watch.
     let deadline = tenure::clock::boot() + support::PATIENCE;
     while !cluster.account_may("get", "leases.coordination.k8s.io/tenure") {
         assert!(tenure::clock::boot() < deadline, "the role binding is not in force");
@@ -123,7 +123,7 @@ fn its_pods_have_the_grace_period_that_their_configuration_needs() {
     assert!(granted >= needed, "{granted} s granted, {needed} s needed");
 }
 
-/// A namespace of its own on the API server, under Pod Security `restricted`.
+/// A new namespace on the API server, under Pod Security `restricted`.
 struct Namespace(String);
 
 impl Namespace {
@@ -141,7 +141,7 @@ impl Namespace {
         self.command(arguments).output().expect("kubectl starts")
     }
 
-    /// kubectl with an object on its standard input.
+    /// kubectl with this object on its standard input.
     fn feed(&self, arguments: &[&str], object: &Value) -> Output {
         let mut command = self.command(arguments);
         let mut child =
@@ -158,11 +158,11 @@ impl Namespace {
         serde_json::from_slice(&self.kubectl(&["get", "-o", "json", object]).success().stdout).unwrap()
     }
 
-    /// Whether the ServiceAccount of deploy/ is allowed this.
+    /// Whether the ServiceAccount of deploy/ is permitted this.
     fn account_may(&self, verb: &str, object: &str) -> bool {
         let account = format!("--as=system:serviceaccount:{}:tenure", self.0);
         let output = self.kubectl(&["auth", "can-i", verb, object, &account]);
-        // Why not may follow.
+        // The reason may follow a "no".
         match String::from_utf8_lossy(&output.stdout).split_whitespace().next() {
             Some("yes") => true,
             Some("no") => false,
@@ -187,7 +187,7 @@ fn kubectl() -> String {
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
-/// What a command's end is expected to be.
+/// How a command is expected to end.
 trait Ended {
     fn success(self) -> Output;
     fn failure(self) -> String;

@@ -1,4 +1,4 @@
-//! The elector as a process: what it does without its init, against its init, and when it cannot work at all.
+//! The elector as a process: how it behaves without its init, with a misbehaving init, and when it cannot work at all.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
 
 use std::{
@@ -100,7 +100,7 @@ fn a_credential_plugin_inherits_neither_blocked_nor_ignored_signals() {
     let masks = fs::read_to_string(&seen).unwrap();
     for line in masks.lines() {
         let (_, mask) = line.split_once('\t').unwrap();
-        // Only those that have a name: a C library keeps some of the others to itself.
+        // Only signals that have a name: a C library reserves some of the others.
         assert_eq!(u64::from_str_radix(mask, 16).unwrap() & 0x7fff_ffff, 0, "{masks}");
     }
 }
@@ -140,7 +140,7 @@ fn what_daemonised_itself_dies_with_an_init_that_was_killed_and_is_not_pid_1() {
     }
 }
 
-/// No kin of init any more, and its environment does not name the replica.
+/// No longer a descendant of init, and its environment does not name the replica.
 const ANONYMOUS: &str = "\"$0\" elector & setsid env -i sleep 60 & echo $!; wait";
 
 #[test]
@@ -217,7 +217,7 @@ fn welcome() -> Welcome {
     Welcome { pid1: false, ..Welcome::first(config, "me_1".into()) }
 }
 
-/// A term whose last renewal was sent then.
+/// A term whose last renewal was sent at this instant.
 fn resume(sent: tenure::time::Instant, main: Option<Pid>) -> Resume {
     let timing = Config::default().timing();
     Resume {
@@ -243,7 +243,7 @@ fn resume(sent: tenure::time::Instant, main: Option<Pid>) -> Resume {
     }
 }
 
-/// An elector with this test for its init, or with the shell that runs the script.
+/// An elector whose init is this test, or the shell that runs the script.
 struct Elector {
     child: Child,
     link: OwnedFd,
@@ -251,7 +251,7 @@ struct Elector {
 }
 
 impl Elector {
-    /// `$0` is the binary; the link is where it looks for it.
+    /// `$0` is the binary; the link is on the descriptor where it expects it.
     fn start(script: &str, kubeconfig: Option<&Kubeconfig>) -> Self {
         let (link, theirs) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC).unwrap();
         setsockopt(&link, sockopt::ReceiveTimeout, &TimeVal::seconds(30)).unwrap();
@@ -291,7 +291,7 @@ impl Elector {
         self.lines.next_line()
     }
 
-    /// The next line is the number of a process.
+    /// The next line, which is a process id.
     fn pid(&mut self) -> Pid {
         pid(&self.line())
     }
@@ -304,7 +304,7 @@ impl Drop for Elector {
     }
 }
 
-/// Access to a server that is not there.
+/// Access to a server that does not exist.
 struct Kubeconfig(Scratch);
 
 impl Kubeconfig {
@@ -336,7 +336,7 @@ fn elector_of(init: &Child) -> Option<Pid> {
     children(Pid::from_raw(init.id().try_into().unwrap())).into_iter().find(is_elector)
 }
 
-/// Whether it runs its guard, the thread that it starts once it knows its init.
+/// Whether it runs its guard thread, which it starts once it knows its init.
 fn has_settled(elector: Pid) -> bool {
     let names = fs::read_dir(format!("/proc/{elector}/task")).into_iter().flatten().flatten();
     names.filter_map(|task| fs::read_to_string(task.path().join("comm")).ok()).any(|name| name == "guard\n")

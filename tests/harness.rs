@@ -1,4 +1,4 @@
-//! The harness itself: a test that leans on it must not be able to pass because the harness is broken.
+//! Tests of the test harness itself: a test that relies on it must not pass because the harness is broken.
 
 #![allow(clippy::expect_used, clippy::print_stderr, reason = "a test fails by panicking, and says why")]
 
@@ -50,7 +50,7 @@ fn main() -> ExitCode {
 
 const PROMPT: Duration = Duration::from_secs(2);
 
-/// More than come by chance.
+/// More than can occur by chance.
 const STAMPS: usize = 100;
 
 fn spec(holder: &str) -> Value {
@@ -103,7 +103,7 @@ async fn a_lost_request_leaves_it_undone(stage: Stage) {
     assert!(unanswered.is_err());
     assert_eq!(stage.lease.read().await.expect("a Lease")["spec"]["holderIdentity"], "x");
     assert!(proxy.log.all()[0].answer.is_none());
-    // The rule was for one request.
+    // The rule was for one request only.
     assert_eq!(client.call(Method::PUT, &stage.lease.path(), Some(&object)).await.0, 200);
 }
 
@@ -202,7 +202,7 @@ async fn events_of_a_watch_can_be_changed(stage: Stage) {
 
 async fn the_minimal_rights_are_minimal(stage: Stage) {
     if stage.kind == Kind::Embedded {
-        // It knows tokens, not roles.
+        // It knows tokens, but no roles.
         return;
     }
     let (_proxy, client) = stage.client().await;
@@ -232,7 +232,7 @@ async fn a_workload_stamps_until_it_is_killed(stage: Stage) {
     assert!(life.last >= seen.expect("stamps in time"), "the stamps went on to the end");
 }
 
-/// The last of many stamps of `a`'s workload after this one.
+/// Waits for many more stamps of `a`'s workload after this one; returns the last.
 async fn stamps_after(stage: &Stage, mut seen: Instant) -> Instant {
     for _ in 0..STAMPS {
         while stage.witness.last_alive("a") <= seen {

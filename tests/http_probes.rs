@@ -1,4 +1,4 @@
-//! The probes as kubelet asks them, over a real connection.
+//! The probes as kubelet makes them, over a real connection.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
@@ -31,7 +31,7 @@ fn standby() -> Health {
     health
 }
 
-/// All that comes back for these bytes.
+/// The complete response to these bytes.
 async fn exchange(address: SocketAddr, request: &str) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(request.as_bytes()).await.unwrap();
@@ -99,7 +99,7 @@ async fn what_is_no_http_or_too_long_is_refused_and_the_probes_go_on() {
     assert!(exchange(address, "\u{16}\u{3}\u{1} not http\r\n\r\n").await.starts_with("HTTP/1.1 400 "));
     let long = format!("GET /livez HTTP/1.1\r\nX: {}\r\n\r\n", "x".repeat(16 * 1024));
     let mut stream = TcpStream::connect(address).await.unwrap();
-    // The server may close before it took all.
+    // The server may close before it has read everything.
     let _ = stream.write_all(long.as_bytes()).await;
     let mut reply = Vec::new();
     let _ = timeout(PATIENCE, stream.read_to_end(&mut reply)).await.expect("the connection ends");

@@ -1,4 +1,4 @@
-//! The image that the Dockerfile builds is one static file, and it runs as a container that may do nothing.
+//! The image that the Dockerfile builds is one static file, and it runs as a container without any privileges.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
 
 use std::{
@@ -12,7 +12,7 @@ use std::{
 use serde_json::{Value, json};
 use tenure::config::Signal;
 
-/// What glibc's threads use: no shell traps them.
+/// Reserved for glibc's threads: no shell can trap them.
 const THREADS: [i32; 2] = [32, 33];
 
 #[test]
@@ -121,7 +121,7 @@ fn the_builder_has_the_pinned_toolchain() {
     assert!(file("Dockerfile").contains(&format!("ARG BUILDER=rust:{pinned}-slim\n")), "rust-toolchain.toml says {pinned}");
 }
 
-/// An image, unpacked for as long as this lives.
+/// An image, unpacked as long as this lives.
 struct Image {
     directory: PathBuf,
     root: PathBuf,
@@ -129,7 +129,7 @@ struct Image {
 }
 
 impl Image {
-    /// Builds the images where that was not done, and unpacks one.
+    /// Builds the images if not yet done, and unpacks one.
     fn unpack(name: &str) -> Self {
         static ARCHIVES: OnceLock<Vec<PathBuf>> = OnceLock::new();
         let archives = ARCHIVES.get_or_init(build);
@@ -147,7 +147,7 @@ impl Image {
         Self { directory, root, config }
     }
 
-    /// Everything in it, relative to its root.
+    /// All files in it, relative to its root.
     fn files(&self) -> Vec<PathBuf> {
         let entries = fs::read_dir(&self.root).unwrap();
         entries.map(|entry| PathBuf::from(entry.unwrap().file_name())).collect()
@@ -160,17 +160,17 @@ impl Drop for Image {
     }
 }
 
-/// A container of runc with the restrictions of a hardened pod.
+/// A runc container with the restrictions of a hardened pod.
 struct Container {
     image: Image,
     spec: Value,
 }
 
 impl Container {
-    /// None, said aloud, where this user cannot start containers.
+    /// None, with a message, where this user cannot start containers.
     fn of(image: Image) -> Option<Self> {
         if !nix::unistd::geteuid().is_root() {
-            // Past the capture of the test harness: a test that did nothing is not to look like one that passed.
+            // Bypasses the test harness's capture: a test that did nothing must not look like one that passed.
             let _ = writeln!(std::io::stderr(), "NOT RUN: containers need root");
             return None;
         }

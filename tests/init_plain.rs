@@ -84,7 +84,7 @@ fn a_script_without_its_interpreter_is_127_and_says_so() {
     assert!(code == Some(127) && said.contains("its interpreter /no/such/int: not found"), "{code:?} {said}");
 }
 
-/// The exit code of an init that is to run a file with these bytes, where the kernel knows these filesystems, and what it said.
+/// The exit code and output of an init that is to run a file with these bytes, where the kernel knows these filesystems.
 fn run_file(bytes: &[u8], filesystems: &str) -> (Option<i32>, String) {
     let scratch = Scratch::new();
     let (file, known) = (scratch.file("file", bytes), scratch.file("filesystems", filesystems));
@@ -267,7 +267,7 @@ fn the_workload_starts_in_the_directory_of_init_which_leaves_it_if_it_starts_not
         let mut init = Init::run(&init, &["sh", "-c", script], contained);
         assert_eq!((init.line(), init.line(), init.exit()), ("/".into(), "/usr".into(), 0));
     }
-    // Nearer to the fork than a shell: one that leaves after it is seen in two of five.
+    // Closer to the fork than a shell: an init that leaves only after the fork is seen in two of five runs.
     for _ in 0..10 {
         let mut init = Init::run(&init, &["readlink", "/proc/1/cwd"], true);
         assert_eq!((init.line(), init.exit()), ("/".into(), 0));
@@ -302,7 +302,7 @@ fn a_plain_init_starts_a_workload_again_as_its_policy_says() {
     assert_eq!(runs.lines().count(), 3);
 }
 
-/// A workload that says so when it ignores TERM.
+/// A workload that reports once it ignores TERM.
 const STUBBORN: &str = "trap '' TERM; echo ready; while :; do sleep 0.01; done";
 
 /// A running plain init.
@@ -334,7 +334,7 @@ impl Init {
                 command.arg("--map-root-user");
             }
         }
-        // Whoever runs the tests may ignore signals, and a shell cannot trap what was ignored when it began.
+        // Whoever runs the tests may ignore signals, and a shell cannot trap what was ignored when it started.
         command.args(["env", "--default-signal"]).args(init).args(workload);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("setpriv and unshare are needed");
         let output = Lines::of(child.stdout.take().unwrap());
@@ -346,7 +346,7 @@ impl Init {
         self.output.next_line()
     }
 
-    /// All that it says until its end.
+    /// All output until its end.
     fn rest(&mut self) -> String {
         self.output.rest()
     }
@@ -355,7 +355,7 @@ impl Init {
         Pid::from_raw(self.child.id().try_into().unwrap())
     }
 
-    /// Init's id, as seen from here.
+    /// Init's pid, as seen from here.
     fn pid(&self) -> Pid {
         if self.contained { wait_for("init", || children(self.launcher()).first().copied()) } else { self.launcher() }
     }
@@ -365,7 +365,7 @@ impl Init {
         wait_for("the workload", || children(init).first().copied())
     }
 
-    /// Signals init, and waits until it has taken the signal in: two that wait at once are one.
+    /// Sends init a signal, and waits until it has been taken: two pending ones would merge into one.
     fn signal(&self, signal: Signal) {
         let pid = self.pid();
         kill(pid, signal).unwrap();

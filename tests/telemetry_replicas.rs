@@ -1,4 +1,4 @@
-//! What whole replicas tell of their transitions: to a collector, to the workload, in the Lease and in the log.
+//! What whole replicas report of their transitions: to a collector, to the workload, in the Lease and in the log.
 
 #![allow(clippy::expect_used, clippy::print_stderr, reason = "a test fails by panicking, and says why")]
 
@@ -26,7 +26,7 @@ use support::{
 };
 use tenure::link::FLUSH;
 
-/// A macro's worth of cases, on the embedded server: what is told does not depend on the server.
+/// Cases on the embedded server only: what is reported does not depend on the server.
 macro_rules! embedded {
     ($($name:ident),* $(,)?) => {
         vec![$(Case { name: stringify!($name), on: &[Kind::Embedded], body: |stage| Box::pin($name(stage)) }),*]
@@ -64,7 +64,7 @@ async fn prepare(stage: &Stage, name: &str, collector: &Collector, wire: Wire) -
         ("OTEL_EXPORTER_OTLP_ENDPOINT", collector.endpoint()),
         ("OTEL_EXPORTER_OTLP_PROTOCOL", protocol.to_owned()),
         ("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20hush".to_owned()),
-        // As a chart leaves it that was given nothing to put there: no reason to forget the general one.
+        // As a chart leaves it when it has no value: no reason to ignore the general one.
         ("OTEL_EXPORTER_OTLP_TRACES_HEADERS", String::new()),
     ];
     prepared.launch.env.extend(variables.map(|(name, value)| (name.to_owned(), value)));
@@ -80,7 +80,7 @@ async fn two(stage: &Stage, collector: &Collector, wire: Wire) -> (Replica, Repl
     (one, two)
 }
 
-/// The transition of this replica to this role, with its children.
+/// This replica's transition to this role, with its children.
 fn transition<'a>(seen: &'a [Seen], name: &str, to: &str) -> Option<(&'a Seen, Vec<&'a str>)> {
     let is_it = |span: &&Seen| span.name == "transition" && span.attributes["tenure.to"] == to && is_of(span, name);
     let transition = seen.iter().find(is_it)?;
@@ -88,7 +88,7 @@ fn transition<'a>(seen: &'a [Seen], name: &str, to: &str) -> Option<(&'a Seen, V
     Some((transition, children.map(|span| span.name.as_str()).collect()))
 }
 
-/// Identities are the replica's name, `_`, and random digits.
+/// An identity is the replica's name, `_`, and random digits.
 fn is_of(span: &Seen, name: &str) -> bool {
     span.resource["service.instance.id"].split('_').next() == Some(name)
 }
@@ -97,7 +97,7 @@ fn has(seen: &[Seen], name: &str, to: &str) -> bool {
     transition(seen, name, to).is_some_and(|(_, children)| children.len() >= 3)
 }
 
-/// [`Collector::wait`] would hold up the proxies: they run on this thread.
+/// [`Collector::wait`] would block the proxies, which run on this thread.
 async fn wait(collector: &mut Collector, what: &str, enough: impl Fn(&[Seen]) -> bool) -> Vec<Seen> {
     within(PATIENCE, what, async {
         loop {
@@ -195,7 +195,7 @@ async fn a_silent_collector_holds_up_neither_the_handover_nor_the_exit(stage: St
     let mut waits = Vec::new();
     for attempt in ["first", "second", "third"] {
         waits.push(waits_at_a_silent_collector(stage.beside(attempt).await).await);
-        // A busy machine may take that long once; what waits for the collector does each time.
+        // A busy machine may take that long once; something that waits for the collector does so each time.
         if waits.iter().any(|(release, takeover)| release.max(takeover) < &FLUSH) {
             return;
         }

@@ -1,4 +1,4 @@
-//! What a collector gets to see of transitions, over HTTP and gRPC, and that no collector holds anybody up.
+//! What a collector receives about transitions, over HTTP and gRPC, and that no collector delays anybody.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
@@ -326,7 +326,7 @@ async fn an_endpoint_that_cannot_work_exports_nothing_and_harms_nobody() {
     }
 }
 
-/// The span that the workload is told of.
+/// The span that is passed to the workload.
 fn told(replica: &Telemetry) -> String {
     let mut facts = Facts {
         token: String::new(),

@@ -1,4 +1,4 @@
-//! Init on a terminal: whose keys they are, and that none of them leaves anybody hanging.
+//! Init on a terminal: who gets which keys, and that none of them leaves anybody hanging.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
 
 use std::{
@@ -38,8 +38,8 @@ const CTRL_C: &[u8] = b"\x03";
 const CTRL_Z: &[u8] = b"\x1a";
 const CTRL_BACKSLASH: &[u8] = b"\x1c";
 
-/// A workload that lives on. A shell takes Ctrl-C for its child's alone if that has just ended, trap or not, and misses what comes
-/// just before it waits for ever: this one has no child, and never waits for long.
+/// A workload that keeps running. A shell attributes Ctrl-C to its child alone if that has just ended, trap or not, and misses a
+/// signal just before it waits for ever: this one has no child, and never waits long.
 const TICKING: &str = "exec 3<> <(:); echo $$; while :; do read -t 0.01 -u 3; done";
 
 #[test]
@@ -119,7 +119,7 @@ fn suspends_and_continues(terminal: &mut Terminal, init: Pid, workload: Pid, for
 #[test]
 fn a_shell_suspends_init_and_workload_and_continues_both() {
     let mut terminal = Terminal::of_shell();
-    // Stopped between its vfork and execve a child would keep its shell from stopping.
+    // A child that is stopped between its vfork and execve would keep its shell from stopping.
     terminal.run(&format!("{TENURE} --leader-election=off -- sh -c 'echo $$; exec sleep 600'"));
     let workload = terminal.pid();
     terminal.until("it is in the foreground", |terminal| terminal.foreground() == workload);
@@ -140,7 +140,7 @@ fn a_shell_suspends_both_where_init_reads_no_terminal_and_continues_both() {
 #[test]
 fn an_init_in_the_background_stops_for_a_terminal_as_its_workload_does_and_gets_it_with_fg() {
     let mut terminal = Terminal::of_shell();
-    // With tostop the terminal stops whoever writes from the background without further ado.
+    // With tostop the terminal simply stops whoever writes from the background.
     terminal.run("stty tostop");
     terminal.run(&format!("{TENURE} --leader-election=off -- sh -c 'read word; echo \"got $word\"' &"));
     terminal.run("echo $!");
@@ -248,12 +248,12 @@ fn ctrl_z_stops_no_leader_that_reads_no_terminal() {
     assert_eq!(terminal.line(), "code 3");
 }
 
-/// Where init stands.
+/// How init was started.
 #[derive(Clone, Copy, Debug)]
 enum Place {
-    /// The first process of the terminal, as with ssh -t.
+    /// As the first process of the terminal, as with ssh -t.
     FirstProcess,
-    /// That, and PID 1 of its namespace, as in a container.
+    /// As that, and PID 1 of its namespace, as in a container.
     Pid1,
 }
 
@@ -281,17 +281,17 @@ impl Terminal {
 
     fn of(command: &[&str]) -> Self {
         let OpenptyResult { master, slave } = openpty(None, None).expect("a terminal");
-        // Or it would not hang up as long as the child lives.
+        // Otherwise it would not hang up as long as the child lives.
         fcntl(&master, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).unwrap();
         let mut settings = tcgetattr(&slave).unwrap();
         settings.local_flags.remove(LocalFlags::ECHO | LocalFlags::ECHOCTL);
-        // Or a key's signal would be followed by the loss of what was written in answer to it.
+        // Otherwise a key's signal would discard output written in response to it.
         settings.local_flags.insert(LocalFlags::NOFLSH);
         settings.output_flags.remove(OutputFlags::OPOST);
         tcsetattr(&slave, SetArg::TCSANOW, &settings).unwrap();
         let copy = |slave: &OwnedFd| Stdio::from(slave.try_clone().unwrap());
         let [program, arguments @ ..] = command else { panic!("no command") };
-        // Whoever runs the tests in the background may have them ignore the keys' signals.
+        // Whoever runs the tests in the background may have made them ignore the keys' signals.
         let mut launcher = Command::new("env");
         launcher.args(["--default-signal", "setpriv", "--pdeathsig", "KILL", program]).args(arguments);
         launcher.stdin(copy(&slave)).stdout(copy(&slave));
@@ -313,7 +313,7 @@ impl Terminal {
         self.screen.next_line()
     }
 
-    /// The next line is the number of a process in this namespace.
+    /// The next line, which is a pid in this namespace.
     fn pid(&mut self) -> Pid {
         let line = self.line();
         Pid::from_raw(line.parse().unwrap_or_else(|_| panic!("not a number: {line:?}")))
@@ -323,7 +323,7 @@ impl Terminal {
         tcgetpgrp(&self.screen.source).unwrap()
     }
 
-    /// Its rows alone, for stty signals each dimension apart.
+    /// Changes only its rows, as stty signals each dimension separately.
     fn resize(&self, rows: u16) {
         let mut stty = Command::new("stty");
         let status = stty.args(["rows", &rows.to_string()]).stdin(self.screen.source.try_clone().unwrap()).status().unwrap();
@@ -349,7 +349,7 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        // A shell's jobs are in groups of their own, and a stopped one would stay for ever.
+        // A shell's jobs are in their own groups, and a stopped one would stay for ever.
         let session = self.child_pid();
         for pid in procfs::all().filter(|pid| procfs::session(*pid) == Some(session)) {
             let _ = kill(pid, Signal::SIGKILL);

@@ -1,4 +1,4 @@
-//! What runs the workload under a Lease: tenure, or a peer.
+//! What runs the workload under a Lease: tenure or one of its competitors.
 
 use std::{
     fs,
@@ -27,22 +27,22 @@ use crate::{
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
-/// Who runs it.
+/// What runs the workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Contestant {
     /// This repository's static binary.
     Tenure,
-    /// The same, to which the kernel refuses its fuse.
+    /// The same, but denied the fuse by the kernel.
     Fuseless,
     /// `benches/peers/client-go`.
     ClientGo,
-    /// LINBIT's k8s-await-election, where its checkout is named.
+    /// LINBIT's k8s-await-election, if its checkout is given.
     AwaitElection,
 }
 
 pub const BOTH: [Contestant; 2] = [Contestant::Tenure, Contestant::ClientGo];
 
-/// D and what follows from it.
+/// D and the settings that follow from it.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
     pub duration: Duration,
@@ -55,14 +55,14 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// What the law makes of it, with the default rho.
+    /// The law's timing for it, with the default rho.
     pub fn timing(self) -> Timing {
         let Self { duration, renew_period, attempt_timeout, loss_grace, kill_margin, .. } = self;
         Timing { duration, renew_period, attempt_timeout, drift: 10_000, loss_grace, kill_margin }
     }
 }
 
-/// Both sides' defaults: D = 15 s.
+/// The defaults of both: D = 15 s.
 pub const DEFAULT: Pace = Pace {
     duration: Duration::from_secs(15),
     renew_period: Duration::from_secs(3),
@@ -84,7 +84,7 @@ pub const SHORT: Pace = Pace {
     peer_period: Duration::from_millis(500),
 };
 
-/// Room enough to renew beside a crowd.
+/// Enough time to renew beside a crowd.
 pub const CROWDED: Pace = Pace {
     duration: Duration::from_secs(8),
     renew_period: Duration::from_secs(2),
@@ -94,7 +94,7 @@ pub const CROWDED: Pace = Pace {
     ..DEFAULT
 };
 
-/// What is compared, built and found.
+/// The programs to compare.
 pub struct Programs {
     pub tenure: PathBuf,
     workload: PathBuf,
@@ -104,7 +104,7 @@ pub struct Programs {
 }
 
 impl Programs {
-    /// Builds what is missing, and says so; k8s-await-election from its checkout in this directory.
+    /// Builds them, and says so; k8s-await-election from its checkout in this directory.
     pub fn build(await_election: Option<&Path>) -> Self {
         eprintln!("figures: building the static binary, the workload and the peer");
         let tenure = build(&["--bin", "tenure"], "tenure");
@@ -131,7 +131,7 @@ impl Programs {
         }
     }
 
-    /// All that are there.
+    /// All that are available.
     pub fn contestants(&self) -> Vec<Contestant> {
         let peer = self.await_election.as_ref().map(|_| Contestant::AwaitElection);
         BOTH.into_iter().chain(peer).collect()
@@ -179,7 +179,7 @@ impl Contestant {
             ]
             .into(),
             Self::AwaitElection => {
-                // It looks for its credentials where kubelet mounts them, and nowhere else.
+                // It reads its credentials only from where kubelet mounts them.
                 let mount = "set -eu; mount -t tmpfs tmpfs /run; mkdir -p /run/secrets/kubernetes.io; \
                     ln -s \"$0\" /run/secrets/kubernetes.io/serviceaccount; exec \"$@\"";
                 ["sh".into(), "-c".into(), mount.into(), text(directory), text(program)].into()
@@ -187,7 +187,7 @@ impl Contestant {
         }
     }
 
-    /// What it reads from its environment.
+    /// The environment that it reads.
     fn environment(self, url: &str, stage: &Stage, name: &str, pace: Pace) -> Vec<(String, String)> {
         let Self::AwaitElection = self else { return Vec::new() };
         let (host, port) = url.trim_start_matches("https://").rsplit_once(':').expect("a host and a port");
@@ -208,7 +208,7 @@ impl Contestant {
     }
 }
 
-/// One replica, as PID 1 of its own PID namespace; all of it ends when this is dropped.
+/// One replica, as PID 1 of its own PID namespace; everything in it ends when this is dropped.
 pub struct Replica {
     pub name: String,
     pub proxy: Option<Proxy>,
@@ -216,7 +216,7 @@ pub struct Replica {
 }
 
 impl Replica {
-    /// Starts one straight at the API server, or behind a proxy that can do faults.
+    /// Starts one connected directly to the API server, or through a proxy that can inject faults.
     pub async fn start(
         programs: &Programs,
         who: Contestant,
@@ -230,7 +230,7 @@ impl Replica {
         Self::start_as(programs, who, stage, name, pace, &[], &workload, faults).await
     }
 
-    /// The same, all of it begun by the command `before`, and with another workload.
+    /// The same, launched by the command `before`, and with another workload.
     #[allow(clippy::too_many_arguments, reason = "each is another thing that a figure varies")]
     pub async fn start_as(
         programs: &Programs,
@@ -281,7 +281,7 @@ impl Replica {
         children(launcher).into_iter().next().expect("a child of unshare")
     }
 
-    /// The elector; a wrapper is its own.
+    /// The elector; a wrapper is its own elector.
     pub fn elector(&self) -> Pid {
         let init = self.init();
         let is_elector = |pid: &Pid| command_line(*pid).get(1).is_some_and(|word| word == "elector");
@@ -303,7 +303,7 @@ impl Replica {
         self.launcher.try_wait().expect("a child").is_some()
     }
 
-    /// Everything of it is killed at once.
+    /// Kills everything in it at once.
     pub fn kill(&mut self) {
         drop(self.launcher.kill());
         drop(self.launcher.wait());
@@ -316,12 +316,12 @@ impl Drop for Replica {
     }
 }
 
-/// Where etcd writes.
+/// Where etcd stores its data.
 pub fn place() -> &'static str {
     if Path::new("/dev/shm").is_dir() { "memory (tmpfs)" } else { "the temporary directory's disk" }
 }
 
-/// A static program of this repository, as it ships.
+/// A static program of this repository, built as released.
 fn build(target: &[&str], name: &str) -> PathBuf {
     let mut cargo = Command::new(env!("CARGO"));
     let architecture = std::env::consts::ARCH;

@@ -1,4 +1,4 @@
-//! The least that a handover takes on this machine: its four steps by one client, warm, with nothing else to do.
+//! The minimum that a handover takes on this machine: its four steps done by one client, warmed up, on an otherwise idle machine.
 
 use std::process::{Command, Stdio};
 
@@ -16,7 +16,7 @@ use crate::{
     table::{gap, row},
 };
 
-/// A write that releases, the event that tells of it, a write that acquires, and a program that starts and ends.
+/// A write that releases, its watch event, a write that acquires, and a program that starts and exits.
 pub async fn show(server: &Server, rounds: usize) {
     let stage = Stage::set(server, &scratch("figures")).await;
     let mut lease = stage.lease.create(json!({})).await;

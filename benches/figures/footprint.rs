@@ -1,4 +1,4 @@
-//! Memory of one idle leader, and the size of what runs it.
+//! Memory of one idle leader, and the size of its binary.
 
 use std::{fs, time::Duration};
 

@@ -1,5 +1,5 @@
-//! What the kernel's fuse is worth: two leaders at a time in one starved machine, one of which the kernel refuses it, and both of
-//! a leader's processes frozen.
+//! What the kernel's fuse is worth: two leaders at once on a starved machine, one of which is denied the fuse by the kernel, and
+//! then both processes of a leader frozen.
 
 use std::{
     fs,
@@ -26,12 +26,12 @@ const PAIR: [Contestant; 2] = [Contestant::Tenure, Contestant::Fuseless];
 
 const FACE: &str = "crowd";
 
-/// What keeps both leaders from running.
+/// What keeps both leaders from getting CPU time.
 #[derive(Clone, Copy, Debug)]
 enum Strain {
-    /// Each workload is a crowd.
+    /// Each workload contains a crowd of spinners.
     Crowd,
-    /// Each replica has a twentieth of a processor for all that runs in it.
+    /// Each replica as a whole gets a twentieth of a CPU.
     Quota,
 }
 
@@ -60,7 +60,7 @@ pub async fn show(server: &Server, programs: &Programs, rounds: usize) {
         ));
         let mut late: [Vec<f64>; 2] = Default::default();
         for number in 0..rounds {
-            // Who comes first is cut off first.
+            // Whoever comes first is cut off first.
             let mut order = [0, 1];
             order.rotate_left(number % 2);
             let Some(round) = Round::start(server, programs, strain, order.map(|at| PAIR[at])).await else {
@@ -84,7 +84,7 @@ pub async fn show(server: &Server, programs: &Programs, rounds: usize) {
     }
 }
 
-/// Two leaders of a Lease each, with the same strain.
+/// Two leaders, each with its own Lease, under the same strain.
 struct Round {
     sides: Vec<(Stage, Replica)>,
     quotas: Vec<Quota>,
@@ -105,7 +105,7 @@ impl Round {
         Some(Self { sides, quotas, strain })
     }
 
-    /// Of each side, in milliseconds.
+    /// How late each side was, in milliseconds.
     async fn lateness(self) -> Vec<f64> {
         for (stage, replica) in &self.sides {
             stage.witness.start("me", 0).await;
@@ -133,7 +133,7 @@ impl Round {
         last.into_iter().zip(hard).map(late).collect()
     }
 
-    /// The last sign of life of each, once there was none for a while past H.
+    /// The last sign of life of each, once there has been none for a while after H.
     async fn silence(&self, hard: Instant) -> Vec<Instant> {
         const WHILE: Duration = Duration::from_secs(4);
         tokio::time::sleep(hard.since(clock::boot())).await;
@@ -147,14 +147,14 @@ impl Round {
     }
 }
 
-/// The command line of a workload with so many spinners in its process group.
+/// The command line of a workload with this many spinners in its process group.
 fn crowd(count: usize, directory: &Path) -> Vec<String> {
     let program = std::env::current_exe().expect("this benchmark");
     let line = [program.to_string_lossy().into_owned(), FACE.into(), count.to_string(), directory.to_string_lossy().into_owned()];
     line.into_iter().chain(Behaviour::stubborn().command(directory, "me")).collect()
 }
 
-/// A crowd, or one of it, if that is what this process is to be.
+/// Runs as a crowd or one of its spinners, if this process was started as such.
 #[allow(clippy::zombie_processes, reason = "init reaps them")]
 pub fn face() -> Option<ExitCode> {
     let line: Vec<String> = std::env::args().collect();
@@ -186,7 +186,7 @@ fn spin(directory: &Path) -> ! {
 struct Quota(PathBuf);
 
 impl Quota {
-    /// If this machine lets us make one.
+    /// Creates one, if this machine permits it.
     fn make() -> Option<Self> {
         let name = format!("tenure-figures-{:08x}", fastrand::u32(..));
         let roots = ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup"];
@@ -194,7 +194,7 @@ impl Quota {
         (group.join("cpu.max").exists() || group.join("cpu.cfs_quota_us").exists()).then_some(Self(group))
     }
 
-    /// The command that runs what follows it in there.
+    /// The command that runs its arguments in the cgroup.
     fn enter(&self) -> Vec<String> {
         let file = self.0.join("cgroup.procs");
         ["sh", "-c", "echo 0 >\"$0\" && exec \"$@\"", &file.to_string_lossy()].map(str::to_owned).into()
@@ -211,7 +211,7 @@ impl Quota {
 
 impl Drop for Quota {
     fn drop(&mut self) {
-        // The replica was dropped before; its last processes may take a moment.
+        // The replica was dropped before this; its last processes may take a moment to end.
         let _ = (0..500).find(|_| {
             std::thread::sleep(Duration::from_millis(10));
             fs::remove_dir(&self.0).is_ok()

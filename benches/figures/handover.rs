@@ -1,4 +1,4 @@
-//! The leader gets SIGTERM, again and again.
+//! The leader gets SIGTERM, over and over.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::{
     table::{Gap, gap, quantile, row, title},
 };
 
-/// Three replicas, a new one in place of each that ends.
+/// Three replicas; each one that ends is replaced.
 pub struct Trio {
     pub stage: Stage,
     pub replicas: Vec<Replica>,
@@ -52,7 +52,7 @@ impl Trio {
         self.replicas.push(replica.await);
     }
 
-    /// The next start of a workload: whose.
+    /// The replica whose workload starts next.
     pub async fn next_leader(&mut self) -> String {
         let patience = self.pace.duration * 4 + Duration::from_secs(30);
         let event =
@@ -65,7 +65,7 @@ impl Trio {
         self.replicas.iter_mut().find(|replica| replica.name == name).expect("a replica of ours")
     }
 
-    /// Takes one away, which has ended or is to end.
+    /// Removes one that has ended or is to end.
     pub fn take(&mut self, name: &str) -> Replica {
         let index = self.replicas.iter().position(|replica| replica.name == name).expect("a replica of ours");
         self.replicas.swap_remove(index)
@@ -101,12 +101,12 @@ impl Trio {
 
 const LEGS: [&str; 5] = ["dead to release asked", "answered", "seen and acquire asked", "answered", "to its first stamp"];
 
-/// Whether it is a write of this replica for itself.
+/// Whether the replica wrote this record, with itself as the holder.
 pub fn by(record: &audit::Record, replica: &str) -> bool {
     record.holder.as_deref().is_some_and(|holder| holder.split('_').next() == Some(replica))
 }
 
-/// An instant of the audit log, in microseconds since 1970.
+/// Converts a time of the audit log, in microseconds since 1970, to an instant.
 pub fn on_our_clock(wall: i64) -> Instant {
     let ago = clock::wall() - wall;
     clock::boot().before(Duration::from_micros(u64::try_from(ago).unwrap_or_default()))
@@ -136,7 +136,7 @@ pub async fn show(server: &Server, programs: &Programs, linger: Duration, rounds
     }
 }
 
-/// Neither contestant offers an event for "follows now"; the pause is longer than both take.
+/// Neither contestant signals that it follows now; the pause is longer than both need.
 pub async fn settle() {
     tokio::time::sleep(Duration::from_secs(1)).await;
 }

@@ -1,4 +1,4 @@
-//! What replicas cost that have nothing to do but to lead and to follow.
+//! What idle replicas cost, leader and followers.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,7 +17,7 @@ use crate::{
 
 const SPAN: Duration = Duration::from_secs(600);
 
-/// A trio, who leads it, and what it had spent before the span.
+/// A trio, its leader, and what it had used before the measured span.
 struct Resting {
     who: Contestant,
     trio: Trio,
@@ -71,7 +71,7 @@ impl Resting {
 
 type Requests = BTreeMap<String, BTreeSet<String>>;
 
-/// Ids by who asked.
+/// Request ids, grouped by who asked.
 fn requests(trio: &Trio) -> Requests {
     let mut requests = Requests::new();
     for record in trio.stage.audit_of_all_stages() {
@@ -96,7 +96,7 @@ fn busy(trio: &Trio) -> Vec<f64> {
     trio.replicas.iter().map(|replica| processor(replica.init(), replica.elector())).collect()
 }
 
-/// Seconds that all threads of both have run.
+/// CPU seconds of all threads of both.
 fn processor(init: Pid, elector: Pid) -> f64 {
     let of = |pid: Pid| {
         let threads = fs::read_dir(format!("/proc/{pid}/task")).expect("threads").flatten();

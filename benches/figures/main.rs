@@ -1,11 +1,11 @@
-//! The figures that tenure is judged by, beside client-go's wrapper, from one run on one machine.
+//! The figures by which tenure is compared with client-go's wrapper, from one run on one machine.
 //!
 //! ```text
 //! cargo bench --bench figures -- [FIGURE]... [--rounds N] [--await-election DIR]
 //! ```
 //!
-//! Without a FIGURE all are shown. Nothing here is asserted: a benchmark tells, a test judges. Every contestant meets the same
-//! real kube-apiserver and etcd, as PID 1 of a PID namespace of its own, with the same workload, which stamps CLOCK_BOOTTIME into
+//! Without a FIGURE all are shown. Nothing is asserted here: a benchmark reports, a test judges. Every contestant runs against the
+//! same real kube-apiserver and etcd, as PID 1 of its own PID namespace, with the same workload, which stamps CLOCK_BOOTTIME into
 //! a file in memory every millisecond.
 
 #![allow(

@@ -1,16 +1,17 @@
-//! Refuses the kernel's fuse to what it starts: a hidden mode of this benchmark, so that tenure itself needs no switch for it.
+//! Denies the kernel's fuse to the command that it runs: a hidden mode of this benchmark, so that tenure itself needs no switch
+//! for it.
 
 use std::{os::unix::process::CommandExt as _, process::ExitCode};
 
 const FACE: &str = "refuse-the-fuse";
 
-/// The command line that starts what follows it without a fuse.
+/// The command line that runs its arguments without a fuse.
 pub fn command() -> Vec<String> {
     let program = std::env::current_exe().expect("this benchmark");
     vec![program.to_string_lossy().into_owned(), FACE.into()]
 }
 
-/// Becomes the rest of the command line, if that is what this process is to do.
+/// Applies the refusal and executes the rest of the command line, if this process was started for that.
 pub fn face() -> Option<ExitCode> {
     let line: Vec<String> = std::env::args().collect();
     let [_, face, program, arguments @ ..] = line.as_slice() else { return None };
@@ -22,7 +23,7 @@ pub fn face() -> Option<ExitCode> {
     panic!("{program}: {error}");
 }
 
-/// fcntl(2) with F_SETSIG fails from now on, in all that this process starts. Nothing but the fuse asks for it.
+/// Makes fcntl(2) with F_SETSIG fail from now on, in everything that this process starts. Only the fuse calls it.
 #[allow(unsafe_code, reason = "nix has no seccomp")]
 fn refuse_signals_of_descriptors() {
     const F_SETSIG: u32 = 10;
@@ -32,7 +33,7 @@ fn refuse_signals_of_descriptors() {
     let is = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
     let end = (libc::BPF_RET | libc::BPF_K) as u16;
     let refuse = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
-    // SAFETY: the two only fill a struct in.
+    // SAFETY: both only fill in a struct.
     let (step, jump) = unsafe {
         let step = |code, k| libc::BPF_STMT(code, k);
         (step, |k, yes, no| libc::BPF_JUMP(is, k, yes, no))

@@ -1,4 +1,4 @@
-//! A plain init beside tini: the wall time of a container that does nothing.
+//! A plain init compared with tini: the wall time of a container that does nothing.
 
 use std::{
     io::Write as _,
@@ -41,7 +41,7 @@ fn time(command: &mut Command) -> f64 {
     tenure::clock::boot().since(began).as_secs_f64() * 1e3
 }
 
-/// A static program that only exits.
+/// Compiles a static program that only exits.
 fn compile_nothing(path: &Path) {
     let mut compiler = Command::new("cc")
         .args(["-static", "-Os", "-x", "c", "-o"])

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Milliseconds; negative where the next began before the last had ended.
+/// Milliseconds; negative if the next began before the last had ended.
 pub type Gap = f64;
 
 /// From the last stamp of one to the first of the next.
@@ -11,7 +11,7 @@ pub fn gap(last: tenure::time::Instant, first: tenure::time::Instant) -> Gap {
     if first >= last { millis(first.since(last)) } else { -millis(last.since(first)) }
 }
 
-/// The smallest figure that `part` of all do not exceed.
+/// The smallest value that this fraction of all do not exceed.
 pub fn quantile(figures: &[Gap], part: f64) -> Gap {
     let mut sorted = figures.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -19,7 +19,7 @@ pub fn quantile(figures: &[Gap], part: f64) -> Gap {
     sorted.get(index).copied().unwrap_or(f64::NAN)
 }
 
-/// One line: median, p99, largest, and how often two ran at once.
+/// One line: median, p99, maximum, and how often two ran at once.
 pub fn row(who: &str, figures: &[Gap]) {
     let overlaps: Vec<Gap> = figures.iter().copied().filter(|figure| *figure < 0.0).collect();
     let longest = overlaps.iter().copied().fold(0.0, f64::min);

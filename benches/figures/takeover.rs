@@ -1,4 +1,4 @@
-//! The leader is killed with everything it has.
+//! The leader is killed together with all its processes.
 
 use tenure::time::Instant;
 

@@ -1,4 +1,4 @@
-//! What the server itself puts into an object, or takes out, before it judges it.
+//! What the server itself adds to an object, or removes from it, before it validates it.
 
 use fastrand::Rng;
 
@@ -8,7 +8,7 @@ use super::{lease::Lease, store::Dependents};
 pub(super) const ORPHAN: &str = "orphan";
 pub(super) const FOREGROUND: &str = "foregroundDeletion";
 
-/// What an update cannot change goes back to what it was.
+/// Restores what an update cannot change.
 pub(super) fn inherit(new: &mut Lease, old: &Lease) {
     for field in ["namespace", "generation", "creationTimestamp"] {
         new.set(field, old.metadata(field).cloned());
@@ -24,7 +24,7 @@ pub(super) fn inherit(new: &mut Lease, old: &Lease) {
     }
 }
 
-/// Gives it the garbage collector's finalizer for this policy, in place of the one that it has.
+/// Sets the garbage collector's finalizer for this policy, replacing the present one.
 pub(super) fn mark(lease: &mut Lease, dependents: Dependents) {
     let finalizer = match dependents {
         Dependents::AsMarked => return,
@@ -38,7 +38,7 @@ pub(super) fn mark(lease: &mut Lease, dependents: Dependents) {
     lease.set("finalizers", finalizers);
 }
 
-/// Drops what the closed feature gate CoordinatedLeaderElection does not let in; what is there already may stay.
+/// Drops what the disabled feature gate CoordinatedLeaderElection does not admit; fields that were set before may stay.
 pub(super) fn close_gate(lease: &mut Lease, old: Option<&Lease>) {
     for field in ["strategy", "preferredHolder"] {
         if old.and_then(|old| old.spec(field)).is_none() {
@@ -47,7 +47,7 @@ pub(super) fn close_gate(lease: &mut Lease, old: Option<&Lease>) {
     }
 }
 
-/// A random uid, as RFC 4122 has it.
+/// A random uid, as in RFC 4122.
 pub(super) fn uid(rng: &mut Rng) -> String {
     let bits = rng.u128(..) & !(0xf << 76) & !(0x3 << 62) | (0x4 << 76) | (0x2 << 62);
     let hex = format!("{bits:032x}");
@@ -55,7 +55,7 @@ pub(super) fn uid(rng: &mut Rng) -> String {
     parts.join("-")
 }
 
-/// The end of a generated name: no vowels and nothing that looks like them, so no words by accident.
+/// The suffix of a generated name: no vowels nor characters that look like them, so that no words arise by accident.
 pub(super) fn suffix(rng: &mut Rng) -> String {
     let letters = *b"bcdfghjklmnpqrstvwxz2456789";
     std::iter::repeat_with(|| rng.choice(letters).map_or('x', char::from)).take(5).collect()

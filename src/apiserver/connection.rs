@@ -1,7 +1,7 @@
-//! One connection of one client: TLS, HTTP, the journal and the faults.
+//! One client's connection: TLS, HTTP, the journal and the faults.
 //!
-//! Owns the way from bytes to a request and back. A request that has arrived is carried out even if its client is gone: a write
-//! that a client gave up on may still commit, late.
+//! Owns the way from bytes to a request and back. A request that has arrived is carried out even if its client is gone: a write on
+//! which a client gave up may still commit late.
 
 use std::{
     convert::Infallible,
@@ -37,11 +37,11 @@ use super::{
 };
 use crate::clock;
 
-/// The real server's limit of a body.
+/// The real server's limit for a body.
 const BODY_LIMIT: usize = 3 * 1024 * 1024;
-/// Of a request line and its headers.
+/// Limit for a request line and its headers.
 const HEAD_LIMIT: usize = 64 * 1024;
-/// Events that wait for a slow watcher.
+/// Events that may wait for a slow watcher.
 const LINES: usize = 64;
 
 /// Serves `stream` until it ends or the door resets its connections.
@@ -60,7 +60,7 @@ pub(super) async fn serve(shared: Arc<Shared>, door: Arc<Door>, stream: TcpStrea
     }
 }
 
-/// The connection closes without an answer.
+/// The connection is closed without an answer.
 #[derive(Debug, thiserror::Error)]
 #[error("closed on purpose")]
 struct Closed;
@@ -75,7 +75,7 @@ async fn answer(shared: Arc<Shared>, door: Arc<Door>, request: hyper::Request<In
     let (parts, body) = request.into_parts();
     let known = is_known(&parts.headers, &door) || matches!(parts.uri.path(), "/version" | "/healthz" | "/livez" | "/readyz");
     if !known {
-        // Before its body is read, as the real one does.
+        // Before its body is read, as the real server does.
         let number = shared.journal.open(entry(&parts, &read(&parts, Bytes::new()), ""));
         let response = respond(Answer::refusal(&Status::unauthorized()), None);
         let fate = Fate::Answered { code: response.status().as_u16(), at: clock::boot() };
@@ -218,11 +218,11 @@ fn json_response(code: u16, body: Body) -> Response<Body> {
     response
 }
 
-/// What goes back.
+/// The body of an answer.
 enum Body {
     /// All of it at once.
     Whole(Option<Bytes>),
-    /// Lines as they come.
+    /// Lines, as they are produced.
     Lines(mpsc::Receiver<Bytes>),
     /// Half of `length` bytes; then the connection breaks.
     Half { first: Option<Bytes>, length: u64 },

@@ -1,4 +1,4 @@
-//! What clients ask before they ask for Leases: versions, groups, resources, permissions.
+//! What clients ask for before they ask for Leases: versions, groups, resources, permissions.
 //!
 //! Owns those documents. They are constant, apart from the access review, which allows everything.
 
@@ -8,7 +8,7 @@ use super::status::{Cause, GROUP, Status};
 
 const OPENAPI: &str = "/openapi/v3/apis/coordination.k8s.io/v1";
 
-/// What there is to find, apart from Leases themselves.
+/// The paths that there are, apart from those of Leases.
 const PATHS: [&str; 11] = [
     "/api",
     "/apis",
@@ -79,7 +79,7 @@ pub(super) fn document(path: &str) -> Option<Value> {
 /// The answer to a SelfSubjectAccessReview of `spec`: allowed.
 ///
 /// # Errors
-/// 422 unless it asks about either a resource or something else.
+/// 422 unless it asks about exactly one of a resource and a non-resource path.
 pub(super) fn review(spec: &Value) -> Result<Value, Status> {
     match (spec.get("resourceAttributes"), spec.get("nonResourceAttributes")) {
         (None, None) => {
@@ -94,7 +94,7 @@ pub(super) fn review(spec: &Value) -> Result<Value, Status> {
     }
 }
 
-/// That `spec` is allowed.
+/// An answer that allows `spec`.
 pub(super) fn allowed(spec: &Value) -> Value {
     json!({
         "kind": "SelfSubjectAccessReview",
@@ -105,7 +105,7 @@ pub(super) fn allowed(spec: &Value) -> Value {
     })
 }
 
-/// As much of a description as kubectl needs to leave the validation of fields to the server.
+/// Just enough of a description for kubectl to leave the validation of fields to the server.
 fn openapi() -> Value {
     let parameter = json!({"name": "fieldValidation", "in": "query", "schema": {"type": "string"}});
     let patch = json!({

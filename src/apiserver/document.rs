@@ -1,6 +1,6 @@
-//! JSON as it was written, with the fields that stand twice.
+//! JSON as it was written, duplicate fields included.
 //!
-//! Owns how Go reads such a document into a struct. Which of its fields there are is `schema`'s.
+//! Owns how Go reads such a document into a struct; which fields there are is up to `schema`.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 /// See the module.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Document {
-    /// Its fields in order, each as often as it stands there.
+    /// Its fields in order, duplicates included.
     Object(Vec<(String, Self)>),
     /// Its items.
     Array(Vec<Self>),
@@ -22,7 +22,7 @@ pub(super) enum Document {
 }
 
 impl Document {
-    /// Of fields that stand twice, objects are united, and the last of all else counts.
+    /// The value with duplicate fields resolved: objects are merged; of anything else the last one counts.
     pub(super) fn united(&self) -> Value {
         match self {
             Self::Object(fields) => {

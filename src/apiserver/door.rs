@@ -1,7 +1,7 @@
-//! One client's way into the server: its own port and token, and what a test does to its traffic.
+//! One client's access to the server: its own port and token, and the faults in its traffic.
 //!
 //! Owns the state of the link and of the faults. [`Gated`] is a connection that obeys the link: what is held back waits in the
-//! kernel's buffers, as it would in a network that comes back.
+//! kernel's buffers, as on a network that recovers later.
 
 use std::{
     net::SocketAddr,
@@ -24,22 +24,22 @@ use super::faults::{Fault, Faults, Link, On, WatchFault};
 pub(super) struct Door {
     /// The client's name.
     pub(super) client: String,
-    /// What it shows.
+    /// The token that it presents.
     pub(super) token: String,
-    /// Where it knocks.
+    /// The address to which it connects.
     pub(super) address: SocketAddr,
     state: Mutex<State>,
     signal: watch::Sender<Signal>,
 }
 
-/// What tasks of the server wait for.
+/// What the server's tasks wait for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Signal {
     /// The link.
     pub(super) link: Link,
     /// The fault of the watches.
     pub(super) watches: WatchFault,
-    /// Rises to close the connections that exist.
+    /// Incremented to close the existing connections.
     pub(super) resets: u64,
 }
 
@@ -76,7 +76,7 @@ impl Door {
         self.lock().faults.take(method, watch)
     }
 
-    /// Whether the link holds this direction back; then the task is woken when the link changes.
+    /// Whether the link holds this direction back; if so, the task is woken when the link changes.
     fn is_held(&self, holds: fn(Link) -> bool, context: &Context<'_>) -> bool {
         let mut state = self.lock();
         let held = holds(self.signal.borrow().link);

@@ -1,6 +1,6 @@
 //! Faults that a test injects into the traffic of one client.
 //!
-//! Owns their names and which request gets which. Carrying them out is `connection`'s, `watch`'s and `door`'s business.
+//! Owns their names and which request gets which. `connection`, `watch` and `door` carry them out.
 
 use std::time::Duration;
 
@@ -9,19 +9,19 @@ use http::Method;
 /// What happens to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// It is carried out this much later, whether or not the client still waits.
+    /// It is carried out after this delay, whether or not the client still waits.
     LateCommit(Duration),
-    /// It is carried out at once, and answered this much later.
+    /// It is carried out at once, and answered after this delay.
     LateReply(Duration),
     /// The connection closes; nothing is carried out.
     DropRequest,
     /// It is carried out; then the connection closes without an answer.
     DropReply,
-    /// Nothing is carried out, nothing is answered, the connection stays.
+    /// Nothing is carried out, nothing is answered, the connection stays open.
     BlackHole,
-    /// It is carried out and never answered; the connection stays.
+    /// It is carried out and never answered; the connection stays open.
     SwallowReply,
-    /// This status is the answer; nothing is carried out.
+    /// It is answered with this status and not carried out.
     Refuse {
         /// HTTP status code.
         code: u16,
@@ -30,40 +30,40 @@ pub enum Fault {
     },
     /// It is carried out; half of the answer arrives, then the connection closes.
     Truncate,
-    /// It is carried out; the answer is a 200 that is no JSON.
+    /// It is carried out; the answer is a 200 whose body is not JSON.
     Garbage,
 }
 
-/// Which requests a fault is for.
+/// Which requests a fault applies to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum On {
-    /// Every one, watches too.
+    /// All, including watches.
     Any,
-    /// GET, watches apart.
+    /// GET, except watches.
     Reads,
     /// POST, PUT, PATCH and DELETE.
     Writes,
-    /// Those with this method, watches apart.
+    /// Those with this method, except watches.
     Method(Method),
     /// The start of a watch.
     Watches,
 }
 
-/// What happens to the watches of a client, running ones too.
+/// What happens to a client's watches, including running ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WatchFault {
     /// Nothing.
     #[default]
     None,
-    /// They stay open and say nothing more.
+    /// They stay open and send nothing more.
     Stall,
     /// They end after this long, again and again.
     Eof(Duration),
-    /// They end with an ERROR event 410.
+    /// They end with an ERROR event of code 410.
     Expired,
-    /// Every event arrives this much later.
+    /// Every event is delayed by this much.
     Late(Duration),
-    /// They begin with all that history holds, whatever version was asked for.
+    /// They begin with everything in the history, whatever version was asked for.
     Replay,
 }
 
@@ -75,7 +75,7 @@ pub enum Link {
     /// It works.
     #[default]
     Up,
-    /// Nothing from the client arrives; what the server sends does.
+    /// Nothing from the client arrives; what the server sends does arrive.
     RequestsHeld,
     /// Requests arrive and are carried out; nothing that the server sends arrives.
     RepliesHeld,
@@ -113,7 +113,7 @@ impl On {
     }
 }
 
-/// The faults of one client, in the order in which they were injected: the first that fits a request is its fault.
+/// One client's faults, in the order of injection: the first that matches a request is applied.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Faults {
     rules: Vec<Rule>,
@@ -123,7 +123,7 @@ pub(super) struct Faults {
 struct Rule {
     fault: Fault,
     on: On,
-    /// How often it still applies; none: until it is healed.
+    /// How many more times it applies; none: until it is healed.
     left: Option<u32>,
 }
 
@@ -136,7 +136,7 @@ impl Faults {
         self.rules.clear();
     }
 
-    /// The fault of this request, used up once.
+    /// The fault for this request; uses it up once.
     pub(super) fn take(&mut self, method: &Method, watch: bool) -> Option<Fault> {
         let place = self.rules.iter().position(|rule| rule.on.covers(method, watch))?;
         let rule = self.rules.get_mut(place)?;

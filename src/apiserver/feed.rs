@@ -1,6 +1,6 @@
-//! What a watch shows: the history through a selector.
+//! What a watch shows: the history, filtered by a selector.
 //!
-//! Owns the translation of changes into watch events. Pure; `watch` sends what it yields.
+//! Owns the translation of changes into watch events. Pure; `watch` sends the events.
 
 use serde_json::{Map, Value, json};
 
@@ -11,7 +11,7 @@ use super::{
     store::{Change, Store},
 };
 
-/// A watcher's view of the store, and how far it got.
+/// A watcher's view of the store, and how far it has got.
 #[derive(Clone, Debug)]
 pub(super) struct Feed {
     namespace: Option<String>,
@@ -25,25 +25,25 @@ pub(super) struct Feed {
 pub(super) enum Initial {
     /// The changes after its version.
     Nothing,
-    /// What is there once its version is reached.
+    /// The state once its version is reached.
     State {
-        /// And then a bookmark.
+        /// Followed by a bookmark.
         bookmark: bool,
     },
 }
 
-/// What a watch event tells of its object.
+/// What a watch event says about its object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EventType {
-    /// It came to be, or to be seen.
+    /// It was created, or became visible.
     Added,
     /// It changed.
     Modified,
-    /// It is gone, or no longer seen.
+    /// It was deleted, or is no longer visible.
     Deleted,
-    /// Nothing but its version: the watch has come so far.
+    /// Only its version counts: the watch has progressed to it.
     Bookmark,
-    /// It is a Status: the watch cannot go on.
+    /// It is a Status: the watch cannot continue.
     Error,
 }
 
@@ -57,7 +57,7 @@ pub(super) struct Event {
 }
 
 impl Feed {
-    /// A view of one namespace or all of them that begins after version `after`.
+    /// A view of one namespace, or of all, that begins after version `after`.
     pub(super) const fn new(namespace: Option<String>, selector: Selector, after: u64) -> Self {
         Self { namespace, selector, after, initial: Initial::Nothing }
     }
@@ -67,7 +67,7 @@ impl Feed {
         Self { initial, ..self }
     }
 
-    /// What it begins with, if that is there by now; what comes later follows from here.
+    /// The initial events, if available by now; later changes follow from here.
     pub(super) fn begin(&mut self, store: &Store) -> Vec<Event> {
         let Initial::State { bookmark } = self.initial else { return Vec::new() };
         if store.version() < self.after {
@@ -91,12 +91,12 @@ impl Feed {
         Ok(events)
     }
 
-    /// Everything that history still holds, once more: what a watch must never be believed.
+    /// Everything that the history still holds, once more: a watch that no client must believe.
     pub(super) fn replay(&self, store: &Store) -> Vec<Event> {
         store.history().filter_map(|change| self.event(change)).collect()
     }
 
-    /// BOOKMARK: nothing is missing up to here. The first one after the initial events says so.
+    /// BOOKMARK: nothing is missing up to here. The first one after the initial events is marked as such.
     pub(super) fn bookmark(&self, initial_end: bool) -> Event {
         let mut metadata = Map::new();
         metadata.insert("resourceVersion".into(), self.after.to_string().into());
@@ -125,7 +125,7 @@ impl Feed {
 }
 
 impl EventType {
-    /// The word for it on the wire.
+    /// Its name on the wire.
     pub(super) const fn as_str(self) -> &'static str {
         match self {
             Self::Added => "ADDED",
@@ -138,12 +138,12 @@ impl EventType {
 }
 
 impl Event {
-    /// ERROR: the watch cannot go on.
+    /// ERROR: the watch cannot continue.
     pub(super) fn error(status: &Status) -> Self {
         Self { kind: EventType::Error, object: status.to_json() }
     }
 
-    /// The line that goes over the wire.
+    /// The line to send.
     pub(super) fn line(&self) -> String {
         json!({"type": self.kind.as_str(), "object": self.object}).to_string() + "\n"
     }

@@ -1,20 +1,20 @@
 //! The times of the API, parsed as Go parses them.
 //!
 //! Owns the two layouts: RFC 3339 with exactly six digits of fraction (`MicroTime`) and RFC 3339 in seconds (`Time`).
-//! Times go out in UTC with that many digits, whatever zone they came in; Go's zero time goes out as null. Errors carry Go's own
-//! words, which clients show.
+//! Times are sent in UTC with that many digits, whatever zone they arrived in; Go's zero time is sent as null. Errors use Go's own
+//! wording, which clients show.
 
 use jiff::{SignedDuration, Timestamp, civil::DateTime, tz::TimeZone};
 
-/// What a time is in Go that was never set.
+/// Go's value of a time that was never set.
 const ZERO: DateTime = DateTime::constant(1, 1, 1, 0, 0, 0, 0);
 
-/// How much of a second a time carries.
+/// The precision of a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Precision {
-    /// `Time`: whole seconds go out, any fraction may come in.
+    /// `Time`: sent in whole seconds, accepted with any fraction.
     Seconds,
-    /// `MicroTime`: exactly six digits, in and out.
+    /// `MicroTime`: exactly six digits, sent and accepted.
     Micros,
 }
 
@@ -30,7 +30,7 @@ impl Precision {
 /// `text` in UTC at this precision; none for Go's zero time.
 ///
 /// # Errors
-/// Go's message for what does not fit the layout.
+/// Go's message if it does not fit the layout.
 pub(super) fn normalise(text: &str, precision: Precision) -> Result<Option<String>, String> {
     let mut reader = Reader { all: text, rest: text, layout: precision.layout() };
     let year = reader.number(4, 4, "2006")?;
@@ -66,7 +66,7 @@ pub(super) fn seconds(wall_micros: i64) -> String {
     format(TimeZone::UTC.to_datetime(Timestamp::from_microsecond(wall_micros).unwrap_or_default()), Precision::Seconds)
 }
 
-/// Microseconds since 1970 of a time that was normalised; none for anything else.
+/// A normalised time in microseconds since 1970; none for anything else.
 pub(super) fn micros(text: &str) -> Option<i64> {
     text.parse::<Timestamp>().ok().map(Timestamp::as_microsecond)
 }
@@ -143,7 +143,7 @@ impl Reader<'_> {
         Ok(nanos.fold(0, |sum, digit| sum * 10 + i32::from(digit - b'0')))
     }
 
-    /// How far it is ahead of UTC.
+    /// The offset from UTC.
     fn zone(&mut self) -> Result<SignedDuration, String> {
         if let Some(rest) = self.rest.strip_prefix('Z') {
             self.rest = rest;

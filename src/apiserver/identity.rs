@@ -1,6 +1,6 @@
-//! Who the server is and whom it knows: its certificate, tokens and kubeconfigs.
+//! The server's certificate, tokens and kubeconfigs.
 //!
-//! Owns what is made anew at each start and never written to disk here.
+//! Owns what is created anew at each start and never written to disk here.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -14,12 +14,12 @@ use rustls::{
 
 use super::StartError;
 
-/// A certificate authority of its own, and the server's TLS under it.
+/// A certificate authority of its own, and a server certificate signed by it.
 #[derive(Clone, Debug)]
 pub(super) struct Identity {
     /// The authority's certificate in PEM.
     pub(super) authority: String,
-    /// What the server shows.
+    /// TLS with the server's certificate.
     pub(super) tls: Arc<ServerConfig>,
 }
 
@@ -54,7 +54,7 @@ impl Identity {
         Ok(Self { authority: authority_certificate.pem(), tls: Arc::new(tls) })
     }
 
-    /// A kubeconfig for `client`, whole in itself.
+    /// A self-contained kubeconfig for `client`.
     pub(super) fn kubeconfig(&self, url: &str, client: &str, token: &str) -> String {
         let authority = BASE64_STANDARD.encode(self.authority.as_bytes());
         format!(

@@ -1,6 +1,6 @@
-//! The last requests in the order in which they arrived, far more than a test makes: the witness in tests.
+//! The latest requests in order of arrival, far more than a test makes: the witness in tests.
 //!
-//! Owns the entries and the waiting for them. Times are CLOCK_BOOTTIME, so that they compare with what workloads stamp.
+//! Owns the entries and the waiting for them. Times are CLOCK_BOOTTIME, comparable with the workloads' stamps.
 
 use std::{
     collections::VecDeque,
@@ -13,15 +13,15 @@ use http::Method;
 
 use crate::{clock, time::Instant};
 
-/// So that a server that runs for weeks does not grow.
+/// Entries kept, so that a server that runs for weeks does not grow.
 const KEPT: usize = 1 << 16;
-/// Bytes of what they say.
+/// Bytes kept in entries.
 const KEPT_BYTES: usize = 64 << 20;
 
 /// What became of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// Nothing yet, or nothing ever.
+    /// Nothing yet, perhaps for ever.
     Open,
     /// An answer with this status was handed to the connection.
     Answered {
@@ -30,14 +30,14 @@ pub enum Fate {
         /// When.
         at: Instant,
     },
-    /// The connection was closed without one.
+    /// The connection was closed without an answer.
     Dropped,
 }
 
 /// One request.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// The client that its kubeconfig was issued to; empty if it showed no valid token.
+    /// The client to which its kubeconfig was issued; empty if it presented no valid token.
     pub client: String,
     /// HTTP method.
     pub method: Method,
@@ -53,19 +53,19 @@ pub struct Entry {
     pub arrived: Instant,
     /// When the store carried it out, if it did.
     pub carried_out: Option<Instant>,
-    /// The version that it made, if it changed something.
+    /// The version that it created, if it changed something.
     pub version: Option<u64>,
     /// How it ended.
     pub fate: Fate,
 }
 
 impl Entry {
-    /// Of all that its client sent and that is kept.
+    /// Bytes kept of what its client sent.
     fn size(&self) -> usize {
         self.method.as_str().len() + self.path.len() + self.query.len() + self.user_agent.len() + self.body.len()
     }
 
-    /// Status of the answer; none while there is none.
+    /// Status code of the answer, if there is one.
     #[must_use]
     pub const fn code(&self) -> Option<u16> {
         match self.fate {
@@ -85,14 +85,14 @@ pub(super) struct Journal {
 #[derive(Debug, Default)]
 struct Entries {
     kept: VecDeque<Entry>,
-    /// Of what they say.
+    /// Bytes in the kept entries.
     bytes: usize,
-    /// How many were before them.
+    /// How many entries were dropped before them.
     forgotten: usize,
 }
 
 impl Journal {
-    /// Adds an entry; its number.
+    /// Adds an entry and returns its number.
     pub(super) fn open(&self, entry: Entry) -> usize {
         let mut entries = self.lock();
         entries.bytes += entry.size();
@@ -106,7 +106,7 @@ impl Journal {
         entries.forgotten + entries.kept.len() - 1
     }
 
-    /// Changes an entry, if it is still there.
+    /// Changes an entry, if it is still kept.
     pub(super) fn amend(&self, number: usize, change: impl FnOnce(&mut Entry)) {
         let mut entries = self.lock();
         let index = number.checked_sub(entries.forgotten);
@@ -120,7 +120,7 @@ impl Journal {
         self.lock().kept.iter().cloned().collect()
     }
 
-    /// Waits until `done` says so of all entries; what it said last when `patience` ran out.
+    /// Waits until `done` finds something in the entries; none once `patience` has run out.
     pub(super) fn wait<R>(&self, patience: Duration, mut done: impl FnMut(&[Entry]) -> Option<R>) -> Option<R> {
         let deadline = clock::boot() + patience;
         let mut entries = self.lock();

@@ -1,7 +1,7 @@
 //! A stored Lease.
 //!
-//! Owns the views that the other rooms need of the JSON: names, versions, finalizers. The JSON may be nonsense that a test
-//! planted, so every view has an answer for a field that is missing or of another type.
+//! Owns the views of the JSON that the other modules need: names, versions, finalizers. The JSON may be nonsense that a test
+//! planted, so every view has an answer for a missing or mistyped field.
 
 use serde_json::{Map, Value};
 
@@ -15,7 +15,7 @@ use super::{
 pub struct Lease(Value);
 
 impl Lease {
-    /// What the server makes of a body: unknown fields are dropped, times normalised.
+    /// Decodes a body as the server does: unknown fields are dropped, times normalised.
     ///
     /// # Errors
     /// 400 for a field of the wrong type.
@@ -37,7 +37,7 @@ impl Lease {
         &self.0
     }
 
-    /// A text of the metadata; empty if there is none.
+    /// A string in the metadata; empty if absent.
     pub(super) fn meta(&self, field: &str) -> &str {
         self.metadata(field).and_then(Value::as_str).unwrap_or_default()
     }
@@ -66,7 +66,7 @@ impl Lease {
         self.meta("resourceVersion")
     }
 
-    /// Whether it waits for its finalizers to go.
+    /// Whether its deletion waits for its finalizers to be removed.
     #[must_use]
     pub fn is_deleting(&self) -> bool {
         self.metadata("deletionTimestamp").is_some()
@@ -78,7 +78,7 @@ impl Lease {
         list.into_iter().flatten().filter_map(Value::as_str).collect()
     }
 
-    /// The texts of `metadata.labels` or `metadata.annotations`.
+    /// The entries of `metadata.labels` or `metadata.annotations`.
     pub(super) fn texts(&self, field: &str) -> impl Iterator<Item = (&str, &str)> {
         let map = self.metadata(field).and_then(Value::as_object);
         map.into_iter().flatten().filter_map(|(name, value)| Some((name.as_str(), value.as_str()?)))
@@ -114,7 +114,7 @@ impl Lease {
         }
     }
 
-    /// The same with its metadata in the order of the schema.
+    /// The same, with its metadata in the order of the schema.
     pub(super) fn ordered(mut self) -> Self {
         if let Some(Value::Object(metadata)) = self.fields().get_mut("metadata") {
             *metadata = schema::ordered(std::mem::take(metadata));

@@ -1,6 +1,6 @@
 //! The options of a LIST or watch: which version of what, and how much of it.
 //!
-//! Owns their rules, and the tokens with which a list that came in part goes on.
+//! Owns their rules, and the continue tokens of partial lists.
 
 use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine as _};
 use serde::{Deserialize, Serialize};
@@ -18,11 +18,11 @@ pub(super) struct Part {
     pub(super) version: Option<u64>,
     /// Where it begins, as a path; empty for the beginning.
     pub(super) start: String,
-    /// How much of it, if not all.
+    /// How many items, if limited.
     pub(super) limit: Option<usize>,
 }
 
-/// Where a list goes on, as upstream writes it.
+/// Where a list continues, encoded as upstream does.
 #[derive(Serialize, Deserialize)]
 struct Continuation {
     v: String,
@@ -32,7 +32,7 @@ struct Continuation {
 
 const TOKEN_VERSION: &str = "meta.k8s.io/v1";
 
-/// The token for what follows the Lease at `path` in this version of a list.
+/// The token that continues this version of a list after the Lease at `path`.
 pub(super) fn continue_after(path: &str, version: u64) -> String {
     let continuation = Continuation { v: TOKEN_VERSION.into(), rv: version, start: format!("/{path}\0") };
     BASE64_URL_SAFE_NO_PAD.encode(serde_json::to_vec(&continuation).unwrap_or_default())
@@ -54,7 +54,7 @@ impl Request {
         Selector::parse(self.query.text("labelSelector"), self.query.text("fieldSelector"))
     }
 
-    /// The `resourceVersion` parameter; 0 if there is none. The error is Go's message.
+    /// The `resourceVersion` parameter; 0 if absent. The error is Go's message.
     pub(super) fn version(&self) -> Result<u64, String> {
         match self.query.text("resourceVersion") {
             "" => Ok(0),
@@ -65,7 +65,7 @@ impl Request {
         }
     }
 
-    /// Which part of the list is asked for, of a `store` that has come so far.
+    /// Which part of the list is requested, given the present state of `store`.
     pub(super) fn part(&self, store: &Store) -> Result<Part, Status> {
         let limit = self.query.number("limit")?;
         self.query.number("timeoutSeconds")?;

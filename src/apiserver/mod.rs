@@ -1,18 +1,18 @@
 //! The embedded Lease API: coordination.k8s.io/v1 Leases with the semantics of the real kube-apiserver, and faults on demand.
 //!
-//! Owns everything between a client's bytes and the stored Leases, and nothing of tenure's election: to this room tenure is a
+//! Owns everything between a client's bytes and the stored Leases, and nothing of tenure's election: to this module tenure is a
 //! client like any other. Tests, `tenure demo` and `tenure dev-server` use it.
 //!
-//! Layers, each ignorant of those above it:
+//! Layers, each unaware of those above it:
 //! - pure, without a clock: [`Store`] (versions, preconditions, history) over `schema`, `validation`, `patch`; `feed`, `view`,
 //!   `rest`;
-//! - doing: `connection` and `watch` on the streams, `door` (one port and token per client, with its faults), `server` (the
+//! - with IO: `connection` and `watch` on the streams, `door` (one port and token per client, with its faults), `server` (the
 //!   thread).
 //!
-//! What the real server does and this one does not: managedFields, server-side apply, deletion of a whole collection, garbage
-//! collection, authorisation, languages other than JSON, kinds other than Leases, HTTP/2, 202 for a Lease that
-//! `orphanDependents=false` did not delete, the versions of dry runs, times beyond the years 0 to 9999, duplicates of a field that
-//! have different types, and copies of nothing in a JSON Patch. Where JSON itself is broken the words are serde's, not Go's.
+//! Not implemented: managedFields, server-side apply, deletion of a whole collection, garbage collection, authorisation, media
+//! types other than JSON, kinds other than Leases, HTTP/2, 202 for a Lease that `orphanDependents=false` did not delete, the
+//! versions of dry runs, times beyond the years 0 to 9999, duplicates of a field that have different types, and copies of nothing
+//! in a JSON Patch. For invalid JSON the wording is serde's, not Go's.
 
 mod admission;
 mod connection;

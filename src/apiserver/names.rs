@@ -1,4 +1,4 @@
-//! The forms of names, in the words of the real server.
+//! The syntax of names, with the real server's error messages.
 //!
 //! Each function returns what is wrong with a text; nothing if it is well formed.
 
@@ -21,7 +21,7 @@ pub(super) fn subdomain(name: &str, prefix: bool) -> Vec<String> {
     wrong
 }
 
-/// What a URL can carry as one segment.
+/// A valid single path segment of a URL.
 pub(super) fn path_segment(name: &str, prefix: bool) -> Vec<String> {
     if !prefix && matches!(name, "." | "..") {
         return vec![format!("may not be '{name}'")];

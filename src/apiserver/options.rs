@@ -1,6 +1,6 @@
-//! The options of a write: whether it is only tried, what must hold, and what is asked for that there is not.
+//! The options of a write: whether it is a dry run, its preconditions, and options that do not exist.
 //!
-//! Owns their rules. Those of a LIST or watch stand with the request.
+//! Owns their rules. Those of a LIST or watch are in `listing`.
 
 use serde_json::{Map, Value};
 
@@ -13,7 +13,7 @@ use super::{
 
 const LONGEST_MANAGER: usize = 128;
 
-/// Whose options they are: those of a create, an update or a patch.
+/// Options of a create, an update or a patch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WriteOptions {
     /// Of POST.
@@ -26,14 +26,14 @@ pub(super) enum WriteOptions {
 
 /// What a DELETE asks for.
 pub(super) struct Deletion {
-    /// Whether nothing of it shall be kept.
+    /// Whether it is a dry run.
     pub(super) dry: bool,
     pub(super) must: Preconditions,
     pub(super) dependents: Dependents,
 }
 
 impl WriteOptions {
-    /// Their kind.
+    /// The name of their kind.
     pub(super) const fn as_str(self) -> &'static str {
         match self {
             Self::Create => "CreateOptions",
@@ -44,7 +44,7 @@ impl WriteOptions {
 }
 
 impl Request {
-    /// Whether nothing of it shall be kept.
+    /// Whether it is a dry run.
     pub(super) fn write_options(&self, kind: WriteOptions) -> Result<bool, Status> {
         let mut causes = Vec::new();
         if kind == WriteOptions::Patch && self.query.has("force") {
@@ -67,7 +67,7 @@ impl Request {
         if causes.is_empty() { Ok(!modes.is_empty()) } else { Err(Status::invalid_options(kind.as_str(), &causes)) }
     }
 
-    /// Those of a DELETE, whose body stands in place of the query.
+    /// Those of a DELETE, whose body replaces the query.
     pub(super) fn deletion(&self) -> Result<Deletion, Status> {
         let options = if self.body.is_empty() { self.deletion_of_query()? } else { self.deletion_of_body()? };
         let mut causes = Vec::new();
@@ -124,12 +124,12 @@ impl Request {
     }
 }
 
-/// What Go says of a kind that it does not know.
+/// Go's message for an unknown kind.
 pub(super) fn not_registered(kind: &str, version: &str) -> String {
     format!("no kind {kind:?} is registered for version {version:?} in scheme \"pkg/runtime/scheme.go:111\"")
 }
 
-/// As Go quotes what cannot be printed.
+/// Quotes unprintable characters as Go does.
 fn quoted(text: &str) -> String {
     let letters = text.chars().map(|letter| match letter {
         letter if letter.is_control() => format!("\\x{:02x}", u32::from(letter)),

@@ -1,4 +1,4 @@
-//! Patches: JSON merge patch, strategic merge patch as far as a Lease's lists need it, and JSON Patch.
+//! Patches: JSON merge patch, JSON Patch, and as much of strategic merge patch as a Lease's lists need.
 //!
 //! Owns how a patch changes an object. Whether the result is a Lease is decided elsewhere.
 
@@ -8,12 +8,12 @@ use serde_json::{Map, Value};
 
 use super::status::Status;
 
-/// How a patch is meant.
+/// The type of a patch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// RFC 7386: lists are replaced.
     Merge,
-    /// Kubernetes' own: finalizers are a set, owner references have their uid as key.
+    /// Kubernetes' own: finalizers are a set, owner references have their uid as merge key.
     Strategic,
     /// RFC 6902: a list of steps.
     Steps,
@@ -22,20 +22,20 @@ pub enum Form {
 /// A patch as it was sent.
 #[derive(Clone, Debug)]
 pub struct Patch {
-    /// How it is meant.
+    /// Its type.
     pub form: Form,
     /// What it says.
     pub change: Value,
-    /// What a strict reader does not like about it.
+    /// Complaints of strict field validation.
     pub complaints: Vec<String>,
-    /// Whether it is read strictly.
+    /// Whether field validation is strict.
     pub strict: bool,
 }
 
 /// `object` changed by `patch`.
 ///
 /// # Errors
-/// 400 for a patch of the wrong shape, 422 for a step that fails, 500 for an order that there is not.
+/// 400 for a patch of the wrong shape, 422 for a step that fails, 500 for an unknown directive.
 pub(super) fn apply(form: Form, object: &Value, patch: &Value) -> Result<Value, Status> {
     if form == Form::Steps {
         return steps::apply(object, patch);
@@ -88,7 +88,7 @@ fn merge(form: Form, object: &mut Map<String, Value>, patch: &Map<String, Value>
     Ok(())
 }
 
-/// Texts are united; objects with the same uid are merged, or removed by `$patch: delete`. What the patch names comes first.
+/// Strings are united; objects with the same uid are merged, or removed by `$patch: delete`. Items named in the patch come first.
 fn merge_list(target: &mut Vec<Value>, items: &[Value]) {
     let is = |item: &Value, order: &str| item.get("$patch").is_some_and(|given| given == order);
     if items.iter().any(|item| is(item, "replace")) {
@@ -116,7 +116,7 @@ fn merge_list(target: &mut Vec<Value>, items: &[Value]) {
     *target = named;
 }
 
-/// Whether this is no field but an order, which is carried out then.
+/// Whether `name` is a directive rather than a field; if so, it is carried out.
 fn is_carried_out(object: &mut Map<String, Value>, name: &str, change: &Value) -> bool {
     let listed = |value: &Value| change.as_array().is_some_and(|listed| listed.contains(value));
     match name.split_once('/') {
@@ -133,7 +133,7 @@ fn is_carried_out(object: &mut Map<String, Value>, name: &str, change: &Value) -
     true
 }
 
-/// In Go's words, which show the patch as Go prints a map.
+/// In Go's words, which include the patch as Go prints a map.
 fn unknown_order(order: &Value, patch: &Map<String, Value>) -> Status {
     let plain = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     let mut entries: Vec<String> = patch.iter().map(|(name, value)| format!("{name}:{}", plain(value))).collect();

@@ -4,12 +4,12 @@ use std::{collections::BTreeMap, num::IntErrorKind};
 
 use super::status::Status;
 
-/// Decoded parameters; of one that comes twice, the first counts, but in a list.
+/// Decoded parameters; of a repeated one the first value counts, unless it is a list.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Query(BTreeMap<String, Vec<String>>);
 
 impl Query {
-    /// The parameters of what stands after the question mark.
+    /// Parses what follows the question mark.
     pub(super) fn parse(text: &str) -> Self {
         let mut parameters = BTreeMap::<_, Vec<_>>::new();
         for (name, value) in form_urlencoded::parse(text.as_bytes()) {
@@ -18,7 +18,7 @@ impl Query {
         Self(parameters)
     }
 
-    /// A parameter; empty if it is not there.
+    /// A parameter; empty if absent.
     pub(super) fn text(&self, name: &str) -> &str {
         self.first(name).unwrap_or_default()
     }
@@ -28,7 +28,7 @@ impl Query {
         self.0.get(name).map_or(&[], Vec::as_slice)
     }
 
-    /// A parameter that is a number, if it is there.
+    /// A numeric parameter, if present.
     ///
     /// # Errors
     /// 400 in Go's words.
@@ -41,12 +41,12 @@ impl Query {
         self.first(name).map(|text| text.parse::<i64>().map_err(|why| refuse(text, why.kind()))).transpose()
     }
 
-    /// Whether it is there.
+    /// Whether the parameter is present.
     pub(super) fn has(&self, name: &str) -> bool {
         self.0.contains_key(name)
     }
 
-    /// A parameter that Go reads as true: there, and not `0` or `false` in whatever case.
+    /// A boolean parameter as Go reads it: true if present and not `0` or `false` in any case.
     pub(super) fn is_true(&self, name: &str) -> bool {
         self.first(name).is_some_and(|value| value != "0" && !value.eq_ignore_ascii_case("false"))
     }

@@ -1,6 +1,6 @@
-//! A request, and what its parts say.
+//! A request, and what its parts mean.
 //!
-//! Owns paths, parameters, media types and the decoding of bodies. What follows from them is `rest`'s.
+//! Owns paths, parameters, media types and the decoding of bodies. `rest` acts on them.
 
 use http::Method;
 use percent_encoding::percent_decode_str;
@@ -19,7 +19,7 @@ use super::{
 const LEASES: &str = "/apis/coordination.k8s.io/v1/";
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
 
-/// A request, its body read.
+/// A request whose body has been read.
 #[derive(Clone, Debug)]
 pub(super) struct Request {
     pub(super) method: Method,
@@ -37,9 +37,9 @@ pub(super) enum Route {
     Review,
     Leases(Option<String>),
     Lease(String, String),
-    /// In the API group, but nothing that it has.
+    /// In the API group, but not a path that exists there.
     Nowhere,
-    /// Outside of all groups.
+    /// Outside all groups.
     Elsewhere,
 }
 
@@ -72,7 +72,7 @@ impl Request {
         }
     }
 
-    /// The body as a Lease of `namespace`, and what there is to warn of.
+    /// The body as a Lease of `namespace`, and any warnings.
     pub(super) fn lease(&self, namespace: &str) -> Result<(Lease, Vec<String>), Status> {
         let (object, warnings) = self.object(&schema::LEASE)?;
         let lease = Lease::new(object);
@@ -82,7 +82,7 @@ impl Request {
         Ok((lease, warnings))
     }
 
-    /// The body as an object of this kind, and what there is to warn of.
+    /// The body as an object of this kind, and any warnings.
     pub(super) fn object(&self, of: &Kind) -> Result<(Value, Vec<String>), Status> {
         self.check_is_json()?;
         let name = of.name;
@@ -123,12 +123,12 @@ impl Request {
     }
 }
 
-/// A segment of a path, percent signs undone; what is no UTF-8 then is replaced.
+/// A percent-decoded path segment; invalid UTF-8 is replaced.
 fn decoded(segment: &str) -> String {
     percent_decode_str(segment).decode_utf8_lossy().into_owned()
 }
 
-/// The version and the kind that `body` says it is of; it need not say so. The error is Go's message.
+/// The version and kind that `body` states, if it does. The error is Go's message.
 pub(super) fn head(body: &Value, of: &Kind) -> Result<(String, String), String> {
     let head = schema::decode(body, &schema::HEAD)?;
     let text = |field: &str, default: &str| head.get(field).and_then(Value::as_str).unwrap_or(default).to_owned();

@@ -1,6 +1,6 @@
-//! What each request means to the store.
+//! What each request does to the store.
 //!
-//! Owns verbs and answers of the API. Carries a request out at once and completely; knows no connection and no clock.
+//! Owns the API's verbs and answers. Carries a request out at once and completely; knows no connection and no clock.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ const LONGEST_WATCH: u64 = 365 * 24 * 60 * 60;
 /// A watch without `timeoutSeconds` ends after this long.
 const WATCH_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 
-/// What it is answered with.
+/// The answer to a request.
 #[derive(Debug)]
 pub(super) enum Answer {
     /// A JSON document.
@@ -57,7 +57,7 @@ pub(super) enum Answer {
     Watch(Box<Watch>),
 }
 
-/// A watch that was asked for.
+/// A requested watch.
 #[derive(Debug)]
 pub(super) struct Watch {
     pub(super) feed: Feed,
@@ -67,12 +67,12 @@ pub(super) struct Watch {
     pub(super) bookmarks: bool,
     /// When it ends.
     pub(super) timeout: Duration,
-    /// How objects are to be seen.
+    /// The form in which objects are sent.
     pub(super) view: View,
 }
 
 impl Request {
-    /// Carries it out on `store`; `wall` is now in microseconds since 1970.
+    /// Carries it out on `store`; `wall` is the present in microseconds since 1970.
     pub(super) fn carry_out(&self, store: &mut Store, wall: i64) -> Answer {
         self.attempt(store, wall).unwrap_or_else(|status| Answer::refusal(&status))
     }
@@ -101,7 +101,7 @@ impl Request {
         }
     }
 
-    /// Questions in languages that are not spoken here have the same answer.
+    /// A review in any other media type than JSON gets the same answer.
     fn review(&self) -> Result<Answer, Status> {
         if self.check_is_json().is_err() {
             return Ok(Answer::json(201, discovery::allowed(&Value::Null)));
@@ -208,7 +208,7 @@ impl Request {
     }
 }
 
-/// On the store itself, or on a copy if nothing shall be kept.
+/// On the store itself, or on a copy if it is a dry run.
 fn on<R>(store: &mut Store, dry: bool, change: impl FnOnce(&mut Store) -> R) -> R {
     if dry { change(&mut store.scratch()) } else { change(store) }
 }
@@ -219,7 +219,7 @@ impl Answer {
         Self::json(status.code, status.to_json())
     }
 
-    /// What a write came to; true if it created the Lease.
+    /// The answer to a write; true in `outcome` if it created the Lease.
     fn written(outcome: Result<(Value, bool), Status>, warnings: Vec<String>) -> Self {
         match outcome {
             Ok((body, created)) => Self::Json { code: if created { 201 } else { 200 }, body, warnings },

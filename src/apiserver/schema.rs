@@ -1,7 +1,7 @@
-//! What the kinds of the API look like, and how JSON becomes one.
+//! What the API's kinds look like, and how JSON becomes one.
 //!
-//! Owns the fields, their order and their types. Decoding is as strict about types and as forgetful about unknown fields as the
-//! real server's, and complains in Go's words. Knows no rule beyond types: those are `validation`'s.
+//! Owns the fields, their order and their types. Decoding is as strict about types and as lenient about unknown fields as the real
+//! server's, with Go's error messages. Knows no rule beyond types: those are in `validation`.
 
 mod kinds;
 
@@ -16,7 +16,7 @@ use super::{
 
 pub(super) use kinds::{DELETE_OPTIONS, HEAD, LEASE, REVIEW};
 
-/// The real server makes no more of one document.
+/// The real server reports at most this many per document.
 const COMPLAINTS: usize = 100;
 
 /// A kind of object.
@@ -28,7 +28,7 @@ pub(super) struct Kind {
     fields: &'static [Field],
 }
 
-/// `value` as an object of this kind: every field known, typed and in order; empty ones absent where Go omits them.
+/// `value` as an object of this kind: known fields only, typed and in order; empty ones omitted where Go omits them.
 ///
 /// # Errors
 /// Go's message for a field of the wrong type.
@@ -36,8 +36,8 @@ pub(super) fn decode(value: &Value, of: &Kind) -> Result<Value, String> {
     object(value, of.name, of.fields, "")
 }
 
-/// What a strict reader does not like: fields that an object of this kind does not have, and fields that stand twice. They are
-/// named once each, in the order of the document, as many as the real server names. Without a kind, every field is known.
+/// Complaints of strict field validation: fields that an object of this kind does not have, and duplicate fields. Each is named
+/// once, in the order of the document, up to the real server's limit. Without a kind, every field is known.
 pub(super) fn complaints(document: &Document, of: Option<&Kind>) -> Vec<String> {
     let mut found = Vec::new();
     complain(document, of.map(|kind| kind.fields), "", &mut found);
@@ -53,7 +53,7 @@ struct Field {
 enum Kept {
     /// Unless it is empty.
     Filled,
-    /// A pointer in Go: although it is empty, if it was given.
+    /// A pointer in Go: if it was given, even if empty.
     Given,
     /// A struct in Go: even if it was not given.
     Always,
@@ -108,7 +108,7 @@ impl Type {
         }
     }
 
-    /// Those of an object, or of the objects of a list.
+    /// Those of an object, or of the objects in a list.
     const fn fields(&self) -> Option<&'static [Field]> {
         match self {
             Self::ObjectList(_, fields) | Self::Object(_, fields) => Some(fields),
@@ -144,7 +144,7 @@ fn object(value: &Value, go: &str, fields: &[Field], path: &str) -> Result<Value
     Ok(object.into())
 }
 
-/// None: absent from the object.
+/// None: omitted from the object.
 fn typed(value: &Value, field: &Field, go: &str, path: &str) -> Result<Option<Value>, String> {
     let mismatch = |value: &Value, of: &str| {
         let given = match value.as_number() {
@@ -244,7 +244,7 @@ fn join(path: &str, name: &str) -> String {
     if path.is_empty() { name.into() } else { format!("{path}.{name}") }
 }
 
-/// Null is Go's empty string inside maps and lists.
+/// Inside maps and lists, Go reads null as an empty string.
 fn text(value: &Value) -> Option<Value> {
     match value {
         Value::String(_) => Some(value.clone()),
@@ -264,7 +264,7 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// What Go calls a value of this type.
+/// Go's name for a value of this type.
 pub(super) const fn kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -276,7 +276,7 @@ pub(super) const fn kind(value: &Value) -> &'static str {
     }
 }
 
-/// These fields in the order in which an object's metadata goes out.
+/// These fields in the order in which an object's metadata is sent.
 pub(super) fn ordered(mut metadata: Map<String, Value>) -> Map<String, Value> {
     let fields = kinds::METADATA.iter();
     fields.filter_map(|field| Some((field.name.into(), metadata.shift_remove(field.name)?))).collect()

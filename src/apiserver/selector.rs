@@ -1,12 +1,13 @@
 //! Label and field selectors.
 //!
-//! Owns what they select, and the language of field selectors, of which Leases have two: `metadata.name` and `metadata.namespace`.
+//! Owns what they select, and the syntax of field selectors, of which Leases support two: `metadata.name` and
+//! `metadata.namespace`.
 
 mod labels;
 
 use super::{lease::Lease, status::Status};
 
-/// Which Leases a LIST or a watch is about.
+/// Which Leases a LIST or watch covers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Selector {
     terms: Vec<Term>,
@@ -39,19 +40,19 @@ impl Selector {
     /// Both selectors of a request; either may be empty.
     ///
     /// # Errors
-    /// 400 for what is no selector.
+    /// 400 if one is not a selector.
     pub(super) fn parse(labels: &str, fields: &str) -> Result<Self, Status> {
         let mut terms = labels::parse(labels).map_err(Status::bad_request)?;
         terms.extend(field_terms(fields).map_err(Status::bad_request)?);
         Ok(Self { terms })
     }
 
-    /// Whether it selects everything without a look.
+    /// Whether it selects everything.
     pub(super) const fn is_empty(&self) -> bool {
         self.terms.is_empty()
     }
 
-    /// Whether `lease` is one of them.
+    /// Whether `lease` is selected.
     pub(super) fn matches(&self, lease: &Lease) -> bool {
         self.terms.iter().all(|term| {
             let value = match &term.subject {
@@ -72,7 +73,7 @@ impl Selector {
     }
 }
 
-/// At commas that no backslash precedes.
+/// Splits at commas that no backslash precedes.
 fn field_terms(text: &str) -> Result<Vec<Term>, String> {
     let mut escaped = false;
     let terms = text.split(move |letter| {
@@ -111,7 +112,7 @@ fn unescaped(value: &str) -> Result<String, String> {
                     return Err(format!("invalid field selector: invalid escape sequence: \\{other}"));
                 }
             },
-            // As a number, as Go prints it.
+            // As a number, which is how Go prints it.
             ',' | '=' => {
                 let number = u32::from(letter);
                 return Err(format!("invalid field selector: unescaped character in value: {number}"));

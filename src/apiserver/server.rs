@@ -1,4 +1,4 @@
-//! The running server: a thread of its own, so that it serves whatever its owner does.
+//! The running server, on its own thread so that it serves whatever its owner does.
 //!
 //! Owns the thread, the doors and the shared state.
 
@@ -31,15 +31,15 @@ use super::{
 };
 use crate::clock;
 
-/// How long the server waits before it tries again to listen where it listened before.
+/// How long the server waits before it tries again to listen on the same address.
 const RELISTEN: Duration = Duration::from_millis(10);
 
-/// What a server is to be.
+/// How a server is set up.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// How its store behaves.
     pub rules: Rules,
-    /// Addresses that its certificate names beside the loopback ones.
+    /// Addresses that its certificate names besides the loopback ones.
     pub addresses: Vec<IpAddr>,
 }
 
@@ -80,7 +80,7 @@ pub struct Server {
     thread: Option<JoinHandle<()>>,
 }
 
-/// One client of the server: its credentials, and what a test does to its traffic.
+/// One client of the server: its credentials, and the faults in its traffic.
 #[derive(Clone, Debug)]
 pub struct Client {
     door: Arc<Door>,
@@ -150,7 +150,7 @@ impl Server {
         Ok(Client { door, identity: self.identity.clone() })
     }
 
-    /// Looks at the store or changes it, past the API; watches see the changes.
+    /// Reads or changes the store, bypassing the API; watches see the changes.
     pub fn store<R>(&self, change: impl FnOnce(&mut Store) -> R) -> R {
         self.shared.change(change)
     }
@@ -161,7 +161,7 @@ impl Server {
         self.shared.journal.entries()
     }
 
-    /// Waits until `done` finds what it looks for in the journal; none once `patience` is over.
+    /// Waits until `done` finds what it looks for in the journal; none once `patience` has run out.
     pub fn wait<R>(&self, patience: Duration, done: impl FnMut(&[Entry]) -> Option<R>) -> Option<R> {
         self.shared.journal.wait(patience, done)
     }
@@ -188,7 +188,7 @@ impl Client {
         &self.door.client
     }
 
-    /// Where it finds the server.
+    /// The address at which it reaches the server.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         let mut address = self.door.address;
@@ -216,7 +216,7 @@ impl Client {
         &self.identity.authority
     }
 
-    /// A kubeconfig that is whole in itself.
+    /// A self-contained kubeconfig.
     #[must_use]
     pub fn kubeconfig(&self) -> String {
         self.identity.kubeconfig(&self.url(), self.name(), self.token())
@@ -227,17 +227,17 @@ impl Client {
         self.door.inject(fault, on, None);
     }
 
-    /// Injects a fault for the next `times` requests that it is for.
+    /// Injects a fault for the next `times` requests to which it applies.
     pub fn inject_times(&self, times: u32, fault: Fault, on: On) {
         self.door.inject(fault, on, Some(times));
     }
 
-    /// Does this to its watches, running ones too.
+    /// Applies this fault to its watches, including running ones.
     pub fn set_watches(&self, fault: WatchFault) {
         self.door.change(|signal| signal.watches = fault);
     }
 
-    /// Does this to its network.
+    /// Sets the state of its network.
     pub fn set_link(&self, link: Link) {
         self.door.change(|signal| {
             signal.link = link;
@@ -265,7 +265,7 @@ impl Shared {
         self.store.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Carries out the request with this number in the journal.
+    /// Carries out the request that has this number in the journal.
     pub(super) fn carry_out(&self, request: &Request, number: usize) -> Answer {
         let mut made = None;
         let answer = self.change(|store| {
@@ -293,7 +293,7 @@ impl Shared {
     }
 }
 
-/// Until the last door is told.
+/// Serves all doors until no more can be opened.
 async fn serve(shared: Arc<Shared>, acceptor: TlsAcceptor, mut to_open: mpsc::UnboundedReceiver<(Arc<Door>, StdListener)>) {
     let mut doors = JoinSet::new();
     while let Some((door, listener)) = to_open.recv().await {
@@ -301,7 +301,7 @@ async fn serve(shared: Arc<Shared>, acceptor: TlsAcceptor, mut to_open: mpsc::Un
     }
 }
 
-/// Accepts connections at one door; refuses them while the link says so.
+/// Accepts connections at one door; refuses them while the link is set to.
 async fn attend(shared: Arc<Shared>, acceptor: TlsAcceptor, door: Arc<Door>, listener: StdListener) {
     let mut signal = door.subscribe();
     let mut listener = TcpListener::from_std(listener).ok();

@@ -1,6 +1,6 @@
-//! Refusals in the words of the API: `Status` objects.
+//! Refusals in the API's wording: `Status` objects.
 //!
-//! Owns their reasons, messages and details, which clients compare. Decides nothing.
+//! Owns their reasons, messages and details, which clients compare. Makes no decisions.
 
 use serde_json::{Map, Value, json};
 
@@ -14,11 +14,11 @@ pub(super) const RESOURCE: &str = "leases.coordination.k8s.io";
 pub struct Status {
     /// The HTTP status code.
     pub code: u16,
-    /// The machine's word for it; empty if there is none.
+    /// The machine-readable reason; empty if there is none.
     pub reason: &'static str,
-    /// One line for people.
+    /// One line for humans.
     pub message: String,
-    /// `details`, where there are some.
+    /// `details`, if any.
     details: Option<Value>,
 }
 
@@ -27,7 +27,7 @@ pub struct Status {
 pub(super) struct Cause {
     /// The field's path.
     pub(super) field: String,
-    /// The machine's word for it.
+    /// The machine-readable reason.
     pub(super) reason: &'static str,
     /// What is wrong, without the path.
     pub(super) message: String,
@@ -46,23 +46,23 @@ impl Cause {
         Self { field: field.into(), reason: "FieldValueRequired", message }
     }
 
-    /// A value that may not be there.
+    /// A value that must not be there.
     pub(super) fn forbidden(field: impl Into<String>, rule: &str) -> Self {
         Self { field: field.into(), reason: "FieldValueForbidden", message: format!("Forbidden: {rule}") }
     }
 
-    /// A value that is too long to be shown.
+    /// A value too long to be shown.
     pub(super) fn too_long(field: impl Into<String>, limit: usize) -> Self {
         let message = format!("Too long: may not be more than {limit} bytes");
         Self { field: field.into(), reason: "FieldValueTooLong", message }
     }
 
-    /// A value that is none of `known`.
+    /// A value that is not among `known`.
     pub(super) fn unsupported(field: impl Into<String>, value: &str, known: &str) -> Self {
         Self::not_supported(field.into(), &format!("{value:?}"), known)
     }
 
-    /// Values of which one is none of `known`.
+    /// Values of which one is not among `known`.
     pub(super) fn unsupported_list(field: &str, values: &[Value], known: &str) -> Self {
         Self::not_supported(field.into(), &Value::from(values).to_string(), known)
     }
@@ -104,13 +104,13 @@ impl Status {
         status
     }
 
-    /// 409: a Lease of that name exists; `deleting` if it is on its way out.
+    /// 409: a Lease of that name exists; `deleting` if it is being deleted.
     pub(super) fn already_exists(name: &str, deleting: bool) -> Self {
         let prefix = if deleting { "object is being deleted: " } else { "" };
         Self::new(409, "AlreadyExists", format!("{prefix}{RESOURCE} {name:?} already exists")).about(name, "leases")
     }
 
-    /// 409: the write was computed from something else than what is there.
+    /// 409: the write is based on a different version than the stored one.
     pub(super) fn conflict(name: &str, why: &str) -> Self {
         let message = format!("Operation cannot be fulfilled on {RESOURCE} {name:?}: {why}");
         Self::new(409, "Conflict", message).about(name, "leases")
@@ -130,7 +130,7 @@ impl Status {
         status
     }
 
-    /// 422: options of a request that there are not, or that do not go together.
+    /// 422: request options that do not exist, or cannot be combined.
     pub(super) fn invalid_options(kind: &str, causes: &[Cause]) -> Self {
         let all = lines(causes);
         let mut status = Self::new(422, "Invalid", format!("{kind}.meta.k8s.io \"\" is invalid: {all}"));
@@ -139,7 +139,7 @@ impl Status {
         status
     }
 
-    /// 422: a question about rights that asks nothing, or too much.
+    /// 422: an access review that asks nothing, or too much.
     pub(super) fn invalid_review(cause: Cause) -> Self {
         let causes = [cause];
         let mut status = Self::new(422, "Invalid", format!(".authorization.k8s.io \"\" is invalid: {}", lines(&causes)));
@@ -148,13 +148,13 @@ impl Status {
         status
     }
 
-    /// 422: a step of a JSON Patch cannot be taken.
+    /// 422: a step of a JSON Patch cannot be applied.
     pub(super) fn rejected() -> Self {
         let message = "the server rejected our request due to an error in our request";
         Self { details: Some(json!({})), ..Self::new(422, "Invalid", message) }
     }
 
-    /// 422: what a patch made of the object is no Lease.
+    /// 422: the patched object is not a Lease.
     pub(super) fn invalid_patch(result: &str, why: &str) -> Self {
         let cause = Cause::invalid("patch", &format!("{result:?}"), why);
         let mut status = Self::new(422, "Invalid", format!(" \"\" is invalid: patch: {}", cause.message));
@@ -176,12 +176,12 @@ impl Status {
         Self::new(400, "BadRequest", message)
     }
 
-    /// 400: an object of another namespace than the path's.
+    /// 400: the object's namespace is not the path's.
     pub(super) fn another_namespace() -> Self {
         Self::bad_request("the namespace of the provided object does not match the namespace sent on the request")
     }
 
-    /// 401: no token, or one that nobody has.
+    /// 401: no token, or an unknown one.
     pub(super) fn unauthorized() -> Self {
         Self::new(401, "Unauthorized", "Unauthorized")
     }
@@ -191,27 +191,27 @@ impl Status {
         Self::new(404, "NotFound", "the server could not find the requested resource")
     }
 
-    /// 405: that path exists, that method on it does not.
+    /// 405: the path exists, but does not support the method.
     pub(super) fn not_allowed() -> Self {
         Self::new(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
     }
 
-    /// 406: nothing in the Accept header that is spoken here.
+    /// 406: no supported media type in the Accept header.
     pub(super) fn not_acceptable() -> Self {
         Self::new(406, "NotAcceptable", "only the following media types are accepted: application/json")
     }
 
-    /// 406: a form for objects of another shape.
+    /// 406: a form that does not fit the shape of the answer.
     pub(super) fn other_shape(form: &str, shape: &str) -> Self {
         Self::new(406, "NotAcceptable", format!("you requested {form}, but the requested object is {shape}"))
     }
 
-    /// 410: the version asked for is no longer there.
+    /// 410: the requested version is no longer there.
     pub(super) fn expired(message: impl Into<String>) -> Self {
         Self::new(410, "Expired", message)
     }
 
-    /// 413: more than a body may hold.
+    /// 413: a body over the limit.
     pub(super) fn too_large(limit: usize) -> Self {
         Self::too_much(&format!("limit is {limit}"))
     }
@@ -222,18 +222,18 @@ impl Status {
         Self::new(413, "RequestEntityTooLarge", message)
     }
 
-    /// 415: a body in a language that is not spoken here.
+    /// 415: a body of an unsupported media type.
     pub(super) fn unsupported_media_type(accepted: &str) -> Self {
         let message = format!("the body of the request was in an unknown format - accepted media types include: {accepted}");
         Self::new(415, "UnsupportedMediaType", message)
     }
 
-    /// 500 without a reason, as the real server answers where it forgot to give one.
+    /// 500 without a reason, as where the real server gives none.
     pub(super) fn unexplained(message: impl Into<String>) -> Self {
         Self::new(500, "", message)
     }
 
-    /// 504: a version that the server has not reached.
+    /// 504: a version that the server has not reached yet.
     pub(super) fn too_new(asked: u64, current: u64) -> Self {
         let message = format!("Too large resource version: {asked}, current: {current}");
         let mut status = Self::new(504, "Timeout", format!("Timeout: {message}"));
@@ -262,7 +262,7 @@ impl Status {
         Self::new(code, reason, format!("injected fault {code}"))
     }
 
-    /// The object that goes over the wire.
+    /// The object to send.
     #[must_use]
     pub fn to_json(&self) -> Value {
         let mut object = Map::new();

@@ -1,10 +1,10 @@
 //! All Leases of the embedded server and every change to them: what etcd and the registry are to the real one.
 //!
 //! Owns versions, uids, preconditions and the history that watches read. Pure: the wall time is an argument, uids come from a
-//! seed, and nothing here waits; a simulator can run it as it is.
+//! seed, and nothing blocks, so a simulator can run it unchanged.
 //!
-//! Invariants: the version rises by one with every change and never otherwise; a write that changes nothing is no change; history
-//! holds every change after `compacted`, in order.
+//! Invariants: the version rises by one with every change and never otherwise; a write that changes nothing is not a change;
+//! history holds every change after `compacted`, in order.
 
 mod terms;
 
@@ -26,7 +26,7 @@ use super::{
 
 pub use terms::{Change, Dependents, Namespaces, Place, Preconditions, Rules};
 
-/// Changes that history keeps at most; a test compacts earlier.
+/// Maximum number of changes in the history; a test compacts earlier.
 const HISTORY: usize = 10_000;
 
 const MODIFIED: &str = "the object has been modified; please apply your changes to the latest version and try again";
@@ -64,12 +64,12 @@ impl Store {
         self.leases.get(&key(place)).ok_or_else(|| Status::not_found(place.name))
     }
 
-    /// All Leases of a namespace, or of all of them, by name.
+    /// All Leases of a namespace, or of all namespaces, by name.
     pub fn list(&self, namespace: Option<&str>) -> impl Iterator<Item = &Lease> {
         self.leases.iter().filter(move |((there, _), _)| namespace.is_none_or(|asked| asked == there)).map(|(_, lease)| lease)
     }
 
-    /// All Leases of a namespace, or of all of them, as they were at `version`; by their paths within what was asked for.
+    /// All Leases of a namespace, or of all namespaces, as of `version`, keyed by their paths within what was asked for.
     ///
     /// # Errors
     /// 410 if changes after it were compacted.
@@ -103,18 +103,18 @@ impl Store {
         Ok(self.history.iter().skip(known))
     }
 
-    /// Every change that history still holds.
+    /// Every change that the history still holds.
     pub fn history(&self) -> impl Iterator<Item = &Change> {
         self.history.iter()
     }
 
-    /// Forgets the changes up to now: watches from before are 410.
+    /// Forgets the changes up to now: watches from earlier versions get 410.
     pub fn compact(&mut self) {
         self.history.clear();
         self.compacted = self.version;
     }
 
-    /// A copy that may be spoilt, without the history, which no write reads.
+    /// A disposable copy, without the history, which no write reads.
     pub(super) fn scratch(&self) -> Self {
         let (rules, leases, rng) = (self.rules.clone(), self.leases.clone(), self.rng.clone());
         Self { rules, leases, history: VecDeque::new(), version: self.version, compacted: self.version, rng }
@@ -171,7 +171,7 @@ impl Store {
         }
     }
 
-    /// PATCH; with the answer comes what a strict reader would not like, which a strict patch may not have.
+    /// PATCH; the answer comes with the complaints of strict field validation, any of which fails a strict patch.
     ///
     /// # Errors
     /// 404 if there is no such Lease, 400 or 422 for a patch that does not fit, and those of a PUT.
@@ -210,7 +210,7 @@ impl Store {
         self.delete_with(Dependents::AsMarked, place, must, wall)
     }
 
-    /// As [`Self::delete`], with a policy for its dependents.
+    /// As [`Self::delete`], with a policy for the Lease's dependents.
     ///
     /// # Errors
     /// As there.
@@ -255,8 +255,8 @@ impl Store {
         Ok(lease.json().clone())
     }
 
-    /// Puts `object` there past all rules, as no client could: a test's nonsense. Name, namespace, a new version and, where it has
-    /// none, a uid are set.
+    /// Stores `object` there bypassing all rules, as no client could, so that a test can plant nonsense. Sets its name, namespace,
+    /// a new version and, if it has none, a uid.
     pub fn plant(&mut self, place: Place<'_>, object: Value) -> Lease {
         let mut lease = Lease::new(object);
         lease.set("name", Some(place.name.into()));
@@ -324,13 +324,13 @@ impl Store {
     }
 
     fn commit(&mut self, mut lease: Lease) -> Lease {
-        // Its place among the fields; the value comes with the record.
+        // Reserves its place among the fields; the record sets the value.
         lease.set("resourceVersion", Some("0".into()));
         let key = (lease.namespace().to_owned(), lease.name().to_owned());
         self.record(key, Some(lease.clone().ordered())).unwrap_or(lease)
     }
 
-    /// The one place where the version rises.
+    /// The only place where the version rises.
     fn record(&mut self, key: (String, String), mut after: Option<Lease>) -> Option<Lease> {
         self.version += 1;
         if let Some(after) = &mut after {
@@ -348,7 +348,7 @@ impl Store {
     }
 }
 
-/// A resourceVersion as the real server reads it; 0 is none.
+/// A resourceVersion as the real server reads it; 0 means none.
 fn number(version: &str) -> Result<u64, Status> {
     if version.is_empty() {
         return Ok(0);

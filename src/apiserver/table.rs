@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{gotime, lease::Lease, view::partial};
 
-/// A `Table` of these Leases with this metadata; ages are counted at `wall`.
+/// A `Table` of these Leases with this metadata; ages are as of `wall`.
 pub(super) fn table<'a>(leases: impl IntoIterator<Item = &'a Lease>, metadata: Value, version: &str, wall: i64) -> Value {
     let rows: Vec<Value> = leases.into_iter().map(|lease| row(lease, version, wall)).collect();
     let column = |name: &str, format: &str, about: &str| json!({"name": name, "type": "string", "format": format, "description": about, "priority": 0});
@@ -26,7 +26,7 @@ fn row(lease: &Lease, version: &str, wall: i64) -> Value {
     json!({"cells": [lease.name(), holder, age(lease, wall)], "object": partial(lease, version)})
 }
 
-/// As kubectl shows ages: two units where one would be coarse.
+/// Ages as kubectl shows them: two units where one would be coarse.
 fn age(lease: &Lease, wall: i64) -> String {
     let Some(born) = gotime::micros(lease.meta("creationTimestamp")) else { return "<unknown>".into() };
     let seconds = (wall - born) / 1_000_000;

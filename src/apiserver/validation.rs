@@ -1,4 +1,4 @@
-//! The rules that a Lease must keep, in the order and the words of the real server.
+//! The rules that a Lease must keep, in the real server's order and wording.
 //!
 //! Owns them for creations and updates. Types were checked before (`schema`); nothing here changes the object.
 
@@ -12,7 +12,7 @@ use super::{
 };
 
 const ANNOTATIONS_LIMIT: usize = 256 * 1024;
-/// Upstream names the field twice.
+/// Upstream repeats the field in its path.
 const STRATEGY: &str = "spec.strategy.strategy";
 const STRATEGIES: &str = "\"OldestEmulationVersion\"";
 
@@ -26,10 +26,10 @@ pub(super) fn create(lease: &Lease) -> Vec<Cause> {
     causes
 }
 
-/// What is wrong with a Lease that shall replace `old`.
+/// What is wrong with a Lease that is to replace `old`.
 pub(super) fn update(lease: &Lease, old: &Lease) -> Vec<Cause> {
     let mut causes = metadata(lease, names::path_segment);
-    // Twice, as the real server does: once for every kind of object, once for Leases.
+    // Twice, as in the real server: once for any kind of object, once for Leases.
     metadata_update(lease, old, &mut causes);
     metadata_update(lease, old, &mut causes);
     spec(lease, &mut causes);
@@ -138,7 +138,7 @@ fn owners(lease: &Lease, causes: &mut Vec<Cause>) {
     }
 }
 
-/// Both are empty if there is no telling.
+/// Both are empty if the text cannot be parsed.
 fn group_version(text: &str) -> (&str, &str) {
     match text.split('/').collect::<Vec<_>>().as_slice() {
         [version] => ("", version),
@@ -165,7 +165,7 @@ fn spec(lease: &Lease, causes: &mut Vec<Cause>) {
     }
 }
 
-/// A name without a slash is Kubernetes' own and must be known; one with a slash is somebody else's.
+/// A name without a slash is Kubernetes' own and must be known; one with a slash belongs to somebody else.
 fn strategy_name(strategy: &str, causes: &mut Vec<Cause>) {
     let parts: Vec<&str> = strategy.split('/').collect();
     match parts.as_slice() {

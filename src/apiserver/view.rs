@@ -1,4 +1,4 @@
-//! What a client wants to see of objects: all of them, their metadata, or a table.
+//! The form in which a client wants objects: whole, only their metadata, or as a table.
 //!
 //! Owns the Accept header and the forms of the answers.
 
@@ -11,21 +11,21 @@ use super::{
     table,
 };
 
-/// See the module; views that are no objects name their version.
+/// See the module; forms other than the objects themselves name their version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum View {
-    /// As they are.
+    /// Unchanged.
     Whole,
-    /// Each as its metadata.
+    /// An object's metadata.
     Metadata(&'static str),
-    /// A list as its metadata.
+    /// A list's metadata.
     MetadataList(&'static str),
     /// As rows.
     Table(&'static str),
 }
 
 impl Request {
-    /// The first form in the Accept header that there is.
+    /// The first supported form in the Accept header.
     pub(super) fn view(&self) -> Result<View, Status> {
         self.accept.split(',').find_map(view).ok_or_else(Status::not_acceptable)
     }
@@ -53,7 +53,7 @@ fn view(accepted: &str) -> Option<View> {
 }
 
 impl View {
-    /// 406 if one object cannot be seen so.
+    /// 406 if a single object cannot take this form.
     pub(super) fn check_one(self) -> Result<Self, Status> {
         match self {
             Self::Whole | Self::Metadata(_) | Self::Table(_) => Ok(self),
@@ -61,7 +61,7 @@ impl View {
         }
     }
 
-    /// 406 if a list cannot be seen so.
+    /// 406 if a list cannot take this form.
     pub(super) fn check_list(self) -> Result<Self, Status> {
         match self {
             Self::Whole | Self::MetadataList(_) | Self::Table(_) => Ok(self),
@@ -69,7 +69,7 @@ impl View {
         }
     }
 
-    /// One Lease; ages are counted at `wall`.
+    /// One Lease; ages are as of `wall`.
     pub(super) fn one(self, lease: &Lease, wall: i64) -> Value {
         match self {
             Self::Whole => lease.json().clone(),
@@ -92,13 +92,13 @@ impl View {
     }
 }
 
-/// The metadata of a Lease alone.
+/// Only the metadata of a Lease.
 pub(super) fn partial(lease: &Lease, version: &str) -> Value {
     let metadata = lease.json().get("metadata").cloned().unwrap_or_default();
     json!({"kind": "PartialObjectMetadata", "apiVersion": version, "metadata": metadata})
 }
 
-/// Items of a list carry no type of their own.
+/// Items of a list do not state their type.
 fn without_type(lease: &Lease) -> Value {
     let fields = lease.json().as_object().cloned().unwrap_or_default();
     let fields: Map<_, _> = fields.into_iter().filter(|(name, _)| name != "kind" && name != "apiVersion").collect();

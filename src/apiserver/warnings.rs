@@ -1,17 +1,17 @@
 //! The Warning headers of an answer.
 //!
-//! Owns their form and their bound, which is the real server's.
+//! Owns their format and their limit, which is the real server's.
 
 use std::collections::HashSet;
 
 use http::HeaderValue;
 
-/// Characters that all texts may have; of more, each is cut.
+/// The total number of characters; beyond it, each text is truncated.
 const ALL: usize = 4 * 1024;
-/// Characters of a text that is cut.
+/// Characters of a truncated text.
 const EACH: usize = 256;
 
-/// The headers that say these texts, each once.
+/// The headers for these texts, without duplicates.
 pub(super) fn headers(texts: &[String]) -> Vec<HeaderValue> {
     let mut seen = HashSet::new();
     let texts: Vec<_> = texts.iter().filter(|text| seen.insert(*text)).collect();
@@ -19,7 +19,7 @@ pub(super) fn headers(texts: &[String]) -> Vec<HeaderValue> {
     let (mut given, mut said) = (0, 0);
     let mut headers = Vec::new();
     for text in texts {
-        // The text that was one too many is still said.
+        // The text that exceeds the limit is still sent.
         if given > ALL && said >= ALL {
             break;
         }

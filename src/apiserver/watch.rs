@@ -25,10 +25,10 @@ use crate::clock;
 
 /// How often a client that wants bookmarks gets one.
 const BOOKMARKS: Duration = Duration::from_secs(60);
-/// And once this long before the end.
+/// And one more this long before the end.
 const LAST_BOOKMARK: Duration = Duration::from_secs(2);
 
-/// Sends `watch` down `lines` until it ends, the client is gone or the server stops.
+/// Sends `watch` to `lines` until it ends, the client is gone or the server stops.
 pub(super) async fn run(shared: Arc<Shared>, door: Arc<Door>, watch: Watch, lines: mpsc::Sender<Bytes>) {
     let began = Instant::now();
     let gone = lines.clone();
@@ -53,7 +53,7 @@ struct Task {
 
 impl Task {
     async fn run(&mut self, shared: &Shared, sender: &mut Sender) {
-        // Errors mean that nobody listens: there is nothing left to do.
+        // An error means that nobody listens, so there is nothing left to do.
         drop(self.serve(shared, sender).await);
     }
 
@@ -138,7 +138,7 @@ impl Sender {
         self.lines.send(Bytes::from(line)).await.map_err(|_| Gone)
     }
 
-    /// Only the first table carries its columns.
+    /// Only the first table includes its columns.
     fn seen(&mut self, event: &Event) -> Event {
         if event.kind == EventType::Error || self.view == View::Whole {
             return event.clone();

@@ -1,4 +1,4 @@
-//! What a test can do to the embedded API server's clients, and what it can learn of them.
+//! The faults that a test can inject for clients of the embedded API server, and what it can observe of those clients.
 
 #![allow(clippy::expect_used, reason = "a test fails by panicking, and says why")]
 

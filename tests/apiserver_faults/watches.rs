@@ -1,4 +1,4 @@
-//! What a test can do to watches.
+//! Faults that a test can inject into watches.
 
 use serde_json::json;
 use tenure::apiserver::WatchFault;

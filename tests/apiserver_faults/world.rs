@@ -1,4 +1,4 @@
-//! A server, its clients, and their hands on it.
+//! A server, its clients, and the requests that they make.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,12 +15,12 @@ use tokio::time::timeout;
 
 pub(crate) const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
 pub(crate) const A: Place<'static> = Place { namespace: "default", name: "a" };
-/// Many times what an answer takes.
+/// Many times as long as an answer takes.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
-/// Long enough that an answer would have come.
+/// Long enough for an answer to have come.
 pub(crate) const SILENCE: Duration = Duration::from_secs(1);
 
-/// A server of the test's own.
+/// The test's own server.
 pub(crate) struct World {
     pub(crate) server: Arc<Server>,
 }
@@ -47,7 +47,7 @@ impl World {
         self.server.store(|store| store.get(Place { name, ..A }).is_ok())
     }
 
-    /// Until a request has made it; the connections of this thread go on meanwhile.
+    /// Waits until a request has created it; this thread's connections continue meanwhile.
     pub(crate) async fn wait_for(&self, name: &'static str) {
         let server = Arc::clone(&self.server);
         let there = move || server.store(|store| store.get(Place { name, ..A }).is_ok()).then_some(());
@@ -57,7 +57,7 @@ impl World {
     }
 }
 
-/// A client's hand on the server.
+/// A client's access to the server.
 pub(crate) struct Hand(pub(crate) Kube);
 
 impl Hand {
@@ -104,7 +104,7 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// None at the end, however it comes.
+    /// None at the end, however the watch ends.
     pub(crate) async fn next(&mut self) -> Option<(String, Value)> {
         let event = async {
             loop {

@@ -424,7 +424,7 @@ async fn long_warnings_are_cut_and_no_more_than_4_kib(stage: Stage) {
     answer.created();
 }
 
-/// Every level has a field twice, one of them unknown and one in an unknown object.
+/// Duplicate fields at every level, one of them unknown and one in an unknown object.
 const TWICE: &str = r#"{"metadata":{"name":"a","name":"a","labels":{"a":"1","a":"2"},
     "ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"p","uid":"1","uid":"2"}]},
     "spec":{"x":1,"x":{"y":1,"y":2}},"spec":{"holderIdentity":"h"},"spec":{"z":1}}"#;

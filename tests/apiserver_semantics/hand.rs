@@ -1,4 +1,4 @@
-//! The hand of these tests on the server: requests as they are, answers as they come.
+//! The client of these tests: it sends requests and returns answers unprocessed.
 
 use http::{Method, Request, header};
 use http_body_util::BodyExt as _;
@@ -29,26 +29,26 @@ pub(crate) fn lease(name: &str, spec: Value) -> Value {
     json!({ "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": { "name": name }, "spec": spec })
 }
 
-/// The same with a field of the metadata.
+/// The same with this metadata field set.
 pub(crate) fn with(mut lease: Value, field: &str, value: impl Into<Value>) -> Value {
     lease["metadata"][field] = value.into();
     lease
 }
 
 impl Answer {
-    /// The object, which was created.
+    /// The object of a 201.
     pub(crate) fn created(self) -> Value {
         assert_eq!(self.code, 201, "{}", self.body);
         self.body
     }
 
-    /// The object, or the Status of a success.
+    /// The object or Status of a success.
     pub(crate) fn ok(self) -> Value {
         assert_eq!(self.code, 200, "{}", self.body);
         self.body
     }
 
-    /// A Status with this code and reason; its message.
+    /// Checks for a Status with this code and reason; returns its message.
     pub(crate) fn refused(&self, code: u16, reason: &str) -> String {
         assert_eq!(self.code, code, "{}", self.body);
         assert_eq!(self.body["kind"], "Status");
@@ -58,7 +58,7 @@ impl Answer {
         self.body["message"].as_str().expect("a message").to_owned()
     }
 
-    /// A 422 with one cause: its field and message.
+    /// Checks for a 422 with one cause; returns its field and message.
     pub(crate) fn invalid(&self) -> (String, String) {
         self.refused(422, "Invalid");
         let causes = self.body["details"]["causes"].as_array().expect("causes");
@@ -68,7 +68,7 @@ impl Answer {
     }
 }
 
-/// Which version an object has.
+/// The resourceVersion of an object.
 pub(crate) fn version(object: &Value) -> &str {
     object["metadata"]["resourceVersion"].as_str().expect("a version")
 }
@@ -78,7 +78,7 @@ pub(crate) fn number(object: &Value) -> u64 {
     version(object).parse().expect("a number")
 }
 
-/// What two objects have in common that the server does not choose: without managed fields.
+/// The object without managedFields, to compare it with another.
 pub(crate) fn plain(mut object: Value) -> Value {
     if let Some(metadata) = object["metadata"].as_object_mut() {
         metadata.remove("managedFields");
@@ -120,12 +120,12 @@ impl Stage {
         self.send(method, path, "application/json", body.map(Value::to_string).unwrap_or_default()).await
     }
 
-    /// Whatever bytes, in whatever language.
+    /// Sends any bytes as any media type.
     pub(crate) async fn send(&self, method: Method, path: &str, media: &str, body: String) -> Answer {
         self.ask(method, path, media, "application/json", body).await
     }
 
-    /// The same, with the answer in another language.
+    /// The same, and asks for the answer in another media type.
     pub(crate) async fn ask(&self, method: Method, path: &str, media: &str, accept: &str, body: String) -> Answer {
         let request = Request::builder().method(method).uri(path).header(header::CONTENT_TYPE, media);
         let request = request.header(header::ACCEPT, accept).body(Body::from(body.into_bytes())).expect("a request");
@@ -138,12 +138,12 @@ impl Stage {
         Answer { code, warnings, retry_after, body: serde_json::from_slice(&body).unwrap_or_default() }
     }
 
-    /// A Lease that exists.
+    /// Creates a Lease.
     pub(crate) async fn given(&self, name: &str, spec: Value) -> Value {
         self.post(&lease(name, spec)).await.created()
     }
 
-    /// Begins a watch.
+    /// Starts a watch.
     pub(crate) async fn watch(&self, query: &str) -> Watch {
         let uri = format!("{}?watch=true&{query}", self.lease.collection());
         let request = Request::get(uri).body(Body::empty()).expect("a request");
@@ -160,7 +160,7 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// The next event; none at its end.
+    /// The next event; none when the watch ends.
     pub(crate) async fn next(&mut self) -> Option<(String, Value)> {
         within(PATIENCE, "an event", async {
             loop {
@@ -179,7 +179,7 @@ impl Watch {
         .await
     }
 
-    /// The next event, which is of this kind.
+    /// The next event, which must be of this kind.
     pub(crate) async fn expect(&mut self, kind: &str) -> Value {
         let (seen, object) = self.next().await.expect("an event before the end");
         assert_eq!(seen, kind, "{object}");

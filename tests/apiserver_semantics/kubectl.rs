@@ -1,4 +1,4 @@
-//! What people type.
+//! Commands that people type.
 
 use std::process::Command;
 

@@ -1,6 +1,6 @@
-//! What the API of Leases does: the same checks against the embedded server and a real one.
+//! The semantics of the Lease API: the same checks run against the embedded server and a real one.
 //!
-//! They are what makes the embedded server trustworthy: it may be used in place of a real one because both pass.
+//! They are why the embedded server can stand in for a real one: both pass them.
 
 #![allow(clippy::expect_used, clippy::print_stderr, reason = "a test fails by panicking, and says why")]
 

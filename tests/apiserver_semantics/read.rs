@@ -1,4 +1,4 @@
-//! GET and LIST, and what else clients read.
+//! GET and LIST, and whatever else clients read.
 
 use std::process::Command;
 
@@ -47,7 +47,7 @@ async fn a_lease_reads_as_it_was_written(stage: Stage) {
 
     let latest = stage.get("a").await.ok();
     let at = |version: &str| format!("{}?resourceVersion={version}", stage.at("a"));
-    // The server's cache, which answers this and the next one, is waited for by this one only.
+    // Only this request waits for the server's cache, which answers it and the next one.
     let as_new = stage.request(Method::GET, &at(version(&object)), None).await.ok();
     let any = stage.request(Method::GET, &at("0"), None).await.ok();
 
@@ -135,7 +135,7 @@ async fn a_list_comes_in_pages_of_one_version(stage: Stage) {
 async fn a_page_of_any_version_is_the_whole_list(stage: Stage) {
     stage.given("a", json!({})).await;
     let last = stage.given("b", json!({})).await;
-    // The server's cache, which answers the next one, is waited for by this one.
+    // This waits for the server's cache, which answers the next one.
     stage.list(&format!("resourceVersion={}&resourceVersionMatch=NotOlderThan", version(&last))).await.ok();
 
     let list = stage.list("limit=1&resourceVersion=0").await.ok();
@@ -370,7 +370,7 @@ async fn strangers_are_answered_before_their_bodies_arrive(stage: Stage) {
     let server = api::config(stage.kubeconfig()).await.cluster_url;
     let url = format!("{}{}", server.to_string().trim_end_matches('/'), stage.lease.collection());
 
-    // Nothing of the body is sent.
+    // The body is never sent.
     let output = Command::new("curl")
         .args(["-ksS", "--http1.1", "-m", "20", "-o", "/dev/null", "-w", "%{http_code}", "-X", "POST"])
         .args(["-H", "Authorization: Bearer nobodys", "-H", "Content-Length: 3000000", &url])
@@ -404,7 +404,7 @@ async fn a_plus_sign_in_a_path_is_no_blank(stage: Stage) {
 
 async fn health_answers_every_method(stage: Stage) {
     for method in [Method::GET, Method::HEAD, Method::POST] {
-        // A real server that has only just started may not be well yet.
+        // A real server may not be healthy yet just after its start.
         assert_ne!(stage.request(method, "/livez", None).await.code, 405);
     }
 }

@@ -1,4 +1,4 @@
-//! What an Accept header can ask for in place of the objects.
+//! What an Accept header can ask for instead of the objects.
 
 use http::Method;
 use serde_json::{Value, json};

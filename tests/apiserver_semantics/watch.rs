@@ -155,7 +155,7 @@ async fn initial_events_wait_for_their_version(stage: Stage) {
 
 async fn initial_events_can_be_declined(stage: Stage) {
     let object = stage.given("a", json!({})).await;
-    // A watch from version 0 begins where the server's cache is; until it has the object, that is a change.
+    // A watch from version 0 begins at the state of the server's cache; until that has the object, its creation is a change.
     stage.list(&format!("resourceVersion={}&resourceVersionMatch=NotOlderThan", version(&object))).await.ok();
     let query = format!("{ONE}&sendInitialEvents=false&resourceVersionMatch=NotOlderThan&resourceVersion=0");
 

@@ -1,4 +1,4 @@
-//! This test once more, in namespaces of its own: the bridge, the replicas' networks and every process end with them.
+//! Runs this test again in its own namespaces: the bridge, the replicas' networks and every process disappear with them.
 
 use std::{
     env, fs,
@@ -10,15 +10,15 @@ use libtest_mimic::Failed;
 
 use crate::support::server::{SCRATCH, scratch};
 
-/// The variable that tells the test inside where to work.
+/// Environment variable that tells the inner test its directory.
 const DIRECTORY: &str = "TENURE_ATTACK_DIRECTORY";
 
-/// Where to work, if this is the test inside.
+/// The directory, if this is the inner test.
 pub(crate) fn directory() -> Option<PathBuf> {
     env::var_os(DIRECTORY).map(PathBuf::from)
 }
 
-/// Runs it inside, and cleans up. Where the machine cannot give replicas networks of their own, it says so and succeeds.
+/// Runs the inner test, and cleans up. Where the machine cannot give replicas their own networks, it says so and succeeds.
 pub(crate) fn run() -> Result<(), Failed> {
     if let Some(reason) = hindrance() {
         println!("NOT RUN: the attack takes network namespaces, veth, a bridge and iptables: {reason}");
@@ -30,7 +30,7 @@ pub(crate) fn run() -> Result<(), Failed> {
     if status.success() { Ok(()) } else { Err("two ran at once, or something else that must not be: see above".into()) }
 }
 
-/// What the attack does to a network, tried.
+/// Tries what the attack does to a network.
 const PROBE: &str = "
 set -eu
 ip link set lo up
@@ -47,7 +47,7 @@ fn hindrance() -> Option<String> {
     }
 }
 
-/// A command in namespaces of its own. With this process it dies, and with it everything in them.
+/// A command in its own namespaces. It dies with this process, and takes everything in them along.
 fn apart() -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL", "unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"]);
@@ -57,7 +57,7 @@ fn apart() -> Command {
     command
 }
 
-/// With what the names of an attack's cgroups begin, whose directory this is: two attacks at a time have their own.
+/// The prefix of the names of cgroups of the attack with this directory: two simultaneous attacks have different ones.
 pub(crate) fn groups(directory: &Path) -> String {
     let scratch = directory.parent().and_then(Path::file_name).unwrap_or_default();
     format!("{}-", scratch.to_string_lossy())
@@ -75,7 +75,7 @@ impl Directory {
 }
 
 impl Drop for Directory {
-    /// With the cgroups, which no namespace takes along.
+    /// Also removes the cgroups, which do not end with a namespace.
     fn drop(&mut self) {
         drop(fs::remove_dir_all(&self.0));
         let name = groups(&self.0);
@@ -88,7 +88,7 @@ impl Drop for Directory {
     }
 }
 
-/// Its processes are gone with the namespaces.
+/// Its processes have ended with the namespaces.
 fn remove_group(group: &Path) {
     if let Err(error) = fs::remove_dir(group) {
         eprintln!("attack: {}: {error}", group.display());

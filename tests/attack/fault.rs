@@ -1,4 +1,4 @@
-//! What the nemesis can do.
+//! The faults that the nemesis can inject.
 
 use std::time::Duration;
 
@@ -42,12 +42,12 @@ pub(crate) enum Fault {
     Spinners,
 }
 
-/// What a fault strikes; a round has at most one fault of each group.
+/// What a fault affects; a round has at most one fault of each group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Group {
     Processes,
     Network,
-    /// Or all that share its machine.
+    /// Or everything that shares its machine.
     Server,
     Lease,
     Rights,
@@ -180,7 +180,7 @@ impl Fault {
         }
     }
 
-    /// Whether it strikes one replica; else the Lease, or the server.
+    /// Whether it affects one replica, rather than the Lease or the server.
     pub(crate) const fn strikes_a_replica(self) -> bool {
         match self.group() {
             Group::Processes | Group::Network | Group::Rights | Group::Clock | Group::Processor => true,
@@ -188,7 +188,7 @@ impl Fault {
         }
     }
 
-    /// How long it lasts, at least and at most; zero where nothing is to be undone.
+    /// Minimum and maximum duration; zero where nothing has to be undone.
     pub(crate) const fn lasts(self) -> (Duration, Duration) {
         let (least, most) = match self {
             Self::Term
@@ -206,7 +206,7 @@ impl Fault {
             | Self::Lease(Change::EditRenewTime)
             | Self::Lease(Change::RestoreMetadata) => (0, 0),
             Self::FreezeInit | Self::FreezeElector => (500, 8_000),
-            // Mostly until after the next one may lead.
+            // Usually until after the next one may lead.
             Self::FreezeBoth => (2_000, 12_000),
             Self::KillElectorAround(..) | Self::KillElectorAfterProof => (100, 6_000),
             Self::FreezeWorkload => (500, 3_000),
@@ -216,7 +216,7 @@ impl Fault {
             Self::RestartEtcd | Self::RestartApiServer => (5_000, 5_000),
             Self::Lease(Change::DeleteHeldBack) => (500, 4_000),
             Self::RevokeRights => (1_000, 9_000),
-            // The API server believes in a token that it has seen for 10 s.
+            // The API server caches its verdict on a token for 10 s.
             Self::RevokeToken | Self::ExpireToken => (11_000, 16_000),
             Self::Spinners => (2_000, 5_000),
             Self::WallForward | Self::WallBack => (2_000, 6_000),

@@ -1,4 +1,4 @@
-//! What happened in one world, gathered when it is over.
+//! What happened in one world, collected once it is over.
 
 use std::time::Duration;
 
@@ -21,22 +21,22 @@ use crate::{
 pub(crate) struct History {
     pub(crate) world: u8,
     pub(crate) namespace: String,
-    /// When terms had a workload, in the order of their beginnings.
+    /// When the workload of each term was alive, in the order of their starts.
     pub(crate) lives: Vec<Life>,
     pub(crate) events: Vec<Event>,
     pub(crate) spans: Vec<Span>,
     pub(crate) rounds: Vec<Past>,
-    /// What each replica asked, what it said, and how it ended.
+    /// What each replica requested and logged, and how it ended.
     pub(crate) replicas: Vec<Replica>,
-    /// The server's own record, in the order of its answers.
+    /// The server's audit log, in the order of its answers.
     pub(crate) audit: Vec<Record>,
-    /// Why it ended early, if it did.
+    /// Why it was aborted, if it was.
     pub(crate) broken_off: Option<String>,
     /// Both clocks at one moment.
     now: Now,
 }
 
-/// What one replica leaves.
+/// What remains of one replica.
 pub(crate) struct Replica {
     pub(crate) name: String,
     /// It is not tenure.
@@ -47,7 +47,7 @@ pub(crate) struct Replica {
 }
 
 impl History {
-    /// Of a world whose replicas have ended.
+    /// Collects the history of a world whose replicas have ended.
     pub(crate) fn of(world: World, broken_off: Option<String>) -> Self {
         let World { number, stage, shared, mut spans, rounds, remains, .. } = world;
         spans.extend(shared.spans.borrow().iter().cloned());
@@ -72,18 +72,18 @@ impl History {
         }
     }
 
-    /// A moment of the audit log, which has microseconds since 1970.
+    /// Converts a time of the audit log, which is in microseconds since 1970.
     pub(crate) fn moment(&self, answered: i64) -> Instant {
         self.now.boot.before(Duration::from_micros(u64::try_from(self.now.wall - answered).unwrap_or_default()))
     }
 
-    /// Faults that lasted at some moment of this span of time.
+    /// Faults that were active at some moment of this time span.
     pub(crate) fn faults_within(&self, from: Instant, to: Instant) -> impl Iterator<Item = &Span> {
         self.spans.iter().filter(move |span| span.from <= to && span.to >= from)
     }
 }
 
-/// The string at a key of a spec.
+/// The string value of a key of a spec.
 pub(crate) fn text<'a>(spec: &'a Value, key: &str) -> &'a str {
     spec[key].as_str().unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! Judges a whole history: what must never be, whatever the nemesis did.
+//! Judges a whole history: what must never happen, whatever the nemesis did.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -13,10 +13,10 @@ use crate::{
     writes,
 };
 
-/// From the resumption of processes that were frozen together to the death of what they watched.
+/// From the moment when processes that were frozen together resume to the death of what they watched.
 const AFTERMATH: Duration = Duration::from_secs(3);
 
-/// When init looks for process groups after a start,
+/// The times after a start at which init looks for process groups,
 const LOOKS: [Duration; 5] = [
     Duration::from_millis(10),
     Duration::from_millis(30),
@@ -24,11 +24,11 @@ const LOOKS: [Duration; 5] = [
     Duration::from_millis(300),
     Duration::from_secs(1),
 ];
-/// how long it is from one look with a renewal to the next at most,
+/// the longest time between two such looks at renewals,
 const RENEWED: Duration = Duration::from_secs(2);
-/// and how much later it may come to that.
+/// and how late a look may be.
 const LOOKS_LATE: Duration = Duration::from_millis(250);
-/// What init says where the kernel refuses.
+/// What init logs when the kernel denies the fuse.
 const NO_FUSE: &str = "the kernel has no fuse";
 
 /// Two terms whose workloads ran at once.
@@ -36,32 +36,32 @@ const NO_FUSE: &str = "the kernel has no fuse";
 pub(crate) struct Overlap {
     pub(crate) from: Instant,
     pub(crate) to: Instant,
-    /// Why that was not promised; none if it was.
+    /// Why the promise did not cover it; none if it did.
     pub(crate) excuse: Option<Excuse>,
     pub(crate) between: String,
 }
 
-/// What is not promised.
+/// What the promise does not cover.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Excuse {
-    /// Init and elector of the earlier one were frozen before the kernel's fuse could know all its process groups.
+    /// Init and elector of the earlier one were frozen before the kernel's fuse could cover all its process groups.
     Young,
-    /// They were frozen, and the kernel had refused the fuse.
+    /// They were frozen, and the kernel had denied the fuse.
     NoFuse,
-    /// client-go did not keep its deadlines, or took what was free.
+    /// client-go missed its deadlines, or took a Lease that was free.
     Peer,
 }
 
-/// What the judge found.
+/// The judge's findings.
 #[derive(Default)]
 pub(crate) struct Verdict {
     pub(crate) overlaps: Vec<Overlap>,
-    /// Of starts that found the lock taken: with the overlaps above they come in pairs.
+    /// Starts that found the lock taken; with the overlaps above they come in pairs.
     pub(crate) locked_out: usize,
     pub(crate) violations: Vec<String>,
     /// How many inits ended themselves because they could not prove death in time.
     pub(crate) weapons: usize,
-    /// How many writes were looked at.
+    /// How many writes were checked.
     pub(crate) writes: usize,
 }
 
@@ -103,7 +103,7 @@ fn overlaps(history: &History) -> Vec<Overlap> {
     overlaps
 }
 
-/// A process that had a group of its own by then had none of the looks of init.
+/// Whether they were frozen before any of init's looks could find a process that had its own group by then.
 fn is_frozen_young(history: &History, life: &Life, from: Instant, to: Instant) -> bool {
     let (Some(frozen), Some(start)) = (frozen(history, life, from, to), life.births.first()) else { return false };
     life.births.iter().skip(1).filter(|born| **born < frozen).any(|born| {
@@ -118,14 +118,14 @@ fn is_frozen_without_fuse(history: &History, life: &Life, from: Instant, to: Ins
     frozen(history, life, from, to).is_some() && history.replicas.iter().any(said)
 }
 
-/// Since when init and elector of this life were frozen in this span of time.
+/// Since when init and elector of this life were frozen together in this time span.
 fn frozen(history: &History, life: &Life, from: Instant, to: Instant) -> Option<Instant> {
     let place = Some(place_of(&life.replica));
     let mut frozen = history.faults_within(from.before(AFTERMATH), to);
     frozen.find(|span| span.fault == Fault::FreezeBoth && span.place == place).map(|span| span.from)
 }
 
-/// A lock that was not free where no stamps overlap shows a process that does not stamp.
+/// A lock that was taken although no stamps overlap reveals a process that does not stamp.
 fn judge_locks(history: &History, verdict: &mut Verdict) {
     for event in history.events.iter().filter(|event| event.what == "locked out") {
         verdict.locked_out += 1;
@@ -139,7 +139,7 @@ fn judge_locks(history: &History, verdict: &mut Verdict) {
     }
 }
 
-/// client-go tells its workload none.
+/// client-go gives its workload no token.
 fn judge_tokens(lives: &[Life], verdict: &mut Verdict) {
     let numbers: Vec<_> = lives.iter().filter_map(|life| Some((life, life.token.parse::<u128>().ok()?))).collect();
     for pair in numbers.windows(2) {
@@ -151,7 +151,7 @@ fn judge_tokens(lives: &[Life], verdict: &mut Verdict) {
     }
 }
 
-/// A panic or a crash is no way to end. That PID 1 ends itself, so that the kernel kills the rest, is its last weapon.
+/// A panic or a crash is never acceptable. PID 1 may end itself, so that the kernel kills the rest, as a last resort.
 fn judge_end(replica: &Replica, verdict: &mut Verdict) {
     verdict.weapons += usize::from(replica.code == Some(70));
     if let Some(code @ (78 | 101 | 132 | 134 | 135 | 136 | 139)) = replica.code {
@@ -162,7 +162,7 @@ fn judge_end(replica: &Replica, verdict: &mut Verdict) {
     }
 }
 
-/// As they came in at its proxy.
+/// Checks the requests in the order in which they reached its proxy.
 fn judge_requests(history: &History, replica: &Replica, verdict: &mut Verdict) {
     let mut specs = BTreeSet::new();
     for request in replica.exchanges.iter().map(|exchange| &exchange.request).filter(|request| request.is_write()) {

@@ -1,4 +1,5 @@
-//! The administrator's hand on the Lease, while the API server may be in trouble: what cannot be done in time is not done.
+//! What an administrator does to the Lease, while the API server may be in trouble: changes that cannot be made in time are
+//! skipped.
 
 use std::time::Duration;
 
@@ -7,11 +8,11 @@ use serde_json::{Value, json};
 
 use crate::support::stage::Stage;
 
-/// One request.
+/// For one request.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
 const FINALIZER: &str = "attack.tenure.dev/held-back";
 
-/// What hands do to Leases. No duration is shortened and no spec comes back: nobody could be safe then.
+/// What an administrator does to Leases. No duration is shortened and no old spec restored: nobody could be safe then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Change {
     Delete,
@@ -25,14 +26,14 @@ pub(crate) enum Change {
     RestoreMetadata,
 }
 
-/// Does it, with a choice by chance; whether it could.
+/// Makes the change, with a random choice; whether it could.
 pub(crate) async fn make(stage: &Stage, change: Change, chance: u64) -> bool {
     match change {
         Change::Delete => delete(stage).await,
         Change::DeleteHeldBack => {
             let held = edit(stage, |lease| lease["metadata"]["finalizers"] = json!([FINALIZER])).await;
             if held {
-                // Deleted or not: the finalizer must come off again.
+                // Whether it was deleted or not, the finalizer must be removed again.
                 delete(stage).await;
             }
             held
@@ -64,12 +65,12 @@ pub(crate) async fn make(stage: &Stage, change: Change, chance: u64) -> bool {
     }
 }
 
-/// The Lease as it is now, if the server says so.
+/// The Lease as it is now, if the server answers.
 pub(crate) async fn look(stage: &Stage) -> Option<Value> {
     ask(stage, Method::GET, None).await.map(|(_, lease)| lease)
 }
 
-/// Takes the finalizer off; whether it is off.
+/// Removes the finalizer; whether it is gone.
 pub(crate) async fn let_go(stage: &Stage) -> bool {
     let held = |lease: &Value| lease["metadata"]["finalizers"].as_array().is_some_and(|held| !held.is_empty());
     match ask(stage, Method::GET, None).await {
@@ -83,7 +84,7 @@ async fn delete(stage: &Stage) -> bool {
     matches!(ask(stage, Method::DELETE, None).await, Some((200 | 202, _)))
 }
 
-/// Three attempts: the holder renews meanwhile.
+/// Tries three times, since the holder renews meanwhile.
 async fn edit(stage: &Stage, change: impl Fn(&mut Value)) -> bool {
     for _ in 0..3 {
         let Some((200, mut lease)) = ask(stage, Method::GET, None).await else { return false };

@@ -1,4 +1,4 @@
-//! The attack on the real thing: a nemesis against four Leases with three replicas each, on a real kube-apiserver and etcd.
+//! The attack on real components: a nemesis against four Leases with three replicas each, on a real kube-apiserver and etcd.
 //!
 //! ```text
 //! cargo test --test attack                            a short one
@@ -7,11 +7,11 @@
 //! TENURE_ATTACK_SEED=7 cargo test --test attack       the plan of that seed again
 //! ```
 //!
-//! Every replica is PID 1 of its own PID namespace in a network namespace of its own. Its workload takes a lock that all share and
-//! stamps the time every millisecond; some leave daemons, ignore SIGTERM, respawn or are slow. On one Lease the replicas differ in
-//! D and rho, on one the workloads run always ([`standby`]), on one a replica is client-go's ([`peer`]). [`plan`] draws what will
-//! be done, [`nemesis`] does it to a [`world`], [`judge`] judges the [`history`], [`report`] and [`picture`] show it. What it
-//! leaves is in target/attack.
+//! Every replica is PID 1 of its own PID namespace, in its own network namespace. Its workload takes a lock that all share and
+//! stamps the time every millisecond; some workloads leave daemons behind, ignore SIGTERM, respawn or are slow. On one Lease the
+//! replicas differ in D and rho, on one the workloads always run ([`standby`]), on one a replica is client-go's ([`peer`]).
+//! [`plan`] draws the faults, [`nemesis`] injects them into a [`world`], [`judge`] judges the [`history`], [`report`] and
+//! [`picture`] show it. The output is kept in target/attack.
 
 #![allow(
     clippy::expect_used,
@@ -61,9 +61,9 @@ use plan::Plan;
 use support::server::{self, Server};
 use world::{Kind, Shared, World};
 
-/// What a last round may take: longer, and the server has not come back.
+/// What the last round may take; if it is longer, the server has not come back.
 const OVERTIME: Duration = Duration::from_secs(180);
-/// Without TENURE_ATTACK.
+/// The duration without TENURE_ATTACK.
 const SHORT: Duration = Duration::from_secs(40);
 
 fn main() -> ExitCode {
@@ -117,7 +117,7 @@ async fn fate(mut world: World, plan: Plan, length: Duration) -> History {
     History::of(world, broken_off)
 }
 
-/// Writes down what people look at afterwards.
+/// Writes the files that people look at afterwards.
 fn keep(histories: &[History], begin: Instant) -> PathBuf {
     let place = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("attack");
     drop(fs::remove_dir_all(&place));

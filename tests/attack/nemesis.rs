@@ -1,4 +1,4 @@
-//! Does the plan to a world, round after round.
+//! Carries out the plan in a world, round after round.
 
 use std::time::Duration;
 
@@ -26,22 +26,22 @@ use crate::{
     world::{Past, Span, World, place_of},
 };
 
-/// How long a process may take to show up; in a replica that has just ended it never does.
+/// How long to look for a process; in a replica that has just ended there is none.
 const SEARCH: Duration = Duration::from_secs(1);
-/// For a handover that was asked for; a server in trouble may keep it from being.
+/// For a requested handover; a server in trouble may prevent it.
 const HANDED_OVER: Duration = Duration::from_secs(6);
-/// Who has led for fewer milliseconds has just begun.
+/// A leader for fewer milliseconds is young.
 const YOUNG: u64 = 1_000;
-/// Between two attempts to undo something.
+/// Pause between two attempts to undo something.
 const AGAIN: Duration = Duration::from_millis(200);
-/// Of so many rounds, one begins with a leader that is not tenure.
+/// One in this many rounds begins with a leader that is not tenure.
 const PEERS_TURN: usize = 3;
-/// The wait of a creator is longer: milliseconds.
+/// A creator's wait is longer than this, in milliseconds.
 const LONG_WAIT: u64 = 3_500;
-/// How far off a wall clock may be set: a day.
+/// The largest error of a wall clock: a day.
 const FAR_OFF: i64 = 86_400;
 
-/// What is to be undone.
+/// What has to be undone.
 enum Undo {
     Resume(Vec<Pid>),
     Network(network::Fault),
@@ -56,10 +56,10 @@ enum Undo {
     Window(Valve),
 }
 
-/// Rounds until the end comes.
+/// Plays rounds until the end.
 ///
 /// # Errors
-/// If nobody leads after one.
+/// Nobody leads after one.
 pub(crate) async fn rage(world: &mut World, mut plan: Plan, end: Instant) -> Result<(), String> {
     while clock::boot() < end {
         let Round { calm, blows, aftermath } = plan.next();
@@ -79,7 +79,7 @@ pub(crate) async fn rage(world: &mut World, mut plan: Plan, end: Instant) -> Res
 
 enum Step<'a> {
     Strike(&'a Blow),
-    /// The fault's place and its entry among the world's, where it has them.
+    /// The fault's place and its index among the world's faults, if any.
     Undo(Option<usize>, Option<usize>, Undo),
 }
 
@@ -98,7 +98,7 @@ async fn round(world: &mut World, leader: usize, blows: &[Blow]) -> Past {
                 let Some(undo) = strike(world, place, blow).await else { continue };
                 faults.push(blow.fault);
                 let place = blow.fault.strikes_a_replica().then_some(place);
-                // Those of the server are in the books of all worlds.
+                // Faults of the server are recorded for all worlds.
                 let own = blow.fault.group() != Group::Server;
                 let entry = own.then(|| world.book(Span { fault: blow.fault, place, from: begun, to: begun }));
                 if let Done::For(undo) = undo {
@@ -119,13 +119,13 @@ async fn round(world: &mut World, leader: usize, blows: &[Blow]) -> Past {
     Past { faults, from, over: clock::boot(), led: clock::boot() }
 }
 
-/// Of those that freeze all that guards a leader, every other one strikes one that has just begun: the kernel's fuse must know its
-/// daemons by then.
+/// Of the faults that freeze everything that guards a leader, every second one hits a young leader: the kernel's fuse must cover
+/// its daemons by then.
 const fn is_for_the_young(blow: &Blow) -> bool {
     matches!(blow.fault, Fault::FreezeBoth) && blow.whom == 0 && blow.chance.is_multiple_of(2)
 }
 
-/// Has the Lease handed over: the place of the next leader, within a second of its start.
+/// Requests a handover of the Lease: the place of the next leader, within a second of its start.
 async fn next_leader(world: &World, leader: usize, chance: u64) -> Option<usize> {
     let witness = &world.stage.witness;
     let before = witness.last_start()?.at();
@@ -137,13 +137,13 @@ async fn next_leader(world: &World, leader: usize, chance: u64) -> Option<usize>
     Some(place_of(&next.replica))
 }
 
-/// A fault that took place.
+/// A fault that was injected.
 enum Done {
     AtOnce,
     For(Undo),
 }
 
-/// None if it could not be done now: the process or the Lease is not there, or this machine cannot.
+/// None if it cannot be injected now: there is no such process or Lease, or this machine does not permit it.
 async fn strike(world: &mut World, index: usize, blow: &Blow) -> Option<Done> {
     let place = &mut world.places[index];
     let replica = &place.replica;
@@ -205,7 +205,7 @@ async fn strike(world: &mut World, index: usize, blow: &Blow) -> Option<Done> {
             let key = world.shared.server.kubeconfig().with_file_name("service-account.key");
             let token = token::short_lived(&world.stage, &key, &place.account).await?;
             std::fs::write(world.stage.token_file(&replica.name), &token).expect("a file");
-            // What makes a client read its token again.
+            // This makes a client read its token again.
             replica.proxy.on(|request| request.verb != Verb::Watch, Times::Only(1), Answer::refused(401, "Unauthorized"));
             if blow.chance.is_multiple_of(2) {
                 tokio::time::sleep(token::LIVES).await;
@@ -224,9 +224,9 @@ async fn strike(world: &mut World, index: usize, blow: &Blow) -> Option<Done> {
     }
 }
 
-/// Whether it is undone: a server in trouble may not let us, and is perhaps what is to be undone next.
+/// Whether it was undone: a server in trouble may prevent that, and may itself be the next thing to be undone.
 async fn revert(world: &mut World, place: Option<usize>, undo: &Undo) -> bool {
-    // A fault of a replica has its place; the others need none.
+    // A replica's fault has a place; the others need none.
     let place = place.unwrap_or_default();
     match undo {
         Undo::Resume(pids) => resume(pids),
@@ -258,7 +258,7 @@ async fn revert(world: &mut World, place: Option<usize>, undo: &Undo) -> bool {
     true
 }
 
-/// What comes in time. The limit is looked at first: this test may stand still for longer than what it waits for bears.
+/// The output, if it comes in time. The limit is checked first: this test may be delayed for longer than the awaited event allows.
 pub(crate) async fn soon<T>(limit: Duration, future: impl Future<Output = T>) -> Option<T> {
     tokio::select! {
         biased;
@@ -273,7 +273,7 @@ fn send(pid: Pid, signal: Signal) -> Option<Done> {
 
 fn freeze(pids: Vec<Pid>) -> Option<Done> {
     let frozen = pids.iter().all(|pid| kill(*pid, Signal::SIGSTOP).is_ok());
-    // Of two, one may have ended: the other must go on.
+    // One of the two may have ended: the other must continue.
     if !frozen {
         resume(&pids);
     }
@@ -282,12 +282,12 @@ fn freeze(pids: Vec<Pid>) -> Option<Done> {
 
 fn resume(pids: &[Pid]) {
     for pid in pids {
-        // It may be gone by now.
+        // It may have ended by now.
         let _ = kill(*pid, Signal::SIGCONT);
     }
 }
 
-/// Of all worlds; one at a time.
+/// A server fault affects all worlds; only one at a time.
 fn trouble(world: &World, fault: Fault, begin: impl FnOnce(&Server) -> Trouble) -> Option<Done> {
     let shared = &world.shared;
     if shared.troubled.replace(true) {
@@ -299,7 +299,7 @@ fn trouble(world: &World, fault: Fault, begin: impl FnOnce(&Server) -> Trouble) 
     Some(Done::For(Undo::Trouble(begun)))
 }
 
-/// What is wrong with the server, or with the machine that all share.
+/// A fault of the server, or of the machine that all share.
 enum Trouble {
     Frozen(Program),
     Restarted,

@@ -1,4 +1,5 @@
-//! Networks: each replica's place has a network namespace with an address of its own on a bridge, where the API server is reached.
+//! Networks: each replica's place has a network namespace, with its own address on a bridge through which it reaches the API
+//! server.
 
 use std::{
     fs,
@@ -7,21 +8,21 @@ use std::{
     process::Command,
 };
 
-/// Where the proxies listen.
+/// The address on which the proxies listen.
 pub(crate) const GATEWAY: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 1);
 const BRIDGE: &str = "attack";
 
-/// Makes the bridge, in the namespace of this process.
+/// Creates the bridge, in this process's namespace.
 pub(crate) fn make_bridge() {
     run("ip", &["link", "set", "lo", "up"]);
     run("ip", &["link", "add", "name", BRIDGE, "type", "bridge"]);
     run("ip", &["address", "add", &format!("{GATEWAY}/16"), "dev", BRIDGE]);
     run("ip", &["link", "set", BRIDGE, "up"]);
-    // The API server will not start on a machine that has no default route.
+    // The API server does not start on a machine without a default route.
     run("ip", &["route", "add", "default", "dev", BRIDGE]);
 }
 
-/// What the network does wrong.
+/// A fault of the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Fault {
     /// What the replica sends is lost.
@@ -30,7 +31,7 @@ pub(crate) enum Fault {
     In,
     /// Both.
     Both,
-    /// It can open no connection.
+    /// No new connection can be opened.
     Syns,
     /// Its interface is down.
     Down,
@@ -43,7 +44,7 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    /// The network with this number, its file in this directory.
+    /// The network with this number; its file is in this directory.
     pub(crate) fn new(directory: &Path, number: u8) -> Self {
         let (namespace, address) = (directory.join(format!("network-{number}")), Ipv4Addr::new(10, 99, 1, number));
         fs::write(&namespace, "").expect("a file");
@@ -58,24 +59,24 @@ impl Network {
         network
     }
 
-    /// A command that runs what follows it there.
+    /// A command that runs its arguments in it.
     pub(crate) fn enter(&self) -> Vec<String> {
         vec!["nsenter".into(), format!("--net={}", self.file())]
     }
 
-    /// Breaks it.
+    /// Injects the fault.
     pub(crate) fn fail(&self, fault: Fault) {
         self.change(fault, "-I", "down");
     }
 
-    /// Mends what [`Self::fail`] broke.
+    /// Undoes [`Self::fail`].
     pub(crate) fn mend(&self, fault: Fault) {
         self.change(fault, "-D", "up");
     }
 
     fn change(&self, fault: Fault, rule: &str, link: &str) {
         let address = self.address.to_string();
-        // Here, after the wire, where what the replica sent is truly gone; there, for what is sent to it.
+        // On this side, past the wire, what the replica sent is truly lost; on the replica's side, what is sent to it.
         let lose_sent = || run("iptables", &["-w", rule, "INPUT", "-s", &address, "-j", "DROP"]);
         let lose_received = || self.inside("iptables", &["-w", rule, "INPUT", "-i", "eth0", "-j", "DROP"]);
         match fault {

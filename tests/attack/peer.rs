@@ -1,9 +1,9 @@
-//! A replica that is not tenure: client-go's wrapper of the benchmarks, with deadlines of its own.
+//! A replica that is not tenure: the benchmarks' client-go wrapper, with its own deadlines.
 //!
-//! What tenure promises beside it: never while it keeps them, which is to be dead by D from its last write that was stored. It
-//! gives the Lease back before its workload has ended, and takes a Lease that nobody holds at once. Cut off, it gives back late
-//! what is another's by then: it reads the Lease afresh and does not look at the holder. That mark is believed, also by a tenure.
-//! It speaks protobuf: what it wrote is read from the server's own record.
+//! Beside it, tenure's promise holds only while the wrapper keeps those deadlines, that is, is dead by D from its last stored
+//! write. It releases the Lease before its workload has ended, and takes a Lease without a holder at once. Once cut off, it may
+//! release, too late, a Lease that is another's by then: it reads the Lease afresh and does not check the holder. That mark is
+//! believed, even by a tenure. It speaks protobuf, so its writes are read from the server's own record.
 
 use std::{
     env,
@@ -26,7 +26,7 @@ use crate::{
 
 const DURATION: Duration = Duration::from_secs(4);
 
-/// Builds the wrapper where it is missing; outside of the namespaces, for Go may have to fetch its modules.
+/// Builds the wrapper if it is missing; outside the namespaces, as Go may have to download its modules.
 pub(crate) fn build() {
     if cached().is_file() {
         return;
@@ -50,7 +50,7 @@ fn cached() -> PathBuf {
     base.join("tenure/client-go-v0.36.3")
 }
 
-/// This replica, run by the wrapper. Its workload ends when it is asked to, for the wrapper waits for no end.
+/// Makes the wrapper run this replica. Its workload ends when it is asked to, as the wrapper does not wait for its end.
 pub(crate) fn run(mut prepared: Prepared, program: &Path, namespace: &str) -> Prepared {
     let name = prepared.launch.name.clone();
     prepared = prepared.workload(&Behaviour { lock: true, ..Behaviour::obedient() });
@@ -63,7 +63,7 @@ pub(crate) fn run(mut prepared: Prepared, program: &Path, namespace: &str) -> Pr
         format!("--identity={name}"),
         format!("--lease-duration={DURATION:?}"),
         "--renew-deadline=2700ms".into(),
-        // Soon enough to be the first now and then.
+        // Short enough to be the first now and then.
         "--retry-period=100ms".into(),
         "--grace=500ms".into(),
         "--".into(),
@@ -72,14 +72,14 @@ pub(crate) fn run(mut prepared: Prepared, program: &Path, namespace: &str) -> Pr
     prepared
 }
 
-/// Whether it is the peer's own doing that these two ran at once.
+/// Whether the peer itself caused the overlap of these two.
 pub(crate) fn blame(history: &History, earlier: &Life, later: &Life) -> Option<Excuse> {
     if outstays(history, earlier) {
         return Some(Excuse::Peer);
     }
     let versions = writes::versions(history);
     let by_peer = |version: &Version<'_>| history.replicas.iter().any(|replica| replica.is_peer && version.by == place(replica));
-    // Emptied by hand, or by its own release of what was another's by then.
+    // Emptied by an administrator, or by its own release of what was another's by then.
     let is_free = |before: &Version<'_>| before.holder().is_empty() && (before.by.is_none() || by_peer(before));
     (is_peer(history, later) && before_taking(&versions, later)?.is_none_or(is_free)).then_some(Excuse::Peer)
 }
@@ -88,7 +88,7 @@ fn is_peer(history: &History, life: &Life) -> bool {
     history.replicas.iter().any(|replica| replica.is_peer && replica.name == life.replica)
 }
 
-/// Of the Lease that this life took the version before; none where there was no Lease.
+/// The version of the Lease before this life took it; none if there was no Lease.
 fn before_taking<'a, 'b>(versions: &'b [Version<'a>], life: &Life) -> Option<Option<&'b Version<'a>>> {
     let is_taking = |version: &Version<'_>| version.holder() == life.replica || version.number.to_string() == life.token;
     let taking = versions.iter().position(is_taking)?;
@@ -96,7 +96,7 @@ fn before_taking<'a, 'b>(versions: &'b [Version<'a>], life: &Life) -> Option<Opt
     Some(versions[..taking].last().filter(|before| before.uid() == uid))
 }
 
-/// Whether it is a peer that gave the Lease back before its workload was dead, or whose workload was not dead at its deadline.
+/// Whether it is a peer that released the Lease before its workload was dead, or whose workload outlived its deadline.
 pub(crate) fn outstays(history: &History, life: &Life) -> bool {
     if !is_peer(history, life) {
         return false;

@@ -1,4 +1,4 @@
-//! The picture: strips of a minute each, three rows for the places of a world, above them what was done to all.
+//! The picture: strips of one minute, with three rows for the places of a world; above them, the faults that affected all.
 
 use std::{fmt::Write as _, time::Duration};
 
@@ -7,7 +7,7 @@ use tenure::time::Instant;
 use crate::{history::History, world::place_of};
 
 const STRIP: Duration = Duration::from_secs(60);
-/// Characters of a strip in the plain form.
+/// Width of a strip in the plain form, in characters.
 const WIDTH: usize = 120;
 const TERMS: [&str; 4] = ["#2b6cb0", "#2f855a", "#b7791f", "#6b46c1"];
 
@@ -60,7 +60,7 @@ fn draw(svg: &mut String, history: &History, from: Instant, top: u64, at: Durati
     }
 }
 
-/// As plain text: `=` a workload, `.` a fault at that replica; above them `:` one at the server, `*` one at the Lease.
+/// As plain text: `=` is a workload, `.` a fault of that replica; above them `:` is a fault of the server, `*` one of the Lease.
 pub(crate) fn plain(history: &History, begin: Instant, end: Instant) -> String {
     let mut text = String::new();
     let mut from = begin;

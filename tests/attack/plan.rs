@@ -1,4 +1,4 @@
-//! What the nemesis will do, drawn from a seed before it begins: the same seed, the same plan.
+//! The nemesis's plan, drawn from a seed before it begins: the same seed gives the same plan.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -13,26 +13,26 @@ use crate::{
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Blow {
     pub(crate) fault: Fault,
-    /// Whom it strikes: 0 is the leader, 1 and 2 are the others.
+    /// Which replica: 0 is the leader, 1 and 2 are the others.
     pub(crate) whom: usize,
-    /// How long after the beginning of the round.
+    /// Time since the beginning of the round.
     pub(crate) after: Duration,
     pub(crate) lasts: Duration,
-    /// What else there is to choose.
+    /// A random number for all further choices.
     pub(crate) chance: u64,
 }
 
 /// What happens between one moment at which somebody leads and the next.
 #[derive(Clone, Debug)]
 pub(crate) struct Round {
-    /// How long nothing happens at first.
+    /// How long nothing happens at the beginning.
     pub(crate) calm: Duration,
     pub(crate) blows: Vec<Blow>,
-    /// How long nothing happens at last, so that it shows what they led to.
+    /// How long nothing happens at the end, so that the consequences show.
     pub(crate) aftermath: Duration,
 }
 
-/// Rounds without end. Every kind comes before any comes again.
+/// Endless rounds. Every kind of fault comes up before any comes again.
 pub(crate) struct Plan {
     chance: Rng,
     deck: VecDeque<Fault>,
@@ -43,7 +43,7 @@ impl Plan {
         Self { chance: Rng::with_seed(seed), deck: VecDeque::new() }
     }
 
-    /// One fault, and in every third round another one of another group on top.
+    /// One fault, and in every third round another one from a different group.
     pub(crate) fn next(&mut self) -> Round {
         let calm = between(&mut self.chance, Duration::ZERO, Duration::from_millis(1_500));
         let aftermath = between(&mut self.chance, Duration::from_millis(500), Duration::from_millis(1_500));
@@ -81,12 +81,12 @@ impl Plan {
 /// How the workload of one replica behaves.
 pub(crate) fn behaviour(seed: u64) -> Behaviour {
     let mut chance = Rng::with_seed(seed);
-    // At once, soon, later than any grace, never.
+    // At once, soon, later than any grace period, never.
     let linger = [Some(0), Some(100), Some(2_500), None][chance.usize(..4)].map(Duration::from_millis);
     Behaviour { linger, daemon: chance.bool(), lock: true, bomb: chance.u8(..4) == 0 }
 }
 
-/// The duration and the drift of one replica of a world where they differ.
+/// The duration and the drift of one replica, in a world where they differ.
 pub(crate) fn deadlines(seed: u64) -> (&'static str, &'static str) {
     let mut chance = Rng::with_seed(seed);
     (["4s", "5s"][chance.usize(..2)], ["1%", "3%"][chance.usize(..2)])

@@ -1,4 +1,4 @@
-//! Starves the processes of one replica of processor time: a quota for its cgroup, and a crowd of spinners in there with them.
+//! Starves one replica's processes of CPU time: with a quota for its cgroup, and a crowd of spinners in the same cgroup.
 
 use std::{
     fs,
@@ -13,16 +13,16 @@ use nix::{
     unistd::Pid,
 };
 
-/// A share of one processor, in percent: what is left to a starved replica.
+/// The share of one CPU that a starved replica keeps, in percent.
 const QUOTA: u32 = 20;
-/// The share in which it has to get along with a crowd.
+/// The share that it has together with a crowd.
 const CROWDED: u32 = 60;
-/// How many spinners are a crowd.
+/// The number of spinners in a replica's crowd.
 const CROWD: usize = 50;
-/// How many are a crowd for the whole machine.
+/// The number of spinners in a crowd for the whole machine.
 const SPINNERS: usize = 200;
 
-/// Where cgroups of the processor controller may be: in version 1, or in version 2.
+/// Where cgroups of the CPU controller may be, in version 1 or version 2.
 pub(crate) fn roots() -> Vec<PathBuf> {
     ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup"].map(PathBuf::from).into_iter().filter(|root| root.is_dir()).collect()
 }
@@ -34,7 +34,7 @@ pub(crate) struct Processor {
 }
 
 impl Processor {
-    /// A new cgroup of this name, if this machine lets us make one.
+    /// A new cgroup of this name, if this machine permits it.
     pub(crate) fn new(name: &str) -> Self {
         let made = roots().into_iter().map(|root| root.join(name)).find(|group| {
             fs::create_dir(group).is_ok() && (group.join("cpu.cfs_quota_us").exists() || group.join("cpu.max").exists())
@@ -45,19 +45,19 @@ impl Processor {
         Self { group: made, crowd: Vec::new() }
     }
 
-    /// A command that runs what follows it in the cgroup.
+    /// A command that runs its arguments in the cgroup.
     pub(crate) fn enter(&self) -> Vec<String> {
         let Some(group) = &self.group else { return Vec::new() };
         let script = "echo 0 >\"$0\" && exec \"$@\"";
         ["sh", "-c", script, &group.join("cgroup.procs").to_string_lossy()].map(str::to_owned).to_vec()
     }
 
-    /// Leaves the replica a fifth of a processor; whether it did.
+    /// Leaves the replica a fifth of a CPU; whether it did.
     pub(crate) fn starve(&self) -> bool {
         self.limit(Some(QUOTA))
     }
 
-    /// Lets it share little with many; whether it did.
+    /// Makes it share a small quota with many spinners; whether it did.
     pub(crate) fn crowd(&mut self) -> bool {
         if !self.limit(Some(CROWDED)) {
             return false;
@@ -67,7 +67,7 @@ impl Processor {
         true
     }
 
-    /// As if nothing had been.
+    /// Undoes everything.
     pub(crate) fn relieve(&mut self) {
         self.limit(None);
         for mut spinner in self.crowd.drain(..) {
@@ -93,12 +93,11 @@ impl Drop for Processor {
     }
 }
 
-/// Spinners for the whole machine, in no cgroup of their own: everybody's share is small, that of the servers and of this test
-/// too.
+/// Spinners for the whole machine, in no cgroup of their own: everybody gets a small share, including the servers and this test.
 pub(crate) struct Spinners(Child);
 
 impl Spinners {
-    /// They end by themselves after this time: this test gets too little of the processor to end them when it should.
+    /// They end by themselves after this time: this test gets too little CPU time to end them on time.
     pub(crate) fn start(lasts: Duration) -> Self {
         let script = format!("for n in $(seq {SPINNERS}); do while :; do :; done & done; wait");
         let mut command = Command::new("timeout");
@@ -108,7 +107,7 @@ impl Spinners {
 
     /// All of them at once.
     pub(crate) fn end(&self) {
-        // A group of our own making, whose leader nobody has reaped.
+        // A process group that we created, whose leader has not been reaped.
         let _ = killpg(Pid::from_raw(i32::try_from(self.0.id()).expect("a pid")), Signal::SIGKILL);
     }
 }

@@ -1,4 +1,4 @@
-//! The table: what each kind of fault led to.
+//! The table of what each kind of fault led to.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -19,7 +19,7 @@ struct Row {
     led_again: Duration,
 }
 
-/// Prints it, with the violations below; whether there are none.
+/// Prints it, with the violations below it; returns whether there are none.
 pub(crate) fn show(histories: &[History], verdicts: &[Verdict]) -> bool {
     let mut rows = BTreeMap::<Fault, Row>::new();
     for (history, verdict) in histories.iter().zip(verdicts) {
@@ -49,7 +49,7 @@ pub(crate) fn show(histories: &[History], verdicts: &[Verdict]) -> bool {
     sum_up(histories, verdicts)
 }
 
-/// A round with two faults counts for both. A handover is from the last stamp of one term to the first of the next.
+/// A round with two faults counts for both. A handover lasts from the last stamp of one term to the first of the next.
 fn count(history: &History, verdict: &Verdict, rows: &mut BTreeMap<Fault, Row>) {
     for round in &history.rounds {
         let within = |overlap: &&Overlap| overlap.from >= round.from && overlap.from <= round.led;
@@ -79,7 +79,7 @@ fn count(history: &History, verdict: &Verdict, rows: &mut BTreeMap<Fault, Row>) 
     }
 }
 
-/// From the end of the faults to the beginning of the term that stood when the next round began; zero if it stood before.
+/// From the end of the faults to the start of the term that leads when the next round begins; zero if it had started before.
 fn led_again(history: &History, round: &Past) -> Duration {
     let stands = history.lives.iter().rfind(|life| life.first <= round.led);
     stands.map_or(Duration::ZERO, |life| life.first.since(round.over))

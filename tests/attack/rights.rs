@@ -1,4 +1,4 @@
-//! Takes the rights of a place, and gives them back.
+//! Revokes the permissions of a place, and restores them.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -21,13 +21,13 @@ pub(crate) async fn bind(stage: &Stage, account: &str) -> bool {
     create(stage, &bindings(stage), &binding).await.is_some()
 }
 
-/// Deletes its account: every token of it is worth nothing from then on; whether it could.
+/// Deletes its account, which invalidates all its tokens; whether it could.
 pub(crate) async fn revoke(stage: &Stage, account: &str) -> bool {
     let path = format!("{}/{account}", accounts(stage));
     matches!(ask(stage, Method::DELETE, &path, None).await, Some((200, _)))
 }
 
-/// Makes the account again: a token of it, if it could.
+/// Creates the account again; returns a token of it, if it could.
 pub(crate) async fn renew(stage: &Stage, account: &str) -> Option<String> {
     create(stage, &accounts(stage), &json!({ "metadata": { "name": account } })).await?;
     let request = json!({ "spec": { "expirationSeconds": 3600 } });
@@ -43,7 +43,7 @@ fn accounts(stage: &Stage) -> String {
     format!("/api/v1/namespaces/{}/serviceaccounts", stage.namespace)
 }
 
-/// Creates it, unless it is there already.
+/// Creates it, unless it exists already.
 async fn create(stage: &Stage, path: &str, object: &Value) -> Option<Value> {
     match ask(stage, Method::POST, path, Some(object)).await? {
         (201 | 409, body) => Some(body),

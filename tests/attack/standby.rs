@@ -1,7 +1,7 @@
-//! The workload of the Lease with `runs: always`: it leads from the signal that promotes it until it has said that it follows.
+//! The workload of the Lease with `runs: always`: it leads from the signal that promotes it until it has reported that it follows.
 //!
-//! It stamps and has the lock while it leads, and only then. Some say late that they follow, some never, and of some another
-//! process says it.
+//! It stamps and holds the lock while it leads, and only then. Some report late that they follow, some never, and for some another
+//! process reports it.
 
 use std::{
     fs::File,
@@ -28,31 +28,31 @@ use tenure::{clock, time::Instant};
 
 use crate::support::workload::{FACE, Stamps, Voice, lock};
 
-/// The word in its command line that tells it from the other workload.
+/// The word in its command line that distinguishes it from the other workload.
 const ALWAYS: &str = "always";
-/// What the configuration must say.
+/// Required settings of the configuration.
 pub(crate) const SETTINGS: [(&str, &str); 4] = [
     ("workload.runs", "always"),
     ("workload.acknowledge", "notify"),
     ("signals.onLead", "SIGUSR1"),
     ("signals.onFollow", "SIGUSR2"),
 ];
-/// Between two words of a forger.
+/// Pause between two messages of a forger.
 const FORGES: Duration = Duration::from_millis(20);
 
-/// When it stops to lead after it was told to, and says so. A demotion may take the grace of a stop, 200 ms where the Lease is
-/// lost.
+/// When it stops leading after it was told to, and reports it. A demotion may take the grace period of a stop, or 200 ms if the
+/// Lease is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Manner {
     /// At once.
     Prompt,
-    /// In time, mostly.
+    /// Usually in time.
     Late,
-    /// When it should be dead.
+    /// When it should be dead already.
     Overdue,
-    /// Not at all.
+    /// Never.
     Never,
-    /// Not at all; but a daemon that it left says all the time that it follows.
+    /// Never; but a daemon that it started reports all the time that it follows.
     Forged,
 }
 
@@ -86,7 +86,7 @@ fn line(directory: &Path, name: &str, manner: &str) -> Vec<String> {
     [&*program.to_string_lossy(), FACE, ALWAYS, &*directory.to_string_lossy(), name, manner].map(str::to_owned).to_vec()
 }
 
-/// The workload, if that is what this process is to be.
+/// Runs as the workload, if this process was started as one.
 pub(crate) fn face() -> Option<ExitCode> {
     let words: Vec<String> = std::env::args().collect();
     let [_, face, always, directory, name, manner] = words.as_slice() else { return None };
@@ -109,11 +109,11 @@ struct Workload {
     manner: Manner,
 }
 
-/// Dropped, it leads no more: the lock is free, and no stamp is added.
+/// While this exists, it leads; dropping it frees the lock and ends the stamps.
 struct Leading {
     stamps: Stamps,
     _lock: File,
-    /// When it will say that it follows.
+    /// When it will report that it follows.
     until: Instant,
 }
 
@@ -155,7 +155,7 @@ impl Workload {
         }
     }
 
-    /// A term has no token here that it is told of; when it was told counts in its place.
+    /// It is told no token; the time at which it was told to lead serves as one.
     fn lead(&self) -> Leading {
         let token = clock::boot().as_nanos().to_string();
         let stamps = Stamps::open(&self.directory, &self.name, &token);

@@ -1,4 +1,4 @@
-//! Tokens that expire soon: signed as the server itself would, for it issues none that lives less than ten minutes.
+//! Tokens that expire soon, signed with the server's own key, since the server issues none that live less than ten minutes.
 
 use std::{
     io::Write as _,
@@ -12,12 +12,12 @@ use serde_json::{Value, json};
 
 use crate::{lease::PATIENCE, support::stage::Stage};
 
-/// How long one is good.
+/// How long a token is valid.
 pub(crate) const LIVES: Duration = Duration::from_secs(2);
-/// The server believes a token for so long after it has expired.
+/// The server accepts a token for this long after it has expired.
 const LEEWAY: Duration = Duration::from_secs(60);
 
-/// A token of this account that the server will believe for [`LIVES`], signed with its own key; none if it is in trouble.
+/// A token of this account that the server accepts for [`LIVES`], signed with its own key; none if the server is in trouble.
 pub(crate) async fn short_lived(stage: &Stage, key: &Path, account: &str) -> Option<String> {
     let path = format!("/api/v1/namespaces/{}/serviceaccounts/{account}", stage.namespace);
     let answer = tokio::time::timeout(PATIENCE, stage.api.attempt(Method::GET, &path, None)).await.ok()?.ok()?;
@@ -37,7 +37,7 @@ pub(crate) async fn short_lived(stage: &Stage, key: &Path, account: &str) -> Opt
 
 const ISSUER: &str = "https://kubernetes.default.svc";
 
-/// openssl writes two numbers in DER; JWT wants them as 32 bytes each.
+/// openssl writes the two numbers in DER; JWT wants each as 32 bytes.
 fn signature(key: &Path, text: &[u8]) -> Vec<u8> {
     let mut openssl = Command::new("openssl");
     openssl.args(["dgst", "-sha256", "-sign"]).arg(key).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -49,11 +49,11 @@ fn signature(key: &Path, text: &[u8]) -> Vec<u8> {
     [r, s].concat()
 }
 
-/// A number of DER, and what comes after it.
+/// A DER integer, and the bytes after it.
 fn number(der: &[u8]) -> ([u8; 32], &[u8]) {
     let (bytes, rest) = der[2..].split_at(der[1].into());
     let mut number = [0; 32];
-    // A zero before it keeps a number with its highest bit set from being negative; leading zeros are left out.
+    // A leading zero keeps a number with its highest bit set from being negative; other leading zeros are omitted.
     let bytes = &bytes[bytes.len().saturating_sub(32)..];
     number[32 - bytes.len()..].copy_from_slice(bytes);
     (number, rest)

@@ -1,4 +1,4 @@
-//! Shifts the wall clock of one replica, and no other clock: a library that its processes load before the C library.
+//! Shifts the wall clock of one replica, and no other clock, with a library preloaded into its processes.
 
 use std::{
     fs::File,
@@ -26,7 +26,7 @@ pub(crate) struct Wall {
 }
 
 impl Wall {
-    /// One that is right, its file in this directory.
+    /// A correct one, whose file is in this directory.
     pub(crate) fn new(directory: &Path, number: u8, library: Option<&Path>) -> Self {
         let path = directory.join(format!("wall-{number}"));
         let wall = Self { library: library.map(Path::to_owned), file: File::create(&path).expect("a file"), path };
@@ -34,13 +34,13 @@ impl Wall {
         wall
     }
 
-    /// Sets it this many seconds off from now on; whether it did.
+    /// Sets it off by this many seconds from now on; whether it did.
     pub(crate) fn shift(&self, seconds: i64) -> bool {
         self.file.write_all_at(&(seconds * 1_000_000_000).to_ne_bytes(), 0).expect("a file in memory");
         self.library.is_some()
     }
 
-    /// What the processes must find in their environment.
+    /// The environment that the processes need.
     pub(crate) fn environment(&self) -> Vec<(String, String)> {
         let text = |path: &Path| path.to_string_lossy().into_owned();
         let Some(library) = &self.library else { return Vec::new() };

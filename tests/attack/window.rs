@@ -1,5 +1,4 @@
-//! Kills an elector in the middle of something: while a write of its own is on the way, or in the wait before a creator's
-//! workload.
+//! Kills an elector at a chosen moment: while a write of its own is in flight, or in the wait before a creator's workload.
 
 use std::time::Duration;
 
@@ -19,7 +18,7 @@ use crate::{
     world::World,
 };
 
-/// What the elector is about.
+/// What the elector is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Moment {
     Acquire,
@@ -27,14 +26,14 @@ pub(crate) enum Moment {
     Release,
 }
 
-/// Which half of the exchange is held up until long after the elector's end.
+/// Which half of the exchange is delayed until long after the elector's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Half {
     Request,
     Reply,
 }
 
-/// How long the moment may take to come.
+/// How long to wait for the moment.
 const PATIENCE: Duration = Duration::from_secs(6);
 const GLANCE: Duration = Duration::from_millis(10);
 
@@ -50,7 +49,8 @@ impl Moment {
     }
 }
 
-/// Brings the moment about, holds the write up and kills its elector: what lets the write go on. None if it did not come.
+/// Brings the moment about, delays the write and kills its elector; returns what lets the write continue, or none if the moment
+/// did not come.
 pub(crate) async fn kill_around(world: &World, leader: usize, moment: Moment, half: Half) -> Option<Valve> {
     let (begun, valve) = (clock::boot(), Valve::closed());
     for place in &world.places {
@@ -72,7 +72,7 @@ pub(crate) async fn kill_around(world: &World, leader: usize, moment: Moment, ha
     killed.map(|()| valve)
 }
 
-/// Lets it go on; nothing more is held up.
+/// Lets it continue; nothing more is delayed.
 pub(crate) fn let_go(world: &World, valve: &Valve) {
     valve.open();
     for place in &world.places {
@@ -80,8 +80,8 @@ pub(crate) fn let_go(world: &World, valve: &Valve) {
     }
 }
 
-/// Asks the leader to stop, holds up the answers to what it reads before it gives the Lease back, and kills its elector when
-/// nothing of the workload is left: what lets the answers go on. None if that did not come about.
+/// Asks the leader to stop, delays the answers to what it reads before it releases the Lease, and kills its elector when nothing
+/// of the workload is left; returns what lets the answers continue, or none if that did not come about.
 pub(crate) async fn kill_after_proof(world: &World, leader: usize) -> Option<Valve> {
     let (valve, place) = (Valve::closed(), &world.places[leader]);
     let init = soon(PATIENCE, place.replica.init()).await?;
@@ -105,7 +105,7 @@ pub(crate) async fn kill_after_proof(world: &World, leader: usize) -> Option<Val
     killed.map(|()| valve)
 }
 
-/// Deletes the Lease, and kills the elector that makes it anew this long after it did; whether that came about.
+/// Deletes the Lease, and kills the elector that recreates it this long after it did; whether that came about.
 pub(crate) async fn kill_in_wait(world: &World, after: Duration) -> bool {
     let begun = clock::boot();
     if !lease::make(&world.stage, lease::Change::Delete, 0).await {
@@ -118,7 +118,7 @@ pub(crate) async fn kill_in_wait(world: &World, after: Duration) -> bool {
     kill_whose(world, begun, made).await.is_some()
 }
 
-/// Waits for an exchange since then that is so: kills the elector whose it is.
+/// Waits for such an exchange since then; kills the elector that made it.
 async fn kill_whose(world: &World, begun: Instant, is_so: impl Fn(&Exchange) -> bool) -> Option<()> {
     while clock::boot().since(begun) < PATIENCE {
         for place in &world.places {

@@ -1,4 +1,4 @@
-//! One Lease and three places for replicas, each with a network, a cgroup, a wall clock and an account of its own.
+//! One Lease and three places for replicas, each with its own network, cgroup, wall clock and service account.
 
 use std::{
     cell::RefCell,
@@ -31,8 +31,8 @@ use crate::{
     wall::Wall,
 };
 
-/// Lawful: S, H and E lie 2.76, 2.96 and 3.96 s after a send, and a rival may take after 4.04 s. The margin is the default's,
-/// as one must have it where processor time is short.
+/// Lawful: S, H and E lie 2.76, 2.96 and 3.96 s after a send, and a rival may take after 4.04 s. The margin is the default's, as
+/// it must be where CPU time is short.
 const SETTINGS: [(&str, &str); 5] = [
     ("lease.duration", "4s"),
     ("lease.attemptTimeout", "300ms"),
@@ -45,10 +45,10 @@ const SETTINGS: [(&str, &str); 5] = [
 pub(crate) enum Kind {
     /// Nothing.
     Plain,
-    /// Its replicas differ in D and rho. Its creation wait is longer than any D of it, for whoever comes while there is no Lease
-    /// cannot know what the last one said.
+    /// Its replicas differ in D and rho. Its creation wait is longer than any D in it, as a replica that finds no Lease cannot
+    /// know the last D.
     Mixed,
-    /// Its workloads run always, and lead when they are told to.
+    /// Its workloads always run, and lead when they are told to.
     Always,
     /// One of its replicas is client-go's.
     Peer,
@@ -58,48 +58,48 @@ impl Kind {
     pub(crate) const ALL: [Self; 4] = [Self::Plain, Self::Mixed, Self::Always, Self::Peer];
 }
 
-/// Where the replica is that is not tenure, in the world that has one.
+/// The place of the replica that is not tenure, in the world that has one.
 const PEERS_PLACE: usize = 2;
-/// How old the last stamp of a workload that runs may be.
+/// The maximum age of the last stamp of a running workload.
 const BREATH: Duration = Duration::from_millis(100);
-/// From the end of every fault to a leader: many times what the law allows, for a server may have to come up first.
+/// From the end of every fault to a leader: many times what the law allows, as a server may have to come up first.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// For the replica that is not tenure to get the Lease of one that was killed.
+/// For the replica that is not tenure to get the Lease after its holder was killed.
 const GIVES_WAY: Duration = Duration::from_secs(10);
-/// How often it is looked whether a replica has ended, or a workload lives: neither offers an event to all who wait.
+/// How often to check whether a replica has ended, or a workload lives: neither can signal it to everybody who waits.
 const GLANCE: Duration = Duration::from_millis(50);
 
 /// One fault as it happened.
 #[derive(Clone, Debug)]
 pub(crate) struct Span {
     pub(crate) fault: Fault,
-    /// The place that it struck; none if it is no replica's.
+    /// The place that it affected; none if it was not a replica's.
     pub(crate) place: Option<usize>,
     pub(crate) from: Instant,
     pub(crate) to: Instant,
 }
 
-/// One round as it happened.
+/// One round, as it happened.
 #[derive(Clone, Debug)]
 pub(crate) struct Past {
     pub(crate) faults: Vec<Fault>,
     pub(crate) from: Instant,
     /// When the last fault was over.
     pub(crate) over: Instant,
-    /// When somebody led after it.
+    /// When somebody led after that.
     pub(crate) led: Instant,
 }
 
-/// What all worlds share: they stand on one server.
+/// What all worlds share: they use one server.
 pub(crate) struct Shared {
     pub(crate) server: Server,
     /// Faults of the server.
     pub(crate) spans: RefCell<Vec<Span>>,
-    /// Whether it has one now.
+    /// Whether it has a fault now.
     pub(crate) troubled: RefCell<bool>,
 }
 
-/// Where one replica after the other runs.
+/// Where replicas run, one after another.
 pub(crate) struct Place {
     pub(crate) replica: Replica,
     pub(crate) network: Network,
@@ -109,13 +109,13 @@ pub(crate) struct Place {
     pub(crate) token: String,
 }
 
-/// What a replica leaves.
+/// What remains of a replica.
 pub(crate) struct Remains {
     pub(crate) name: String,
     pub(crate) is_peer: bool,
     pub(crate) log: Arc<Log>,
     pub(crate) lines: Vec<String>,
-    /// 128 plus the signal that ended init; none if it lived to the end.
+    /// 128 plus the signal that ended init; none if it ran to the end.
     pub(crate) code: Option<i32>,
 }
 
@@ -136,7 +136,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// Starts its replicas. Its files go to this directory.
+    /// Starts its replicas. Its files go into this directory.
     pub(crate) async fn start(
         number: u8,
         kind: Kind,
@@ -175,7 +175,7 @@ impl World {
         world
     }
 
-    /// A replica with a name that nobody had: its place, and how many were there before it.
+    /// A replica with a new name: its place, and the number of replicas there before it.
     async fn replica(&mut self, place: usize, network: &Network, processor: &Processor, wall: &Wall, token: &str) -> Replica {
         let count = self.made.entry(place).or_default();
         *count += 1;
@@ -205,7 +205,7 @@ impl World {
         prepared.start()
     }
 
-    /// Starts a replica where one has ended, as kubelet does.
+    /// Replaces replicas that have ended, as kubelet does.
     pub(crate) async fn replace_ended(&mut self) {
         for index in 0..self.places.len() {
             if self.places[index].replica.runs() {
@@ -238,7 +238,7 @@ impl World {
         }
     }
 
-    /// Writes a fault down: its number.
+    /// Records a fault; returns its number.
     pub(crate) fn book(&mut self, span: Span) -> usize {
         self.spans.push(span);
         self.spans.len() - 1
@@ -256,8 +256,8 @@ impl World {
         }
     }
 
-    /// Lets the replica that is not tenure have its turn, where there is one: it seldom is the first by itself. The others are
-    /// killed, and are not replaced until it leads.
+    /// Gives the replica that is not tenure its turn, if there is one: it is seldom the first by itself. The others are killed,
+    /// and not replaced until it leads.
     pub(crate) async fn give_way(&mut self) {
         if self.peer.is_none() || self.leader() == Some(PEERS_PLACE) {
             return;
@@ -275,10 +275,10 @@ impl World {
         }
     }
 
-    /// Waits until the workload of the latest term breathes: whose place it is.
+    /// Waits until the workload of the latest term is alive; returns its place.
     ///
     /// # Errors
-    /// If that takes longer than is bearable after the last fault.
+    /// That takes longer than acceptable after the last fault.
     pub(crate) async fn led(&mut self) -> Result<usize, String> {
         let mut since = clock::boot();
         loop {
@@ -309,7 +309,7 @@ pub(crate) fn account(place: usize) -> String {
     format!("place-{place}")
 }
 
-/// The place of a replica, which its name begins with; its identity and its account end with or begin with it likewise.
+/// The place of a replica: its name begins with it, and so does its identity; its account ends with it.
 pub(crate) fn place_of(name: &str) -> usize {
     name.split('-').next().and_then(|place| place.parse().ok()).unwrap_or_else(|| panic!("{name} is no replica's name"))
 }

@@ -1,4 +1,4 @@
-//! Judges the Lease's versions as the server stored them, one after the other, by who wrote them.
+//! Judges the Lease's versions in the order in which the server stored them, by who wrote them.
 
 use std::time::Duration;
 
@@ -12,19 +12,19 @@ use crate::{
     world::{account, place_of},
 };
 
-/// The server stamps an answer a little after it has stored what it answers, and tells a watch in between.
+/// The server timestamps an answer a little after it has stored the object, and notifies watches in between.
 const SLACK: Duration = Duration::from_millis(250);
 
-/// How long a server is slow after a fault of its own.
+/// How long a server stays slow after its own fault.
 const TROUBLE: Duration = Duration::from_secs(10);
 
 /// One version.
 pub(crate) struct Version<'a> {
     pub(crate) record: &'a Record,
     pub(crate) number: u128,
-    /// The place of the replica that wrote it; none if hands did.
+    /// The place of the replica that wrote it; none if an administrator did.
     pub(crate) by: Option<usize>,
-    /// Since when this spec stood: hands may have changed something else.
+    /// Since when this spec has existed: an administrator may have changed other fields.
     since: i64,
 }
 
@@ -46,7 +46,7 @@ impl Version<'_> {
     }
 }
 
-/// Every version beside the one before it.
+/// Compares every version with the one before it.
 pub(crate) fn judge(history: &History, verdict: &mut Verdict) {
     let versions = versions(history);
     let mut before: Option<&Version<'_>> = None;
@@ -62,7 +62,7 @@ pub(crate) fn judge(history: &History, verdict: &mut Verdict) {
     }
 }
 
-/// All versions, in their order.
+/// All versions, in order.
 pub(crate) fn versions(history: &History) -> Vec<Version<'_>> {
     let is_stored = |record: &&Record| matches!(record.verb.as_str(), "create" | "update" | "patch") && record.status < 300;
     let mut versions: Vec<Version<'_>> = (history.audit.iter().filter(is_stored))
@@ -125,7 +125,7 @@ fn judge_renewal(version: &Version<'_>, before: Option<&Version<'_>>) -> Result<
         return Err("renews, and changes acquireTime".into());
     }
     let time = |version: &Version<'_>| text(version.spec(), "renewTime").parse::<jiff::Timestamp>().ok();
-    // Hands may have written a time from which nobody can go on.
+    // An administrator may have written a time that no renewal can exceed.
     let by_itself = before.filter(|before| before.by.is_some());
     match by_itself.and_then(|before| Some(time(version)?.as_microsecond() - time(before)?.as_microsecond())) {
         Some(rise) if rise < 1_000_000 => Err(format!("renews, and renewTime rises by {rise} us only")),
@@ -133,11 +133,11 @@ fn judge_renewal(version: &Version<'_>, before: Option<&Version<'_>>) -> Result<
     }
 }
 
-/// A holder that did not release must have been in sight for the duration that it wrote.
+/// A holder that did not release must have been observed for the duration that it wrote.
 fn judge_takeover(history: &History, version: &Version<'_>, before: &Version<'_>) -> Result<(), String> {
     let (from, to) = (history.moment(before.since), history.moment(version.record.answered));
     let duration = Duration::from_secs(before.spec()["leaseDurationSeconds"].as_u64().unwrap_or_default());
-    // A server in trouble stamps its answers when it can.
+    // A server in trouble timestamps its answers late.
     let stamps_late = history.faults_within(from.before(TROUBLE), to).any(|span| span.fault.group() == Group::Server);
     if to.since(from) + SLACK < duration && !stamps_late {
         return Err(format!("takes over after {:?}", to.since(from)));

@@ -1,6 +1,6 @@
-//! A collector for tests: takes OTLP over HTTP or gRPC on a free loopback port, with or without TLS, and decodes what arrives.
+//! A collector for tests: receives OTLP over HTTP or gRPC on a free loopback port, with or without TLS, and decodes it.
 //!
-//! It runs on a thread of its own until it is dropped.
+//! It runs on its own thread until it is dropped.
 
 #![allow(dead_code, unreachable_pub, reason = "each test binary has its own copy, and uses a part of it")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -47,36 +47,36 @@ mod scratch;
 
 use scratch::Scratch;
 
-/// Longest wait for something that must come.
+/// Longest wait for something that must arrive.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How it is spoken to.
+/// The protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wire {
     Http,
     Grpc,
 }
 
-/// What it does with what it understood.
+/// How it responds to what it understood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Manner {
-    /// Takes it.
+    /// Accepts it.
     Obliging,
-    /// Takes it in part, and says so on two lines.
+    /// Accepts it in part, and reports that on two lines.
     Grudging,
     /// Reads it and never answers.
     Silent,
 }
 
-/// One span, readable.
+/// One span, in readable form.
 #[derive(Clone, Debug)]
 pub struct Seen {
     pub name: String,
     pub trace: String,
     pub span: String,
-    /// Empty: a root.
+    /// Empty for a root span.
     pub parent: String,
-    /// Its bit "the parent is remote", where the exporter said so.
+    /// Its flag "the parent is remote", if the exporter set it.
     pub parent_is_remote: Option<bool>,
     /// (trace, span) of each link.
     pub links: Vec<(String, String)>,
@@ -85,15 +85,15 @@ pub struct Seen {
     /// Nanoseconds since 1970.
     pub start: u64,
     pub end: u64,
-    /// The status' text, if it is an error.
+    /// The status text, if it is an error.
     pub error: Option<String>,
-    /// Headers of the request that brought it.
+    /// Headers of the request that carried it.
     pub headers: HeaderMap,
 }
 
 pub struct Collector {
     address: SocketAddr,
-    /// Its path, and the place that it is in.
+    /// Its path, and the directory that it is in.
     certificate: Option<(String, Scratch)>,
     arrived: Receiver<Seen>,
     stop: Option<oneshot::Sender<()>>,
@@ -106,7 +106,7 @@ impl Collector {
         Self::serve(wire, manner, None)
     }
 
-    /// With a certificate for `localhost` that nobody but [`Self::certificate`] vouches for.
+    /// With a certificate for `localhost` that only [`Self::certificate`] vouches for.
     pub fn start_with_tls(wire: Wire) -> Self {
         let issued = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
         let scratch = Scratch::new();
@@ -142,7 +142,7 @@ impl Collector {
         Self { address, certificate, arrived, stop: Some(stop), thread: Some(thread), seen: Vec::new() }
     }
 
-    /// For OTEL_EXPORTER_OTLP_ENDPOINT.
+    /// The value for OTEL_EXPORTER_OTLP_ENDPOINT.
     pub fn endpoint(&self) -> String {
         match self.certificate {
             Some(_) => format!("https://localhost:{}", self.address.port()),
@@ -150,7 +150,7 @@ impl Collector {
         }
     }
 
-    /// For OTEL_EXPORTER_OTLP_CERTIFICATE.
+    /// The value for OTEL_EXPORTER_OTLP_CERTIFICATE.
     pub fn certificate(&self) -> String {
         self.certificate.as_ref().unwrap().0.clone()
     }

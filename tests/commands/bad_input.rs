@@ -1,4 +1,4 @@
-//! Bad input gets one clear message that names the source and the remedy, and the exit code of the contract.
+//! Bad input gets one clear message that names the source and the remedy, and the documented exit code.
 
 use std::{fs, net::Ipv4Addr, path::Path, process::Command};
 
@@ -197,7 +197,7 @@ fn the_last_words_of_a_failed_start_are_where_kubelet_looks_and_those_of_a_comma
     }
 }
 
-/// The exit code of a run with a /dev/termination-log of its own, and what that holds then.
+/// The exit code of a run with its own /dev/termination-log, and the content of that file afterwards.
 fn in_a_container(line: &str) -> (Option<i32>, String) {
     let script = r#"mount -t tmpfs tmpfs /dev && : >/dev/termination-log || exit 99
         "$@"; code=$?; while IFS= read -r line; do echo "$line"; done </dev/termination-log; exit $code"#;
@@ -239,7 +239,7 @@ fn a_kubeconfig_that_cannot_be_used_is_78_and_names_the_file() {
 #[test]
 fn a_server_that_is_not_there_is_69() {
     let place = Scratch::new();
-    // Bound, and not listening: nobody else gets it.
+    // Bound but not listening, so that nobody else gets it.
     let port = TcpSocket::new_v4().unwrap();
     port.bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
     let url = format!("http://{}", port.local_addr().unwrap());

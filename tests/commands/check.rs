@@ -1,4 +1,4 @@
-//! `tenure check` says whether a replica could do its work here, and what to change.
+//! `tenure check` reports whether a replica could work here, and what to change.
 
 use crate::{
     scratch::Scratch,
@@ -122,7 +122,7 @@ fn a_namespace_that_is_not_there_is_told_from_a_lease_that_is_not() {
 #[test]
 fn a_proxy_that_is_not_used_is_noted_unless_the_server_is_exempt() {
     let place = Scratch::new();
-    // Nobody has this address, and nobody answers for it.
+    // Nobody has this address, so nobody answers.
     let kubeconfig = place.file(
         "kubeconfig",
         "{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c, user: u}}],\

@@ -1,4 +1,4 @@
-//! `tenure config` says what can be configured, and what is.
+//! `tenure config` shows what can be configured, and what is.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! What the commands say, and with which exit code they end.
+//! What the commands print, and their exit codes.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! `tenure status` says who holds a Lease, and its exit code says whether anybody does.
+//! `tenure status` reports who holds a Lease; its exit code tells whether anybody does.
 
 use jiff::SignedDuration;
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use crate::{
     world::{scripted, tenure, tenure_in_a_pod},
 };
 
-/// What an API server says of a Lease that is not there.
+/// An API server's answer for a Lease that does not exist.
 const ABSENT: &str = r#"{"message":"leases.coordination.k8s.io \"none\" not found","details":{"kind":"leases","name":"none"}}"#;
 
 fn lease(name: &str, holder: &str, renewed: SignedDuration) -> Value {
@@ -22,7 +22,7 @@ fn lease(name: &str, holder: &str, renewed: SignedDuration) -> Value {
     })
 }
 
-/// A server with one answer for every request whose first line has `part`.
+/// A server with one answer for every request whose first line contains `part`.
 fn server(place: &Scratch, part: &'static str, answer: &Value) -> String {
     let text: &'static str = answer.to_string().leak();
     scripted(place, vec![(part, 200, text), ("GET ", 404, ABSENT)].leak())

@@ -1,4 +1,4 @@
-//! The binary as users run it, and servers for it: a scripted one, and the embedded one on a free loopback port.
+//! The binary as users run it, and servers for it: scripted ones, and the embedded one on a free loopback port.
 
 use std::{
     fs,
@@ -18,10 +18,10 @@ use nix::{
 
 use crate::scratch::Scratch;
 
-/// Far more than any of these needs; then it hangs.
+/// Far longer than any of these needs; beyond it, it hangs.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
 
-/// What a run of the binary left behind.
+/// The outcome of a run of the binary.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) code: Option<i32>,
@@ -39,12 +39,12 @@ impl Ended {
     }
 }
 
-/// Runs the binary with nothing but these variables.
+/// Runs the binary with only these variables in its environment.
 pub(crate) fn tenure(arguments: &[&str], variables: &[(&str, &str)]) -> Ended {
     run(Command::new(env!("CARGO_BIN_EXE_tenure")), arguments, variables, Stdio::piped())
 }
 
-/// Runs the binary where a service account of this namespace is mounted, as in a pod.
+/// Runs the binary with a service account of this namespace mounted, as in a pod.
 pub(crate) fn tenure_in_a_pod(namespace: &str, arguments: &[&str], variables: &[(&str, &str)]) -> Ended {
     let mut unshare = Command::new("unshare");
     if !nix::unistd::geteuid().is_root() {
@@ -56,7 +56,7 @@ pub(crate) fn tenure_in_a_pod(namespace: &str, arguments: &[&str], variables: &[
     run(unshare, arguments, variables, Stdio::piped())
 }
 
-/// Runs the binary with an output that takes nothing.
+/// Runs the binary with an output that cannot be written to.
 pub(crate) fn unprinted(arguments: &[&str]) -> Ended {
     run(
         Command::new(env!("CARGO_BIN_EXE_tenure")),
@@ -81,7 +81,8 @@ fn run(mut command: Command, arguments: &[&str], variables: &[(&str, &str)], out
     Ended { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
 }
 
-/// A server that gives each request the first answer whose part its first line or its body has; the path of its kubeconfig.
+/// A server that gives each request the first answer whose part occurs in its first line or body; returns the path of its
+/// kubeconfig.
 pub(crate) fn scripted(place: &Scratch, answers: &'static [(&'static str, u16, &'static str)]) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let server = format!("http://{}", listener.local_addr().unwrap());
@@ -142,14 +143,14 @@ impl Drop for Embedded {
     }
 }
 
-/// A replica that goes on until it is told to end.
+/// A replica that runs until it is told to stop.
 pub(crate) struct Running {
     child: Child,
     lines: mpsc::Receiver<String>,
 }
 
 impl Running {
-    /// Runs the binary with nothing but these variables.
+    /// Runs the binary with only these variables in its environment.
     pub(crate) fn start(arguments: &[&str], variables: &[(&str, &str)]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tenure"));
         command.args(arguments).env_clear().env("PATH", "/usr/bin:/bin").envs(variables.iter().copied());
@@ -160,7 +161,7 @@ impl Running {
         Self { child, lines }
     }
 
-    /// Waits for a line with every one of `parts`.
+    /// Waits for a line that contains all `parts`.
     #[track_caller]
     pub(crate) fn says(&self, parts: &[&str]) {
         let until = tenure::clock::boot() + DEADLINE;
@@ -174,10 +175,10 @@ impl Running {
         panic!("no line with {parts:?} in {said:#?}");
     }
 
-    /// Sends SIGTERM; the exit code.
+    /// Sends SIGTERM; returns the exit code.
     pub(crate) fn end(mut self) -> Option<i32> {
         kill(Pid::from_raw(i32::try_from(self.child.id()).unwrap()), Signal::SIGTERM).unwrap();
-        // Standard error ends with the last process that has it.
+        // Standard error is closed only by the last process that holds it.
         let until = tenure::clock::boot() + DEADLINE;
         loop {
             match self.lines.recv_timeout(until.since(tenure::clock::boot())) {

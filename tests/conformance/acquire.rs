@@ -61,7 +61,7 @@ async fn case_1_an_absent_lease_is_created_and_run_on_after_the_creation_wait(st
     assert_eq!((&metadata["name"], &metadata["namespace"]), (&json!(LEASE), &json!(stage.namespace)));
     assert_eq!(metadata["labels"], json!({ "app.kubernetes.io/managed-by": "tenure", "team": "a" }));
     assert!(metadata["uid"].is_null() && metadata["resourceVersion"].is_null(), "{metadata}");
-    // Not before the wait is over, renewing meanwhile, with the wait as the record's duration until then.
+    // Not before the wait is over; it renews meanwhile, with the wait as the record's duration until then.
     let over = created.answered_at() + wait(6.0);
     assert!(start.at() >= over);
     assert_eq!(start.variable("TENURE_FENCING_TOKEN"), created.version());
@@ -104,7 +104,7 @@ async fn case_2_a_creation_that_comes_second_observes(stage: Stage) {
 }
 
 /// # Panics
-/// Unless the takeover followed the first sight of the Lease at once.
+/// If the takeover did not follow the first sight of the Lease at once.
 async fn assert_taken_at_once(me: &Replica, taken: &Exchange) {
     let seen = me.proxy.log.first("a read", |e| e.request.verb == Verb::Get && e.answer.is_some()).await;
     assert!(taken.request.at < seen.answered_at() + wait(4.0), "it waited for nothing");
@@ -158,7 +158,7 @@ async fn case_5_a_cleared_holder_is_taken_at_once_and_run_on_later(stage: Stage)
     taken_at_once_and_run_on_later(stage, held("", 4), 4).await;
 }
 
-/// A takeover no earlier than after `seconds` of silence, by exactly one write.
+/// A takeover after at least `seconds` of silence, with exactly one write.
 pub async fn taken_after_silence(stage: Stage, spec: Value, seconds: f64, transitions: i64) {
     let since = clock::boot();
     let object = stage.lease.create(spec).await;
@@ -273,7 +273,7 @@ async fn case_19_of_two_that_see_the_expiry_together_one_runs(stage: Stage) {
     let winner = 1 - loser;
     assert_eq!((statuses[winner], statuses[loser]), (200, 409));
     stage.witness.start(&both[winner].name, 0).await;
-    // While the winner renews, the loser writes nothing more, for longer than D.
+    // While the winner renews, the loser writes nothing for longer than D.
     both[winner].proxy.log.nth(13, "renewals", |e| e.request.is_held() && e.succeeded()).await;
     assert_eq!(both[loser].proxy.log.writes().len(), 1);
     assert_eq!(stage.witness.starts(&both[loser].name), 0);

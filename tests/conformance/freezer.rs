@@ -1,4 +1,4 @@
-//! A process that does not die of SIGKILL: frozen by version 1 of the cgroup freezer, it takes the signal when it is let go.
+//! A process that SIGKILL does not end: frozen by version 1 of the cgroup freezer, it dies only once it is thawed.
 
 use std::{
     fs, io,
@@ -12,10 +12,10 @@ use nix::unistd::Pid;
 
 use crate::support::{PATIENCE, within};
 
-/// A cgroup; what is in it goes on when this is dropped, or with this process however that ends.
+/// A cgroup; its processes are thawed when this is dropped, or when this process ends, however that happens.
 pub struct Freezer {
     place: PathBuf,
-    /// Lets go when its standard input ends.
+    /// Thaws them when its standard input is closed.
     keeper: Child,
 }
 
@@ -23,7 +23,7 @@ impl Freezer {
     /// An empty one.
     ///
     /// # Errors
-    /// There is no such freezer here, or it is not ours to use.
+    /// There is no such freezer here, or we may not use it.
     pub fn make() -> io::Result<Self> {
         let place = PathBuf::from(format!("/sys/fs/cgroup/freezer/tenure-test-{:08x}", fastrand::u32(..)));
         fs::create_dir(&place)?;
@@ -35,7 +35,7 @@ impl Freezer {
         Ok(Self { place, keeper })
     }
 
-    /// Puts a process in, and waits until it is frozen.
+    /// Adds a process, and waits until it is frozen.
     pub async fn freeze(&self, pid: Pid) {
         fs::write(self.place.join("cgroup.procs"), pid.to_string()).expect("it lives");
         let state = self.place.join("freezer.state");

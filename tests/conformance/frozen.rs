@@ -1,4 +1,4 @@
-//! Cases 37 to 39 and 55: init or the elector is killed, or stands still.
+//! Cases 37 to 39 and 55: init or the elector is killed or frozen.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ pub fn all() -> Vec<Case> {
     ]
 }
 
-/// Its workload is stubborn, and its main process a shell that starts a daemon of the same kind on SIGUSR1.
+/// Gives it a stubborn workload whose main process is a shell that starts a daemon of the same kind on SIGUSR1.
 fn begetting(prepared: Prepared) -> Prepared {
     const SCRIPT: &str = r#"trap : TERM; trap 'setsid --fork "$0" "$@"' USR1; "$0" "$@" & while :; do wait; done"#;
     let mut prepared = prepared.workload(&Behaviour::stubborn());
@@ -38,7 +38,7 @@ fn begetting(prepared: Prepared) -> Prepared {
     prepared
 }
 
-/// Has it start its daemon, which no fuse covers if init stands still; the main process.
+/// Makes it start its daemon, which no fuse covers if init is stopped; returns the main process.
 async fn beget(stage: &Stage, me: &Replica) -> Pid {
     let is_main = |pid: &Pid| command_line(*pid)[0] == "sh";
     let main = children(me.init().await).into_iter().find(is_main).expect("the main process");
@@ -51,7 +51,7 @@ async fn case_37_a_frozen_elector_writes_nothing_stale(stage: Stage) {
     let (me, _) = lead(&stage, calm(stage.prepare("me").await)).await;
     let x = stage.prepare("x").await.unhurried().start();
     let elector = me.elector().await;
-    // Nothing is under way, and will not be for a while.
+    // Nothing is in flight, and will not be for a while.
     let renewals = me.proxy.log.count(|e| e.request.is_held() && e.succeeded());
     me.proxy.log.nth(renewals, "a renewal", |e| e.request.is_held() && e.succeeded()).await;
 
@@ -77,7 +77,7 @@ async fn init_killed(stage: Stage, prepared: Prepared) {
     me.signal(Signal::SIGKILL).await;
 
     assert_ne!(me.exit().await, 0);
-    // A parent that is gone means that the kernel has sent the signal; nothing else may be left either.
+    // A vanished parent means that the kernel has sent the signal; nothing else may be left either.
     me.gone(workload).await;
     let object = stage.lease.read().await.expect("a Lease");
     assert!(is_held_by(&object["spec"], "me"), "nobody released it");
@@ -100,7 +100,7 @@ async fn case_38_init_killed_among_others_takes_everything_along(stage: Stage) {
 }
 
 async fn case_39_a_frozen_init_is_replaced_by_the_second_guard(stage: Stage) {
-    // From H to E it has 4 s, for it must be awake to kill what the kernel's fuses do not know of.
+    // From H to E it has 4 s, as it must be awake to kill what the kernel's fuses do not cover.
     let prepared = calm(stage.prepare("me").await).set("workload.stop.lossGrace", "1s").set("workload.stop.killMargin", "4s");
     let (me, start) = lead(&stage, begetting(prepared)).await;
     let x = stage.prepare("x").await.unhurried().start();
@@ -121,12 +121,13 @@ async fn case_39_a_frozen_init_is_replaced_by_the_second_guard(stage: Stage) {
     assert!(me.runs());
 }
 
-/// As a suspend looks to init and the elector: they do not run, and CLOCK_BOOTTIME goes on. No namespace lets a test step that
-/// clock under a running process; what each machine does with such a step is in `init_that_wakes_after_h_kills_everything_first`
-/// (src/supervision) and `after_a_gap_in_its_own_clock_the_term_is_ended_before_anything_is_sent` (src/election).
+/// How a suspend looks to init and the elector: they do not run, and CLOCK_BOOTTIME goes on. No namespace lets a test step that
+/// clock under a running process; what each machine does with such a step is tested in
+/// `init_that_wakes_after_h_kills_everything_first` (src/supervision) and
+/// `after_a_gap_in_its_own_clock_the_term_is_ended_before_anything_is_sent` (src/election).
 async fn case_55_after_a_gap_it_kills_before_it_speaks(stage: Stage) {
     let (me, _) = lead(&stage, begetting(stage.prepare("me").await)).await;
-    // The elector wakes first: what it does must not need init to be awake already.
+    // The elector wakes first: what it does must not depend on init being awake.
     let both = [me.elector().await, me.init().await];
     both.iter().for_each(|pid| kill(*pid, Signal::SIGSTOP).expect("it lives"));
     beget(&stage, &me).await;

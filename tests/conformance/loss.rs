@@ -1,4 +1,4 @@
-//! Cases 31 to 35: what takes a term away.
+//! Cases 31 to 35: what ends a term.
 
 use std::time::Duration;
 
@@ -31,13 +31,13 @@ pub fn all() -> Vec<Case> {
     ]
 }
 
-/// Not a renewal that was under way when somebody edited the Lease.
+/// Excludes a renewal that was in flight when somebody edited the Lease.
 fn is_acquisition(request: &Request) -> bool {
     request.is_held() && request.spec()["acquireTime"] == request.spec()["renewTime"]
 }
 
 /// # Panics
-/// Unless it was the loss that stopped the workload, and not S, which counts from somewhat before that write arrived.
+/// If the workload was stopped not by the loss but by S, which counts from slightly before that write arrived.
 fn assert_stopped_before_s(spans: Spans, me: &Replica, stop: &Event) {
     assert!(stop.at() + timing::RENEW_PERIOD < spans.soft(last_confirmed(me, stop.at()).request.at));
 }
@@ -98,7 +98,7 @@ async fn case_33_a_deleted_lease_is_created_again_only_after_the_proof(stage: St
 async fn case_35_a_deletion_with_a_second_candidate_waiting(stage: Stage) {
     let prepared = stage.prepare("me").await.workload(&Behaviour::stubborn());
     prepared.proxy.on(|request| request.verb == Verb::Watch, Times::Always, Fault::silent_watch(""));
-    // It might come first, and the other would create nothing.
+    // It might come first, and then the other would create nothing.
     prepared.proxy.on(|request| request.verb == Verb::Create, Times::Always, Fault::lost_request());
     let (me, _) = lead(&stage, prepared).await;
     let other = stage.start("other").await;

@@ -1,7 +1,7 @@
-//! The conformance cases: black box, the same code against the embedded API server and a real one.
+//! The conformance cases: black-box tests, run unchanged against the embedded API server and a real one.
 //!
-//! The number in a test's name is the case's; a case that speaks of several situations has a test for each. What the embedded
-//! server does not do, the proxy answers in its place, or the test is held against the real one only.
+//! The number in a test's name is the case's; a case that covers several situations has a test for each. Where the embedded server
+//! lacks a behaviour, the proxy answers in its place, or the test runs against the real one only.
 
 #![allow(clippy::expect_used, clippy::print_stderr, unreachable_pub, reason = "a test fails by panicking, and says why")]
 
@@ -46,7 +46,7 @@ fn main() -> ExitCode {
     ])
 }
 
-/// A replica that leads from a released Lease, and the start of its workload.
+/// A replica that leads after taking a released Lease, and the start of its workload.
 async fn lead(stage: &Stage, prepared: Prepared) -> (Replica, Event) {
     stage.lease.create(spec::released()).await;
     let name = prepared.launch.name.clone();
@@ -55,14 +55,14 @@ async fn lead(stage: &Stage, prepared: Prepared) -> (Replica, Event) {
     (me, start)
 }
 
-/// The last write of a replica that the server confirmed before this.
+/// A replica's last write that the server confirmed before this instant.
 fn last_confirmed(me: &Replica, before: Instant) -> Exchange {
     let confirmed = |e: &Exchange| e.request.is_held() && e.succeeded() && e.answered_at() < before;
     me.proxy.log.all().into_iter().rfind(confirmed).expect("a confirmed write")
 }
 
-/// A moment before which the write was not sent that S counts from, in a replica that was cut off then: each write starts from the
-/// one before it, and the reply to the last one may not have arrived.
+/// A lower bound for the send time of the write from which S counts, in a replica that was cut off at `cut`: each write starts
+/// from the one before it, and the reply to the last one may not have arrived.
 fn counts_from(me: &Replica, cut: Instant) -> Instant {
     let last = last_confirmed(me, cut);
     let heard_of = last_confirmed(me, last.request.at);
@@ -75,7 +75,7 @@ async fn takeover(me: &Replica) -> Exchange {
     me.proxy.log.first("a takeover", is_it).await
 }
 
-/// How often a replica said so on standard error.
+/// How often a replica logged this.
 fn said(me: &Replica, words: &str) -> usize {
     me.lines().iter().filter(|line| line.contains(words)).count()
 }
@@ -97,7 +97,7 @@ async fn assert_dead_by(stage: &Stage, name: &str, end: Instant) {
     assert!(last < end, "alive for {:?} too long", last.since(end));
 }
 
-/// Lets the time pass until then.
+/// Waits until this instant.
 async fn until(instant: Instant) {
     tokio::time::sleep(instant.since(clock::boot())).await;
 }

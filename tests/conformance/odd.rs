@@ -1,4 +1,4 @@
-//! Cases 14 to 18: records that nobody should write, and what a follower makes of them.
+//! Cases 14 to 18: records that nobody should write, and how a follower treats them.
 
 use std::time::Duration;
 
@@ -51,7 +51,7 @@ async fn case_14_after_a_longer_one_a_duration_of_null_is_that_one(stage: Stage)
     assert_on_version(&taken, &object);
 }
 
-/// Gives the record this duration as long as x holds it.
+/// Makes x hold the record with this duration.
 fn of_x(lease: &mut Value, seconds: &Value) {
     if lease["spec"]["holderIdentity"] == "x_1" {
         lease["spec"]["leaseDurationSeconds"] = seconds.clone();
@@ -79,7 +79,7 @@ async fn case_15_a_duration_below_one_is_the_own_one(stage: Stage) {
     }
 }
 
-/// More requests than this in so long a time are a busy loop.
+/// The number of requests in this time span above which a client is in a busy loop.
 fn quietly(span: Duration) -> usize {
     4 + 2 * usize::try_from(span.as_secs()).expect("not long")
 }

@@ -1,4 +1,4 @@
-//! Cases 48 to 53: what others write into a Lease beside its holder.
+//! Cases 48 to 53: what others than its holder write into a Lease.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ pub fn all() -> Vec<Case> {
     ]
 }
 
-/// A coordinator prefers this holder.
+/// A coordinator sets this holder as preferred.
 async fn prefer(stage: &Stage, holder: &str) -> Value {
     let preference = |lease: &mut Value| {
         lease["spec"]["strategy"] = json!("OldestEmulationVersion");
@@ -40,7 +40,7 @@ async fn prefer(stage: &Stage, holder: &str) -> Value {
     stage.lease.edit(preference).await
 }
 
-/// The resourceVersion of an object, or from which a write starts.
+/// The resourceVersion of an object, or on which a write is based.
 fn base(object: &Value) -> u64 {
     object["metadata"]["resourceVersion"].as_str().expect("a version").parse().expect("a number")
 }
@@ -48,7 +48,7 @@ fn base(object: &Value) -> u64 {
 /// Case 50.
 ///
 /// # Panics
-/// Unless every write on this version and on later ones keeps the strategy.
+/// If any write on this version or a later one drops the strategy.
 fn assert_strategy_kept(me: &Replica, object: &Value) {
     let writes = me.proxy.log.writes().into_iter().filter(|write| base(&write.request.body) >= base(object));
     for write in writes {

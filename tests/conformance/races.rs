@@ -1,4 +1,4 @@
-//! Cases 76 to 90: schedules in which an earlier wording of the law let two workloads run, or a token repeat.
+//! Cases 76 to 90: schedules in which an earlier wording of the law allowed two workloads at once, or a repeated token.
 
 use std::time::Duration;
 
@@ -126,7 +126,7 @@ async fn case_79_a_stale_read_does_not_bring_a_lost_term_back(stage: Stage) {
 async fn case_80_a_new_elector_keeps_the_constants_of_the_term(stage: Stage) {
     let prepared = stage.prepare("me").await.unhurried().workload(&Behaviour::stubborn());
     let (me, first) = lead(&stage, prepared).await;
-    // Each of these would move S, alone as well as with the others.
+    // Each of these would move S, alone as well as together with the others.
     stage.rewrite_config("me", |config| {
         config["lease"]["duration"] = json!("60s");
         config["lease"]["clockDrift"] = json!("20%");
@@ -151,7 +151,7 @@ async fn case_80_a_new_elector_keeps_the_constants_of_the_term(stage: Stage) {
     assert_dead_by(&stage, "me", end).await;
 }
 
-/// A leader whose elector dies in a renewal that commits and is not answered; that renewal, and the next write.
+/// A leader whose elector dies during a renewal that commits but is not answered; returns that renewal and the next write.
 async fn elector_dies_in_a_renewal(stage: &Stage) -> (Exchange, Exchange) {
     // Without an answer the elector itself would soon write again, before it is killed.
     let (me, _) = lead(stage, stage.prepare("me").await.unhurried()).await;
@@ -217,7 +217,7 @@ async fn case_83_the_first_shorter_write_dates_the_end(stage: Stage) {
     drop(x);
 }
 
-/// Stopped before it reads the Lead. The stop between its check and the exec, for which nobody can aim from outside, is in
+/// Stopped before it reads the Lead. The stop between its check and the exec, which cannot be timed from outside, is tested in
 /// `a_child_that_was_stopped_past_its_deadline_runs_nothing` (tests/process), where the child is stopped before its execve.
 async fn case_85_an_init_that_oversleeps_starts_nothing(stage: Stage) {
     stage.lease.create(released()).await;
@@ -255,7 +255,7 @@ async fn case_87_a_late_confirmation_revives_nothing(stage: Stage) {
     let linger = Behaviour::lingering(Duration::from_secs(1));
     let (me, first) = lead(&stage, stage.prepare("me").await.unhurried().workload(&linger)).await;
     let valve = Valve::closed();
-    // Two attempts are over before S. The third is under way then.
+    // Two attempts are over before S. The third is in flight then.
     me.proxy.on(is_renewal, Times::Always, Fault::late_reply(&valve));
     me.proxy.on(is_renewal, Times::Only(2), Fault::lost_request());
     let before = clock::boot();

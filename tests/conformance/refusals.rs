@@ -1,4 +1,4 @@
-//! Cases 41 to 46: what a server refuses, and what it gets wrong, while a term lasts and before one begins.
+//! Cases 41 to 46: what a server refuses or gets wrong, during a term and before one.
 
 use std::{collections::BTreeSet, net::Ipv4Addr, time::Duration};
 
@@ -32,7 +32,7 @@ pub fn all() -> Vec<Case> {
         case_45_no_such_namespace_is_said_and_retried,
         case_46_a_refused_write_is_not_repeated_as_it_was,
     ];
-    // The embedded server withdraws no tokens.
+    // The embedded server does not revoke tokens.
     cases.push(Case {
         name: "case_44_a_token_that_is_withdrawn_was_rotated_before",
         on: &[Kind::Real],
@@ -98,9 +98,9 @@ async fn case_42_passing_failures_are_retried_until_the_soft_deadline(stage: Sta
 }
 
 async fn case_44_a_401_reads_the_token_again(stage: Stage) {
-    // A refusal that is read too late is none, and the old token goes out once more.
+    // A refusal that is read too late does not count as one, and the old token is sent once more.
     let (me, _) = lead(&stage, stage.prepare("me").await.unhurried()).await;
-    // Else it may be the one that is refused, and a renewal has the new token already.
+    // Otherwise it may be the one that is refused, and a renewal already has the new token.
     me.proxy.log.first("the watch", |e| e.request.verb == Verb::Watch && e.succeeded()).await;
     let old = me.proxy.log.all()[0].request.authorization.clone();
     let new = "rotated";
@@ -118,12 +118,12 @@ async fn case_44_a_401_reads_the_token_again(stage: Stage) {
     assert_eq!(stage.witness.all().len(), 1, "the workload noticed nothing");
 }
 
-/// Not by a fault: the token's Secret is gone, and the server knows the token no more.
+/// Not with a fault: the token's Secret is deleted, and the server no longer knows the token.
 async fn case_44_a_token_that_is_withdrawn_was_rotated_before(stage: Stage) {
     let account = "rotated";
     stage.api.minimal_account(account, &stage.namespace, LEASE, &Verbs::default()).await;
     let old = stage.api.bound_token(account, &stage.namespace, "old").await;
-    // A request that is not answered in time would have the token read again before it is refused.
+    // A request that is not answered in time would make it read the token again before a refusal.
     let prepared = stage.prepare_at("me", old.clone(), Ipv4Addr::LOCALHOST).await.unhurried();
     let (me, _) = lead(&stage, prepared).await;
     let new = stage.api.bound_token(account, &stage.namespace, "new").await;
@@ -148,7 +148,7 @@ async fn case_44_a_403_while_leading_passes(stage: Stage) {
     assert_eq!(stage.witness.all().len(), 1, "the workload noticed nothing");
 }
 
-/// A replica whose every request of this kind is refused so for some seconds, which it says once.
+/// A replica whose requests of this kind are all refused like this for some seconds, which it reports once.
 async fn refused_at_the_start(
     stage: &Stage,
     prepared: Prepared,

@@ -25,7 +25,7 @@ use crate::{
     until,
 };
 
-/// Where nothing is waited for: a few times of what the machine may stall.
+/// Where nothing has to be waited for: a few times as long as the machine may stall.
 const SOON: Duration = Duration::from_secs(15);
 
 pub fn all() -> Vec<Case> {
@@ -71,7 +71,7 @@ async fn case_56_the_lease_is_released_after_the_last_process_is_gone(stage: Sta
     assert_eq!((&spec["holderIdentity"], &spec["leaseDurationSeconds"]), (&json!(""), &json!(1)));
     assert_eq!(spec["acquireTime"], spec["renewTime"]);
     let time = micros(spec["renewTime"].as_str().expect("a time"));
-    // It is later than that of the last renewal by a second at least.
+    // It is at least a second later than that of the last renewal.
     assert!((wall(stage.witness.last_alive("me"))..=clock::wall() + 1_000_000).contains(&time), "{spec}");
     assert_eq!(spec["leaseTransitions"], last.request.spec()["leaseTransitions"]);
     assert_on_version(release, &last.answer.as_ref().expect("an answer").body);
@@ -171,7 +171,7 @@ async fn case_62_what_cannot_be_killed_is_never_released(stage: Stage) {
     me.exit().await;
 }
 
-/// SIGKILL is taken and does nothing until the freezer lets go, as with a process that hangs in the kernel.
+/// SIGKILL has no effect until the freezer thaws the process, as with one that hangs in the kernel.
 async fn case_62_what_does_not_die_of_a_kill_is_never_released(stage: Stage) {
     let freezer = match Freezer::make() {
         Ok(freezer) => freezer,
@@ -188,7 +188,7 @@ async fn case_62_what_does_not_die_of_a_kill_is_never_released(stage: Stage) {
     me.exit().await;
 }
 
-/// Asked to stop, without a proof: renewals go on after the grace, and nothing is released.
+/// Asked to stop, but without a proof of death: it renews even after the grace period, and releases nothing.
 async fn is_stopped_in_vain(stage: &Stage, me: &Replica) {
     me.signal(Signal::SIGTERM).await;
 
@@ -200,7 +200,7 @@ async fn is_stopped_in_vain(stage: &Stage, me: &Replica) {
     assert!(me.runs());
 }
 
-/// Starts its workload again when that exits with an error.
+/// Makes it restart its workload when that exits with an error.
 fn restarting(prepared: Prepared) -> Prepared {
     prepared.unhurried().set("workload.onExit", "restart").set("workload.restart.delay", "100ms")
 }
@@ -214,7 +214,7 @@ async fn case_63_a_restart_keeps_the_term(stage: Stage) {
     for name in ["TENURE_FENCING_TOKEN", "TENURE_TERM", "TENURE_LEASE_UID"] {
         assert_eq!(first.variable(name), second.variable(name));
     }
-    // An end that the policy does not cover is an exit.
+    // An exit that the restart policy does not cover ends the replica.
     kill(me.workload().await, Signal::SIGUSR2).expect("the workload lives");
     assert_eq!(me.exit().await, 0);
     me.proxy.log.first("a release", is_done_release).await;

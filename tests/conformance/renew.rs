@@ -1,4 +1,4 @@
-//! Cases 29, 30, 36 and 40: what keeps a term, and how one runs out that nothing keeps.
+//! Cases 29, 30, 36 and 40: what keeps a term alive, and how it runs out when nothing does.
 
 use std::time::Duration;
 
@@ -89,7 +89,7 @@ async fn case_36_a_black_hole_at_every_phase(stage: Stage) {
     for count in 0..=u32::try_from(timing::RENEW_PERIOD.as_millis() / step.as_millis()).expect("a few") {
         let stage = stage.beside(&count.to_string()).await;
         phases.spawn_local(black_hole(stage, step * count));
-        // Two at a time on each core: they must not starve each other.
+        // Two at a time on each core, so that they do not starve each other.
         if phases.len() == 4 {
             phases.join_next().await.expect("a phase").expect("no panic");
         }
@@ -111,7 +111,7 @@ async fn black_hole(stage: Stage, phase: Duration) {
     let retried = clock::boot();
 
     let stop = stage.witness.signal("me", "SIGTERM").await;
-    // What was under way when it was cut may or may not have been confirmed.
+    // What was in flight at the cut may or may not have been confirmed.
     let last = last_confirmed(&me, cut);
     assert!(stop.at() >= CALM.soft(counts_from(&me, cut)), "not before S, {phase:?} after a renewal");
     assert!(stop.at() < CALM.hard(last.request.at) + timing::RENEW_PERIOD, "at S, {phase:?} after a renewal");
@@ -119,7 +119,7 @@ async fn black_hole(stage: Stage, phase: Duration) {
     assert_dead_by(&stage, "me", CALM.end(last.request.at)).await;
 }
 
-/// Ten thousand of them, in virtual time: `ten_thousand_slow_renewals_do_not_drift` in src/election/tests/renew.rs.
+/// Ten thousand of them run in virtual time: `ten_thousand_slow_renewals_do_not_drift` in src/election/tests/renew.rs.
 async fn case_40_slow_replies_do_not_drift(stage: Stage) {
     let attempt = Duration::from_secs(2);
     let prepared = calm(stage.prepare("me").await).workload(&Behaviour::stubborn()).set("lease.attemptTimeout", "2s");

@@ -1,4 +1,4 @@
-//! Specs that a case finds in the Lease, and what must hold of those that tenure writes.
+//! Specs that a case puts into the Lease, and what must hold of those that tenure writes.
 
 use std::time::Duration;
 
@@ -10,13 +10,13 @@ use crate::support::{
     stage::{Prepared, timing},
 };
 
-/// The wall clock, this many seconds later, as the API writes times.
+/// The wall clock plus this many seconds, as the API writes times.
 pub fn time(seconds: i64) -> String {
     let micros = clock::wall() + seconds * 1_000_000;
     format!("{:.6}", jiff::Timestamp::from_microsecond(micros).expect("a time"))
 }
 
-/// Held by somebody since just now, for so many seconds.
+/// A spec with this holder since just now, for this many seconds.
 pub fn held(holder: &str, seconds: i64) -> Value {
     json!({
         "holderIdentity": holder, "leaseDurationSeconds": seconds, "leaseTransitions": 3,
@@ -24,18 +24,18 @@ pub fn held(holder: &str, seconds: i64) -> Value {
     })
 }
 
-/// The shape of a release.
+/// A released Lease's spec.
 pub fn released() -> Value {
     let now = time(0);
     json!({ "holderIdentity": "", "leaseDurationSeconds": 1, "leaseTransitions": 3, "acquireTime": now, "renewTime": now })
 }
 
-/// How long a follower waits for a record of so many seconds, at least.
+/// How long a follower waits at least for a record of this many seconds.
 pub fn wait(seconds: f64) -> Duration {
     Duration::from_secs_f64(seconds * 1.01)
 }
 
-/// What the deadlines of a term follow from.
+/// The settings from which a term's deadlines follow.
 #[derive(Clone, Copy)]
 pub struct Spans {
     duration: Duration,
@@ -43,14 +43,14 @@ pub struct Spans {
     kill_margin: Duration,
 }
 
-/// What a replica has unless a case says otherwise.
+/// What a replica has unless a case sets something else.
 const SHORT: Spans = Spans { duration: timing::DURATION, loss_grace: timing::LOSS_GRACE, kill_margin: timing::KILL_MARGIN };
 
-/// What [`Prepared::unhurried`] gives it.
+/// Set by [`Prepared::unhurried`].
 pub const UNHURRIED: Spans =
     Spans { duration: Duration::from_secs(20), loss_grace: Duration::from_secs(4), kill_margin: Duration::from_secs(1) };
 
-/// What [`calm`] gives it.
+/// Set by [`calm`].
 pub const CALM: Spans =
     Spans { duration: Duration::from_secs(10), loss_grace: Duration::from_secs(3), kill_margin: Duration::from_secs(1) };
 
@@ -71,7 +71,7 @@ impl Spans {
     }
 }
 
-/// Gives it time where S is waited for: its workload hears of its stop although it stalls for some seconds.
+/// Longer settings for cases that wait for S: the workload is told to stop in time even if the replica stalls for some seconds.
 pub fn calm(prepared: Prepared) -> Prepared {
     let text = |span: Duration| format!("{}s", span.as_secs());
     prepared
@@ -81,17 +81,17 @@ pub fn calm(prepared: Prepared) -> Prepared {
         .set("workload.stop.killMargin", text(CALM.kill_margin))
 }
 
-/// [`Spans::end`] of the usual ones.
+/// [`Spans::end`] with the usual settings.
 pub fn end(sent: Instant) -> Instant {
     SHORT.end(sent)
 }
 
-/// [`Spans::soft`] of the usual ones.
+/// [`Spans::soft`] with the usual settings.
 pub fn soft(sent: Instant) -> Instant {
     SHORT.soft(sent)
 }
 
-/// Whether the replica `name` stands there as the holder: its name, "_" and 128 random bits.
+/// Whether the replica `name` is the holder, as its name, "_" and 128 random bits.
 pub fn is_held_by(spec: &Value, name: &str) -> bool {
     let holder = spec["holderIdentity"].as_str().unwrap_or_default();
     let nonce = holder.strip_prefix(name).and_then(|rest| rest.strip_prefix('_')).unwrap_or_default();
@@ -99,7 +99,7 @@ pub fn is_held_by(spec: &Value, name: &str) -> bool {
 }
 
 /// # Panics
-/// Unless `write` carries what every held record must, for the replica `name` in this transition, which began after `since`.
+/// If `write` lacks what every held record must have, for the replica `name` in this transition, which began after `since`.
 pub fn assert_acquires(write: &Exchange, name: &str, transitions: i64, since: Instant) {
     let spec = write.request.spec();
     assert!(is_held_by(spec, name), "{spec}");
@@ -112,20 +112,20 @@ pub fn assert_acquires(write: &Exchange, name: &str, transitions: i64, since: In
     assert!((wall(since)..=clock::wall()).contains(&micros(time)), "{time} is not now");
 }
 
-/// What the wall clock showed then.
+/// The wall clock at this instant.
 pub fn wall(instant: Instant) -> i64 {
     let now = clock::wall();
     let ago = clock::boot().since(instant).as_micros();
     now - i64::try_from(ago).expect("not long ago")
 }
 
-/// A time of the API on the same scale.
+/// An API time on the same scale.
 pub fn micros(time: &str) -> i64 {
     time.parse::<jiff::Timestamp>().expect("a time").as_microsecond()
 }
 
 /// # Panics
-/// Unless `write` is a compare-and-swap on this object.
+/// If `write` is not a compare-and-swap on this object.
 pub fn assert_on_version(write: &Exchange, object: &Value) {
     for field in ["uid", "resourceVersion"] {
         assert_eq!(write.request.body["metadata"][field], object["metadata"][field], "{field}");

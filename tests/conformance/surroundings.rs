@@ -1,4 +1,4 @@
-//! Cases 67 to 73: what a replica asks of its configuration and its cluster, and what others hear of it.
+//! Cases 67 to 73: what a replica needs from its configuration and its cluster, and what it tells others.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -102,7 +102,7 @@ async fn case_69_health_follows_the_renewals(stage: Stage) {
         assert_eq!(stage.probe(address, path).await, leads, "{path} of the leader");
         assert_eq!(stage.probe(other, path).await, follows, "{path} of the follower");
     }
-    // Init answers for the elector no more, and a leader that does not renew is no leader.
+    // Init no longer answers for the elector, and a leader that does not renew is no leader.
     me.proxy.cut();
     follower.proxy.log.first("a takeover", |e| e.request.is_held() && e.succeeded()).await;
     stage.witness.start("follower", 0).await;
@@ -110,13 +110,13 @@ async fn case_69_health_follows_the_renewals(stage: Stage) {
     assert_eq!(stage.probe(address, "/livez").await, 200, "it follows, and that is healthy");
     assert_eq!(stage.probe(other, "/leader").await, 200);
 
-    // The new leader's init stands still: nothing is renewed any more.
+    // The new leader's init is stopped: nothing is renewed any more.
     follower.signal(Signal::SIGSTOP).await;
     until_probe(&stage, other, "/livez", 503).await;
     until_probe(&stage, other, "/leader", 503).await;
 }
 
-/// Waits until a probe answers so.
+/// Waits until a probe gives this answer.
 async fn until_probe(stage: &Stage, address: SocketAddr, path: &str, status: u16) {
     within(PATIENCE, &format!("{status} from {path}"), async {
         while stage.probe(address, path).await != status {

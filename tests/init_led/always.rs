@@ -39,7 +39,7 @@ pub(crate) fn notifying(behaviour: &str) -> Config {
     always(Acknowledge::Notify, &[&ourselves, WORKLOAD, behaviour])
 }
 
-/// Starts it, and promotes it; its id, as it knows itself.
+/// Starts and promotes it; returns its pid in its own namespace.
 pub(crate) fn promoted(config: &Config, timing: Timing) -> (World, String) {
     let (mut world, _) = World::contained(config);
     let said = world.line();
@@ -231,7 +231,7 @@ pub(crate) fn what_a_hook_leaves_running_ends_with_it() {
     assert_eq!(world.others().len(), 1, "the workload alone");
 }
 
-/// A fifo, as soon as somebody reads it.
+/// A FIFO, opened as soon as somebody reads it.
 fn open_for_reader(fifo: &Path) -> Option<fs::File> {
     fs::OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(fifo).ok()
 }

@@ -1,4 +1,4 @@
-//! Law 3, 9, 15: the deadlines, with a real clock.
+//! Laws 3, 9 and 15: the deadlines, with a real clock.
 
 use nix::sys::signal::{Signal, kill};
 use tenure::{
@@ -11,7 +11,7 @@ use super::{
     world::{World, bash, burdened, config, lead, patient, sleep_until, timing, unhurried, unhurriedly},
 };
 
-/// Says when it is asked to stop, and does not.
+/// Reports when it is asked to stop, and does not stop.
 const STUBBORN: &str = "trap 'echo asked' TERM; echo ready; while :; do sleep 0.01; done";
 
 pub(crate) fn an_elector_that_says_nothing_more_costs_the_workload_its_life_before_e() {
@@ -22,7 +22,7 @@ pub(crate) fn an_elector_that_says_nothing_more_costs_the_workload_its_life_befo
     let stopping = world.hear();
     assert!(matches!(stopping, ToElector::Stopping { reason: Reason::Expired, at, .. } if at <= asked), "{stopping:?}");
     sleep_until(deadlines.end);
-    // kill(-1) took the elector along: the one that is there now is the next.
+    // kill(-1) also killed the elector: the one there now is the next.
     let welcome = world.next_elector();
     assert_eq!(welcome.resume.unwrap().stopping, Some(Reason::Expired));
     assert_eq!(world.others(), []);
@@ -58,7 +58,7 @@ pub(crate) fn an_extension_that_waited_while_init_was_stopped_saves_the_workload
     let workload = world.lead(timing(), a);
     world.line();
     world.freeze();
-    // At H it would come too late.
+    // At H it would be too late.
     sleep_until(timing().deadlines(a).soft);
     let acknowledged = world.extend(timing(), clock::boot());
     world.passed_on();
@@ -70,7 +70,7 @@ pub(crate) fn an_extension_that_waited_while_init_was_stopped_saves_the_workload
 }
 
 pub(crate) fn init_that_was_stopped_past_h_kills_before_it_does_anything_else() {
-    // It is made while init is stopped, so that it has no fuse; and the test's elector is no second guard.
+    // It is started while init is stopped, so that it has no fuse; and the test's elector is no second guard.
     let daemon = STUBBORN.replace('\'', "\\\"");
     let script = format!("trap \"setsid sh -c '{daemon}' &\" USR1; echo waits; while :; do sleep 0.01; done");
     let mut world = World::leading(&config(&script), timing());

@@ -1,4 +1,4 @@
-//! What this binary is when it is started again: init, the elector that init makes of itself, or a workload.
+//! The roles in which this binary starts itself: init, the elector that init starts, or a workload.
 
 use std::{
     io::Write as _,
@@ -24,18 +24,18 @@ use tenure::{config::Config, link::MAX_MESSAGE};
 
 use super::wait::wait_until;
 
-/// The configuration of init, in JSON.
+/// Init's configuration, in JSON.
 pub(crate) const CONFIG: &str = "INIT_LED_CONFIG";
 /// Where the test listens for electors.
 pub(crate) const LINK: &str = "INIT_LED_LINK";
 /// First argument of init.
 pub(crate) const INIT: &str = "init";
-/// First argument of a workload that says on NOTIFY_SOCKET that it leads, and the second says what else: it `obeys` when it is to
-/// follow, is `stubborn` then, `floods` the socket from the first promotion on, or tells the socket much, once the file exists
-/// whose path it is, before it handles any signal.
+/// First argument of a workload that reports on NOTIFY_SOCKET that it leads. The second argument is how it behaves otherwise: it
+/// `obeys` when it is to follow, is `stubborn` then, or `floods` the socket from the first promotion on; or it is a path, and the
+/// workload sends the socket many messages once that file exists, before it handles any signal.
 pub(crate) const WORKLOAD: &str = "workload";
 
-/// The exit code of the face that this process wears; none if it is the test.
+/// The exit code of the role in which this process was started; none if it is the test.
 pub(crate) fn worn() -> Option<ExitCode> {
     let arguments: Vec<String> = std::env::args().collect();
     match arguments.get(1).map(String::as_str) {
@@ -50,10 +50,10 @@ pub(crate) fn worn() -> Option<ExitCode> {
     Some(ExitCode::SUCCESS)
 }
 
-/// Passes datagrams on between init and the test, until either has enough.
+/// Forwards datagrams between init and the test, until either closes its end.
 #[allow(unsafe_code, reason = "a descriptor is inherited by its number")]
 fn elector() {
-    // SAFETY: init's gift to this process.
+    // SAFETY: init gave this descriptor to this process.
     let init = unsafe { OwnedFd::from_raw_fd(3) };
     fcntl(&init, FcntlArg::F_SETFL(OFlag::empty())).unwrap();
     let test = socket(AddressFamily::Unix, SockType::SeqPacket, SockFlag::empty(), None).unwrap();
@@ -114,12 +114,12 @@ fn workload(behaviour: &str) {
     }
 }
 
-/// Says something on NOTIFY_SOCKET.
+/// Sends a message to NOTIFY_SOCKET.
 pub(crate) fn notify(text: &str) {
     notify_at(&std::env::var("NOTIFY_SOCKET").unwrap(), text);
 }
 
-/// Says something on this NOTIFY_SOCKET.
+/// Sends a message to this NOTIFY_SOCKET.
 pub(crate) fn notify_at(address: &str, text: &str) {
     let name = SocketAddr::from_abstract_name(address.trim_start_matches('@')).unwrap();
     UnixDatagram::unbound().unwrap().send_to_addr(text.as_bytes(), &name).unwrap();

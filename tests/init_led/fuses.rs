@@ -17,13 +17,13 @@ use super::{
     world::{World, config, sleep_until, timing},
 };
 
-/// Ignores its stop signal, and has a child in its group.
+/// Ignores its stop signal, and has a child in its process group.
 const STUBBORN: &str = "trap '' TERM; sleep 1000 & echo ready; while :; do sleep 0.01; done";
 
-/// The same in a session of its own, from which it says that it is ready, beside a main process that waits.
+/// The same in its own session, from which it reports that it is ready, beside a main process that waits.
 const DAEMON: &str = "(trap '' TERM; exec setsid sh -c 'echo ready; exec sleep 1000') & exec sleep 1000";
 
-/// A main process that leaves such a daemon when it is promoted.
+/// A main process that starts such a daemon when it is promoted.
 const STARTS_A_DAEMON_WHEN_PROMOTED: &str =
     "trap \"(trap '' TERM; exec setsid sleep 1000) &\" USR1; echo starts; while :; do sleep 0.01; done";
 
@@ -33,8 +33,8 @@ const SOCKETS_OF_A_FUSE: usize = 2;
 /// Longer than init looks for new groups after a start.
 const LAST_LOOK: Duration = Duration::from_secs(2);
 
-/// Whether nothing of the workload runs, reaped or not. With SIGKILL pending it runs nothing of its own any more, though a busy
-/// machine may take long to bury it.
+/// Whether nothing of the workload runs, reaped or not. A process with SIGKILL pending runs none of its code any more, though a
+/// busy machine may take long to remove it.
 fn is_dead(world: &World) -> bool {
     let is_killed = |set: &str| u64::from_str_radix(set.trim(), 16).unwrap() & (1 << (libc::SIGKILL - 1)) != 0;
     let tells_of_its_end = |line: &str| match line.split_once(':') {
@@ -46,7 +46,7 @@ fn is_dead(world: &World) -> bool {
     !world.others().iter().any(|(pid, _)| fs::read_to_string(format!("/proc/{pid}/status")).is_ok_and(runs))
 }
 
-/// Until E init ends itself if its proof takes half of what is left.
+/// Resumes init after E. Before E, init would end itself if its proof took half of the time left.
 fn wake_after_e(world: &World, a: Instant) {
     sleep_until(timing().deadlines(a).end);
     world.signal(Signal::SIGCONT);
@@ -61,7 +61,7 @@ pub(crate) fn init_and_elector_stopped_the_workload_dies_before_e_and_not_before
     wait_until("the fuse", || is_dead(&world));
     assert!(clock::boot() >= timing().deadlines(a).hard);
     wake_after_e(&world, a);
-    // kill(-1) took the elector along.
+    // kill(-1) also killed the elector.
     assert_eq!(world.next_elector().resume.unwrap().stopping, Some(Reason::Expired));
 }
 
@@ -79,7 +79,7 @@ fn renewed_once(mut world: World) {
     let a = clock::boot();
     let acknowledged = world.extend(timing(), a);
     assert_eq!(world.hear(), acknowledged);
-    // Answered after the fuses were placed.
+    // The answer comes after the fuses were placed.
     world.tell(&ToInit::Beat);
     assert_eq!(world.hear(), ToElector::Beat);
     world.freeze();
@@ -99,7 +99,7 @@ pub(crate) fn what_left_the_group_soon_after_a_promotion_does_too() {
     });
 }
 
-/// On a busy machine the daemon may come after the last look: then it is tried again.
+/// On a busy machine the daemon may start after the last look: then the test tries again.
 fn dies_frozen_with_two_fuses(begin: impl Fn() -> World) {
     for _ in 0..10 {
         let mut world = begin();
@@ -107,7 +107,7 @@ fn dies_frozen_with_two_fuses(begin: impl Fn() -> World) {
         let a = clock::boot();
         world.lead(timing(), a);
         let looked = clock::boot() + LAST_LOOK;
-        // Asleep, init is not in the middle of making one.
+        // While init sleeps, it is not in the middle of creating one.
         let lit = || sockets(&world) == before + 2 * SOCKETS_OF_A_FUSE && state(init) == Some('S');
         while clock::boot() < looked && !lit() {
             std::thread::sleep(Duration::from_millis(1));
@@ -139,7 +139,7 @@ pub(crate) fn an_extension_in_the_link_of_a_stopped_init_comes_too_late_at_h() {
     world.extend(timing(), clock::boot());
     wait_until("the fuse", || is_dead(&world));
     wake_after_e(&world, a);
-    // kill(-1) took the elector along.
+    // kill(-1) also killed the elector.
     assert_eq!(world.next_elector().resume.unwrap().stopping, Some(Reason::Expired));
 }
 
@@ -149,7 +149,7 @@ pub(crate) fn a_demoted_workload_outlives_h() {
     world.step_down(7, Reason::StepDown);
     assert_eq!(world.line(), "follows");
     assert_eq!(world.stopped(7), Then::Follow);
-    // Answered after the fuses are gone, which is the last that a demotion does.
+    // The answer comes after the fuses are gone, which is the last step of a demotion.
     world.tell(&ToInit::Beat);
     assert_eq!(world.hear(), ToElector::Beat);
     let before = world.others().len();

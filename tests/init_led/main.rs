@@ -1,5 +1,5 @@
-//! Init and its elector's link, with real processes: the test is the elector. It says what an elector says, and looks at what
-//! becomes of the workload inside the PID namespace.
+//! Init and its link to the elector, with real processes: the test plays the elector. It sends what an elector sends, and observes
+//! what happens to the workload inside the PID namespace.
 
 #![allow(
     clippy::expect_used,

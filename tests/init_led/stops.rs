@@ -1,4 +1,4 @@
-//! Law 8: what is true when Stopped is told, and how init ends.
+//! Law 8: what is true when Stopped is reported, and how init ends.
 
 use std::{
     fs,
@@ -17,7 +17,7 @@ use super::{
     world::{World, config, lead, patient},
 };
 
-/// Daemons in sessions of their own that ignore TERM, adopted by init; and a main process that ends on TERM.
+/// Daemons in their own sessions that ignore TERM, adopted by init; and a main process that ends on TERM.
 const DAEMONS: &str = "trap 'exit 0' TERM
     i=0; while [ $i -lt 20 ]; do
       setsid sh -c '(trap \"\" TERM HUP INT; while :; do sleep 1; done) &' & i=$((i+1))
@@ -51,7 +51,7 @@ pub(crate) fn a_process_that_was_executed_into_the_container_is_gone_too() {
         .expect("nsenter is needed");
     wait_until("the shell is inside", || world.others().len() > 2);
     world.step_down(7, Reason::StepDown);
-    // nsenter is its parent, out here, and reaps it.
+    // nsenter, outside the namespace, is its parent and reaps it.
     let reaper = std::thread::spawn(move || shell.wait().unwrap());
     assert_eq!(world.stopped_in_the_end(7), Then::Follow);
     assert_eq!(world.others(), []);

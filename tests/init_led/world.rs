@@ -1,4 +1,4 @@
-//! A running init, the test as its elector, and a view into its PID namespace.
+//! A running init, with the test as its elector and a view into its PID namespace.
 
 use std::{
     cell::RefCell,
@@ -46,22 +46,22 @@ pub(crate) fn timing() -> Timing {
     }
 }
 
-/// A minute instead: nothing happens by itself.
+/// A minute instead: nothing times out.
 pub(crate) fn patient() -> Timing {
     timing().with_duration(Duration::from_secs(60))
 }
 
-/// D 17 s and killMargin 4 s instead: from H on init has 2 s for the proof, before it ends itself.
+/// D 17 s and killMargin 4 s instead: from H on, init has 2 s for the proof before it ends itself.
 pub(crate) fn unhurried() -> Timing {
     Timing { kill_margin: Duration::from_secs(4), ..timing().with_duration(Duration::from_secs(17)) }
 }
 
-/// The same with D 12 s and G 3 s, for what burdens the machine until H: S is 4.88 s, H 7.88 s, E 11.88 s after a send.
+/// The same with D 12 s and G 3 s, for tests that load the machine until H: S is 4.88 s, H 7.88 s, E 11.88 s after a send.
 pub(crate) fn burdened() -> Timing {
     Timing { loss_grace: Duration::from_secs(3), ..unhurried().with_duration(Duration::from_secs(12)) }
 }
 
-/// `sh -c script`, led with [`patient`] timing, said in the configuration too.
+/// `sh -c script`, with the settings of [`patient`] in the configuration too.
 pub(crate) fn config(script: &str) -> Config {
     let mut config = Config::default();
     config.lease.name = "billing".into();
@@ -81,7 +81,7 @@ pub(crate) fn unhurriedly(mut config: Config) -> Config {
     config
 }
 
-/// [`config`] in a shell that knows real-time signals.
+/// [`config`] in a shell that supports real-time signals.
 pub(crate) fn bash(script: &str) -> Config {
     let mut config = config(script);
     config.workload.command[0] = "bash".into();
@@ -95,15 +95,15 @@ pub(crate) struct World {
     errors: Option<ChildStderr>,
     contained: bool,
     listener: OwnedFd,
-    /// The test's end of the present elector.
+    /// The test's end of the current elector's link.
     link: OwnedFd,
     serial: u64,
-    /// The hooks that ended, as init told.
+    /// The hooks that ended, as reported by init.
     pub(crate) hooked: RefCell<Vec<(HookKind, Exit)>>,
 }
 
 impl World {
-    /// As PID 1 of its own PID namespace, with an elector that said Hello.
+    /// As PID 1 of its own PID namespace, with an elector that has said Hello.
     pub(crate) fn contained(config: &Config) -> (Self, Welcome) {
         Self::start(config, true)
     }
@@ -134,7 +134,7 @@ impl World {
         (world, welcome)
     }
 
-    /// Leads from the present on, and its workload has said a line.
+    /// Leads from now on, and its workload has printed a line.
     pub(crate) fn leading(config: &Config, timing: Timing) -> Self {
         let (mut world, _) = Self::contained(config);
         world.lead(timing, clock::boot());
@@ -142,7 +142,7 @@ impl World {
         world
     }
 
-    /// Takes in the next elector.
+    /// Accepts the next elector.
     pub(crate) fn next_elector(&mut self) -> Welcome {
         self.link = accept(&self.listener);
         self.greet()
@@ -162,7 +162,7 @@ impl World {
         send(self.link.as_raw_fd(), &[0xff; 9], MsgFlags::empty()).unwrap();
     }
 
-    /// The next thing that init tells, apart from what is only for people.
+    /// The next message from init, except those that are only for people.
     pub(crate) fn hear(&self) -> ToElector {
         let mut buffer = vec![0; MAX_MESSAGE];
         loop {
@@ -178,7 +178,7 @@ impl World {
         }
     }
 
-    /// Term 1, sent at `a`; heard until the workload was started.
+    /// Starts term 1, sent at `a`; returns once the workload has started.
     pub(crate) fn lead(&mut self, timing: Timing, a: Instant) -> i32 {
         self.tell(&lead(timing, a));
         assert_eq!(self.hear(), ToElector::Acknowledged { term: Term(1), serial: 0 });
@@ -186,14 +186,14 @@ impl World {
         pid
     }
 
-    /// A renewal sent at `a`, not awaited.
+    /// Sends a renewal sent at `a`, without waiting for its effect.
     pub(crate) fn extend(&mut self, timing: Timing, a: Instant) -> ToElector {
         self.serial += 1;
         self.tell(&ToInit::Extend { term: Term(1), serial: self.serial, confirmed: confirmed(timing, a) });
         ToElector::Acknowledged { term: Term(1), serial: self.serial }
     }
 
-    /// Waits until the elector has passed on all that it was told.
+    /// Waits until the elector has forwarded everything that it was sent.
     #[allow(unsafe_code, reason = "nothing wraps this ioctl")]
     pub(crate) fn passed_on(&self) {
         let elector = self.elector();
@@ -203,7 +203,7 @@ impl World {
             assert_eq!(unsafe { libc::ioctl(self.link.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) }, 0);
             bytes
         };
-        // In this order: it sleeps only when it has sent what it read.
+        // In this order: it sleeps only once it has sent what it read.
         wait_until("the elector has passed it on", || unread() == 0 && state(elector) == Some('S'));
     }
 
@@ -216,7 +216,7 @@ impl World {
         answer(request, self.hear())
     }
 
-    /// The same where the proof may come late, and init says so meanwhile.
+    /// The same where the proof may be late, and init reports that meanwhile.
     pub(crate) fn stopped_in_the_end(&self, request: u64) -> Then {
         loop {
             let heard = self.hear();
@@ -231,13 +231,13 @@ impl World {
         self.output.next_line()
     }
 
-    /// Init's id, as seen from here.
+    /// Init's pid, as seen from here.
     pub(crate) fn init(&self) -> Pid {
         let launcher = Pid::from_raw(self.child.id().try_into().unwrap());
         if self.contained { wait_for("init", || children(launcher).first().copied()) } else { launcher }
     }
 
-    /// The elector's id, as seen from here.
+    /// The elector's pid, as seen from here.
     pub(crate) fn elector(&self) -> Pid {
         let init = self.init();
         let is_elector = |pid: &Pid| fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line == b"tenure\0elector\0");
@@ -255,7 +255,7 @@ impl World {
         wait_until("init is stopped", || state(init) == Some('T'));
     }
 
-    /// Who is in init's PID namespace, or below it, beside init and its elector, zombies included.
+    /// The processes in or below init's PID namespace, except init and its elector, zombies included.
     pub(crate) fn others(&self) -> Vec<(Pid, String)> {
         let (init, elector) = (self.init(), self.elector());
         let space = fs::read_link(format!("/proc/{init}/ns/pid")).unwrap();
@@ -267,7 +267,7 @@ impl World {
         others.map(|pid| (pid, fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default())).collect()
     }
 
-    /// Waits for the end; the exit code and what was said on standard error.
+    /// Waits for the end; returns the exit code and standard error.
     pub(crate) fn exit(mut self) -> (i32, String) {
         let status = wait_for("init ends", || self.child.try_wait().unwrap());
         let said = std::io::read_to_string(self.errors.take().unwrap()).unwrap();
@@ -277,11 +277,11 @@ impl World {
 
 impl Drop for World {
     fn drop(&mut self) {
-        // What left init's group would outlive it, and hold on to its standard error.
+        // Processes that left init's group would outlive it and keep its standard error open.
         let tree = below(Pid::from_raw(self.child.id().try_into().unwrap()));
         drop(self.child.kill());
         for pid in tree {
-            // Most are gone already; once the launcher is reaped their ids may be somebody else's.
+            // Most are gone already; once the launcher is reaped, their pids may be reused.
             let _ = kill(pid, Signal::SIGKILL);
         }
         drop(self.child.wait());
@@ -339,7 +339,7 @@ fn descends(mut pid: Pid, ancestor: Pid) -> bool {
 #[allow(unsafe_code, reason = "nix's accept gives a number")]
 fn accept(listener: &OwnedFd) -> OwnedFd {
     let accepted = accept4(listener.as_raw_fd(), SockFlag::SOCK_CLOEXEC).expect("an elector in time");
-    // SAFETY: accept4 just made it, and nobody else knows it.
+    // SAFETY: accept4 just created it, and nobody else knows it.
     let link = unsafe { OwnedFd::from_raw_fd(accepted) };
     setsockopt(&link, sockopt::ReceiveTimeout, &TimeVal::seconds(PATIENCE.as_secs().try_into().unwrap())).unwrap();
     link

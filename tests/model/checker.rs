@@ -1,4 +1,4 @@
-//! What stateright explores: the steps that a state allows, and the state that each leads to.
+//! What stateright explores: the steps possible in a state, and the state that each leads to.
 
 use stateright::{Model, Property};
 
@@ -12,25 +12,25 @@ use crate::{
     world::{Actor, World},
 };
 
-/// After the last fault, what it left behind may still do harm for so long.
+/// How long after the last fault its consequences may still do harm.
 const AFTERMATH: Ns = S;
 
 /// What happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Somebody of a replica does the next thing.
+    /// An actor of a replica takes its next step.
     Act(usize, Actor),
-    /// A replica does all that there is to do.
+    /// A replica takes all its steps.
     Settle(usize),
-    /// The client-go replica does the next thing.
+    /// The client-go replica takes its next step.
     Peer,
     /// A message arrives.
     Arrive(usize),
-    /// Something goes wrong.
+    /// A fault begins.
     Strike(Fault),
-    /// It is over.
+    /// A fault ends.
     Mend(Fault),
-    /// Everything is mended.
+    /// All faults end.
     Calm,
     /// Time passes.
     Tick,
@@ -134,7 +134,7 @@ impl Family {
         world.left > 0 && self.from <= world.now && world.now <= self.until && !world.calm
     }
 
-    /// What may go wrong now.
+    /// The faults possible now.
     fn strike(&self, world: &World, fits: impl Fn(Fault) -> bool, steps: &mut Vec<Step>) {
         if !self.strikes(world) {
             return;
@@ -183,7 +183,7 @@ impl Family {
         }
     }
 
-    /// Nothing new can come of it.
+    /// Whether nothing new can follow.
     fn is_over(&self, world: &World) -> bool {
         world.calm && world.now > self.calm + AFTERMATH && world.judge.is_led()
     }

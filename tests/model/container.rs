@@ -1,7 +1,7 @@
 //! One container: init with the shipping agent, its elector, and the processes under it.
 //!
-//! Every step takes one thing in or carries one action out, so that a fault can come between any two. The order of things is
-//! that of init's loop.
+//! Every step takes in one input or carries out one action, so that a fault can come between any two. The order is that of init's
+//! loop.
 
 use std::collections::VecDeque;
 
@@ -22,11 +22,11 @@ use crate::{
     world::Who,
 };
 
-/// What a step may touch outside of its container.
+/// What a step may access outside its container.
 pub struct Around<'a> {
     /// Real time.
     pub now: Ns,
-    /// Whose container it is.
+    /// The container's setup.
     pub setup: &'a Setup,
     /// What must hold.
     pub judge: &'a mut Judge,
@@ -43,31 +43,31 @@ impl Around<'_> {
 #[derive(Clone, Debug)]
 pub struct Container {
     pub who: Who,
-    /// The one that init knows.
+    /// The elector that init knows.
     pub elector: Option<ElectorProcess>,
     pub tree: Tree,
     /// Init is stopped.
     pub frozen: bool,
-    /// The workload does not get to its signals.
+    /// The workload does not get round to handling its signals.
     pub dawdles: bool,
-    /// Init is gone; the next container starts then.
+    /// When init is gone: the time at which the next container starts.
     pub over: Option<Ns>,
     agent: Sealed<Agent>,
     actions: VecDeque<Action>,
-    /// An elector was killed and waits to be reaped.
+    /// A killed elector waits to be reaped.
     undead: bool,
     signals: VecDeque<i32>,
     spawned: Option<Spawned>,
-    /// The workload's words on NOTIFY_SOCKET.
+    /// The workload's messages on NOTIFY_SOCKET.
     pub words: VecDeque<Role>,
     promoter: Option<i32>,
-    /// Of the last Lead.
+    /// The token of the last Lead.
     token: u64,
-    /// The kernel kills what leads at H, whoever runs then.
+    /// The kernel kills what leads at H, whether or not init and elector run.
     pub has_fuse: bool,
-    /// H, as the kernel knows it.
+    /// H, as known to the kernel.
     fuse: Option<Instant>,
-    /// The fuse has fired, and init has not heard of it.
+    /// The fuse has fired, and init does not know yet.
     blown: bool,
 }
 
@@ -96,12 +96,12 @@ impl Container {
         }
     }
 
-    /// SIGTERM to init, or the like.
+    /// SIGTERM, or another signal, to init.
     pub fn signal(&mut self, signal: i32) {
         self.signals.push_back(signal);
     }
 
-    /// Whether the elector stands in for an init that stops now. If it does not, the law does not cover that stop.
+    /// Whether the elector stands in for an init that stops now. If not, the law does not cover that stop.
     pub fn is_guarded(&self) -> bool {
         self.elector.as_ref().is_some_and(ElectorProcess::guards)
     }
@@ -115,12 +115,12 @@ impl Container {
         !self.frozen && self.over.is_none() && waits
     }
 
-    /// Whether there is a word that is not for a promotion's child to throw away.
+    /// Whether there is a message that the child of a promotion will not discard.
     fn hears(&self) -> bool {
         self.promoter.is_none() && !self.words.is_empty()
     }
 
-    /// Init does the next thing.
+    /// Init takes its next step.
     pub fn step_init(&mut self, around: &mut Around<'_>) {
         if let Some(action) = self.actions.pop_front() {
             self.act(action, around);
@@ -167,8 +167,8 @@ impl Container {
         self.agent.poll_timeout().map(|at| setup.clock.real(at))
     }
 
-    /// Past this nothing of a leader is left, whoever is stopped: E as init knows it, or will know it from the first word that
-    /// waits for it. The next one is sent only once it has answered that (law 10).
+    /// The instant past which nothing of a leader is left, whatever is stopped: E as init knows it, or will know it from the first
+    /// message queued for it. The next one is sent only once it has answered that (law 10).
     pub fn known_end(&self, setup: &Setup) -> Option<Instant> {
         let extension = |message: &ToInit| match message {
             ToInit::Extend { confirmed, .. } => Some(confirmed.deadlines.end),
@@ -188,7 +188,7 @@ impl Container {
         Some(waiting.map_or(end, |waiting| waiting.max(end)))
     }
 
-    /// One process of the tree does what it can do.
+    /// One process of the tree takes its step.
     pub fn step_tree(&mut self, around: &mut Around<'_>) {
         self.tree.bury(self.who, around.now, around.judge);
         let (spawned, word) = self.tree.work(self.who, around.boot(), around.judge);
@@ -200,7 +200,7 @@ impl Container {
         self.with_agent(|agent| agent.handle(input, around.boot()));
     }
 
-    /// What the agent then wants done waits in line, log lines apart.
+    /// The actions that the agent then requests are queued, log lines excepted.
     fn with_agent(&mut self, does: impl FnOnce(&mut Agent)) {
         let actions = &mut self.actions;
         self.agent.change(|agent| {
@@ -214,7 +214,7 @@ impl Container {
         self.follow_hard();
     }
 
-    /// The fuse stands at H before anything is done that relies on it, and until all is done that ends the lead.
+    /// The fuse is set to H before anything relies on it, and stays until everything that ends the lead is done.
     fn follow_hard(&mut self) {
         let hard = self.agent.hard();
         if hard.is_some() || self.actions.is_empty() {
@@ -227,7 +227,7 @@ impl Container {
         self.fuse.filter(|_| self.over.is_none()).map(|hard| setup.clock.real(hard))
     }
 
-    /// It does, if it is time.
+    /// Fires it, if it is due.
     pub fn burn(&mut self, around: &mut Around<'_>) {
         if self.fuse.take_if(|hard| *hard <= around.boot()).is_some() {
             self.blown = true;
@@ -306,7 +306,7 @@ impl Container {
         }
     }
 
-    /// SIGKILL to the elector by init: what it said is taken in, its link is closed.
+    /// Init sends SIGKILL to the elector: its messages are read, its link is closed.
     fn kill_elector(&mut self, around: &Around<'_>) {
         let Some(mut elector) = self.elector.take() else { return };
         self.undead = true;
@@ -324,7 +324,7 @@ impl Container {
     }
 }
 
-/// What the end of the child that promotes tells.
+/// What the end of the promoting child means.
 const fn promotion(exit: Exit) -> Input {
     match exit {
         Exit::Code(0) => Input::Role(RoleInput::Promoted),

@@ -1,4 +1,4 @@
-//! One elector process: the shipping machine, as the elector's loop drives it, and the second guard.
+//! One elector process: the shipping machine, driven as in the elector's loop, and the second guard.
 
 use std::collections::VecDeque;
 
@@ -16,9 +16,9 @@ use crate::{
     judge::Wrong,
 };
 
-/// Between two rounds of the guard.
+/// The time between two rounds of the guard.
 const ROUND: Ns = 50 * MS;
-/// Signs of life in the time after which silence is death; few, because each is a step.
+/// Signs of life within the time after which silence means death; few, because each is a step.
 const BEATS: u32 = 2;
 
 /// See the module.
@@ -27,14 +27,14 @@ pub struct ElectorProcess {
     pub pid: i32,
     pub to_init: VecDeque<ToInit>,
     pub to_elector: VecDeque<ToElector>,
-    /// What came from outside.
+    /// Inputs from outside.
     pub inbox: VecDeque<Input>,
-    /// No code of it runs any more.
+    /// None of its code runs any more.
     pub is_dead: bool,
     pub frozen: bool,
-    /// It listens to a watch.
+    /// It has a watch open.
     pub watches: bool,
-    /// From which version on, where the watch has only just been asked for.
+    /// The version at which the watch starts, if it has only just been requested.
     pub watch_from: Option<Option<String>>,
     pub request: Option<Pending>,
     machine: Option<Sealed<Elector>>,
@@ -44,13 +44,13 @@ pub struct ElectorProcess {
     beat_every: std::time::Duration,
 }
 
-/// The request that is under way.
+/// The request in flight.
 #[derive(Clone, Debug)]
 pub struct Pending {
     pub id: RequestId,
-    /// Until its first byte leaves.
+    /// Present until its first byte leaves.
     unsent: Option<Request>,
-    /// It is given up then.
+    /// When it is given up.
     late: Ns,
 }
 
@@ -97,7 +97,7 @@ impl ElectorProcess {
         self.request = None;
     }
 
-    /// When the request that is under way is given up.
+    /// When the request in flight is given up.
     pub fn late(&self) -> Option<Ns> {
         self.request.as_ref().filter(|request| request.unsent.is_none()).map(|request| request.late)
     }
@@ -131,7 +131,7 @@ impl Container {
         self.elector.as_ref().filter(|elector| elector.runs() && self.over.is_none())
     }
 
-    /// The guard kills: past H, and somebody is there whom SIGKILL has not reached.
+    /// Whether the guard kills: past H, if there is a process that SIGKILL has not reached.
     pub fn guard_has_work(&self, now: Ns, boot: Instant) -> bool {
         let Some(elector) = self.runner() else { return false };
         boot >= elector.guard.armed.hard() && elector.guard.next <= now && self.tree.is_untouched()
@@ -167,7 +167,7 @@ impl Container {
         [machine, elector.late(), guard]
     }
 
-    /// The elector does the next thing; a request whose first byte leaves comes back.
+    /// The elector takes its next step; returns a request whose first byte leaves.
     pub fn step_elector(&mut self, around: &mut Around<'_>) -> Option<(RequestId, Request)> {
         let who = self.who;
         let (now, boot) = (around.setup.clock.now(around.now), around.boot());
@@ -222,7 +222,7 @@ impl Container {
 }
 
 impl ElectorProcess {
-    /// What the machine then wants done waits in line, reports apart.
+    /// The actions that the machine then requests are queued, reports excepted.
     fn with_machine(&mut self, does: impl FnOnce(&mut Elector)) {
         let (Some(machine), actions) = (&mut self.machine, &mut self.actions) else { return };
         machine.change(|machine| {

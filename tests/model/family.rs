@@ -1,4 +1,4 @@
-//! The models: each a family of schedules with a few kinds of faults and a budget for them.
+//! The models: each is a family of schedules with a few kinds of faults and a budget for them.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::{
     register::Start,
 };
 
-/// Microseconds since 1970 when a model begins.
+/// The wall clock when a model begins, in microseconds since 1970.
 const EPOCH: i64 = 1_800_000_000_000_000;
 /// rho in parts per million.
 const DRIFT: u32 = 10_000;
@@ -21,18 +21,18 @@ pub struct Family {
     pub name: &'static str,
     pub setups: Vec<Setup>,
     pub start: Start,
-    /// There is a client-go replica as well, on a node with this clock.
+    /// The clock of the node of a client-go replica, if there is one.
     pub peer: Option<Clock>,
     /// What may go wrong.
     pub faults: Vec<Kind>,
-    /// How often, in all.
+    /// How many faults, in all.
     pub most: u8,
-    /// From when until when something may begin to go wrong.
+    /// The time span in which faults may begin.
     pub from: Ns,
     pub until: Ns,
-    /// When everything is mended.
+    /// When all faults end.
     pub calm: Ns,
-    /// What lasts may end before that.
+    /// Lasting faults may end before that.
     pub mends: bool,
     /// No fault of this family is a reason to stop a workload.
     pub undisturbed: bool,
@@ -49,7 +49,7 @@ pub struct Setup {
     pub fuse: bool,
 }
 
-/// How much is to be explored.
+/// How much to explore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
     /// What CI has time for.
@@ -76,7 +76,7 @@ pub fn families(size: Size) -> Vec<Family> {
         most: most + more,
         from: 0,
         until,
-        // The next term begins after D, and what goes wrong with it shows within one more second.
+        // The next term begins after D, and any problem with it shows within one more second.
         calm: until + 4 * S,
         mends: true,
         undisturbed: false,
@@ -108,14 +108,15 @@ pub fn families(size: Size) -> Vec<Family> {
         base("ends of containers", &[KillInit, Terminate, LoseReply], 1, 2_500 * MS),
         Family { setups: always(pair(3, 3)), ..base("always", &[StepDown, Dawdle, StaleWord, Cut], 1, 1_500 * MS) },
         Family { setups: always(pair(3, 3)), ..base("always, and stale words", &[StepDown, Dawdle, StaleWord], 2, 200 * MS) },
-        // Init may stop between its decision that a signal is enough and the signal.
+        // Init may be stopped between its decision that a signal suffices and the signal.
         Family {
             setups: fused(unasked(always(pair(3, 3)))),
             mends: large,
             ..base("always, and both frozen in a demotion", &[StepDown, FreezeInit, FreezeElector], 3, 0)
         },
         Family { setups: pair(5, 3), calm: 7 * S, ..base("mixed durations", &[LoseRequest, HoldReply, Cut], 1, 1_100 * MS) },
-        // The holder is cut off and runs on for its D, longer than that of who has seen it and finds the Lease edited.
+        // The holder is cut off and runs on for its D, which is longer than that of the follower that has seen it and finds the
+        // Lease edited.
         Family {
             setups: pair(5, 3),
             from: 900 * MS,
@@ -123,7 +124,7 @@ pub fn families(size: Size) -> Vec<Family> {
             mends: large,
             ..base("mixed durations, cuts and edits", &[Cut, Delete, Wipe, Unset], 2, 1_050 * MS)
         },
-        // Who has seen it is an elector that is no more.
+        // The elector that has seen it no longer exists.
         Family {
             setups: pair(5, 3),
             from: 1_000 * MS,
@@ -157,7 +158,7 @@ pub fn families(size: Size) -> Vec<Family> {
 }
 
 impl Family {
-    /// Nobody leads for this long after the last fault: something is wrong.
+    /// If nobody leads for this long after the last fault, something is wrong.
     pub fn patience(&self) -> Ns {
         let longest = self.setups.iter().map(|setup| setup.config.lease.duration).max().unwrap_or_default();
         3 * u64::try_from(longest.as_nanos()).unwrap_or(Ns::MAX) + 2 * S
@@ -184,7 +185,7 @@ fn three() -> Vec<Setup> {
     setups
 }
 
-/// The workload runs on both, and is told its role by signals.
+/// The workload always runs on both, and is told its role by signals.
 fn always(mut setups: Vec<Setup>) -> Vec<Setup> {
     for Setup { config, .. } in &mut setups {
         config.workload.runs = Runs::Always;
@@ -195,19 +196,19 @@ fn always(mut setups: Vec<Setup>) -> Vec<Setup> {
     setups
 }
 
-/// The signal is enough.
+/// The signal suffices.
 fn unasked(mut setups: Vec<Setup>) -> Vec<Setup> {
     setups.iter_mut().for_each(|setup| setup.config.workload.acknowledge = Some(Acknowledge::None));
     setups
 }
 
-/// The workload waits for 5 s where the Lease was free without the mark.
+/// The workload waits 5 s if the Lease was free but without the mark.
 fn waiting(mut setups: Vec<Setup>) -> Vec<Setup> {
     setups.iter_mut().for_each(|setup| setup.config.lease.creation_wait = Some(Duration::from_secs(5)));
     setups
 }
 
-/// The kernel kills at H, so that init and elector may both stand still.
+/// The kernel kills at H, so that init and elector may both be stopped.
 fn fused(mut setups: Vec<Setup>) -> Vec<Setup> {
     setups.iter_mut().for_each(|setup| setup.fuse = true);
     setups
@@ -217,7 +218,7 @@ fn fused(mut setups: Vec<Setup>) -> Vec<Setup> {
 fn slow(mut setups: Vec<Setup>) -> Vec<Setup> {
     for Setup { config, clock, death, .. } in &mut setups {
         config.workload.stop.kill_margin = Duration::from_millis(100);
-        // What the node's clock calls killMargin, less the rounding of instants.
+        // killMargin on the node's clock, less the rounding of instants.
         *death = 100 * MS * 1_000_000 / u64::from(clock.rate) - 10;
     }
     setups
@@ -239,7 +240,7 @@ fn setup(duration: u64, rate: u32, boot: u64) -> Setup {
     };
     config.workload.command = vec!["workload".into()];
     config.workload.on_exit = OnExit::Follow;
-    // SIGKILL takes no time here, so that there is nothing between H and E that would hide a late kill.
+    // SIGKILL takes no time here, so that no slack between H and E hides a late kill.
     config.workload.stop.kill_margin = Duration::ZERO;
     config.workload.stop.loss_grace = Duration::from_millis(200);
     config.workload.stop.grace = Duration::from_millis(300);

@@ -18,15 +18,15 @@ use crate::{
     world::{Flight, Stage, World},
 };
 
-/// One thing that goes wrong.
+/// A fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
     pub kind: Kind,
-    /// The message or the replica that it hits.
+    /// The message or the replica that it affects.
     pub on: usize,
 }
 
-/// What can go wrong.
+/// The kinds of faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A request never arrives.
@@ -41,15 +41,15 @@ pub enum Kind {
     Unauthorize,
     /// With a 403.
     Forbid,
-    /// With a 429, which says when to come again.
+    /// With a 429 that says when to retry.
     Throttle,
     /// An answer never arrives.
     LoseReply,
     /// It arrives at some later time.
     HoldReply,
-    /// A replica is cut off: requests and answers are lost, the watch stands still.
+    /// A replica is cut off: requests and answers are lost, the watch stalls.
     Cut,
-    /// The watch alone stands still.
+    /// Only the watch stalls.
     Stall,
     /// SIGKILL to the elector.
     CrashElector,
@@ -63,15 +63,15 @@ pub enum Kind {
     Terminate,
     /// The workload ends by itself.
     Exit,
-    /// The workload does not get to its signals.
+    /// The workload does not get round to handling its signals.
     Dawdle,
-    /// The workload has said that it stands by, long before it is told to.
+    /// The workload reported that it stands by, long before it is told to.
     StaleWord,
-    /// Somebody takes the holder out of the Lease.
+    /// Somebody removes the holder from the Lease.
     Clear,
     /// Somebody empties it: no holder, no duration, nothing.
     Wipe,
-    /// Somebody takes the duration out of it.
+    /// Somebody removes the duration from it.
     Unset,
     /// Somebody writes another holder into it.
     Seize,
@@ -83,7 +83,7 @@ pub enum Kind {
     Pause,
 }
 
-/// What a fault hits.
+/// What a fault affects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Aim {
     Request,
@@ -117,19 +117,19 @@ impl Kind {
         }
     }
 
-    /// Whether it can come between two steps of one process.
+    /// Whether it can occur between two steps of one process.
     pub const fn is_inner(self) -> bool {
         matches!(self, Self::CrashElector | Self::FreezeElector | Self::FreezeInit | Self::StaleWord)
     }
 
-    /// Whether this lasts until it is mended.
+    /// Whether it lasts until it is ended.
     pub const fn lasts(self) -> bool {
         matches!(self, Self::Cut | Self::Stall | Self::FreezeElector | Self::FreezeInit | Self::Dawdle | Self::Pause)
     }
 }
 
 impl World {
-    /// Whether `fault` would change anything, and is one that the law covers.
+    /// Whether `fault` would change anything, and is covered by the law.
     pub fn can(&self, Fault { kind, on }: Fault) -> bool {
         match kind.aim() {
             Aim::Request => self.flights.get(on).is_some_and(|flight| !flight.held && flight.is_asked()),
@@ -156,13 +156,13 @@ impl World {
         match kind {
             Kind::Cut => !road.cut,
             Kind::Stall => !road.stalled,
-            // An elector that is stopped, dead or not yet there does not stand in for init. Without a fuse that is not covered.
+            // An elector that is stopped, dead or not yet there cannot stand in for init. Without a fuse that is not covered.
             Kind::FreezeInit => !container.frozen && (container.has_fuse || container.is_guarded()),
             Kind::CrashElector | Kind::FreezeElector => elector && (container.has_fuse || !container.frozen),
             Kind::KillInit | Kind::Terminate => true,
             Kind::Exit => container.tree.leads(),
             Kind::Dawdle => !container.dawdles,
-            // A word that is said after the signal is the workload's own lie.
+            // A report after the signal would be the workload's own lie.
             Kind::StaleWord => container.tree.leads() && !container.tree.has_orders(),
             Kind::LoseRequest
             | Kind::HoldRequest
@@ -183,7 +183,7 @@ impl World {
         }
     }
 
-    /// It happens.
+    /// Injects it.
     pub fn strike(&mut self, Fault { kind, on }: Fault, setups: &[Setup]) {
         match kind {
             Kind::LoseRequest | Kind::LoseReply => drop(self.flights.remove(on)),
@@ -245,7 +245,7 @@ impl World {
         self.publish(event);
     }
 
-    /// Whether it lasts.
+    /// Whether it is in effect.
     pub fn is_hit(&self, Fault { kind, on }: Fault) -> bool {
         if kind == Kind::Pause {
             return on == 0 && self.register.lease().is_some_and(|lease| is_paused(lease));
@@ -284,7 +284,7 @@ impl World {
         }
     }
 
-    /// It ends.
+    /// Ends it.
     pub fn mend(&mut self, Fault { kind, on }: Fault, setups: &[Setup]) {
         if kind == Kind::Pause {
             return self.edit(|lease| lease["metadata"]["annotations"][PAUSED] = "false".into());
@@ -310,7 +310,7 @@ impl World {
         });
     }
 
-    /// Does something in the container of a replica.
+    /// Runs `does` in the container of a replica.
     pub fn inside<R>(&mut self, on: usize, setups: &[Setup], does: impl FnOnce(&mut Container, &mut Around<'_>) -> R) -> R {
         let (now, judge): (_, &mut Judge) = (self.now, &mut self.judge);
         let mut around = Around { now, setup: &setups[on], judge };

@@ -1,12 +1,12 @@
 //! What must hold in every state.
 //!
-//! Owns the properties; sees everything, takes part in nothing. The first thing that does not hold ends the branch.
+//! Owns the properties; sees everything, takes part in nothing. The first violation ends the branch.
 
 use std::fmt::Display;
 
 use crate::{clock::Ns, world::Who};
 
-/// What did not hold.
+/// The violations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Wrong {
     /// Two led at once.
@@ -15,24 +15,24 @@ pub enum Wrong {
     Token,
     /// A release while something of the term ran.
     Release,
-    /// Something of a term that outlived what init knew of it.
+    /// Something of a term outlived what init knew of it.
     Late,
-    /// A workload stopped although nothing called for it.
+    /// A workload was stopped without cause.
     Disturbed,
     /// Nobody leads long after the last fault.
     Unled,
-    /// A machine that wants to be woken and then does nothing.
+    /// A machine asks to be woken and then does nothing.
     Spins,
 }
 
 /// See the module.
 #[derive(Clone, Debug, Default)]
 pub struct Judge {
-    /// Who leads: as which process, under which token.
+    /// The leaders: each process, and its token.
     alive: Vec<(Who, i32, u64)>,
     /// The term that ran last.
     last: Option<(Who, u64)>,
-    /// When somebody led last.
+    /// When somebody last led.
     led: Ns,
     /// Terms under which something ran.
     pub terms: u32,
@@ -58,7 +58,7 @@ impl Judge {
         self.alive.push((who, pid, token));
     }
 
-    /// That process leads no more.
+    /// The process no longer leads.
     pub fn gone(&mut self, who: Who, pid: i32) {
         self.alive.retain(|(other, other_pid, _)| (*other, *other_pid) != (who, pid));
     }
@@ -73,7 +73,7 @@ impl Judge {
         !self.alive.is_empty()
     }
 
-    /// `who` has emptied the holder.
+    /// `who` has cleared the holder.
     pub fn released(&mut self, who: Who) {
         self.releases += 1;
         if self.is_leading(who) {
@@ -88,22 +88,22 @@ impl Judge {
         }
     }
 
-    /// When somebody led last.
+    /// When somebody last led.
     pub const fn led(&self) -> Ns {
         self.led
     }
 
-    /// Something does not hold.
+    /// Records a violation.
     pub fn fail(&mut self, wrong: Wrong, what: impl Display) {
         self.wrong.get_or_insert_with(|| (wrong, what.to_string()));
     }
 
-    /// What did not hold.
+    /// The violation.
     pub fn wrong(&self) -> Option<Wrong> {
         self.wrong.as_ref().map(|(wrong, _)| *wrong)
     }
 
-    /// In words.
+    /// The violation in words.
     pub fn verdict(&self) -> Option<&str> {
         self.wrong.as_ref().map(|(_, what)| what.as_str())
     }

@@ -1,22 +1,22 @@
 //! Never two at once: the shipping machines under every schedule of a few faults.
 //!
-//! Where the simulation tries many thousand random worlds, this model tries all of a small one: two or three replicas, each the
-//! election machine of its elector and the agent of its init with the processes under it, and one register with
-//! compare-and-swap and a uid between them. [`family`] says which models there are and how far each goes; [`checker`] which
-//! steps a state allows; [`fault`] what the adversary may do; [`judge`] what must hold.
+//! Where the simulation samples many thousand random worlds, this model explores all schedules of a small one: two or three
+//! replicas, each with its elector's election machine and its init's agent with the processes under it, sharing one register with
+//! compare-and-swap and a uid. [`family`] defines the models and how far each goes; [`checker`] the steps possible in a state;
+//! [`fault`] what the adversary may do; [`judge`] what must hold.
 //!
-//! Time is exact and goes from one instant at which anything is due to the next. The clocks of two replicas differ by as much as
-//! rho allows, and the workload ignores its stop signal and dies as late as the law lets it, so that between the end of one
-//! term and the beginning of the next there is not a nanosecond to hide in. A message takes no time unless a fault holds it up;
-//! then it arrives at any later instant at which something happens. Processes of one replica take their steps in any order, and
-//! faults come between any two of them: a step takes in one thing, or carries out one action.
+//! Time is exact and jumps from one instant at which anything is due to the next. The clocks of two replicas differ by as much as
+//! rho allows, and the workload ignores its stop signal and dies as late as the law allows, so that not a nanosecond of slack lies
+//! between the end of one term and the beginning of the next. A message takes no time unless a fault delays it; then it arrives at
+//! any later instant at which something happens. Processes of one replica take their steps in any order, and faults come between
+//! any two of them: a step takes in one input, or carries out one action.
 //!
 //! Where the kernel has no fuse, init is not stopped while its elector is stopped, dead or not yet there: the law does not cover
-//! that stop, for nobody is left who would kill at H. One family has the fuse, and stops both.
+//! that stop, since nobody is left to kill at H. One family has the fuse, and stops both.
 //!
 //! `cargo test --test model` runs what CI has time for; `TENURE_MODEL=large cargo test --profile simulation --test model` allows
-//! one fault more everywhere, which takes hours and gigabytes. A family can be named: `cargo test --test model -- freezes`. The
-//! states that were explored and the bounds are printed; what does not hold is told step by step.
+//! one more fault everywhere, which takes hours and gigabytes. A family can be named: `cargo test --test model -- freezes`. The
+//! number of states explored and the bounds are printed; a violation is shown step by step.
 
 #![allow(
     clippy::expect_used,

@@ -41,18 +41,18 @@ impl Peer {
         self.timeout() <= now
     }
 
-    /// When it has something to do.
+    /// When it next has something to do.
     pub fn timeout(&self) -> Ns {
         self.clock.real(self.machine.timeout())
     }
 
-    /// It does it; a request that it sends.
+    /// Takes its step; returns a request that it sends.
     pub fn step(&mut self, now: Ns, judge: &mut Judge) -> Option<(RequestId, Request)> {
         let deed = self.machine.step(self.clock.now(now));
         self.carry_out(deed, now, judge)
     }
 
-    /// The answer to what it asked; what it asks next.
+    /// Takes in the answer to its request; returns its next request.
     pub fn answered(&mut self, id: RequestId, answer: Answer, now: Ns, judge: &mut Judge) -> Option<(RequestId, Request)> {
         let deed = self.machine.answered(id, answer, self.clock.now(now));
         self.carry_out(deed, now, judge)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tenure::election::{Answer, Request, Watched};
 
-/// What a holder of `time` leaves on a proper release.
+/// The time that a proper release leaves behind.
 const EARLIER: &str = "2026-01-01T00:00:00.000000Z";
 
 /// See the module.
@@ -16,19 +16,19 @@ pub struct Register {
     uids: u64,
 }
 
-/// What stands in the register when a model begins.
+/// The content of the register when a model begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
-    /// Given back properly: taken and run on at once.
+    /// Properly released: taken, and the workload started, at once.
     Released,
-    /// A Lease without a spec: taken at once, run on after the creation wait (law 14).
+    /// A Lease without a spec: taken at once, the workload started after the creation wait (law 14).
     Free,
     /// No Lease.
     Absent,
 }
 
 impl Register {
-    /// With a Lease like this.
+    /// With such a Lease.
     pub fn new(start: Start) -> Self {
         let mut register = Self::default();
         let mark = json!({
@@ -42,7 +42,7 @@ impl Register {
         register
     }
 
-    /// The Lease as it is.
+    /// The current Lease.
     pub const fn lease(&self) -> Option<&Arc<Value>> {
         self.object.as_ref()
     }
@@ -89,14 +89,14 @@ impl Register {
         }
     }
 
-    /// Somebody's edit of the spec.
+    /// Somebody edits the spec.
     pub fn edit(&mut self, edit: impl FnOnce(&mut Value)) -> Option<Watched> {
         edit(Arc::make_mut(self.object.as_mut()?));
         self.rise();
         self.object.clone().map(Watched::Changed)
     }
 
-    /// Somebody's DELETE.
+    /// Somebody deletes the Lease.
     pub fn delete(&mut self) -> Option<Watched> {
         self.rise();
         self.object.take().map(Watched::Deleted)

@@ -1,6 +1,6 @@
-//! The processes of one container, init and its electors apart: what the kernel owns.
+//! The processes of one container, except init and its electors: what the kernel owns.
 //!
-//! The workload ignores its stop signal, so that it runs for as long as the law lets it, and dies exactly `death` after SIGKILL.
+//! The workload ignores its stop signal, so that it runs for as long as the law allows, and dies exactly `death` after SIGKILL.
 
 use std::collections::VecDeque;
 
@@ -24,9 +24,9 @@ pub struct Tree {
 struct Process {
     pid: i32,
     stage: Stage,
-    /// SIGKILL is pending, and ends it then.
+    /// When SIGKILL, which is pending, ends it.
     dies: Option<Ns>,
-    /// Role signals that it has not yet obeyed.
+    /// Role signals that it has not obeyed yet.
     orders: VecDeque<(Role, u64)>,
 }
 
@@ -52,7 +52,7 @@ enum Errand {
 pub type Spawned = (i32, Result<(), NotSpawned>);
 
 impl Tree {
-    /// A pid that nobody had.
+    /// A new pid.
     pub const fn pid(&mut self) -> i32 {
         self.next += 1;
         self.next
@@ -63,7 +63,7 @@ impl Tree {
         self.add(Stage::Forked(Errand::Run(token), not_after))
     }
 
-    /// Forks who promotes it.
+    /// Forks the child that promotes it.
     pub fn promote(&mut self, pid: i32, token: u64, not_after: Instant) -> i32 {
         self.add(Stage::Forked(Errand::Promote(pid, token), Some(not_after)))
     }
@@ -74,7 +74,7 @@ impl Tree {
         pid
     }
 
-    /// Whether a process can do something now, `dawdling` workloads apart.
+    /// Whether a process can take a step now, except `dawdling` workloads.
     pub fn has_work(&self, now: Ns, dawdles: bool) -> bool {
         self.processes.iter().any(|process| match process.stage {
             Stage::Forked(..) => true,
@@ -88,7 +88,7 @@ impl Tree {
         self.processes.iter().filter(|process| matches!(process.stage, Stage::Runs(_))).filter_map(|process| process.dies).min()
     }
 
-    /// Deaths that are due: nothing else happens before them at an instant.
+    /// Carries out the deaths that are due: at an instant they come before anything else.
     pub fn bury(&mut self, who: Who, now: Ns, judge: &mut Judge) {
         for process in &mut self.processes {
             if matches!(process.stage, Stage::Runs(_)) && process.dies.is_some_and(|at| at <= now) {
@@ -98,7 +98,7 @@ impl Tree {
         }
     }
 
-    /// One process does what it can do: a forked child runs its errand, the workload obeys an order and says so.
+    /// One process takes its step: a forked child runs its errand, the workload obeys an order and reports it.
     pub fn work(&mut self, who: Who, boot: Instant, judge: &mut Judge) -> (Option<Spawned>, Option<Role>) {
         let forked = self.processes.iter().position(|process| matches!(process.stage, Stage::Forked(..)));
         if let Some(index) = forked {
@@ -149,7 +149,7 @@ impl Tree {
         }
     }
 
-    /// SIGKILL to the one who promotes.
+    /// SIGKILL to the promoting child.
     pub fn call_off(&mut self, pid: i32) {
         let forked = |process: &&mut Process| process.pid == pid && matches!(process.stage, Stage::Forked(..));
         if let Some(process) = self.processes.iter_mut().find(forked) {
@@ -157,7 +157,7 @@ impl Tree {
         }
     }
 
-    /// A signal that tells the workload its role.
+    /// Sends the workload a signal that tells it its role.
     pub fn order(&mut self, pid: i32, role: Role, token: u64) {
         if let Some(process) = self.processes.iter_mut().find(|process| process.pid == pid) {
             process.orders.push_back((role, token));
@@ -174,7 +174,7 @@ impl Tree {
         self.processes.iter().any(|process| matches!(process.stage, Stage::Runs(Some(_))))
     }
 
-    /// SIGKILL to everybody there is; whether there was anybody.
+    /// SIGKILL to every process; whether there was any.
     pub fn kill(&mut self, who: Who, death: Ns, now: Ns, judge: &mut Judge) -> bool {
         for process in &mut self.processes {
             match process.stage {
@@ -187,7 +187,7 @@ impl Tree {
         !self.processes.is_empty()
     }
 
-    /// Whether somebody is left that SIGKILL has not reached.
+    /// Whether there is a process that SIGKILL has not reached.
     pub fn is_untouched(&self) -> bool {
         self.processes.iter().any(|process| !matches!(process.stage, Stage::Zombie(_)) && process.dies.is_none())
     }
@@ -202,7 +202,7 @@ impl Tree {
         }
     }
 
-    /// Takes a zombie away.
+    /// Reaps a zombie.
     pub fn reap(&mut self) -> Option<(i32, Exit)> {
         let index = self.processes.iter().position(|process| matches!(process.stage, Stage::Zombie(_)))?;
         let Process { pid, stage, .. } = self.processes.remove(index);
@@ -210,7 +210,7 @@ impl Tree {
         Some((pid, exit))
     }
 
-    /// Whether somebody waits to be reaped.
+    /// Whether there is a zombie.
     pub fn has_zombies(&self) -> bool {
         self.processes.iter().any(|process| matches!(process.stage, Stage::Zombie(_)))
     }
@@ -221,7 +221,7 @@ impl Tree {
         Scan { clean: left.is_empty(), left, denied: false, killed }
     }
 
-    /// When the last one is dead, all of them being killed.
+    /// When the last one will be dead, if all are killed.
     pub fn end(&self, now: Ns) -> Ns {
         let living = self.processes.iter().filter(|process| matches!(process.stage, Stage::Runs(_)));
         living.filter_map(|process| process.dies).max().unwrap_or(now)

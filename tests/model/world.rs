@@ -1,4 +1,4 @@
-//! All of it together: replicas, their roads to the register, what is on its way, and what may happen next.
+//! The whole state: replicas, their connections to the register, messages in flight, and what may happen next.
 
 use std::{collections::VecDeque, fmt::Display, sync::Arc};
 
@@ -41,7 +41,7 @@ pub struct World {
     pub peer: Option<Peer>,
     /// Requests and answers that are on their way.
     pub flights: Vec<Flight>,
-    /// So many faults may still happen.
+    /// How many faults may still happen.
     pub left: u8,
     /// All faults are over.
     pub calm: bool,
@@ -55,12 +55,12 @@ pub struct Place {
     pub road: Road,
 }
 
-/// The way between a replica and the API server.
+/// The connection between a replica and the API server.
 #[derive(Clone, Debug, Default)]
 pub struct Road {
     pub cut: bool,
     pub stalled: bool,
-    /// What the watch would have brought.
+    /// Watch events not yet delivered.
     events: VecDeque<Watched>,
 }
 
@@ -68,11 +68,11 @@ pub struct Road {
 #[derive(Clone, Debug)]
 pub struct Flight {
     pub from: Who,
-    /// The elector's.
+    /// The elector's pid.
     pub pid: i32,
     pub id: RequestId,
     pub stage: Stage,
-    /// It arrives whenever the adversary likes.
+    /// The adversary chooses when it arrives.
     pub held: bool,
 }
 
@@ -88,10 +88,10 @@ impl Flight {
     }
 }
 
-/// Who of a replica does something.
+/// The actors of a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Actor {
-    /// The container starts anew.
+    /// Starts the container again.
     Runtime,
     Tree,
     Guard,
@@ -129,8 +129,8 @@ impl World {
         }
     }
 
-    /// Who of this replica has something to do now. What the kernel does goes first, in this order; init, the guard and the
-    /// elector run beside each other.
+    /// The actors of this replica that have something to do now. The kernel's come first, in this order; init, the guard and the
+    /// elector run concurrently.
     pub fn at_work(&self, on: usize, setups: &[Setup]) -> Vec<Actor> {
         let container = &self.places[on].container;
         let boot = setups[on].clock.boot(self.now);
@@ -148,7 +148,7 @@ impl World {
         working.into_iter().filter(|(_, works)| *works).map(|(actor, _)| actor).collect()
     }
 
-    /// One step of one of them.
+    /// One step of an actor.
     pub fn act(&mut self, on: usize, actor: Actor, setups: &[Setup]) {
         match actor {
             Actor::Runtime => {
@@ -196,7 +196,7 @@ impl World {
         }
     }
 
-    /// The client-go replica does something.
+    /// The client-go replica takes a step.
     pub fn step_peer(&mut self, does: impl FnOnce(&mut Peer, Ns, &mut Judge) -> Option<(RequestId, Request)>) {
         let Some(peer) = &mut self.peer else { return };
         let sent = does(peer, self.now, &mut self.judge).filter(|_| !peer.cut);
@@ -226,7 +226,7 @@ impl World {
         answer
     }
 
-    /// The watches hear of a change.
+    /// Passes a change on to the watches.
     pub fn publish(&mut self, event: Option<Watched>) {
         let Some(event) = event else { return };
         for on in 0..self.places.len() {
@@ -237,7 +237,7 @@ impl World {
         }
     }
 
-    /// What the watch of this replica has to bring arrives, if anything does.
+    /// Delivers the events that wait for this replica's watch, if any.
     pub fn catch_up(&mut self, on: usize) {
         let Place { container, road } = &mut self.places[on];
         if road.cut || road.stalled || road.events.is_empty() {
@@ -264,8 +264,8 @@ impl World {
         }
     }
 
-    /// The next instant at which anything happens, or could happen if somebody were not stopped; nothing is left to do now.
-    /// What is held up may arrive when its sender is about to give it up, which is an instant of its own.
+    /// The next instant at which anything happens, or could if it were not stopped; nothing is left to do now. A held message may
+    /// arrive when its sender is about to give it up, which is an instant of its own.
     pub fn next_instant(&self, setups: &[Setup]) -> Ns {
         let last_chance = |at: Ns| if self.flights.iter().any(|flight| flight.held) { at - 1 } else { at };
         let of = |(place, setup): (&Place, &Setup)| {
@@ -279,7 +279,7 @@ impl World {
         self.places.iter().zip(setups).filter_map(of).chain(peer).min().unwrap_or(Ns::MAX)
     }
 
-    /// Time goes on to `when`. What dies then is dead before anything else happens.
+    /// Time advances to `when`. What dies then is dead before anything else happens.
     pub fn pass(&mut self, when: Ns, setups: &[Setup]) {
         for (Place { container, .. }, setup) in self.places.iter().zip(setups) {
             let late = container.known_end(setup).is_some_and(|end| end < setup.clock.boot(self.now));

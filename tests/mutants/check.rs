@@ -1,4 +1,4 @@
-//! The checks that a mutant has to pass: the unit tests of the rooms in virtual time, the model, the simulation.
+//! The checks that must find a mutant: the modules' unit tests in virtual time, the model, the simulation.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,12 +19,12 @@ use crate::{
     weave::{Change, Woven, weave},
 };
 
-/// What the unit tests of the rooms begin with.
+/// The prefixes of the modules' unit tests.
 const ROOMS: [&str; 4] = ["election::", "supervision::", "link::", "time::"];
-/// A mutant that eats memory without end fails; in kilobytes of address space.
+/// A mutant that allocates memory without end fails; in kilobytes of address space.
 const MEMORY: u32 = 8_000_000;
 
-/// What was built of all mutants.
+/// What was built of all the mutants.
 pub(crate) struct Checks {
     executables: BTreeMap<String, PathBuf>,
     /// The mutants that do not compile, and why.
@@ -32,23 +32,23 @@ pub(crate) struct Checks {
 }
 
 impl Checks {
-    /// Builds them, with these further `settings` of cargo. Those that do not compile are left out.
+    /// Builds them, with these additional `settings` of cargo. Those that do not compile are left out.
     ///
     /// # Errors
-    /// What the compiler says, where that is not a mutant's fault.
+    /// The compiler's message, if it is not caused by a mutant.
     pub(crate) fn build(copy: &Copy, changes: &[Change], settings: &[&str]) -> Result<Self, String> {
         let mut unviable = BTreeMap::new();
-        // What does not compile shows soonest in the library alone.
+        // Compile errors show soonest in the library alone.
         settle(copy, changes, &["build", "--lib"], settings, &mut unviable)?;
         let build = ["test", "--no-run", "--lib", "--test", "model", "--test", "simulation"];
         let messages = settle(copy, changes, &build, settings, &mut unviable)?;
         Ok(Self { executables: messages.iter().filter_map(executable).collect(), unviable })
     }
 
-    /// Sees that they could be built, without a mutant.
+    /// Checks that they could be built, without a mutant.
     ///
     /// # Errors
-    /// What the compiler says.
+    /// The compiler's message.
     pub(crate) fn compile(copy: &Copy) -> Result<(), String> {
         let check = ["check", "--lib", "--test", "model", "--test", "simulation"];
         settle(copy, &[], &check, &[], &mut BTreeMap::new()).map(drop)
@@ -64,16 +64,16 @@ impl Checks {
         (!success).then(|| if failed.is_empty() { last(&lines) } else { names.collect::<Vec<_>>().join(" ") })
     }
 
-    /// The family of the model that fails first, among those with this in their name.
+    /// The family of the model that fails first, among those with this text in their name.
     pub(crate) fn model(&self, mutant: usize, family: Option<&str>) -> Option<String> {
         let mut command = self.command("model", mutant, 120);
         command.args(family);
         let Printed { lines, .. } = watch(command, |line| failed(line).is_some());
-        // A mutant with more states than there is time for is not found.
+        // A mutant whose states take too long to explore counts as not found.
         lines.iter().find_map(|line| failed(line)).map(str::to_owned)
     }
 
-    /// What the simulation says, and after how many terms.
+    /// What the simulation reports, and after how many terms.
     pub(crate) fn simulation(&self, mutant: usize, terms: u64) -> Option<String> {
         let mut command = self.command("simulation", mutant, 3_600);
         command.env("TENURE_SIMULATION", terms.to_string()).arg("--nocapture");
@@ -83,8 +83,8 @@ impl Checks {
         (!success).then(|| format!("{} terms: {}", after.unwrap_or("?"), seed.cloned().unwrap_or_else(|| last(&lines))))
     }
 
-    /// A check of this mutant, with so many seconds of the processor: a unit test or a world of the simulation that takes longer
-    /// hangs, and that is a finding too.
+    /// A check of this mutant, limited to this many CPU seconds: a unit test or simulated world that takes longer hangs, which is
+    /// a finding too.
     fn command(&self, name: &str, mutant: usize, seconds: u32) -> Command {
         let mut command = Command::new("sh");
         command.args(["-c", &format!("ulimit -v {MEMORY}; ulimit -t {seconds}; exec \"$0\" \"$@\"")]);
@@ -95,7 +95,7 @@ impl Checks {
     }
 }
 
-/// Runs cargo, again and again without those that do not compile, until it succeeds; what it says then.
+/// Runs cargo repeatedly, each time without the mutants that do not compile, until it succeeds; returns its output then.
 fn settle(
     copy: &Copy,
     changes: &[Change],
@@ -128,7 +128,7 @@ fn settle(
     }
 }
 
-/// The files that have mutants, with them.
+/// The woven files that have mutants.
 fn woven(changes: &[&Change]) -> Result<BTreeMap<PathBuf, Woven>, String> {
     let files: BTreeSet<&PathBuf> = changes.iter().map(|change| &change.file).collect();
     let weave = |file: &PathBuf| {
@@ -144,7 +144,7 @@ fn executable(message: &Value) -> Option<(String, PathBuf)> {
     Some((message["target"]["name"].as_str()?.to_owned(), path.into()))
 }
 
-/// The mutants that a message of the compiler points at.
+/// The mutants to which a compiler message points.
 fn culprits(error: &Value, woven: &BTreeMap<PathBuf, Woven>) -> BTreeSet<usize> {
     let spans = error["spans"].as_array().into_iter().flatten();
     let of = |span: &Value| {
@@ -162,12 +162,12 @@ struct Printed {
     lines: Vec<String>,
 }
 
-/// Runs a command to its end, or to a line with which it may `stop`.
+/// Runs a command to its end, or to a line at which it may `stop`.
 fn watch(mut command: Command, stop: impl Fn(&str) -> bool) -> Printed {
     let (reader, writer) = io::pipe().expect("a pipe");
     let twin = writer.try_clone().expect("twice");
     let mut child = command.stdin(Stdio::null()).stdout(twin).stderr(writer).process_group(0).spawn().expect("it runs");
-    // The pipe ends with the last who writes to it.
+    // The pipe is closed only with its last writer.
     drop(command);
     let mut lines = Vec::new();
     for line in BufReader::new(reader).split(b'\n').map_while(Result::ok) {
@@ -183,7 +183,7 @@ fn watch(mut command: Command, stop: impl Fn(&str) -> bool) -> Printed {
     Printed { success, lines }
 }
 
-/// The test that this line says has failed; what others printed may stand before it.
+/// The test that failed according to this line, which other output may precede.
 fn failed(line: &str) -> Option<&str> {
     let (_, name) = line.strip_suffix("FAILED")?.rsplit_once("test ")?;
     Some(name.trim_end().trim_end_matches("...").trim_end())

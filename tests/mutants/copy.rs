@@ -1,4 +1,4 @@
-//! A copy of the repository in which mutants are built: the working tree itself stays as it is.
+//! A copy of the repository in which mutants are built, so that the working tree stays untouched.
 
 use std::{
     collections::BTreeMap,
@@ -9,7 +9,7 @@ use std::{
 
 use crate::{list, package, weave::Woven};
 
-/// Where the copy and what is built of it lie.
+/// Where the copy and its build output are.
 pub(crate) struct Copy {
     tree: PathBuf,
     target: PathBuf,
@@ -21,15 +21,15 @@ impl Copy {
         Self { tree: top.join("tree"), target: top.join("target") }
     }
 
-    /// Where what was built of it is kept for the next time.
+    /// Where its build output is kept for the next run.
     pub(crate) fn kept() -> Self {
         let home = env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
         let cache = env::var_os("XDG_CACHE_HOME").map_or_else(|| home.join(".cache"), PathBuf::from);
         Self::within(&env::var_os("TENURE_MUTANTS").map_or_else(|| cache.join("tenure/mutants"), PathBuf::from))
     }
 
-    /// Makes it what git knows of the repository, the working tree's state, with [`package`] in the product's place and these
-    /// files as they stand here. A file that is the same keeps its time, so that what depends on it is not built again.
+    /// Makes it the working tree's state of all files that git does not ignore, with [`package`] in the product's place and these
+    /// woven files. An unchanged file keeps its time, so that what depends on it is not rebuilt.
     ///
     /// # Panics
     /// It cannot be written.
@@ -50,7 +50,7 @@ impl Copy {
 
     /// Cargo, in the copy.
     pub(crate) fn cargo(&self) -> Command {
-        // By its name: the toolchain is the one that the tree pins.
+        // By its name, so that the toolchain is the one that the tree pins.
         let mut command = Command::new("cargo");
         command.current_dir(&self.tree).env("CARGO_TARGET_DIR", &self.target).env_remove("CARGO_MANIFEST_DIR");
         command
@@ -62,12 +62,12 @@ impl Copy {
             return;
         }
         fs::create_dir_all(path.parent().expect("it lies in the copy")).expect("a directory can be made");
-        // Written, not copied: its time must be now, or cargo does not see the change.
+        // Written, not copied: its time must be now, or cargo does not notice the change.
         fs::write(path, text).expect("a file of the copy can be written");
     }
 }
 
-/// What the copy has of this file, without mutants.
+/// The copy's text of this file, without mutants.
 pub(crate) fn original(file: &Path) -> Vec<u8> {
     let text = fs::read(list::root().join(file)).expect("a file of the repository can be read");
     match file.to_str() {

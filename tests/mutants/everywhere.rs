@@ -1,7 +1,6 @@
-//! Runs what cargo-mutants would change in the rooms that decide, and compares what survives with the list of those explained.
+//! Runs the mutants that cargo-mutants makes of the deciding modules, and compares the survivors with the list of explained ones.
 //!
-//! Only its list is taken: each of its mutants is built together with all the others ([`crate::weave`]), which takes a minute
-//! instead of hours.
+//! Only cargo-mutants' list is used: all its mutants are built together ([`crate::weave`]), which takes a minute instead of hours.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -21,25 +20,25 @@ use crate::{
     weave::Change,
 };
 
-/// So many terms are simulated of a mutant that neither the unit tests nor the model find.
+/// How many terms are simulated of a mutant that neither the unit tests nor the model find.
 const TERMS: u64 = 20_000;
 
-/// A thousand more bodies of functions are built in a minute if they need not be fast.
+/// Without optimisation a thousand more function bodies are built in a minute.
 const QUICK: [&str; 2] = ["profile.simulation.package.tenure.opt-level=1", "profile.simulation.package.tenure.debug=false"];
 
-/// Mutants that change nothing anybody could see, or nothing that matters.
+/// Mutants that change nothing observable, or nothing that matters.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Survivor {
-    /// As cargo-mutants names it, without its line.
+    /// cargo-mutants' name for it, without the line number.
     name: String,
-    /// How many there are of that name.
+    /// How many mutants have that name.
     times: Option<usize>,
     #[allow(dead_code, reason = "for people")]
     because: String,
 }
 
-/// A mutant as cargo-mutants names it.
+/// A mutant with cargo-mutants' name for it.
 type Named = (String, Change);
 
 #[derive(Deserialize)]
@@ -84,7 +83,7 @@ pub(crate) fn run() -> ExitCode {
     compare(missed)
 }
 
-/// Those that `check` does not find.
+/// The mutants that `check` does not find.
 fn survivors(all: Vec<Named>, what: &str, check: impl Fn(usize) -> Option<String> + Sync) -> Vec<Named> {
     let left = Mutex::new(Vec::new());
     let caught = for_each(VecDeque::from(all), |mutant| {
@@ -116,7 +115,7 @@ fn compare(mut missed: BTreeMap<String, usize>) -> ExitCode {
     if good && missed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// What cargo-mutants makes of the rooms that decide.
+/// cargo-mutants' mutants of the deciding modules.
 fn generate() -> Result<Vec<Named>, String> {
     let mut cargo = Command::new("cargo");
     cargo.current_dir(list::root()).env_remove("CARGO_MANIFEST_DIR");
@@ -137,7 +136,7 @@ fn generate() -> Result<Vec<Named>, String> {
         let span = place("start")?..place("end")?;
         Some((name.to_owned(), Change { number, file: file.into(), span, text: mutant["replacement"].as_str()?.to_owned() }))
     };
-    // What is changed outside of every function cannot be asked for at run time.
+    // A change outside every function cannot be switched on at run time.
     let inside = |mutant: &&Value| !mutant["function"].is_null();
     let read: Option<Vec<_>> = (1..).zip(all.iter().filter(inside)).map(read).collect();
     read.ok_or_else(|| "the list of cargo-mutants has another form".into())

@@ -1,4 +1,4 @@
-//! The list of mutants, and what one does to the text of a file.
+//! The list of mutants, and how one changes the text of a file.
 
 use std::{fs, path::PathBuf};
 
@@ -6,29 +6,29 @@ use serde::Deserialize;
 
 use crate::weave::{Change, weave};
 
-/// One mutant: a rule, or the half-sentence that makes it exact, taken away.
+/// One mutant: a rule, or the part of a sentence that makes it exact, removed.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct Mutant {
     /// Unique.
     pub(crate) name: String,
-    /// Of the law; 0 is what stands before its rules.
+    /// Of the law; 0 is the text before its rules.
     pub(crate) rule: usize,
-    /// What of it is taken away, in its words: a quotation.
+    /// The part of the rule that is removed, quoted.
     pub(crate) sentence: String,
-    /// From the root of the repository.
+    /// Relative to the root of the repository.
     pub(crate) file: PathBuf,
-    /// Stands there exactly once.
+    /// Must occur there exactly once.
     pub(crate) find: String,
-    /// Stands there instead.
+    /// Replaces it.
     pub(crate) replace: String,
-    /// A unit test that fails then.
+    /// A unit test that then fails.
     pub(crate) unit: Option<String>,
-    /// A family of the model that fails then.
+    /// A family of the model that then fails.
     pub(crate) model: Option<String>,
-    /// The simulation fails within so many terms.
+    /// The simulation fails within this many terms.
     pub(crate) simulation: Option<u64>,
-    /// Why neither model nor simulation finds it: what stands behind the rule, or what they do not have.
+    /// Why neither model nor simulation finds it: what else backs the rule, or what they lack.
     pub(crate) because: Option<String>,
 }
 
@@ -38,10 +38,10 @@ struct File {
 }
 
 impl Mutant {
-    /// What it changes in its file.
+    /// Its change to its file.
     ///
     /// # Errors
-    /// The text to find is not there exactly once, or is replaced by itself.
+    /// The text to find does not occur exactly once, or is replaced by itself.
     pub(crate) fn change(&self, number: usize) -> Result<Change, String> {
         let path = root().join(&self.file);
         let text = fs::read_to_string(&path).map_err(|error| format!("{}: {}: {error}", self.name, path.display()))?;
@@ -57,7 +57,7 @@ impl Mutant {
         Ok(change)
     }
 
-    /// Whether its rule says that sentence.
+    /// Checks that its rule contains that sentence.
     ///
     /// # Errors
     /// It does not.
@@ -68,7 +68,7 @@ impl Mutant {
     }
 }
 
-/// The text of the law: what stands before its rules, and each rule.
+/// The text of the law: what precedes its rules, and each rule.
 ///
 /// # Panics
 /// It cannot be read.
@@ -88,7 +88,7 @@ pub(crate) fn law() -> Vec<String> {
 /// Every mutant of every file, in order.
 ///
 /// # Panics
-/// A file is no list, a name stands twice, or an entry lacks its argument.
+/// A file is not a list, a name occurs twice, or an entry lacks its reason.
 pub(crate) fn read() -> Vec<Mutant> {
     let here = root().join("tests/mutants/law");
     let mut files: Vec<PathBuf> = fs::read_dir(&here)
@@ -113,7 +113,7 @@ pub(crate) fn read() -> Vec<Mutant> {
     all
 }
 
-/// The repository.
+/// The root of the repository.
 pub(crate) fn root() -> PathBuf {
     std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from)
 }

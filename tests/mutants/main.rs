@@ -1,18 +1,18 @@
-//! Every rule bites: mutants of the shipping code, each of which takes one rule of the law away, and the checks that find it.
+//! Every rule is tested: mutants of the shipping code, each without one rule of the law, and the checks that find them.
 //!
-//! `law/*.toml` is the list: what of the law is taken away and where, which family of the model and how many terms of the
-//! simulation find it, and where neither does, why. Without arguments this only sees that every mutant still applies and quotes
-//! its rule, and that what it is built in compiles. The rest are commands:
+//! `law/*.toml` is the list: which part of the law is removed and where, which family of the model and how many terms of the
+//! simulation find it, and where neither does, why. Without arguments this only checks that every mutant still applies and quotes
+//! its rule, and that the package it is built in compiles. The rest are commands:
 //!
 //! ```text
 //! tests/mutants/run                   each is found by what the list says
 //! tests/mutants/run RULE|NAME...      those of some rules
 //! tests/mutants/run --all [RULE|NAME]...  with every check, so that the list can be written
-//! tests/mutants/run everywhere        what cargo-mutants changes in the rooms that decide; survivors.toml explains what is left
+//! tests/mutants/run everywhere        those that cargo-mutants makes of the deciding modules; survivors.toml explains the rest
 //! ```
 //!
-//! All mutants are built at once ([`weave`]), in a package of the deciding rooms alone ([`package`]): what takes minutes for each
-//! of them otherwise takes seconds.
+//! All mutants are built at once ([`weave`]), in a package of only the deciding modules ([`package`]): this takes seconds for each
+//! mutant instead of minutes.
 
 #![allow(clippy::expect_used, clippy::print_stderr, clippy::print_stdout, reason = "a test fails by panicking, and says why")]
 

@@ -1,7 +1,7 @@
-//! The package that is built of a mutant: the rooms that decide and what checks them, nothing else, so that a change of one line
-//! is built in seconds.
+//! The package in which mutants are built: only the deciding modules and their checks, so that a change of one line is built in
+//! seconds.
 
-/// What the rooms, the simulation and the model are made of; versions and features are the product's.
+/// The crates that the modules, the simulation and the model need; versions and features are the product's.
 const CRATES: [&str; 30] = [
     "base64",
     "bytes",
@@ -78,10 +78,10 @@ pub fn mutant() -> usize {
 }
 "#;
 
-/// Its `Cargo.toml`, from the product's.
+/// Its `Cargo.toml`, derived from the product's.
 ///
 /// # Panics
-/// The product does without one of [`CRATES`].
+/// The product does not depend on one of [`CRATES`].
 pub(crate) fn manifest(product: &str) -> String {
     let line = |name: &&str| product.lines().find(|line| line.starts_with(&format!("{name} = {{")));
     let crates = CRATES.iter().map(|name| line(name).unwrap_or_else(|| panic!("Cargo.toml has no line for {name}")));

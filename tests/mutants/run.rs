@@ -1,4 +1,4 @@
-//! Runs the mutants of the law: builds all, checks each, and compares what finds them with what the list says.
+//! Runs the mutants of the law: builds all, checks each, and compares the checks that find them with the list.
 
 use std::{collections::VecDeque, env, process::ExitCode, sync::Mutex, thread};
 
@@ -9,7 +9,7 @@ use crate::{
     weave::Change,
 };
 
-/// So many terms are simulated where the list does not say that the simulation finds the mutant; `TENURE_SIMULATION`: more.
+/// How many terms are simulated where the list does not say that the simulation finds the mutant; `TENURE_SIMULATION` sets more.
 const TERMS: u64 = 20_000;
 
 /// What found a mutant.
@@ -20,7 +20,7 @@ struct Found {
     simulation: Option<String>,
 }
 
-/// Runs the mutants that are named by their rules or names, or all. `--all`: with every check, so that the list can be written.
+/// Runs the mutants named by their rules or names, or all. With `--all`, runs every check, so that the list can be written.
 pub(crate) fn run(wanted: &[String]) -> ExitCode {
     let every = wanted.iter().any(|word| word == "--all");
     let wanted: Vec<&String> = wanted.iter().filter(|word| !word.starts_with("--")).collect();
@@ -56,7 +56,7 @@ pub(crate) fn run(wanted: &[String]) -> ExitCode {
     if bad == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Does this for each, on all processors; for how many of them it is true.
+/// Does this for each, on all CPUs; returns for how many it was true.
 pub(crate) fn for_each<T: Send>(all: VecDeque<T>, does: impl Fn(T) -> bool + Sync) -> usize {
     let workers = thread::available_parallelism().map_or(1, usize::from);
     let all = Mutex::new(all);
@@ -82,7 +82,7 @@ pub(crate) fn holds_without(checks: &Checks) -> Result<(), String> {
     }
 }
 
-/// What the list names, and everything where it says that nothing finds it.
+/// Runs the checks that the list names, or all if it says that nothing finds the mutant.
 fn check(checks: &Checks, number: usize, mutant: &Mutant, every: bool) -> Found {
     let every = every || mutant.because.is_some();
     let terms = mutant.simulation.or_else(|| every.then(|| terms().unwrap_or(TERMS)));

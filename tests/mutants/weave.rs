@@ -1,18 +1,18 @@
-//! Weaves many mutants into one text, so that all of them are built at once: the body of a function stands there once as it is and
-//! once for each of its mutants, and which of them runs is asked when it is called.
+//! Weaves many mutants into one text, so that all are built at once: a function has its original body and one for each of its
+//! mutants, and chooses between them when it is called.
 
 use std::{ops::Range, path::PathBuf};
 
 /// One change of a text.
 #[derive(Clone, Debug)]
 pub(crate) struct Change {
-    /// Names the mutant; 0 is none.
+    /// The mutant's number; 0 means none.
     pub(crate) number: usize,
-    /// From the root of the repository.
+    /// Relative to the root of the repository.
     pub(crate) file: PathBuf,
-    /// What is taken away.
+    /// What is replaced.
     pub(crate) span: Range<usize>,
-    /// What stands there instead.
+    /// The replacement.
     pub(crate) text: String,
 }
 
@@ -20,14 +20,14 @@ pub(crate) struct Change {
 #[derive(Debug, Default)]
 pub(crate) struct Woven {
     pub(crate) text: String,
-    /// The lines, counted from 1, that are there for each mutant.
+    /// The line ranges, counted from 1, that belong to each mutant.
     pub(crate) lines: Vec<(Range<usize>, usize)>,
 }
 
-/// Weaves `changes` into `text`; `ask` is the call that says which mutant runs.
+/// Weaves `changes` into `text`; `ask` is the call that returns which mutant runs.
 ///
 /// # Errors
-/// One of them lies in no function.
+/// One of them is not inside a function.
 pub(crate) fn weave(text: &str, changes: &[&Change], ask: &str) -> Result<Woven, String> {
     let bodies = bodies(text);
     if let Some(outside) = changes.iter().find(|change| !bodies.iter().any(|body| holds(&body.inner, &change.span))) {
@@ -39,7 +39,7 @@ pub(crate) fn weave(text: &str, changes: &[&Change], ask: &str) -> Result<Woven,
         if own.is_empty() {
             continue;
         }
-        // What asks is not constant.
+        // A function that asks cannot be constant.
         let end = constant.as_ref().map_or(inner.start, |constant| constant.start);
         woven.text.push_str(&text[done..end]);
         woven.text.push_str(&text[constant.map_or(end, |constant| constant.end)..inner.start]);
@@ -59,14 +59,14 @@ pub(crate) fn weave(text: &str, changes: &[&Change], ask: &str) -> Result<Woven,
 }
 
 struct Body {
-    /// Between its braces.
+    /// The range between its braces.
     inner: Range<usize>,
-    /// The word `const`, where there is one.
+    /// The word `const`, if present.
     constant: Option<Range<usize>>,
 }
 
-/// The bodies of all functions, those within others apart. The text is as rustfmt leaves it: a function ends at the first line
-/// that closes a brace as far in as the function begins.
+/// The bodies of all functions, except nested ones. The text is formatted by rustfmt: a function ends at the first line with a
+/// closing brace at the function's indentation.
 fn bodies(text: &str) -> Vec<Body> {
     let mut bodies: Vec<Body> = Vec::new();
     let mut at = 0;
@@ -80,7 +80,7 @@ fn bodies(text: &str) -> Vec<Body> {
         let close = format!("\n{}}}", " ".repeat(indent));
         let Some(open) = text[start..].find("{\n").map(|open| start + open) else { continue };
         let head = &text[start..open];
-        // A declaration without a body, or one that ends in its line.
+        // A declaration without a body, or a function on a single line.
         if head.contains(";\n") || head.contains("}\n") {
             continue;
         }

@@ -1,4 +1,4 @@
-//! This test once more, in namespaces of its own: what the node makes of processes, mounts and interfaces ends with them.
+//! Runs this test again in its own namespaces: the node's processes, mounts and interfaces disappear with them.
 
 use std::{
     env, fs,
@@ -6,13 +6,13 @@ use std::{
     process::{Command, ExitCode, Stdio},
 };
 
-/// The variable that tells the test inside where to work.
+/// Environment variable that tells the inner test its directory.
 pub(crate) const DIRECTORY: &str = "TENURE_TEST_NODE_DIRECTORY";
-/// And the variable with the image to import.
+/// Environment variable with the image to import.
 pub(crate) const IMAGE: &str = "TENURE_TEST_NODE_IMAGE";
 
 const TESTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests");
-/// The programs of the node that its start asks for: built here, where there may be a network.
+/// The node's programs that its start script expects: built out here, where there may be a network.
 const PROGRAMS: &[&str] = &[
     "etcd",
     "kube-apiserver",
@@ -28,7 +28,7 @@ const PROGRAMS: &[&str] = &[
     "host-local",
 ];
 
-/// Prepares, runs the test inside, cleans up. Where the machine cannot run a node, it says so and succeeds.
+/// Prepares, runs the inner test, cleans up. Where the machine cannot run a node, it says so and succeeds.
 pub(crate) fn run() -> ExitCode {
     if let Some(reason) = hindrance() {
         println!("NOT RUN: a real node: {reason}");
@@ -52,7 +52,7 @@ pub(crate) fn run() -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// What the node does to a machine beyond starting processes, tried in the directory that is its argument.
+/// Tries what the node does to a machine besides starting processes, in the directory given as its argument.
 const PROBE: &str = r#"
 set -eu
 mkdir "$1/upper" "$1/work"
@@ -64,7 +64,7 @@ for hierarchy in /sys/fs/cgroup /sys/fs/cgroup/*/; do
 done
 "#;
 
-/// Why this machine cannot run a node, if it cannot.
+/// Why this machine cannot run a node, if so.
 fn hindrance() -> Option<String> {
     if !nix::unistd::geteuid().is_root() {
         return Some("it takes root".to_owned());
@@ -79,7 +79,7 @@ fn hindrance() -> Option<String> {
     }
 }
 
-/// A command in namespaces of its own. With this process it dies, and with it everything in them.
+/// A command in its own namespaces. It dies with this process, and takes everything in them along.
 fn apart() -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL", "unshare", "--mount", "--net", "--pid", "--uts", "--ipc", "--fork", "--kill-child"]);
@@ -87,7 +87,7 @@ fn apart() -> Command {
     command
 }
 
-/// What a script under tests/ prints.
+/// The output of a script under tests/.
 fn lines(script: &str, arguments: &[&str]) -> Vec<PathBuf> {
     let output = Command::new(Path::new(TESTS).join(script)).args(arguments).stderr(Stdio::inherit()).output().expect("a script");
     assert!(output.status.success(), "{script} failed");
@@ -111,7 +111,7 @@ impl Directory {
 }
 
 impl Drop for Directory {
-    /// The cgroups, which no namespace takes along.
+    /// Removes the cgroups, which do not end with a namespace.
     fn drop(&mut self) {
         let name = self.0.file_name().unwrap();
         let roots = fs::read_dir("/sys/fs/cgroup").unwrap().map(|entry| entry.unwrap().path().join(name));

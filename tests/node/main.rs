@@ -1,7 +1,6 @@
-//! deploy/ on a real node: the image of the Dockerfile under kubelet and containerd, and every way in which a leader ends there.
+//! deploy/ on a real node: the Dockerfile's image under kubelet and containerd, and every way in which a leader can end there.
 //!
-//! One command, as root: `cargo test --test node`. It builds what it needs, shows a table of measured gaps and cleans up after
-//! itself.
+//! Run it as root: `cargo test --test node`. It builds what it needs, prints a table of measured gaps and cleans up after itself.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -1,4 +1,4 @@
-//! A cluster of one node, and kubectl on it.
+//! A single-node cluster, and kubectl for it.
 
 use std::{
     env,
@@ -47,14 +47,14 @@ impl Node {
         Self { script, lifeline, kubeconfig: directory.join("cluster/kubeconfig"), kubectl, ctr }
     }
 
-    /// What kubectl prints.
+    /// The output of kubectl.
     pub(crate) fn kubectl(&self, arguments: &[&str]) -> String {
         let output = self.try_kubectl(arguments);
         assert!(output.status.success(), "kubectl {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr));
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
-    /// Likewise where it may fail.
+    /// The same, but it may fail.
     pub(crate) fn try_kubectl(&self, arguments: &[&str]) -> Output {
         let mut kubectl = Command::new(&self.kubectl);
         kubectl.arg("--kubeconfig").arg(&self.kubeconfig).args(["--namespace", NAMESPACE, "--request-timeout=60s"]);
@@ -65,14 +65,14 @@ impl Node {
         serde_json::from_str(&self.kubectl(&["get", object, "--output=json"])).unwrap()
     }
 
-    /// The pods of the Deployment that are not on their way out.
+    /// The Deployment's pods that are not being deleted.
     pub(crate) fn pods(&self) -> Vec<Pod> {
         let pods = self.get("pods")["items"].take();
         let pods = pods.as_array().unwrap().iter().filter(|pod| pod["metadata"]["deletionTimestamp"].is_null());
         pods.cloned().map(Pod).collect()
     }
 
-    /// Sends a signal to PID 1 of a pod's container, from outside of it.
+    /// Sends a signal to PID 1 of a pod's container, from outside the container.
     pub(crate) fn signal(&self, pod: &Pod, signal: Signal) {
         let tasks = Command::new(&self.ctr).args(["--namespace", "k8s.io", "tasks", "list"]).output().unwrap();
         let tasks = String::from_utf8_lossy(&tasks.stdout).into_owned();
@@ -90,7 +90,7 @@ impl Drop for Node {
     }
 }
 
-/// A pod as the API shows it.
+/// A pod, as shown by the API.
 #[derive(Clone)]
 pub(crate) struct Pod(Value);
 
@@ -107,7 +107,7 @@ impl Pod {
         self.container()["restartCount"].as_u64().unwrap_or_default()
     }
 
-    /// How the container before this one ended: reason, exit code and last words.
+    /// How the previous container ended: reason, exit code and last words.
     pub(crate) fn last_end(&self) -> Option<(String, i64, String)> {
         let terminated = &self.container()["lastState"]["terminated"];
         let text = |field: &str| terminated[field].as_str().unwrap_or_default().to_owned();
@@ -123,7 +123,7 @@ impl Pod {
     }
 }
 
-/// Looks until there is something.
+/// Polls until there is something.
 pub(crate) fn await_some<T>(what: &str, limit: Duration, mut look: impl FnMut() -> Option<T>) -> T {
     let deadline = tenure::clock::boot() + limit;
     loop {

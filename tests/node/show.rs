@@ -1,4 +1,4 @@
-//! What is shown: each way in which a leader ends, and that exactly one runs after it.
+//! The demonstrations: each way in which a leader can end, and that exactly one runs after it.
 
 use std::{path::Path, process::ExitCode, time::Duration};
 
@@ -11,10 +11,10 @@ use crate::{
 
 const DEPLOY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy");
 const OVERLAY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/node/overlay");
-/// A frozen container goes after three failed probes, 5 s apart, and a grace of 30 s.
+/// A frozen container is killed after three failed probes, 5 s apart, and a grace period of 30 s.
 const LIVENESS: Duration = Duration::from_secs(120);
 
-/// Runs everything in its order; panics where something does not hold.
+/// Runs everything in order; panics where something does not hold.
 pub(crate) fn run(directory: &Path) -> ExitCode {
     let begin = tenure::clock::boot();
     let show = Show::begin(directory);
@@ -79,7 +79,7 @@ impl Show {
         Self { node, stamps }
     }
 
-    /// deploy/ as it is: both pods become ready, one runs the workload and `kubectl logs` shows it.
+    /// deploy/ unchanged: both pods become ready, one runs the workload and `kubectl logs` shows it.
     fn first_leader(&self) {
         self.node.kubectl(&["apply", "-k", DEPLOY]);
         self.rolled_out();
@@ -91,7 +91,7 @@ impl Show {
         println!("node: {} runs the workload; the other pod stands by", run.pod);
     }
 
-    /// Does something to the leader, waits until exactly one runs again, and prints the gap.
+    /// Applies `act` to the leader, waits until exactly one workload runs again, and prints the gap.
     fn handover(&self, what: &str, act: impl FnOnce(&Pod)) {
         let (leader, before) = self.settled(0);
         act(&leader);
@@ -104,7 +104,7 @@ impl Show {
         println!("{what:<34} {:>5}.{:02} s  {end:<18} {}", gap / 100, gap % 100, after.pod);
     }
 
-    /// A signal by `kubectl exec` reaches the workload, and `kubectl logs` shows its answer; nobody else takes over.
+    /// A signal sent with `kubectl exec` reaches the workload, and `kubectl logs` shows its reaction; nobody else takes over.
     fn signal_by_exec(&self) {
         let (leader, before) = self.settled(0);
         self.exec(&leader, "kill -HUP 1");
@@ -117,7 +117,7 @@ impl Show {
         println!("{:<34} {:>8}  {:<18} {}", "kubectl exec -- kill -HUP 1", "none", "runs on", after.pod);
     }
 
-    /// `tenure check` in the leader's container finds nothing that is missing: rights, API server, power to kill.
+    /// `tenure check` in the leader's container finds nothing missing: permissions, API server, the capability to kill.
     fn check_by_exec(&self) {
         let (leader, _) = self.settled(0);
         let said = self.node.kubectl(&["exec", leader.name(), "--", "/tenure", "check"]);
@@ -131,7 +131,7 @@ impl Show {
         println!("{:<34} {:>8}  {:<18} {}", "kubectl exec -- /tenure check", "none", "finds no fault", leader.name());
     }
 
-    /// A rollout to what tenure refuses: kubectl shows why, and the leader goes on until the rollout is undone.
+    /// A rollout of a configuration that tenure refuses: kubectl shows why, and the leader continues until the rollout is undone.
     fn bad_configuration(&self) {
         let (_, before) = self.settled(0);
         self.node.kubectl(&["set", "env", "deployment/tenure", "TENURE_LEASE__DURATON=15s"]);
@@ -146,7 +146,7 @@ impl Show {
         println!("{:<34} {:>8}  {:<18} {}", "a rollout to a bad configuration", "none", format!("{reason}, {code}"), after.pod);
     }
 
-    /// Waits until two pods are ready and exactly one workload runs, with this token at least: that of the Lease's holder.
+    /// Waits until two pods are ready and exactly one workload runs, with at least this token, on the Lease's holder.
     fn settled(&self, token: u64) -> (Pod, Run) {
         await_some("two pods ready, and one of them alone running the workload", PATIENCE, || {
             let pods = self.node.pods();
@@ -161,7 +161,7 @@ impl Show {
         })
     }
 
-    /// Waits until the pod has a new container, and holds the end of the one before against what is expected.
+    /// Waits until the pod has a new container, and compares the previous one's end with the expected one.
     fn restarted(&self, pod: &Pod, end: (&str, i64), limit: Duration) {
         let restarted = await_some("a restart of the container", limit, || {
             self.node.pods().into_iter().find(|now| now.name() == pod.name() && now.restarts() > pod.restarts())
@@ -174,8 +174,8 @@ impl Show {
         self.node.kubectl(&["rollout", "status", "deployment/tenure", "--timeout=60s"]);
     }
 
-    /// A command in the leader's container. It may end the container and its own connection with it, so its status says
-    /// nothing: what follows shows whether it worked.
+    /// Runs a command in the leader's container. It may end the container and thereby its own connection, so its status is
+    /// ignored: what follows shows whether it worked.
     fn exec(&self, pod: &Pod, command: &str) {
         self.node.try_kubectl(&["exec", pod.name(), "--", "sh", "-c", command]);
     }

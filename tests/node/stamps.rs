@@ -1,4 +1,4 @@
-//! When the workload was alive, by its own word: its stamps of the node's clock, as they stand in the containers' logs.
+//! When the workload was alive, by its own account: its stamps of the node's clock in the containers' logs.
 
 use std::{
     collections::BTreeMap,
@@ -19,11 +19,11 @@ pub(crate) struct Run {
     pub(crate) token: u64,
     pub(crate) first: u64,
     pub(crate) last: u64,
-    /// Everything it said after its first line.
+    /// Everything that it printed after its first line.
     pub(crate) words: Vec<String>,
 }
 
-/// Keeps every log of the node, also of pods that are gone.
+/// Keeps all logs of the node, including those of deleted pods.
 pub(crate) struct Stamps {
     kept: PathBuf,
     stop: Arc<AtomicBool>,
@@ -31,7 +31,7 @@ pub(crate) struct Stamps {
 }
 
 impl Stamps {
-    /// Begins to keep the logs below `pods`; `kept` is on the same file system.
+    /// Starts keeping the logs below `pods`; `kept` is on the same file system.
     pub(crate) fn keep(pods: PathBuf, kept: PathBuf) -> Self {
         fs::create_dir(&kept).unwrap();
         let stop = Arc::new(AtomicBool::new(false));
@@ -45,7 +45,7 @@ impl Stamps {
         Self { kept, stop, keeper: Some(keeper) }
     }
 
-    /// Every life of the workload so far, in the order of their beginnings.
+    /// Every life of the workload so far, in the order of their starts.
     pub(crate) fn runs(&self) -> Vec<Run> {
         let logs = fs::read_dir(&self.kept).unwrap().map(|entry| entry.unwrap().path());
         let mut runs: Vec<Run> = logs.flat_map(|log| parse(&String::from_utf8_lossy(&fs::read(log).unwrap()))).collect();
@@ -81,21 +81,21 @@ pub(crate) fn now() -> u64 {
     hundredths(fs::read_to_string("/proc/uptime").unwrap().split(' ').next().unwrap()).unwrap()
 }
 
-/// A second name for every log: the kubelet removes a container's log with it, and its inode stays.
+/// Hard-links every log: kubelet removes a container's log with it, but the inode stays.
 fn link_all(pods: &Path, kept: &Path) {
     for pod in entries(pods) {
         for container in entries(&pod) {
             for log in entries(&container) {
                 let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
                 let unique = format!("{}-{}-{}", name(&pod), name(&container), name(&log));
-                // It exists mostly: it was kept before.
+                // It usually exists: it was kept before.
                 drop(fs::hard_link(&log, kept.join(unique)));
             }
         }
     }
 }
 
-/// What is in a directory; nothing, once it is gone.
+/// The entries of a directory; none once it is gone.
 fn entries(directory: &Path) -> Vec<PathBuf> {
     fs::read_dir(directory).map_or_else(|_| Vec::new(), |entries| entries.flatten().map(|entry| entry.path()).collect())
 }

@@ -1,4 +1,4 @@
-//! A bomb that respawns: fifty chains in which every process forks its successor and ends.
+//! A fork bomb that respawns: fifty chains in which every process forks its successor and exits.
 
 use nix::{
     sys::resource::{Resource, setrlimit},
@@ -15,10 +15,10 @@ use crate::world::{count, outcome, reap_all, setup, wait_until};
 const BOMB: &str = "TENURE_TEST_BOMB";
 const CHAINS: usize = 50;
 
-/// Its dead may pile up to this many where nobody reaps them in time; not to all the pids of the machine.
+/// How many of its zombies may pile up where nobody reaps them in time; not all the machine's pids.
 const MOST: u64 = 1000;
 
-/// Starts one, as a user that has a limit, and returns once it respawns.
+/// Starts one, as a user with a process limit, and returns once it respawns.
 pub(crate) fn start() {
     let binary = std::env::current_exe().expect("the test binary");
     let arguments = ["bomb", "--exact", "bomb::explode", "--nocapture", "--test-threads=1"].map(str::to_owned);
@@ -28,7 +28,7 @@ pub(crate) fn start() {
     wait_until("a bomb that respawns", || reap_all() > CHAINS && count(Scope::Namespace) > CHAINS);
 }
 
-/// The bomb, where [`start`] starts it.
+/// Runs the bomb, where [`start`] started it.
 #[test]
 fn explode() {
     if std::env::var_os(BOMB).is_none() {
@@ -36,7 +36,7 @@ fn explode() {
     }
     setrlimit(Resource::RLIMIT_NPROC, MOST, MOST).expect("lower");
     let nobody = Uid::from_raw(65534);
-    // Without root it stays the user that it is, and that one has a limit.
+    // Without root it keeps its user, which has a limit.
     let _ = setresuid(nobody, nobody, nobody);
     for _ in 0..CHAINS {
         if respawn().is_child() {
@@ -52,7 +52,7 @@ fn explode() {
 #[allow(unsafe_code, reason = "fork")]
 fn respawn() -> ForkResult {
     loop {
-        // SAFETY: the children touch nothing but their own stack, and fork again or end.
+        // SAFETY: the children touch only their own stack, and fork again or exit.
         if let Ok(forked) = unsafe { fork() } {
             return forked;
         }

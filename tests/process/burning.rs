@@ -1,4 +1,4 @@
-//! A fuse kills a process group at its time, whatever its processes do, and never before.
+//! A fuse kills a process group on time, whatever its processes do, and never early.
 
 use std::{os::fd::AsFd as _, time::Duration};
 
@@ -22,7 +22,7 @@ const SOON: Duration = Duration::from_secs(6);
 
 const KILLED: Exit = Exit::Signal(libc::SIGKILL);
 
-/// Two processes that ignore SIGTERM, stopped; the fuse burns for their group.
+/// Two processes that ignore SIGTERM, stopped; the fuse is set for their group.
 fn stopped_pair(fuse: &Fuse) -> Pid {
     let inherited = signals::block().expect("signals");
     let script = "trap '' TERM; sleep 1000 & kill -STOP 0";

@@ -1,4 +1,4 @@
-//! What tenure does to processes, done to real ones: most of it inside fresh PID namespaces.
+//! What tenure does to processes, tested on real ones, mostly in fresh PID namespaces.
 
 #![allow(clippy::expect_used, reason = "a test ends where its preparations fail")]
 

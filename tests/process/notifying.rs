@@ -1,4 +1,4 @@
-//! Who is believed on NOTIFY_SOCKET.
+//! Whose messages on NOTIFY_SOCKET are believed.
 
 use std::{
     io::IoSlice,
@@ -33,7 +33,7 @@ use crate::world::{outcome, setup, shell, test_in, wait_readable};
 
 const SAY: &str = "TENURE_TEST_SAY";
 
-/// A sender: the test binary, started with a message. It stays, so that it can be looked at.
+/// A sender: the test binary, started with a message. It keeps running so that it can be inspected.
 #[test]
 fn speaker() {
     let Ok(message) = std::env::var(SAY) else { return };
@@ -127,7 +127,7 @@ test_in!(Pid1, descriptors_that_come_along_are_none_of_ours_however_few_we_may_h
     say_with(&socket, b"X_TENURE_ROLE=standby", &[write.as_raw_fd(); 253]);
     drop(write);
 
-    // Room for some of them, and not for all.
+    // Enough for some of them, but not for all.
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).expect("a limit");
     setrlimit(Resource::RLIMIT_NOFILE, 64, hard).expect("less is granted");
     let heard = socket.receive(getpid(), Some(&scanner)).expect("a socket");
@@ -155,7 +155,7 @@ fn say(address: &str, message: &[u8]) {
     assert_eq!(sent, message.len());
 }
 
-/// The same with descriptors that go along.
+/// The same, passing descriptors along.
 fn say_with(socket: &NotifySocket, message: &[u8], fds: &[RawFd]) {
     let address = UnixAddr::new_abstract(socket.address().trim_start_matches('@').as_bytes()).expect("short");
     let from = UnixDatagram::unbound().expect("a socket");

@@ -1,4 +1,4 @@
-//! What a child gets and does not get, and that a late one runs nothing.
+//! What a child inherits and what not, and that a child started too late runs nothing.
 
 use std::{fs, io::Read as _, os::fd::AsFd as _, path::Path, process::Stdio};
 
@@ -50,7 +50,7 @@ fn a_child_gets_the_mask_and_the_ignored_signals_that_tenure_was_started_with() 
     }
 }
 
-/// The two sets in /proc/PID/status, without the two signals that the C library of the test binary keeps to itself.
+/// The two signal sets in /proc/PID/status, without the two signals that the test binary's C library reserves.
 fn blocked_and_ignored(output: &[u8]) -> Vec<u64> {
     let private = 0b11 << 31;
     let text = String::from_utf8_lossy(output);
@@ -73,7 +73,7 @@ test_in!(Pid1, a_child_that_was_stopped_past_its_deadline_runs_nothing, {
             kill::send(child.pid, tenure::config::Signal(libc::SIGSTOP)).expect("it lives");
             wait_until("a stop or an end", || matches!(scanner.look(child.pid).map(|child| child.state), Some(b'T' | b'Z')));
             let is_ours = fs::read_link(format!("/proc/{}/exe", child.pid)).is_ok_and(|exe| exe == ours);
-            // Stopped too late, it has told already; the parent does not wait for one that has not.
+            // One that was stopped too late has reported already; the parent does not wait for one that has not.
             if is_ours && child.outcome().is_none() {
                 return (child, deadline);
             }
@@ -91,7 +91,7 @@ test_in!(Pid1, a_child_that_was_stopped_past_its_deadline_runs_nothing, {
         (after, fs::remove_file(&file).is_ok())
     };
 
-    // Stopped between its look at the clock and its execve it runs the program all the same, but hardly twice.
+    // One that is stopped between its look at the clock and its execve runs the program all the same, but hardly twice in a row.
     let (after, ran) = match resume(catch()) {
         (Outcome::Done, _) => resume(catch()),
         other => other,
@@ -211,7 +211,7 @@ test_in!(Pid1, a_workload_is_taken_before_its_guard_when_memory_ends, {
     assert_eq!(score(&child.to_string()), (score("self") + 100).min(1000));
 });
 
-/// In a terminal that `script` makes.
+/// In a terminal created by `script`.
 #[test]
 fn the_terminal_is_handed_over_and_taken_back() {
     use tenure::process::terminal::Terminal;

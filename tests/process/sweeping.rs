@@ -1,4 +1,4 @@
-//! Sweeps leave nobody, spare whom they must, and say who would not go.
+//! Sweeps leave no process behind, spare those that they must, and report those that do not die.
 
 use std::{io::BufRead as _, process::Command};
 
@@ -194,7 +194,7 @@ test_in!(Pid1, processes_that_may_not_be_killed_are_named, {
     assert!(!kill::is_alone().expect("PID 1"));
 });
 
-/// The body asks for a visitor by a line on its standard output.
+/// The body requests a visitor with a line on its standard output.
 #[test]
 fn a_process_that_came_in_from_outside_is_found_and_killed() {
     let name = concat!(module_path!(), "::a_process_that_came_in_from_outside_is_found_and_killed");
@@ -293,7 +293,7 @@ test_in!(Child, the_remains_of_a_dead_init_are_known_by_marker_group_and_descent
     wait_until("the shell to reap its own", || count_all() == everybody - 3);
 });
 
-/// What init does on a planned stop: reap, pass, wait for SIGCHLD or the pause.
+/// What init does on a planned stop: reap, make a pass, wait for SIGCHLD or the pause.
 fn sweep(scope: Scope<'_>, electors: &[Pid]) -> Option<Left> {
     let mut sweep = Sweep::open().expect("/proc");
     let began = tenure::clock::boot();

@@ -1,4 +1,4 @@
-//! Where a test runs: the test binary starts itself again inside a PID namespace that dies with it.
+//! Where a test runs: the test binary starts itself again in a PID namespace that ends with it.
 
 use std::{
     io,
@@ -23,15 +23,15 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 const INSIDE: &str = "TENURE_TEST_INSIDE";
 
-/// Who the test is.
+/// The test's place in its PID namespace.
 pub(crate) enum World {
     /// PID 1.
     Pid1,
-    /// The child of a shell that is PID 1, beside a stranger (`sleep 12345`).
+    /// The child of a shell that is PID 1, beside an unrelated process (`sleep 12345`).
     Child,
 }
 
-/// Runs the body of the test `name` in a PID namespace of its own, and fails with it.
+/// Runs the body of the test `name` in its own PID namespace, and fails if that fails.
 pub(crate) fn enter(name: &str, world: &World, body: fn()) {
     if is_inside() {
         return body();
@@ -46,7 +46,7 @@ pub(crate) fn is_inside() -> bool {
     std::env::var_os(INSIDE).is_some()
 }
 
-/// Starts the test binary for the test `name` in a PID namespace of its own, which ends with it or after a minute.
+/// Starts the test binary for the test `name` in its own PID namespace, which ends with it or after a minute.
 pub(crate) fn start(name: &str, world: &World) -> Child {
     let mut command = Command::new("timeout");
     command.args(["--signal=KILL", "60", "unshare", "--fork", "--pid", "--mount-proc", "--kill-child=SIGKILL"]);
@@ -60,7 +60,7 @@ pub(crate) fn start(name: &str, world: &World) -> Child {
     again(&mut command, name).stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("unshare and timeout are needed")
 }
 
-/// Appends the command line of the test binary for the test `name`, inside.
+/// Appends the test binary's command line for the test `name`, inside.
 pub(crate) fn again<'a>(command: &'a mut Command, name: &str) -> &'a mut Command {
     let (_, test) = name.split_once("::").expect("a module path");
     command.arg(std::env::current_exe().expect("the test binary"));
@@ -78,7 +78,7 @@ macro_rules! test_in {
 }
 pub(crate) use test_in;
 
-/// How the children of a test are set up unless it says otherwise.
+/// The default setup of a test's children.
 pub(crate) fn setup(inherited: Inherited) -> Setup<'static> {
     Setup {
         inherited,
@@ -110,13 +110,13 @@ pub(crate) fn command(script: &str) -> spawn::Command {
     spawn::Command::new("/bin/sh".as_ref(), &arguments, [("PATH", "/usr/local/bin:/usr/bin:/bin")]).expect("no NUL")
 }
 
-/// Waits for what became of a child.
+/// Waits for the outcome of starting a child.
 pub(crate) fn outcome(spawning: &mut Spawning) -> Outcome {
     wait_readable(&*spawning).expect("a report in time");
     spawning.outcome().expect("readable means known")
 }
 
-/// Waits for a descriptor.
+/// Waits until a descriptor is readable.
 pub(crate) fn wait_readable(fd: &impl AsFd) -> io::Result<()> {
     let mut fds = [PollFd::new(fd.as_fd(), PollFlags::POLLIN)];
     let timeout = PollTimeout::try_from(PATIENCE).expect("fits");
@@ -126,7 +126,7 @@ pub(crate) fn wait_readable(fd: &impl AsFd) -> io::Result<()> {
     }
 }
 
-/// Asks until `ready` says so; panics with `what` after [`PATIENCE`].
+/// Polls until `ready` is true; panics with `what` after [`PATIENCE`].
 pub(crate) fn wait_until(what: &str, mut ready: impl FnMut() -> bool) {
     let give_up = tenure::clock::boot() + PATIENCE;
     while !ready() {
@@ -135,12 +135,12 @@ pub(crate) fn wait_until(what: &str, mut ready: impl FnMut() -> bool) {
     }
 }
 
-/// Reaps all that is dead; how many.
+/// Reaps all zombies; returns how many.
 pub(crate) fn reap_all() -> usize {
     std::iter::from_fn(|| reap::next(|_| {})).count()
 }
 
-/// How many targets there are now, nobody spared but the test.
+/// How many targets there are now, sparing only the test.
 pub(crate) fn count(scope: Scope<'_>) -> usize {
     let mut scanner = Scanner::open().expect("/proc");
     scanner.find(scope, Spare { init: getpid(), electors: &[] }).expect("a scan").targets.len()

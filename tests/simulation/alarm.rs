@@ -1,35 +1,35 @@
-//! When a process has something to do: as few events as it takes.
+//! When a process next has something to do, with as few events as possible.
 
 use crate::clock::Ns;
 
-/// See the module. Of the events that were asked for none is taken back; one that comes too early is not heeded.
+/// See the module. Events that were scheduled are not cancelled; one that comes too early is ignored.
 #[derive(Debug)]
 pub struct Alarm {
-    /// It is to ring then.
+    /// When it is to ring.
     wanted: Ns,
-    /// Events that are under way, the next one last.
+    /// Scheduled events, the next one last.
     asked: Vec<Ns>,
 }
 
 impl Alarm {
-    /// It does not ring.
+    /// An alarm that is off.
     pub const fn off() -> Self {
         Self { wanted: Ns::MAX, asked: Vec::new() }
     }
 
-    /// Rings at `at`, or earlier if it was to; the event that this takes.
+    /// Rings at `at`, or earlier if already set so; returns the event to schedule for it.
     #[must_use]
     pub fn set(&mut self, at: Ns) -> Option<Ns> {
         self.wanted = self.wanted.min(at);
         self.ask()
     }
 
-    /// Rings no more until it is set again.
+    /// Does not ring until it is set again.
     pub fn clear(&mut self) {
         self.wanted = Ns::MAX;
     }
 
-    /// An event has come. True if it rings; else the event that it takes instead.
+    /// An event has come. True if it rings; an error is the event to schedule instead.
     pub fn comes(&mut self, now: Ns) -> Result<bool, Ns> {
         while self.asked.pop_if(|at| *at <= now).is_some() {}
         if self.wanted <= now {

@@ -1,4 +1,4 @@
-//! Real time, and what the clocks of a node make of it.
+//! Real time, and how the clocks of a node show it.
 
 use tenure::time::{Instant, Now};
 
@@ -14,10 +14,10 @@ pub const S: Ns = 1_000 * MS;
 
 const MILLION: u128 = 1_000_000;
 
-/// The clocks of one node: BOOTTIME runs at a rate of its own, the wall clock says what it likes.
+/// The clocks of one node: BOOTTIME runs at its own rate, the wall clock may show anything.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
-    /// BOOTTIME's millionths of a second in a real second.
+    /// Microseconds of BOOTTIME in a real second.
     pub rate: u32,
     /// BOOTTIME at real time 0, in nanoseconds.
     pub boot: u64,
@@ -26,19 +26,19 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// What both clocks say at `real`.
+    /// Both clocks at `real`.
     pub fn now(self, real: Ns) -> Now {
         let micros = i64::try_from(real / US).unwrap_or(i64::MAX);
         Now { boot: self.boot(real), wall: self.wall.saturating_add(micros) }
     }
 
-    /// What BOOTTIME says at `real`.
+    /// BOOTTIME at `real`.
     pub fn boot(self, real: Ns) -> Instant {
         let passed = u128::from(real) * u128::from(self.rate) / MILLION;
         Instant::from_nanos(self.boot.saturating_add(u64::try_from(passed).unwrap_or(u64::MAX)))
     }
 
-    /// The first real time at which BOOTTIME has reached `at`; never for an instant that is never.
+    /// The first real time at which BOOTTIME has reached `at`; never if `at` is never.
     pub fn real(self, at: Instant) -> Ns {
         if at == Instant::NEVER {
             return Ns::MAX;

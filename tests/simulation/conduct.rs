@@ -1,7 +1,7 @@
-//! What init owes the workload: to ask it only with cause and by S, the whole grace where nothing is lost, its end soon after a
-//! loss.
+//! What init owes the workload: it asks it to stop only with cause and by S, grants the whole grace period where nothing is lost,
+//! and ends it soon after a loss.
 //!
-//! Looks at one container from outside. Time in which init stood still is not held against it.
+//! Observes one container from outside. Time during which init was stopped is not held against it.
 
 use std::time::Duration;
 
@@ -12,31 +12,31 @@ use tenure::{
 
 use crate::elector::LIE;
 
-/// For what a real machine does in no time.
+/// Allowance for what takes a real machine practically no time.
 const SLACK: Duration = Duration::from_millis(2);
 
 /// See the module.
 #[derive(Debug)]
 pub struct Conduct {
-    /// The term that init was told of last.
+    /// The last term of which init was told.
     offered: Option<Offered>,
-    /// The term that init took for one last.
+    /// The last term that init accepted.
     term: Option<Term>,
-    /// No later S than this is in force.
+    /// The latest S that may be in force.
     soft: Instant,
-    /// Since when there is cause for a planned stop.
+    /// Since when there is a reason for a planned stop.
     cause: Option<Instant>,
-    /// Init heard that the Lease is lost.
+    /// When init heard that the Lease is lost.
     lost: Option<Instant>,
-    /// The workload was asked to stop although nothing is lost.
+    /// When the workload was asked to stop although nothing was lost.
     asked: Option<Instant>,
-    /// SIGTERMs to init.
+    /// Number of SIGTERMs sent to init.
     signals: u32,
-    /// Init runs since then.
+    /// Since when init has been running.
     awake: Instant,
 }
 
-/// What init was told of a term before it took it for one: a drained link says all of it at once.
+/// What init was told of a term before it accepted it: a drained link delivers everything at once.
 #[derive(Debug)]
 struct Offered {
     term: Term,
@@ -45,12 +45,12 @@ struct Offered {
     lost: Option<Instant>,
 }
 
-/// The workload as it is.
+/// The present state of the workload.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Look {
-    /// Its main process runs, and nobody has asked or killed it.
+    /// Its main process runs, and has not been asked to stop or killed.
     pub untouched: bool,
-    /// Its main process runs, and was not killed.
+    /// Its main process runs, and has not been killed.
     pub running: bool,
 }
 
@@ -68,10 +68,10 @@ impl Conduct {
         }
     }
 
-    /// Init takes a message in, while something of a leader may run or not.
+    /// Init takes in a message; `leads` tells whether something of a leader may run.
     pub fn hears(&mut self, message: &ToInit, leads: bool, now: Instant) {
         match message {
-            // Only a liar says that.
+            // Only a lying elector sends that.
             ToInit::Lead { .. } | ToInit::Ended { .. } if leads => {}
             ToInit::Lead { term, confirmed, .. } => {
                 self.offered = Some(Offered { term: *term, soft: confirmed.deadlines.soft, cause: None, lost: None });
@@ -85,7 +85,7 @@ impl Conduct {
                     offered.cause.get_or_insert(now);
                     offered.lost = offered.lost.or_else(|| reason.is_loss().then_some(now));
                 }
-                // Only a liar names a term that is over.
+                // Only a lying elector names a term that is over.
                 if reason.is_loss() && self.term == Some(*term) {
                     self.lost.get_or_insert(now);
                 }
@@ -100,7 +100,7 @@ impl Conduct {
         }
     }
 
-    /// Init hears of another S of this term, which may only be offered yet.
+    /// Init hears of a different S for this term, which may only be offered so far.
     fn moves(&mut self, term: Term, to: impl Fn(Instant) -> Instant) {
         if self.term == Some(term) {
             self.soft = to(self.soft);
@@ -110,7 +110,7 @@ impl Conduct {
         }
     }
 
-    /// Init takes a term that it was told of for one: not every one is, for there are liars.
+    /// Init accepts a term that it was told of; it does not accept every one, as electors may lie.
     pub fn begins(&mut self) {
         let Some(offered) = self.offered.take() else { return };
         (self.term, self.soft, self.lost) = (Some(offered.term), offered.soft, offered.lost);
@@ -128,13 +128,13 @@ impl Conduct {
         self.cause.get_or_insert(now);
     }
 
-    /// What should have told the workload its role has failed. Where that was to stand by, nothing is left but to kill it.
+    /// What should have told the workload its role has failed. If the role was to stand by, the only remedy is to kill it.
     pub fn failed(&mut self, now: Instant) {
         self.asked = None;
         self.cause.get_or_insert(now);
     }
 
-    /// Init goes on after a stop.
+    /// Init resumes after a stop.
     pub fn thawed(&mut self, now: Instant) {
         self.awake = now;
     }
@@ -144,7 +144,7 @@ impl Conduct {
         self.asked = None;
     }
 
-    /// The stop signal goes out; what is wrong with it.
+    /// The stop signal is sent; returns what is wrong with that.
     pub fn asks(&mut self, now: Instant) -> Option<&'static str> {
         if self.lost.is_none() && now < self.soft && self.signals <= 1 {
             self.asked = self.asked.or(self.cause);
@@ -153,13 +153,13 @@ impl Conduct {
         (!cause).then_some("asks the workload to stop for no reason")
     }
 
-    /// SIGKILL by a walk; what is wrong with it.
+    /// A walk sends SIGKILL; returns what is wrong with that.
     pub fn kills(&self, look: Look, grace: Duration, now: Instant) -> Option<&'static str> {
         let at = self.asked.filter(|_| look.running && self.lost.is_none() && self.signals <= 1 && now < self.soft)?;
         (now < at + grace).then_some("kills the workload before the grace of a planned stop is over")
     }
 
-    /// Init has done all that it has to do; what it has left undone. It wakes no later than `wake` after it is due.
+    /// Init has done everything that it had to do; returns what it left undone. It wakes at most `wake` late.
     pub fn rests(&self, look: Look, loss_grace: Duration, wake: Duration, now: Instant) -> Option<&'static str> {
         let late = |due: Instant| now > due.max(self.awake) + wake + SLACK;
         if look.untouched && late(self.soft) {

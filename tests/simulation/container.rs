@@ -1,6 +1,6 @@
-//! One container: init with the shipping agent, as its loop drives it, and the processes under it.
+//! One container: init with the shipping agent, driven as in its loop, and the processes under it.
 //!
-//! The order of things is that of `init/drive.rs`.
+//! The order of steps is that of `init/drive.rs`.
 
 use std::{collections::VecDeque, rc::Rc, time::Duration};
 
@@ -35,27 +35,27 @@ pub struct Container {
     pub who: Who,
     pub identity: Rc<str>,
     pub node: Node,
-    /// The one that init knows.
+    /// The elector that init knows.
     pub elector: Option<ElectorProcess>,
     pub tree: Tree,
     /// Init is gone: the container ends.
     pub over: bool,
     agent: Agent,
-    /// An elector of it has lied.
+    /// One of its electors has lied.
     pub lied: bool,
     conduct: Conduct,
     /// Init is stopped.
     frozen: bool,
-    /// Until then.
+    /// Until when.
     frozen_until: Ns,
-    /// Init will be stopped for so long.
+    /// Init will be stopped at this moment, for this long.
     freeze_before: Option<(Moment, Ns)>,
-    /// The whole node stands still until then.
+    /// The whole node is suspended until then.
     suspended_until: Ns,
     fuse: Fuse,
-    /// Init has heard that the Lease is about to be given back in this term.
+    /// The term in which init has heard that the Lease is about to be released.
     pub void: Option<Term>,
-    /// The action that a stop has kept from being carried out.
+    /// The action that a stop has prevented.
     cut_off: Option<Action>,
     alarm: Alarm,
     signals: VecDeque<i32>,
@@ -66,9 +66,9 @@ pub struct Container {
     main: Option<i32>,
     promoter: Option<i32>,
     hook: Option<i32>,
-    /// Words of processes on NOTIFY_SOCKET.
+    /// Messages of processes on NOTIFY_SOCKET.
     words: VecDeque<(i32, Role)>,
-    /// Of the last Lead.
+    /// The token of the last Lead.
     token: String,
 }
 
@@ -116,7 +116,7 @@ impl Container {
         self.node.clock
     }
 
-    /// Init has something to do, and gets to it in time.
+    /// Init has something to do, and gets to it within its latency.
     pub fn wake(&mut self, e: &mut Engine) {
         let span = e.latency(self.node.wake);
         self.wake_init(span, e);
@@ -131,7 +131,7 @@ impl Container {
         }
     }
 
-    /// SIGTERM to init, or the like.
+    /// SIGTERM, or another signal, to init.
     pub fn signal(&mut self, signal: i32, e: &mut Engine) {
         self.conduct.signalled(self.clock().boot(e.now));
         e.judge.trouble(self.who.replica, Ns::MAX);
@@ -139,12 +139,12 @@ impl Container {
         self.wake(e);
     }
 
-    /// Whether this elector of it is there to hear from the server.
+    /// Whether this elector of it can hear from the server.
     pub fn hears(&self, child: Child) -> bool {
         !self.over && self.elector.as_ref().is_some_and(|elector| elector.child == child && !elector.is_dead)
     }
 
-    /// One turn of init's loop, if it was to be woken now.
+    /// One turn of init's loop, if it is due to wake now.
     pub fn turn(&mut self, e: &mut Engine) {
         if self.over {
             return;
@@ -155,7 +155,7 @@ impl Container {
             Err(later) => return e.at(later, Event::Init(self.who)),
         }
         if let Some(action) = self.cut_off.take() {
-            // What follows takes its time, in which whatever it began goes on beside it.
+            // What follows takes time, during which whatever it started continues.
             self.act(action, e);
             self.carry_out(e);
             return self.wake(e);
@@ -183,7 +183,7 @@ impl Container {
         }
         if let Some(at) = self.agent.poll_timeout() {
             let span = self.clock().real(at).saturating_sub(e.now);
-            // What is due already needs no waking.
+            // What is due already needs no wake-up.
             let latency = if at <= now { 0 } else { e.latency(self.node.wake) };
             self.wake_init(span.saturating_add(latency), e);
         }
@@ -244,7 +244,7 @@ impl Container {
         }
     }
 
-    /// What a process says that is not the workload is not heard.
+    /// Messages of processes outside the workload are ignored.
     fn take_words(&mut self, e: &mut Engine) {
         while !self.stands()
             && let Some((pid, role)) = self.words.pop_front()
@@ -350,7 +350,7 @@ impl Container {
         }
     }
 
-    /// Something that a fault may follow at once.
+    /// A point at which a fault may strike at once.
     pub fn window(&self, window: Window, e: &mut Engine) {
         self.node.plan.window(window, self.who, e);
     }

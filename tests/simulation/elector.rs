@@ -1,4 +1,4 @@
-//! One elector process: the shipping machine, as the elector's loop drives it, and the second guard.
+//! One elector process: the shipping machine, driven as in the elector's loop, and the second guard.
 //!
 //! Owns the process: its ends of the link, its one request, its stops and its end.
 
@@ -33,12 +33,12 @@ pub struct ElectorProcess {
     pub child: Child,
     pub to_init: VecDeque<ToInit>,
     pub to_elector: VecDeque<ToElector>,
-    /// No code of it runs any more; its end of the link is closed.
+    /// None of its code runs any more; its end of the link is closed.
     pub is_dead: bool,
-    /// And it can be reaped.
+    /// It can be reaped, too.
     pub is_zombie: bool,
     pub outstanding: Option<Outstanding>,
-    /// The number of the watch that is listened to.
+    /// The number of the watch in use.
     pub watch: u64,
     machine: Option<Elector>,
     is_up: bool,
@@ -49,32 +49,32 @@ pub struct ElectorProcess {
     alarm: Alarm,
     inbox: VecDeque<Input>,
     evidence: Evidence,
-    /// The last that it has told init of its term.
+    /// The last confirmation that it sent to init for its term.
     confirmed: Option<(Term, Confirmed)>,
-    /// How it began.
+    /// The message with which the term began.
     lead: Option<ToInit>,
-    /// It has announced that the Lease is given back in this term.
+    /// The term in which it has announced a release.
     pub releasing: Option<Term>,
     guard: Guard,
     beat_due: Instant,
     beat_every: Duration,
 }
 
-/// What an elector may say without cause.
+/// What an elector may say falsely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lie {
     /// An extension that no write can have earned.
     Extension,
     /// A release that nobody may write.
     Release,
-    /// The same term anew, without the wait that it began with.
+    /// The same term again, without its initial wait.
     NoWait,
 }
 
-/// The request that is under way.
+/// The request in flight.
 pub struct Outstanding {
     pub id: RequestId,
-    /// Until its first byte leaves.
+    /// Present until its first byte leaves.
     pub unsent: Option<Request>,
     held_up: bool,
     late: bool,
@@ -124,13 +124,13 @@ impl ElectorProcess {
         }
     }
 
-    /// Hands in what came from outside.
+    /// Delivers an input from outside.
     pub fn arrives(&mut self, input: Input, span: Ns, e: &mut Engine) {
         self.inbox.push_back(input);
         self.wake(span, e);
     }
 
-    /// SIGSTOP, for so long; before the action of this number.
+    /// SIGSTOP, for this long; before the action of this number.
     pub fn freeze(&mut self, actions: u32, span: Ns, e: &mut Engine) {
         if self.is_dead || self.frozen {
             return;
@@ -147,7 +147,7 @@ impl ElectorProcess {
         e.at(self.frozen_until, Event::ContinueElector(self.child));
     }
 
-    /// Until when its guard does nothing: for ever, where it is dead or not up.
+    /// Until when its guard does nothing: for ever if it is dead or not up yet.
     pub fn stands_until(&self) -> Ns {
         if self.is_dead || self.machine.is_none() {
             return Ns::MAX;
@@ -195,7 +195,7 @@ impl ElectorProcess {
         outstanding.unsent.take()
     }
 
-    /// Its time is over, and no answer is there.
+    /// Its time has run out without an answer.
     pub fn late(&mut self, id: RequestId, e: &mut Engine) {
         let Some(outstanding) = self.outstanding.as_mut().filter(|outstanding| outstanding.id == id) else { return };
         if self.frozen {
@@ -213,7 +213,7 @@ impl ElectorProcess {
         self.arrives(Input::Answered { id, answer }, span, e);
     }
 
-    /// Says to init what no machine says; true if it leads, so that it is a lie.
+    /// Tells init what no machine would; true if it leads, which makes it a lie.
     pub fn lies(&mut self, lie: Lie, now: Instant) -> bool {
         let Some((term, confirmed)) = self.confirmed.clone().filter(|_| !self.is_dead) else { return false };
         if lie == Lie::NoWait {
@@ -226,7 +226,7 @@ impl ElectorProcess {
             self.to_init.push_back(ToInit::Lead { term: next, facts, timing, confirmed, not_before: None });
             return true;
         }
-        // So far that it is no truth either by the time that it is read.
+        // Far enough that it is not true by the time it is read either.
         let far = |at: Instant| at.max(now) + Duration::from_secs(100_000);
         let Deadlines { soft, hard, end } = confirmed.deadlines;
         let deadlines = Deadlines { soft: far(soft), hard: far(hard), end: far(end) };

@@ -1,6 +1,6 @@
 //! What drives a run: events in the order of real time, one source of randomness, the judge, the story.
 //!
-//! Everything that happens follows from the seed. The story is told only where somebody will read it.
+//! Everything that happens follows from the seed. The story is recorded only where somebody will read it.
 
 use std::{
     cmp::Reverse,
@@ -42,7 +42,7 @@ impl Display for Who {
     }
 }
 
-/// What happens.
+/// The events.
 #[derive(Debug)]
 pub enum Event {
     /// The container of this replica starts.
@@ -51,13 +51,13 @@ pub enum Event {
     Init(Who),
     /// Init runs on after a SIGSTOP.
     ContinueInit(Who),
-    /// The elector process has started up.
+    /// The elector process has started.
     ElectorUp(Child),
     /// The elector's loop turns.
     Elector(Child),
-    /// The elector's guard looks at its clock.
+    /// The elector's guard checks its clock.
     Guard(Child),
-    /// The kernel's fuse may be at its end.
+    /// The kernel's fuse may be due.
     Fuse(Who),
     /// The elector runs on after a SIGSTOP.
     ContinueElector(Child),
@@ -65,7 +65,7 @@ pub enum Event {
     ElectorGone(Child),
     /// The first byte of the request leaves.
     Send(Child, RequestId),
-    /// The request's time is over.
+    /// The request's time has run out.
     Late(Child, RequestId),
     /// The request reaches the server.
     Arrive(Box<Flight>),
@@ -73,21 +73,21 @@ pub enum Event {
     Reply(Box<Reply>),
     /// A watch from this version on reaches the server.
     WatchBegins(Child, u64, Option<String>),
-    /// The watch of this number brings something.
+    /// The watch of this number delivers something.
     Watched(Child, u64, Box<Watched>),
     /// A forked process is about to exec.
     Exec(Child),
-    /// The workload takes a role that it was told.
+    /// The workload takes on a role that it was told.
     Obeys(Child),
-    /// A process ends, for whatever reason it has.
+    /// A process ends, for whatever reason.
     Ends(Child),
     /// The client-go replica may have something to do.
     Peer,
-    /// The nemesis does something.
+    /// The nemesis injects a fault.
     Strike,
-    /// It does this to that replica.
+    /// It injects this fault into that replica.
     Aimed(Who, Fault),
-    /// Its elector writes the release mark although nothing is proved.
+    /// Its elector writes the release mark without a proof of death.
     Robbed(Who),
     /// All faults are over.
     Calm,
@@ -135,7 +135,7 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// A run of this seed at its beginning; `told`, where its story is wanted.
+    /// A run of this seed at its beginning; `told` if its story is wanted.
     pub fn new(seed: u64, told: bool) -> Self {
         Self {
             now: 0,
@@ -148,25 +148,25 @@ impl Engine {
         }
     }
 
-    /// `event` happens at `when`, or now if that is past.
+    /// Schedules `event` for `when`, or for now if that is past.
     pub fn at(&mut self, when: Ns, event: Event) {
         self.events += 1;
         self.queue.push(Scheduled { at: Reverse((when.max(self.now), self.events)), event });
     }
 
-    /// `event` happens in `span`.
+    /// Schedules `event` after `span`.
     pub fn after(&mut self, span: Ns, event: Event) {
         self.at(self.now.saturating_add(span), event);
     }
 
-    /// The next event, at whose time it now is.
+    /// Takes the next event and advances time to it.
     pub fn next(&mut self) -> Option<Event> {
         let Scheduled { at: Reverse((when, _)), event } = self.queue.pop()?;
         self.now = when;
         Some(event)
     }
 
-    /// True in this share of cases.
+    /// True with this probability.
     pub fn chance(&mut self, share: f64) -> bool {
         share > 0.0 && self.rng.f64() < share
     }
@@ -176,12 +176,12 @@ impl Engine {
         self.rng.u64(least..=most.max(least))
     }
 
-    /// Some span from `least` to `most`, as often within one order of magnitude as within another.
+    /// Some span from `least` to `most`, log-uniformly distributed.
     pub fn spread(&mut self, least: Ns, most: Ns) -> Ns {
         spread(&mut self.rng, least, most)
     }
 
-    /// How long a process that has something to do waits for a CPU: `most` at the very most, mostly next to nothing.
+    /// How long a process that has something to do waits for a CPU: `most` at the very most, usually next to nothing.
     pub fn latency(&mut self, most: Ns) -> Ns {
         match self.rng.u8(..) {
             0..=7 => most,
@@ -191,7 +191,7 @@ impl Engine {
         }
     }
 
-    /// Tells what happens.
+    /// Adds a line to the story.
     pub fn note(&mut self, who: impl Display, what: impl FnOnce() -> String) {
         if let Some(story) = &mut self.story {
             let (seconds, rest) = (self.now / S, self.now % S / US);

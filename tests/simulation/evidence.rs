@@ -1,4 +1,4 @@
-//! What an elector has seen that means that its term is lost (law 4).
+//! What an elector has seen that proves its term lost (law 4).
 
 use std::rc::Rc;
 
@@ -8,9 +8,9 @@ use tenure::election::{Answer, Input, RequestId, Watched};
 /// See the module.
 #[derive(Debug, Default)]
 pub struct Evidence {
-    /// Of the Lease that is held.
+    /// The uid of the Lease that is held.
     uid: Option<Rc<str>>,
-    /// The latest version that was seen.
+    /// The latest version seen.
     seen: u64,
     /// The last GET.
     read: Option<RequestId>,

@@ -1,4 +1,4 @@
-//! What a replica may write (law 8, 12, 17, and what others wrote stays).
+//! What a replica may write (laws 8, 12 and 17), and that what others wrote stays.
 
 use serde_json::Value;
 use tenure::election::{
@@ -6,13 +6,13 @@ use tenure::election::{
     writes::{PAUSED, STEP_DOWN, STEP_DOWN_TO, TRACEPARENT},
 };
 
-/// A write and what it fell upon.
+/// A write, and the state that it was applied to.
 pub struct Write<'w> {
     /// Who wrote.
     pub me: &'w str,
-    /// D of who wrote, in nanoseconds.
+    /// The writer's D in nanoseconds.
     pub duration: u64,
-    /// What was there, and for how long, in nanoseconds.
+    /// The state before it, and for how long it had existed, in nanoseconds.
     pub old: Option<(&'w Value, u64)>,
     pub new: &'w Value,
     /// uid, acquireTime and leaseTransitions of the last term that this replica's init was told of.
@@ -48,7 +48,7 @@ impl Write<'_> {
             if new.text("renewTime") <= spec.text("renewTime") {
                 return Some("has a renewTime that does not rise");
             }
-            // A renewal leaves the trace alone; a term that is lost and taken again begins one.
+            // A renewal keeps the trace; a term that is lost and taken again starts a new one.
             let taken = annotation(old, TRACEPARENT) != annotation(self.new, TRACEPARENT);
             return taken.then(|| self.acquired(old, since)).flatten();
         }
@@ -88,7 +88,7 @@ impl Write<'_> {
         }
         let promised = annotation(old, STEP_DOWN_TO).is_some_and(|candidate| candidate != self.me);
         let released = || LeaseRecord::read(old.clone().into()).is_some_and(|old| old.standing() == Standing::Released);
-        // A mark is never the same twice, so that everybody sees it from its beginning on. The clock may run fast.
+        // A mark is never the same twice, so that everybody sees it from its beginning. The clock may run fast.
         let early = promised && since < self.duration / 10 * 9 && released();
         early.then_some("takes a Lease that is promised to another one")
     }

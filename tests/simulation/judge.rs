@@ -1,6 +1,6 @@
 //! What must hold, whatever happens.
 //!
-//! Owns the properties; sees everything, takes part in nothing. The first thing that does not hold ends the run.
+//! Owns the properties; sees everything, takes part in nothing. The first violation ends the run.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -20,7 +20,7 @@ use crate::{
     hygiene::Write,
 };
 
-/// So many writes are remembered.
+/// How many writes are remembered.
 const WRITES: usize = 32;
 
 /// What is known of a replica.
@@ -29,14 +29,14 @@ struct Replica {
     identity: String,
     /// D.
     duration: Ns,
-    /// Nothing is wrong with it, its road or its hold since then.
+    /// Since when it, its network and its hold have been without faults.
     trouble: Ns,
 }
 
 /// A process that runs as a leader.
 #[derive(Debug)]
 struct Running {
-    /// Under this token.
+    /// Its token.
     token: String,
     /// The kernel kills it at H.
     covered: bool,
@@ -47,37 +47,37 @@ struct Running {
 pub struct Judge {
     /// Processes that run as leaders.
     alive: BTreeMap<(Who, i32), Running>,
-    /// Whose term a token is.
+    /// Whose term each token belongs to.
     tokens: BTreeMap<u64, Who>,
     /// The term that ran last.
     last: u64,
-    /// Since when somebody leads.
+    /// Since when somebody has led.
     led: Option<Ns>,
     /// Who holds the Lease, by uid, name and acquireTime, and since which version.
     reign: (Option<[String; 3]>, u64),
     /// The token of the last term that init was told of.
     told: Option<(Who, Term, u64)>,
-    /// S by the last extension that an elector sent to its init, and when it did.
+    /// S of the last extension that an elector sent to its init, and when it sent it.
     extended: Option<(Who, Term, Instant, Instant)>,
-    /// uid, acquireTime and leaseTransitions of the last term of each.
+    /// uid, acquireTime and leaseTransitions of each one's last term.
     held: BTreeMap<Who, (String, String, i32)>,
-    /// When the last term of each ended.
+    /// When each one's last term ended.
     ended: BTreeMap<Who, Ns>,
     /// When the latest writes were sent, by their versions.
     writes: VecDeque<(u64, Ns)>,
-    /// Who was ever asked to step down.
+    /// Everybody who was ever asked to step down.
     asked: BTreeSet<String>,
-    /// When the Lease became what it is, but for what does not matter to followers.
+    /// Since when the Lease has been as it is, apart from what does not matter to followers.
     since: Ns,
     /// What is known of each replica.
     replicas: Vec<Replica>,
-    /// Nobody but the kernel watches over these: an overlap with one that it does not know is not covered.
+    /// Only the kernel watches over these: an overlap with a process that it does not know is not covered.
     unguarded: BTreeMap<Who, Ns>,
-    /// These nodes stand still, or are just waking.
+    /// These nodes are suspended, or just waking.
     suspended: BTreeMap<Who, Ns>,
-    /// An init that hangs for good: what it runs does not count.
+    /// An init that hangs permanently: what it runs does not count.
     hung: Option<Who>,
-    /// What did not hold.
+    /// The violation.
     wrong: Option<String>,
     /// Terms that init was told of.
     pub terms: u64,
@@ -88,13 +88,13 @@ pub struct Judge {
 }
 
 impl Judge {
-    /// A process runs as the leader of the term of `token`; `covered`, if the kernel kills it at H.
+    /// A process runs as the leader of `token`'s term; `covered` if the kernel kills it at H.
     pub fn runs(&mut self, Child { who, pid }: Child, token: &str, covered: bool, now: Ns) {
         let Ok(number) = token.parse::<u64>() else { return self.fail(format!("{token:?} is no token")) };
         let within = |spans: &BTreeMap<Who, Ns>, who: &Who| spans.get(who).is_some_and(|until| now <= *until);
         let exposed = |who: &Who, covered: bool| !covered && within(&self.unguarded, who) || within(&self.suspended, who);
         let others = || self.alive.iter().filter(|((other, _), _)| *other != who);
-        // Nothing that was not there before begins to run because its node stood still.
+        // A stopped node makes nothing start that was not there before.
         let mine = !covered && within(&self.unguarded, &who);
         if mine || others().any(|((other, _), running)| exposed(other, running.covered)) {
             self.exposed += u64::from(others().next().is_some());
@@ -127,7 +127,7 @@ impl Judge {
         self.alive.insert((who, pid), running);
     }
 
-    /// A process takes the lead that it was told of. If its node stood still in between, it does so on waking, before it is
+    /// A process takes on the lead that it was told of. If its node was suspended in between, it does so on waking, before it is
     /// killed.
     pub fn obeys(&mut self, child: Child, token: &str, covered: bool, now: Ns) {
         if self.suspended.get(&child.who).is_none_or(|until| now > *until) {
@@ -144,7 +144,7 @@ impl Judge {
         }
     }
 
-    /// Until then what `who` runs stands still, or is being killed.
+    /// Until then what `who` runs is suspended, or being killed.
     pub fn suspends(&mut self, who: Who, until: Ns) {
         self.suspended.insert(who, until);
     }
@@ -159,18 +159,18 @@ impl Judge {
         self.alive.keys().any(|(who, _)| Some(*who) != self.hung)
     }
 
-    /// Until then an overlap with `who` is not covered: init stands still, and so does whoever should stand in.
+    /// Until then an overlap with `who` is not covered: init is stopped, and so is whoever should stand in.
     pub fn exposes(&mut self, who: Who, until: Ns) {
         let end = self.unguarded.entry(who).or_default();
         *end = until.max(*end);
     }
 
-    /// The init of `who` hangs for good.
+    /// The init of `who` hangs permanently.
     pub fn hangs(&mut self, who: Who) {
         self.hung = Some(who);
     }
 
-    /// A replica with this D and identity begins, and nothing is wrong with it from `at` on.
+    /// A replica with this D and identity starts, without faults from `at` on.
     pub fn begins(&mut self, who: Who, identity: &str, duration: Ns, at: Ns) {
         if self.replicas.len() <= who.replica {
             self.replicas.resize_with(who.replica + 1, Replica::default);
@@ -178,14 +178,14 @@ impl Judge {
         self.replicas[who.replica] = Replica { identity: identity.into(), duration, trouble: at };
     }
 
-    /// Something is wrong with this replica, its road or its hold until then.
+    /// This replica, its network or its hold has a fault until then.
     pub fn trouble(&mut self, replica: usize, until: Ns) {
         if let Some(replica) = self.replicas.get_mut(replica) {
             replica.trouble = replica.trouble.max(until);
         }
     }
 
-    /// Something is wrong for everybody.
+    /// Everybody has a fault until then.
     pub fn trouble_for_all(&mut self, until: Ns) {
         (0..self.replicas.len()).for_each(|replica| self.trouble(replica, until));
     }
@@ -213,7 +213,7 @@ impl Judge {
         if released && let Some(((_, pid), Running { token, .. })) = self.alive.iter().find(|((other, _), _)| *other == who) {
             return self.fail(format!("{who} has released the Lease while pid {pid} runs under {token}"));
         }
-        // A client-go replica writes what it likes.
+        // A client-go replica may write anything.
         let Some(Replica { duration, .. }) = self.replicas.get(who.replica) else { return };
         let write = Write {
             me,
@@ -227,7 +227,7 @@ impl Judge {
         }
     }
 
-    /// The Lease is this now, and was `before`.
+    /// The Lease is now `lease`, and was `before`.
     pub fn stands(&mut self, before: Option<&Value>, lease: Option<&Value>, version: u64, now: Ns) {
         if let Some(before) = before {
             self.left_alone(before, now);
@@ -246,7 +246,7 @@ impl Judge {
         }
     }
 
-    /// A Lease that nobody renewed was left alone until now: was there nobody to take it? (law 16)
+    /// A Lease that nobody renewed was left alone until now: was there really nobody to take it? (law 16)
     fn left_alone(&mut self, lease: &Value, now: Ns) {
         let alone = now.saturating_sub(self.since);
         let duration = lease["spec"]["leaseDurationSeconds"].as_u64().unwrap_or_default() * S;
@@ -257,7 +257,7 @@ impl Judge {
         let holder = lease["spec"]["holderIdentity"].as_str().unwrap_or_default();
         let (bound, since) = (duration.max(2 * S), self.since);
         let idle = self.replicas.iter().find(|replica| {
-            // The wait, the time for which a releaser sits out, reads and attempts.
+            // The wait, the time that a releaser sits out, reads and attempts.
             let bound = (bound + replica.duration) / 9 * 10 + replica.duration / 2 + 5 * S;
             replica.identity != holder && replica.trouble < since && alone > bound
         });
@@ -313,14 +313,14 @@ impl Judge {
         }
     }
 
-    /// An elector ends a term because somebody asked for it.
+    /// An elector ends a term because it was asked to.
     pub fn steps_down(&mut self, who: Who, identity: &str) {
         if !self.asked.contains(identity) {
             self.fail(format!("{who} steps down, though nobody asked it to"));
         }
     }
 
-    /// An elector has sent an extension, when its node's clock said `at`.
+    /// An elector has sent an extension, at `at` on its node's clock.
     pub fn extended(&mut self, who: Who, term: Term, soft: Instant, at: Instant) {
         self.extended = Some((who, term, soft, at));
     }
@@ -330,7 +330,7 @@ impl Judge {
         self.extended.take_if(|(whose, which, ..)| (*whose, *which) == (who, term));
     }
 
-    /// Init has begun a stop because S had passed at `at`. An extension that was sent later came too late.
+    /// Init has begun a stop because S had passed at `at`. An extension that was sent later was too late.
     pub fn expired(&mut self, who: Who, term: Term, at: Instant) {
         let mine = |(whose, which, ..): &(Who, Term, Instant, Instant)| (*whose, *which) == (who, term);
         let extended = self.extended.filter(mine).filter(|(_, _, soft, sent)| *soft > at && *sent <= at);
@@ -348,12 +348,12 @@ impl Judge {
         }
     }
 
-    /// Something does not hold.
+    /// Records a violation.
     pub fn fail(&mut self, what: impl Display) {
         self.wrong.get_or_insert_with(|| what.to_string());
     }
 
-    /// What did not hold.
+    /// The violation.
     pub fn verdict(&self) -> Option<&str> {
         self.wrong.as_deref()
     }

@@ -1,9 +1,9 @@
 //! Never two at once: the shipping machines in a simulated world, many terms in a few seconds.
 //!
-//! Each replica is the election machine of its elector process and the agent of its init, joined by a simulated link, above a
-//! simulated process tree; they share a register that answers as the embedded API server does, over roads that lose, delay and
-//! cut. Clocks run at rates of their own, processes are stopped and killed, nodes suspended, people edit the Lease, and in some
-//! worlds a client-go replica is on it. [`judge`] says what must hold.
+//! Each replica is its elector process's election machine and its init's agent, joined by a simulated link, above a simulated
+//! process tree; they share a register that answers as the embedded API server does, over networks that lose, delay and cut.
+//! Clocks run at different rates, processes are stopped and killed, nodes suspended, people edit the Lease, and in some worlds a
+//! client-go replica competes for it. [`judge`] says what must hold.
 //!
 //! ```text
 //! cargo test --test simulation                                      a few seconds
@@ -12,8 +12,8 @@
 //! SEED=42 cargo test --test simulation                              tells the story of one world
 //! ```
 //!
-//! A failure prints its seed and its story, and replays exactly. FROM is the first seed. A long run says every minute how far it
-//! is.
+//! A failure prints its seed and its story, and replays exactly. FROM is the first seed. A long run reports its progress every
+//! minute.
 
 #![allow(
     clippy::expect_used,
@@ -55,9 +55,9 @@ use world::World;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Terms that are simulated if nobody asks for another number.
+/// Terms to simulate unless another number is requested.
 const TERMS: u64 = 15_000;
-/// Worlds between two looks at how far it is.
+/// Worlds between two progress checks.
 const BATCH: u64 = 16;
 
 #[test]
@@ -80,7 +80,7 @@ fn two_never_run_at_once_and_somebody_runs_in_the_end() {
     }
 }
 
-/// Simulates worlds until there are enough terms, or one in which something does not hold.
+/// Simulates worlds until there are enough terms, or a violation.
 fn work(progress: &Progress) -> Tally {
     let mut tally = Tally::default();
     while let Some(first) = progress.next(BATCH) {
@@ -100,7 +100,7 @@ fn work(progress: &Progress) -> Tally {
     tally
 }
 
-/// Tells the story of a seed.
+/// Prints the story of a seed.
 fn tell(seed: u64) {
     let mut world = World::new(seed, true);
     world.run();

@@ -1,8 +1,9 @@
 //! What goes wrong, and what people do to the Lease.
 //!
 //! Owns the faults. What the law does not cover is not among them: nobody forges the mark of a release, shortens a duration or
-//! puts an older spec back. What the kernel alone watches over, because init and elector stand still, and does not know, is
-//! counted apart, and so is what runs on for a moment when its node wakes, and a client-go that takes what it has emptied.
+//! restores an older spec. Three things are counted separately: processes that only the kernel watches, because init and elector
+//! are stopped, and that it does not know of; those that run on for a moment when their node wakes; and a client-go that takes a
+//! Lease that it emptied itself.
 
 use std::time::Duration;
 
@@ -22,9 +23,9 @@ use crate::{
 
 const SIGTERM: i32 = 15;
 const FOREVER: Ns = 1_000_000 * S;
-/// A node is suspended for this long at most.
+/// The longest suspension of a node.
 const LONGEST_SLEEP: Ns = 20 * S;
-/// For so long a follower may wait because the server asked it to.
+/// How long a follower may wait because the server asked it to.
 const RETRY_AFTER: Ns = 65 * S;
 
 mod calm;
@@ -39,12 +40,12 @@ pub enum Fault {
     StopInit,
     StopBoth,
     KillElector,
-    /// The node stands still, but for its BOOTTIME.
+    /// The node is suspended: everything stops except its BOOTTIME.
     Suspend,
     /// The elector tells init of an extension that no write can have earned, or of a release that nobody may write.
     Lie,
     KillContainer,
-    /// The leader is cut off, its Lease is cleared or gone, and who waits in its place is disturbed in its wait.
+    /// The leader is cut off, its Lease is cleared or deleted, and whoever waits to replace it is disturbed in its wait.
     Interregnum,
     Terminate,
     Murder,
@@ -53,16 +54,16 @@ pub enum Fault {
     CutBoth,
     CutAll,
     Losses,
-    /// Answers take their time.
+    /// Answers are slow.
     SlowAnswers,
     /// One replica is cut off for longer than its term lasts.
     Isolate,
-    /// And the last answer before that takes its time.
+    /// The last answer before that is slow, too.
     LastAnswer,
     Moods,
     /// The network repeats requests.
     Twice,
-    /// Admission shortens what is acquired, or takes back what is written.
+    /// Admission shortens an acquired duration, or reverts a write.
     Meddling,
     BreakWatch,
     Compact,
@@ -70,20 +71,20 @@ pub enum Fault {
     DeleteSlowly,
     Clear,
     Steal,
-    /// The duration is gone from the record.
+    /// The duration is removed from the record.
     Unset,
-    /// The duration is longer than it was.
+    /// The duration is lengthened.
     Lengthen,
     StepDown,
     HandOver,
-    /// Somebody else is asked.
+    /// Somebody else is asked to step down.
     Misdirect,
     Pause,
     Label,
     JumpWall,
 }
 
-/// What hangs for good at the end.
+/// What hangs permanently at the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hang {
     /// The init that leads.
@@ -92,7 +93,7 @@ pub enum Hang {
     Electors,
 }
 
-/// A step of the protocol upon which a fault may follow at once.
+/// A step of the protocol after which a fault may strike at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Window {
     Get,
@@ -161,17 +162,17 @@ impl Fault {
         Self::JumpWall,
     ];
 
-    /// Whether it makes sense right upon a step of one replica.
+    /// Whether it makes sense directly after a step of one replica.
     pub const fn is_aimed(self) -> bool {
         !matches!(self, Self::CutAll | Self::Compact | Self::JumpWall | Self::Pause | Self::Interregnum)
     }
 
-    /// Whether the record, or the spec in it, is gone after it.
+    /// Whether it removes the record, or its spec.
     pub const fn takes_the_record_away(self) -> bool {
         matches!(self, Self::Interregnum | Self::Delete | Self::DeleteSlowly | Self::Clear)
     }
 
-    /// Whether a client-go replica lives with it, which runs at once on a Lease that is free or gone.
+    /// Whether it is compatible with a client-go replica, which starts its workload at once on a Lease that is free or gone.
     pub const fn spares_client_go(self) -> bool {
         !matches!(
             self,
@@ -186,14 +187,14 @@ impl Fault {
         )
     }
 
-    /// Whether init stands still.
+    /// Whether it stops init.
     pub const fn stops_init(self) -> bool {
         matches!(self, Self::StopInit | Self::StopBoth | Self::Suspend)
     }
 }
 
 impl World {
-    /// Does it.
+    /// Injects it.
     pub fn strike(&mut self, who: Who, fault: Fault) {
         let replica = who.replica;
         *self.e.faults.entry(fault).or_default() += 1;
@@ -314,7 +315,7 @@ impl World {
         self.publish();
     }
 
-    /// The next fault, and the one after it.
+    /// Injects the next fault, and schedules the one after it.
     pub fn strike_somewhere(&mut self) {
         let anyone = self.e.rng.usize(..self.replicas.len());
         let replica = self.e.judge.leader().filter(|_| self.e.rng.bool()).map_or(anyone, |who| who.replica);

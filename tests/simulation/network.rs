@@ -1,6 +1,6 @@
-//! The way between one elector and the API server, and back.
+//! The network between one elector and the API server.
 //!
-//! Owns latencies, losses and cuts. A request may arrive long after its sender gave it up.
+//! Owns latencies, losses and cuts. A request may arrive long after its sender gave up on it.
 
 use std::rc::Rc;
 
@@ -16,7 +16,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Flight {
     pub from: Child,
-    /// Of the replica.
+    /// The replica's identity.
     pub identity: Rc<str>,
     /// When its first byte left.
     pub sent: Ns,
@@ -35,7 +35,7 @@ pub struct Reply {
 /// How the server treats requests that it does not carry out, or answers wrongly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mood {
-    /// It does its work.
+    /// It works normally.
     Fine,
     /// 429.
     Busy,
@@ -51,7 +51,7 @@ pub enum Mood {
     Invalid,
 }
 
-/// The road of one replica, both ways.
+/// The network of one replica, in both directions.
 #[derive(Clone, Debug)]
 pub struct Road {
     /// Usual latency one way.
@@ -62,13 +62,13 @@ pub struct Road {
     pub up_cut: Ns,
     /// Answers and events are held up until then.
     pub down_cut: Ns,
-    /// Until then, this share of requests and of replies is lost, and some arrive very late.
+    /// Until then, this fraction of requests and of replies is lost, and some arrive very late.
     pub bad: (Ns, f64),
     /// Until then, answers take up to so much longer.
     pub slow: (Ns, Ns),
     /// Until then, the server is in this mood.
     pub mood: (Ns, Mood),
-    /// Until then, requests are repeated on the way.
+    /// Until then, requests are duplicated on the way.
     pub twice: Ns,
     /// Until then, admission does this to writes.
     pub admission: (Ns, Admission),
@@ -89,13 +89,13 @@ impl Road {
         }
     }
 
-    /// Something is wrong with it until then.
+    /// Until when it has a fault.
     pub fn trouble(&self) -> Ns {
         let late = [self.bad.0, self.mood.0].map(|until| until.saturating_add(self.latest));
         [self.up_cut, self.down_cut, self.slow.0, self.admission.0].into_iter().chain(late).max().unwrap_or_default()
     }
 
-    /// Everything is well from now on.
+    /// Ends its faults for good.
     pub fn mend(&mut self) {
         *self = Self::new(self.usual, self.latest);
     }
@@ -130,12 +130,12 @@ impl Road {
         Some(e.now + span)
     }
 
-    /// When a request that arrives at `first` does so again; none: never.
+    /// When a request that arrives at `first` arrives again; none: never.
     pub fn again(&self, first: Ns, e: &mut Engine) -> Option<Ns> {
         (e.now < self.twice && e.chance(0.5)).then(|| first + e.spread(MS, self.latest))
     }
 
-    /// What the server answers without looking at the request, and whether it carries it out all the same.
+    /// The server's answer without looking at the request, and whether it carries the request out all the same.
     pub fn moody(&self, e: &mut Engine) -> Option<(Answer, bool)> {
         let (until, mood) = self.mood;
         if e.now >= until || e.chance(0.2) {

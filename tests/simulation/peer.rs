@@ -1,4 +1,4 @@
-//! A client-go replica beside those of tenure: its node, its road, and a workload that ends with it.
+//! A client-go replica beside those of tenure: its node, its network, and a workload that ends with it.
 
 use tenure::{
     election::{Answer, RequestId},
@@ -14,12 +14,12 @@ use crate::{
     world::World,
 };
 
-/// What a seed means for it.
+/// What a seed determines for it.
 #[derive(Clone, Copy, Debug)]
 pub struct Habits {
     pub times: Times,
     pub clock: Clock,
-    /// For how long it leads at most, until it crashes.
+    /// How long it leads at most before it crashes.
     pub lasts: Ns,
 }
 
@@ -30,18 +30,18 @@ pub struct Peer {
     habits: Habits,
     machine: ClientGo,
     alarm: Alarm,
-    /// It crashes then.
+    /// When it crashes.
     crash: Ns,
 }
 
 impl Peer {
-    /// One that starts now, as the replica of this number.
+    /// One that starts now, as the replica with this number.
     pub fn start(who: Who, road: Road, habits: Habits, e: &Engine) -> Self {
         let machine = ClientGo::start(format!("peer_{who}"), habits.times, habits.clock.boot(e.now));
         Self { who, road, habits, machine, alarm: Alarm::off(), crash: Ns::MAX }
     }
 
-    /// Wakes it when it has something to do.
+    /// Schedules its wake-up for when it has something to do.
     pub fn wake(&mut self, e: &mut Engine) {
         let due = self.habits.clock.real(self.machine.timeout()).min(self.crash);
         if let Some(at) = self.alarm.set(due.max(e.now)) {
@@ -71,7 +71,7 @@ impl World {
         self.carry_out_peer(Some(Deed::Exits));
     }
 
-    /// What the peer has asked is answered.
+    /// The peer's request is answered.
     pub fn answered_peer(&mut self, to: Child, id: RequestId, answer: Answer) {
         let Some(peer) = self.peer.as_mut().filter(|peer| peer.who == to.who) else { return };
         let deed = peer.machine.answered(id, answer, peer.habits.clock.now(self.e.now));
@@ -128,7 +128,7 @@ impl World {
 }
 
 impl Habits {
-    /// Those of a peer whose clock errs by at most so many millionths.
+    /// Habits of a peer whose clock error is at most this many millionths.
     pub fn random(error: u32, epoch: i64, rng: &mut fastrand::Rng) -> Self {
         let lease = rng.u64(3..12);
         let share = |percent: u64| Instant::from_nanos(lease * S / 100 * percent).since(Instant::BOOT);

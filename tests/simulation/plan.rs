@@ -1,6 +1,6 @@
-//! What a seed means: the nodes, their settings and habits, and which faults there are.
+//! What a seed determines: the nodes, their settings and habits, and which faults there are.
 //!
-//! A run has some kinds of faults and not others, some of them often, so that each gets its turn without the rest in its way.
+//! A run has only some kinds of faults, some of them often, so that each gets its turn without interference from the rest.
 
 use std::{rc::Rc, time::Duration};
 
@@ -19,32 +19,32 @@ use crate::{
     tree::{ON_FOLLOW, ON_LEAD},
 };
 
-/// What a seed means for the whole.
+/// What a seed determines for the whole run.
 #[derive(Debug)]
 pub struct Plan {
     /// For how long there are faults.
     pub storm: Ns,
-    /// The usual pause between two of them.
+    /// The usual pause between two faults.
     pub gap: Ns,
-    /// Which there are.
+    /// The kinds of faults.
     pub faults: Vec<Fault>,
-    /// How often one follows right upon a step of the protocol.
+    /// How often a fault strikes directly after a step of the protocol.
     pub windowed: f64,
-    /// At most until a container that ended is started again.
+    /// The longest time until an ended container is started again.
     pub restart: Ns,
-    /// How long a SIGSTOP and a cut last at most.
+    /// The maximum duration of a SIGSTOP or a cut.
     pub longest_pause: Ns,
     /// How watches behave.
     pub watch: WatchHabits,
     /// The longest D, creation wait or foreign hold.
     pub longest: Ns,
-    /// D in seconds, where all have the same.
+    /// D in seconds, if it is the same for all.
     pub common: Option<u64>,
-    /// What hangs for good at the end.
+    /// What hangs permanently at the end.
     pub hang: Option<Hang>,
-    /// How soon one term follows upon another.
+    /// How soon one term follows another.
     pub pace: Pace,
-    /// Workloads run always, and are told their role.
+    /// Workloads always run, and are told their role.
     pub always: bool,
     /// A client-go replica on the same Lease.
     pub peer: Option<peer::Habits>,
@@ -52,18 +52,18 @@ pub struct Plan {
     pub latest: Ns,
 }
 
-/// How soon one term follows upon another.
+/// How soon one term follows another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
-    /// Workloads run for long, if nothing happens to them.
+    /// Workloads run for long, unless something happens to them.
     Steady,
-    /// Most workloads end soon, and their containers begin again at once.
+    /// Most workloads end soon, and their containers restart at once.
     Hasty,
-    /// So too, and nothing takes its time, faults neither: ten terms in a second.
+    /// The same, and nothing takes long, faults included: ten terms in a second.
     Rapid,
 }
 
-/// What a seed means for one replica.
+/// What a seed determines for one replica.
 #[derive(Clone, Debug)]
 pub struct Node {
     pub name: String,
@@ -79,39 +79,39 @@ pub struct Node {
     pub habits: Habits,
 }
 
-/// What the workload is like.
+/// How the workload behaves.
 #[derive(Clone, Debug)]
 pub struct Habits {
-    /// The longest from fork to execve.
+    /// The longest time from fork to execve.
     pub exec: Ns,
-    /// Share that ignores SIGTERM.
+    /// Fraction that ignores SIGTERM.
     pub deaf: f64,
-    /// The longest from SIGTERM to the end of one that does not.
+    /// The longest time from SIGTERM to the end of one that obeys.
     pub lingers: Ns,
-    /// k: the longest from SIGKILL to the end.
+    /// k: the longest time from SIGKILL to the end.
     pub death: Ns,
-    /// Share that takes all of that.
+    /// Fraction that takes all of that.
     pub slow_death: f64,
-    /// At most so many daemons.
+    /// The maximum number of daemons.
     pub daemons: u32,
-    /// Share that forks while others are killed.
+    /// Fraction that forks while others are being killed.
     pub breeds: f64,
-    /// Share that ends by itself.
+    /// Fraction that ends by itself.
     pub exits: f64,
-    /// The longest until it does.
+    /// The longest time until it does.
     pub lasts: Ns,
-    /// It says when it has taken a role, where it runs always.
+    /// If it always runs: it reports when it has taken on a role.
     pub says: bool,
-    /// Share of hooks that hang, and of the others that fail, where hooks tell it its role.
+    /// Fraction of hooks that hang, and of the others that fail, where hooks tell it its role.
     pub hangs: f64,
-    /// Share of daemons that nobody may kill.
+    /// Fraction of daemons that nobody may kill.
     pub foreign: f64,
-    /// Share of electors that hang in the kernel when they are killed.
+    /// Fraction of electors that hang in the kernel when they are killed.
     pub stuck: f64,
 }
 
 impl Node {
-    /// Whether a term of it never expires but for a fault: its CPU and its road take no time worth mentioning.
+    /// Whether its terms expire only through faults: the delays of its CPU and its network are negligible.
     pub fn is_quick(&self) -> bool {
         let patience = nanos(self.config.lease.attempt_timeout);
         self.wake < 10 * MS && self.usual < patience / 8
@@ -119,7 +119,7 @@ impl Node {
 }
 
 impl Plan {
-    /// Something that a fault may follow at once.
+    /// A point at which a fault may strike at once.
     pub fn window(&self, _window: Window, who: Who, e: &mut Engine) {
         if !e.chance(self.windowed) {
             return;
@@ -139,13 +139,13 @@ pub fn nodes(rng: &mut Rng) -> Vec<Node> {
     let first = timing(rng, pace);
     let timings: Vec<Timing> = (0..count).map(|_| if same { first } else { timing(rng, pace) }).collect();
     let longest = timings.iter().map(|timing| timing.duration).max().unwrap_or_default();
-    // A D that nobody has seen cannot be waited out when the Lease is gone with it.
+    // A D that nobody has seen cannot be waited out when it is gone together with the Lease.
     let creation_wait = match rng.u8(..4) {
         0 => Some(longest + Duration::from_millis(rng.u64(..5_000))),
         1..=3 if !same => Some(longest),
         _ => None,
     };
-    // What is deleted or kept is waited for.
+    // What is deleted or kept has to be waited for.
     let release = match rng.u8(..if pace == Pace::Rapid { 16 } else { 4 }) {
         0 => Release::Keep,
         1 => Release::Delete,
@@ -167,7 +167,7 @@ fn plan(rng: &mut Rng, pace: Pace, longest: Duration, same: bool, peer: Option<p
     faults.retain(|fault| peer.is_none() || fault.spares_client_go());
     rng.shuffle(&mut faults);
     faults.truncate(rng.usize(1..=8));
-    // A waiter carries a lengthened duration on, and whoever takes the Lease after that record is gone may never have seen it.
+    // A waiter keeps a lengthened duration, and whoever takes the Lease after that record is gone may never have seen it.
     let takes_away = faults.iter().any(|fault| fault.takes_the_record_away());
     faults.retain(|fault| *fault != Fault::Lengthen || !takes_away);
     let hang = match rng.u8(..8) {
@@ -179,7 +179,7 @@ fn plan(rng: &mut Rng, pace: Pace, longest: Duration, same: bool, peer: Option<p
     let rapid = pace == Pace::Rapid;
     let always = rng.u8(..if rapid { 10 } else { 3 }) == 0;
     if always {
-        // Else it hardly ever hears that it leads no more.
+        // Otherwise it hardly ever hears that it no longer leads.
         faults.extend([Fault::StepDown; 3]);
     }
     let quickly = |few: Ns, many: Ns| if rapid { few } else { many };
@@ -216,7 +216,7 @@ fn node(
 ) -> Node {
     let margin = nanos(timing.kill_margin);
     let tight = rng.u8(..3) == 0;
-    // A millisecond is left for what a real machine does in no time.
+    // A millisecond is left for what takes a real machine practically no time.
     let wake = (margin - MS) / 100 * rng.u64(1..if tight { 4 } else { 100 });
     let death = margin - MS - wake;
     let mut config = Config {
@@ -241,7 +241,7 @@ fn node(
     if rng.u8(..4) == 0 {
         config.workload.on_loss = OnLoss::Exit;
     }
-    // Its drift bounds both its own error and that of a client-go replica, which knows none.
+    // Its drift bounds both its own error and that of a client-go replica, which has no such bound.
     let drift = if plan.peer.is_some() { timing.drift / 2 } else { timing.drift };
     let rate = match rng.u8(..3) {
         0 => 1_000_000 - drift,
@@ -256,7 +256,7 @@ fn node(
         lingers: spread(rng, MS, 10 * S),
         death,
         slow_death: if tight { 1.0 } else { rng.f64() },
-        // Whoever runs always answers for what it leaves behind.
+        // A workload that always runs is responsible for what it leaves behind.
         daemons: if plan.always { 0 } else { rng.u32(0..3) },
         breeds: if plan.always { 0.0 } else { rng.f64() },
         says: rng.u8(..4) > 0,
@@ -272,7 +272,7 @@ fn node(
             Pace::Hasty => S,
             Pace::Rapid => 50 * MS,
         },
-        // Nobody but init's end gets rid of them: the law does not cover that init stands still then.
+        // Only init's end removes them: the law does not cover that init is stopped then.
         foreign: if plan.hang.is_none() && !plan.faults.iter().any(|fault| fault.stops_init()) && rng.u8(..4) == 0 {
             0.3
         } else {
@@ -306,7 +306,7 @@ fn node(
     }
 }
 
-/// Constants in which at least two attempts fit.
+/// Settings with room for at least two attempts.
 fn timing(rng: &mut Rng, pace: Pace) -> Timing {
     let durations: &[u64] = if pace == Pace::Rapid { &[2, 2, 2, 3] } else { &[2, 2, 3, 4, 5, 7, 10, 15] };
     loop {

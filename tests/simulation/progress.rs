@@ -1,4 +1,4 @@
-//! How far a run is that many threads share, told once a minute.
+//! The progress of a run shared by many threads, reported once a minute.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -11,12 +11,12 @@ pub struct Progress {
     terms: AtomicU64,
     faults: AtomicU64,
     failed: AtomicBool,
-    /// Minutes that were told of.
+    /// Minutes reported so far.
     told: AtomicU64,
 }
 
 impl Progress {
-    /// A run of so many terms, from this seed on.
+    /// A run of this many terms, from this seed on.
     pub fn new(wanted: u64, seed: u64) -> Self {
         Self {
             began: tenure::clock::boot(),
@@ -29,13 +29,13 @@ impl Progress {
         }
     }
 
-    /// The first of the next so many seeds; none if enough is done, or something did not hold.
+    /// The first of the next `seeds` seeds; none if enough has been simulated, or there was a violation.
     pub fn next(&self, seeds: u64) -> Option<u64> {
         let over = self.terms.load(Ordering::Relaxed) >= self.wanted || self.failed.load(Ordering::Relaxed);
         (!over).then(|| self.next.fetch_add(seeds, Ordering::Relaxed))
     }
 
-    /// So much was simulated.
+    /// Adds what was simulated.
     pub fn add(&self, terms: u64, faults: u64) {
         let terms = self.terms.fetch_add(terms, Ordering::Relaxed) + terms;
         let faults = self.faults.fetch_add(faults, Ordering::Relaxed) + faults;
@@ -46,12 +46,12 @@ impl Progress {
         }
     }
 
-    /// Something did not hold.
+    /// Records that there was a violation.
     pub fn fail(&self) {
         self.failed.store(true, Ordering::Relaxed);
     }
 
-    /// For how long it has run.
+    /// How long it has run.
     pub fn seconds(&self) -> f64 {
         tenure::clock::boot().since(self.began).as_secs_f64()
     }

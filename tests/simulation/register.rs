@@ -1,6 +1,6 @@
 //! One Lease as the API server keeps it: a register with compare-and-swap, uid, finalizers and a history for watches.
 //!
-//! The embedded server's own store says the same ([`Twin`]), in some worlds side by side; this one only copies less.
+//! The embedded server's own store gives the same answers ([`Twin`]), in some worlds side by side; this one only copies less.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -12,7 +12,7 @@ use tenure::{
 
 use crate::server::{CREATED, PLACE};
 
-/// Changes that are kept for watches.
+/// How many changes are kept for watches.
 const HISTORY: usize = 500;
 
 /// See the module.
@@ -73,7 +73,7 @@ impl Register {
             version if version != text(old, "resourceVersion") => return Answer::Conflict,
             _ => {}
         }
-        // Its sender keeps what it has sent.
+        // The sender keeps what it has sent.
         let mut object = Arc::unwrap_or_clone(object);
         tidy(&mut object);
         for field in ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"] {
@@ -152,7 +152,7 @@ impl Register {
     }
 }
 
-/// What Go leaves out.
+/// Removes what Go omits.
 fn tidy(object: &mut Value) {
     if let Some(spec) = object["spec"].as_object_mut() {
         spec.retain(|_, value| !value.is_null());
@@ -186,13 +186,13 @@ impl Twin {
         Self(Store::new(Rules::default(), seed))
     }
 
-    /// What differs from the register's answer to the same request, if anything does.
+    /// How it differs from the register's answer to the same request, if it does.
     pub fn differs(&mut self, request: &Request, answer: &Answer) -> Option<String> {
         let theirs = self.carry_out(&self.translated(request));
         self.compared(request, answer, theirs)
     }
 
-    /// The same for an edit from outside, which knows no version.
+    /// The same for an edit from outside, which has no version.
     pub fn differs_after_edit(&mut self, object: Arc<Value>, answer: &Answer) -> Option<String> {
         self.differs(&Request::Replace(object), answer)
     }
@@ -233,7 +233,7 @@ impl Twin {
         done.unwrap_or_else(|status| refused(&status))
     }
 
-    /// The same request with this store's uid where it names the Lease that is there.
+    /// The same request, with this store's uid wherever it refers to the Lease.
     fn translated(&self, request: &Request) -> Request {
         let there = self.0.get(PLACE).ok().map(Lease::json);
         let Some(there) = there else { return request.clone() };

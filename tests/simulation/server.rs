@@ -1,4 +1,4 @@
-//! The API server: its register, what it does to requests, and the watches on it.
+//! The API server: its register, what it does to requests, and its watches.
 
 use std::sync::Arc;
 
@@ -18,15 +18,15 @@ use crate::{
     register::{Change, Register, Twin},
 };
 
-/// The Lease that all this is about.
+/// The simulation's only Lease.
 pub const PLACE: Place<'static> = Place { namespace: "default", name: "lease" };
 
-/// Microseconds since 1970 when the simulation begins, on the server's clock.
+/// The server's clock when the simulation begins, in microseconds since 1970.
 pub const EPOCH: i64 = 1_800_000_000_000_000;
-/// When everything was made, as far as anybody cares.
+/// The creation time of everything, which nobody looks at.
 pub const CREATED: &str = "2027-01-15T08:00:00Z";
 
-/// In one world of so many the embedded server's store stands beside the register.
+/// In one of this many worlds the embedded server's store runs beside the register.
 const TWINS: u64 = 100;
 
 /// See the module.
@@ -39,31 +39,31 @@ pub struct Server {
 struct Watch {
     child: Child,
     number: u64,
-    /// What was sent so far.
+    /// The version up to which everything was sent.
     after: u64,
-    /// The last event arrives then, or later.
+    /// When the last event arrives, at the earliest.
     arrives: Ns,
 }
 
 /// How watches behave.
 #[derive(Clone, Copy, Debug)]
 pub struct WatchHabits {
-    /// Share of events that never arrive.
+    /// Fraction of events that never arrive.
     pub lossy: f64,
-    /// Share of events that are overtaken.
+    /// Fraction of events that are overtaken.
     pub overtaken: f64,
     /// The longest delay of an event.
     pub delay: Ns,
 }
 
-/// What admission makes of a write.
+/// How admission changes a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
-    /// What it is.
+    /// Not at all.
     Sound,
-    /// An acquisition for a shorter time than it asks for.
+    /// An acquisition gets a shorter duration than it asks for.
     Shortens,
-    /// The spec that is there already, and a new label.
+    /// It keeps the existing spec, and adds a label.
     Reverts,
 }
 
@@ -126,8 +126,8 @@ impl Server {
         match admission {
             Admission::Sound => {}
             Admission::Shortens => {
-                // Whoever takes a Lease that was cleared or deleted waits, and says so by its duration: to shorten that is not
-                // covered.
+                // Whoever takes a Lease that was cleared or deleted waits, and announces that with its duration: shortening it is
+                // not covered.
                 let old = LeaseRecord::read(self.register.lease().cloned()?)?;
                 let spec = &mut object["spec"];
                 let duration = spec["leaseDurationSeconds"].as_i64().filter(|duration| *duration > 2)?;
@@ -182,7 +182,7 @@ impl Server {
         e.judge.stands(old, self.lease(), self.register.version(), e.now);
     }
 
-    /// Watches from before are 410.
+    /// Watches from earlier versions get 410.
     pub fn compact(&mut self) {
         self.register.compact();
     }
@@ -210,7 +210,7 @@ impl Server {
         }
     }
 
-    /// Sends to the watch of `child` what it has not seen.
+    /// Sends to the watch of `child` what it has not seen yet.
     pub fn feed(&mut self, child: Child, road: &Road, habits: WatchHabits, e: &mut Engine) {
         let Some(index) = self.watches.iter().position(|watch| watch.child == child) else { return };
         let Some(watch) = self.watches.get_mut(index) else { return };
@@ -234,7 +234,7 @@ impl Server {
         }
     }
 
-    /// Who watches.
+    /// The processes with a watch.
     pub fn watchers(&self) -> Vec<Child> {
         self.watches.iter().map(|watch| watch.child).collect()
     }

@@ -18,16 +18,16 @@ pub struct Tally {
     /// Virtual seconds.
     pub seconds: u64,
     pub faults: BTreeMap<Fault, u64>,
-    /// Overlaps that the law does not cover: init and elector both stood still.
+    /// Overlaps that the law does not cover: init and elector were both stopped.
     pub exposed: u64,
     /// CPU time of the threads.
     pub cpu: Duration,
-    /// The first world in which something did not hold, and what.
+    /// The first world with a violation, and the violation.
     pub wrong: Option<(u64, String)>,
 }
 
 impl Tally {
-    /// Adds what became of a world.
+    /// Adds the outcome of a world.
     pub fn add(&mut self, seed: u64, e: &Engine) {
         self.worlds += 1;
         self.terms += e.judge.terms;
@@ -48,7 +48,7 @@ impl Tally {
         self.faults.values().sum()
     }
 
-    /// Notes the CPU time of this thread.
+    /// Records the CPU time of this thread.
     #[expect(clippy::disallowed_methods, reason = "the time of a thread, by which nothing is decided")]
     pub fn measure(&mut self) {
         if let Ok(time) = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID) {
@@ -56,7 +56,7 @@ impl Tally {
         }
     }
 
-    /// Both together.
+    /// The sum of both.
     pub fn and(mut self, other: Self) -> Self {
         self.worlds += other.worlds;
         self.terms += other.terms;

@@ -1,6 +1,6 @@
-//! The processes of one container, init and its electors apart: the workload, what it left behind, and how they die.
+//! The processes of one container, except init and its electors: the workload, what it left behind, and how they die.
 //!
-//! Owns what the kernel owns. A process runs as a leader from its execve to its death, and whatever it forks does so too.
+//! Owns what the kernel owns. A process counts as a leader from its execve to its death, and so does whatever it forks.
 
 use std::collections::VecDeque;
 
@@ -24,10 +24,10 @@ pub use hooks::Hook;
 use roles::Order;
 pub use roles::{ON_FOLLOW, ON_LEAD};
 
-/// Between two rounds of the second guard.
+/// The time between two rounds of the second guard.
 pub const GUARD_ROUND: Ns = 50 * MS;
 
-/// So many of them breed no more.
+/// With this many processes none breeds any more.
 const CROWD: usize = 32;
 
 const SIGTERM: i32 = 15;
@@ -49,7 +49,7 @@ struct Process {
     asked: bool,
     /// SIGKILL is pending.
     killed: bool,
-    /// It ends then, if nothing else ends it first.
+    /// When and how it ends, if nothing else ends it first.
     ends: Option<(Ns, Exit)>,
     manner: Manner,
     /// The kernel kills it at H.
@@ -59,7 +59,7 @@ struct Process {
 
 #[derive(Debug)]
 enum Stage {
-    /// Between fork and execve; looks at the clock last (law 15). Without a token it is to stand by.
+    /// Between fork and execve; checks the clock last (law 15). Without a token it is to stand by.
     Forked { token: Option<String>, not_after: Instant },
     /// Is about to tell the workload that it leads.
     Promotes { workload: i32, token: String, not_after: Instant },
@@ -73,22 +73,22 @@ enum Stage {
     Zombie(Exit),
 }
 
-/// How a process takes it.
+/// How a process reacts.
 #[derive(Clone, Copy, Debug)]
 struct Manner {
-    /// From SIGTERM to its end; none: it ignores it.
+    /// From SIGTERM to its end; none if it ignores it.
     obeys_in: Option<Ns>,
     /// From SIGKILL to its end.
     dies_in: Ns,
     /// Forks while others are being killed.
     breeds: bool,
-    /// It changed its user, and nobody may kill it: it ends with init.
+    /// It changed its user, so nobody may kill it: it ends with init.
     foreign: bool,
     /// It is the workload's main process.
     main: bool,
 }
 
-/// Who kills.
+/// The killers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Killer {
     /// Init, by a walk.
@@ -97,11 +97,11 @@ pub enum Killer {
     All,
     /// The elector's guard, by a walk.
     Guard,
-    /// The kernel, those whom init has shown it.
+    /// The kernel: those that init has shown it.
     Fuse,
 }
 
-/// What the pipe of a forked child says of its start.
+/// What a forked child's pipe reports of its start.
 pub type Outcome = Result<(), NotSpawned>;
 
 impl Tree {
@@ -109,7 +109,7 @@ impl Tree {
         Self { who, processes: Vec::new(), next: 100 }
     }
 
-    /// A pid that nobody had.
+    /// A new pid.
     pub fn pid(&mut self) -> i32 {
         self.next += 1;
         self.next
@@ -130,7 +130,7 @@ impl Tree {
         pid
     }
 
-    /// The forked child looks at the clock, and becomes the workload or ends; none if it was killed before.
+    /// The forked child checks the clock, and becomes the workload or exits; none if it was killed before.
     pub fn exec(&mut self, pid: i32, clock: Clock, habits: &Habits, e: &mut Engine) -> Option<Outcome> {
         let index = self.processes.iter().position(|process| process.pid == pid && !process.killed)?;
         self.promotes(index, clock, habits, e);
@@ -157,7 +157,7 @@ impl Tree {
         Some(Ok(()))
     }
 
-    /// The kernel kills it at H where it stays in the group of a parent of which that is true.
+    /// Adds a daemon. The kernel kills it at H if it stays in the group of a parent that the kernel kills.
     fn daemon(&mut self, token: &str, parent: bool, habits: &Habits, e: &mut Engine) {
         let pid = self.pid();
         let manner = Manner { obeys_in: None, foreign: e.chance(habits.foreign), main: false, ..manner(habits, e) };
@@ -169,7 +169,7 @@ impl Tree {
         self.processes.push(Process { pid, stage, asked: true, killed: false, ends: None, manner, covered, orders });
     }
 
-    /// Init shows the kernel everybody there is; `late`, if H has passed, so that what has not died is dying only now.
+    /// Init shows the kernel all processes; `late` if H has passed, so that those that are not dead are dying only now.
     pub fn cover(&mut self, late: bool, e: &mut Engine) {
         if !self.processes.iter().any(|process| process.manner.main) {
             return;
@@ -182,7 +182,7 @@ impl Tree {
         }
     }
 
-    /// A stop signal.
+    /// Sends a stop signal.
     pub fn ask(&mut self, pid: i32, signal: i32, e: &mut Engine) {
         let Some(process) = self.processes.iter_mut().find(|process| process.pid == pid) else { return };
         process.asked = true;
@@ -195,7 +195,7 @@ impl Tree {
         }
     }
 
-    /// SIGKILL to everybody there is who may be killed. Behind the back of all but kill(-1) somebody may have forked.
+    /// SIGKILL to every process that may be killed. Unnoticed by all but kill(-1), a process may have forked.
     pub fn kill(&mut self, killer: Killer, habits: &Habits, e: &mut Engine) -> bool {
         let patience = match killer {
             Killer::Walk => Some(0),
@@ -232,7 +232,7 @@ impl Tree {
         any
     }
 
-    /// The workload as it is. Its main process is the one that was not left behind.
+    /// The workload's present state. Its main process is the one that was not left behind.
     pub fn look(&self) -> Look {
         let mut look = Look::default();
         for process in self.processes.iter().filter(|process| matches!(process.stage, Stage::Runs { .. }) && !process.killed) {
@@ -242,14 +242,14 @@ impl Tree {
         look
     }
 
-    /// SIGKILL to this one.
+    /// SIGKILL to this process.
     pub fn kill_child(&mut self, pid: i32, e: &mut Engine) {
         if let Some(process) = self.processes.iter_mut().find(|process| process.pid == pid) {
             process.kill(self.who, e);
         }
     }
 
-    /// One SIGKILL, from outside.
+    /// One SIGKILL from outside.
     pub fn murder(&mut self, e: &mut Engine) {
         let alive = self.processes.iter_mut().find(|process| matches!(process.stage, Stage::Runs { .. }) && !process.killed);
         if let Some(process) = alive {
@@ -257,7 +257,7 @@ impl Tree {
         }
     }
 
-    /// Ends what has come to its end; true if there is a new zombie.
+    /// Ends a process that is due to end; true if there is a new zombie.
     pub fn end(&mut self, pid: i32, e: &mut Engine) -> bool {
         let Some(index) = self.processes.iter().position(|process| process.pid == pid) else { return false };
         let Some((_, exit)) = self.processes[index].ends.filter(|(at, _)| *at <= e.now) else { return false };
@@ -273,7 +273,7 @@ impl Tree {
         true
     }
 
-    /// Takes a zombie away.
+    /// Reaps a zombie.
     pub fn reap(&mut self) -> Option<(i32, Exit)> {
         let index = self.processes.iter().position(|process| matches!(process.stage, Stage::Zombie(_)))?;
         let process = self.processes.remove(index);
@@ -288,7 +288,7 @@ impl Tree {
         Scan { clean: left.is_empty(), left, denied, killed }
     }
 
-    /// The kernel ends the namespace: when the last one is gone.
+    /// The kernel ends the namespace; returns when the last process is gone.
     pub fn collapse(&mut self, e: &mut Engine) -> Ns {
         for process in &mut self.processes {
             process.kill(self.who, e);
@@ -299,7 +299,7 @@ impl Tree {
 }
 
 impl Process {
-    /// Most end by themselves in some worlds.
+    /// In some worlds most end by themselves.
     fn may_exit(&mut self, child: Child, habits: &Habits, e: &mut Engine) {
         if e.chance(habits.exits) {
             let span = e.spread(MS, habits.lasts);

@@ -1,4 +1,4 @@
-//! All of it together: replicas, roads, the server, and the events that join them.
+//! The whole simulation: replicas, networks, the server, and the events that connect them.
 
 use std::rc::Rc;
 
@@ -14,10 +14,10 @@ use crate::{
     server::{Admission, Server},
 };
 
-/// More events than ever come at one instant by themselves.
+/// More events than ever occur at one instant legitimately.
 const CROWD: u32 = 100_000;
 
-/// A replica: its node, its road to the server, its container.
+/// A replica: its node, its network, its container.
 pub struct Replica {
     pub node: Node,
     pub road: Road,
@@ -30,7 +30,7 @@ pub struct World {
     pub e: Engine,
     pub server: Server,
     pub replicas: Vec<Replica>,
-    /// One of client-go, on the same Lease.
+    /// A client-go replica on the same Lease.
     pub peer: Option<Peer>,
     pub plan: Rc<Plan>,
     pub calm_since: Option<Ns>,
@@ -76,10 +76,10 @@ impl World {
         Self { e, server: Server::new(seed), replicas, peer, plan, calm_since: None }
     }
 
-    /// Runs it to its end.
+    /// Runs it to the end.
     pub fn run(&mut self) {
         let bound = self.plan.longest * 4 + 60 * S;
-        // After the last fault, what is late may still come, and be repeated.
+        // After the last fault, delayed messages may still arrive, and be repeated.
         let aftermath = self.plan.latest * 2 + S;
         let (mut instant, mut events) = (self.e.now, 0);
         while let Some(event) = self.e.next() {
@@ -103,13 +103,13 @@ impl World {
         }
     }
 
-    /// The container of `who`, if it still is that one and init runs in it.
+    /// The container of `who`, if it is still that one and init runs in it.
     fn container(&mut self, who: Who) -> Option<(&mut Container, &mut Engine)> {
         let container = self.replicas.get_mut(who.replica)?.container.as_mut().filter(|container| container.who == who)?;
         Some((container, &mut self.e))
     }
 
-    /// Does something to the container of a replica that has one.
+    /// Runs `does` on the container of a replica that has one.
     pub fn living(&mut self, replica: usize, does: impl FnOnce(&mut Container, &mut Engine)) {
         if let Some(container) = self.replicas[replica].container.as_mut().filter(|container| !container.over) {
             does(container, &mut self.e);
@@ -167,7 +167,7 @@ impl World {
             }
             Event::WatchBegins(child, number, version) => {
                 let replica = &self.replicas[child.who.replica];
-                // What its client has given up is no watch.
+                // A watch that its client has given up is not started.
                 if replica.container.as_ref().is_some_and(|container| container.hears(child)) {
                     self.server.watch(child, number, version.as_deref(), &replica.road, self.plan.watch, &mut self.e);
                 }
@@ -263,7 +263,7 @@ impl World {
         answer
     }
 
-    /// The watches hear of what is new.
+    /// The watches hear of new changes.
     pub fn publish(&mut self) {
         for child in self.server.watchers() {
             let road = &self.replicas[child.who.replica].road;

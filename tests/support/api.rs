@@ -1,4 +1,4 @@
-//! The administrator's hand on an API server: everything as raw JSON, so that a test can write what a typed client would not.
+//! Administrator access to an API server: everything as raw JSON, so that a test can write what a typed client would not.
 
 use std::path::Path;
 
@@ -43,7 +43,7 @@ impl Api {
         &self.client
     }
 
-    /// One request that is answered.
+    /// One request, which must be answered.
     pub async fn call(&self, method: Method, path: &str, body: Option<&Value>) -> Answer {
         self.attempt(method, path, body).await.expect("an answer")
     }
@@ -51,7 +51,7 @@ impl Api {
     /// One request.
     ///
     /// # Errors
-    /// If no whole answer comes back.
+    /// No complete answer comes back.
     pub async fn attempt(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Answer, kube::Error> {
         let bytes = body.map(|body| body.to_string().into_bytes()).unwrap_or_default();
         let request = Request::builder().method(method).uri(path).header("content-type", "application/json");
@@ -73,12 +73,12 @@ impl Api {
         Lease { api: self.clone(), namespace: namespace.to_owned(), name: name.to_owned() }
     }
 
-    /// A token of a service account that may do to the Lease `name` what tenure needs, and nothing else.
+    /// A token of a service account that has exactly the permissions on the Lease `name` that tenure needs.
     pub async fn minimal_token(&self, namespace: &str, name: &str, verbs: &Verbs) -> String {
         self.minimal_account(&format!("tenure-{:08x}", fastrand::u32(..)), namespace, name, verbs).await
     }
 
-    /// The same for a service account of this name, which its Role and RoleBinding have too.
+    /// The same for a service account of this name, which its Role and RoleBinding share.
     pub async fn minimal_account(&self, account: &str, namespace: &str, name: &str, verbs: &Verbs) -> String {
         let rbac = format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}");
         let core = format!("/api/v1/namespaces/{namespace}");
@@ -98,7 +98,7 @@ impl Api {
                 "namespace": namespace, "verb": "get", "group": "coordination.k8s.io", "resource": "leases", "name": name,
             },
         }});
-        // The authorizer learns of the binding through a watch of its own.
+        // The authorizer learns of the binding through its own watch.
         within(PATIENCE, "the role binding is in force", async {
             while self.create("/apis/authorization.k8s.io/v1/subjectaccessreviews", &review).await["status"]["allowed"] != true {
                 tokio::task::yield_now().await;
@@ -108,7 +108,7 @@ impl Api {
         token["status"]["token"].as_str().expect("a token").to_owned()
     }
 
-    /// Another token of this service account, which is worth something as long as the Secret of this name exists.
+    /// Another token of this service account, valid as long as the Secret of this name exists.
     pub async fn bound_token(&self, account: &str, namespace: &str, secret: &str) -> String {
         let core = format!("/api/v1/namespaces/{namespace}");
         let secret = self.create(&format!("{core}/secrets"), &json!({ "metadata": { "name": secret } })).await;
@@ -119,7 +119,7 @@ impl Api {
         token["status"]["token"].as_str().expect("a token").to_owned()
     }
 
-    /// Deletes that Secret. The server may believe the token for some seconds more.
+    /// Deletes that Secret. The server may accept the token for some seconds more.
     pub async fn withdraw_token(&self, namespace: &str, secret: &str) {
         let path = format!("/api/v1/namespaces/{namespace}/secrets/{secret}");
         let (status, body) = self.call(Method::DELETE, &path, None).await;
@@ -132,12 +132,12 @@ impl Api {
 pub struct Verbs {
     /// On the named Lease.
     pub named: Vec<String>,
-    /// On Leases in general: a name cannot bind `create`.
+    /// On Leases in general: `create` cannot be restricted to a name.
     pub any: Vec<String>,
 }
 
 impl Default for Verbs {
-    /// Those of the Role in deploy/, and `create`, which the Lease beside that Role spares it.
+    /// Those of the Role in deploy/, and `create`, which that Role does not need because deploy/ creates the Lease.
     fn default() -> Self {
         let documents = include_str!("../../deploy/access.yaml").split("---");
         let mut objects = documents.map(|text| serde_saphyr::from_str::<Value>(text).expect("YAML"));
@@ -148,13 +148,13 @@ impl Default for Verbs {
 }
 
 impl Verbs {
-    /// And this one on the named Lease.
+    /// Adds this one on the named Lease.
     pub fn with(mut self, verb: &str) -> Self {
         self.named.push(verb.into());
         self
     }
 
-    /// But not this one.
+    /// Removes this one.
     pub fn without(mut self, verb: &str) -> Self {
         self.named.retain(|named| named != verb);
         self.any.retain(|any| any != verb);
@@ -198,7 +198,7 @@ impl Lease {
         self.api.create(&self.collection(), &object).await
     }
 
-    /// Changes the object as it is now; again after a conflict. The object after it.
+    /// Changes the object as it is now, retrying after conflicts. Returns the object after the change.
     pub async fn edit(&self, change: impl Fn(&mut Value)) -> Value {
         within(PATIENCE, "an edit without a conflict", async {
             loop {
@@ -225,7 +225,7 @@ impl Lease {
         assert!(matches!(status, 200 | 202), "DELETE {}: {status} {body}", self.path());
     }
 
-    /// Waits until the Lease is so, or absent if the predicate takes that.
+    /// Waits until the predicate accepts the Lease, or its absence.
     pub async fn wait(&self, what: &str, is_so: impl Fn(Option<&Value>) -> bool) -> Option<Value> {
         within(PATIENCE, what, async {
             loop {
@@ -249,7 +249,7 @@ impl Lease {
         );
         let request = Request::get(uri).body(Body::empty()).expect("a request");
         let answer = self.api.client.send(request).await.expect("a watch");
-        // Any event will do: what it says is read afresh.
+        // Any event will do: its content is read afresh.
         drop(answer.into_body().frame().await);
     }
 
@@ -264,7 +264,7 @@ impl Lease {
     }
 }
 
-/// The configuration of a client, from a kubeconfig; nothing is retried behind a test's back.
+/// A client configuration from a kubeconfig; nothing is retried without the test's knowledge.
 pub async fn config(kubeconfig: &Path) -> Config {
     let kubeconfig = Kubeconfig::read_from(kubeconfig).expect("a kubeconfig");
     let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.expect("a configuration");

@@ -1,4 +1,4 @@
-//! The real server's own record of who asked what of Leases, in the order of its answers.
+//! The real server's audit log of who asked what of Leases, in the order of its answers.
 
 use std::{fs, path::Path};
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 /// One answered request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Distinct for each request.
+    /// Unique for each request.
     pub id: String,
     /// Who asked.
     pub user: String,
@@ -31,10 +31,10 @@ pub fn read(log: &Path, namespace: &str, name: &str) -> Vec<Record> {
     all.into_iter().filter(|(stage, _)| stage == "ResponseComplete").map(|(_, record)| record).collect()
 }
 
-/// The same with those that are under way: a watch is answered long before it is complete.
+/// The same including requests in progress: a watch is answered long before it is complete.
 pub fn read_all(log: &Path, namespace: &str, name: &str) -> Vec<(String, Record)> {
     let text = fs::read_to_string(log).expect("the audit log");
-    // The last line may be half written.
+    // The last line may be incomplete.
     let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
     let lines = whole.lines().map(|line| serde_json::from_str::<Value>(line).expect("a line of the audit log"));
     let about = lines.filter(|line| {

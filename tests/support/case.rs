@@ -1,4 +1,4 @@
-//! Cases: each one held against both API servers, many at a time.
+//! Cases: each runs against both API servers, many at a time.
 
 use std::{
     fs,
@@ -16,14 +16,14 @@ use super::{
     workload,
 };
 
-/// Cases mostly wait for deadlines, so several run at a time; more, and two busy cores make replies late enough to lose terms.
+/// Cases mostly wait for deadlines, so several run at a time; with more, two busy cores delay replies enough to lose terms.
 const AT_A_TIME: usize = 8;
 
 /// A case: its name, and what it does on its stage.
 pub struct Case {
-    /// As a sentence; begins with the number of the conformance case where it has one.
+    /// As a sentence; begins with the number of the conformance case, if any.
     pub name: &'static str,
-    /// Which servers it is held against.
+    /// The servers on which it runs.
     pub on: &'static [Kind],
     /// Its body.
     pub body: fn(Stage) -> Pin<Box<dyn Future<Output = ()>>>,
@@ -70,7 +70,7 @@ pub fn main(groups: Vec<(&'static str, Vec<Case>)>) -> ExitCode {
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
-/// Started when the first case needs them, ended after the last.
+/// Started when the first case needs them, stopped after the last.
 #[derive(Default)]
 struct Servers {
     embedded: OnceLock<Server>,
@@ -98,7 +98,7 @@ fn run(server: &Server, body: fn(Stage) -> Pin<Box<dyn Future<Output = ()>>>) {
     });
 }
 
-/// Removed with what is in it.
+/// Removed together with its content.
 struct Directory(PathBuf);
 
 impl Directory {

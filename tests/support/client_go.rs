@@ -1,7 +1,8 @@
-//! A client-go replica on the same Lease, as a machine without clock and IO: what tenure has to live beside.
+//! A client-go replica on the same Lease, as a machine without clock and IO: what tenure has to coexist with.
 //!
 //! It keeps its own deadlines: it leads for renewDeadline after the answer to its last renewal, which is less than the lease
-//! duration by more than an answer may take. With releaseOnCancel it then empties the Lease, whoever holds that by now.
+//! duration by more than an answer may take. With releaseOnCancel it then empties the Lease, even if somebody else holds it by
+//! then.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,7 +19,7 @@ pub struct Times {
     pub lease: u64,
     pub renew_deadline: Duration,
     pub retry_period: Duration,
-    /// Of one request, but for those of a release, which have another renewDeadline together.
+    /// Of one request, except those of a release, which share another renewDeadline.
     pub timeout: Duration,
     /// releaseOnCancel.
     pub releases: bool,
@@ -29,11 +30,11 @@ pub struct Times {
 pub struct ClientGo {
     name: String,
     times: Times,
-    /// Since when the last spec that it read is unchanged, and the whole Lease.
+    /// Since when the last spec that it read has been unchanged, and the whole Lease.
     observed: Option<(Instant, Arc<Value>)>,
-    /// It leads until then.
+    /// Until when it leads.
     leads: Option<Instant>,
-    /// It has led: what is left is to release, until then.
+    /// It has led and has only to release, until this instant.
     leaves: Option<Instant>,
     next: Instant,
     awaited: Option<Awaited>,
@@ -47,16 +48,16 @@ struct Awaited {
     writes: bool,
 }
 
-/// What it does.
+/// Its actions.
 #[derive(Clone, Debug)]
 pub enum Deed {
-    /// It sends this.
+    /// It sends this request.
     Asks(RequestId, Request),
-    /// It begins to lead, under this token.
+    /// It starts to lead, with this token.
     Leads(String),
-    /// It has not renewed in time, and leads no more.
+    /// It has not renewed in time, and no longer leads.
     Ends,
-    /// Its process is over, and is to be started anew.
+    /// Its process has ended, and is to be restarted.
     Exits,
 }
 
@@ -66,7 +67,7 @@ impl ClientGo {
         Self { name, times, observed: None, leads: None, leaves: None, next: now, awaited: None, requests: 0 }
     }
 
-    /// When it has something to do.
+    /// When it next has something to do.
     pub fn timeout(&self) -> Instant {
         let next = self.awaited.map_or(self.next, |awaited| awaited.late);
         self.leads.map_or(next, |end| end.min(next))
@@ -98,7 +99,7 @@ impl ClientGo {
         let Awaited { writes, .. } = self.awaited.take_if(|awaited| awaited.id == id)?;
         if let Some(end) = self.leaves {
             return Some(match answer {
-                // It asks nobody but itself whether it is the leader.
+                // It alone decides whether it is the leader.
                 Answer::Object(lease) if !writes && now.boot < end => self.ask(Request::Replace(mark(&lease, now)), now),
                 Answer::Conflict if now.boot < end => self.ask(Request::Get, now),
                 Answer::Object(_)
@@ -126,7 +127,7 @@ impl ClientGo {
                 let request = self.record(&json!({"metadata": {"name": "lease", "namespace": "default"}}), now);
                 Some(self.ask(Request::Create(request), now))
             }
-            // The fast path failed: it reads, and sees.
+            // The fast path failed: it reads the Lease, and decides then.
             Answer::Conflict if writes => Some(self.ask(Request::Get, now)),
             Answer::NotFound | Answer::Conflict | Answer::Deleted | Answer::Refused { .. } | Answer::Unknown { .. } => None,
         }
@@ -172,7 +173,7 @@ impl ClientGo {
     }
 }
 
-/// What it leaves of the Lease.
+/// What it leaves in the Lease.
 fn mark(from: &Value, now: Now) -> Arc<Value> {
     let (mut lease, time) = (from.clone(), time(now));
     lease["spec"] = json!({

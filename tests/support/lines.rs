@@ -1,4 +1,4 @@
-//! What a process says on a pipe or a terminal, line by line: each is waited for, and none for ever.
+//! What a process prints to a pipe or a terminal, line by line; each wait for a line has a deadline.
 
 #![allow(dead_code, reason = "each test binary has its own copy, and uses a part of it")]
 
@@ -8,7 +8,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::wait::PATIENCE;
 
-/// What is said on `source`, which nobody else reads.
+/// The lines of `source`, which nobody else reads.
 pub(crate) struct Lines<S> {
     pub(crate) source: S,
     unread: Vec<u8>,
@@ -22,7 +22,7 @@ impl<S: Read + AsFd> Lines<S> {
     /// The next line, without its end.
     ///
     /// # Panics
-    /// If there is none in time, or no whole one before the end.
+    /// If there is none in time, or the stream ends before a complete one.
     pub(crate) fn next_line(&mut self) -> String {
         let give_up = tenure::clock::boot() + PATIENCE;
         loop {
@@ -34,17 +34,17 @@ impl<S: Read + AsFd> Lines<S> {
         }
     }
 
-    /// All that is still said.
+    /// The rest of the output.
     ///
     /// # Panics
-    /// If it has no end in time.
+    /// If it does not end in time.
     pub(crate) fn rest(&mut self) -> String {
         let give_up = tenure::clock::boot() + PATIENCE;
         while self.read(give_up) {}
         String::from_utf8(std::mem::take(&mut self.unread)).expect("text")
     }
 
-    /// More of what is said; false at the end of it.
+    /// Reads more; false at the end.
     fn read(&mut self, give_up: tenure::time::Instant) -> bool {
         let left = PollTimeout::try_from(give_up.since(tenure::clock::boot())).expect("it fits");
         let ready = poll(&mut [PollFd::new(self.source.as_fd(), PollFlags::POLLIN)], left).expect("nothing interrupts");

@@ -1,4 +1,4 @@
-//! What /proc says of a process, from one look: whoever has to wait for it looks again.
+//! What /proc shows of a process at one moment; a caller that waits for a change must look again.
 
 #![allow(dead_code, reason = "each test binary has its own copy, and uses a part of it")]
 
@@ -6,24 +6,24 @@ use std::fs;
 
 use nix::unistd::Pid;
 
-/// Every process there is, zombies included.
+/// All processes, zombies included.
 pub(crate) fn all() -> impl Iterator<Item = Pid> {
     let names = fs::read_dir("/proc").expect("/proc").filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
     names.map(Pid::from_raw)
 }
 
-/// The children of its first thread, the adopted ones too.
+/// The children of its first thread, including adopted ones.
 pub(crate) fn children(parent: Pid) -> Vec<Pid> {
     let children = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).unwrap_or_default();
     children.split_whitespace().filter_map(|pid| pid.parse().ok()).map(Pid::from_raw).collect()
 }
 
-/// The letter of proc(5); none if it is gone.
+/// Its state letter as in proc(5); none if it is gone.
 pub(crate) fn state(pid: Pid) -> Option<char> {
     stat(pid)?.chars().next()
 }
 
-/// Whether it is gone, or nothing but a zombie.
+/// Whether it is gone, or a zombie.
 pub(crate) fn is_dead(pid: Pid) -> bool {
     matches!(state(pid), None | Some('Z'))
 }
@@ -38,7 +38,7 @@ pub(crate) fn session(pid: Pid) -> Option<Pid> {
     number(&stat(pid)?, 3)
 }
 
-/// All that follows its name, which may hold blanks and parentheses itself.
+/// Everything after its name, which may contain blanks and parentheses itself.
 fn stat(pid: Pid) -> Option<String> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     Some(stat.rsplit_once(") ")?.1.to_owned())

@@ -1,4 +1,4 @@
-//! Runs tenure as a container would: PID 1 of its own PID namespace, behind a proxy of its own.
+//! Runs tenure as a container would: as PID 1 of its own PID namespace, behind its own proxy.
 
 use std::{
     fs,
@@ -18,11 +18,11 @@ use tokio::{sync::watch, task::JoinHandle};
 
 use super::{PATIENCE, proxy::Proxy, within, workload::FACE};
 
-/// A running replica; all of it ends when this is dropped, or with this process however that ends.
+/// A running replica; everything in it ends when this is dropped, or when this process ends, however that happens.
 pub struct Replica {
     /// Its name, which is also the base of its identity.
     pub name: String,
-    /// Between it and the API server.
+    /// The proxy between it and the API server.
     pub proxy: Proxy,
     launcher: Pid,
     contained: bool,
@@ -35,23 +35,23 @@ pub struct Replica {
 pub struct Launch {
     /// Its name.
     pub name: String,
-    /// Where its files go.
+    /// The directory for its files.
     pub directory: PathBuf,
     /// Its configuration.
     pub config: Value,
-    /// What runs the workload in place of tenure: the command line before it.
+    /// The command line that is to run the workload instead of tenure.
     pub runner: Option<Vec<String>>,
     /// The workload's command line.
     pub workload: Vec<String>,
-    /// PID 1 of its own namespace; else a process among others.
+    /// PID 1 of its own namespace; otherwise an ordinary process.
     pub contained: bool,
     /// May kill processes of other users.
     pub may_kill: bool,
     /// The bearer token.
     pub token: String,
-    /// More environment.
+    /// Additional environment.
     pub env: Vec<(String, String)>,
-    /// A command that runs what follows it in its own place: what more the replica is to be confined by.
+    /// A command that runs its arguments in further confinement.
     pub confined_by: Vec<String>,
 }
 
@@ -95,7 +95,7 @@ impl Launch {
         let (send, ended) = watch::channel(None);
         let waiting = tokio::task::spawn_blocking(move || {
             let status = child.wait().expect("a child");
-            // Its last words count as long as it has not ended; all that could write more has ended with it.
+            // Its last lines count as long as it has not ended; everything that could write more has ended with it.
             drop(reading.join());
             send.send_replace(Some(status));
         });
@@ -104,12 +104,12 @@ impl Launch {
 }
 
 impl Replica {
-    /// Lines of its standard error so far.
+    /// The lines of its standard error so far.
     pub fn lines(&self) -> Vec<String> {
         self.lines.lock().expect("no panic inside").clone()
     }
 
-    /// init's id, as seen from here.
+    /// Init's pid, as seen from here.
     pub async fn init(&self) -> Pid {
         if !self.contained {
             return self.launcher;
@@ -117,13 +117,13 @@ impl Replica {
         self.child_of(self.launcher, "init", |_| true).await
     }
 
-    /// The elector's id, as seen from here.
+    /// The elector's pid, as seen from here.
     pub async fn elector(&self) -> Pid {
         let init = self.init().await;
         self.child_of(init, "the elector", |line| line.get(1).is_some_and(|word| word == "elector")).await
     }
 
-    /// The workload's id, as seen from here.
+    /// The workload's pid, as seen from here.
     pub async fn workload(&self) -> Pid {
         let init = self.init().await;
         self.child_of(init, "the workload", |line| line.get(1).is_some_and(|word| word == FACE)).await
@@ -134,7 +134,7 @@ impl Replica {
         kill(self.init().await, signal).expect("init lives");
     }
 
-    /// Waits until all of it has ended: init's exit code, 128 plus the signal that ended it.
+    /// Waits until all of it has ended; returns init's exit code, or 128 plus the signal that ended it.
     pub async fn exit(&self) -> i32 {
         use std::os::unix::process::ExitStatusExt as _;
         let mut ended = self.ended.clone();
@@ -145,7 +145,7 @@ impl Replica {
         status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default())
     }
 
-    /// Waits until a process runs no more; a zombie does not.
+    /// Waits until a process has ended; a zombie counts as ended.
     pub async fn gone(&self, pid: Pid) {
         within(PATIENCE, &format!("{pid} of {} is gone", self.name), async {
             while matches!(stat(pid.as_raw()), Some((state, _)) if state != "Z" && state != "X") {
@@ -165,7 +165,7 @@ impl Replica {
         .await;
     }
 
-    /// A process of another user inside the container, which an init without that capability cannot kill.
+    /// A process of another user inside the container, which an init without CAP_KILL cannot kill.
     pub async fn intruder(&self) -> Intruder {
         let init = self.init().await.to_string();
         let enter = ["--pdeathsig", "KILL", "nsenter", "--target", &init, "--pid", "--mount"];
@@ -176,7 +176,7 @@ impl Replica {
         intruder
     }
 
-    /// The workload's daemon, as seen from here, once init has adopted it beside `main`, the workload as it knows itself.
+    /// The workload's daemon, as seen from here, once init has adopted it. `main` is the workload's pid in its own namespace.
     pub async fn daemon_beside(&self, main: u32) -> Pid {
         let init = self.init().await;
         within(PATIENCE, &format!("a daemon of {}", self.name), async {
@@ -197,7 +197,7 @@ impl Replica {
         self.ended.borrow().is_none()
     }
 
-    /// The kernel offers no event for a new child, hence the short pauses.
+    /// The kernel signals no event for a new child, hence the short pauses.
     async fn child_of(&self, parent: Pid, what: &str, is_it: impl Fn(&[String]) -> bool) -> Pid {
         within(PATIENCE, &format!("{what} of {}", self.name), async {
             loop {
@@ -250,12 +250,12 @@ pub fn children(parent: Pid) -> Vec<Pid> {
 /// State and parent of a process.
 fn stat(pid: i32) -> Option<(String, i32)> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name before them may hold blanks and parentheses.
+    // The name before them may contain blanks and parentheses.
     let mut words = stat.rsplit_once(')')?.1.split_whitespace();
     Some((words.next()?.to_owned(), words.next()?.parse().ok()?))
 }
 
-/// A process's id in its own namespace.
+/// A process's pid in its own namespace.
 fn own_id(pid: Pid) -> Option<u32> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;

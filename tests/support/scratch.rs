@@ -1,4 +1,4 @@
-//! A place of one test's own for its files: new for every test, and gone with it, failed or not.
+//! A test's own directory for its files: new for every test, and removed after it, failed or not.
 
 #![allow(dead_code, reason = "each test binary has its own copy, and uses a part of it")]
 
@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// A directory, removed with all that is in it.
+/// A directory, removed together with its content.
 pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
@@ -18,7 +18,7 @@ impl Scratch {
         Self(path)
     }
 
-    /// A file in it with this content: its path, as command lines take it.
+    /// Creates a file in it with this content; returns its path as a command-line argument.
     pub(crate) fn file(&self, name: &str, content: impl AsRef<[u8]>) -> String {
         let path = self.join(name);
         fs::write(&path, content).expect("a file");

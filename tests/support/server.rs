@@ -1,4 +1,4 @@
-//! Runs the API servers that cases are held against.
+//! Runs the API servers against which cases run.
 
 use std::{
     fs,
@@ -30,7 +30,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Its word in names of tests.
+    /// Its name in the names of tests.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Embedded => "embedded",
@@ -39,7 +39,7 @@ impl Kind {
     }
 }
 
-/// What a real server consists of.
+/// The programs of a real server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Program {
     /// etcd.
@@ -57,7 +57,7 @@ impl Program {
     }
 }
 
-/// A running API server; ends when dropped, or with this process however that ends.
+/// A running API server; ends when dropped, or when this process ends, however that happens.
 pub struct Server {
     directory: PathBuf,
     runs: Runs,
@@ -72,7 +72,7 @@ impl Server {
     /// Starts one and waits until it answers.
     ///
     /// # Panics
-    /// If it does not come up; why stands on standard error.
+    /// If it does not come up; the reason is on standard error.
     pub fn start(kind: Kind) -> Self {
         let directory = scratch(kind.as_str());
         let runs = match kind {
@@ -95,13 +95,13 @@ impl Server {
         self.directory.join("kubeconfig")
     }
 
-    /// Sends one of its programs a signal; only a real one has programs.
+    /// Sends a signal to one of its programs, which only a real server has.
     pub fn signal(&self, program: Program, signal: Signal) {
         let pid = fs::read_to_string(self.directory.join(format!("{}.pid", program.as_str()))).expect("its id");
         kill(Pid::from_raw(pid.trim().parse().expect("an id")), signal).expect("it lives");
     }
 
-    /// Has one of its programs killed and started again, which returns before it answers; only a real one has programs.
+    /// Makes one of its programs be killed and started again, without waiting until it answers; only a real server has programs.
     pub fn restart(&self, program: Program) {
         let Runs::Real { script, .. } = &self.runs else { panic!("the embedded API server has no {}", program.as_str()) };
         let request = match program {
@@ -111,12 +111,12 @@ impl Server {
         kill(Pid::from_raw(i32::try_from(script.id()).expect("an id")), request).expect("the script lives");
     }
 
-    /// The record of requests that the server itself keeps; only a real one does.
+    /// The server's own audit log; only a real one keeps it.
     pub fn audit_log(&self) -> PathBuf {
         self.directory.join("audit.log")
     }
 
-    /// An administrator's client; it belongs to the runtime that it is made in.
+    /// An administrator's client, bound to the runtime in which it is created.
     pub async fn admin(&self) -> Api {
         Api::connect(&self.kubeconfig()).await
     }
@@ -155,8 +155,8 @@ impl Drop for Server {
     }
 }
 
-/// A new name for a directory, in memory where the machine has such a place: etcd writes, and stamps must never wait for a disk.
-/// What is there is removed with this process, however that ends.
+/// A new directory path, in memory if the machine has such a place, because etcd writes and stamps must never wait for a disk. The
+/// directory is removed with this process, however that ends.
 pub fn scratch(purpose: &str) -> PathBuf {
     static OURS: OnceLock<Scratch> = OnceLock::new();
     static COUNT: AtomicU32 = AtomicU32::new(0);
@@ -164,10 +164,10 @@ pub fn scratch(purpose: &str) -> PathBuf {
     OURS.get_or_init(Scratch::new).directory.join(format!("{purpose}-{number}"))
 }
 
-/// The variable that names where directories are made, for a process whose janitor ends before it.
+/// Environment variable for where directories are created, for a process whose janitor ends before it.
 pub const SCRATCH: &str = "TENURE_TEST_SCRATCH";
 
-/// The directory of all that this process leaves in files. The janitor removes it when its standard input ends.
+/// The directory for all of this process's files. The janitor removes it when its standard input is closed.
 struct Scratch {
     directory: PathBuf,
     _janitor: Child,
@@ -180,11 +180,11 @@ impl Scratch {
         let parent = std::env::var_os(SCRATCH).map_or_else(usual, PathBuf::from);
         let directory = parent.join(format!("tenure-test-{:016x}", getrandom::u64().expect("randomness")));
         fs::create_dir(&directory).expect("a new directory");
-        // Servers that end at the same time may still write.
+        // Servers that are just ending may still write.
         let script =
             "trap '' INT TERM HUP; read -r _; for n in $(seq 100); do rm -rf \"$0\" 2>/dev/null && exit; sleep 0.1; done";
         let mut janitor = Command::new("sh");
-        // Out of reach of what ends the whole group of this process.
+        // In its own process group, so that it survives when this process's whole group is killed.
         janitor
             .process_group(0)
             .args(["-c", script])

@@ -1,4 +1,4 @@
-//! Where one case plays: a namespace of its own, a Lease, a witness, and the replicas that it starts.
+//! The stage for one case: its own namespace, a Lease, a witness, and the replicas that it starts.
 
 use std::{
     fs,
@@ -27,7 +27,7 @@ use super::{
     workload::Behaviour,
 };
 
-/// Name of the Lease of every case; the namespace tells them apart.
+/// Name of every case's Lease; the namespace distinguishes them.
 pub const LEASE: &str = "main";
 
 /// Short lawful timings: S, H and E lie 3.16, 3.66 and 3.96 s after a send, and a rival may take after 4.04 s.
@@ -44,21 +44,21 @@ pub mod timing {
     pub const LOSS_GRACE: Duration = Duration::from_millis(500);
     /// k + w.
     pub const KILL_MARGIN: Duration = Duration::from_millis(300);
-    /// The grace of a planned stop.
+    /// The grace period of a planned stop.
     pub const GRACE: Duration = Duration::from_secs(2);
 }
 
 /// The stage of one case.
 pub struct Stage {
-    /// Which server it is on.
+    /// The server that it uses.
     pub kind: Kind,
-    /// The administrator's hand.
+    /// Administrator access.
     pub api: Api,
-    /// The Lease that the case is about.
+    /// The case's Lease.
     pub lease: Lease,
     /// The namespace.
     pub namespace: String,
-    /// Hears from the workloads.
+    /// Receives the workloads' messages.
     pub witness: Arc<Witness>,
     kubeconfig: PathBuf,
     audit_log: PathBuf,
@@ -71,7 +71,7 @@ impl Stage {
         Self::build(server.kind(), server.admin().await, server.kubeconfig(), server.audit_log(), directory).await
     }
 
-    /// Another one beside it, for a case that plays in several at a time. Its overlaps are the case's to look for.
+    /// Another one beside it, for a case that uses several at a time. The case itself must check it for overlaps.
     pub async fn beside(&self, name: &str) -> Self {
         let directory = self.directory.join(name);
         fs::create_dir(&directory).expect("a new directory");
@@ -87,12 +87,12 @@ impl Stage {
         Self { kind, lease, witness, kubeconfig, audit_log, api, namespace, directory: directory.to_owned() }
     }
 
-    /// A replica about to start, with a workload that ends at once on SIGTERM and the minimal rights.
+    /// A replica about to start, with a workload that ends at once on SIGTERM and with the minimal permissions.
     pub async fn prepare(&self, name: &str) -> Prepared {
         self.prepare_with(name, &Verbs::default()).await
     }
 
-    /// A replica about to start, with these rights.
+    /// A replica about to start, with these permissions.
     pub async fn prepare_with(&self, name: &str, verbs: &Verbs) -> Prepared {
         let token = self.token(verbs).await;
         self.prepare_at(name, token, Ipv4Addr::LOCALHOST).await
@@ -115,12 +115,12 @@ impl Stage {
         Prepared { launch, proxy: Proxy::start_at(&self.kubeconfig, address).await }
     }
 
-    /// A replica with nothing out of the ordinary.
+    /// Starts a replica with the defaults.
     pub async fn start(&self, name: &str) -> Replica {
         self.prepare(name).await.start()
     }
 
-    /// A proxy without a replica, and a client of the test's own behind it with the minimal rights.
+    /// A proxy without a replica, and the test's own client behind it with the minimal permissions.
     pub async fn client(&self) -> (Proxy, Api) {
         let Prepared { proxy, launch } = self.prepare("client").await;
         let directory = self.directory.join("client");
@@ -136,12 +136,12 @@ impl Stage {
         }
     }
 
-    /// The file from which a replica takes its token.
+    /// The file from which a replica reads its token.
     pub fn token_file(&self, name: &str) -> PathBuf {
         self.directory.join(name).join("token")
     }
 
-    /// Changes the configuration file of a replica that runs already.
+    /// Changes the configuration file of a running replica.
     pub fn rewrite_config(&self, name: &str, change: impl Fn(&mut Value)) {
         let file = self.directory.join(name).join("tenure.json");
         let mut config = serde_json::from_slice(&fs::read(&file).expect("a file")).expect("JSON");
@@ -149,7 +149,7 @@ impl Stage {
         fs::write(file, config.to_string()).expect("a file");
     }
 
-    /// A loopback address that nobody listens on, and what keeps it free for a listener that asks for it by its port.
+    /// A loopback address on which nobody listens, and a socket that keeps it reserved for a listener that requests its port.
     pub fn free_address(&self) -> (SocketAddr, TcpSocket) {
         let kept = TcpSocket::new_v4().expect("a socket");
         kept.set_reuseaddr(true).expect("as listeners do");
@@ -167,23 +167,23 @@ impl Stage {
         answer.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status")
     }
 
-    /// A workload without a tenure around it, in this term.
+    /// A workload not run by tenure, in this term.
     pub fn bare_workload(&self, name: &str, token: &str, behaviour: &Behaviour) -> Child {
         let line = behaviour.command(&self.directory, name);
         Command::new(&line[0]).args(&line[1..]).env("TENURE_FENCING_TOKEN", token).spawn().expect("a workload")
     }
 
-    /// The real server's record of requests for the Lease.
+    /// The real server's audit log of requests for the Lease.
     pub fn audit(&self) -> Vec<audit::Record> {
         audit::read(&self.audit_log, &self.namespace, LEASE)
     }
 
-    /// The same with requests that are under way.
+    /// The same including requests in progress.
     pub fn audit_of_all_stages(&self) -> Vec<audit::Record> {
         audit::read_all(&self.audit_log, &self.namespace, LEASE).into_iter().map(|(_, record)| record).collect()
     }
 
-    /// Where the files of this case lie.
+    /// The directory of this case's files.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
@@ -194,9 +194,9 @@ impl Stage {
     }
 }
 
-/// A replica that is about to start; its proxy is there already.
+/// A replica that is about to start; its proxy is already running.
 pub struct Prepared {
-    /// Between it and the API server.
+    /// The proxy between it and the API server.
     pub proxy: Proxy,
     /// What it is started with.
     pub launch: Launch,
@@ -210,7 +210,7 @@ impl Prepared {
         self
     }
 
-    /// Gives it time: stalls of several seconds cost no term, and no release. S, H and E lie 14.8, 18.8 and 19.8 s after a send.
+    /// Longer settings: stalls of several seconds cost no term, and no release. S, H and E lie 14.8, 18.8 and 19.8 s after a send.
     pub fn unhurried(self) -> Self {
         self.set("lease.duration", "20s")
             .set("lease.attemptTimeout", "5s")
@@ -224,13 +224,13 @@ impl Prepared {
         self
     }
 
-    /// Makes it a process among others instead of PID 1 of its own namespace.
+    /// Makes it an ordinary process instead of PID 1 of its own namespace.
     pub fn uncontained(mut self) -> Self {
         self.launch.contained = false;
         self
     }
 
-    /// Takes the capability from it to kill processes of others.
+    /// Removes its capability to kill other users' processes.
     pub fn without_kill(mut self) -> Self {
         self.launch.may_kill = false;
         self

@@ -1,22 +1,22 @@
-//! Waits for what announces itself by no event: looks again and again, with a deadline.
+//! Waits for what no event announces: polls, with a deadline.
 
 use std::time::Duration;
 
 /// Longest wait for anything that a test waits for.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Looks until it is so.
+/// Polls until `ready` is true.
 ///
 /// # Panics
-/// If it is not so in time: with what was awaited.
+/// If it is not true in time, naming what was awaited.
 pub(crate) fn wait_until(what: &str, mut ready: impl FnMut() -> bool) {
     wait_for(what, || ready().then_some(()));
 }
 
-/// Looks until there is something to be found.
+/// Polls until `look` finds something.
 ///
 /// # Panics
-/// If it is not there in time: with what was awaited.
+/// If it does not in time, naming what was awaited.
 pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let give_up = tenure::clock::boot() + PATIENCE;
     loop {

@@ -1,4 +1,4 @@
-//! Hears from the workloads, and proves when each was alive.
+//! Receives the workloads' messages, and proves when each was alive.
 
 use std::{
     collections::BTreeMap,
@@ -15,17 +15,17 @@ use tokio::{net::UnixDatagram, sync::watch};
 
 use super::{PATIENCE, within};
 
-/// What a workload said.
+/// A message from a workload.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Event {
     at: u64,
     /// Whose workload.
     pub replica: String,
-    /// Its id in its own namespace.
+    /// Its pid in its own namespace.
     pub pid: u32,
     /// `start`, `signal` or `end`.
     pub what: String,
-    /// What belongs to that.
+    /// The details.
     pub more: Value,
 }
 
@@ -35,7 +35,7 @@ impl Event {
         Instant::from_nanos(self.at)
     }
 
-    /// A variable of its environment; of a `start` only.
+    /// A variable of its environment; only in a `start`.
     pub fn variable(&self, name: &str) -> &str {
         self.more[name].as_str().unwrap_or_else(|| panic!("{name} in {}", self.more))
     }
@@ -50,13 +50,13 @@ pub struct Life {
     pub token: String,
     /// First stamp of its first process.
     pub first: Instant,
-    /// Last stamp of its last.
+    /// Last stamp of its last process.
     pub last: Instant,
-    /// When those of its processes began that were executed, the first one first.
+    /// When those of its processes started that were executed, the first one first.
     pub births: Vec<Instant>,
 }
 
-/// Hears from all workloads of one case.
+/// Receives the messages of all workloads of one case.
 pub struct Witness {
     directory: PathBuf,
     events: Arc<Mutex<Vec<Event>>>,
@@ -73,17 +73,17 @@ impl Witness {
         Self { directory: directory.to_owned(), events, changed }
     }
 
-    /// All that was said so far.
+    /// All messages so far.
     pub fn all(&self) -> Vec<Event> {
         self.events.lock().expect("no panic inside").clone()
     }
 
-    /// The first event that is so, now or later.
+    /// The first event that matches, now or later.
     pub async fn first(&self, what: &str, is_so: impl Fn(&Event) -> bool) -> Event {
         self.nth(0, what, is_so).await
     }
 
-    /// The one after `count` others that are so, now or later.
+    /// The one after `count` others that match, now or later.
     pub async fn nth(&self, count: usize, what: &str, is_so: impl Fn(&Event) -> bool) -> Event {
         self.nth_within(PATIENCE, count, what, is_so).await
     }
@@ -109,7 +109,7 @@ impl Witness {
         self.nth(count, &format!("{replica}'s workload starts"), |event| event.replica == replica && event.what == "start").await
     }
 
-    /// The first such signal to a replica's workload.
+    /// The first such signal received by a replica's workload.
     pub async fn signal(&self, replica: &str, signal: &str) -> Event {
         let is_so = |event: &Event| event.replica == replica && event.what == "signal" && event.more["signal"] == signal;
         self.first(&format!("{replica}'s workload gets {signal}"), is_so).await
@@ -144,7 +144,7 @@ impl Witness {
         lives
     }
 
-    /// The start that came last.
+    /// The latest start.
     pub fn last_start(&self) -> Option<Event> {
         let events = self.events.lock().expect("no panic inside");
         events.iter().filter(|event| event.what == "start").max_by_key(|event| event.at).cloned()

@@ -1,9 +1,8 @@
 //! The program that tenure runs in these tests: a hidden mode of the test binary itself.
 //!
-//! It stamps the time into a file of its own every millisecond, so that the file proves when it was alive, whatever ended it;
-//! and it tells the test of its start, of every signal and of its end in datagrams. Where that is asked for it takes a lock that
-//! all replicas share, and says so if another tree of processes has it. Nothing it does can wait for a disk: the files are in
-//! memory.
+//! It stamps the time into its own file every millisecond, so that the file proves when it was alive, however it ended; and it
+//! reports its start, every signal and its end to the test in datagrams. If asked to, it takes a lock that all replicas share, and
+//! reports when another process tree holds it. Nothing it does can block on a disk: the files are in memory.
 
 use std::{
     fs::File,
@@ -28,23 +27,23 @@ use nix::{
 use serde_json::{Value, json};
 use tenure::{clock, time::Instant};
 
-/// First argument of a test binary that is to be the workload.
+/// First argument of a test binary that is to run as the workload.
 pub const FACE: &str = "workload";
 
 /// How a workload behaves; its own command line.
 #[derive(Clone, Debug, Default)]
 pub struct Behaviour {
-    /// From SIGTERM to its exit; none: it ignores SIGTERM.
+    /// From SIGTERM to its exit; none if it ignores SIGTERM.
     pub linger: Option<Duration>,
-    /// Starts a daemon beside itself: own session, adopted by init, ignores SIGTERM, stamps too.
+    /// Starts a daemon: own session, adopted by init, ignores SIGTERM, stamps too.
     pub daemon: bool,
-    /// Takes the exclusive lock of its stage, without waiting for it, for as long as any process of its tree lives.
+    /// Takes the exclusive lock of its stage, without waiting, for as long as any process of its tree lives.
     pub lock: bool,
-    /// Starts chains of processes each of which forks its successor and ends; they ignore SIGTERM, and stamp.
+    /// Starts chains of processes, each of which forks its successor and exits; they ignore SIGTERM, and stamp.
     pub bomb: bool,
 }
 
-/// A bomb's chains, and how long a link lives: enough to be in the way of a walk through /proc, and no burden on the machine.
+/// A bomb's chains, and the lifetime of a link: enough to disturb a walk through /proc, without loading the machine.
 const CHAINS: usize = 10;
 const LINK: Duration = Duration::from_millis(100);
 
@@ -69,7 +68,7 @@ impl Behaviour {
         self.command_of(&std::env::current_exe().expect("this test binary"), directory, name)
     }
 
-    /// The same of another program with this face.
+    /// The same for another program that can run as the workload.
     pub fn command_of(&self, program: &Path, directory: &Path, name: &str) -> Vec<String> {
         let linger = self.linger.map_or_else(|| "never".to_owned(), |linger| linger.as_millis().to_string());
         let traits = [("alone", true), ("daemon", self.daemon), ("lock", self.lock), ("bomb", self.bomb)];
@@ -89,18 +88,18 @@ impl Behaviour {
     }
 }
 
-/// The workload, if that is what this process is to be. SIGUSR1 makes it exit with 7, SIGUSR2 with 0.
+/// Runs as the workload, if this process was started as one. SIGUSR1 makes it exit with 7, SIGUSR2 with 0.
 pub fn face() -> Option<ExitCode> {
     let line: Vec<String> = std::env::args().collect();
     let [_, face, directory, name, linger, traits] = line.as_slice() else { return None };
     (face == FACE).then(|| Workload::new(directory.into(), name.clone(), Behaviour::parse(linger, traits)).run())
 }
 
-/// What it leaves behind that shows when it was alive.
+/// The stamps that it leaves behind, which show when it was alive.
 pub struct Stamps(File);
 
 impl Stamps {
-    /// Of this process in the term with this token.
+    /// The stamps of this process in the term with this token.
     pub fn open(directory: &Path, name: &str, token: &str) -> Self {
         let file = directory.join(format!("stamps/{name}@{token}@{}@{}", std::process::id(), born().as_nanos()));
         let stamps = Self(File::create(file).expect("a file of stamps"));
@@ -108,7 +107,7 @@ impl Stamps {
         stamps
     }
 
-    /// It is alive.
+    /// Records that it is alive.
     pub fn stamp(&self) {
         self.put(8);
     }
@@ -118,29 +117,29 @@ impl Stamps {
     }
 }
 
-/// What it says to the test.
+/// Sends messages to the test.
 pub struct Voice {
     name: String,
     witness: UnixDatagram,
 }
 
 impl Voice {
-    /// The replica `name`'s, to the witness in this directory.
+    /// For the replica `name`, to the witness in this directory.
     pub fn new(directory: &Path, name: &str) -> Self {
         let witness = UnixDatagram::unbound().expect("a socket");
         witness.connect(directory.join("witness")).expect("the witness");
         Self { name: name.to_owned(), witness }
     }
 
-    /// Says that this happened.
+    /// Reports an event.
     pub fn tell(&self, what: &str, more: &Value) {
         let event = json!({ "at": clock::boot().as_nanos(), "replica": self.name, "pid": std::process::id(), "what": what, "more": more });
         self.witness.send(event.to_string().as_bytes()).expect("the witness listens");
     }
 }
 
-/// Takes the lock of a stage without waiting for it, and leaves its name there; whoever has it inherits it to all that it starts.
-/// It goes on without, so that its stamps show for how long.
+/// Takes a stage's lock without waiting, and writes its name into it; everything that it starts inherits the lock. Without the
+/// lock it continues, so that its stamps show for how long.
 pub fn lock(directory: &Path, voice: &Voice, token: &str) -> File {
     let path = directory.join("lock");
     let file = File::options().create(true).truncate(false).write(true).open(&path).expect("the file of the lock");
@@ -230,7 +229,7 @@ impl Workload {
         assert!(setsid.success(), "setsid: {setsid}");
     }
 
-    /// Each link forks the next and ends; init reaps them all. A link that cannot fork ends its chain.
+    /// Each link forks the next and exits; init reaps them all. A link that cannot fork ends its chain.
     fn start_chain(&self) {
         if !is_child() {
             return;
@@ -244,7 +243,7 @@ impl Workload {
         }
     }
 
-    /// Stamps too, so that whoever hears of an event knows of a stamp that is no older.
+    /// Stamps too, so that whoever receives an event has a stamp that is no older.
     fn tell(&self, what: &str, more: &Value) {
         self.stamps.stamp();
         self.voice.tell(what, more);
@@ -258,7 +257,7 @@ fn is_child() -> bool {
     matches!(unsafe { fork() }, Ok(ForkResult::Child))
 }
 
-/// What tenure told it.
+/// What tenure told it in its environment.
 fn environment() -> Value {
     std::env::vars().filter(|(name, _)| name.starts_with("TENURE_") || name == "TRACEPARENT").collect()
 }

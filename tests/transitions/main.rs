@@ -1,4 +1,4 @@
-//! Three replicas, and one forced transition after another: never two workloads at once, and every token above the last.
+//! Three replicas, and one forced transition after another: never two workloads at once, and every token higher than the last.
 //!
 //! TENURE_TRANSITIONS sets how many; without it each kind is forced twice.
 
@@ -91,7 +91,7 @@ struct World {
 }
 
 impl World {
-    /// One more replica, with a name that nobody had; every other one ignores its stop signal.
+    /// Adds a replica with a new name; every other one ignores its stop signal.
     async fn add(&mut self) {
         self.started += 1;
         let name = format!("r{}", self.started);
@@ -108,7 +108,7 @@ impl World {
         starts.max_by_key(token).expect("a start")
     }
 
-    /// Waits for the workload of a later term than any that was waited for.
+    /// Waits for the workload of a later term than any before.
     async fn next_term(&mut self) {
         let last = self.token;
         let later = |event: &Event| event.what == "start" && token(event) > last;
@@ -130,7 +130,7 @@ impl World {
         self.replicas.iter().position(|replica| replica.name == name).expect("a replica of that name")
     }
 
-    /// Does it to the leader, whose place it returns.
+    /// Applies it to the leader, whose place it returns.
     async fn force(&self, force: Force, leader: &Event) -> usize {
         let place = self.place(&leader.replica);
         let replica = &self.replicas[place];
@@ -152,7 +152,7 @@ impl World {
         place
     }
 
-    /// Puts right what is not right by itself.
+    /// Repairs what does not recover by itself.
     async fn mend(&mut self, force: Force, old: usize) {
         match force {
             Force::Term | Force::KillInit => {

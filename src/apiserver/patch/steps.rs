@@ -1,19 +1,19 @@
 //! JSON Patch: RFC 6902.
 //!
-//! Owns its steps. Upstream does not say which of them failed, or why.
+//! Owns its steps. Like upstream, does not say which of them failed, or why.
 
 use serde_json::Value;
 
 use crate::apiserver::{schema, status::Status};
 
-/// The real server's limits, of steps and of the bytes that they copy: a copy of a copy doubles what there is.
+/// The real server's limits on steps and on the bytes that they copy: repeated copies double the document.
 const MOST: usize = 10_000;
 const COPIES: usize = 3 * 1024 * 1024;
 
 /// `object` after all steps of `patch`.
 ///
 /// # Errors
-/// 400 for what is no list of steps, 413 for too many of them, 422 for a step that cannot be taken.
+/// 400 if the patch is not a list of steps, 413 for too many steps, 422 for a step that cannot be applied.
 pub(super) fn apply(object: &Value, patch: &Value) -> Result<Value, Status> {
     let unreadable = |value: &Value, of: &str| {
         let given = schema::kind(value);
@@ -36,7 +36,7 @@ pub(super) fn apply(object: &Value, patch: &Value) -> Result<Value, Status> {
     Ok(object)
 }
 
-/// `room`: for what is copied.
+/// `room`: how many more bytes may be copied.
 fn take(step: &Value, object: &mut Value, room: &mut usize) -> Option<()> {
     let text = |name: &str| step.get(name).and_then(Value::as_str);
     let value = || step.get("value").cloned().unwrap_or_default();
@@ -76,7 +76,7 @@ fn add(object: &mut Value, path: &str, value: Value) -> Option<()> {
     Some(())
 }
 
-/// A field need not be there for it; upstream does not look.
+/// The field need not exist; upstream does not check.
 fn replace(object: &mut Value, path: &str, value: Value) -> Option<()> {
     match object.pointer_mut(path) {
         Some(there) => *there = value,

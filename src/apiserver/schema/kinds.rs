@@ -1,15 +1,15 @@
-//! The kinds of the API, field by field, in the order in which they go out.
+//! The API's kinds, field by field, in the order in which they are sent.
 
 use super::{Field, Kind, Type, always, field, never, pointer};
 use crate::apiserver::gotime::Precision;
 
 const TEXT: Type = Type::Text("string");
 
-/// What every object says about itself.
+/// The fields of every object that state its type.
 pub(in crate::apiserver) const HEAD: Kind =
     Kind { name: "", version: "", fields: &[field("kind", TEXT), field("apiVersion", TEXT)] };
 
-/// What the server is about.
+/// A Lease.
 pub(in crate::apiserver) const LEASE: Kind = Kind {
     name: "Lease",
     version: "coordination.k8s.io/v1",
@@ -21,7 +21,7 @@ pub(in crate::apiserver) const LEASE: Kind = Kind {
     ],
 };
 
-/// A question about what the client may do.
+/// An access review: what the client may do.
 pub(in crate::apiserver) const REVIEW: Kind = Kind {
     name: "SelfSubjectAccessReview",
     version: "authorization.k8s.io/v1",

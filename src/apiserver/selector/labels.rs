@@ -1,6 +1,6 @@
-//! The language of label selectors, token by token as upstream reads it.
+//! The syntax of label selectors, token by token as upstream reads it.
 //!
-//! Owns its grammar and the words for what does not fit it.
+//! Owns its grammar and its error messages.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use crate::apiserver::names;
 /// The terms of `text`.
 ///
 /// # Errors
-/// Go's message for what is no selector.
+/// Go's message if it is not a selector.
 pub(super) fn parse(text: &str) -> Result<Vec<Term>, String> {
     let mut tokens = Tokens { rest: text };
     let mut terms = Vec::new();
@@ -30,7 +30,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<Term>, String> {
     Ok(terms)
 }
 
-/// What is left to read. A token is a word or a sign; the empty one is the end.
+/// What is left to read. A token is a word or an operator; the empty one is the end.
 struct Tokens<'a> {
     rest: &'a str,
 }
@@ -109,7 +109,7 @@ fn comparison(key: &str, tokens: &mut Tokens<'_>) -> Result<Test, String> {
     })
 }
 
-/// A value, which may be empty.
+/// A value, possibly empty.
 fn one<'a>(tokens: &mut Tokens<'a>) -> Result<&'a str, String> {
     if matches!(tokens.peek(), "" | ",") {
         return Ok("");
@@ -118,7 +118,7 @@ fn one<'a>(tokens: &mut Tokens<'a>) -> Result<&'a str, String> {
     if is_word(value) { Ok(value) } else { Err(format!("found '{value}', expected: identifier")) }
 }
 
-/// Values in parentheses, some of which may be empty.
+/// Values in parentheses, some possibly empty.
 fn set<'a>(tokens: &mut Tokens<'a>) -> Result<BTreeSet<&'a str>, String> {
     let open = tokens.next();
     if open != "(" {

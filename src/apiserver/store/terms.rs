@@ -1,4 +1,4 @@
-//! What the store is asked with, and what it tells: places, conditions, rules, changes.
+//! The terms of the store's interface: places, conditions, rules, changes.
 
 use std::collections::BTreeSet;
 
@@ -7,14 +7,14 @@ use crate::apiserver::{lease::Lease, status::Status};
 /// Which namespaces exist.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Namespaces {
-    /// Every one that is asked for.
+    /// All that are asked for.
     #[default]
     Any,
     /// These; a creation elsewhere is 404.
     Only(BTreeSet<String>),
 }
 
-/// How the store behaves where real servers differ.
+/// The store's behaviour where real servers differ.
 #[derive(Clone, Debug, Default)]
 pub struct Rules {
     /// Which namespaces exist.
@@ -24,7 +24,7 @@ pub struct Rules {
     pub coordinated: bool,
 }
 
-/// A Lease's place.
+/// Where a Lease is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place<'a> {
     /// Its namespace.
@@ -34,7 +34,7 @@ pub struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// Whether it is where `lease` says it is, by its name.
+    /// Whether `lease`, by its name, belongs here.
     ///
     /// # Errors
     /// 400 if it is not.
@@ -57,7 +57,7 @@ pub struct Preconditions {
     pub version: Option<String>,
 }
 
-/// What a DELETE does about objects that the Lease owns. Nobody collects them here: their finalizer keeps the Lease.
+/// What a DELETE does about objects that the Lease owns. Nothing collects them here: their finalizer keeps the Lease.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Dependents {
     /// What the Lease's finalizers say.
@@ -74,7 +74,7 @@ pub enum Dependents {
 /// One change, as history keeps it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
-    /// The version that it made.
+    /// The version that it created.
     pub version: u64,
     /// The Lease before it; none for a creation.
     pub before: Option<Lease>,

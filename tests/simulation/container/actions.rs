@@ -1,6 +1,6 @@
-//! What init does because its agent wants it done, and what becomes of it.
+//! What init does at its agent's request, and what comes of it.
 //!
-//! The order of things is that of `init/actions.rs`.
+//! The order of steps is that of `init/actions.rs`.
 
 use tenure::{
     config::HookKind,
@@ -91,7 +91,7 @@ impl Container {
                     e.judge.fail(format!("{}: init finds that {line}, though it did not lie", self.who));
                 }
                 if line.contains("did not acknowledge its promotion") {
-                    // Where there is no elector, nobody else is told.
+                    // Without an elector, nobody else is told.
                     self.conduct.gives_up(self.clock().boot(e.now));
                 }
                 e.note(self.who, || format!("init warns: {line}"));
@@ -158,7 +158,7 @@ impl Container {
     fn tell(&mut self, message: ToElector, e: &mut Engine) {
         let span = e.latency(self.node.wake);
         if let ToElector::Stopping { reason: Reason::Expired, term, at } = message {
-            // What the kernel did at H stands, whatever came too late.
+            // What the kernel did at H stands; anything later came too late.
             if !self.fuse.fired {
                 e.judge.expired(self.who, term, at);
             }
@@ -212,7 +212,7 @@ impl Container {
         self.elector = None;
     }
 
-    /// SIGKILL to the elector, from elsewhere than init's own decision.
+    /// SIGKILL to the elector, not by init's decision.
     pub fn shoot_elector(&mut self, e: &mut Engine) {
         let Some(elector) = self.elector.as_mut().filter(|elector| !elector.is_dead) else { return };
         elector.is_dead = true;
@@ -254,7 +254,7 @@ impl Container {
         self.wake(e);
     }
 
-    /// The workload takes a role that it was told, and says so, once or more often.
+    /// The workload takes on a role that it was told, and reports it, once or more often.
     pub fn obeys(&mut self, pid: i32, e: &mut Engine) {
         if e.now < self.suspended_until {
             return e.at(self.suspended_until, Event::Obeys(Child { who: self.who, pid }));
@@ -267,7 +267,7 @@ impl Container {
         self.wake(e);
     }
 
-    /// A process comes to its end.
+    /// A process ends.
     pub fn ends(&mut self, pid: i32, e: &mut Engine) {
         if e.now < self.suspended_until {
             return e.at(self.suspended_until, Event::Ends(Child { who: self.who, pid }));

@@ -1,6 +1,6 @@
-//! The kernel's fuse: it kills at the H that init last acknowledged, whoever runs then, as in `init/fuses.rs`.
+//! The kernel's fuse: it kills at the H that init last acknowledged, even if nothing else runs, as in `init/fuses.rs`.
 //!
-//! It covers the main process from its fork on, and what it left behind from the next renewal on.
+//! It covers the main process from its fork on, and processes that it left behind from the next renewal on.
 
 use tenure::{supervision::Input, time::Instant};
 
@@ -16,9 +16,9 @@ use crate::{
 pub(super) struct Fuse {
     hard: Option<Instant>,
     alarm: Alarm,
-    /// It has killed, and init has not heard of it.
+    /// It has fired, and init has not heard of it.
     blown: bool,
-    /// It has killed in this term.
+    /// It has fired in this term.
     pub(super) fired: bool,
 }
 
@@ -33,7 +33,7 @@ impl Fuse {
 }
 
 impl Container {
-    /// It stands at H before anything is done that relies on it.
+    /// It is set to H before anything relies on it.
     pub(super) fn follow_hard(&mut self, e: &mut Engine) {
         let hard = self.agent.hard();
         if self.fuse.hard == hard {
@@ -56,7 +56,7 @@ impl Container {
         }
     }
 
-    /// Its time may have come.
+    /// It may be due.
     pub fn burn(&mut self, e: &mut Engine) {
         if self.over {
             return;
@@ -64,7 +64,7 @@ impl Container {
         match self.fuse.alarm.comes(e.now) {
             Ok(false) => {}
             Err(later) => e.at(later, Event::Fuse(self.who)),
-            // The kernel's timers stand still with the node.
+            // The kernel's timers stop while the node is suspended.
             Ok(true) if e.now < self.suspended_until => {
                 if let Some(at) = self.fuse.alarm.set(self.suspended_until) {
                     e.at(at, Event::Fuse(self.who));

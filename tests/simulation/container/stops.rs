@@ -1,4 +1,4 @@
-//! What stands still: init, both processes, or the whole node.
+//! What is stopped: init, both processes, or the whole node.
 
 use super::Container;
 use crate::{
@@ -7,12 +7,12 @@ use crate::{
     engine::{Engine, Event},
 };
 
-/// When a SIGSTOP to init takes hold.
+/// When a SIGSTOP to init takes effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
     /// Now.
     Now,
-    /// Before the action of this number, so that it stands in the middle of its work.
+    /// Before the action of this number, so that it stops in the middle of its work.
     Action(u32),
     /// Before it forks the workload.
     Spawn,
@@ -28,12 +28,12 @@ impl Container {
         now < self.suspended_until
     }
 
-    /// Whether the elector stands in for an init that stops now. If it does not, only the kernel's fuse does.
+    /// Whether the elector stands in for an init that stops now. If not, only the kernel's fuse does.
     pub fn is_guarded(&self) -> bool {
         self.elector.as_ref().is_some_and(ElectorProcess::guards)
     }
 
-    /// SIGSTOP to init, for so long.
+    /// SIGSTOP to init, for this long.
     pub fn freeze(&mut self, moment: Moment, span: Ns, e: &mut Engine) {
         if self.frozen || self.over {
             return;
@@ -51,7 +51,7 @@ impl Container {
         self.expose(e);
     }
 
-    /// SIGSTOP to the elector, for so long; before the action of this number.
+    /// SIGSTOP to the elector, for this long; before the action of this number.
     pub fn freeze_elector(&mut self, actions: u32, span: Ns, e: &mut Engine) {
         if let Some(elector) = &mut self.elector {
             elector.freeze(actions, span, e);
@@ -59,8 +59,8 @@ impl Container {
         }
     }
 
-    /// Where init stands still and the elector as well, or is dead, nobody but the kernel is left to kill, which covers what init
-    /// found when it last looked.
+    /// If init is stopped and the elector is stopped or dead, only the kernel is left to kill, and its fuse covers what init found
+    /// when it last looked.
     pub fn expose(&self, e: &mut Engine) {
         if self.frozen && !self.is_guarded() {
             let margin = super::nanos(self.node.config.workload.stop.kill_margin);
@@ -69,7 +69,7 @@ impl Container {
         }
     }
 
-    /// Everything of the node stands still, but for its BOOTTIME.
+    /// Everything on the node stops, except its BOOTTIME.
     pub fn suspend(&mut self, span: Ns, e: &mut Engine) {
         if self.over || self.frozen || self.elector.as_ref().is_some_and(|elector| elector.stands_until() > e.now) {
             return;

@@ -24,7 +24,7 @@ impl Guard {
 }
 
 impl ElectorProcess {
-    /// The guard's own timer, which needs no turn of the loop.
+    /// The guard's own timer, independent of the loop.
     pub(super) fn set_guard(&mut self, clock: Clock, latency: Ns, e: &mut Engine) {
         let Guard { armed, wake } = self.guard;
         let hard = armed.hard();
@@ -37,7 +37,7 @@ impl ElectorProcess {
 }
 
 impl Container {
-    /// The guard looks at its clock.
+    /// The guard checks its clock.
     pub fn guard(&mut self, pid: i32, e: &mut Engine) {
         let clock = self.clock();
         let Some(elector) = self.runner(pid).filter(|elector| !elector.frozen && elector.guard.wake == e.now) else { return };

@@ -1,6 +1,6 @@
 //! What an elector does in its container.
 //!
-//! The order of things is that of `elector/drive.rs`.
+//! The order of steps is that of `elector/drive.rs`.
 
 use std::rc::Rc;
 
@@ -32,7 +32,7 @@ impl Container {
         self.wake(e);
     }
 
-    /// One turn of the elector's loop, if it was to be woken now.
+    /// One turn of the elector's loop, if it is due to wake now.
     pub fn turn_elector(&mut self, pid: i32, e: &mut Engine) {
         let clock = self.clock();
         let Some(elector) = self.runner(pid) else { return };
@@ -41,7 +41,7 @@ impl Container {
             Ok(_) => return,
             Err(later) => return e.at(later, Event::Elector(elector.child)),
         }
-        // What a SIGSTOP has cut off.
+        // What a SIGSTOP interrupted.
         self.carry_out_elector(pid, e);
         let latency = e.latency(self.node.wake);
         let (who, identity) = (self.who, Rc::clone(&self.identity));
@@ -171,7 +171,7 @@ impl Container {
         }
     }
 
-    /// A watch of the elector brings something.
+    /// The elector's watch delivers something.
     pub fn watched(&mut self, pid: i32, number: u64, watched: Watched, e: &mut Engine) {
         let latency = e.latency(self.node.wake);
         if let Some(elector) = self.runner(pid).filter(|elector| elector.watch == number) {

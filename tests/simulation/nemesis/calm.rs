@@ -1,4 +1,4 @@
-//! The end of all faults, and what hangs for good from then on.
+//! The end of all faults, and the hangs that are permanent from then on.
 
 use serde_json::json;
 use tenure::election::writes::PAUSED;
@@ -7,7 +7,7 @@ use super::{FOREVER, Hang};
 use crate::{container::Moment, world::World};
 
 impl World {
-    /// All is well from now on.
+    /// Ends all faults for good.
     pub fn calm(&mut self) {
         self.e.note("all", || "IS CALM".into());
         self.calm_since = Some(self.e.now);
@@ -18,7 +18,7 @@ impl World {
         }
         for replica in &mut self.replicas {
             replica.road.mend();
-            // A node that sleeps wakes by itself.
+            // A suspended node wakes by itself.
             if let Some(container) = replica.container.as_mut().filter(|container| !container.sleeps(self.e.now)) {
                 container.thaw(&mut self.e);
                 let (clock, latency) = (container.clock(), 0);

@@ -1,4 +1,4 @@
-//! What people and mad electors do to the Lease.
+//! What people and malfunctioning electors do to the Lease.
 
 use serde_json::{Value, json};
 use tenure::election::writes::{STEP_DOWN, STEP_DOWN_TO};
@@ -17,7 +17,7 @@ impl World {
         self.publish();
     }
 
-    /// The release mark is written on the hold of `who` by its mad elector, which init believes.
+    /// `who` loses its hold to its malfunctioning elector, which writes the release mark; init believes it.
     pub fn rob(&mut self, who: Who) {
         let time = stamp(self.e.now);
         let identity = format!("{}_{who}", self.replicas[who.replica].node.name);
@@ -43,7 +43,7 @@ impl World {
         });
     }
 
-    /// Where every D is the same: a follower that has never seen the one in the record would not wait long enough.
+    /// Only where every D is the same: otherwise a follower that has never seen the one in the record would not wait long enough.
     pub(super) fn unset(&mut self) {
         let Some(common) = self.plan.common else { return };
         self.edit("no duration", |lease| {
@@ -67,7 +67,7 @@ impl World {
     pub(super) fn clear(&mut self) {
         let how = self.e.rng.u8(..3);
         self.edit("clear", |lease| match how {
-            // From a null it would make the mark again that was there before.
+            // From a null it would recreate the mark that was there before.
             0 if lease["spec"]["holderIdentity"].is_null() => {}
             0 => lease["spec"]["holderIdentity"] = "".into(),
             1 => lease["spec"]["holderIdentity"] = Value::Null,
@@ -75,7 +75,7 @@ impl World {
         });
     }
 
-    /// Another holder is written in: a stranger, or one of us that knows nothing of it.
+    /// Writes another holder in: a stranger, or one of the replicas, which does not know of it.
     pub(super) fn steal(&mut self) {
         let mut names: Vec<String> = self.identities();
         names.push("stranger".into());

@@ -1,4 +1,4 @@
-//! What happens to processes, and what mad ones say.
+//! Faults of processes, and what malfunctioning ones say.
 
 use super::{Fault, nanos};
 use crate::{
@@ -32,7 +32,7 @@ impl World {
         });
     }
 
-    /// Whoever takes over has to wait until the leader, which knows nothing, is gone.
+    /// Whoever takes over has to wait until the leader, which knows nothing of it, is gone.
     pub(super) fn interregnum(&mut self) {
         let Some(leader) = self.e.judge.leader() else { return };
         let span = self.plan.longest;
@@ -63,7 +63,7 @@ impl World {
             container.lied |= lied;
             container.wake(e);
             if lied && lie == Lie::NoWait {
-                // It speaks of another term than its init now, and does not live for long.
+                // Its term now differs from its init's, and it does not live long.
                 let span = e.spread(MS, 100 * MS);
                 e.after(span, Event::Aimed(container.who, Fault::KillElector));
             }

@@ -1,4 +1,4 @@
-//! What happens on the way to the server and back.
+//! Faults on the way to the server and back.
 
 use super::nanos;
 use crate::{

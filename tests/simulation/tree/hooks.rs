@@ -1,4 +1,4 @@
-//! The commands around a change of role. One is a leader's code as long as it runs, and may hang or fail at any point of its work.
+//! The hooks around a change of role. A hook counts as a leader's code while it runs, and may hang or fail at any point.
 
 use tenure::{config::HookKind, link::Exit, role::Role, time::Instant};
 
@@ -9,10 +9,10 @@ use crate::{
     plan::Habits,
 };
 
-/// Longest work of one.
+/// The longest run time of one.
 const LONGEST: u64 = 200 * MS;
 
-/// What it has to do: to tell `workload` its role in the term of `token`.
+/// Its task: to tell `workload` its role in the term of `token`.
 #[derive(Debug)]
 pub struct Hook {
     pub kind: HookKind,
@@ -28,14 +28,14 @@ impl Tree {
         self.add(Stage::Hooks(hook), manner, covered, habits, e)
     }
 
-    /// The workload is being told that it stands by.
+    /// The workload is being told to stand by.
     pub fn is_asked(&mut self, workload: i32) {
         if let Some(process) = self.processes.iter_mut().find(|process| process.pid == workload) {
             process.asked = true;
         }
     }
 
-    /// It begins its work.
+    /// It starts its work.
     pub(super) fn hooks(&mut self, index: usize, clock: Clock, habits: &Habits, e: &mut Engine) {
         let Some(Process { pid, stage, covered, .. }) = self.processes.get_mut(index) else { return };
         let (pid, covered) = (*pid, *covered);
@@ -50,7 +50,7 @@ impl Tree {
         e.judge.runs(child, &token, covered, e.now);
         let ends = !e.chance(habits.hangs);
         let exit = Exit::Code(u8::from(e.chance(habits.hangs)));
-        // One that does not end well may have done its work all the same.
+        // One that ends badly may have done its work all the same.
         let tells = ends && exit == Exit::Code(0) || e.chance(0.5);
         if kind == HookKind::AfterLead && tells {
             self.order(workload, Role::Leader, &token, habits, e);
@@ -62,7 +62,7 @@ impl Tree {
         }
     }
 
-    /// One that ends well has seen to it that the workload stands by.
+    /// One that ends well has made sure that the workload stands by.
     pub(super) fn succeeds(&mut self, index: usize, exit: Exit, e: &mut Engine) {
         let Process { stage: Stage::Hooks(Hook { kind: HookKind::BeforeFollow, workload, .. }), .. } = &self.processes[index]
         else {

@@ -1,4 +1,4 @@
-//! A workload that runs always: it stands by, and leads from one signal to the next.
+//! A workload that always runs: it stands by, and leads from one signal to the next.
 
 use tenure::{link::Exit, role::Role, time::Instant};
 
@@ -14,7 +14,7 @@ pub const ON_LEAD: i32 = libc::SIGUSR1;
 /// It stands by.
 pub const ON_FOLLOW: i32 = libc::SIGUSR2;
 
-/// A role that it was told, and has not taken yet.
+/// A role that it was told, and has not taken on yet.
 #[derive(Debug)]
 pub(super) struct Order {
     at: Ns,
@@ -30,13 +30,13 @@ impl Tree {
         self.add(stage, manner, false, habits, e)
     }
 
-    /// Forks who sends the signal that promotes `workload`, unless it is too late.
+    /// Forks a child that sends the signal that promotes `workload`, unless it is too late.
     pub fn promote(&mut self, workload: i32, token: String, not_after: Instant, habits: &Habits, e: &mut Engine) -> i32 {
         let manner = super::Manner { main: false, breeds: false, ..manner(habits, e) };
         self.add(Stage::Promotes { workload, token, not_after }, manner, false, habits, e)
     }
 
-    /// SIGKILL to the one who promotes, who may have sent the signal just before, and not said so.
+    /// SIGKILL to the promoting child, which may have sent the signal just before without reporting it.
     pub fn call_off(&mut self, pid: i32, clock: Clock, habits: &Habits, e: &mut Engine) {
         let Some(process) = self.processes.iter_mut().find(|process| process.pid == pid && !process.killed) else { return };
         let Stage::Promotes { workload, token, not_after } = &process.stage else { return };
@@ -47,7 +47,7 @@ impl Tree {
         }
     }
 
-    /// The one who promotes looks at the clock, and does.
+    /// The promoting child checks the clock, and sends the signal.
     pub(super) fn promotes(&mut self, index: usize, clock: Clock, habits: &Habits, e: &mut Engine) {
         let Some(Process { pid, stage, killed, .. }) = self.processes.get_mut(index) else { return };
         let Stage::Promotes { workload, token, not_after } = stage else { return };
@@ -62,7 +62,7 @@ impl Tree {
         }
     }
 
-    /// The workload is told its role. Some do not listen when they are to stand by.
+    /// The workload is told its role. Some ignore it when they are to stand by.
     pub fn order(&mut self, pid: i32, role: Role, token: &str, habits: &Habits, e: &mut Engine) {
         let Some(process) = self.processes.iter_mut().find(|process| process.pid == pid) else { return };
         process.asked |= role == Role::Standby;
@@ -75,9 +75,9 @@ impl Tree {
         e.at(at, Event::Obeys(Child { who: self.who, pid }));
     }
 
-    /// It takes the role that it was told; which.
+    /// It takes on the role that it was told; returns which.
     pub fn obey(&mut self, pid: i32, habits: &Habits, e: &mut Engine) -> Option<Role> {
-        // Of one that is dying nobody hears a word. Where none is asked for, the signal is enough, and it is not disobeyed.
+        // A dying process reports nothing. Where no report is asked for, the signal suffices, and is never disobeyed.
         let process = self.processes.iter_mut().find(|process| process.pid == pid && !(process.killed && habits.says))?;
         let (Stage::Runs { .. } | Stage::Stands) = process.stage else { return None };
         if process.orders.front()?.at > e.now {

@@ -1,4 +1,4 @@
-//! Passes one request on, and its reply back, as the rules say.
+//! Forwards one request and its reply, as the rules say.
 
 use std::{
     pin::Pin,
@@ -22,7 +22,7 @@ use super::{
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 type Body = UnsyncBoxBody<Bytes, BoxError>;
 
-/// What answers every request of one client.
+/// Answers every request of one client.
 #[derive(Clone)]
 pub struct Service {
     pub upstream: Client,
@@ -44,7 +44,7 @@ impl Service {
         let Fault { hidden, request: arrival, reply, what } = self.rules.take(&request);
         let echo = request.body.to_string();
         let number = self.log.arrived(request);
-        // A task of its own, so that a client that hangs up does not call back what is on its way.
+        // A separate task, so that a client that hangs up does not cancel what is in flight.
         let genuine =
             if hidden { None } else { Some(tokio::spawn(self.forward(number, head, bytes, arrival, is_watch)).await??) };
         reply.pass().await;
@@ -58,7 +58,7 @@ impl Service {
         }
     }
 
-    /// The server's answer; noted when it is here. That of a watch is a stream, everything else is whole.
+    /// The server's answer, recorded on arrival. A watch is streamed, everything else is read whole.
     async fn forward(
         self,
         number: usize,
@@ -93,7 +93,7 @@ fn noted(head: &Parts, bytes: &Bytes) -> Request {
     Request::new(clock::boot(), &head.method, uri, authorization.to_owned(), body)
 }
 
-/// What describes one hop only, and the length that a changed body no longer has.
+/// Removes the hop-by-hop headers, and the length that no longer fits a changed body.
 fn strip(headers: &mut HeaderMap) {
     for name in [header::CONTENT_LENGTH, header::TRANSFER_ENCODING, header::CONNECTION] {
         headers.remove(name);
@@ -125,7 +125,7 @@ fn changed(genuine: Response<Body>, change: fn(&mut Value)) -> Response<Body> {
     genuine.map(|inner| Changed { inner, rest: Vec::new(), change }.boxed_unsync())
 }
 
-/// Some bytes, and how the body ends after them.
+/// Some bytes, and whether and how the body ends after them.
 struct Piece {
     bytes: Option<Bytes>,
     end: End,
@@ -154,7 +154,7 @@ impl hyper::body::Body for Piece {
     }
 }
 
-/// The Leases of a body changed: in an object, in a list, in the events of a watch.
+/// A body whose Leases are changed: in an object, in a list, in the events of a watch.
 struct Changed {
     inner: Body,
     rest: Vec<u8>,

@@ -7,15 +7,15 @@ use tokio::sync::watch;
 
 use super::log::Request;
 
-/// How one half of an exchange passes.
+/// How one half of an exchange is passed on.
 #[derive(Clone, Debug, Default)]
 pub enum Passage {
-    /// As it comes.
+    /// Immediately.
     #[default]
     AtOnce,
-    /// Not at all.
+    /// Never.
     Never,
-    /// This much later.
+    /// After this delay.
     After(Duration),
     /// Once the test opens it.
     Through(Valve),
@@ -33,7 +33,7 @@ impl Passage {
     }
 }
 
-/// What a test opens by hand.
+/// Opened by the test.
 #[derive(Clone, Debug)]
 pub struct Valve(watch::Sender<bool>);
 
@@ -53,7 +53,7 @@ impl Valve {
     }
 }
 
-/// What the client hears in place of the genuine reply, or how that is spoiled.
+/// What the client gets instead of the genuine reply, or how that is corrupted.
 #[derive(Clone, Debug, Default)]
 pub enum Reply {
     /// The server's own.
@@ -61,17 +61,17 @@ pub enum Reply {
     Genuine,
     /// This one.
     Instead(Canned),
-    /// The server's own, each JSON document of it changed so.
+    /// The server's own, with each of its JSON documents changed like this.
     Changed(fn(&mut Value)),
-    /// The request's own body, as if it had been stored and nothing had changed by it.
+    /// The request's own body, as if it had been stored without any change.
     Echo,
-    /// The head and half of the body, then the end of the connection.
+    /// The head and half of the body, then the connection closes.
     Truncated,
-    /// The end of the connection.
+    /// The connection closes.
     Nothing,
 }
 
-/// A reply made up.
+/// A made-up reply.
 #[derive(Clone, Debug, Default)]
 pub struct Canned {
     /// Status.
@@ -80,18 +80,18 @@ pub struct Canned {
     pub headers: Vec<(&'static str, String)>,
     /// Body.
     pub body: String,
-    /// The body never ends, as that of a watch.
+    /// The body never ends, like that of a watch.
     pub endless: bool,
 }
 
 /// What is done to one request.
 #[derive(Clone, Debug, Default)]
 pub struct Fault {
-    /// Whether the server gets to see the request at all.
+    /// Whether the request is kept from the server.
     pub hidden: bool,
-    /// How the request goes to the server. It goes on if the client hangs up: that is what a late commit is.
+    /// How the request reaches the server. It is sent even if the client hangs up, which makes a late commit.
     pub request: Passage,
-    /// How the reply goes to the client.
+    /// How the reply reaches the client.
     pub reply: Passage,
     /// What the reply is.
     pub what: Reply,
@@ -103,7 +103,7 @@ impl Fault {
         Self { request: Passage::Never, ..Self::default() }
     }
 
-    /// The server does what is asked; its reply is lost.
+    /// The server carries the request out; its reply is lost.
     pub fn lost_reply() -> Self {
         Self { reply: Passage::Never, ..Self::default() }
     }
@@ -113,7 +113,7 @@ impl Fault {
         Self { request: Passage::Through(valve.clone()), ..Self::default() }
     }
 
-    /// The server does what is asked; its reply arrives once the valve is open.
+    /// The server carries the request out; its reply arrives once the valve is open.
     pub fn late_reply(valve: &Valve) -> Self {
         Self { reply: Passage::Through(valve.clone()), ..Self::default() }
     }
@@ -123,7 +123,7 @@ impl Fault {
         Self { reply: Passage::After(delay), ..Self::default() }
     }
 
-    /// The server never sees the request; the proxy answers it with a status of the Kubernetes kind.
+    /// The server never sees the request; the proxy answers it with a Kubernetes Status.
     pub fn refused(status: u16, reason: &str) -> Self {
         Self::answered(Canned { status, body: failure(status, reason), ..Canned::default() })
     }
@@ -133,7 +133,7 @@ impl Fault {
         Self { hidden: true, what: Reply::Instead(reply), ..Self::default() }
     }
 
-    /// The server does what is asked; the client is told that it failed.
+    /// The server carries the request out; the client is told that it failed.
     pub fn committed_but(status: u16, reason: &str) -> Self {
         let canned = Canned { status, body: failure(status, reason), ..Canned::default() };
         Self { what: Reply::Instead(canned), ..Self::default() }
@@ -144,12 +144,12 @@ impl Fault {
         Self { hidden: true, what: Reply::Echo, ..Self::default() }
     }
 
-    /// The server never sees the watch; the client hears these lines, and then nothing.
+    /// The server never sees the watch; the client gets these lines, and then nothing.
     pub fn silent_watch(lines: &str) -> Self {
         Self::answered(Canned { status: 200, body: lines.to_owned(), endless: true, ..Canned::default() })
     }
 
-    /// The server never sees the watch; the client hears these lines, and then its end.
+    /// The server never sees the watch; the client gets these lines, and then its end.
     pub fn ended_watch(lines: &str) -> Self {
         Self::answered(Canned { status: 200, body: lines.to_owned(), ..Canned::default() })
     }
@@ -159,7 +159,7 @@ impl Fault {
         Self { what: Reply::Changed(change), ..Self::default() }
     }
 
-    /// The server does what is asked; half of its reply arrives.
+    /// The server carries the request out; half of its reply arrives.
     pub fn truncated() -> Self {
         Self { what: Reply::Truncated, ..Self::default() }
     }
@@ -214,13 +214,13 @@ impl Rules {
         *self.rotated.lock().expect("no panic inside") = Some((rotated, genuine));
     }
 
-    /// What the server is to read in place of this `Authorization` header.
+    /// The header that the server gets in place of this `Authorization` header.
     pub fn genuine(&self, authorization: &str) -> Option<String> {
         let rotated = self.rotated.lock().expect("no panic inside");
         rotated.as_ref().filter(|(rotated, _)| rotated == authorization).map(|(_, genuine)| genuine.clone())
     }
 
-    /// What is to be done to this request; uses up one time.
+    /// The fault for this request; uses it up once.
     pub fn take(&self, request: &Request) -> Fault {
         let mut rules = self.rules.lock().expect("no panic inside");
         let rule = rules.iter_mut().rev().find(|rule| rule.times != Times::Only(0) && (rule.when)(request));

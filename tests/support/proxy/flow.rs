@@ -1,4 +1,4 @@
-//! Holds the bytes of a client's connections in either direction, or resets them.
+//! Holds back the bytes of a client's connections in either direction, or resets the connections.
 
 use std::{
     collections::BTreeMap,
@@ -14,12 +14,12 @@ use tokio::{
     sync::watch,
 };
 
-/// Whether bytes of one direction move.
+/// Whether bytes move in one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
     /// They do.
     Open,
-    /// They wait, and move once it is open again.
+    /// They wait until it is open again.
     Held,
 }
 
@@ -35,7 +35,7 @@ struct Inner {
     requests_held: bool,
     replies_held: bool,
     tls_broken: bool,
-    /// Rises with every reset; a connection of a lower one is over.
+    /// Incremented by every reset; connections of an earlier era are closed.
     era: u64,
     waiting: BTreeMap<(u64, Direction), Waker>,
 }
@@ -97,7 +97,7 @@ impl Gated<TcpStream> {
         Self { stream, gate, id, era }
     }
 
-    /// Whether new connections are to be answered without TLS.
+    /// Whether new connections are answered without TLS.
     pub fn is_tls_broken(&self) -> bool {
         self.gate.inner.lock().expect("no panic inside").tls_broken
     }

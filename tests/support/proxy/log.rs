@@ -26,14 +26,14 @@ pub enum Verb {
     Patch,
     /// DELETE.
     Delete,
-    /// Anything about something else.
+    /// Any request for something else.
     Other,
 }
 
 /// A request.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// When it had arrived whole.
+    /// When it had arrived completely.
     pub at: Instant,
     /// What it asks for.
     pub verb: Verb,
@@ -41,7 +41,7 @@ pub struct Request {
     pub uri: String,
     /// The `Authorization` header.
     pub authorization: String,
-    /// The JSON document that it carries; null without one.
+    /// Its JSON body; null without one.
     pub body: Value,
 }
 
@@ -93,7 +93,7 @@ impl Request {
 /// What the server answered.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// When the answer was here.
+    /// When the answer arrived.
     pub at: Instant,
     /// Its status.
     pub status: u16,
@@ -106,17 +106,17 @@ pub struct Answer {
 pub struct Exchange {
     /// The request.
     pub request: Request,
-    /// The server's answer, genuine; none if it never saw the request, or has not answered yet.
+    /// The server's genuine answer; none if it never saw the request, or has not answered yet.
     pub answer: Option<Answer>,
 }
 
 impl Exchange {
-    /// Whether the server did it.
+    /// Whether the server carried it out.
     pub fn succeeded(&self) -> bool {
         self.answer.as_ref().is_some_and(|answer| answer.status < 300)
     }
 
-    /// When the server's answer was here.
+    /// When the server's answer arrived.
     pub fn answered_at(&self) -> Instant {
         self.answer.as_ref().expect("an answer").at
     }
@@ -156,12 +156,12 @@ impl Log {
         self.all().into_iter().filter(|exchange| exchange.request.at > instant).collect()
     }
 
-    /// The first that is so, now or later.
+    /// The first one that matches, now or later.
     pub async fn first(&self, what: &str, is_so: impl Fn(&Exchange) -> bool) -> Exchange {
         self.nth(0, what, is_so).await
     }
 
-    /// The one after `count` others that are so, now or later.
+    /// The one after `count` others that match, now or later.
     pub async fn nth(&self, count: usize, what: &str, is_so: impl Fn(&Exchange) -> bool) -> Exchange {
         let mut changed = self.changed.subscribe();
         within(PATIENCE, what, async {
@@ -177,7 +177,7 @@ impl Log {
         .await
     }
 
-    /// Looks on for this long, in which no such request may arrive.
+    /// Watches for this long, during which no such request may arrive.
     ///
     /// # Panics
     /// If one does.
@@ -187,18 +187,18 @@ impl Log {
         assert_eq!(self.count(&is_so), before, "{what} within {span:?}");
     }
 
-    /// How many are so.
+    /// How many match.
     pub fn count(&self, is_so: impl Fn(&Exchange) -> bool) -> usize {
         self.exchanges.lock().expect("no panic inside").iter().filter(|exchange| is_so(exchange)).count()
     }
 
-    /// Whether one that came since then is so.
+    /// Whether one that arrived since then matches.
     pub fn has_since(&self, moment: Instant, is_so: impl Fn(&Exchange) -> bool) -> bool {
         let exchanges = self.exchanges.lock().expect("no panic inside");
         exchanges.iter().rev().take_while(|exchange| exchange.request.at >= moment).any(is_so)
     }
 
-    /// Notes a request; its number.
+    /// Records a request; returns its number.
     pub(super) fn arrived(&self, request: Request) -> usize {
         let number = {
             let mut exchanges = self.exchanges.lock().expect("no panic inside");
@@ -209,7 +209,7 @@ impl Log {
         number
     }
 
-    /// Notes the server's answer to a request.
+    /// Records the server's answer to a request.
     pub(super) fn answered(&self, number: usize, answer: Answer) {
         self.exchanges.lock().expect("no panic inside")[number].answer = Some(answer);
         self.changed.send_replace(());

@@ -1,8 +1,8 @@
-//! Stands between one client and the API server: writes down every request, and does the faults that a test asks for.
+//! Stands between one client and the API server: records every request, and injects the faults that a test asks for.
 //!
-//! It ends TLS on both sides. On a client's connections it can hold either direction, reset or refuse them ([`flow`]); on single
-//! requests it can lose, delay or change the request or the reply, or answer by itself ([`fault`]). Everything can be changed
-//! while it runs. [`log`] is the record, in the order of arrival.
+//! It terminates TLS on both sides. On a client's connections it can hold back either direction, reset or refuse them ([`flow`]);
+//! for single requests it can lose, delay or change the request or the reply, or answer itself ([`fault`]). Everything can be
+//! changed while it runs. [`log`] is the record, in the order of arrival.
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -45,12 +45,12 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// A proxy to the server of an administrator's kubeconfig, whose credentials it does not use: a client's own pass through.
+    /// A proxy to the server of an administrator's kubeconfig, whose credentials it does not use: the client's own are passed on.
     pub async fn start(kubeconfig: &Path) -> Self {
         Self::start_at(kubeconfig, Ipv4Addr::LOCALHOST).await
     }
 
-    /// The same where a client in another network namespace reaches it.
+    /// The same, reachable by a client in another network namespace.
     pub async fn start_at(kubeconfig: &Path, address: Ipv4Addr) -> Self {
         let mut config = api::config(kubeconfig).await;
         config.auth_info = AuthInfo::default();
@@ -70,7 +70,7 @@ impl Proxy {
         *self.accepting.lock().expect("no panic inside") = Some(accepting);
     }
 
-    /// Where it listens.
+    /// The address on which it listens.
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
@@ -80,7 +80,7 @@ impl Proxy {
         &self.certificate
     }
 
-    /// Lets bytes from the client through, or holds them; what is held arrives later, as after a partition.
+    /// Lets bytes from the client through, or holds them; what is held arrives later, as after a network partition.
     pub fn requests(&self, flow: Flow) {
         self.gate.requests(flow);
     }
@@ -90,7 +90,7 @@ impl Proxy {
         self.gate.replies(flow);
     }
 
-    /// Holds everything both ways: connections are accepted, and nothing moves on them.
+    /// Holds everything in both directions: connections are accepted, but nothing moves on them.
     pub fn cut(&self) {
         self.requests(Flow::Held);
         self.replies(Flow::Held);
@@ -106,7 +106,7 @@ impl Proxy {
         }
     }
 
-    /// How many connections there were so far.
+    /// How many connections there have been so far.
     pub fn connections(&self) -> u64 {
         self.gate.connections()
     }
@@ -136,17 +136,18 @@ impl Proxy {
         self.gate.reset();
     }
 
-    /// From now on does this to the requests for which `when` holds, as many times as said. Later rules go first.
+    /// From now on injects this fault into the requests for which `when` holds, as many times as stated. Later rules take
+    /// precedence.
     pub fn on(&self, when: impl Fn(&Request) -> bool + Send + 'static, times: Times, fault: Fault) {
         self.rules.add(when, times, fault);
     }
 
-    /// Lets the client say `rotated` where the server knows `genuine`: a token that changes while the server's stays.
+    /// Lets the client send `rotated` where the server knows `genuine`: a token that rotates while the server's stays.
     pub fn rotate_token(&self, rotated: &str, genuine: &str) {
         self.rules.rotate(format!("Bearer {rotated}"), format!("Bearer {genuine}"));
     }
 
-    /// Forgets all rules.
+    /// Removes all rules.
     pub fn clear(&self) {
         self.rules.clear();
     }
@@ -168,7 +169,7 @@ async fn accept(listener: TcpListener, gate: Arc<Gate>, acceptor: TlsAcceptor, s
     }
 }
 
-/// Serves one connection to its end; how it ends is the client's business.
+/// Serves one connection to its end; how it ends does not matter here.
 async fn connection(mut stream: Gated<TcpStream>, acceptor: TlsAcceptor, service: exchange::Service) {
     if stream.is_tls_broken() {
         drop(stream.write_all(b"HTTP/1.0 502 Bad Gateway\r\n\r\n").await);
@@ -179,7 +180,7 @@ async fn connection(mut stream: Gated<TcpStream>, acceptor: TlsAcceptor, service
     drop(hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), answer).await);
 }
 
-/// A certificate of its own for its address.
+/// A self-signed certificate for its address.
 fn identity(address: Ipv4Addr) -> (TlsAcceptor, String) {
     let made = rcgen::generate_simple_self_signed(vec![address.to_string()]).expect("a certificate");
     let key = rustls::pki_types::PrivateKeyDer::try_from(made.signing_key.serialize_der()).expect("a key");
