@@ -197,7 +197,7 @@ const PATIENCE: Duration = Duration::from_millis(50);
 /// More writes than the smallest buffers hold.
 const ENOUGH: usize = 64;
 
-/// Probes without an answer: the kernel takes this many for a second or two of bad luck, and gives up at 15.
+/// Unanswered probes in a row that are no coincidence; the kernel gives up at 15.
 const TOO_MANY: u8 = 3;
 
 /// uapi/linux/tcp.h: the longest wait between two probes.

@@ -199,7 +199,7 @@ impl Sweep {
         let mut left = Left { unclear: found.unclear, ..Left::default() };
         for process in found.targets {
             let sent = match scope {
-                // Pids of this namespace are init's alone to free: it reaps nobody during a pass.
+                // A pid that was freed and taken since the scan names somebody who is to die too, or a plugin, which is run again.
                 Scope::Namespace => kill(process.pid.as_raw(), signal),
                 Scope::Descendants | Scope::Remains { .. } => send_identified(found.scanner, process, signal, &mut self.pidfd),
             };
