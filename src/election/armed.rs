@@ -1,6 +1,6 @@
 //! What the second guard is armed for: the H of a term, as init was told of it (law 3).
 //!
-//! Owns which messages move it and which disarm it. Reads no clock and kills nobody: that is the elector's edge.
+//! Owns which messages move it and which disarm it. Reads no clock and kills nothing: the elector's edge does.
 
 use crate::{
     link::{Term, ToElector, ToInit},
@@ -15,19 +15,19 @@ pub struct Armed {
 }
 
 impl Armed {
-    /// For nothing.
+    /// Armed for nothing.
     #[must_use]
     pub const fn disarmed() -> Self {
         Self { term: None, hard: Instant::NEVER }
     }
 
-    /// From when on to kill; [`Instant::NEVER`] while disarmed.
+    /// When the killing begins; [`Instant::NEVER`] while disarmed.
     #[must_use]
     pub const fn hard(&self) -> Instant {
         self.hard
     }
 
-    /// Follows what init is told of the deadlines.
+    /// Follows the deadlines that init is told.
     pub const fn telling(&mut self, message: &ToInit) {
         match message {
             ToInit::Lead { term, confirmed, .. } | ToInit::Extend { term, confirmed, .. } => {
@@ -45,7 +45,7 @@ impl Armed {
         }
     }
 
-    /// A proof of death disarms, if it is this term's.
+    /// A proof of death for this term disarms.
     pub fn told(&mut self, message: &ToElector) {
         if let ToElector::Stopped { term, .. } = message
             && self.term == Some(*term)
@@ -64,7 +64,7 @@ impl Armed {
         self.hard = Instant::BOOT;
     }
 
-    /// Kills no more.
+    /// Stops killing.
     pub const fn disarm(&mut self) {
         *self = Self::disarmed();
     }

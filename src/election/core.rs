@@ -1,4 +1,4 @@
-//! What every phase of an election shares: the one awaited request, the queue of actions, the sight of the Lease.
+//! What all phases of an election share: the one request in flight, the queue of actions, what was seen of the Lease.
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -28,8 +28,8 @@ use crate::{
 mod pacing;
 mod watching;
 
-/// So many writes without an answer are remembered. One that is forgotten and yet arrives is a stranger's, and waited for (law
-/// 13): safe, and no outage of whatever length takes all memory.
+/// How many unanswered writes are remembered. One that is forgotten and still arrives counts as a stranger's and is waited for
+/// (law 13): safe, and even the longest outage does not exhaust memory.
 const MOST_UNKNOWN: usize = 100;
 
 #[derive(Clone, Debug)]
@@ -42,7 +42,7 @@ pub(crate) struct Core {
     pub(crate) not_before: Option<Instant>,
     pub(crate) shutdown: bool,
     pub(crate) sight: Sight,
-    /// The duration that the next elector would know of.
+    /// The duration that the next elector would be told.
     handed_on: Duration,
     pub(crate) unknown: Vec<Attempt>,
     pub(crate) ready: bool,
@@ -52,28 +52,28 @@ pub(crate) struct Core {
     step_downs: u64,
     stamps: Stamps,
     random: fastrand::Rng,
-    /// What did not succeed when it was asked for last.
+    /// Operations whose last request failed.
     failing: BTreeSet<Operation>,
     watch: Watch,
-    /// Watches in a row that failed soon.
+    /// Consecutive watches that failed early.
     watch_failures: u32,
     /// The version that a watch resumes from.
     version: Option<String>,
     heard: Instant,
-    /// What was seen last a read brought: the watch may be dead.
+    /// The last change was seen by a read: the watch may be dead.
     overlooked: bool,
     read_at: Instant,
     failures: u32,
     retry_at: Instant,
     reported_holder: Option<String>,
-    /// The Lease is held without a sound duration, and that was said.
+    /// The oddity of the Lease that was reported last.
     odd: Option<&'static str>,
 }
 
 /// A write that was sent: what it carried, and when its first byte may have left.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Attempt {
-    /// What it carried: the spec is found again word for word (law 6).
+    /// What it carried: a read that shows exactly its spec confirms it (law 6).
     object: Arc<Value>,
     /// a.
     pub(crate) sent: Instant,
@@ -81,7 +81,7 @@ pub(crate) struct Attempt {
     pub(crate) campaign: Option<Campaign>,
 }
 
-/// A Lease that is being taken.
+/// An attempt to take the Lease.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Campaign {
     /// The transition's span.
@@ -107,12 +107,12 @@ pub(crate) struct Asked {
 }
 
 impl Attempt {
-    /// Whether it was a POST: it was not written on any version of a Lease.
+    /// Whether it was a POST, which is based on no version of a Lease.
     pub(crate) fn creates(&self) -> bool {
         self.base().is_none()
     }
 
-    /// The resourceVersion that it was written on; none for a POST.
+    /// The resourceVersion that it was based on; none for a POST.
     pub(crate) fn base(&self) -> Option<&str> {
         self.metadata("resourceVersion")
     }
@@ -126,7 +126,7 @@ impl Attempt {
         spec_of(&self.object) == record.spec() && self.metadata("uid").is_none_or(|uid| uid == record.uid())
     }
 
-    /// Whether a 2xx with `record` proves this write: the spec as sent, and a version that rose (law 1).
+    /// Whether a 2xx with `record` proves this write: the spec as sent, at a higher version (law 1).
     pub(crate) fn is_proved_by(&self, record: &LeaseRecord) -> bool {
         let rose = self.base().is_none_or(|base| later(record.resource_version(), base));
         rose && self.is(record)
@@ -192,12 +192,12 @@ impl Core {
         self.report(Event::Failed { operation, sent, message });
     }
 
-    /// Takes `operation` for one that succeeds, until its failure is reported; whether it failed so far.
+    /// Assumes that `operation` succeeds until its failure is reported; returns whether it was failing.
     pub(crate) fn expect_success(&mut self, operation: Operation) -> bool {
         self.failing.remove(&operation)
     }
 
-    /// Reports the end of the failures of an operation that `failed` until its answer, if that told of none.
+    /// Reports that an operation which `failed` before has recovered, unless this answer is a failure too.
     pub(crate) fn report_recovery(&mut self, operation: Operation, failed: bool) {
         if failed && !self.failing.contains(&operation) {
             self.report(Event::Recovered { operation });
@@ -217,7 +217,7 @@ impl Core {
         self.awaited.as_ref().and_then(|awaited| awaited.asked.attempt.as_ref())
     }
 
-    /// Names the next StepDown.
+    /// The id of the next StepDown.
     pub(crate) const fn next_step_down(&mut self) -> u64 {
         self.step_downs += 1;
         self.step_downs
@@ -264,7 +264,7 @@ impl Core {
         self.actions.push_back(Action::Request { id, request });
     }
 
-    /// Remembers a write without an answer, which may yet be found stored (law 6).
+    /// Remembers a write without an answer, which a read may still find stored (law 6).
     pub(crate) fn remember(&mut self, attempt: Attempt) {
         if self.unknown.len() == MOST_UNKNOWN {
             self.unknown.remove(0);
@@ -272,12 +272,12 @@ impl Core {
         self.unknown.push(attempt);
     }
 
-    /// What the answer `id` answers; none if that is not awaited.
+    /// The request that the answer `id` belongs to; none if it is not awaited.
     pub(crate) fn answered(&mut self, id: RequestId) -> Option<Asked> {
         self.awaited.take_if(|awaited| awaited.id == id).map(|awaited| awaited.asked)
     }
 
-    /// Takes in what a reply brought: it is believed, and there is something to hear of.
+    /// Takes in the record of a reply, which is always believed.
     pub(crate) fn saw(&mut self, record: LeaseRecord, now: Now) {
         self.succeeded(now);
         self.report_oddity(&record);
@@ -290,7 +290,7 @@ impl Core {
         self.read_for_watch(now);
     }
 
-    /// What was seen is not forgotten with this elector: the Lease may be gone before the next one sees it.
+    /// Tells init the duration last seen, which must outlive this elector: the Lease may be gone before the next one sees it.
     fn hand_on(&mut self) {
         if let Some(duration) = self.sight.last_duration().filter(|duration| *duration != self.handed_on) {
             self.handed_on = duration;
@@ -306,7 +306,7 @@ impl Core {
         self.read_for_watch(now);
     }
 
-    /// When the Lease may be taken, by what is seen of it.
+    /// When the Lease may be taken, judging by what was seen of it.
     pub(crate) fn prospect(&self) -> Prospect {
         self.sight.prospect(&self.author.identity, self.timing, self.creation_wait)
     }

@@ -1,4 +1,4 @@
-//! The election of one replica: a machine without clock and IO.
+//! The election of one replica: a state machine without clock or IO.
 
 use std::mem;
 
@@ -41,18 +41,18 @@ pub struct View {
 pub struct Led {
     /// Which.
     pub term: Term,
-    /// The answer to the last confirmed write.
+    /// When the last confirmed write was answered.
     pub confirmed: Instant,
     /// Until when it is valid.
     pub deadlines: Deadlines,
-    /// From when on the workload may run as its leader (law 14, 15); never before init was told of the term.
+    /// From when the workload may run as leader (law 14, 15); never, until init was told of the term.
     pub from: Instant,
     /// It is ending.
     pub ending: bool,
 }
 
 impl Elector {
-    /// The election as init hands it to a new elector; a term in progress goes on. `seed` feeds jitter and trace ids.
+    /// The election as init hands it to a new elector; a term in progress continues. `seed` feeds jitter and trace ids.
     #[must_use]
     pub fn new(welcome: Welcome, seed: u64, now: Now) -> Self {
         let mut core = Core::new(&welcome, seed, now);
@@ -107,7 +107,7 @@ impl Elector {
         self.core.next_action()
     }
 
-    /// When [`Elector::handle_timeout`] is due; an instant of the past means at once.
+    /// When [`Elector::handle_timeout`] is due; an instant in the past means at once.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         match &self.phase {

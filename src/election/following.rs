@@ -1,7 +1,7 @@
-//! A phase of the election: somebody else leads, or nobody.
+//! A phase of the election: somebody else leads, or nobody does.
 //!
-//! Owns observation and the campaign: one compare-and-swap write on what was seen, once the law allows it, and the reading that
-//! finds out what became of a write without an answer (law 6, 11 to 14).
+//! Owns observation and the campaign: one compare-and-swap write on what was seen, once the law allows it, and the reads that find
+//! out what became of a write without an answer (law 6, 11 to 14).
 
 use std::time::Duration;
 
@@ -21,25 +21,25 @@ use crate::{
     time::{Instant, Now},
 };
 
-/// A creation that was forbidden is tried again after this long; until then the Lease is only read.
+/// A forbidden creation is retried after this long; until then the Lease is only read.
 const NO_CREATION: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Following {
-    /// No campaign before this: it has just given the Lease up, or just lost a campaign.
+    /// No campaign before this: the Lease was just given up, or a campaign just tried.
     sit_out: Option<Instant>,
-    /// No creation before this: it is not permitted, somebody else must make the Lease.
+    /// No creation before this: it is forbidden, somebody else must create the Lease.
     no_creation: Option<Instant>,
-    /// An acquiring write is under way, or nobody knows what became of it.
+    /// An acquiring write is in flight, or its outcome is unknown.
     campaigning: bool,
-    /// The transition that is attempted, over all its writes.
+    /// The span of the attempted transition, shared by all its writes.
     context: Option<TraceContext>,
-    /// Its writes so far: each one waits longer for the next.
+    /// Its writes so far: the pause grows with each.
     attempts: u32,
 }
 
 impl Following {
-    /// Follows after a term that ended by its own will: the others go first, for one D.
+    /// Follows after a term that was given up voluntarily: the others go first, for one D.
     pub(crate) fn after_release(core: &Core, now: Now) -> Self {
         Self { sit_out: Some(core.timing.takeable(now.boot, core.timing.duration)), ..Self::default() }
     }
@@ -109,7 +109,7 @@ impl Following {
                 None => self.unknown(core, attempt, operation, UNREADABLE.into(), None, now),
             },
             (_, Answer::NotFound) => {
-                // A creation may yet arrive: the next one then meets it, and knows it by its bytes.
+                // A creation may still arrive: the next one then runs into it, and a read knows it by its spec.
                 if core.sight.record().is_some() {
                     self.lost(core);
                 }
@@ -121,7 +121,7 @@ impl Following {
                 self.campaigning = false;
                 core.get(now);
             }
-            // Whoever answers a read so would do it again at once.
+            // A server that answers a read with 409 would do so again at once.
             (None, Answer::Conflict) => core.failed(operation, CONFLICTING.into(), None, now),
             (attempt, Answer::Refused { refusal, message }) => {
                 self.campaigning &= attempt.is_none();
@@ -173,7 +173,7 @@ impl Following {
         self.attempts = self.attempts.saturating_add(1);
         self.sit_out = Some(now.boot + pause);
         let timing = core.timing.with_duration(duration);
-        // A holder that stays is one whose renewTime rises, whoever wrote the last one.
+        // If the holder stays the same its renewTime must rise, whoever wrote the last one.
         let own = from.filter(|record| record.is_held_by(&core.author.identity));
         let time = core.next_time(now, own.and_then(LeaseRecord::renew_time));
         match from {
@@ -182,7 +182,7 @@ impl Following {
         }
     }
 
-    /// A quorum read: it proves a write of mine without an answer, or it is what there is (law 6).
+    /// A quorum read: it proves an unanswered write of this replica, or shows the current state (law 6).
     fn read(&mut self, core: &mut Core, record: LeaseRecord, now: Now) -> Option<Phase> {
         if let Some(attempt) = core.unknown.iter().find(|attempt| attempt.is_proved_by(&record)).cloned() {
             return Some(self.won(core, record, &attempt, now));
@@ -229,14 +229,14 @@ pub(crate) const UNREADABLE: &str = "the answer is not a Lease";
 const CONFLICTING: &str = "a read was answered with a conflict";
 pub(crate) const NOT_WHAT_WAS_SENT: &str = "the answer is not the Lease that was sent";
 
-/// D while a wait lasts, this one or what is left of one before it: the wait itself, but never less than D (law 14). What is left
-/// includes the drift, which whoever reads the record adds by himself: else waits would grow from one loss to the next.
+/// D while a wait lasts, this one or the rest of an earlier one: the wait itself, but never less than D (law 14). The drift is
+/// taken out of the rest, because whoever reads the record adds it again: otherwise waits would grow from one loss to the next.
 fn carried(core: &Core, wait: Option<Duration>, now: Now) -> Duration {
     let left = core.not_before.map_or(Duration::ZERO, |end| recorded(end.since(now.boot), core.timing.drift));
     core.timing.duration.max(left).max(wait.unwrap_or_default())
 }
 
-/// When a wait that was proved at `now` is over (law 14).
+/// When a wait ends whose acquisition was proved at `now` (law 14).
 pub(crate) fn end_of_wait(core: &Core, wait: Duration, now: Now) -> Instant {
     now.boot + longer(wait, core.timing.drift)
 }

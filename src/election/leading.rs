@@ -23,19 +23,19 @@ mod ending;
 use ending::Ending;
 pub(crate) use ending::leave;
 
-/// Specs are some hundred bytes. One that somebody has filled is kept from the link, which it could break: the next elector does
-/// without.
+/// Specs are a few hundred bytes. One that somebody has bloated is not sent over the link, which it could break: the next elector
+/// does without it.
 const LONGEST_SPEC: usize = 16 * 1024;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Leading {
     pub(crate) term: Term,
     pub(crate) facts: Facts,
-    /// The constants of the term; D is the wait's while it waits (law 14).
+    /// The constants of the term; during a creation wait, D is the wait (law 14).
     timing: Timing,
     /// The last version that a write of this term proved.
     confirmed: Proved,
-    /// The object that the next write starts from; none until a fresh elector has read it.
+    /// The object that the next write is based on; none until a fresh elector has read it.
     base: Option<LeaseRecord>,
     deadlines: Deadlines,
     /// Init was told of the term; before that nothing runs that the deadlines could end.
@@ -43,23 +43,24 @@ pub(crate) struct Leading {
     serial: u64,
     acknowledged: bool,
     due: Instant,
-    /// Conflicts in a row: the first is answered at once, more are paced.
+    /// Consecutive conflicts: the first is retried at once, later ones are paced.
     conflicts: u32,
-    /// The preferred holder that is known. One that stood there when the Lease was taken has had its time: whoever gave way to it
-    /// now would do so in turn with the others for as long as it does not come.
+    /// The known preferred holder. One that was already recorded when the Lease was taken has had its time: yielding to it now
+    /// would make the replicas take turns for as long as it does not come.
     preference: Option<String>,
     credentials_refused: bool,
     read_wanted: bool,
-    /// Writes in a row that have no answer.
+    /// Consecutive writes without an answer.
     unanswered: u32,
-    /// A planned stop has begun or was renewed through, and the read that its release needs is not sent yet: it overlaps with the
-    /// workload's end.
+    /// A planned stop has begun, or was renewed through, and the read that its release needs is not sent yet: it overlaps with the
+    /// workload's shutdown.
     reread_wanted: bool,
-    /// [`Self::base`] was read since the stop began, and neither written nor seen to change after that.
+    /// [`Self::base`] was read since the stop began, and has neither been written nor been seen to change since.
     fresh: bool,
     pub(crate) ending: Option<Ending>,
     guarding: bool,
-    /// A predecessor had announced the release: E is void, nothing runs, and what has become of the Lease since then is no loss.
+    /// A previous elector had announced the release: E is void, nothing runs, and whatever has happened to the Lease since is no
+    /// loss.
     pub(super) released: bool,
 }
 
@@ -114,7 +115,7 @@ impl Leading {
         leading
     }
 
-    /// The term of a predecessor, with its constants (law 1, 6).
+    /// Resumes the term of a previous elector, with its constants (law 1, 6).
     pub(crate) fn resume(core: &mut Core, resume: Resume, now: Now) -> Self {
         let mut leading = Self {
             term: resume.term,
@@ -145,17 +146,17 @@ impl Leading {
         leading
     }
 
-    /// When the last write was confirmed: a healthy leader's is not too old (client-go's HealthzAdaptor).
+    /// When the last write was confirmed: too long ago means unhealthy (client-go's HealthzAdaptor).
     pub(crate) const fn confirmed_at(&self) -> Instant {
         self.confirmed.at
     }
 
-    /// From when on init may let the workload lead; never, as long as it does not know of the term.
+    /// From when init may let the workload lead; never, while it does not know of the term.
     pub(crate) fn leads_from(&self, core: &Core) -> Instant {
         if self.announced { core.not_before.unwrap_or(Instant::BOOT) } else { Instant::NEVER }
     }
 
-    /// The serial of a message that follows the last one.
+    /// The serial of the next message.
     pub(crate) const fn next_serial(&self) -> u64 {
         self.serial + 1
     }
@@ -186,7 +187,7 @@ impl Leading {
         if core.is_awaiting() || !self.may_write(now) {
             return None;
         }
-        // Where the last renewal did not come back in time the release has other worries than a round trip.
+        // If the last renewal was not confirmed in time, saving the release a round trip does not matter.
         if std::mem::take(&mut self.reread_wanted) && now.boot < self.confirmed.at + self.timing.renew_period {
             core.get(now);
             return None;
@@ -275,12 +276,12 @@ impl Leading {
         }
     }
 
-    /// Until the proof; a release began with one.
+    /// True from the Lead until the proof; a release has had one.
     fn has_deadlines(&self) -> bool {
         self.announced && !self.released && !self.is_proved()
     }
 
-    /// S and H as they pass (law 2, 3).
+    /// Acts on S and H as they pass (law 2, 3).
     fn enforce(&mut self, core: &mut Core, now: Now) {
         let lost = self.ending.as_ref().is_some_and(|ending| ending.reason.is_loss());
         if now.boot >= self.deadlines.soft && !lost {
@@ -292,7 +293,8 @@ impl Leading {
         }
     }
 
-    /// A renewal needs init's word on the last extension, and a term that is neither lost, stopped nor released (law 4, 7, 8, 10).
+    /// A renewal needs init's acknowledgement of the last extension, and a term before S that is not lost, proved dead or released
+    /// (law 4, 7, 8, 10).
     fn may_write(&self, now: Now) -> bool {
         let goes_on = self.ending.as_ref().is_none_or(|ending| !ending.reason.is_loss() && ending.proof.is_none());
         let in_time = !self.announced || now.boot < self.deadlines.soft;
@@ -307,7 +309,7 @@ impl Leading {
         core.replace(object, None, now);
     }
 
-    /// Tells init of the term, unless S is past already: then it is renewed first (law 15).
+    /// Tells init of the term; if S has already passed, it is renewed first (law 15).
     fn announce(&mut self, core: &mut Core, now: Now) {
         if now.boot < self.deadlines.soft {
             self.tell_lead(core);
@@ -342,8 +344,8 @@ impl Leading {
         record.uid() == self.facts.uid && record.is_held_by(&core.author.identity)
     }
 
-    /// Past E of a term that init was not told of, whoever wrote what names this replica: others may have led since its own write,
-    /// and its token is no longer the greatest (law 13).
+    /// Past E of a term that init was not told of, whoever wrote the record that names this replica: others may have led since the
+    /// term's own write, so its token may no longer be the greatest (law 13).
     fn is_over(&self, now: Now) -> bool {
         !self.announced && now.boot >= self.deadlines.end
     }
@@ -357,8 +359,8 @@ impl Leading {
         self.timing.duration > core.timing.duration && !self.is_waiting(core, now)
     }
 
-    /// The wait is over: the deadlines move back to D, in init first (law 3, 14). What was sent with the wait as its duration
-    /// and is proved yet counts with D.
+    /// The wait is over: the deadlines move back to D, in init first (law 3, 14). A write that was sent with the wait as its
+    /// duration and is proved only now counts with D.
     fn shorten(&mut self, core: &mut Core, now: Now) {
         self.timing = core.timing;
         self.deadlines = self.deadlines.min(self.timing.deadlines(now.boot));

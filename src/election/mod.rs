@@ -4,7 +4,7 @@
 //! [`crate::law`]'s. Never reads a clock, does IO, or knows tokio or kube: the elector process feeds it [`Input`]s with the time
 //! at which they arrived, carries out each [`Action`] at once and in order, and wakes it at [`Elector::poll_timeout`].
 //!
-//! At most one request is awaited at a time. What the edge must do with a request that failed is part of [`Answer`].
+//! At most one request is in flight at a time. What the edge must do after a request failed is documented at [`Answer`].
 
 use std::{
     fmt::{self, Display, Formatter},
@@ -34,7 +34,7 @@ mod sight;
 pub mod trace;
 pub mod writes;
 
-/// Names a request in its answer.
+/// Matches an answer to its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub u64);
 
@@ -42,23 +42,23 @@ pub struct RequestId(pub u64);
 #[derive(Clone, Debug, PartialEq)]
 #[expect(clippy::large_enum_variant, reason = "there are few at a time, each for a moment")]
 pub enum Action {
-    /// Send this request, within the attempt timeout, and answer it with [`Input::Answered`]. Nothing is retried, nothing added.
+    /// Send this request, within the attempt timeout, and report its outcome as [`Input::Answered`]. Retry and add nothing.
     Request {
-        /// Comes back in the answer.
+        /// Returned in the answer.
         id: RequestId,
         /// What to send.
         request: Request,
     },
-    /// Watch the Lease from this version on, in place of any watch so far.
+    /// Watch the Lease from this version on; replaces any earlier watch.
     Watch {
-        /// The version of the last object that was read; none: from whatever is there.
+        /// The version of the last object read; none: start from the current state.
         resource_version: Option<String>,
     },
     /// Tell init.
     Tell(ToInit),
-    /// SIGKILL every process of the container that may be the workload's, again and again until [`Action::Disarm`] (law 3, 10).
+    /// SIGKILL every process of the container that may belong to the workload, repeatedly until [`Action::Disarm`] (law 3, 10).
     Guard,
-    /// Stop the guard: init has proved.
+    /// Stop the guard: init has proved the workload dead.
     Disarm,
     /// Something that people and telemetry want to know.
     Report(Event),
@@ -93,7 +93,7 @@ pub enum Operation {
     Update,
     /// DELETE.
     Delete,
-    /// The one that does not end with its answer.
+    /// The one that keeps streaming after its answer.
     Watch,
 }
 
@@ -111,7 +111,7 @@ impl Operation {
     }
 }
 
-/// What became of a request.
+/// The outcome of a request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
     /// 2xx with an object that could be read.
@@ -122,15 +122,15 @@ pub enum Answer {
     NotFound,
     /// 409, AlreadyExists included.
     Conflict,
-    /// The server certainly did not do it, and said so (401, 403, 422, 429, 404 for namespace or API group).
+    /// It was certainly not done: the server said so (401, 403, 422, 429, 404 for namespace or API group), or nothing was sent.
     Refused {
         /// What kind of refusal.
         refusal: Refusal,
-        /// What the server said.
+        /// What the server said, or why nothing was sent.
         message: Complaint,
     },
-    /// Nobody knows (timeout, reset, refused connection, 5xx, a body that cannot be read).
-    /// The edge has dropped its connections, so that the next attempt uses a new one.
+    /// Unknown outcome (timeout, reset, refused connection, 5xx, a body that cannot be read). The edge has dropped its
+    /// connections, so that the next attempt uses a new one.
     Unknown {
         /// What happened.
         message: Complaint,
@@ -139,17 +139,17 @@ pub enum Answer {
     },
 }
 
-/// Why a request did not succeed, for people.
+/// Why a request failed, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Complaint {
-    /// Of the API server's answer, if there was one.
+    /// The HTTP status, if the API server answered.
     pub status: Option<u16>,
-    /// What it said, or what happened without it; one line.
+    /// What it said, or what happened if it did not answer; one line.
     pub words: String,
 }
 
 impl Complaint {
-    /// Whether the API server said that it is not permitted.
+    /// Whether the API server denied it (403).
     #[must_use]
     pub fn is_forbidden(&self) -> bool {
         self.status == Some(403)
@@ -197,7 +197,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// When the server wants to be asked again.
+    /// How long the server asks to wait before a retry.
     pub(crate) const fn retry_after(self) -> Option<Duration> {
         match self {
             Self::TooManyRequests { retry_after } => retry_after,
@@ -229,7 +229,7 @@ pub enum Watched {
     Changed(Arc<Value>),
     /// DELETED, with the last state and the version of the deletion.
     Deleted(Arc<Value>),
-    /// BOOKMARK: nothing up to this version.
+    /// BOOKMARK: no further event up to this version.
     Bookmark(String),
     /// It ended, or could not start.
     Ended(WatchEnd),
@@ -238,11 +238,11 @@ pub enum Watched {
 /// How a watch ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WatchEnd {
-    /// In the ordinary way, which lets nothing pass.
+    /// Normally: no event was missed.
     Closed,
     /// 403: there is no permission to watch.
     Forbidden(Complaint),
-    /// By an error, or the version to watch from is gone: something may have passed.
+    /// By an error, or because the version to watch from is gone: events may have been missed.
     Failed(Complaint),
 }
 
@@ -251,7 +251,7 @@ pub enum WatchEnd {
 pub enum Event {
     /// A first read succeeded: the replica is ready.
     Ready,
-    /// Somebody else holds it now (client-go's OnNewLeader); reported once per holder, never for nobody.
+    /// Somebody else holds the Lease now (client-go's OnNewLeader); reported once per holder, never for a Lease without one.
     NewLeader {
         /// Its identity.
         holder: String,
@@ -262,15 +262,15 @@ pub enum Event {
         why: Vacancy,
         /// The transition's own span.
         context: TraceContext,
-        /// The old leader's, where its annotation was there: after a proper release the remote parent, so that one trace spans
-        /// both replicas; a link otherwise.
+        /// The old leader's span, if annotated: after a proper release the remote parent, so that one trace spans both replicas;
+        /// otherwise a link.
         other: Option<TraceContext>,
     },
-    /// Another one took it first.
+    /// Somebody else took or changed it first.
     CampaignLost,
     /// The Lease is held.
     Acquired {
-        /// Of the acquiring write.
+        /// The fencing token: the acquiring write's resourceVersion.
         token: String,
         /// leaseTransitions.
         transitions: i32,
@@ -282,18 +282,18 @@ pub enum Event {
         /// From the send to the answer.
         latency: Duration,
     },
-    /// A request did not succeed; for counting, and for a line per state.
+    /// A request failed; for metrics, and for one log line per state.
     Failed {
         /// Which.
         operation: Operation,
-        /// When it was sent; of the watch, when it ended.
+        /// When it was sent; for a follower and for the watch, when it failed.
         sent: Instant,
         /// Why.
         message: Complaint,
     },
-    /// What had failed is done again.
+    /// What had failed succeeds again.
     Recovered {
-        /// Which; the others may go on failing.
+        /// Which; others may still be failing.
         operation: Operation,
     },
     /// The term ends.
@@ -312,7 +312,7 @@ pub enum Event {
     },
     /// The term is over.
     Following,
-    /// Something odd in the Lease, once per state.
+    /// Something unusual about the Lease, reported once per state.
     Odd {
         /// One line.
         message: String,
@@ -322,11 +322,11 @@ pub enum Event {
 /// Why a Lease is free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Vacancy {
-    /// There is none.
+    /// There is no Lease.
     Absent,
     /// Its holder gave it back.
     Released,
-    /// It names nobody, and no holder says that it gave it back.
+    /// It names no holder, and bears no release mark of its last holder.
     Cleared,
     /// Its holder has not renewed it in time.
     Expired,
@@ -348,15 +348,15 @@ impl Vacancy {
 /// How a Lease was given back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Given {
-    /// It names nobody.
+    /// It names no holder.
     Clear,
     /// It is deleted.
     Delete,
-    /// Not at all, as the settings want it.
+    /// Not at all: configured so, or still in a creation wait (law 14).
     Keep,
-    /// Not at all: it was no longer of this term.
+    /// Not at all: it no longer belonged to this term.
     NotOurs,
-    /// Nobody knows whether it was.
+    /// It is unknown whether it was.
     Unknown,
 }
 

@@ -1,9 +1,9 @@
 //! A Lease as it was read: the whole object, and a typed view of what the law looks at.
 //!
-//! Owns the reading of other people's JSON. Whatever is missing, null or of a wrong type is absent, never an error: the real
-//! API server does not serve such Leases, others may. The whole object is kept, so that a write gives back what it did not
-//! change: unknown fields, labels, annotations, owner references and finalizers of others. Only
-//! nulls in its spec are not, which the API server drops: specs are compared without them.
+//! Owns the reading of other people's JSON. Whatever is missing, null or of the wrong type counts as absent, never as an error:
+//! the real API server does not serve such Leases, others may. The whole object is kept, so that a write returns what it did not
+//! change: unknown fields, labels, annotations, owner references and finalizers of others. Only nulls in the spec are dropped, as
+//! the API server does: specs are compared without them.
 
 use std::{
     sync::{Arc, LazyLock},
@@ -14,11 +14,11 @@ use serde_json::{Map, Value};
 
 use super::writes::PAUSED;
 
-/// One version of the Lease. It never changes, so that a clone costs nothing.
+/// One version of the Lease. Immutable, so that clones are cheap.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LeaseRecord(Arc<Value>);
 
-/// What is no map is an empty spec.
+/// What is not a map counts as an empty spec.
 static NO_SPEC: LazyLock<Map<String, Value>> = LazyLock::new(Map::new);
 
 /// Whether somebody holds the Lease.
@@ -33,7 +33,7 @@ pub enum Standing {
 }
 
 impl LeaseRecord {
-    /// The view of `object`; none if it has no uid, or no resourceVersion, which is a whole number however long: without them
+    /// The view of `object`; none without a uid, or without a resourceVersion that is an integer of any length: without them
     /// nothing may be written to it, and without a number there is no fencing token.
     #[must_use]
     pub fn read(mut object: Arc<Value>) -> Option<Self> {
@@ -46,7 +46,7 @@ impl LeaseRecord {
         (!record.uid().is_empty() && is_number(record.resource_version())).then_some(record)
     }
 
-    /// The object as it was read, but for nulls in its spec.
+    /// The object as it was read, except for nulls in its spec.
     #[must_use]
     pub fn object(&self) -> &Value {
         &self.0
@@ -70,13 +70,13 @@ impl LeaseRecord {
         self.metadata("resourceVersion").and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// Whether its deletion waits for finalizers only (law 17).
+    /// Whether it is being deleted and only waits for its finalizers (law 17).
     #[must_use]
     pub fn is_being_deleted(&self) -> bool {
         self.metadata("deletionTimestamp").is_some_and(|value| !value.is_null())
     }
 
-    /// Whether nobody takes it but the holder that it names (law 17): [`PAUSED`] says anything but `false`.
+    /// Whether only the recorded holder may take it (law 17): [`PAUSED`] is anything but `false`.
     #[must_use]
     pub fn is_paused(&self) -> bool {
         self.annotation(PAUSED).is_some_and(|value| value != "false")
@@ -100,8 +100,8 @@ impl LeaseRecord {
         self.holder() == Some(identity)
     }
 
-    /// `spec.leaseDurationSeconds` where it is positive: missing, zero or negative is no duration (law 11), and one beyond all
-    /// numbers is a long one.
+    /// `spec.leaseDurationSeconds` if it is positive: missing, zero or negative is no duration (law 11), and one beyond 64 bits is
+    /// a very long one.
     #[must_use]
     pub fn duration(&self) -> Option<Duration> {
         let seconds = self.spec().get("leaseDurationSeconds")?;
@@ -110,20 +110,20 @@ impl LeaseRecord {
         u64::try_from(seconds).ok().filter(|seconds| *seconds > 0).map(Duration::from_secs)
     }
 
-    /// `spec.leaseTransitions`; absent or negative counts as 0, and more than the API allows as its limit.
+    /// `spec.leaseTransitions`; absent or negative counts as 0, more than the API allows counts as its maximum.
     #[must_use]
     pub fn transitions(&self) -> i32 {
         let transitions = self.spec().get("leaseTransitions").and_then(Value::as_i64).unwrap_or_default();
         i32::try_from(transitions.max(0)).unwrap_or(i32::MAX)
     }
 
-    /// `spec.acquireTime` as it stands there.
+    /// `spec.acquireTime`, verbatim.
     #[must_use]
     pub fn acquire_time(&self) -> Option<&str> {
         self.text("acquireTime")
     }
 
-    /// `spec.renewTime` as it stands there.
+    /// `spec.renewTime`, verbatim.
     #[must_use]
     pub fn renew_time(&self) -> Option<&str> {
         self.text("renewTime")
@@ -182,7 +182,7 @@ pub fn spec_of(object: &Value) -> &Map<String, Value> {
     object.get("spec").and_then(Value::as_object).unwrap_or(&NO_SPEC)
 }
 
-/// Whether resourceVersion `a` is later than `b`: whole numbers of arbitrary length, as Kubernetes promises since 1.35.
+/// Whether resourceVersion `a` is later than `b`: integers of arbitrary length, as Kubernetes guarantees since 1.35.
 #[must_use]
 pub fn later(a: &str, b: &str) -> bool {
     let (a, b) = (a.trim_start_matches('0'), b.trim_start_matches('0'));

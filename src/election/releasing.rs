@@ -1,8 +1,8 @@
 //! A phase of the election: the workload is proved gone, the Lease is given back.
 //!
 //! Owns the release (law 8): E is void in init before the first byte, the Lease is read afresh and must still be this term's, and
-//! the write that clears it is repeated until it is known to be done, within two attempt timeouts and no faster than a leader
-//! repeats its own. Never writes on another's Lease, never creates. The read may have been sent while the workload was still
+//! the write that clears it is retried until it is known to have succeeded, within two attempt timeouts and no faster than a
+//! leader retries. Never writes to another's Lease, never creates one. The read may have been sent while the workload was still
 //! ending: the write carries the version that it found, so nothing can have changed in between.
 
 use std::time::Duration;
@@ -35,9 +35,9 @@ pub(crate) struct Releasing {
     /// Whatever is not done by then stays undone: the followers wait out D.
     until: Instant,
     due: Instant,
-    /// A release was sent, and nobody knows what became of it.
+    /// A release may have been sent, and its outcome is unknown.
     unknown: bool,
-    /// One conflict is my own late renewal, as a rule, and costs no time; more are paced.
+    /// The first conflict is usually this replica's own late renewal and is retried at once; later ones are paced.
     conflicted: bool,
 }
 
@@ -148,7 +148,7 @@ impl Releasing {
             },
             (_, Answer::Refused { refusal, message }) => {
                 core.report_failure(asked.operation, asked.sent, message);
-                // It is free already, and a Role without `delete` stays one.
+                // It is free already, and a Role without `delete` will not gain it.
                 if matches!((&self.step, &refusal), (Step::Delete(_), Refusal::Forbidden)) {
                     return Some(self.done(core, Given::Clear, now));
                 }
@@ -170,7 +170,7 @@ impl Releasing {
         None
     }
 
-    /// The fresh read: mine to clear, cleared by the write whose answer was lost, or another's.
+    /// The fresh read: this term's to clear, already cleared by a write whose answer was lost, or another's.
     fn read(&mut self, core: &mut Core, record: LeaseRecord, now: Now) -> Option<Phase> {
         core.saw(record.clone(), now);
         if !self.is_this_terms(core, &record) {

@@ -1,7 +1,7 @@
 //! What a follower has seen of the Lease, and when it may take it.
 //!
-//! Owns law 11, 13, 14 and 17 for the follower: unbroken sight of one (uid, spec), the wait of the record's own duration, what is
-//! free, and what must not be taken although it is free. Times that stand in the record never take part.
+//! Owns law 11, 13, 14 and 17 for the follower: the unbroken observation of one (uid, spec), the wait for the record's own
+//! duration, what is free, and what must not be taken although it is free. No time in the record is compared with a clock.
 
 use std::time::Duration;
 
@@ -12,33 +12,33 @@ use super::{
 };
 use crate::{law::Timing, time::Instant};
 
-/// The last that was seen of the Lease.
+/// What was last seen of the Lease.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sight {
     seen: Seen,
-    /// Of the Lease seen last, even if it is gone: what the watch brings must be later.
+    /// That of the Lease last seen, even if it is gone: watch events must be later.
     version: Option<String>,
-    /// o: since when (uid, spec) is unchanged, or the Lease absent.
+    /// o: since when (uid, spec) has been unchanged, or the Lease absent.
     since: Instant,
-    /// The duration of the last record that was held and had one: "last seen D".
+    /// The duration of the last held record that had one: "last seen D".
     last_duration: Option<Duration>,
-    /// That record was held for one second: a mark after it proves nothing (law 14).
+    /// The last held record had a duration of one second: a release mark after it proves nothing (law 14).
     held_for_a_second: bool,
     robbed: Option<Robbed>,
 }
 
-/// A tenure that lost the Lease to somebody who did not wait for it, as client-go's late release lets the next client-go do: it
-/// may run for as long as its own duration since.
+/// A tenure that lost the Lease to somebody who did not wait for it, as client-go's late release lets the next client-go do: from
+/// then on it may still run for its own duration.
 #[derive(Clone, Debug)]
 struct Robbed {
     reign: Reign,
-    /// Since when this was seen.
+    /// When this was first seen.
     since: Instant,
-    /// The longest that was seen of a holder before.
+    /// The longest duration seen of a holder before.
     duration: Option<Duration>,
 }
 
-/// One time of somebody's, or nobody's, holding a Lease that bears the mark of another.
+/// One period in which somebody, or nobody, holds a Lease that bears the mark of another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Reign {
     marked: String,
@@ -58,9 +58,9 @@ enum Seen {
 /// What may be done about the Lease.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Prospect {
-    /// Nothing was seen yet.
+    /// Nothing has been seen yet.
     Unknown,
-    /// Not before something changes: it is paused or being deleted.
+    /// Not until something changes: it is paused or being deleted.
     Closed,
     /// It may be taken at `at`.
     Open {
@@ -70,24 +70,24 @@ pub(crate) enum Prospect {
         why: Vacancy,
         /// The record to replace; none: there is no Lease.
         from: Option<Box<LeaseRecord>>,
-        /// How long the workload waits after it was taken; none: it runs at once (law 14).
+        /// How long the workload waits after the acquisition; none: it runs at once (law 14).
         wait: Option<Duration>,
     },
 }
 
 impl Sight {
-    /// Nothing of the Lease was seen, but by an elector before this one, for so long it was held.
+    /// Nothing has been seen of the Lease, but an earlier elector last saw it held with this duration.
     pub(crate) fn after(last_duration: Option<Duration>) -> Self {
         let held_for_a_second = last_duration == Some(Duration::from_secs(1));
         Self { last_duration, held_for_a_second, ..Self::default() }
     }
 
-    /// The duration of the last record that was held and had one.
+    /// The duration of the last held record that had one.
     pub(crate) const fn last_duration(&self) -> Option<Duration> {
         self.last_duration
     }
 
-    /// Takes in a version of the Lease that a reply brought: always believed (law 16).
+    /// Takes in a version of the Lease from a reply, which is always believed (law 16).
     pub(crate) fn read(&mut self, record: LeaseRecord, now: Instant) {
         let unchanged = matches!(&self.seen, Seen::Lease(seen) if seen.says_the_same_as(&record));
         if !unchanged {
@@ -108,8 +108,8 @@ impl Sight {
         self.seen = Seen::Lease(record);
     }
 
-    /// Takes in a version that the watch brought; false if it is older than what was seen, of this Lease or of one before it,
-    /// although that is gone (law 16).
+    /// Takes in a version from the watch; false if it is no later than what was seen, of this Lease or of an earlier one that is
+    /// gone (law 16).
     pub(crate) fn watched(&mut self, record: LeaseRecord, now: Instant) -> bool {
         let is_news = self.version.as_ref().is_none_or(|version| later(record.resource_version(), version));
         if is_news {
@@ -118,7 +118,7 @@ impl Sight {
         is_news
     }
 
-    /// The Lease does not exist, as a reply said.
+    /// The Lease does not exist.
     pub(crate) fn absent(&mut self, now: Instant) {
         if !matches!(self.seen, Seen::Absent) {
             self.since = now;
@@ -126,7 +126,7 @@ impl Sight {
         self.seen = Seen::Absent;
     }
 
-    /// The watch says that this Lease was deleted; false if that is not the one seen, or older.
+    /// The watch says that this Lease was deleted; false if it is not the one last seen, or the event is older.
     pub(crate) fn deleted(&mut self, record: &LeaseRecord, now: Instant) -> bool {
         let current = matches!(&self.seen, Seen::Lease(seen)
             if seen.uid() == record.uid() && !later(seen.resource_version(), record.resource_version()));
@@ -150,12 +150,12 @@ impl Sight {
         self.record().is_some_and(|seen| seen.says_the_same_as(record))
     }
 
-    /// o: since when the sight is unbroken.
+    /// o: the start of the unbroken observation.
     pub(crate) const fn since(&self) -> Instant {
         self.since
     }
 
-    /// When `me` may take it, by the law.
+    /// When `me` may take it, according to the law.
     pub(crate) fn prospect(&self, me: &str, timing: Timing, creation_wait: Option<Duration>) -> Prospect {
         let robbed = self.robbed.as_ref().filter(|robbed| robbed.reign.marked != me);
         let last = self.last_duration.max(robbed.and_then(|robbed| robbed.duration)).unwrap_or_default();
@@ -204,7 +204,7 @@ impl Sight {
 }
 
 impl Reign {
-    /// None where the mark is the holder's own, or there is none.
+    /// None if the mark is the holder's own, or missing.
     fn of(record: &LeaseRecord) -> Option<Self> {
         let marked = record.annotation(HOLDER).filter(|marked| !record.is_held_by(marked))?.to_owned();
         let (holder, acquired) = (record.holder().map(str::to_owned), record.acquire_time().map(str::to_owned));
@@ -212,7 +212,7 @@ impl Reign {
     }
 }
 
-/// Whether a mark stands beside the name of a holder that did not write it: that one may run still. Nothing of `me` does.
+/// Whether a release mark stands beside the name of a holder that did not write it: that one may still run. Nothing of `me` does.
 fn robs_a_holder(record: &LeaseRecord, me: &str) -> bool {
     record.annotation(HOLDER).is_some_and(|holder| holder != me)
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// A span of a trace that is recorded; but for [`TraceContext::UNKNOWN`] both ids are never zero.
+/// A span of a recorded trace; except in [`TraceContext::UNKNOWN`], neither id is zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TraceContext {
     /// 16 bytes.
@@ -12,10 +12,10 @@ pub struct TraceContext {
 }
 
 impl TraceContext {
-    /// What W3C calls invalid: that of a transition which nobody kept. Never sent.
+    /// Invalid by the W3C definition: the context of a transition that nobody kept. Never sent.
     pub const UNKNOWN: Self = Self { trace_id: 0, span_id: 0 };
 
-    /// Reads version 00 of the `traceparent` format; anything else is none, for others may have written it.
+    /// Parses version 00 of the `traceparent` format; none for anything else, which others may have written.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let mut parts = text.split('-');

@@ -11,16 +11,16 @@ use serde_json::{Map, Value, json};
 use super::{record::LeaseRecord, trace::TraceContext};
 use crate::law::Timing;
 
-/// On a Lease: its holder, named in full, is asked to hand over. Removed by any acquiring write (law 17).
+/// Annotation: its value, a full identity, is the holder that is asked to step down. Removed by any acquiring write (law 17).
 pub const STEP_DOWN: &str = "tenure.dev/step-down";
-/// On a Lease: the candidate that the others leave it to for one D.
+/// Annotation: the candidate to whom the others leave the Lease for one D.
 pub const STEP_DOWN_TO: &str = "tenure.dev/step-down-to";
-/// On a Lease: anything but `false` keeps everyone but the recorded holder from taking it.
+/// Annotation: anything but `false` keeps everyone but the recorded holder from taking the Lease.
 pub const PAUSED: &str = "tenure.dev/paused";
-/// On a Lease: the W3C trace context of its last transition.
+/// Annotation: the W3C trace context of the last transition.
 pub const TRACEPARENT: &str = "tenure.dev/traceparent";
-/// Who has acquired the Lease and not given it back: a mark of release beside it is not its holder's. client-go's late release
-/// looks at no holder, so that one which was cut off may yet empty another's Lease.
+/// Annotation: who has acquired the Lease and not given it back; a release mark beside it is not that holder's. client-go's late
+/// release does not check the holder, so a client that was cut off may still empty another's Lease.
 pub const HOLDER: &str = "tenure.dev/holder";
 
 /// The API group and version of Leases.
@@ -32,7 +32,7 @@ const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "tenure");
 const SECOND: i64 = 1_000_000;
 const MILLISECOND: i64 = 1_000;
 const A_YEAR: i64 = 366 * 24 * 3_600 * SECOND;
-/// 9999-12-30, in microseconds: no wall clock makes a time that the API server cannot read.
+/// 9999-12-30, in microseconds: whatever the wall clock says, the API server can read the time.
 const LAST_TIME: i64 = 253_402_128_000 * SECOND;
 
 /// Who writes, and what it adds to a Lease that it acquires.
@@ -68,8 +68,8 @@ impl Author {
         object
     }
 
-    /// A Lease that is taken, from nobody or from somebody. acquireTime and leaseTransitions change with the holder only: a term
-    /// that was lost and is taken again under a record that still names this replica counts none.
+    /// A Lease that is taken, whether it was free or held. acquireTime and leaseTransitions change only with the holder: taking it
+    /// again after a loss while the record still names this replica counts no transition.
     #[must_use]
     pub fn acquire(&self, from: &LeaseRecord, timing: Timing, time: &str, context: TraceContext) -> Value {
         let mut object = self.copy(from);
@@ -84,8 +84,8 @@ impl Author {
         object
     }
 
-    /// A Lease that is kept: the holder stays, and so do acquireTime and leaseTransitions. What somebody has taken away of its own
-    /// labels and annotations comes back.
+    /// A Lease that is kept: the holder stays, and so do acquireTime and leaseTransitions. Its own labels and annotations that
+    /// somebody removed are restored.
     #[must_use]
     pub fn renew(&self, from: &LeaseRecord, timing: Timing, time: &str) -> Value {
         let mut object = self.copy(from);
@@ -109,7 +109,7 @@ impl Author {
         object
     }
 
-    /// What was read, and what it is and where, should a proxy have left that out.
+    /// The object as read, with apiVersion, kind and namespace added if a proxy left them out.
     fn copy(&self, from: &LeaseRecord) -> Value {
         let mut object = from.object().clone();
         if let Some(object) = object.as_object_mut() {
@@ -136,7 +136,7 @@ impl Author {
 
     fn mark_held(&self, object: &mut Value) {
         let labels = map_of(metadata_of(object), "labels");
-        // Another manager's word stays: it would put it back, and we would again.
+        // Another manager's label stays: otherwise the two would overwrite each other for ever.
         labels.entry(MANAGED_BY.0).or_insert_with(|| MANAGED_BY.1.into());
         labels.extend(self.labels.iter().map(|(name, value)| (name.clone(), value.as_str().into())));
         let annotations = annotations_of(object);
@@ -147,8 +147,8 @@ impl Author {
 
 /// Times for the writes of one elector: no two are equal, and none is equal to one of another elector of the same init (law 1).
 ///
-/// Each is at least one second above the one before it, because client-go compares whole seconds; the wall clock may step back.
-/// The last three digits are the elector's number: its predecessor's writes, which it does not know, end in another one.
+/// Each is at least one second later than the one before it, because client-go compares whole seconds; the wall clock may step
+/// back. The last three digits are the elector's number: its predecessor's writes, which it does not know, end in a different one.
 #[derive(Clone, Debug)]
 pub struct Stamps {
     number: i64,
@@ -162,8 +162,8 @@ impl Stamps {
         Self { number: i64::from(generation) % MILLISECOND, last: 0 }
     }
 
-    /// The next time: `wall`, or as much later as it takes to rise by a second above the last and above `previous`. Not above one
-    /// that nothing could rise above for long: no clock has shown it, and two writes would be equal.
+    /// The next time: `wall`, or later if needed to be a second above the last one and above `previous`. A `previous` near the end
+    /// of the range is ignored: no clock has shown it, and two writes would soon be equal.
     pub fn next(&mut self, wall: i64, previous: Option<&str>) -> String {
         let previous = previous.and_then(micros).filter(|time| *time < LAST_TIME - A_YEAR).unwrap_or_default();
         let least = self.last.max(previous).saturating_add(SECOND).min(LAST_TIME);
@@ -199,7 +199,7 @@ fn map_of<'m>(map: &'m mut Map<String, Value>, name: &str) -> &'m mut Map<String
     as_map(map.entry(name).or_insert(Value::Null))
 }
 
-/// The map in `value`; whatever else stood there cannot be kept.
+/// The map in `value`; anything else is replaced by an empty one.
 fn as_map(value: &mut Value) -> &mut Map<String, Value> {
     if !value.is_object() {
         *value = Value::Object(Map::new());

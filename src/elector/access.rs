@@ -1,7 +1,7 @@
-//! Credentials and connections: made when they are first needed, and made anew when they fail, are doubted or soon end.
+//! Credentials and connections: made when first needed, and renewed when they fail, are in doubt or soon expire.
 //!
-//! Owns every run of a credential plugin. It is never bound to a request, whose deadline is shorter than a plugin may take: what a
-//! plugin gives is used whenever it comes, and what went before is used until then, as long as it is good.
+//! Owns every run of a credential plugin. A run is never tied to a request, whose deadline may be shorter than the plugin takes:
+//! its result is used whenever it comes, and the previous credentials until then, as long as they are valid.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,13 +17,13 @@ use crate::{
     words::one_line,
 };
 
-/// Finds the cluster. It is asked again where files and plugins may say something else by then.
+/// Finds the cluster. Called again when files and plugins may give a different answer.
 pub(super) type Discover = Arc<dyn Fn() -> Result<Cluster, AccessError> + Send + Sync>;
 
-/// Credentials are made anew this long before they end; those of less than twice that after half of their time.
+/// Credentials are renewed this long before they expire; those valid for less than twice that, after half of their lifetime.
 const AHEAD: Duration = Duration::from_secs(60);
 
-/// From one making to the next where the last still serves: plugins ask servers of others.
+/// From one renewal to the next while the last credentials still serve: plugins ask other people's servers.
 const PAUSE: Duration = Duration::from_secs(10);
 
 /// Shared by the requests and the watch.
@@ -36,12 +36,12 @@ pub(super) struct Access {
 
 #[derive(Default)]
 struct State {
-    /// A credential plugin that hangs is waited for again, and not run a second time beside itself.
+    /// A credential plugin that hangs is awaited again, not run a second time in parallel.
     building: Option<JoinHandle<Result<(Dialer, Instant), AccessError>>>,
-    /// When that began, or the last before.
+    /// When that, or the last one before it, began.
     begun: Instant,
     built: Option<Built>,
-    /// What was built is refused: the next request waits for the new one.
+    /// What was built was refused: the next request waits for new credentials.
     refused: bool,
 }
 
@@ -56,8 +56,8 @@ impl Access {
         Self { discover, connect_timeout, state: Arc::default() }
     }
 
-    /// What the clients of requests are made with. Where there is nothing good it takes as long as a credential plugin does; safe
-    /// to give up on.
+    /// What the clients of requests are made with. Without valid credentials it takes as long as a credential plugin does; cancel
+    /// safe.
     ///
     /// # Errors
     /// There is no access now; the next call tries again.
@@ -65,7 +65,7 @@ impl Access {
         self.dial(true).await
     }
 
-    /// The same for the watch, which waits for new credentials only where there are none.
+    /// The same for the watch, which waits for new credentials only if there are none.
     ///
     /// # Errors
     /// As [`Self::dialer`].
@@ -85,7 +85,7 @@ impl Access {
             state.begun = now;
             self.build()
         });
-        // One request only: another server than the one that refused them may still take the old ones.
+        // One request only: a server other than the one that refused them may still accept the old ones.
         let waits = is_request && std::mem::take(&mut state.refused);
         if let Some(built) = good.filter(|_| !waits && !building.is_finished()) {
             return Ok(built.dialer.clone());
@@ -109,10 +109,10 @@ impl Access {
         }
     }
 
-    /// Credentials were refused to a request: reads them again before the next one. Where that fails, or takes longer than the
-    /// request may, the old ones serve on.
+    /// A request's credentials were refused: reads them again before the next one. If that fails, or takes longer than the request
+    /// may, the old ones stay in use.
     pub(super) fn refused(&self) {
-        // Whoever holds it waits for new ones.
+        // Whoever holds the lock waits for new ones.
         let Ok(mut state) = self.state.try_lock() else { return };
         state.refused = true;
         if let Some(built) = &mut state.built {
@@ -120,9 +120,8 @@ impl Access {
         }
     }
 
-    /// The server was not reached, or refused the credentials to the watch, on which nothing depends (law 16): reads again soon
-    /// where it is, what it is known by and who asks. Seldom enough for an outage that lasts, and without keeping a request from
-    /// its try.
+    /// The server was not reached, or refused the credentials of the watch, on which nothing depends (law 16): soon reads the
+    /// server's address, its CA and the credentials again. Seldom enough for a long outage, and without delaying a request.
     pub(super) fn doubt(&self) {
         let Ok(mut state) = self.state.try_lock() else { return };
         let soon = state.begun + PAUSE;

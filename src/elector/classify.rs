@@ -1,6 +1,6 @@
 //! What a reply means for the Lease.
 //!
-//! The line that matters runs between what the server certainly did not do and what nobody knows (law 5, 6): a 404 is the Lease's
+//! The distinction that matters is between what was certainly not done and what is unknown (law 5, 6): a 404 is about the Lease
 //! only if it says so, and a 2xx counts only if it can be read.
 
 use http::StatusCode;
@@ -32,7 +32,7 @@ pub(super) fn classify(request: &Request, place: &Place, reply: Result<Reply, Ex
         StatusCode::UNAUTHORIZED => refused(Refusal::Unauthorized),
         StatusCode::FORBIDDEN => refused(Refusal::Forbidden),
         StatusCode::TOO_MANY_REQUESTS => refused(Refusal::TooManyRequests { retry_after: reply.retry_after }),
-        // The server, or somebody before it, gave up waiting: it may have been done.
+        // The server, or a proxy before it, gave up waiting: it may have been done.
         StatusCode::REQUEST_TIMEOUT => unknown(&reply),
         status if status.is_client_error() => refused(Refusal::Invalid),
         _ => unknown(&reply),
@@ -60,7 +60,7 @@ fn said(reply: &Reply) -> Complaint {
     Complaint { status: Some(reply.status.as_u16()), words: reply.message() }
 }
 
-/// A status and a body: only a 2xx that can be read is an object, and only a 404 that says so is the Lease's.
+/// A status and a body: only a 2xx that can be read is an object, and only a 404 that says so is about the Lease.
 #[cfg(any(test, fuzzing))]
 pub(crate) fn fuzz(bytes: &[u8]) {
     let Some(([high, low], body)) = bytes.split_first_chunk() else { return };

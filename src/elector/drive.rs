@@ -1,8 +1,8 @@
 //! The loop: what wakes the elector, and in which order it acts.
 //!
-//! After every wake the link is drained first, then the clock is heeded, then answers are taken in, then everything that the
-//! machine wants is done, in order (law 9). A write's own time is read before the machine makes it, and a sight's after its last
-//! byte.
+//! After every wake-up the link is drained first, then deadlines are acted on, then answers are taken in, then the machine's
+//! actions are carried out, in order (law 9). The time of a write is read before the machine makes it, and that of a sight after
+//! its last byte.
 
 use std::io;
 
@@ -29,10 +29,10 @@ use crate::{
 /// A burst of watch events waits in the connection, not in memory.
 const INBOX: usize = 16;
 
-/// Signs of life in one D.
+/// Heartbeats in one D.
 const BEATS: u32 = 4;
 
-/// What the loop stands on, beside its machine.
+/// What the loop needs, beside its state machine.
 pub(super) struct Edges {
     pub(super) link: Link,
     pub(super) access: Access,
@@ -50,7 +50,7 @@ pub(super) struct Drive {
     health: Health,
     telemetry: Telemetry,
     alarm: AsyncFd<Alarm>,
-    /// What the alarm is set to; never, once it has fired.
+    /// What the alarm is set to; [`Instant::NEVER`] once it has fired.
     alarm_at: Instant,
     access: Access,
     place: Place,
@@ -71,11 +71,11 @@ enum Arrived {
     Answer(RequestId, Answer),
     /// From the watch of this number.
     Watched(u64, Watched),
-    /// Telemetry is out, or out of time: init may be told that all is done.
+    /// Telemetry is flushed, or out of time: init may be told that all is done.
     Flushed,
 }
 
-/// A task that ends with its handle.
+/// A task that is aborted when this is dropped.
 struct Task(AbortHandle);
 
 impl Drop for Task {
@@ -85,7 +85,7 @@ impl Drop for Task {
 }
 
 impl Drive {
-    /// The loop of a machine that `start` makes once everything around it stands.
+    /// The loop of a machine that `start` makes once everything around it is set up.
     ///
     /// # Errors
     /// There is no timer.
@@ -120,10 +120,10 @@ impl Drive {
         })
     }
 
-    /// Turns until the link ends; how it ended.
+    /// Runs until the link ends; returns how it ended.
     pub(super) async fn run(mut self, init: &mut Init) -> Broken {
         let broken = self.turns(init).await;
-        // It kills what descends from init, by a pid that may be anybody's now.
+        // It kills the descendants of init's pid, which may be reused now.
         self.guard.disarm();
         broken
     }
@@ -154,7 +154,7 @@ impl Drive {
         while let Some(action) = self.elector.poll_action() {
             self.carry_out(action)?;
         }
-        // Early, where the loop is awake anyway: one wake-up less.
+        // Early, since the loop is awake anyway: one wake-up less.
         if self.beat_due.before(self.beat_every / 4) <= clock::boot() {
             self.beat()?;
         }
@@ -174,7 +174,7 @@ impl Drive {
             ready = self.link.ready() => ready.map(|()| None),
             ready = self.alarm.readable() => {
                 ready?.clear_ready();
-                // Not an error if it was set anew since: then there is nothing to take in.
+                // Not an error if it was set again since: then there is nothing to take in.
                 let _ = self.alarm.get_ref().wait();
                 self.alarm_at = Instant::NEVER;
                 Ok(None)
@@ -236,7 +236,7 @@ impl Drive {
         Ok(())
     }
 
-    /// A sign of life, unless those that went before are still on their way.
+    /// A heartbeat, unless earlier messages still wait to be sent.
     fn beat(&mut self) -> Result<(), Broken> {
         if self.link.is_clogged() {
             self.beat_due = clock::boot() + self.beat_every;
@@ -245,7 +245,7 @@ impl Drive {
         self.send_to_init(&ToInit::Beat)
     }
 
-    /// Every message is a sign of life.
+    /// Every message is a heartbeat.
     fn send_to_init(&mut self, message: &ToInit) -> Result<(), Broken> {
         self.beat_due = clock::boot() + self.beat_every;
         self.link.send(message)

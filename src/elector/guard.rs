@@ -1,9 +1,8 @@
 //! The second guard: SIGKILL at H where init does not do it (law 3).
 //!
-//! Owns a thread that does nothing else, on its own timer, so that a loop that hangs, a plugin that blocks or a runtime that is
-//! starved cannot delay it. After H it needs no network, no allocator and no lock but the one that whoever disarms it waits for;
-//! it kills again and again until it is disarmed. Init is the first guard; both know H as an absolute time, and neither asks the
-//! other.
+//! Owns a thread that does nothing else, on its own timer, so that a hanging loop, a blocking plugin or a starved runtime cannot
+//! delay it. After H it needs no network, no allocator and no lock except the one that whoever disarms it waits for; it kills
+//! repeatedly until it is disarmed. Init is the first guard; both know H as an absolute time, and neither asks the other.
 
 use std::{
     io,
@@ -38,7 +37,7 @@ struct Shared {
     alarm: Alarm,
     /// H in nanoseconds of CLOCK_BOOTTIME; [`Instant::NEVER`] while disarmed.
     hard: AtomicU64,
-    /// Held for a round.
+    /// Held during a round.
     round: Mutex<()>,
 }
 
@@ -58,12 +57,12 @@ impl Guard {
         Ok(Self { shared, armed: Armed::disarmed() })
     }
 
-    /// Follows what init is told of the deadlines.
+    /// Follows the deadlines that init is told.
     pub(super) fn telling(&mut self, message: &ToInit) {
         self.change(|armed| armed.telling(message));
     }
 
-    /// A proof of death disarms (law 3): what is started from now on meets no round that is still under way.
+    /// A proof of death disarms (law 3): no round that is still under way hits what is started from now on.
     pub(super) fn told(&mut self, message: &ToElector) {
         self.change(|armed| armed.told(message));
     }
@@ -78,7 +77,7 @@ impl Guard {
         self.change(Armed::act);
     }
 
-    /// Kills no more.
+    /// Stops killing.
     pub(super) fn disarm(&mut self) {
         self.change(Armed::disarm);
     }
@@ -105,7 +104,7 @@ impl Shared {
 
     fn run(&self, mut kill: impl FnMut()) {
         loop {
-            // Without a timer that works, look at the clock every round: late by little, never deaf.
+            // If the timer fails, look at the clock every round: a little late, but never missing H.
             if self.alarm.wait().is_err() {
                 thread::sleep(ROUND);
             }

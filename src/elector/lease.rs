@@ -1,7 +1,6 @@
 //! Requests for one Lease.
 //!
-//! Owns the requests' URLs and headers and the connection that they share. What goes out is exactly what the deciding room asked
-//! for.
+//! Owns the requests' URLs and headers and the connection that they share. What goes out is exactly what the election asked for.
 
 use std::{sync::Arc, time::Duration};
 
@@ -38,13 +37,13 @@ struct Connected {
 }
 
 impl Lease {
-    /// `timeout`: of each request, from credentials to the last byte of the reply.
+    /// `timeout` is that of each request, from credentials to the last byte of the reply.
     pub(super) fn new(access: Access, place: Place, timeout: Duration) -> Self {
         Self { access, place, timeout, client: Arc::default() }
     }
 
-    /// Sends `request` once. After an answer that nobody knows, and after every refusal that another server might not repeat, the
-    /// next request uses a new connection (law 5); after a refusal of the credentials, new credentials too.
+    /// Sends `request` once. After an unknown outcome, and after every refusal that another server might not repeat, the next
+    /// request uses a new connection (law 5); after a refusal of the credentials, new credentials too.
     pub(super) async fn send(&self, request: &Request) -> Answer {
         let answer = self.attempt(request).await;
         match &answer {
@@ -55,7 +54,7 @@ impl Lease {
                 Refusal::Forbidden | Refusal::NoSuchPlace | Refusal::TooManyRequests { .. } => *self.client.lock().await = None,
                 Refusal::Unauthorized => {
                     *self.client.lock().await = None;
-                    // Otherwise none could be had, and nothing was asked of the server.
+                    // Otherwise there were no credentials, and the server was not asked.
                     if message.status.is_some() {
                         self.access.refused();
                     }

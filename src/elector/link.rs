@@ -23,27 +23,27 @@ impl Link {
         register(End::of(socket)).map(Self)
     }
 
-    /// As of [`End::receive`].
+    /// As [`End::receive`].
     pub(super) fn receive(&mut self) -> Result<Option<ToElector>, Broken> {
         self.0.get_mut().receive()
     }
 
-    /// As of [`End::send`].
+    /// As [`End::send`].
     pub(super) fn send(&mut self, message: &ToInit) -> Result<(), Broken> {
         self.0.get_mut().send(message)
     }
 
-    /// As of [`End::flush`].
+    /// As [`End::flush`].
     pub(super) fn flush(&mut self) -> Result<(), Broken> {
         self.0.get_mut().flush()
     }
 
-    /// As of [`End::is_clogged`].
+    /// As [`End::is_clogged`].
     pub(super) fn is_clogged(&self) -> bool {
         self.0.get_ref().is_clogged()
     }
 
-    /// Waits until something may have come, or may be sent where something is unsent.
+    /// Waits until something may have come, or there may be room for what is unsent.
     pub(super) async fn ready(&self) -> io::Result<()> {
         // Readiness is cleared before the socket is tried, so that what comes in between wakes the loop again.
         if self.is_clogged() {

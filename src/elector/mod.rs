@@ -1,12 +1,12 @@
 //! The elector process: the only part of `run` that talks to the API server.
 //!
-//! Owns the edges of the [`Elector`] machine: the link to init, requests and the watch, the timer, and
-//! the second guard at H. Never decides who leads, never starts a process but the kubeconfig's credential plugins, and reads no
-//! configuration: init hands it over in the Welcome.
+//! Owns the edges of the [`Elector`] machine: the link to init, requests and the watch, the timer, and the second guard at H.
+//! Never decides who leads, never starts a process except the kubeconfig's credential plugins, and reads no configuration: init
+//! hands it over in the Welcome.
 //!
 //! - [`drive`] is the loop; [`link`], the [`alarm`](crate::alarm) and its inbox are all that can wake it.
 //! - [`lease`] and [`watch`] carry requests out, with the credentials of [`access`]; [`classify`] says what a reply means.
-//! - [`guard`] kills at H, should init not; [`remains`] kills what an init that died has left.
+//! - [`guard`] kills at H if init does not; [`remains`] kills what an init that died has left.
 //!
 //! The process lives until its link ends. It has a session of its own and drops every signal: init decides its end.
 
@@ -62,13 +62,13 @@ mod watch;
 #[cfg(any(test, fuzzing))]
 pub(crate) use self::{classify::fuzz as fuzz_reply, watch::fuzz as fuzz_watch};
 
-/// Init answers a Hello as soon as it turns; one that does not is stopped, and will start another elector.
+/// Init sends the Welcome as it starts an elector; one that does not is stopped, and will start another elector.
 const WELCOME_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How often a successor that has no probes tries to have them.
+/// How often a successor that cannot serve probes tries again.
 const PROBES_AGAIN: Duration = Duration::from_secs(1);
 
-/// Threads for what blocks: name lookups and credential plugins. More would only wait beside each other.
+/// Threads for what blocks: name lookups and credential plugins. More would only wait in parallel.
 const BLOCKING_THREADS: usize = 16;
 
 /// The elector cannot do its work.
@@ -106,7 +106,7 @@ pub fn run() -> u8 {
 }
 
 impl Failure {
-    /// Whether init says it in its own last words.
+    /// Whether init reports it in its own last words.
     const fn is_told(&self) -> bool {
         match self {
             Self::Access(_) | Self::Probes(_) => true,
@@ -124,17 +124,17 @@ impl Failure {
     }
 }
 
-/// Out of reach of the terminal, and not to be ended by signals.
+/// Detaches from the terminal, and is not ended by signals.
 ///
-/// They are caught and dropped, and neither blocked nor ignored: credential plugins would inherit that, and could not be ended.
+/// They are caught and dropped instead of blocked or ignored: credential plugins would inherit that, and could not be ended.
 fn settle_in() -> io::Result<()> {
     for signal in Signal::iterator().filter(|signal| !KEPT.contains(signal)) {
         catch(signal)?;
     }
     SigSet::empty().thread_set_mask()?;
-    // Started through /proc/self/exe it is called `exe` in ps and top.
+    // Started through /proc/self/exe, it would be called `exe` in ps and top.
     let _ = prctl::set_name(c"tenure-elector");
-    // Refused to a process that leads its group, which init may have made it.
+    // Refused to a process group leader, which init may have made it.
     let _ = setsid();
     Ok(())
 }
@@ -168,10 +168,10 @@ fn catch(signal: Signal) -> nix::Result<()> {
 
 #[expect(unsafe_code, reason = "a descriptor is inherited by its number")]
 fn adopt() -> Result<OwnedFd, Failure> {
-    // SAFETY: the descriptor is init's gift to this process; nobody else here owns it, and one that is not open is found out next.
+    // SAFETY: init passed the descriptor to this process; nothing else here owns it, and whether it is open is checked next.
     let socket = unsafe { OwnedFd::from_raw_fd(FD) };
     if getsockopt(&socket, sockopt::SockType) != Ok(SockType::SeqPacket) {
-        // Whatever stands there, or nothing, is not ours to close.
+        // Whatever is there, if anything, is not ours to close.
         std::mem::forget(socket);
         return Err(Failure::NoLink);
     }
@@ -200,7 +200,7 @@ fn elect(socket: OwnedFd) -> Result<(), Failure> {
         let welcome = greet(&mut link).await?;
         lead_or_follow(link, welcome, Arc::new(|| Cluster::discover(Prompt::Never))).await
     };
-    // A task of its own: what the runtime itself waits for is woken by way of the kernel each time.
+    // A task of its own: the future that the runtime itself polls is woken through the kernel each time.
     let ended = match runtime.block_on(async { tokio::spawn(whole).await }) {
         Ok(ended) => ended,
         Err(error) => std::panic::resume_unwind(error.into_panic()),
@@ -230,11 +230,11 @@ async fn greet(link: &mut Link) -> Result<Welcome, Failure> {
     Ok(*welcome)
 }
 
-/// Until the link ends; what is known of the init that it led to.
+/// Runs until the link ends; returns what is known of its init.
 async fn lead_or_follow(mut link: Link, welcome: Welcome, discover: Discover) -> Result<remains::Init, Failure> {
     log::start(&welcome.config.log);
     let mut init = remains::Init::of(&welcome);
-    // Its end is the end of the link from here on, and what it leaves is this process's to kill.
+    // From here on init's end shows as the end of the link, and what it leaves is this process's to kill.
     prctl::set_pdeathsig(None).map_err(|errno| Failure::Start(errno.into()))?;
     let guard = Guard::start(init.killer()).map_err(Failure::Start)?;
     let access = Access::new(discover, welcome.config.lease.attempt_timeout);
@@ -253,7 +253,7 @@ async fn lead_or_follow(mut link: Link, welcome: Welcome, discover: Discover) ->
     Ok(init)
 }
 
-/// A predecessor that could not be reaped yet may still have the address.
+/// A predecessor that could not be reaped yet may still hold the address.
 async fn serve_in_the_end(listen: SocketAddr, health: Health) {
     loop {
         tokio::time::sleep(PROBES_AGAIN).await;
@@ -263,8 +263,8 @@ async fn serve_in_the_end(listen: SocketAddr, health: Health) {
     }
 }
 
-/// What cannot work is found out before the first request of the first elector. Later ones wait for better times: a term may be in
-/// progress, and what worked once is not wrong for good.
+/// What cannot work is found out before the first request of the first elector. Later ones keep trying: a term may be in progress,
+/// and what worked once may work again.
 async fn prepare(welcome: &Welcome, access: &Access, health: &Health) -> Result<(), Failure> {
     let is_first = welcome.generation <= 1 && welcome.resume.is_none();
     if let Some(listen) = welcome.config.http.listen {

@@ -1,4 +1,4 @@
-//! Init, as its elector knows it: whom to kill where it does not, and what to kill after it died.
+//! Init, as its elector knows it: what to kill if init does not, and what to kill after it died.
 
 use std::{thread, time::Duration};
 
@@ -24,9 +24,9 @@ const PID1: Pid = Pid::from_raw(1);
 pub(super) struct Init {
     pid: Pid,
     pid1: bool,
-    /// What stands in the environment of everything that it started for its workload.
+    /// An entry in the environment of everything that it started for its workload.
     marker: String,
-    /// The process group of what leads. Once that has ended its number may be anybody's.
+    /// The process group of the leader. Once that has ended its number may be reused.
     group: Option<Pid>,
 }
 
@@ -38,7 +38,7 @@ impl Init {
         Self { pid, pid1: welcome.pid1 && pid == PID1, marker, group }
     }
 
-    /// Remembers the process group of what leads.
+    /// Remembers the process group of the leader.
     pub(super) fn told(&mut self, message: &ToElector) {
         match message {
             ToElector::Started { pid, .. } => self.group = Some(Pid::from_raw(*pid)),
@@ -54,14 +54,14 @@ impl Init {
         }
     }
 
-    /// One round of the second guard: SIGKILL to every process of the container that it may, but init and this one; where init is
-    /// not PID 1, to every descendant of init.
+    /// One round of the second guard: SIGKILL to every process of the container that it may signal, except init and this one; if
+    /// init is not PID 1, to every descendant of init.
     pub(super) fn killer(&self) -> impl FnMut() + Send + 'static {
         let (pid, pid1) = (self.pid, self.pid1);
         let mut sweep = Sweep::open().inspect_err(|error| tracing::error!(%error, "the elector cannot guard the deadline")).ok();
         move || {
             if pid1 {
-                // Nobody left is what is wanted; nothing else can be done about a refusal.
+                // That nobody is left is what is wanted; nothing can be done about a refusal.
                 let _ = kill_everything_but_init();
             } else if let Some(sweep) = &mut sweep {
                 let _ = sweep.pass(Scope::Descendants, Spare { init: pid, electors: &[Pid::this()] });
@@ -69,7 +69,8 @@ impl Init {
         }
     }
 
-    /// After the link ended. With PID 1 everything ends by itself; otherwise kills what init has left, until nobody is.
+    /// After the link ended. If init was PID 1 everything ends by itself; otherwise kills what it left, until nothing is or
+    /// [`PATIENCE`] is over.
     pub(super) fn kill_remains(&self) {
         if self.pid1 {
             return;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::{clock, config::Drift, time::Instant};
 
-/// A time service decides anew about that often.
+/// About how often a time service changes its correction.
 const EVERY: Duration = Duration::from_secs(60);
 
 /// Tells when the correction is more than the law assumes, and when it no longer is.
@@ -20,7 +20,7 @@ impl Slew {
         Self { allowed, exceeds: false, due: Instant::BOOT }
     }
 
-    /// Looks, if that is due, and says what has changed in the log.
+    /// Looks, if that is due, and logs what has changed.
     pub(super) fn look(&mut self, now: Instant) {
         if now < self.due {
             return;
@@ -40,7 +40,7 @@ impl Slew {
         }
     }
 
-    /// Whether it exceeds what is allowed, if that is news.
+    /// Whether it exceeds what is allowed, if that has changed.
     fn judge(&mut self, slew: u32) -> Option<bool> {
         let exceeds = slew > self.allowed;
         (std::mem::replace(&mut self.exceeds, exceeds) != exceeds).then_some(exceeds)

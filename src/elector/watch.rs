@@ -1,7 +1,7 @@
 //! The watch on one Lease: it makes things faster, and nothing is correct because of it (law 16).
 //!
 //! Owns one streaming request on a connection of its own, and the reading of its lines. Starts once and ends once: when to watch
-//! again is the deciding room's business.
+//! again is up to the election.
 
 use std::time::Duration;
 
@@ -19,21 +19,21 @@ use crate::{
     words::{one_line, squeezed},
 };
 
-/// The server ends a watch after this to twice this: not all replicas at once, and seldom.
+/// The server ends a watch after one to two times this: seldom, and not for all replicas at once.
 const LEAST_SECONDS: u64 = 1_800;
 
 /// What is watched, and from where on.
 pub(super) struct Watch {
     pub(super) access: Access,
     pub(super) place: Place,
-    /// The version of the last object that was read; none: from whatever is there.
+    /// The version of the last object read; none: start from the current state.
     pub(super) resource_version: Option<String>,
-    /// For the reply to begin.
+    /// How long the reply may take to begin.
     pub(super) timeout: Duration,
 }
 
 impl Watch {
-    /// Hands on what the watch brings until it ends; the last is always [`Watched::Ended`].
+    /// Passes on watch events until the watch ends; the last is always [`Watched::Ended`].
     pub(super) async fn run(self, hand_on: impl AsyncFn(Watched)) {
         let end = match self.stream(&hand_on).await {
             Ok(()) => WatchEnd::Closed,
@@ -58,7 +58,7 @@ impl Watch {
             let frame = match timeout_at(end, body.frame()).await {
                 Ok(Some(Ok(frame))) => frame,
                 Ok(Some(Err(error))) => return Err(failed(&error)),
-                // At the end of a line it is the server's ordinary way to end a watch; so is our own deadline.
+                // At the end of a line this is how a server normally ends a watch; our own deadline counts as the same.
                 Ok(None) if lines.is_empty() => return Ok(()),
                 Ok(None) => return Err("the watch broke off in the middle of a line".into()),
                 Err(_) => return Ok(()),
@@ -101,7 +101,7 @@ fn failed(error: &(dyn std::error::Error + 'static)) -> Complaint {
     one_line(error).into()
 }
 
-/// By a Status object, in the head of the reply or in an ERROR event.
+/// By a Status object, as the reply itself or in an ERROR event.
 fn refused(status: u16, said: &Value) -> Complaint {
     let words = said.get("message").and_then(Value::as_str).unwrap_or_default();
     Complaint { status: Some(status), words: squeezed(words) }
@@ -160,7 +160,7 @@ impl Lines {
     }
 }
 
-/// A stream in pieces of the length of its first byte: however it is cut, it says the same.
+/// A stream cut into pieces as long as its first byte says: however it is cut, it yields the same events.
 #[cfg(any(test, fuzzing))]
 pub(crate) fn fuzz(bytes: &[u8]) {
     let Some((length, stream)) = bytes.split_first() else { return };

@@ -31,7 +31,7 @@ use crate::{
     words::one_line,
 };
 
-/// Children of which it is not known what became of them.
+/// Children whose outcome is not yet known.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
     workload: Option<Spawning>,
@@ -39,19 +39,19 @@ pub(super) struct Pending {
 }
 
 impl Pending {
-    /// Readable when it is known what became of the workload. A promotion tells by its end.
+    /// Readable once the workload's outcome is known. A promotion's shows when it ends.
     pub(super) fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.workload.as_ref().map(AsFd::as_fd)
     }
 
-    /// Whether the signal that promotes is on its way.
+    /// Whether a promotion signal is being sent.
     pub(super) const fn promotes(&self) -> bool {
         self.promotion.is_some()
     }
 }
 
 impl Drive {
-    /// Does what the agent wants done, in order, until it wants nothing more.
+    /// Carries out the agent's actions, in order, until there are none.
     pub(super) fn carry_out(&mut self, agent: &mut Agent) {
         loop {
             let hard = agent.hard();
@@ -59,7 +59,7 @@ impl Drive {
                 self.follow_hard(hard);
             }
             let Some(action) = agent.poll_action() else {
-                // What ends the lead may have been among the actions: the fuses stand until it is done.
+                // An action may have ended the lead: the fuses stay until all are done.
                 return self.follow_hard(hard);
             };
             self.act(agent, action);
@@ -69,7 +69,7 @@ impl Drive {
         }
     }
 
-    /// The fuses stand at H before anything is started, promoted or acknowledged that relies on it.
+    /// Sets the fuses to H before anything that relies on it is started, promoted or acknowledged.
     fn follow_hard(&mut self, hard: Option<Instant>) {
         match self.fuses.follow(hard) {
             Ok(false) => return,
@@ -84,7 +84,7 @@ impl Drive {
         }
     }
 
-    /// Fuses for the groups that what was started lately has made, and a look at those that nothing has moved.
+    /// Adds fuses for the groups of what was started lately, and looks after those that nothing has moved.
     pub(super) fn tend_fuses(&mut self) {
         let (main, electors) = (self.main, self.electors());
         let searched = self.fuses.search_soon(|| self.prover.groups(main, &electors));
@@ -126,18 +126,18 @@ impl Drive {
                     self.tell_refused();
                 }
             }
-            // It ended meanwhile, and its id may be anybody's.
+            // It ended meanwhile, and its id may be reused.
             Action::Signal { .. } => {}
             Action::Promote { pid, signal, not_after } => self.promote(agent, pid, signal, not_after),
             Action::CallOff => {
                 if let Some(promotion) = &self.pending.promotion {
-                    // Gone is as good.
+                    // It may be gone already.
                     let _ = send(Target::Main(promotion.pid.as_raw()), kill::SIGKILL);
                 }
             }
             Action::Demote { pid, signal } => self.demote(agent, pid, signal),
             Action::Hook { hook, facts, reason, not_after } => self.hook(agent, hook, facts.as_ref(), reason, not_after),
-            // Its id may be anybody's once it has ended.
+            // Its id may be reused once it has ended.
             Action::KillHook { pid } if self.is_hook(pid) => drop(send(Target::Group(pid), kill::SIGKILL)),
             Action::KillHook { .. } => {}
             Action::DrainNotify => self.drain_notify(agent),
@@ -197,7 +197,7 @@ impl Drive {
         let not_after = launch.as_ref().map(|launch| launch.not_after).filter(|at| *at != Instant::NEVER);
         // A standby needs none, and those of a term that is just over may still stand.
         let fuse = launch.as_ref().and_then(|_| self.spare_fuse());
-        // Nothing else is started there, and what is mounted there is not to be busy because of init.
+        // Nothing else is started there, and init is not to keep a mount there busy.
         let home = self.once.then(leave_directory).flatten();
         let spawned = self.programs.workload(role, facts).and_then(|command| {
             command.spawn(&Setup {
@@ -282,18 +282,18 @@ impl Drive {
     }
 
     fn demote(&mut self, agent: &mut Agent, pid: i32, signal: Signal) {
-        // It ended meanwhile, and its id may be anybody's.
+        // It ended meanwhile, and its id may be reused.
         if self.main.map(Pid::as_raw) != Some(pid) {
             return;
         }
         let pid = Pid::from_raw(pid);
         if !reap::is_dead(pid) && spawn::would_end(pid, signal) {
-            // What it has left would work on as a leader's, and its death looks like an answer until it is reaped.
+            // Its remains would work on as a leader's, and until it is reaped its death looks like an acknowledgement.
             agent.handle(Input::Role(RoleInput::NotDemoted), clock::boot());
             return self.warn(format!("the workload does not handle signals.onFollow ({}) and is killed", signal.name()));
         }
         let input = match kill::send(pid, signal) {
-            // The dead take a signal too, and heed none: that it was reaped is the answer. What it has left is not demoted.
+            // A zombie takes a signal too, and handles none: that it is reaped is the answer. What it has left is not demoted.
             Ok(()) if reap::is_dead(pid) => return,
             Ok(()) => Input::Role(RoleInput::Demoted),
             Err(error) => {
@@ -306,7 +306,7 @@ impl Drive {
 
     fn walk(&mut self, agent: &mut Agent, everything: bool) {
         self.reap(agent);
-        // These are init's own children, not reaped yet: to kill them takes no /proc, which may be hidden or want a descriptor.
+        // These are init's own children, not reaped yet: killing them needs no /proc, which may be hidden or need a descriptor.
         let mut killed = everything;
         for pid in [self.main, self.hook.as_ref().and_then(Hook::main)].into_iter().flatten() {
             let _ = (kill::send_group(pid, kill::SIGKILL), kill::send(pid, kill::SIGKILL));
@@ -316,7 +316,7 @@ impl Drive {
         agent.handle(Input::Scanned(Scan { killed: scan.killed || killed, ..scan }), clock::boot());
     }
 
-    /// Every elector that was not reaped.
+    /// Every elector that has not been reaped.
     fn electors(&self) -> Vec<Pid> {
         self.killed_electors.iter().copied().chain(self.elector.as_ref().map(Elector::pid)).collect()
     }
@@ -330,7 +330,7 @@ impl Drive {
         }
     }
 
-    /// What a child has to say of its start is heard before its end.
+    /// Takes in what a child reports of its start, before its end.
     pub(super) fn report_before_end(&mut self, agent: &mut Agent, pid: Pid, exit: Exit) {
         if let Some(mut spawning) = self.pending.workload.take_if(|spawning| spawning.pid == pid) {
             let outcome = spawning.outcome().unwrap_or(Outcome::Done);
@@ -380,14 +380,14 @@ fn send(target: Target, signal: Signal) -> io::Result<()> {
     }
 }
 
-/// Goes to the root; what it has left, or none if it stays.
+/// Changes to the root directory; returns the one it left, none if it stays.
 fn leave_directory() -> Option<OwnedFd> {
     let left = nix::fcntl::open(".", OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty()).ok()?;
     std::env::set_current_dir("/").ok()?;
     Some(left)
 }
 
-/// No destructor, no buffer, no other thread's leave: the kernel kills the namespace now.
+/// No destructors, no buffers, no waiting for other threads: the kernel kills the namespace now.
 #[expect(unsafe_code, reason = "exit would run what may wait")]
 fn die() -> ! {
     // SAFETY: it takes a number and does not return.

@@ -26,10 +26,10 @@ use crate::{
 
 mod foreground;
 
-/// So much is taken in from one source before the deadlines are heeded: nobody keeps init from them by a flood of messages, of
-/// signals, of notifications or of dying orphans.
+/// How much is taken in from one source before the deadlines are checked: no flood of messages, signals, notifications or dying
+/// orphans keeps init from them.
 const A_TURN: usize = 256;
-/// And of this much time: to find out who sent what on NOTIFY_SOCKET takes longer the deeper its process stands in the tree.
+/// How long NOTIFY_SOCKET is read in one turn: finding the sender takes longer the deeper its process is in the tree.
 const LISTENING: Duration = Duration::from_millis(20);
 
 /// Everything that init holds.
@@ -54,23 +54,23 @@ pub(super) struct Drive {
     signals: Signals,
     /// There may be more to reap, and no further SIGCHLD about it.
     more_to_reap: bool,
-    /// A child changed; it may have been suspended.
+    /// A child changed its state; it may have been suspended.
     changed: bool,
     /// Without a Lease nobody has to guard the workload: init is suspended with it.
     suspends: bool,
     /// The workload is started once.
     pub(super) once: bool,
-    /// Init was told to stop, and has passed that on.
+    /// Init got SIGTSTP and passed it on.
     told_to_stop: bool,
-    /// The workload may not be signalled, and that was said.
+    /// The workload may not be signalled, and that was logged.
     pub(super) refused: bool,
     /// SIGKILL went to everything, the elector included.
     pub(super) killed_all: bool,
-    /// A notification of this incarnation was dropped and that was said: a flood of them is one line.
+    /// A notification of this incarnation was dropped and that was logged: a flood of them is one line.
     rejected: bool,
     alarm: Option<Alarm>,
     armed: Instant,
-    /// ECHILD is all the proof that is asked for.
+    /// ECHILD is proof enough.
     childless_is_proof: bool,
 }
 
@@ -108,7 +108,7 @@ impl Drive {
         }
     }
 
-    /// Turns until it is over; the exit code.
+    /// Runs until it is over; returns the exit code.
     pub(super) fn run(mut self, mut agent: Agent) -> u8 {
         loop {
             self.turn(&mut agent);
@@ -119,8 +119,8 @@ impl Drive {
         }
     }
 
-    /// One turn. The link is drained last before the deadlines are heeded (law 9), and first, because what the elector said
-    /// before an end that init finds is what this end is judged by. Only what the kernel did at H stands, whatever came too late.
+    /// One turn. The link is drained last before the deadlines are checked (law 9), and first, because an end that init finds is
+    /// judged by what the elector said before it. Only a fuse that has fired comes before: nothing that came too late undoes it.
     fn turn(&mut self, agent: &mut Agent) {
         self.heed_fuses(agent);
         self.drain_link(agent);
@@ -130,7 +130,7 @@ impl Drive {
         self.take_signals(agent);
         self.take_outcomes(agent);
         self.take_notices(agent);
-        // Read first: what arrives after this was not there when a deadline passed that init is too late to see otherwise.
+        // Read before the link is drained, so that no deadline counts that passes only after that.
         let now = clock::boot();
         self.drain_link(agent);
         if agent.poll_timeout().is_some_and(|at| at <= now) {
@@ -145,7 +145,7 @@ impl Drive {
         self.tend_fuses();
     }
 
-    /// Hands something to the agent and does what it wants done.
+    /// Hands something to the agent and carries out its actions.
     fn feed(&mut self, agent: &mut Agent, input: Input) {
         agent.handle(input, clock::boot());
         self.carry_out(agent);
@@ -159,7 +159,7 @@ impl Drive {
 
     fn take_signals(&mut self, agent: &mut Agent) {
         for _ in 0..A_TURN {
-            // A failing signalfd is empty: SIGCHLD is not needed to reap.
+            // A failing signalfd counts as empty: SIGCHLD is not needed to reap.
             let Ok(Some(received)) = self.signals.receive() else { break };
             match received.signal.0 {
                 libc::SIGCHLD => self.changed = true,
@@ -185,14 +185,14 @@ impl Drive {
         }
     }
 
-    /// Reaps dead children and tells the agent, which is not asked what it wants.
+    /// Reaps dead children and tells the agent; its actions are carried out here only after the elector ended.
     pub(super) fn reap(&mut self, agent: &mut Agent) {
         self.more_to_reap = true;
         for _ in 0..A_TURN {
             let hook = self.hook.as_ref().and_then(Hook::main);
             let before = |pid| {
                 if hook == Some(pid) {
-                    // Nobody else is in its group, or who is may not be killed: then the hook does not end.
+                    // Ignored: others of its group may not be killed, and then the hook does not end.
                     let _ = kill::send_group(pid, kill::SIGKILL);
                 }
             };
@@ -240,7 +240,7 @@ impl Drive {
         self.log.warn(&format!("the elector ended: {how}"));
     }
 
-    /// Takes in what waits on the link, and does what the agent wants done in between. No deadline is heeded here (law 9).
+    /// Takes in what waits on the link, and carries out the agent's actions in between. No deadline is acted on here (law 9).
     fn drain_link(&mut self, agent: &mut Agent) {
         for _ in 0..A_TURN {
             let goes_on = self.take_message(agent);
@@ -251,7 +251,7 @@ impl Drive {
         }
     }
 
-    /// The same for a caller who acts once it is drained.
+    /// The same for a caller that acts once it is drained.
     pub(super) fn drain_link_first(&mut self, agent: &mut Agent) {
         for _ in 0..A_TURN {
             if !self.take_message(agent) {
@@ -260,7 +260,7 @@ impl Drive {
         }
     }
 
-    /// Whether there may be another one.
+    /// Takes in one message; returns whether there may be another.
     fn take_message(&mut self, agent: &mut Agent) -> bool {
         let Some(elector) = &mut self.elector else { return false };
         match elector.receive() {
@@ -299,7 +299,7 @@ impl Drive {
         }
     }
 
-    /// Through the elector while there is one, so that all lines have one form.
+    /// Logs through the elector while there is one, so that all lines have one form.
     pub(super) fn warn(&mut self, line: String) {
         let message = ToElector::Warn(line);
         let is_sent = self.elector.as_mut().is_some_and(|elector| elector.send(&message));
@@ -329,7 +329,7 @@ impl Drive {
         let _ = poll(&mut fds, timeout);
     }
 
-    /// Sets the timer; how long poll may sleep beside it.
+    /// Sets the timer; returns how long poll may sleep beside it.
     fn arm(&mut self, until: Instant) -> PollTimeout {
         if until == Instant::NEVER && self.alarm.is_none() && !self.more_to_reap {
             return PollTimeout::NONE;
@@ -342,7 +342,7 @@ impl Drive {
         }
         let Some(alarm) = &self.alarm else { return coarse(until) };
         if self.armed <= clock::boot() {
-            // An expiry that was not taken in would end every poll at once.
+            // An expiry that was not read would end every poll at once.
             drop(alarm.wait());
             self.armed = Instant::NEVER;
         }
@@ -356,12 +356,12 @@ impl Drive {
     }
 }
 
-/// The workload's words, unless a promotion is on its way: what is said before its signal is for that child to throw away.
+/// The socket to read, unless a promotion is under way: what is said before its signal is for that child to discard.
 fn listening<'a>(notify: &'a Option<NotifySocket>, pending: &Pending) -> Option<&'a NotifySocket> {
     notify.as_ref().filter(|_| !pending.promotes())
 }
 
-/// Without a timer: poll's own timeout, which stands still in a suspend.
+/// Without a timer: poll's own timeout, which does not run during a suspend.
 fn coarse(until: Instant) -> PollTimeout {
     let left = until.since(clock::boot()).as_millis().saturating_add(1);
     PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)

@@ -1,6 +1,6 @@
 //! The elector as init's child: how it is started, and init's end of the link.
 //!
-//! Never blocks: an elector that does not read has its messages kept for it, and is killed when it is silent for D.
+//! Never blocks: messages to an elector that does not read are queued, and one that is silent for D is killed.
 
 use std::{
     os::fd::{AsFd, BorrowedFd},
@@ -17,7 +17,7 @@ use crate::{
     wire::{Broken, End},
 };
 
-/// This very program, also after its file was replaced.
+/// This very program, even after its file was replaced.
 const OURSELVES: &str = "/proc/self/exe";
 
 /// No elector could be started.
@@ -39,7 +39,7 @@ pub(super) enum StartError {
 pub(super) struct Elector {
     spawning: Spawning,
     link: End,
-    /// Why nothing more goes to it; told after what came from it.
+    /// Why nothing more can be sent to it; reported after what came from it.
     broken: Option<Broken>,
 }
 
@@ -71,7 +71,7 @@ impl Elector {
 
     /// SIGKILL to it and its credential plugins.
     pub(super) fn kill(&self) {
-        // Gone is as good. The session may not exist yet, hence both.
+        // It may be gone already. The session may not exist yet, hence both.
         let _ = kill::send(self.pid(), kill::SIGKILL);
         let _ = kill::send_group(self.pid(), kill::SIGKILL);
     }
@@ -84,20 +84,20 @@ impl Elector {
         }
     }
 
-    /// The next message, if one is there. After the last: why none will be, or why nothing goes to it.
+    /// The next message, if there is one. After the last one: why there will be no more, or why nothing can be sent.
     pub(super) fn receive(&mut self) -> Result<Option<ToInit>, Broken> {
         let received = self.link.receive()?;
         if received.is_none() { self.broken.take().map_or(Ok(None), Err) } else { Ok(received) }
     }
 
-    /// Sends a message now, or once the elector has room for it. What is only to be told of is not kept: false if it was not sent.
+    /// Sends a message now, or once the elector has room for it. What is only for the log is not queued: false if it was not sent.
     pub(super) fn send(&mut self, message: &ToElector) -> bool {
         if matches!(message, ToElector::Warn(_) | ToElector::Hooked { .. }) && self.is_clogged() {
             return false;
         }
         match self.link.send(message) {
             Ok(()) => true,
-            // What init says is short; a line that is not is cut by nobody and told by nobody.
+            // What init says is short; a line that does not fit is left to the caller.
             Err(Broken::Message(_)) => false,
             Err(broken) => {
                 self.broken = Some(broken);

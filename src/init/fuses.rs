@@ -1,11 +1,11 @@
 //! The fuses of a term: one for each process group of a leader, all at H (law 3).
 //!
-//! Init is the first guard at H and the elector the second, and both must run to kill. The kernel needs neither. Each fuse
-//! stands where init last acknowledged H: it is moved before the acknowledgement goes out, and is gone with the proof. Where the
+//! Init is the first guard at H and the elector the second, and both must run to kill. The kernel needs neither. Each fuse is set
+//! to the H that init last acknowledged: it is moved before the acknowledgement goes out, and removed with the proof. If the
 //! kernel has none, init and elector guard alone.
 //!
-//! No signal tells of a new process group, so they are searched for: with each renewal, and a few times soon after something of a
-//! leader was started, for that is when it starts its daemons.
+//! Nothing announces a new process group, so they are searched for: at each renewal, and a few times soon after something of a
+//! leader was started, which is when it starts its daemons.
 
 use std::time::Duration;
 
@@ -18,12 +18,12 @@ use crate::{
     time::Instant,
 };
 
-/// A search with a renewal may take this part of init's time,
+/// Searches at renewals take at most one part in this many of init's time.
 const SEARCHING: u32 = 200;
-/// and one soon after a start this.
+/// Searches soon after a start take at most one part in this many.
 const SEARCHING_SOON: u32 = 10;
 
-/// When it is searched after a start. Nearer and nearer to the interval of renewals, which go on from there.
+/// When to search after a start: at growing intervals, up to that of the renewals, which take over from there.
 const SOON: [Duration; 5] = [
     Duration::from_millis(10),
     Duration::from_millis(30),
@@ -32,10 +32,10 @@ const SOON: [Duration; 5] = [
     Duration::from_secs(1),
 ];
 
-/// A fuse that goes unanswered fires after some fifteen seconds.
+/// When to set fuses again: one that goes unanswered fires after some fifteen seconds.
 const LOOK_AFTER: Duration = Duration::from_secs(5);
 
-/// Each takes two descriptors and a few kilobytes of the kernel's; a workload of more groups keeps some without.
+/// Each takes two descriptors and a few kilobytes of kernel memory; a workload of more groups has some without one.
 const MOST: usize = 64;
 
 /// The fuses that are lit.
@@ -56,7 +56,7 @@ impl Fuses {
         Self { hard: None, lit: Vec::new(), search_from: Instant::BOOT, soon: Soon::OVER, look_after_at: None, failed: false }
     }
 
-    /// Moves all to H, or takes them away. Whether that was news.
+    /// Moves all to H, or removes them. Returns whether H changed.
     pub(super) fn follow(&mut self, hard: Option<Instant>) -> Result<bool, FuseError> {
         if self.hard == hard {
             return Ok(false);
@@ -71,8 +71,8 @@ impl Fuses {
         Ok(true)
     }
 
-    /// Sets all of them again, if nothing has for a while: a loopback interface that answers no more, and a sleep of the machine,
-    /// are found out in a term that is not renewed, too.
+    /// Sets all of them again, if nothing has for a while: this notices a loopback interface that has stopped answering, and a
+    /// suspend of the machine, even in a term that is not renewed.
     pub(super) fn look_after(&mut self) -> Result<(), FuseError> {
         if self.look_after_at.is_some_and(|at| at <= clock::boot()) { self.set_all() } else { Ok(()) }
     }
@@ -80,24 +80,25 @@ impl Fuses {
     fn set_all(&mut self) -> Result<(), FuseError> {
         let Some(hard) = self.hard else { return Ok(()) };
         let mut failed = None;
-        // One that cannot be set is taken away: it would kill in a term that goes on. The others are not tried then: where the
+        // One that cannot be set is removed: it would kill in a term that goes on. The others are then removed untried: if the
         // loopback interface is at fault, each try takes its time.
         self.lit.retain_mut(|fuse| failed.is_none() && fuse.set(hard).map_err(|error| failed = Some(error)).is_ok());
         self.look_after_at = (!self.lit.is_empty()).then(|| clock::boot() + LOOK_AFTER);
         failed.map_or(Ok(()), Err)
     }
 
-    /// Whether the kernel refuses one for the first time, for that is said once.
+    /// Whether this is the first failure, the only one that is logged.
     pub(super) const fn is_first_failure(&mut self) -> bool {
         !std::mem::replace(&mut self.failed, true)
     }
 
-    /// Whether one has fired since this was last asked. All are asked: what one has to tell must not be told of the next term.
+    /// Whether one has fired since this was last asked. All are asked, so that none reports it in the next term.
     pub(super) fn take_fired(&self) -> bool {
         self.lit.iter().filter(|fuse| fuse.take_fired()).count() > 0
     }
 
-    /// One for the group that a child is about to make of itself. None while nothing of a leader may run.
+    /// One for the group that a child is about to make of itself. None while nothing of a leader may run, or if there are too
+    /// many.
     pub(super) fn spare(&self) -> Result<Option<Fuse>, FuseError> {
         self.hard.filter(|_| self.lit.len() < MOST).map(Fuse::light).transpose()
     }
@@ -111,7 +112,7 @@ impl Fuses {
         }
     }
 
-    /// Has one for this group.
+    /// Makes sure that this group has one.
     pub(super) fn cover(&mut self, group: Pid) -> Result<(), FuseError> {
         if self.lit.iter().any(|fuse| fuse.group() == Some(group)) {
             return Ok(());
@@ -134,7 +135,7 @@ impl Fuses {
         [self.soon.due, self.look_after_at].into_iter().flatten().min()
     }
 
-    /// Has one for each group that is found now, if that is due.
+    /// Covers each group that is found now, if that is due.
     pub(super) fn search_soon(&mut self, find: impl FnOnce() -> Option<Vec<Pid>>) -> Result<(), FuseError> {
         let began = clock::boot();
         if self.soon.due.is_none_or(|due| due > began) {
@@ -145,7 +146,7 @@ impl Fuses {
         searched
     }
 
-    /// Has one for each group that is found now, unless the last search was costly and not long ago.
+    /// Covers each group that is found now, unless the last search was costly and not long ago.
     pub(super) fn search(&mut self, find: impl FnOnce() -> Option<Vec<Pid>>) -> Result<(), FuseError> {
         let began = clock::boot();
         if began < self.search_from {
@@ -157,7 +158,7 @@ impl Fuses {
         searched
     }
 
-    /// Those of before stay where the groups of now cannot be told.
+    /// The present ones stay if the groups cannot be told.
     fn cover_all(&mut self, groups: Option<Vec<Pid>>) -> Result<(), FuseError> {
         let Some(groups) = groups else { return Ok(()) };
         self.lit.retain(|fuse| fuse.group().is_some_and(|group| groups.contains(&group)));
@@ -180,7 +181,7 @@ impl Soon {
         Self { start, due: SOON.first().map(|after| start + *after) }
     }
 
-    /// One was made. Those are left out that it would have delayed, or that would come too soon after a costly one.
+    /// A search was made. Those that it delayed, or that would come too soon after a costly one, are skipped.
     fn searched(&mut self, began: Instant, ended: Instant) {
         let from = ended + ended.since(began) * SEARCHING_SOON;
         self.due = SOON.iter().map(|after| self.start + *after).find(|due| *due > from);
@@ -195,7 +196,7 @@ mod tests {
 
     const START: Instant = Instant::from_nanos(7_000_000_000);
 
-    /// When it is searched after the start, in milliseconds, if each search takes this long and is made when it is due.
+    /// When searches follow the start, in milliseconds, if each takes this long and is made when it is due.
     fn searches(cost: Duration) -> Vec<u128> {
         let (mut soon, mut at) = (Soon::after(START), Vec::new());
         while let Some(due) = soon.due {

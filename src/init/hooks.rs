@@ -1,5 +1,5 @@
 //! The end of a hook: of its main process, and of whatever that left in its process group (law 8: "with every hook of the term
-//! dead"). What left the group is out of reach here, as it is for the workload's own processes once they are demoted.
+//! dead"). What has left the group is out of reach here, as are the workload's own processes once it is demoted.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::{
     time::Instant,
 };
 
-/// Nearly all that a hook leaves become init's children, whose ends wake it. The others are looked for this often.
+/// Nearly everything that a hook leaves becomes init's child, whose end wakes it. The rest is polled this often.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// A hook, until it has ended as a whole.
@@ -30,9 +30,9 @@ pub(super) struct Hook {
 
 #[derive(Debug)]
 enum Stage {
-    /// Its main process was not reaped.
+    /// Its main process has not been reaped.
     Running(Spawning),
-    /// It was; somebody of its group may be left.
+    /// It has; others of its group may be left.
     Leaving(Exit),
 }
 
@@ -73,7 +73,7 @@ impl Drive {
         true
     }
 
-    /// Tells of its end once nobody of its group is left.
+    /// Reports its end once nobody of its group is left.
     pub(super) fn end_hook(&mut self, agent: &mut Agent) {
         let is_over = |hook: &mut Hook| hook.main().is_none() && kill::is_group_gone(hook.pid);
         if let Some(Hook { kind, began, pid, stage: Stage::Leaving(exit) }) = self.hook.take_if(is_over) {

@@ -11,7 +11,7 @@ pub(super) enum IdentityError {
     /// The kernel gives no randomness.
     #[error("there are no random bits for an identity: {0}")]
     Random(getrandom::Error),
-    /// What the surroundings call this replica cannot stand in a Lease.
+    /// The name that the environment gives this replica is not valid in a Lease.
     #[error(
         "POD_NAME or the hostname, the default of lease.identity, has more than 253 bytes or control characters: set lease.identity"
     )]

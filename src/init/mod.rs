@@ -2,13 +2,13 @@
 //!
 //! Does what the [`Agent`] decides. One thread, one poll(2) over signals, one absolute CLOCK_BOOTTIME timer, the link to the
 //! elector, NOTIFY_SOCKET and the children that are about to execute. Nothing in it waits for standard error, for the elector or
-//! for the workload. What the kernel does at once has a bound all the same: a fork, a walk through
-//! /proc, two milliseconds for the sight of a signal's handler before a demotion, a hundred for the two ends of a fuse.
+//! for the workload. What it cannot avoid waiting for is bounded: a fork, a walk through /proc, two milliseconds to see a signal's
+//! handler before a demotion, a hundred for the two ends of a fuse.
 //!
 //! - [`drive`] is the loop, [`actions`] carries the actions out.
 //! - [`elector`] starts the elector and speaks to it; [`programs`] knows the workload and the hooks, and what they are told.
-//! - [`hooks`] sees to it that a hook ends as a whole; [`fuses`] has the kernel kill at H where neither init nor the elector runs.
-//! - [`proof`] kills and looks who is left; [`log`] and [`identity`] say what their names say.
+//! - [`hooks`] makes sure that a hook ends as a whole; [`fuses`] has the kernel kill at H if neither init nor the elector runs.
+//! - [`proof`] kills and scans for what is left; [`log`] and [`identity`] are what their names say.
 
 use std::{error::Error, fmt::Display};
 
@@ -41,7 +41,7 @@ mod log;
 mod programs;
 mod proof;
 
-/// Reads the configuration, which nothing does again, and runs the workload by it; the exit code.
+/// Reads the configuration, once and for all, and runs the workload; returns the exit code.
 #[must_use]
 pub fn start(arguments: &Run) -> u8 {
     match config::load(&arguments.settings, &arguments.command, Purpose::Run) {
@@ -61,7 +61,7 @@ pub fn start(arguments: &Run) -> u8 {
     }
 }
 
-/// Runs the workload by `config` until it is over; the exit code.
+/// Runs the workload by `config` until it is over; returns the exit code.
 #[must_use]
 pub fn run(config: Config) -> u8 {
     let log = Log::new(config.log.clone());
@@ -106,7 +106,7 @@ impl Unprepared {
         Self { code, why: one_line(why) }
     }
 
-    /// The system does not give what init cannot do without.
+    /// The system denies what init cannot do without.
     fn system(what: &str, why: &dyn Display) -> Self {
         Self { code: exit::INTERNAL, why: format!("{what}: {why}") }
     }
@@ -128,7 +128,7 @@ fn prepare(mut config: Config, log: &mut Log) -> Result<(Prepared, Settings), Un
     if guards {
         let pod_name = std::env::var("POD_NAME").ok();
         identity = identity::full(&config, pod_name).map_err(|error| Unprepared::new(error.exit_code(), &error))?;
-        // Refused by older kernels and some containers; it only makes wake-ups rarer late.
+        // Refused by older kernels and some containers; it only makes late wake-ups rarer.
         drop(slice::shorten());
     }
     let notify = (guards && config.workload.acknowledge == Some(Acknowledge::Notify))
@@ -144,7 +144,7 @@ fn prepare(mut config: Config, log: &mut Log) -> Result<(Prepared, Settings), Un
     Ok((Prepared { inherited, signals, programs, notify, terminal }, settings))
 }
 
-/// Where init is not PID 1, orphans of the workload become its children all the same.
+/// Makes orphans of the workload init's children although it is not PID 1.
 fn adopt(guards: bool, log: &mut Log) {
     let adopted = nix::sys::prctl::set_child_subreaper(true);
     if !guards {

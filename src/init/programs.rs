@@ -67,7 +67,7 @@ impl Programs {
             let file = resolve(command.first().map(String::as_str).unwrap_or_default(), path)?;
             Ok::<_, ResolveError>(Program { file, arguments: command.to_vec() })
         };
-        // Without a Lease none is run.
+        // Without a Lease no hook is run.
         let hooks = config.lease.enabled.then_some(&config.hooks);
         let hook = |kind: HookKind| {
             let found = hooks.and_then(|hooks| kind.of(hooks)).map(|hook| find(&hook.command)).transpose();
@@ -135,7 +135,7 @@ impl Programs {
     }
 }
 
-/// Whether a variable of this name makes way for what is told. What goes with another trace's parent says nothing of this one.
+/// Whether a variable of this name makes way for what is told. The state of another trace's parent says nothing about this one.
 fn is_replaced(name: &str, told: &BTreeMap<String, String>) -> bool {
     told.contains_key(name) || name == TRACESTATE && told.contains_key(TRACEPARENT)
 }

@@ -15,7 +15,7 @@ use crate::{
 
 type How = fn(&mut Sweep, Scope<'_>, Spare<'_>) -> io::Result<Verdict>;
 
-/// What init needs to look and to kill.
+/// What init needs to scan and to kill.
 #[derive(Debug)]
 pub(super) struct Prover {
     pid1: bool,
@@ -28,26 +28,26 @@ impl Prover {
         Self { pid1, sweep: None, scanner: None }
     }
 
-    /// Opens what the next scan needs, if it is not open: so that no kill has to wait for it, or does without (law 2).
+    /// Opens what the next scan needs, if it is not open, so that no kill has to wait for it or do without (law 2).
     pub(super) fn prepare(&mut self) {
         if self.sweep.is_none() {
             self.sweep = Sweep::open().ok();
         }
     }
 
-    /// SIGKILL to everything but init and these electors, and what was found. Everybody who can be was reaped before.
+    /// SIGKILL to everything but init and these electors; returns what was found. All that can be reaped was reaped before.
     pub(super) fn walk(&mut self, electors: &[Pid]) -> Scan {
         let found = self.scan(electors, Sweep::pass);
         Scan { killed: !found.left.is_empty(), ..found }
     }
 
-    /// What there is, and no signal.
+    /// Scans without sending a signal.
     pub(super) fn look(&mut self, electors: &[Pid]) -> Scan {
         self.scan(electors, Sweep::look)
     }
 
-    /// The process groups of all that a walk would kill, and `main`'s. Not PID 1, only those whose leader is one of them. None
-    /// where that cannot be told.
+    /// The process groups of all that a walk would kill, and `main`'s. Unless init is PID 1, only those whose leader is one of
+    /// them. None if that cannot be told.
     pub(super) fn groups(&mut self, main: Option<Pid>, electors: &[Pid]) -> Option<Vec<Pid>> {
         let (scope, own, pid1) = (self.scope(), getpgrp(), self.pid1);
         let targets = self.scanner()?.find(scope, Spare { init: Pid::this(), electors }).ok()?.targets;

@@ -1,6 +1,7 @@
-//! The rule that couples the link and the workload: may it lead now, until when, and when may the Lease be released.
+//! The rules that couple the link and the workload: whether it may lead now, until when, and when the Lease may be released.
 //!
-//! Owns the term, its deadlines, the electors and the end of init. Everything of the workload itself is the workload's.
+//! Owns the term, its deadlines, the electors and the end of init. Everything about the workload itself is left to the workload's
+//! own machine.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -25,20 +26,20 @@ mod told;
 
 use ending::Ending;
 
-/// What the agent is told of its surroundings, once.
+/// What the agent knows of its environment, set once.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The validated configuration.
     pub config: Config,
     /// Full identity, constant per init.
     pub identity: String,
-    /// Init is PID 1, so that kill(-1) and its own end are weapons.
+    /// Init is PID 1, so that kill(-1) and its own end kill everything.
     pub pid1: bool,
     /// The terminal was handed to the workload.
     pub terminal: bool,
 }
 
-/// The machine that the loop of init drives.
+/// The state machine that init's loop drives.
 #[derive(Clone, Debug)]
 pub struct Agent {
     settings: Settings,
@@ -48,12 +49,12 @@ pub struct Agent {
     last_term: Term,
     /// The greatest end of a creation wait; nothing lowers it (law 14).
     not_before: Option<Instant>,
-    /// The duration that an elector saw the Lease held for last (law 11, 14).
+    /// The duration with which an elector last saw the Lease held (law 11, 14).
     last_seen: Option<Duration>,
-    /// An elector said that no elector can work.
+    /// An elector reported that no elector can work.
     failed: Option<u8>,
     ending: Option<Ending>,
-    /// [`Action::Exit`] went out: nothing is done any more.
+    /// [`Action::Exit`] went out: nothing more is done.
     over: bool,
     actions: VecDeque<Action>,
 }
@@ -77,7 +78,7 @@ impl Agent {
         }
     }
 
-    /// Whether anything of a leader may run: between its start and its proof.
+    /// Whether anything of a leader may run: between its start and its proof of death.
     #[must_use]
     pub fn leads(&self) -> bool {
         self.workload.leads()
@@ -126,7 +127,7 @@ impl Agent {
         self.settle(now);
     }
 
-    /// What an elector that starts now is told first: nothing else would tell it what happened since it was asked for.
+    /// The first message to an elector that starts now: nothing else tells it what has happened since it was asked for.
     #[must_use]
     pub fn welcome(&self) -> Welcome {
         let mut config = self.settings.config.clone();
@@ -204,7 +205,7 @@ impl Agent {
         self.flush(now);
     }
 
-    /// Takes over what the workload wants done and has to say.
+    /// Collects the workload's actions and events.
     fn flush(&mut self, now: Instant) {
         loop {
             while let Some(action) = self.workload.poll_action() {
@@ -226,7 +227,7 @@ impl Agent {
             return;
         }
         if !self.workload.leads() && self.workload.is_stuck() && self.held.as_ref().is_some_and(Held::is_live) {
-            // What a standby left does not die, so nothing can be started: others may be able to.
+            // What a standby left does not die, so nothing can be started here: another replica may be able to.
             self.begin_stop(Reason::SpawnFailed, now);
         }
         match &self.held {
@@ -236,7 +237,7 @@ impl Agent {
                     self.workload.lead(Launch { facts: Some(held.facts.clone()), not_after }, now);
                 }
             }
-            // Until the elector has said Ended, its guard may kill at an H that has passed, whoever runs.
+            // Until the elector has said Ended, its guard may kill at an H that has passed, whatever runs.
             Some(held) if !held.is_live() && (!held.is_answered() || held.is_spent()) => {}
             Some(_) | None if self.settings.config.workload.runs == Runs::Always => {
                 self.workload.stand_by(now);
@@ -254,7 +255,7 @@ impl Agent {
     }
 
     fn start_elector(&mut self) {
-        // Its predecessor may be left unreaped.
+        // Its predecessor may not have been reaped.
         if let Some(held) = &mut self.held {
             held.change_elector();
         }

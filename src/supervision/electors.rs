@@ -4,17 +4,17 @@ use std::time::Duration;
 
 use crate::time::Instant;
 
-/// After a second end within [`SOON`], and for one that could not be reaped after its SIGKILL.
+/// The pause after a second end within [`SOON`], and the wait for one that is not reaped after its SIGKILL.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Where init itself slept past the end of a silence (the machine was suspended, or the container) the elector may have as well:
-/// for so long it may yet say something.
+/// If init itself slept past the end of a silence (the machine was suspended, or the container) so may the elector have: it has
+/// this long to say something.
 const WAKING: Duration = Duration::from_secs(1);
 /// Init wakes later than this only after a gap.
 const LATE: Duration = Duration::from_millis(200);
-/// Two ends closer than this are one trouble.
+/// Two ends closer together than this have one cause.
 const SOON: Duration = Duration::from_secs(10);
 
-/// The present elector and the number of those before it.
+/// The current elector, and how many were asked for.
 #[derive(Clone, Debug)]
 pub(crate) struct Electors {
     generation: u32,
@@ -29,9 +29,9 @@ enum State {
     Absent { at: Instant },
     /// Asked for.
     Starting,
-    /// Last heard of then, or `roused` since by the end of a gap.
+    /// Last heard from at `heard`, or `roused` since by the end of a gap.
     Alive { heard: Instant, greeted: bool, roused: Option<Instant> },
-    /// SIGKILL is out, the link is closed.
+    /// SIGKILL was sent, the link is closed.
     Dying { since: Instant },
 }
 

@@ -17,18 +17,18 @@ pub(crate) struct Held {
     deadlines: Deadlines,
     stopping: Option<Reason>,
     traceparent: String,
-    /// The deadlines have begun a stop, or the Lease is lost: no extension revives the term (law 3).
+    /// A deadline has begun a stop, or the Lease is lost: no extension revives the term (law 3).
     over: bool,
     spent: bool,
     /// The StepDown that is to be answered.
     request: Option<u64>,
-    /// A StepDown of the present elector was answered, and nothing of a leader started since (law 8).
+    /// A StepDown of the current elector was answered, and nothing of a leader has started since (law 8).
     answered: bool,
     released: bool,
 }
 
 impl Held {
-    /// The term of a Lead; none if its deadlines reach further than any send of the past allows (law 3).
+    /// The term of a Lead; none if its deadlines are later than those of a write sent now (law 3).
     pub(crate) fn new(term: Term, facts: Facts, timing: Timing, confirmed: Confirmed, now: Instant) -> Option<Self> {
         let deadlines = confirmed.deadlines;
         let held = Self {
@@ -65,12 +65,12 @@ impl Held {
         self.answered
     }
 
-    /// Whether something of a leader may be started, deadlines and the creation wait apart.
+    /// Whether anything of a leader may be started, deadlines and the creation wait aside.
     pub(crate) fn is_live(&self) -> bool {
         self.stopping.is_none() && !self.released
     }
 
-    /// A renewal was confirmed; whether it is taken in (law 1, 3). Acknowledged only if it is (law 10).
+    /// A renewal was confirmed; returns whether it is accepted (law 1, 3). Acknowledged only if it is (law 10).
     pub(crate) fn extend(&mut self, confirmed: Confirmed, now: Instant) -> bool {
         if self.over || self.released || !self.is_plausible(confirmed.deadlines, now) {
             return false;
@@ -86,7 +86,7 @@ impl Held {
         self.deadlines = self.deadlines.min(deadlines);
     }
 
-    /// The term ends for this reason. A loss replaces a reason that was none.
+    /// The term ends for this reason. A loss replaces a reason that is not a loss.
     pub(crate) fn stop(&mut self, reason: Reason) {
         self.over |= reason.is_loss();
         if self.stopping.is_none_or(|before| reason.is_loss() && !before.is_loss()) {
@@ -99,14 +99,14 @@ impl Held {
         (self.over, self.spent) = (true, true);
     }
 
-    /// A StepDown that is to be answered with a proof made from now on, and the span of the stop.
+    /// A StepDown, to be answered with a proof made from now on, and the trace span of the stop.
     pub(crate) fn request(&mut self, request: u64, traceparent: String) {
         self.request = Some(request);
         self.traceparent = traceparent;
         self.answered = false;
     }
 
-    /// The proof is there: the request that it answers.
+    /// The proof is there; returns the request that it answers.
     pub(crate) fn answer(&mut self) -> Option<u64> {
         let request = self.request.take()?;
         self.answered = true;
@@ -119,14 +119,14 @@ impl Held {
         self.answered
     }
 
-    /// Another elector takes over: it asks again for itself, and is answered again.
+    /// Another elector takes over: it sends a StepDown of its own, which is answered anew.
     pub(crate) fn change_elector(&mut self) {
         self.request = None;
         self.answered = false;
     }
 
-    /// What it is told. Of a term that is over and proved no H: its proof has disarmed it (law 3), and what runs by then is no
-    /// leader's.
+    /// What the next elector is told. A term that is over and proved has no H: its proof has disarmed it (law 3), and what runs by
+    /// then is no leader's.
     pub(crate) fn resume(&self, leads: bool, main: Option<i32>) -> Resume {
         let disarmed = !leads && !self.is_live();
         let hard = if disarmed { Instant::NEVER } else { self.deadlines.hard };
@@ -142,7 +142,7 @@ impl Held {
         }
     }
 
-    /// No write of the past has later deadlines than one that is sent now.
+    /// No past write has later deadlines than one sent now.
     fn is_plausible(&self, deadlines: Deadlines, now: Instant) -> bool {
         let latest = self.timing.deadlines(now);
         deadlines.soft <= latest.soft && deadlines.hard <= latest.hard && deadlines.end <= latest.end

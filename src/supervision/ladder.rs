@@ -4,10 +4,10 @@
 //! stop signal, SIGCONT       the grace runs
 //! walk                       SIGKILL to everything but init and the elector, again and again until a clean scan
 //! kill(-1)                   as PID 1: where walks do not converge, and at H; again and again, and it takes the elector with it
-//! the end of init            as PID 1, halfway from H to E, or at H if survivors may not be killed: the kernel kills the namespace
+//! the end of init            as PID 1, halfway from H to E, or at H if survivors cannot be killed: the kernel kills the namespace
 //! ```
 //!
-//! Not PID 1, the last two rungs do not exist: the walks go on, there is no proof, and so no release (law 8).
+//! Unless init is PID 1, the last two rungs do not exist: the walks go on, and without a proof there is no release (law 8).
 
 use std::time::Duration;
 
@@ -15,18 +15,19 @@ use crate::{config::KillMode, time::Instant};
 
 use super::Scan;
 
-/// How soon a walk is repeated; a reaped child repeats it at once.
+/// The first pause between walks; a reaped child ends it at once.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
-/// How rarely: what is still there by then hangs in the kernel.
+/// The longest pause: what is still there by then hangs in the kernel.
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
-/// For so long, and so many walks, each found somebody new (a fork bomb outruns them), or nobody and yet no proof (/proc hides).
+/// Walks diverge if for this long, and this many of them, each found a new process (a fork bomb outruns them), or none and yet no
+/// proof (/proc hides some).
 const DIVERGING: (Duration, u32) = (Duration::from_millis(100), 16);
-/// So many are named of those that do not go away.
+/// How many of the processes that do not die are named.
 const NAMED: usize = 8;
-/// Between a kill(-1) that comes after E and giving up on its proof: a busy node needs long to reap what runs no more.
+/// From a kill(-1) that comes after E until its proof is given up: a busy node takes long to reap what no longer runs.
 const REAPING: Duration = Duration::from_secs(1);
 
-/// One way down.
+/// The course of one stop.
 #[derive(Clone, Debug)]
 pub(crate) struct Ladder {
     pid1: bool,
@@ -43,7 +44,7 @@ pub(crate) struct Ladder {
 
 #[derive(Clone, Debug)]
 enum Phase {
-    /// The stop signal is out. `look` is set where the main process is gone and the rest may still end by itself.
+    /// The stop signal is out. `look` is set if the main process is gone and the rest may still end by itself.
     Asked { kill_at: Instant, look: Option<Instant> },
     /// SIGKILL by walks, the next one at `next`; none while one is awaited.
     Walking { next: Option<Instant>, pause: Duration },
@@ -58,7 +59,7 @@ pub(crate) enum Step {
     Walk,
     KillAll,
     Die,
-    /// Report that these, or some of them, do not go away.
+    /// Report that these, or some of them, do not die.
     Unproved(Vec<i32>),
 }
 
@@ -69,7 +70,7 @@ impl Ladder {
         Self { pid1, mode, margin, phase, main_gone: false, killed: None, last: Scan::default(), adrift: None, unproved_at: None }
     }
 
-    /// From the walks on: the main process is gone, or its time was used up.
+    /// From the walks on: the main process is gone, or its time is up.
     pub(crate) fn killing(pid1: bool, margin: Duration, now: Instant) -> Self {
         let mut ladder = Self::asking(pid1, KillMode::Mixed, margin, now);
         ladder.walk(now);
@@ -86,17 +87,17 @@ impl Ladder {
         matches!(self.phase, Phase::Everything { .. })
     }
 
-    /// Whether it only asks so far.
+    /// Whether it has only asked so far.
     pub(crate) fn asks(&self) -> bool {
         matches!(self.phase, Phase::Asked { .. })
     }
 
-    /// Whether it was reported that SIGKILL does not do.
+    /// Whether SIGKILL was reported not to suffice.
     pub(crate) fn is_stuck(&self) -> bool {
         !self.asks() && self.unproved_at.is_none()
     }
 
-    /// SIGKILL comes no later than `kill_at`.
+    /// SIGKILL comes no later than `limit`.
     pub(crate) fn squeeze(&mut self, limit: Instant) {
         match &mut self.phase {
             Phase::Asked { kill_at, .. } => *kill_at = limit.min(*kill_at),
@@ -104,7 +105,7 @@ impl Ladder {
         }
     }
 
-    /// The main process was reaped. With `mixed` the rest is not asked.
+    /// The main process was reaped. With `mixed` the rest is killed without being asked.
     pub(crate) fn main_ended(&mut self, now: Instant) {
         self.main_gone = true;
         match (&self.phase, self.mode) {
@@ -157,12 +158,12 @@ impl Ladder {
         self.adrift = (stranger || scan.left.is_empty()).then_some((since, walks + 1));
         self.last = scan;
         match &mut self.phase {
-            // Whoever came in from outside dies silently.
+            // A process from outside (kubectl exec) dies without a SIGCHLD.
             Phase::Asked { look, .. } if self.main_gone => {
                 *look = Some(look.map_or(now + LONGEST_PAUSE, |at| at.min(now + LONGEST_PAUSE)));
             }
             Phase::Asked { .. } => {}
-            // A pause and one more wake-up are not in killMargin, and the end of init is all that helps.
+            // killMargin has no room for a pause and one more wake-up, and only the end of init helps.
             Phase::Everything { next, die_at: Some(_), .. } if self.last.denied => *next = Some(now),
             Phase::Walking { next, pause } | Phase::Everything { next, pause, .. } => {
                 let wait = if stranger { FIRST_PAUSE } else { *pause };

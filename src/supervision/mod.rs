@@ -1,16 +1,16 @@
 //! Decides what init does to the workload, and when the Lease may be given back.
 //!
-//! Owns two machines. [`Workload`](workload::Workload) knows one process and its tree: wanted (down, standby, leading) against
-//! actual (stopped, running, being stopped, waiting to be started again). [`Agent`] couples it to the link: it holds the term and
-//! its deadlines, and answers the elector. Neither reads a clock, does IO or calls the kernel.
+//! Owns two machines. [`Workload`](workload::Workload) tracks one process and its tree: the wanted state (down, standby, leading)
+//! against the actual one (stopped, running, being stopped, waiting to be started again). [`Agent`] couples it to the link: it
+//! holds the term and its deadlines, and answers the elector. Neither reads a clock, does IO or calls the kernel.
 //!
 //! The loop of init feeds the agent [`Input`]s with the time at which they were read, carries out every [`Action`] at once and in
 //! order, and calls [`Agent::handle_timeout`] when [`Agent::poll_timeout`] has come. What the loop owes the agent:
 //!
-//! 1. Before every `handle_timeout` it drains the link, and feeds what it found (law 9). No input but the time acts on a deadline
-//!    ([`Input::FuseFired`] tells that the kernel has), so an extension that waited in the link while init did not run is taken in
+//! 1. Before every `handle_timeout` it drains the link, and feeds what it found (law 9). Only time acts on a deadline
+//!    ([`Input::FuseFired`] says that the kernel has), so an extension that waited in the link while init did not run is taken in
 //!    before the stop that it prevents.
-//! 2. What an action brings at once is fed at once, before any input but [`Input::Reaped`]: whether [`Action::Spawn`],
+//! 2. The immediate result of an action is fed at once, before any input but [`Input::Reaped`]: whether [`Action::Spawn`],
 //!    [`Action::Hook`] and [`Action::StartElector`] forked, and the scan of [`Action::Prove`], [`Action::Walk`],
 //!    [`Action::KillAll`].
 //! 3. After [`Action::KillElector`] it drains the link into the agent and closes it (law 10).
@@ -46,7 +46,7 @@ pub enum Input {
     ElectorEnded,
     /// The link broke: end of file, or a message that does not decode. What it held was fed before.
     LinkBroken,
-    /// A signal to init, SIGCHLD apart.
+    /// A signal to init, except SIGCHLD.
     Signal(i32),
     /// [`Action::Spawn`] forked: from now on the workload's main process may run.
     Forked {
@@ -59,39 +59,39 @@ pub enum Input {
     NotSpawned(NotSpawned),
     /// About the role of a workload that runs always.
     Role(RoleInput),
-    /// A child that is not the elector was reaped; of a hook nobody of its process group is left either.
+    /// A child other than the elector was reaped; if it was a hook, its whole process group is gone.
     Reaped {
-        /// Its id, void from now on.
+        /// Its id, invalid from now on.
         pid: i32,
         /// How it ended.
         exit: Exit,
     },
-    /// Init has no child left. Proof enough for a plain init that is not PID 1; told then only.
+    /// Init has no child left: proof enough for a plain init that is not PID 1; fed only there.
     Childless,
     /// Answer to [`Action::Prove`], [`Action::Walk`] and [`Action::KillAll`].
     Scanned(Scan),
-    /// The kernel has killed a group of the leader's at H, while init did not run.
+    /// The kernel has killed a process group of the leader at H, while init did not run.
     FuseFired,
 }
 
-/// What became of telling a workload its role, and what it said.
+/// The outcome of telling a workload its role, and what it answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RoleInput {
-    /// [`Action::Promote`] did its work.
+    /// [`Action::Promote`] has sent its signal.
     Promoted,
     /// Its deadline came first: nothing was sent.
     PromotionLate,
-    /// The child of [`Action::Promote`] was killed, and may have sent the signal or not.
+    /// The child of [`Action::Promote`] was killed; it may have sent the signal or not.
     PromotionKilled,
-    /// A step of it failed: nothing was sent. Where that is not known, nothing is fed.
+    /// A step of it failed: nothing was sent.
     NotPromoted,
-    /// [`Action::Demote`] did its work.
+    /// [`Action::Demote`] has sent its signal.
     Demoted,
-    /// The process may not be signalled: it was told nothing.
+    /// The signal could not be sent, or would have ended the process: it was told nothing.
     NotDemoted,
-    /// [`Action::DrainNotify`] did not do its work: what is read may have been said before.
+    /// [`Action::DrainNotify`] failed: what is read may have been said before.
     NotDrained,
-    /// [`Action::Hook`] forked; what hinders its command shows in how the process ends.
+    /// [`Action::Hook`] forked; if its command cannot run, that shows in how the process ends.
     HookForked {
         /// Its id, which is also its process group's.
         pid: i32,
@@ -111,14 +111,14 @@ pub struct Scan {
     pub left: Vec<i32>,
     /// Some of them may not be killed (EPERM).
     pub denied: bool,
-    /// SIGKILL was sent to somebody.
+    /// SIGKILL was sent to some process.
     pub killed: bool,
 }
 
 /// Why nothing was spawned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotSpawned {
-    /// The deadline was past when the child was about to exec (law 15).
+    /// The deadline had passed when the child was about to exec (law 15).
     Late,
     /// It cannot be executed.
     Failed {
@@ -150,7 +150,7 @@ pub enum Target {
 /// What the agent wants done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Start an elector and send it [`Agent::welcome`] first, as it is then.
+    /// Start an elector; its first message is [`Agent::welcome`], as it is then.
     StartElector,
     /// SIGKILL the elector, drain its link, close it.
     KillElector,
@@ -170,9 +170,9 @@ pub enum Action {
         /// Which.
         signal: Signal,
     },
-    /// Send the signal that promotes, by a forked child that empties NOTIFY_SOCKET and looks at the clock last (law 8, 15). It
-    /// waits for that while the process would end by the signal, as one does that was just started. Nothing that is said before
-    /// the child has ended is fed before its [`RoleInput::Promoted`].
+    /// Send the promotion signal from a forked child that drains NOTIFY_SOCKET and checks the clock last (law 8, 15). The child
+    /// waits while the signal would end the process, as it would just after its start. Nothing that is said before the child has
+    /// ended is fed before its [`RoleInput::Promoted`].
     Promote {
         /// The main process.
         pid: i32,
@@ -181,10 +181,10 @@ pub enum Action {
         /// S.
         not_after: Instant,
     },
-    /// SIGKILL the child of [`Action::Promote`], if there still is one: its workload is being stopped, or S is earlier now.
-    /// Whether it had sent the signal nobody knows: [`RoleInput::PromotionKilled`].
+    /// SIGKILL the child of [`Action::Promote`], if there still is one: its workload is being stopped, or S has moved back.
+    /// Whether it had sent the signal is unknown: [`RoleInput::PromotionKilled`].
     CallOff,
-    /// Send the signal that demotes. An attempt is no acknowledgement (law 8): the answer is [`RoleInput::Demoted`] or
+    /// Send the demotion signal. Sending it is no acknowledgement (law 8): the answer is [`RoleInput::Demoted`] or
     /// [`RoleInput::NotDemoted`], or the end of the process.
     Demote {
         /// The main process.
@@ -198,9 +198,9 @@ pub enum Action {
         hook: HookKind,
         /// What it is told.
         facts: Option<Facts>,
-        /// What ended, for `TENURE_REASON`.
+        /// Why the term ended, for `TENURE_REASON`.
         reason: Option<Reason>,
-        /// S for a promotion, H for a demotion: its forked child looks at the clock last, as with [`Action::Promote`] (law 15).
+        /// S for a promotion, H for a demotion: its forked child checks the clock last, as with [`Action::Promote`] (law 15).
         not_after: Instant,
     },
     /// SIGKILL the process group of this hook.
@@ -208,7 +208,7 @@ pub enum Action {
         /// Its id.
         pid: i32,
     },
-    /// Throw away every datagram that waits on NOTIFY_SOCKET.
+    /// Discard every datagram that waits on NOTIFY_SOCKET.
     DrainNotify,
     /// Reap and scan.
     Prove,
@@ -220,7 +220,7 @@ pub enum Action {
     Die,
     /// Log this as a warning.
     Warn(String),
-    /// Log why nothing can be run, and leave it to /dev/termination-log.
+    /// Log why nothing can be run, and write it to /dev/termination-log.
     LastWords(String),
     /// End init with this code, its log flushed.
     Exit(u8),

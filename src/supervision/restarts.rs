@@ -21,7 +21,7 @@ impl Restarts {
         Self { policy, recent: VecDeque::new(), streak: 0 }
     }
 
-    /// Nothing counts any more: a new term.
+    /// Forgets everything: a new term.
     pub(crate) fn reset(&mut self) {
         self.recent.clear();
         self.streak = 0;

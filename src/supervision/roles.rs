@@ -1,7 +1,7 @@
 //! How a running workload is told its role, and what counts as its answer (`runs: always`).
 //!
-//! No role signal goes out before the one before it is acknowledged. A word counts only if it was read after the signal, from a
-//! socket that was drained before it; a demotion's only with every hook of the term dead (law 8).
+//! No role signal is sent before the previous one is acknowledged. A notification counts only if it was read after the signal,
+//! from a socket that was drained before it; a demotion's only with every hook of the term dead (law 8).
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -13,21 +13,21 @@ use crate::{
     time::Instant,
 };
 
-/// What the settings say of it.
+/// What the settings say about roles.
 #[derive(Clone, Debug)]
 pub(crate) struct RolePolicy {
     pub(crate) acknowledge: Acknowledge,
     pub(crate) signals: Signals,
     pub(crate) hooks: Hooks,
-    /// For a promotion's signal to be sent, and again for the workload's word on it. A leader that is silent for longer holds the
-    /// Lease to less use than one that crashed.
+    /// How long a promotion's signal may take to be sent, and then the workload to acknowledge it. A leader that is silent for
+    /// longer is of less use than one that crashed.
     pub(crate) patience: Duration,
-    /// From SIGKILL to the end of everything.
+    /// From SIGKILL until everything is dead.
     pub(crate) margin: Duration,
 }
 
 impl RolePolicy {
-    /// When a promotion has failed whose signal, if there is one, was sent at `now`.
+    /// When a promotion has failed whose signal, if any, was sent at `now`.
     fn gives_up(&self, word: bool, now: Instant) -> Option<Instant> {
         match self.acknowledge {
             Acknowledge::Hook => self.hooks.after_lead.as_ref().map(|hook| now + hook.timeout + self.margin),
@@ -42,9 +42,9 @@ pub(crate) struct Roles {
     policy: Arc<RolePolicy>,
     pid: i32,
     stage: Stage,
-    /// Its word came, or is not asked for.
+    /// Its notification came, or is not asked for.
     word: bool,
-    /// When a promotion without that word, without its signal, or with a hook that does not even die has failed.
+    /// When a promotion has failed for want of that notification, of its signal, or of the end of a hook that does not even die.
     give_up: Option<Instant>,
     hook: Option<Running>,
 }
@@ -52,13 +52,13 @@ pub(crate) struct Roles {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Stage {
     Standby,
-    /// The signal is on its way, for no longer than until this.
+    /// The signal is being sent, until this instant at most.
     Signalled(Launch, Instant),
     Promoting(Launch),
     Leader(Launch),
     /// To be demoted as soon as the promotion's hook is dead.
     AwaitingHook(Launch, Reason),
-    /// Until the signal was sent, if there is one, with what the hook will be told.
+    /// Until the signal, if any, was sent, with what the hook will be told.
     Demoting(Option<(Launch, Reason)>),
 }
 
@@ -69,16 +69,16 @@ struct Running {
     kill_at: Option<Instant>,
 }
 
-/// What a piece of news meant.
+/// What an input led to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// Nothing yet.
     Pending,
-    /// It leads, and said so.
+    /// It leads, and has acknowledged that.
     Promoted,
-    /// It does not lead, and said so: the proof.
+    /// It has acknowledged that it does not lead: the proof.
     Demoted,
-    /// It was not told, or did not take it.
+    /// It could not be told, or did not acknowledge it.
     Failed(Reason),
 }
 
@@ -88,7 +88,7 @@ impl Roles {
         Self { policy, pid, stage: Stage::Standby, word: true, give_up: None, hook: None }
     }
 
-    /// What was started as a leader: it was told before it ran, so only the hook is left to tell it more.
+    /// What was started as a leader: its environment has told it, so only the hook is left to run.
     pub(crate) fn leader(
         policy: Arc<RolePolicy>,
         pid: i32,
@@ -103,7 +103,7 @@ impl Roles {
         (roles, outcome)
     }
 
-    /// Takes in what became of telling it, and what it said.
+    /// Takes in the outcome of telling it, and what it answered.
     pub(crate) fn handle(&mut self, input: RoleInput, now: Instant, out: &mut VecDeque<Action>) -> Outcome {
         match input {
             RoleInput::Promoted => self.promoted(now, out),
@@ -119,12 +119,12 @@ impl Roles {
         }
     }
 
-    /// Whether it is a standby by its own word.
+    /// Whether it is a standby, and no hook runs.
     pub(crate) fn is_standby(&self) -> bool {
         self.stage == Stage::Standby && self.hook.is_none()
     }
 
-    /// Which role's rewriting of signals holds.
+    /// Which role's signal rewriting applies.
     pub(crate) fn role(&self) -> Role {
         match self.stage {
             Stage::Standby | Stage::Demoting(_) => Role::Standby,
@@ -147,7 +147,7 @@ impl Roles {
         Outcome::Pending
     }
 
-    /// S has moved (law 15). Where it has moved back, as at the end of a wait, a signal that is on its way could come after it.
+    /// S has moved (law 15). If it has moved back, as at the end of a wait, a signal that is being sent could come after it.
     pub(crate) fn follow_soft(&mut self, soft: Instant, out: &mut VecDeque<Action>) {
         match &mut self.stage {
             Stage::Signalled(launch, _) | Stage::Promoting(launch) => {
@@ -160,7 +160,7 @@ impl Roles {
         }
     }
 
-    /// A signal that promotes and is on its way does not go out any more.
+    /// Calls off a promotion signal that is being sent.
     pub(crate) fn call_off(&self, out: &mut VecDeque<Action>) {
         match self.stage {
             Stage::Signalled(..) => out.push_back(Action::CallOff),
@@ -168,7 +168,7 @@ impl Roles {
         }
     }
 
-    /// The signal that promotes was not sent before S as it was then. It is tried again where S has moved on since.
+    /// The promotion signal was not sent before S as it was then. It is tried again if S has moved on since.
     fn promotion_late(&mut self, now: Instant, out: &mut VecDeque<Action>) -> Outcome {
         if self.promotes_again(now, out) || !matches!(self.stage, Stage::Signalled(..)) {
             return Outcome::Pending;
@@ -178,8 +178,8 @@ impl Roles {
         self.not_promoted()
     }
 
-    /// Nobody knows whether the signal that promotes was sent. It is sent again where there is time; where there is none it may
-    /// lead, and is no standby until it has died.
+    /// It is unknown whether the promotion signal was sent. It is sent again if there is time; if not, the workload may lead, and
+    /// is no standby until it has died.
     fn promotion_killed(&self, now: Instant, out: &mut VecDeque<Action>) -> Outcome {
         self.promotes_again(now, out);
         Outcome::Pending
@@ -195,7 +195,7 @@ impl Roles {
         in_time
     }
 
-    /// The signal that promotes was sent.
+    /// The promotion signal was sent.
     fn promoted(&mut self, now: Instant, out: &mut VecDeque<Action>) -> Outcome {
         let Stage::Signalled(launch, _) = &self.stage else { return Outcome::Pending };
         let launch = launch.clone();
@@ -205,7 +205,7 @@ impl Roles {
         self.settle()
     }
 
-    /// The signal that promotes was not sent, and will not be: it was told nothing, and is the standby that it was.
+    /// The promotion signal was not sent, and will not be: the workload was told nothing, and is still a standby.
     fn not_promoted(&mut self) -> Outcome {
         if !matches!(self.stage, Stage::Signalled(..)) {
             return Outcome::Pending;
@@ -214,7 +214,7 @@ impl Roles {
         Outcome::Failed(Reason::NotAcknowledged)
     }
 
-    /// The signal that demotes was sent.
+    /// The demotion signal was sent.
     fn demoted(&mut self, now: Instant, out: &mut VecDeque<Action>) -> Outcome {
         let Stage::Demoting(untold) = &mut self.stage else { return Outcome::Pending };
         if let Some((launch, reason)) = untold.take() {
@@ -223,7 +223,7 @@ impl Roles {
         self.settle()
     }
 
-    /// The signal that demotes cannot be sent.
+    /// The demotion signal cannot be sent.
     fn not_demoted(&self) -> Outcome {
         match self.stage {
             Stage::Demoting(Some(_)) => Outcome::Failed(Reason::NotAcknowledged),
@@ -236,8 +236,8 @@ impl Roles {
         }
     }
 
-    /// Tells a leader that it follows, by a hook that does not begin at H or later. None: it cannot be told, because it has not
-    /// yet acknowledged that it leads.
+    /// Tells a leader that it follows; its hook does not begin at H or later. None: it cannot be told, because it has not yet
+    /// acknowledged that it leads.
     pub(crate) fn demote(&mut self, reason: Reason, hard: Instant, now: Instant, out: &mut VecDeque<Action>) -> Option<Outcome> {
         match &self.stage {
             Stage::Signalled(..) | Stage::Promoting(_) => None,
@@ -254,7 +254,7 @@ impl Roles {
         }
     }
 
-    /// The word of the workload itself.
+    /// A notification from the workload itself.
     fn notified(&mut self, role: Role) -> Outcome {
         let expected = match self.stage {
             Stage::Promoting(_) => role == Role::Leader,
@@ -265,7 +265,7 @@ impl Roles {
         self.settle()
     }
 
-    /// Words of before the question may be left, and a late one cannot be told from an early one: none counts.
+    /// Notifications from before the signal may be left, and cannot be told from later ones: none counts.
     fn not_drained(&self) -> Outcome {
         match self.stage {
             Stage::Promoting(_) | Stage::Demoting(_) if !self.word => Outcome::Failed(Reason::NotAcknowledged),
@@ -325,7 +325,7 @@ impl Roles {
         [hook, self.give_up].into_iter().flatten().min()
     }
 
-    /// Kills a hook whose time is over; its end is its failure. Gives a promotion up that was not taken.
+    /// Kills a hook whose time is up; its end is its failure. Gives up a promotion that was not acknowledged.
     pub(crate) fn handle_timeout(&mut self, now: Instant, out: &mut VecDeque<Action>) -> Outcome {
         if let Some(hook) = &mut self.hook
             && hook.kill_at.take_if(|at| *at <= now).is_some()

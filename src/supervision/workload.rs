@@ -1,6 +1,6 @@
-//! One workload: what is wanted of it against what it is.
+//! One workload: its wanted state against its actual one.
 //!
-//! Owns the main process, its restarts and its way down. Knows nothing of Leases, links and electors: the agent says what is
+//! Owns the main process, its restarts and its shutdown. Knows nothing of Leases, links and electors: the agent says what is
 //! wanted, and until when something may be started; the workload reports what became of it.
 
 use std::collections::VecDeque;
@@ -26,7 +26,7 @@ mod telling;
 pub(crate) use policy::Policy;
 use stopping::Account;
 
-/// What became of it.
+/// What happened to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Happened {
     /// It leads: started as a leader, or promoted and acknowledged.
@@ -41,9 +41,9 @@ pub(crate) enum Happened {
     SpawnFailed { code: u8, message: String },
     /// It was not promoted: its hook failed, it could not be told, or did not acknowledge it.
     NotPromoted(Reason),
-    /// Nothing of a leader runs: proved dead, or demoted by its own word.
+    /// Nothing of a leader runs: it was proved dead, or acknowledged its demotion.
     Yielded(Stop),
-    /// These do not die.
+    /// These processes do not die.
     Unproved(Vec<i32>),
 }
 
@@ -60,7 +60,7 @@ pub(crate) struct Workload {
     restarts: Restarts,
     /// The stop under way, or the last one.
     account: Account,
-    /// What was told of the proof, until something of a leader runs again.
+    /// The proof as it was reported, until something of a leader runs again.
     proved: Option<Stop>,
     actions: VecDeque<Action>,
     happened: VecDeque<Happened>,
@@ -82,12 +82,12 @@ enum Actual {
     Stopped,
     /// To be started again.
     Waiting { until: Instant },
-    /// Asked for, with the launch of a leader; `pid` once it forked, `kill_at` if it is to be stopped as soon as it has. One that
-    /// is not executed by `late` is killed.
+    /// Asked for, with the launch if it is a leader's; `pid` once it forked, `kill_at` if it is to be stopped as soon as it has.
+    /// Killed if its execve is not done by `late`.
     Starting { launch: Option<Launch>, pid: Option<i32>, kill_at: Option<Instant>, late: Option<Instant> },
-    /// The main process runs; with its roles, where it runs always.
+    /// The main process runs; with its roles if it runs always.
     Running { pid: i32, since: Instant, roles: Option<Roles>, yield_by: Option<Instant> },
-    /// On its way down.
+    /// Being stopped.
     Ending { main: Option<i32>, ladder: Ladder, again_at: Option<Instant> },
 }
 
@@ -117,7 +117,7 @@ impl Workload {
         matches!(self.actual, Actual::Stopped | Actual::Waiting { .. })
     }
 
-    /// Whether it is on its way down.
+    /// Whether it is being stopped.
     pub(crate) fn is_ending(&self) -> bool {
         matches!(self.actual, Actual::Ending { .. })
     }
@@ -127,12 +127,12 @@ impl Workload {
         matches!(&self.actual, Actual::Ending { main: None, ladder, .. } if !ladder.asks())
     }
 
-    /// Whether it is being killed, asked or not.
+    /// Whether it is being killed, and no longer asked.
     pub(crate) fn is_being_killed(&self) -> bool {
         matches!(&self.actual, Actual::Ending { ladder, .. } if !ladder.asks())
     }
 
-    /// Whether SIGKILL does not do.
+    /// Whether SIGKILL was reported not to suffice.
     pub(crate) fn is_stuck(&self) -> bool {
         matches!(&self.actual, Actual::Ending { ladder, .. } if ladder.is_stuck())
     }
@@ -166,7 +166,7 @@ impl Workload {
         self.forget_stop();
     }
 
-    /// What is reported of a stop begins anew.
+    /// Clears what is reported of a stop.
     pub(crate) fn forget_stop(&mut self) {
         (self.account, self.proved) = (Account::default(), None);
     }
@@ -183,7 +183,7 @@ impl Workload {
         self.advance(now);
     }
 
-    /// What crashed as a standby is started again without its delay: the Lease is held for it.
+    /// A crashed standby is restarted without its delay, since the Lease is now held for it.
     fn wait_no_longer(&mut self, now: Instant) {
         match &mut self.actual {
             Actual::Waiting { until } | Actual::Ending { again_at: Some(until), .. } => *until = now.min(*until),
@@ -281,7 +281,7 @@ impl Workload {
         if let Actual::Starting { pid: Some(pid), late, .. } = &mut self.actual
             && late.take_if(|at| *at <= now).is_some()
         {
-            // Its end is judged as that of one that ran: a file system that answers no more may answer the next time.
+            // Its end counts as that of one that ran: a file system that hangs now may answer the next time.
             self.actions.push_back(Action::Signal { target: Target::Main(*pid), signal: Signal(libc::SIGKILL) });
             said = Some("the workload was not executed within lease.duration and is killed".into());
         }
@@ -301,13 +301,13 @@ impl Workload {
         self.advance(now);
     }
 
-    /// Starts or promotes what is wanted and may be.
+    /// Starts or promotes what is wanted and permitted.
     fn advance(&mut self, now: Instant) {
         let may_start = self.may_start(now);
         match (&self.wanted, &mut self.actual) {
             (_, Actual::Stopped) if may_start => self.spawn(now),
             (_, Actual::Waiting { until }) if may_start && *until <= now => self.spawn(now),
-            // Where its time passed unused, only a later limit starts it.
+            // Once its time has passed unused, only a later limit starts it.
             (_, Actual::Waiting { until }) => *until = now.max(*until),
             (Wanted::Leader(launch), Actual::Running { roles: Some(roles), .. })
                 if now < launch.not_after && roles.is_standby() =>

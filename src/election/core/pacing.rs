@@ -9,17 +9,17 @@ use crate::{
     time::{Instant, Now},
 };
 
-/// No two attempts while leading or releasing start closer together than this, however quickly they are refused; nor closer than
-/// the law counts on, where that is less.
+/// While leading or releasing, two attempts start at least this far apart, however quickly they are refused; or as far as the law
+/// counts on, if that is less.
 const LEAST_BETWEEN_ATTEMPTS: Duration = Duration::from_millis(500);
-/// A follower's connection for writes is closed by the server when it is idle for longer.
+/// The server closes a follower's connection for writes if it is idle for longer.
 pub(super) const KEEP_WARM: Duration = Duration::from_secs(55);
 /// The longest Retry-After that a follower honours.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 impl Core {
-    /// When a follower reads, if nothing is heard before: soon after a renewal should have been heard of, every R once the watch
-    /// let one pass, so that a dead watch delays a takeover by R at most (law 16); and before the connection goes cold.
+    /// When a follower reads if it hears nothing before: soon after a renewal should have been seen; every R once the watch has
+    /// missed one, so that a dead watch delays a takeover by R at most (law 16); and before the connection is idle for too long.
     pub(crate) fn next_read(&self) -> Instant {
         let slack = if self.overlooked { Duration::ZERO } else { self.timing.renew_period / 10 };
         let patience = self.timing.renew_period + slack;
@@ -27,7 +27,7 @@ impl Core {
         silent.min(self.read_at + KEEP_WARM).max(self.retry_at)
     }
 
-    /// Notes that the credentials were refused: the edge has read them again, one attempt follows at once.
+    /// Notes that the credentials were refused: the edge reads them again, and one attempt follows at once.
     pub(crate) fn refused_credentials(&mut self, operation: Operation, message: Complaint, now: Now) {
         if self.failures > 0 {
             return self.failed(operation, message, None, now);
@@ -38,7 +38,7 @@ impl Core {
         self.report_failure(operation, now.boot, message);
     }
 
-    /// Notes a failed request, and when a follower tries again. A Retry-After never makes it sleep through the moment in which the
+    /// Notes a failed request, and when a follower tries again. A Retry-After never makes it sleep past the moment at which the
     /// Lease may be taken.
     pub(crate) fn failed(&mut self, operation: Operation, message: Complaint, retry_after: Option<Duration>, now: Now) {
         let pause = RETRY_PAUSE.saturating_mul(1 << self.failures.min(8)).min(self.timing.renew_period.max(RETRY_PAUSE));
@@ -59,7 +59,7 @@ impl Core {
         self.retry_at
     }
 
-    /// When a leader whose attempt was sent at `sent` tries again: soon, not in a storm, and so that one more fits before `end`,
+    /// When a leader retries an attempt sent at `sent`: soon, without flooding the server, and so that one more fits before `end`,
     /// which is S, or the end of a release (law 5).
     pub(crate) fn leader_retry(&mut self, sent: Instant, retry_after: Option<Duration>, end: Instant, now: Now) -> Instant {
         let pause = self.jittered(RETRY_PAUSE).min(RETRY_PAUSE);

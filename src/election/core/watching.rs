@@ -8,16 +8,16 @@ use crate::{
     time::{Instant, Now},
 };
 
-/// No watch starts sooner after the one before.
+/// The least time between the starts of two watches.
 const LEAST_BETWEEN_WATCHES: Duration = Duration::from_secs(1);
-/// A watch that was forbidden, or fails each time, may work later.
+/// A watch that is forbidden, or keeps failing, is tried again after this long at most.
 const LONGEST_WATCH_PAUSE: Duration = Duration::from_secs(60);
-/// One that lasted this long has worked.
+/// A watch that lasted this long has worked.
 const WORKED: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Watch {
-    /// Not yet, or ended: start no earlier than `at`, and after a read where the last version cannot be trusted.
+    /// Not yet started, or ended: start no earlier than `at`, and after a read if the last version cannot be trusted.
     Idle {
         at: Instant,
         read_first: bool,
@@ -27,7 +27,7 @@ pub(super) enum Watch {
     },
 }
 
-/// What the watch brought and nobody knew.
+/// News from the watch.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum News {
     Changed(LeaseRecord),
@@ -35,8 +35,8 @@ pub(crate) enum News {
 }
 
 impl Core {
-    /// Takes in what the watch brought; the record, if it was news. A deletion is passed on even of a Lease that was not the last
-    /// one seen: an old event of another may have come in between.
+    /// Takes in a watch event; returns the record if it was news. A deletion is passed on even if that Lease was not the last one
+    /// seen: an old event of another may have come in between.
     pub(crate) fn watched(&mut self, watched: Watched, now: Now) -> Option<News> {
         self.note_recovery(&watched, now);
         match watched {
@@ -76,7 +76,7 @@ impl Core {
                 let pause = if forbidden { LONGEST_WATCH_PAUSE } else { slowing };
                 self.watch = Watch::Idle { at: (started + pause).max(now.boot), read_first };
                 self.watch_failures = if read_first { failures.saturating_add(1) } else { 0 };
-                // What it let pass is read at once. One that fails each time brings nothing, and the reads keep their pace.
+                // What it missed is read at once. If watches keep failing, the reads keep their pace.
                 if read_first && !forbidden && failures == 0 {
                     self.read_at = now.boot.before(KEEP_WARM);
                 }
@@ -91,7 +91,7 @@ impl Core {
         }
     }
 
-    /// One that fails again and again after a few events has not recovered.
+    /// A watch that keeps failing after a few events has not recovered.
     fn note_recovery(&mut self, watched: &Watched, now: Now) {
         let Watch::Running { started } = self.watch else { return };
         let works = match watched {
@@ -105,7 +105,7 @@ impl Core {
         }
     }
 
-    /// A read has made the version good to watch from.
+    /// A read has provided a version to watch from.
     pub(super) fn read_for_watch(&mut self, now: Now) {
         if let Watch::Idle { read_first, .. } = &mut self.watch {
             *read_first = false;
@@ -113,7 +113,7 @@ impl Core {
         self.tick_watch(now);
     }
 
-    /// Starts the watch where it is due.
+    /// Starts the watch if it is due.
     pub(crate) fn tick_watch(&mut self, now: Now) {
         if let Watch::Idle { at, read_first: false } = self.watch
             && at <= now.boot
@@ -123,7 +123,7 @@ impl Core {
         }
     }
 
-    /// When the watch is due, where no read is needed first.
+    /// When the watch is due, if no read is needed first.
     pub(crate) const fn watch_timeout(&self) -> Option<Instant> {
         match self.watch {
             Watch::Idle { at, read_first: false } => Some(at),

@@ -1,4 +1,4 @@
-//! What replies mean for a term that is held: what they prove of it, whether it is lost, when to ask again (law 1, 4 to 6, 17).
+//! What replies mean for a term that is held: what they prove, whether it is lost, when to retry (law 1, 4 to 6, 17).
 
 use std::time::Duration;
 
@@ -75,8 +75,8 @@ impl Leading {
         }
     }
 
-    /// After two writes without an answer a read is tried: where only writes are slow it finds that they were done. Where it has
-    /// no answer either, it is a write's turn again.
+    /// After two writes without an answer a read is tried: if only writes are slow, it finds that they succeeded. If it has no
+    /// answer either, a write is next.
     fn unheard(&mut self, operation: Operation) {
         match operation {
             Operation::Get => {
@@ -116,7 +116,7 @@ impl Leading {
         }
     }
 
-    /// A quorum read: what of mine it proves, or whether the term is lost (law 4, 6).
+    /// A quorum read: it may prove a write of this term, or show that the term is lost (law 4, 6).
     fn read(&mut self, core: &mut Core, record: LeaseRecord, now: Now) {
         (self.read_wanted, self.unanswered) = (false, 0);
         let proved = core.unknown.iter().find(|attempt| attempt.is(&record)).map(|attempt| attempt.sent);

@@ -26,13 +26,13 @@ impl Leading {
         }
     }
 
-    /// Asks init to stop, anew where a planned stop becomes a loss.
+    /// Asks init to stop, and again if a planned stop becomes a loss.
     pub(super) fn end(&mut self, core: &mut Core, reason: Reason) {
         let context = self.ending.as_ref().map(|ending| ending.context);
         self.end_in(core, reason, context);
     }
 
-    /// The same within the span of a stop that has begun.
+    /// The same, in the trace span of a stop that has already begun.
     pub(super) fn end_in(&mut self, core: &mut Core, reason: Reason, context: Option<TraceContext>) {
         let context = context.unwrap_or_else(|| core.next_context(None));
         let request = core.next_step_down();
@@ -44,7 +44,7 @@ impl Leading {
         core.report(Event::Stopping { reason, context });
     }
 
-    /// The release that may follow is to find a fresh read.
+    /// Wants a fresh read for the release that may follow.
     pub(super) fn want_reread(&mut self, core: &Core) {
         let ends = self.ending.as_ref().is_some_and(|ending| !ending.reason.is_loss() && ending.proof.is_none());
         self.reread_wanted = ends && self.announced && core.release != Release::Keep;
@@ -64,7 +64,7 @@ impl Leading {
         self.ending.as_ref().is_some_and(|ending| ending.proof.is_some())
     }
 
-    /// What comes after the proof, once no write is awaited any more.
+    /// The phase after the proof, once no write is in flight.
     pub(super) fn finish(&mut self, core: &mut Core, now: Now) -> Option<Phase> {
         let ending = self.ending.as_ref()?;
         if core.awaited_attempt().is_some() {
@@ -90,7 +90,7 @@ impl Leading {
     }
 }
 
-/// Tells init that `term` is over, and goes on or ends.
+/// Tells init that `term` is over, and follows or finishes.
 pub(crate) fn leave(core: &mut Core, term: Term, then: Then, following: Following) -> Phase {
     core.unknown.clear();
     core.tell(ToInit::Ended { term });

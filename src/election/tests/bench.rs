@@ -1,4 +1,4 @@
-//! One elector, a register with compare-and-swap, an init that agrees, and a clock that only the test moves.
+//! One elector, a register with compare-and-swap, an init that cooperates, and a clock that only the test moves.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ pub(super) struct Bench {
     pub(super) awaited: Option<(RequestId, Request)>,
     pub(super) watches: Vec<Option<String>>,
     pub(super) guarding: bool,
-    /// Init acknowledges at once what is said of a term that it was told of.
+    /// Init acknowledges at once every message about a term that it knows.
     pub(super) acknowledges: bool,
     knows_a_term: bool,
     /// The server answers at once.
@@ -67,7 +67,7 @@ impl Bench {
         Self::start(welcome(), Register::holding(spec))
     }
 
-    /// Leading since one millisecond, after a release mark.
+    /// Leading for one millisecond, after a release mark.
     pub(super) fn leading() -> Self {
         Self::leading_with(welcome())
     }
@@ -155,7 +155,7 @@ impl Bench {
         self.input(Input::Watched(watched));
     }
 
-    /// The watch brings what stands in the register.
+    /// The watch delivers the register's current state.
     pub(super) fn watch_register(&mut self) {
         let object = self.register.object.clone().expect("there is a Lease");
         self.watch(Watched::Changed(object.into()));
@@ -228,7 +228,7 @@ impl Bench {
         })
     }
 
-    /// What the next elector would be handed, from what init was told last.
+    /// What the next elector would be handed, judging by what init was told last.
     pub(super) fn resume(&self) -> Resume {
         let mut resume = None;
         for message in &self.told {
@@ -313,7 +313,7 @@ impl Register {
         object["metadata"]["resourceVersion"] = self.version.to_string().into();
     }
 
-    /// Deletes it; what the watch would bring.
+    /// Deletes it; returns the event that the watch would deliver.
     pub(super) fn delete(&mut self) -> Watched {
         self.edit(|_| {});
         Watched::Deleted(self.object.take().expect("there was a Lease").into())
@@ -392,7 +392,7 @@ pub(super) fn rose(before: &Value, after: &Value) -> bool {
     later(&version(after), &version(before))
 }
 
-/// Runs until just before `span`, sees no write, and one more instant brings one.
+/// There is no write until just before `span`, and one at `span`.
 pub(super) fn takes_exactly_after(bench: &mut Bench, span: Duration) {
     bench.run(span - TICK);
     assert_eq!(bench.writes(), Vec::<&Request>::new(), "a write before {span:?}");

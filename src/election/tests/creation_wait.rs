@@ -118,7 +118,7 @@ fn a_mark_after_a_holder_of_one_second_is_not_trusted() {
 #[test]
 fn a_mark_that_its_holder_did_not_write_is_not_trusted() {
     let mut other = Bench::leading_with(Welcome { identity: "other_4567".into(), ..welcome() });
-    // As client-go's late release, which looks at no holder and keeps the annotations.
+    // Like client-go's late release, which does not check the holder and keeps the annotations.
     other.register.edit(|object| object["spec"] = mark());
 
     let mut next = Bench::start(welcome(), other.register);
@@ -127,7 +127,7 @@ fn a_mark_that_its_holder_did_not_write_is_not_trusted() {
     assert_eq!((next.leads().is_some(), not_before(&next)), (true, Some(START + plus(15))));
 }
 
-/// A tenure leads for 30 s, and client-go's late release gives its Lease to the next client-go, which crashes; seen from the
+/// A tenure leads with D = 30 s, and client-go's late release gives its Lease to the next client-go, which crashes; seen from the
 /// start.
 fn robbed() -> Bench {
     let config = || {
@@ -327,7 +327,7 @@ fn a_wait_that_is_over_before_init_was_told_of_the_term_ends_in_a_renewal() {
     bench.serve();
     bench.serve_silently();
     lose_everything_until(&mut bench, START + seconds(60));
-    // S of the acquiring write is past when a read proves it, and so is the wait, counted from there, when a renewal succeeds.
+    // S of the acquiring write has passed when a read proves it, and the wait, counted from there, when a renewal succeeds.
     while !matches!(bench.awaited, Some((_, Request::Get))) {
         bench.run(TICK * 1_000_000);
     }

@@ -76,7 +76,7 @@ fn the_fresh_read_overlaps_with_the_end_of_the_workload() {
     assert_eq!(bench.gets(), gets);
 }
 
-/// Stopping for three seconds: a renewal was answered after the fresh read, and what follows it awaits its answer.
+/// Stopping for three seconds: a renewal was answered after the fresh read, and the request after it awaits its answer.
 fn renewed_through_the_stop() -> Bench {
     let mut bench = Bench::leading();
     bench.stopping(Reason::Signal);

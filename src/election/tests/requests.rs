@@ -1,4 +1,4 @@
-//! Requests as such: how they are told apart, and what their answers make of the election as a whole.
+//! Requests as such: how they are told apart, and what their answers mean for the election as a whole.
 
 use std::time::Duration;
 

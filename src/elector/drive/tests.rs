@@ -86,7 +86,7 @@ impl Replica {
         send(self.socket.get_ref().as_raw_fd(), &encode(message).unwrap(), MsgFlags::empty()).unwrap();
     }
 
-    /// The next message that is no Beat; Lead, Extend, Shorten and Releasing are acknowledged at once.
+    /// The next message that is not a Beat; Lead, Extend, Shorten and Releasing are acknowledged at once.
     async fn hears(&self) -> ToInit {
         loop {
             let message = self.hears_all().await;
@@ -109,7 +109,7 @@ impl Replica {
         }
     }
 
-    /// The next that is no Extend either.
+    /// The next one that is not an Extend either.
     async fn hears_news(&self) -> ToInit {
         loop {
             let message = self.hears().await;

@@ -9,9 +9,10 @@ use crate::{
 pub(super) const UNSUSPENDED: &str = "Ctrl-Z suspends no workload that runs under a Lease";
 
 impl Drive {
-    /// Ctrl-Z in a terminal that was handed over stops the workload alone, and so does the wish of one in the background to read,
-    /// or a Ctrl-Z that init passes on. No shell sees that: init stops with it until a shell continues it, or the workload goes
-    /// on, lest its terminal hangs. After the deadlines, for it is the workload of a leader that goes on (law 15).
+    /// Ctrl-Z in a terminal that was handed over stops the workload alone, and so does its use of the terminal from the
+    /// background, or a Ctrl-Z that init passes on. No shell sees that: either init stops too until a shell continues it, or the
+    /// workload is continued, so that its terminal does not hang. After the deadlines, because it may continue the workload of a
+    /// leader (law 15).
     pub(super) fn resume_suspended(&mut self) {
         let Some(main) = self.main.filter(|_| std::mem::take(&mut self.changed)) else { return };
         let in_foreground = match reap::stopped_by(main) {
@@ -27,13 +28,12 @@ impl Drive {
             self.warn(UNSUSPENDED.into());
         }
         if self.hand_terminal_over() || in_foreground {
-            // All of a foreground job was stopped. It may be gone.
+            // The whole foreground job was stopped. It may be gone.
             let _ = kill::send_group(main, Signal(libc::SIGCONT));
         }
     }
 
-    /// The workload gets the terminal if it is init's, who may have got it later by a shell's `fg`. After a `bg` it is the
-    /// shell's.
+    /// Gives the workload the terminal if init has it, perhaps only since a shell's `fg`. After a `bg` it is the shell's.
     pub(super) fn hand_terminal_over(&mut self) -> bool {
         let Some(main) = self.main else { return false };
         let Some(terminal) = Terminal::of_stdin() else {

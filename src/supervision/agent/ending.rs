@@ -1,4 +1,4 @@
-//! The end of init: signals that ask for it, what it waits for, and the code.
+//! The end of init: signals that ask for it, what it waits for, and the exit code.
 
 use crate::{
     config::{OnExit, Signal},
@@ -8,14 +8,14 @@ use crate::{
 
 use super::{Action, Agent, Held};
 
-/// Init was told, or has cause, to end.
+/// Init was asked, or has reason, to end.
 #[derive(Clone, Debug)]
 pub(super) struct Ending {
     /// None: the workload's own, 0 if none ran.
     code: Option<u8>,
     /// TERM, INT and QUIT so far.
     signals: u8,
-    /// The present elector knows.
+    /// The current elector knows.
     pub(super) told: bool,
     /// The wait ends here. Set once nothing of a leader runs any more.
     by: Option<Instant>,
@@ -32,12 +32,12 @@ impl Ending {
         self.done = true;
     }
 
-    /// An elector that ends is replaced for the release only.
+    /// While init ends, an elector is replaced only for the release.
     pub(super) const fn wants_elector(&self, held: Option<&Held>) -> bool {
         !self.done && held.is_some()
     }
 
-    /// The wait for the elector is never longer than the Lease is ours.
+    /// The wait for the elector ends at E at the latest.
     pub(super) fn due(&self, held: Option<&Held>) -> Option<Instant> {
         let end = held.map(|held| held.deadlines().end);
         let by = self.by?;
@@ -51,7 +51,7 @@ impl Agent {
         match signal.0 {
             libc::SIGTERM => self.asked_to_end(None, now),
             libc::SIGINT | libc::SIGQUIT if !self.workload.is_running() => self.asked_to_end(None, now),
-            // The program may handle it and go on, as a JVM does with QUIT; where it ends instead, so does init.
+            // The program may handle it and go on, as a JVM does with QUIT; if it ends instead, so does init.
             libc::SIGINT | libc::SIGQUIT if self.is_plain() && self.settings.config.workload.on_exit != OnExit::Restart => {
                 self.workload.forward(signal);
             }
@@ -67,10 +67,10 @@ impl Agent {
         }
     }
 
-    /// The first time with the planned grace, the second time with that of a loss, the third time at once. Who asks a fourth time
-    /// does not even wait for the Lease to be given back.
+    /// The first request leaves the planned grace, the second that of a loss, the third kills at once. The fourth does not even
+    /// wait for the Lease to be given back.
     fn asked_to_end(&mut self, signal: Option<Signal>, now: Instant) {
-        // How a standby ended that waits to be started again is no answer to this.
+        // The exit code of a standby that waits to be started again does not count here.
         let nothing_runs = self.workload.is_down() && self.held.is_none() && !self.is_plain();
         let ending = self.ending.get_or_insert_with(|| Ending::with(nothing_runs.then_some(0)));
         ending.signals = ending.signals.saturating_add(1);
@@ -91,7 +91,7 @@ impl Agent {
         self.begin_stop(Reason::Signal, now);
     }
 
-    /// Whether nothing of a leader runs, nor anything that is still asked to end: what is left to wait for has its time.
+    /// Whether nothing of a leader runs, nor anything that has only been asked to end: the wait for what is left has a limit.
     pub(super) fn waits_to_end(&self) -> bool {
         self.workload.is_down() || !self.workload.leads() && self.workload.is_being_killed()
     }
@@ -110,7 +110,7 @@ impl Agent {
         let code = ending.code.unwrap_or_else(|| self.workload.exit().or_else(never_reaped).map_or(0, Exit::code));
         let config = &self.settings.config;
         let patience = config.timing().release_limit().saturating_add(FLUSH);
-        // Also while a standby still stops: who is to end takes no Lease that it would have to hold through that.
+        // Also while a standby still stops: a replica that is to end takes no Lease that it would have to hold meanwhile.
         if self.held.is_none() && self.electors.is_greeted() && !ending.told {
             ending.told = true;
             self.actions.push_back(Action::Tell(ToElector::Shutdown));
@@ -122,7 +122,7 @@ impl Agent {
                 // What is left ends with PID 1 or does not die, and nobody else waits for the proof.
                 self.exit(code);
             } else if waits {
-                // What a standby leaves and SIGKILL does not remove is nobody's to wait for.
+                // Nobody need wait for what a standby leaves and SIGKILL does not remove.
                 ending.by.get_or_insert(now + patience);
                 if ending.due(self.held.as_ref()).is_some_and(|at| at <= now) {
                     self.give_elector_up(now);

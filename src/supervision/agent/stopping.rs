@@ -10,7 +10,7 @@ use crate::{
 };
 
 impl Agent {
-    /// S and H as they pass (law 3).
+    /// Acts on S and H as they pass (law 3).
     pub(super) fn enforce(&mut self, now: Instant) {
         let Some(held) = &mut self.held else { return };
         let deadlines = held.deadlines();
@@ -60,7 +60,7 @@ impl Agent {
         };
         let stop = &self.settings.config.workload.stop;
         let kill_at = if reason.is_loss() { hard.min(now + stop.loss_grace) } else { now + stop.grace };
-        // A standby has what time it was given for its end, and the Lease does not wait for that.
+        // A standby keeps the time that it was given to end, and the Lease does not wait for that.
         if self.ending.is_some() && self.workload.leads() {
             self.workload.stop(None, kill_at, now);
         } else {
@@ -82,7 +82,8 @@ impl Agent {
                     self.tell(ToElector::Started { term, pid, at: now });
                 }
             }
-            // Past S the term is over, and its end is no exit: the second guard may have killed it while init stood still.
+            // Past S the term is over, and this end is not an exit of its own: the second guard may have killed it while init
+            // stood still.
             Happened::Ended(_) | Happened::Restarting(_)
                 if self.held.as_ref().is_some_and(|held| held.is_live() && now >= held.deadlines().soft) =>
             {

@@ -61,7 +61,7 @@ impl World {
         world
     }
 
-    /// Leads since the present, and runs.
+    /// Leads from now on, and runs.
     fn leading(config: Config) -> Self {
         let mut world = Self::new(config);
         world.lead(1, None);
@@ -79,12 +79,12 @@ impl World {
         self.feed(Input::Told(message));
     }
 
-    /// Lets the time go to `at` without waking the agent.
+    /// Advances the time to `at` without waking the agent.
     fn sleep_until(&mut self, at: Instant) {
         self.now = at;
     }
 
-    /// Lets the time go to `at`, waking the agent whenever it asks for it.
+    /// Advances the time to `at`, waking the agent whenever it asks for it.
     fn wake_until(&mut self, at: Instant) {
         while let Some(next) = self.agent.poll_timeout().filter(|next| *next <= at) {
             self.now = self.now.max(next);
@@ -145,7 +145,7 @@ impl World {
         self.told(ToInit::StepDown { term: Term(1), request, reason, traceparent: String::new() });
     }
 
-    /// What is spawned, runs.
+    /// The spawned command runs.
     fn run(&mut self) {
         assert!(self.spawns().is_some(), "nothing was spawned: {:?}", self.actions);
         self.feed(Input::Forked { pid: self.pid });
@@ -164,7 +164,7 @@ impl World {
         self.feed(Input::Scanned(Scan { clean: true, ..Scan::default() }));
     }
 
-    /// Lets the time go to `at`, with a process that no SIGKILL removes. Wakes again and again for nothing are found.
+    /// Advances the time to `at`, with a process that no SIGKILL removes. Detects a busy loop.
     fn never_proved(&mut self, at: Instant) {
         for _ in 0..1000 {
             let Some(next) = self.agent.poll_timeout().filter(|next| *next <= at) else {

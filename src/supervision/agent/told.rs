@@ -102,7 +102,7 @@ impl Agent {
         self.held.as_mut().filter(|held| held.term == term)
     }
 
-    /// The elector does what no elector does. It is replaced; what it said is not acted on.
+    /// The elector broke the protocol. It is replaced; what it said is not acted on.
     pub(super) fn breach(&mut self, what: std::fmt::Arguments<'_>, now: Instant) {
         self.warn(format!("the elector {what}"));
         self.give_elector_up(now);

@@ -43,8 +43,7 @@ impl Policy {
     }
 }
 
-/// How long a promotion may take: as long as a crash would leave the Lease without a leader, or as the hook may that brings it
-/// about.
+/// How long a promotion may take: as long as a crash would leave the Lease without a leader, or as long as its hook may take.
 fn promotion_patience(config: &config::Config) -> Duration {
     let hook = config.hooks.after_lead.as_ref().map_or(Duration::ZERO, |hook| hook.timeout);
     config.lease.duration.max(hook)

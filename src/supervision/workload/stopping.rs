@@ -1,4 +1,4 @@
-//! The way down: asked, killed, proved dead; and what follows where it ended by itself (law 3, 7, 8).
+//! The way down: asked, killed, proved dead; and what follows if it ended by itself (law 3, 7, 8).
 
 use std::time::Duration;
 
@@ -26,12 +26,13 @@ impl Account {
 }
 
 impl Workload {
-    /// Nothing of a leader is wanted, proved; nothing is started before the next word. SIGKILL no later than `kill_at`; H, at
-    /// `hard` so far, is not this room's. Each call ends in a [`Happened::Yielded`] whose proof was made after it.
+    /// Nothing of a leader may run, and that is to be proved; nothing is started until it is wanted again. SIGKILL no later than
+    /// `kill_at`; H, at `hard` so far, is enforced by the agent. Each call ends in a [`Happened::Yielded`] whose proof was made
+    /// after it.
     pub(crate) fn give_way(&mut self, reason: Reason, kill_at: Instant, hard: Instant, now: Instant) {
         self.wanted = Wanted::Down;
         if self.policy.roles.is_some() && !self.leads && matches!(self.actual, Actual::Starting { .. } | Actual::Ending { .. }) {
-            // A standby that is not yet, or no more, leads no more than one that runs; its remains are killed as before.
+            // A standby that is starting or ending leads no more than one that runs; its remains are killed as before.
             self.yielded(now);
             return;
         }
@@ -50,7 +51,7 @@ impl Workload {
         self.take(outcome, now);
     }
 
-    /// Nothing is wanted. `signal` takes the place of the stop signal. SIGKILL no later than `kill_at`.
+    /// Nothing is wanted. `signal` replaces the stop signal. SIGKILL no later than `kill_at`.
     pub(crate) fn stop(&mut self, signal: Option<Signal>, kill_at: Instant, now: Instant) {
         self.wanted = Wanted::Down;
         self.descend(signal, kill_at, now);
@@ -89,7 +90,7 @@ impl Workload {
         }
     }
 
-    /// Init has no child, and that is all that a plain init asks for.
+    /// Init has no child, which is all that a plain init asks for.
     pub(crate) fn childless(&mut self, now: Instant) {
         if self.policy.plain {
             self.scanned(Scan { clean: true, ..Scan::default() }, now);
@@ -98,7 +99,7 @@ impl Workload {
 
     pub(crate) fn scanned(&mut self, scan: Scan, now: Instant) {
         let Actual::Ending { ladder, again_at, .. } = &mut self.actual else { return };
-        // Where /proc hides processes only init's solitude is a proof, and to be alone again would cost every elector its life.
+        // If /proc hides processes only being alone is a proof, and another kill(-1) to be alone again would kill every elector.
         let clean = scan.clean || (self.alone && scan.left.is_empty());
         if !ladder.scanned(Scan { clean, ..scan }, now) {
             return;
@@ -111,7 +112,7 @@ impl Workload {
         self.advance(now);
     }
 
-    /// What is told of a proof that is asked for again is the first one: nothing of a leader ran since.
+    /// If a proof is asked for again, the first one is reported: nothing of a leader has run since.
     pub(super) fn yielded(&mut self, now: Instant) {
         let stop = *self.proved.get_or_insert_with(|| self.account.proved(now));
         self.happened.push_back(Happened::Yielded(stop));
@@ -154,7 +155,7 @@ impl Workload {
         }
     }
 
-    /// On the way down, at the latest from `kill_at` on by SIGKILL.
+    /// Asks it to stop; SIGKILL follows at `kill_at` at the latest.
     pub(super) fn descend(&mut self, signal: Option<Signal>, kill_at: Instant, now: Instant) {
         match &mut self.actual {
             Actual::Stopped | Actual::Waiting { .. } => {
@@ -181,7 +182,7 @@ impl Workload {
         }
     }
 
-    /// Without asking: its time was used up.
+    /// Kills without asking: its time is up.
     pub(super) fn kill(&mut self, now: Instant) {
         self.account.began.get_or_insert(now);
         let main = self.main();
@@ -207,7 +208,7 @@ impl Workload {
     }
 }
 
-/// Whether a process ended by one of the terminal's keys, by the signal or by a shell's word for it.
+/// Whether a process was ended by a terminal key: by the signal itself, or by a shell's exit code for it.
 fn from_terminal(exit: Exit) -> bool {
     [libc::SIGINT, libc::SIGQUIT].into_iter().any(|signal| exit.code() == Exit::Signal(signal).code())
 }

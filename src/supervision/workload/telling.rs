@@ -21,7 +21,7 @@ impl Workload {
         }
     }
 
-    /// Whether only a change of role sends it (law 8, 15).
+    /// Whether only a change of role may send it (law 8, 15).
     pub(crate) fn tells_a_role(&self, signal: Signal) -> bool {
         let signals = self.policy.roles.as_ref().map(|policy| [policy.signals.on_lead, policy.signals.on_follow]);
         signals.is_some_and(|signals| signals.contains(&Some(signal)))
@@ -51,7 +51,7 @@ impl Workload {
         rewrite.get(&signal).copied().unwrap_or(Some(signal))
     }
 
-    /// What became of telling it its role, and what it said.
+    /// The outcome of telling it its role, and what it answered.
     pub(crate) fn role(&mut self, input: RoleInput, now: Instant) {
         if let Actual::Running { roles: Some(roles), .. } = &mut self.actual {
             let outcome = roles.handle(input, now, &mut self.actions);
@@ -59,7 +59,7 @@ impl Workload {
         }
     }
 
-    /// As [`Self::take`], for news that are no answer to a question: a standby that is a standby is none.
+    /// As [`Self::take`], for unsolicited news: that a standby is a standby is none.
     pub(super) fn take_news(&mut self, outcome: Outcome, now: Instant) {
         let yielding = matches!(self.actual, Actual::Running { yield_by: Some(_), .. });
         if outcome != Outcome::Demoted || yielding {

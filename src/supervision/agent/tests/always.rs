@@ -1,4 +1,4 @@
-//! `runs: always`: told, and taken at its word.
+//! `runs: always`: the workload is told its role, and believed.
 
 use super::*;
 use crate::config::{Acknowledge, Hook, HookKind, OnExit, Runs};
@@ -87,7 +87,7 @@ fn a_lease_that_came_while_a_standby_stops_is_given_back_before_it_has() {
     assert_eq!(world.actions.last(), Some(&Action::Exit(0)));
 }
 
-/// Leads by its word.
+/// Leads, acknowledged by a notification.
 fn leader() -> World {
     let mut world = standby(always(Acknowledge::Notify));
     world.lead(1, None);
@@ -97,7 +97,7 @@ fn leader() -> World {
     world
 }
 
-/// Leads by its hook.
+/// Leads, acknowledged by its hook.
 fn hooked_leader() -> World {
     let mut world = standby(hooked(Acknowledge::Hook));
     world.lead(1, None);

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// The term's send.
+/// When the term's write was sent.
 const A: Instant = Instant::from_nanos(1_000_000_000);
 
 #[test]

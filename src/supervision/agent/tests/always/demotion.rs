@@ -1,4 +1,4 @@
-//! Told that it stands by: the proof that this is, and the kill where it is not acknowledged.
+//! Demotion: its acknowledgement is a proof, and without one the workload is killed.
 
 use super::*;
 

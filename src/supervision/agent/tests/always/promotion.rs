@@ -1,4 +1,4 @@
-//! Told that it leads: the signal, the word, the hook, and a promotion that is called off or given up.
+//! Promotion: the signal, the notification, the hook, and a promotion that is called off or given up.
 
 use super::*;
 
@@ -77,7 +77,7 @@ fn a_promotion_whose_signal_is_not_sent_yet_is_not_taken_back_by_a_signal() {
     assert_eq!(world.stopped(), None);
 }
 
-/// Renewed at this second after the boot; nothing of it matters to the workload.
+/// Whether the term is stopped for want of an acknowledgement.
 fn gives_up(world: &World) -> bool {
     world.wants(&Action::Tell(ToElector::Stopping { term: Term(1), reason: Reason::NotAcknowledged, at: world.now }))
 }
