@@ -27,8 +27,8 @@ impl Account {
 
 impl Workload {
     /// Nothing of a leader may run, and that is to be proved; nothing is started until it is wanted again. SIGKILL no later than
-    /// `kill_at`; H, at `hard` so far, is enforced by the agent. Each call ends in a [`Happened::Yielded`] whose proof was made
-    /// after it.
+    /// `kill_at`; H, at `hard` so far, is enforced by the agent. Each call ends in a [`Happened::Yielded`]: at once where
+    /// only a standby is starting or ending, otherwise after a proof that is made from now on.
     pub(crate) fn give_way(&mut self, reason: Reason, kill_at: Instant, hard: Instant, now: Instant) {
         self.wanted = Wanted::Down;
         if self.policy.roles.is_some() && !self.leads && matches!(self.actual, Actual::Starting { .. } | Actual::Ending { .. }) {
