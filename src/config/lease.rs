@@ -38,7 +38,7 @@ pub struct Lease {
     /// Bound on the error of a clock's rate; with client-go replicas on the Lease, of both nodes' together. chrony may slew by
     /// 8.3 %: set maxslewrate 5000 in chrony.conf, or 10% here.
     pub clock_drift: Drift,
-    /// Put on the Lease beside `app.kubernetes.io/managed-by: tenure`.
+    /// Put on the Lease beside `app.kubernetes.io/managed-by`, which is `tenure` unless somebody has set it.
     pub labels: BTreeMap<String, String>,
     /// Put on the Lease.
     pub annotations: BTreeMap<String, String>,

@@ -139,7 +139,7 @@ pub enum Answer {
     },
 }
 
-/// Why a request failed, for people.
+/// Why a request failed: words for people, and the status by which the edges and the log tell one failure from another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Complaint {
     /// The HTTP status, if the API server answered.

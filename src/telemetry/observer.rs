@@ -10,7 +10,7 @@ use opentelemetry::KeyValue;
 
 use super::{
     Fact,
-    transition::{Anchor, Campaign, Cause, Margin, Name, Origin, Outcome, Phase, Transition, exit_fact},
+    transition::{Anchor, Campaign, Cause, Margin, Name, Origin, Outcome, Phase, Transition, exit_fact, pid_fact},
 };
 use crate::{
     election::{Complaint, Event, Given, Operation, Vacancy, trace::TraceContext},
@@ -387,10 +387,6 @@ impl Observer {
             error,
         }))
     }
-}
-
-fn pid_fact(pid: i32) -> KeyValue {
-    KeyValue::new("process.pid", i64::from(pid))
 }
 
 const ENDED: &str = "the elector ended before it was over";

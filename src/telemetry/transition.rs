@@ -210,6 +210,11 @@ impl Anchor {
     }
 }
 
+/// Which process, as an attribute.
+pub(crate) fn pid_fact(pid: i32) -> KeyValue {
+    KeyValue::new("process.pid", i64::from(pid))
+}
+
 /// How a process ended, as an attribute.
 pub(crate) fn exit_fact(exit: Exit) -> KeyValue {
     match exit {

@@ -194,7 +194,12 @@ fn is_late(not_after: Option<Instant>) -> Result<bool, Failure> {
     let read = unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut now) };
     Errno::result(read).map_err(|errno| Failure { step: Step::Clock, errno })?;
     let nanos = now.tv_sec.saturating_mul(1_000_000_000).saturating_add(now.tv_nsec);
-    Ok(not_after <= Instant::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)))
+    Ok(is_over(not_after, Instant::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))))
+}
+
+/// Nothing is done at `not_after` itself, either (law 15).
+fn is_over(not_after: Instant, now: Instant) -> bool {
+    not_after <= now
 }
 
 /// Marks every descriptor above standard error close-on-exec.
@@ -226,4 +231,18 @@ fn tell(end: RawFd, step: u8, errno: i32) -> ! {
 fn exit(code: i32) -> ! {
     // SAFETY: _exit takes a number and does not return.
     unsafe { libc::_exit(code) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_too_late_at_the_deadline_and_not_one_tick_before() {
+        let deadline = Instant::from_nanos(1_000);
+
+        let late = [999, 1_000, 1_001].map(|now| is_over(deadline, Instant::from_nanos(now)));
+
+        assert_eq!(late, [false, true, true]);
+    }
 }

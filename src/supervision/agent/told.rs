@@ -31,7 +31,9 @@ impl Agent {
             ToInit::StepDown { term, request, reason, traceparent } => {
                 let Some(held) = self.held(term) else { return };
                 held.request(request, traceparent);
-                self.step_down(reason, now);
+                held.stop(reason);
+                self.on_loss(reason);
+                self.give_way(now);
             }
             ToInit::Releasing { term, serial } => {
                 let Some(held) = self.held(term) else { return };
@@ -88,14 +90,6 @@ impl Agent {
         if self.ending.is_some() {
             self.begin_stop(Reason::Signal, now);
         }
-    }
-
-    pub(super) fn step_down(&mut self, reason: Reason, now: Instant) {
-        if let Some(held) = &mut self.held {
-            held.stop(reason);
-        }
-        self.on_loss(reason);
-        self.give_way(now);
     }
 
     pub(super) fn held(&mut self, term: Term) -> Option<&mut Held> {
