@@ -60,7 +60,7 @@
 //! | [`init`] | acts: PID 1's loop, the elector child, signals, identity |
 //! | [`process`] | acts: scan, spawn, signal, kill, reap, prove |
 //! | [`elector`] | acts: the elector's loop, the Lease client, the watch, the second guard |
-//! | [`api`] | finds the cluster and sends single requests |
+//! | [`api`] | finds the cluster, knows where a Lease is, sends single requests |
 //! | [`telemetry`], [`http`], [`stderr`] | edges that can never delay a transition |
 //! | [`commands`], `console` | `status`, `check`, `config`, `demo`, `dev-server`, one room each; their output |
 //! | [`apiserver`] | the embedded Lease API |
