@@ -54,6 +54,7 @@ pub(super) const KEYS: &[Key] = &[
     key("lease.labels", Shape::Map),
     key("lease.annotations", Shape::Map),
     key("lease.release", Shape::Text),
+    key("lease.onStrategy", Shape::Text),
     nullable("lease.creationWait"),
     key("workload.command", Shape::List),
     key("workload.runs", Shape::Text),

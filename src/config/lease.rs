@@ -44,6 +44,8 @@ pub struct Lease {
     pub annotations: BTreeMap<String, String>,
     /// What is written when a term ends.
     pub release: Release,
+    /// Whether a Lease is taken for which a coordinator appoints the holders.
+    pub on_strategy: OnStrategy,
     /// Whole seconds before the workload starts on a Lease that nobody released properly (absent, cleared by hand): a leader that
     /// was cut off is dead by then. Null: the longest duration in sight; 0s: opt out.
     #[serde(with = "humane::option")]
@@ -66,6 +68,7 @@ impl Default for Lease {
             labels: BTreeMap::new(),
             annotations: BTreeMap::new(),
             release: Release::Clear,
+            on_strategy: OnStrategy::Refuse,
             creation_wait: None,
         }
     }
@@ -82,4 +85,15 @@ pub enum Release {
     Delete,
     /// Write nothing.
     Keep,
+}
+
+/// Whether a Lease with a `spec.strategy` is taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum OnStrategy {
+    /// Only as its preferred holder: the coordinator goes by wall clocks, and may appoint while the last holder still runs.
+    #[default]
+    Refuse,
+    /// Also in place of the preferred holder, one duration after the Lease became free.
+    Compete,
 }

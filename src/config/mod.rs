@@ -34,7 +34,7 @@ mod tests;
 mod text;
 mod workload;
 
-pub use lease::{Lease, Release};
+pub use lease::{Lease, OnStrategy, Release};
 pub use load::{Invalid, Loaded, Origin, Problem, load};
 pub use roles::{Hook, HookKind, Hooks, Rewrite, Signals};
 pub use rules::{Purpose, can_stand};

@@ -19,7 +19,7 @@ use super::{
     writes::{Author, Stamps},
 };
 use crate::{
-    config::Release,
+    config::{OnStrategy, Release},
     law::Timing,
     link::{Term, ToInit},
     time::{Instant, Now},
@@ -37,6 +37,7 @@ pub(crate) struct Core {
     pub(crate) author: Author,
     pub(crate) timing: Timing,
     pub(crate) release: Release,
+    on_strategy: OnStrategy,
     pub(crate) creation_wait: Option<Duration>,
     pub(crate) last_term: Term,
     pub(crate) not_before: Option<Instant>,
@@ -146,6 +147,7 @@ impl Core {
             },
             timing: config.timing(),
             release: config.lease.release,
+            on_strategy: config.lease.on_strategy,
             creation_wait: config.lease.creation_wait,
             last_term: welcome.last_term,
             not_before: welcome.not_before,
@@ -308,7 +310,7 @@ impl Core {
 
     /// When the Lease may be taken, judging by what was seen of it.
     pub(crate) fn prospect(&self) -> Prospect {
-        self.sight.prospect(&self.author.identity, self.timing, self.creation_wait)
+        self.sight.prospect(&self.author.identity, self.timing, self.creation_wait, self.on_strategy)
     }
 
     fn succeeded(&mut self, now: Now) {
@@ -330,9 +332,15 @@ impl Core {
         } else if record.holder().is_some() && record.duration().is_none() {
             Some("the Lease is held without a sound leaseDurationSeconds: the longest duration in sight is waited for")
         } else if record.strategy().is_some() {
-            Some(
-                "the Lease has a strategy: while it is free, tenure waits for the holder that its coordinator prefers, for up to lease.duration",
-            )
+            Some(match self.on_strategy {
+                OnStrategy::Refuse => {
+                    "the Lease has a strategy, so a coordinator appoints its holders: tenure takes it only as its preferredHolder, \
+                     or with lease.onStrategy: compete"
+                }
+                OnStrategy::Compete => {
+                    "the Lease has a strategy: while it is free, its preferredHolder is waited for, for up to lease.duration"
+                }
+            })
         } else {
             None
         };

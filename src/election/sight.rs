@@ -10,7 +10,7 @@ use super::{
     record::{LeaseRecord, Standing, later},
     writes::{HOLDER, STEP_DOWN_TO},
 };
-use crate::{law::Timing, time::Instant};
+use crate::{config::OnStrategy, law::Timing, time::Instant};
 
 /// What was last seen of the Lease.
 #[derive(Clone, Debug, Default)]
@@ -60,7 +60,7 @@ enum Seen {
 pub(crate) enum Prospect {
     /// Nothing has been seen yet.
     Unknown,
-    /// Not until something changes: it is paused or being deleted.
+    /// Not until something changes: it is paused, being deleted, or its coordinator's to give.
     Closed,
     /// It may be taken at `at`.
     Open {
@@ -156,7 +156,13 @@ impl Sight {
     }
 
     /// When `me` may take it, according to the law.
-    pub(crate) fn prospect(&self, me: &str, timing: Timing, creation_wait: Option<Duration>) -> Prospect {
+    pub(crate) fn prospect(
+        &self,
+        me: &str,
+        timing: Timing,
+        creation_wait: Option<Duration>,
+        on_strategy: OnStrategy,
+    ) -> Prospect {
         let robbed = self.robbed.as_ref().filter(|robbed| robbed.reign.marked != me);
         let last = self.last_duration.max(robbed.and_then(|robbed| robbed.duration)).unwrap_or_default();
         let record = match &self.seen {
@@ -168,7 +174,11 @@ impl Sight {
             Seen::Lease(record) => record,
         };
         let paused = record.is_paused() && !record.is_held_by(me);
-        if paused || record.is_being_deleted() {
+        let refused = match on_strategy {
+            OnStrategy::Refuse => is_for_another(record, me),
+            OnStrategy::Compete => false,
+        };
+        if paused || refused || record.is_being_deleted() {
             return Prospect::Closed;
         }
         let from = Some(Box::new(record.clone()));
@@ -197,9 +207,8 @@ impl Sight {
 
     /// When a free Lease may be taken by `me`: at once, or after one D where it is meant for somebody else (law 17, strategy).
     fn unclaimed(&self, record: &LeaseRecord, me: &str, timing: Timing) -> Instant {
-        let appointed = record.strategy().is_some() && record.preferred_holder() != Some(me);
         let promised = record.annotation(STEP_DOWN_TO).is_some_and(|candidate| candidate != me);
-        if appointed || promised { timing.takeable(self.since, timing.duration) } else { self.since }
+        if is_for_another(record, me) || promised { timing.takeable(self.since, timing.duration) } else { self.since }
     }
 }
 
@@ -210,6 +219,11 @@ impl Reign {
         let (holder, acquired) = (record.holder().map(str::to_owned), record.acquire_time().map(str::to_owned));
         Some(Self { marked, holder, transitions: record.transitions(), acquired })
     }
+}
+
+/// Whether a coordinator appoints the holder, and it is not `me`.
+fn is_for_another(record: &LeaseRecord, me: &str) -> bool {
+    record.strategy().is_some() && record.preferred_holder() != Some(me)
 }
 
 /// Whether a release mark stands beside the name of a holder that did not write it: that one may still run. Nothing of `me` does.

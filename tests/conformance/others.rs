@@ -13,7 +13,7 @@ use crate::{
         case::{Case, cases},
         proxy::{
             fault::{Fault, Times},
-            log::Exchange,
+            log::{Exchange, Verb},
         },
         replica::Replica,
         stage::{Stage, timing},
@@ -25,7 +25,8 @@ pub fn all() -> Vec<Case> {
     cases![
         case_48_a_preferred_other_is_given_way,
         case_48_being_preferred_changes_nothing,
-        case_49_a_lease_kept_for_another_is_not_taken_for_one_duration,
+        case_49_a_lease_kept_for_another_is_not_taken,
+        case_49_who_competes_leaves_it_to_the_preferred_holder_for_one_duration,
         case_51_fields_of_the_future_are_kept,
         case_53_labels_are_added_where_there_were_none,
     ]
@@ -83,13 +84,30 @@ async fn case_48_being_preferred_changes_nothing(stage: Stage) {
     assert_eq!(stage.witness.all().len(), 1, "the workload noticed nothing");
 }
 
-async fn case_49_a_lease_kept_for_another_is_not_taken_for_one_duration(stage: Stage) {
+/// Free, and kept for `x_1`.
+fn kept() -> Value {
     let mut spec = released();
     spec["strategy"] = json!("OldestEmulationVersion");
     spec["preferredHolder"] = json!("x_1");
+    spec
+}
+
+async fn case_49_a_lease_kept_for_another_is_not_taken(stage: Stage) {
     let since = clock::boot();
-    stage.lease.create(spec).await;
-    let me = stage.start("me").await;
+    stage.lease.create(kept()).await;
+    let me = stage.prepare("me").await.start();
+
+    me.said("the Lease has a strategy").await;
+    me.proxy.log.first("a later read", |e| e.request.verb == Verb::Get && e.request.at > since + timing::DURATION * 2).await;
+
+    assert!(me.proxy.log.writes().is_empty());
+}
+
+async fn case_49_who_competes_leaves_it_to_the_preferred_holder_for_one_duration(stage: Stage) {
+    let since = clock::boot();
+    stage.lease.create(kept()).await;
+    let me = stage.prepare("me").await.set("lease.onStrategy", "compete").start();
+    stage.witness.start("me", 0).await;
 
     let taken = me.proxy.log.first("a takeover", |e| e.request.is_write()).await;
 

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::bench::{Bench, ME, Register, TICK, held, lost, mark, plus, seconds, takes_exactly_after, welcome};
 use crate::{
+    config::OnStrategy,
     election::{
         Answer, Event, Request, Watched,
         writes::{PAUSED, STEP_DOWN, STEP_DOWN_TO},
@@ -282,26 +283,48 @@ fn a_paused_lease_is_retaken_by_its_recorded_holder_only() {
     takes_exactly_after(&mut paused(held(ME, 15)), plus(15));
 }
 
-#[test]
-fn a_coordinated_lease_is_left_to_the_appointed_for_one_duration() {
-    let mut spec = mark();
+/// `spec` with a strategy and this preferred holder.
+fn coordinated(mut spec: Value, preferred: &str) -> Value {
     spec["strategy"] = "OldestEmulationVersion".into();
-    spec["preferredHolder"] = "x".into();
-    let mut bench = Bench::with(spec.clone());
+    spec["preferredHolder"] = preferred.into();
+    spec
+}
+
+/// Configured to take such a Lease in place of the preferred holder.
+fn competing(spec: Value) -> Bench {
+    let mut welcome = welcome();
+    welcome.config.lease.on_strategy = OnStrategy::Compete;
+    Bench::start(welcome, Register::holding(spec))
+}
+
+#[test]
+fn a_coordinated_lease_is_taken_by_the_preferred_holder_only() {
+    for (spec, preferred) in [(mark(), "x"), (mark(), ""), (held("x", 15), "x"), (held("x", 15), ""), (held(ME, 15), "")] {
+        let mut bench = Bench::with(coordinated(spec, preferred));
+        bench.run(seconds(100));
+        assert_eq!(bench.writes(), Vec::<&Request>::new());
+    }
+
+    let mut bench = Bench::with(coordinated(mark(), ME));
+    bench.run(TICK);
+    assert_eq!(bench.body()["spec"]["strategy"], "OldestEmulationVersion");
+    takes_exactly_after(&mut Bench::with(coordinated(held("x", 15), ME)), plus(15));
+}
+
+#[test]
+fn who_competes_for_a_coordinated_lease_leaves_it_to_the_preferred_holder_for_one_duration() {
+    let mut bench = competing(coordinated(mark(), "x"));
     takes_exactly_after(&mut bench, plus(15));
     assert_eq!(bench.body()["spec"]["strategy"], "OldestEmulationVersion");
 
-    spec["preferredHolder"] = ME.into();
-    let mut bench = Bench::with(spec);
+    let mut bench = competing(coordinated(mark(), ME));
     bench.run(TICK);
     assert_eq!(bench.writes().len(), 1);
 }
 
 #[test]
 fn that_a_coordinator_appoints_holders_is_said_once() {
-    let mut spec = held("x", 15);
-    spec["strategy"] = "OldestEmulationVersion".into();
-    let mut bench = Bench::with(spec);
+    let mut bench = Bench::with(coordinated(held("x", 15), ""));
 
     bench.run(plus(15) + seconds(30));
 
@@ -311,10 +334,7 @@ fn that_a_coordinator_appoints_holders_is_said_once() {
 
 #[test]
 fn whoever_takes_a_lease_in_place_of_the_appointed_keeps_it_until_somebody_is_appointed_anew() {
-    let mut spec = mark();
-    spec["strategy"] = "OldestEmulationVersion".into();
-    spec["preferredHolder"] = "x".into();
-    let mut bench = Bench::with(spec);
+    let mut bench = competing(coordinated(mark(), "x"));
 
     bench.run(plus(15) + seconds(30));
     assert_eq!((bench.leads().is_some(), bench.step_down()), (true, None));
