@@ -131,7 +131,7 @@ pub fn link(bytes: &[u8]) {
     if bytes.first().is_some_and(|byte| byte & 1 == 1) {
         (config.workload.runs, config.workload.acknowledge) = (Runs::Always, Some(config::Acknowledge::Notify));
     }
-    let mut agent = Agent::new(Settings { config, identity: "me".into(), pid1: true, terminal: false });
+    let mut agent = Agent::new(Settings { config, identity: "me".into(), context: None, pid1: true, terminal: false });
     let mut now = BEGIN;
     let mut rest = bytes.get(1..).unwrap_or_default();
     while let Some(([length, tenths], more)) = rest.split_first_chunk() {

@@ -232,6 +232,8 @@ pub struct Welcome {
     pub config: Config,
     /// Full identity, constant per init.
     pub identity: String,
+    /// The kubeconfig context that this replica's Lease is in; none: the pod's own cluster. Constant per init.
+    pub context: Option<String>,
     /// This elector's number; rises with each elector of this init and is unique in its specs (law 1).
     pub generation: u32,
     /// The highest term that any elector of this init began.
@@ -256,6 +258,7 @@ impl Welcome {
             version: VERSION,
             config,
             identity,
+            context: None,
             generation: 1,
             last_term: Term(0),
             resume: None,

@@ -49,15 +49,14 @@ fn started_by_hand_it_says_who_starts_it() {
 }
 
 #[test]
-fn without_a_cluster_it_says_what_it_looked_for() {
-    let mut elector = Elector::start("exec \"$0\" elector", None);
+fn it_takes_no_other_context_than_the_one_that_init_found() {
+    let kubeconfig = Kubeconfig::of_nobody();
+    let mut elector = Elector::start("exec \"$0\" elector", Some(&kubeconfig));
 
-    elector.welcome(welcome());
+    elector.welcome(Welcome { context: Some("another".into()), ..welcome() });
 
     let ToInit::Failed { code: 78, message } = elector.hears() else { panic!("no Failed") };
-    for word in ["KUBECONFIG", "/nonexistent/.kube/config", "tenure demo"] {
-        assert!(message.contains(word), "{message}");
-    }
+    assert!(message.contains("there is no context another"), "{message}");
     assert_eq!(elector.child.wait().unwrap().code(), Some(78));
 }
 
@@ -214,7 +213,7 @@ fn welcome() -> Welcome {
     let mut config = Config::default();
     config.lease.name = "writer".into();
     config.lease.namespace = "billing".into();
-    Welcome { pid1: false, ..Welcome::first(config, "me_1".into()) }
+    Welcome { pid1: false, context: Some("c".into()), ..Welcome::first(config, "me_1".into()) }
 }
 
 /// A term whose last renewal was sent at this instant.

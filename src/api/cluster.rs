@@ -1,7 +1,7 @@
 //! Where the API server is, and who we are there.
 
 use std::{
-    env, fmt,
+    env, fmt, io,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -37,7 +37,7 @@ pub enum Prompt {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Source {
     Pod,
-    Kubeconfig(String),
+    Kubeconfig { files: String, context: String },
 }
 
 impl fmt::Debug for Cluster {
@@ -52,16 +52,13 @@ impl Cluster {
     /// # Errors
     /// Nothing is found, or the first source found cannot be used: a later one never replaces a broken one.
     pub fn discover(prompt: Prompt) -> Result<Self, AccessError> {
-        let named: Vec<PathBuf> = env::var_os("KUBECONFIG")
-            .map(|value| env::split_paths(&value).filter(|path| !path.as_os_str().is_empty()).collect())
-            .unwrap_or_default();
+        let named = named_files();
         if !named.is_empty() {
             return Self::from_kubeconfig(&named, prompt);
         }
         let Some(missing) = missing_of_pod() else { return Self::from_pod() };
-        let home = env::var_os("HOME").filter(|home| !home.is_empty()).map(|home| Path::new(&home).join(".kube/config"));
-        match home {
-            Some(path) if path.exists() => Self::from_kubeconfig(&[path], prompt),
+        match file_at_home() {
+            Some(path) if is_there(&path) => Self::from_kubeconfig(&[path], prompt),
             Some(path) => Err(AccessError::Nowhere {
                 pod: missing.into(),
                 kubeconfig: format!("there is no kubeconfig (KUBECONFIG is not set, {} does not exist)", path.display()),
@@ -73,17 +70,36 @@ impl Cluster {
         }
     }
 
+    /// The cluster that was discovered before, with its [`Self::context`], as its files describe it now. Whichever context has
+    /// become the current one: a replica that went to another cluster would not see who leads in its own.
+    ///
+    /// # Errors
+    /// It cannot be used any more; no other takes its place.
+    pub fn again(context: Option<&str>, prompt: Prompt) -> Result<Self, AccessError> {
+        let Some(context) = context else { return Self::from_pod() };
+        let mut files = named_files();
+        if files.is_empty() {
+            files.extend(file_at_home());
+        }
+        Self::of_context(&files, Some(context), prompt)
+    }
+
     /// The cluster of these kubeconfig files, merged as kubectl merges them. Of several, some may be missing.
     ///
     /// # Errors
     /// They cannot be read, name no usable context, or ask for something that tenure does not support.
     pub fn from_kubeconfig(paths: &[PathBuf], prompt: Prompt) -> Result<Self, AccessError> {
+        Self::of_context(paths, None, prompt)
+    }
+
+    /// None: their current context.
+    fn of_context(paths: &[PathBuf], context: Option<&str>, prompt: Prompt) -> Result<Self, AccessError> {
         let names = paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(":");
         let broken = |source| AccessError::Kubeconfig { paths: names.clone(), source };
-        let present: Vec<_> = paths.iter().filter(|path| path.exists()).collect();
-        let read = if present.is_empty() { paths.iter().collect() } else { present };
-        let mut kubeconfig = read.into_iter().try_fold(Kubeconfig::default(), |merged, path| {
-            let mut one = Kubeconfig::read_from(path).map_err(|error| {
+        let present: Vec<_> = paths.iter().filter(|path| is_there(path)).collect();
+        let files = if present.is_empty() { paths.iter().collect() } else { present };
+        let mut kubeconfig = files.into_iter().try_fold(Kubeconfig::default(), |merged, path| {
+            let mut one = read(path).map_err(|error| {
                 let path = path.display().to_string();
                 if let KubeconfigError::Parse(error) = &error {
                     return AccessError::Malformed { path, line: error.location().map(|at| at.line()) };
@@ -95,8 +111,11 @@ impl Cluster {
             merged.merge(one).map_err(broken)
         })?;
         kubeconfig::tidy(&mut kubeconfig);
+        if let Some(context) = context {
+            kubeconfig.current_context = Some(context.into());
+        }
         let context = chosen(&kubeconfig, &names)?;
-        let source = Source::Kubeconfig(format!("{names}, context {context}"));
+        let source = Source::Kubeconfig { files: names.clone(), context };
         if let Some(cluster) = current_cluster(&kubeconfig) {
             if cluster.proxy_url.is_some() {
                 return Err(AccessError::Proxy(source.to_string()));
@@ -135,7 +154,7 @@ impl Cluster {
     #[cfg(test)]
     pub(crate) fn without_credentials(url: &str) -> Self {
         let config = kube::Config::new(url.parse().unwrap());
-        Self::new(config, Source::Kubeconfig("of a test".into())).unwrap()
+        Self::new(config, Source::Kubeconfig { files: "of a test".into(), context: "test".into() }).unwrap()
     }
 
     fn new(mut config: kube::Config, source: Source) -> Result<Self, AccessError> {
@@ -174,6 +193,15 @@ impl Cluster {
         self.config.cluster_url.to_string()
     }
 
+    /// The kubeconfig's context; none: this is the pod's own cluster.
+    #[must_use]
+    pub fn context(&self) -> Option<&str> {
+        match &self.source {
+            Source::Pod => None,
+            Source::Kubeconfig { context, .. } => Some(context),
+        }
+    }
+
     /// Where the access comes from, for people.
     #[must_use]
     pub fn source(&self) -> String {
@@ -203,9 +231,34 @@ impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Pod => f.write_str("the pod's service account"),
-            Self::Kubeconfig(names) => write!(f, "the kubeconfig {names}"),
+            Self::Kubeconfig { files, context } => write!(f, "the kubeconfig {files}, context {context}"),
         }
     }
+}
+
+/// The files that KUBECONFIG names.
+fn named_files() -> Vec<PathBuf> {
+    let value = env::var_os("KUBECONFIG").unwrap_or_default();
+    env::split_paths(&value).filter(|path| !path.as_os_str().is_empty()).collect()
+}
+
+fn file_at_home() -> Option<PathBuf> {
+    env::var_os("HOME").filter(|home| !home.is_empty()).map(|home| Path::new(&home).join(".kube/config"))
+}
+
+/// One that may not be looked at is there: it is not passed over for another.
+fn is_there(path: &Path) -> bool {
+    !matches!(path.try_exists(), Ok(false))
+}
+
+/// Half a character at the end of a UTF-16 file would make kube panic: it is being written.
+fn read(path: &Path) -> Result<Kubeconfig, KubeconfigError> {
+    let unreadable = |error| KubeconfigError::ReadConfig(error, path.into());
+    let bytes = std::fs::read(path).map_err(unreadable)?;
+    if matches!(bytes[..], [0xff, 0xfe, ..] | [0xfe, 0xff, ..]) && bytes.len() % 2 == 1 {
+        return Err(unreadable(io::ErrorKind::InvalidData.into()));
+    }
+    Kubeconfig::read_from(path)
 }
 
 /// Whether this can be a namespace's name in a path.
@@ -218,7 +271,7 @@ fn missing_of_pod() -> Option<&'static str> {
     if env::var_os("KUBERNETES_SERVICE_HOST").is_none_or(|host| host.is_empty()) {
         return Some("this is not a pod (KUBERNETES_SERVICE_HOST is not set)");
     }
-    if !Path::new(SERVICE_ACCOUNT_TOKEN).exists() {
+    if !is_there(Path::new(SERVICE_ACCOUNT_TOKEN)) {
         return Some("this pod has no service account token (automountServiceAccountToken)");
     }
     None

@@ -54,8 +54,14 @@ impl Dialer {
             plugin::replace(&mut config.auth_info).map_err(|source| AccessError::Plugin { place: place.into(), source })?;
         // As in client-go, the file takes precedence over a token in the kubeconfig itself, which is older.
         let file = config.auth_info.token_file.take().map(|path| (path, config.auth_info.token.take()));
-        if config.auth_info.token.as_ref().is_some_and(|token| !is_sendable(token.expose_secret())) {
+        let token = config.auth_info.token.as_ref().map(|token| token.expose_secret());
+        let of_provider = config.auth_info.auth_provider.as_ref().and_then(|provider| provider.config.get("id-token"));
+        if [token, of_provider.map(String::as_str)].into_iter().flatten().any(|token| !is_sendable(token)) {
             return Err(AccessError::Token(place.into()));
+        }
+        // kube would look for the system's certificates, which images made from scratch lack.
+        if config.accept_invalid_certs || config.cluster_url.scheme_str() == Some("http") {
+            config.root_cert.get_or_insert_default();
         }
         let signing = match (config.auth_layer().map_err(credentials)?, file) {
             (None, Some((path, inline))) => {
@@ -284,6 +290,8 @@ mod tests {
         let prints = plugin(r#"printf %s '{"status":{"token":"open\nsesame"}}'"#);
         for (credentials, code) in [
             (json!({ "token": "open\nsesame" }), 78),
+            (json!({ "auth-provider": { "name": "oidc", "config": { "id-token": "open\nsesame" } } }), 78),
+            (json!({ "auth-provider": { "name": "oidc", "config": { "id-token": "" } } }), 78),
             (json!({ "tokenFile": user.file }), 78),
             (json!({ "tokenFile": empty.file }), 78),
             (json!({ "exec": prints }), 77),

@@ -7,16 +7,19 @@
 //! whose deadline then discards what a slow plugin returns.
 
 use std::{
-    io::{self, IsTerminal as _},
+    io::{self, IsTerminal as _, Read},
+    os::fd::AsFd,
     process::{Child, Command, ExitStatus, Output, Stdio},
-    sync::mpsc,
-    thread,
     time::Duration,
 };
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use jiff::Timestamp;
 use kube::config::{AuthInfo, ExecConfig, ExecInteractiveMode};
+use nix::{
+    errno::Errno,
+    poll::{PollFd, PollFlags, poll},
+};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -27,11 +30,21 @@ use crate::{
         Pid, kill,
         scan::{Scanner, Scope, Spare},
     },
+    time::Instant,
     words,
 };
 
 /// A plugin that prompts nobody counts as hung after this long.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// One that prints more, in bytes, prints no credentials.
+const OUTPUT: usize = 1 << 20;
+
+/// How much of the end of its standard error is kept, in bytes.
+const COMPLAINT: usize = 4096;
+
+/// How often it is looked at, where its pipes do not tell that it has ended; in milliseconds.
+const LOOK: u8 = 10;
 
 /// Why a plugin gave no credentials.
 #[derive(Debug, thiserror::Error)]
@@ -116,9 +129,11 @@ struct Given {
 
 impl PluginError {
     /// Whether trying again may help: the plugin ran. Everything else is configuration.
-    pub(super) const fn may_pass(&self) -> bool {
+    pub(super) fn may_pass(&self) -> bool {
         match self {
-            Self::NoCommand | Self::Terminal { .. } | Self::Start { .. } => false,
+            Self::NoCommand | Self::Terminal { .. } => false,
+            // The container has as many processes as it may, or no memory for one.
+            Self::Start { source, .. } => matches!(source.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::OutOfMemory),
             Self::Failed { .. }
             | Self::Hung { .. }
             | Self::Unreadable { .. }
@@ -187,11 +202,12 @@ fn run(program: &str, exec: &ExecConfig, patience: Duration) -> Result<Output, P
         command.stdin(Stdio::inherit()).stderr(Stdio::inherit());
     }
     let patience = if interactive { Duration::MAX } else { patience };
-    let output = command.spawn().and_then(|child| ended(child, patience)).map_err(|source| PluginError::Start {
-        program: program.into(),
-        hint: exec.install_hint.as_deref().map(|hint| format!(" ({})", words::squeezed(hint))).unwrap_or_default(),
-        source,
-    })?;
+    let output =
+        command.spawn().and_then(|child| ended(child, clock::boot() + patience)).map_err(|source| PluginError::Start {
+            program: program.into(),
+            hint: exec.install_hint.as_deref().map(|hint| format!(" ({})", words::squeezed(hint))).unwrap_or_default(),
+            source,
+        })?;
     match output {
         None => Err(PluginError::Hung { program: program.into(), limit: patience }),
         Some(output) if output.status.success() => Ok(output),
@@ -201,15 +217,29 @@ fn run(program: &str, exec: &ExecConfig, patience: Duration) -> Result<Output, P
     }
 }
 
-/// What it printed, and how it ended; `None` if it did not end within `patience`, and was killed.
-fn ended(child: Child, patience: Duration) -> io::Result<Option<Output>> {
-    let pid = Pid::from_raw(child.id().cast_signed());
-    let (tell, told) = mpsc::channel();
-    // If something else still holds its standard output, only this thread waits for that.
-    thread::Builder::new().spawn(move || tell.send(child.wait_with_output()))?;
-    if let Ok(output) = told.recv_timeout(patience) {
-        return output.map(Some);
+/// What it printed, and how it ended; `None` if it did not end in time, and was killed. What it leaves running may hold its
+/// standard output and error: nobody waits for their end.
+fn ended(mut child: Child, end: Instant) -> io::Result<Option<Output>> {
+    let (mut output, mut errors) = (child.stdout.take(), child.stderr.take());
+    let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+    loop {
+        let status = child.try_wait()?;
+        let mut more = take_in(&mut output, &mut stdout)?;
+        more |= take_in(&mut errors, &mut stderr)?;
+        if stdout.len() > OUTPUT {
+            output = None;
+        }
+        stderr.drain(..stderr.len().saturating_sub(COMPLAINT));
+        match status {
+            Some(status) if !more || clock::boot() >= end => return Ok(Some(Output { status, stdout, stderr })),
+            None if clock::boot() >= end => break,
+            Some(_) | None => {}
+        }
+        let pipes = [output.as_ref().map(AsFd::as_fd), errors.as_ref().map(AsFd::as_fd)];
+        let mut pipes: Vec<_> = pipes.into_iter().flatten().map(|pipe| PollFd::new(pipe, PollFlags::POLLIN)).collect();
+        wait_for(&mut pipes, LOOK)?;
     }
+    let pid = Pid::from_raw(child.id().cast_signed());
     // Its descendants too, which would otherwise pile up.
     let own = Spare { init: pid, electors: &[] };
     if let Ok(mut scanner) = Scanner::open()
@@ -220,7 +250,37 @@ fn ended(child: Child, patience: Duration) -> io::Result<Option<Output>> {
         }
     }
     let _ = kill::send(pid, kill::SIGKILL);
+    // One that cannot die now is a zombie later, as long as this process lives.
+    for _ in 0..100 {
+        if child.try_wait()?.is_some() {
+            break;
+        }
+        wait_for(&mut [], LOOK)?;
+    }
     Ok(None)
+}
+
+/// How many of `pipes` have something to tell within so many milliseconds, or until a signal comes.
+fn wait_for(pipes: &mut [PollFd<'_>], millis: u8) -> io::Result<i32> {
+    match poll(pipes, millis) {
+        Err(Errno::EINTR) => Ok(0),
+        ready => Ok(ready?),
+    }
+}
+
+/// Reads from a pipe what is there, up to a chunk, and closes it at its end; false if nothing was there.
+fn take_in<P: Read + AsFd>(pipe: &mut Option<P>, into: &mut Vec<u8>) -> io::Result<bool> {
+    let Some(open) = pipe else { return Ok(false) };
+    if wait_for(&mut [PollFd::new(open.as_fd(), PollFlags::POLLIN)], 0)? == 0 {
+        return Ok(false);
+    }
+    let mut chunk = [0; 4096];
+    let length = open.read(&mut chunk)?;
+    into.extend_from_slice(chunk.get(..length).unwrap_or_default());
+    if length == 0 {
+        *pipe = None;
+    }
+    Ok(length > 0)
 }
 
 /// Whether it may prompt its user; `None` if it must and cannot.
@@ -367,8 +427,32 @@ mod tests {
         };
         while runs() > 0 {
             assert!(clock::boot() < until, "it runs on");
-            thread::yield_now();
+            std::thread::yield_now();
         }
+    }
+
+    #[test]
+    fn a_plugin_is_not_awaited_longer_than_it_runs_whatever_it_leaves_behind() {
+        let mark = format!("{}", 2_000_000 + std::process::id());
+        let exec = shell(&format!("sleep {mark} & echo $! credentials; echo a complaint >&2")).exec.unwrap();
+
+        let output = run("/bin/sh", &exec, Duration::from_secs(600)).unwrap();
+
+        let printed = String::from_utf8(output.stdout).unwrap();
+        let (pid, credentials) = printed.split_once(' ').unwrap();
+        assert_eq!((credentials, &*output.stderr), ("credentials\n", &b"a complaint\n"[..]));
+        kill::send(Pid::from_raw(pid.parse().unwrap()), kill::SIGKILL).unwrap();
+    }
+
+    #[test]
+    fn what_a_plugin_prints_without_end_is_not_kept() {
+        let endless = |script, patience| run("/bin/sh", &shell(script).exec.unwrap(), patience).unwrap_err();
+
+        let printed = endless("yes", Duration::from_secs(30));
+        assert!(matches!(printed, PluginError::Failed { .. }), "its pipe is closed: {printed:?}");
+
+        let complained = endless("yes >&2", Duration::from_millis(300));
+        assert!(matches!(complained, PluginError::Hung { .. }), "{complained:?}");
     }
 
     #[test]

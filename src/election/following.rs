@@ -193,6 +193,7 @@ impl Following {
         if !core.sight.shows(&record) {
             self.lost(core);
         }
+        core.doubt_watch(&record, now);
         core.saw(record, now);
         None
     }

@@ -27,10 +27,10 @@ use nix::{
     },
     unistd::setsid,
 };
-use tokio::io::unix::AsyncFd;
+use tokio::{io::unix::AsyncFd, task::spawn_blocking};
 
 use self::{
-    access::{Access, Discover},
+    access::Access,
     drive::{Drive, Edges},
     guard::Guard,
     link::Link,
@@ -70,6 +70,9 @@ const PROBES_AGAIN: Duration = Duration::from_secs(1);
 
 /// Threads for what blocks: name lookups and credential plugins. More would only wait in parallel.
 const BLOCKING_THREADS: usize = 16;
+
+/// Such a thread stays: at that moment another might not be had.
+const FOR_EVER: Duration = Duration::from_secs(u32::MAX as u64);
 
 /// The elector cannot do its work.
 #[derive(Debug, thiserror::Error)]
@@ -193,12 +196,16 @@ fn elect(socket: OwnedFd) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(BLOCKING_THREADS)
+        .thread_keep_alive(FOR_EVER)
         .build()
         .map_err(Failure::Start)?;
     let whole = async {
+        // Once there is one, tokio queues what blocks where no further thread can be made, as at a container's limit of processes.
+        // Without one it would panic, even for the collector's name.
+        drop(spawn_blocking(|| ()).await);
         let mut link = Link::new(socket).map_err(Failure::Start)?;
         let welcome = greet(&mut link).await?;
-        lead_or_follow(link, welcome, Arc::new(|| Cluster::discover(Prompt::Never))).await
+        lead_or_follow(link, welcome).await
     };
     // A task of its own: the future that the runtime itself polls is woken through the kernel each time.
     let ended = match runtime.block_on(async { tokio::spawn(whole).await }) {
@@ -231,13 +238,15 @@ async fn greet(link: &mut Link) -> Result<Welcome, Failure> {
 }
 
 /// Runs until the link ends; returns what is known of its init.
-async fn lead_or_follow(mut link: Link, welcome: Welcome, discover: Discover) -> Result<remains::Init, Failure> {
+async fn lead_or_follow(mut link: Link, welcome: Welcome) -> Result<remains::Init, Failure> {
     log::start(&welcome.config.log);
     let mut init = remains::Init::of(&welcome);
     // From here on init's end shows as the end of the link, and what it leaves is this process's to kill.
     prctl::set_pdeathsig(None).map_err(|errno| Failure::Start(errno.into()))?;
     let guard = Guard::start(init.killer()).map_err(Failure::Start)?;
-    let access = Access::new(discover, welcome.config.lease.attempt_timeout);
+    let context = welcome.context.clone();
+    let discover = move || Cluster::again(context.as_deref(), Prompt::Never);
+    let access = Access::new(Arc::new(discover), welcome.config.lease.attempt_timeout);
     let health = Health::new(welcome.config.lease.duration, clock::boot());
     if let Err(failure) = prepare(&welcome, &access, &health).await {
         link.send(&ToInit::Failed { code: failure.exit_code(), message: one_line(&failure) }).map_err(Failure::Link)?;

@@ -114,10 +114,14 @@ impl Unprepared {
 
 fn prepare(mut config: Config, log: &mut Log) -> Result<(Prepared, Settings), Unprepared> {
     let guards = config.lease.enabled;
-    if guards && config.lease.namespace.is_empty() {
+    let mut context = None;
+    if guards {
         let cluster = Cluster::discover(Prompt::Never).map_err(|error| Unprepared::new(error.exit_code(), &error))?;
-        // The workload is told it too.
-        config.lease.namespace = cluster.namespace().into();
+        context = cluster.context().map(str::to_owned);
+        if config.lease.namespace.is_empty() {
+            // The workload is told it too.
+            config.lease.namespace = cluster.namespace().into();
+        }
     }
     let inherited = signals::block().map_err(|error| Unprepared::system("the signals cannot be blocked", &error))?;
     let pid1 = Pid::this().as_raw() == 1;
@@ -140,7 +144,7 @@ fn prepare(mut config: Config, log: &mut Log) -> Result<(Prepared, Settings), Un
         .map_err(|error| Unprepared::new(error.exit_code(), &error))?;
     let signals = Signals::open().map_err(|error| Unprepared::system("signals cannot be awaited", &error))?;
     let terminal = Terminal::of_stdin();
-    let settings = Settings { config, identity, pid1, terminal: terminal.is_some() };
+    let settings = Settings { config, identity, context, pid1, terminal: terminal.is_some() };
     Ok((Prepared { inherited, signals, programs, notify, terminal }, settings))
 }
 

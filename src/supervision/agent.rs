@@ -33,6 +33,8 @@ pub struct Settings {
     pub config: Config,
     /// Full identity, constant per init.
     pub identity: String,
+    /// The kubeconfig context that this replica's Lease is in; none: the pod's own cluster.
+    pub context: Option<String>,
     /// Init is PID 1, so that kill(-1) and its own end kill everything.
     pub pid1: bool,
     /// The terminal was handed to the workload.
@@ -139,6 +141,7 @@ impl Agent {
             version: VERSION,
             config,
             identity: self.settings.identity.clone(),
+            context: self.settings.context.clone(),
             generation: self.electors.generation(),
             last_term: self.last_term,
             resume: self.held.as_ref().map(|held| held.resume(self.workload.leads(), self.workload.main())),

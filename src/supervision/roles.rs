@@ -53,7 +53,12 @@ pub(crate) struct Roles {
 enum Stage {
     Standby,
     /// The signal is being sent, until this instant at most.
-    Signalled(Launch, Instant),
+    Signalled {
+        launch: Launch,
+        until: Instant,
+        /// An attempt was killed, and may have sent it.
+        told: bool,
+    },
     Promoting(Launch),
     Leader(Launch),
     /// To be demoted as soon as the promotion's hook is dead.
@@ -128,7 +133,7 @@ impl Roles {
     pub(crate) fn role(&self) -> Role {
         match self.stage {
             Stage::Standby | Stage::Demoting(_) => Role::Standby,
-            Stage::Signalled(..) | Stage::Promoting(_) | Stage::Leader(_) | Stage::AwaitingHook(..) => Role::Leader,
+            Stage::Signalled { .. } | Stage::Promoting(_) | Stage::Leader(_) | Stage::AwaitingHook(..) => Role::Leader,
         }
     }
 
@@ -137,7 +142,7 @@ impl Roles {
         self.word = self.policy.acknowledge != Acknowledge::Notify;
         let until = now + self.policy.patience;
         let not_after = launch.not_after.min(until);
-        self.stage = Stage::Signalled(launch, until);
+        self.stage = Stage::Signalled { launch, until, told: false };
         self.give_up = Some(until + self.policy.margin);
         let Some(signal) = self.policy.signals.on_lead else {
             out.push_back(Action::DrainNotify);
@@ -150,7 +155,7 @@ impl Roles {
     /// S has moved (law 15). If it has moved back, as at the end of a wait, a signal that is being sent could come after it.
     pub(crate) fn follow_soft(&mut self, soft: Instant, out: &mut VecDeque<Action>) {
         match &mut self.stage {
-            Stage::Signalled(launch, _) | Stage::Promoting(launch) => {
+            Stage::Signalled { launch, .. } | Stage::Promoting(launch) => {
                 let is_earlier = soft < std::mem::replace(&mut launch.not_after, soft);
                 if is_earlier {
                     self.call_off(out);
@@ -163,14 +168,14 @@ impl Roles {
     /// Calls off a promotion signal that is being sent.
     pub(crate) fn call_off(&self, out: &mut VecDeque<Action>) {
         match self.stage {
-            Stage::Signalled(..) => out.push_back(Action::CallOff),
+            Stage::Signalled { .. } => out.push_back(Action::CallOff),
             Stage::Standby | Stage::Promoting(_) | Stage::Leader(_) | Stage::AwaitingHook(..) | Stage::Demoting(_) => {}
         }
     }
 
     /// The promotion signal was not sent before S as it was then. It is tried again if S has moved on since.
     fn promotion_late(&mut self, now: Instant, out: &mut VecDeque<Action>) -> Outcome {
-        if self.promotes_again(now, out) || !matches!(self.stage, Stage::Signalled(..)) {
+        if self.promotes_again(now, out) || !matches!(self.stage, Stage::Signalled { .. }) {
             return Outcome::Pending;
         }
         let line = "the workload was not promoted: it did not handle signals.onLead in time".into();
@@ -180,13 +185,18 @@ impl Roles {
 
     /// It is unknown whether the promotion signal was sent. It is sent again if there is time; if not, the workload may lead, and
     /// is no standby until it has died.
-    fn promotion_killed(&self, now: Instant, out: &mut VecDeque<Action>) -> Outcome {
+    fn promotion_killed(&mut self, now: Instant, out: &mut VecDeque<Action>) -> Outcome {
+        if let Stage::Signalled { told, .. } = &mut self.stage {
+            *told = true;
+        }
         self.promotes_again(now, out);
         Outcome::Pending
     }
 
     fn promotes_again(&self, now: Instant, out: &mut VecDeque<Action>) -> bool {
-        let (Stage::Signalled(launch, until), Some(signal)) = (&self.stage, self.policy.signals.on_lead) else { return false };
+        let (Stage::Signalled { launch, until, .. }, Some(signal)) = (&self.stage, self.policy.signals.on_lead) else {
+            return false;
+        };
         let not_after = launch.not_after.min(*until);
         let in_time = now < not_after;
         if in_time {
@@ -197,7 +207,7 @@ impl Roles {
 
     /// The promotion signal was sent.
     fn promoted(&mut self, now: Instant, out: &mut VecDeque<Action>) -> Outcome {
-        let Stage::Signalled(launch, _) = &self.stage else { return Outcome::Pending };
+        let Stage::Signalled { launch, .. } = &self.stage else { return Outcome::Pending };
         let launch = launch.clone();
         self.stage = Stage::Promoting(launch.clone());
         self.give_up = self.policy.gives_up(self.word, now);
@@ -205,12 +215,13 @@ impl Roles {
         self.settle()
     }
 
-    /// The promotion signal was not sent, and will not be: the workload was told nothing, and is still a standby.
+    /// This attempt did not send the promotion signal, and there will be no other. If none before it can have sent it either, the
+    /// workload was told nothing, and is still a standby.
     fn not_promoted(&mut self) -> Outcome {
-        if !matches!(self.stage, Stage::Signalled(..)) {
-            return Outcome::Pending;
+        let Stage::Signalled { told, .. } = self.stage else { return Outcome::Pending };
+        if !told {
+            (self.stage, self.give_up) = (Stage::Standby, None);
         }
-        (self.stage, self.give_up) = (Stage::Standby, None);
         Outcome::Failed(Reason::NotAcknowledged)
     }
 
@@ -228,7 +239,7 @@ impl Roles {
         match self.stage {
             Stage::Demoting(Some(_)) => Outcome::Failed(Reason::NotAcknowledged),
             Stage::Standby
-            | Stage::Signalled(..)
+            | Stage::Signalled { .. }
             | Stage::Promoting(_)
             | Stage::Leader(_)
             | Stage::AwaitingHook(..)
@@ -240,7 +251,7 @@ impl Roles {
     /// acknowledged that it leads.
     pub(crate) fn demote(&mut self, reason: Reason, hard: Instant, now: Instant, out: &mut VecDeque<Action>) -> Option<Outcome> {
         match &self.stage {
-            Stage::Signalled(..) | Stage::Promoting(_) => None,
+            Stage::Signalled { .. } | Stage::Promoting(_) => None,
             Stage::Standby | Stage::AwaitingHook(..) | Stage::Demoting(_) => Some(self.settle()),
             Stage::Leader(launch) => {
                 self.stage = Stage::AwaitingHook(Launch { not_after: hard, ..launch.clone() }, reason);
@@ -259,7 +270,7 @@ impl Roles {
         let expected = match self.stage {
             Stage::Promoting(_) => role == Role::Leader,
             Stage::Demoting(_) => role == Role::Standby,
-            Stage::Signalled(..) | Stage::Standby | Stage::Leader(_) | Stage::AwaitingHook(..) => return Outcome::Pending,
+            Stage::Signalled { .. } | Stage::Standby | Stage::Leader(_) | Stage::AwaitingHook(..) => return Outcome::Pending,
         };
         self.word |= expected;
         self.settle()
@@ -270,7 +281,7 @@ impl Roles {
         match self.stage {
             Stage::Promoting(_) | Stage::Demoting(_) if !self.word => Outcome::Failed(Reason::NotAcknowledged),
             Stage::Standby
-            | Stage::Signalled(..)
+            | Stage::Signalled { .. }
             | Stage::Promoting(_)
             | Stage::Leader(_)
             | Stage::AwaitingHook(..)
@@ -369,7 +380,7 @@ impl Roles {
                 Outcome::Demoted
             }
             Stage::Standby => Outcome::Demoted,
-            Stage::Signalled(..) | Stage::Promoting(_) | Stage::Leader(_) | Stage::AwaitingHook(..) | Stage::Demoting(_) => {
+            Stage::Signalled { .. } | Stage::Promoting(_) | Stage::Leader(_) | Stage::AwaitingHook(..) | Stage::Demoting(_) => {
                 Outcome::Pending
             }
         }

@@ -15,7 +15,7 @@ use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use hyper_rustls::HttpsConnector;
 use hyper_util::{
     client::legacy::{Client, connect::HttpConnector},
-    rt::TokioExecutor,
+    rt::{TokioExecutor, TokioTimer},
 };
 use opentelemetry_http::{HttpClient, HttpError};
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceResponse;
@@ -95,7 +95,9 @@ impl Collector {
             Protocol::HttpProtobuf => tls.alpn_protocols = vec![b"http/1.1".to_vec()],
             Protocol::Grpc => {
                 tls.alpn_protocols = vec![b"h2".to_vec()];
-                client.http2_only(true);
+                client.http2_only(true).timer(TokioTimer::new());
+                // Else a stream that is given up leaves its connection in use, dead or not.
+                client.http2_keep_alive_interval(settings.timeout / 4).http2_keep_alive_timeout(settings.timeout / 4);
             }
         }
         let client = client.build(HttpsConnector::from((tcp, tls)));

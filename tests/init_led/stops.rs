@@ -117,6 +117,7 @@ pub(crate) fn the_workload_is_told_its_term() {
     config.workload.env.insert("GIVEN".into(), "by the configuration".into());
     let (mut world, welcome) = World::contained(&config);
     assert!(welcome.identity.starts_with("me_") && welcome.config.workload.command.is_empty(), "{welcome:?}");
+    assert_eq!(welcome.context.as_deref(), Some("here"));
     world.lead(patient(), clock::boot());
     let said: Vec<String> = (0..10).map(|_| world.line()).collect();
     assert_eq!(

@@ -124,6 +124,7 @@ impl World {
         }
         command.arg(std::env::current_exe().unwrap()).arg(INIT);
         command.env(CONFIG, serde_json::to_string(config).unwrap()).env(LINK, address);
+        command.env("KUBECONFIG", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/init_led/kubeconfig.yaml"));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("setpriv and unshare are needed");
         let (output, errors) = (Lines::of(child.stdout.take().unwrap()), child.stderr.take());

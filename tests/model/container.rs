@@ -74,7 +74,8 @@ pub struct Container {
 impl Container {
     /// A container that starts now.
     pub fn start(who: Who, setup: &Setup) -> Self {
-        let settings = Settings { config: setup.config.clone(), identity: who.to_string(), pid1: true, terminal: false };
+        let settings =
+            Settings { config: setup.config.clone(), identity: who.to_string(), context: None, pid1: true, terminal: false };
         Self {
             who,
             elector: None,

@@ -80,7 +80,8 @@ impl Container {
         let duration = nanos(node.config.lease.duration);
         let able = if node.is_quick() { e.now + node.startup + S } else { Ns::MAX };
         e.judge.begins(who, &identity, duration, able);
-        let settings = Settings { config: node.config.clone(), identity: identity.to_string(), pid1: true, terminal: false };
+        let settings =
+            Settings { config: node.config.clone(), identity: identity.to_string(), context: None, pid1: true, terminal: false };
         let mut container = Self {
             who,
             identity,

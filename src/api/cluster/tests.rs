@@ -48,6 +48,39 @@ fn the_context_gives_the_namespace() {
 }
 
 #[test]
+fn a_replica_stays_in_its_context_whichever_becomes_the_current_one() {
+    let text = kubeconfig("", "token: x");
+    let other = "contexts: [{name: there, context: {cluster: d, user: u, namespace: other}}, ";
+    let file = File::new("again", &text.replace("current-context: here", "current-context: there").replace("contexts: [", other));
+    let again = |context| Cluster::of_context(std::slice::from_ref(&file.0), Some(context), Prompt::Never);
+
+    let cluster = again("here").unwrap();
+
+    assert_eq!((cluster.context(), cluster.namespace()), (Some("here"), "billing"));
+    assert!(one_line(&again("gone").unwrap_err()).contains("there is no context gone"));
+}
+
+#[test]
+fn a_kubeconfig_that_may_not_be_looked_at_is_not_passed_over() {
+    let file = File::new("passed-over", &kubeconfig("", "token: x"));
+    let hidden = file.0.join("config");
+
+    let error = Cluster::from_kubeconfig(&[hidden, file.0.clone()], Prompt::Never).unwrap_err();
+
+    assert!(matches!(error, AccessError::Unreadable { .. }), "{error:?}");
+}
+
+#[test]
+fn half_a_character_at_the_end_of_a_kubeconfig_is_an_error() {
+    let file = File::new("half", "");
+    std::fs::write(&file.0, b"\xff\xfea\0b").unwrap();
+
+    let error = refused(&file);
+
+    assert_eq!((error.exit_code(), matches!(error, AccessError::Unreadable { .. })), (78, true), "{error:?}");
+}
+
+#[test]
 fn of_several_kubeconfigs_some_may_be_missing() {
     let file = File::new("several", &kubeconfig("", "token: x"));
 
@@ -146,7 +179,7 @@ fn a_cluster_shows_no_secret_of_its_plugin() {
     let cluster = Cluster::from_kubeconfig(std::slice::from_ref(&file.0), Prompt::Never).unwrap();
 
     let shown = format!("{cluster:?}");
-    assert!(shown.contains("context here") && !shown.contains("hunter2"), "{shown}");
+    assert!(shown.contains("context: \"here\"") && !shown.contains("hunter2"), "{shown}");
 }
 
 #[test]

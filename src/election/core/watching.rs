@@ -91,6 +91,19 @@ impl Core {
         }
     }
 
+    /// Takes in that a read brought `record`. If reads bring what changes, and the watch does not, that is started anew: a proxy may
+    /// keep the connection of a watch that is dead.
+    pub(crate) fn doubt_watch(&mut self, record: &LeaseRecord, now: Now) {
+        let missed = self.sight.record().is_some_and(|seen| seen.resource_version() != record.resource_version());
+        if missed
+            && self.overlooked
+            && let Watch::Running { started } = self.watch
+            && now.boot.since(started) >= LONGEST_WATCH_PAUSE
+        {
+            self.watch = Watch::Idle { at: now.boot, read_first: false };
+        }
+    }
+
     /// A watch that keeps failing after a few events has not recovered.
     fn note_recovery(&mut self, watched: &Watched, now: Now) {
         let Watch::Running { started } = self.watch else { return };

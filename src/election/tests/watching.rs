@@ -34,6 +34,18 @@ fn once_the_watch_let_a_renewal_pass_a_takeover_is_delayed_by_a_renew_period_at_
 }
 
 #[test]
+fn a_watch_that_brings_nothing_while_reads_do_is_started_anew_once_a_minute() {
+    let mut bench = Bench::with(held("x", 15));
+    for renewal in 0..60 {
+        bench.run(seconds(3));
+        bench.register.edit(|object| object["spec"]["renewTime"] = format!("r{renewal}").into());
+    }
+
+    assert_eq!(bench.watches.len(), 3, "in three minutes");
+    assert_eq!(bench.writes(), Vec::<&Request>::new());
+}
+
+#[test]
 fn a_follower_that_hears_renewals_reads_about_once_a_minute() {
     let mut bench = Bench::with(held("x", 15));
     for renewal in 0..200 {

@@ -51,7 +51,7 @@ impl World {
     }
 
     fn with(config: Config, pid1: bool) -> Self {
-        let agent = Agent::new(Settings { config, identity: "me".into(), pid1, terminal: false });
+        let agent = Agent::new(Settings { config, identity: "me".into(), context: None, pid1, terminal: false });
         let mut world = Self { agent, now: ms(1000), actions: Vec::new(), pid: MAIN };
         world.due();
         if world.started_elector().is_some() {

@@ -37,6 +37,27 @@ async fn a_certificate_that_cannot_be_used_is_told_with_the_variable_that_names_
     assert_eq!(empty, "OTEL_EXPORTER_OTLP_CERTIFICATE: /dev/null holds no PEM certificate");
 }
 
+#[tokio::test]
+async fn a_connection_that_answers_no_more_is_not_used_again() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let variables = [
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", url.as_str()),
+        ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"),
+        ("OTEL_EXPORTER_OTLP_TIMEOUT", "400"),
+    ];
+    let collector = Collector::new(&url.parse().unwrap(), &settings(&variables)).await.unwrap();
+
+    for _ in 0..2 {
+        let send = collector.send_bytes(Request::post(&url).body(Bytes::new()).unwrap());
+        let connected = async { (listener.accept().await.unwrap(), std::future::pending::<()>().await) };
+        tokio::select! {
+            answer = send => assert!(answer.is_err()),
+            _ = connected => unreachable!("it holds the connection"),
+        }
+    }
+}
+
 /// Answers one request with this, and hangs up.
 async fn answering(answer: String) -> Result<Response<Bytes>, HttpError> {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();

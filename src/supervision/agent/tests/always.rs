@@ -27,7 +27,7 @@ fn hooked(acknowledge: Acknowledge) -> Config {
 
 /// Runs as a standby.
 fn standby(config: Config) -> World {
-    let agent = Agent::new(Settings { config, identity: "me".into(), pid1: true, terminal: false });
+    let agent = Agent::new(Settings { config, identity: "me".into(), context: None, pid1: true, terminal: false });
     let mut world = World { agent, now: ms(1000), actions: Vec::new(), pid: MAIN };
     world.due();
     assert_eq!(world.spawns(), Some((Some(Role::Standby), None)));

@@ -9,7 +9,7 @@ fn plain(pid1: bool) -> World {
 }
 
 fn plain_of(config: Config, pid1: bool) -> World {
-    let agent = Agent::new(Settings { config, identity: String::new(), pid1, terminal: false });
+    let agent = Agent::new(Settings { config, identity: String::new(), context: None, pid1, terminal: false });
     let mut world = World { agent, now: ms(1000), actions: Vec::new(), pid: MAIN };
     assert_eq!(world.agent.poll_timeout(), Some(Instant::BOOT));
     world.due();
@@ -121,7 +121,7 @@ fn not_pid_1_a_third_signal_ends_it_whatever_is_left() {
 fn no_length_of_an_attempt_is_too_long() {
     let mut config = config();
     (config.lease.enabled, config.lease.attempt_timeout) = (false, Duration::MAX);
-    let agent = Agent::new(Settings { config, identity: String::new(), pid1: true, terminal: false });
+    let agent = Agent::new(Settings { config, identity: String::new(), context: None, pid1: true, terminal: false });
     let mut world = World { agent, now: ms(1000), actions: Vec::new(), pid: MAIN };
     world.due();
     world.run();

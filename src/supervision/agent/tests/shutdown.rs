@@ -15,7 +15,7 @@ fn term_while_following_tells_the_elector_and_ends_with_0_when_it_is_done() {
 
 #[test]
 fn term_before_the_elector_said_hello_ends_at_once() {
-    let agent = Agent::new(Settings { config: config(), identity: "me".into(), pid1: true, terminal: false });
+    let agent = Agent::new(Settings { config: config(), identity: "me".into(), context: None, pid1: true, terminal: false });
     let mut world = World { agent, now: ms(1000), actions: Vec::new(), pid: MAIN };
     world.due();
     world.feed(Input::ElectorStarted);
@@ -271,7 +271,7 @@ fn ctrl_c_on_a_terminal_that_was_handed_over_is_a_stop_and_no_restart() {
     let mut world = World::leading(config.clone());
     world.exit(Exit::Signal(libc::SIGINT));
     assert!(matches!(world.tells().first(), Some(ToElector::Restarting { .. })), "init itself has no terminal here");
-    let agent = Agent::new(Settings { config, identity: "me".into(), pid1: true, terminal: true });
+    let agent = Agent::new(Settings { config, identity: "me".into(), context: None, pid1: true, terminal: true });
     let mut world = World { agent, now: ms(1000), actions: Vec::new(), pid: MAIN };
     world.due();
     world.feed(Input::ElectorStarted);

@@ -145,7 +145,13 @@ fn a_promotion_whose_hook_does_not_even_die_ends_the_term() {
 
 #[test]
 fn a_standby_that_only_starts_yields_at_once_and_lives() {
-    let agent = Agent::new(Settings { config: always(Acknowledge::Notify), identity: "me".into(), pid1: true, terminal: false });
+    let agent = Agent::new(Settings {
+        config: always(Acknowledge::Notify),
+        identity: "me".into(),
+        context: None,
+        pid1: true,
+        terminal: false,
+    });
     let mut world = World { agent, now: ms(1000), actions: Vec::new(), pid: MAIN };
     world.due();
     world.feed(Input::Forked { pid: MAIN });
@@ -259,6 +265,24 @@ fn a_workload_that_may_have_been_told_that_it_leads_is_no_standby_until_it_has_d
     world.step_down(9, Reason::Expired);
     assert!(world.wants(&to_main(libc::SIGTERM)));
     assert_eq!(world.stopped(), None);
+}
+
+#[test]
+fn what_may_have_been_told_by_an_attempt_that_was_called_off_is_not_untold_by_the_next() {
+    for next in [RoleInput::NotPromoted, RoleInput::PromotionLate] {
+        let mut world = standby(always(Acknowledge::None));
+        world.lead(1, None);
+        world.take();
+        let short = deadlines(ms(500));
+        world.told(ToInit::Shorten { term: Term(1), serial: 1, timing: config().timing(), deadlines: short });
+        world.feed(Input::Role(RoleInput::PromotionKilled));
+        assert!(world.wants(&Action::Promote { pid: MAIN, signal: Signal(libc::SIGUSR1), not_after: short.soft }));
+        world.now = short.soft;
+        world.feed(Input::Role(next));
+        world.step_down(9, Reason::Expired);
+        assert!(world.wants(&to_main(libc::SIGTERM)), "{next:?}");
+        assert_eq!(world.stopped(), None, "{next:?}");
+    }
 }
 
 #[test]
