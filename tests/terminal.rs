@@ -248,6 +248,28 @@ fn ctrl_z_stops_no_leader_that_reads_no_terminal() {
     assert_eq!(terminal.line(), "code 3");
 }
 
+#[test]
+fn what_opens_the_terminal_itself_gets_it_although_standard_input_is_another_file() {
+    let mut terminal = Terminal::of_shell();
+    terminal
+        .run(&format!("echo no | {TENURE} --leader-election=off -- sh -c 'read word </dev/tty; echo got $word'; echo code $?"));
+    terminal.press(b"yes\n");
+    assert_eq!(terminal.line(), "got yes");
+    assert_eq!(terminal.line(), "code 0");
+}
+
+#[test]
+fn ctrl_z_hangs_nobody_where_standard_input_is_another_file_and_no_shell_could_continue_init() {
+    let script = format!("trap 'echo continued' CONT; trap 'exit 4' TERM; {TICKING}");
+    let command = ["setsid", "--ctty", "sh", "-c", "exec \"$@\" </dev/null", "sh", TENURE, "--leader-election=off", "--"];
+    let mut terminal = Terminal::of(&[&command[..], &["bash", "-c", &script]].concat());
+    terminal.pid();
+    terminal.press(CTRL_Z);
+    assert_eq!(terminal.line(), "continued");
+    kill(terminal.child_pid(), Signal::SIGTERM).unwrap();
+    assert_eq!(terminal.exit(), 4);
+}
+
 /// How init was started.
 #[derive(Clone, Copy, Debug)]
 enum Place {

@@ -128,6 +128,13 @@ impl Reply {
         let details = |key| status.get("details").and_then(|details| details.get(key)).and_then(Value::as_str);
         self.status == StatusCode::NOT_FOUND && details("kind") == Some(resource) && details("name") == Some(name)
     }
+
+    /// Whether it says which object it is about, as an API server does that knows the kind.
+    #[must_use]
+    pub fn names_an_object(&self) -> bool {
+        let status: Value = serde_json::from_slice(&self.body).unwrap_or_default();
+        status.pointer("/details/kind").is_some_and(Value::is_string)
+    }
 }
 
 /// Sends `request` once, and leaves the reply's body to be read. Has no deadline of its own.

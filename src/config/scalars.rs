@@ -48,11 +48,10 @@ impl Signal {
     pub(crate) const FAULTS: [i32; 7] =
         [libc::SIGFPE, libc::SIGILL, libc::SIGSEGV, libc::SIGBUS, libc::SIGABRT, libc::SIGTRAP, libc::SIGSYS];
 
-    /// Whether init passes it on to the workload: all but SIGCHLD, the faults, those that cannot be caught, and SIGTTIN and
-    /// SIGTTOU, which mean init's own use of the terminal.
+    /// Whether init passes it on to the workload: all but SIGCHLD, the faults, and those that cannot be caught.
     #[must_use]
     pub fn is_forwardable(self) -> bool {
-        let own = [libc::SIGCHLD, libc::SIGKILL, libc::SIGSTOP, libc::SIGTTIN, libc::SIGTTOU];
+        let own = [libc::SIGCHLD, libc::SIGKILL, libc::SIGSTOP];
         !own.contains(&self.0) && !Self::FAULTS.contains(&self.0)
     }
 
@@ -230,10 +229,7 @@ mod tests {
     fn what_means_init_itself_is_not_passed_on() {
         let kept =
             (1..=libc::SIGRTMAX()).map(Signal).filter(|signal| !signal.is_forwardable()).map(Signal::name).collect::<Vec<_>>();
-        let expected = [
-            "SIGILL", "SIGTRAP", "SIGABRT", "SIGBUS", "SIGFPE", "SIGKILL", "SIGSEGV", "SIGCHLD", "SIGSTOP", "SIGTTIN", "SIGTTOU",
-            "SIGSYS",
-        ];
+        let expected = ["SIGILL", "SIGTRAP", "SIGABRT", "SIGBUS", "SIGFPE", "SIGKILL", "SIGSEGV", "SIGCHLD", "SIGSTOP", "SIGSYS"];
         assert_eq!(kept, expected);
     }
 

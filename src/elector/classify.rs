@@ -27,7 +27,12 @@ pub(super) fn classify(request: &Request, place: &Place, reply: Result<Reply, Ex
     match reply.status {
         status if status.is_success() => succeeded(request, place, &reply),
         StatusCode::NOT_FOUND if reply.is_absence_of("leases", &place.name) => Answer::NotFound,
-        StatusCode::NOT_FOUND => refused(Refusal::NoSuchPlace),
+        StatusCode::NOT_FOUND if reply.names_an_object() => refused(Refusal::NoSuchPlace),
+        StatusCode::NOT_FOUND => {
+            let mut message = said(&reply);
+            message.words.push_str(" (is this the API server? it serves no coordination.k8s.io/v1 at this address)");
+            Answer::Refused { refusal: Refusal::NoSuchPlace, message }
+        }
         StatusCode::CONFLICT => Answer::Conflict,
         StatusCode::UNAUTHORIZED => refused(Refusal::Unauthorized),
         StatusCode::FORBIDDEN => refused(Refusal::Forbidden),
@@ -148,6 +153,9 @@ mod tests {
         for body in [other, namespace, "404 page not found", ""] {
             assert_eq!(refusal(get(404, body)), Refusal::NoSuchPlace, "{body}");
         }
+        let said = |body| if let Answer::Refused { message, .. } = get(404, body) { message.to_string() } else { String::new() };
+        assert!(said("404 page not found").contains("it serves no coordination.k8s.io/v1"), "{}", said("404 page not found"));
+        assert!(!said(namespace).contains("serves"));
     }
 
     #[test]

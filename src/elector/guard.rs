@@ -25,6 +25,9 @@ use crate::{
 /// Between two rounds of SIGKILL.
 const ROUND: Duration = Duration::from_millis(50);
 
+/// What the loop has for a turn, in which it reads init's proof if that came before H.
+const TURN: Duration = Duration::from_millis(20);
+
 /// The guard's handle. The thread lives as long as the process.
 #[derive(Debug)]
 pub(super) struct Guard {
@@ -108,6 +111,9 @@ impl Shared {
             if self.alarm.wait().is_err() {
                 thread::sleep(ROUND);
             }
+            if is_late(self.hard(), clock::boot()) {
+                thread::sleep(TURN);
+            }
             while self.fires(&mut kill) {
                 thread::sleep(ROUND);
             }
@@ -117,12 +123,22 @@ impl Shared {
     /// One round, if it is time.
     fn fires(&self, kill: &mut impl FnMut()) -> bool {
         let _round = self.round.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_time = clock::boot() >= Instant::from_nanos(self.hard.load(Ordering::SeqCst));
+        let is_time = clock::boot() >= self.hard();
         if is_time {
             kill();
         }
         is_time
     }
+
+    fn hard(&self) -> Instant {
+        Instant::from_nanos(self.hard.load(Ordering::SeqCst))
+    }
+}
+
+/// Whether the whole process has stood still over H, so that the link may hold the proof: it is drained before anything is done
+/// about a deadline (law 9).
+fn is_late(hard: Instant, now: Instant) -> bool {
+    now >= hard + TURN
 }
 
 #[cfg(test)]
@@ -159,6 +175,14 @@ mod tests {
 
         assert!(rounds.recv_timeout(PATIENCE).unwrap() >= hard);
         rounds.recv_timeout(PATIENCE).unwrap();
+    }
+
+    #[test]
+    fn only_where_it_wakes_late_does_it_leave_the_loop_a_turn() {
+        let hard = Instant::from_nanos(1_000_000_000);
+        assert!(!is_late(hard, hard) && !is_late(hard, hard + TURN.saturating_sub(Duration::from_nanos(1))));
+        assert!(is_late(hard, hard + TURN));
+        assert!(!is_late(Instant::NEVER, Instant::NEVER.before(TURN)));
     }
 
     #[test]

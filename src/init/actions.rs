@@ -9,7 +9,7 @@ use nix::{fcntl::OFlag, sys::stat::Mode};
 
 use super::{
     drive::Drive,
-    elector::{Elector, StartError},
+    elector::{Elector, Killed, StartError},
     hooks::Hook,
 };
 use crate::{
@@ -23,7 +23,7 @@ use crate::{
         kill,
         notify::NotifySocket,
         reap,
-        spawn::{self, Outcome, Place, Setup, Spawning, signal_not_after},
+        spawn::{self, Outcome, Place, Setup, SpawnError, Spawning, signal_not_after},
     },
     role::Role,
     supervision::{Action, Agent, Input, Launch, NotSpawned, RoleInput, Scan, Target},
@@ -175,7 +175,7 @@ impl Drive {
                 if matches!(error, StartError::Welcome(_)) {
                     agent.handle(Input::Told(ToInit::Failed { code: exit::INVALID, message }), clock::boot());
                 } else {
-                    self.log.warn(&message);
+                    self.complain(message);
                 }
                 Input::ElectorNotStarted
             }
@@ -185,9 +185,9 @@ impl Drive {
 
     /// No user code of it runs after the SIGKILL, so what is in the link now is all there will ever be (law 10).
     fn kill_elector(&mut self, agent: &mut Agent) {
-        let Some(elector) = &self.elector else { return };
+        let Some(elector) = &mut self.elector else { return };
         elector.kill();
-        self.killed_electors.push(elector.pid());
+        self.killed_electors.push(Killed { pid: elector.pid(), failure: elector.failure() });
         self.drain_link_first(agent);
         self.elector = None;
     }
@@ -226,7 +226,10 @@ impl Drive {
             }
             Err(error) => {
                 let message = format!("{}: {}", self.programs.name(), one_line(&error));
-                Input::NotSpawned(NotSpawned::Failed { code: exit::CANNOT_EXECUTE, message })
+                Input::NotSpawned(match error {
+                    SpawnError::Nul(_) => NotSpawned::Failed { code: exit::CANNOT_EXECUTE, message },
+                    SpawnError::Pipe(_) | SpawnError::Null(_) | SpawnError::Fork(_) => NotSpawned::Unavailable { message },
+                })
             }
         };
         agent.handle(input, clock::boot());
@@ -318,7 +321,7 @@ impl Drive {
 
     /// Every elector that has not been reaped.
     fn electors(&self) -> Vec<Pid> {
-        self.killed_electors.iter().copied().chain(self.elector.as_ref().map(Elector::pid)).collect()
+        self.killed_electors.iter().map(|killed| killed.pid).chain(self.elector.as_ref().map(Elector::pid)).collect()
     }
 
     /// Takes in what became of children between fork and execve.

@@ -5,7 +5,14 @@ use std::{os::fd::AsFd, time::Duration};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::{
-    Prepared, actions::Pending, elector::Elector, fuses::Fuses, hooks::Hook, log::Log, programs::Programs, proof::Prover,
+    Prepared,
+    actions::Pending,
+    elector::{Elector, Killed},
+    fuses::Fuses,
+    hooks::Hook,
+    log::Log,
+    programs::Programs,
+    proof::Prover,
 };
 use crate::{
     alarm::Alarm,
@@ -16,7 +23,7 @@ use crate::{
         Pid, kill,
         notify::NotifySocket,
         reap,
-        signals::{Inherited, Signals},
+        signals::{Inherited, Received, Signals},
         terminal::Terminal,
     },
     supervision::{Agent, Input, RoleInput, Settings},
@@ -42,8 +49,9 @@ pub(super) struct Drive {
     pub(super) prover: Prover,
     pub(super) fuses: Fuses,
     pub(super) elector: Option<Elector>,
-    /// Electors that were killed and are not reaped.
-    pub(super) killed_electors: Vec<Pid>,
+    pub(super) killed_electors: Vec<Killed>,
+    /// What was last said of an elector that never spoke.
+    complaint: String,
     /// The workload's main process.
     pub(super) main: Option<Pid>,
     pub(super) pending: Pending,
@@ -60,8 +68,8 @@ pub(super) struct Drive {
     suspends: bool,
     /// The workload is started once.
     pub(super) once: bool,
-    /// Init got SIGTSTP and passed it on.
-    told_to_stop: bool,
+    /// Init got this SIGTSTP and passed it on.
+    told_to_stop: Option<Received>,
     /// The workload may not be signalled, and that was logged.
     pub(super) refused: bool,
     /// SIGKILL went to everything, the elector included.
@@ -88,6 +96,7 @@ impl Drive {
             fuses: Fuses::new(),
             elector: None,
             killed_electors: Vec::new(),
+            complaint: String::new(),
             main: None,
             pending: Pending::default(),
             hook: None,
@@ -98,7 +107,7 @@ impl Drive {
             changed: false,
             suspends: !guards,
             once: !guards && settings.config.workload.on_exit != OnExit::Restart,
-            told_to_stop: false,
+            told_to_stop: None,
             refused: false,
             killed_all: false,
             rejected: false,
@@ -163,13 +172,15 @@ impl Drive {
             let Ok(Some(received)) = self.signals.receive() else { break };
             match received.signal.0 {
                 libc::SIGCHLD => self.changed = true,
+                // They mean init's own use of the terminal; from people they mean what the workload takes them for.
+                libc::SIGTTIN | libc::SIGTTOU if received.from_kernel => {}
                 // Ctrl-Z in a terminal that was not handed over.
                 libc::SIGTSTP if received.from_kernel && !self.suspends => self.warn(foreground::UNSUSPENDED.into()),
                 signal => {
                     match signal {
-                        libc::SIGTSTP => self.told_to_stop = self.suspends,
+                        libc::SIGTSTP => self.told_to_stop = Some(received).filter(|_| self.suspends),
                         libc::SIGCONT => {
-                            self.told_to_stop = false;
+                            self.told_to_stop = None;
                             self.hand_terminal_over();
                         }
                         _ => {}
@@ -212,11 +223,11 @@ impl Drive {
             self.elector_ended(agent, failure.unwrap_or_else(|| exit.to_string()));
             return;
         }
-        if let Some(index) = self.killed_electors.iter().position(|killed| *killed == pid) {
-            self.killed_electors.swap_remove(index);
+        if let Some(index) = self.killed_electors.iter().position(|killed| killed.pid == pid) {
+            let Killed { failure, .. } = self.killed_electors.swap_remove(index);
             // One that was stuck in the kernel may end long after the next one began.
             if self.elector.is_none() {
-                self.elector_ended(agent, exit.to_string());
+                self.elector_ended(agent, failure.unwrap_or_else(|| exit.to_string()));
             }
             return;
         }
@@ -237,7 +248,15 @@ impl Drive {
         agent.handle(Input::ElectorEnded, clock::boot());
         self.carry_out(agent);
         let how = if std::mem::take(&mut self.killed_all) { "killed with everything else".into() } else { how };
-        self.log.warn(&format!("the elector ended: {how}"));
+        self.complain(format!("the elector ended: {how}"));
+    }
+
+    /// Logs why there is no elector, once as long as none says anything: the next one is tried every second.
+    pub(super) fn complain(&mut self, line: String) {
+        if line != self.complaint {
+            self.log.warn(&line);
+            self.complaint = line;
+        }
     }
 
     /// Takes in what waits on the link, and carries out the agent's actions in between. No deadline is acted on here (law 9).
@@ -265,6 +284,7 @@ impl Drive {
         let Some(elector) = &mut self.elector else { return false };
         match elector.receive() {
             Ok(Some(message)) => {
+                self.complaint.clear();
                 agent.handle(Input::Told(message), clock::boot());
                 true
             }

@@ -34,6 +34,14 @@ pub(super) enum StartError {
     Welcome(#[source] LinkError),
 }
 
+/// An elector that was killed and is not reaped.
+#[derive(Debug)]
+pub(super) struct Killed {
+    pub(super) pid: Pid,
+    /// Why it never ran, if it did not.
+    pub(super) failure: Option<String>,
+}
+
 /// A running elector.
 #[derive(Debug)]
 pub(super) struct Elector {

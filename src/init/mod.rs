@@ -126,7 +126,7 @@ fn prepare(mut config: Config, log: &mut Log) -> Result<(Prepared, Settings), Un
     let inherited = signals::block().map_err(|error| Unprepared::system("the signals cannot be blocked", &error))?;
     let pid1 = Pid::this().as_raw() == 1;
     if !pid1 {
-        adopt(guards, log);
+        adopt(guards, log)?;
     }
     let mut identity = String::new();
     if guards {
@@ -149,15 +149,15 @@ fn prepare(mut config: Config, log: &mut Log) -> Result<(Prepared, Settings), Un
 }
 
 /// Makes orphans of the workload init's children although it is not PID 1.
-fn adopt(guards: bool, log: &mut Log) {
+fn adopt(guards: bool, log: &mut Log) -> Result<(), Unprepared> {
     let adopted = nix::sys::prctl::set_child_subreaper(true);
     if !guards {
-        return;
+        return Ok(());
     }
+    // Whatever daemonised itself would be nobody's here, and no proof would miss it (law 8).
+    adopted.map_err(|errno| Unprepared::system("orphans of the workload cannot be adopted, so make tenure PID 1", &errno))?;
     let weaker = "not PID 1: the workload's processes are found and killed one by one, not by the kernel as a whole, so that the \
                   guarantee is weaker; make tenure the entrypoint of the container";
     log.warn(weaker);
-    if let Err(errno) = adopted {
-        log.warn(&format!("orphans of the workload cannot be adopted: {errno}"));
-    }
+    Ok(())
 }

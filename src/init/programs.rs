@@ -147,7 +147,11 @@ fn environment(
     identity: &str,
     notify: Option<String>,
 ) -> BTreeMap<OsString, OsString> {
-    let mut environment: BTreeMap<OsString, OsString> = inherited.collect();
+    let mut environment = BTreeMap::new();
+    for (name, value) in inherited {
+        // Of several of one name getenv(3) finds the first.
+        environment.entry(name).or_insert(value);
+    }
     environment.extend(config.workload.env.iter().map(|(name, value)| (name.into(), value.into())));
     if !config.lease.enabled {
         return environment;

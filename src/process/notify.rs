@@ -70,8 +70,8 @@ impl NotifySocket {
         format!("@{}", self.name)
     }
 
-    /// What the next queued datagram says, its sender checked against the workload's main process: a role, or nothing that has a
-    /// meaning here. Without a scanner every datagram is rejected.
+    /// What the next queued datagram says: a role, its sender checked against the workload's main process, or nothing that has a
+    /// meaning here. Without a scanner no role counts.
     ///
     /// # Errors
     /// Any error of recvmsg(2).
@@ -80,11 +80,13 @@ impl NotifySocket {
         let Some((length, sender)) = self.read(&mut buffer)? else { return Ok(None) };
         let Some(bytes) = buffer.get(..length) else { return Ok(Some(Err(Rejected::TooLong))) };
         let Ok(text) = std::str::from_utf8(bytes) else { return Ok(Some(Err(Rejected::NotText))) };
+        // Whoever says something else may be gone already, as systemd-notify is once its BARRIER=1 was read.
+        let Some(role) = parse(text) else { return Ok(Some(Ok(None))) };
         let Some(scanner) = scanner else { return Ok(Some(Err(Rejected::Unknown))) };
         if !belongs(scanner, sender, main) {
             return Ok(Some(Err(Rejected::Stranger(sender))));
         }
-        Ok(Some(Ok(parse(text))))
+        Ok(Some(Ok(Some(role))))
     }
 
     /// Discards all that is queued: an acknowledgement counts only from a socket that was drained before the signal (law 8).

@@ -1,11 +1,15 @@
-//! The terminal on standard input, if init has one: who is in its foreground.
+//! Our controlling terminal, if init has one: who is in its foreground.
 //!
 //! Never reads or writes it. All calls need SIGTTOU blocked, as init has it: a background process that hands the terminal
 //! over would be stopped otherwise.
 
 use std::{
+    fs::{File, OpenOptions},
     io,
-    os::fd::{AsFd, BorrowedFd},
+    os::{
+        fd::{AsFd, BorrowedFd},
+        unix::fs::OpenOptionsExt as _,
+    },
 };
 
 use nix::{
@@ -13,7 +17,7 @@ use nix::{
     unistd::{Pid, getpgrp, getsid, isatty, tcgetpgrp, tcsetpgrp},
 };
 
-/// Our controlling terminal on standard input, with us in its foreground.
+/// Our controlling terminal, with us in its foreground when it was found.
 #[derive(Clone, Copy, Debug)]
 pub struct Terminal {
     fd: BorrowedFd<'static>,
@@ -26,9 +30,26 @@ impl Terminal {
     #[must_use]
     pub fn of_stdin() -> Option<Self> {
         let fd = stdin();
+        let is_controlling = isatty(fd).ok()? && tcgetsid(fd).ok()? == getsid(None).ok()?;
+        is_controlling.then(|| Self { fd, ours: getpgrp() })?.if_ours()
+    }
+
+    /// The same, whatever standard input is. Stays open.
+    #[must_use]
+    pub fn of_session() -> Option<Self> {
+        let opened = OpenOptions::new().read(true).write(true).custom_flags(libc::O_NOCTTY).open("/dev/tty").ok()?;
         let ours = getpgrp();
-        let is_ours = isatty(fd).ok()? && tcgetsid(fd).ok()? == getsid(None).ok()? && tcgetpgrp(fd).ok()? == ours;
-        is_ours.then_some(Self { fd, ours })
+        if tcgetpgrp(&opened).ok()? != ours {
+            return None;
+        }
+        let opened: &'static File = Box::leak(Box::new(opened));
+        Some(Self { fd: opened.as_fd(), ours })
+    }
+
+    /// It, if we are in its foreground.
+    #[must_use]
+    pub fn if_ours(self) -> Option<Self> {
+        (self.foreground() == Some(self.ours)).then_some(self)
     }
 
     /// The process group in its foreground; `None` if it has hung up.

@@ -212,7 +212,11 @@ impl Agent {
     fn flush(&mut self, now: Instant) {
         loop {
             while let Some(action) = self.workload.poll_action() {
-                self.actions.push_back(action);
+                // From H on what is stopped stays stopped: the kill is due.
+                let continues = matches!(action, Action::Signal { signal: Signal(libc::SIGCONT), .. });
+                if !(continues && self.hard().is_some_and(|hard| hard <= now)) {
+                    self.actions.push_back(action);
+                }
             }
             let Some(happened) = self.workload.poll_happened() else { return };
             self.happened(happened, now);

@@ -127,6 +127,11 @@ pub enum NotSpawned {
         /// One line: what, why.
         message: String,
     },
+    /// The system has no process, descriptor or memory left for it now.
+    Unavailable {
+        /// One line: what, why.
+        message: String,
+    },
 }
 
 /// Under which term a workload may lead.

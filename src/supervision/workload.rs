@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 
 use crate::{
     config::Signal,
+    exit,
     link::{Exit, Reason, Stop},
     role::Role,
     time::Instant,
@@ -176,8 +177,15 @@ impl Workload {
         if self.leads_until().is_none() {
             self.wait_no_longer(now);
         }
-        if let Actual::Running { roles: Some(roles), .. } = &mut self.actual {
-            roles.follow_soft(launch.not_after, &mut self.actions);
+        match &mut self.actual {
+            Actual::Running { roles: Some(roles), .. } => roles.follow_soft(launch.not_after, &mut self.actions),
+            // For the hook that follows: the child itself goes by the S that it was given.
+            Actual::Starting { launch: Some(started), .. } => started.not_after = launch.not_after,
+            Actual::Running { roles: None, .. }
+            | Actual::Starting { launch: None, .. }
+            | Actual::Stopped
+            | Actual::Waiting { .. }
+            | Actual::Ending { .. } => {}
         }
         self.wanted = Wanted::Leader(launch);
         self.advance(now);
@@ -236,15 +244,24 @@ impl Workload {
         if !matches!(self.actual, Actual::Starting { .. }) {
             return;
         }
-        self.leads = false;
         match why {
             NotSpawned::Late => self.actual = Actual::Waiting { until: now },
-            NotSpawned::Failed { code, message } => {
-                self.actual = Actual::Stopped;
-                self.wanted = Wanted::Down;
-                self.happened.push_back(Happened::SpawnFailed { code, message });
-            }
+            NotSpawned::Failed { code, message } => self.spawn_failed(code, message),
+            NotSpawned::Unavailable { message } => match self.again(Exit::Code(exit::INTERNAL), now, now) {
+                Some(until) => {
+                    self.actual = Actual::Waiting { until };
+                    self.actions.push_back(Action::Warn(message));
+                }
+                None => self.spawn_failed(exit::INTERNAL, message),
+            },
         }
+        self.leads = false;
+    }
+
+    fn spawn_failed(&mut self, code: u8, message: String) {
+        self.actual = Actual::Stopped;
+        self.wanted = Wanted::Down;
+        self.happened.push_back(Happened::SpawnFailed { code, message });
     }
 
     pub(crate) fn poll_action(&mut self) -> Option<Action> {

@@ -169,7 +169,7 @@ async fn case_44_a_403_at_the_start_is_said_once(stage: Stage) {
     stage.lease.create(released()).await;
     let (address, _kept) = stage.free_address();
     let prepared = stage.prepare("me").await.set("http.listen", address.to_string());
-    let me = refused_at_the_start(&stage, prepared, |_| true, Fault::refused(403, "Forbidden"), "403").await;
+    let me = refused_at_the_start(&stage, prepared, |_| true, Fault::refused(403, "Forbidden"), "answered 403").await;
     assert_eq!(stage.probe(address, "/readyz").await, 503);
 
     me.proxy.clear();
@@ -181,7 +181,7 @@ async fn case_45_no_such_api_is_said_and_retried(stage: Stage) {
     let page = Canned { status: 404, body: "404 page not found".to_owned(), ..Canned::default() };
     stage.lease.create(released()).await;
     let prepared = stage.prepare("me").await;
-    let me = refused_at_the_start(&stage, prepared, |_| true, Fault::answered(page), "404").await;
+    let me = refused_at_the_start(&stage, prepared, |_| true, Fault::answered(page), "answered 404").await;
     assert!(!me.proxy.log.all().iter().any(|e| e.request.is_write()), "that is no absent Lease");
 
     me.proxy.clear();

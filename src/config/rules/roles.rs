@@ -213,7 +213,7 @@ mod tests {
             (libc::SIGKILL, None, false),
             (libc::SIGABRT, Some(libc::SIGUSR1), false),
             (libc::SIGCHLD, None, false),
-            (libc::SIGTTOU, None, false),
+            (libc::SIGTTOU, None, true),
             (libc::SIGHUP, Some(libc::SIGKILL), false),
         ] {
             let mut config = Config::default();

@@ -3,10 +3,11 @@
 use super::Drive;
 use crate::{
     config::Signal,
-    process::{kill, reap, signals, terminal::Terminal},
+    process::{Pid, kill, reap, signals, terminal::Terminal},
 };
 
 pub(super) const UNSUSPENDED: &str = "Ctrl-Z suspends no workload that runs under a Lease";
+const WAITING: &str = "the workload is stopped: it wants the terminal, which tenure has not";
 
 impl Drive {
     /// Ctrl-Z in a terminal that was handed over stops the workload alone, and so does its use of the terminal from the
@@ -17,26 +18,35 @@ impl Drive {
         let Some(main) = self.main.filter(|_| std::mem::take(&mut self.changed)) else { return };
         let in_foreground = match reap::stopped_by(main) {
             Some(Signal(libc::SIGTSTP)) if self.terminal.is_some() => true,
-            Some(Signal(libc::SIGTSTP)) if std::mem::take(&mut self.told_to_stop) => false,
+            Some(Signal(libc::SIGTSTP)) => match self.told_to_stop.take() {
+                Some(told) => told.from_kernel,
+                None => return,
+            },
+            Some(Signal(libc::SIGTTIN | libc::SIGTTOU)) if self.lend_terminal() => return go_on(main),
             Some(Signal(libc::SIGTTIN | libc::SIGTTOU)) => false,
             Some(_) | None => return,
         };
         if self.suspends {
             self.take_terminal_back();
             signals::suspend();
-        } else if in_foreground {
-            self.warn(UNSUSPENDED.into());
+        } else {
+            self.warn(if in_foreground { UNSUSPENDED } else { WAITING }.into());
         }
         if self.hand_terminal_over() || in_foreground {
-            // The whole foreground job was stopped. It may be gone.
-            let _ = kill::send_group(main, Signal(libc::SIGCONT));
+            go_on(main);
         }
+    }
+
+    /// Gives the workload the terminal that it asks for although standard input is another file, as at the end of a pipe.
+    fn lend_terminal(&mut self) -> bool {
+        self.terminal = self.terminal.or_else(Terminal::of_session);
+        self.terminal.is_some_and(|terminal| terminal.if_ours().is_some()) && self.hand_terminal_over()
     }
 
     /// Gives the workload the terminal if init has it, perhaps only since a shell's `fg`. After a `bg` it is the shell's.
     pub(super) fn hand_terminal_over(&mut self) -> bool {
         let Some(main) = self.main else { return false };
-        let Some(terminal) = Terminal::of_stdin() else {
+        let Some(terminal) = Terminal::of_stdin().or_else(|| self.terminal?.if_ours()) else {
             self.terminal = self.terminal.filter(|terminal| terminal.foreground() == Some(main));
             return false;
         };
@@ -50,4 +60,9 @@ impl Drive {
             drop(terminal.take_back());
         }
     }
+}
+
+/// The whole foreground job was stopped. It may be gone.
+fn go_on(main: Pid) {
+    let _ = kill::send_group(main, Signal(libc::SIGCONT));
 }

@@ -13,8 +13,10 @@ use super::{Action, Agent, Held};
 pub(super) struct Ending {
     /// None: the workload's own, 0 if none ran.
     code: Option<u8>,
-    /// TERM, INT and QUIT so far.
+    /// TERM so far, and INT and QUIT where they were for init alone.
     signals: u8,
+    /// The workload was sent INT or QUIT in place of its stop signal.
+    passed: bool,
     /// The current elector knows.
     pub(super) told: bool,
     /// The wait ends here. Set once nothing of a leader runs any more.
@@ -25,7 +27,7 @@ pub(super) struct Ending {
 
 impl Ending {
     pub(super) const fn with(code: Option<u8>) -> Self {
-        Self { code, signals: 0, told: false, by: None, done: false }
+        Self { code, signals: 0, passed: false, told: false, by: None, done: false }
     }
 
     pub(super) const fn done(&mut self) {
@@ -60,28 +62,32 @@ impl Agent {
                     self.asked_to_end(Some(signal).filter(|signal| !self.workload.tells_a_role(*signal)), now);
                 }
             }
-            // From H on what is stopped stays stopped: the kill is due.
-            libc::SIGCONT if self.leads() && self.held.as_ref().is_some_and(|held| held.deadlines().hard <= now) => {}
             _ if signal.is_forwardable() => self.workload.forward(signal),
             _ => {}
         }
     }
 
-    /// The first request leaves the planned grace, the second that of a loss, the third kills at once. The fourth does not even
-    /// wait for the Lease to be given back.
+    /// The first TERM leaves the planned grace, the second that of a loss, the third kills at once. The fourth does not even wait
+    /// for the Lease to be given back. A `signal` that is passed on begins a stop, and hastens none.
     fn asked_to_end(&mut self, signal: Option<Signal>, now: Instant) {
         // The exit code of a standby that waits to be started again does not count here.
         let nothing_runs = self.workload.is_down() && self.held.is_none() && !self.is_plain();
         let ending = self.ending.get_or_insert_with(|| Ending::with(nothing_runs.then_some(0)));
-        ending.signals = ending.signals.saturating_add(1);
+        ending.signals = ending.signals.saturating_add(signal.is_none().into());
         let stop = &self.settings.config.workload.stop;
         let kill_at = match ending.signals {
-            1 => now + stop.grace,
+            0 | 1 => now + stop.grace,
             2 => now + stop.loss_grace,
             _ => now,
         };
-        if let (true, Some(signal)) = (self.workload.is_ending(), signal) {
-            self.workload.pass(signal);
+        match (self.workload.is_ending(), signal) {
+            (true, Some(signal)) => self.workload.pass(signal),
+            (true, None) if std::mem::take(&mut ending.passed) => {
+                self.workload.pass(stop.signal);
+                self.workload.pass(Signal(libc::SIGCONT));
+            }
+            (true, None) => {}
+            (false, signal) => ending.passed = signal.is_some(),
         }
         if self.workload.is_down() {
             self.workload.hold();

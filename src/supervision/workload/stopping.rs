@@ -138,7 +138,7 @@ impl Workload {
         self.actual = Actual::Ending { main: None, ladder: Ladder::killing(self.policy.pid1, self.margin(), now), again_at };
     }
 
-    fn again(&mut self, exit: Exit, since: Instant, now: Instant) -> Option<Instant> {
+    pub(super) fn again(&mut self, exit: Exit, since: Instant, now: Instant) -> Option<Instant> {
         match self.policy.config.on_exit {
             OnExit::Exit => None,
             OnExit::Follow if self.leads => None,

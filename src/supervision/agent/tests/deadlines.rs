@@ -49,6 +49,23 @@ fn what_was_stopped_is_not_continued_by_a_signal_that_init_reads_after_h() {
 }
 
 #[test]
+fn nor_by_a_stop_that_init_reads_after_h() {
+    for (at, continued) in [(deadlines(A).hard.before(tick()), true), (deadlines(A).hard, false)] {
+        for by_signal in [true, false] {
+            let mut world = World::leading(config());
+            world.now = at;
+            if by_signal {
+                world.feed(Input::Signal(libc::SIGTERM));
+            } else {
+                world.step_down(9, Reason::StepDown);
+            }
+            assert!(world.wants(&to_main(libc::SIGTERM)));
+            assert_eq!(world.wants(&to_main(libc::SIGCONT)), continued);
+        }
+    }
+}
+
+#[test]
 fn init_that_wakes_after_h_kills_everything_first() {
     let mut world = World::leading(config());
     world.sleep_until(ms(600_000));

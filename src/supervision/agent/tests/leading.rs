@@ -236,6 +236,31 @@ fn a_command_that_cannot_be_executed_ends_the_term_and_init_with_its_code() {
 }
 
 #[test]
+fn a_start_that_the_system_has_no_process_for_counts_as_a_crash() {
+    let unavailable = || Input::NotSpawned(NotSpawned::Unavailable { message: "work: no process".into() });
+    let mut patient = config();
+    patient.workload.on_exit = OnExit::Restart;
+    let mut world = World::new(patient);
+    world.lead(1, None);
+    world.take();
+    world.feed(unavailable());
+    assert_eq!(world.take(), [Action::Warn("work: no process".into())]);
+    world.wake_until(world.now + config().workload.restart.delay);
+    assert!(world.spawns().is_some(), "in the same term");
+
+    let mut world = World::new(config());
+    world.lead(1, None);
+    world.take();
+    world.feed(unavailable());
+    assert!(world.wants(&Action::LastWords("work: no process".into())));
+    world.step_down(9, Reason::SpawnFailed);
+    world.prove();
+    world.told(ToInit::Ended { term: Term(1) });
+    world.told(ToInit::Done);
+    assert_eq!(world.actions.last(), Some(&Action::Exit(70)));
+}
+
+#[test]
 fn a_command_that_is_not_executed_within_the_duration_is_killed_and_has_ended() {
     let mut world = World::new(config());
     world.lead(1, None);

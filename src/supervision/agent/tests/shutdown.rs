@@ -115,6 +115,25 @@ fn a_second_term_leaves_the_grace_of_a_loss_and_a_third_none() {
 }
 
 #[test]
+fn int_and_quit_hasten_no_stop_and_the_first_term_after_them_is_passed_on() {
+    let mut world = World::leading(config());
+    world.feed(Input::Signal(libc::SIGQUIT));
+    world.feed(Input::Signal(libc::SIGINT));
+    world.feed(Input::Signal(libc::SIGINT));
+    world.take();
+
+    world.feed(TERM);
+    assert_eq!(world.take(), [to_main(libc::SIGTERM), to_main(libc::SIGCONT)]);
+    world.wake_until((world.now + config().workload.stop.loss_grace).before(tick()));
+    assert!(!world.wants(&Action::Walk), "the whole grace runs");
+
+    world.feed(TERM);
+    assert_eq!(world.take(), [], "the stop signal is sent once");
+    world.wake_until(world.now + config().workload.stop.loss_grace);
+    assert!(world.wants(&Action::Walk), "a second TERM leaves the grace of a loss");
+}
+
+#[test]
 fn a_third_term_waits_for_the_release_and_a_fourth_does_not() {
     let mut world = World::leading(config());
     world.step_down(9, Reason::Signal);

@@ -165,6 +165,27 @@ fn a_standby_that_only_starts_yields_at_once_and_lives() {
 }
 
 #[test]
+fn the_hook_of_what_starts_as_a_leader_has_until_the_s_of_when_it_runs() {
+    let mut config = hooked(Acknowledge::Hook);
+    config.workload.on_exit = OnExit::Restart;
+    let mut world = standby(config);
+    world.exit(Exit::Code(1));
+    world.prove();
+    world.lead(1, None);
+    assert!(world.spawns().is_some_and(|(role, _)| role == Some(Role::Leader)));
+    world.feed(Input::Forked { pid: MAIN });
+    world.take();
+
+    world.sleep_until(ms(2000));
+    world.extend(1, 1, world.now);
+    world.feed(Input::Spawned);
+
+    let soft = deadlines(ms(2000)).soft;
+    let is_hook = |action: &Action| matches!(action, Action::Hook { not_after, .. } if *not_after == soft);
+    assert!(world.actions.iter().any(is_hook), "{:?}", world.actions);
+}
+
+#[test]
 fn a_promotion_without_its_word_for_one_duration_ends_the_term_and_the_workload() {
     let mut world = standby(always(Acknowledge::Notify));
     world.lead(1, None);
