@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// The prefixes of the modules' unit tests.
-const ROOMS: [&str; 4] = ["election::", "supervision::", "link::", "time::"];
+const ROOMS: [&str; 5] = ["law::", "election::", "supervision::", "link::", "time::"];
 /// A mutant that allocates memory without end fails; in kilobytes of address space.
 const MEMORY: u32 = 8_000_000;
 
