@@ -34,8 +34,8 @@ use crate::{
     words,
 };
 
-/// A plugin that prompts nobody counts as hung after this long.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// A plugin that prompts nobody counts as hung after this long: two runs fit into the last minute of the credentials before.
+const PATIENCE: Duration = Duration::from_secs(25);
 
 /// One that prints more, in bytes, prints no credentials.
 const OUTPUT: usize = 1 << 20;

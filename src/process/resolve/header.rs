@@ -35,10 +35,16 @@ pub(super) enum Header {
 
 /// The header of a regular file; one that may not be read can still be executed.
 pub(super) fn of(file: &Path) -> Header {
-    match read(file).map_or(Header::Left, |head| judge(&head)) {
-        Header::Unfit(_) if may_have_handlers() => Header::Left,
+    let Ok(head) = read(file) else { return Header::Left };
+    match judge(&head) {
+        Header::Unfit(_) if has_mark(file, &head) && may_have_handlers() => Header::Left,
         header @ (Header::Script(_) | Header::Unfit(_) | Header::Left) => header,
     }
+}
+
+/// Whether there is anything by which a binfmt_misc handler could know it: an extension, or bytes that are no text.
+fn has_mark(file: &Path, head: &[u8]) -> bool {
+    file.extension().is_some() || head.iter().any(|byte| byte.is_ascii_control() && !byte.is_ascii_whitespace())
 }
 
 fn read(file: &Path) -> io::Result<Vec<u8>> {
@@ -113,6 +119,19 @@ mod tests {
     fn a_file_that_names_no_interpreter_and_is_no_program_is_unfit() {
         for head in ["", "#", "echo hi\n", "\n#!/bin/sh\n", "#!", "#!\n/bin/sh\n", "#! \t\n", "\x7fEL"] {
             assert!(matches!(judge(head.as_bytes()), Header::Unfit(_)), "{head:?}");
+        }
+    }
+
+    #[test]
+    fn plain_text_without_an_extension_is_nobodys() {
+        for (name, head, marked) in [
+            ("/bin/run", "echo hi\n", false),
+            ("/bin/run", "", false),
+            ("/opt/a.b/run", "echo hi\n", false),
+            ("/bin/run.py", "print()\n", true),
+            ("/bin/run", "MZ\x00\x03", true),
+        ] {
+            assert_eq!(has_mark(name.as_ref(), head.as_bytes()), marked, "{name} {head:?}");
         }
     }
 
