@@ -6,7 +6,7 @@ mod collector;
 
 use std::{collections::BTreeMap, time::Duration};
 
-use collector::{Collector, Manner, PATIENCE, Seen, Wire};
+use collector::{Collector, Manner, Seen, Wire};
 use tenure::{
     config::Config,
     election::{Event, Given, Operation, Vacancy, trace::TraceContext},
@@ -315,13 +315,7 @@ async fn an_endpoint_that_cannot_work_exports_nothing_and_harms_nobody() {
 
         leads(&mut leader, 0, OLD_LEADS, None, Vacancy::Expired);
 
-        let untold = async {
-            while !told(&leader).is_empty() {
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
-        };
-        let known = tokio::time::timeout(PATIENCE, untold).await;
-        assert!(known.is_ok(), "{endpoint}: the workload is told of no span, for none is exported");
+        assert_eq!(told(&leader), OLD_LEADS.to_string(), "{endpoint}");
         leader.finish(at(10)).await;
     }
 }
@@ -340,9 +334,9 @@ fn told(replica: &Telemetry) -> String {
 }
 
 #[tokio::test]
-async fn the_workload_is_told_of_a_span_only_where_one_is_exported() {
+async fn the_workload_is_told_whether_its_span_is_sampled() {
     let endpoint = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1");
-    assert_eq!(told(&replica("one", &[])), "");
+    assert_eq!(told(&replica("one", &[])), OLD_LEADS.to_string(), "nobody has decided against it");
     assert_eq!(told(&replica("one", &[endpoint])), OLD_LEADS.to_string());
     let unsampled = told(&replica("one", &[endpoint, ("OTEL_TRACES_SAMPLER", "always_off")]));
     assert_eq!(unsampled, OLD_LEADS.to_string().replace("-01", "-00"));

@@ -90,14 +90,13 @@ impl Telemetry {
         Self { observer: Observer::new(welcome.resume.as_ref(), now), lines, traces }
     }
 
-    /// Corrects the transition's span that the workload is given: without an exporter there is no span that its own could join,
-    /// and a trace that is not sampled is marked so. To be called before init is told of the term.
+    /// Marks the transition's span that the workload is given as not sampled, where it is not. Without an exporter it stays as the
+    /// Lease has it: what the workload exports itself is one trace across replicas then too. To be called before init is told of
+    /// the term.
     pub fn amend(&self, facts: &mut Facts) {
-        let traces = self.traces.as_ref().filter(|traces| traces.export.works());
-        match (traces, TraceContext::parse(&facts.traceparent)) {
-            (Some(traces), Some(context)) if traces.sampler.takes(context.trace_id) => {}
-            (Some(_), Some(context)) => facts.traceparent = format!("00-{:032x}-{:016x}-00", context.trace_id, context.span_id),
-            (Some(_) | None, _) => facts.traceparent.clear(),
+        let Some(traces) = self.traces.as_ref().filter(|traces| traces.export.works()) else { return };
+        if let Some(context) = TraceContext::parse(&facts.traceparent).filter(|context| !traces.sampler.takes(context.trace_id)) {
+            facts.traceparent = format!("00-{:032x}-{:016x}-00", context.trace_id, context.span_id);
         }
     }
 

@@ -54,11 +54,19 @@ impl Checks {
         settle(copy, &[], &check, &[], &mut BTreeMap::new()).map(drop)
     }
 
-    /// The unit tests that fail.
-    pub(crate) fn unit(&self, mutant: usize) -> Option<String> {
-        let mut command = self.command("tenure", mutant, 20);
-        command.args(ROOMS);
-        let Printed { success, lines } = watch(command, |_| false);
+    /// The unit tests that fail. One that takes all memory or time takes the results of the others with it: then the named one is
+    /// run alone.
+    pub(crate) fn unit(&self, mutant: usize, named: Option<&str>) -> Option<String> {
+        let ran = |which: &[&str]| {
+            let mut command = self.command("tenure", mutant, 20);
+            command.args(which);
+            watch(command, |_| false)
+        };
+        let mut printed = ran(&ROOMS);
+        if !printed.success && !printed.lines.iter().any(|line| failed(line).is_some()) {
+            printed = named.map_or(printed, |named| ran(&[named]));
+        }
+        let Printed { success, lines } = printed;
         let failed: Vec<&str> = lines.iter().filter_map(|line| failed(line)).collect();
         let names = failed.iter().map(|name| name.rsplit("::").next().unwrap_or(name));
         (!success).then(|| if failed.is_empty() { last(&lines) } else { names.collect::<Vec<_>>().join(" ") })

@@ -63,14 +63,14 @@ pub(crate) fn run() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    if let Some(why) = checks.unit(0).or_else(|| checks.model(0, None)).or_else(|| checks.simulation(0, TERMS)) {
+    if let Some(why) = checks.unit(0, None).or_else(|| checks.model(0, None)).or_else(|| checks.simulation(0, TERMS)) {
         eprintln!("without any mutant: {why}");
         return ExitCode::FAILURE;
     }
     let (unviable, viable): (Vec<_>, Vec<_>) =
         mutants.into_iter().partition(|(_, change)| checks.unviable.contains_key(&change.number));
     println!("{} do not compile", unviable.len());
-    let left = survivors(viable, "a unit test", |number| checks.unit(number));
+    let left = survivors(viable, "a unit test", |number| checks.unit(number, None));
     for (name, _) in &left {
         println!("no unit test: {name}");
     }

@@ -74,8 +74,11 @@ fn is_wanted(mutant: &Mutant, wanted: &[&String]) -> bool {
 
 /// A check that fails without any mutant proves nothing.
 pub(crate) fn holds_without(checks: &Checks) -> Result<(), String> {
-    let found =
-        Found { unit: checks.unit(0), model: checks.model(0, None), simulation: checks.simulation(0, terms().unwrap_or(TERMS)) };
+    let found = Found {
+        unit: checks.unit(0, None),
+        model: checks.model(0, None),
+        simulation: checks.simulation(0, terms().unwrap_or(TERMS)),
+    };
     match found {
         Found { unit: None, model: None, simulation: None } => Ok(()),
         Found { .. } => Err(format!("without any mutant: {found:?}")),
@@ -88,7 +91,7 @@ fn check(checks: &Checks, number: usize, mutant: &Mutant, every: bool) -> Found 
     let terms = mutant.simulation.or_else(|| every.then(|| terms().unwrap_or(TERMS)));
     let family = mutant.model.as_deref().filter(|_| !every);
     Found {
-        unit: checks.unit(number),
+        unit: checks.unit(number, mutant.unit.as_deref()),
         model: if every || family.is_some() { checks.model(number, family) } else { None },
         simulation: terms.and_then(|terms| checks.simulation(number, terms)),
     }
