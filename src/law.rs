@@ -93,9 +93,9 @@
 //! 16. The watch makes things faster and nothing depends on it: its older versions of one uid are dropped, a quorum read is always
 //!     believed.
 //! 17. A Lease that is being deleted is not acquired. A request to step down names the full identity of a holder and goes with the
-//!     next acquisition; others give the named candidate one D. A Lease with a strategy is taken
-//!     only by its preferred holder; who is told to compete for it gives that one a D. A pause keeps others from taking the Lease,
-//!     and not the recorded holder; it moves neither S nor H.
+//!     next acquisition; others give the named candidate one D. A Lease with a strategy is taken only by its preferred holder; who
+//!     is told to compete for it gives that one a D. A pause keeps others from taking the Lease, and not the recorded holder; it
+//!     moves neither S nor H.
 
 use std::time::Duration;
 

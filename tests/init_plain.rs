@@ -62,10 +62,13 @@ fn a_command_that_is_not_there_is_127_and_one_that_cannot_be_executed_126() {
 #[test]
 fn a_file_that_nothing_executes_is_126_and_left_to_the_kernel_where_a_handler_may_be_registered() {
     let s390 = [b"\x7fELF\x02\x02".as_slice(), &[0; 12], &22_u16.to_be_bytes(), &[0; 44]].concat();
-    for (bytes, words) in
-        [(b"no program at all".as_slice(), "neither a program nor a script"), (&s390, "another kind of processor")]
-    {
-        for (filesystems, words) in [("nodev\tproc\n", words), ("nodev\tproc\nnodev\tbinfmt_misc\n", "cannot execute")] {
+    let neither = "neither a program nor a script";
+    for (bytes, words, with_handlers) in [
+        (b"no program at all".as_slice(), neither, neither),
+        (b"\xca\xfe\xba\xbe\0\0", neither, "cannot execute"),
+        (&s390, "another kind of processor", "cannot execute"),
+    ] {
+        for (filesystems, words) in [("nodev\tproc\n", words), ("nodev\tproc\nnodev\tbinfmt_misc\n", with_handlers)] {
             let (code, said) = run_file(bytes, filesystems);
             assert!(code == Some(126) && said.contains(words), "{code:?} {said}");
         }

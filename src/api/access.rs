@@ -59,6 +59,16 @@ pub enum AccessError {
         /// The contexts that exist.
         contexts: String,
     },
+    /// The context that this replica began with is gone. No other takes its place.
+    #[error(
+        "the kubeconfig {files} has no context {context} any more, in which this replica has its Lease: put it back, or restart"
+    )]
+    Gone {
+        /// The kubeconfig's files.
+        files: String,
+        /// The context.
+        context: String,
+    },
     /// The server's address is not a URL.
     #[error("the server of {place} is {url:?}, which is not a URL: write https://HOST:PORT")]
     Server {
@@ -137,13 +147,13 @@ pub enum AccessError {
 }
 
 impl AccessError {
-    /// The exit code of a command that this ends. A plugin that ran and returned no credentials is not a configuration error.
+    /// The exit code of a command that this ends. That a plugin returned no credentials is not a configuration error.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         if self.may_pass() { exit::NOT_PERMITTED } else { exit::INVALID }
     }
 
-    /// Whether trying again may help: a credential plugin ran and failed. Everything else is configuration.
+    /// Whether trying again may help: a credential plugin failed, or there was no process for it. Everything else is configuration.
     #[must_use]
     pub fn may_pass(&self) -> bool {
         matches!(self, Self::Plugin { source, .. } if source.may_pass())

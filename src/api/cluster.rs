@@ -111,10 +111,10 @@ impl Cluster {
             merged.merge(one).map_err(broken)
         })?;
         kubeconfig::tidy(&mut kubeconfig);
-        if let Some(context) = context {
-            kubeconfig.current_context = Some(context.into());
-        }
-        let context = chosen(&kubeconfig, &names)?;
+        let context = match context {
+            Some(context) => still(&mut kubeconfig, context, &names)?,
+            None => chosen(&kubeconfig, &names)?,
+        };
         let source = Source::Kubeconfig { files: names.clone(), context };
         if let Some(cluster) = current_cluster(&kubeconfig) {
             if cluster.proxy_url.is_some() {
@@ -248,15 +248,16 @@ fn file_at_home() -> Option<PathBuf> {
 
 /// One that may not be looked at is there: it is not passed over for another.
 fn is_there(path: &Path) -> bool {
-    !matches!(path.try_exists(), Ok(false))
+    path.try_exists().unwrap_or_else(|error| error.kind() != io::ErrorKind::NotADirectory)
 }
 
 /// Half a character at the end of a UTF-16 file would make kube panic: it is being written.
 fn read(path: &Path) -> Result<Kubeconfig, KubeconfigError> {
-    let unreadable = |error| KubeconfigError::ReadConfig(error, path.into());
-    let bytes = std::fs::read(path).map_err(unreadable)?;
-    if matches!(bytes[..], [0xff, 0xfe, ..] | [0xfe, 0xff, ..]) && bytes.len() % 2 == 1 {
-        return Err(unreadable(io::ErrorKind::InvalidData.into()));
+    // What is not a file, as a pipe, can be read only once.
+    let odd = std::fs::metadata(path).is_ok_and(|data| data.is_file() && data.len() % 2 == 1);
+    let is_utf_16 = || std::fs::read(path).is_ok_and(|text| matches!(text[..], [0xff, 0xfe, ..] | [0xfe, 0xff, ..]));
+    if odd && is_utf_16() {
+        return Err(KubeconfigError::ReadConfig(io::ErrorKind::InvalidData.into(), path.into()));
     }
     Kubeconfig::read_from(path)
 }
@@ -289,6 +290,14 @@ fn chosen(kubeconfig: &Kubeconfig, files: &str) -> Result<String, AccessError> {
     }
     let contexts = kubeconfig.contexts.iter().map(|context| context.name.as_str()).collect::<Vec<_>>().join(", ");
     Err(AccessError::Context { files: files.into(), choice, contexts })
+}
+
+/// The name of the context that was chosen before, which is made the current one again.
+fn still(kubeconfig: &mut Kubeconfig, context: &str, files: &str) -> Result<String, AccessError> {
+    if !kubeconfig.contexts.iter().any(|known| known.name == context) {
+        return Err(AccessError::Gone { files: files.into(), context: context.into() });
+    }
+    Ok(kubeconfig.current_context.insert(context.into()).clone())
 }
 
 fn current(kubeconfig: &Kubeconfig) -> Option<&Context> {

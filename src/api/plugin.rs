@@ -34,8 +34,8 @@ use crate::{
     words,
 };
 
-/// A plugin that prompts nobody counts as hung after this long: two runs fit into the last minute of the credentials before.
-const PATIENCE: Duration = Duration::from_secs(25);
+/// A plugin that prompts nobody counts as hung after this long.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// One that prints more, in bytes, prints no credentials.
 const OUTPUT: usize = 1 << 20;
@@ -128,7 +128,7 @@ struct Given {
 }
 
 impl PluginError {
-    /// Whether trying again may help: the plugin ran. Everything else is configuration.
+    /// Whether trying again may help: it ran, or could not for want of a process. Everything else is configuration.
     pub(super) fn may_pass(&self) -> bool {
         match self {
             Self::NoCommand | Self::Terminal { .. } => false,
@@ -217,9 +217,17 @@ fn run(program: &str, exec: &ExecConfig, patience: Duration) -> Result<Output, P
     }
 }
 
-/// What it printed, and how it ended; `None` if it did not end in time, and was killed. What it leaves running may hold its
-/// standard output and error: nobody waits for their end.
+/// What it printed, and how it ended; `None` if it did not end in time, and was killed.
 fn ended(mut child: Child, end: Instant) -> io::Result<Option<Output>> {
+    let ended = watched(&mut child, end);
+    if !matches!(ended, Ok(Some(_))) {
+        kill_with_descendants(&mut child);
+    }
+    ended
+}
+
+/// As [`ended`], without the kill. What it leaves running may hold its standard output and error: nobody waits for their end.
+fn watched(child: &mut Child, end: Instant) -> io::Result<Option<Output>> {
     let (mut output, mut errors) = (child.stdout.take(), child.stderr.take());
     let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
     loop {
@@ -230,17 +238,21 @@ fn ended(mut child: Child, end: Instant) -> io::Result<Option<Output>> {
             output = None;
         }
         stderr.drain(..stderr.len().saturating_sub(COMPLAINT));
+        let is_over = clock::boot() >= end;
         match status {
-            Some(status) if !more || clock::boot() >= end => return Ok(Some(Output { status, stdout, stderr })),
-            None if clock::boot() >= end => break,
+            Some(status) if !more || is_over => return Ok(Some(Output { status, stdout, stderr })),
+            None if is_over => return Ok(None),
             Some(_) | None => {}
         }
         let pipes = [output.as_ref().map(AsFd::as_fd), errors.as_ref().map(AsFd::as_fd)];
         let mut pipes: Vec<_> = pipes.into_iter().flatten().map(|pipe| PollFd::new(pipe, PollFlags::POLLIN)).collect();
         wait_for(&mut pipes, LOOK)?;
     }
+}
+
+/// Its descendants too, which would otherwise pile up.
+fn kill_with_descendants(child: &mut Child) {
     let pid = Pid::from_raw(child.id().cast_signed());
-    // Its descendants too, which would otherwise pile up.
     let own = Spare { init: pid, electors: &[] };
     if let Ok(mut scanner) = Scanner::open()
         && let Ok(found) = scanner.find(Scope::Descendants, own)
@@ -249,15 +261,14 @@ fn ended(mut child: Child, end: Instant) -> io::Result<Option<Output>> {
             let _ = kill::send(process.pid, kill::SIGKILL);
         }
     }
-    let _ = kill::send(pid, kill::SIGKILL);
+    let _ = child.kill();
     // One that cannot die now is a zombie later, as long as this process lives.
     for _ in 0..100 {
-        if child.try_wait()?.is_some() {
-            break;
+        if !matches!(child.try_wait(), Ok(None)) {
+            return;
         }
-        wait_for(&mut [], LOOK)?;
+        let _ = wait_for(&mut [], LOOK);
     }
-    Ok(None)
 }
 
 /// How many of `pipes` have something to tell within so many milliseconds, or until a signal comes.

@@ -325,25 +325,7 @@ impl Core {
     }
 
     fn report_oddity(&mut self, record: &LeaseRecord) {
-        let odd = if record.is_being_deleted() {
-            Some("the Lease is being deleted and waits for its finalizers: nobody acquires it before it is gone")
-        } else if record.is_paused() {
-            Some("the Lease is paused by its annotation tenure.dev/paused: nobody takes it but the holder that it names")
-        } else if record.holder().is_some() && record.duration().is_none() {
-            Some("the Lease is held without a sound leaseDurationSeconds: the longest duration in sight is waited for")
-        } else if record.strategy().is_some() {
-            Some(match self.on_strategy {
-                OnStrategy::Refuse => {
-                    "the Lease has a strategy, so a coordinator appoints its holders: tenure takes it only as its preferredHolder, \
-                     or with lease.onStrategy: compete"
-                }
-                OnStrategy::Compete => {
-                    "the Lease has a strategy: while it is free, its preferredHolder is waited for, for up to lease.duration"
-                }
-            })
-        } else {
-            None
-        };
+        let odd = oddity(record, self.on_strategy);
         if let Some(message) = odd.filter(|_| odd != self.odd) {
             self.report(Event::Odd { message: message.into() });
         }
@@ -362,5 +344,28 @@ impl Core {
         let holder = holder.to_owned();
         self.reported_holder = Some(holder.clone());
         self.report(Event::NewLeader { holder });
+    }
+}
+
+/// What keeps replicas from the Lease although nobody may hold it, for people.
+pub(crate) fn oddity(record: &LeaseRecord, on_strategy: OnStrategy) -> Option<&'static str> {
+    if record.is_being_deleted() {
+        Some("the Lease is being deleted and waits for its finalizers: nobody acquires it before it is gone")
+    } else if record.is_paused() {
+        Some("the Lease is paused by its annotation tenure.dev/paused: nobody takes it but the holder that it names")
+    } else if record.holder().is_some() && record.duration().is_none() {
+        Some("the Lease is held without a sound leaseDurationSeconds: the longest duration in sight is waited for")
+    } else if record.strategy().is_some() {
+        Some(match on_strategy {
+            OnStrategy::Refuse => {
+                "the Lease has a strategy, so a coordinator appoints its holders: tenure takes it only as its preferredHolder, \
+                 or with lease.onStrategy: compete"
+            }
+            OnStrategy::Compete => {
+                "the Lease has a strategy: while it is free, its preferredHolder is waited for, for up to lease.duration"
+            }
+        })
+    } else {
+        None
     }
 }

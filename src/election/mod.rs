@@ -21,6 +21,7 @@ use crate::{
 
 use self::trace::TraceContext;
 
+pub(crate) use self::core::oddity;
 pub use self::elector::{Elector, Led, View};
 
 pub mod armed;

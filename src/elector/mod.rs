@@ -200,9 +200,6 @@ fn elect(socket: OwnedFd) -> Result<(), Failure> {
         .build()
         .map_err(Failure::Start)?;
     let whole = async {
-        // Once there is one, tokio queues what blocks where no further thread can be made, as at a container's limit of processes.
-        // Without one it would panic, even for the collector's name.
-        drop(spawn_blocking(|| ()).await);
         let mut link = Link::new(socket).map_err(Failure::Start)?;
         let welcome = greet(&mut link).await?;
         lead_or_follow(link, welcome).await
@@ -244,6 +241,9 @@ async fn lead_or_follow(mut link: Link, welcome: Welcome) -> Result<remains::Ini
     // From here on init's end shows as the end of the link, and what it leaves is this process's to kill.
     prctl::set_pdeathsig(None).map_err(|errno| Failure::Start(errno.into()))?;
     let guard = Guard::start(init.killer()).map_err(Failure::Start)?;
+    // Once there is one, tokio queues what blocks where no further thread can be made, as at a container's limit of processes.
+    // Without one it would panic, even for the collector's name.
+    drop(spawn_blocking(|| ()).await);
     let context = welcome.context.clone();
     let discover = move || Cluster::again(context.as_deref(), Prompt::Never);
     let access = Access::new(Arc::new(discover), welcome.config.lease.attempt_timeout);

@@ -50,7 +50,7 @@ pub(super) struct Drive {
     pub(super) fuses: Fuses,
     pub(super) elector: Option<Elector>,
     pub(super) killed_electors: Vec<Killed>,
-    /// What was last said of an elector that never spoke.
+    /// What was last said of an elector's end, or of one that could not begin; empty once one has spoken.
     complaint: String,
     /// The workload's main process.
     pub(super) main: Option<Pid>,

@@ -144,7 +144,9 @@ fn prepare(mut config: Config, log: &mut Log) -> Result<(Prepared, Settings), Un
         .map_err(|error| Unprepared::new(error.exit_code(), &error))?;
     let signals = Signals::open().map_err(|error| Unprepared::system("signals cannot be awaited", &error))?;
     let terminal = Terminal::of_stdin();
-    let settings = Settings { config, identity, context, pid1, terminal: terminal.is_some() };
+    // Whatever standard input is, a key may end the workload: it is lent the terminal once it asks for it.
+    let has_keys = terminal.or_else(Terminal::of_session).is_some();
+    let settings = Settings { config, identity, context, pid1, terminal: has_keys };
     Ok((Prepared { inherited, signals, programs, notify, terminal }, settings))
 }
 

@@ -10,6 +10,7 @@ use std::{
         fd::{AsFd, BorrowedFd},
         unix::fs::OpenOptionsExt as _,
     },
+    sync::OnceLock,
 };
 
 use nix::{
@@ -34,16 +35,13 @@ impl Terminal {
         is_controlling.then(|| Self { fd, ours: getpgrp() })?.if_ours()
     }
 
-    /// The same, whatever standard input is. Stays open.
+    /// The same, whatever standard input is. Once opened it stays so.
     #[must_use]
     pub fn of_session() -> Option<Self> {
-        let opened = OpenOptions::new().read(true).write(true).custom_flags(libc::O_NOCTTY).open("/dev/tty").ok()?;
-        let ours = getpgrp();
-        if tcgetpgrp(&opened).ok()? != ours {
-            return None;
-        }
-        let opened: &'static File = Box::leak(Box::new(opened));
-        Some(Self { fd: opened.as_fd(), ours })
+        static OPENED: OnceLock<Option<File>> = OnceLock::new();
+        let open = || OpenOptions::new().read(true).write(true).custom_flags(libc::O_NOCTTY).open("/dev/tty").ok();
+        let fd = OPENED.get_or_init(open).as_ref()?.as_fd();
+        Self { fd, ours: getpgrp() }.if_ours()
     }
 
     /// It, if we are in its foreground.

@@ -37,7 +37,7 @@ pub struct Settings {
     pub context: Option<String>,
     /// Init is PID 1, so that kill(-1) and its own end kill everything.
     pub pid1: bool,
-    /// The terminal was handed to the workload.
+    /// The workload has a terminal, or may be lent it: a key may end it.
     pub terminal: bool,
 }
 

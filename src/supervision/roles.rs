@@ -178,7 +178,7 @@ impl Roles {
         if self.promotes_again(now, out) || !matches!(self.stage, Stage::Signalled { .. }) {
             return Outcome::Pending;
         }
-        let line = "the workload was not promoted: it did not handle signals.onLead in time".into();
+        let line = "the workload did not handle signals.onLead in time".into();
         out.push_back(Action::Warn(line));
         self.not_promoted()
     }

@@ -246,22 +246,23 @@ impl Workload {
         }
         match why {
             NotSpawned::Late => self.actual = Actual::Waiting { until: now },
-            NotSpawned::Failed { code, message } => self.spawn_failed(code, message),
+            NotSpawned::Failed { code, message } => {
+                (self.actual, self.wanted) = (Actual::Stopped, Wanted::Down);
+                self.happened.push_back(Happened::SpawnFailed { code, message });
+            }
             NotSpawned::Unavailable { message } => match self.again(Exit::Code(exit::INTERNAL), now, now) {
                 Some(until) => {
                     self.actual = Actual::Waiting { until };
                     self.actions.push_back(Action::Warn(message));
                 }
-                None => self.spawn_failed(exit::INTERNAL, message),
+                None => {
+                    (self.actual, self.wanted) = (Actual::Stopped, Wanted::Down);
+                    self.actions.push_back(Action::LastWords(message));
+                    self.happened.push_back(Happened::Ended(Exit::Code(exit::INTERNAL)));
+                }
             },
         }
         self.leads = false;
-    }
-
-    fn spawn_failed(&mut self, code: u8, message: String) {
-        self.actual = Actual::Stopped;
-        self.wanted = Wanted::Down;
-        self.happened.push_back(Happened::SpawnFailed { code, message });
     }
 
     pub(crate) fn poll_action(&mut self) -> Option<Action> {

@@ -97,7 +97,7 @@ impl Collector {
                 tls.alpn_protocols = vec![b"h2".to_vec()];
                 client.http2_only(true).timer(TokioTimer::new());
                 // Else a stream that is given up leaves its connection in use, dead or not.
-                client.http2_keep_alive_interval(settings.timeout / 4).http2_keep_alive_timeout(settings.timeout / 4);
+                client.http2_keep_alive_interval(settings.timeout / 2).http2_keep_alive_timeout(settings.timeout / 4);
             }
         }
         let client = client.build(HttpsConnector::from((tcp, tls)));

@@ -8,7 +8,9 @@ use super::access::{Access, block_on};
 use crate::{
     cli,
     config::{self, Config, HookKind, Purpose},
-    console, exit,
+    console,
+    election::{oddity, record::LeaseRecord},
+    exit,
     process::{
         power::{Finding, Power},
         resolve::resolve,
@@ -81,7 +83,13 @@ async fn check_server(config: &Config, report: &mut Report) {
     let read = access.lease(namespace, name).await;
     let took = crate::clock::boot().since(before);
     match read {
-        Ok(Some(_)) => report.good(&format!("Lease {namespace}/{name} is there, read in {took:.1?}")),
+        Ok(Some(lease)) => {
+            report.good(&format!("Lease {namespace}/{name} is there, read in {took:.1?}"));
+            let record = LeaseRecord::read(lease.into());
+            if let Some(odd) = record.and_then(|record| oddity(&record, config.lease.on_strategy)) {
+                report.note(odd);
+            }
+        }
         Ok(None) if access.lacks_namespace(namespace).await => {
             report.bad(exit::INVALID, &format!("there is no namespace {namespace}: create it, or name another with --namespace"));
         }

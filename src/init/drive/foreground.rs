@@ -7,12 +7,13 @@ use crate::{
 };
 
 pub(super) const UNSUSPENDED: &str = "Ctrl-Z suspends no workload that runs under a Lease";
-const WAITING: &str = "the workload is stopped: it wants the terminal, which tenure has not";
+const WAITING: &str = "the workload is stopped by SIGTTIN or SIGTTOU, and tenure has no terminal to give it";
 
 impl Drive {
     /// Ctrl-Z in a terminal that was handed over stops the workload alone, and so does its use of the terminal from the
     /// background, or a Ctrl-Z that init passes on. No shell sees that: either init stops too until a shell continues it, or the
-    /// workload is continued, so that its terminal does not hang. After the deadlines, because it may continue the workload of a
+    /// workload is given the terminal or continued, so that this does not hang. One that is stopped for want of a terminal that
+    /// nobody has stays so under a Lease, and that is logged. After the deadlines, because it may continue the workload of a
     /// leader (law 15).
     pub(super) fn resume_suspended(&mut self) {
         let Some(main) = self.main.filter(|_| std::mem::take(&mut self.changed)) else { return };
@@ -39,8 +40,10 @@ impl Drive {
 
     /// Gives the workload the terminal that it asks for although standard input is another file, as at the end of a pipe.
     fn lend_terminal(&mut self) -> bool {
-        self.terminal = self.terminal.or_else(Terminal::of_session);
-        self.terminal.is_some_and(|terminal| terminal.if_ours().is_some()) && self.hand_terminal_over()
+        self.hand_terminal_over() || {
+            self.terminal = Terminal::of_session();
+            self.hand_terminal_over()
+        }
     }
 
     /// Gives the workload the terminal if init has it, perhaps only since a shell's `fg`. After a `bg` it is the shell's.

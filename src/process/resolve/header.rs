@@ -42,7 +42,7 @@ pub(super) fn of(file: &Path) -> Header {
     }
 }
 
-/// Whether there is anything by which a binfmt_misc handler could know it: an extension, or bytes that are no text.
+/// Whether it has what the handlers of binfmt_misc usually know a file by: an extension, or bytes that are no text.
 fn has_mark(file: &Path, head: &[u8]) -> bool {
     file.extension().is_some() || head.iter().any(|byte| byte.is_ascii_control() && !byte.is_ascii_whitespace())
 }

@@ -2,7 +2,7 @@
 
 use std::{
     ffi::{CStr, c_char},
-    os::fd::{AsRawFd as _, BorrowedFd, RawFd},
+    os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, RawFd},
 };
 
 use nix::{errno::Errno, unistd::Pid};
@@ -95,10 +95,10 @@ fn carry_out(plan: &Plan<'_>, parent: Pid) -> Result<Outcome, Failure> {
         }
         match plan.place {
             Some(Place::Group) => drop(check(Step::Place, libc::setpgid(0, 0))?),
-            Some(Place::Foreground(_)) => {
+            Some(Place::Foreground(terminal)) => {
                 check(Step::Place, libc::setpgid(0, 0))?;
                 // A terminal that has hung up since is no reason to fail.
-                libc::tcsetpgrp(libc::STDIN_FILENO, libc::getpid());
+                libc::tcsetpgrp(terminal.as_fd().as_raw_fd(), libc::getpid());
             }
             Some(Place::Session) => drop(check(Step::Place, libc::setsid())?),
             None => {}

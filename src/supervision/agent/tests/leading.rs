@@ -248,16 +248,21 @@ fn a_start_that_the_system_has_no_process_for_counts_as_a_crash() {
     world.wake_until(world.now + config().workload.restart.delay);
     assert!(world.spawns().is_some(), "in the same term");
 
-    let mut world = World::new(config());
-    world.lead(1, None);
-    world.take();
-    world.feed(unavailable());
-    assert!(world.wants(&Action::LastWords("work: no process".into())));
-    world.step_down(9, Reason::SpawnFailed);
-    world.prove();
-    world.told(ToInit::Ended { term: Term(1) });
-    world.told(ToInit::Done);
-    assert_eq!(world.actions.last(), Some(&Action::Exit(70)));
+    for (on_exit, then) in [(OnExit::Follow, Then::Follow), (OnExit::Exit, Then::Exit)] {
+        let mut fleeting = config();
+        fleeting.workload.on_exit = on_exit;
+        let mut world = World::new(fleeting);
+        world.lead(1, None);
+        world.take();
+        world.feed(unavailable());
+        assert!(world.wants(&Action::LastWords("work: no process".into())));
+        world.step_down(9, Reason::Exited);
+        world.prove();
+        assert_eq!(world.stopped(), Some((9, then)));
+        world.told(ToInit::Ended { term: Term(1) });
+        world.told(ToInit::Done);
+        assert_eq!(world.wants(&Action::Exit(70)), then == Then::Exit);
+    }
 }
 
 #[test]
