@@ -88,6 +88,17 @@ fn a_replica_that_may_not_delete_works_and_one_that_may_not_update_does_not() {
 }
 
 #[test]
+fn what_keeps_replicas_from_the_lease_is_a_note() {
+    let place = Scratch::new();
+    let lease = r#"{"metadata":{"name":"x","uid":"u","resourceVersion":"7"},"spec":{"strategy":"OldestEmulationVersion"}}"#;
+    let path = scripted(&place, vec![("GET ", 200, lease), ("POST ", 201, r#"{"status":{"allowed":true}}"#)].leak());
+    let check = |set| tenure(&["check", "--lease", "x", "--set", set, "--", "sh"], &[("KUBECONFIG", &path)]);
+
+    check("lease.onStrategy=refuse").says(0, &["note  the Lease has a strategy", "takes it only as its preferredHolder"]);
+    check("lease.onStrategy=compete").says(0, &["note  the Lease has a strategy", "its preferredHolder is waited for"]);
+}
+
+#[test]
 fn a_server_without_access_reviews_is_a_note() {
     let place = Scratch::new();
     let answers = vec![
