@@ -2,7 +2,7 @@
 
 use crate::{
     scratch::Scratch,
-    world::{Embedded, scripted, tenure},
+    world::{Embedded, scripted, tenure, tenure_without_proc},
 };
 
 #[test]
@@ -40,6 +40,12 @@ fn a_workload_that_is_not_there_is_78_and_none_at_all_is_a_note() {
     let signals = ["--set", "signals.onLead=USR1", "--set", "signals.onFollow=USR2"];
     tenure(&[&["check", "--offline", "--lease", "x"], &hook[..], &signals, &["--", "sh"]].concat(), &[])
         .says(78, &["ok    the workload is /", "FAIL  hooks.afterLead cannot be executed (127)"]);
+}
+
+#[test]
+fn without_proc_no_replica_leads_and_that_is_70() {
+    tenure_without_proc(&["check", "--offline", "--lease", "x"]).says(70, &["FAIL  the elector is started from /proc/self/exe"]);
+    tenure_without_proc(&["check", "--leader-election=off"]).says(0, &["note  /proc cannot be read"]);
 }
 
 #[test]

@@ -46,13 +46,23 @@ pub(crate) fn tenure(arguments: &[&str], variables: &[(&str, &str)]) -> Ended {
 
 /// Runs the binary with a service account of this namespace mounted, as in a pod.
 pub(crate) fn tenure_in_a_pod(namespace: &str, arguments: &[&str], variables: &[(&str, &str)]) -> Ended {
+    let script = "mount -t tmpfs none /var/run && cd /var/run && mkdir -p secrets/kubernetes.io/serviceaccount &&
+        printf '%s\n' \"$0\" >secrets/kubernetes.io/serviceaccount/namespace && cd / && exec \"$@\"";
+    tenure_after(script, namespace, arguments, variables)
+}
+
+/// Runs the binary where there is no /proc.
+pub(crate) fn tenure_without_proc(arguments: &[&str]) -> Ended {
+    tenure_after("mount -t tmpfs none /proc && exec \"$@\"", "sh", arguments, &[])
+}
+
+/// Runs the binary at the end of this shell script, which has a mount namespace of its own, and its `$0`.
+fn tenure_after(script: &str, zero: &str, arguments: &[&str], variables: &[(&str, &str)]) -> Ended {
     let mut unshare = Command::new("unshare");
     if !nix::unistd::geteuid().is_root() {
         unshare.arg("--map-root-user");
     }
-    let script = "mount -t tmpfs none /var/run && cd /var/run && mkdir -p secrets/kubernetes.io/serviceaccount &&
-        printf '%s\n' \"$0\" >secrets/kubernetes.io/serviceaccount/namespace && cd / && exec \"$@\"";
-    unshare.args(["--mount", "sh", "-c", script, namespace, env!("CARGO_BIN_EXE_tenure")]);
+    unshare.args(["--mount", "sh", "-c", script, zero, env!("CARGO_BIN_EXE_tenure")]);
     run(unshare, arguments, variables, Stdio::piped())
 }
 

@@ -12,7 +12,7 @@ use crate::{
     election::{oddity, record::LeaseRecord},
     exit,
     process::{
-        power::{Finding, Power},
+        power::{Finding, Power, Proc},
         resolve::resolve,
     },
     words::one_line,
@@ -39,8 +39,12 @@ pub(super) fn run(check: &cli::Check) -> u8 {
         clock::check(loaded.config.lease.clock_drift, &mut report);
     }
     report.section("kill power of this container");
-    for Finding { strong, text } in Power::probe().findings() {
+    let power = Power::probe();
+    for Finding { strong, text } in power.findings() {
         if strong { report.good(&text) } else { report.note(&text) }
+    }
+    if loaded.config.lease.enabled && power.proc == Proc::Absent {
+        report.bad(exit::INTERNAL, "the elector is started from /proc/self/exe: without /proc this replica never leads");
     }
     if loaded.config.lease.enabled && !check.offline {
         let asked = block_on(check_server(&loaded.config, &mut report));
