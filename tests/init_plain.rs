@@ -159,6 +159,17 @@ fn real_time_signals_pass_through() {
 }
 
 #[test]
+fn the_signals_by_which_servers_change_their_number_of_workers_are_the_workloads() {
+    for signal in [Signal::SIGTTIN, Signal::SIGTTOU] {
+        let script = format!("trap 'exit 7' {}; echo ready; while :; do sleep 0.01; done", signal as i32);
+        let mut init = Init::contained(&[], &script);
+        init.line();
+        init.signal(signal);
+        assert_eq!(init.exit(), 7, "{signal}");
+    }
+}
+
+#[test]
 fn a_signal_rewritten_by_the_configuration_arrives_as_another() {
     let set = ["--set", "signals.rewrite.leader={SIGHUP: SIGUSR1}"];
     let mut init = Init::contained(&set, "trap 'exit 6' USR1; echo ready; while :; do sleep 0.01; done");

@@ -347,7 +347,7 @@ impl Core {
     }
 }
 
-/// What keeps replicas from the Lease although nobody may hold it, for people.
+/// What makes replicas wait for the Lease, or leave it alone, in a way that people would not expect.
 pub(crate) fn oddity(record: &LeaseRecord, on_strategy: OnStrategy) -> Option<&'static str> {
     if record.is_being_deleted() {
         Some("the Lease is being deleted and waits for its finalizers: nobody acquires it before it is gone")
