@@ -15,6 +15,7 @@ mod meant;
 mod quick;
 mod refused;
 
+use refused::Intent;
 pub use refused::Refused;
 
 /// What this process is to be.
@@ -92,7 +93,7 @@ pub struct Check {
     /// Configuration.
     #[command(flatten)]
     pub settings: Settings,
-    /// Judge the configuration and its timing only, without the network
+    /// Do not ask the API server
     #[arg(long)]
     pub offline: bool,
     /// The workload, as for `run`
@@ -103,7 +104,7 @@ pub struct Check {
 /// Says who holds a Lease.
 #[derive(Args, Clone, Debug, Default)]
 pub struct Status {
-    /// Name of the Lease [default: lease.name of the configuration]
+    /// Name of the Lease, without lease.prefix [default: lease.name of the configuration]
     #[arg(value_name = "LEASE", conflicts_with_all = ["selector", "lease"])]
     pub name: Option<String>,
     /// Every Lease of the namespace with these labels, in place of one by its name
@@ -196,9 +197,12 @@ pub fn parse(line: impl IntoIterator<Item = OsString>) -> Result<Face, Refused> 
     }
     let line = Line::try_parse_from(&line).map_err(|error| {
         let word = line.get(1).map(OsString::as_os_str);
-        let of_run = error.use_stderr() && !names_a_command(word);
-        let takes_workload = of_run || word.is_some_and(|word| word == "check");
-        Refused::new(error, of_run, meant::of(&line, of_run), takes_workload)
+        let intent = match word {
+            Some(word) if word == "check" => Intent::Check,
+            _ if error.use_stderr() && !names_a_command(word) => Intent::Run,
+            _ => Intent::Other,
+        };
+        Refused::new(error, intent, meant::of(&line, intent))
     })?;
     let Some(face) = line.face else { return Ok(Face::Run(line.run)) };
     Ok(match face {
@@ -239,8 +243,8 @@ enum Named {
     /// Say who holds a Lease, since when and how stale it is
     ///
     /// Exit codes: 0 held, 1 free or expired, 2 no such Lease. Whether a Lease is held or expired is judged by this machine's
-    /// wall clock, for a command that looks once has no other: a replica never does that, and takes a Lease only after it has
-    /// watched it unchanged for its whole duration. With a clock that is off, the answer is off as much.
+    /// wall clock, because a command that looks once has no other. A replica never relies on it: it takes a Lease only after
+    /// watching it unchanged for its whole duration. If this clock is wrong, so is the answer, by the same amount.
     #[command(verbatim_doc_comment)]
     Status(Status),
     /// Print the JSON Schema, the defaults, or the configuration in effect

@@ -1,4 +1,4 @@
-//! The fuzz targets: every parser of what others wrote.
+//! The fuzz targets: the parsers of Leases, replies, watches, configuration, notifications and the link.
 //!
 //! Compiled only for tests and for cargo-fuzz (`fuzz/`). Each target takes any bytes, and panics where a parser breaks a promise,
 //! not only where the parser panics. The tests below run every target briefly on its corpus and on mutations of it.

@@ -56,7 +56,7 @@ fn it_takes_no_other_context_than_the_one_that_init_found() {
     elector.welcome(Welcome { context: Some("another".into()), ..welcome() });
 
     let ToInit::Failed { code: 78, message } = elector.hears() else { panic!("no Failed") };
-    assert!(message.contains("has no context another any more"), "{message}");
+    assert!(message.contains("no longer has the context another"), "{message}");
     assert_eq!(elector.child.wait().unwrap().code(), Some(78));
 }
 

@@ -39,7 +39,7 @@ pub enum AccessError {
         source: KubeconfigError,
     },
     /// A file that is not a kubeconfig. Its contents are not shown: they may be secret.
-    #[error("cannot use the kubeconfig {path}: {} cannot be understood, `kubectl config view` says why", it_or_line(*.line))]
+    #[error("cannot use the kubeconfig {path}: {} cannot be parsed; `kubectl config view` shows why", it_or_line(*.line))]
     Malformed {
         /// The file.
         path: String,
@@ -61,7 +61,7 @@ pub enum AccessError {
     },
     /// The context that this replica began with is gone. No other takes its place.
     #[error(
-        "the kubeconfig {files} has no context {context} any more, in which this replica has its Lease: put it back, or restart"
+        "the kubeconfig {files} no longer has the context {context}, where the Lease of this replica is: restore it, or restart"
     )]
     Gone {
         /// The kubeconfig's files.
@@ -110,11 +110,11 @@ pub enum AccessError {
     #[error("the certificate authority of {0} holds no PEM certificate")]
     NoCertificate(String),
     /// A token that no header can carry. It is not shown.
-    #[error("the token of {0} cannot stand in a header: it is empty, or holds a line break or the like")]
+    #[error("the token of {0} is not a valid header value: it is empty, or has a line break or another control character in it")]
     Token(String),
     /// The kubeconfig asks for a proxy.
     #[error(
-        "the cluster of {0} names a proxy-url, and tenure speaks to no proxies: remove it where the API server is reached directly"
+        "the cluster of {0} sets proxy-url, which tenure does not support: remove it if the API server can be reached directly"
     )]
     Proxy(String),
     /// TLS cannot be set up: a certificate authority, client certificate or key that cannot be used.

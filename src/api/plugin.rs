@@ -80,7 +80,9 @@ pub enum PluginError {
         program: String,
     },
     /// Its token cannot be sent.
-    #[error("the token that the credential plugin {program} gave cannot stand in a header: it holds a line break or the like")]
+    #[error(
+        "the token that the credential plugin {program} gave is not a valid header value: it has a line break or another control character in it"
+    )]
     Token {
         /// The plugin.
         program: String,

@@ -4,15 +4,15 @@ use std::ffi::{OsStr, OsString};
 
 use clap::{CommandFactory as _, Parser as _};
 
-use super::{Line, quick};
+use super::{Line, quick, refused::Intent};
 
 /// A tip for who wrote this line, which was to run a workload unless its first word is the name of a command.
-pub(super) fn of(line: &[OsString], of_run: bool) -> Option<String> {
+pub(super) fn of(line: &[OsString], intent: Intent) -> Option<String> {
     if let Some(line) = with_its_command_first(line) {
         return Some(format!("write the command first, as in: {line}"));
     }
     let word = line.get(1).map(OsString::as_os_str).and_then(OsStr::to_str);
-    let nearest = word.filter(|word| of_run && *word != "run").and_then(nearest_command)?;
+    let nearest = word.filter(|word| intent == Intent::Run && *word != "run").and_then(nearest_command)?;
     Some(format!("there is a command `{nearest}`"))
 }
 

@@ -16,15 +16,25 @@ use crate::{
 #[derive(Debug)]
 pub struct Refused {
     error: clap::Error,
-    of_run: bool,
+    intent: Intent,
     /// What an unexpected word was probably meant to be.
     meant: Option<String>,
-    takes_workload: bool,
+}
+
+/// What the line was probably written for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Intent {
+    /// To run a workload.
+    Run,
+    /// To check whether one would run.
+    Check,
+    /// Another command, the help or the version.
+    Other,
 }
 
 impl Refused {
-    pub(super) const fn new(error: clap::Error, of_run: bool, meant: Option<String>, takes_workload: bool) -> Self {
-        Self { error, of_run, meant, takes_workload }
+    pub(super) const fn new(error: clap::Error, intent: Intent, meant: Option<String>) -> Self {
+        Self { error, intent, meant }
     }
 
     /// Prints the help, the version or the error where it belongs, and returns the exit code.
@@ -40,7 +50,7 @@ impl Refused {
     /// Whether this was to start a container's workload, and not a command that people run beside one.
     #[must_use]
     pub const fn is_of_run(&self) -> bool {
-        self.of_run
+        matches!(self.intent, Intent::Run)
     }
 
     /// A tip about an unexpected word.
@@ -50,7 +60,11 @@ impl Refused {
             return None;
         }
         let workload = "the workload goes after --, as in: tenure --lease NAME -- COMMAND";
-        self.meant.clone().or_else(|| self.takes_workload.then(|| workload.into()))
+        let takes_workload = match self.intent {
+            Intent::Run | Intent::Check => true,
+            Intent::Other => false,
+        };
+        self.meant.clone().or_else(|| takes_workload.then(|| workload.into()))
     }
 
     pub(super) fn code(&self) -> u8 {

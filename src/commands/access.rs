@@ -1,6 +1,6 @@
-//! How a command reaches the API server: single requests, each with a deadline, in a runtime of its own.
+//! How a command reaches the API server: single requests, each with a deadline.
 
-use std::{io, time::Duration};
+use std::time::Duration;
 
 use form_urlencoded::Serializer;
 use http::Request;
@@ -91,14 +91,6 @@ impl Access {
         let request = request.map_err(|error| CallError::Exchange(api::ExchangeError::Transport(error.into())))?;
         api::call(&self.client, request, self.timeout).await
     }
-}
-
-/// Runs `work` on a current-thread runtime.
-///
-/// # Errors
-/// The runtime cannot be built; nothing was done.
-pub(super) fn block_on<T>(work: impl Future<Output = T>) -> io::Result<T> {
-    Ok(tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(work))
 }
 
 /// What the API server stores has a uid and a version.

@@ -8,9 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use tokio::runtime::Builder;
-
-use super::interrupts::Interrupts;
+use super::{block_on, interrupts::Interrupts};
 use crate::{
     apiserver::{Options, Rules, Server, StartError},
     cli::DevServer,
@@ -36,9 +34,11 @@ enum Failed {
     Start(#[from] StartError),
     #[error("cannot write the kubeconfig to {}", .file.display())]
     Kubeconfig { file: PathBuf, source: io::Error },
+    #[error("cannot start a runtime")]
+    Runtime(#[source] io::Error),
     #[error("cannot wait for signals")]
     Signals(#[source] io::Error),
-    #[error("standard output")]
+    #[error("cannot write to standard output")]
     Output(#[source] io::Error),
 }
 
@@ -47,7 +47,7 @@ impl Failed {
     const fn exit_code(&self) -> u8 {
         match self {
             Self::Start(StartError::Listen { .. }) | Self::Kubeconfig { .. } => exit::INVALID,
-            Self::Start(_) | Self::Signals(_) | Self::Output(_) => exit::INTERNAL,
+            Self::Start(_) | Self::Runtime(_) | Self::Signals(_) | Self::Output(_) => exit::INTERNAL,
         }
     }
 }
@@ -57,8 +57,7 @@ fn serve(about: &DevServer) -> Result<(), Failed> {
     let rules = Rules { coordinated: true, ..Rules::default() };
     let server = Server::start(&Options { rules, addresses: vec![address.ip()] })?;
     let client = server.client_at("dev", address)?;
-    let runtime = Builder::new_current_thread().enable_all().build().map_err(Failed::Signals)?;
-    runtime.block_on(async {
+    block_on(async {
         let mut interrupts = Interrupts::catch().map_err(Failed::Signals)?;
         match &about.kubeconfig_out {
             Some(file) => {
@@ -73,6 +72,7 @@ fn serve(about: &DevServer) -> Result<(), Failed> {
         interrupts.next().await;
         Ok(())
     })
+    .map_err(Failed::Runtime)?
 }
 
 fn usage(url: &str, kubeconfig: &str) -> String {

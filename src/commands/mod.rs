@@ -2,6 +2,10 @@
 //!
 //! Owns what they say and their exit codes. Never part of a replica that runs a workload.
 
+use std::io;
+
+use tokio::runtime::Builder;
+
 use crate::{cli::Command, config::Invalid, console::complain, exit};
 
 mod access;
@@ -22,6 +26,14 @@ pub fn run(command: &Command) -> u8 {
         Command::DevServer(about) => dev_server::run(about),
         Command::Demo(part) => demo::run(part),
     }
+}
+
+/// Runs `work` on a current-thread runtime.
+///
+/// # Errors
+/// The runtime cannot be built; nothing was done.
+fn block_on<T>(work: impl Future<Output = T>) -> io::Result<T> {
+    Ok(Builder::new_current_thread().enable_all().build()?.block_on(work))
 }
 
 /// Prints the warnings about a valid configuration.

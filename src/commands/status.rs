@@ -8,7 +8,7 @@ use http::StatusCode;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::access::{Access, block_on};
+use super::{access::Access, block_on};
 use crate::{
     api::CallError,
     cli::{self, Output},

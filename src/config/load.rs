@@ -136,11 +136,11 @@ fn explain(kind: &Kind, shape: Shape) -> String {
     }
     let (Kind::InvalidType(found, _) | Kind::InvalidValue(found, _)) = kind else { return kind.to_string() };
     let expected = match shape {
-        Shape::Text => "a text",
+        Shape::Text => "a string",
         Shape::Truth => "true or false",
         Shape::Integer => "a whole number",
-        Shape::List => "a list of texts",
-        Shape::Map => "a text for each name",
+        Shape::List => "a list of strings",
+        Shape::Map => "a map of strings",
     };
     if shape == Shape::Integer
         && let Some(number) = whole(found)
@@ -153,7 +153,7 @@ fn explain(kind: &Kind, shape: Shape) -> String {
     } else {
         ""
     };
-    format!("{}, where {expected} is expected{quotes}", name(found))
+    format!("expected {expected}, found {}{quotes}", name(found))
 }
 
 fn whole(found: &Actual) -> Option<String> {
@@ -168,7 +168,7 @@ fn name(found: &Actual) -> String {
         return format!("{text:?}");
     }
     let kind = match found {
-        Actual::Bool(_) => "a truth value",
+        Actual::Bool(_) => "a boolean",
         Actual::Unsigned(_) | Actual::Signed(_) => "a number",
         Actual::Float(_) => "a decimal number",
         Actual::Unit | Actual::Option => "nothing",

@@ -1,6 +1,9 @@
 //! Values with a form of their own in files: a percentage, a signal, an address. On the link they are numbers.
 
-use std::fmt::{self, Display, Formatter};
+use std::{
+    fmt::{self, Display, Formatter},
+    ops::RangeInclusive,
+};
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -8,10 +11,6 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use super::text;
 
 const PERCENT: u32 = 10_000;
-
-/// SIGRTMIN and SIGRTMAX as programs know them, by glibc. What musl, of which the static binary is made, calls SIGRTMIN is one
-/// more.
-const REAL_TIME: std::ops::RangeInclusive<i32> = 34..=64;
 
 /// A bound on the error of a clock's rate, in parts per million; written as a percentage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -44,6 +43,10 @@ impl Drift {
 }
 
 impl Signal {
+    /// SIGRTMIN and SIGRTMAX as programs know them, by glibc. What musl, of which the static binary is made, calls SIGRTMIN is
+    /// one more.
+    pub(crate) const REAL_TIME: RangeInclusive<i32> = 34..=64;
+
     /// Faults of whoever gets one: tenure's own are never blocked, and never passed on.
     pub(crate) const FAULTS: [i32; 7] =
         [libc::SIGFPE, libc::SIGILL, libc::SIGSEGV, libc::SIGBUS, libc::SIGABRT, libc::SIGTRAP, libc::SIGSYS];
@@ -76,10 +79,10 @@ impl Signal {
 
     /// Its name, such as `SIGTERM` or `SIGRTMIN+3`.
     pub(crate) fn name(self) -> String {
-        match (nix::sys::signal::Signal::try_from(self.0), self.0 - REAL_TIME.start()) {
+        match (nix::sys::signal::Signal::try_from(self.0), self.0 - Self::REAL_TIME.start()) {
             (Ok(signal), _) => signal.as_str().into(),
             (Err(_), 0) => "SIGRTMIN".into(),
-            (Err(_), offset) if REAL_TIME.contains(&self.0) => format!("SIGRTMIN+{offset}"),
+            (Err(_), offset) if Self::REAL_TIME.contains(&self.0) => format!("SIGRTMIN+{offset}"),
             (Err(_), _) => format!("signal {}", self.0),
         }
     }
@@ -93,11 +96,11 @@ fn real_time(name: &str) -> Option<Signal> {
         Some(_) | None => None,
     };
     let number = match (name.strip_prefix("RTMIN"), name.strip_prefix("RTMAX")) {
-        (Some(rest), _) => REAL_TIME.start().checked_add(distance(rest, '+')?)?,
-        (None, Some(rest)) => REAL_TIME.end().checked_sub(distance(rest, '-')?)?,
+        (Some(rest), _) => Signal::REAL_TIME.start().checked_add(distance(rest, '+')?)?,
+        (None, Some(rest)) => Signal::REAL_TIME.end().checked_sub(distance(rest, '-')?)?,
         (None, None) => return None,
     };
-    REAL_TIME.contains(&number).then_some(Signal(number))
+    Signal::REAL_TIME.contains(&number).then_some(Signal(number))
 }
 
 /// The form that is read: `1%` or `0.05%`.

@@ -277,7 +277,7 @@ fn refuse_twice(layer: &mut Layer) {
     let mut twice = Vec::new();
     for (at, entry) in layer.entries.iter().enumerate() {
         if let Some(first) = layer.entries.iter().take(at).find(|first| same(first, entry)) {
-            twice.push((entry.origin.clone(), entry.key.path, format!("is set by {} too: say it once", first.origin)));
+            twice.push((entry.origin.clone(), entry.key.path, format!("is also set by {}: set it only once", first.origin)));
         }
     }
     for (origin, path, message) in twice {

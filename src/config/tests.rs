@@ -152,9 +152,9 @@ fn everything_wrong_is_said_at_once_with_its_place() {
     let expected = [
         format!("{place}:3: lease.duratoin: there is no such key: did you mean lease.duration?"),
         format!("{place}:9: leese: there is no such key: did you mean lease?"),
-        format!("{place}:2: lease.name: a decimal number, where a text is expected: put it in quotes"),
+        format!("{place}:2: lease.name: expected a string, found a decimal number: put it in quotes"),
         format!("{place}:4: lease.renewPeriod: \"3\" is not a duration: write a number and a unit, such as 15s, 1m30s or 200ms"),
-        format!("{place}:6: workload.command: a number, where a list of texts is expected: put it in quotes"),
+        format!("{place}:6: workload.command: expected a list of strings, found a number: put it in quotes"),
         "TENURE_WORKLOAD__ON_EXITT: there is no such key: did you mean TENURE_WORKLOAD__ON_EXIT?".into(),
         "TENURE_LEASE__CLOCK_DRIFT: lease.clockDrift: \"1\" is not a share: write a percentage of at most four decimals, such as 1% or \
          0.5%"
@@ -249,7 +249,7 @@ fn text_that_does_not_fit_is_refused_with_the_form_that_would() {
     for part in [
         "TENURE_WORKLOAD__COMMAND: workload.command: is a list: write it in YAML or JSON",
         "--set workload.env: workload.env: is a map: write it in YAML or JSON",
-        "--set lease.enabled: lease.enabled: \"yes\", where true or false is expected",
+        "--set lease.enabled: lease.enabled: expected true or false, found \"yes\"",
         "--set workload.restart.burst: workload.restart.burst: ",
         "--set x: write a key, = and a value",
         "--set lease.labels.team: write a key, = and a value",
@@ -282,7 +282,7 @@ fn what_is_not_utf_8_is_refused_by_name() {
 #[test]
 fn two_flags_for_one_key_contradict_each_other() {
     let said = problems(&flags(&["lease.name=y"]), &[]);
-    assert_eq!(said, ["--set lease.name: lease.name: is set by --lease too: say it once"]);
+    assert_eq!(said, ["--set lease.name: lease.name: is also set by --lease: set it only once"]);
 }
 
 #[test]
@@ -301,7 +301,7 @@ fn two_names_of_one_signal_contradict_each_other() {
         File::new("names.yaml", "lease: {name: x}\nsignals:\n  rewrite:\n    leader:\n      HUP: USR1\n      SIGHUP: USR2\n");
     let place = file.0.display();
     let said = problems(&file.settings(), &[]);
-    assert_eq!(said, [format!("{place}:6: signals.rewrite.leader: is set by {place}:5 too: say it once")]);
+    assert_eq!(said, [format!("{place}:6: signals.rewrite.leader: is also set by {place}:5: set it only once")]);
 }
 
 #[test]
@@ -374,7 +374,7 @@ fn a_violation_of_what_is_below_a_key_names_the_place_all_the_same() {
 #[test]
 fn a_map_in_a_variable_means_what_it_means_in_a_file() {
     let named = [("TENURE_SIGNALS__REWRITE__LEADER", r#"{"HUP": "USR1", "SIGHUP": "USR2"}"#)];
-    assert!(problems(&flags(&[]), &named).iter().any(|problem| problem.contains("say it once")));
+    assert!(problems(&flags(&[]), &named).iter().any(|problem| problem.contains("set it only once")));
     let none = [("TENURE_SIGNALS__REWRITE__LEADER", r#"{"HUP": "null"}"#)];
     let rewrite = loaded(&flags(&[]), &none).config.signals.rewrite.leader;
     assert_eq!(rewrite.get(&Signal(libc::SIGHUP)), Some(&None));

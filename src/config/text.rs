@@ -29,7 +29,7 @@ impl<T> Visitor<'_> for Scalar<T> {
     type Value = T;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a text")
+        f.write_str("a string")
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<T, E> {
@@ -59,7 +59,7 @@ impl<'de, T> Visitor<'de> for Optional<T> {
     type Value = Option<T>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a text or null")
+        f.write_str("a string or null")
     }
 
     fn visit_none<E>(self) -> Result<Option<T>, E> {

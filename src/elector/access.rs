@@ -101,7 +101,7 @@ impl Access {
                 Ok(dialer)
             }
             (Err(error), Some(built)) if now < built.end => {
-                tracing::debug!(error = one_line(&error), "credentials are not made anew, so the old ones are used on");
+                tracing::debug!(error = one_line(&error), "credentials could not be renewed; still using the old ones");
                 built.renew = now + PAUSE;
                 Ok(built.dialer.clone())
             }

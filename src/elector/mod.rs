@@ -14,15 +14,17 @@ use std::{
     env, io,
     net::SocketAddr,
     os::fd::{AsRawFd, FromRawFd as _, OwnedFd},
+    ptr,
     sync::Arc,
     time::Duration,
 };
 
 use nix::{
+    errno::Errno,
     fcntl::{FcntlArg, FdFlag, OFlag, fcntl},
     sys::{
         prctl,
-        signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction},
+        signal::{SaFlags, SigAction, SigHandler, SigSet, Signal},
         socket::{SockType, getsockopt, sockopt},
     },
     unistd::setsid,
@@ -38,7 +40,7 @@ use self::{
 use crate::{
     api::{AccessError, Cluster, Prompt, place::Place},
     clock,
-    config::LogFormat,
+    config::{self, LogFormat},
     election::Elector,
     exit,
     http::{Health, HttpError, serve},
@@ -85,6 +87,8 @@ enum Failure {
     Link(#[source] Broken),
     #[error("init gave no welcome within {WELCOME_TIMEOUT:?}")]
     NoWelcome,
+    #[error("init did not begin with a welcome")]
+    Unexpected,
     #[error("init speaks version {0} of the link, this elector {VERSION}")]
     Version(u16),
     #[error(transparent)]
@@ -113,7 +117,7 @@ impl Failure {
     const fn is_told(&self) -> bool {
         match self {
             Self::Access(_) | Self::Probes(_) => true,
-            Self::NoLink | Self::Start(_) | Self::Link(_) | Self::NoWelcome | Self::Version(_) => false,
+            Self::NoLink | Self::Start(_) | Self::Link(_) | Self::NoWelcome | Self::Unexpected | Self::Version(_) => false,
         }
     }
 
@@ -122,7 +126,7 @@ impl Failure {
             Self::NoLink => exit::USAGE,
             Self::Access(error) => error.exit_code(),
             Self::Probes(_) => exit::INVALID,
-            Self::Start(_) | Self::Link(_) | Self::NoWelcome | Self::Version(_) => exit::INTERNAL,
+            Self::Start(_) | Self::Link(_) | Self::NoWelcome | Self::Unexpected | Self::Version(_) => exit::INTERNAL,
         }
     }
 }
@@ -132,7 +136,11 @@ impl Failure {
 /// They are caught and dropped instead of blocked or ignored: credential plugins would inherit that, and could not be ended.
 fn settle_in() -> io::Result<()> {
     for signal in Signal::iterator().filter(|signal| !KEPT.contains(signal)) {
-        catch(signal)?;
+        catch(signal as i32)?;
+    }
+    for signal in config::Signal::REAL_TIME {
+        // Refused for those that the C library keeps to itself.
+        let _ = catch(signal);
     }
     SigSet::empty().thread_set_mask()?;
     // Started through /proc/self/exe, it would be called `exe` in ps and top.
@@ -161,12 +169,11 @@ const KEPT: [Signal; 14] = [
 ];
 
 #[expect(unsafe_code, reason = "a signal handler is installed")]
-fn catch(signal: Signal) -> nix::Result<()> {
+fn catch(signal: i32) -> nix::Result<()> {
     extern "C" fn drop_it(_: i32) {}
-    let action = SigAction::new(SigHandler::Handler(drop_it), SaFlags::SA_RESTART, SigSet::empty());
-    // SAFETY: the handler does nothing, so it may run at any time.
-    unsafe { sigaction(signal, &action) }?;
-    Ok(())
+    let action = libc::sigaction::from(SigAction::new(SigHandler::Handler(drop_it), SaFlags::SA_RESTART, SigSet::empty()));
+    // SAFETY: the handler does nothing, so it may run at any time; nothing is written through a null pointer.
+    Errno::result(unsafe { libc::sigaction(signal, &raw const action, ptr::null_mut()) }).map(drop)
 }
 
 #[expect(unsafe_code, reason = "a descriptor is inherited by its number")]
@@ -178,7 +185,7 @@ fn adopt() -> Result<OwnedFd, Failure> {
         std::mem::forget(socket);
         return Err(Failure::NoLink);
     }
-    let failed = |errno: nix::errno::Errno| Failure::Start(errno.into());
+    let failed = |errno: Errno| Failure::Start(errno.into());
     fcntl(&socket, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).map_err(failed)?;
     fcntl(&socket, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).map_err(failed)?;
     Ok(socket)
@@ -227,7 +234,7 @@ async fn greet(link: &mut Link) -> Result<Welcome, Failure> {
         }
     };
     let first = tokio::time::timeout(WELCOME_TIMEOUT, first).await.map_err(|_| Failure::NoWelcome)?;
-    let ToElector::Welcome(welcome) = first.map_err(Failure::Link)? else { return Err(Failure::NoWelcome) };
+    let ToElector::Welcome(welcome) = first.map_err(Failure::Link)? else { return Err(Failure::Unexpected) };
     if welcome.version != VERSION {
         return Err(Failure::Version(welcome.version));
     }
@@ -267,7 +274,7 @@ async fn serve_in_the_end(listen: SocketAddr, health: Health) {
     loop {
         tokio::time::sleep(PROBES_AGAIN).await;
         if serve(listen, health.clone()).is_ok() {
-            return tracing::info!("there are probes on {listen}");
+            return tracing::info!("serving probes on {listen}");
         }
     }
 }
@@ -281,7 +288,7 @@ async fn prepare(welcome: &Welcome, access: &Access, health: &Health) -> Result<
             Ok(_) => {}
             Err(error) if is_first => return Err(Failure::Probes(error)),
             Err(error) => {
-                tracing::warn!(error = one_line(&error), "probes cannot be served yet, and are tried again");
+                tracing::warn!(error = one_line(&error), "cannot serve probes yet; retrying");
                 drop(tokio::spawn(serve_in_the_end(listen, health.clone())));
             }
         }

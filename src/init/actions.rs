@@ -102,15 +102,15 @@ impl Drive {
 
     fn tell_fuseless(&mut self, why: &FuseError) {
         if self.fuses.is_first_failure() {
-            let line = format!("the kernel has no fuse, so that only init and the elector guard the deadline: {}", one_line(why));
+            let line = format!("there is no kernel fuse, so only init and the elector enforce the deadline: {}", one_line(why));
             self.warn(line);
         }
     }
 
     fn tell_refused(&mut self) {
         if !std::mem::replace(&mut self.refused, true) {
-            let line = "the workload runs as a user whom tenure may not signal, and dies only with the container: run both as one user, \
-                        or give the container the capability KILL";
+            let line = "the workload runs as a user that tenure may not signal, so it dies only with the container: run both as the \
+                        same user, or give the container the capability KILL";
             self.warn(line.into());
         }
     }

@@ -150,7 +150,7 @@ fn prepare(mut config: Config, log: &mut Log) -> Result<(Prepared, Settings), Un
     Ok((Prepared { inherited, signals, programs, notify, terminal }, settings))
 }
 
-/// Makes orphans of the workload init's children although it is not PID 1.
+/// Adopts the orphans of the workload where init is not PID 1.
 fn adopt(guards: bool, log: &mut Log) -> Result<(), Unprepared> {
     let adopted = nix::sys::prctl::set_child_subreaper(true);
     if !guards {

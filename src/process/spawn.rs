@@ -241,8 +241,8 @@ impl Command {
     }
 }
 
-/// Signals a process from a forked child, which exits without doing so after `not_after`: this continues a frozen workload, and
-/// promotes a running one (law 15). `pid` is a child that has not been reaped. The forked child waits while the signal would end
+/// Signals a process from a forked child, which exits without doing so after `not_after`: this promotes a running
+/// workload (law 15). `pid` is a child that has not been reaped. The forked child waits while the signal would end
 /// or stop that process because it has not set up its handling yet. Then it drains `notify`, so that whatever is read there later
 /// was said after the signal (law 8); nobody else reads it before.
 ///

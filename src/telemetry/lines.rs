@@ -27,6 +27,8 @@ const AGAIN: Duration = Duration::from_secs(600);
 #[derive(Debug)]
 pub(crate) struct Lines {
     lease: String,
+    /// The full one, which people need for a handover to this replica.
+    identity: String,
     /// By operation.
     failing: BTreeMap<Operation, Failing>,
 }
@@ -40,20 +42,14 @@ struct Failing {
 }
 
 impl Lines {
-    pub(crate) const fn new(lease: String) -> Self {
-        Self { lease, failing: BTreeMap::new() }
+    pub(crate) const fn new(lease: String, identity: String) -> Self {
+        Self { lease, identity, failing: BTreeMap::new() }
     }
 
     /// An elector continues the term of the one before it.
     pub(crate) fn resumed(&self, resume: &Resume) {
         let Resume { facts, main, .. } = resume;
-        info!(
-            lease = self.lease,
-            term = facts.transitions,
-            token = facts.token,
-            pid = main,
-            "a new elector goes on with the term"
-        );
+        info!(lease = self.lease, term = facts.transitions, token = facts.token, pid = main, "a new elector continues the term");
     }
 
     /// Writes the line that `fact` is worth by itself, if any.
@@ -101,7 +97,7 @@ impl Lines {
                         start,
                         trace_id,
                         span_id,
-                        "leads: the workload runs"
+                        "leading: the workload is running"
                     ),
                     Some(error) => warn!(
                         role,
@@ -128,8 +124,8 @@ impl Lines {
                         release,
                         trace_id,
                         span_id,
-                        "stands by: the workload {}",
-                        if *demoted { "was told, and runs on" } else { "is gone" },
+                        "standing by: the workload {}",
+                        if *demoted { "was demoted, and keeps running" } else { "is gone" },
                     ),
                     Some(error) => warn!(
                         role,
@@ -144,7 +140,7 @@ impl Lines {
                         proof,
                         trace_id,
                         span_id,
-                        "stops leading, but {error}"
+                        "stopped leading, but {error}"
                     ),
                 }
             }
@@ -153,13 +149,13 @@ impl Lines {
 
     fn event(&mut self, event: &Event, now: Now) {
         match event {
-            Event::Ready => info!(lease = self.lease, "ready: the Lease was read"),
+            Event::Ready => info!(lease = self.lease, identity = self.identity, "ready: the Lease was read"),
             Event::NewLeader { holder } => {
                 info!(lease = self.lease, holder = &*bounded(holder), "another replica leads");
             }
             Event::Campaigning { why, context, .. } => {
                 let (trace_id, span_id) = ids(*context);
-                debug!(reason = why.as_str(), trace_id, span_id, "campaigns");
+                debug!(reason = why.as_str(), trace_id, span_id, "campaigning");
             }
             Event::CampaignLost | Event::Following => {}
             Event::Acquired { token, transitions, creation_wait } => match creation_wait {
@@ -168,33 +164,29 @@ impl Lines {
                     term = transitions,
                     token,
                     wait = wait.as_secs_f64(),
-                    "holds the Lease, and waits before it starts the workload, because nobody released it"
+                    "acquired the Lease; waiting before the workload starts, because nobody released it"
                 ),
-                None => debug!(term = transitions, token, "holds the Lease"),
+                None => debug!(term = transitions, token, "acquired the Lease"),
             },
             Event::Renewed { latency } => debug!(latency = readable(latency.as_secs_f64()), "renewed"),
             Event::Failed { operation, message, .. } => self.failed(*operation, message, now.boot),
             Event::Recovered { operation } => self.recovered(*operation),
             Event::Stopping { reason, context } => {
                 let (trace_id, span_id) = ids(*context);
-                info!(lease = self.lease, reason = reason.as_str(), trace_id, span_id, "stops the workload");
+                info!(lease = self.lease, reason = reason.as_str(), trace_id, span_id, "stopping the workload");
             }
             Event::Proved(stop) => debug!(?stop, "the workload is proved gone"),
             Event::Released { how: how @ Given::Unknown } => {
                 warn!(
                     lease = self.lease,
                     how = how.as_str(),
-                    "the Lease was perhaps not given back: the next leader may have to wait for its end"
+                    "the release is unconfirmed: the next leader may have to wait until the Lease expires"
                 );
             }
             Event::Released { how: how @ Given::NotOurs } => {
-                info!(
-                    lease = self.lease,
-                    how = how.as_str(),
-                    "the Lease is no longer of this term: there is nothing to give back"
-                );
+                info!(lease = self.lease, how = how.as_str(), "the Lease no longer belongs to this term: nothing to release");
             }
-            Event::Released { how } => debug!(how = how.as_str(), "the Lease is given back"),
+            Event::Released { how } => debug!(how = how.as_str(), "released the Lease"),
             Event::Odd { message } => warn!(lease = self.lease, "{}", bounded(message)),
         }
     }
@@ -243,14 +235,14 @@ fn heard(message: &ToElector) {
     match message {
         ToElector::Warn(line) => warn!("{}", bounded(line)),
         ToElector::Restarting { exit: Exit::Code(code), .. } => {
-            warn!(exit_code = code, "the workload ended and is started again");
+            warn!(exit_code = code, "the workload ended; restarting it");
         }
         ToElector::Restarting { exit: Exit::Signal(signal), .. } => {
-            warn!(exit_signal = signal, "the workload ended and is started again");
+            warn!(exit_signal = signal, "the workload ended; restarting it");
         }
-        ToElector::Started { pid, .. } => debug!(pid, "the workload runs"),
+        ToElector::Started { pid, .. } => debug!(pid, "the workload started"),
         ToElector::Hooked { hook, exit, .. } => debug!(hook = hook.name(), ?exit, "a hook ended"),
-        ToElector::Shutdown => info!("ends"),
+        ToElector::Shutdown => info!("shutting down"),
         ToElector::Welcome(_)
         | ToElector::Acknowledged { .. }
         | ToElector::Stopping { .. }

@@ -83,7 +83,7 @@ impl Telemetry {
                 None
             }
         });
-        let lines = Lines::new(lease.clone());
+        let lines = Lines::new(lease.clone(), welcome.identity.clone());
         if let Some(resume) = &welcome.resume {
             lines.resumed(resume);
         }

@@ -118,15 +118,7 @@ impl Settings {
                 notes.push(format!("OTEL_TRACES_EXPORTER={exporters} is not supported: there are otlp and none"));
             }
         }
-        let protocol = match of_traces("PROTOCOL") {
-            Some((_, value)) if value.eq_ignore_ascii_case("grpc") => Protocol::Grpc,
-            Some((_, value)) if value.eq_ignore_ascii_case("http/protobuf") => Protocol::HttpProtobuf,
-            Some((name, value)) => {
-                notes.push(format!("{name}={value} is not supported: spans go out by http/protobuf; there is grpc, too"));
-                Protocol::HttpProtobuf
-            }
-            None => Protocol::HttpProtobuf,
-        };
+        let protocol = protocol(of_traces("PROTOCOL"), &mut notes);
         if let Some((name, value)) = of_traces("COMPRESSION").filter(|(_, value)| value != "none") {
             notes.push(format!("{name}={value} is not supported: spans go out uncompressed"));
         }
@@ -136,35 +128,22 @@ impl Settings {
             }
         }
         let headers = of_traces("HEADERS").map_or_else(HeaderMap::new, |(name, list)| entries::headers(&name, &list, &mut notes));
-        let mut number = |name: &str, default: u64| {
-            let Some(value) = set(name) else { return default };
-            value.parse().unwrap_or_else(|_| {
-                notes.push(format!("{name}={value} is not a whole number: {default} is used"));
-                default
-            })
-        };
-        let timeout_name = of_traces("TIMEOUT").map_or_else(String::new, |(name, _)| name);
-        let mut timeout = Duration::from_millis(number(&timeout_name, TIMEOUT));
+        let timeout = timeout(of_traces("TIMEOUT"), &mut notes);
+        let mut number = |name: &str, default: u64| set(name).map_or(default, |value| number(name, &value, default, &mut notes));
         let batch = Batch {
             delay: Duration::from_millis(number("OTEL_BSP_SCHEDULE_DELAY", 1_000)),
             size: at_least_one(number("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", 512)),
             queue: at_least_one(number("OTEL_BSP_MAX_QUEUE_SIZE", 2_048)).min(LONGEST_QUEUE),
         };
-        if timeout.is_zero() {
-            notes.push(format!("{timeout_name}=0 leaves an export no time: {TIMEOUT} is used"));
-            timeout = Duration::from_millis(TIMEOUT);
-        }
         let sampler = sampler(set("OTEL_TRACES_SAMPLER"), set("OTEL_TRACES_SAMPLER_ARG"), &mut notes);
         let specific = endpoint_name == "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
+        let insecure = of_traces("INSECURE").is_some_and(|(_, value)| value.eq_ignore_ascii_case("true"));
         let endpoint = match protocol {
             Protocol::HttpProtobuf if specific => endpoint,
             Protocol::HttpProtobuf => below(&endpoint, "v1/traces"),
-            Protocol::Grpc => {
-                let insecure = of_traces("INSECURE").is_some_and(|(_, value)| value.eq_ignore_ascii_case("true"));
-                let scheme = if insecure { "http" } else { "https" };
-                let base = if endpoint.contains("://") { endpoint } else { format!("{scheme}://{endpoint}") };
-                below(&base, CALL)
-            }
+            Protocol::Grpc if endpoint.contains("://") => below(&endpoint, CALL),
+            Protocol::Grpc if insecure => below(&format!("http://{endpoint}"), CALL),
+            Protocol::Grpc => below(&format!("https://{endpoint}"), CALL),
         };
         let server = endpoint.parse::<Uri>().ok();
         if let Some((server, name)) = server.and_then(|server| proxies::asked_for(&server, &variable).map(|name| (server, name)))
@@ -192,6 +171,38 @@ impl Sampler {
             Self::Ratio(ratio) => (trace_id as u64 >> 1) < (ratio * 9_223_372_036_854_775_808.0) as u64,
         }
     }
+}
+
+/// The protocol that a variable asks for, given with its name.
+fn protocol(asked: Option<(String, String)>, notes: &mut Vec<String>) -> Protocol {
+    match asked {
+        Some((_, value)) if value.eq_ignore_ascii_case("grpc") => Protocol::Grpc,
+        Some((_, value)) if value.eq_ignore_ascii_case("http/protobuf") => Protocol::HttpProtobuf,
+        Some((name, value)) => {
+            notes.push(format!("{name}={value} is not supported: spans go out by http/protobuf; there is grpc, too"));
+            Protocol::HttpProtobuf
+        }
+        None => Protocol::HttpProtobuf,
+    }
+}
+
+/// The time for one export that a variable asks for, given with its name.
+fn timeout(asked: Option<(String, String)>, notes: &mut Vec<String>) -> Duration {
+    let millis = asked.map_or(TIMEOUT, |(name, value)| match number(&name, &value, TIMEOUT, notes) {
+        0 => {
+            notes.push(format!("{name}=0 leaves an export no time: {TIMEOUT} is used"));
+            TIMEOUT
+        }
+        millis => millis,
+    });
+    Duration::from_millis(millis)
+}
+
+fn number(name: &str, value: &str, default: u64, notes: &mut Vec<String>) -> u64 {
+    value.parse().unwrap_or_else(|_| {
+        notes.push(format!("{name}={value} is not a whole number: {default} is used"));
+        default
+    })
 }
 
 fn sampler(name: Option<String>, arg: Option<String>, notes: &mut Vec<String>) -> Sampler {

@@ -40,8 +40,8 @@ fn no_secret_of_a_kubeconfig_or_of_its_plugin_is_said() {
     let fails = plugin("fails", "echo hunter2; exit 1");
     let babbles = plugin("babbles", "echo status: hunter2");
     for (path, code, said) in [
-        (&broken, 78, "broken: line 3 cannot be understood"),
-        (&odd, 78, "odd: line 3 cannot be understood"),
+        (&broken, 78, "broken: line 3 cannot be parsed"),
+        (&odd, 78, "odd: line 3 cannot be parsed"),
         (&fails, 77, "the credential plugin /bin/sh failed (exit status: 1)"),
         (&babbles, 77, "is not an ExecCredential"),
     ] {
@@ -52,7 +52,7 @@ fn no_secret_of_a_kubeconfig_or_of_its_plugin_is_said() {
         }
     }
     let ended = tenure(&["--lease", "x", "--", "true"], &[("KUBECONFIG", &broken)]);
-    ended.says(78, &["broken: line 3 cannot be understood"]);
+    ended.says(78, &["broken: line 3 cannot be parsed"]);
     assert!(!ended.err.contains("hunter2"), "{ended:?}");
 }
 
@@ -86,7 +86,7 @@ fn an_empty_command_is_78_and_says_where_it_goes() {
 #[test]
 fn a_lease_without_a_name_is_78_and_says_the_three_ways_to_name_it() {
     tenure(&["--", "true"], &[]).says(78, &["--lease NAME, TENURE_LEASE__NAME or lease.name in a file"]);
-    tenure(&["--lease", "___", "--", "true"], &[]).says(78, &["--lease: lease.name: nothing of \"___\" can stand"]);
+    tenure(&["--lease", "___", "--", "true"], &[]).says(78, &["--lease: lease.name: \"___\" has no character"]);
 }
 
 #[test]

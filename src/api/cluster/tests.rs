@@ -57,7 +57,7 @@ fn a_replica_stays_in_its_context_whichever_becomes_the_current_one() {
     let cluster = again("here").unwrap();
 
     assert_eq!((cluster.context(), cluster.namespace()), (Some("here"), "billing"));
-    assert!(one_line(&again("gone").unwrap_err()).contains("has no context gone any more"));
+    assert!(one_line(&again("gone").unwrap_err()).contains("no longer has the context gone"));
 }
 
 #[test]

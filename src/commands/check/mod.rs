@@ -4,7 +4,7 @@
 
 use std::fmt::Write as _;
 
-use super::access::{Access, block_on};
+use super::{access::Access, block_on};
 use crate::{
     cli,
     config::{self, Config, HookKind, Purpose},

@@ -8,9 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use tokio::runtime::Builder;
-
-use super::interrupts::Interrupts;
+use super::{block_on, interrupts::Interrupts};
 use crate::{
     apiserver::{Options, Server, StartError},
     cli::Demo,
@@ -50,7 +48,9 @@ enum Failed {
     Replica(#[source] io::Error),
     #[error("the stamps of the workloads cannot be read")]
     Stamps(#[source] io::Error),
-    #[error("signals cannot be waited for")]
+    #[error("cannot start a runtime")]
+    Runtime(#[source] io::Error),
+    #[error("cannot wait for signals")]
     Signals(#[source] io::Error),
     #[error("interrupted")]
     Interrupted,
@@ -91,8 +91,7 @@ fn play(directory: &Path) -> Result<Drawn, Failed> {
     for name in ["red", "green", "blue"] {
         replicas.push(Replica::new(name, server.client(name)?, directory, contained).map_err(Failed::Replica)?);
     }
-    let runtime = Builder::new_current_thread().enable_all().build().map_err(Failed::Signals)?;
-    runtime.block_on(async {
+    block_on(async {
         let mut interrupts = Interrupts::catch().map_err(Failed::Signals)?;
         let mut script = Script::new(replicas, directory, clock::boot());
         tokio::select! {
@@ -101,6 +100,7 @@ fn play(directory: &Path) -> Result<Drawn, Failed> {
         }
         script.verdict().map_err(Failed::Stamps)
     })
+    .map_err(Failed::Runtime)?
 }
 
 /// For the owner only: kubeconfigs contain tokens.

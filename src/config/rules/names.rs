@@ -16,7 +16,7 @@ pub(super) fn judge(lease: &Lease, judgement: &mut Judgement) {
     judge_name(lease, judgement);
     judge_namespace(lease, judgement);
     if !can_stand(&lease.identity) {
-        judgement.refuse(&["lease.identity"], "at most 253 bytes without control characters can stand in a Lease");
+        judgement.refuse(&["lease.identity"], "must be at most 253 bytes long, without control characters");
     }
     judge_metadata(lease, judgement);
 }
@@ -40,8 +40,10 @@ fn judge_name(lease: &Lease, judgement: &mut Judgement) {
         return;
     }
     if made_valid(&lease.name).is_empty() {
-        let message =
-            format!("nothing of {:?} can stand in the name of an object: a to z, 0 to 9, hyphens and dots can", lease.name);
+        let message = format!(
+            "{:?} has no character that the name of an object may have: use a to z, 0 to 9, hyphens and dots",
+            lease.name
+        );
         judgement.refuse(&["lease.name"], message);
         return;
     }
@@ -110,7 +112,7 @@ fn judge_key(path: &str, key: &str, judgement: &mut Judgement) {
     if !prefix_is_good || !is_qualified(name) {
         judgement.refuse(
             &[path],
-            "is not a valid name of a label or annotation: at most 63 letters, digits, -, _ and ., where wanted after a domain and /",
+            "is not a valid name of a label or annotation: at most 63 letters, digits, -, _ and ., optionally after a DNS domain and /",
         );
     }
 }

@@ -62,7 +62,7 @@ fn judge_each(config: &Config, judgement: &mut Judgement) {
         judgement.refuse(&["workload.stop.killMargin"], message);
     } else if timing.kill_margin < ADVISED_MARGIN {
         judgement.note(format!(
-            "workload.stop.killMargin: {} is less than a busy machine may wake init too late; 1s is advised, 2s under a tight CPU limit",
+            "workload.stop.killMargin: {} is shorter than the delay with which a busy machine may wake init; 1s is advised, 2s under a tight CPU limit",
             humane::format(timing.kill_margin)
         ));
     }
@@ -94,7 +94,7 @@ fn judge_together(timing: Timing, judgement: &mut Judgement) {
     let fit = match attempts {
         0 => "no attempt to renew fits before the workload must be stopped, and 2 have to",
         1 => "only 1 attempt to renew fits before the workload must be stopped, and 2 have to",
-        _ => "the workload must be stopped before 1.2 lease.renewPeriod are over, so that one late renewal is a loss",
+        _ => "the workload must be stopped within 1.2 times lease.renewPeriod, so that a single late renewal loses the Lease",
     };
     let remedy = remedy(timing, REQUIRED_ATTEMPTS);
     let about =
@@ -225,7 +225,7 @@ mod tests {
             config.lease.renew_period = Duration::from_secs(10);
             config.lease.attempt_timeout = Duration::from_millis(100);
         });
-        assert!(refused.contains("before 1.2 lease.renewPeriod are over"), "{refused}");
+        assert!(refused.contains("within 1.2 times lease.renewPeriod"), "{refused}");
         for remedy in ["lease.duration to 18s or more", "lease.renewPeriod to 9s850ms or less"] {
             assert!(refused.contains(remedy), "{remedy} in {refused}");
         }

@@ -24,7 +24,10 @@ pub(super) fn judge(config: &Config, judgement: &mut Judgement) {
         if environment::is_own(name) {
             judgement.refuse(&[&path], "is a variable of tenure's own: choose another name");
         } else if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
-            judgement.refuse(&[&path], "cannot stand in an environment: a name without =, and no zero bytes");
+            judgement.refuse(
+                &[&path],
+                "is not a valid variable: the name must not be empty or contain =, and neither name nor value a zero byte",
+            );
         }
     }
     if !(-1000..=1000).contains(&workload.oom_score_adjust) {
@@ -37,7 +40,10 @@ pub(super) fn judge(config: &Config, judgement: &mut Judgement) {
     }
     let restart = &workload.restart;
     if restart.delay > restart.max_delay {
-        judgement.refuse(&["workload.restart.delay", "workload.restart.maxDelay"], "delay is longer than maxDelay");
+        judgement.refuse(
+            &["workload.restart.delay", "workload.restart.maxDelay"],
+            "delay is longer than maxDelay: lower the one or raise the other",
+        );
     }
     if restart.burst == 0 {
         judgement.refuse(&["workload.restart.burst"], "0 allows no restart: set workload.onExit to exit instead");

@@ -119,7 +119,7 @@ impl Agent {
             Happened::Yielded(stop) => self.yielded(stop),
             Happened::Unproved(pids) => {
                 self.warn(if pids.is_empty() {
-                    "what the workload has left cannot be seen, and may run on".into()
+                    "what the workload left behind cannot be seen, and may still be running".into()
                 } else {
                     format!("processes are left that SIGKILL does not remove: {pids:?}")
                 });

@@ -28,7 +28,7 @@ fn written(format: LogFormat, log: impl FnOnce(&mut Lines)) -> String {
     let kept = Arc::clone(&bytes);
     let config = Log { level: LogLevel::Info, format };
     let subscriber = subscriber(&config, move || Kept(Arc::clone(&kept)));
-    tracing::subscriber::with_default(subscriber, || log(&mut Lines::new("billing".into())));
+    tracing::subscriber::with_default(subscriber, || log(&mut Lines::new("billing".into(), "pod-1_ab".into())));
     let bytes = bytes.lock().unwrap().clone();
     String::from_utf8(bytes).unwrap()
 }
@@ -112,7 +112,7 @@ fn a_workload_that_was_demoted_is_not_said_to_be_gone() {
         lines.outcome(&Outcome::Transition(Box::new(Transition { demoted: true, ..stood_by() })));
     });
     let messages: Vec<_> = lines.iter().map(|line| line["message"].as_str().unwrap()).collect();
-    assert_eq!(messages, ["stands by: the workload is gone", "stands by: the workload was told, and runs on"]);
+    assert_eq!(messages, ["standing by: the workload is gone", "standing by: the workload was demoted, and keeps running"]);
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn a_transition_that_is_not_what_it_was_to_be_is_a_warning_that_says_why() {
     let unfinished = Transition { error: Some("the elector ended before it was over"), ..stood_by() };
     let lines = logged(|lines| lines.outcome(&Outcome::Transition(Box::new(unfinished))));
     let said = ["level", "message"].map(|name| lines[0][name].as_str().unwrap());
-    assert_eq!(said, ["WARN", "stops leading, but the elector ended before it was over"]);
+    assert_eq!(said, ["WARN", "stopped leading, but the elector ended before it was over"]);
 }
 
 #[test]

@@ -120,7 +120,7 @@ fn not_pid_1_walks_go_on_after_h_and_the_elector_hears_that_there_is_no_proof() 
 fn remains_that_cannot_be_seen_are_told_as_such() {
     for (left, line) in [
         (vec![MAIN], format!("processes are left that SIGKILL does not remove: [{MAIN}]")),
-        (vec![], "what the workload has left cannot be seen, and may run on".into()),
+        (vec![], "what the workload left behind cannot be seen, and may still be running".into()),
     ] {
         let mut world = World::with(config(), false);
         world.lead(1, None);
