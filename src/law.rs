@@ -32,70 +32,71 @@
 //! least D of real time has passed since o. So the last process of the holder ends no later than c + D, and no follower begins
 //! before c + D. Neither network delay, in either direction, nor any wall clock takes part.
 //!
-//! Three see to H: init, the elector's guard where init stands still, and the kernel's fuses where neither runs. A Lease is taken
-//! and run on before o + D * (1 + rho) only where its holder gave it back, which it does once everything is proved dead, and whose
-//! name then no longer stands beside it. One that is free in any other way is taken at once, and run on after the wait.
+//! Three guards enforce H: init; the elector's guard, if init is stopped; and the kernel's fuses, if neither runs. A follower
+//! takes a Lease and starts its workload earlier than o + D * (1 + rho) only if the holder gave it back, which it does only
+//! once everything is proved dead, and with its name removed. A Lease that is free in any other way is taken at once, but the
+//! workload starts only after the creation wait.
 //!
 //! # Rules of the holder
 //!
 //! 1. Validity counts from a write's send, not from its reply. No two writes of one init carry the same spec, whichever of its
 //!    electors sends them, or one would confirm the other. Recorded times have six fraction digits; acquireTime and
-//!    leaseTransitions change only with the holder. A success counts if it returns what was sent at a higher resourceVersion: the
-//!    API server answers 200 to a write that changes nothing too. D, rho, G and killMargin stay the same for a term, and E only
-//!    grows in it.
-//! 2. From H on nothing waits for a network, a disk, a name, a lock, memory or a reader of the log.
-//! 3. Init enforces S and H as absolute instants, never as what is left from now. E moves back for two causes only: a release (8)
-//!    and the end of a wait (14). An extension that reaches further than one sent this instant could is dropped. A stop that S has
-//!    begun ends the term, whatever is renewed later. With the proof of death S and H are over, for init and for the second guard;
+//!    leaseTransitions change only with the holder. A success counts if it returns what was sent at a higher resourceVersion:
+//!    the API server answers 200 to a write that changes nothing too. D, rho, G and killMargin stay the same for a term, and
+//!    within it E only grows.
+//! 2. From H on, nothing waits for the network, a disk, name resolution, a lock, memory or a reader of the log.
+//! 3. Init enforces S and H as absolute instants, never as time left from now. E moves back for two causes only: a release (8)
+//!    and the end of a wait (14). An extension that reaches further than one sent this instant could is dropped. A stop that
+//!    began at S ends the term, whatever is renewed later. Proof of death ends S and H, for init and for the second guard;
 //!    until then the second guard repeats its walk.
-//! 4. Lost is the Lease where it is seen with another holder, another uid or none above the last confirmed version or in any
-//!    quorum read, and where it is gone. A release by the elector before this one is no loss. The workload is stopped at once.
+//! 4. The Lease is lost once it is seen with another holder, another uid or no holder, above the last confirmed version or in
+//!    any quorum read, and once it is gone. A release by the previous elector is no loss. The workload is stopped at once.
 //!    Before the proof nothing is created and no campaign begins.
-//! 5. What may pass (no connection, no answer, 401, 403, 429, 5xx, a body that cannot be read, an API group that is not there) is
-//!    no loss: it is tried again on a new connection until S, and no Retry-After makes that wait past S - T.
-//! 6. A write that has no answer may have been committed. It moves nothing, and is remembered: a quorum read that shows exactly
-//!    its spec confirms it, from its own send. One that was answered confirms nothing again, so that each term begins with a write
-//!    of its own, and fencing tokens never repeat. A holder whose spec this elector does not know is its predecessor's last write:
-//!    E stays, and the next write goes onto that version.
-//! 7. Who steps down goes on renewing through the whole grace. Only a loss shortens it to G.
-//! 8. The Lease is given back only after a proof of death that answers the StepDown of this term: as PID 1 that nothing is left
-//!    but init and the elector with its plugins, otherwise no descendant. Every message of the link names its term, and a fresh
-//!    elector sends a StepDown of its own. Until the next Lead nothing of a leader starts. Without a proof there is no release,
-//!    and as PID 1 init ends itself after H. E is void before the first byte of a release, in init too. A release reads the Lease
-//!    first, and writes only where holder, uid, acquireTime and leaseTransitions are still the term's; a DELETE carries uid and
-//!    version. Where the workload runs always, an acknowledged demotion is a proof: given by the present incarnation, after the
-//!    signal, on a socket that was drained before it, with every hook of the term dead. A loss before a promotion is acknowledged
-//!    kills, and no signal for a role is sent before the last one is acknowledged. A signal that may have been sent counts as
-//!    sent.
-//! 9. After a gap in its own clock, and before it acts on any deadline, a process first takes in what waits on its link, then
+//! 5. A transient failure (no connection, no answer, 401, 403, 429, 5xx, an unreadable body, a missing API group) is no loss:
+//!    the request is retried on a new connection until S, and no Retry-After delays the retry past S - T.
+//! 6. An unanswered write may have been committed. It moves no deadline, but is remembered: a quorum read that shows exactly
+//!    its spec confirms it, counted from its own send. A write that was answered confirms nothing again, so that each term
+//!    begins with a write of its own, and fencing tokens never repeat. If the record names this replica with a spec that this
+//!    elector does not know, that is its predecessor's last write: E stays, and the next write goes onto that version.
+//! 7. A leader that steps down keeps renewing through the whole grace. Only a loss shortens it to G.
+//! 8. The Lease is given back only after a proof of death that answers the StepDown of this term: as PID 1, that nothing is
+//!    left but init and the elector with its plugins; otherwise, that init has no other descendant. Every message of the link
+//!    names its term, and a fresh elector sends a StepDown of its own. Until the next Lead, nothing that leads is started.
+//!    Without a proof there is no release, and as PID 1 init ends itself after H. E is void before the first byte of a release,
+//!    in init too. A release reads the Lease first, and writes only where holder, uid, acquireTime and leaseTransitions are
+//!    still the term's; a DELETE carries uid and version. Where the workload runs always, an acknowledged demotion is a proof:
+//!    given by the current incarnation of the workload, after the signal, on a socket that was drained before it, with every
+//!    hook of the term dead. A loss before a promotion is acknowledged kills, and no signal for a role is sent before the last
+//!    one is acknowledged. A signal that may have been sent counts as sent.
+//! 9. After a gap in its own clock, and before it acts on any deadline, a process first reads what waits on its link, then
 //!    looks at S and H, then acts, and only then talks to the API server.
-//! 10. The elector renews while init has acknowledged the last extension. Where it has not, the elector kills at H, and releases
-//!     only once init comes back and proves. An elector that is silent for D is killed; its link is drained and closed before the
-//!     next one starts, which waits a second at most for it to be reaped.
+//! 10. The elector renews only while init has acknowledged the last extension. Otherwise the elector kills at H, and releases
+//!     only once init comes back and proves. An elector that is silent for D (a second more where init itself did not run) is
+//!     killed; its link is drained and closed before the next one starts, which waits a second at most for it to be reaped.
 //!
 //! # Rules of the follower
 //!
 //! 11. It waits the D of the record, times 1 + rho, through which it has seen one uid and spec without a break. No time in a
-//!     record is compared with a clock here. Where no duration is recorded it waits the longer of its own D and the last that it
-//!     saw.
-//! 12. It takes by one PUT with the uid and the resourceVersion that it read, and never by PATCH. What a 409 hides is observed
-//!     anew.
+//!     record is compared with the local clock. If no duration is recorded, it waits the longer of its own D and the last that
+//!     it saw.
+//! 12. It takes the Lease by one PUT with the uid and the resourceVersion that it read, and never by PATCH. After a 409 it
+//!     observes the Lease anew.
 //! 13. A holder that bears this very identity outside a term is a stranger: it is waited for.
 //! 14. A Lease in the shape of a release (holder `""`, duration 1, acquireTime equal to renewTime; not seen held with 1 before,
-//!     and with nobody's name left beside it) is taken and run on at once. One that is free in any other way is taken at once and
-//!     run on after the creation wait, times 1 + rho and counted from the reply that proved the acquisition; nothing lowers it.
-//!     Where none is set it is the longest of its own D, the last that it saw and the one recorded. Meanwhile the record and the
-//!     term carry the wait as their D, and init has moved E back before the first byte of the first write that carries the shorter
-//!     one. Who ends within the wait writes nothing.
-//! 15. What proves out after S starts nothing before it is renewed. A child that executes, or signals a promotion, reads the clock
-//!     as its last step, and does nothing from S on; a promotion on its way is called off where S moves back. A demotion's hook
-//!     has until H to begin.
-//! 16. The watch makes things faster and nothing depends on it: its older versions of one uid are dropped, a quorum read is always
-//!     believed.
-//! 17. A Lease that is being deleted is not acquired. A request to step down names the full identity of a holder and goes with the
-//!     next acquisition; others give the named candidate one D. A Lease with a strategy is taken only by its preferred holder; who
-//!     is told to compete for it gives that one a D. A pause keeps others from taking the Lease, and not the recorded holder; it
-//!     moves neither S nor H.
+//!     and with nobody's name left beside it) is taken, and its workload started, at once. One that is free in any other way is
+//!     taken at once, but the workload starts only after the creation wait, times 1 + rho and counted from the reply that
+//!     proved the acquisition; nothing lowers it. Unless it is set, it is the longest of its own D, the last that it saw and
+//!     the one recorded. Meanwhile the record and the term carry the wait as their D, and init has moved E back before the
+//!     first byte of the first write that carries the shorter one. A replica that ends within the wait writes nothing.
+//! 15. A term whose acquiring write is confirmed after the S of that write starts nothing before it is renewed. A child that
+//!     executes, or signals a promotion, reads the clock as its last step, and does nothing from S on; a promotion on its way
+//!     is called off if S moves back. A demotion's hook has until H to begin.
+//! 16. The watch makes things faster and nothing depends on it: its older versions of one uid are dropped, a quorum read is
+//!     always believed.
+//! 17. A Lease that is being deleted is not acquired. A request to step down names the full identity of a holder and is removed
+//!     by the next acquisition; others give the named candidate one D. A Lease with a strategy is taken only by its preferred
+//!     holder; a replica that is told to compete for it gives that one a D first. A pause keeps others from taking the Lease,
+//!     and not the recorded holder; it moves neither S nor H.
 
 use std::time::Duration;
 

@@ -64,6 +64,8 @@ pub(crate) struct Core {
     /// The last change was seen by a read: the watch may be dead.
     overlooked: bool,
     read_at: Instant,
+    /// A follower reads as soon as it may.
+    read_wanted: bool,
     failures: u32,
     retry_at: Instant,
     reported_holder: Option<String>,
@@ -170,6 +172,7 @@ impl Core {
             heard: now.boot,
             overlooked: false,
             read_at: now.boot,
+            read_wanted: false,
             failures: 0,
             retry_at: now.boot,
             reported_holder: None,
@@ -279,9 +282,10 @@ impl Core {
         self.awaited.take_if(|awaited| awaited.id == id).map(|awaited| awaited.asked)
     }
 
-    /// Takes in the record of a reply, which is always believed.
+    /// Takes in the record of a reply, which is always believed. One that the watch has overtaken is followed by another read.
     pub(crate) fn saw(&mut self, record: LeaseRecord, now: Now) {
         self.succeeded(now);
+        self.read_wanted = self.sight.is_past(&record);
         self.report_oddity(&record);
         self.report_holder(&record);
         self.version = Some(record.resource_version().to_owned());
@@ -318,6 +322,7 @@ impl Core {
         self.retry_at = now.boot;
         self.heard = now.boot;
         self.read_at = now.boot;
+        self.read_wanted = false;
         if !self.ready {
             self.ready = true;
             self.report(Event::Ready);
@@ -354,7 +359,7 @@ pub(crate) fn oddity(record: &LeaseRecord, on_strategy: OnStrategy) -> Option<&'
     } else if record.is_paused() {
         Some("the Lease is paused by its annotation tenure.dev/paused: nobody takes it but the holder that it names")
     } else if record.holder().is_some() && record.duration().is_none() {
-        Some("the Lease is held without a sound leaseDurationSeconds: the longest duration in sight is waited for")
+        Some("the Lease is held without a valid leaseDurationSeconds: it is taken only after the longest known duration")
     } else if record.strategy().is_some() {
         Some(match on_strategy {
             OnStrategy::Refuse => {

@@ -111,7 +111,7 @@ impl Elector {
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         match &self.phase {
-            Phase::Following(following) => following.timeout(&self.core, self.now),
+            Phase::Following(following) => following.timeout(&self.core),
             Phase::Leading(leading) => leading.timeout(&self.core, self.now),
             Phase::Releasing(releasing) => releasing.timeout(&self.core),
             Phase::Finished => None,

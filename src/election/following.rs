@@ -21,8 +21,9 @@ use crate::{
     time::{Instant, Now},
 };
 
-/// A forbidden creation is retried after this long; until then the Lease is only read.
-const NO_CREATION: Duration = Duration::from_secs(60);
+/// A forbidden creation is retried after R, then after twice as long each time, and after this long at most; until then the
+/// Lease is only read.
+const LONGEST_NO_CREATION: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Following {
@@ -30,8 +31,12 @@ pub(crate) struct Following {
     sit_out: Option<Instant>,
     /// No creation before this: it is forbidden, somebody else must create the Lease.
     no_creation: Option<Instant>,
+    /// Creations that were forbidden so far.
+    forbidden: u32,
     /// An acquiring write is in flight, or its outcome is unknown.
     campaigning: bool,
+    /// o of what the last write of the campaign was based on.
+    campaigned_on: Instant,
     /// The span of the attempted transition, shared by all its writes.
     context: Option<TraceContext>,
     /// Its writes so far: the pause grows with each.
@@ -57,7 +62,7 @@ impl Following {
             core.get(now);
             return None;
         }
-        match self.prospect(core, now) {
+        match self.prospect(core) {
             Prospect::Unknown => core.get(now),
             Prospect::Open { at, why, from, wait } if at <= now.boot => self.campaign(core, why, from.as_deref(), wait, now),
             Prospect::Open { .. } | Prospect::Closed => {
@@ -69,12 +74,12 @@ impl Following {
         None
     }
 
-    pub(crate) fn timeout(&self, core: &Core, now: Now) -> Option<Instant> {
+    pub(crate) fn timeout(&self, core: &Core) -> Option<Instant> {
         let watch = core.watch_timeout().unwrap_or(Instant::NEVER);
         if core.is_awaiting() {
             return Some(watch).filter(|watch| *watch != Instant::NEVER);
         }
-        let act = match self.prospect(core, now) {
+        let act = match self.prospect(core) {
             Prospect::Open { .. } if self.campaigning => core.retry_at(),
             Prospect::Unknown => core.retry_at(),
             Prospect::Open { at, .. } => at.max(core.retry_at()).min(core.next_read()),
@@ -113,23 +118,27 @@ impl Following {
                 if core.sight.record().is_some() {
                     self.lost(core);
                 }
-                self.campaigning = false;
+                self.settled(core);
                 core.unknown.retain(Attempt::creates);
                 core.saw_absence(now);
             }
             (Some(_), Answer::Conflict) => {
-                self.campaigning = false;
+                self.settled(core);
                 core.get(now);
             }
             // A server that answers a read with 409 would do so again at once.
             (None, Answer::Conflict) => core.failed(operation, CONFLICTING.into(), None, now),
             (attempt, Answer::Refused { refusal, message }) => {
-                self.campaigning &= attempt.is_none();
+                if attempt.is_some() {
+                    self.settled(core);
+                }
                 match refusal {
                     Refusal::Unauthorized => core.refused_credentials(operation, message, now),
                     Refusal::TooManyRequests { retry_after } => core.failed(operation, message, retry_after, now),
                     Refusal::Forbidden if attempt.is_some_and(|attempt| attempt.creates()) => {
-                        self.no_creation = Some(now.boot + NO_CREATION);
+                        let pause = core.timing.renew_period.saturating_mul(1 << self.forbidden.min(8)).min(LONGEST_NO_CREATION);
+                        self.forbidden = self.forbidden.saturating_add(1);
+                        self.no_creation = Some(now.boot + core.jittered(pause));
                         core.failed(operation, message, None, now);
                     }
                     Refusal::Forbidden | Refusal::NoSuchPlace | Refusal::Invalid => core.failed(operation, message, None, now),
@@ -144,11 +153,11 @@ impl Following {
         None
     }
 
-    fn prospect(&self, core: &Core, now: Now) -> Prospect {
+    fn prospect(&self, core: &Core) -> Prospect {
         match core.prospect() {
-            Prospect::Open { from: None, .. } if self.no_creation.is_some_and(|until| now.boot < until) => Prospect::Closed,
             Prospect::Open { at, why, from, wait } => {
-                let at = at.max(self.sit_out.unwrap_or(Instant::BOOT));
+                let no_creation = self.no_creation.filter(|_| from.is_none());
+                let at = at.max(self.sit_out.unwrap_or(Instant::BOOT)).max(no_creation.unwrap_or(Instant::BOOT));
                 Prospect::Open { at, why, from, wait: wait.filter(|wait| !wait.is_zero()) }
             }
             other @ (Prospect::Unknown | Prospect::Closed) => other,
@@ -169,6 +178,7 @@ impl Following {
         let campaign = Campaign { context, wait, duration };
         self.context = Some(context);
         self.campaigning = true;
+        self.campaigned_on = core.sight.since();
         let pause = RETRY_PAUSE.saturating_mul(1 << self.attempts.min(8)).min(core.timing.renew_period);
         self.attempts = self.attempts.saturating_add(1);
         self.sit_out = Some(now.boot + pause);
@@ -189,7 +199,7 @@ impl Following {
         }
         let moved_on = |attempt: &Attempt| attempt.base().is_some_and(|base| base != record.resource_version());
         core.unknown.retain(|attempt| !moved_on(attempt));
-        self.campaigning = false;
+        self.settled(core);
         if !core.sight.shows(&record) {
             self.lost(core);
         }
@@ -200,8 +210,9 @@ impl Following {
 
     fn won(&mut self, core: &mut Core, record: LeaseRecord, attempt: &Attempt, now: Now) -> Phase {
         core.unknown.clear();
+        let outdated = core.sight.is_past(&record);
         core.saw(record.clone(), now);
-        Phase::Leading(Box::new(Leading::begin(core, record, attempt, now)))
+        Phase::Leading(Box::new(Leading::begin(core, record, attempt, outdated, now)))
     }
 
     fn unknown(
@@ -215,6 +226,13 @@ impl Following {
     ) {
         core.remember(attempt);
         core.failed(operation, message, retry_after, now);
+    }
+
+    /// No write of a campaign is under way any more. The Lease may have changed since the last one was sent.
+    fn settled(&mut self, core: &mut Core) {
+        if std::mem::take(&mut self.campaigning) && core.sight.since() != self.campaigned_on {
+            self.lost(core);
+        }
     }
 
     /// The Lease is no longer what was campaigned for.

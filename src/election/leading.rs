@@ -71,8 +71,9 @@ struct Proved {
 }
 
 impl Leading {
-    /// The term that `attempt` won, proved by `record`.
-    pub(crate) fn begin(core: &mut Core, record: LeaseRecord, attempt: &Attempt, now: Now) -> Self {
+    /// The term that `attempt` won, proved by `record`. If that is `outdated`, the Lease has changed since: it is read, and renewed,
+    /// before anything runs (law 4).
+    pub(crate) fn begin(core: &mut Core, record: LeaseRecord, attempt: &Attempt, outdated: bool, now: Now) -> Self {
         let campaign = attempt.campaign;
         let wait = campaign.and_then(|campaign| campaign.wait);
         if let Some(wait) = wait {
@@ -103,7 +104,7 @@ impl Leading {
             due: attempt.sent + timing.renew_period,
             conflicts: 0,
             credentials_refused: false,
-            read_wanted: false,
+            read_wanted: outdated,
             unanswered: 0,
             reread_wanted: false,
             fresh: false,
@@ -111,7 +112,11 @@ impl Leading {
             guarding: false,
             released: false,
         };
-        leading.announce(core, now);
+        if outdated {
+            leading.due = now.boot;
+        } else {
+            leading.announce(core, now);
+        }
         leading
     }
 
@@ -176,7 +181,8 @@ impl Leading {
             self.enforce(core, now);
         }
         if core.shutdown && self.ending.is_none() {
-            if !self.announced {
+            // Past S there is nothing to tell: nothing has run, and others wait for the end of the record.
+            if !self.announced && now.boot < self.deadlines.soft {
                 self.tell_lead(core);
             }
             self.end(core, Reason::Signal);

@@ -150,6 +150,11 @@ impl Sight {
         self.record().is_some_and(|seen| seen.says_the_same_as(record))
     }
 
+    /// Whether something later than `record` was seen, which a reply then does not know of.
+    pub(crate) fn is_past(&self, record: &LeaseRecord) -> bool {
+        self.version.as_ref().is_some_and(|version| later(version, record.resource_version()))
+    }
+
     /// o: the start of the unbroken observation.
     pub(crate) const fn since(&self) -> Instant {
         self.since

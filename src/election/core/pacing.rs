@@ -13,7 +13,7 @@ use crate::{
 /// counts on, if that is less.
 const LEAST_BETWEEN_ATTEMPTS: Duration = Duration::from_millis(500);
 /// The server closes a follower's connection for writes if it is idle for longer.
-pub(super) const KEEP_WARM: Duration = Duration::from_secs(55);
+const KEEP_WARM: Duration = Duration::from_secs(55);
 /// The longest Retry-After that a follower honours.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
@@ -21,6 +21,9 @@ impl Core {
     /// When a follower reads if it hears nothing before: soon after a renewal should have been seen; every R once the watch has
     /// missed one, so that a dead watch delays a takeover by R at most (law 16); and before the connection is idle for too long.
     pub(crate) fn next_read(&self) -> Instant {
+        if self.read_wanted {
+            return self.retry_at;
+        }
         let slack = if self.overlooked { Duration::ZERO } else { self.timing.renew_period / 10 };
         let patience = self.timing.renew_period + slack;
         let silent = self.heard.max(self.read_at) + patience;
@@ -34,7 +37,7 @@ impl Core {
         }
         self.failures = 1;
         self.retry_at = now.boot;
-        self.read_at = now.boot.before(KEEP_WARM);
+        self.read_wanted = true;
         self.report_failure(operation, now.boot, message);
     }
 
@@ -50,7 +53,7 @@ impl Core {
             Prospect::Unknown | Prospect::Closed => Instant::NEVER,
         };
         self.retry_at = soon.max(asked.min(takeable));
-        self.read_at = now.boot.before(KEEP_WARM);
+        self.read_wanted = true;
         self.report_failure(operation, now.boot, message);
     }
 
@@ -70,7 +73,7 @@ impl Core {
         soon.max((now.boot + retry_after).min(last))
     }
 
-    fn jittered(&mut self, pause: Duration) -> Duration {
+    pub(crate) fn jittered(&mut self, pause: Duration) -> Duration {
         pause.mul_f64(0.75 + self.random.f64() * 0.5)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Core, pacing::KEEP_WARM};
+use super::Core;
 use crate::{
     election::{Action, Operation, WatchEnd, Watched, record::LeaseRecord},
     time::{Instant, Now},
@@ -18,12 +18,11 @@ const WORKED: Duration = Duration::from_secs(10);
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Watch {
     /// Not yet started, or ended: start no earlier than `at`, and after a read if the last version cannot be trusted.
-    Idle {
-        at: Instant,
-        read_first: bool,
-    },
+    Idle { at: Instant, read_first: bool },
     Running {
         started: Instant,
+        /// It has brought anything.
+        brought: bool,
     },
 }
 
@@ -39,6 +38,11 @@ impl Core {
     /// seen: an old event of another may have come in between.
     pub(crate) fn watched(&mut self, watched: Watched, now: Now) -> Option<News> {
         self.note_recovery(&watched, now);
+        if let (Watch::Running { brought, .. }, Watched::Changed(_) | Watched::Deleted(_) | Watched::Bookmark(_)) =
+            (&mut self.watch, &watched)
+        {
+            *brought = true;
+        }
         match watched {
             Watched::Changed(object) => {
                 let record = LeaseRecord::read(object)?;
@@ -65,7 +69,7 @@ impl Core {
                 None
             }
             Watched::Ended(end) => {
-                let Watch::Running { started } = self.watch else { return None };
+                let Watch::Running { started, brought } = self.watch else { return None };
                 let (read_first, forbidden) = match end {
                     WatchEnd::Closed => (false, false),
                     WatchEnd::Forbidden(_) => (true, true),
@@ -75,10 +79,12 @@ impl Core {
                 let slowing = LEAST_BETWEEN_WATCHES.saturating_mul(1 << failures.min(8)).min(LONGEST_WATCH_PAUSE);
                 let pause = if forbidden { LONGEST_WATCH_PAUSE } else { slowing };
                 self.watch = Watch::Idle { at: (started + pause).max(now.boot), read_first };
-                self.watch_failures = if read_first { failures.saturating_add(1) } else { 0 };
+                // What ends at once each time, as behind a proxy that holds streams back, is no watch either.
+                let in_vain = read_first || !brought && now.boot.since(started) < WORKED;
+                self.watch_failures = if in_vain { failures.saturating_add(1) } else { 0 };
                 // What it missed is read at once. If watches keep failing, the reads keep their pace.
                 if read_first && !forbidden && failures == 0 {
-                    self.read_at = now.boot.before(KEEP_WARM);
+                    self.read_wanted = true;
                 }
                 match end {
                     WatchEnd::Closed => {}
@@ -97,7 +103,7 @@ impl Core {
         let missed = self.sight.record().is_some_and(|seen| seen.resource_version() != record.resource_version());
         if missed
             && self.overlooked
-            && let Watch::Running { started } = self.watch
+            && let Watch::Running { started, .. } = self.watch
             && now.boot.since(started) >= LONGEST_WATCH_PAUSE
         {
             self.watch = Watch::Idle { at: now.boot, read_first: false };
@@ -106,7 +112,7 @@ impl Core {
 
     /// A watch that keeps failing after a few events has not recovered.
     fn note_recovery(&mut self, watched: &Watched, now: Now) {
-        let Watch::Running { started } = self.watch else { return };
+        let Watch::Running { started, .. } = self.watch else { return };
         let works = match watched {
             Watched::Changed(_) | Watched::Deleted(_) | Watched::Bookmark(_) => now.boot.since(started) >= LONGEST_WATCH_PAUSE,
             Watched::Ended(WatchEnd::Closed) => true,
@@ -131,7 +137,7 @@ impl Core {
         if let Watch::Idle { at, read_first: false } = self.watch
             && at <= now.boot
         {
-            self.watch = Watch::Running { started: now.boot };
+            self.watch = Watch::Running { started: now.boot, brought: false };
             self.act(Action::Watch { resource_version: self.version.clone() });
         }
     }

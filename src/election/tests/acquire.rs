@@ -358,6 +358,24 @@ fn a_read_is_believed_although_its_version_is_lower() {
 }
 
 #[test]
+fn a_reply_that_the_watch_has_overtaken_is_followed_by_a_read_at_once() {
+    let mut bench = Bench::with(held("x", 15));
+    bench.run(TICK);
+    bench.answers = false;
+    bench.run(seconds(4));
+    let (_, request) = bench.awaited.clone().expect("a read");
+    let answer = bench.register.apply(&request);
+    bench.register.edit(|object| object["spec"] = mark());
+    bench.watch_register();
+    bench.answer(answer);
+    bench.answers = true;
+
+    bench.run(TICK);
+
+    assert_eq!(bench.writes().len(), 1);
+}
+
+#[test]
 fn a_read_whose_version_did_not_rise_proves_no_write() {
     let mut bench = Bench::with(mark());
     bench.answers = false;

@@ -242,6 +242,60 @@ fn a_shutdown_during_a_lost_takeover_ends_after_a_read() {
 }
 
 #[test]
+fn a_takeover_that_was_undone_before_its_reply_came_starts_nothing() {
+    let mut bench = campaigning();
+    let (_, request) = bench.awaited.clone().expect("the takeover");
+    let answer = bench.register.apply(&request);
+    bench.register.edit(|object| object["spec"]["holderIdentity"] = "".into());
+    bench.watch_register();
+
+    bench.answer(answer);
+    bench.serve();
+
+    assert_eq!(bench.leads(), None);
+    assert!(matches!(bench.awaited, Some((_, Request::Replace(_)))), "it is free again, so it is taken again");
+}
+
+#[test]
+fn a_takeover_after_which_only_others_changed_something_leads_once_it_is_renewed() {
+    let mut bench = campaigning();
+    let (_, request) = bench.awaited.clone().expect("the takeover");
+    let answer = bench.register.apply(&request);
+    bench.register.edit(|object| object["metadata"]["labels"] = serde_json::json!({"a": "b"}));
+    bench.watch_register();
+
+    bench.answer(answer);
+    assert_eq!(bench.leads(), None);
+    bench.answers = true;
+    bench.run(TICK);
+
+    assert!(bench.leads().is_some());
+    assert_eq!(bench.body()["metadata"]["labels"]["a"], "b");
+}
+
+#[test]
+fn a_shutdown_after_s_tells_init_nothing_of_a_term_in_which_nothing_ran() {
+    let mut bench = proved_at_s();
+
+    bench.tell(ToElector::Shutdown);
+    bench.answer(lost());
+
+    assert_eq!((bench.leads(), bench.guarding, bench.is_done()), (None, false, true));
+}
+
+#[test]
+fn a_campaign_is_lost_although_the_watch_showed_the_winner_before_the_conflict() {
+    let mut bench = campaigning();
+    bench.run(TICK);
+    bench.register.edit(|object| object["spec"] = held("y", 15));
+    bench.watch_register();
+
+    bench.answer(Answer::Conflict);
+
+    assert!(bench.events.contains(&Event::CampaignLost));
+}
+
+#[test]
 fn conflicts_without_end_are_paced() {
     let mut bench = Bench::with(mark());
     bench.answers = false;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::bench::{Bench, TICK, held, lost, mark, plus, seconds};
+use super::bench::{Bench, START, TICK, held, lost, mark, plus, seconds};
 use crate::election::{Answer, Event, Operation, Refusal, Request};
 
 #[test]
@@ -75,13 +75,35 @@ fn without_permission_to_create_the_object_is_waited_for() {
     bench.serve();
     bench.answer(Answer::Refused { refusal: Refusal::Forbidden, message: "no create".into() });
     bench.answers = true;
-    bench.run(seconds(20));
+    bench.run(seconds(2));
     assert_eq!(bench.writes().len(), 1, "not repeated at once");
     bench.register.put(mark());
 
     bench.run(seconds(4));
 
     assert!(bench.leads().is_some());
+}
+
+#[test]
+fn a_creation_that_is_forbidden_is_repeated_after_r_and_then_more_and_more_rarely() {
+    let mut bench = Bench::new();
+    bench.answers = false;
+    let mut asked = Vec::new();
+    while bench.now.boot < START + seconds(600) {
+        match bench.awaited.as_ref().map(|(_, request)| request) {
+            Some(Request::Create(_)) => {
+                asked.push(bench.now.boot);
+                bench.answer(Answer::Refused { refusal: Refusal::Forbidden, message: "no create".into() });
+            }
+            Some(_) => bench.serve(),
+            None => bench.run(Duration::from_millis(100)),
+        }
+    }
+
+    let pauses: Vec<_> = asked.windows(2).map(|pair| pair[1].since(pair[0])).collect();
+    assert!(pauses[0] < seconds(4), "{pauses:?}");
+    assert!(pauses.iter().all(|pause| *pause < seconds(76)), "{pauses:?}");
+    assert!((10..=18).contains(&asked.len()), "{pauses:?}");
 }
 
 #[test]
@@ -113,10 +135,10 @@ fn what_failed_has_recovered_when_it_is_answered_and_nothing_else_has() {
     bench.answers = false;
     bench.serve();
     bench.answer(forbidden());
-    bench.run(seconds(5));
+    bench.run(seconds(1));
     bench.answer(lost());
     bench.answers = true;
-    bench.run(seconds(20));
+    bench.run(seconds(1));
     assert_eq!(recovered(&bench), [Operation::Get], "it still may not create");
 
     bench.run(seconds(60));

@@ -114,14 +114,29 @@ fn a_watch_that_ends_in_peace_is_resumed_without_a_read_and_not_more_than_once_a
     bench.run(TICK);
     let gets = bench.gets();
     for _ in 0..5 {
-        bench.watch(Watched::Ended(WatchEnd::Closed));
         bench.watch(Watched::Bookmark("12".into()));
+        bench.watch(Watched::Ended(WatchEnd::Closed));
         bench.run(Duration::from_millis(500));
     }
 
     assert_eq!(bench.gets(), gets);
     assert!((2..=4).contains(&bench.watches.len()), "{:?}", bench.watches);
     assert_eq!(bench.watches.last(), Some(&Some("12".into())));
+}
+
+#[test]
+fn a_watch_that_ends_at_once_each_time_is_tried_more_and_more_rarely() {
+    let mut bench = Bench::with(held("x", 3600));
+    let mut ended = 0;
+    for _ in 0..600 {
+        if bench.watches.len() > ended {
+            ended = bench.watches.len();
+            bench.watch(Watched::Ended(WatchEnd::Closed));
+        }
+        bench.run(Duration::from_millis(100));
+    }
+
+    assert!((5..=8).contains(&ended), "{ended} watches in a minute");
 }
 
 #[test]
