@@ -9,7 +9,7 @@ use crate::{
     link::{ToElector, Welcome},
     process::{
         Pid,
-        kill::{Sweep, Verdict, kill_everything_but_init},
+        kill::{self, Sweep, Verdict, kill_everything_but_init},
         scan::{Scope, Spare},
     },
 };
@@ -74,6 +74,10 @@ impl Init {
     pub(super) fn kill_remains(&self) {
         if self.pid1 {
             return;
+        }
+        if let Some(group) = self.group {
+            // First, because to find the others takes files that a process stuck in the kernel may hold up.
+            let _ = kill::send_group(group, kill::SIGKILL);
         }
         let Ok(mut sweep) = Sweep::open() else { return };
         let scope = Scope::Remains { entry: &self.marker, group: self.group };

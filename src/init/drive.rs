@@ -36,6 +36,8 @@ mod foreground;
 /// How much is taken in from one source before the deadlines are checked: no flood of messages, signals, notifications or dying
 /// orphans keeps init from them.
 const A_TURN: usize = 256;
+/// As many dead children: each turn of a stop looks through /proc, where those that are not reaped yet still are.
+const REAPED_A_TURN: usize = 8192;
 /// How long NOTIFY_SOCKET is read in one turn: finding the sender takes longer the deeper its process is in the tree.
 const LISTENING: Duration = Duration::from_millis(20);
 
@@ -199,7 +201,7 @@ impl Drive {
     /// Reaps dead children and tells the agent; its actions are carried out here only after the elector ended.
     pub(super) fn reap(&mut self, agent: &mut Agent) {
         self.more_to_reap = true;
-        for _ in 0..A_TURN {
+        for _ in 0..REAPED_A_TURN {
             let hook = self.hook.as_ref().and_then(Hook::main);
             let before = |pid| {
                 if hook == Some(pid) {

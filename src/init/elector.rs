@@ -100,7 +100,8 @@ impl Elector {
 
     /// Sends a message now, or once the elector has room for it. What is only for the log is not queued: false if it was not sent.
     pub(super) fn send(&mut self, message: &ToElector) -> bool {
-        if matches!(message, ToElector::Warn(_) | ToElector::Hooked { .. }) && self.is_clogged() {
+        let is_for_log = matches!(message, ToElector::Warn(_) | ToElector::Hooked { .. });
+        if is_for_log && self.is_clogged() {
             return false;
         }
         match self.link.send(message) {
@@ -109,7 +110,7 @@ impl Elector {
             Err(Broken::Message(_)) => false,
             Err(broken) => {
                 self.broken = Some(broken);
-                true
+                !is_for_log
             }
         }
     }

@@ -91,14 +91,20 @@ impl Signals {
         TAKEN.descriptor().map(Self)
     }
 
-    /// The next pending signal.
+    /// The next pending signal that is meant for this process. SIGPIPE and SIGXFSZ, which its own writes raise, are no news to it,
+    /// and are not kept back where they are ignored, because they are blocked.
     ///
     /// # Errors
     /// Any error of read(2).
     pub fn receive(&mut self) -> io::Result<Option<Received>> {
-        let Some(info) = self.0.read_signal()? else { return Ok(None) };
-        let signal = Signal(i32::try_from(info.ssi_signo).unwrap_or_default());
-        Ok(Some(Received { signal, from_kernel: info.ssi_code == libc::SI_KERNEL }))
+        while let Some(info) = self.0.read_signal()? {
+            let signal = Signal(i32::try_from(info.ssi_signo).unwrap_or_default());
+            let by_itself = info.ssi_code == libc::SI_USER && info.ssi_pid == std::process::id();
+            if !(by_itself && matches!(signal.0, libc::SIGPIPE | libc::SIGXFSZ)) {
+                return Ok(Some(Received { signal, from_kernel: info.ssi_code == libc::SI_KERNEL }));
+            }
+        }
+        Ok(None)
     }
 }
 

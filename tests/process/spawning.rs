@@ -240,3 +240,17 @@ fn the_terminal_is_handed_over_and_taken_back() {
     terminal.take_back().expect("SIGTTOU is blocked");
     assert_eq!(foreground(), nix::unistd::getpgrp());
 }
+
+test_in!(Pid1, a_log_whose_reader_is_gone_signals_nothing_that_would_be_forwarded, {
+    signals::block().expect("signals");
+    let mut arriving = signals::Signals::open().expect("a signalfd");
+    let (reader, writer) = nix::unistd::pipe().expect("a pipe");
+    drop(reader);
+
+    assert_eq!(nix::unistd::write(&writer, b"a line"), Err(Errno::EPIPE));
+    let raised_by_the_write = arriving.receive().expect("a signalfd");
+    nix::sys::signal::raise(nix::sys::signal::SIGPIPE).expect("a signal");
+    let sent = arriving.receive().expect("a signalfd");
+
+    assert_eq!((raised_by_the_write, sent.map(|received| received.signal.0)), (None, Some(libc::SIGPIPE)));
+});

@@ -206,13 +206,18 @@ fn is_over(not_after: Instant, now: Instant) -> bool {
 #[expect(unsafe_code, reason = "async-signal-safe system calls")]
 fn close_on_execute() {
     const CLOSE_RANGE_CLOEXEC: u32 = 1 << 2;
-    // SAFETY: the calls take numbers only.
+    // The kernel's own bound on the limit (fs.nr_open).
+    const MOST_OPEN: i32 = 1 << 20;
+    // SAFETY: the calls take numbers, and a local that is live.
     unsafe {
         if libc::syscall(libc::SYS_close_range, link::FD, u32::MAX, CLOSE_RANGE_CLOEXEC) == 0 {
             return;
         }
         // Refused, or older than Linux 5.11. Init itself opens with O_CLOEXEC; this is for what it was started with.
-        for fd in link::FD..1024 {
+        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit);
+        let end = i32::try_from(limit.rlim_cur).map_or(MOST_OPEN, |end| end.min(MOST_OPEN));
+        for fd in link::FD..end {
             libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC);
         }
     }
