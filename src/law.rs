@@ -56,8 +56,9 @@
 //!    the request is retried on a new connection until S, and no Retry-After delays the retry past S - T.
 //! 6. An unanswered write may have been committed. It moves no deadline, but is remembered: a quorum read that shows exactly
 //!    its spec confirms it, counted from its own send. A write that was answered confirms nothing again, so that each term
-//!    begins with a write of its own, and fencing tokens never repeat. If the record names this replica with a spec that this
-//!    elector does not know, that is its predecessor's last write: E stays, and the next write goes onto that version.
+//!    begins with a write of its own, and fencing tokens never repeat. If, in a term, a record of its uid names this replica
+//!    with a spec that this elector does not know, that is its predecessor's last write: E stays, and the next write goes onto
+//!    that version.
 //! 7. A leader that steps down keeps renewing through the whole grace. Only a loss shortens it to G.
 //! 8. The Lease is given back only after a proof of death that answers the StepDown of this term: as PID 1, that nothing is
 //!    left but init and the elector with its plugins; otherwise, that init has no other descendant. Every message of the link
@@ -80,15 +81,16 @@
 //!     record is compared with the local clock. If no duration is recorded, it waits the longer of its own D and the last that
 //!     it saw.
 //! 12. It takes the Lease by one PUT with the uid and the resourceVersion that it read, and never by PATCH. After a 409 it
-//!     observes the Lease anew.
+//!     reads the Lease, and waits anew if uid or spec changed.
 //! 13. A holder that bears this very identity outside a term is a stranger: it is waited for.
 //! 14. A Lease in the shape of a release (holder `""`, duration 1, acquireTime equal to renewTime; not seen held with 1 before,
 //!     and with nobody's name left beside it) is taken, and its workload started, at once. One that is free in any other way is
 //!     taken at once, but the workload starts only after the creation wait, times 1 + rho and counted from the reply that
-//!     proved the acquisition; nothing lowers it. Unless it is set, it is the longest of its own D, the last that it saw and
-//!     the one recorded. Meanwhile the record and the term carry the wait as their D, and init has moved E back before the
-//!     first byte of the first write that carries the shorter one. A replica that ends within the wait writes nothing.
-//! 15. A term whose acquiring write is confirmed after the S of that write starts nothing before it is renewed. A child that
+//!     proved the acquisition; nothing lowers it. Unless that is set, a follower waits the longest of its own D, the last that
+//!     it saw and the one recorded. Meanwhile the record and the term carry the wait as their D, and init has moved E back
+//!     before the first byte of the first write that carries the shorter one. A replica that ends within the wait writes
+//!     nothing.
+//! 15. A write that is confirmed after S, counted from its own send, starts nothing: the term is renewed first. A child that
 //!     executes, or signals a promotion, reads the clock as its last step, and does nothing from S on; a promotion on its way
 //!     is called off if S moves back. A demotion's hook has until H to begin.
 //! 16. The watch makes things faster and nothing depends on it: its older versions of one uid are dropped, a quorum read is
@@ -96,7 +98,7 @@
 //! 17. A Lease that is being deleted is not acquired. A request to step down names the full identity of a holder and is removed
 //!     by the next acquisition; others give the named candidate one D. A Lease with a strategy is taken only by its preferred
 //!     holder; a replica that is told to compete for it gives that one a D first. A pause keeps others from taking the Lease,
-//!     and not the recorded holder; it moves neither S nor H.
+//!     but not the recorded holder; it moves neither S nor H.
 
 use std::time::Duration;
 

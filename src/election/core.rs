@@ -282,7 +282,7 @@ impl Core {
         self.awaited.take_if(|awaited| awaited.id == id).map(|awaited| awaited.asked)
     }
 
-    /// Takes in the record of a reply, which is always believed. One that the watch has overtaken is followed by another read.
+    /// Takes in the record of a reply, which is always believed. If the watch has overtaken it, another read is due.
     pub(crate) fn saw(&mut self, record: LeaseRecord, now: Now) {
         self.succeeded(now);
         self.read_wanted = self.sight.is_past(&record);
@@ -290,7 +290,7 @@ impl Core {
         self.report_holder(&record);
         self.version = Some(record.resource_version().to_owned());
         let seen = self.sight.record().map(LeaseRecord::resource_version);
-        self.overlooked |= seen.is_some_and(|seen| seen != record.resource_version());
+        self.overlooked |= !self.read_wanted && seen.is_some_and(|seen| seen != record.resource_version());
         self.sight.read(record, now.boot);
         self.hand_on();
         self.read_for_watch(now);

@@ -21,7 +21,7 @@ use crate::{
     time::{Instant, Now},
 };
 
-/// A forbidden creation is retried after R, then after twice as long each time, and after this long at most; until then the
+/// A forbidden creation is retried after about R, then after twice as long each time, up to about this long; until then the
 /// Lease is only read.
 const LONGEST_NO_CREATION: Duration = Duration::from_secs(60);
 
@@ -31,7 +31,7 @@ pub(crate) struct Following {
     sit_out: Option<Instant>,
     /// No creation before this: it is forbidden, somebody else must create the Lease.
     no_creation: Option<Instant>,
-    /// Creations that were forbidden so far.
+    /// Creations that were forbidden since there was a Lease.
     forbidden: u32,
     /// An acquiring write is in flight, or its outcome is unknown.
     campaigning: bool,
@@ -55,6 +55,9 @@ impl Following {
             return Some(Phase::Finished);
         }
         core.tick_watch(now);
+        if core.sight.record().is_some() {
+            (self.no_creation, self.forbidden) = (None, 0);
+        }
         if core.is_awaiting() || now.boot < core.retry_at() {
             return None;
         }
@@ -230,7 +233,8 @@ impl Following {
 
     /// No write of a campaign is under way any more. The Lease may have changed since the last one was sent.
     fn settled(&mut self, core: &mut Core) {
-        if std::mem::take(&mut self.campaigning) && core.sight.since() != self.campaigned_on {
+        let is_own = core.sight.record().is_some_and(|record| core.unknown.iter().any(|attempt| attempt.is(record)));
+        if std::mem::take(&mut self.campaigning) && core.sight.since() != self.campaigned_on && !is_own {
             self.lost(core);
         }
     }

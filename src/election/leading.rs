@@ -181,11 +181,13 @@ impl Leading {
             self.enforce(core, now);
         }
         if core.shutdown && self.ending.is_none() {
-            // Past S there is nothing to tell: nothing has run, and others wait for the end of the record.
             if !self.announced && now.boot < self.deadlines.soft {
                 self.tell_lead(core);
             }
-            self.end(core, Reason::Signal);
+            // Past S nothing has run. A renewal on its way may still make this a term that can be released.
+            if self.announced || !core.is_awaiting() {
+                self.end(core, Reason::Signal);
+            }
         }
         if let Some(phase) = self.finish(core, now) {
             return Some(phase);

@@ -6,15 +6,15 @@
 //!
 //! - [`drive`] is the loop; [`link`], the [`alarm`](crate::alarm) and its inbox are all that can wake it.
 //! - [`lease`] and [`watch`] carry requests out, with the credentials of [`access`]; [`classify`] says what a reply means.
+//! - [`detach`] makes it a process of its own that no signal ends.
 //! - [`guard`] kills at H if init does not; [`remains`] kills what an init that died has left.
 //!
-//! The process lives until its link ends. It has a session of its own and drops every signal: init decides its end.
+//! The process lives until its link ends. Init decides its end.
 
 use std::{
     env, io,
     net::SocketAddr,
     os::fd::{AsRawFd, FromRawFd as _, OwnedFd},
-    ptr,
     sync::Arc,
     time::Duration,
 };
@@ -24,10 +24,8 @@ use nix::{
     fcntl::{FcntlArg, FdFlag, OFlag, fcntl},
     sys::{
         prctl,
-        signal::{SaFlags, SigAction, SigHandler, SigSet, Signal},
         socket::{SockType, getsockopt, sockopt},
     },
-    unistd::setsid,
 };
 use tokio::{io::unix::AsyncFd, task::spawn_blocking};
 
@@ -40,7 +38,7 @@ use self::{
 use crate::{
     api::{AccessError, Cluster, Prompt, place::Place},
     clock,
-    config::{self, LogFormat},
+    config::LogFormat,
     election::Elector,
     exit,
     http::{Health, HttpError, serve},
@@ -53,6 +51,7 @@ use crate::{
 
 mod access;
 mod classify;
+mod detach;
 mod drive;
 mod guard;
 mod lease;
@@ -101,7 +100,7 @@ enum Failure {
 #[must_use]
 pub fn run() -> u8 {
     let ended = adopt().and_then(|socket| {
-        settle_in().map_err(Failure::Start)?;
+        detach::settle_in().map_err(Failure::Start)?;
         elect(socket)
     });
     let Err(failure) = ended else { return 0 };
@@ -129,51 +128,6 @@ impl Failure {
             Self::Start(_) | Self::Link(_) | Self::NoWelcome | Self::Unexpected | Self::Version(_) => exit::INTERNAL,
         }
     }
-}
-
-/// Detaches from the terminal, and is not ended by signals.
-///
-/// They are caught and dropped instead of blocked or ignored: credential plugins would inherit that, and could not be ended.
-fn settle_in() -> io::Result<()> {
-    for signal in Signal::iterator().filter(|signal| !KEPT.contains(signal)) {
-        catch(signal as i32)?;
-    }
-    for signal in config::Signal::REAL_TIME {
-        // Refused for those that the C library keeps to itself.
-        let _ = catch(signal);
-    }
-    SigSet::empty().thread_set_mask()?;
-    // Started through /proc/self/exe, it would be called `exe` in ps and top.
-    let _ = prctl::set_name(c"tenure-elector");
-    // Refused to a process group leader, which init may have made it.
-    let _ = setsid();
-    Ok(())
-}
-
-/// Signals that stay as they are: those that cannot be caught, the elector's own faults, and those that do nothing anyway.
-const KEPT: [Signal; 14] = [
-    Signal::SIGKILL,
-    Signal::SIGSTOP,
-    Signal::SIGFPE,
-    Signal::SIGILL,
-    Signal::SIGSEGV,
-    Signal::SIGBUS,
-    Signal::SIGABRT,
-    Signal::SIGTRAP,
-    Signal::SIGSYS,
-    Signal::SIGPIPE,
-    Signal::SIGCHLD,
-    Signal::SIGCONT,
-    Signal::SIGURG,
-    Signal::SIGWINCH,
-];
-
-#[expect(unsafe_code, reason = "a signal handler is installed")]
-fn catch(signal: i32) -> nix::Result<()> {
-    extern "C" fn drop_it(_: i32) {}
-    let action = libc::sigaction::from(SigAction::new(SigHandler::Handler(drop_it), SaFlags::SA_RESTART, SigSet::empty()));
-    // SAFETY: the handler does nothing, so it may run at any time; nothing is written through a null pointer.
-    Errno::result(unsafe { libc::sigaction(signal, &raw const action, ptr::null_mut()) }).map(drop)
 }
 
 #[expect(unsafe_code, reason = "a descriptor is inherited by its number")]

@@ -36,8 +36,8 @@ mod foreground;
 /// How much is taken in from one source before the deadlines are checked: no flood of messages, signals, notifications or dying
 /// orphans keeps init from them.
 const A_TURN: usize = 256;
-/// As many dead children: each turn of a stop looks through /proc, where those that are not reaped yet still are.
-const REAPED_A_TURN: usize = 8192;
+/// Dead children that are reaped in one turn: each turn of a stop looks through /proc, where those that are not reaped still are.
+const REAPED_A_TURN: usize = 2048;
 /// How long NOTIFY_SOCKET is read in one turn: finding the sender takes longer the deeper its process is in the tree.
 const LISTENING: Duration = Duration::from_millis(20);
 

@@ -9,8 +9,8 @@ use crate::{
 #[derive(Debug, thiserror::Error)]
 pub(super) enum IdentityError {
     /// The kernel gives no randomness.
-    #[error("there are no random bits for an identity: {0}")]
-    Random(getrandom::Error),
+    #[error("there are no random bits for an identity")]
+    Random(#[source] getrandom::Error),
     /// The name that the environment gives this replica is not valid in a Lease.
     #[error(
         "POD_NAME or the hostname, the default of lease.identity, has more than 253 bytes or control characters: set lease.identity"

@@ -38,8 +38,8 @@ pub(super) enum FindError {
     #[error(transparent)]
     Workload(ResolveError),
     /// By its key below `hooks`.
-    #[error("hooks.{0}: {1}")]
-    Hook(&'static str, ResolveError),
+    #[error("hooks.{0}")]
+    Hook(&'static str, #[source] ResolveError),
 }
 
 impl FindError {
@@ -171,7 +171,7 @@ fn environment(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Hook;
+    use crate::{config::Hook, words::one_line};
 
     fn config() -> Config {
         let mut config = Config::default();
@@ -186,7 +186,7 @@ mod tests {
         let missing = |config: &Config| Programs::find(config, std::env::vars_os(), "", None).err();
 
         let error = missing(&config).unwrap();
-        assert_eq!((error.exit_code(), error.to_string()), (127, "hooks.afterLead: /no/such/hook: not found".into()));
+        assert_eq!((error.exit_code(), one_line(&error)), (127, "hooks.afterLead: /no/such/hook: not found".into()));
         config.lease.enabled = false;
         assert!(missing(&config).is_none());
     }

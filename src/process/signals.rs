@@ -91,8 +91,8 @@ impl Signals {
         TAKEN.descriptor().map(Self)
     }
 
-    /// The next pending signal that is meant for this process. SIGPIPE and SIGXFSZ, which its own writes raise, are no news to it,
-    /// and are not kept back where they are ignored, because they are blocked.
+    /// The next pending signal. SIGPIPE and SIGXFSZ that this process's own writes raise are dropped: being blocked, they arrive
+    /// even though they are ignored.
     ///
     /// # Errors
     /// Any error of read(2).

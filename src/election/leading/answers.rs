@@ -108,7 +108,10 @@ impl Leading {
         }
         self.deadlines = self.deadlines.max(self.timing.deadlines(sent));
         if !self.announced {
-            self.announce(core, now);
+            // One that was lost meanwhile is over before it began.
+            if self.ending.is_none() {
+                self.announce(core, now);
+            }
         } else if self.ending.as_ref().is_none_or(|ending| ending.proof.is_none() && !ending.reason.is_loss()) {
             self.serial += 1;
             self.acknowledged = false;

@@ -284,6 +284,61 @@ fn a_shutdown_after_s_tells_init_nothing_of_a_term_in_which_nothing_ran() {
 }
 
 #[test]
+fn a_shutdown_after_s_awaits_the_renewal_that_is_on_its_way_and_releases_what_it_proves() {
+    let mut bench = proved_at_s();
+
+    bench.tell(ToElector::Shutdown);
+    bench.serve();
+    assert_eq!((bench.leads().is_some(), bench.step_down_reason()), (true, Some(Reason::Signal)));
+    bench.answers = true;
+    bench.prove(Then::Exit);
+    bench.run(seconds(1));
+
+    assert_eq!((bench.register.spec()["holderIdentity"].as_str(), bench.is_done()), (Some(""), true));
+}
+
+#[test]
+fn a_term_that_was_lost_before_init_was_told_of_it_is_never_told() {
+    let mut bench = campaigning();
+    let (_, request) = bench.awaited.clone().expect("the takeover");
+    let answer = bench.register.apply(&request);
+    bench.register.edit(|object| object["metadata"]["labels"] = serde_json::json!({"a": "b"}));
+    bench.watch_register();
+    bench.answer(answer);
+    bench.serve();
+    let (_, request) = bench.awaited.clone().expect("a renewal");
+    let answer = bench.register.apply(&request);
+    bench.register.edit(|object| object["spec"]["holderIdentity"] = "".into());
+    bench.watch_register();
+
+    bench.answer(answer);
+
+    assert_eq!(bench.leads(), None);
+    bench.answers = true;
+    bench.run(seconds(1));
+    assert!(bench.leads().is_some(), "it is free again, so it is taken again");
+}
+
+#[test]
+fn a_campaign_whose_first_write_commits_late_is_not_lost() {
+    let mut bench = campaigning();
+    let late = bench.awaited.clone().expect("the takeover").1;
+    bench.answer(lost());
+    bench.run(seconds(1));
+    bench.serve();
+    bench.run(seconds(1));
+    assert!(matches!(bench.awaited, Some((_, Request::Replace(_)))), "another takeover is under way");
+    bench.register.apply(&late);
+    bench.watch_register();
+
+    bench.serve();
+    bench.serve();
+
+    assert!(!bench.events.contains(&Event::CampaignLost));
+    assert!(bench.leads().is_some());
+}
+
+#[test]
 fn a_campaign_is_lost_although_the_watch_showed_the_winner_before_the_conflict() {
     let mut bench = campaigning();
     bench.run(TICK);

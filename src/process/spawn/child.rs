@@ -206,7 +206,7 @@ fn is_over(not_after: Instant, now: Instant) -> bool {
 #[expect(unsafe_code, reason = "async-signal-safe system calls")]
 fn close_on_execute() {
     const CLOSE_RANGE_CLOEXEC: u32 = 1 << 2;
-    // The kernel's own bound on the limit (fs.nr_open).
+    // The kernel's own bound on the limit (fs.nr_open), unless that was raised.
     const MOST_OPEN: i32 = 1 << 20;
     // SAFETY: the calls take numbers, and a local that is live.
     unsafe {
@@ -214,7 +214,7 @@ fn close_on_execute() {
             return;
         }
         // Refused, or older than Linux 5.11. Init itself opens with O_CLOEXEC; this is for what it was started with.
-        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        let mut limit = libc::rlimit { rlim_cur: 1024, rlim_max: 1024 };
         libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit);
         let end = i32::try_from(limit.rlim_cur).map_or(MOST_OPEN, |end| end.min(MOST_OPEN));
         for fd in link::FD..end {
