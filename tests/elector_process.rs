@@ -340,3 +340,39 @@ fn has_settled(elector: Pid) -> bool {
     let names = fs::read_dir(format!("/proc/{elector}/task")).into_iter().flatten().flatten();
     names.filter_map(|task| fs::read_to_string(task.path().join("comm")).ok()).any(|name| name == "guard\n")
 }
+
+#[test]
+fn a_successor_waits_for_its_kubeconfig() {
+    let scratch = Scratch::new();
+    let seen = scratch.join("seen");
+    let exec = "exec: {apiVersion: client.authentication.k8s.io/v1, command: /usr/bin/touch";
+    let kubeconfig = Kubeconfig::new(&format!("{exec}, args: [{}]}}", seen.display()));
+    let whole = fs::read(kubeconfig.path()).unwrap();
+    fs::write(kubeconfig.path(), "{").unwrap();
+    let elector = Elector::start("exec \"$0\" elector", Some(&kubeconfig));
+    let mut successor = Welcome { generation: 2, ..welcome() };
+    successor.config.lease.renew_period = Duration::from_secs(1);
+
+    elector.welcome(successor);
+    for _ in 0..2 {
+        assert_eq!(elector.hears(), ToInit::Beat);
+    }
+    fs::write(kubeconfig.path(), whole).unwrap();
+
+    wait_until("the credential plugin ran", || seen.exists());
+}
+
+#[test]
+fn probes_that_cannot_be_served_end_the_start() {
+    let kubeconfig = Kubeconfig::of_nobody();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut elector = Elector::start("exec \"$0\" elector", Some(&kubeconfig));
+    let mut first = welcome();
+    first.config.http.listen = Some(taken.local_addr().unwrap());
+
+    elector.welcome(first);
+
+    let ToInit::Failed { code: 78, message } = elector.hears() else { panic!("no Failed") };
+    assert!(message.contains("(http.listen)"), "{message}");
+    assert_eq!(elector.child.wait().unwrap().code(), Some(78));
+}
