@@ -5,6 +5,7 @@
 mod bad_input;
 mod check;
 mod config;
+mod replica;
 #[path = "../support/scratch.rs"]
 mod scratch;
 mod status;

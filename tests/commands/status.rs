@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::{
     scratch::Scratch,
-    world::{scripted, tenure, tenure_in_a_pod},
+    world::{Pod, scripted, tenure, tenure_in_a_pod},
 };
 
 /// An API server's answer for a Lease that does not exist.
@@ -76,9 +76,22 @@ fn it_looks_where_the_pod_is_and_else_where_the_context_is() {
     let path = place.file("with-namespace", &text);
     let variables = [("KUBECONFIG", path.as_str())];
 
-    tenure_in_a_pod("billing", &["status", "none"], &variables).says(2, &["no Lease none in namespace billing"]);
-    tenure_in_a_pod("", &["status", "none"], &variables).says(2, &["no Lease none in namespace shop"]);
+    for (namespace, looked_in) in [("billing\n", "billing"), ("\n", "shop")] {
+        let account = Scratch::new();
+        account.file("namespace", namespace);
+        let said = format!("no Lease none in namespace {looked_in}");
+        tenure_in_a_pod(&account, &["status", "none"], &variables).says(2, &[&said]);
+    }
     tenure(&["status", "none"], &variables).says(2, &["no Lease none in namespace shop"]);
+}
+
+#[test]
+fn a_pod_asks_by_its_service_account_before_the_home_kubeconfig() {
+    let pod = Pod::with_an_account_in("billing");
+
+    let ended = tenure_in_a_pod(&pod.account, &["status", "none"], &pod.variables());
+
+    ended.says(2, &["no Lease none in namespace billing"]);
 }
 
 #[test]

@@ -11,6 +11,7 @@ use std::{
     time::Duration,
 };
 
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
@@ -44,26 +45,30 @@ pub(crate) fn tenure(arguments: &[&str], variables: &[(&str, &str)]) -> Ended {
     run(Command::new(env!("CARGO_BIN_EXE_tenure")), arguments, variables, Stdio::piped())
 }
 
-/// Runs the binary with a service account of this namespace mounted, as in a pod.
-pub(crate) fn tenure_in_a_pod(namespace: &str, arguments: &[&str], variables: &[(&str, &str)]) -> Ended {
-    let script = "mount -t tmpfs none /var/run && cd /var/run && mkdir -p secrets/kubernetes.io/serviceaccount &&
-        printf '%s\n' \"$0\" >secrets/kubernetes.io/serviceaccount/namespace && cd / && exec \"$@\"";
-    tenure_after(script, namespace, arguments, variables)
+/// Runs the binary in a pod whose service account has the files of this directory.
+pub(crate) fn tenure_in_a_pod(account: &Path, arguments: &[&str], variables: &[(&str, &str)]) -> Ended {
+    run(in_a_pod(account), arguments, variables, Stdio::piped())
 }
 
 /// Runs the binary where there is no /proc.
 pub(crate) fn tenure_without_proc(arguments: &[&str]) -> Ended {
-    tenure_after("mount -t tmpfs none /proc && exec \"$@\"", "sh", arguments, &[])
+    run(after("mount -t tmpfs none /proc && exec \"$@\"", Path::new("sh")), arguments, &[], Stdio::piped())
 }
 
-/// Runs the binary at the end of this shell script, which has a mount namespace of its own, and its `$0`.
-fn tenure_after(script: &str, zero: &str, arguments: &[&str], variables: &[(&str, &str)]) -> Ended {
+fn in_a_pod(account: &Path) -> Command {
+    let script = "mount -t tmpfs none /var/run && mkdir -p /var/run/secrets/kubernetes.io &&
+        cp -R \"$0\" /var/run/secrets/kubernetes.io/serviceaccount && exec \"$@\"";
+    after(script, account)
+}
+
+/// The binary at the end of this shell script, which has a mount namespace of its own, and its `$0`.
+fn after(script: &str, zero: &Path) -> Command {
     let mut unshare = Command::new("unshare");
     if !nix::unistd::geteuid().is_root() {
         unshare.arg("--map-root-user");
     }
-    unshare.args(["--mount", "sh", "-c", script, zero, env!("CARGO_BIN_EXE_tenure")]);
-    run(unshare, arguments, variables, Stdio::piped())
+    unshare.args(["--mount", "sh", "-c", script]).arg(zero).arg(env!("CARGO_BIN_EXE_tenure"));
+    unshare
 }
 
 /// Runs the binary with an output that cannot be written to.
@@ -153,6 +158,38 @@ impl Drop for Embedded {
     }
 }
 
+/// A pod's access to an embedded API server, and a home with a kubeconfig that leads nowhere.
+pub(crate) struct Pod {
+    _server: Embedded,
+    /// The files of its service account.
+    pub(crate) account: Scratch,
+    home: Scratch,
+    host: String,
+    port: String,
+}
+
+impl Pod {
+    pub(crate) fn with_an_account_in(namespace: &str) -> Self {
+        let (account, home) = (Scratch::new(), Scratch::new());
+        let ours = home.join("ours");
+        let server = Embedded::start(&ours);
+        let text = fs::read_to_string(ours).unwrap();
+        let value = |key: &str| text.lines().find_map(|line| line.trim_start().strip_prefix(key)).unwrap().trim();
+        account.file("namespace", namespace);
+        account.file("token", value("token:"));
+        account.file("ca.crt", BASE64_STANDARD.decode(value("certificate-authority-data:")).unwrap());
+        fs::create_dir(home.join(".kube")).unwrap();
+        home.file(".kube/config", kubeconfig("server: 'http://127.0.0.1:1'"));
+        let (host, port) = value("server: https://").trim_end_matches('/').split_once(':').unwrap();
+        Self { _server: server, host: host.to_owned(), port: port.to_owned(), account, home }
+    }
+
+    /// What it has in its environment.
+    pub(crate) fn variables(&self) -> [(&str, &str); 3] {
+        [("HOME", self.home.to_str().unwrap()), ("KUBERNETES_SERVICE_HOST", &self.host), ("KUBERNETES_SERVICE_PORT", &self.port)]
+    }
+}
+
 /// A replica that runs until it is told to stop.
 pub(crate) struct Running {
     child: Child,
@@ -162,7 +199,15 @@ pub(crate) struct Running {
 impl Running {
     /// Runs the binary with only these variables in its environment.
     pub(crate) fn start(arguments: &[&str], variables: &[(&str, &str)]) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_tenure"));
+        Self::run(Command::new(env!("CARGO_BIN_EXE_tenure")), arguments, variables)
+    }
+
+    /// The same in a pod whose service account has the files of this directory.
+    pub(crate) fn in_a_pod(account: &Path, arguments: &[&str], variables: &[(&str, &str)]) -> Self {
+        Self::run(in_a_pod(account), arguments, variables)
+    }
+
+    fn run(mut command: Command, arguments: &[&str], variables: &[(&str, &str)]) -> Self {
         command.args(arguments).env_clear().env("PATH", "/usr/bin:/bin").envs(variables.iter().copied());
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let (sender, lines) = mpsc::channel();

@@ -1,0 +1,52 @@
+//! What a replica says of its surroundings, and which of them it copes with.
+
+use std::fs;
+
+use crate::{
+    scratch::Scratch,
+    world::{Pod, Running, kubeconfig, scripted},
+};
+
+#[test]
+fn a_replica_whose_plugin_fails_keeps_trying() {
+    let place = Scratch::new();
+    let good = place.join("good");
+    let lease = r#"{"metadata":{"name":"x","namespace":"default","uid":"u","resourceVersion":"1"},
+        "spec":{"holderIdentity":"pod-1","leaseDurationSeconds":600}}"#;
+    let path = scripted(&place, vec![("watch=", 410, "{}"), ("GET ", 200, lease)].leak());
+    let script = format!("[ -e {} ] || exit 1; echo 'status: {{token: t}}'", good.display());
+    let plugin = format!("apiVersion: client.authentication.k8s.io/v1, command: /bin/sh, args: [-c, \"{script}\"]");
+    let text = fs::read_to_string(&path).unwrap().replace("user: {}", &format!("user: {{exec: {{{plugin}}}}}"));
+    fs::write(&path, text).unwrap();
+
+    let replica = Running::start(&["--lease", "x", "--", "true"], &[("KUBECONFIG", &path)]);
+
+    replica.says(&["failed (exit status: 1)"]);
+    fs::write(good, "").unwrap();
+    replica.says(&["another replica leads", "pod-1"]);
+    assert_eq!(replica.end(), Some(0));
+}
+
+#[test]
+fn a_replica_says_what_is_odd_about_it() {
+    let place = Scratch::new();
+    let path = place.file("kubeconfig", kubeconfig("server: 'https://api.invalid', insecure-skip-tls-verify: true"));
+    let variables = [("KUBECONFIG", path.as_str()), ("HTTPS_PROXY", "http://proxy.invalid:3128")];
+
+    let replica = Running::start(&["--lease", "A_B", "--", "true"], &variables);
+
+    replica.says(&["the Lease is called a-b", "\"A_B\""]);
+    replica.says(&["not PID 1"]);
+    replica.says(&["HTTPS_PROXY is not used", "api.invalid"]);
+    assert_eq!(replica.end(), Some(0));
+}
+
+#[test]
+fn a_replica_of_a_pod_asks_by_its_service_account_whatever_kubeconfig_is_at_home() {
+    let pod = Pod::with_an_account_in("billing");
+
+    let replica = Running::in_a_pod(&pod.account, &["--lease", "x", "--", "true"], &pod.variables());
+
+    replica.says(&["the API server is https://127.0.0.1:", "the pod's service account"]);
+    assert_eq!(replica.end(), Some(0));
+}
