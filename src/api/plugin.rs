@@ -232,6 +232,8 @@ fn until(time: &str) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
+    use kube::config::ExecAuthCluster;
+
     use super::*;
     use crate::{
         process::{Pid, kill},
@@ -268,6 +270,19 @@ mod tests {
         let question = r#"{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","spec":{"interactive":false}}"#;
         let asked = BASE64_STANDARD.encode(format!("a-variable {question}").as_bytes());
         assert_eq!(serde_json::json!(auth)["token"], asked);
+    }
+
+    #[test]
+    fn a_plugin_is_told_of_the_cluster_only_if_it_asks_for_that() {
+        let cluster = ExecAuthCluster { server: Some("https://api".into()), ..ExecAuthCluster::default() };
+        let told = |provide_cluster_info| {
+            let exec = ExecConfig { provide_cluster_info, cluster: Some(cluster.clone()), ..ExecConfig::default() };
+            let question: serde_json::Value = serde_json::from_str(&question(&exec, false)).unwrap();
+            question["spec"].get("cluster").cloned()
+        };
+
+        assert_eq!(told(true), Some(json!({"server": "https://api"})));
+        assert_eq!(told(false), None);
     }
 
     #[test]

@@ -218,6 +218,29 @@ mod tests {
         assert_eq!(made.load(Ordering::Relaxed), 2);
     }
 
+    #[test]
+    fn credentials_are_renewed_a_minute_before_they_end_and_short_lived_ones_half_way() {
+        let path = std::env::temp_dir().join(format!("tenure-access-{}", std::process::id()));
+        let built = |seconds: u32| {
+            let end = format!("date -u -d \\\"@$(($(date +%s) + {seconds}))\\\" +%FT%TZ");
+            let script = format!("echo \\\"{{status: {{token: t, expirationTimestamp: '$({end})'}}}}\\\"");
+            let kubeconfig = format!(
+                "{{current-context: c, contexts: [{{name: c, context: {{cluster: c, user: u}}}}], clusters: [{{name: c, cluster: \
+                 {{server: 'http://127.0.0.1:1'}}}}], users: [{{name: u, user: {{exec: {{apiVersion: \
+                 client.authentication.k8s.io/v1, command: /bin/sh, args: [-c, \"{script}\"]}}}}}}]}}"
+            );
+            std::fs::write(&path, kubeconfig).unwrap();
+            let cluster = Cluster::from_kubeconfig(std::slice::from_ref(&path), Prompt::Never).unwrap();
+            Built::new(cluster.dialer(PAUSE).unwrap(), Instant::BOOT)
+        };
+
+        let [long, short] = [built(3600), built(100)];
+
+        let _ = std::fs::remove_file(&path);
+        assert_eq!(long.end.since(long.renew), Duration::from_secs(60));
+        assert_eq!(short.end.since(short.renew), short.end.since(Instant::BOOT) / 2);
+    }
+
     #[tokio::test]
     async fn doubts_in_a_row_are_one() {
         let (access, made) = counted();

@@ -214,6 +214,29 @@ mod tests {
         assert_eq!(stub.seen.recv().await.unwrap().connection, 1);
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn credentials_count_towards_the_attempt() {
+        let stub = Stub::start([Say::Silence]).await;
+        let (cluster, (release, held)) = (stub.cluster(), std::sync::mpsc::channel::<()>());
+        let held = std::sync::Mutex::new(held);
+        let discover = move || {
+            let _ = held.lock().unwrap().recv();
+            Ok(cluster.clone())
+        };
+        let (place, timeout) = (Place { namespace: "billing".into(), name: "writer".into() }, Duration::from_secs(2));
+        let lease = Lease::new(Access::new(Arc::new(discover), timeout), place, timeout);
+        let began = Instant::now();
+
+        let credentials = async {
+            tokio::time::advance(timeout - Duration::from_millis(500)).await;
+            drop(release);
+        };
+        let (answer, ()) = tokio::join!(lease.send(&Request::Get), credentials);
+
+        assert!(matches!(answer, Answer::Unknown { .. }), "{answer:?}");
+        assert!(began.elapsed() < timeout + Duration::from_millis(100), "{:?}", began.elapsed());
+    }
+
     #[tokio::test]
     async fn refused_credentials_are_read_again() {
         let mut stub = Stub::start([json(401, "{}"), json(200, LEASE)]).await;
@@ -269,8 +292,8 @@ mod tests {
     async fn a_plugin_slower_than_the_timeout_is_run_ahead_and_renews_what_ends() {
         let directory = std::env::temp_dir().join(format!("tenure-lease-plugin-{}", std::process::id()));
         std::fs::create_dir_all(&directory).unwrap();
-        let script = r#"echo >>"$0/runs"; sleep 1; echo "{status: {token: t$(grep -c '' "$0/runs"),
-            expirationTimestamp: '$(date -u -d "@$(($(date +%s) + 4))" +%FT%TZ)'}}""#;
+        let script = r#"echo >>"$0/runs"; sleep 0.5; echo "{status: {token: t$(grep -c '' "$0/runs"),
+            expirationTimestamp: '$(date -u -d "@$(($(date +%s) + 6))" +%FT%TZ)'}}""#;
         let mut stub = Stub::answering(|_| json(200, LEASE)).await;
         let kubeconfig = json!({
             "apiVersion": "v1", "kind": "Config", "current-context": "c",
@@ -287,9 +310,13 @@ mod tests {
         let discover = move || Cluster::from_kubeconfig(std::slice::from_ref(&path), Prompt::Never);
         let lease = Lease::new(Access::new(Arc::new(discover), timeout), place, timeout);
 
+        let mut has_credentials = false;
         let later = async {
             loop {
-                lease.send(&Request::Get).await;
+                let answer = lease.send(&Request::Get).await;
+                // A slow machine makes some unknown, which is no refusal.
+                assert!(!has_credentials || !matches!(answer, Answer::Refused { .. }), "{answer:?}");
+                has_credentials |= matches!(answer, Answer::Object(_));
                 while let Ok(seen) = stub.seen.try_recv() {
                     if seen.head.contains("authorization: bearer t3\r\n") {
                         return;
