@@ -196,6 +196,18 @@ fn after_the_grace_a_workload_that_ignores_term_is_killed() {
 }
 
 #[test]
+fn the_whole_group_is_asked_to_stop_where_that_is_wanted() {
+    let child = "trap 'echo child; exit' TERM; echo ready; while :; do sleep 0.01; done";
+    let script = format!("trap 'echo main' TERM; sh -c \"{child}\" & wait; wait; exit 4");
+    let mut init = Init::contained(&["--set", "workload.stop.killMode=group"], &script);
+    init.line();
+    init.signal(Signal::SIGTERM);
+    let mut said = [init.line(), init.line()];
+    said.sort();
+    assert_eq!((said, init.exit()), (["child".into(), "main".into()], 4));
+}
+
+#[test]
 fn a_second_term_leaves_the_grace_of_a_loss() {
     let set = ["--set", "workload.stop.grace=10m", "--set", "workload.stop.lossGrace=200ms"];
     let mut init = Init::contained(&set, STUBBORN);

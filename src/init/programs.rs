@@ -180,6 +180,18 @@ mod tests {
     }
 
     #[test]
+    fn a_program_is_sought_in_the_path_that_it_will_have() {
+        let mut config = config();
+        let missing =
+            |config: &Config| Programs::find(config, std::env::vars_os(), "", None).err().map(|error| error.exit_code());
+        assert_eq!(missing(&config), None);
+
+        config.workload.env.insert("PATH".into(), "/nonexistent".into());
+
+        assert_eq!(missing(&config), Some(127));
+    }
+
+    #[test]
     fn a_hook_is_looked_for_where_there_is_a_lease() {
         let mut config = config();
         config.hooks.after_lead = Some(Hook { command: vec!["/no/such/hook".into()], ..Hook::default() });

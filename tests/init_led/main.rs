@@ -24,6 +24,7 @@ mod lines;
 mod procfs;
 #[path = "../support/scratch.rs"]
 mod scratch;
+mod start;
 mod stops;
 #[path = "../support/wait.rs"]
 mod wait;
@@ -52,7 +53,13 @@ fn main() -> ExitCode {
             term_while_following_ends_with_0,
             a_workload_that_cannot_be_executed_any_more_ends_with_127,
             an_elector_that_cannot_work_ends_init_with_its_code,
-            the_workload_is_told_its_term;
+            the_workload_is_told_its_term,
+            a_workload_for_which_there_is_no_descriptor_is_tried_again;
+        start:
+            the_pod_gives_the_name,
+            the_workload_has_the_score_that_was_configured,
+            a_hook_has_the_score_of_the_workload,
+            only_init_has_a_short_slice;
         deadlines:
             an_elector_that_says_nothing_more_costs_the_workload_its_life_before_e,
             a_workload_that_floods_init_with_orphans_and_signals_is_killed_in_time_all_the_same,

@@ -5,9 +5,16 @@ use std::{
     process::{Command, Stdio},
 };
 
-use nix::sys::signal::Signal;
+use nix::{
+    sys::{
+        resource::{Resource, getrlimit},
+        signal::Signal,
+    },
+    unistd::Pid,
+};
 use tenure::{
     clock,
+    config::OnExit,
     link::{Reason, Term, Then, ToElector, ToInit},
 };
 
@@ -135,4 +142,29 @@ pub(crate) fn the_workload_is_told_its_term() {
             "me"
         ]
     );
+}
+
+pub(crate) fn a_workload_for_which_there_is_no_descriptor_is_tried_again() {
+    let mut config = config("echo ready; exec sleep 600");
+    config.workload.on_exit = OnExit::Restart;
+    let (mut world, _) = World::contained(&config);
+    let init = world.init();
+    let is_open = |fd: &u64| fs::symlink_metadata(format!("/proc/{init}/fd/{fd}")).is_ok();
+    let (limit, _) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+    limit_descriptors(init, (0..).find(|fd| !is_open(fd)).unwrap());
+    world.tell(&lead(patient(), clock::boot()));
+    assert_eq!(world.hear(), ToElector::Acknowledged { term: Term(1), serial: 0 });
+    world.tell(&ToInit::Beat);
+    assert_eq!(world.hear(), ToElector::Beat, "the term goes on");
+
+    limit_descriptors(init, limit);
+
+    assert_eq!(world.line(), "ready");
+    assert!(matches!(world.hear(), ToElector::Started { .. }));
+}
+
+/// Lets a process have no descriptor of this number or above, beside those that it has.
+fn limit_descriptors(pid: Pid, limit: u64) {
+    let set = Command::new("prlimit").args([format!("--pid={pid}"), format!("--nofile={limit}:")]).status();
+    assert!(set.expect("prlimit is needed").success());
 }

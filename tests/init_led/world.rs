@@ -61,6 +61,9 @@ pub(crate) fn burdened() -> Timing {
     Timing { loss_grace: Duration::from_secs(3), ..unhurried().with_duration(Duration::from_secs(12)) }
 }
 
+/// The name of the pod, as the environment gives it.
+pub(crate) const POD: &str = "billing-7";
+
 /// `sh -c script`, with the settings of [`patient`] in the configuration too.
 pub(crate) fn config(script: &str) -> Config {
     let mut config = Config::default();
@@ -123,7 +126,7 @@ impl World {
             }
         }
         command.arg(std::env::current_exe().unwrap()).arg(INIT);
-        command.env(CONFIG, serde_json::to_string(config).unwrap()).env(LINK, address);
+        command.env(CONFIG, serde_json::to_string(config).unwrap()).env(LINK, address).env("POD_NAME", POD);
         command.env("KUBECONFIG", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/init_led/kubeconfig.yaml"));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("setpriv and unshare are needed");
