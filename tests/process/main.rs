@@ -4,6 +4,7 @@
 
 mod bomb;
 mod burning;
+mod forgetting;
 mod notifying;
 #[path = "../support/scratch.rs"]
 mod scratch;
