@@ -107,6 +107,23 @@ fn a_creation_that_is_forbidden_is_repeated_after_r_and_then_more_and_more_rarel
 }
 
 #[test]
+fn a_lease_that_came_and_went_may_be_created_by_whoever_was_forbidden_to_before() {
+    let mut bench = Bench::new();
+    bench.answers = false;
+    bench.serve();
+    bench.answer(Answer::Refused { refusal: Refusal::Forbidden, message: "no create".into() });
+    bench.register.put(held("x", 15));
+    bench.watch_register();
+    let deleted = bench.register.delete();
+    bench.watch(deleted);
+    bench.answers = true;
+
+    bench.run(seconds(1));
+
+    assert_eq!(bench.writes().len(), 2);
+}
+
+#[test]
 fn refused_credentials_are_tried_again_once_at_once_then_with_a_pause() {
     let mut bench = Bench::with(mark());
     bench.answers = false;
