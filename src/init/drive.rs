@@ -33,10 +33,10 @@ use crate::{
 
 mod foreground;
 
-/// How much is taken in from one source before the deadlines are checked: no flood of messages, signals, notifications or dying
-/// orphans keeps init from them.
+/// How much is taken in from one source before the deadlines are checked: no flood of messages, signals or notifications keeps
+/// init from them.
 const A_TURN: usize = 256;
-/// Dead children that are reaped in one turn: each turn of a stop looks through /proc, where those that are not reaped still are.
+/// The same of dead orphans. They are more, because each turn of a stop looks through /proc, where those not reaped still are.
 const REAPED_A_TURN: usize = 2048;
 /// How long NOTIFY_SOCKET is read in one turn: finding the sender takes longer the deeper its process is in the tree.
 const LISTENING: Duration = Duration::from_millis(20);
