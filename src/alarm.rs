@@ -90,6 +90,15 @@ mod tests {
     }
 
     #[test]
+    fn it_counts_while_the_machine_is_suspended() {
+        for alarm in [Alarm::blocking().unwrap(), Alarm::nonblocking().unwrap()] {
+            let shown = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", alarm.as_raw_fd())).unwrap();
+
+            assert!(shown.lines().any(|line| line == format!("clockid: {}", libc::CLOCK_BOOTTIME)), "{shown}");
+        }
+    }
+
+    #[test]
     fn unset_it_does_not_fire() {
         let alarm = Alarm::nonblocking().unwrap();
 

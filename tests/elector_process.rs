@@ -31,6 +31,8 @@ mod lines;
 mod procfs;
 #[path = "support/scratch.rs"]
 mod scratch;
+#[path = "support/slept.rs"]
+mod slept;
 #[path = "support/wait.rs"]
 mod wait;
 
@@ -209,6 +211,23 @@ fn it_kills_at_the_hard_deadline_although_its_init_does_nothing() {
     assert!(clock::boot() >= hard);
 }
 
+#[test]
+fn it_kills_at_the_hard_deadline_on_a_machine_that_has_slept() {
+    if slept::flags().is_empty() {
+        return;
+    }
+    let kubeconfig = Kubeconfig::of_nobody();
+    let mut elector = Elector::start_by(slept::command(), "\"$0\" elector & sleep 60; echo $?", Some(&kubeconfig));
+    let sent = clock::boot().before(Config::default().lease.duration) + Duration::from_secs(3);
+    let resume = resume(sent + slept::ASLEEP, None);
+    let hard = resume.confirmed.deadlines.hard;
+
+    elector.welcome(Welcome { resume: Some(resume), ..welcome() });
+
+    assert_eq!(elector.line(), "137");
+    assert!(clock::boot() + slept::ASLEEP >= hard);
+}
+
 fn welcome() -> Welcome {
     let mut config = Config::default();
     config.lease.name = "writer".into();
@@ -252,10 +271,14 @@ struct Elector {
 impl Elector {
     /// `$0` is the binary; the link is on the descriptor where it expects it.
     fn start(script: &str, kubeconfig: Option<&Kubeconfig>) -> Self {
+        Self::start_by(Command::new("env"), script, kubeconfig)
+    }
+
+    /// The same by a command that executes its arguments.
+    fn start_by(mut command: Command, script: &str, kubeconfig: Option<&Kubeconfig>) -> Self {
         let (link, theirs) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC).unwrap();
         setsockopt(&link, sockopt::ReceiveTimeout, &TimeVal::seconds(30)).unwrap();
-        let mut command = Command::new("/bin/sh");
-        command.args(["-c", &format!("exec 3<&0 0</dev/null; {script}"), env!("CARGO_BIN_EXE_tenure")]);
+        command.args(["/bin/sh", "-c", &format!("exec 3<&0 0</dev/null; {script}"), env!("CARGO_BIN_EXE_tenure")]);
         command.env_remove("KUBERNETES_SERVICE_HOST").env_remove("KUBECONFIG").env("HOME", "/nonexistent");
         if let Some(kubeconfig) = kubeconfig {
             command.env("KUBECONFIG", kubeconfig.path());

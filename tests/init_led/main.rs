@@ -24,6 +24,8 @@ mod lines;
 mod procfs;
 #[path = "../support/scratch.rs"]
 mod scratch;
+#[path = "../support/slept.rs"]
+mod slept;
 mod start;
 mod stops;
 #[path = "../support/wait.rs"]
@@ -44,6 +46,8 @@ fn main() -> ExitCode {
     if let Some(code) = faces::worn() {
         return code;
     }
+    // Init, the test and all others share its clocks.
+    slept::enter();
     let trials = trials![
         stops:
             stopped_is_told_when_the_whole_tree_is_gone_and_not_before,

@@ -8,6 +8,8 @@ mod forgetting;
 mod notifying;
 #[path = "../support/scratch.rs"]
 mod scratch;
+#[path = "../support/slept.rs"]
+mod slept;
 mod spawning;
 mod sweeping;
 mod world;

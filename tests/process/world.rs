@@ -18,6 +18,8 @@ use tenure::process::{
     spawn::{self, Input, Outcome, Place, Setup, Spawning},
 };
 
+use crate::slept;
+
 /// Longest wait for anything that a test waits for.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -46,10 +48,12 @@ pub(crate) fn is_inside() -> bool {
     std::env::var_os(INSIDE).is_some()
 }
 
-/// Starts the test binary for the test `name` in its own PID namespace, which ends with it or after a minute.
+/// Starts the test binary for the test `name` in its own PID namespace, which ends with it or after a minute. The machine there
+/// has been suspended, if that is possible.
 pub(crate) fn start(name: &str, world: &World) -> Child {
     let mut command = Command::new("timeout");
     command.args(["--signal=KILL", "60", "unshare", "--fork", "--pid", "--mount-proc", "--kill-child=SIGKILL"]);
+    command.args(slept::flags());
     if !nix::unistd::geteuid().is_root() {
         command.arg("--map-root-user");
     }

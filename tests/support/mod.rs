@@ -8,7 +8,7 @@
 //! - [`stage`] puts them together for one case; [`case`] runs each case on both servers.
 //! - [`audit`] reads the real server's audit log.
 //! - `client_go` is a peer without clock and IO: only the simulation and the model use it, each including its file.
-//! - `wait`, `lines`, `procfs` and `scratch` are for tests without a runtime, which include them likewise.
+//! - `wait`, `lines`, `procfs`, `scratch` and `slept` are for tests without a runtime, which include them likewise.
 //!
 //! Nothing here sleeps to let something happen: it waits for the event, with a deadline. That nothing happens is checked by
 //! watching for a while.
