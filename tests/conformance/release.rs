@@ -38,6 +38,7 @@ pub fn all() -> Vec<Case> {
         case_61_a_workload_that_ignores_its_stop_is_killed_with_its_daemons,
         case_62_what_cannot_be_killed_is_never_released,
         case_62_what_does_not_die_of_a_kill_is_never_released,
+        case_62_what_cannot_be_killed_dies_with_its_init_where_the_lease_is_lost,
         case_63_a_restart_keeps_the_term,
         case_63_a_restart_does_not_move_its_end,
         case_63_an_exit_releases_and_passes_its_code_on,
@@ -186,6 +187,23 @@ async fn case_62_what_does_not_die_of_a_kill_is_never_released(stage: Stage) {
     drop(freezer);
     me.proxy.log.first("a release after the proof", is_done_release).await;
     me.exit().await;
+}
+
+async fn case_62_what_cannot_be_killed_dies_with_its_init_where_the_lease_is_lost(stage: Stage) {
+    // That much is left after H even on a busy machine.
+    let prepared = stage.prepare("me").await.unhurried().set("workload.stop.killMargin", "4s").without_kill();
+    let (me, _) = lead(&stage, prepared).await;
+    let intruder = me.intruder().await;
+    let x = stage.start("x").await;
+    x.proxy.log.first("a watch", |e| e.request.verb == Verb::Watch).await;
+
+    me.proxy.cut();
+    let last = last_confirmed(&me, clock::boot());
+
+    intruder.ended().await;
+    assert!(clock::boot() < UNHURRIED.end(last.request.at));
+    assert_eq!(me.exit().await, 70);
+    stage.witness.start("x", 0).await;
 }
 
 /// Asked to stop, but without a proof of death: it renews even after the grace period, and releases nothing.

@@ -55,7 +55,7 @@ pub(crate) fn a_lead_that_init_reads_after_s_starts_nothing() {
 pub(crate) fn an_extension_that_waited_while_init_was_stopped_saves_the_workload() {
     let (mut world, _) = World::contained(&config(STUBBORN));
     let a = clock::boot();
-    let workload = world.lead(timing(), a);
+    world.lead(timing(), a);
     world.line();
     world.freeze();
     // At H it would be too late.
@@ -66,7 +66,6 @@ pub(crate) fn an_extension_that_waited_while_init_was_stopped_saves_the_workload
     assert_eq!(world.hear(), acknowledged);
     world.step_down(7, Reason::LostToHolder);
     assert_eq!(world.line(), "asked", "and not before");
-    assert!(workload > 1);
 }
 
 pub(crate) fn init_that_was_stopped_past_h_kills_before_it_does_anything_else() {

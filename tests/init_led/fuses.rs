@@ -59,7 +59,8 @@ pub(crate) fn init_and_elector_stopped_the_workload_dies_before_e_and_not_before
     assert_eq!(world.hear(), acknowledged);
     world.freeze();
     wait_until("the fuse", || is_dead(&world));
-    assert!(clock::boot() >= timing().deadlines(a).hard);
+    let dead = clock::boot();
+    assert!(dead >= timing().deadlines(a).hard && dead < timing().deadlines(a).end, "{dead:?}");
     wake_after_e(&world, a);
     // kill(-1) also killed the elector.
     assert_eq!(world.next_elector().resume.unwrap().stopping, Some(Reason::Expired));

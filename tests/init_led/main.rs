@@ -17,6 +17,7 @@ mod always;
 mod deadlines;
 mod electors;
 mod faces;
+mod forks;
 mod fuses;
 #[path = "../support/lines.rs"]
 mod lines;
@@ -70,6 +71,9 @@ fn main() -> ExitCode {
             a_lead_that_init_reads_after_s_starts_nothing,
             an_extension_that_waited_while_init_was_stopped_saves_the_workload,
             init_that_was_stopped_past_h_kills_before_it_does_anything_else;
+        forks:
+            a_workload_whose_init_stands_still_after_the_fork_is_not_started_past_s,
+            a_hook_whose_init_stands_still_after_the_fork_is_not_started_past_s;
         fuses:
             init_and_elector_stopped_the_workload_dies_before_e_and_not_before_h,
             what_left_the_group_dies_too_once_a_renewal_has_passed,

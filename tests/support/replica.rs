@@ -233,6 +233,18 @@ impl Drop for Replica {
 /// Ends when dropped.
 pub struct Intruder(Child);
 
+impl Intruder {
+    /// Waits until something else has ended it.
+    pub async fn ended(mut self) {
+        within(PATIENCE, "the intruder has ended", async {
+            while self.0.try_wait().expect("a child").is_none() {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+        })
+        .await;
+    }
+}
+
 impl Drop for Intruder {
     fn drop(&mut self) {
         drop(self.0.kill());
