@@ -1,13 +1,13 @@
 //! `runs: always` with real signals, datagrams and hooks.
 
-use std::{fs, io::Write as _, os::unix::fs::OpenOptionsExt as _, path::Path};
+use std::{fs, io::Write as _};
 
-use nix::sys::{
-    signal::{
-        Signal::{SIGCONT as CONT, SIGKILL as KILL},
+use nix::{
+    sys::signal::{
+        Signal::{SIGCONT as CONT, SIGHUP as HUP, SIGKILL as KILL},
         kill,
     },
-    stat::Mode,
+    unistd::Pid,
 };
 use tenure::{
     clock,
@@ -19,7 +19,7 @@ use tenure::{
 use super::{
     faces::{WORKLOAD, notify_at},
     procfs::{children, state},
-    scratch::Scratch,
+    scratch::{Scratch, open_for_reader},
     wait::{wait_for, wait_until},
     world::{World, burdened, config, lead, patient, sleep_until, timing, unhurriedly},
 };
@@ -103,17 +103,55 @@ pub(crate) fn a_workload_that_does_not_handle_its_demotion_is_killed_and_proved_
 }
 
 pub(crate) fn a_promotion_waits_for_the_handler_of_a_workload_that_just_started() {
-    let scratch = Scratch::new();
-    let ready = scratch.join("ready");
-    nix::unistd::mkfifo(&ready, Mode::S_IRUSR | Mode::S_IWUSR).unwrap();
-    let script = format!("echo starts; read word <{}; trap 'echo leads' USR1; while :; do sleep 0.01; done", ready.display());
-    let (mut world, _) = World::contained(&always(Acknowledge::None, &["sh", "-c", &script]));
-    assert_eq!(world.line(), "starts");
+    let (mut world, ready) = unready();
     world.tell(&lead(patient(), clock::boot()));
     assert_eq!(world.hear(), ToElector::Acknowledged { term: Term(1), serial: 0 });
-    wait_for("the workload's reading", || open_for_reader(&ready)).write_all(b"go\n").unwrap();
+    ready.get();
     assert_eq!(world.line(), "leads");
     assert!(matches!(world.hear(), ToElector::Started { .. }));
+}
+
+pub(crate) fn a_promotion_whose_messenger_was_killed_is_sent_again() {
+    let (mut world, ready) = unready();
+    world.tell(&lead(patient(), clock::boot()));
+    assert_eq!(world.hear(), ToElector::Acknowledged { term: Term(1), serial: 0 });
+    let first = wait_for("the one that is to send the signal", || messenger(&world));
+
+    kill(first, KILL).unwrap();
+
+    wait_for("another one", || messenger(&world).filter(|pid| *pid != first));
+    world.tell(&ToInit::Beat);
+    assert_eq!(world.hear(), ToElector::Beat, "nobody has been promoted");
+    ready.get();
+    assert_eq!(world.line(), "leads");
+    assert!(matches!(world.hear(), ToElector::Started { .. }));
+}
+
+/// Init's child that waits until the workload handles the signal of its promotion; it has executed nothing.
+fn messenger(world: &World) -> Option<Pid> {
+    let (init, elector) = (world.init(), world.elector());
+    let program = |pid| fs::read_link(format!("/proc/{pid}/exe")).ok();
+    children(init).into_iter().find(|pid| *pid != elector && program(*pid) == program(init))
+}
+
+/// A standby that handles no signal before it is told to get ready.
+fn unready() -> (World, Ready) {
+    let scratch = Scratch::new();
+    let fifo = scratch.fifo("ready");
+    let script = format!("echo starts; read word <{}; trap 'echo leads' USR1; while :; do sleep 0.01; done", fifo.display());
+    let (mut world, _) = World::contained(&always(Acknowledge::None, &["sh", "-c", &script]));
+    assert_eq!(world.line(), "starts");
+    (world, Ready(scratch))
+}
+
+struct Ready(Scratch);
+
+impl Ready {
+    /// Tells it.
+    fn get(&self) {
+        let mut fifo = wait_for("the workload's reading", || open_for_reader(&self.0.join("ready")));
+        fifo.write_all(b"go\n").unwrap();
+    }
 }
 
 pub(crate) fn a_workload_that_never_handles_its_promotion_stays_the_standby_that_it_is() {
@@ -180,6 +218,23 @@ pub(crate) fn a_word_from_somebody_else_acknowledges_nothing() {
     assert!(clock::boot() >= asked + timing().loss_grace, "the whole time was left to the workload");
 }
 
+pub(crate) fn a_word_from_before_the_question_is_no_answer() {
+    let (mut world, _) = promoted(&notifying("foretells"), patient());
+    let workload = wait_for("the workload", || world.others().first().map(|(pid, _)| *pid));
+    // Init would read it at once, and nobody has asked yet.
+    world.freeze();
+    kill(workload, HUP).unwrap();
+    assert_eq!(world.line(), "foretells");
+    world.step_down(7, Reason::LostToHolder);
+    world.passed_on();
+
+    world.signal(CONT);
+
+    assert_eq!(world.line(), "follows");
+    let ToElector::Stopped { stop, .. } = world.hear() else { panic!("not stopped") };
+    assert_eq!(stop.exit, Some(Exit::Signal(libc::SIGKILL)), "it has not answered since it was asked");
+}
+
 pub(crate) fn a_workload_that_floods_its_socket_is_killed_in_time_all_the_same() {
     let (world, _) = promoted(&unhurriedly(notifying("floods")), burdened());
     let end = burdened().deadlines(clock::boot()).end;
@@ -213,6 +268,23 @@ pub(crate) fn the_role_is_told_and_acknowledged_by_hooks() {
     assert_eq!(world.hooked.take(), hooked, "in time to be told of");
 }
 
+pub(crate) fn a_hook_that_hangs_is_killed_at_its_timeout() {
+    // With a killMargin that leaves its end time to be seen before the promotion is given up for want of one.
+    let mut config = unhurriedly(always(Acknowledge::Hook, &["sh", "-c", "echo starts; exec sleep 1000"]));
+    (config.signals.on_lead, config.signals.on_follow) = (None, None);
+    let hook = serde_json::from_str(r#"{"command": ["sleep", "1000"], "timeout": "300ms"}"#).unwrap();
+    config.hooks.after_lead = Some(hook);
+    let (mut world, _) = World::contained(&config);
+    assert_eq!(world.line(), "starts");
+
+    world.tell(&lead(patient(), clock::boot()));
+
+    assert_eq!(world.hear(), ToElector::Acknowledged { term: Term(1), serial: 0 });
+    let stopping = world.hear();
+    assert!(matches!(stopping, ToElector::Stopping { reason: Reason::HookFailed, .. }), "{stopping:?}");
+    assert_eq!(world.hooked.take(), [(HookKind::AfterLead, Exit::Signal(libc::SIGKILL))]);
+}
+
 pub(crate) fn what_a_hook_leaves_running_ends_with_it() {
     let hook = |script: &str| {
         let command = ["sh", "-c", script].map(str::to_owned).to_vec();
@@ -229,9 +301,4 @@ pub(crate) fn what_a_hook_leaves_running_ends_with_it() {
     world.step_down(7, Reason::StepDown);
     assert_eq!(world.stopped(7), Then::Follow);
     assert_eq!(world.others().len(), 1, "the workload alone");
-}
-
-/// A FIFO, opened as soon as somebody reads it.
-fn open_for_reader(fifo: &Path) -> Option<fs::File> {
-    fs::OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(fifo).ok()
 }

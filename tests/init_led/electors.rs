@@ -50,6 +50,21 @@ pub(crate) fn an_elector_that_was_stopped_is_killed_and_replaced() {
     assert_eq!(world.others().len(), 1);
 }
 
+pub(crate) fn the_plugins_of_a_stopped_elector_die_with_it() {
+    let mut config = config(OBEDIENT);
+    config.lease.duration = Duration::from_secs(5);
+    let (mut world, _) = World::contained(&config);
+    world.lead(patient(), clock::boot());
+    let workload = pids(&world.others());
+    world.start_plugin();
+    wait_until("it has a plugin", || world.others().len() > workload.len());
+
+    kill(world.elector(), Signal::SIGSTOP).unwrap();
+
+    world.next_elector();
+    wait_until("the workload is alone", || pids(&world.others()) == workload);
+}
+
 pub(crate) fn one_that_speaks_nonsense_is_replaced() {
     let (mut world, _) = World::contained(&config(OBEDIENT));
     world.lead(patient(), clock::boot());

@@ -8,7 +8,7 @@ use std::{
         unix::net::{SocketAddr, UnixDatagram},
     },
     path::Path,
-    process::ExitCode,
+    process::{Command, ExitCode},
 };
 
 use nix::{
@@ -28,11 +28,14 @@ use super::wait::wait_until;
 pub(crate) const CONFIG: &str = "INIT_LED_CONFIG";
 /// Where the test listens for electors.
 pub(crate) const LINK: &str = "INIT_LED_LINK";
+/// What the test tells an elector to have it start a process of its own, and which it does not pass on.
+pub(crate) const PLUGIN: &[u8] = b"plugin";
 /// First argument of init.
 pub(crate) const INIT: &str = "init";
 /// First argument of a workload that reports on NOTIFY_SOCKET that it leads. The second argument is how it behaves otherwise: it
-/// `obeys` when it is to follow, is `stubborn` then, or `floods` the socket from the first promotion on; or it is a path, and the
-/// workload sends the socket many messages once that file exists, before it handles any signal.
+/// `obeys` when it is to follow, is `stubborn` then, `foretells` on SIGHUP that it follows and is stubborn too, or `floods` the
+/// socket from the first promotion on; or it is a path, and the workload sends the socket many messages once that file exists,
+/// before it handles any signal.
 pub(crate) const WORKLOAD: &str = "workload";
 
 /// The exit code of the role in which this process was started; none if it is the test.
@@ -69,6 +72,10 @@ fn elector() {
                 continue;
             }
             let length = recv(from.as_raw_fd(), &mut buffer, MsgFlags::empty()).unwrap_or(0);
+            if &buffer[..length] == PLUGIN {
+                drop(Command::new("sleep").arg("1000").spawn().unwrap());
+                continue;
+            }
             if length == 0 || send(to.as_raw_fd(), &buffer[..length], MsgFlags::MSG_NOSIGNAL) == Err(Errno::EPIPE) {
                 return;
             }
@@ -80,6 +87,9 @@ fn elector() {
 fn workload(behaviour: &str) {
     let mut signals = SigSet::empty();
     signals.extend([Signal::SIGUSR1, Signal::SIGUSR2, Signal::SIGTERM]);
+    if behaviour == "foretells" {
+        signals.add(Signal::SIGHUP);
+    }
     let own_words = || say(&format!("{} {}", std::process::id(), std::env::var("TENURE_ROLE").unwrap()));
     if behaviour.starts_with('/') {
         own_words();
@@ -108,6 +118,10 @@ fn workload(behaviour: &str) {
                 if behaviour == "obeys" {
                     notify("X_TENURE_ROLE=standby");
                 }
+            }
+            Signal::SIGHUP => {
+                notify("X_TENURE_ROLE=standby");
+                say("foretells");
             }
             _ => std::process::exit(3),
         }

@@ -54,6 +54,7 @@ fn main() -> ExitCode {
             stopped_is_told_when_the_whole_tree_is_gone_and_not_before,
             the_same_holds_where_init_is_not_pid_1,
             a_process_that_was_executed_into_the_container_is_gone_too,
+            without_its_proc_nothing_is_proved_while_anybody_lives,
             term_is_a_planned_stop_then_a_release_then_the_workloads_code,
             term_while_following_ends_with_0,
             a_workload_that_cannot_be_executed_any_more_ends_with_127,
@@ -86,6 +87,7 @@ fn main() -> ExitCode {
         electors:
             the_workload_does_not_notice_that_its_elector_was_killed,
             an_elector_that_was_stopped_is_killed_and_replaced,
+            the_plugins_of_a_stopped_elector_die_with_it,
             one_that_speaks_nonsense_is_replaced,
             it_has_a_session_of_its_own_and_no_standard_input;
         always:
@@ -93,13 +95,16 @@ fn main() -> ExitCode {
             a_workload_that_was_dead_when_its_demotion_was_signalled_is_proved_dead,
             a_workload_that_does_not_handle_its_demotion_is_killed_and_proved_dead,
             a_promotion_waits_for_the_handler_of_a_workload_that_just_started,
+            a_promotion_whose_messenger_was_killed_is_sent_again,
             a_workload_that_never_handles_its_promotion_stays_the_standby_that_it_is,
             a_workload_that_does_not_acknowledge_its_promotion_is_stopped,
             a_workload_that_floods_its_socket_is_killed_in_time_all_the_same,
             a_demotion_without_a_word_is_a_kill_and_a_fresh_standby,
             the_role_is_told_and_acknowledged_by_hooks,
+            a_hook_that_hangs_is_killed_at_its_timeout,
             what_a_hook_leaves_running_ends_with_it,
             a_word_from_somebody_else_acknowledges_nothing,
+            a_word_from_before_the_question_is_no_answer,
             a_workload_that_says_much_before_it_handles_its_signal_is_promoted;
     ];
     let mut arguments = Arguments::from_args();

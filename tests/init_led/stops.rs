@@ -65,6 +65,32 @@ pub(crate) fn a_process_that_was_executed_into_the_container_is_gone_too() {
     reaper.join().unwrap();
 }
 
+/// The proc of its own PID namespace: init sees the one that it covered.
+pub(crate) fn without_its_proc_nothing_is_proved_while_anybody_lives() {
+    let (mut world, _) = World::contained(&config(DAEMONS));
+    let init = world.init().to_string();
+    let umount = Command::new("nsenter").args(["--target", &init, "--mount", "--pid", "umount", "--lazy", "/proc"]).status();
+    assert!(umount.expect("nsenter is needed").success());
+    world.lead(patient(), clock::boot());
+    world.line();
+    assert!(world.others().len() > 20, "{:?}", world.others());
+
+    world.step_down(7, Reason::StepDown);
+
+    loop {
+        match world.hear_to_the_end() {
+            Some(ToElector::Stopped { .. }) => break,
+            Some(_) => {}
+            None => {
+                // Only kill(-1) reaches what init cannot see, and it kills the elector too.
+                world.next_elector();
+                world.step_down(8, Reason::StepDown);
+            }
+        }
+    }
+    assert_eq!(world.others(), []);
+}
+
 pub(crate) fn term_is_a_planned_stop_then_a_release_then_the_workloads_code() {
     let script = "trap 'exit 9' TERM; echo ready; while :; do sleep 0.01; done";
     let world = World::leading(&config(script), patient());

@@ -9,6 +9,7 @@ use std::{
 };
 
 use nix::{
+    errno::Errno,
     sys::{
         signal::{Signal, kill},
         socket::{
@@ -28,7 +29,7 @@ use tenure::{
 };
 
 use super::{
-    faces::{CONFIG, INIT, LINK},
+    faces::{CONFIG, INIT, LINK, PLUGIN},
     lines::Lines,
     procfs::{self, children, state},
     wait::{PATIENCE, wait_for, wait_until},
@@ -166,18 +167,30 @@ impl World {
         send(self.link.as_raw_fd(), &[0xff; 9], MsgFlags::empty()).unwrap();
     }
 
+    /// Has the elector start a process of its own, as its credential plugins are.
+    pub(crate) fn start_plugin(&self) {
+        send(self.link.as_raw_fd(), PLUGIN, MsgFlags::empty()).unwrap();
+    }
+
     /// The next message from init, except those that are only for people.
     pub(crate) fn hear(&self) -> ToElector {
+        self.hear_to_the_end().expect("the link has ended")
+    }
+
+    /// The same; none once the elector has ended.
+    pub(crate) fn hear_to_the_end(&self) -> Option<ToElector> {
         let mut buffer = vec![0; MAX_MESSAGE];
         loop {
-            let length = recv(self.link.as_raw_fd(), &mut buffer, MsgFlags::empty()).expect("init tells something in time");
-            assert!(length > 0, "the link has ended");
+            let length = match recv(self.link.as_raw_fd(), &mut buffer, MsgFlags::empty()) {
+                Ok(0) | Err(Errno::ECONNRESET) => return None,
+                received => received.expect("init tells something in time"),
+            };
             let message = decode(&buffer[..length]).unwrap();
             if let ToElector::Hooked { hook, exit, began, ended } = &message {
                 assert!(began <= ended, "{message:?}");
                 self.hooked.borrow_mut().push((*hook, *exit));
             } else if !matches!(message, ToElector::Warn(_)) {
-                return message;
+                return Some(message);
             }
         }
     }

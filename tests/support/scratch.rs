@@ -5,8 +5,11 @@
 use std::{
     fs,
     ops::Deref,
+    os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
 };
+
+use nix::sys::stat::Mode;
 
 /// A directory, removed together with its content.
 pub(crate) struct Scratch(PathBuf);
@@ -24,6 +27,18 @@ impl Scratch {
         fs::write(&path, content).expect("a file");
         path.to_str().expect("a path that is text").to_owned()
     }
+
+    /// Creates a FIFO in it; returns its path.
+    pub(crate) fn fifo(&self, name: &str) -> PathBuf {
+        let path = self.join(name);
+        nix::unistd::mkfifo(&path, Mode::S_IRUSR | Mode::S_IWUSR).expect("a FIFO");
+        path
+    }
+}
+
+/// This FIFO, opened for writing; none as long as nobody reads it.
+pub(crate) fn open_for_reader(fifo: &Path) -> Option<fs::File> {
+    fs::OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(fifo).ok()
 }
 
 impl Deref for Scratch {
