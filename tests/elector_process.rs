@@ -91,8 +91,7 @@ fn a_credential_plugin_inherits_neither_blocked_nor_ignored_signals() {
     let scratch = Scratch::new();
     let seen = scratch.join("seen");
     let script = format!("grep -E '^Sig(Blk|Ign)' /proc/self/status >{0}.new; mv {0}.new {0}", seen.display());
-    let exec = format!("exec: {{apiVersion: client.authentication.k8s.io/v1, command: /bin/sh, args: [-c, \"{script}\"]}}");
-    let kubeconfig = Kubeconfig::new(&exec);
+    let kubeconfig = Kubeconfig::of_plugin(&script);
     let elector = Elector::start("trap '' QUIT; exec \"$0\" elector", Some(&kubeconfig));
 
     elector.welcome(welcome());
@@ -104,6 +103,23 @@ fn a_credential_plugin_inherits_neither_blocked_nor_ignored_signals() {
         // Only signals that have a name: a C library reserves some of the others.
         assert_eq!(u64::from_str_radix(mask, 16).unwrap() & 0x7fff_ffff, 0, "{masks}");
     }
+}
+
+#[test]
+fn a_credential_plugin_has_no_descriptor_of_the_link() {
+    let scratch = Scratch::new();
+    let seen = scratch.join("seen");
+    // The shell finds the descriptors, and readlink has the same.
+    let script = format!("readlink /proc/self/fd/* >{0}.new; mv {0}.new {0}", seen.display());
+    let kubeconfig = Kubeconfig::of_plugin(&script);
+    let elector = Elector::start("exec \"$0\" elector", Some(&kubeconfig));
+
+    elector.welcome(welcome());
+
+    wait_until("the plugin ran", || seen.exists());
+    let descriptors = fs::read_to_string(&seen).unwrap();
+    assert!(descriptors.lines().count() >= 3, "{descriptors}");
+    assert!(!descriptors.contains("socket:"), "{descriptors}");
 }
 
 #[test]
@@ -151,6 +167,22 @@ fn a_second_elector_kills_the_group_that_the_first_saw_start() {
     let group = elector.pid();
     elector.welcome(Welcome { resume: Some(resume(clock::boot(), Some(group))), ..welcome() });
     while elector.hears() != ToInit::Beat {}
+
+    elector.child.kill().unwrap();
+    elector.child.wait().unwrap();
+    drop(elector);
+
+    wait_until("the group is dead", || is_dead(group));
+}
+
+#[test]
+fn an_elector_that_saw_the_group_start_kills_it() {
+    let kubeconfig = Kubeconfig::of_nobody();
+    let mut elector = Elector::start(ANONYMOUS, Some(&kubeconfig));
+    let group = elector.pid();
+    elector.welcome(welcome());
+    assert_eq!(elector.hears(), ToInit::Beat);
+    elector.tell(&ToElector::Started { term: Term(1), pid: group.as_raw(), at: clock::boot() });
 
     elector.child.kill().unwrap();
     elector.child.wait().unwrap();
@@ -332,6 +364,11 @@ struct Kubeconfig(Scratch);
 impl Kubeconfig {
     fn of_nobody() -> Self {
         Self::new("")
+    }
+
+    /// With a credential plugin that is this shell script.
+    fn of_plugin(script: &str) -> Self {
+        Self::new(&format!("exec: {{apiVersion: client.authentication.k8s.io/v1, command: /bin/sh, args: [-c, \"{script}\"]}}"))
     }
 
     fn new(user: &str) -> Self {

@@ -264,3 +264,29 @@ pub(crate) fn pidfd_send(handle: BorrowedFd<'_>, signal: Signal) -> nix::Result<
     let sent = unsafe { libc::syscall(libc::SYS_pidfd_send_signal, handle.as_raw_fd(), signal.0, no_info, 0) };
     Errno::result(sent).map(drop)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, ExitStatus};
+
+    use super::*;
+
+    const SIGUSR1: Signal = Signal(libc::SIGUSR1);
+
+    #[test]
+    fn a_pid_that_was_recycled_is_not_signalled() {
+        use std::os::unix::process::ExitStatusExt as _;
+        for mut pidfd in [true, false] {
+            let mut child = Command::new("sleep").arg("600").spawn().unwrap();
+            let scanner = Scanner::open().unwrap();
+            let now = scanner.look(Pid::from_raw(child.id().cast_signed())).unwrap();
+            let before = Process { start: now.start - 1, ..now };
+
+            let to_another = send_identified(&scanner, &before, SIGUSR1, &mut pidfd);
+            let to_this_one = send_identified(&scanner, &now, SIGKILL, &mut pidfd);
+
+            assert_eq!((to_another, to_this_one), (Err(Errno::ESRCH), Ok(())));
+            assert_eq!(child.wait().as_ref().ok().and_then(ExitStatus::signal), Some(libc::SIGKILL));
+        }
+    }
+}
