@@ -2,7 +2,11 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
-use std::{net::SocketAddr, time::Duration};
+use std::{
+    io::{self, Read as _},
+    net::SocketAddr,
+    time::Duration,
+};
 
 use tenure::{
     clock,
@@ -119,6 +123,31 @@ async fn a_client_that_says_nothing_is_cut_off_and_holds_nobody_up() {
     let mut nothing = String::new();
     let closed = timeout(PATIENCE, mute.swap_remove(0).read_to_string(&mut nothing)).await.expect("the mute one is cut off");
     assert_eq!((closed.unwrap_or(0), nothing.as_str()), (0, ""));
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_client_too_many_closes_the_oldest_at_once() {
+    const MOST: usize = 64;
+    let address = served(&standby());
+
+    // As long as this runs, the paused clock stands still: nothing is cut off for its age.
+    let connecting = tokio::task::spawn_blocking(move || {
+        let connect = |_| std::net::TcpStream::connect(address).unwrap();
+        let mut mute: Vec<_> = (0..=MOST).map(connect).collect();
+        mute[0].set_read_timeout(Some(PATIENCE)).unwrap();
+        let oldest = mute[0].read(&mut [0]);
+        let others = mute[1..].iter_mut().map(|stream| {
+            stream.set_nonblocking(true).unwrap();
+            stream.read(&mut [0])
+        });
+        (oldest.map_err(|error| error.kind()), others.filter(|read| !is_open(read)).count())
+    });
+
+    assert_eq!(connecting.await.unwrap(), (Ok(0), 0), "end of the oldest, and how many others are closed");
+}
+
+fn is_open(read: &io::Result<usize>) -> bool {
+    read.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
 }
 
 #[tokio::test]

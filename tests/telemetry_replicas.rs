@@ -44,6 +44,7 @@ fn main() -> ExitCode {
             the_workload_the_lease_and_the_trace_name_the_same_span,
             a_silent_collector_holds_up_neither_the_handover_nor_the_exit,
             headers_reach_the_collector_and_not_the_log,
+            a_key_in_the_endpoint_is_not_in_the_log,
             a_collector_that_takes_not_all_spans_is_told_once,
             certificates_that_cannot_be_read_to_an_end_keep_nobody_from_leading,
             a_certificate_that_cannot_be_used_is_told,
@@ -229,6 +230,22 @@ async fn headers_reach_the_collector_and_not_the_log(stage: Stage) {
         one.exit().await;
         assert!(!one.lines().iter().any(|line| line.contains("hush")));
     }
+}
+
+async fn a_key_in_the_endpoint_is_not_in_the_log(stage: Stage) {
+    let collector = Collector::start(Wire::Http, Manner::Grudging);
+    let mut prepared = prepare(&stage, "one", &collector, Wire::Http).await.set("log.level", "trace");
+    let endpoint = format!("{}/v1/traces?key=hush", collector.endpoint());
+    prepared.launch.env.push(("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT".to_owned(), endpoint));
+    let one = prepared.start();
+    one.said("transitions are exported as traces").await;
+    one.said("the collector complains").await;
+
+    one.signal(Signal::SIGTERM).await;
+
+    one.exit().await;
+    let lines = one.lines();
+    assert_eq!(lines.iter().find(|line| line.contains("hush")), None);
 }
 
 async fn a_collector_that_takes_not_all_spans_is_told_once(stage: Stage) {

@@ -1,8 +1,14 @@
 //! Cases 67 to 73: what a replica needs from its configuration and its cluster, and what it tells others.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{fs, net::SocketAddr, time::Duration};
 
-use nix::sys::signal::Signal;
+use nix::{
+    sys::{
+        resource::{RLIM_INFINITY, Resource, getrlimit},
+        signal::Signal,
+    },
+    unistd::Pid,
+};
 use serde_json::{Value, json};
 use tenure::clock;
 
@@ -36,6 +42,7 @@ pub fn all() -> Vec<Case> {
         case_73_a_watch_with_bookmarks_only,
         case_73_a_watch_that_ends_every_time,
         case_73_a_watch_that_is_silent,
+        what_guards_is_locked_into_memory,
     ]
 }
 
@@ -222,4 +229,36 @@ async fn case_73_a_watch_that_ends_every_time(stage: Stage) {
 
 async fn case_73_a_watch_that_is_silent(stage: Stage) {
     taken_over_despite(stage, Fault::silent_watch("")).await;
+}
+
+async fn what_guards_is_locked_into_memory(stage: Stage) {
+    let (me, _) = lead(&stage, stage.prepare("me").await.unhurried()).await;
+    if !may_lock() {
+        return eprintln!("NOT RUN: what guards is locked into memory: RLIMIT_MEMLOCK does not allow it here");
+    }
+
+    let locked = [me.init().await, me.elector().await, me.workload().await].map(is_locked);
+
+    assert_eq!(locked, [true, true, false], "init, the elector, the workload");
+}
+
+/// Whether a process that is started here may lock all of its memory: only root may without a limit.
+fn may_lock() -> bool {
+    const CAP_IPC_LOCK: u64 = 14;
+    let set = field(Pid::this(), "CapEff").map(|set| u64::from_str_radix(&set, 16).expect("a set"));
+    let is_capable = set.is_some_and(|set| set >> CAP_IPC_LOCK & 1 == 1);
+    // In a user namespace of its own root has no such power.
+    let is_real = fs::read_to_string("/proc/self/uid_map").is_ok_and(|map| map.trim_end().ends_with(" 4294967295"));
+    let limit = getrlimit(Resource::RLIMIT_MEMLOCK).map(|(soft, _)| soft);
+    is_capable && is_real || limit == Ok(RLIM_INFINITY)
+}
+
+fn is_locked(pid: Pid) -> bool {
+    field(pid, "VmLck").expect("it lives") != "0 kB"
+}
+
+fn field(pid: Pid, name: &str) -> Option<String> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let value = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    Some(value.trim().to_owned())
 }
