@@ -75,7 +75,7 @@ async fn case_15_a_duration_below_one_is_the_own_one(stage: Stage) {
         let before = me.proxy.log.all().into_iter().filter(|e| e.request.at < taken.request.at).count();
         assert!(before <= quietly(taken.request.at.since(since)), "{before} requests while it waited");
         stage.witness.start("me", 0).await;
-        assert_eq!(said(&me, "without a sound leaseDurationSeconds"), 1, "{:#?}", me.lines());
+        assert_eq!(said(&me, "without a valid leaseDurationSeconds"), 1, "{:#?}", me.lines());
     }
 }
 
