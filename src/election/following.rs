@@ -94,7 +94,7 @@ impl Following {
     pub(crate) fn watched(&mut self, core: &mut Core, watched: Watched, now: Now) {
         let before = core.sight.since();
         core.watched(watched, now);
-        if core.sight.since() != before && !self.campaigning {
+        if core.sight.since() != before && !self.campaigning && !shows_own(core) {
             self.lost(core);
         }
     }
@@ -233,8 +233,7 @@ impl Following {
 
     /// No write of a campaign is under way any more. The Lease may have changed since the last one was sent.
     fn settled(&mut self, core: &mut Core) {
-        let is_own = core.sight.record().is_some_and(|record| core.unknown.iter().any(|attempt| attempt.is(record)));
-        if std::mem::take(&mut self.campaigning) && core.sight.since() != self.campaigned_on && !is_own {
+        if std::mem::take(&mut self.campaigning) && core.sight.since() != self.campaigned_on && !shows_own(core) {
             self.lost(core);
         }
     }
@@ -251,6 +250,11 @@ impl Following {
 pub(crate) const UNREADABLE: &str = "the answer is not a Lease";
 const CONFLICTING: &str = "a read was answered with a conflict";
 pub(crate) const NOT_WHAT_WAS_SENT: &str = "the answer is not the Lease that was sent";
+
+/// Whether what was last seen is a write of this replica that had no answer: a read will prove it.
+fn shows_own(core: &Core) -> bool {
+    core.sight.record().is_some_and(|record| core.unknown.iter().any(|attempt| attempt.is(record)))
+}
 
 /// D while a wait lasts, this one or the rest of an earlier one: the wait itself, but never less than D (law 14). The drift is
 /// taken out of the rest, because whoever reads the record adds it again: otherwise waits would grow from one loss to the next.

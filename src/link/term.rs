@@ -163,6 +163,14 @@ pub struct Stop {
     pub proved: Instant,
 }
 
+impl Stop {
+    /// The same end where it was proved before anybody asked for it: nothing was running at `then`.
+    #[must_use]
+    pub const fn of_nothing(self, then: Instant) -> Self {
+        Self { began: None, killed: None, exited: None, proved: then, ..self }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -13,6 +13,7 @@ use super::{
     transition::{Anchor, Campaign, Cause, Margin, Name, Origin, Outcome, Phase, Transition, exit_fact, pid_fact},
 };
 use crate::{
+    config::HookKind,
     election::{Complaint, Event, Given, Operation, Vacancy, trace::TraceContext},
     law::Timing,
     link::{Confirmed, Exit, Facts, Reason, Resume, Stop, ToElector, ToInit},
@@ -157,9 +158,11 @@ impl Observer {
             Event::Proved(stop) => {
                 let end = self.term.as_ref().and_then(|term| term.end);
                 if let Some(fall) = &mut self.fall {
+                    let awaited_restart = self.restart.take().is_some() && stop.proved < fall.from;
+                    let stop = if awaited_restart { stop.of_nothing(fall.from) } else { *stop };
                     fall.from = fall.from.min(stop.began.unwrap_or(fall.from));
                     let margin = end.map(|end| Margin::until(end, stop.proved));
-                    fall.proved = Some(Proved { stop: *stop, told: now.boot, margin });
+                    fall.proved = Some(Proved { stop, told: now.boot, margin });
                 }
                 Vec::new()
             }
@@ -171,7 +174,7 @@ impl Observer {
             }
             Event::Following => {
                 let over = self.fall.take().map(|fall| self.fallen(fall, None, now));
-                self.term = None;
+                (self.term, self.stop_began) = (None, None);
                 over.into_iter().collect()
             }
             Event::Ready | Event::NewLeader { .. } | Event::Renewed { .. } | Event::Recovered { .. } | Event::Odd { .. } => {
@@ -210,13 +213,17 @@ impl Observer {
                 None
             }
             ToElector::Stopping { at, .. } => {
-                self.stop_began = Some(*at);
+                match &mut self.fall {
+                    // Both sides began it, as at S.
+                    Some(fall) => fall.from = fall.from.min(*at),
+                    None => self.stop_began = Some(*at),
+                }
                 None
             }
             ToElector::Hooked { hook, began, ended, exit } => {
                 let mut phase = Phase::new(Name::Hook, *began, *ended);
                 phase.error = (*exit != Exit::Code(0)).then(|| FAILED.to_owned());
-                self.hooked(phase.with(KeyValue::new("tenure.hook", hook.name())).with(exit_fact(*exit)), now)
+                self.hooked(*hook, phase.with(KeyValue::new("tenure.hook", hook.name())).with(exit_fact(*exit)), now)
             }
             ToElector::Welcome(_)
             | ToElector::Acknowledged { .. }
@@ -256,8 +263,9 @@ impl Observer {
     }
 
     /// A phase of the transition in progress, or of the term if it outlasted that.
-    fn hooked(&mut self, phase: Phase, now: Now) -> Option<Outcome> {
-        if self.rise.is_some() || self.fall.is_some() {
+    fn hooked(&mut self, hook: HookKind, phase: Phase, now: Now) -> Option<Outcome> {
+        let of_fall = |fall: &Fall| hook == HookKind::BeforeFollow || phase.from >= fall.from;
+        if self.rise.is_some() || self.fall.as_ref().is_some_and(of_fall) {
             self.hooks.push(phase);
             return None;
         }

@@ -339,6 +339,27 @@ fn a_campaign_whose_first_write_commits_late_is_not_lost() {
 }
 
 #[test]
+fn a_campaign_whose_write_lands_after_a_read_missed_it_is_not_lost() {
+    let mut bench = campaigning();
+    let mut takeover = None;
+    for _ in 0..2 {
+        takeover = bench.awaited.clone().map(|(_, request)| request);
+        bench.answer(lost());
+        bench.run(Duration::from_millis(260));
+        bench.serve();
+    }
+    assert_eq!(bench.awaited, None, "it pauses");
+    bench.register.apply(&takeover.expect("the second takeover"));
+    bench.watch_register();
+    bench.answers = true;
+
+    bench.run(seconds(4));
+
+    assert!(!bench.events.contains(&Event::CampaignLost));
+    assert!(bench.leads().is_some());
+}
+
+#[test]
 fn a_campaign_is_lost_although_the_watch_showed_the_winner_before_the_conflict() {
     let mut bench = campaigning();
     bench.run(TICK);

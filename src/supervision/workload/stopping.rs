@@ -46,8 +46,8 @@ impl Workload {
         };
         if outcome == Outcome::Pending {
             *yield_by = Some(yield_by.map_or(kill_at, |at| at.min(kill_at)));
-            self.account.began.get_or_insert(now);
         }
+        self.account.began.get_or_insert(now);
         self.take(outcome, now);
     }
 

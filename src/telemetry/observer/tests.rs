@@ -399,6 +399,49 @@ fn the_hook_of_a_demotion_is_a_part_of_it() {
     assert_eq!(told.phases[0].facts[0], KeyValue::new("tenure.hook", "beforeFollow"));
 }
 
+#[test]
+fn the_hook_of_a_promotion_that_ends_during_a_stop_is_a_part_of_the_term() {
+    let mut observer = leading();
+    reported(&mut observer, 1000, stopping(Reason::StepDown));
+
+    let ended = hooked(HookKind::AfterLead, 500, 1010, Exit::Signal(libc::SIGKILL));
+    let told = observer.record(Fact::Received(&ended), at(1011));
+
+    assert!(matches!(told[..], [Outcome::During { .. }]), "{told:?}");
+}
+
+#[test]
+fn a_stop_that_both_sides_began_leaves_nothing_to_the_next_one() {
+    let mut observer = leading();
+    reported(&mut observer, 9000, stopping(Reason::Expired));
+    let by_init = ToElector::Stopping { term: TERM, reason: Reason::Expired, at: ms(8990) };
+    observer.record(Fact::Received(&by_init), at(9001));
+    reported(&mut observer, 9100, Event::Proved(Stop { began: None, killed: None, exited: None, exit: None, proved: ms(9099) }));
+    assert_eq!(only(reported(&mut observer, 9101, Event::Following)).from, ms(8990));
+    lead_from(&mut observer, campaigning(Vacancy::Expired, None));
+
+    reported(&mut observer, 100_000, stopping(Reason::Signal));
+
+    assert_eq!(only(reported(&mut observer, 100_001, Event::Following)).from, ms(100_000));
+}
+
+#[test]
+fn a_stop_while_a_restart_is_awaited_tells_of_no_earlier_end() {
+    let mut observer = leading();
+    let restarting = ToElector::Restarting { term: TERM, exit: Exit::Code(1), at: ms(1000) };
+    observer.record(Fact::Received(&restarting), at(1001));
+    let extend = ToInit::Extend { term: TERM, serial: 1, confirmed: confirmed(timing().deadlines(ms(60_000))) };
+    observer.record(Fact::Sent(&extend), at(60_000));
+    reported(&mut observer, 61_000, stopping(Reason::StepDown));
+    let crashed =
+        Stop { began: Some(ms(1000)), killed: None, exited: Some(ms(1000)), exit: Some(Exit::Code(1)), proved: ms(1000) };
+
+    reported(&mut observer, 61_001, Event::Proved(crashed));
+
+    let told = only(reported(&mut observer, 61_002, Event::Following));
+    assert_eq!((told.from, told.margin), (ms(61_000), Some(Margin(14.0))));
+}
+
 fn resume(main: Option<i32>) -> Resume {
     let facts = Facts {
         token: "42".into(),

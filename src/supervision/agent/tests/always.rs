@@ -1,7 +1,10 @@
 //! `runs: always`: the workload is told its role, and believed.
 
 use super::*;
-use crate::config::{Acknowledge, Hook, HookKind, OnExit, Runs};
+use crate::{
+    config::{Acknowledge, Hook, HookKind, OnExit, Runs},
+    link,
+};
 
 mod demotion;
 mod promotion;
@@ -85,6 +88,18 @@ fn a_lease_that_came_while_a_standby_stops_is_given_back_before_it_has() {
     world.prove();
     world.told(ToInit::Done);
     assert_eq!(world.actions.last(), Some(&Action::Exit(0)));
+}
+
+#[test]
+fn a_demotion_that_nothing_had_to_be_told_of_is_no_death() {
+    let mut world = standby(always(Acknowledge::None));
+    world.lead(1, Some(ms(60_000)));
+
+    world.step_down(9, Reason::StepDown);
+
+    let lives_on = |stop: &link::Stop| stop.began.is_some() && stop.exited.is_none();
+    let demoted = |action: &Action| matches!(action, Action::Tell(ToElector::Stopped { stop, .. }) if lives_on(stop));
+    assert!(world.actions.iter().any(demoted), "{:?}", world.actions);
 }
 
 /// Leads, acknowledged by a notification.
