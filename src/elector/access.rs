@@ -179,13 +179,23 @@ mod tests {
 
     #[tokio::test]
     async fn a_server_that_is_not_reached_is_looked_for_again_while_the_old_access_serves() {
-        let (access, made) = counted();
+        let made = Arc::new(AtomicUsize::new(0));
+        let (count, (release, held)) = (Arc::clone(&made), std::sync::mpsc::channel::<()>());
+        let held = std::sync::Mutex::new(held);
+        let discover = move || {
+            if count.fetch_add(1, Ordering::Relaxed) > 0 {
+                let _ = held.lock().unwrap().recv();
+            }
+            Ok(Cluster::without_credentials("http://127.0.0.1:1"))
+        };
+        let access = Access::new(Arc::new(discover), PAUSE);
         let first = access.dialer().await.unwrap();
         long_ago(&access).await;
 
         access.doubt();
 
-        assert!(access.dialer().await.unwrap().is(&first));
+        assert!(access.dialer().await.unwrap().is(&first), "without a delay");
+        drop(release);
         until_another_than(&first, &access).await;
         assert_eq!(made.load(Ordering::Relaxed), 2);
     }
