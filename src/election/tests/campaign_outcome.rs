@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// A bench whose acquiring PUT was just sent and is not answered.
-fn campaigning() -> Bench {
+pub(super) fn campaigning() -> Bench {
     let mut bench = Bench::with(mark());
     bench.answers = false;
     bench.serve();
@@ -242,38 +242,6 @@ fn a_shutdown_during_a_lost_takeover_ends_after_a_read() {
 }
 
 #[test]
-fn a_takeover_that_was_undone_before_its_reply_came_starts_nothing() {
-    let mut bench = campaigning();
-    let (_, request) = bench.awaited.clone().expect("the takeover");
-    let answer = bench.register.apply(&request);
-    bench.register.edit(|object| object["spec"]["holderIdentity"] = "".into());
-    bench.watch_register();
-
-    bench.answer(answer);
-    bench.serve();
-
-    assert_eq!(bench.leads(), None);
-    assert!(matches!(bench.awaited, Some((_, Request::Replace(_)))), "it is free again, so it is taken again");
-}
-
-#[test]
-fn a_takeover_after_which_only_others_changed_something_leads_once_it_is_renewed() {
-    let mut bench = campaigning();
-    let (_, request) = bench.awaited.clone().expect("the takeover");
-    let answer = bench.register.apply(&request);
-    bench.register.edit(|object| object["metadata"]["labels"] = serde_json::json!({"a": "b"}));
-    bench.watch_register();
-
-    bench.answer(answer);
-    assert_eq!(bench.leads(), None);
-    bench.answers = true;
-    bench.run(TICK);
-
-    assert!(bench.leads().is_some());
-    assert_eq!(bench.body()["metadata"]["labels"]["a"], "b");
-}
-
-#[test]
 fn a_shutdown_after_s_tells_init_nothing_of_a_term_in_which_nothing_ran() {
     let mut bench = proved_at_s();
 
@@ -295,80 +263,6 @@ fn a_shutdown_after_s_awaits_the_renewal_that_is_on_its_way_and_releases_what_it
     bench.run(seconds(1));
 
     assert_eq!((bench.register.spec()["holderIdentity"].as_str(), bench.is_done()), (Some(""), true));
-}
-
-#[test]
-fn a_term_that_was_lost_before_init_was_told_of_it_is_never_told() {
-    let mut bench = campaigning();
-    let (_, request) = bench.awaited.clone().expect("the takeover");
-    let answer = bench.register.apply(&request);
-    bench.register.edit(|object| object["metadata"]["labels"] = serde_json::json!({"a": "b"}));
-    bench.watch_register();
-    bench.answer(answer);
-    bench.serve();
-    let (_, request) = bench.awaited.clone().expect("a renewal");
-    let answer = bench.register.apply(&request);
-    bench.register.edit(|object| object["spec"]["holderIdentity"] = "".into());
-    bench.watch_register();
-
-    bench.answer(answer);
-
-    assert_eq!(bench.leads(), None);
-    bench.answers = true;
-    bench.run(seconds(1));
-    assert!(bench.leads().is_some(), "it is free again, so it is taken again");
-}
-
-#[test]
-fn a_campaign_whose_first_write_commits_late_is_not_lost() {
-    let mut bench = campaigning();
-    let late = bench.awaited.clone().expect("the takeover").1;
-    bench.answer(lost());
-    bench.run(seconds(1));
-    bench.serve();
-    bench.run(seconds(1));
-    assert!(matches!(bench.awaited, Some((_, Request::Replace(_)))), "another takeover is under way");
-    bench.register.apply(&late);
-    bench.watch_register();
-
-    bench.serve();
-    bench.serve();
-
-    assert!(!bench.events.contains(&Event::CampaignLost));
-    assert!(bench.leads().is_some());
-}
-
-#[test]
-fn a_campaign_whose_write_lands_after_a_read_missed_it_is_not_lost() {
-    let mut bench = campaigning();
-    let mut takeover = None;
-    for _ in 0..2 {
-        takeover = bench.awaited.clone().map(|(_, request)| request);
-        bench.answer(lost());
-        bench.run(Duration::from_millis(260));
-        bench.serve();
-    }
-    assert_eq!(bench.awaited, None, "it pauses");
-    bench.register.apply(&takeover.expect("the second takeover"));
-    bench.watch_register();
-    bench.answers = true;
-
-    bench.run(seconds(4));
-
-    assert!(!bench.events.contains(&Event::CampaignLost));
-    assert!(bench.leads().is_some());
-}
-
-#[test]
-fn a_campaign_is_lost_although_the_watch_showed_the_winner_before_the_conflict() {
-    let mut bench = campaigning();
-    bench.run(TICK);
-    bench.register.edit(|object| object["spec"] = held("y", 15));
-    bench.watch_register();
-
-    bench.answer(Answer::Conflict);
-
-    assert!(bench.events.contains(&Event::CampaignLost));
 }
 
 #[test]

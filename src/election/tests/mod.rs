@@ -5,6 +5,7 @@ mod attempts;
 mod bench;
 mod campaign_outcome;
 mod creation_wait;
+mod overtaken;
 mod release;
 mod renew;
 mod requests;
