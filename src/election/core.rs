@@ -8,6 +8,7 @@ use std::{
 
 use serde_json::Value;
 
+pub(crate) use pacing::doubled;
 pub(crate) use watching::News;
 use watching::Watch;
 

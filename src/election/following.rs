@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::{
     Answer, Complaint, Event, Operation, Refusal, Vacancy, Watched,
-    core::{Asked, Attempt, Campaign, Core},
+    core::{Asked, Attempt, Campaign, Core, doubled},
     elector::Phase,
     leading::Leading,
     record::LeaseRecord,
@@ -139,7 +139,7 @@ impl Following {
                     Refusal::Unauthorized => core.refused_credentials(operation, message, now),
                     Refusal::TooManyRequests { retry_after } => core.failed(operation, message, retry_after, now),
                     Refusal::Forbidden if attempt.is_some_and(|attempt| attempt.creates()) => {
-                        let pause = core.timing.renew_period.saturating_mul(1 << self.forbidden.min(8)).min(LONGEST_NO_CREATION);
+                        let pause = doubled(core.timing.renew_period, self.forbidden, LONGEST_NO_CREATION);
                         self.forbidden = self.forbidden.saturating_add(1);
                         self.no_creation = Some(now.boot + core.jittered(pause));
                         core.failed(operation, message, None, now);
@@ -182,7 +182,7 @@ impl Following {
         self.context = Some(context);
         self.campaigning = true;
         self.campaigned_on = core.sight.since();
-        let pause = RETRY_PAUSE.saturating_mul(1 << self.attempts.min(8)).min(core.timing.renew_period);
+        let pause = doubled(RETRY_PAUSE, self.attempts, core.timing.renew_period);
         self.attempts = self.attempts.saturating_add(1);
         self.sit_out = Some(now.boot + pause);
         let timing = core.timing.with_duration(duration);

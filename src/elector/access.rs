@@ -149,7 +149,10 @@ impl Built {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::{
+        atomic::{AtomicUsize, Ordering},
+        mpsc,
+    };
 
     use super::*;
     use crate::api::Prompt;
@@ -162,6 +165,21 @@ mod tests {
             Ok(Cluster::without_credentials("http://127.0.0.1:1"))
         };
         (Access::new(Arc::new(discover), PAUSE), made)
+    }
+
+    /// Finds a cluster at once, and later finds what `again` does once the sender is dropped.
+    fn held_back(again: fn() -> Result<Cluster, AccessError>) -> (Access, Arc<AtomicUsize>, mpsc::Sender<()>) {
+        let made = Arc::new(AtomicUsize::new(0));
+        let (count, (release, held)) = (Arc::clone(&made), mpsc::channel());
+        let held = std::sync::Mutex::new(held);
+        let discover = move || match count.fetch_add(1, Ordering::Relaxed) {
+            0 => Ok(Cluster::without_credentials("http://127.0.0.1:1")),
+            _ => {
+                let _ = held.lock().unwrap().recv();
+                again()
+            }
+        };
+        (Access::new(Arc::new(discover), PAUSE), made, release)
     }
 
     async fn long_ago(access: &Access) {
@@ -179,16 +197,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_server_that_is_not_reached_is_looked_for_again_while_the_old_access_serves() {
-        let made = Arc::new(AtomicUsize::new(0));
-        let (count, (release, held)) = (Arc::clone(&made), std::sync::mpsc::channel::<()>());
-        let held = std::sync::Mutex::new(held);
-        let discover = move || {
-            if count.fetch_add(1, Ordering::Relaxed) > 0 {
-                let _ = held.lock().unwrap().recv();
-            }
-            Ok(Cluster::without_credentials("http://127.0.0.1:1"))
-        };
-        let access = Access::new(Arc::new(discover), PAUSE);
+        let (access, made, release) = held_back(|| Ok(Cluster::without_credentials("http://127.0.0.1:1")));
         let first = access.dialer().await.unwrap();
         long_ago(&access).await;
 
@@ -202,17 +211,8 @@ mod tests {
 
     #[tokio::test]
     async fn refused_credentials_are_waited_for_by_one_request_and_used_on_where_they_cannot_be_made_anew() {
-        let made = Arc::new(AtomicUsize::new(0));
-        let (count, (release, held)) = (Arc::clone(&made), std::sync::mpsc::channel::<()>());
-        let held = std::sync::Mutex::new(held);
-        let discover = move || match count.fetch_add(1, Ordering::Relaxed) {
-            0 => Ok(Cluster::without_credentials("http://127.0.0.1:1")),
-            _ => {
-                let _ = held.lock().unwrap().recv();
-                Cluster::from_kubeconfig(&["/nonexistent/config".into()], Prompt::Never)
-            }
-        };
-        let access = Access::new(Arc::new(discover), PAUSE);
+        let nowhere = || Cluster::from_kubeconfig(&["/nonexistent/config".into()], Prompt::Never);
+        let (access, made, release) = held_back(nowhere);
         let first = access.dialer().await.unwrap();
 
         access.refused();

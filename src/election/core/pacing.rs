@@ -44,7 +44,7 @@ impl Core {
     /// Notes a failed request, and when a follower tries again. A Retry-After never makes it sleep past the moment at which the
     /// Lease may be taken.
     pub(crate) fn failed(&mut self, operation: Operation, message: Complaint, retry_after: Option<Duration>, now: Now) {
-        let pause = RETRY_PAUSE.saturating_mul(1 << self.failures.min(8)).min(self.timing.renew_period.max(RETRY_PAUSE));
+        let pause = doubled(RETRY_PAUSE, self.failures, self.timing.renew_period.max(RETRY_PAUSE));
         self.failures = self.failures.saturating_add(1);
         let soon = now.boot + self.jittered(pause);
         let asked = now.boot + retry_after.unwrap_or_default().min(LONGEST_PAUSE);
@@ -76,4 +76,9 @@ impl Core {
     pub(crate) fn jittered(&mut self, pause: Duration) -> Duration {
         pause.mul_f64(0.75 + self.random.f64() * 0.5)
     }
+}
+
+/// A pause that doubles with each time, up to the longest.
+pub(crate) fn doubled(first: Duration, times: u32, longest: Duration) -> Duration {
+    first.saturating_mul(1 << times.min(8)).min(longest)
 }

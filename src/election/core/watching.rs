@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::Core;
+use super::{Core, doubled};
 use crate::{
     election::{Action, Operation, WatchEnd, Watched, record::LeaseRecord},
     time::{Instant, Now},
@@ -76,7 +76,7 @@ impl Core {
                     WatchEnd::Failed(_) => (true, false),
                 };
                 let failures = if now.boot.since(started) < WORKED { self.watch_failures } else { 0 };
-                let slowing = LEAST_BETWEEN_WATCHES.saturating_mul(1 << failures.min(8)).min(LONGEST_WATCH_PAUSE);
+                let slowing = doubled(LEAST_BETWEEN_WATCHES, failures, LONGEST_WATCH_PAUSE);
                 let pause = if forbidden { LONGEST_WATCH_PAUSE } else { slowing };
                 self.watch = Watch::Idle { at: (started + pause).max(now.boot), read_first };
                 // What ends at once each time, as behind a proxy that holds streams back, is no watch either.

@@ -124,32 +124,30 @@ fn a_watch_that_ends_in_peace_is_resumed_without_a_read_and_not_more_than_once_a
     assert_eq!(bench.watches.last(), Some(&Some("12".into())));
 }
 
-#[test]
-fn a_watch_that_ends_at_once_each_time_is_tried_more_and_more_rarely() {
+/// A minute in which each watch ends as soon as it has begun; returns how many there were.
+fn a_minute_of_watches_that_end(how: fn() -> WatchEnd) -> (Bench, usize) {
     let mut bench = Bench::with(held("x", 3600));
     let mut ended = 0;
     for _ in 0..600 {
         if bench.watches.len() > ended {
             ended = bench.watches.len();
-            bench.watch(Watched::Ended(WatchEnd::Closed));
+            bench.watch(Watched::Ended(how()));
         }
         bench.run(Duration::from_millis(100));
     }
+    (bench, ended)
+}
+
+#[test]
+fn a_watch_that_ends_at_once_each_time_is_tried_more_and_more_rarely() {
+    let (_, ended) = a_minute_of_watches_that_end(|| WatchEnd::Closed);
 
     assert!((5..=8).contains(&ended), "{ended} watches in a minute");
 }
 
 #[test]
 fn a_watch_that_fails_each_time_is_tried_more_and_more_rarely_and_leaves_the_reads_their_pace() {
-    let mut bench = Bench::with(held("x", 3600));
-    let mut failed = 0;
-    for _ in 0..600 {
-        if bench.watches.len() > failed {
-            failed = bench.watches.len();
-            bench.watch(Watched::Ended(WatchEnd::Failed("no stream".into())));
-        }
-        bench.run(Duration::from_millis(100));
-    }
+    let (bench, failed) = a_minute_of_watches_that_end(|| WatchEnd::Failed("no stream".into()));
 
     assert!(bench.gets() <= 21, "{} reads in a minute, not one for each R", bench.gets());
     assert!((5..=8).contains(&failed), "{failed} watches in a minute");
