@@ -136,6 +136,8 @@ pub struct Resume {
     pub released: bool,
     /// The main process of the leading workload; `None` if nothing leads.
     pub main: Option<i32>,
+    /// An elector was told of this term that the workload leads ([`ToElector::Started`]); otherwise that may still come.
+    pub told: bool,
 }
 
 /// What init tells the elector.

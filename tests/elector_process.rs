@@ -290,6 +290,7 @@ fn resume(sent: tenure::time::Instant, main: Option<Pid>) -> Resume {
         traceparent: String::new(),
         released: false,
         main: main.map(Pid::as_raw),
+        told: main.is_some(),
     }
 }
 

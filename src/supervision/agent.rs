@@ -107,6 +107,7 @@ impl Agent {
                 if let Some(ending) = &mut self.ending {
                     ending.told = true;
                 }
+                self.tell_start();
             }
             Input::ElectorNotStarted | Input::ElectorEnded => {
                 self.electors.ended(now);
@@ -289,6 +290,15 @@ impl Agent {
     fn tell(&mut self, message: ToElector) {
         if self.electors.is_alive() {
             self.actions.push_back(Action::Tell(message));
+        }
+    }
+
+    /// A start while there was no elector is told to the next one.
+    fn tell_start(&mut self) {
+        if self.electors.is_alive()
+            && let Some(start) = self.held.as_mut().and_then(Held::tell_start)
+        {
+            self.tell(start);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::{
     law::{Deadlines, Timing},
-    link::{Confirmed, Facts, Reason, Resume, Term},
+    link::{Confirmed, Facts, Reason, Resume, Term, ToElector},
     time::Instant,
 };
 
@@ -17,6 +17,10 @@ pub(crate) struct Held {
     deadlines: Deadlines,
     stopping: Option<Reason>,
     traceparent: String,
+    /// The workload leads, with this main process and since then, and no elector knows.
+    untold: Option<(i32, Instant)>,
+    /// An elector was told that it leads.
+    told: bool,
     /// A deadline has begun a stop, or the Lease is lost: no extension revives the term (law 3).
     over: bool,
     spent: bool,
@@ -39,6 +43,8 @@ impl Held {
             deadlines,
             stopping: None,
             traceparent: String::new(),
+            untold: None,
+            told: false,
             over: false,
             spent: false,
             request: None,
@@ -99,6 +105,18 @@ impl Held {
         (self.over, self.spent) = (true, true);
     }
 
+    /// The workload leads from `at` on.
+    pub(crate) fn lead(&mut self, pid: i32, at: Instant) {
+        self.untold = Some((pid, at));
+    }
+
+    /// What an elector that can be told is to be told of the start.
+    pub(crate) fn tell_start(&mut self) -> Option<ToElector> {
+        let (pid, at) = self.untold.take()?;
+        self.told = true;
+        Some(ToElector::Started { term: self.term, pid, at })
+    }
+
     /// A StepDown, to be answered with a proof made from now on, and the trace span of the stop.
     pub(crate) fn request(&mut self, request: u64, traceparent: String) {
         self.request = Some(request);
@@ -139,6 +157,7 @@ impl Held {
             traceparent: self.traceparent.clone(),
             released: self.released,
             main: main.filter(|_| leads),
+            told: self.told,
         }
     }
 

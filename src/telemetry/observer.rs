@@ -85,7 +85,7 @@ struct Proved {
 impl Observer {
     /// Nothing seen yet except, in a restarted elector, the term in progress.
     pub(crate) fn new(resume: Option<&Resume>, now: Now) -> Self {
-        let rise = resume.filter(|resume| resume.main.is_none() && resume.stopping.is_none()).map(|resume| {
+        let rise = resume.filter(|resume| !resume.told && resume.stopping.is_none()).map(|resume| {
             // Without an exporter it was not kept.
             let context = TraceContext::parse(&resume.facts.traceparent).unwrap_or(TraceContext::UNKNOWN);
             let (from, anchor) = (now.boot, Anchor::new(now));

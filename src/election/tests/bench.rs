@@ -243,6 +243,7 @@ impl Bench {
                         traceparent: String::new(),
                         released: false,
                         main: None,
+                        told: false,
                     });
                 }
                 ToInit::Extend { confirmed, .. } => resume.as_mut().expect("led").confirmed = confirmed,

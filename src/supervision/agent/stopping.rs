@@ -78,9 +78,10 @@ impl Agent {
     pub(super) fn happened(&mut self, happened: Happened, now: Instant) {
         match happened {
             Happened::Leads { pid } => {
-                if let Some(term) = self.held.as_ref().map(|held| held.term) {
-                    self.tell(ToElector::Started { term, pid, at: now });
+                if let Some(held) = &mut self.held {
+                    held.lead(pid, now);
                 }
+                self.tell_start();
             }
             // Past S the term is over, and this end is not an exit of its own: the second guard may have killed it while init
             // stood still.

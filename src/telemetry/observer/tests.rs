@@ -442,7 +442,7 @@ fn a_stop_while_a_restart_is_awaited_tells_of_no_earlier_end() {
     assert_eq!((told.from, told.margin), (ms(61_000), Some(Margin(14.0))));
 }
 
-fn resume(main: Option<i32>) -> Resume {
+fn resume(told: bool) -> Resume {
     let facts = Facts {
         token: "42".into(),
         uid: "u".into(),
@@ -458,13 +458,14 @@ fn resume(main: Option<i32>) -> Resume {
         stopping: None,
         traceparent: String::new(),
         released: false,
-        main,
+        main: Some(12),
+        told,
     }
 }
 
 #[test]
 fn a_restarted_elector_tells_the_end_of_the_term_that_it_took_over() {
-    let mut observer = Observer::new(Some(&resume(Some(12))), at(1_000));
+    let mut observer = Observer::new(Some(&resume(true)), at(1_000));
     let stop = Stop { began: None, killed: None, exited: None, exit: None, proved: ms(5_000) };
     let stopped = ToElector::Stopped { term: TERM, request: 1, stop, then: Then::Follow };
     reported(&mut observer, 4_000, stopping(Reason::Signal));
@@ -476,7 +477,7 @@ fn a_restarted_elector_tells_the_end_of_the_term_that_it_took_over() {
 
 #[test]
 fn a_restarted_elector_tells_the_start_that_the_one_before_it_did_not_see() {
-    let mut observer = Observer::new(Some(&resume(None)), at(1_000));
+    let mut observer = Observer::new(Some(&resume(false)), at(1_000));
 
     let over = only(observer.record(Fact::Received(&started(9_000)), at(9_001)));
 
@@ -484,6 +485,15 @@ fn a_restarted_elector_tells_the_start_that_the_one_before_it_did_not_see() {
     assert_eq!((over.from, over.until, over.margin), (ms(1_000), ms(9_000), Some(Margin(6.0))));
     let phases: Vec<_> = over.phases.iter().map(|phase| phase.name).collect();
     assert_eq!(phases, [Name::WorkloadStart]);
+}
+
+#[test]
+fn a_restarted_elector_takes_a_crash_that_the_one_before_it_saw_for_no_transition() {
+    let mut observer = Observer::new(Some(&Resume { main: None, ..resume(true) }), at(1_000));
+
+    let over = observer.record(Fact::Received(&started(9_000)), at(9_001));
+
+    assert!(over.is_empty(), "{over:?}");
 }
 
 #[test]

@@ -14,7 +14,29 @@ fn the_next_elector_is_handed_the_term_as_it_stands() {
     let resume = welcome.resume.unwrap();
     assert_eq!((welcome.generation, welcome.last_term, welcome.shutdown), (2, Term(1), false));
     assert_eq!((resume.term, resume.timing, resume.confirmed), (Term(1), config().timing(), confirmed(ms(3900))));
-    assert_eq!((resume.stopping, resume.released, resume.main), (None, false, Some(MAIN)));
+    assert_eq!((resume.stopping, resume.released, resume.main, resume.told), (None, false, Some(MAIN), true));
+}
+
+#[test]
+fn a_start_while_there_was_no_elector_is_told_to_the_next_one_and_only_to_that() {
+    let mut world = World::new(config());
+    world.lead(1, None);
+    world.feed(Input::ElectorEnded);
+    world.run();
+    let started = world.now;
+    world.due();
+    assert!(!world.started_elector().unwrap().resume.unwrap().told);
+    assert_eq!(world.tells(), []);
+
+    world.feed(Input::ElectorStarted);
+
+    assert_eq!(world.tells(), [ToElector::Started { term: Term(1), pid: MAIN, at: started }]);
+    world.take();
+    world.feed(Input::ElectorEnded);
+    world.wake_until(world.now + Duration::from_secs(1));
+    assert!(world.started_elector().unwrap().resume.unwrap().told);
+    world.feed(Input::ElectorStarted);
+    assert_eq!(world.tells(), []);
 }
 
 #[test]
