@@ -101,7 +101,7 @@ pub fn lease(bytes: &[u8]) {
 fn judge(before: &Arc<Value>, written: &Arc<Value>, seen: Duration) {
     let record = LeaseRecord::read(Arc::clone(before)).expect("what has no uid or version is not written to");
     assert!(!record.is_being_deleted(), "it waits for its end only");
-    if let Standing::Held(_) = record.standing() {
+    if record.standing() == Standing::Held {
         let own = Config::default().lease;
         assert!(seen >= longer(record.duration().unwrap_or(own.duration), own.clock_drift.0), "taken after {seen:?}");
     }

@@ -39,6 +39,12 @@ impl Instant {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 
+    /// The earlier of this instant and the other, if there is one.
+    #[must_use]
+    pub fn or_earlier(self, other: Option<Self>) -> Self {
+        other.map_or(self, |other| other.min(self))
+    }
+
     /// This instant moved back, at most to the boot.
     #[must_use]
     pub fn before(self, span: Duration) -> Self {

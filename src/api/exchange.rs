@@ -114,7 +114,7 @@ impl Reply {
     #[must_use]
     pub fn message(&self) -> String {
         const SHOWN: usize = 1000;
-        let status: Value = serde_json::from_slice(&self.body).unwrap_or_default();
+        let status = self.json();
         let message = status.get("message").and_then(Value::as_str).map(words::squeezed);
         let message = message.unwrap_or_else(|| words::squeezed(&String::from_utf8_lossy(&self.body)));
         message.chars().take(SHOWN).collect()
@@ -124,16 +124,20 @@ impl Reply {
     /// namespace, no such API group, no API server at all.
     #[must_use]
     pub fn is_absence_of(&self, resource: &str, name: &str) -> bool {
-        let status: Value = serde_json::from_slice(&self.body).unwrap_or_default();
-        let details = |key| status.get("details").and_then(|details| details.get(key)).and_then(Value::as_str);
-        self.status == StatusCode::NOT_FOUND && details("kind") == Some(resource) && details("name") == Some(name)
+        let status = self.json();
+        let says = |pointer, what| status.pointer(pointer).and_then(Value::as_str) == Some(what);
+        self.status == StatusCode::NOT_FOUND && says("/details/kind", resource) && says("/details/name", name)
     }
 
     /// Whether it says which object it is about, as an API server does that knows the kind.
     #[must_use]
     pub fn names_an_object(&self) -> bool {
-        let status: Value = serde_json::from_slice(&self.body).unwrap_or_default();
-        status.pointer("/details/kind").is_some_and(Value::is_string)
+        self.json().pointer("/details/kind").is_some_and(Value::is_string)
+    }
+
+    /// The body; null if it is not JSON.
+    fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_default()
     }
 }
 

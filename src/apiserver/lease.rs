@@ -126,11 +126,7 @@ impl Lease {
         if !self.0.is_object() {
             self.0 = Map::new().into();
         }
-        match &mut self.0 {
-            Value::Object(fields) => fields,
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
-                unreachable!("made an object just above")
-            }
-        }
+        let Value::Object(fields) = &mut self.0 else { unreachable!("made an object just above") };
+        fields
     }
 }

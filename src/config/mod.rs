@@ -67,7 +67,7 @@ pub struct Config {
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Http {
     /// Where /livez, /readyz and /leader listen; nowhere unless set.
-    #[serde(with = "scalars::address")]
+    #[serde(deserialize_with = "scalars::address::deserialize")]
     #[schemars(schema_with = "scalars::address::schema")]
     pub listen: Option<SocketAddr>,
 }

@@ -169,11 +169,7 @@ impl JsonSchema for Signal {
 pub(super) mod address {
     use std::net::SocketAddr;
 
-    use super::{Deserialize, Deserializer, Schema, SchemaGenerator, Serialize, Serializer, json_schema, text};
-
-    pub(crate) fn serialize<S: Serializer>(address: &Option<SocketAddr>, serializer: S) -> Result<S::Ok, S::Error> {
-        address.serialize(serializer)
-    }
+    use super::{Deserialize, Deserializer, Schema, SchemaGenerator, json_schema, text};
 
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<SocketAddr>, D::Error> {
         if deserializer.is_human_readable() { text::optional(deserializer, parse) } else { Option::deserialize(deserializer) }

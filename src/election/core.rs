@@ -49,7 +49,8 @@ pub(crate) struct Core {
     pub(crate) unknown: Vec<Attempt>,
     pub(crate) ready: bool,
     actions: VecDeque<Action>,
-    awaited: Option<Awaited>,
+    /// The latest of the `requests`, until its answer comes.
+    awaited: Option<Asked>,
     requests: u64,
     step_downs: u64,
     stamps: Stamps,
@@ -94,12 +95,6 @@ pub(crate) struct Campaign {
     pub(crate) wait: Option<Duration>,
     /// D of the record and of the term.
     pub(crate) duration: Duration,
-}
-
-#[derive(Clone, Debug)]
-struct Awaited {
-    id: RequestId,
-    asked: Asked,
 }
 
 /// What is known of a request when its answer comes.
@@ -220,7 +215,7 @@ impl Core {
 
     /// The write whose answer is awaited.
     pub(crate) fn awaited_attempt(&self) -> Option<&Attempt> {
-        self.awaited.as_ref().and_then(|awaited| awaited.asked.attempt.as_ref())
+        self.awaited.as_ref()?.attempt.as_ref()
     }
 
     /// The id of the next StepDown.
@@ -265,9 +260,8 @@ impl Core {
 
     fn request(&mut self, request: Request, operation: Operation, attempt: Option<Attempt>, now: Now) {
         self.requests += 1;
-        let id = RequestId(self.requests);
-        self.awaited = Some(Awaited { id, asked: Asked { attempt, operation, sent: now.boot } });
-        self.actions.push_back(Action::Request { id, request });
+        self.awaited = Some(Asked { attempt, operation, sent: now.boot });
+        self.actions.push_back(Action::Request { id: RequestId(self.requests), request });
     }
 
     /// Remembers a write without an answer, which a read may still find stored (law 6).
@@ -280,7 +274,8 @@ impl Core {
 
     /// The request that the answer `id` belongs to; none if it is not awaited.
     pub(crate) fn answered(&mut self, id: RequestId) -> Option<Asked> {
-        self.awaited.take_if(|awaited| awaited.id == id).map(|awaited| awaited.asked)
+        let latest = RequestId(self.requests);
+        self.awaited.take_if(|_| id == latest)
     }
 
     /// Takes in the record of a reply, which is always believed. If the watch has overtaken it, another read is due.

@@ -71,6 +71,32 @@ struct Proved {
 }
 
 impl Leading {
+    /// A term as it was confirmed last.
+    fn of(term: Term, facts: Facts, timing: Timing, confirmed: Proved, deadlines: Deadlines) -> Self {
+        Self {
+            term,
+            facts,
+            timing,
+            due: confirmed.at,
+            confirmed,
+            base: None,
+            deadlines,
+            announced: false,
+            serial: 0,
+            acknowledged: true,
+            conflicts: 0,
+            preference: None,
+            credentials_refused: false,
+            read_wanted: false,
+            unanswered: 0,
+            reread_wanted: false,
+            fresh: false,
+            ending: None,
+            guarding: false,
+            released: false,
+        }
+    }
+
     /// The term that `attempt` won, proved by `record`. If that is `outdated`, the Lease has changed since: it is read, and renewed,
     /// before anything runs (law 4).
     pub(crate) fn begin(core: &mut Core, record: LeaseRecord, attempt: &Attempt, outdated: bool, now: Now) -> Self {
@@ -90,31 +116,15 @@ impl Leading {
         };
         core.report(Event::Acquired { token: facts.token.clone(), transitions: facts.transitions, creation_wait: wait });
         let timing = core.timing.with_duration(campaign.map_or(core.timing.duration, |campaign| campaign.duration));
+        let confirmed = Proved { resource_version: record.resource_version().to_owned(), at: now.boot };
         let mut leading = Self {
-            term: core.last_term,
-            facts,
-            timing,
-            confirmed: Proved { resource_version: record.resource_version().to_owned(), at: now.boot },
             preference: record.preferred_holder().map(str::to_owned),
             base: Some(record),
-            deadlines: timing.deadlines(attempt.sent),
-            announced: false,
-            serial: 0,
-            acknowledged: true,
-            due: attempt.sent + timing.renew_period,
-            conflicts: 0,
-            credentials_refused: false,
             read_wanted: outdated,
-            unanswered: 0,
-            reread_wanted: false,
-            fresh: false,
-            ending: None,
-            guarding: false,
-            released: false,
+            ..Self::of(core.last_term, facts, timing, confirmed, timing.deadlines(attempt.sent))
         };
-        if outdated {
-            leading.due = now.boot;
-        } else {
+        if !outdated {
+            leading.due = attempt.sent + timing.renew_period;
             leading.announce(core, now);
         }
         leading
@@ -122,27 +132,14 @@ impl Leading {
 
     /// Resumes the term of a previous elector, with its constants (law 1, 6).
     pub(crate) fn resume(core: &mut Core, resume: Resume, now: Now) -> Self {
+        let Confirmed { resource_version, spec, deadlines, .. } = resume.confirmed;
+        let confirmed = Proved { resource_version, at: now.boot };
         let mut leading = Self {
-            term: resume.term,
-            facts: resume.facts,
-            timing: resume.timing,
-            confirmed: Proved { resource_version: resume.confirmed.resource_version, at: now.boot },
-            preference: preferred_in(&resume.confirmed.spec),
-            base: None,
-            deadlines: resume.confirmed.deadlines,
+            preference: preferred_in(&spec),
             announced: true,
-            serial: 0,
-            acknowledged: true,
-            due: now.boot,
-            conflicts: 0,
-            credentials_refused: false,
             read_wanted: true,
-            unanswered: 0,
-            reread_wanted: false,
-            fresh: false,
-            ending: None,
-            guarding: false,
             released: resume.released,
+            ..Self::of(resume.term, resume.facts, resume.timing, confirmed, deadlines)
         };
         let stopping = resume.stopping.or_else(|| resume.released.then_some(Reason::Signal));
         if let Some(reason) = stopping {
@@ -217,7 +214,7 @@ impl Leading {
         let mut next = core.watch_timeout();
         let mut at = |instant: Instant| next = Some(next.map_or(instant, |next| next.min(instant)));
         if self.has_deadlines() {
-            if self.ending.as_ref().is_none_or(|ending| !ending.reason.is_loss()) {
+            if !self.is_lost() {
                 at(self.deadlines.soft);
             }
             if !self.guarding {
@@ -291,8 +288,7 @@ impl Leading {
 
     /// Acts on S and H as they pass (law 2, 3).
     fn enforce(&mut self, core: &mut Core, now: Now) {
-        let lost = self.ending.as_ref().is_some_and(|ending| ending.reason.is_loss());
-        if now.boot >= self.deadlines.soft && !lost {
+        if now.boot >= self.deadlines.soft && !self.is_lost() {
             self.end(core, Reason::Expired);
         }
         if now.boot >= self.deadlines.hard && !self.guarding {
@@ -304,9 +300,8 @@ impl Leading {
     /// A renewal needs init's acknowledgement of the last extension, and a term before S that is not lost, proved dead or released
     /// (law 4, 7, 8, 10).
     fn may_write(&self, now: Now) -> bool {
-        let goes_on = self.ending.as_ref().is_none_or(|ending| !ending.reason.is_loss() && ending.proof.is_none());
         let in_time = !self.announced || now.boot < self.deadlines.soft;
-        self.acknowledged && goes_on && in_time && !self.released
+        self.acknowledged && self.goes_on() && in_time && !self.released
     }
 
     fn renew(&mut self, core: &mut Core, now: Now) {

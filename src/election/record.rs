@@ -22,10 +22,10 @@ pub struct LeaseRecord(Arc<Value>);
 static NO_SPEC: LazyLock<Map<String, Value>> = LazyLock::new(Map::new);
 
 /// Whether somebody holds the Lease.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// By this full identity.
-    Held(String),
+    /// Somebody does.
+    Held,
     /// The mark that a proper release leaves: holder "", duration 1, acquireTime = renewTime (law 14).
     Released,
     /// In any other shape: `{}`, a null holder, cleared by hand.
@@ -144,8 +144,8 @@ impl LeaseRecord {
     /// Whether somebody holds it.
     #[must_use]
     pub fn standing(&self) -> Standing {
-        if let Some(holder) = self.holder() {
-            return Standing::Held(holder.to_owned());
+        if self.holder().is_some() {
+            return Standing::Held;
         }
         let emptied = self.text("holderIdentity") == Some("");
         let marked = emptied

@@ -189,10 +189,10 @@ impl Sight {
         let from = Some(Box::new(record.clone()));
         let standing = match record.standing() {
             Standing::Released if self.held_for_a_second || robs_a_holder(record, me) => Standing::Free,
-            standing @ (Standing::Held(_) | Standing::Released | Standing::Free) => standing,
+            standing @ (Standing::Held | Standing::Released | Standing::Free) => standing,
         };
         match standing {
-            Standing::Held(_) => {
+            Standing::Held => {
                 let duration = record.duration().unwrap_or_else(|| timing.duration.max(last));
                 let (at, longest) = (timing.takeable(self.since, duration), timing.duration.max(last));
                 let may_run = robbed.is_some_and(|robbed| timing.takeable(robbed.since, longest) > at);

@@ -204,10 +204,8 @@ fn as_map(value: &mut Value) -> &mut Map<String, Value> {
     if !value.is_object() {
         *value = Value::Object(Map::new());
     }
-    match value {
-        Value::Object(map) => map,
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => unreachable!("made a map above"),
-    }
+    let Value::Object(map) = value else { unreachable!("made a map above") };
+    map
 }
 
 #[cfg(test)]

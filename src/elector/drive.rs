@@ -12,10 +12,9 @@ use tokio::{
     task::{AbortHandle, spawn},
 };
 
-use super::{access::Access, guard::Guard, lease::Lease, link::Link, register, remains::Init, slew::Slew, watch::Watch};
+use super::{guard::Guard, lease::Lease, link::Link, register, remains::Init, slew::Slew};
 use crate::{
     alarm::Alarm,
-    api::place::Place,
     clock,
     election::{Action, Answer, Elector, Event, Input, Request, RequestId, Watched},
     http::Health,
@@ -35,8 +34,7 @@ const BEATS: u32 = 4;
 /// What the loop needs, beside its state machine.
 pub(super) struct Edges {
     pub(super) link: Link,
-    pub(super) access: Access,
-    pub(super) place: Place,
+    pub(super) lease: Lease,
     pub(super) guard: Guard,
     pub(super) health: Health,
     pub(super) telemetry: Telemetry,
@@ -52,10 +50,7 @@ pub(super) struct Drive {
     alarm: AsyncFd<Alarm>,
     /// What the alarm is set to; [`Instant::NEVER`] once it has fired.
     alarm_at: Instant,
-    access: Access,
-    place: Place,
     lease: Lease,
-    timeout: std::time::Duration,
     arrive: mpsc::Sender<Arrived>,
     arrived: mpsc::Receiver<Arrived>,
     request: Option<Task>,
@@ -90,8 +85,7 @@ impl Drive {
     /// # Errors
     /// There is no timer.
     pub(super) fn new(edges: Edges, welcome: Welcome, start: impl FnOnce(Welcome) -> Elector) -> io::Result<Self> {
-        let Edges { link, access, place, mut guard, health, telemetry } = edges;
-        let timeout = welcome.config.lease.attempt_timeout;
+        let Edges { link, lease, mut guard, health, telemetry } = edges;
         let beat_every = welcome.config.lease.duration / BEATS;
         if let Some(resume) = &welcome.resume {
             guard.arm(resume.term, resume.confirmed.deadlines.hard);
@@ -104,10 +98,7 @@ impl Drive {
             telemetry,
             alarm: register(Alarm::nonblocking()?)?,
             alarm_at: Instant::NEVER,
-            lease: Lease::new(access.clone(), place.clone(), timeout),
-            access,
-            place,
-            timeout,
+            lease,
             arrive,
             arrived,
             request: None,
@@ -277,9 +268,7 @@ impl Drive {
     fn watch(&mut self, resource_version: Option<String>) -> Task {
         self.watches += 1;
         let (number, arrive) = (self.watches, self.arrive.clone());
-        let (access, place, timeout) = (self.access.clone(), self.place.clone(), self.timeout);
-        let watch = Watch { access, place, resource_version, timeout };
-        let task = spawn(watch.run(async move |watched| {
+        let task = spawn(self.lease.watch(resource_version).run(async move |watched| {
             let _ = arrive.send(Arrived::Watched(number, watched)).await;
         }));
         Task(task.abort_handle())

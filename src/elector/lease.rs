@@ -12,7 +12,7 @@ use kube::client::Body;
 use serde_json::json;
 use tokio::{sync::Mutex, time::Instant};
 
-use super::{access::Access, classify::classify};
+use super::{access::Access, classify::classify, watch::Watch};
 use crate::{
     api::{Dialer, ExchangeError, exchange, place::Place},
     election::{Answer, Refusal, Request},
@@ -46,22 +46,26 @@ impl Lease {
     /// request uses a new connection (law 5); after a refusal of the credentials, new credentials too.
     pub(super) async fn send(&self, request: &Request) -> Answer {
         let answer = self.attempt(request).await;
-        match &answer {
-            Answer::Object(_) | Answer::Deleted | Answer::NotFound | Answer::Conflict => {}
-            Answer::Unknown { .. } => *self.client.lock().await = None,
-            Answer::Refused { refusal, message } => match refusal {
-                Refusal::Invalid => {}
-                Refusal::Forbidden | Refusal::NoSuchPlace | Refusal::TooManyRequests { .. } => *self.client.lock().await = None,
-                Refusal::Unauthorized => {
-                    *self.client.lock().await = None;
-                    // Otherwise there were no credentials, and the server was not asked.
-                    if message.status.is_some() {
-                        self.access.refused();
-                    }
-                }
-            },
+        let is_in_doubt = match &answer {
+            Answer::Object(_) | Answer::Deleted | Answer::NotFound | Answer::Conflict => false,
+            Answer::Refused { refusal, .. } => *refusal != Refusal::Invalid,
+            Answer::Unknown { .. } => true,
+        };
+        if is_in_doubt {
+            *self.client.lock().await = None;
+        }
+        // Without a status there were no credentials, and the server was not asked.
+        if let Answer::Refused { refusal: Refusal::Unauthorized, message } = &answer
+            && message.status.is_some()
+        {
+            self.access.refused();
         }
         answer
+    }
+
+    /// A watch of it, from this version on; it has a connection of its own.
+    pub(super) fn watch(&self, resource_version: Option<String>) -> Watch {
+        Watch { access: self.access.clone(), place: self.place.clone(), resource_version, timeout: self.timeout }
     }
 
     async fn attempt(&self, request: &Request) -> Answer {

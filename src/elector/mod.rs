@@ -33,6 +33,7 @@ use self::{
     access::Access,
     drive::{Drive, Edges},
     guard::Guard,
+    lease::Lease,
     link::Link,
 };
 use crate::{
@@ -214,9 +215,10 @@ async fn lead_or_follow(mut link: Link, welcome: Welcome) -> Result<remains::Ini
         return Err(failure);
     }
     let place = Place { namespace: welcome.config.lease.namespace.clone(), name: welcome.config.lease.name.clone() };
+    let lease = Lease::new(access, place, welcome.config.lease.attempt_timeout);
     let telemetry = Telemetry::start(&welcome, |name| env::var(name).ok(), clock::now());
     let seed = getrandom::u64().unwrap_or_else(|_| clock::boot().as_nanos());
-    let edges = Edges { link, access, place, guard, health, telemetry };
+    let edges = Edges { link, lease, guard, health, telemetry };
     let drive = Drive::new(edges, welcome, |welcome| Elector::new(welcome, seed, clock::now())).map_err(Failure::Start)?;
     let ended = drive.run(&mut init).await;
     tracing::debug!(error = one_line(&ended), "the link ended");

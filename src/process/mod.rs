@@ -9,7 +9,6 @@
 //! - [`fuse`] is a SIGKILL that the kernel sends at a set time, whoever is running then.
 //! - [`notify`] receives what the workload says about itself.
 //! - [`memory`] keeps what init needs in memory, [`mod@slice`] makes init run sooner.
-//! - [`power`] tells how much of all this the container allows.
 //!
 //! Invariants: one thread (the parent of a spawn must live as long as its children: PDEATHSIG); nothing but [`reap`] waits for
 //! a child; a pid is used as the name of a child only until it was reaped.
@@ -21,7 +20,6 @@ pub mod kill;
 pub mod mask;
 pub mod memory;
 pub mod notify;
-pub mod power;
 pub mod reap;
 pub mod resolve;
 pub mod scan;

@@ -129,7 +129,7 @@ impl Ladder {
     pub(crate) fn hard(&mut self, hard: Instant, now: Instant) {
         let end = hard + self.margin;
         let late = now + if now < end { end.since(now) / 2 } else { REAPING };
-        self.unproved_at = Some(self.unproved_at.map_or(late, |at| at.min(late)));
+        self.unproved_at = Some(late.or_earlier(self.unproved_at));
         if !self.pid1 {
             if matches!(self.phase, Phase::Asked { .. }) {
                 self.walk(now);
@@ -160,7 +160,7 @@ impl Ladder {
         match &mut self.phase {
             // A process from outside (kubectl exec) dies without a SIGCHLD.
             Phase::Asked { look, .. } if self.main_gone => {
-                *look = Some(look.map_or(now + LONGEST_PAUSE, |at| at.min(now + LONGEST_PAUSE)));
+                *look = Some((now + LONGEST_PAUSE).or_earlier(*look));
             }
             Phase::Asked { .. } => {}
             // killMargin has no room for a pause and one more wake-up, and only the end of init helps.
@@ -177,9 +177,9 @@ impl Ladder {
     /// When the next step is due.
     pub(crate) fn due(&self) -> Option<Instant> {
         let step = match self.phase {
-            Phase::Asked { kill_at, look } => Some(look.map_or(kill_at, |at| at.min(kill_at))),
+            Phase::Asked { kill_at, look } => Some(kill_at.or_earlier(look)),
             Phase::Walking { next, .. } => next,
-            Phase::Everything { next, die_at, .. } => next.map(|at| die_at.map_or(at, |end| end.min(at))),
+            Phase::Everything { next, die_at, .. } => next.map(|at| at.or_earlier(die_at)),
         };
         [step, self.unproved_at].into_iter().flatten().min()
     }

@@ -77,73 +77,29 @@ impl Lines {
     fn transition(&self, transition: &Transition) {
         let Transition { to, reason, term, token, context, from, until, margin, exit, demoted, error, .. } = transition;
         let (trace_id, span_id) = ids(*context);
-        let (role, reason, lease, token) = (to.as_str(), reason.as_str(), self.lease.as_str(), token.as_deref());
+        let (role, reason, lease) = (to.as_str(), reason.as_str(), self.lease.as_str());
+        let token = token.as_deref().filter(|_| *to == Role::Leader);
         let margin_left = margin.map(|margin| readable(margin.0));
         let seconds = readable(until.since(*from).as_secs_f64());
         let took = |phase| transition.took(phase).map(|took| readable(took.as_secs_f64()));
-        match to {
-            Role::Leader => {
-                let (campaign, start) = (took(Name::Campaign), took(Name::WorkloadStart));
-                match error {
-                    None => info!(
-                        role,
-                        reason,
-                        lease,
-                        term,
-                        token,
-                        margin_left,
-                        seconds,
-                        campaign,
-                        start,
-                        trace_id,
-                        span_id,
-                        "leading: the workload is running"
-                    ),
-                    Some(error) => warn!(
-                        role,
-                        reason, lease, term, token, seconds, campaign, trace_id, span_id, "held the Lease, but {error}"
-                    ),
-                }
-            }
-            Role::Standby => {
-                let (stop, kill, proof) = (took(Name::WorkloadStop), took(Name::WorkloadKill), took(Name::WorkloadProof));
-                let release = took(Name::Release);
-                let exit = exit.map(|exit| exit.to_string());
-                match error {
-                    None => info!(
-                        role,
-                        reason,
-                        lease,
-                        term,
-                        margin_left,
-                        seconds,
-                        exit,
-                        stop,
-                        kill,
-                        proof,
-                        release,
-                        trace_id,
-                        span_id,
-                        "standing by: the workload {}",
-                        if *demoted { "was demoted, and keeps running" } else { "is gone" },
-                    ),
-                    Some(error) => warn!(
-                        role,
-                        reason,
-                        lease,
-                        term,
-                        margin_left,
-                        seconds,
-                        exit,
-                        stop,
-                        kill,
-                        proof,
-                        trace_id,
-                        span_id,
-                        "stopped leading, but {error}"
-                    ),
-                }
-            }
+        let (campaign, start) = (took(Name::Campaign), took(Name::WorkloadStart));
+        let (stop, kill, proof) = (took(Name::WorkloadStop), took(Name::WorkloadKill), took(Name::WorkloadProof));
+        let (release, exit) = (took(Name::Release), exit.map(|exit| exit.to_string()));
+        // A field that is none is not written.
+        macro_rules! line {
+            ($level:ident, $($words:tt)*) => {
+                $level!(
+                    role, reason, lease, term, token, margin_left, seconds, campaign, start, exit, stop, kill, proof, release,
+                    trace_id, span_id, $($words)*
+                )
+            };
+        }
+        match (to, error) {
+            (Role::Leader, None) => line!(info, "leading: the workload is running"),
+            (Role::Leader, Some(error)) => line!(warn, "held the Lease, but {error}"),
+            (Role::Standby, None) if *demoted => line!(info, "standing by: the workload was demoted, and keeps running"),
+            (Role::Standby, None) => line!(info, "standing by: the workload is gone"),
+            (Role::Standby, Some(error)) => line!(warn, "stopped leading, but {error}"),
         }
     }
 

@@ -3,10 +3,7 @@
 //! Owns the subscriber and its sink. Never waits for whoever reads standard error: a line that does not fit is dropped and
 //! counted (`crate::stderr`). Libraries' lines are shown only from warn up, whatever the level: others may carry credentials.
 
-use std::{
-    io,
-    sync::{Mutex, PoisonError},
-};
+use std::{io, sync::Mutex};
 
 use tracing::{Subscriber, level_filters::LevelFilter};
 use tracing_subscriber::{
@@ -24,8 +21,8 @@ use crate::{
 
 /// From here on, the process logs to standard error as `config` says. A second call changes nothing.
 pub fn start(config: &Log) {
-    let sink = Sink { lines: Mutex::new(Lines::new(config.format)) };
-    if tracing::subscriber::set_global_default(subscriber(config, sink)).is_err() {
+    let lines = Mutex::new(Lines::new(config.format));
+    if tracing::subscriber::set_global_default(subscriber(config, lines)).is_err() {
         tracing::debug!("the log was started already");
     }
 }
@@ -53,23 +50,10 @@ const fn level(level: LogLevel) -> LevelFilter {
     }
 }
 
-/// Takes whole lines: the formatter passes each in one write.
-struct Sink {
-    lines: Mutex<Lines>,
-}
-
-impl<'a> MakeWriter<'a> for Sink {
-    type Writer = &'a Self;
-
-    fn make_writer(&'a self) -> Self::Writer {
-        self
-    }
-}
-
-impl io::Write for &Sink {
+/// The formatter passes each line in one write.
+impl io::Write for Lines {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
-        lines.write(line);
+        Self::write(self, line);
         Ok(line.len())
     }
 
@@ -78,34 +62,24 @@ impl io::Write for &Sink {
     }
 }
 
+/// What `log` makes the log write.
+#[cfg(test)]
+pub(super) fn captured(config: &Log, log: impl FnOnce()) -> String {
+    let (mut written, writer) = io::pipe().unwrap();
+    tracing::subscriber::with_default(subscriber(config, std::sync::Arc::new(writer)), log);
+    let mut lines = String::new();
+    io::Read::read_to_string(&mut written, &mut lines).unwrap();
+    lines
+}
+
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use serde_json::Value;
 
     use super::*;
 
     fn logged(level: LogLevel, format: LogFormat, log: impl FnOnce()) -> String {
-        let bytes = Arc::new(Mutex::new(Vec::new()));
-        let kept = Arc::clone(&bytes);
-        let writer = move || Kept(Arc::clone(&kept));
-        tracing::subscriber::with_default(subscriber(&Log { level, format }, writer), log);
-        let bytes = bytes.lock().unwrap().clone();
-        String::from_utf8(bytes).unwrap()
-    }
-
-    struct Kept(Arc<Mutex<Vec<u8>>>);
-
-    impl io::Write for Kept {
-        fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-            self.0.lock().unwrap().extend_from_slice(line);
-            Ok(line.len())
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
+        captured(&Log { level, format }, log)
     }
 
     #[test]

@@ -10,7 +10,10 @@ use tenure::process::{
     spawn::{Command, Outcome},
 };
 
-use crate::world::{count, outcome, reap_all, setup, wait_until};
+use crate::{
+    wait::wait_until,
+    world::{count, outcome, reap_all, setup},
+};
 
 const BOMB: &str = "TENURE_TEST_BOMB";
 const CHAINS: usize = 50;

@@ -16,7 +16,10 @@ use tenure::{
     time::Instant,
 };
 
-use crate::world::{PATIENCE, reap_all, setup, shell_with, test_in, wait_until};
+use crate::{
+    wait::{PATIENCE, wait_until},
+    world::{reap_all, setup, shell_with, test_in},
+};
 
 const SOON: Duration = Duration::from_secs(6);
 

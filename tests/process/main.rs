@@ -12,4 +12,6 @@ mod scratch;
 mod slept;
 mod spawning;
 mod sweeping;
+#[path = "../support/wait.rs"]
+mod wait;
 mod world;

@@ -22,7 +22,8 @@ use tenure::{
 
 use crate::{
     scratch::Scratch,
-    world::{self, command, outcome, setup, shell, shell_with, test_in, wait_until},
+    wait::wait_until,
+    world::{self, command, outcome, setup, shell, shell_with, test_in},
 };
 
 /// Runs the test binary under `env` with these signals, without a namespace.

@@ -16,7 +16,8 @@ use tenure::{
 
 use crate::{
     bomb,
-    world::{self, PATIENCE, World, count, reap_all, setup, shell, shell_with, test_in, wait_until},
+    wait::{PATIENCE, wait_until},
+    world::{self, World, count, reap_all, setup, shell, shell_with, test_in},
 };
 
 test_in!(Pid1, two_hundred_daemonised_processes_that_ignore_term_are_gone_and_reaped, {

@@ -4,7 +4,6 @@ use std::{
     io,
     os::fd::AsFd,
     process::{Child, Command, Stdio},
-    time::Duration,
 };
 
 use nix::{
@@ -18,10 +17,7 @@ use tenure::process::{
     spawn::{self, Input, Outcome, Place, Setup, Spawning},
 };
 
-use crate::slept;
-
-/// Longest wait for anything that a test waits for.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+use crate::{slept, wait::PATIENCE};
 
 const INSIDE: &str = "TENURE_TEST_INSIDE";
 
@@ -127,15 +123,6 @@ pub(crate) fn wait_readable(fd: &impl AsFd) -> io::Result<()> {
     match poll(&mut fds, timeout)? {
         0 => Err(io::ErrorKind::TimedOut.into()),
         _ => Ok(()),
-    }
-}
-
-/// Polls until `ready` is true; panics with `what` after [`PATIENCE`].
-pub(crate) fn wait_until(what: &str, mut ready: impl FnMut() -> bool) {
-    let give_up = tenure::clock::boot() + PATIENCE;
-    while !ready() {
-        assert!(tenure::clock::boot() < give_up, "not in time: {what}");
-        std::thread::sleep(Duration::from_millis(1));
     }
 }
 

@@ -4,6 +4,7 @@
 
 use std::fmt::Write as _;
 
+use self::power::{Finding, Power, Proc};
 use super::{access::Access, block_on};
 use crate::{
     cli,
@@ -11,16 +12,14 @@ use crate::{
     console,
     election::{oddity, record::LeaseRecord},
     exit,
-    process::{
-        power::{Finding, Power, Proc},
-        resolve::resolve,
-    },
+    process::resolve::resolve,
     words::one_line,
 };
 
 mod clock;
 mod law;
 mod permissions;
+mod power;
 
 pub(super) fn run(check: &cli::Check) -> u8 {
     let loaded = match config::load(&check.settings, &check.command, Purpose::Inspect) {

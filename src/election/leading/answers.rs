@@ -112,7 +112,7 @@ impl Leading {
             if self.ending.is_none() {
                 self.announce(core, now);
             }
-        } else if self.ending.as_ref().is_none_or(|ending| ending.proof.is_none() && !ending.reason.is_loss()) {
+        } else if self.goes_on() {
             self.serial += 1;
             self.acknowledged = false;
             core.tell(ToInit::Extend { term: self.term, serial: self.serial, confirmed: self.confirmed_for_init() });

@@ -21,7 +21,7 @@ pub(crate) struct Ending {
 
 impl Leading {
     pub(super) fn lose(&mut self, core: &mut Core, reason: Reason) {
-        if !self.released && self.ending.as_ref().is_none_or(|ending| !ending.reason.is_loss()) {
+        if !self.released && !self.is_lost() {
             self.end(core, reason);
         }
     }
@@ -46,8 +46,7 @@ impl Leading {
 
     /// Wants a fresh read for the release that may follow.
     pub(super) fn want_reread(&mut self, core: &Core) {
-        let ends = self.ending.as_ref().is_some_and(|ending| !ending.reason.is_loss() && ending.proof.is_none());
-        self.reread_wanted = ends && self.announced && core.release != Release::Keep;
+        self.reread_wanted = self.ending.is_some() && self.goes_on() && self.announced && core.release != Release::Keep;
     }
 
     pub(super) fn stopped(&mut self, core: &mut Core, request: u64, stop: Stop, then: Then, now: Now) {
@@ -58,6 +57,15 @@ impl Leading {
         }
         core.report(Event::Proved(stop));
         self.due = now.boot;
+    }
+
+    pub(super) fn is_lost(&self) -> bool {
+        self.ending.as_ref().is_some_and(|ending| ending.reason.is_loss())
+    }
+
+    /// Neither lost nor proved dead: renewals still count (law 4, 7, 8).
+    pub(super) fn goes_on(&self) -> bool {
+        !self.is_lost() && !self.is_proved()
     }
 
     pub(super) fn is_proved(&self) -> bool {

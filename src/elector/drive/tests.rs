@@ -12,8 +12,12 @@ use tokio::{task::JoinHandle, time::timeout};
 
 use super::*;
 use crate::{
-    api::stub::{Say, Seen, Stub, json as reply},
+    api::{
+        place::Place,
+        stub::{Say, Seen, Stub, json as reply},
+    },
     config::Config,
+    elector::access::Access,
     link::{MAX_MESSAGE, Reason, Stop, Term, Then, decode, encode},
 };
 
@@ -70,8 +74,7 @@ impl Replica {
         let mut init_seen = Init::of(&welcome);
         let edges = Edges {
             link: Link::new(ours).unwrap(),
-            access,
-            place,
+            lease: Lease::new(access, place, welcome.config.lease.attempt_timeout),
             guard: Guard::start(|| ()).unwrap(),
             health: Health::new(PATIENCE, clock::boot()),
             telemetry: Telemetry::start(&welcome, |_| None, clock::now()),

@@ -42,8 +42,7 @@ impl Ending {
     /// The wait for the elector ends at E at the latest.
     pub(super) fn due(&self, held: Option<&Held>) -> Option<Instant> {
         let end = held.map(|held| held.deadlines().end);
-        let by = self.by?;
-        Some(end.map_or(by, |end| by.min(end)))
+        Some(self.by?.or_earlier(end))
     }
 }
 

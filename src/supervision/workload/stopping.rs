@@ -45,7 +45,7 @@ impl Workload {
             return;
         };
         if outcome == Outcome::Pending {
-            *yield_by = Some(yield_by.map_or(kill_at, |at| at.min(kill_at)));
+            *yield_by = Some(kill_at.or_earlier(*yield_by));
         }
         self.account.began.get_or_insert(now);
         self.take(outcome, now);
@@ -135,7 +135,7 @@ impl Workload {
                 None => Happened::Ended(exit),
             });
         }
-        self.actual = Actual::Ending { main: None, ladder: Ladder::killing(self.policy.pid1, self.margin(), now), again_at };
+        self.actual = self.killing(None, again_at, now);
     }
 
     pub(super) fn again(&mut self, exit: Exit, since: Instant, now: Instant) -> Option<Instant> {
@@ -159,8 +159,7 @@ impl Workload {
     pub(super) fn descend(&mut self, signal: Option<Signal>, kill_at: Instant, now: Instant) {
         match &mut self.actual {
             Actual::Stopped | Actual::Waiting { .. } => {
-                self.actual =
-                    Actual::Ending { main: None, ladder: Ladder::killing(self.policy.pid1, self.margin(), now), again_at: None };
+                self.actual = self.killing(None, None, now);
             }
             Actual::Ending { ladder, again_at, .. } => {
                 *again_at = None;
@@ -169,7 +168,7 @@ impl Workload {
             Actual::Running { .. } | Actual::Starting { pid: Some(_), .. } => {
                 let Some(pid) = self.main() else { return };
                 self.call_off();
-                let kill_at = self.yield_by().map_or(kill_at, |at| at.min(kill_at));
+                let kill_at = kill_at.or_earlier(self.yield_by());
                 self.account.began.get_or_insert(now);
                 for signal in [signal.unwrap_or(self.policy.config.stop.signal), Signal(libc::SIGCONT)] {
                     self.actions.push_back(Action::Signal { target: self.target(pid), signal });
@@ -178,7 +177,7 @@ impl Workload {
                 let ladder = Ladder::asking(self.policy.pid1, mode, margin, kill_at);
                 self.actual = Actual::Ending { main: Some(pid), ladder, again_at: None };
             }
-            Actual::Starting { pid: None, kill_at: stop, .. } => *stop = Some(stop.map_or(kill_at, |at| at.min(kill_at))),
+            Actual::Starting { pid: None, kill_at: stop, .. } => *stop = Some(kill_at.or_earlier(*stop)),
         }
     }
 
@@ -187,7 +186,11 @@ impl Workload {
         self.account.began.get_or_insert(now);
         let main = self.main();
         self.call_off();
-        self.actual = Actual::Ending { main, ladder: Ladder::killing(self.policy.pid1, self.margin(), now), again_at: None };
+        self.actual = self.killing(main, None, now);
+    }
+
+    fn killing(&self, main: Option<i32>, again_at: Option<Instant>, now: Instant) -> Actual {
+        Actual::Ending { main, ladder: Ladder::killing(self.policy.pid1, self.margin(), now), again_at }
     }
 
     fn call_off(&mut self) {

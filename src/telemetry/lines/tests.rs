@@ -1,8 +1,3 @@
-use std::{
-    io,
-    sync::{Arc, Mutex},
-};
-
 use serde_json::Value;
 
 use super::*;
@@ -11,7 +6,7 @@ use crate::{
     election::Complaint,
     link::{Reason, Term},
     telemetry::{
-        log::subscriber,
+        log::captured,
         transition::{Anchor, Cause, Margin, Origin, Phase},
     },
 };
@@ -24,26 +19,8 @@ fn logged(log: impl FnOnce(&mut Lines)) -> Vec<Value> {
 }
 
 fn written(format: LogFormat, log: impl FnOnce(&mut Lines)) -> String {
-    let bytes = Arc::new(Mutex::new(Vec::new()));
-    let kept = Arc::clone(&bytes);
     let config = Log { level: LogLevel::Info, format };
-    let subscriber = subscriber(&config, move || Kept(Arc::clone(&kept)));
-    tracing::subscriber::with_default(subscriber, || log(&mut Lines::new("billing".into(), "pod-1_ab".into())));
-    let bytes = bytes.lock().unwrap().clone();
-    String::from_utf8(bytes).unwrap()
-}
-
-struct Kept(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Kept {
-    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(line);
-        Ok(line.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
+    captured(&config, || log(&mut Lines::new("billing".into(), "pod-1_ab".into())))
 }
 
 fn ms(millis: u64) -> Instant {

@@ -2,7 +2,7 @@
 //!
 //! An entry that cannot be used is reported by its position alone: these variables hold credentials.
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
@@ -64,13 +64,8 @@ fn not_encoded(variable: &str, place: usize) -> String {
 
 /// Percent-decodes; `None` if an escape is malformed, or the result is not UTF-8.
 fn decoded(text: &str) -> Option<String> {
-    let mut parts = text.split('%');
-    let mut bytes = parts.next()?.as_bytes().to_vec();
-    for part in parts {
-        let (code, rest) = part.split_at_checked(2)?;
-        let is_code = code.bytes().all(|digit| digit.is_ascii_hexdigit());
-        bytes.push(u8::from_str_radix(code, 16).ok().filter(|_| is_code)?);
-        bytes.extend(rest.as_bytes());
-    }
-    String::from_utf8(bytes).ok()
+    let is_escape = |part: &str| part.get(..2).is_some_and(|code| code.bytes().all(|digit| digit.is_ascii_hexdigit()));
+    let well_formed = text.split('%').skip(1).all(is_escape);
+    let decoded = percent_encoding::percent_decode_str(text).decode_utf8();
+    decoded.ok().filter(|_| well_formed).map(Cow::into_owned)
 }

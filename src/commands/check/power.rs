@@ -24,49 +24,49 @@ const CAP_SETUID: u32 = 7;
 
 /// The kill power of this container.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Power {
+pub(super) struct Power {
     /// Whether tenure is PID 1 of this namespace: this process, or the one that it was started beside (`kubectl exec`).
-    pub pid1: bool,
+    pub(super) pid1: bool,
     /// The effective user.
-    pub uid: u32,
+    pub(super) uid: u32,
     /// What `/proc/self/status` says.
-    pub status: Status,
+    pub(super) status: Status,
     /// Whether the root file system ignores setuid bits.
-    pub nosuid: bool,
+    pub(super) nosuid: bool,
     /// What /proc is good for.
-    pub proc: Proc,
+    pub(super) proc: Proc,
     /// Whether pidfd_open(2) is allowed.
-    pub pidfd: bool,
+    pub(super) pidfd: bool,
     /// Whether a cgroup.kill of this container's own is there and writable.
-    pub cgroup_kill: bool,
+    pub(super) cgroup_kill: bool,
     /// Whether the kernel has a fuse, and if so whether it is steady.
-    pub fuse: Option<bool>,
+    pub(super) fuse: Option<bool>,
     /// Whether a shorter time slice is granted.
-    pub slice: bool,
+    pub(super) slice: bool,
     /// Whether the workload's oom_score_adj can be raised.
-    pub oom_score: bool,
+    pub(super) oom_score: bool,
     /// Whether the kernel, out of memory, kills the whole cgroup of this container at once.
-    pub oom_group: bool,
+    pub(super) oom_group: bool,
 }
 
 /// Privileges and confinement of this process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Status {
+pub(super) struct Status {
     /// No setuid program gains anything.
-    pub no_new_privs: bool,
+    pub(super) no_new_privs: bool,
     /// Effective capabilities, one bit each.
-    pub effective: u64,
+    pub(super) effective: u64,
     /// Those that it may use; a program that it executes as root has them too, new privileges or not.
-    pub permitted: u64,
+    pub(super) permitted: u64,
     /// Those that a program may still gain.
-    pub bounding: u64,
+    pub(super) bounding: u64,
     /// Seccomp: 0 off, 1 strict, 2 filter.
-    pub seccomp: u8,
+    pub(super) seccomp: u8,
 }
 
 /// What /proc is good for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Proc {
+pub(super) enum Proc {
     /// Every process is seen.
     Whole,
     /// Those of other users are hidden: `hidepid`.
@@ -79,17 +79,17 @@ pub enum Proc {
 
 /// One finding.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
+pub(super) struct Finding {
     /// Whether the guarantee is as strong as it can be in this respect.
-    pub strong: bool,
+    pub(super) strong: bool,
     /// The state and what it means, in one line.
-    pub text: String,
+    pub(super) text: String,
 }
 
 impl Power {
     /// Asks the kernel.
     #[must_use]
-    pub fn probe() -> Self {
+    pub(super) fn probe() -> Self {
         let read = |path| fs::read_to_string(path).unwrap_or_default();
         let writable = |path: &str| faccessat(AT_FDCWD, path, AccessFlags::W_OK, AtFlags::AT_EACCESS).is_ok();
         Self {
@@ -114,7 +114,7 @@ impl Power {
 
     /// Whether a child may become a user whom this process may not signal.
     #[must_use]
-    pub const fn may_be_refused(&self) -> bool {
+    pub(super) const fn may_be_refused(&self) -> bool {
         !has(self.status.effective, CAP_KILL) && (self.may_change_users() || self.may_execute_setuid_programs())
     }
 
@@ -132,7 +132,7 @@ impl Power {
 
     /// All findings, the most important first.
     #[must_use]
-    pub fn findings(&self) -> Vec<Finding> {
+    pub(super) fn findings(&self) -> Vec<Finding> {
         vec![
             self.reach(),
             self.sight(),
