@@ -9,6 +9,8 @@
 
 use std::time::Duration;
 
+use nix::sys::resource::{Resource, getrlimit};
+
 use crate::{
     clock,
     process::{
@@ -37,6 +39,8 @@ const LOOK_AFTER: Duration = Duration::from_secs(5);
 
 /// Each takes two descriptors and a few kilobytes of kernel memory; a workload of more groups has some without one.
 const MOST: usize = 64;
+/// Descriptors that the rest of init needs, also to start a workload or another elector.
+const SPARED: u64 = 32;
 
 /// The fuses that are lit.
 #[derive(Debug)]
@@ -44,6 +48,8 @@ pub(super) struct Fuses {
     /// H; none while nothing of a leader may run.
     hard: Option<Instant>,
     lit: Vec<Fuse>,
+    /// As many as this process has descriptors for, [`MOST`] at the most.
+    most: usize,
     search_from: Instant,
     soon: Soon,
     /// When they are set again at the latest.
@@ -52,8 +58,17 @@ pub(super) struct Fuses {
 }
 
 impl Fuses {
-    pub(super) const fn new() -> Self {
-        Self { hard: None, lit: Vec::new(), search_from: Instant::BOOT, soon: Soon::OVER, look_after_at: None, failed: false }
+    pub(super) fn new() -> Self {
+        let descriptors = getrlimit(Resource::RLIMIT_NOFILE).map_or(0, |(soft, _)| soft);
+        Self {
+            hard: None,
+            lit: Vec::new(),
+            most: most(descriptors),
+            search_from: Instant::BOOT,
+            soon: Soon::OVER,
+            look_after_at: None,
+            failed: false,
+        }
     }
 
     /// Moves all to H, or removes them. Returns whether H changed.
@@ -100,7 +115,7 @@ impl Fuses {
     /// One for the group that a child is about to make of itself. None while nothing of a leader may run, or if there are too
     /// many.
     pub(super) fn spare(&self) -> Result<Option<Fuse>, FuseError> {
-        self.hard.filter(|_| self.lit.len() < MOST).map(Fuse::light).transpose()
+        self.hard.filter(|_| self.lit.len() < self.most).map(Fuse::light).transpose()
     }
 
     /// Keeps it for this group.
@@ -164,6 +179,11 @@ impl Fuses {
         self.lit.retain(|fuse| fuse.group().is_some_and(|group| groups.contains(&group)));
         groups.into_iter().try_for_each(|group| self.cover(group))
     }
+}
+
+/// How many this many descriptors suffice for.
+fn most(descriptors: u64) -> usize {
+    usize::try_from(descriptors.saturating_sub(SPARED) / 2).unwrap_or(MOST).min(MOST)
 }
 
 /// The searches soon after a start.
@@ -255,6 +275,11 @@ mod tests {
         assert!(first.is_some() && second > first, "{first:?} {second:?}");
         fuses.follow(None).unwrap();
         assert_eq!(fuses.due(), None);
+    }
+
+    #[test]
+    fn they_leave_init_the_descriptors_that_it_needs_itself() {
+        assert_eq!([16, 32, 64, 1024, u64::MAX].map(most), [0, 0, 16, 64, 64]);
     }
 
     #[test]

@@ -235,7 +235,9 @@ impl Agent {
             return;
         }
         if !self.workload.leads() && self.workload.is_stuck() && self.held.as_ref().is_some_and(Held::is_live) {
-            // What a standby left does not die, so nothing can be started here: another replica may be able to.
+            // What a standby left does not die, so nothing can be started here: another replica may be able to. If it dies after
+            // all, it is too late for this term.
+            self.workload.hold();
             self.begin_stop(Reason::SpawnFailed, now);
         }
         match &self.held {

@@ -192,7 +192,7 @@ impl Ladder {
             }
             self.walk(now);
         }
-        if self.unproved_at.take_if(|at| *at <= now).is_some() {
+        if !self.is_about_to_look(now) && self.unproved_at.take_if(|at| *at <= now).is_some() {
             return Some(Step::Unproved(self.last.left.iter().copied().take(NAMED).collect()));
         }
         match &mut self.phase {
@@ -213,6 +213,15 @@ impl Ladder {
                 }
                 next.take_if(|at| *at <= now).map(|_| Step::KillAll)
             }
+        }
+    }
+
+    /// Whether a walk is due or awaited, after which there may be nothing left to report.
+    fn is_about_to_look(&self, now: Instant) -> bool {
+        match self.phase {
+            Phase::Asked { .. } => false,
+            Phase::Walking { next, .. } => next.is_none_or(|at| at <= now),
+            Phase::Everything { next, die_at, .. } => die_at.is_none_or(|at| now < at) && next.is_none_or(|at| at <= now),
         }
     }
 

@@ -166,11 +166,17 @@ impl Roles {
     }
 
     /// Calls off a promotion signal that is being sent.
-    pub(crate) fn call_off(&self, out: &mut VecDeque<Action>) {
+    fn call_off(&self, out: &mut VecDeque<Action>) {
         match self.stage {
             Stage::Signalled { .. } => out.push_back(Action::CallOff),
             Stage::Standby | Stage::Promoting(_) | Stage::Leader(_) | Stage::AwaitingHook(..) | Stage::Demoting(_) => {}
         }
+    }
+
+    /// The workload is stopped: there is no role left to tell it, nor for a hook to prepare.
+    pub(crate) fn abandon(&self, out: &mut VecDeque<Action>) {
+        self.call_off(out);
+        out.extend(self.hook.as_ref().and_then(|hook| hook.pid).map(|pid| Action::KillHook { pid }));
     }
 
     /// The promotion signal was not sent before S as it was then. It is tried again if S has moved on since.

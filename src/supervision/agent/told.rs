@@ -44,10 +44,9 @@ impl Agent {
                 }
             }
             ToInit::Ended { term } => {
-                if self.held(term).is_none() {
-                    return;
-                }
-                if self.leads() {
+                let Some(held) = self.held(term) else { return };
+                let is_live = held.is_live();
+                if is_live || self.leads() {
                     self.breach(format_args!("ended a term whose workload is not proved gone"), now);
                 } else {
                     self.held = None;
@@ -59,9 +58,9 @@ impl Agent {
             ToInit::Saw { duration } => self.last_seen = Some(duration),
             ToInit::Beat => self.tell(ToElector::Beat),
             ToInit::Done => {
-                if !self.leads() {
-                    self.held = None;
-                }
+                let leads = self.leads();
+                // A live term may be between two runs of its workload.
+                self.held.take_if(|held| !leads && !held.is_live());
                 if let Some(ending) = &mut self.ending {
                     ending.done();
                 }

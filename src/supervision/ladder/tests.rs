@@ -198,6 +198,20 @@ fn init_that_wakes_long_after_h_kills_and_tries_a_proof_before_it_gives_up() {
 }
 
 #[test]
+fn what_the_walk_that_is_due_finds_gone_is_not_reported() {
+    let mut ladder = Ladder::killing(true, MARGIN, ms(0));
+    let late = ms(5000);
+
+    assert_eq!(ladder.step(late), Some(Step::Walk));
+    assert_eq!(ladder.step(late), None, "the walk is awaited");
+    let mut unlucky = ladder.clone();
+
+    assert!(ladder.scanned(clean(), late));
+    assert!(!unlucky.scanned(left(&[7]), late));
+    assert_eq!(unlucky.step(late), Some(Step::Unproved(vec![7])));
+}
+
+#[test]
 fn survivors_that_may_not_be_killed_end_init_at_h() {
     let mut ladder = Ladder::killing(true, MARGIN, ms(0));
     ladder.step(ms(0));

@@ -167,7 +167,7 @@ impl Workload {
             }
             Actual::Running { .. } | Actual::Starting { pid: Some(_), .. } => {
                 let Some(pid) = self.main() else { return };
-                self.call_off();
+                self.abandon_roles();
                 let kill_at = kill_at.or_earlier(self.yield_by());
                 self.account.began.get_or_insert(now);
                 for signal in [signal.unwrap_or(self.policy.config.stop.signal), Signal(libc::SIGCONT)] {
@@ -185,7 +185,7 @@ impl Workload {
     pub(super) fn kill(&mut self, now: Instant) {
         self.account.began.get_or_insert(now);
         let main = self.main();
-        self.call_off();
+        self.abandon_roles();
         self.actual = self.killing(main, None, now);
     }
 
@@ -193,9 +193,9 @@ impl Workload {
         Actual::Ending { main, ladder: Ladder::killing(self.policy.pid1, self.margin(), now), again_at }
     }
 
-    fn call_off(&mut self) {
+    fn abandon_roles(&mut self) {
         if let Actual::Running { roles: Some(roles), .. } = &self.actual {
-            roles.call_off(&mut self.actions);
+            roles.abandon(&mut self.actions);
         }
     }
 

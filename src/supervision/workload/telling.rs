@@ -56,6 +56,9 @@ impl Workload {
         if let Actual::Running { roles: Some(roles), .. } = &mut self.actual {
             let outcome = roles.handle(input, now, &mut self.actions);
             self.take_news(outcome, now);
+        } else if let RoleInput::HookForked { pid } = input {
+            // The stop came between.
+            self.actions.push_back(Action::KillHook { pid });
         }
     }
 

@@ -195,6 +195,23 @@ fn it_is_given_back_too_where_that_shows_while_it_is_held() {
 }
 
 #[test]
+fn nothing_is_started_in_a_term_that_was_given_up_even_if_the_remains_of_the_standby_die_after_all() {
+    let mut config = always(Acknowledge::None);
+    config.workload.on_exit = OnExit::Restart;
+    let mut world = standby(config);
+    world.exit(Exit::Code(1));
+    world.lead(1, None);
+    world.never_proved(ms(2050));
+    world.take();
+
+    world.wake_until(ms(3000));
+    world.feed(Input::Scanned(Scan { clean: true, ..Scan::default() }));
+
+    assert_eq!(world.spawns(), None);
+    assert!(!world.agent.leads());
+}
+
+#[test]
 fn a_standby_that_waits_to_be_started_again_is_started_at_once_to_lead() {
     let mut config = always(Acknowledge::None);
     config.workload.on_exit = OnExit::Restart;

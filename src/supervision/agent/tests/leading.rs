@@ -332,6 +332,23 @@ fn a_lead_before_the_last_term_is_over_costs_the_elector_and_starts_nothing_new(
 }
 
 #[test]
+fn an_elector_that_ends_a_live_term_between_two_runs_is_replaced_and_the_term_goes_on() {
+    for end in [ToInit::Ended { term: Term(1) }, ToInit::Done] {
+        let mut world = World::leading(restarting());
+        world.exit(Exit::Code(3));
+        world.prove();
+        world.take();
+
+        world.told(end.clone());
+        world.sleep_until(ms(2000));
+        world.due();
+
+        assert!(world.spawns().is_some(), "{:?}", world.actions);
+        assert_eq!(world.agent.hard(), Some(deadlines(ms(1000)).hard), "{end:?}");
+    }
+}
+
+#[test]
 fn a_restart_whose_time_passed_while_init_did_not_run_wakes_nobody_after_s() {
     let mut config = config();
     config.workload.on_exit = OnExit::Restart;

@@ -261,6 +261,34 @@ fn a_promotion_that_is_on_its_way_is_called_off_where_the_workload_is_killed_at_
 }
 
 #[test]
+fn a_stop_kills_the_hook_of_the_promotion_before_the_stop_signal() {
+    let mut world = standby(hooked(Acknowledge::None));
+    world.lead(1, None);
+    world.feed(Input::Role(RoleInput::Promoted));
+    world.feed(Input::Role(RoleInput::HookForked { pid: HOOK }));
+    world.take();
+
+    world.feed(Input::Signal(libc::SIGTERM));
+
+    let position = |wanted: &Action| world.actions.iter().position(|action| action == wanted);
+    assert!(position(&Action::KillHook { pid: HOOK }).is_some(), "{:?}", world.actions);
+    assert!(position(&Action::KillHook { pid: HOOK }) < position(&to_main(libc::SIGTERM)));
+}
+
+#[test]
+fn a_hook_that_starts_into_a_stop_is_killed() {
+    let mut world = standby(hooked(Acknowledge::None));
+    world.lead(1, None);
+    world.feed(Input::Role(RoleInput::Promoted));
+    world.feed(Input::Signal(libc::SIGTERM));
+    world.take();
+
+    world.feed(Input::Role(RoleInput::HookForked { pid: HOOK }));
+
+    assert_eq!(world.take(), [Action::KillHook { pid: HOOK }]);
+}
+
+#[test]
 fn a_promotion_that_is_on_its_way_is_begun_again_where_s_moves_back() {
     let mut world = standby(always(Acknowledge::Notify));
     world.lead(1, None);
