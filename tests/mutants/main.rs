@@ -9,6 +9,7 @@
 //! tests/mutants/run RULE|NAME...      those of some rules
 //! tests/mutants/run --all [RULE|NAME]...  with every check, so that the list can be written
 //! tests/mutants/run everywhere        those that cargo-mutants makes of the deciding modules; survivors.toml explains the rest
+//! tests/mutants/run everywhere TEXT...  those with one of these texts in their names
 //! ```
 //!
 //! All mutants are built at once ([`weave`]), in a package of only the deciding modules ([`package`]): this takes seconds for each
@@ -31,7 +32,7 @@ mod weave;
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.split_first().map(|(first, rest)| (first.as_str(), rest)) {
-        Some(("run", [word])) if word == "everywhere" => return everywhere::run(),
+        Some(("run", [word, wanted @ ..])) if word == "everywhere" => return everywhere::run(wanted),
         Some(("run", wanted)) => return run::run(wanted),
         Some(_) | None => {}
     }
