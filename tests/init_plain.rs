@@ -82,6 +82,20 @@ fn a_file_that_only_the_kernel_finds_wrong_is_126_too() {
 }
 
 #[test]
+fn a_workload_that_would_not_end_with_init_is_not_run_and_that_is_no_success() {
+    let mut unshare = Command::new("unshare");
+    if !nix::unistd::geteuid().is_root() {
+        unshare.arg("--map-root-user");
+    }
+    // Without --fork, init's children are in another PID namespace than init.
+    let output = unshare.args(["--pid", TENURE, "--leader-election=off", "--", "echo", "it ran"]).output().unwrap();
+
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(126) && output.stdout.is_empty(), "{:?} {said}", output.status);
+    assert!(said.contains("cannot bind the child to init's life"), "{said}");
+}
+
+#[test]
 fn a_script_without_its_interpreter_is_127_and_says_so() {
     let (code, said) = run_file(b"#!/no/such/int\n", "nodev\tbinfmt_misc\n");
     assert!(code == Some(127) && said.contains("its interpreter /no/such/int: not found"), "{code:?} {said}");

@@ -138,6 +138,17 @@ fn a_shell_suspends_both_where_init_reads_no_terminal_and_continues_both() {
 }
 
 #[test]
+fn ctrl_z_suspends_the_rest_of_the_job_too() {
+    let mut terminal = Terminal::of_shell();
+    // The script around it shares its process group.
+    terminal.run(&format!("bash -c '{TENURE} --leader-election=off -- sh -c \"echo \\$\\$; exec sleep 600\"; exit $?'"));
+    let workload = terminal.pid();
+    terminal.until("it is in the foreground", |terminal| terminal.foreground() == workload);
+    let init = parent(workload).unwrap();
+    suspends_and_continues(&mut terminal, init, workload, workload);
+}
+
+#[test]
 fn an_init_in_the_background_stops_for_a_terminal_as_its_workload_does_and_gets_it_with_fg() {
     let mut terminal = Terminal::of_shell();
     // With tostop the terminal simply stops whoever writes from the background.

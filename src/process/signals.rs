@@ -11,9 +11,12 @@ use std::{
     },
 };
 
-use nix::sys::{
-    signal::{SigSet, SigmaskHow, sigprocmask},
-    signalfd::SignalFd,
+use nix::{
+    sys::{
+        signal::{SIGTSTP, SigSet, SigmaskHow, kill, raise, sigprocmask},
+        signalfd::SignalFd,
+    },
+    unistd::Pid,
 };
 
 use super::mask::Mask;
@@ -58,13 +61,13 @@ pub fn restore() {
     }
 }
 
-/// Stops this process as Ctrl-Z stops one that does not handle it, and returns when it is continued: at once if nobody could do
-/// that, as for PID 1 and for the first process of a terminal.
-pub fn suspend() {
+/// Stops this process as Ctrl-Z stops one that does not handle it, with the rest of its process group if the `job` is to stop,
+/// and returns when it is continued: at once if nobody could do that, as for PID 1 and for the first process of a terminal.
+pub fn suspend(job: bool) {
     let mut stop = SigSet::empty();
-    stop.add(nix::sys::signal::SIGTSTP);
+    stop.add(SIGTSTP);
     // None of it fails for a valid signal.
-    let _ = nix::sys::signal::raise(nix::sys::signal::SIGTSTP);
+    let _ = if job { kill(Pid::from_raw(0), SIGTSTP) } else { raise(SIGTSTP) };
     let _ = sigprocmask(SigmaskHow::SIG_UNBLOCK, Some(&stop), None);
     let _ = sigprocmask(SigmaskHow::SIG_BLOCK, Some(&stop), None);
 }

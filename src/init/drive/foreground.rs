@@ -17,19 +17,20 @@ impl Drive {
     /// leader (law 15).
     pub(super) fn resume_suspended(&mut self) {
         let Some(main) = self.main.filter(|_| std::mem::take(&mut self.changed)) else { return };
-        let in_foreground = match reap::stopped_by(main) {
-            Some(Signal(libc::SIGTSTP)) if self.terminal.is_some() => true,
+        let (in_foreground, by_terminal) = match reap::stopped_by(main) {
+            Some(Signal(libc::SIGTSTP)) if self.terminal.is_some() => (true, true),
             Some(Signal(libc::SIGTSTP)) => match self.told_to_stop.take() {
-                Some(told) => told.from_kernel,
+                Some(told) => (told.from_kernel, told.from_kernel),
                 None => return,
             },
             Some(Signal(libc::SIGTTIN | libc::SIGTTOU)) if self.lend_terminal() => return go_on(main),
-            Some(Signal(libc::SIGTTIN | libc::SIGTTOU)) => false,
+            Some(Signal(libc::SIGTTIN | libc::SIGTTOU)) => (false, true),
             Some(_) | None => return,
         };
         if self.suspends {
             self.take_terminal_back();
-            signals::suspend();
+            // Without init the terminal would have stopped the whole job, such as a pipeline or a script around it.
+            signals::suspend(by_terminal);
         } else {
             self.warn(if in_foreground { UNSUSPENDED } else { WAITING }.into());
         }

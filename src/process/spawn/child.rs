@@ -90,8 +90,9 @@ fn carry_out(plan: &Plan<'_>, parent: Pid) -> Result<Outcome, Failure> {
     // SAFETY: the calls take numbers, or pointers to what the parent prepared and this child's own copy keeps alive.
     unsafe {
         check(Step::DieWithInit, libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL))?;
+        // Init has died, and nobody reads this, or the child is in another PID namespace, where its end would not be init's.
         if libc::getppid() != parent.as_raw() {
-            exit(0);
+            return Err(Failure { step: Step::DieWithInit, errno: Errno::ESRCH });
         }
         match plan.place {
             Some(Place::Group) => drop(check(Step::Place, libc::setpgid(0, 0))?),
