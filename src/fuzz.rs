@@ -10,7 +10,7 @@ use std::{sync::Arc, time::Duration};
 use serde_json::Value;
 
 use crate::{
-    config::{self, Config, Format, Runs},
+    config::{self, Config, Format, OnExit, Runs},
     election::{
         Action as Wish, Answer, Elector, Input as News, Request,
         record::{LeaseRecord, Standing},
@@ -119,8 +119,8 @@ fn welcome() -> Welcome {
     Welcome::first(config, "me".into())
 }
 
-/// Messages to init, each after its length and a delay in tenths of a second: whatever an elector says, init goes on, and nobody
-/// leads past H.
+/// Messages to init, each after its length and a delay in tenths of a second; without a length the workload ends by itself. Whatever
+/// an elector says, init goes on, and nobody leads without an H that is still to come.
 pub fn link(bytes: &[u8]) {
     if let Ok(message) = decode::<ToElector>(bytes) {
         let again = encode(&message).expect("it was no longer");
@@ -131,6 +131,9 @@ pub fn link(bytes: &[u8]) {
     if bytes.first().is_some_and(|byte| byte & 1 == 1) {
         (config.workload.runs, config.workload.acknowledge) = (Runs::Always, Some(config::Acknowledge::Notify));
     }
+    if bytes.first().is_some_and(|byte| byte & 2 == 2) {
+        config.workload.on_exit = OnExit::Restart;
+    }
     let mut agent = Agent::new(Settings { config, identity: "me".into(), context: None, pid1: true, terminal: false });
     let mut now = BEGIN;
     let mut rest = bytes.get(1..).unwrap_or_default();
@@ -138,13 +141,21 @@ pub fn link(bytes: &[u8]) {
         let (message, after) = more.split_at(more.len().min(usize::from(*length)));
         rest = after;
         wake(&mut agent, &mut now, Duration::from_millis(u64::from(*tenths) * 100));
-        if let Ok(message) = decode::<ToInit>(message) {
+        if *length == 0 {
+            agent.handle(Input::Reaped { pid: MAIN, exit: Exit::Code(1) }, now);
+        } else if let Ok(message) = decode::<ToInit>(message) {
             agent.handle(Input::Told(message), now);
-            obey(&mut agent, now);
         }
+        obey(&mut agent, now);
+        wake(&mut agent, &mut now, Duration::ZERO);
+        assert!(!agent.leads() || agent.hard().is_some_and(|hard| hard > now), "it leads at {now:?}, H is {:?}", agent.hard());
     }
     wake(&mut agent, &mut now, Duration::from_secs(3600));
+    assert!(!agent.leads() || agent.hard().is_some_and(|hard| hard > now), "it leads at {now:?}, H is {:?}", agent.hard());
 }
+
+/// The workload's main process.
+const MAIN: i32 = 100;
 
 /// Lets time pass, waking the agent when it asks for it.
 fn wake(agent: &mut Agent, now: &mut Instant, span: Duration) {
@@ -160,7 +171,6 @@ fn wake(agent: &mut Agent, now: &mut Instant, span: Duration) {
 
 /// Plays a kernel that does at once what init wants.
 fn obey(agent: &mut Agent, now: Instant) {
-    const MAIN: i32 = 100;
     for _ in 0..1000 {
         let Some(action) = agent.poll_action() else { return };
         match action {

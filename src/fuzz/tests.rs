@@ -112,7 +112,7 @@ fn corpus(name: &str) -> Vec<Vec<u8>> {
     files.iter().map(|file| fs::read(file).unwrap()).collect()
 }
 
-/// Terms as an elector tells them to init, in both modes.
+/// Terms as an elector tells them to init, in each mode, with and without restarts.
 fn conversations() -> Vec<Vec<u8>> {
     let timing = Config::default().timing();
     let term = Term(1);
@@ -134,9 +134,14 @@ fn conversations() -> Vec<Vec<u8>> {
         &ToInit::Done,
     ]
     .map(Clone::clone);
-    let waiting = [hello, lead(wait, Some(BEGIN + Duration::from_secs(30))), extend(1, BEGIN), shorten, failed];
-    [0, 1].into_iter().flat_map(|mode| [told(mode, &whole), told(mode, &waiting)]).collect()
+    let waiting = [hello.clone(), lead(wait, Some(BEGIN + Duration::from_secs(30))), extend(1, BEGIN), shorten, failed];
+    let ended = told(0, &[ToInit::Ended { term }]).split_off(1);
+    let crashing = |mode| [&told(mode, &[hello.clone(), lead(timing, None)]), &CRASH[..], &ended].concat();
+    (0..4).flat_map(|mode| [told(mode, &whole), told(mode, &waiting), crashing(mode)]).collect()
 }
+
+/// No message, after a tenth of a second: the workload ends by itself.
+const CRASH: [u8; 2] = [0, 1];
 
 fn told(mode: u8, messages: &[ToInit]) -> Vec<u8> {
     let mut bytes = vec![mode];
