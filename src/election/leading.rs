@@ -308,7 +308,7 @@ impl Leading {
         let Some(base) = &self.base else { return };
         self.fresh = false;
         let time = core.next_time(now, base.renew_time());
-        let object = core.author.renew(base, self.timing, &time);
+        let object = core.author.renew(base, &self.facts, self.timing, &time);
         core.replace(object, None, now);
     }
 

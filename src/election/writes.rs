@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::{record::LeaseRecord, trace::TraceContext};
-use crate::law::Timing;
+use crate::{law::Timing, link::Facts};
 
 /// Annotation: its value, a full identity, is the holder that is asked to step down. Removed by any acquiring write (law 17).
 pub const STEP_DOWN: &str = "tenure.dev/step-down";
@@ -84,13 +84,16 @@ impl Author {
         object
     }
 
-    /// A Lease that is kept: the holder stays, and so do acquireTime and leaseTransitions. Its own labels and annotations that
-    /// somebody removed are restored.
+    /// A Lease that is kept: the holder stays, and so do the acquireTime and leaseTransitions of its term. What somebody changed of
+    /// these, or removed of its own labels and annotations, is restored.
     #[must_use]
-    pub fn renew(&self, from: &LeaseRecord, timing: Timing, time: &str) -> Value {
+    pub fn renew(&self, from: &LeaseRecord, facts: &Facts, timing: Timing, time: &str) -> Value {
         let mut object = self.copy(from);
         self.mark_held(&mut object);
-        self.hold(spec_of(&mut object), timing, time);
+        let spec = spec_of(&mut object);
+        self.hold(spec, timing, time);
+        spec.insert("acquireTime".into(), facts.acquired_at.as_str().into());
+        spec.insert("leaseTransitions".into(), facts.transitions.into());
         object
     }
 
@@ -115,6 +118,10 @@ impl Author {
         if let Some(object) = object.as_object_mut() {
             object.entry("apiVersion").or_insert_with(|| API_VERSION.into());
             object.entry("kind").or_insert_with(|| KIND.into());
+        }
+        if from.strategy().is_none() {
+            // Without one the API server refuses it.
+            spec_of(&mut object).remove("preferredHolder");
         }
         metadata_of(&mut object).entry("namespace").or_insert_with(|| self.namespace.as_str().into());
         object

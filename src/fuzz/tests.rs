@@ -135,7 +135,9 @@ fn conversations() -> Vec<Vec<u8>> {
     ]
     .map(Clone::clone);
     let waiting = [hello.clone(), lead(wait, Some(BEGIN + Duration::from_secs(30))), extend(1, BEGIN), shorten, failed];
-    let ended = told(0, &[ToInit::Ended { term }]).split_off(1);
+    let mut ended = told(0, &[ToInit::Ended { term }]).split_off(1);
+    // At once, before the workload is started again.
+    ended[1] = 0;
     let crashing = |mode| [&told(mode, &[hello.clone(), lead(timing, None)]), &CRASH[..], &ended].concat();
     (0..4).flat_map(|mode| [told(mode, &whole), told(mode, &waiting), crashing(mode)]).collect()
 }

@@ -68,7 +68,13 @@ impl Lines {
             Outcome::Transition(transition) => self.transition(transition),
             Outcome::Lost(Campaign { reason, context, .. }) => {
                 let (trace_id, span_id) = ids(*context);
-                info!(lease = self.lease, reason = reason.as_str(), trace_id, span_id, "another replica was faster");
+                info!(
+                    lease = self.lease,
+                    reason = reason.as_str(),
+                    trace_id,
+                    span_id,
+                    "did not acquire the Lease: somebody else has written it"
+                );
             }
             Outcome::During { .. } => {}
         }

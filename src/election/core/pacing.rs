@@ -42,17 +42,18 @@ impl Core {
     }
 
     /// Notes a failed request, and when a follower tries again. A Retry-After never makes it sleep past the moment at which the
-    /// Lease may be taken.
+    /// Lease may be taken, nor for more than R after that (law 16).
     pub(crate) fn failed(&mut self, operation: Operation, message: Complaint, retry_after: Option<Duration>, now: Now) {
         let pause = doubled(RETRY_PAUSE, self.failures, self.timing.renew_period.max(RETRY_PAUSE));
         self.failures = self.failures.saturating_add(1);
         let soon = now.boot + self.jittered(pause);
         let asked = now.boot + retry_after.unwrap_or_default().min(LONGEST_PAUSE);
-        let takeable = match self.prospect() {
-            Prospect::Open { at, .. } => at,
+        let latest = match self.prospect() {
+            Prospect::Open { at, .. } if now.boot < at => at,
+            Prospect::Open { .. } => now.boot + self.timing.renew_period,
             Prospect::Unknown | Prospect::Closed => Instant::NEVER,
         };
-        self.retry_at = soon.max(asked.min(takeable));
+        self.retry_at = soon.max(asked.min(latest));
         self.read_wanted = true;
         self.report_failure(operation, now.boot, message);
     }

@@ -434,3 +434,15 @@ fn a_follower_that_is_told_to_end_writes_nothing() {
     assert_eq!(bench.writes(), Vec::<&Request>::new());
     assert_eq!(bench.elector.poll_timeout(), None::<Instant>);
 }
+
+#[test]
+fn a_preferred_holder_without_a_strategy_is_not_sent_because_the_server_would_refuse_it() {
+    let mut spec = mark();
+    spec["preferredHolder"] = "x".into();
+    let mut bench = Bench::with(spec);
+
+    bench.run(seconds(1));
+
+    assert_eq!(bench.register.spec()["holderIdentity"], ME);
+    assert_eq!(bench.register.spec().get("preferredHolder"), None);
+}

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde_json::json;
+
 use super::bench::{Bench, ME, START, TICK, held, lost, mark, plus, seconds};
 use crate::{
     election::{Answer, Event, Refusal, Request, Vacancy},
@@ -316,6 +318,27 @@ fn a_retry_after_is_honoured_until_the_lease_may_be_taken() {
 
         let next = if expected == 5 { asked + seconds(5) } else { START + plus(15) };
         assert!(bench.now.boot >= next && bench.now.boot < next + seconds(1), "{retry_after}: {:?}", bench.now.boot);
+    }
+}
+
+#[test]
+fn a_retry_after_is_honoured_for_one_period_where_the_lease_may_be_taken() {
+    for (retry_after, expected) in [(1, 1), (30, 3)] {
+        let mut bench = Bench::with(json!({}));
+        bench.answers = false;
+        bench.run(TICK);
+        bench.answer(Answer::Object(bench.register.object.clone().unwrap().into()));
+        bench.run(TICK);
+        let refusal = Refusal::TooManyRequests { retry_after: Some(seconds(retry_after)) };
+        bench.answer(Answer::Refused { refusal, message: "slow down".into() });
+        let (asked, sent) = (bench.now.boot, bench.sent.len());
+
+        while bench.sent.len() == sent {
+            bench.run(Duration::from_millis(10));
+        }
+
+        let waited = bench.now.boot.since(asked);
+        assert!(waited >= seconds(expected) && waited < seconds(expected + 1), "{retry_after}: {waited:?}");
     }
 }
 

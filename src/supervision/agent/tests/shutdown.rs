@@ -214,6 +214,8 @@ fn with_the_api_dead_the_release_is_waited_for_within_a_bound() {
     assert_eq!(world.take(), []);
     world.wake_until(ms(7000));
     assert!(world.wants(&Action::Exit(0)));
+    let says_so = |action: &Action| matches!(action, Action::Warn(line) if line.contains("what became of the Lease"));
+    assert!(world.actions.iter().any(says_so), "{:?}", world.actions);
 }
 
 #[test]
