@@ -42,7 +42,9 @@ impl Write<'_> {
         let same = spec.holder() == new.holder();
         if same {
             let kept = ["", new.text("acquireTime")].contains(&spec.text("acquireTime"));
-            if !kept || new.transitions() != spec.transitions() {
+            let kept = kept && new.transitions() == spec.transitions();
+            // What somebody has changed of them is put back.
+            if !kept && !self.is_of_last_term(old, &new) {
                 return Some("changes acquireTime or leaseTransitions without the holder");
             }
             if new.text("renewTime") <= spec.text("renewTime") {
@@ -65,14 +67,18 @@ impl Write<'_> {
         if old.holder() != self.me {
             return Some("empties what another one holds");
         }
-        let uid = old.0["metadata"]["uid"].as_str().unwrap_or_default();
-        let mine = self.held.is_some_and(|(lease, acquired, transitions)| {
-            (lease.as_str(), acquired.as_str(), *transitions) == (uid, old.text("acquireTime"), old.transitions())
-        });
-        if !mine {
+        if !self.is_of_last_term(old.0, old) {
             return Some("empties what its last term has not acquired");
         }
         (new.transitions() != old.transitions()).then_some("is released and counts a transition")
+    }
+
+    /// Whether `lease` is the one, and `spec` has what init was last told.
+    fn is_of_last_term(&self, lease: &Value, spec: &Spec<'_>) -> bool {
+        let uid = lease["metadata"]["uid"].as_str().unwrap_or_default();
+        self.held.is_some_and(|(of, acquired, transitions)| {
+            (of.as_str(), acquired.as_str(), *transitions) == (uid, spec.text("acquireTime"), spec.transitions())
+        })
     }
 
     fn acquired(&self, old: &Value, since: u64) -> Option<&'static str> {
