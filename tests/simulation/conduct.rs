@@ -111,8 +111,8 @@ impl Conduct {
     }
 
     /// Init accepts a term that it was told of; it does not accept every one, as electors may lie.
-    pub fn begins(&mut self) {
-        let Some(offered) = self.offered.take() else { return };
+    pub fn begins(&mut self, term: Term) {
+        let Some(offered) = self.offered.take_if(|offered| offered.term == term) else { return };
         (self.term, self.soft, self.lost) = (Some(offered.term), offered.soft, offered.lost);
         self.cause = self.cause.filter(|_| self.signals > 0).or(offered.cause);
     }

@@ -39,7 +39,6 @@ impl Container {
                 let habits = &self.node.habits;
                 let pid = match launch.and_then(|launch| Some((launch.facts?, launch.not_after))) {
                     Some((facts, not_after)) => {
-                        self.conduct.begins();
                         let pid = self.tree.fork(facts.token, not_after, self.fuse.is_lit(), habits, e);
                         e.note(self.who, || format!("forks pid {pid}, not to run after {not_after:?}"));
                         pid
@@ -98,7 +97,6 @@ impl Container {
             }
             Action::LastWords(words) => e.note(self.who, || format!("init's last words: {words}")),
             Action::Promote { pid, not_after, .. } => {
-                self.conduct.begins();
                 let promoter = self.tree.promote(pid, self.token.clone(), not_after, &self.node.habits, e);
                 e.note(self.who, || format!("forks pid {promoter} to promote {pid} not after {not_after:?}"));
                 self.promoter = Some(promoter);
@@ -129,10 +127,6 @@ impl Container {
 
     fn hook(&mut self, kind: HookKind, token: Option<String>, not_after: Instant, e: &mut Engine) {
         let (Some(main), Some(token)) = (self.main, token) else { return self.handle(Input::Role(RoleInput::HookNotForked), e) };
-        if kind == HookKind::AfterLead {
-            // Where it alone promotes.
-            self.conduct.begins();
-        }
         if kind == HookKind::BeforeFollow {
             if let Some(wrong) = self.conduct.asks(self.clock().boot(e.now)) {
                 e.judge.fail(format!("{}: init {wrong}", self.who));
@@ -167,8 +161,8 @@ impl Container {
         if let ToElector::Stopping { reason: Reason::NotAcknowledged | Reason::HookFailed, .. } = message {
             self.conduct.gives_up(self.clock().boot(e.now));
         }
-        if let ToElector::Acknowledged { serial: 0, .. } = message {
-            self.conduct.begins();
+        if let ToElector::Acknowledged { serial: 0, term } = message {
+            self.conduct.begins(term);
         }
         if let ToElector::Acknowledged { serial: LIE, .. } = message {
             e.after(0, Event::Robbed(self.who));
