@@ -16,7 +16,29 @@ pub struct Write<'w> {
     pub old: Option<(&'w Value, u64)>,
     pub new: &'w Value,
     /// uid, acquireTime and leaseTransitions of the last term that this replica's init was told of.
-    pub held: Option<&'w (String, String, i32)>,
+    pub held: Option<&'w Held>,
+    /// Those of the last Lease that it took, whether init was told or not.
+    pub taken: Option<&'w Held>,
+}
+
+/// uid, acquireTime and leaseTransitions.
+pub type Held = (String, String, i32);
+
+/// Those that a write which takes the Lease leaves in it; none if it does not take it.
+pub fn taken(before: Option<&Value>, after: &Value) -> Option<Held> {
+    let spec = Spec(after);
+    // A renewal keeps the trace, and so does nothing else.
+    let takes = before.and_then(|before| annotation(before, TRACEPARENT)) != annotation(after, TRACEPARENT);
+    let uid = after["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
+    (takes && !spec.holder().is_empty()).then(|| (uid, spec.text("acquireTime").to_owned(), spec.transitions()))
+}
+
+/// Whether `lease` with `spec` is the one that is `held`.
+fn is_of(held: Option<&Held>, lease: &Value, spec: &Spec<'_>) -> bool {
+    let uid = lease["metadata"]["uid"].as_str().unwrap_or_default();
+    held.is_some_and(|(of, acquired, transitions)| {
+        (of.as_str(), acquired.as_str(), *transitions) == (uid, spec.text("acquireTime"), spec.transitions())
+    })
 }
 
 impl Write<'_> {
@@ -44,15 +66,14 @@ impl Write<'_> {
             let kept = ["", new.text("acquireTime")].contains(&spec.text("acquireTime"));
             let kept = kept && new.transitions() == spec.transitions();
             // What somebody has changed of them is put back.
-            if !kept && !self.is_of_last_term(old, &new) {
+            if !kept && !is_of(self.taken, old, &new) {
                 return Some("changes acquireTime or leaseTransitions without the holder");
             }
             if new.text("renewTime") <= spec.text("renewTime") {
                 return Some("has a renewTime that does not rise");
             }
-            // A renewal keeps the trace; a term that is lost and taken again starts a new one.
-            let taken = annotation(old, TRACEPARENT) != annotation(self.new, TRACEPARENT);
-            return taken.then(|| self.acquired(old, since)).flatten();
+            // A term that is lost and taken again.
+            return taken(Some(old), self.new).and_then(|_| self.acquired(old, since));
         }
         if new.text("acquireTime") != new.text("renewTime") {
             return Some("changes the holder and keeps acquireTime");
@@ -67,18 +88,10 @@ impl Write<'_> {
         if old.holder() != self.me {
             return Some("empties what another one holds");
         }
-        if !self.is_of_last_term(old.0, old) {
+        if !is_of(self.held, old.0, old) {
             return Some("empties what its last term has not acquired");
         }
         (new.transitions() != old.transitions()).then_some("is released and counts a transition")
-    }
-
-    /// Whether `lease` is the one, and `spec` has what init was last told.
-    fn is_of_last_term(&self, lease: &Value, spec: &Spec<'_>) -> bool {
-        let uid = lease["metadata"]["uid"].as_str().unwrap_or_default();
-        self.held.is_some_and(|(of, acquired, transitions)| {
-            (of.as_str(), acquired.as_str(), *transitions) == (uid, spec.text("acquireTime"), spec.transitions())
-        })
     }
 
     fn acquired(&self, old: &Value, since: u64) -> Option<&'static str> {

@@ -17,7 +17,7 @@ use tenure::{
 use crate::{
     clock::{Ns, S},
     engine::{Child, Who},
-    hygiene::Write,
+    hygiene::{Held, Write, taken},
 };
 
 /// How many writes are remembered.
@@ -60,7 +60,9 @@ pub struct Judge {
     /// S of the last extension that an elector sent to its init, and when it sent it.
     extended: Option<(Who, Term, Instant, Instant)>,
     /// uid, acquireTime and leaseTransitions of each one's last term.
-    held: BTreeMap<Who, (String, String, i32)>,
+    held: BTreeMap<Who, Held>,
+    /// Those of the Lease that each one took last.
+    taken: BTreeMap<Who, Held>,
     /// When each one's last term ended.
     ended: BTreeMap<Who, Ns>,
     /// When the latest writes were sent, by their versions.
@@ -221,10 +223,13 @@ impl Judge {
             old: before.map(|before| (before, now.saturating_sub(self.since))),
             new: after,
             held: self.held.get(&who),
+            taken: self.taken.get(&who),
         };
+        let taken = taken(before, after);
         if let Some(wrong) = write.wrong() {
             self.fail(format!("{who} has written a record that {wrong}"));
         }
+        self.taken.extend(taken.map(|taken| (who, taken)));
     }
 
     /// The Lease is now `lease`, and was `before`.
