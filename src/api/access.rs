@@ -1,6 +1,6 @@
 //! Why there is no access to a cluster: the message, and the exit code of a command.
 
-use kube::config::{InClusterError, KubeconfigError};
+use kube::config::KubeconfigError;
 
 use super::plugin::PluginError;
 
@@ -18,10 +18,10 @@ pub enum AccessError {
         kubeconfig: String,
     },
     /// The pod's service account cannot be used.
-    #[error("cannot use the pod's service account")]
-    Pod(#[source] InClusterError),
+    #[error("cannot use the pod's service account: {0}")]
+    Pod(String),
     /// A file of KUBECONFIG, or the one of the home directory, cannot be read.
-    #[error("cannot use the kubeconfig {path} (KUBECONFIG names others): it cannot be read")]
+    #[error("cannot use the kubeconfig {path} (set KUBECONFIG to name another): it cannot be read")]
     Unreadable {
         /// The file.
         path: String,
@@ -69,8 +69,22 @@ pub enum AccessError {
         /// The context.
         context: String,
     },
+    /// The context names a cluster or a user that is not there.
+    #[error(
+        "cannot use the kubeconfig: the context {context} names the {kind} {name}, which is not in {files}: correct the name, or add it"
+    )]
+    Dangling {
+        /// The kubeconfig's files.
+        files: String,
+        /// The context.
+        context: String,
+        /// `cluster` or `user`.
+        kind: &'static str,
+        /// What it names.
+        name: String,
+    },
     /// The server's address is not a URL.
-    #[error("the server of {place} is {url:?}, which is not a URL: write https://HOST:PORT")]
+    #[error("the server of {place} is {url:?}, which is not a URL: write https://HOST:PORT, with a port from 1 to 65535 or none")]
     Server {
         /// The source of the access.
         place: String,
@@ -84,15 +98,16 @@ pub enum AccessError {
     #[error("HTTPS_PROXY or https_proxy is not a URL: unset it, tenure speaks to the API server directly")]
     ProxyVariable(#[source] http::uri::InvalidUri),
     /// The namespace is not valid.
-    #[error(
-        "the namespace of {place} is {name:?}, which is not a valid namespace: name one with --namespace or `kubectl config set-context`"
-    )]
+    #[error("the namespace of {place} is {name:?}, which is not a valid namespace: name one with --namespace")]
     Namespace {
-        /// The source of the access.
+        /// Who has it.
         place: String,
         /// The namespace.
         name: String,
     },
+    /// No namespace is configured, and the pod does not tell its own.
+    #[error("no namespace is configured, and the pod does not tell its own ({0}): name one with --namespace")]
+    NoNamespace(&'static str),
     /// An auth-provider, which only old clients support.
     #[error(
         "the user of {place} authenticates by the auth-provider {name}, which kubectl has given up too: use a credential plugin (exec)"

@@ -7,21 +7,26 @@ use std::{
 };
 
 use http::{HeaderValue, header::USER_AGENT, uri::Authority};
-use kube::config::{Context, ExecInteractiveMode, Kubeconfig, KubeconfigError};
+use kube::config::{ExecInteractiveMode, Kubeconfig, KubeconfigError};
 
-use super::{access::AccessError, dial::Dialer, kubeconfig, proxies};
+use super::{
+    access::AccessError,
+    dial::Dialer,
+    kubeconfig,
+    namespace::{self, Namespace},
+    pod, proxies, url,
+};
 
 #[cfg(test)]
 mod tests;
-
-const SERVICE_ACCOUNT_TOKEN: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
-const POD_NAMESPACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 
 /// A cluster that was discovered but not contacted yet. Its `Debug` shows no credentials.
 #[derive(Clone)]
 pub struct Cluster {
     config: kube::Config,
     source: Source,
+    /// `None`: the pod does not tell.
+    namespace: Option<Namespace>,
 }
 
 /// Whether a credential plugin may prompt at the terminal.
@@ -56,15 +61,15 @@ impl Cluster {
         if !named.is_empty() {
             return Self::from_kubeconfig(&named, prompt);
         }
-        let Some(missing) = missing_of_pod() else { return Self::from_pod() };
+        let Some(missing) = pod::missing() else { return Self::from_pod() };
         match file_at_home() {
             Some(path) if is_there(&path) => Self::from_kubeconfig(&[path], prompt),
             Some(path) => Err(AccessError::Nowhere {
-                pod: missing.into(),
+                pod: missing,
                 kubeconfig: format!("there is no kubeconfig (KUBECONFIG is not set, {} does not exist)", path.display()),
             }),
             None => Err(AccessError::Nowhere {
-                pod: missing.into(),
+                pod: missing,
                 kubeconfig: "there is no kubeconfig (neither KUBECONFIG nor HOME is set)".into(),
             }),
         }
@@ -99,7 +104,7 @@ impl Cluster {
         let present: Vec<_> = paths.iter().filter(|path| is_there(path)).collect();
         let files = if present.is_empty() { paths.iter().collect() } else { present };
         let mut kubeconfig = files.into_iter().try_fold(Kubeconfig::default(), |merged, path| {
-            let mut one = read(path).map_err(|error| {
+            let mut one = kubeconfig::read(path).map_err(|error| {
                 let path = path.display().to_string();
                 if let KubeconfigError::Parse(error) = &error {
                     return AccessError::Malformed { path, line: error.location().map(|at| at.line()) };
@@ -110,13 +115,9 @@ impl Cluster {
             one.current_context.take_if(|name| name.is_empty());
             merged.merge(one).map_err(broken)
         })?;
-        kubeconfig::tidy(&mut kubeconfig);
-        let context = match context {
-            Some(context) => still(&mut kubeconfig, context, &names)?,
-            None => chosen(&kubeconfig, &names)?,
-        };
+        let context = kubeconfig::choose(&mut kubeconfig, context, &names)?;
         let source = Source::Kubeconfig { files: names.clone(), context };
-        if let Some(cluster) = current_cluster(&kubeconfig) {
+        if let Some(cluster) = kubeconfig::cluster(&kubeconfig) {
             if cluster.proxy_url.is_some() {
                 return Err(AccessError::Proxy(source.to_string()));
             }
@@ -130,9 +131,7 @@ impl Cluster {
             AccessError::ProxyVariable(source)
         })?;
         // Replicas use their pod's namespace, even with a kubeconfig that people use too.
-        if let Some(namespace) = std::fs::read_to_string(POD_NAMESPACE).ok().filter(|name| !name.trim().is_empty()) {
-            config.default_namespace = namespace;
-        }
+        let namespace = Namespace::of_pod().unwrap_or_else(|| Namespace::of_context(&config.default_namespace, &source));
         // oidc yields a token. For any other provider kube would run a program, and show its output if that fails.
         if let Some(provider) = config.auth_info.auth_provider.as_ref().filter(|provider| provider.name != "oidc") {
             return Err(AccessError::AuthProvider { place: source.to_string(), name: provider.name.clone() });
@@ -143,21 +142,21 @@ impl Cluster {
         {
             exec.interactive_mode = Some(ExecInteractiveMode::Never);
         }
-        Self::new(config, source)
+        Self::new(config, source, Some(namespace))
     }
 
     fn from_pod() -> Result<Self, AccessError> {
-        Self::new(kube::Config::incluster_env().map_err(AccessError::Pod)?, Source::Pod)
+        Self::new(pod::config()?, Source::Pod, Namespace::of_pod())
     }
 
     /// The server at `url`, without credentials.
     #[cfg(test)]
     pub(crate) fn without_credentials(url: &str) -> Self {
         let config = kube::Config::new(url.parse().unwrap());
-        Self::new(config, Source::Kubeconfig { files: "of a test".into(), context: "test".into() }).unwrap()
+        Self::new(config, Source::Kubeconfig { files: "of a test".into(), context: "test".into() }, None).unwrap()
     }
 
-    fn new(mut config: kube::Config, source: Source) -> Result<Self, AccessError> {
+    fn new(mut config: kube::Config, source: Source, namespace: Option<Namespace>) -> Result<Self, AccessError> {
         if config.root_cert.as_ref().is_some_and(Vec::is_empty) {
             return Err(AccessError::NoCertificate(source.to_string()));
         }
@@ -166,25 +165,20 @@ impl Cluster {
         if url.authority().map_or_else(|| url.path(), Authority::as_str).contains('@') {
             return Err(AccessError::UserInServer(source.to_string()));
         }
-        if !matches!(url.scheme_str(), Some("http" | "https")) || url.host().is_none_or(str::is_empty) {
+        if !url::names_a_server(url) {
             return Err(AccessError::Server { place: source.to_string(), url: url.to_string() });
-        }
-        config.default_namespace = config.default_namespace.trim().to_owned();
-        if config.default_namespace.is_empty() {
-            // As kubectl does.
-            config.default_namespace = "default".into();
-        } else if !is_namespace(&config.default_namespace) {
-            return Err(AccessError::Namespace { place: source.to_string(), name: config.default_namespace });
         }
         config.default_retry = false;
         config.headers.push((USER_AGENT, HeaderValue::from_static(concat!("tenure/", env!("CARGO_PKG_VERSION")))));
-        Ok(Self { config, source })
+        Ok(Self { config, source, namespace })
     }
 
     /// The pod's namespace, else that of the kubeconfig's context, else "default".
-    #[must_use]
-    pub fn namespace(&self) -> &str {
-        &self.config.default_namespace
+    ///
+    /// # Errors
+    /// It is not valid, or the pod does not tell it.
+    pub fn namespace(&self) -> Result<&str, AccessError> {
+        self.namespace.as_ref().ok_or(AccessError::NoNamespace(namespace::FILE))?.name()
     }
 
     /// The server's URL.
@@ -247,65 +241,6 @@ fn file_at_home() -> Option<PathBuf> {
 }
 
 /// One that may not be looked at is there: it is not passed over for another.
-fn is_there(path: &Path) -> bool {
+pub(super) fn is_there(path: &Path) -> bool {
     path.try_exists().unwrap_or_else(|error| error.kind() != io::ErrorKind::NotADirectory)
-}
-
-/// Half a character at the end of a UTF-16 file would make kube panic: it is being written.
-fn read(path: &Path) -> Result<Kubeconfig, KubeconfigError> {
-    // What is not a file, as a pipe, can be read only once.
-    let odd = std::fs::metadata(path).is_ok_and(|data| data.is_file() && data.len() % 2 == 1);
-    let is_utf_16 = || std::fs::read(path).is_ok_and(|text| matches!(text[..], [0xff, 0xfe, ..] | [0xfe, 0xff, ..]));
-    if odd && is_utf_16() {
-        return Err(KubeconfigError::ReadConfig(io::ErrorKind::InvalidData.into(), path.into()));
-    }
-    Kubeconfig::read_from(path)
-}
-
-/// Whether this can be a namespace's name in a path.
-fn is_namespace(name: &str) -> bool {
-    name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
-}
-
-/// What this process lacks to be a pod with access to its API server.
-fn missing_of_pod() -> Option<&'static str> {
-    if env::var_os("KUBERNETES_SERVICE_HOST").is_none_or(|host| host.is_empty()) {
-        return Some("this is not a pod (KUBERNETES_SERVICE_HOST is not set)");
-    }
-    if !is_there(Path::new(SERVICE_ACCOUNT_TOKEN)) {
-        return Some("this pod has no service account token (automountServiceAccountToken)");
-    }
-    None
-}
-
-/// The name of the kubeconfig's current context, which must exist.
-fn chosen(kubeconfig: &Kubeconfig, files: &str) -> Result<String, AccessError> {
-    let choice = match kubeconfig.current_context.as_deref().filter(|name| !name.is_empty()) {
-        Some(name) if kubeconfig.contexts.iter().any(|context| context.name == name) => return Ok(name.into()),
-        Some(name) => format!("there is no context {name}"),
-        None => "no context is chosen".into(),
-    };
-    if kubeconfig.contexts.is_empty() {
-        return Err(AccessError::Empty(files.into()));
-    }
-    let contexts = kubeconfig.contexts.iter().map(|context| context.name.as_str()).collect::<Vec<_>>().join(", ");
-    Err(AccessError::Context { files: files.into(), choice, contexts })
-}
-
-/// The name of the context that was chosen before, which is made the current one again.
-fn still(kubeconfig: &mut Kubeconfig, context: &str, files: &str) -> Result<String, AccessError> {
-    if !kubeconfig.contexts.iter().any(|known| known.name == context) {
-        return Err(AccessError::Gone { files: files.into(), context: context.into() });
-    }
-    Ok(kubeconfig.current_context.insert(context.into()).clone())
-}
-
-fn current(kubeconfig: &Kubeconfig) -> Option<&Context> {
-    let named = |name: &String| kubeconfig.contexts.iter().find(|context| context.name == *name);
-    kubeconfig.current_context.as_ref().and_then(named).and_then(|named| named.context.as_ref())
-}
-
-fn current_cluster(kubeconfig: &Kubeconfig) -> Option<&kube::config::Cluster> {
-    let context = current(kubeconfig)?;
-    kubeconfig.clusters.iter().find(|named| named.name == context.cluster)?.cluster.as_ref()
 }

@@ -21,9 +21,12 @@ mod cluster;
 mod dial;
 mod exchange;
 mod kubeconfig;
+mod namespace;
 pub(crate) mod place;
 mod plugin;
+mod pod;
 pub(crate) mod proxies;
 #[cfg(test)]
 pub(crate) mod stub;
 mod token;
+pub(crate) mod url;

@@ -39,8 +39,8 @@ impl Access {
     }
 
     /// `wanted`, or the discovered namespace if that is empty.
-    pub(super) fn namespace<'a>(&'a self, wanted: &'a str) -> &'a str {
-        if wanted.is_empty() { self.cluster.namespace() } else { wanted }
+    pub(super) fn namespace<'a>(&'a self, wanted: &'a str) -> Result<&'a str, AccessError> {
+        if wanted.is_empty() { self.cluster.namespace() } else { Ok(wanted) }
     }
 
     /// One Lease; `None` if there is no Lease of that name.

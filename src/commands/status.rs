@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::{access::Access, block_on};
 use crate::{
-    api::CallError,
+    api::{AccessError, CallError},
     cli::{self, Output},
     clock,
     config::{self, Config, humane},
@@ -45,14 +45,18 @@ pub(super) fn run(status: &cli::Status) -> u8 {
 }
 
 async fn ask(status: &cli::Status, config: &Config) -> u8 {
+    let refused = |error: AccessError| {
+        console::complain(&one_line(&error));
+        error.exit_code()
+    };
     let access = match Access::open(TIMEOUT) {
         Ok(access) => access,
-        Err(error) => {
-            console::complain(&one_line(&error));
-            return error.exit_code();
-        }
+        Err(error) => return refused(error),
     };
-    let namespace = access.namespace(&config.lease.namespace);
+    let namespace = match access.namespace(&config.lease.namespace) {
+        Ok(namespace) => namespace,
+        Err(error) => return refused(error),
+    };
     let found = match &status.selector {
         Some(selector) => access.leases(namespace, selector).await,
         None => access.lease(namespace, &config.lease.name).await.map(|lease| lease.into_iter().collect()),

@@ -229,10 +229,15 @@ async fn lead_or_follow(mut link: Link, welcome: Welcome) -> Result<remains::Ini
 async fn serve_in_the_end(listen: SocketAddr, health: Health) {
     loop {
         tokio::time::sleep(PROBES_AGAIN).await;
-        if serve(listen, health.clone()).is_ok() {
-            return tracing::info!("serving probes on {listen}");
+        if let Ok(address) = serve(listen, health.clone()) {
+            return tell_where(address);
         }
     }
+}
+
+/// The address is not always the one that was configured: the system chooses a port in place of 0.
+fn tell_where(address: SocketAddr) {
+    tracing::info!("serving probes on {address}");
 }
 
 /// What cannot work is found out before the first request of the first elector. Later ones keep trying: a term may be in progress,
@@ -241,7 +246,7 @@ async fn prepare(welcome: &Welcome, access: &Access, health: &Health) -> Result<
     let is_first = welcome.generation <= 1 && welcome.resume.is_none();
     if let Some(listen) = welcome.config.http.listen {
         match serve(listen, health.clone()) {
-            Ok(_) => {}
+            Ok(address) => tell_where(address),
             Err(error) if is_first => return Err(Failure::Probes(error)),
             Err(error) => {
                 tracing::warn!(error = one_line(&error), "cannot serve probes yet; retrying");

@@ -120,7 +120,8 @@ fn prepare(mut config: Config, log: &mut Log) -> Result<(Prepared, Settings), Un
         context = cluster.context().map(str::to_owned);
         if config.lease.namespace.is_empty() {
             // The workload is told it too.
-            config.lease.namespace = cluster.namespace().into();
+            let namespace = cluster.namespace().map_err(|error| Unprepared::new(error.exit_code(), &error))?;
+            config.lease.namespace = namespace.into();
         }
     }
     let inherited = signals::block().map_err(|error| Unprepared::system("the signals cannot be blocked", &error))?;

@@ -22,7 +22,7 @@ use super::{
     connect::{Cause, Collector, TlsError},
     settings::{Batch, Settings},
 };
-use crate::words::one_line;
+use crate::{api::url::names_a_server, words::one_line};
 
 /// Spans on their way.
 #[derive(Debug)]
@@ -95,8 +95,7 @@ impl Export {
 }
 
 fn endpoint(settings: &Settings) -> Result<Uri, ExportError> {
-    let is_url = |url: &Uri| matches!(url.scheme_str(), Some("http" | "https")) && url.host().is_some();
-    settings.endpoint.parse().ok().filter(is_url).ok_or_else(|| ExportError::Endpoint(settings.endpoint_name.clone()))
+    settings.endpoint.parse().ok().filter(names_a_server).ok_or_else(|| ExportError::Endpoint(settings.endpoint_name.clone()))
 }
 
 async fn run(endpoint: Uri, settings: Settings, resource: Resource, queued: mpsc::Receiver<SpanData>) {
@@ -162,7 +161,7 @@ mod tests {
 
     #[test]
     fn an_endpoint_that_is_no_url_is_told_with_its_variable() {
-        for wrong in ["collector:4318", "ftp://collector", "//collector"] {
+        for wrong in ["collector:4318", "ftp://collector", "//collector", "http://127.0.0.1:99999", "http://collector:"] {
             let settings = Settings::read(|name| (name == "OTEL_EXPORTER_OTLP_ENDPOINT").then(|| wrong.to_owned())).unwrap();
             let said = endpoint(&settings).unwrap_err().to_string();
             assert!(said.starts_with("OTEL_EXPORTER_OTLP_ENDPOINT is not a URL: write http://HOST:PORT"), "{said}");

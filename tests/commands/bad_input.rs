@@ -10,7 +10,7 @@ use tokio::net::TcpSocket;
 
 use crate::{
     scratch::Scratch,
-    world::{Embedded, Running, kubeconfig, scripted, tenure},
+    world::{Embedded, Pod, Running, kubeconfig, scripted, tenure, tenure_in_a_pod},
 };
 
 #[test]
@@ -234,6 +234,44 @@ fn a_kubeconfig_that_cannot_be_used_is_78_and_names_the_file() {
             tenure(face, &[("KUBECONFIG", path)]).says(78, &["cannot use the kubeconfig", path]);
         }
     }
+}
+
+#[test]
+fn a_kubeconfig_that_contradicts_itself_is_78_and_names_what_is_wrong() {
+    let place = Scratch::new();
+    let good = kubeconfig("server: 'https://127.0.0.1:1'");
+    for (from, to, said) in [
+        ("127.0.0.1:1", "127.0.0.1:99999", "is \"https://127.0.0.1:99999/\", which is not a URL: write https://HOST:PORT"),
+        ("127.0.0.1:1", "127.0.0.1:", "which is not a URL: write https://HOST:PORT"),
+        ("127.0.0.1:1", "127.0.0.1:-1", "which is not a URL: write https://HOST:PORT"),
+        ("user: u}", "user: v}", "the context c names the user v, which is not in "),
+        ("{cluster: c,", "{cluster: d,", "the context c names the cluster d, which is not in "),
+    ] {
+        let path = place.file("kubeconfig", good.replace(from, to));
+        for face in [&["check", "--lease", "x"][..], &["status", "x"], &["--lease", "x", "--", "true"]] {
+            tenure(face, &[("KUBECONFIG", &path)]).says(78, &[said, &path]);
+        }
+    }
+}
+
+#[test]
+fn a_pod_whose_access_is_broken_is_78_and_names_the_file_or_the_variable() {
+    let pod = Pod::with_an_account_in("A b");
+    let [home, host, (port, number)] = pod.variables();
+    let run = |variables: &[(&str, &str)]| tenure_in_a_pod(&pod.account, &["--lease", "x", "--", "true"], variables);
+    run(&[home, host]).says(78, &["KUBERNETES_SERVICE_PORT"]);
+    run(&[home, host, (port, "http")]).says(78, &["KUBERNETES_SERVICE_PORT is \"http\", which is not a port"]);
+
+    let ended = run(&[home, host, (port, number)]);
+    ended.says(78, &["serviceaccount/namespace) is \"A b\", which is not a valid namespace: name one with --namespace"]);
+    assert!(!ended.err.contains("kubectl"), "{ended:?}");
+    let named = ["status", "none", "--namespace", "shop"];
+    tenure_in_a_pod(&pod.account, &named, &pod.variables()).says(2, &["no Lease none in namespace shop"]);
+
+    pod.account.file("ca.crt", "no certificate");
+    run(&pod.variables()).says(78, &["serviceaccount/ca.crt holds no PEM certificate"]);
+    fs::remove_file(pod.account.join("ca.crt")).unwrap();
+    run(&pod.variables()).says(78, &["serviceaccount/ca.crt cannot be read: No such file"]);
 }
 
 #[test]

@@ -1,10 +1,10 @@
 //! What a replica says of its surroundings, and which of them it copes with.
 
-use std::fs;
+use std::{fs, net::TcpStream};
 
 use crate::{
     scratch::Scratch,
-    world::{Pod, Running, kubeconfig, scripted},
+    world::{Pod, Running, kubeconfig, scripted, tenure_in_a_pod},
 };
 
 #[test]
@@ -49,4 +49,33 @@ fn a_replica_of_a_pod_asks_by_its_service_account_whatever_kubeconfig_is_at_home
 
     replica.says(&["the API server is https://127.0.0.1:", "the pod's service account"]);
     assert_eq!(replica.end(), Some(0));
+}
+
+#[test]
+fn a_replica_says_where_it_serves_probes() {
+    let place = Scratch::new();
+    let path = place.file("kubeconfig", kubeconfig("server: 'http://127.0.0.1:1'"));
+    let line = ["--lease", "x", "--set", "http.listen=127.0.0.1:0", "--", "true"];
+
+    let replica = Running::start(&line, &[("KUBECONFIG", &path)]);
+
+    let said = replica.says(&["serving probes on 127.0.0.1:"]);
+    let address = said.split_whitespace().last().unwrap();
+    TcpStream::connect(address).unwrap();
+    assert_eq!(replica.end(), Some(0));
+}
+
+#[test]
+fn a_replica_of_a_pod_without_a_namespace_of_its_own_uses_the_one_that_is_configured() {
+    let pod = Pod::with_an_account_in("billing");
+    fs::remove_file(pod.account.join("namespace")).unwrap();
+
+    let replica = Running::in_a_pod(&pod.account, &["--lease", "x", "--namespace", "shop", "--", "true"], &pod.variables());
+
+    replica.says(&["the API server is https://127.0.0.1:", "the pod's service account"]);
+    assert_eq!(replica.end(), Some(0));
+    tenure_in_a_pod(&pod.account, &["--lease", "x", "--", "true"], &pod.variables()).says(
+        78,
+        &["does not tell its own (/var/run/secrets/kubernetes.io/serviceaccount/namespace): name one with --namespace"],
+    );
 }

@@ -216,14 +216,14 @@ impl Running {
         Self { child, lines }
     }
 
-    /// Waits for a line that contains all `parts`.
+    /// Waits for a line that contains all `parts`, and returns it.
     #[track_caller]
-    pub(crate) fn says(&self, parts: &[&str]) {
+    pub(crate) fn says(&self, parts: &[&str]) -> String {
         let until = tenure::clock::boot() + DEADLINE;
         let mut said = Vec::new();
         while let Ok(line) = self.lines.recv_timeout(until.since(tenure::clock::boot())) {
             if parts.iter().all(|part| line.contains(part)) {
-                return;
+                return line;
             }
             said.push(line);
         }

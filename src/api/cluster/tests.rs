@@ -43,7 +43,7 @@ fn the_context_gives_the_namespace() {
 
     let cluster = Cluster::from_kubeconfig(std::slice::from_ref(&file.0), Prompt::Never).unwrap();
 
-    assert_eq!(cluster.namespace(), "billing");
+    assert_eq!(cluster.namespace().unwrap(), "billing");
     assert!(cluster.source().ends_with(", context here"), "{}", cluster.source());
 }
 
@@ -56,7 +56,7 @@ fn a_replica_stays_in_its_context_whichever_becomes_the_current_one() {
 
     let cluster = again("here").unwrap();
 
-    assert_eq!((cluster.context(), cluster.namespace()), (Some("here"), "billing"));
+    assert_eq!((cluster.context(), cluster.namespace().unwrap()), (Some("here"), "billing"));
     assert!(one_line(&again("gone").unwrap_err()).contains("no longer has the context gone"));
 }
 
@@ -87,7 +87,7 @@ fn of_several_kubeconfigs_some_may_be_missing() {
 
     let cluster = Cluster::from_kubeconfig(&[PathBuf::from("/nonexistent/config"), file.0.clone()], Prompt::Never).unwrap();
 
-    assert_eq!(cluster.namespace(), "billing");
+    assert_eq!(cluster.namespace().unwrap(), "billing");
 }
 
 #[test]
@@ -132,29 +132,98 @@ fn where_no_context_is_chosen_it_says_which_there_are() {
 }
 
 #[test]
-fn a_namespace_that_is_none_is_refused_and_an_empty_one_is_default() {
+fn a_namespace_that_is_none_is_refused_to_who_asks_for_it_and_an_empty_one_is_default() {
     let with = |name: &str| File::new("namespaces", &kubeconfig("", "token: x").replace("billing", name));
 
-    let error = refused(&with("'A b'"));
+    let file = with("'A b'");
+    let cluster = Cluster::from_kubeconfig(std::slice::from_ref(&file.0), Prompt::Never).unwrap();
+    let error = cluster.namespace().unwrap_err();
     assert_eq!(error.exit_code(), 78);
     assert!(one_line(&error).contains("context here is \"A b\", which is not a valid namespace"), "{}", one_line(&error));
 
     for empty in ["''", "' '"] {
         let file = with(empty);
         let cluster = Cluster::from_kubeconfig(std::slice::from_ref(&file.0), Prompt::Never).unwrap();
-        assert_eq!(cluster.namespace(), "default");
+        assert_eq!(cluster.namespace().unwrap(), "default");
+    }
+}
+
+#[test]
+fn a_context_whose_user_or_cluster_is_missing_is_refused_and_one_without_a_user_is_nobody() {
+    let text = kubeconfig("", "token: x");
+    for (wrong, said) in [
+        ("cluster: c, user: v", "the context here names the user v, which is not in "),
+        ("cluster: d, user: u", "the context here names the cluster d, which is not in "),
+    ] {
+        let file = File::new("dangling", &text.replace("cluster: c, user: u", wrong));
+
+        let error = refused(&file);
+
+        assert_eq!(error.exit_code(), 78);
+        let place = format!("{said}{}: ", file.0.display());
+        assert!(one_line(&error).contains(&place), "{}", one_line(&error));
+    }
+    for nobody in ["cluster: c", "cluster: c, user: ''"] {
+        let file = File::new("nobody", &text.replace("cluster: c, user: u", nobody));
+        Cluster::from_kubeconfig(std::slice::from_ref(&file.0), Prompt::Never).unwrap();
+    }
+}
+
+#[test]
+fn a_kubeconfig_without_an_end_is_not_read_to_it() {
+    let error = Cluster::from_kubeconfig(&["/dev/zero".into()], Prompt::Never).unwrap_err();
+
+    assert_eq!(error.exit_code(), 78);
+    assert!(one_line(&error).ends_with("cannot be read: it is longer than 16 MiB"), "{}", one_line(&error));
+}
+
+#[test]
+fn a_kubeconfig_may_be_of_wide_characters_or_begin_with_a_mark() {
+    let text = kubeconfig("", "token: x");
+    let wide =
+        |mark: [u8; 2], encode: fn(u16) -> [u8; 2]| [mark.to_vec(), text.encode_utf16().flat_map(encode).collect()].concat();
+    for bytes in [
+        wide([0xff, 0xfe], u16::to_le_bytes),
+        wide([0xfe, 0xff], u16::to_be_bytes),
+        [&[0xef, 0xbb, 0xbf], text.as_bytes()].concat(),
+    ] {
+        let file = File::new("encoded", "");
+        std::fs::write(&file.0, bytes).unwrap();
+
+        let cluster = Cluster::from_kubeconfig(std::slice::from_ref(&file.0), Prompt::Never).unwrap();
+
+        assert_eq!(cluster.context(), Some("here"));
+    }
+}
+
+#[test]
+fn what_a_kubeconfig_names_by_a_relative_path_is_beside_it() {
+    let token = File::new("beside", "open-sesame");
+    let name = token.0.file_name().unwrap().to_str().unwrap();
+    let exec = "exec: {apiVersion: client.authentication.k8s.io/v1, command: ./no-such-plugin}";
+    for (user, said) in [(format!("tokenFile: {name}"), None), (exec.to_owned(), Some(env::temp_dir().join("./no-such-plugin")))]
+    {
+        let file = File::new("relative", &kubeconfig("", &user));
+        let cluster = Cluster::from_kubeconfig(std::slice::from_ref(&file.0), Prompt::Never).unwrap();
+
+        let refused = cluster.dialer(Duration::from_secs(1)).err().map(|error| one_line(&error));
+
+        let plugin = said.map(|path| format!("the credential plugin {} cannot be run", path.display()));
+        assert_eq!(refused.is_some(), plugin.is_some(), "{refused:?}");
+        assert!(refused.unwrap_or_default().contains(&plugin.unwrap_or_default()));
     }
 }
 
 #[test]
 fn a_server_that_is_no_url_is_refused() {
-    for server in ["localhost", "localhost:8080", "ftp://localhost"] {
+    for server in ["localhost", "localhost:8080", "ftp://localhost", "https://127.0.0.1:99999", "https://[::1]:", "https://h:-1"]
+    {
         let file = File::new("server", &kubeconfig("", "").replace("https://127.0.0.1:1", server));
 
         let error = refused(&file);
 
         assert_eq!(error.exit_code(), 78);
-        assert!(one_line(&error).ends_with("which is not a URL: write https://HOST:PORT"), "{}", one_line(&error));
+        assert!(one_line(&error).contains("which is not a URL: write https://HOST:PORT"), "{}", one_line(&error));
     }
 }
 
@@ -303,5 +372,5 @@ fn an_empty_current_context_leaves_the_choice_to_the_next_file() {
 
     let cluster = Cluster::from_kubeconfig(&[first.0.clone(), second.0.clone()], Prompt::Never).unwrap();
 
-    assert_eq!(cluster.namespace(), "billing");
+    assert_eq!(cluster.namespace().unwrap(), "billing");
 }

@@ -80,7 +80,10 @@ async fn check_server(config: &Config, report: &mut Report) {
     if let Some(proxy) = access.cluster().ignored_proxy() {
         report.note(&proxy);
     }
-    let namespace = access.namespace(&config.lease.namespace);
+    let namespace = match access.namespace(&config.lease.namespace) {
+        Ok(namespace) => namespace,
+        Err(error) => return report.bad(error.exit_code(), &one_line(&error)),
+    };
     let name = &config.lease.name;
     let before = crate::clock::boot();
     let read = access.lease(namespace, name).await;
