@@ -25,6 +25,7 @@ fn main() -> ExitCode {
             commands::run(&command)
         }
         Err(refused) => {
+            signals::restore();
             if refused.is_of_run() {
                 leave(&refused.to_string());
             }

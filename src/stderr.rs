@@ -53,10 +53,12 @@ pub fn line(format: LogFormat, level: LogLevel, text: &str) -> String {
     }
 }
 
-/// Writes the container's termination message for kubelet. If the file does not exist, or this user may not write it, standard
-/// error has to do.
+/// Writes the container's termination message for kubelet, in place of an earlier one. If the file does not exist, or this user
+/// may not write it, standard error has to do; so it has if the file is a pipe that nobody reads.
 pub fn leave(words: &str) {
-    if let Ok(mut file) = OpenOptions::new().write(true).open(TERMINATION_LOG) {
+    let mut options = OpenOptions::new();
+    options.write(true).truncate(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
+    if let Ok(mut file) = options.open(TERMINATION_LOG) {
         drop(file.write_all(words.as_bytes()));
     }
 }

@@ -23,7 +23,7 @@ mod wait;
 
 use lines::Lines;
 use procfs::{children, is_dead, state};
-use scratch::{Scratch, open_for_reader};
+use scratch::Scratch;
 use wait::{wait_for, wait_until};
 
 const TENURE: &str = env!("CARGO_BIN_EXE_tenure");
@@ -327,22 +327,6 @@ fn a_workload_that_is_started_again_is_started_in_the_same_directory() {
 fn a_term_that_was_pending_when_init_began_ends_it_before_anything_is_started() {
     let script = "kill -TERM $$; exec \"$0\" --leader-election=off -- sleep 600";
     let init = Init::run(&["env", "--block-signal=TERM", "sh", "-c", script], &[TENURE], true);
-    assert_eq!(init.exit(), 0);
-}
-
-#[test]
-fn a_term_that_comes_while_the_configuration_is_read_is_not_lost() {
-    let scratch = Scratch::new();
-    let pipe = scratch.fifo("tenure.yaml");
-    let command = [TENURE, "--config", pipe.to_str().unwrap(), "--leader-election=off", "--"];
-    let init = Init::run(&command, &["sleep", "600"], true);
-    let mut configuration = wait_for("init reads its configuration", || open_for_reader(&pipe));
-
-    // It waits for two seconds.
-    kill(init.pid(), Signal::SIGTERM).unwrap();
-    configuration.write_all(b"{}\n").unwrap();
-    drop(configuration);
-
     assert_eq!(init.exit(), 0);
 }
 

@@ -44,6 +44,8 @@ mod proof;
 /// Reads the configuration, once and for all, and runs the workload; returns the exit code.
 #[must_use]
 pub fn start(arguments: &Run) -> u8 {
+    // Nothing is guarded yet, and a file may be a pipe that never ends.
+    signals::end_at_once();
     match config::load(&arguments.settings, &arguments.command, Purpose::Run) {
         Ok(loaded) => {
             let mut log = Log::new(loaded.config.log.clone());

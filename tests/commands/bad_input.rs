@@ -191,21 +191,33 @@ fn the_last_words_of_a_failed_start_are_where_kubelet_looks_and_those_of_a_comma
         ("status --leese", 64, ""),
         ("check --leese", 64, ""),
     ] {
-        let (ended, left) = in_a_container(line);
+        let (ended, left) = in_a_container(": >/dev/termination-log", line);
         assert_eq!(ended, Some(code), "{line}: {left}");
         assert!(left.starts_with(words) && words.is_empty() == left.is_empty(), "{line}: {left}");
     }
 }
 
-/// The exit code of a run with its own /dev/termination-log, and the content of that file afterwards.
-fn in_a_container(line: &str) -> (Option<i32>, String) {
-    let script = r#"mount -t tmpfs tmpfs /dev && : >/dev/termination-log || exit 99
-        "$@"; code=$?; while IFS= read -r line; do echo "$line"; done </dev/termination-log; exit $code"#;
+#[test]
+fn last_words_replace_earlier_ones_and_wait_for_nobody_who_would_read_them() {
+    let earlier = format!("echo {} >/dev/termination-log", "x".repeat(500));
+    let (ended, left) = in_a_container(&earlier, "--lease x");
+    assert_eq!(ended, Some(78));
+    assert!(left.starts_with("tenure: the configuration is refused") && !left.contains('x'), "{left}");
+
+    assert_eq!(in_a_container("mkfifo /dev/termination-log", "--lease x"), (Some(78), String::new()));
+}
+
+/// The exit code of a run with its own /dev/termination-log, which this command makes, and what it says afterwards if it is a
+/// regular file.
+fn in_a_container(make: &str, line: &str) -> (Option<i32>, String) {
+    let script = r#"mount -t tmpfs tmpfs /dev && eval "$0" || exit 99
+        timeout 30 "$@"; code=$?; [ -f /dev/termination-log ] || exit $code
+        while IFS= read -r line; do echo "$line"; done </dev/termination-log; exit $code"#;
     let mut unshare = Command::new("unshare");
     if !geteuid().is_root() {
         unshare.args(["--user", "--map-root-user"]);
     }
-    unshare.args(["--mount", "sh", "-c", script, "sh", env!("CARGO_BIN_EXE_tenure")]);
+    unshare.args(["--mount", "sh", "-c", script, make, env!("CARGO_BIN_EXE_tenure")]);
     let output = unshare.args(line.split(' ')).env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").output().unwrap();
     (output.status.code(), String::from_utf8(output.stdout).unwrap())
 }

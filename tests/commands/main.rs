@@ -5,8 +5,12 @@
 mod bad_input;
 mod check;
 mod config;
+mod endless;
 mod replica;
 #[path = "../support/scratch.rs"]
 mod scratch;
 mod status;
+#[allow(dead_code, reason = "each test binary has its own copy, and uses a part of it")]
+#[path = "../support/wait.rs"]
+mod wait;
 mod world;
