@@ -196,6 +196,7 @@ pub fn parse(line: impl IntoIterator<Item = OsString>) -> Result<Face, Refused> 
         return Ok(face);
     }
     let line = Line::try_parse_from(&line).map_err(|error| {
+        let error = refused::in_our_words(error, &line);
         let word = line.get(1).map(OsString::as_os_str);
         let intent = match word {
             Some(word) if word == "check" => Intent::Check,

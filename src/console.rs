@@ -23,13 +23,13 @@ pub(crate) fn heard(outcome: io::Result<()>) -> io::Result<()> {
     outcome.or_else(|error| if error.kind() == ErrorKind::BrokenPipe { Ok(()) } else { Err(error) })
 }
 
-/// `code`, or 70 if that is 0 and standard output failed.
+/// `code`, or 70 if standard output failed: nobody knows the answer that `code` stands for.
 pub(crate) fn printed(outcome: io::Result<()>, code: u8) -> u8 {
     match outcome {
         Ok(()) => code,
         Err(error) => {
             complain(&format!("standard output: {error}"));
-            if code == 0 { exit::INTERNAL } else { code }
+            exit::INTERNAL
         }
     }
 }

@@ -1,11 +1,17 @@
 //! A command line that is not carried out: what is printed, and the exit code.
 
 use std::{
+    ffi::OsString,
     fmt,
     io::{self, Write as _},
 };
 
-use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{
+    CommandFactory as _,
+    error::{ContextKind, ContextValue, ErrorKind},
+};
+
+use super::Line;
 
 use crate::{
     console::{heard, printed},
@@ -76,6 +82,25 @@ impl Refused {
         let of_a_value = matches!(self.error.kind(), ErrorKind::InvalidValue | ErrorKind::ValueValidation);
         if of_a_value && !missing { exit::INVALID } else { exit::USAGE }
     }
+}
+
+/// clap's error, where its words say too little or mislead.
+pub(super) fn in_our_words(mut error: clap::Error, line: &[OsString]) -> clap::Error {
+    // A path may be anything.
+    let is_wrong = |at: &usize| line[*at].to_str().is_none() && line[at - 1] != "--config";
+    if error.kind() == ErrorKind::InvalidUtf8
+        && let Some(at) = (1..line.len()).find(is_wrong)
+    {
+        return Line::command().error(ErrorKind::InvalidUtf8, format!("argument {at} is not UTF-8, as all arguments must be"));
+    }
+    // A flag that does not exist is hardly ever meant for the workload.
+    if let Some(ContextValue::StyledStrs(tips)) = error.remove(ContextKind::Suggested) {
+        let kept: Vec<_> = tips.into_iter().filter(|tip| !tip.to_string().starts_with("to pass ")).collect();
+        if !kept.is_empty() {
+            error.insert(ContextKind::Suggested, ContextValue::StyledStrs(kept));
+        }
+    }
+    error
 }
 
 /// As printed, without the tip.

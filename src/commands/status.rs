@@ -76,14 +76,21 @@ async fn ask(status: &cli::Status, config: &Config) -> u8 {
             true => format!("there is no namespace {namespace}"),
             false => format!("there is no Lease {which} in namespace {namespace}"),
         });
-        return ABSENT;
+        // For programs that read it, a list of none is a list.
+        let text = if status.selector.is_some() { shown(status, &leases) } else { String::new() };
+        return console::answer(&text, ABSENT);
     }
-    let text = match status.output {
-        Output::Table => table(&leases),
-        Output::Json => format!("{:#}\n", document(&leases, status.selector.is_some())),
-        Output::Yaml => yaml(&document(&leases, status.selector.is_some())),
-    };
-    console::answer(&text, if leases.iter().all(|lease| lease.state == State::Held) { HELD } else { FREE })
+    console::answer(&shown(status, &leases), if leases.iter().all(|lease| lease.state == State::Held) { HELD } else { FREE })
+}
+
+fn shown(status: &cli::Status, leases: &[Seen]) -> String {
+    let many = status.selector.is_some();
+    match status.output {
+        Output::Table if leases.is_empty() => String::new(),
+        Output::Table => table(leases),
+        Output::Json => format!("{:#}\n", document(leases, many)),
+        Output::Yaml => yaml(&document(leases, many)),
+    }
 }
 
 /// Says why there is no answer, and returns the exit code.
@@ -240,6 +247,7 @@ fn yaml(document: &Value) -> String {
         }
     };
     match document {
+        Value::Array(objects) if objects.is_empty() => text.push_str("[]\n"),
         Value::Array(objects) => objects.iter().for_each(|object| write(object, "- ", "  ")),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => write(document, "", ""),
     }

@@ -2,7 +2,7 @@
 //!
 //! Owns the three formats. Judges nothing but their syntax.
 
-use std::{ffi::OsStr, fmt, path::Path};
+use std::{fmt, path::Path};
 
 use figment::value::{Empty, Value};
 use serde::{
@@ -24,7 +24,7 @@ pub(crate) enum Format {
 impl Format {
     /// By the end of its name.
     pub(super) fn of(path: &Path) -> Self {
-        if path.extension() == Some(OsStr::new("toml")) { Self::Toml } else { Self::Yaml }
+        if path.extension().is_some_and(|end| end.eq_ignore_ascii_case("toml")) { Self::Toml } else { Self::Yaml }
     }
 
     /// What stands in such a file.

@@ -128,6 +128,12 @@ pub(super) fn of_variable(name: &str) -> Found {
     paths().find(|path| variable(path) == name).map_or_else(|| Found::Unknown(meant()), find)
 }
 
+/// The map of which a variable by this name would be an entry; there are none.
+pub(super) fn map_of_variable(name: &str) -> Option<&'static Key> {
+    let is_entry = |key: &&Key| name.strip_prefix(&variable(key.path)).is_some_and(|rest| rest.starts_with("__"));
+    KEYS.iter().filter(|key| key.shape == Shape::Map).find(is_entry)
+}
+
 /// What the name of each variable begins with.
 pub(super) const PREFIX: &str = "TENURE_";
 
@@ -144,14 +150,14 @@ pub(super) fn variable(path: &str) -> String {
     name
 }
 
-/// The key or section that somebody may have meant by `path`: its last word is spelt alike, here or elsewhere.
+/// The key or section that somebody may have meant by `path`: its last word is spelt alike, and so are the others, but for some
+/// too many or too few. What has another section as well is another key, perhaps one of a later version.
 fn closest(path: &str) -> Option<&'static str> {
     let wrong = plain(path);
-    let word = last(&wrong);
     let distance = |known: &&'static str| {
         let known = plain(known);
-        let far = strsim::osa_distance(last(&known), word);
-        (far <= word.chars().count() / 3).then(|| (far, strsim::osa_distance(&known, &wrong)))
+        let is_meant = is_alike(last(&wrong), last(&known)) && (is_within(&wrong, &known) || is_within(&known, &wrong));
+        is_meant.then(|| (strsim::osa_distance(last(&known), last(&wrong)), strsim::osa_distance(&known, &wrong)))
     };
     paths().filter_map(|known| Some((distance(&known)?, known))).min().map(|(_, known)| known)
 }
@@ -160,6 +166,17 @@ fn closest(path: &str) -> Option<&'static str> {
 fn paths() -> impl Iterator<Item = &'static str> {
     let ends = |path: &'static str| path.match_indices('.').map(|(at, _)| at).chain([path.len()]);
     KEYS.iter().flat_map(move |key| ends(key.path).filter_map(|end| key.path.get(..end)))
+}
+
+/// Whether somebody may have written the one for the other.
+fn is_alike(wrong: &str, known: &str) -> bool {
+    strsim::osa_distance(wrong, known) <= (wrong.chars().count() / 3).min(2)
+}
+
+/// Whether each word of `short` is alike to one of `long`, in the same order.
+fn is_within(short: &str, long: &str) -> bool {
+    let mut words = long.split('.');
+    short.split('.').all(|word| words.any(|other| is_alike(word, other)))
 }
 
 fn last(path: &str) -> &str {
@@ -182,7 +199,15 @@ mod tests {
             ("lease.renew_period", Some("lease.renewPeriod")),
             ("leese", Some("lease")),
             ("lossGrace", Some("workload.stop.lossGrace")),
+            ("workload.lossGrace", Some("workload.stop.lossGrace")),
+            ("workload.stop.onExit", Some("workload.onExit")),
             ("lease.zzz", None),
+            ("standby.command", None),
+            ("lease.priority", None),
+            ("workload.readiness.interval", None),
+            ("hooks.beforeLead.command", None),
+            ("hooks.afterFollow.timeout", None),
+            ("kubernetes.events", None),
             ("x", None),
         ] {
             assert_eq!(closest(wrong), meant, "{wrong}");

@@ -118,7 +118,9 @@ fn refuse_bad_values(layer: &mut Layer) -> Vec<Problem> {
     layer.entries.retain(|entry| match Value::from(entry.nested()).deserialize::<Config>() {
         Ok(_) => true,
         Err(error) => {
-            let message = explain(&error.kind, entry.key.shape);
+            // What an entry of a map holds is a text.
+            let shape = if entry.entry.is_some() { Shape::Text } else { entry.key.shape };
+            let message = explain(&error.kind, shape);
             problems.push(Problem { origin: entry.origin.clone(), path: entry.path(), message });
             false
         }

@@ -94,8 +94,9 @@ impl Layer {
             Shape::Integer => self.value(key, text.parse::<i64>().map_or_else(|_| text.into(), Value::from), origin),
             Shape::List => match document::yaml(text) {
                 Ok(node) if matches!(node.content, Content::List(_)) => self.value(key, node.value(), origin),
-                Ok(_) | Err(_) => {
-                    self.problem(origin, key.path, "is a list: write it in YAML or JSON, such as [\"sleep\", \"10\"]")
+                other => {
+                    let form = "is a list: write it in YAML or JSON, such as [\"sleep\", \"10\"]";
+                    self.problem(origin, key.path, format!("{form}{}", reason(other)));
                 }
             },
             Shape::Map => match document::yaml(text) {
@@ -104,7 +105,10 @@ impl Layer {
                     let entries = entries.iter().map(|(entry, _, node)| (entry.clone(), value(node), origin.clone()));
                     self.map(key, entries.collect::<Vec<_>>(), origin);
                 }
-                Ok(_) | Err(_) => self.problem(origin, key.path, "is a map: write it in YAML or JSON, such as {\"a\": \"b\"}"),
+                other => {
+                    let form = "is a map: write it in YAML or JSON, such as {\"a\": \"b\"}";
+                    self.problem(origin, key.path, format!("{form}{}", reason(other)));
+                }
             },
         }
     }
@@ -180,9 +184,13 @@ fn walk(layer: &mut Layer, file: &str, path: &str, node: &Node) {
     };
     for (name, line, child) in children {
         let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
-        // A name with dots is no way to a key: TOML's own were taken apart by its parser.
-        let found = if name.contains('.') { Found::Unknown(None) } else { keys::find(&path) };
+        let found = keys::find(&path);
         match found {
+            // It is no way to a key: TOML's own were taken apart by its parser.
+            Found::Section(_) | Found::Key(_) if name.contains('.') => {
+                let (above, last) = path.rsplit_once('.').unwrap_or_default();
+                layer.problem(origin(*line), &path, format!("there is no such key: write {last} below {above}"));
+            }
             Found::Section(_) => walk(layer, file, &path, child),
             Found::Unknown(meant) => layer.problem(origin(*line), &path, unknown(meant)),
             Found::Key(key) => match &child.content {
@@ -221,7 +229,13 @@ pub(super) fn environment(variables: &[(OsString, OsString)]) -> Layer {
             (Found::Key(key), Some(text)) => layer.text(key, None, text, origin),
             (Found::Key(key), None) => layer.problem(origin, key.path, "its value is not UTF-8"),
             (Found::Section(first), _) => layer.problem(origin, "", section(&keys::variable(first))),
-            (Found::Unknown(meant), _) => layer.problem(origin, "", unknown(meant.map(keys::variable).as_deref())),
+            (Found::Unknown(meant), _) => {
+                let remedy = keys::map_of_variable(&name).map(|map| {
+                    let variable = keys::variable(map.path);
+                    format!("there is no such key: all entries go into one variable, such as {variable}={{\"a\": \"b\"}}")
+                });
+                layer.problem(origin, "", remedy.unwrap_or_else(|| unknown(meant.map(keys::variable).as_deref())));
+            }
         }
     }
     refuse_twice(&mut layer);
@@ -283,6 +297,11 @@ fn refuse_twice(layer: &mut Layer) {
     for (origin, path, message) in twice {
         layer.problem(origin, path, message);
     }
+}
+
+/// Why it could not be read, if that is why it is refused.
+fn reason(read: Result<Node, Malformed>) -> String {
+    read.err().map(|malformed| format!(" ({})", malformed.message)).unwrap_or_default()
 }
 
 fn section(first: &str) -> String {

@@ -216,7 +216,9 @@ async fn lead_or_follow(mut link: Link, welcome: Welcome) -> Result<remains::Ini
     }
     let place = Place { namespace: welcome.config.lease.namespace.clone(), name: welcome.config.lease.name.clone() };
     let lease = Lease::new(access, place, welcome.config.lease.attempt_timeout);
-    let telemetry = Telemetry::start(&welcome, |name| env::var(name).ok(), clock::now());
+    // What is not UTF-8 is refused as it is shown, not passed over.
+    let variable = |name: &str| env::var_os(name).map(|value| value.to_string_lossy().into_owned());
+    let telemetry = Telemetry::start(&welcome, variable, clock::now());
     let seed = getrandom::u64().unwrap_or_else(|_| clock::boot().as_nanos());
     let edges = Edges { link, lease, guard, health, telemetry };
     let drive = Drive::new(edges, welcome, |welcome| Elector::new(welcome, seed, clock::now())).map_err(Failure::Start)?;

@@ -115,7 +115,8 @@ impl Settings {
             Some("none") => return None,
             Some(exporters) if exporters.split(',').any(|name| name.trim() == "otlp") => {}
             Some(exporters) => {
-                notes.push(format!("OTEL_TRACES_EXPORTER={exporters} is not supported: there are otlp and none"));
+                notes
+                    .push(format!("OTEL_TRACES_EXPORTER={exporters} is not supported: spans go out by otlp; there is none, too"));
             }
         }
         let protocol = protocol(of_traces("PROTOCOL"), &mut notes);
@@ -129,11 +130,13 @@ impl Settings {
         }
         let headers = of_traces("HEADERS").map_or_else(HeaderMap::new, |(name, list)| entries::headers(&name, &list, &mut notes));
         let timeout = timeout(of_traces("TIMEOUT"), &mut notes);
-        let mut number = |name: &str, default: u64| set(name).map_or(default, |value| number(name, &value, default, &mut notes));
+        let delay = set("OTEL_BSP_SCHEDULE_DELAY");
+        let delay = delay.map_or(1_000, |value| number("OTEL_BSP_SCHEDULE_DELAY", &value, 1_000, &mut notes));
+        let mut size = |name: &str, default| set(name).map_or(default, |value| size(name, &value, default, &mut notes));
         let batch = Batch {
-            delay: Duration::from_millis(number("OTEL_BSP_SCHEDULE_DELAY", 1_000)),
-            size: at_least_one(number("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", 512)),
-            queue: at_least_one(number("OTEL_BSP_MAX_QUEUE_SIZE", 2_048)).min(LONGEST_QUEUE),
+            delay: Duration::from_millis(delay),
+            size: size("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", 512),
+            queue: size("OTEL_BSP_MAX_QUEUE_SIZE", 2_048).min(LONGEST_QUEUE),
         };
         let sampler = sampler(set("OTEL_TRACES_SAMPLER"), set("OTEL_TRACES_SAMPLER_ARG"), &mut notes);
         let specific = endpoint_name == "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
@@ -205,6 +208,14 @@ fn number(name: &str, value: &str, default: u64, notes: &mut Vec<String>) -> u64
     })
 }
 
+fn size(name: &str, value: &str, default: usize, notes: &mut Vec<String>) -> usize {
+    let size = number(name, value, u64::try_from(default).unwrap_or_default(), notes);
+    if size == 0 {
+        notes.push(format!("{name}=0 leaves no room for a span: 1 is used"));
+    }
+    usize::try_from(size).unwrap_or(usize::MAX).max(1)
+}
+
 fn sampler(name: Option<String>, arg: Option<String>, notes: &mut Vec<String>) -> Sampler {
     let Some(name) = name else { return Sampler::All };
     let known = name.to_ascii_lowercase();
@@ -223,10 +234,6 @@ fn sampler(name: Option<String>, arg: Option<String>, notes: &mut Vec<String>) -
             Sampler::All
         }
     }
-}
-
-fn at_least_one(number: u64) -> usize {
-    usize::try_from(number).unwrap_or(usize::MAX).max(1)
 }
 
 /// Appends `path` to the path of `base`; a query stays at the end.

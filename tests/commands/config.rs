@@ -21,7 +21,7 @@ fn the_defaults_are_a_file_to_start_from() {
 #[test]
 fn what_could_not_be_printed_was_not_done() {
     for line in [&["config", "default"][..], &["--help"], &["check", "--help"], &["--version"]] {
-        unprinted(line).says(70, &["standard output: No space left"]);
+        unprinted(line, &[]).says(70, &["standard output: No space left"]);
     }
 }
 
@@ -30,7 +30,7 @@ fn a_server_whose_token_nobody_has_and_a_demo_that_nobody_sees_end() {
     let place = Scratch::new();
     let file = place.join("kubeconfig");
     for line in [&["dev-server"][..], &["dev-server", "--kubeconfig-out", file.to_str().unwrap()], &["demo"]] {
-        unprinted(line).says(70, &["No space left"]);
+        unprinted(line, &[]).says(70, &["No space left"]);
     }
 }
 

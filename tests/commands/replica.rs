@@ -1,6 +1,6 @@
 //! What a replica says of its surroundings, and which of them it copes with.
 
-use std::{fs, net::TcpStream};
+use std::{ffi::OsStr, fs, net::TcpStream, os::unix::ffi::OsStrExt as _};
 
 use crate::{
     scratch::Scratch,
@@ -39,6 +39,18 @@ fn a_replica_says_what_is_odd_about_it() {
     replica.says(&["not PID 1"]);
     replica.says(&["HTTPS_PROXY is not used", "api.invalid"]);
     assert_eq!(replica.end(), Some(0));
+}
+
+#[test]
+fn a_replica_says_which_settings_of_traces_cannot_be_used() {
+    let place = Scratch::new();
+    let path = place.file("kubeconfig", kubeconfig("server: 'http://127.0.0.1:1'"));
+    for endpoint in [&b"http://127.0.0.1:99999"[..], b"http://\xff"] {
+        let variables = [("KUBECONFIG", OsStr::new(&path)), ("OTEL_EXPORTER_OTLP_ENDPOINT", OsStr::from_bytes(endpoint))];
+        let replica = Running::start(&["--lease", "x", "--", "true"], &variables);
+        replica.says(&["OTEL_EXPORTER_OTLP_ENDPOINT is not a URL"]);
+        assert_eq!(replica.end(), Some(0));
+    }
 }
 
 #[test]

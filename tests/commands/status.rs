@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::{
     scratch::Scratch,
-    world::{Pod, scripted, tenure, tenure_in_a_pod},
+    world::{Pod, scripted, tenure, tenure_in_a_pod, unprinted},
 };
 
 /// An API server's answer for a Lease that does not exist.
@@ -61,6 +61,15 @@ fn a_lease_that_expired_or_is_free_is_1() {
 }
 
 #[test]
+fn an_answer_that_could_not_be_printed_is_70_whatever_it_was() {
+    for lease in [lease("x", "pod-1", NOW), lease("x", "", NOW)] {
+        let place = Scratch::new();
+        let path = server(&place, "/leases/x ", &lease);
+        unprinted(&["status", "x"], &[("KUBECONFIG", &path)]).says(70, &["standard output: No space left"]);
+    }
+}
+
+#[test]
 fn no_such_lease_is_2_and_says_where_it_is_not() {
     let place = Scratch::new();
     let path = server(&place, "nowhere", &json!({}));
@@ -108,7 +117,12 @@ fn a_selector_shows_every_lease_and_is_0_only_if_all_are_held() {
     assert_eq!((ended.code, said[0]["name"].as_str()), (Some(0), Some("a")));
     let place = Scratch::new();
     let path = server(&place, "labelSelector=", &json!({ "items": [] }));
-    tenure(&["status", "-l", "team=y"], &[("KUBECONFIG", &path)]).says(2, &["there is no Lease with team=y"]);
+    let none = |form| tenure(&["status", "-l", "team=y", "-o", form], &[("KUBECONFIG", &path)]);
+    for (form, out) in [("table", ""), ("json", "[]\n"), ("yaml", "[]\n")] {
+        let ended = none(form);
+        ended.says(2, &["there is no Lease with team=y"]);
+        assert_eq!(ended.out, out, "{form}");
+    }
 }
 
 #[test]

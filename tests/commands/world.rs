@@ -1,6 +1,7 @@
 //! The binary as users run it, and servers for it: scripted ones, and the embedded one on a free loopback port.
 
 use std::{
+    ffi::OsStr,
     fs,
     io::{BufRead as _, BufReader, Read as _, Write as _},
     net::TcpListener,
@@ -72,11 +73,11 @@ fn after(script: &str, zero: &Path) -> Command {
 }
 
 /// Runs the binary with an output that cannot be written to.
-pub(crate) fn unprinted(arguments: &[&str]) -> Ended {
+pub(crate) fn unprinted(arguments: &[&str], variables: &[(&str, &str)]) -> Ended {
     run(
         Command::new(env!("CARGO_BIN_EXE_tenure")),
         arguments,
-        &[],
+        variables,
         fs::OpenOptions::new().write(true).open("/dev/full").unwrap().into(),
     )
 }
@@ -198,7 +199,7 @@ pub(crate) struct Running {
 
 impl Running {
     /// Runs the binary with only these variables in its environment.
-    pub(crate) fn start(arguments: &[&str], variables: &[(&str, &str)]) -> Self {
+    pub(crate) fn start(arguments: &[&str], variables: &[(&str, impl AsRef<OsStr> + Copy)]) -> Self {
         Self::run(Command::new(env!("CARGO_BIN_EXE_tenure")), arguments, variables)
     }
 
@@ -207,7 +208,7 @@ impl Running {
         Self::run(in_a_pod(account), arguments, variables)
     }
 
-    fn run(mut command: Command, arguments: &[&str], variables: &[(&str, &str)]) -> Self {
+    fn run(mut command: Command, arguments: &[&str], variables: &[(&str, impl AsRef<OsStr> + Copy)]) -> Self {
         command.args(arguments).env_clear().env("PATH", "/usr/bin:/bin").envs(variables.iter().copied());
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let (sender, lines) = mpsc::channel();

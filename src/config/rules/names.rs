@@ -41,7 +41,7 @@ fn judge_name(lease: &Lease, judgement: &mut Judgement) {
     }
     if made_valid(&lease.name).is_empty() {
         let message = format!(
-            "{:?} has no character that the name of an object may have: use a to z, 0 to 9, hyphens and dots",
+            "{:?} has no character that the name of an object may begin with: use a to z and 0 to 9, with hyphens and dots between",
             lease.name
         );
         judgement.refuse(&["lease.name"], message);

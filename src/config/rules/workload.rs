@@ -2,7 +2,7 @@
 
 use super::Judgement;
 use crate::{
-    config::{Config, Signal},
+    config::{Config, OnExit, Restart, Signal},
     environment,
 };
 
@@ -38,7 +38,17 @@ pub(super) fn judge(config: &Config, judgement: &mut Judgement) {
             format!("{} cannot be caught: for a kill without grace set grace and lossGrace to 0s", workload.stop.signal.name());
         judgement.refuse(&["workload.stop.signal"], message);
     }
-    let restart = &workload.restart;
+    judge_restart(&workload.restart, workload.on_exit, judgement);
+}
+
+fn judge_restart(restart: &Restart, on_exit: OnExit, judgement: &mut Judgement) {
+    let restarts = match on_exit {
+        OnExit::Restart => true,
+        OnExit::Exit | OnExit::Follow => false,
+    };
+    if !restarts && *restart != Restart::default() {
+        judgement.note("workload.restart: nothing is started again unless workload.onExit is restart");
+    }
     if restart.delay > restart.max_delay {
         judgement.refuse(
             &["workload.restart.delay", "workload.restart.maxDelay"],
@@ -46,7 +56,8 @@ pub(super) fn judge(config: &Config, judgement: &mut Judgement) {
         );
     }
     if restart.burst == 0 {
-        judgement.refuse(&["workload.restart.burst"], "0 allows no restart: set workload.onExit to exit instead");
+        let remedy = if restarts { "set workload.onExit to exit instead" } else { "remove it, or write 1 or more" };
+        judgement.refuse(&["workload.restart.burst"], format!("0 allows no restart: {remedy}"));
     }
     if restart.interval.is_zero() {
         judgement.refuse(&["workload.restart.interval"], "0s would never count a restart: write one such as 1m");
@@ -102,6 +113,22 @@ mod tests {
     fn an_environment_has_names_that_are_free() {
         for (name, value) in [("", "x"), ("a=b", "x"), ("a", "\0"), ("TENURE_TERM", "1"), ("NOTIFY_SOCKET", "@x")] {
             assert_eq!(refused(|config| drop(config.workload.env.insert(name.into(), value.into()))).len(), 1, "{name}");
+        }
+    }
+
+    #[test]
+    fn restarts_that_never_happen_are_noted_and_no_end_is_advised_that_is_chosen_already() {
+        for (on_exit, notes, remedy) in [
+            (OnExit::Exit, 1, "remove it"),
+            (OnExit::Follow, 1, "remove it"),
+            (OnExit::Restart, 0, "set workload.onExit to exit"),
+        ] {
+            let mut config = Config::default();
+            (config.workload.on_exit, config.workload.restart.burst) = (on_exit, 0);
+            let mut judgement = Judgement::default();
+            judge(&config, &mut judgement);
+            assert_eq!(judgement.notes.len(), notes, "{on_exit:?}");
+            assert!(judgement.violations[0].message.contains(remedy), "{judgement:?}");
         }
     }
 

@@ -108,6 +108,8 @@ fn times_and_sizes_are_read_and_none_is_zero_where_that_would_stop_everything() 
     ]);
     assert_eq!(settings.timeout, Duration::from_millis(250));
     assert_eq!(settings.batch, Batch { delay: Duration::from_millis(7), size: 1, queue: 1 });
+    let notes = ["OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "OTEL_BSP_MAX_QUEUE_SIZE"];
+    assert_eq!(settings.notes, notes.map(|name| format!("{name}=0 leaves no room for a span: 1 is used")));
 }
 
 #[test]
