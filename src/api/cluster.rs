@@ -14,7 +14,7 @@ use super::{
     dial::Dialer,
     kubeconfig,
     namespace::{self, Namespace},
-    pod, proxies, url,
+    plugin, pod, proxies, url,
 };
 
 #[cfg(test)]
@@ -217,7 +217,15 @@ impl Cluster {
     /// # Errors
     /// [`AccessError::Plugin`], [`AccessError::Credentials`] and [`AccessError::Tls`].
     pub fn dialer(&self, connect_timeout: Duration) -> Result<Dialer, AccessError> {
-        Dialer::new(&self.config, &self.source.to_string(), self.ignored_proxy(), connect_timeout)
+        self.dialer_within(connect_timeout, plugin::PATIENCE)
+    }
+
+    /// The same for somebody who waits: a credential plugin that prompts nobody counts as hung after `patience`.
+    ///
+    /// # Errors
+    /// As [`Self::dialer`].
+    pub fn dialer_within(&self, connect_timeout: Duration, patience: Duration) -> Result<Dialer, AccessError> {
+        Dialer::new(&self.config, &self.source.to_string(), self.ignored_proxy(), connect_timeout, patience)
     }
 }
 

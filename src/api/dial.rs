@@ -39,19 +39,21 @@ pub struct Dialer {
 }
 
 impl Dialer {
-    /// `place` names the source of the access for people, and `ignored_proxy` is the warning about a proxy.
+    /// `place` names the source of the access for people, `ignored_proxy` is the warning about a proxy, and `patience` that with a
+    /// credential plugin.
     pub(super) fn new(
         config: &kube::Config,
         place: &str,
         ignored_proxy: Option<String>,
         connect_timeout: Duration,
+        patience: Duration,
     ) -> Result<Self, AccessError> {
         let server = format!("{} ({place})", config.cluster_url);
         let tls = |source| AccessError::Tls { place: place.into(), source: Box::new(source) };
         let credentials = |source| AccessError::Credentials { place: place.into(), source: Box::new(source) };
         let mut config = config.clone();
-        let lifetime =
-            plugin::replace(&mut config.auth_info).map_err(|source| AccessError::Plugin { place: place.into(), source })?;
+        let lifetime = plugin::replace(&mut config.auth_info, patience)
+            .map_err(|source| AccessError::Plugin { place: place.into(), source })?;
         // As in client-go, the file takes precedence over a token in the kubeconfig itself, which is older.
         let file = config.auth_info.token_file.take().map(|path| (path, config.auth_info.token.take()));
         let token = config.auth_info.token.as_ref().map(|token| token.expose_secret());

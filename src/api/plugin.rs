@@ -23,8 +23,8 @@ use crate::{clock, words};
 
 mod child;
 
-/// A plugin that prompts nobody counts as hung after this long.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// A plugin that prompts nobody counts as hung after this long, unless somebody waits for it.
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Why a plugin gave no credentials.
 #[derive(Debug, thiserror::Error)]
@@ -127,21 +127,21 @@ impl PluginError {
 }
 
 /// Replaces the plugin in `auth` by what it returns, unless `auth` has credentials of its own, which take precedence. Blocks
-/// until the plugin has ended.
+/// until the plugin has ended; `patience` is for one that prompts nobody.
 ///
 /// Returns how long the credentials are valid; `None` if the plugin does not say, or if they have expired by this machine's
 /// clock: one of the two is wrong, and the API server knows which.
 ///
 /// # Errors
 /// There are no credentials.
-pub(super) fn replace(auth: &mut AuthInfo) -> Result<Option<Duration>, PluginError> {
+pub(super) fn replace(auth: &mut AuthInfo, patience: Duration) -> Result<Option<Duration>, PluginError> {
     let Some(exec) = auth.exec.take() else { return Ok(None) };
     let password = auth.username.is_some() && auth.password.is_some();
     if password || auth.token.is_some() || auth.token_file.is_some() || auth.auth_provider.is_some() {
         return Ok(None);
     }
     let program = exec.command.clone().ok_or(PluginError::NoCommand)?;
-    let output = run(&program, &exec, PATIENCE)?;
+    let output = run(&program, &exec, patience)?;
     let Ok(Credential { status: given }) = serde_saphyr::from_slice(&output.stdout) else {
         return Err(PluginError::Unreadable { program });
     };
@@ -258,14 +258,14 @@ mod tests {
     }
 
     fn refused(mut auth: AuthInfo) -> PluginError {
-        replace(&mut auth).unwrap_err()
+        replace(&mut auth, PATIENCE).unwrap_err()
     }
 
     #[test]
     fn a_plugin_is_asked_as_kubectl_asks() {
         let mut auth = gives(r#"{"token": "`printf %s "$SECRET $KUBERNETES_EXEC_INFO" | base64 -w0`"}"#);
 
-        replace(&mut auth).unwrap();
+        replace(&mut auth, PATIENCE).unwrap();
 
         let question = r#"{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","spec":{"interactive":false}}"#;
         let asked = BASE64_STANDARD.encode(format!("a-variable {question}").as_bytes());
@@ -289,7 +289,7 @@ mod tests {
     fn a_certificate_takes_the_place_of_the_plugin_which_is_not_asked_again() {
         let mut auth = gives(r#"{"clientCertificateData": "certificate", "clientKeyData": "key"}"#);
 
-        assert_eq!(replace(&mut auth).unwrap(), None);
+        assert_eq!(replace(&mut auth, PATIENCE).unwrap(), None);
 
         let auth = serde_json::json!(auth);
         assert_eq!(auth["client-certificate-data"], BASE64_STANDARD.encode(b"certificate"));
@@ -301,14 +301,15 @@ mod tests {
     fn credentials_of_the_kubeconfig_itself_come_first() {
         let mut auth = AuthInfo { token: Some("own".to_owned().into()), ..shell("exit 1") };
 
-        assert_eq!(replace(&mut auth).unwrap(), None);
+        assert_eq!(replace(&mut auth, PATIENCE).unwrap(), None);
 
         assert_eq!(serde_json::json!(auth)["token"], "own");
     }
 
     #[test]
     fn credentials_are_good_until_their_end() {
-        let until = |time: &str| replace(&mut gives(&format!(r#"{{"token": "t", "expirationTimestamp": {time}}}"#))).unwrap();
+        let until =
+            |time: &str| replace(&mut gives(&format!(r#"{{"token": "t", "expirationTimestamp": {time}}}"#)), PATIENCE).unwrap();
 
         let hour = until(r#""`date -u -d "@$(($(date +%s) + 3600))" +%FT%TZ`""#).unwrap();
         assert!(hour > Duration::from_secs(3500) && hour < Duration::from_secs(3601), "{hour:?}");

@@ -26,10 +26,15 @@ pub(super) struct Access {
 }
 
 impl Access {
-    /// Finds the cluster and gets credentials; contacts nothing but a credential plugin. `timeout` is for each request.
-    pub(super) fn open(timeout: Duration) -> Result<Self, AccessError> {
+    /// Finds the cluster and gets credentials; contacts nothing but a credential plugin. `timeout` is for each request, `patience`
+    /// for a plugin that prompts nobody; none: as much as a replica has.
+    pub(super) fn open(timeout: Duration, patience: Option<Duration>) -> Result<Self, AccessError> {
         let cluster = Cluster::discover(Prompt::Allowed)?;
-        let client = cluster.dialer(timeout)?.client();
+        let dialer = match patience {
+            Some(patience) => cluster.dialer_within(timeout, patience),
+            None => cluster.dialer(timeout),
+        };
+        let client = dialer?.client();
         Ok(Self { cluster, client, timeout })
     }
 

@@ -23,7 +23,7 @@ use crate::{
 const HELD: u8 = 0;
 const FREE: u8 = 1;
 const ABSENT: u8 = 2;
-/// For one request: people wait.
+/// For one request, and for credentials: people wait.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(super) fn run(status: &cli::Status) -> u8 {
@@ -49,7 +49,7 @@ async fn ask(status: &cli::Status, config: &Config) -> u8 {
         console::complain(&one_line(&error));
         error.exit_code()
     };
-    let access = match Access::open(TIMEOUT) {
+    let access = match Access::open(TIMEOUT, Some(TIMEOUT)) {
         Ok(access) => access,
         Err(error) => return refused(error),
     };

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::{
     scratch::Scratch,
-    world::{Pod, scripted, tenure, tenure_in_a_pod, unprinted},
+    world::{Pod, kubeconfig, scripted, tenure, tenure_in_a_pod, unprinted},
 };
 
 /// An API server's answer for a Lease that does not exist.
@@ -67,6 +67,16 @@ fn an_answer_that_could_not_be_printed_is_70_whatever_it_was() {
         let path = server(&place, "/leases/x ", &lease);
         unprinted(&["status", "x"], &[("KUBECONFIG", &path)]).says(70, &["standard output: No space left"]);
     }
+}
+
+#[test]
+fn a_credential_plugin_that_hangs_is_not_awaited_longer_than_a_server() {
+    let place = Scratch::new();
+    let plugin = "exec: {apiVersion: client.authentication.k8s.io/v1, command: sleep, args: ['600']}";
+    let text = kubeconfig("server: 'https://127.0.0.1:1'").replace("user: {}", &format!("user: {{{plugin}}}"));
+    let path = place.file("kubeconfig", text);
+    tenure(&["status", "x"], &[("KUBECONFIG", &path)])
+        .says(77, &["the credential plugin sleep did not end within 10s, and was killed"]);
 }
 
 #[test]

@@ -72,7 +72,7 @@ fn check_programs(config: &Config, report: &mut Report) {
 
 async fn check_server(config: &Config, report: &mut Report) {
     report.section("API server");
-    let access = match Access::open(config.lease.attempt_timeout) {
+    let access = match Access::open(config.lease.attempt_timeout, None) {
         Ok(access) => access,
         Err(error) => return report.bad(error.exit_code(), &one_line(&error)),
     };
