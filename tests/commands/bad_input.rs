@@ -10,7 +10,7 @@ use tokio::net::TcpSocket;
 
 use crate::{
     scratch::Scratch,
-    world::{Embedded, Pod, Running, kubeconfig, scripted, tenure, tenure_in_a_pod},
+    world::{Embedded, Running, kubeconfig, scripted, tenure},
 };
 
 #[test]
@@ -25,35 +25,6 @@ fn an_unknown_key_is_78_with_its_line_and_what_was_meant() {
         tenure(&["--lease", "x", "--", "true"], &[(name, "y")]).says(78, &[&format!("{name}: there is no such key")]);
     }
     tenure(&["--lease", "x", "--set", "lease.nam=x", "--", "true"], &[]).says(78, &["--set lease.nam: ", "lease.name?"]);
-}
-
-#[test]
-fn no_secret_of_a_kubeconfig_or_of_its_plugin_is_said() {
-    let place = Scratch::new();
-    let broken = place.file("broken", "users:\n- name: u\n  user: {token: hunter2, password: [hunter2}\n");
-    let odd = place.file("odd", "users:\n- name: u\n  user: hunter2\n");
-    let plugin = |name: &str, script: &str| {
-        let exec = format!("command: /bin/sh, args: [-c, \"{script}\", hunter2], env: [{{name: KEY, value: hunter2}}]");
-        let exec = format!("exec: {{apiVersion: client.authentication.k8s.io/v1, {exec}}}");
-        place.file(name, kubeconfig("server: 'https://127.0.0.1:1'").replace("user: {}", &format!("user: {{{exec}}}")))
-    };
-    let fails = plugin("fails", "echo hunter2; exit 1");
-    let babbles = plugin("babbles", "echo status: hunter2");
-    for (path, code, said) in [
-        (&broken, 78, "broken: line 3 cannot be parsed"),
-        (&odd, 78, "odd: line 3 cannot be parsed"),
-        (&fails, 77, "the credential plugin /bin/sh failed (exit status: 1)"),
-        (&babbles, 77, "is not an ExecCredential"),
-    ] {
-        for line in [&["status", "x"][..], &["check", "--lease", "x", "--", "true"]] {
-            let ended = tenure(line, &[("KUBECONFIG", path)]);
-            ended.says(code, &[said]);
-            assert!(!ended.out.contains("hunter2") && !ended.err.contains("hunter2"), "{ended:?}");
-        }
-    }
-    let ended = tenure(&["--lease", "x", "--", "true"], &[("KUBECONFIG", &broken)]);
-    ended.says(78, &["broken: line 3 cannot be parsed"]);
-    assert!(!ended.err.contains("hunter2"), "{ended:?}");
 }
 
 #[test]
@@ -220,70 +191,6 @@ fn in_a_container(make: &str, line: &str) -> (Option<i32>, String) {
     unshare.args(["--mount", "sh", "-c", script, make, env!("CARGO_BIN_EXE_tenure")]);
     let output = unshare.args(line.split(' ')).env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").output().unwrap();
     (output.status.code(), String::from_utf8(output.stdout).unwrap())
-}
-
-#[test]
-fn no_cluster_is_78_and_says_what_was_looked_for_and_what_works_without() {
-    let place = Scratch::new();
-    let proof = place.join("ran").to_str().unwrap().to_owned();
-    let run = ["--lease", "x", "--", "touch", &proof];
-    let run_in_a_namespace = ["--lease", "x", "--namespace", "shop", "--", "touch", &proof];
-    for face in [&["check", "--lease", "x"][..], &["status", "x"], &run, &run_in_a_namespace] {
-        let parts = ["KUBERNETES_SERVICE_HOST is not set", "/home/nobody/.kube/config does not exist", "`tenure demo`"];
-        tenure(face, &[("HOME", "/home/nobody")]).says(78, &parts);
-    }
-    assert!(!Path::new(&proof).exists(), "the workload never runs unled");
-}
-
-#[test]
-fn a_kubeconfig_that_cannot_be_used_is_78_and_names_the_file() {
-    let place = Scratch::new();
-    let broken = place.file("broken", "{");
-    let nameless = place.file("nameless", "apiVersion: v1\nkind: Config\n");
-    for path in ["/nonexistent/kubeconfig", &broken, &nameless] {
-        let run = ["--lease", "x", "--namespace", "shop", "--", "true"];
-        for face in [&["check", "--lease", "x"][..], &["status", "x"], &["--lease", "x", "--", "true"], &run] {
-            tenure(face, &[("KUBECONFIG", path)]).says(78, &["cannot use the kubeconfig", path]);
-        }
-    }
-}
-
-#[test]
-fn a_kubeconfig_that_contradicts_itself_is_78_and_names_what_is_wrong() {
-    let place = Scratch::new();
-    let good = kubeconfig("server: 'https://127.0.0.1:1'");
-    for (from, to, said) in [
-        ("127.0.0.1:1", "127.0.0.1:99999", "is \"https://127.0.0.1:99999/\", which is not a URL: write https://HOST:PORT"),
-        ("127.0.0.1:1", "127.0.0.1:", "which is not a URL: write https://HOST:PORT"),
-        ("127.0.0.1:1", "127.0.0.1:-1", "which is not a URL: write https://HOST:PORT"),
-        ("user: u}", "user: v}", "the context c names the user v, which is not in "),
-        ("{cluster: c,", "{cluster: d,", "the context c names the cluster d, which is not in "),
-    ] {
-        let path = place.file("kubeconfig", good.replace(from, to));
-        for face in [&["check", "--lease", "x"][..], &["status", "x"], &["--lease", "x", "--", "true"]] {
-            tenure(face, &[("KUBECONFIG", &path)]).says(78, &[said, &path]);
-        }
-    }
-}
-
-#[test]
-fn a_pod_whose_access_is_broken_is_78_and_names_the_file_or_the_variable() {
-    let pod = Pod::with_an_account_in("A b");
-    let [home, host, (port, number)] = pod.variables();
-    let run = |variables: &[(&str, &str)]| tenure_in_a_pod(&pod.account, &["--lease", "x", "--", "true"], variables);
-    run(&[home, host]).says(78, &["KUBERNETES_SERVICE_PORT"]);
-    run(&[home, host, (port, "http")]).says(78, &["KUBERNETES_SERVICE_PORT is \"http\", which is not a port"]);
-
-    let ended = run(&[home, host, (port, number)]);
-    ended.says(78, &["serviceaccount/namespace) is \"A b\", which is not a valid namespace: name one with --namespace"]);
-    assert!(!ended.err.contains("kubectl"), "{ended:?}");
-    let named = ["status", "none", "--namespace", "shop"];
-    tenure_in_a_pod(&pod.account, &named, &pod.variables()).says(2, &["no Lease none in namespace shop"]);
-
-    pod.account.file("ca.crt", "no certificate");
-    run(&pod.variables()).says(78, &["serviceaccount/ca.crt holds no PEM certificate"]);
-    fs::remove_file(pod.account.join("ca.crt")).unwrap();
-    run(&pod.variables()).says(78, &["serviceaccount/ca.crt cannot be read: No such file"]);
 }
 
 #[test]
