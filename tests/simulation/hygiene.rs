@@ -27,10 +27,12 @@ pub type Held = (String, String, i32);
 /// Those that a write which takes the Lease leaves in it; none if it does not take it.
 pub fn taken(before: Option<&Value>, after: &Value) -> Option<Held> {
     let spec = Spec(after);
-    // A renewal keeps the trace, and so does nothing else.
-    let takes = before.and_then(|before| annotation(before, TRACEPARENT)) != annotation(after, TRACEPARENT);
+    // A renewal keeps holder and trace, and nothing else keeps both.
+    let kept = before.is_some_and(|before| {
+        Spec(before).holder() == spec.holder() && annotation(before, TRACEPARENT) == annotation(after, TRACEPARENT)
+    });
     let uid = after["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
-    (takes && !spec.holder().is_empty()).then(|| (uid, spec.text("acquireTime").to_owned(), spec.transitions()))
+    (!kept && !spec.holder().is_empty()).then(|| (uid, spec.text("acquireTime").to_owned(), spec.transitions()))
 }
 
 /// Whether `lease` with `spec` is the one that is `held`.
