@@ -10,6 +10,7 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
@@ -50,6 +51,30 @@ fn without_a_file_the_kubeconfig_is_its_output() {
 
     assert_eq!(kubeconfig.first().map(String::as_str), Some("apiVersion: v1"));
     assert!(kubeconfig.iter().any(|line| line.trim().starts_with("certificate-authority-data: ")));
+}
+
+#[test]
+fn its_certificate_passes_a_strict_verification() {
+    let scratch = Scratch::new();
+    let file = scratch.file("kubeconfig", "");
+    let mut server = start(&["--kubeconfig-out", &file]);
+    let mut line = String::new();
+    BufReader::new(server.0.stdout.as_mut().expect("piped")).read_line(&mut line).expect("a line");
+    let kubeconfig = fs::read_to_string(&file).expect("a kubeconfig");
+    let value = |name: &str| kubeconfig.split_once(name).and_then(|(_, rest)| rest.lines().next()).expect("a value").trim();
+    let authority = BASE64_STANDARD.decode(value("certificate-authority-data:")).expect("base64");
+    let authority = scratch.file("ca.crt", String::from_utf8(authority).expect("PEM"));
+    let address = value("server: https://");
+
+    // As Python verifies since 3.13.
+    let output = Command::new("openssl")
+        .args(["s_client", "-connect", address, "-CAfile", &authority, "-verify_ip", "127.0.0.1"])
+        .args(["-x509_strict", "-verify_return_error"])
+        .stdin(Stdio::null())
+        .output()
+        .expect("openssl");
+
+    assert!(output.status.success(), "{output:?}");
 }
 
 #[test]

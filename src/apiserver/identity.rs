@@ -5,7 +5,10 @@
 use std::{net::IpAddr, sync::Arc};
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, KeyUsagePurpose};
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose,
+};
 use rustls::{
     ServerConfig,
     crypto::ring,
@@ -37,13 +40,19 @@ impl Identity {
         let mut authority = CertificateParams::new(Vec::new())?;
         authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         authority.key_usages = vec![KeyUsagePurpose::KeyCertSign];
-        authority.distinguished_name.push(rcgen::DnType::CommonName, "tenure dev-server");
+        authority.distinguished_name.push(DnType::CommonName, "tenure dev-server");
         let authority_key = KeyPair::generate()?;
         let authority_certificate = authority.self_signed(&authority_key)?;
 
         let key = KeyPair::generate()?;
         let issuer = Issuer::from_params(&authority, &authority_key);
-        let certificate = CertificateParams::new(names)?.signed_by(&key, &issuer)?;
+        let mut certificate = CertificateParams::new(names)?;
+        certificate.use_authority_key_identifier_extension = true;
+        certificate.distinguished_name = DistinguishedName::new();
+        certificate.distinguished_name.push(DnType::CommonName, "kubernetes.default.svc");
+        certificate.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        certificate.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        let certificate = certificate.signed_by(&key, &issuer)?;
         let chain = vec![CertificateDer::from(certificate.der().to_vec())];
         let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
         let mut tls = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
