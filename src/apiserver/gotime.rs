@@ -63,7 +63,12 @@ pub(super) fn normalise(text: &str, precision: Precision) -> Result<Option<Strin
 
 /// A wall-clock instant as `Time` writes it.
 pub(super) fn seconds(wall_micros: i64) -> String {
-    format(TimeZone::UTC.to_datetime(Timestamp::from_microsecond(wall_micros).unwrap_or_default()), Precision::Seconds)
+    text(wall_micros, Precision::Seconds).unwrap_or_default()
+}
+
+/// Microseconds since 1970 as a time of this precision, if the years suffice.
+pub(super) fn text(micros: i64, precision: Precision) -> Option<String> {
+    Timestamp::from_microsecond(micros).ok().map(|instant| format(TimeZone::UTC.to_datetime(instant), precision))
 }
 
 /// A normalised time in microseconds since 1970; none for anything else.

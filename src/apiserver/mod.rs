@@ -9,10 +9,11 @@
 //! - with IO: `connection` and `watch` on the streams, `door` (one port and token per client, with its faults), `server` (the
 //!   thread).
 //!
-//! Not implemented: managedFields, server-side apply, deletion of a whole collection, garbage collection, authorisation, media
-//! types other than JSON, kinds other than Leases, HTTP/2, 202 for a Lease that `orphanDependents=false` did not delete, the
-//! versions of dry runs, times beyond the years 0 to 9999, duplicates of a field that have different types, and copies of nothing
-//! in a JSON Patch. For invalid JSON the wording is serde's, not Go's.
+//! Not implemented: managedFields, server-side apply, deletion of a whole collection, garbage collection, authorisation, bodies in
+//! other media types than JSON and protobuf, answers in others than JSON, kinds other than Leases, HTTP/2, 202 for a Lease that
+//! `orphanDependents=false` did not delete, the versions of dry runs, times beyond the years 0 to 9999, duplicates of a field that
+//! have different types, and copies of nothing in a JSON Patch. For invalid JSON and protobuf the wording is serde's and prost's,
+//! not Go's.
 
 mod admission;
 mod connection;
@@ -29,6 +30,7 @@ mod listing;
 mod names;
 mod options;
 mod patch;
+mod protobuf;
 mod query;
 mod request;
 mod rest;

@@ -112,11 +112,9 @@ impl Request {
     }
 
     fn deletion_of_body(&self) -> Result<Value, Status> {
-        self.check_is_json()?;
-        let unreadable = |why| Status::bad_request(format!("couldn't get version/kind; json parse error: {why}"));
-        let body: Value = serde_json::from_slice(&self.body).map_err(|why| unreadable(why.to_string()))?;
         let of = schema::DELETE_OPTIONS;
-        let (version, kind) = head(&body, &of).map_err(unreadable)?;
+        let body = self.encoding()?.read(&self.body, &of).map_err(Status::bad_request)?.united();
+        let (version, kind) = head(&body, &of).map_err(Status::bad_request)?;
         if kind != of.name {
             return Err(Status::bad_request(not_registered(&kind, &version)));
         }

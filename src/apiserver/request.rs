@@ -11,6 +11,7 @@ use super::{
     document::Document,
     lease::Lease,
     options::not_registered,
+    protobuf,
     query::Query,
     schema::{self, Kind},
     status::Status,
@@ -18,6 +19,7 @@ use super::{
 
 const LEASES: &str = "/apis/coordination.k8s.io/v1/";
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
 /// A request whose body has been read.
 #[derive(Clone, Debug)]
@@ -28,6 +30,13 @@ pub(super) struct Request {
     pub(super) accept: String,
     pub(super) content_type: String,
     pub(super) body: bytes::Bytes,
+}
+
+/// How a body is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Encoding {
+    Json,
+    Protobuf,
 }
 
 /// What a path names.
@@ -84,13 +93,11 @@ impl Request {
 
     /// The body as an object of this kind, and any warnings.
     pub(super) fn object(&self, of: &Kind) -> Result<(Value, Vec<String>), Status> {
-        self.check_is_json()?;
+        let encoding = self.encoding()?;
         let name = of.name;
-        let unreadable = |why| {
-            let what = format!("the object provided is unrecognized (must be of type {name})");
-            Status::bad_request(format!("{what}: couldn't get version/kind; json parse error: {why}"))
-        };
-        let document: Document = serde_json::from_slice(&self.body).map_err(|why| unreadable(why.to_string()))?;
+        let unreadable =
+            |why| Status::bad_request(format!("the object provided is unrecognized (must be of type {name}): {why}"));
+        let document = encoding.read(&self.body, of).map_err(unreadable)?;
         let body = document.united();
         let (version, kind) = head(&body, of).map_err(unreadable)?;
         if version != of.version {
@@ -111,15 +118,30 @@ impl Request {
         }
     }
 
-    pub(super) fn check_is_json(&self) -> Result<(), Status> {
+    /// How its body is written.
+    ///
+    /// # Errors
+    /// 415 if it is neither.
+    pub(super) fn encoding(&self) -> Result<Encoding, Status> {
         match self.media_type() {
-            "" | "application/json" | "*/*" => Ok(()),
-            _ => Err(Status::unsupported_media_type("application/json")),
+            "" | "application/json" | "*/*" => Ok(Encoding::Json),
+            PROTOBUF => Ok(Encoding::Protobuf),
+            _ => Err(Status::unsupported_media_type(&format!("application/json, {PROTOBUF}"))),
         }
     }
 
     pub(super) fn media_type(&self) -> &str {
         self.content_type.split(';').next().unwrap_or_default().trim()
+    }
+}
+
+impl Encoding {
+    /// A body that is an object of this kind unless it states another. The error is Go's message, apart from the parser's own.
+    pub(super) fn read(self, body: &[u8], of: &Kind) -> Result<Document, String> {
+        match self {
+            Self::Json => serde_json::from_slice(body).map_err(|why| no_json(&why.to_string())),
+            Self::Protobuf => Ok(Document::from(&protobuf::decode(body, of.name)?)),
+        }
     }
 }
 
@@ -130,9 +152,13 @@ fn decoded(segment: &str) -> String {
 
 /// The version and kind that `body` states, if it does. The error is Go's message.
 pub(super) fn head(body: &Value, of: &Kind) -> Result<(String, String), String> {
-    let head = schema::decode(body, &schema::HEAD)?;
+    let head = schema::decode(body, &schema::HEAD).map_err(|why| no_json(&why))?;
     let text = |field: &str, default: &str| head.get(field).and_then(Value::as_str).unwrap_or(default).to_owned();
     Ok((text("apiVersion", of.version), text("kind", of.name)))
+}
+
+fn no_json(why: &str) -> String {
+    format!("couldn't get version/kind; json parse error: {why}")
 }
 
 #[cfg(test)]

@@ -101,9 +101,9 @@ impl Request {
         }
     }
 
-    /// A review in any other media type than JSON gets the same answer.
+    /// A review in another media type gets the same answer.
     fn review(&self) -> Result<Answer, Status> {
-        if self.check_is_json().is_err() {
+        if self.encoding().is_err() {
             return Ok(Answer::json(201, discovery::allowed(&Value::Null)));
         }
         let (review, warnings) = self.object(&schema::REVIEW)?;

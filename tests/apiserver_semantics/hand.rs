@@ -127,8 +127,13 @@ impl Stage {
 
     /// The same, and asks for the answer in another media type.
     pub(crate) async fn ask(&self, method: Method, path: &str, media: &str, accept: &str, body: String) -> Answer {
+        self.deliver(method, path, media, accept, body.into_bytes()).await
+    }
+
+    /// The same for a body that is no text.
+    pub(crate) async fn deliver(&self, method: Method, path: &str, media: &str, accept: &str, body: Vec<u8>) -> Answer {
         let request = Request::builder().method(method).uri(path).header(header::CONTENT_TYPE, media);
-        let request = request.header(header::ACCEPT, accept).body(Body::from(body.into_bytes())).expect("a request");
+        let request = request.header(header::ACCEPT, accept).body(Body::from(body)).expect("a request");
         let answer = within(PATIENCE, "an answer", self.api.client().send(request)).await.expect("an answer");
         let text = |value: &http::HeaderValue| value.to_str().unwrap_or_default().to_owned();
         let warnings = answer.headers().get_all(header::WARNING).iter().map(text).collect();
@@ -145,8 +150,13 @@ impl Stage {
 
     /// Starts a watch.
     pub(crate) async fn watch(&self, query: &str) -> Watch {
+        self.watch_as(query, "application/json").await
+    }
+
+    /// The same, and asks for the events in another media type.
+    pub(crate) async fn watch_as(&self, query: &str, accept: &str) -> Watch {
         let uri = format!("{}?watch=true&{query}", self.lease.collection());
-        let request = Request::get(uri).body(Body::empty()).expect("a request");
+        let request = Request::get(uri).header(header::ACCEPT, accept).body(Body::empty()).expect("a request");
         let answer = within(PATIENCE, "a watch", self.api.client().send(request)).await.expect("a watch");
         assert_eq!(answer.status(), 200);
         Watch { body: answer.into_body(), read: Vec::new() }

@@ -14,6 +14,7 @@ mod delete;
 mod hand;
 mod kubectl;
 mod patch;
+mod protobuf;
 mod read;
 mod update;
 mod views;
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
         ("delete", delete::cases()),
         ("kubectl", kubectl::cases()),
         ("patch", patch::cases()),
+        ("protobuf", protobuf::cases()),
         ("read", read::cases()),
         ("update", update::cases()),
         ("views", views::cases()),

@@ -2,7 +2,7 @@
 //! seconds.
 
 /// The crates that the modules, the simulation and the model need; versions and features are the product's.
-const CRATES: [&str; 30] = [
+const CRATES: [&str; 31] = [
     "base64",
     "bytes",
     "clap",
@@ -21,6 +21,7 @@ const CRATES: [&str; 30] = [
     "nix",
     "percent-encoding",
     "postcard",
+    "prost",
     "rcgen",
     "rustls",
     "schemars",
