@@ -4,7 +4,10 @@
 
 use serde_json::{Value, json};
 
-use super::status::{Cause, GROUP, Status};
+use super::{
+    schema,
+    status::{Cause, GROUP, Status},
+};
 
 const OPENAPI: &str = "/openapi/v3/apis/coordination.k8s.io/v1";
 
@@ -105,7 +108,7 @@ pub(super) fn allowed(spec: &Value) -> Value {
     })
 }
 
-/// Just enough of a description for kubectl to leave the validation of fields to the server.
+/// Just enough of a description for kubectl to explain a Lease, and to leave the validation of fields to the server.
 fn openapi() -> Value {
     let parameter = json!({"name": "fieldValidation", "in": "query", "schema": {"type": "string"}});
     let patch = json!({
@@ -118,6 +121,7 @@ fn openapi() -> Value {
         "openapi": "3.0.0",
         "info": {"title": "tenure dev-server", "version": env!("CARGO_PKG_VERSION")},
         "paths": {"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}": {"patch": patch}},
+        "components": {"schemas": {"io.k8s.api.coordination.v1.Lease": schema::describe(&schema::LEASE)}},
     })
 }
 

@@ -4,6 +4,7 @@
 //! server's, with Go's error messages. Knows no rule beyond types: those are in `validation`.
 
 mod kinds;
+mod openapi;
 
 use std::collections::HashSet;
 
@@ -15,6 +16,7 @@ use super::{
 };
 
 pub(super) use kinds::{DELETE_OPTIONS, HEAD, LEASE, REVIEW};
+pub(super) use openapi::describe;
 
 /// The real server reports at most this many per document.
 const COMPLAINTS: usize = 100;

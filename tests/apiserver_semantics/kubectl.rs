@@ -10,7 +10,7 @@ use crate::support::{
 };
 
 pub(crate) fn cases() -> Vec<Case> {
-    cases![kubectl_reads_and_labels_and_deletes, kubectl_edits, kubectl_creates_and_applies,]
+    cases![kubectl_reads_and_labels_and_deletes, kubectl_edits, kubectl_creates_and_applies, kubectl_explains,]
 }
 
 async fn kubectl_reads_and_labels_and_deletes(stage: Stage) {
@@ -53,6 +53,20 @@ async fn kubectl_creates_and_applies(stage: Stage) {
     kubectl(&stage, &["apply", "-f", "-"], None, &manifest("y"));
 
     assert_eq!(stage.get("a").await.ok()["spec"]["holderIdentity"], "y");
+}
+
+async fn kubectl_explains(stage: Stage) {
+    let all = kubectl(&stage, &["explain", "lease"], None, "");
+    let spec = kubectl(&stage, &["explain", "lease.spec"], None, "");
+    let time = kubectl(&stage, &["explain", "leases.spec.renewTime"], None, "");
+    let owner = kubectl(&stage, &["explain", "lease.metadata.ownerReferences.uid"], None, "");
+
+    let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    let says = |text: &str, line: &[&str]| words(text).windows(line.len()).any(|words| words == line);
+    assert!(says(&all, &["GROUP:", "coordination.k8s.io", "KIND:", "Lease", "VERSION:", "v1"]), "{all}");
+    assert!(says(&spec, &["leaseTransitions", "<integer>"]) && says(&spec, &["holderIdentity", "<string>"]), "{spec}");
+    assert!(says(&time, &["FIELD:", "renewTime"]), "{time}");
+    assert!(says(&owner, &["FIELD:", "uid", "<string>"]), "{owner}");
 }
 
 /// What it prints.
