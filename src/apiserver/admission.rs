@@ -1,6 +1,7 @@
 //! What the server itself adds to an object, or removes from it, before it validates it.
 
 use fastrand::Rng;
+use serde_json::Value;
 
 use super::{lease::Lease, store::Dependents};
 
@@ -36,6 +37,22 @@ pub(super) fn mark(lease: &mut Lease, dependents: Dependents) {
     let finalizers: Vec<&str> = others.chain(finalizer).collect();
     let finalizers = (!finalizers.is_empty()).then(|| finalizers.into());
     lease.set("finalizers", finalizers);
+}
+
+/// Removes owners that stand twice, word for word. Returns their uids.
+pub(super) fn unite_owners(lease: &mut Lease) -> Vec<String> {
+    let (mut owners, mut twice) = (Vec::new(), Vec::new());
+    for owner in lease.metadata("ownerReferences").and_then(Value::as_array).into_iter().flatten() {
+        if owners.contains(owner) {
+            twice.push(owner.get("uid").and_then(Value::as_str).unwrap_or_default().to_owned());
+        } else {
+            owners.push(owner.clone());
+        }
+    }
+    if !twice.is_empty() {
+        lease.set("ownerReferences", Some(owners.into()));
+    }
+    twice
 }
 
 /// Drops what the disabled feature gate CoordinatedLeaderElection does not admit; fields that were set before may stay.

@@ -73,8 +73,7 @@ impl From<Infallible> for Closed {
 
 async fn answer(shared: Arc<Shared>, door: Arc<Door>, request: hyper::Request<Incoming>) -> Result<Response<Body>, Closed> {
     let (parts, body) = request.into_parts();
-    let known = is_known(&parts.headers, &door) || matches!(parts.uri.path(), "/version" | "/healthz" | "/livez" | "/readyz");
-    if !known {
+    if !is_welcome(&parts, &door) {
         // Before its body is read, as the real server does.
         let number = shared.journal.open(entry(&parts, &read(&parts, Bytes::new()), ""));
         let response = respond(Answer::refusal(&Status::unauthorized()), None);
@@ -180,9 +179,14 @@ fn entry(parts: &Parts, request: &Request, client: &str) -> Entry {
     }
 }
 
-fn is_known(headers: &HeaderMap, door: &Door) -> bool {
-    let shown = text(headers, &header::AUTHORIZATION);
-    shown.split_once(' ').is_some_and(|(scheme, token)| scheme.eq_ignore_ascii_case("Bearer") && token == door.token)
+/// Whether it shows the token, or none where none is needed.
+fn is_welcome(parts: &Parts, door: &Door) -> bool {
+    let shown = text(&parts.headers, &header::AUTHORIZATION);
+    let mut words = shown.trim().split(' ');
+    match (words.next(), words.next()) {
+        (Some(scheme), Some(token)) if scheme.eq_ignore_ascii_case("Bearer") && !token.is_empty() => token == door.token,
+        (Some(_) | None, _) => matches!(parts.uri.path(), "/version" | "/healthz" | "/livez" | "/readyz"),
+    }
 }
 
 fn text(headers: &HeaderMap, name: &header::HeaderName) -> String {

@@ -3,12 +3,24 @@
 //! Owns the views of the JSON that the other modules need: names, versions, finalizers. The JSON may be nonsense that a test
 //! planted, so every view has an answer for a missing or mistyped field.
 
+use std::num::IntErrorKind;
+
 use serde_json::{Map, Value};
 
 use super::{
     schema,
     status::{GROUP, Status},
 };
+
+/// A resourceVersion as the real server reads it. The error is Go's message.
+pub(super) fn number(version: &str) -> Result<u64, String> {
+    let why = match version.parse::<u64>() {
+        Ok(number) if !version.starts_with('+') => return Ok(number),
+        Err(why) if *why.kind() == IntErrorKind::PosOverflow => "value out of range",
+        Ok(_) | Err(_) => "invalid syntax",
+    };
+    Err(format!("strconv.ParseUint: parsing {version:?}: {why}"))
+}
 
 /// One Lease, as JSON.
 #[derive(Clone, Debug, PartialEq)]

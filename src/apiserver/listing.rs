@@ -6,6 +6,7 @@ use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine as _};
 use serde::{Deserialize, Serialize};
 
 use super::{
+    lease,
     request::Request,
     selector::Selector,
     status::{Cause, Status},
@@ -58,10 +59,7 @@ impl Request {
     pub(super) fn version(&self) -> Result<u64, String> {
         match self.query.text("resourceVersion") {
             "" => Ok(0),
-            text => text.parse().map_err(|_| {
-                let why = format!("strconv.ParseUint: parsing {text:?}: invalid syntax");
-                format!("resourceVersion: Invalid value: {text:?}: {why}")
-            }),
+            text => lease::number(text).map_err(|why| format!("resourceVersion: Invalid value: {text:?}: {why}")),
         }
     }
 

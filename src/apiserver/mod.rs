@@ -12,8 +12,8 @@
 //! Not implemented: managedFields, server-side apply, deletion of a whole collection, garbage collection, authorisation, bodies in
 //! other media types than JSON and protobuf, answers in others than JSON, kinds other than Leases, HTTP/2, 202 for a Lease that
 //! `orphanDependents=false` did not delete, the versions of dry runs, times beyond the years 0 to 9999, duplicates of a field that
-//! have different types, and copies of nothing in a JSON Patch. For invalid JSON and protobuf the wording is serde's and prost's,
-//! not Go's.
+//! have different types, copies of nothing and negative indices in a JSON Patch, and descriptions of fields. For invalid JSON and
+//! protobuf the wording is serde's and prost's, not Go's.
 
 mod admission;
 mod connection;
@@ -50,7 +50,7 @@ use server::Shared;
 pub use faults::{Fault, Link, On, WatchFault};
 pub use journal::{Entry, Fate};
 pub use lease::Lease;
-pub use patch::{Form, Patch};
+pub use patch::{Form, Patch, Validation};
 pub use server::{Client, Options, Server, StartError};
 pub use status::Status;
 pub use store::{Change, Dependents, Namespaces, Place, Preconditions, Rules, Store};

@@ -108,6 +108,9 @@ impl Request {
         if self.query.has("propagationPolicy") {
             options.insert("propagationPolicy".into(), self.query.text("propagationPolicy").into());
         }
+        let given = ["uid", "resourceVersion"].map(|name| (name.to_owned(), self.query.text(name).into()));
+        let preconditions: Map<_, Value> = given.into_iter().filter(|(_, value)| value != "").collect();
+        options.insert("preconditions".into(), preconditions.into());
         Ok(options.into())
     }
 

@@ -19,6 +19,17 @@ pub enum Form {
     Steps,
 }
 
+/// What becomes of the complaints of strict field validation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Validation {
+    /// They fail the patch.
+    Strict,
+    /// They are warnings.
+    Warn,
+    /// Nobody learns of them.
+    Ignore,
+}
+
 /// A patch as it was sent.
 #[derive(Clone, Debug)]
 pub struct Patch {
@@ -28,8 +39,8 @@ pub struct Patch {
     pub change: Value,
     /// Complaints of strict field validation.
     pub complaints: Vec<String>,
-    /// Whether field validation is strict.
-    pub strict: bool,
+    /// What becomes of them.
+    pub validation: Validation,
 }
 
 /// `object` changed by `patch`.
@@ -94,13 +105,14 @@ fn merge_list(target: &mut Vec<Value>, items: &[Value]) {
     if items.iter().any(|item| is(item, "replace")) {
         target.clear();
     }
-    let mut named = Vec::new();
+    let mut named = Vec::<Value>::new();
     for item in items.iter().filter(|item| !is(item, "replace")) {
         let same = |there: &Value| match item.get("uid") {
             Some(uid) => there.get("uid") == Some(uid),
             None => there == item,
         };
-        let there = target.iter().position(same).map(|place| target.remove(place));
+        let before = named.iter().position(same).map(|place| named.remove(place));
+        let there = before.or_else(|| target.iter().position(same).map(|place| target.remove(place)));
         if is(item, "delete") {
             continue;
         }

@@ -81,18 +81,17 @@ impl Request {
         }
     }
 
-    /// The body as a Lease of `namespace`, and any warnings.
-    pub(super) fn lease(&self, namespace: &str) -> Result<(Lease, Vec<String>), Status> {
-        let (object, warnings) = self.object(&schema::LEASE)?;
-        let lease = Lease::new(object);
+    /// The body as a Lease of `namespace`.
+    pub(super) fn lease(&self, namespace: &str, warnings: &mut Vec<String>) -> Result<Lease, Status> {
+        let lease = Lease::new(self.object(&schema::LEASE, warnings)?);
         if !lease.namespace().is_empty() && lease.namespace() != namespace {
             return Err(Status::another_namespace());
         }
-        Ok((lease, warnings))
+        Ok(lease)
     }
 
-    /// The body as an object of this kind, and any warnings.
-    pub(super) fn object(&self, of: &Kind) -> Result<(Value, Vec<String>), Status> {
+    /// The body as an object of this kind.
+    pub(super) fn object(&self, of: &Kind, warnings: &mut Vec<String>) -> Result<Value, Status> {
         let encoding = self.encoding()?;
         let name = of.name;
         let unreadable =
@@ -112,10 +111,13 @@ impl Request {
         let object = schema::decode(&body, of).map_err(refuse)?;
         let complaints = schema::complaints(&document, Some(of));
         match self.query.text("fieldValidation") {
-            "Strict" if !complaints.is_empty() => Err(refuse(format!("strict decoding error: {}", complaints.join(", ")))),
-            "Strict" | "Ignore" => Ok((object, Vec::new())),
-            _ => Ok((object, complaints)),
+            "Strict" if !complaints.is_empty() => {
+                return Err(refuse(format!("strict decoding error: {}", complaints.join(", "))));
+            }
+            "Strict" | "Ignore" => {}
+            _ => warnings.extend(complaints),
         }
+        Ok(object)
     }
 
     /// How its body is written.

@@ -8,17 +8,18 @@ use http::Method;
 use serde_json::{Value, json};
 
 use super::{
-    discovery,
+    admission, discovery,
     document::Document,
     feed::{Event, Feed, Initial},
     listing::continue_after,
     options::{Deletion, WriteOptions},
-    patch::{Form, Patch},
+    patch::{Form, Patch, Validation},
     request::{Request, Route},
     schema,
     status::Status,
     store::{Place, Store},
     view::View,
+    warnings::of_owners,
 };
 
 const JSON_PATCH: &str = "application/json-patch+json";
@@ -74,25 +75,28 @@ pub(super) struct Watch {
 impl Request {
     /// Carries it out on `store`; `wall` is the present in microseconds since 1970.
     pub(super) fn carry_out(&self, store: &mut Store, wall: i64) -> Answer {
-        self.attempt(store, wall).unwrap_or_else(|status| Answer::refusal(&status))
+        let mut warnings = Vec::new();
+        let answer = self.attempt(store, wall, &mut warnings);
+        answer.unwrap_or_else(|status| Answer::refusal(&status)).with(warnings)
     }
 
-    fn attempt(&self, store: &mut Store, wall: i64) -> Result<Answer, Status> {
+    /// What it warns of goes out also with a refusal.
+    fn attempt(&self, store: &mut Store, wall: i64, warnings: &mut Vec<String>) -> Result<Answer, Status> {
         match (&self.method, self.route()) {
             (_, Route::Elsewhere) => Ok(Answer::Text { code: 404, body: "404 page not found\n" }),
             (_, Route::Nowhere) => Err(Status::no_such_path()),
             (_, Route::Health) => Ok(Answer::Text { code: 200, body: "ok" }),
             (&Method::GET, Route::Document(document)) => Ok(Answer::json(200, document)),
-            (&Method::POST, Route::Review) => self.review(),
+            (&Method::POST, Route::Review) => self.review(warnings),
             (&Method::GET, Route::Leases(namespace)) if self.query.is_true("watch") => self.watch(store, namespace),
             (&Method::GET, Route::Leases(namespace)) => self.list(store, namespace.as_deref(), wall),
             (&Method::GET, Route::Lease(namespace, name)) => self.get(store, Place { namespace: &namespace, name: &name }, wall),
-            (&Method::POST, Route::Leases(Some(namespace))) => self.create(store, &namespace, wall),
+            (&Method::POST, Route::Leases(Some(namespace))) => self.create(store, &namespace, wall, warnings),
             (&Method::PUT, Route::Lease(namespace, name)) => {
-                self.replace(store, Place { namespace: &namespace, name: &name }, wall)
+                self.replace(store, Place { namespace: &namespace, name: &name }, wall, warnings)
             }
             (&Method::PATCH, Route::Lease(namespace, name)) => {
-                self.patch(store, Place { namespace: &namespace, name: &name }, wall)
+                self.patch(store, Place { namespace: &namespace, name: &name }, wall, warnings)
             }
             (&Method::DELETE, Route::Lease(namespace, name)) => {
                 self.delete(store, Place { namespace: &namespace, name: &name }, wall)
@@ -102,20 +106,19 @@ impl Request {
     }
 
     /// A review in another media type gets the same answer.
-    fn review(&self) -> Result<Answer, Status> {
+    fn review(&self, warnings: &mut Vec<String>) -> Result<Answer, Status> {
         if self.encoding().is_err() {
             return Ok(Answer::json(201, discovery::allowed(&Value::Null)));
         }
-        let (review, warnings) = self.object(&schema::REVIEW)?;
-        let body = discovery::review(review.get("spec").unwrap_or(&Value::Null))?;
-        Ok(Answer::Json { code: 201, body, warnings })
+        let review = self.object(&schema::REVIEW, warnings)?;
+        Ok(Answer::json(201, discovery::review(review.get("spec").unwrap_or(&Value::Null))?))
     }
 
     fn get(&self, store: &Store, place: Place<'_>, wall: i64) -> Result<Answer, Status> {
         Self::reached(self.version().map_err(Status::unexplained)?, store)?;
         let view = self.view()?.check_one()?;
         let lease = store.get(place)?;
-        Ok(Answer::json(200, view.one(lease, wall)))
+        Ok(Answer::json(200, self.check_rows(view)?.one(lease, wall)))
     }
 
     fn list(&self, store: &Store, namespace: Option<&str>, wall: i64) -> Result<Answer, Status> {
@@ -136,11 +139,11 @@ impl Request {
             }
             leases.truncate(limit);
         }
-        Ok(Answer::json(200, view.list(leases, metadata, wall)))
+        Ok(Answer::json(200, self.check_rows(view)?.list(leases, metadata, wall)))
     }
 
     fn watch(&self, store: &Store, namespace: Option<String>) -> Result<Answer, Status> {
-        let view = self.view()?;
+        let view = self.check_rows(self.view()?)?;
         self.query.number("limit")?;
         let seconds = self.query.number("timeoutSeconds")?;
         self.check_watch_options()?;
@@ -156,30 +159,29 @@ impl Request {
         Ok(Answer::Watch(Box::new(Watch { feed, first, bookmarks, timeout, view })))
     }
 
-    fn create(&self, store: &mut Store, namespace: &str, wall: i64) -> Result<Answer, Status> {
+    fn create(&self, store: &mut Store, namespace: &str, wall: i64, warnings: &mut Vec<String>) -> Result<Answer, Status> {
         let view = self.view()?.check_one()?;
         let dry = self.write_options(WriteOptions::Create)?;
-        let (lease, warnings) = self.lease(namespace)?;
-        let created = on(store, dry, |store| store.create(namespace, lease, wall));
-        let created = created.map(|mut lease| {
-            if dry {
-                lease.set("resourceVersion", None);
-            }
-            (lease, true)
-        });
-        Ok(Answer::written(created.map(|(lease, new)| (view.one(&lease, wall), new)), warnings))
+        let mut lease = self.lease(namespace, warnings)?;
+        warnings.extend(of_owners(&admission::unite_owners(&mut lease), false));
+        let mut created = on(store, dry, |store| store.create(namespace, lease, wall))?;
+        if dry {
+            created.set("resourceVersion", None);
+        }
+        Ok(Answer::json(201, self.check_rows(view)?.one(&created, wall)))
     }
 
-    fn replace(&self, store: &mut Store, place: Place<'_>, wall: i64) -> Result<Answer, Status> {
+    fn replace(&self, store: &mut Store, place: Place<'_>, wall: i64, warnings: &mut Vec<String>) -> Result<Answer, Status> {
         let view = self.view()?.check_one()?;
         let dry = self.write_options(WriteOptions::Update)?;
-        let (lease, warnings) = self.lease(place.namespace)?;
+        let mut lease = self.lease(place.namespace, warnings)?;
         place.check_name(&lease)?;
-        let replaced = on(store, dry, |store| store.replace(place, lease, wall));
-        Ok(Answer::written(replaced.map(|(lease, new)| (view.one(&lease, wall), new)), warnings))
+        warnings.extend(of_owners(&admission::unite_owners(&mut lease), false));
+        let (replaced, new) = on(store, dry, |store| store.replace(place, lease, wall))?;
+        Ok(Answer::json(if new { 201 } else { 200 }, self.check_rows(view)?.one(&replaced, wall)))
     }
 
-    fn patch(&self, store: &mut Store, place: Place<'_>, wall: i64) -> Result<Answer, Status> {
+    fn patch(&self, store: &mut Store, place: Place<'_>, wall: i64, warnings: &mut Vec<String>) -> Result<Answer, Status> {
         let form = match self.media_type() {
             MERGE_PATCH => Form::Merge,
             STRATEGIC_PATCH => Form::Strategic,
@@ -194,11 +196,14 @@ impl Request {
             form,
             change: serde_json::from_slice(&self.body).map_err(unreadable)?,
             complaints: schema::complaints(&document, None),
-            strict: self.query.text("fieldValidation") == "Strict",
+            validation: match self.query.text("fieldValidation") {
+                "Strict" => Validation::Strict,
+                "Ignore" => Validation::Ignore,
+                _ => Validation::Warn,
+            },
         };
-        let (lease, complaints) = on(store, dry, |store| store.patch(place, &patch))?;
-        let warnings = if self.query.text("fieldValidation") == "Ignore" { Vec::new() } else { complaints };
-        Ok(Answer::Json { code: 200, body: view.one(&lease, wall), warnings })
+        let patched = on(store, dry, |store| store.patch(place, &patch, warnings))?;
+        Ok(Answer::json(200, self.check_rows(view)?.one(&patched, wall)))
     }
 
     fn delete(&self, store: &mut Store, place: Place<'_>, wall: i64) -> Result<Answer, Status> {
@@ -219,11 +224,11 @@ impl Answer {
         Self::json(status.code, status.to_json())
     }
 
-    /// The answer to a write; true in `outcome` if it created the Lease.
-    fn written(outcome: Result<(Value, bool), Status>, warnings: Vec<String>) -> Self {
-        match outcome {
-            Ok((body, created)) => Self::Json { code: if created { 201 } else { 200 }, body, warnings },
-            Err(status) => Self::Json { code: status.code, body: status.to_json(), warnings },
+    /// The same with these warnings, which a text or a watch has no place for.
+    fn with(self, warnings: Vec<String>) -> Self {
+        match self {
+            Self::Json { code, body, .. } => Self::Json { code, body, warnings },
+            Self::Text { .. } | Self::Watch(_) => self,
         }
     }
 

@@ -17,11 +17,12 @@ use super::{
     admission,
     document::Document,
     gotime,
-    lease::Lease,
-    patch::{self, Patch},
+    lease::{self, Lease},
+    patch::{self, Patch, Validation},
     schema,
     status::{self, Cause, Status},
     validation,
+    warnings::of_owners,
 };
 
 pub use terms::{Change, Dependents, Namespaces, Place, Preconditions, Rules};
@@ -123,7 +124,7 @@ impl Store {
     /// POST.
     ///
     /// # Errors
-    /// 404 for the namespace, 409 if it exists, 422 for a broken rule, 500 for a given resourceVersion.
+    /// 404 for the namespace, 409 if it exists, 422 for a broken rule, 500 for a given resourceVersion that is one.
     pub fn create(&mut self, namespace: &str, mut lease: Lease, wall: i64) -> Result<Lease, Status> {
         for field in ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"] {
             lease.set(field, None);
@@ -132,7 +133,7 @@ impl Store {
             let stem: String = lease.meta("generateName").chars().take(58).collect();
             lease.set("name", Some((stem + &admission::suffix(&mut self.rng)).into()));
         }
-        let given_version = !matches!(lease.version(), "" | "0");
+        let given_version = lease::number(lease.version()).is_ok_and(|version| version > 0);
         let lease = self.admit_new(namespace, lease, wall)?;
         if given_version {
             return Err(Status::unexplained("resourceVersion should not be set on objects to be created"));
@@ -171,11 +172,11 @@ impl Store {
         }
     }
 
-    /// PATCH; the answer comes with the complaints of strict field validation, any of which fails a strict patch.
+    /// PATCH; it warns even if it fails afterwards.
     ///
     /// # Errors
     /// 404 if there is no such Lease, 400 or 422 for a patch that does not fit, and those of a PUT.
-    pub fn patch(&mut self, place: Place<'_>, patch: &Patch) -> Result<(Lease, Vec<String>), Status> {
+    pub fn patch(&mut self, place: Place<'_>, patch: &Patch, warnings: &mut Vec<String>) -> Result<Lease, Status> {
         let old = self.get(place)?.clone();
         let patched = patch::apply(patch.form, old.json(), &patch.change)?;
         let decoded =
@@ -188,18 +189,23 @@ impl Store {
             return Err(Status::invalid_patch(&patched.to_string(), &why));
         }
         let unknown = schema::complaints(&Document::from(&patched), Some(&schema::LEASE));
-        let complaints = [patch.complaints.as_slice(), &unknown].concat();
-        if patch.strict && !complaints.is_empty() {
-            let why = format!("strict decoding error: {}", complaints.join(", "));
-            return Err(Status::invalid_patch(&patched.to_string(), &why));
+        let found = [patch.complaints.as_slice(), &unknown].concat();
+        match patch.validation {
+            Validation::Strict if !found.is_empty() => {
+                let why = format!("strict decoding error: {}", found.join(", "));
+                return Err(Status::invalid_patch(&patched.to_string(), &why));
+            }
+            Validation::Warn => warnings.extend(found),
+            Validation::Strict | Validation::Ignore => {}
         }
-        let new = Lease::new(decoded);
+        let mut new = Lease::new(decoded);
         place.check_name(&new)?;
         if !new.namespace().is_empty() && new.namespace() != place.namespace {
             return Err(Status::another_namespace());
         }
+        warnings.extend(of_owners(&admission::unite_owners(&mut new), true));
         let given = number(new.version())?;
-        Ok((self.update(place, &old, new, given)?, complaints))
+        self.update(place, &old, new, given)
     }
 
     /// DELETE: the answer is a `Status`, or the Lease if it waits for its finalizers.
@@ -353,7 +359,7 @@ fn number(version: &str) -> Result<u64, Status> {
     if version.is_empty() {
         return Ok(0);
     }
-    version.parse().map_err(|_| Status::unexplained(format!("strconv.ParseUint: parsing {version:?}: invalid syntax")))
+    lease::number(version).map_err(Status::unexplained)
 }
 
 fn key(place: Place<'_>) -> (String, String) {

@@ -4,13 +4,43 @@ use serde_json::{Value, json};
 
 use super::{gotime, lease::Lease, view::partial};
 
+/// The version of a table, and what its rows say beside their cells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Form {
+    pub(super) version: &'static str,
+    pub(super) include: Include,
+}
+
+/// How much of the object comes with its row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Include {
+    /// Only the cells.
+    Nothing,
+    /// Its metadata.
+    Metadata,
+    /// All of it.
+    Whole,
+}
+
+impl Include {
+    /// The `includeObject` parameter; none if it says nothing known.
+    pub(super) fn parse(asked: &str) -> Option<Self> {
+        match asked {
+            "None" => Some(Self::Nothing),
+            "" | "Metadata" => Some(Self::Metadata),
+            "Object" => Some(Self::Whole),
+            _ => None,
+        }
+    }
+}
+
 /// A `Table` of these Leases with this metadata; ages are as of `wall`.
-pub(super) fn table<'a>(leases: impl IntoIterator<Item = &'a Lease>, metadata: Value, version: &str, wall: i64) -> Value {
-    let rows: Vec<Value> = leases.into_iter().map(|lease| row(lease, version, wall)).collect();
+pub(super) fn table<'a>(leases: impl IntoIterator<Item = &'a Lease>, metadata: Value, form: Form, wall: i64) -> Value {
+    let rows: Vec<Value> = leases.into_iter().map(|lease| row(lease, form, wall)).collect();
     let column = |name: &str, format: &str, about: &str| json!({"name": name, "type": "string", "format": format, "description": about, "priority": 0});
     json!({
         "kind": "Table",
-        "apiVersion": version,
+        "apiVersion": form.version,
         "metadata": metadata,
         "columnDefinitions": [
             column("Name", "name", "Name of the Lease"),
@@ -21,9 +51,14 @@ pub(super) fn table<'a>(leases: impl IntoIterator<Item = &'a Lease>, metadata: V
     })
 }
 
-fn row(lease: &Lease, version: &str, wall: i64) -> Value {
+fn row(lease: &Lease, form: Form, wall: i64) -> Value {
+    let object = match form.include {
+        Include::Nothing => Value::Null,
+        Include::Metadata => partial(lease, form.version),
+        Include::Whole => lease.json().clone(),
+    };
     let holder = lease.spec("holderIdentity").and_then(Value::as_str).unwrap_or_default();
-    json!({"cells": [lease.name(), holder, age(lease, wall)], "object": partial(lease, version)})
+    json!({"cells": [lease.name(), holder, age(lease, wall)], "object": object})
 }
 
 /// Ages as kubectl shows them: two units where one would be coarse.

@@ -8,7 +8,7 @@ use super::{
     lease::Lease,
     request::Request,
     status::{GROUP, Status},
-    table,
+    table::{self, Include},
 };
 
 /// See the module; forms other than the objects themselves name their version.
@@ -21,17 +21,59 @@ pub(super) enum View {
     /// A list's metadata.
     MetadataList(&'static str),
     /// As rows.
-    Table(&'static str),
+    Table(table::Form),
 }
 
 impl Request {
-    /// The first supported form in the Accept header.
+    /// The supported form in the Accept header that it prefers.
     pub(super) fn view(&self) -> Result<View, Status> {
-        self.accept.split(',').find_map(view).ok_or_else(Status::not_acceptable)
+        let include = Include::parse(self.query.text("includeObject")).unwrap_or(Include::Metadata);
+        preferred(&self.accept).into_iter().find_map(|clause| view(clause, include)).ok_or_else(Status::not_acceptable)
+    }
+
+    /// 400 if a table cannot be made as requested. The real server finds out last, when a write has been carried out.
+    pub(super) fn check_rows(&self, view: View) -> Result<View, Status> {
+        let asked = self.query.text("includeObject");
+        match view {
+            View::Table(_) if Include::parse(asked).is_none() => {
+                let rule = "must be 'Metadata', 'Object', 'None', or empty";
+                let why = format!("includeObject: Invalid value: {asked:?}: {rule}");
+                Err(Status::bad_request(format!("Unable to convert to Table as requested: {why}")))
+            }
+            View::Whole | View::Metadata(_) | View::MetadataList(_) | View::Table(_) => Ok(view),
+        }
     }
 }
 
-fn view(accepted: &str) -> Option<View> {
+/// The clauses of an Accept header, sorted as by Go's library. Its comparison is no strict order, so that it matters how the clauses
+/// are sorted: by insertion.
+fn preferred(accept: &str) -> Vec<&str> {
+    let mut clauses: Vec<&str> = accept.split(',').map(str::trim).collect();
+    for last in 1..clauses.len() {
+        for place in (1..=last).rev() {
+            match clauses.get_mut(place - 1..=place) {
+                Some([before, after]) if outranks(after, before) => std::mem::swap(before, after),
+                Some(_) | None => break,
+            }
+        }
+    }
+    clauses
+}
+
+fn outranks(one: &str, other: &str) -> bool {
+    let less_open = |any: fn(&str) -> bool| !any(one) && any(other);
+    let has_any_type = |clause: &str| clause.starts_with("*/");
+    let has_any_subtype = |clause: &str| clause.split(';').next().is_some_and(|media| media.trim().ends_with("/*"));
+    quality(one) > quality(other) || less_open(has_any_type) || less_open(has_any_subtype)
+}
+
+/// 1 unless stated, and 0 if that is no number.
+fn quality(clause: &str) -> f64 {
+    let stated = clause.split(';').skip(1).find_map(|parameter| parameter.trim().strip_prefix("q="));
+    stated.map_or(1.0, |text| text.parse().unwrap_or_default())
+}
+
+fn view(accepted: &str, include: Include) -> Option<View> {
     let mut parts = accepted.split(';').map(str::trim);
     if !matches!(parts.next()?, "" | "*/*" | "application/*" | "application/json") {
         return None;
@@ -47,7 +89,7 @@ fn view(accepted: &str) -> Option<View> {
     match form {
         "PartialObjectMetadata" => Some(View::Metadata(version)),
         "PartialObjectMetadataList" => Some(View::MetadataList(version)),
-        "Table" => Some(View::Table(version)),
+        "Table" => Some(View::Table(table::Form { version, include })),
         _ => None,
     }
 }
@@ -74,7 +116,7 @@ impl View {
         match self {
             Self::Whole => lease.json().clone(),
             Self::Metadata(version) | Self::MetadataList(version) => partial(lease, version),
-            Self::Table(version) => table::table([lease], json!({"resourceVersion": lease.version()}), version, wall),
+            Self::Table(form) => table::table([lease], json!({"resourceVersion": lease.version()}), form, wall),
         }
     }
 
@@ -86,7 +128,7 @@ impl View {
                 let items = leases.into_iter().map(|lease| partial(lease, version));
                 ("PartialObjectMetadataList", version.into(), items.collect())
             }
-            Self::Table(version) => return table::table(leases, metadata, version, wall),
+            Self::Table(form) => return table::table(leases, metadata, form, wall),
         };
         json!({"kind": kind, "apiVersion": version, "metadata": metadata, "items": items})
     }
@@ -111,9 +153,10 @@ mod tests {
 
     #[test]
     fn what_is_not_spoken_here_is_passed_over() {
-        let first = |accept: &str| accept.split(',').find_map(view);
+        let first = |accept: &str| preferred(accept).into_iter().find_map(|clause| view(clause, Include::Metadata));
+        let table = View::Table(table::Form { version: "meta.k8s.io/v1", include: Include::Metadata });
 
-        assert_eq!(first("application/yaml,application/json;as=Table;v=v1;g=meta.k8s.io"), Some(View::Table("meta.k8s.io/v1")));
+        assert_eq!(first("application/yaml,application/json;as=Table;v=v1;g=meta.k8s.io"), Some(table));
         assert_eq!(first("application/json;as=Table;v=v2;g=meta.k8s.io, application/json"), Some(View::Whole));
         assert_eq!(first("application/json;as=Table"), None);
         assert_eq!(first("text/plain"), None);

@@ -11,6 +11,18 @@ const ALL: usize = 4 * 1024;
 /// Characters of a truncated text.
 const EACH: usize = 256;
 
+/// Warns of removed owners, if there are any; `of_patch`: of those in the result of a patch.
+pub(super) fn of_owners(twice: &[String], of_patch: bool) -> Option<String> {
+    let found = if of_patch { " after mutating admission happens" } else { "" };
+    let uids = twice.join(", ");
+    (!twice.is_empty()).then(|| {
+        format!(
+            ".metadata.ownerReferences contains duplicate entries{found}; API server dedups owner references in 1.20+, and may reject \
+             such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {uids}"
+        )
+    })
+}
+
 /// The headers for these texts, without duplicates.
 pub(super) fn headers(texts: &[String]) -> Vec<HeaderValue> {
     let mut seen = HashSet::new();

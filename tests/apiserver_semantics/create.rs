@@ -3,7 +3,7 @@
 use http::Method;
 use serde_json::{Map, Value, json};
 
-use super::hand::{TIME, lease, number, plain, version, with};
+use super::hand::{MERGE, STRATEGIC, TIME, lease, number, plain, version, with};
 use crate::support::{
     case::{Case, cases},
     stage::Stage,
@@ -16,6 +16,9 @@ pub(crate) fn cases() -> Vec<Case> {
         a_name_that_exists_is_a_conflict,
         versions_rise_across_leases_and_deletions,
         a_version_is_refused,
+        what_is_no_version_is_ignored,
+        owners_that_stand_twice_are_united_with_a_warning,
+        warnings_come_with_a_refusal_too,
         what_only_the_server_may_set_is_ignored,
         a_generation_is_kept_and_never_counted,
         a_name_is_generated_from_a_prefix,
@@ -514,4 +517,62 @@ async fn what_is_no_lease_is_a_bad_request(stage: Stage) {
     stage.send(Method::POST, &path, "text/plain", "{}".into()).await.refused(415, "UnsupportedMediaType");
     let typed = stage.send(Method::POST, &path, "application/json; charset=utf-8", lease("a", json!({})).to_string()).await;
     assert!(!version(&typed.created()).is_empty());
+}
+
+async fn what_is_no_version_is_ignored(stage: Stage) {
+    for (name, version) in ["0", "00", "abc", "-1", "+5", "1 ", "99999999999999999999"].into_iter().enumerate() {
+        stage.post(&with(lease(&format!("a{name}"), json!({})), "resourceVersion", version)).await.created();
+    }
+}
+
+async fn owners_that_stand_twice_are_united_with_a_warning(stage: Stage) {
+    let owner = |name: &str| json!({ "apiVersion": "v1", "kind": "Pod", "name": name, "uid": "u" });
+    let owners = json!([owner("p"), owner("p"), owner("q"), owner("p")]);
+    let warning = |found: &str, uids: &str| {
+        format!(
+            "299 - \".metadata.ownerReferences contains duplicate entries{found}; API server dedups owner references in 1.20+, and \
+             may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {uids}\""
+        )
+    };
+    let patched = " after mutating admission happens";
+
+    let created = stage.post(&with(lease("a", json!({})), "ownerReferences", owners.clone())).await;
+    let merged = stage.patch("a", MERGE, &json!({ "metadata": { "ownerReferences": [owner("p"), owner("p")] } })).await;
+    let replaced = stage.put("a", &with(merged.body.clone(), "ownerReferences", owners)).await;
+    let stale = stage.put("a", &with(merged.body.clone(), "ownerReferences", [owner("p"), owner("p")])).await;
+    let united = stage.patch("a", STRATEGIC, &json!({ "metadata": { "ownerReferences": [owner("x"), owner("y")] } })).await;
+
+    assert_eq!(created.warnings, [warning("", "u, u")]);
+    assert_eq!(created.created()["metadata"]["ownerReferences"], json!([owner("p"), owner("q")]));
+    assert_eq!(merged.warnings, [warning(patched, "u")]);
+    assert_eq!(merged.ok()["metadata"]["ownerReferences"], json!([owner("p")]));
+    assert_eq!(replaced.warnings, [warning("", "u, u")]);
+    assert_eq!(replaced.ok()["metadata"]["ownerReferences"], json!([owner("p"), owner("q")]));
+    assert_eq!(stale.warnings, [warning("", "u")]);
+    stale.refused(409, "Conflict");
+    assert!(united.warnings.is_empty(), "{:?}", united.warnings);
+}
+
+async fn warnings_come_with_a_refusal_too(stage: Stage) {
+    let object = stage.given("a", json!({})).await;
+    let with_more = |mut object: Value| {
+        object["x"] = json!(1);
+        object
+    };
+    let stale = with_more(json!({ "metadata": { "resourceVersion": "1" } }));
+
+    let elsewhere = stage.post(&with_more(with(lease("b", json!({})), "namespace", "elsewhere"))).await;
+    let invalid = stage.post(&with_more(lease("B", json!({})))).await;
+    let misnamed = stage.put("b", &with_more(object)).await;
+    let conflict = stage.patch("a", MERGE, &stale).await;
+    let renamed = stage.patch("a", MERGE, &with_more(lease("b", json!({})))).await;
+
+    for (answer, code) in [(elsewhere, 400), (invalid, 422), (misnamed, 400), (conflict, 409), (renamed, 400)] {
+        assert_eq!(
+            (answer.code, &*answer.warnings),
+            (code, &[r#"299 - "unknown field \"x\"""#.to_owned()][..]),
+            "{}",
+            answer.body
+        );
+    }
 }

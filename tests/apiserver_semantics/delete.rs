@@ -16,6 +16,7 @@ pub(crate) fn cases() -> Vec<Case> {
         another_uid_is_a_conflict,
         another_version_is_a_conflict,
         both_preconditions_can_hold,
+        preconditions_can_stand_in_the_query,
         a_dry_run_deletes_nothing,
         the_options_of_the_body_stand_in_place_of_the_query,
         a_dry_run_of_another_kind_is_refused,
@@ -88,6 +89,22 @@ async fn both_preconditions_can_hold(stage: Stage) {
     stage.delete("a", Some(&options)).await.ok();
 
     assert_eq!(stage.get("a").await.code, 404);
+}
+
+async fn preconditions_can_stand_in_the_query(stage: Stage) {
+    let object = stage.given("a", json!({})).await;
+    let uid = object["metadata"]["uid"].as_str().expect("a uid");
+    let at = |query: &str| format!("{}?{query}", stage.at("a"));
+
+    let another = stage.request(Method::DELETE, &at("uid=another"), None).await;
+    let old = stage.request(Method::DELETE, &at(&format!("uid={uid}&resourceVersion=1")), None).await;
+    let present = stage.request(Method::DELETE, &at(&format!("uid={uid}&resourceVersion={}", version(&object))), None).await;
+
+    assert!(another.refused(409, "Conflict").contains("the UID in the precondition (another) does not match"));
+    assert!(old.refused(409, "Conflict").contains("the ResourceVersion in the precondition (1) does not match"));
+    present.ok();
+    stage.given("a", json!({})).await;
+    stage.request(Method::DELETE, &at("uid=&resourceVersion="), None).await.ok();
 }
 
 async fn a_dry_run_deletes_nothing(stage: Stage) {

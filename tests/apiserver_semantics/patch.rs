@@ -26,6 +26,7 @@ pub(crate) fn cases() -> Vec<Case> {
         a_json_patch_that_fails_changes_nothing,
         a_json_patch_of_too_many_steps_or_of_copies_of_copies_is_refused,
         what_is_no_json_patch_is_a_bad_request,
+        a_json_patch_tests_for_null_only_where_a_field_could_be,
         only_an_apply_can_be_forced,
         unknown_fields_are_dropped_with_a_warning,
         fields_that_stand_twice_are_named,
@@ -291,4 +292,16 @@ async fn what_is_no_patch_is_a_bad_request(stage: Stage) {
         }
     }
     stage.send(Method::PATCH, &stage.at("a"), "application/json", "{}".into()).await.refused(415, "UnsupportedMediaType");
+}
+
+async fn a_json_patch_tests_for_null_only_where_a_field_could_be(stage: Stage) {
+    let object = with(lease("a", json!({ "holderIdentity": "x" })), "finalizers", json!(["example.com/f"]));
+    stage.post(&object).await.created();
+    let test = |path: &'static str| json!([{ "op": "test", "path": path, "value": null }]);
+    for path in ["/nowhere", "/spec/nowhere"] {
+        stage.patch("a", JSON, &test(path)).await.ok();
+    }
+    for path in ["/nowhere/x", "/metadata/finalizers/9", "/metadata/finalizers/x", "/metadata/name/x", "nowhere", ""] {
+        stage.patch("a", JSON, &test(path)).await.refused(422, "Invalid");
+    }
 }

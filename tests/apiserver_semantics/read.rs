@@ -36,6 +36,7 @@ pub(crate) fn cases() -> Vec<Case> {
         access_is_reviewed,
         what_is_no_review_is_refused,
         strangers_are_answered_before_their_bodies_arrive,
+        a_wrong_token_is_worse_than_none,
         paths_may_end_in_a_slash,
         a_plus_sign_in_a_path_is_no_blank,
         health_answers_every_method,
@@ -412,4 +413,36 @@ async fn health_answers_every_method(stage: Stage) {
 fn names(list: &Value) -> Vec<&str> {
     let items = list["items"].as_array().expect("items");
     items.iter().map(|item| item["metadata"]["name"].as_str().expect("a name")).collect()
+}
+
+async fn a_wrong_token_is_worse_than_none(stage: Stage) {
+    let server = api::config(stage.kubeconfig()).await.cluster_url;
+    for path in ["version", "healthz", "livez", "readyz"] {
+        for (credentials, is_refused) in [
+            ("", false),
+            ("Authorization: Bearer nobodys", true),
+            ("Authorization: Basic eDp5", false),
+            ("Authorization: Bearer", false),
+            ("Authorization: Bearer  nobodys", false),
+        ] {
+            let output = Command::new("curl")
+                .args([
+                    "-ksS",
+                    "-m",
+                    "20",
+                    "-o",
+                    "/dev/null",
+                    "-w",
+                    "%{http_code}",
+                    "-H",
+                    credentials,
+                    &format!("{server}{path}"),
+                ])
+                .output()
+                .expect("curl");
+
+            // A real server may not be healthy yet just after its start.
+            assert_eq!(output.stdout == b"401", is_refused, "{path}, {credentials}: {output:?}");
+        }
+    }
 }

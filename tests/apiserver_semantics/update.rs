@@ -19,6 +19,7 @@ pub(crate) fn cases() -> Vec<Case> {
         a_version_that_was_never_there_is_a_conflict,
         no_version_is_invalid,
         a_version_that_is_no_number_is_an_error_of_the_server,
+        a_version_has_no_sign_and_fits_into_64_bits,
         another_uid_is_a_conflict_even_with_the_current_version,
         no_uid_is_as_good_as_the_right_one,
         an_update_that_changes_nothing_makes_no_version,
@@ -270,4 +271,21 @@ async fn strategy_and_preferred_holder_are_kept(stage: Stage) {
     assert_eq!(updated["spec"]["strategy"], "OldestEmulationVersion");
     assert_eq!(updated["spec"]["preferredHolder"], "y");
     assert_eq!(refused.invalid().0, "spec.preferredHolder");
+}
+
+async fn a_version_has_no_sign_and_fits_into_64_bits(stage: Stage) {
+    stage.given("a", json!({})).await;
+    for (version, why) in [("+5", "invalid syntax"), ("-1", "invalid syntax"), ("99999999999999999999", "value out of range")] {
+        let wrong = format!("strconv.ParseUint: parsing {version:?}: {why}");
+        let query = version.replace('+', "%2B");
+
+        let put = stage.put("a", &with(lease("a", json!({})), "resourceVersion", version)).await;
+        let get = stage.get(&format!("a?resourceVersion={query}")).await;
+        let list = stage.list(&format!("resourceVersion={query}")).await;
+
+        assert_eq!(put.refused(500, ""), wrong);
+        let wrong = format!("resourceVersion: Invalid value: {version:?}: {wrong}");
+        assert_eq!(get.refused(500, ""), wrong);
+        assert_eq!(list.refused(400, "BadRequest"), format!("invalid resource version: {wrong}"));
+    }
 }

@@ -20,7 +20,10 @@ pub(crate) fn cases() -> Vec<Case> {
         a_table_has_a_row_for_each_lease,
         a_write_answers_in_the_view_that_is_asked_for,
         a_view_that_there_is_not_is_passed_over,
+        of_several_views_the_preferred_one_is_taken,
         a_view_of_another_shape_is_not_acceptable,
+        rows_come_with_as_much_of_their_lease_as_is_asked_for,
+        rows_of_an_unknown_form_are_a_bad_request,
     ]
 }
 
@@ -107,4 +110,58 @@ async fn a_view_of_another_shape_is_not_acceptable(stage: Stage) {
     assert_eq!(list.refused(406, "NotAcceptable"), expected);
     let expected = "you requested PartialObjectMetadataList, but the requested object is not a list (*coordination.Lease)";
     assert_eq!(one.refused(406, "NotAcceptable"), expected);
+}
+
+async fn rows_come_with_as_much_of_their_lease_as_is_asked_for(stage: Stage) {
+    let object = plain(stage.given("a", json!({ "holderIdentity": "x" })).await);
+    let metadata = json!({ "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": object["metadata"] });
+    for (asked, expected) in [("None", &Value::Null), ("Object", &object), ("Metadata", &metadata), ("", &metadata)] {
+        let one = ask(&stage, &format!("{}?includeObject={asked}", stage.at("a")), TABLE).await.ok();
+        let list = ask(&stage, &format!("{}?includeObject={asked}", stage.lease.collection()), TABLE).await.ok();
+        let mut watch = stage.watch_as(&format!("includeObject={asked}"), TABLE).await;
+        let watched = watch.expect("ADDED").await;
+
+        for mut table in [one, list, watched] {
+            assert_eq!(table["rows"][0]["cells"][0], "a");
+            let row = table["rows"][0]["object"].take();
+            assert_eq!(&if row.is_null() { row } else { plain(row) }, expected, "{asked}");
+        }
+    }
+}
+
+async fn rows_of_an_unknown_form_are_a_bad_request(stage: Stage) {
+    let created = lease("a", json!({})).to_string();
+    let (one, all) = (format!("{}?includeObject=x", stage.at("a")), format!("{}?includeObject=x", stage.lease.collection()));
+
+    let missing = ask(&stage, &one, TABLE).await;
+    let written = stage.ask(Method::POST, &all, "application/json", TABLE, created).await;
+    let read = ask(&stage, &one, TABLE).await;
+    let listed = ask(&stage, &all, TABLE).await;
+    let watched = ask(&stage, &format!("{all}&watch=true&timeoutSeconds=1"), TABLE).await;
+    let whole = ask(&stage, &all, "application/json").await;
+
+    missing.refused(404, "NotFound");
+    let expected = "Unable to convert to Table as requested: includeObject: Invalid value: \"x\": must be 'Metadata', 'Object', \
+                    'None', or empty";
+    for answer in [written, read, listed, watched] {
+        assert_eq!(answer.refused(400, "BadRequest"), expected);
+    }
+    assert_eq!(whole.ok()["items"][0]["metadata"]["name"], "a");
+}
+
+async fn of_several_views_the_preferred_one_is_taken(stage: Stage) {
+    let whole = "application/json";
+    for (accept, kind) in [
+        (format!("{whole};q=0.1,{METADATA_LIST};q=0.9"), "PartialObjectMetadataList"),
+        (format!("{METADATA_LIST};q=0.1,{whole}"), "LeaseList"),
+        (format!("{METADATA_LIST}; q=0.5,{whole}; q=0.6"), "LeaseList"),
+        (format!("{METADATA_LIST};q=0.5,*/*;q=0.9"), "LeaseList"),
+        (format!("{METADATA_LIST};q=0.5,{whole};q=0.5"), "PartialObjectMetadataList"),
+        (format!("{METADATA_LIST};q=x,{whole};q=0.1"), "LeaseList"),
+        (format!("*/*,{METADATA_LIST}"), "PartialObjectMetadataList"),
+        (format!("application/*,{METADATA_LIST};q=0.3"), "PartialObjectMetadataList"),
+        (format!("text/plain,{whole};q=0"), "LeaseList"),
+    ] {
+        assert_eq!(ask(&stage, &stage.lease.collection(), &accept).await.ok()["kind"], kind, "{accept}");
+    }
 }

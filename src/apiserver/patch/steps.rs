@@ -45,7 +45,7 @@ fn take(step: &Value, object: &mut Value, room: &mut usize) -> Option<()> {
         "add" => add(object, path, value()),
         "remove" => remove(object, path).map(drop),
         "replace" => replace(object, path, value()),
-        "test" => (*object.pointer(path).unwrap_or(&Value::Null) == value()).then_some(()),
+        "test" => (*tested(object, path)? == value()).then_some(()),
         "copy" => {
             let copied = object.pointer(text("from")?)?.clone();
             *room = room.checked_sub(copied.to_string().len())?;
@@ -57,6 +57,12 @@ fn take(step: &Value, object: &mut Value, room: &mut usize) -> Option<()> {
         }
         _ => None,
     }
+}
+
+/// A field that does not exist is null, but an item of a list, or a field of nothing, is an error.
+fn tested<'a>(object: &'a Value, path: &str) -> Option<&'a Value> {
+    let parent = || object.pointer(split(path)?.0);
+    object.pointer(path).or_else(|| parent()?.is_object().then_some(&Value::Null))
 }
 
 fn add(object: &mut Value, path: &str, value: Value) -> Option<()> {
