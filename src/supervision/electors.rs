@@ -174,6 +174,14 @@ mod tests {
     }
 
     #[test]
+    fn init_that_only_wakes_late_has_slept_through_no_gap() {
+        for (at, kill) in [(ms(15_200), Some(Move::Kill)), (ms(15_200) + Duration::from_nanos(1), None)] {
+            let mut electors = alive(ms(0));
+            assert_eq!(electors.step(true, at), kill);
+        }
+    }
+
+    #[test]
     fn the_next_one_starts_at_once_the_first_time_and_after_a_second_when_that_ends_soon() {
         let mut electors = alive(ms(0));
         electors.ended(ms(5000));
@@ -185,6 +193,17 @@ mod tests {
         electors.started(ms(6010));
         electors.ended(ms(60_000));
         assert_eq!(electors.step(true, ms(60_000)), Some(Move::Start));
+    }
+
+    #[test]
+    fn two_ends_ten_seconds_apart_do_not_have_one_cause() {
+        let soon = ms(15_000).before(Duration::from_nanos(1));
+        for (second, next) in [(soon, soon + PAUSE), (ms(15_000), ms(15_000))] {
+            let mut electors = alive(ms(0));
+            electors.ended(ms(5000));
+            electors.ended(second);
+            assert_eq!(electors.due(true), Some(next));
+        }
     }
 
     #[test]

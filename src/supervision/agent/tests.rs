@@ -15,8 +15,10 @@ mod always;
 mod deadlines;
 mod electors;
 mod leading;
+mod orphans;
 mod plain;
 mod shutdown;
+mod terms;
 
 /// The workload's main process.
 const MAIN: i32 = 100;

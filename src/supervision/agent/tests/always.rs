@@ -8,6 +8,7 @@ use crate::{
 
 mod demotion;
 mod promotion;
+mod standby;
 
 const HOOK: i32 = 200;
 
@@ -254,6 +255,9 @@ fn a_restart_while_leading_is_told_so_at_its_start() {
         world.spawns(),
         Some((Some(Role::Leader), Some(Launch { facts: Some(facts()), not_after: deadlines(ms(1000)).soft })))
     );
+    world.run();
+    assert!(world.wants(&started(&world)));
+    assert_eq!(world.agent.hard(), Some(deadlines(ms(1000)).hard));
 }
 
 #[test]
@@ -307,10 +311,10 @@ fn term_stops_a_standby_and_ends_with_its_code() {
     let mut world = standby(always(Acknowledge::None));
     world.feed(Input::Signal(libc::SIGTERM));
     assert!(world.wants(&to_main(libc::SIGTERM)));
-    world.exit(Exit::Code(0));
+    world.exit(Exit::Code(7));
     world.prove();
     world.told(ToInit::Done);
-    assert_eq!(world.actions.last(), Some(&Action::Exit(0)));
+    assert_eq!(world.actions.last(), Some(&Action::Exit(7)));
 }
 
 #[test]

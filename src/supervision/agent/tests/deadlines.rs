@@ -202,8 +202,9 @@ fn the_kernel_is_given_h_from_the_start_to_the_proof_and_not_beyond() {
     assert_eq!(world.agent.hard(), Some(deadlines(ms(3900)).hard), "what it left behind may lead on");
     world.prove();
     assert_eq!(world.agent.hard(), None);
+    world.take();
     world.feed(Input::FuseFired);
-    assert!(!world.tells().iter().any(|told| matches!(told, ToElector::Stopping { .. })));
+    assert_eq!(world.take(), [], "what it fires at then leads no more");
 }
 
 #[test]
@@ -221,8 +222,18 @@ fn once_s_has_begun_the_stop_no_extension_is_taken() {
 fn an_extension_beyond_what_a_send_of_now_would_give_is_dropped() {
     let mut world = World::leading(config());
     world.sleep_until(ms(4000));
-    world.extend(1, 1, ms(4000) + tick());
-    assert_eq!(world.tells(), []);
+    let (latest, late) = (deadlines(ms(4000)), deadlines(ms(4000) + tick()));
+    let any_of = [
+        late,
+        Deadlines { soft: late.soft, ..latest },
+        Deadlines { hard: late.hard, ..latest },
+        Deadlines { end: late.end, ..latest },
+    ];
+    for deadlines in any_of {
+        let confirmed = Confirmed { deadlines, ..confirmed(ms(4000)) };
+        world.told(ToInit::Extend { term: Term(1), serial: 1, confirmed });
+        assert_eq!(world.tells(), []);
+    }
     world.extend(1, 2, ms(4000));
     assert_eq!(world.tells(), [acknowledged(1, 2)]);
 }

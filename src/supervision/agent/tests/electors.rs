@@ -209,6 +209,36 @@ fn of_a_term_that_is_proved_over_the_next_one_gets_no_hard_deadline() {
 }
 
 #[test]
+fn of_a_term_whose_stop_is_not_proved_the_next_one_guards_the_hard_deadline() {
+    let mut world = World::leading(config());
+    world.step_down(9, Reason::StepDown);
+
+    world.feed(Input::ElectorEnded);
+    world.due();
+
+    assert_eq!(world.started_elector().unwrap().resume.unwrap().confirmed.deadlines, deadlines(ms(1000)));
+}
+
+#[test]
+fn the_next_one_is_told_what_began_the_stop_or_the_first_loss() {
+    for (first, second, told) in [
+        (Reason::StepDown, Reason::PreferredHolder, Reason::StepDown),
+        (Reason::StepDown, Reason::LostToHolder, Reason::LostToHolder),
+        (Reason::LostDeleted, Reason::LostRecreated, Reason::LostDeleted),
+        (Reason::LostDeleted, Reason::StepDown, Reason::LostDeleted),
+    ] {
+        let mut world = World::leading(config());
+        world.step_down(1, first);
+        world.step_down(2, second);
+
+        world.feed(Input::ElectorEnded);
+        world.due();
+
+        assert_eq!(world.started_elector().unwrap().resume.unwrap().stopping, Some(told), "{first:?}, {second:?}");
+    }
+}
+
+#[test]
 fn one_that_replaces_an_elector_which_was_not_reaped_is_not_answered_what_that_one_asked() {
     let mut world = World::leading(config());
     world.step_down(1, Reason::StepDown);

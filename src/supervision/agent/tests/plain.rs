@@ -1,6 +1,7 @@
 //! Without a Lease: a plain init.
 
 use super::*;
+use crate::config::Runs;
 
 fn plain(pid1: bool) -> World {
     let mut config = config();
@@ -77,6 +78,30 @@ fn int_is_a_stop_where_the_workload_would_be_started_again() {
     world.feed(Input::Signal(libc::SIGINT));
     world.exit(Exit::Signal(libc::SIGINT));
     assert_eq!(world.actions.last(), Some(&Action::Exit(130)));
+}
+
+#[test]
+fn it_sleeps_until_its_workload_is_to_be_started_again() {
+    let mut config = config();
+    config.lease.enabled = false;
+    config.workload.on_exit = OnExit::Restart;
+    let mut world = plain_of(config, true);
+    world.exit(Exit::Code(3));
+    world.prove();
+    assert_eq!(world.agent.poll_timeout(), Some(ms(2000)));
+    world.wake_until(ms(2000));
+    assert!(world.spawns().is_some());
+}
+
+#[test]
+fn a_workload_that_runs_always_has_no_role_and_gets_every_signal() {
+    let mut config = config();
+    config.lease.enabled = false;
+    config.workload.runs = Runs::Always;
+    config.signals.on_lead = Some(Signal(libc::SIGUSR1));
+    let mut world = plain_of(config, true);
+    world.feed(Input::Signal(libc::SIGUSR1));
+    assert_eq!(world.take(), [to_main(libc::SIGUSR1)]);
 }
 
 #[test]

@@ -73,6 +73,17 @@ fn int_is_passed_on_although_another_stop_was_under_way() {
 }
 
 #[test]
+fn a_key_ends_a_replica_that_follows_whatever_its_workload_would_get() {
+    for key in [libc::SIGINT, libc::SIGQUIT] {
+        let mut config = config();
+        config.signals.rewrite.leader.insert(Signal(key), None);
+        let mut world = World::new(config);
+        world.feed(Input::Signal(key));
+        assert_eq!(world.take(), [Action::Tell(ToElector::Shutdown)]);
+    }
+}
+
+#[test]
 fn init_ends_although_the_proof_that_a_fresh_elector_asks_for_cannot_be_given_again() {
     let mut world = World::leading(config());
     world.feed(Input::Signal(libc::SIGTERM));
@@ -300,6 +311,9 @@ fn ctrl_c_on_a_terminal_that_was_handed_over_is_a_stop_and_no_restart() {
     world.lead(1, None);
     world.run();
     world.take();
+    let mut crashed = world.clone();
+    crashed.exit(Exit::Code(3));
+    assert!(matches!(crashed.tells().first(), Some(ToElector::Restarting { .. })), "no key ended it");
     world.exit(Exit::Signal(libc::SIGINT));
     assert_eq!(world.tells(), [ToElector::Stopping { term: Term(1), reason: Reason::Signal, at: world.now }]);
 }

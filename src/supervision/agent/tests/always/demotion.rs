@@ -146,6 +146,44 @@ fn the_hook_of_a_demotion_that_could_not_be_told_is_not_begun() {
 }
 
 #[test]
+fn an_orphan_that_is_reaped_is_not_the_end_of_the_hook() {
+    let mut world = hooked_leader();
+    world.step_down(9, Reason::StepDown);
+    world.feed(Input::Role(RoleInput::Demoted));
+    world.feed(Input::Role(RoleInput::HookForked { pid: HOOK }));
+    world.feed(Input::Reaped { pid: HOOK + 1, exit: Exit::Code(0) });
+    assert_eq!(world.stopped(), None);
+    world.feed(Input::Reaped { pid: HOOK, exit: Exit::Code(0) });
+    assert_eq!(world.stopped(), Some((9, Then::Follow)));
+}
+
+#[test]
+fn a_socket_that_could_not_be_emptied_is_no_matter_where_no_word_is_waited_for() {
+    let mut world = hooked_leader();
+    world.step_down(9, Reason::StepDown);
+    world.feed(Input::Role(RoleInput::NotDrained));
+    world.feed(Input::Role(RoleInput::Demoted));
+    world.feed(Input::Role(RoleInput::HookForked { pid: HOOK }));
+    world.feed(Input::Reaped { pid: HOOK, exit: Exit::Code(0) });
+    assert_eq!(world.stopped(), Some((9, Then::Follow)));
+}
+
+#[test]
+fn term_during_a_demotion_leaves_no_more_time_than_the_demotion_had() {
+    let mut world = leader();
+    world.step_down(9, Reason::LostToHolder);
+    let kill_at = world.now + config().workload.stop.loss_grace;
+    world.sleep_until(ms(3000));
+
+    world.feed(Input::Signal(libc::SIGTERM));
+
+    world.wake_until(kill_at.before(tick()));
+    assert!(!world.wants(&Action::Walk));
+    world.wake_until(kill_at);
+    assert!(world.wants(&Action::Walk));
+}
+
+#[test]
 fn a_demotion_hook_that_fails_is_a_kill_at_once() {
     let mut world = hooked_leader();
     world.step_down(9, Reason::StepDown);

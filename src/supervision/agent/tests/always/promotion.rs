@@ -18,6 +18,17 @@ fn a_promotion_signals_with_s_as_its_limit_and_counts_once_acknowledged_after_th
 }
 
 #[test]
+fn nothing_is_promoted_at_s() {
+    let mut world = standby(always(Acknowledge::None));
+    let confirmed = confirmed(world.now);
+    world.sleep_until(confirmed.deadlines.soft);
+    let (facts, timing) = (facts(), config().timing());
+    world.told(ToInit::Lead { term: Term(1), facts, timing, confirmed, not_before: None });
+    assert_eq!(world.take(), [Action::Tell(acknowledged(1, 0))]);
+    assert!(!world.agent.leads());
+}
+
+#[test]
 fn with_acknowledge_none_the_sent_signal_is_enough() {
     let mut world = standby(always(Acknowledge::None));
     world.lead(1, None);
@@ -351,4 +362,5 @@ fn a_promotion_hook_that_fails_ends_the_term_and_the_workload() {
     world.feed(Input::Reaped { pid: HOOK, exit: Exit::Code(1) });
     assert!(world.wants(&Action::Tell(ToElector::Stopping { term: Term(1), reason: Reason::HookFailed, at: world.now })));
     assert!(world.wants(&to_main(libc::SIGTERM)));
+    assert!(world.wants(&Action::Warn("hook afterLead failed: exit code 1".into())), "{:?}", world.actions);
 }
