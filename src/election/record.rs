@@ -257,6 +257,18 @@ mod tests {
     }
 
     #[test]
+    fn a_duration_beyond_64_bits_is_a_very_long_one_and_one_with_a_fraction_is_none() {
+        let duration = |seconds: Value| record(json!({"leaseDurationSeconds": seconds})).duration();
+
+        for beyond in [json!(u64::MAX), json!(1e30)] {
+            assert!(duration(beyond) > Some(Duration::from_secs(u64::from(u32::MAX))));
+        }
+        for nonsense in [json!(1.5), json!(-1e30)] {
+            assert_eq!(duration(nonsense), None);
+        }
+    }
+
+    #[test]
     fn versions_compare_as_integers_of_any_length() {
         assert!(later("10", "9"));
         assert!(!later("9", "10"));

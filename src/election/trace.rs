@@ -59,6 +59,9 @@ mod tests {
             "00-0123456789ABCDEF0123456789abcdef-0123456789abcdef-01",
             "00-0123456789abcdef0123456789abcdef-0123456789abcdef-01-x",
             "00-+123456789abcdef0123456789abcdef-0123456789abcdef-01",
+            "00-0123456789abcdef0123456789abcdef-123456789abcdef-01",
+            "00-0123456789abcdef0123456789abcdef-0123456789abcdef-1",
+            "00-0123456789abcdef0123456789abcdef-0123456789abcdef-0g",
         ] {
             assert_eq!(TraceContext::parse(broken), None, "{broken}");
         }

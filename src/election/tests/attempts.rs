@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::bench::{Bench, lost, seconds, welcome};
+use super::bench::{Bench, START, lost, seconds, welcome};
 use crate::{
     config::Config,
     election::{Answer, Refusal, Request},
@@ -109,4 +109,67 @@ fn a_retry_after_is_honoured_but_leaves_room_for_an_attempt_before_s() {
         let waited = bench.last_sent().since(refused);
         assert!(waited >= Duration::from_millis(expected - 5) && waited <= Duration::from_millis(expected + 5), "{waited:?}");
     }
+}
+
+/// What a leader sends next, if no answer comes to anything.
+fn unanswered(bench: &mut Bench, count: usize) -> Vec<&'static str> {
+    let before = bench.sent.len();
+    while bench.sent.len() < before + count {
+        if bench.awaited.is_some() {
+            bench.answer(lost());
+        }
+        bench.run(Duration::from_millis(10));
+    }
+    let name = |request: &Request| if *request == Request::Get { "read" } else { "write" };
+    bench.sent[before..].iter().map(|(_, request)| name(request)).collect()
+}
+
+#[test]
+fn after_two_writes_without_an_answer_one_read_is_tried_and_then_a_write_is_next() {
+    let mut bench = Bench::leading();
+    bench.answers = false;
+
+    let sent = unanswered(&mut bench, 7);
+
+    assert_eq!(sent, ["write", "write", "read", "write", "write", "read", "write"]);
+}
+
+#[test]
+fn a_leaders_refused_credentials_are_tried_again_once_at_once_then_with_a_pause() {
+    let refused = || Answer::Refused { refusal: Refusal::Unauthorized, message: "token".into() };
+    let mut bench = Bench::leading();
+    bench.answers = false;
+    bench.run(seconds(3));
+    let sent = bench.sent.len();
+
+    bench.answer(refused());
+    assert_eq!(bench.sent.len(), sent + 1, "at once");
+    bench.answer(refused());
+
+    assert_eq!((bench.sent.len(), bench.awaited.is_none()), (sent + 1, true));
+}
+
+#[test]
+fn a_change_that_the_watch_brings_costs_no_conflict() {
+    let mut bench = Bench::leading();
+    bench.register.edit(|object| object["metadata"]["labels"] = serde_json::json!({"theirs": "x"}));
+    bench.watch_register();
+    let sent = bench.sent.len();
+
+    bench.run(seconds(3));
+
+    assert_eq!((bench.sent.len(), bench.awaited.is_none()), (sent + 1, true));
+    assert_eq!(bench.body()["metadata"]["labels"]["theirs"], "x");
+}
+
+#[test]
+fn a_view_says_when_the_last_renewal_was_answered() {
+    let mut bench = Bench::leading();
+    bench.answers = false;
+    bench.run(seconds(4));
+    assert_eq!(bench.elector.view().leading.map(|led| led.confirmed), Some(START));
+
+    bench.serve();
+
+    assert_eq!(bench.elector.view().leading.map(|led| led.confirmed), Some(bench.now.boot));
 }

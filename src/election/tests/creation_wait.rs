@@ -11,7 +11,7 @@ use crate::{
     time::Instant,
 };
 
-fn not_before(bench: &Bench) -> Option<Instant> {
+pub(super) fn not_before(bench: &Bench) -> Option<Instant> {
     bench.told.iter().rev().find_map(|message| match message {
         ToInit::Lead { not_before, .. } => *not_before,
         _ => None,
@@ -127,45 +127,6 @@ fn a_mark_that_its_holder_did_not_write_is_not_trusted() {
     assert_eq!((next.leads().is_some(), not_before(&next)), (true, Some(START + plus(15))));
 }
 
-/// A tenure leads with D = 30 s, and client-go's late release gives its Lease to the next client-go, which crashes; seen from the
-/// start.
-fn robbed() -> Bench {
-    let config = || {
-        let mut welcome = welcome();
-        welcome.config.lease.duration = seconds(30);
-        welcome
-    };
-    let other = Bench::leading_with(Welcome { identity: "other_4567".into(), ..config() });
-    let mut next = Bench::start(welcome(), other.register);
-    next.run(TICK);
-    next.register.edit(|object| object["spec"] = mark());
-    next.register.edit(|object| object["spec"] = held("client-go", 5));
-    next.watch_register();
-    next
-}
-
-#[test]
-fn who_was_robbed_of_the_lease_is_waited_for_although_the_robber_crashed() {
-    let mut next = robbed();
-    next.run(plus(5) + TICK);
-
-    assert!(next.leads().is_some());
-    assert!(not_before(&next) >= Some(START + plus(5) + plus(30)), "{:?}", not_before(&next));
-}
-
-#[test]
-fn who_was_robbed_longer_ago_than_it_could_run_is_not_waited_for() {
-    let mut next = robbed();
-    for renewal in 10..18 {
-        next.run(seconds(4));
-        next.register.edit(|object| object["spec"]["renewTime"] = format!("2026-01-01T00:00:{renewal}.000000Z").into());
-        next.watch_register();
-    }
-    next.run(plus(6));
-
-    assert_eq!((next.leads().is_some(), not_before(&next)), (true, None));
-}
-
 #[test]
 fn a_mark_beside_my_own_name_is_trusted_for_my_workload_is_dead() {
     let mut bench = Bench::leading();
@@ -233,6 +194,10 @@ fn the_end_of_the_wait_is_agreed_with_init_before_the_first_write_with_the_short
         panic!("{:?}", bench.told.last())
     };
     assert_eq!(timing.duration, seconds(15));
+    let extended = bench.told.iter().filter(|message| matches!(message, ToInit::Extend { .. })).count() as u64;
+    for earlier in 0..=extended {
+        bench.tell(ToElector::Acknowledged { term, serial: earlier });
+    }
     assert_eq!(bench.writes().len(), writes, "nothing is written before init agrees");
     bench.tell(ToElector::Acknowledged { term, serial });
     assert_eq!(bench.body()["spec"]["leaseDurationSeconds"], 15);
@@ -284,6 +249,19 @@ fn a_waiter_that_ends_writes_nothing() {
     assert!(bench.is_done());
     assert_eq!(bench.writes().len(), writes);
     assert!(bench.events.contains(&Event::Released { how: Given::Keep }));
+}
+
+#[test]
+fn who_ends_when_the_wait_is_just_over_gives_the_lease_back() {
+    let mut bench = Bench::with(free());
+    bench.run(plus(60));
+    assert_eq!(not_before(&bench), Some(bench.now.boot));
+
+    bench.stopping(Reason::Signal);
+    bench.prove(Then::Exit);
+    bench.run(seconds(1));
+
+    assert!(bench.events.contains(&Event::Released { how: Given::Clear }), "{:?}", bench.events);
 }
 
 #[test]

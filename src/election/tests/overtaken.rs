@@ -8,7 +8,10 @@ use super::{
     bench::{Bench, TICK, held, lost, seconds},
     campaign_outcome::campaigning,
 };
-use crate::election::{Answer, Event, Request};
+use crate::{
+    election::{Answer, Event, Refusal, Request, Watched},
+    link::{Reason, Then, ToElector},
+};
 
 /// The awaited write is done; then somebody edits the Lease, and the watch shows that before the reply comes.
 fn overtaken(bench: &mut Bench, edit: impl FnOnce(&mut Value)) {
@@ -108,4 +111,40 @@ fn a_campaign_is_lost_although_the_watch_showed_the_winner_before_the_conflict()
     bench.answer(Answer::Conflict);
 
     assert!(bench.events.contains(&Event::CampaignLost));
+}
+
+#[test]
+fn a_campaign_whose_write_was_refused_is_lost_when_the_watch_shows_a_winner_or_a_deletion() {
+    for deleted in [false, true] {
+        let mut bench = campaigning();
+        bench.answer(Answer::Refused { refusal: Refusal::Forbidden, message: "no update".into() });
+        bench.run(TICK);
+        bench.watch(Watched::Bookmark("10".into()));
+        assert!(!bench.events.contains(&Event::CampaignLost), "nobody else has it");
+
+        if deleted {
+            let deletion = bench.register.delete();
+            bench.watch(deletion);
+        } else {
+            bench.register.edit(|object| object["spec"] = held("y", 15));
+            bench.watch_register();
+        }
+
+        assert!(bench.events.contains(&Event::CampaignLost), "deleted: {deleted}");
+    }
+}
+
+#[test]
+fn a_takeover_of_which_init_was_not_told_yet_is_released_by_a_shutdown() {
+    let mut bench = campaigning();
+    overtaken(&mut bench, |object| object["metadata"]["labels"] = json!({"a": "b"}));
+    assert_eq!(bench.leads(), None);
+
+    bench.tell(ToElector::Shutdown);
+    assert_eq!((bench.leads().is_some(), bench.step_down_reason()), (true, Some(Reason::Signal)));
+    bench.answers = true;
+    bench.prove(Then::Exit);
+    bench.run(seconds(1));
+
+    assert_eq!((bench.register.spec()["holderIdentity"].as_str(), bench.is_done()), (Some(""), true));
 }

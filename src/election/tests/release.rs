@@ -7,7 +7,7 @@ use crate::{
     link::{Reason, Then, ToElector, ToInit},
 };
 
-fn released(bench: &Bench) -> Option<&'static str> {
+pub(super) fn released(bench: &Bench) -> Option<&'static str> {
     bench.events.iter().rev().find_map(|event| match event {
         Event::Released { how } => Some(how.as_str()),
         _ => None,
@@ -15,7 +15,7 @@ fn released(bench: &Bench) -> Option<&'static str> {
 }
 
 /// Leading, asked to stop, the workload proved gone, init silent so far.
-fn proved(then: Then) -> Bench {
+pub(super) fn proved(then: Then) -> Bench {
     let mut bench = Bench::leading();
     bench.answers = false;
     bench.stopping(Reason::Signal);
@@ -24,7 +24,7 @@ fn proved(then: Then) -> Bench {
     bench
 }
 
-fn acknowledge_release(bench: &mut Bench) {
+pub(super) fn acknowledge_release(bench: &mut Bench) {
     let Some(ToInit::Releasing { term, serial }) = bench.told.last().cloned() else { panic!("{:?}", bench.told.last()) };
     bench.tell(ToElector::Acknowledged { term, serial });
 }

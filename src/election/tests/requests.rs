@@ -32,18 +32,28 @@ fn no_two_requests_have_the_same_name() {
 
 #[test]
 fn a_take_that_was_forbidden_hinders_no_creation() {
-    let mut bench = Bench::with(held("x", 15));
-    bench.answers = false;
-    while !bench.awaits_a_write() {
-        if bench.awaited.is_some() { bench.serve() } else { bench.run(Duration::from_millis(100)) }
-    }
-    bench.answer(Answer::Refused { refusal: Refusal::Forbidden, message: "".into() });
-    let deleted = bench.register.delete();
-    bench.answers = true;
-    bench.watch(deleted);
-    bench.run(seconds(20));
+    for deleted_before_the_answer in [false, true] {
+        let mut bench = Bench::with(held("x", 15));
+        bench.run(plus(15) - TICK);
+        bench.answers = false;
+        bench.run(TICK);
+        assert!(bench.awaits_a_write());
+        let forbidden = Answer::Refused { refusal: Refusal::Forbidden, message: "no update".into() };
+        if deleted_before_the_answer {
+            let deleted = bench.register.delete();
+            bench.watch(deleted);
+            bench.answer(forbidden);
+        } else {
+            bench.answer(forbidden);
+            let deleted = bench.register.delete();
+            bench.watch(deleted);
+        }
+        bench.answers = true;
 
-    assert!(bench.writes().iter().any(|request| matches!(request, Request::Create(_))));
+        bench.run(seconds(1));
+
+        assert!(matches!(bench.writes().last(), Some(Request::Create(_))), "{deleted_before_the_answer}");
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::bench::{Bench, ME, START, seconds, welcome};
 use crate::{
-    election::{Elector, Event, Request},
+    election::{Elector, Event, Request, Watched},
     link::{Reason, Resume, Term, Then, ToInit, Welcome},
     time::Now,
 };
@@ -180,6 +180,21 @@ fn a_successor_finds_a_loss_in_its_first_read() {
     new.run(Duration::from_millis(1));
 
     assert_eq!(new.step_down_reason(), Some(Reason::LostToHolder));
+}
+
+#[test]
+fn an_event_from_before_the_term_is_no_loss_although_a_successor_has_read_nothing_yet() {
+    let mut old = Bench::leading();
+    let mut before = old.register.object.clone().unwrap();
+    before["metadata"]["resourceVersion"] = "15".into();
+    before["spec"]["holderIdentity"] = "x".into();
+    old.run(seconds(4));
+
+    let mut new = successor(old, |_| {});
+    new.watch(Watched::Changed(before.into()));
+    new.run(seconds(1));
+
+    assert_eq!((new.step_down(), new.register.spec()["holderIdentity"].as_str()), (None, Some(ME)));
 }
 
 #[test]

@@ -154,15 +154,56 @@ fn a_watch_that_fails_each_time_is_tried_more_and_more_rarely_and_leaves_the_rea
 }
 
 #[test]
-fn a_watch_that_breaks_after_it_has_worked_is_started_again_soon() {
+fn a_watch_that_breaks_after_it_has_worked_for_ten_seconds_is_started_again_soon() {
     let mut bench = Bench::with(held("x", 3600));
+    bench.run(seconds(1));
     for _ in 0..5 {
-        bench.run(seconds(10));
+        bench.run(seconds(9));
         let (gets, watches) = (bench.gets(), bench.watches.len());
         bench.watch(Watched::Ended(WatchEnd::Failed("cut".into())));
         bench.run(seconds(1));
         assert_eq!((bench.gets(), bench.watches.len()), (gets + 1, watches + 1));
     }
+}
+
+#[test]
+fn watches_that_bring_something_and_end_in_peace_are_resumed_at_once_each_time() {
+    let mut bench = Bench::with(held("x", 3600));
+    for ended in 1..10 {
+        bench.run(seconds(1));
+        bench.watch(Watched::Bookmark("12".into()));
+        bench.watch(Watched::Ended(WatchEnd::Closed));
+        assert_eq!(bench.watches.len(), ended + 1);
+    }
+}
+
+#[test]
+fn a_watch_that_brought_nothing_for_ten_seconds_has_worked_too() {
+    let mut bench = Bench::with(held("x", 3600));
+    bench.run(seconds(10));
+    bench.watch(Watched::Ended(WatchEnd::Closed));
+    bench.watch(Watched::Ended(WatchEnd::Closed));
+    assert_eq!(bench.watches.len(), 2, "the one that ended at once is not resumed at once");
+
+    bench.run(seconds(1));
+
+    assert_eq!(bench.watches.len(), 3);
+}
+
+#[test]
+fn a_watch_is_started_again_while_a_read_awaits_its_answer() {
+    let mut bench = Bench::with(held("x", 15));
+    bench.run(seconds(3));
+    bench.answers = false;
+    bench.run(seconds(1));
+    assert!(bench.awaited.is_some());
+    bench.watch(Watched::Ended(WatchEnd::Closed));
+    bench.watch(Watched::Ended(WatchEnd::Closed));
+    let watches = bench.watches.len();
+
+    bench.run(seconds(2));
+
+    assert_eq!((bench.watches.len(), bench.awaited.is_some()), (watches + 1, true));
 }
 
 #[test]

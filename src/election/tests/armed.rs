@@ -1,0 +1,82 @@
+//! What the second guard is armed for (law 3, 8).
+
+use super::bench::{Bench, plus, seconds};
+use crate::{
+    election::armed::Armed,
+    link::{Reason, Stop, Term, Then, ToElector, ToInit},
+    time::Instant,
+};
+
+/// Armed by what init was told.
+fn armed(bench: &Bench) -> Armed {
+    let mut armed = Armed::disarmed();
+    bench.told.iter().for_each(|message| armed.telling(message));
+    armed
+}
+
+fn hard(bench: &Bench) -> Instant {
+    bench.elector.view().leading.expect("it leads").deadlines.hard
+}
+
+fn stopped(term: Term) -> ToElector {
+    let stop = Stop { began: None, killed: None, exited: None, exit: None, proved: Instant::BOOT };
+    ToElector::Stopped { term, request: 1, stop, then: Then::Follow }
+}
+
+#[test]
+fn the_second_guard_kills_at_h_as_init_was_told_of_it_last() {
+    let mut bench = Bench::leading();
+    assert_eq!(armed(&bench).hard(), hard(&bench));
+
+    bench.run(seconds(4));
+
+    assert!(matches!(bench.told.last(), Some(ToInit::Extend { .. })));
+    assert_eq!(armed(&bench).hard(), hard(&bench));
+}
+
+#[test]
+fn the_second_guard_kills_earlier_where_the_end_of_a_wait_moves_h_back() {
+    let mut bench = Bench::with(serde_json::json!({"holderIdentity": "", "leaseDurationSeconds": 60}));
+    bench.run(plus(60) + seconds(3));
+    let shortened = bench.told.iter().rposition(|message| matches!(message, ToInit::Shorten { .. }));
+    bench.told.truncate(shortened.expect("the wait is over") + 1);
+    let Some(ToInit::Shorten { deadlines, .. }) = bench.told.last() else { unreachable!("found above") };
+
+    assert_eq!(armed(&bench).hard(), deadlines.hard);
+}
+
+#[test]
+fn a_proof_disarms_the_second_guard_for_its_own_term_only() {
+    let bench = Bench::leading();
+    let mut armed = armed(&bench);
+
+    armed.told(&stopped(Term(7)));
+    assert_eq!(armed.hard(), hard(&bench));
+    armed.told(&ToElector::Stopping { term: Term(1), reason: Reason::Signal, at: bench.now.boot });
+    assert_eq!(armed.hard(), hard(&bench), "a stop that has only begun is no proof");
+
+    armed.told(&stopped(Term(1)));
+    assert_eq!(armed.hard(), Instant::NEVER);
+}
+
+#[test]
+fn the_end_of_a_term_disarms_the_second_guard() {
+    let mut bench = Bench::leading();
+    bench.stopping(Reason::Signal);
+    bench.prove(Then::Follow);
+    bench.run(seconds(1));
+    assert!(bench.told.contains(&ToInit::Ended { term: Term(1) }));
+
+    assert_eq!(armed(&bench).hard(), Instant::NEVER);
+}
+
+#[test]
+fn a_guard_that_is_to_act_kills_from_now_on_until_it_is_disarmed() {
+    let mut armed = armed(&Bench::leading());
+
+    armed.act();
+    assert_eq!(armed.hard(), Instant::BOOT);
+
+    armed.disarm();
+    assert_eq!(armed.hard(), Instant::NEVER);
+}

@@ -1,0 +1,88 @@
+//! What becomes of a release that does not go smoothly: late messages, wrong answers, and what others do to the Lease (law 8).
+
+use super::{
+    bench::{Bench, lost, seconds},
+    release::{acknowledge_release, proved, released},
+};
+use crate::{
+    election::{Answer, Request},
+    link::{Reason, Then, ToElector},
+};
+
+#[test]
+fn no_acknowledgement_of_an_earlier_message_lets_a_release_begin() {
+    let mut bench = Bench::leading();
+    bench.run(seconds(7));
+    let term = bench.leads().expect("it leads");
+    bench.stopping(Reason::Signal);
+    bench.run(seconds(1));
+    let writes = bench.writes().len();
+    assert_eq!(writes, 3, "the takeover and two renewals");
+
+    bench.acknowledges = false;
+    bench.prove(Then::Exit);
+    for serial in 0..writes as u64 {
+        bench.tell(ToElector::Acknowledged { term, serial });
+        bench.run(seconds(1));
+    }
+    assert_eq!(bench.writes().len(), writes);
+
+    acknowledge_release(&mut bench);
+    bench.run(seconds(1));
+    assert_eq!(released(&bench), Some("clear"));
+}
+
+#[test]
+fn a_release_that_is_answered_with_another_lease_is_none_yet() {
+    let mut bench = proved(Then::Exit);
+    let before = bench.register.object.clone().expect("a Lease");
+    acknowledge_release(&mut bench);
+    bench.serve();
+
+    bench.answer(Answer::Object(before.into()));
+    assert_eq!(released(&bench), None);
+    bench.answers = true;
+    bench.run(seconds(1));
+
+    assert_eq!((released(&bench), bench.register.spec()["holderIdentity"].as_str()), (Some("clear"), Some("")));
+}
+
+#[test]
+fn a_lease_that_somebody_else_has_cleared_was_not_given_back() {
+    let mut bench = proved(Then::Exit);
+    bench.register.edit(|object| object["spec"]["holderIdentity"] = "".into());
+    acknowledge_release(&mut bench);
+
+    bench.serve();
+
+    assert_eq!(released(&bench), Some("not-ours"));
+}
+
+#[test]
+fn a_cleared_lease_that_was_made_anew_is_not_the_one_that_was_given_back() {
+    let mut bench = proved(Then::Exit);
+    acknowledge_release(&mut bench);
+    bench.serve();
+    bench.answer(lost());
+    bench.register.put(super::bench::mark());
+    bench.answers = true;
+
+    bench.run(seconds(1));
+
+    assert_eq!(released(&bench), Some("not-ours"));
+}
+
+#[test]
+fn the_first_conflict_of_a_release_costs_no_pause() {
+    let mut bench = proved(Then::Exit);
+    acknowledge_release(&mut bench);
+    bench.serve();
+    bench.register.edit(|object| object["metadata"]["labels"] = serde_json::json!({"theirs": "x"}));
+
+    bench.serve();
+    assert!(matches!(bench.awaited, Some((_, Request::Get))), "at once: {:?}", bench.awaited);
+    bench.serve();
+    bench.answer(Answer::Conflict);
+
+    assert_eq!(bench.awaited, None, "the second one is paced");
+}

@@ -1,0 +1,72 @@
+//! A tenure that lost its Lease to somebody who did not wait for it, and may still run for its own duration (law 14).
+
+use serde_json::Value;
+
+use super::{
+    bench::{Bench, START, TICK, held, mark, plus, seconds, welcome},
+    creation_wait::not_before,
+};
+use crate::link::Welcome;
+
+/// A tenure leads with D = 30 s, and client-go's late release gives its Lease to the next client-go, which holds it for `duration`
+/// and crashes; seen from the start.
+fn robbed(duration: i64) -> Bench {
+    let mut config = welcome();
+    config.config.lease.duration = seconds(30);
+    let other = Bench::leading_with(Welcome { identity: "other_4567".into(), ..config });
+    let mut next = Bench::start(welcome(), other.register);
+    next.run(TICK);
+    next.register.edit(|object| object["spec"] = mark());
+    next.register.edit(|object| object["spec"] = held("client-go", duration));
+    next.watch_register();
+    next
+}
+
+/// The robber renews for 32 s.
+fn renewed(mut next: Bench) -> Bench {
+    for renewal in 10..18 {
+        next.run(seconds(4));
+        next.register.edit(|object| object["spec"]["renewTime"] = format!("2026-01-01T00:00:{renewal}.000000Z").into());
+        next.watch_register();
+    }
+    next
+}
+
+#[test]
+fn who_was_robbed_of_the_lease_is_waited_for_although_the_robber_crashed() {
+    let mut next = robbed(5);
+    next.run(plus(5) + TICK);
+
+    assert!(next.leads().is_some());
+    assert!(not_before(&next) >= Some(START + plus(5) + plus(30)), "{:?}", not_before(&next));
+}
+
+#[test]
+fn who_was_robbed_longer_ago_than_it_could_run_is_not_waited_for() {
+    let mut next = renewed(robbed(5));
+    next.run(plus(6));
+
+    assert_eq!((next.leads().is_some(), not_before(&next)), (true, None));
+}
+
+#[test]
+fn who_was_robbed_and_could_run_just_as_long_as_the_robber_is_not_waited_for_longer() {
+    let mut next = robbed(30);
+    next.run(plus(30) + TICK);
+
+    assert_eq!((next.leads().is_some(), not_before(&next)), (true, None));
+}
+
+#[test]
+fn who_may_have_led_again_unseen_between_two_robbers_is_waited_for_anew() {
+    let mut next = renewed(robbed(5));
+    let mut again: Value = held("another client-go", 5);
+    again["leaseTransitions"] = 9.into();
+    next.register.edit(|object| object["spec"] = again);
+    next.watch_register();
+    let taken_at = next.now.boot + plus(5);
+
+    next.run(plus(5) + TICK);
+
+    assert_eq!((next.leads().is_some(), not_before(&next)), (true, Some(taken_at + plus(30))));
+}
