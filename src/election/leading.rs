@@ -137,7 +137,6 @@ impl Leading {
         let mut leading = Self {
             preference: preferred_in(&spec),
             announced: true,
-            read_wanted: true,
             released: resume.released,
             ..Self::of(resume.term, resume.facts, resume.timing, confirmed, deadlines)
         };

@@ -119,8 +119,7 @@ impl Releasing {
     pub(crate) fn answered(&mut self, core: &mut Core, asked: Asked, answer: Answer, now: Now) -> Option<Phase> {
         match (asked.attempt, answer) {
             (None, Answer::Object(object)) => match LeaseRecord::read(object) {
-                Some(record) if matches!(self.step, Step::Void) => self.fresh = Some(record),
-                Some(record) => return self.read(core, record, now),
+                Some(record) => self.fresh = Some(record),
                 None => {
                     core.report_failure(asked.operation, asked.sent, UNREADABLE.into());
                     self.retry(core, asked.sent, None, now);

@@ -159,10 +159,7 @@ impl Ladder {
         self.last = scan;
         match &mut self.phase {
             // A process from outside (kubectl exec) dies without a SIGCHLD.
-            Phase::Asked { look, .. } if self.main_gone => {
-                *look = Some((now + LONGEST_PAUSE).or_earlier(*look));
-            }
-            Phase::Asked { .. } => {}
+            Phase::Asked { look, .. } => *look = Some((now + LONGEST_PAUSE).or_earlier(*look)),
             // killMargin has no room for a pause and one more wake-up, and only the end of init helps.
             Phase::Everything { next, die_at: Some(_), .. } if self.last.denied => *next = Some(now),
             Phase::Walking { next, pause } | Phase::Everything { next, pause, .. } => {

@@ -67,8 +67,8 @@ impl Write<'_> {
         if same {
             let kept = ["", new.text("acquireTime")].contains(&spec.text("acquireTime"));
             let kept = kept && new.transitions() == spec.transitions();
-            // What somebody has changed of them is put back.
-            if !kept && !is_of(self.taken, old, &new) {
+            // What somebody has changed of them is put back, to what init was told, maybe by an elector that lied.
+            if !kept && !is_of(self.taken, old, &new) && !is_of(self.held, old, &new) {
                 return Some("changes acquireTime or leaseTransitions without the holder");
             }
             if new.text("renewTime") <= spec.text("renewTime") {

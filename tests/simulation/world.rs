@@ -34,6 +34,8 @@ pub struct World {
     pub peer: Option<Peer>,
     pub plan: Rc<Plan>,
     pub calm_since: Option<Ns>,
+    /// The duration that a Lease had before it was cleared of it, in seconds: terms may still count on it.
+    pub cleared: u64,
 }
 
 impl World {
@@ -73,7 +75,7 @@ impl World {
             peer.wake(&mut e);
             peer
         });
-        Self { e, server: Server::new(seed), replicas, peer, plan, calm_since: None }
+        Self { e, server: Server::new(seed), replicas, peer, plan, calm_since: None, cleared: 0 }
     }
 
     /// Runs it to the end.

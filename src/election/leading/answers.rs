@@ -81,7 +81,7 @@ impl Leading {
         match operation {
             Operation::Get => {
                 if std::mem::take(&mut self.unanswered) >= 2 {
-                    self.read_wanted = self.conflicts > 0;
+                    self.read_wanted = false;
                 }
             }
             Operation::Create | Operation::Update => {

@@ -61,8 +61,7 @@ impl Agent {
                     self.asked_to_end(Some(signal).filter(|signal| !self.workload.tells_a_role(*signal)), now);
                 }
             }
-            _ if signal.is_forwardable() => self.workload.forward(signal),
-            _ => {}
+            _ => self.workload.forward(signal),
         }
     }
 

@@ -66,6 +66,8 @@ impl World {
 
     pub(super) fn clear(&mut self) {
         let how = self.e.rng.u8(..3);
+        let recorded = self.server.lease().and_then(|lease| lease["spec"]["leaseDurationSeconds"].as_u64());
+        self.cleared = recorded.unwrap_or(self.cleared);
         self.edit("clear", |lease| match how {
             // From a null it would recreate the mark that was there before.
             0 if lease["spec"]["holderIdentity"].is_null() => {}
@@ -81,8 +83,9 @@ impl World {
         names.push("stranger".into());
         let name = names[self.e.rng.usize(..names.len())].clone();
         let time = stamp(self.e.now);
-        // A longer one that is gone before everybody has seen it cannot be waited out: the law does not cover that.
-        let duration = self.plan.common.unwrap_or(10);
+        // A longer one that is gone before everybody has seen it cannot be waited out, and a shorter one than a term counts on is
+        // not: the law covers neither.
+        let duration = self.plan.common.unwrap_or(10).max(self.cleared);
         self.edit("another holder", |lease| {
             let transitions = lease["spec"]["leaseTransitions"].as_i64().unwrap_or_default();
             let spec = &mut lease["spec"];
