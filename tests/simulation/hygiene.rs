@@ -1,5 +1,7 @@
 //! What a replica may write (laws 8, 12 and 17), and that what others wrote stays.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 use tenure::election::{
     record::{LeaseRecord, Standing},
@@ -17,8 +19,8 @@ pub struct Write<'w> {
     pub new: &'w Value,
     /// uid, acquireTime and leaseTransitions of the last term that this replica's init was told of.
     pub held: Option<&'w Held>,
-    /// Those of the last Lease that it took, whether init was told or not.
-    pub taken: Option<&'w Held>,
+    /// Those of each time that it took the Lease, whether init was told or not.
+    pub taken: Option<&'w BTreeSet<Held>>,
 }
 
 /// uid, acquireTime and leaseTransitions.
@@ -67,8 +69,8 @@ impl Write<'_> {
         if same {
             let kept = ["", new.text("acquireTime")].contains(&spec.text("acquireTime"));
             let kept = kept && new.transitions() == spec.transitions();
-            // What somebody has changed of them is put back, to what init was told, maybe by an elector that lied.
-            if !kept && !is_of(self.taken, old, &new) && !is_of(self.held, old, &new) {
+            // What somebody has changed of them is put back; to those of an earlier term if the elector has lied to init of them.
+            if !kept && !self.taken.is_some_and(|taken| taken.iter().any(|taken| is_of(Some(taken), old, &new))) {
                 return Some("changes acquireTime or leaseTransitions without the holder");
             }
             if new.text("renewTime") <= spec.text("renewTime") {

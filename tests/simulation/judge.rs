@@ -61,8 +61,8 @@ pub struct Judge {
     extended: Option<(Who, Term, Instant, Instant)>,
     /// uid, acquireTime and leaseTransitions of each one's last term.
     held: BTreeMap<Who, Held>,
-    /// Those of the Lease that each one took last.
-    taken: BTreeMap<Who, Held>,
+    /// Those of each time that each one took the Lease.
+    taken: BTreeMap<Who, BTreeSet<Held>>,
     /// When each one's last term ended.
     ended: BTreeMap<Who, Ns>,
     /// When the latest writes were sent, by their versions.
@@ -229,7 +229,7 @@ impl Judge {
         if let Some(wrong) = write.wrong() {
             self.fail(format!("{who} has written a record that {wrong}"));
         }
-        self.taken.extend(taken.map(|taken| (who, taken)));
+        self.taken.entry(who).or_default().extend(taken);
     }
 
     /// The Lease is now `lease`, and was `before`.
