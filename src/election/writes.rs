@@ -84,16 +84,17 @@ impl Author {
         object
     }
 
-    /// A Lease that is kept: the holder stays, and so do the acquireTime and leaseTransitions of its term. What somebody changed of
-    /// these, or removed of its own labels and annotations, is restored.
+    /// A Lease that is kept: the holder stays, and so do acquireTime and leaseTransitions. If somebody removed these, or its own
+    /// labels and annotations, they are restored. What is changed of the two stays: it may be another term's, and then this one is
+    /// not released (law 8).
     #[must_use]
     pub fn renew(&self, from: &LeaseRecord, facts: &Facts, timing: Timing, time: &str) -> Value {
         let mut object = self.copy(from);
         self.mark_held(&mut object);
         let spec = spec_of(&mut object);
         self.hold(spec, timing, time);
-        spec.insert("acquireTime".into(), facts.acquired_at.as_str().into());
-        spec.insert("leaseTransitions".into(), facts.transitions.into());
+        spec.entry("acquireTime").or_insert_with(|| facts.acquired_at.as_str().into());
+        spec.entry("leaseTransitions").or_insert_with(|| facts.transitions.into());
         object
     }
 

@@ -146,7 +146,11 @@ impl Lines {
                 );
             }
             Event::Released { how: how @ Given::NotOurs } => {
-                info!(lease = self.lease, how = how.as_str(), "the Lease no longer belongs to this term: nothing to release");
+                info!(
+                    lease = self.lease,
+                    how = how.as_str(),
+                    "the Lease does not carry this term's holder, acquireTime and leaseTransitions any more: it is left as it is"
+                );
             }
             Event::Released { how } => debug!(how = how.as_str(), "released the Lease"),
             Event::Odd { message } => warn!(lease = self.lease, "{}", bounded(message)),

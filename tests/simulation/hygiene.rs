@@ -1,7 +1,5 @@
 //! What a replica may write (laws 8, 12 and 17), and that what others wrote stays.
 
-use std::collections::BTreeSet;
-
 use serde_json::Value;
 use tenure::election::{
     record::{LeaseRecord, Standing},
@@ -18,31 +16,7 @@ pub struct Write<'w> {
     pub old: Option<(&'w Value, u64)>,
     pub new: &'w Value,
     /// uid, acquireTime and leaseTransitions of the last term that this replica's init was told of.
-    pub held: Option<&'w Held>,
-    /// Those of each time that it took the Lease, whether init was told or not.
-    pub taken: Option<&'w BTreeSet<Held>>,
-}
-
-/// uid, acquireTime and leaseTransitions.
-pub type Held = (String, String, i32);
-
-/// Those that a write which takes the Lease leaves in it; none if it does not take it.
-pub fn taken(before: Option<&Value>, after: &Value) -> Option<Held> {
-    let spec = Spec(after);
-    // A renewal keeps holder and trace, and nothing else keeps both.
-    let kept = before.is_some_and(|before| {
-        Spec(before).holder() == spec.holder() && annotation(before, TRACEPARENT) == annotation(after, TRACEPARENT)
-    });
-    let uid = after["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
-    (!kept && !spec.holder().is_empty()).then(|| (uid, spec.text("acquireTime").to_owned(), spec.transitions()))
-}
-
-/// Whether `lease` with `spec` is the one that is `held`.
-fn is_of(held: Option<&Held>, lease: &Value, spec: &Spec<'_>) -> bool {
-    let uid = lease["metadata"]["uid"].as_str().unwrap_or_default();
-    held.is_some_and(|(of, acquired, transitions)| {
-        (of.as_str(), acquired.as_str(), *transitions) == (uid, spec.text("acquireTime"), spec.transitions())
-    })
+    pub held: Option<&'w (String, String, i32)>,
 }
 
 impl Write<'_> {
@@ -68,16 +42,17 @@ impl Write<'_> {
         let same = spec.holder() == new.holder();
         if same {
             let kept = ["", new.text("acquireTime")].contains(&spec.text("acquireTime"));
-            let kept = kept && new.transitions() == spec.transitions();
-            // What somebody has changed of them is put back; to those of an earlier term if the elector has lied to init of them.
-            if !kept && !self.taken.is_some_and(|taken| taken.iter().any(|taken| is_of(Some(taken), old, &new))) {
+            // What somebody has removed is restored.
+            let counted = !old["spec"]["leaseTransitions"].is_null();
+            if !kept || counted && new.transitions() != spec.transitions() {
                 return Some("changes acquireTime or leaseTransitions without the holder");
             }
             if new.text("renewTime") <= spec.text("renewTime") {
                 return Some("has a renewTime that does not rise");
             }
-            // A term that is lost and taken again.
-            return taken(Some(old), self.new).and_then(|_| self.acquired(old, since));
+            // A renewal keeps the trace; a term that is lost and taken again starts a new one.
+            let taken = annotation(old, TRACEPARENT) != annotation(self.new, TRACEPARENT);
+            return taken.then(|| self.acquired(old, since)).flatten();
         }
         if new.text("acquireTime") != new.text("renewTime") {
             return Some("changes the holder and keeps acquireTime");
@@ -92,7 +67,11 @@ impl Write<'_> {
         if old.holder() != self.me {
             return Some("empties what another one holds");
         }
-        if !is_of(self.held, old.0, old) {
+        let uid = old.0["metadata"]["uid"].as_str().unwrap_or_default();
+        let mine = self.held.is_some_and(|(lease, acquired, transitions)| {
+            (lease.as_str(), acquired.as_str(), *transitions) == (uid, old.text("acquireTime"), old.transitions())
+        });
+        if !mine {
             return Some("empties what its last term has not acquired");
         }
         (new.transitions() != old.transitions()).then_some("is released and counts a transition")

@@ -17,7 +17,7 @@ use tenure::{
 use crate::{
     clock::{Ns, S},
     engine::{Child, Who},
-    hygiene::{Held, Write, taken},
+    hygiene::Write,
 };
 
 /// How many writes are remembered.
@@ -60,9 +60,7 @@ pub struct Judge {
     /// S of the last extension that an elector sent to its init, and when it sent it.
     extended: Option<(Who, Term, Instant, Instant)>,
     /// uid, acquireTime and leaseTransitions of each one's last term.
-    held: BTreeMap<Who, Held>,
-    /// Those of each time that each one took the Lease.
-    taken: BTreeMap<Who, BTreeSet<Held>>,
+    held: BTreeMap<Who, (String, String, i32)>,
     /// When each one's last term ended.
     ended: BTreeMap<Who, Ns>,
     /// When the latest writes were sent, by their versions.
@@ -223,13 +221,10 @@ impl Judge {
             old: before.map(|before| (before, now.saturating_sub(self.since))),
             new: after,
             held: self.held.get(&who),
-            taken: self.taken.get(&who),
         };
-        let taken = taken(before, after);
         if let Some(wrong) = write.wrong() {
             self.fail(format!("{who} has written a record that {wrong}"));
         }
-        self.taken.entry(who).or_default().extend(taken);
     }
 
     /// The Lease is now `lease`, and was `before`.

@@ -66,21 +66,17 @@ fn own_labels_and_marks_that_somebody_took_away_come_back() {
 }
 
 #[test]
-fn a_terms_acquire_time_and_transitions_that_somebody_changed_come_back() {
-    for edit in [json!({"acquireTime": "2001-01-01T00:00:00.000000Z", "leaseTransitions": 77}), json!({})] {
-        let mut bench = Bench::leading();
-        let before = bench.register.spec().clone();
-        bench.register.edit(|object| {
-            let spec = object["spec"].as_object_mut().unwrap();
-            spec.retain(|name, _| !matches!(name.as_str(), "acquireTime" | "leaseTransitions"));
-            spec.extend(edit.as_object().unwrap().clone());
-        });
+fn a_terms_acquire_time_and_transitions_that_somebody_removed_come_back() {
+    let mut bench = Bench::leading();
+    let before = bench.register.spec().clone();
+    bench.register.edit(|object| {
+        object["spec"].as_object_mut().unwrap().retain(|name, _| !matches!(name.as_str(), "acquireTime" | "leaseTransitions"));
+    });
 
-        bench.run(seconds(6));
+    bench.run(seconds(6));
 
-        let after = bench.register.spec();
-        assert_eq!([&after["acquireTime"], &after["leaseTransitions"]], [&before["acquireTime"], &before["leaseTransitions"]]);
-    }
+    let after = bench.register.spec();
+    assert_eq!([&after["acquireTime"], &after["leaseTransitions"]], [&before["acquireTime"], &before["leaseTransitions"]]);
 }
 
 #[test]
