@@ -48,24 +48,6 @@ fn a_release_leaves_the_mark_and_everything_else_as_it_was() {
     assert_eq!(released(&bench), Some("clear"));
 }
 
-/// Another replica may have led in between: its workload may run, and a mark would start the next one beside it.
-#[test]
-fn a_lease_that_was_handed_back_by_an_edit_is_not_released_however_often_it_was_renewed() {
-    let mut bench = Bench::leading();
-    bench.register.edit(|object| {
-        object["spec"]["acquireTime"] = "2030-01-01T00:00:00.000000Z".into();
-        object["spec"]["leaseTransitions"] = 9.into();
-    });
-    bench.run(seconds(10));
-    bench.stopping(Reason::Signal);
-
-    bench.prove(Then::Follow);
-    bench.run(seconds(1));
-
-    assert_eq!(bench.register.spec()["holderIdentity"], ME);
-    assert_eq!(released(&bench), Some("not-ours"));
-}
-
 #[test]
 fn nothing_of_a_release_is_written_before_init_has_voided_the_deadlines() {
     let mut bench = proved(Then::Exit);

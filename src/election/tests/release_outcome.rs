@@ -1,7 +1,7 @@
 //! What becomes of a release that does not go smoothly: late messages, wrong answers, and what others do to the Lease (law 8).
 
 use super::{
-    bench::{Bench, lost, seconds},
+    bench::{Bench, ME, lost, seconds},
     release::{acknowledge_release, proved, released},
 };
 use crate::{
@@ -85,4 +85,22 @@ fn the_first_conflict_of_a_release_costs_no_pause() {
     bench.answer(Answer::Conflict);
 
     assert_eq!(bench.awaited, None, "the second one is paced");
+}
+
+/// Another replica may have led in between: its workload may run, and a mark would start the next one beside it.
+#[test]
+fn a_lease_that_was_handed_back_by_an_edit_is_not_released_however_often_it_was_renewed() {
+    let mut bench = Bench::leading();
+    bench.register.edit(|object| {
+        object["spec"]["acquireTime"] = "2030-01-01T00:00:00.000000Z".into();
+        object["spec"]["leaseTransitions"] = 9.into();
+    });
+    bench.run(seconds(10));
+    bench.stopping(Reason::Signal);
+
+    bench.prove(Then::Follow);
+    bench.run(seconds(1));
+
+    assert_eq!(bench.register.spec()["holderIdentity"], ME);
+    assert_eq!(released(&bench), Some("not-ours"));
 }
