@@ -39,6 +39,7 @@ impl Container {
                 let habits = &self.node.habits;
                 let pid = match launch.and_then(|launch| Some((launch.facts?, launch.not_after))) {
                     Some((facts, not_after)) => {
+                        self.begins();
                         let pid = self.tree.fork(facts.token, not_after, self.fuse.is_lit(), habits, e);
                         e.note(self.who, || format!("forks pid {pid}, not to run after {not_after:?}"));
                         pid
@@ -97,6 +98,7 @@ impl Container {
             }
             Action::LastWords(words) => e.note(self.who, || format!("init's last words: {words}")),
             Action::Promote { pid, not_after, .. } => {
+                self.begins();
                 let promoter = self.tree.promote(pid, self.token.clone(), not_after, &self.node.habits, e);
                 e.note(self.who, || format!("forks pid {promoter} to promote {pid} not after {not_after:?}"));
                 self.promoter = Some(promoter);
@@ -125,8 +127,17 @@ impl Container {
         }
     }
 
+    /// Init has accepted a term; it cannot acknowledge it to an elector that it has just killed.
+    fn begins(&mut self) {
+        self.conduct.begins(self.agent.welcome().last_term);
+    }
+
     fn hook(&mut self, kind: HookKind, token: Option<String>, not_after: Instant, e: &mut Engine) {
         let (Some(main), Some(token)) = (self.main, token) else { return self.handle(Input::Role(RoleInput::HookNotForked), e) };
+        if kind == HookKind::AfterLead {
+            // Where it alone promotes.
+            self.begins();
+        }
         if kind == HookKind::BeforeFollow {
             if let Some(wrong) = self.conduct.asks(self.clock().boot(e.now)) {
                 e.judge.fail(format!("{}: init {wrong}", self.who));
@@ -161,8 +172,8 @@ impl Container {
         if let ToElector::Stopping { reason: Reason::NotAcknowledged | Reason::HookFailed, .. } = message {
             self.conduct.gives_up(self.clock().boot(e.now));
         }
-        if let ToElector::Acknowledged { serial: 0, term } = message {
-            self.conduct.begins(term);
+        if let ToElector::Acknowledged { serial: 0, .. } = message {
+            self.begins();
         }
         if let ToElector::Acknowledged { serial: LIE, .. } = message {
             e.after(0, Event::Robbed(self.who));
