@@ -36,10 +36,10 @@ impl Container {
             Action::KillElector => self.kill_elector(e),
             Action::Tell(message) => self.tell(message, e),
             Action::Spawn { launch, .. } => {
+                self.begins();
                 let habits = &self.node.habits;
                 let pid = match launch.and_then(|launch| Some((launch.facts?, launch.not_after))) {
                     Some((facts, not_after)) => {
-                        self.begins();
                         let pid = self.tree.fork(facts.token, not_after, self.fuse.is_lit(), habits, e);
                         e.note(self.who, || format!("forks pid {pid}, not to run after {not_after:?}"));
                         pid
