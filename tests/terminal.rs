@@ -116,15 +116,21 @@ fn suspends_and_continues(terminal: &mut Terminal, init: Pid, workload: Pid, for
     assert_eq!(terminal.line(), "code 130");
 }
 
-#[test]
-fn a_shell_suspends_init_and_workload_and_continues_both() {
+/// The same of what this line starts, a workload in the foreground that prints its pid.
+fn suspends_and_continues_what_is_in_the_foreground(line: &str) {
     let mut terminal = Terminal::of_shell();
-    // A child that is stopped between its vfork and execve would keep its shell from stopping.
-    terminal.run(&format!("{TENURE} --leader-election=off -- sh -c 'echo $$; exec sleep 600'"));
+    terminal.run(line);
     let workload = terminal.pid();
     terminal.until("it is in the foreground", |terminal| terminal.foreground() == workload);
     let init = parent(workload).unwrap();
     suspends_and_continues(&mut terminal, init, workload, workload);
+}
+
+#[test]
+fn a_shell_suspends_init_and_workload_and_continues_both() {
+    // A child that is stopped between its vfork and execve would keep its shell from stopping.
+    let line = format!("{TENURE} --leader-election=off -- sh -c 'echo $$; exec sleep 600'");
+    suspends_and_continues_what_is_in_the_foreground(&line);
 }
 
 #[test]
@@ -139,13 +145,9 @@ fn a_shell_suspends_both_where_init_reads_no_terminal_and_continues_both() {
 
 #[test]
 fn ctrl_z_suspends_the_rest_of_the_job_too() {
-    let mut terminal = Terminal::of_shell();
     // The script around it shares its process group.
-    terminal.run(&format!("bash -c '{TENURE} --leader-election=off -- sh -c \"echo \\$\\$; exec sleep 600\"; exit $?'"));
-    let workload = terminal.pid();
-    terminal.until("it is in the foreground", |terminal| terminal.foreground() == workload);
-    let init = parent(workload).unwrap();
-    suspends_and_continues(&mut terminal, init, workload, workload);
+    let line = format!("bash -c '{TENURE} --leader-election=off -- sh -c \"echo \\$\\$; exec sleep 600\"; exit $?'");
+    suspends_and_continues_what_is_in_the_foreground(&line);
 }
 
 #[test]
