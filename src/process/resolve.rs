@@ -123,7 +123,7 @@ fn check(file: PathBuf) -> Option<Result<PathBuf, ResolveError>> {
         }
     }
     match faccessat(AT_FDCWD, &file, AccessFlags::X_OK, AtFlags::AT_EACCESS) {
-        // What knows no faccessat2, as older seccomp profiles: execve decides.
+        // Older seccomp profiles refuse faccessat2, which they do not know: execve decides.
         Ok(()) | Err(Errno::EPERM | Errno::ENOSYS) => Some(Ok(file)),
         Err(Errno::EACCES) => refuse("is not executable (its mode, or a noexec mount)"),
         Err(errno) => refuse(errno.desc()),

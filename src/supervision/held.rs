@@ -105,8 +105,8 @@ impl Held {
         (self.over, self.spent) = (true, true);
     }
 
-    /// The workload leads from `at` on.
-    pub(crate) fn lead(&mut self, pid: i32, at: Instant) {
+    /// The workload has started to lead, or was promoted, at `at`.
+    pub(crate) fn started(&mut self, pid: i32, at: Instant) {
         self.untold = Some((pid, at));
     }
 

@@ -115,8 +115,9 @@ impl Settings {
             Some("none") => return None,
             Some(exporters) if exporters.split(',').any(|name| name.trim() == "otlp") => {}
             Some(exporters) => {
-                notes
-                    .push(format!("OTEL_TRACES_EXPORTER={exporters} is not supported: spans go out by otlp; there is none, too"));
+                notes.push(format!(
+                    "OTEL_TRACES_EXPORTER={exporters} is not supported, only otlp and none are: spans go out by otlp"
+                ));
             }
         }
         let protocol = protocol(of_traces("PROTOCOL"), &mut notes);

@@ -79,7 +79,7 @@ impl Agent {
         match happened {
             Happened::Leads { pid } => {
                 if let Some(held) = &mut self.held {
-                    held.lead(pid, now);
+                    held.started(pid, now);
                 }
                 self.tell_start();
             }

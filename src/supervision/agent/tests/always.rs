@@ -29,6 +29,13 @@ fn hooked(acknowledge: Acknowledge) -> Config {
     config
 }
 
+/// A crash is followed by another run.
+fn restarting() -> Config {
+    let mut config = always(Acknowledge::None);
+    config.workload.on_exit = OnExit::Restart;
+    config
+}
+
 /// Runs as a standby.
 fn standby(config: Config) -> World {
     let agent = Agent::new(Settings { config, identity: "me".into(), context: None, pid1: true, terminal: false });
@@ -170,9 +177,7 @@ fn leaves_the_undying(world: &mut World, until: Instant) {
 
 #[test]
 fn a_lease_is_given_back_where_the_remains_of_a_standby_let_nothing_start() {
-    let mut config = always(Acknowledge::None);
-    config.workload.on_exit = OnExit::Restart;
-    let mut world = standby(config);
+    let mut world = standby(restarting());
     leaves_the_undying(&mut world, ms(3000));
     world.lead(1, None);
     assert!(world.wants(&Action::Tell(ToElector::Stopping { term: Term(1), reason: Reason::SpawnFailed, at: world.now })));
@@ -182,9 +187,7 @@ fn a_lease_is_given_back_where_the_remains_of_a_standby_let_nothing_start() {
 
 #[test]
 fn it_is_given_back_too_where_that_shows_while_it_is_held() {
-    let mut config = always(Acknowledge::None);
-    config.workload.on_exit = OnExit::Restart;
-    let mut world = standby(config);
+    let mut world = standby(restarting());
     world.exit(Exit::Code(1));
     world.lead(1, None);
     world.take();
@@ -197,9 +200,7 @@ fn it_is_given_back_too_where_that_shows_while_it_is_held() {
 
 #[test]
 fn nothing_is_started_in_a_term_that_was_given_up_even_if_the_remains_of_the_standby_die_after_all() {
-    let mut config = always(Acknowledge::None);
-    config.workload.on_exit = OnExit::Restart;
-    let mut world = standby(config);
+    let mut world = standby(restarting());
     world.exit(Exit::Code(1));
     world.lead(1, None);
     world.never_proved(ms(2050));
@@ -214,8 +215,7 @@ fn nothing_is_started_in_a_term_that_was_given_up_even_if_the_remains_of_the_sta
 
 #[test]
 fn a_standby_that_waits_to_be_started_again_is_started_at_once_to_lead() {
-    let mut config = always(Acknowledge::None);
-    config.workload.on_exit = OnExit::Restart;
+    let mut config = restarting();
     config.workload.restart.delay = Duration::from_secs(30);
     let mut world = standby(config);
     world.exit(Exit::Code(1));
