@@ -13,11 +13,11 @@ use crate::{
         server::{Server, scratch},
         stage::Stage,
     },
-    table::{gap, row},
+    table::{Gap, gap, quantile, row},
 };
 
-/// A write that releases, its watch event, a write that acquires, and a program that starts and exits.
-pub async fn show(server: &Server, rounds: usize) {
+/// A write that releases, its watch event, a write that acquires, and a program that starts and exits. Returns the median.
+pub async fn show(server: &Server, rounds: usize) -> Gap {
     let stage = Stage::set(server, &scratch("figures")).await;
     let mut lease = stage.lease.create(json!({})).await;
     let request = Request::get(format!("{}?watch=true", stage.lease.collection())).body(Body::empty()).expect("a request");
@@ -35,6 +35,7 @@ pub async fn show(server: &Server, rounds: usize) {
         events.frame().await.expect("the acquisition").expect("an event");
     }
     row("its four steps alone", &figures);
+    quantile(&figures, 0.5)
 }
 
 async fn put(stage: &Stage, mut lease: Value, spec: Value) -> Value {

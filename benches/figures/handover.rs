@@ -7,6 +7,7 @@ use tenure::{clock, time::Instant};
 
 use crate::{
     contestant::{BOTH, Contestant, DEFAULT, Pace, Programs, Replica},
+    floor,
     support::{
         audit,
         server::{Server, scratch},
@@ -99,6 +100,9 @@ impl Trio {
     }
 }
 
+/// Fewer are dominated by the connection's first requests.
+const FLOOR_ROUNDS: usize = 200;
+
 const LEGS: [&str; 5] = ["dead to release asked", "answered", "seen and acquire asked", "answered", "to its first stamp"];
 
 /// Whether the replica wrote this record, with itself as the holder.
@@ -112,8 +116,10 @@ pub fn on_our_clock(wall: i64) -> Instant {
     clock::boot().before(Duration::from_micros(u64::try_from(ago).unwrap_or_default()))
 }
 
+/// Ends with the floor, in whose multiples the figures of two machines can be compared.
 pub async fn show(server: &Server, programs: &Programs, linger: Duration, rounds: usize) {
     title(&format!("Handover after SIGTERM, D = 15 s, three replicas, a workload that takes {linger:?} to stop"));
+    let mut medians = Vec::new();
     for who in BOTH {
         let mut trio = Trio::start(server, programs, who, DEFAULT, Behaviour::lingering(linger), false).await;
         let mut leader = trio.next_leader().await;
@@ -130,10 +136,14 @@ pub async fn show(server: &Server, programs: &Programs, linger: Duration, rounds
             leader = next;
         }
         row(who.name(), &gaps);
+        medians.push((who, quantile(&gaps, 0.5)));
         let median = |leg: usize| quantile(&legs.iter().map(|legs| legs[leg]).collect::<Vec<Gap>>(), 0.5);
         let split = LEGS.iter().enumerate().map(|(leg, name)| format!("{name} {:.1}", median(leg)));
         println!("  {:<20} {} ms (medians of n {})", "", split.collect::<Vec<_>>().join(", "), legs.len());
     }
+    let floor = floor::show(server, FLOOR_ROUNDS).await;
+    let ratios = medians.iter().map(|(who, median)| format!("{} {:.1}", who.name(), median / floor));
+    println!("  {:<20} {} times this floor (medians)", "", ratios.collect::<Vec<_>>().join(", "));
 }
 
 /// Neither contestant signals that it follows now; the pause is longer than both need.

@@ -92,10 +92,7 @@ fn main() -> ExitCode {
     for figure in figures {
         let rounds = |default| arguments.rounds.unwrap_or(default);
         match figure {
-            Figure::Handover => runtime.block_on(async {
-                handover::show(&server, &programs, std::time::Duration::ZERO, rounds(200)).await;
-                floor::show(&server, rounds(200)).await;
-            }),
+            Figure::Handover => runtime.block_on(handover::show(&server, &programs, std::time::Duration::ZERO, rounds(200))),
             Figure::SlowStop => {
                 runtime.block_on(handover::show(&server, &programs, std::time::Duration::from_secs(3), rounds(20)))
             }

@@ -11,12 +11,14 @@ mod support;
 
 mod create;
 mod delete;
+mod fields;
 mod hand;
 mod kubectl;
 mod patch;
 mod protobuf;
 mod read;
 mod update;
+mod validation;
 mod views;
 mod watch;
 
@@ -26,11 +28,13 @@ fn main() -> ExitCode {
     case::main(vec![
         ("create", create::cases()),
         ("delete", delete::cases()),
+        ("fields", fields::cases()),
         ("kubectl", kubectl::cases()),
         ("patch", patch::cases()),
         ("protobuf", protobuf::cases()),
         ("read", read::cases()),
         ("update", update::cases()),
+        ("validation", validation::cases()),
         ("views", views::cases()),
         ("watch", watch::cases()),
     ])
