@@ -54,13 +54,13 @@ impl Checks {
         settle(copy, &[], &check, &[], &mut BTreeMap::new()).map(drop)
     }
 
-    /// The unit tests that fail. One that takes all memory or time takes the results of the others with it: then the named one is
-    /// run alone.
+    /// The unit tests that fail, or the first of them if none is `named`. One that takes all memory or time takes the results of
+    /// the others with it: then the named one is run alone.
     pub(crate) fn unit(&self, mutant: usize, named: Option<&str>) -> Option<String> {
         let ran = |which: &[&str]| {
             let mut command = self.command("tenure", mutant, 20);
             command.args(which);
-            watch(command, |_| false)
+            watch(command, |line| named.is_none() && failed(line).is_some())
         };
         let mut printed = ran(&ROOMS);
         if !printed.success && !printed.lines.iter().any(|line| failed(line).is_some()) {
