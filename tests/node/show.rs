@@ -11,7 +11,7 @@ use crate::{
 
 const DEPLOY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy");
 const OVERLAY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/node/overlay");
-/// A frozen container is killed after three failed probes, 5 s apart, and a grace period of 30 s.
+/// A frozen container is killed after five failed probes, 5 s apart, and a grace period of 30 s.
 const LIVENESS: Duration = Duration::from_secs(120);
 
 /// Runs everything in order; panics where something does not hold.
