@@ -13,6 +13,9 @@ impl Agent {
         match message {
             ToInit::Hello { version: VERSION } => self.electors.greeted(),
             ToInit::Hello { version } => self.breach(format_args!("speaks version {version} of the link"), now),
+            ToInit::Lead { timing, not_before, .. } if !self.are_constants(timing, not_before.is_some()) => {
+                self.breach(format_args!("began a term with other constants than this replica's"), now);
+            }
             ToInit::Lead { term, facts, timing, confirmed, not_before } => {
                 self.not_before = self.not_before.max(not_before);
                 self.lead(term, facts, timing, confirmed, now);
@@ -21,6 +24,9 @@ impl Agent {
                 if self.held(term).is_some_and(|held| held.extend(confirmed, now)) {
                     self.tell(ToElector::Acknowledged { term, serial });
                 }
+            }
+            ToInit::Shorten { timing, .. } if !self.are_constants(timing, false) => {
+                self.breach(format_args!("ended a creation wait with other constants than this replica's"), now);
             }
             ToInit::Shorten { term, serial, timing, deadlines } => {
                 if let Some(held) = self.held(term) {
@@ -89,6 +95,12 @@ impl Agent {
         if self.ending.is_some() {
             self.begin_stop(Reason::Signal, now);
         }
+    }
+
+    /// Every elector was handed D, rho, G and killMargin by this init (law 1). Only a creation wait lengthens D (law 14).
+    fn are_constants(&self, timing: Timing, waits: bool) -> bool {
+        let own = self.settings.config.timing();
+        timing.with_duration(own.duration) == own && (waits || timing.duration <= own.duration)
     }
 
     pub(super) fn held(&mut self, term: Term) -> Option<&mut Held> {

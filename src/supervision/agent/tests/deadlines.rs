@@ -1,6 +1,7 @@
 //! Law 1, 3, 9, 10, 14, 15: what moves the deadlines, and what they do.
 
 use super::*;
+use crate::law::Timing;
 
 /// When the term's write was sent.
 const A: Instant = Instant::from_nanos(1_000_000_000);
@@ -276,7 +277,7 @@ fn a_shortening_moves_the_deadlines_back_and_is_acknowledged() {
     let mut world = World::new(config());
     let timing = config().timing().with_duration(Duration::from_secs(60));
     let long = Confirmed { deadlines: timing.deadlines(A), ..confirmed(A) };
-    world.told(ToInit::Lead { term: Term(1), facts: facts(), timing, confirmed: long, not_before: None });
+    world.told(ToInit::Lead { term: Term(1), facts: facts(), timing, confirmed: long, not_before: Some(world.now) });
     world.run();
     world.take();
     world.sleep_until(ms(3000));
@@ -341,6 +342,36 @@ fn a_lead_beyond_its_own_duration_starts_nothing_and_costs_the_elector() {
     world.told(ToInit::Lead { term: Term(1), facts: facts(), timing: config().timing(), confirmed, not_before: None });
     assert!(world.wants(&Action::KillElector));
     assert!(world.spawns().is_none());
+}
+
+#[test]
+fn a_term_has_the_constants_of_this_init_and_a_longer_duration_only_with_a_wait() {
+    let own = config().timing();
+    let longer = own.with_duration(own.duration + tick());
+    let others = [
+        (longer, None),
+        (Timing { drift: own.drift - 1, ..own }, None),
+        (Timing { loss_grace: own.loss_grace - tick(), ..own }, None),
+        (Timing { kill_margin: own.kill_margin - tick(), ..longer }, Some(ms(6000))),
+    ];
+    for (timing, not_before) in others {
+        let mut world = World::new(config());
+        let confirmed = confirmed(world.now);
+        world.told(ToInit::Lead { term: Term(1), facts: facts(), timing, confirmed, not_before });
+        assert!(world.wants(&Action::KillElector), "{timing:?}");
+        assert_eq!(world.spawns(), None, "{timing:?}");
+    }
+}
+
+#[test]
+fn a_creation_wait_ends_with_the_constants_of_this_init() {
+    let mut world = World::new(config());
+    let waiting = config().timing().with_duration(Duration::from_secs(60));
+    let long = Confirmed { deadlines: waiting.deadlines(A), ..confirmed(A) };
+    world.told(ToInit::Lead { term: Term(1), facts: facts(), timing: waiting, confirmed: long, not_before: Some(ms(6000)) });
+    world.take();
+    world.told(ToInit::Shorten { term: Term(1), serial: 1, timing: waiting, deadlines: deadlines(ms(3000)) });
+    assert!(world.wants(&Action::KillElector));
 }
 
 #[test]
