@@ -117,7 +117,7 @@ impl Model for Family {
 
     fn properties(&self) -> Vec<Property<Self>> {
         let holds = |name, condition| Property::<Self>::always(name, condition);
-        vec![
+        let mut all = vec![
             holds("two never lead at once", |_, world| world.judge.wrong() != Some(Wrong::Overlap)),
             holds("fencing tokens rise", |_, world| world.judge.wrong() != Some(Wrong::Token)),
             holds("nothing is released before the proof", |_, world| world.judge.wrong() != Some(Wrong::Release)),
@@ -125,7 +125,12 @@ impl Model for Family {
             holds("no workload is stopped without a cause", |_, world| world.judge.wrong() != Some(Wrong::Disturbed)),
             holds("somebody leads in the end", |_, world| world.judge.wrong() != Some(Wrong::Unled)),
             holds("no machine spins", |_, world| world.judge.wrong() != Some(Wrong::Spins)),
-        ]
+            Property::<Self>::sometimes("something runs", |_, world| world.judge.terms > 0),
+        ];
+        if self.faults.iter().any(|kind| kind.is_reason_to_release()) {
+            all.push(Property::<Self>::sometimes("the Lease is given back", |_, world| world.judge.releases > 0));
+        }
+        all
     }
 }
 

@@ -61,8 +61,8 @@ pub enum Size {
 /// All of them.
 pub fn families(size: Size) -> Vec<Family> {
     use Kind::{
-        Clear, CrashElector, Cut, Dawdle, Delete, Exit, Forbid, FreezeElector, FreezeInit, HoldReply, HoldRequest, KillInit,
-        LoseReply, LoseRequest, Pause, Refuse, RepeatRequest, Seize, StaleWord, Stall, StepDown, Terminate, Throttle,
+        Clear, Conflict, CrashElector, Cut, Dawdle, Delete, Exit, Forbid, FreezeElector, FreezeInit, HoldReply, HoldRequest,
+        KillInit, LoseReply, LoseRequest, Pause, Refuse, RepeatRequest, Seize, StaleWord, Stall, StepDown, Terminate, Throttle,
         Unauthorize, Unset, Wipe,
     };
     let large = size == Size::Large;
@@ -86,7 +86,7 @@ pub fn families(size: Size) -> Vec<Family> {
         Family { mends: large, ..base("late answers and cuts", &[HoldReply, Cut], 2, 1_100 * MS) },
         base("lost answers and late requests", &[LoseReply, HoldRequest], 2, 1_100 * MS),
         base("refusals and repetitions", &[Refuse, RepeatRequest, Stall], 1, 1_500 * MS),
-        base("refusals of every kind", &[Refuse, Unauthorize, Forbid, Throttle, LoseReply], 2, 1_100 * MS),
+        base("refusals of every kind", &[Refuse, Unauthorize, Forbid, Throttle, Conflict, LoseReply], 2, 1_100 * MS),
         base("freezes", &[FreezeElector, FreezeInit, Cut], 1, 1_500 * MS),
         Family { mends: large, ..base("freezes and cuts", &[FreezeElector, FreezeInit, Cut], 2, 0) },
         Family {
@@ -103,7 +103,8 @@ pub fn families(size: Size) -> Vec<Family> {
         base("step-downs", &[StepDown, Exit, Terminate, CrashElector], 1, 1_500 * MS),
         base("pauses", &[Pause, StepDown, Cut], 1, 1_500 * MS),
         Family { mends: large, ..base("pauses, losses and restarts", &[Pause, Cut, Clear, CrashElector], 2, 200 * MS) },
-        base("step-downs and restarts", &[StepDown, CrashElector], 2, 200 * MS),
+        // Unlike a step-down, an exit is proved at once.
+        base("step-downs, exits and restarts", &[StepDown, Exit, CrashElector], 2, 200 * MS),
         base("step-downs and late messages", &[StepDown, LoseReply, HoldRequest], 2, 500 * MS),
         base("ends of containers", &[KillInit, Terminate, LoseReply], 1, 2_500 * MS),
         Family { setups: always(pair(3, 3)), ..base("always", &[StepDown, Dawdle, StaleWord, Cut], 1, 1_500 * MS) },

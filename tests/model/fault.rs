@@ -43,6 +43,8 @@ pub enum Kind {
     Forbid,
     /// With a 429 that says when to retry.
     Throttle,
+    /// With a 409, though nothing has changed.
+    Conflict,
     /// An answer never arrives.
     LoseReply,
     /// It arrives at some later time.
@@ -101,7 +103,8 @@ impl Kind {
             | Self::Refuse
             | Self::Unauthorize
             | Self::Forbid
-            | Self::Throttle => Aim::Request,
+            | Self::Throttle
+            | Self::Conflict => Aim::Request,
             Self::LoseReply | Self::HoldReply => Aim::Reply,
             Self::Cut
             | Self::Stall
@@ -120,6 +123,11 @@ impl Kind {
     /// Whether it can occur between two steps of one process.
     pub const fn is_inner(self) -> bool {
         matches!(self, Self::CrashElector | Self::FreezeElector | Self::FreezeInit | Self::StaleWord)
+    }
+
+    /// Whether a Lease is given back after it.
+    pub const fn is_reason_to_release(self) -> bool {
+        matches!(self, Self::StepDown | Self::Exit | Self::Terminate)
     }
 
     /// Whether it lasts until it is ended.
@@ -171,6 +179,7 @@ impl World {
             | Kind::Unauthorize
             | Kind::Forbid
             | Kind::Throttle
+            | Kind::Conflict
             | Kind::LoseReply
             | Kind::HoldReply
             | Kind::Clear
@@ -199,6 +208,7 @@ impl World {
             Kind::Unauthorize => self.refuse(on, Refusal::Unauthorized),
             Kind::Forbid => self.refuse(on, Refusal::Forbidden),
             Kind::Throttle => self.refuse(on, Refusal::TooManyRequests { retry_after: Some(Duration::from_secs(1)) }),
+            Kind::Conflict => self.flights[on].stage = Stage::Answered(Answer::Conflict),
             Kind::Cut => match (self.places.get_mut(on), &mut self.peer) {
                 (Some(place), _) => place.road.cut = true,
                 (None, peer) => peer.iter_mut().for_each(|peer| peer.cut = true),
@@ -267,6 +277,7 @@ impl World {
             | Kind::Unauthorize
             | Kind::Forbid
             | Kind::Throttle
+            | Kind::Conflict
             | Kind::LoseReply
             | Kind::HoldReply
             | Kind::CrashElector

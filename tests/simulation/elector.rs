@@ -69,6 +69,8 @@ pub enum Lie {
     Release,
     /// The same term again, without its initial wait.
     NoWait,
+    /// The end of a wait after which D is longer, and an extension by that D.
+    Duration,
 }
 
 /// The request in flight.
@@ -227,13 +229,19 @@ impl ElectorProcess {
             return true;
         }
         // Far enough that it is not true by the time it is read either.
-        let far = |at: Instant| at.max(now) + Duration::from_secs(100_000);
+        let long = Duration::from_secs(100_000);
+        let far = |at: Instant| at.max(now) + long;
         let Deadlines { soft, hard, end } = confirmed.deadlines;
         let deadlines = Deadlines { soft: far(soft), hard: far(hard), end: far(end) };
-        self.to_init.push_back(if lie == Lie::Extension {
-            ToInit::Extend { term, serial: LIE, confirmed: Confirmed { deadlines, ..confirmed } }
-        } else {
+        if lie == Lie::Duration {
+            let Some(ToInit::Lead { timing, .. }) = self.lead else { return false };
+            let (timing, deadlines) = (timing.with_duration(long * 2), confirmed.deadlines);
+            self.to_init.push_back(ToInit::Shorten { term, serial: LIE - 1, timing, deadlines });
+        }
+        self.to_init.push_back(if lie == Lie::Release {
             ToInit::Releasing { term, serial: LIE }
+        } else {
+            ToInit::Extend { term, serial: LIE, confirmed: Confirmed { deadlines, ..confirmed } }
         });
         true
     }

@@ -47,7 +47,8 @@ impl Evidence {
         let foreign = |object: &Value| object["metadata"]["uid"] != *uid || object["spec"]["holderIdentity"] != me;
         match input {
             Input::Answered { answer: Answer::NotFound, .. } => true,
-            Input::Answered { answer: Answer::Object(object), .. } => read && foreign(object),
+            // What has no version is no Lease, and no evidence.
+            Input::Answered { answer: Answer::Object(object), .. } => read && version(object).is_some() && foreign(object),
             Input::Watched(Watched::Changed(object)) => news && foreign(object),
             Input::Watched(Watched::Deleted(object)) => news && object["metadata"]["uid"] == *uid,
             Input::Answered {

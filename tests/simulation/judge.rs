@@ -159,6 +159,18 @@ impl Judge {
         self.alive.keys().any(|(who, _)| Some(*who) != self.hung)
     }
 
+    /// The faults are long over: an overlap that was excused when it began must be over too.
+    pub fn ends(&mut self, now: Ns) {
+        let excused = |who: &Who| {
+            let within = |spans: &BTreeMap<Who, Ns>| spans.get(who).is_some_and(|until| now <= *until);
+            self.hung == Some(*who) || within(&self.unguarded) || within(&self.suspended)
+        };
+        let leaders: BTreeSet<Who> = self.alive.keys().map(|(who, _)| *who).filter(|who| !excused(who)).collect();
+        if let [one, other, ..] = *leaders.into_iter().collect::<Vec<Who>>() {
+            self.fail(format!("two at once: {one} and {other} still run long after the last fault"));
+        }
+    }
+
     /// Until then an overlap with `who` is not covered: init is stopped, and so is whoever should stand in.
     pub fn exposes(&mut self, who: Who, until: Ns) {
         let end = self.unguarded.entry(who).or_default();

@@ -24,7 +24,10 @@
     reason = "a test fails by panicking, and says why"
 )]
 
-use std::thread;
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    thread,
+};
 
 mod alarm;
 #[path = "../support/client_go.rs"]
@@ -87,7 +90,11 @@ fn work(progress: &Progress) -> Tally {
         let before = (tally.terms, tally.strikes());
         for seed in first..first + BATCH {
             let mut world = World::new(seed, false);
-            world.run();
+            // What panics is a violation of its own; only the seed tells of which world.
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| world.run())) {
+                eprintln!("SEED={seed}: a panic");
+                resume_unwind(panic);
+            }
             tally.add(seed, &world.e);
             if tally.wrong.is_some() {
                 progress.fail();

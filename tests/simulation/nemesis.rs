@@ -244,7 +244,7 @@ impl World {
             }
             Fault::Moods => {
                 let until = self.e.now + self.pause();
-                let moods = [Mood::Busy, Mood::Unavailable, Mood::Confused, Mood::Unauthorized, Mood::Forbidden, Mood::Invalid];
+                let moods = Mood::BAD;
                 let mood = moods[self.e.rng.usize(..moods.len())];
                 self.e.note(who, || format!("the server is {mood:?}"));
                 self.replicas[replica].road.mood = (until, mood);

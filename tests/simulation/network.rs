@@ -49,6 +49,27 @@ pub enum Mood {
     Forbidden,
     /// 422.
     Invalid,
+    /// 404 for the whole API group.
+    Unserved,
+    /// 409, to whatever is asked.
+    Conflicting,
+    /// What is no Lease, carried out or not.
+    Garbled,
+}
+
+impl Mood {
+    /// All but the normal one.
+    pub const BAD: [Self; 9] = [
+        Self::Busy,
+        Self::Unavailable,
+        Self::Confused,
+        Self::Unauthorized,
+        Self::Forbidden,
+        Self::Invalid,
+        Self::Unserved,
+        Self::Conflicting,
+        Self::Garbled,
+    ];
 }
 
 /// The network of one replica, in both directions.
@@ -149,6 +170,9 @@ impl Road {
             Mood::Unauthorized => refused(Refusal::Unauthorized),
             Mood::Forbidden => refused(Refusal::Forbidden),
             Mood::Invalid => refused(Refusal::Invalid),
+            Mood::Unserved => refused(Refusal::NoSuchPlace),
+            Mood::Conflicting => Some((Answer::Conflict, false)),
+            Mood::Garbled => Some((Answer::Object(serde_json::json!({}).into()), e.chance(0.5))),
             Mood::Unavailable => Some((Answer::Unknown { message: "503".into(), retry_after }, false)),
             Mood::Confused => Some((Answer::Unknown { message: "504".into(), retry_after }, e.chance(0.5))),
         }

@@ -227,8 +227,12 @@ impl Server {
             }
             let Some(at) = road.down(e) else { continue };
             let at = at + e.spread(US, habits.delay);
-            let at = if e.chance(habits.overtaken) { at + e.spread(US, 5 * S) } else { at.max(watch.arrives) };
-            watch.arrives = watch.arrives.max(at);
+            let at = if e.chance(habits.overtaken) {
+                at + e.spread(US, 5 * S)
+            } else {
+                watch.arrives = watch.arrives.max(at);
+                watch.arrives
+            };
             let Some(event) = event(change) else { continue };
             e.at(at, Event::Watched(child, watch.number, Box::new(event)));
         }

@@ -96,7 +96,7 @@ impl World {
             }
             let Some(calm) = self.calm_since else { continue };
             if self.e.now >= calm + aftermath && self.e.judge.is_led() {
-                return;
+                return self.e.judge.ends(self.e.now);
             }
             if self.e.now > calm + bound {
                 self.e.judge.fail(format!("nobody leads {} s after the last fault", bound / S));

@@ -52,7 +52,7 @@ impl World {
     }
 
     pub(super) fn lie(&mut self, replica: usize) {
-        let lies = [Lie::Extension, Lie::Release, Lie::NoWait];
+        let lies = [Lie::Extension, Lie::Release, Lie::NoWait, Lie::Duration];
         let lie = lies[self.e.rng.usize(..lies.len())];
         self.living(replica, |container, e| {
             let now = container.clock().boot(e.now);
