@@ -6,6 +6,9 @@ use tenure::election::{
     writes::{PAUSED, STEP_DOWN, STEP_DOWN_TO, TRACEPARENT},
 };
 
+/// The label, and the annotation, that people write.
+pub const LABEL: &str = "colour";
+
 /// A write, and the state that it was applied to.
 pub struct Write<'w> {
     /// Who wrote.
@@ -35,6 +38,9 @@ impl Write<'_> {
         let Some((old, since)) = self.old else {
             return (new.transitions() != 0).then_some("is new and counts transitions");
         };
+        if foreign(old) != foreign(self.new) {
+            return Some("changes a label, an annotation or a finalizer of others");
+        }
         let spec = Spec(old);
         if new.holder().is_empty() {
             return self.released(&spec, &new);
@@ -74,6 +80,9 @@ impl Write<'_> {
         if !mine {
             return Some("empties what its last term has not acquired");
         }
+        if LeaseRecord::read(self.new.clone().into()).is_none_or(|new| new.standing() != Standing::Released) {
+            return Some("is given back and does not say so");
+        }
         (new.transitions() != old.transitions()).then_some("is released and counts a transition")
     }
 
@@ -98,6 +107,12 @@ impl Write<'_> {
 
 fn annotation<'v>(object: &'v Value, name: &str) -> Option<&'v str> {
     object["metadata"]["annotations"][name].as_str()
+}
+
+/// What others wrote. (Admission and replicas add labels of their own.)
+fn foreign(object: &Value) -> [&Value; 3] {
+    let metadata = &object["metadata"];
+    [&metadata["labels"][LABEL], &metadata["annotations"][LABEL], &metadata["finalizers"]]
 }
 
 struct Spec<'v>(&'v Value);

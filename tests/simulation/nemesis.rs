@@ -16,6 +16,7 @@ use crate::{
     clock::{MS, Ns, S},
     container::Moment,
     engine::{Event, Who},
+    hygiene::LABEL,
     network::Mood,
     server::Admission,
     world::World,
@@ -287,7 +288,10 @@ impl World {
             }
             Fault::Label => {
                 let label = self.e.rng.u32(..).to_string();
-                self.edit("label", |lease| lease["metadata"]["labels"]["colour"] = label.into());
+                self.edit("label", |lease| {
+                    lease["metadata"]["annotations"][LABEL] = label.as_str().into();
+                    lease["metadata"]["labels"][LABEL] = label.into();
+                });
             }
             Fault::JumpWall => {
                 let micros = self.e.rng.i64(-10_000_000..10_000_000) * if self.e.chance(0.1) { 100_000 } else { 1 };
