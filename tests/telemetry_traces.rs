@@ -111,6 +111,7 @@ async fn a_handover_is_one_trace_across_both_replicas(wire: Wire) {
     assert_eq!((&led.trace, &led.parent), (&stopped.trace, &stopped.span));
     assert_eq!((led.parent_is_remote, led.links.len()), (Some(true), 0));
     assert_eq!(stopped.parent, "");
+    assert_eq!((&stopped.links[..], &stopped.links_are_remote[..]), (&[hex(OLD_LEADS)][..], &[Some(false)][..]));
 }
 
 #[tokio::test]
@@ -148,8 +149,9 @@ async fn a_transition_says_why_and_with_how_much_margin() {
     let seen = handover(Wire::Http).await;
 
     let stopped = &transition(&seen, "standby", "old").attributes;
-    let said = ["tenure.reason", "tenure.lease", "tenure.term", "tenure.margin_left", "tenure.fencing_token"];
-    assert_eq!(said.map(|name| stopped[name].as_str()), ["signal", "billing", "7", "13.844", "42"]);
+    let said = ["tenure.reason", "tenure.term", "tenure.margin_left", "tenure.fencing_token"];
+    assert_eq!(said.map(|name| stopped[name].as_str()), ["signal", "7", "13.844", "42"]);
+    assert_eq!(["tenure.lease", "tenure.lease_namespace"].map(|name| stopped[name].as_str()), ["billing", "money"]);
     let led = &transition(&seen, "leader", "new").attributes;
     assert_eq!((led["tenure.reason"].as_str(), led["tenure.margin_left"].as_str()), ("released", "14.847"));
 }
@@ -165,6 +167,7 @@ async fn a_takeover_is_a_trace_of_its_own_with_a_link_to_the_old_leader() {
 
     let led = transition(&seen, "leader", "new");
     assert_eq!((led.parent.as_str(), led.links.as_slice()), ("", &[hex(OLD_LEADS)][..]));
+    assert_eq!(led.links_are_remote, [Some(true)]);
     assert_ne!(led.trace, hex(OLD_LEADS).0);
 }
 
@@ -203,17 +206,22 @@ async fn a_failed_renewal_is_a_span_of_the_term_with_its_error() {
 
 #[tokio::test]
 async fn the_resource_says_who_tells_and_what_the_variables_add() {
-    let mut collector = Collector::start(Wire::Http, Manner::Obliging);
-    let endpoint = collector.endpoint();
-    let attributes = ("OTEL_RESOURCE_ATTRIBUTES", "k8s.pod.name=web-0,k8s.namespace.name=other");
-    let mut one = replica("one_5f", &[("OTEL_EXPORTER_OTLP_ENDPOINT", &endpoint), attributes]);
-    leads(&mut one, 0, NEW_LEADS, None, Vacancy::Expired);
-    one.finish(at(10)).await;
-
-    let resource = collector.wait("a span", |seen| !seen.is_empty()).swap_remove(0).resource;
-
     let said = ["service.name", "service.instance.id", "k8s.pod.name", "k8s.namespace.name", "telemetry.sdk.language"];
-    assert_eq!(said.map(|name| resource[name].as_str()), ["tenure", "one_5f", "web-0", "other", "rust"]);
+    for (attributes, expected) in [
+        ("k8s.pod.name=web-0,k8s.namespace.name=other", ["tenure", "one_5f", "web-0", "other", "rust"]),
+        // The Lease's namespace need not be the pod's.
+        ("", ["tenure", "one_5f", "", "", "rust"]),
+    ] {
+        let mut collector = Collector::start(Wire::Http, Manner::Obliging);
+        let endpoint = ("OTEL_EXPORTER_OTLP_ENDPOINT", &*collector.endpoint());
+        let mut one = replica("one_5f", &[endpoint, ("OTEL_RESOURCE_ATTRIBUTES", attributes)]);
+        leads(&mut one, 0, NEW_LEADS, None, Vacancy::Expired);
+        one.finish(at(10)).await;
+
+        let resource = collector.wait("a span", |seen| !seen.is_empty()).swap_remove(0).resource;
+
+        assert_eq!(said.map(|name| resource.get(name).map_or("", String::as_str)), expected);
+    }
 }
 
 #[tokio::test]

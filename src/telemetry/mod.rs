@@ -135,9 +135,9 @@ impl Traces {
         for note in &settings.notes {
             warn!("{note}");
         }
-        let (sampler, resource) = (settings.sampler, resource(&settings, &welcome.identity, &welcome.config.lease.namespace));
+        let (sampler, resource, lease) = (settings.sampler, resource(&settings, &welcome.identity), &welcome.config.lease);
         let export = Export::start(settings, resource)?;
-        let spans = Spans::new(welcome.config.lease.name.clone(), fastrand::u64(..));
+        let spans = Spans::new((lease.namespace.clone(), lease.name.clone()), fastrand::u64(..));
         Ok(Self { spans, sampler, export })
     }
 
@@ -151,19 +151,18 @@ impl Traces {
     }
 }
 
-/// Who reports: the variables take precedence over what is known here, except for the instance, which they never set.
-fn resource(settings: &Settings, identity: &str, namespace: &str) -> Resource {
-    let known = [
-        ("service.name", "tenure"),
-        ("service.version", env!("CARGO_PKG_VERSION")),
-        ("service.instance.id", identity),
-        ("k8s.namespace.name", namespace),
-    ];
-    let known = known.into_iter().filter(|(_, value)| !value.is_empty());
+/// Who reports: the variables take precedence over what is known here, except for the instance, which they never set. The version
+/// is tenure's, so it is left out of a service that is named otherwise. The pod is not known here, nor is its namespace, which
+/// need not be the Lease's.
+fn resource(settings: &Settings, identity: &str) -> Resource {
+    let mut known = vec![("service.instance.id", identity)];
+    if !settings.resource.contains_key("service.name") {
+        known.extend([("service.name", "tenure"), ("service.version", env!("CARGO_PKG_VERSION"))]);
+    }
     let said = settings.resource.iter().map(|(key, value)| KeyValue::new(key.clone(), value.clone()));
     Resource::builder_empty()
         .with_detector(Box::new(TelemetryResourceDetector))
-        .with_attributes(known.map(|(key, value)| KeyValue::new(key, value.to_owned())))
+        .with_attributes(known.into_iter().map(|(key, value)| KeyValue::new(key, value.to_owned())))
         .with_attributes(said)
         .build()
 }
@@ -183,15 +182,18 @@ mod tests {
                 _ => None,
             };
             let settings = Settings::read(variable).unwrap();
-            let resource = resource(&settings, "web-0_ab", "shop");
+            let resource = resource(&settings, "web-0_ab");
             let of = |key: &'static str| resource.get(&Key::new(key)).as_ref().map(Value::to_string);
-            (of("service.name"), of("service.instance.id"), settings.notes)
+            (["service.name", "service.version", "service.instance.id"].map(of), settings.notes)
         };
         let some = |text: &str| Some(text.to_owned());
+        let ours = [some("tenure"), some(env!("CARGO_PKG_VERSION")), some("web-0_ab")];
 
-        assert_eq!(told(""), (some("tenure"), some("web-0_ab"), Vec::new()));
-        assert_eq!(told("service.name="), (some("tenure"), some("web-0_ab"), Vec::new()));
+        assert_eq!(told(""), (ours.clone(), Vec::new()));
+        assert_eq!(told("service.name="), (ours, Vec::new()));
         let note = "OTEL_RESOURCE_ATTRIBUTES: service.instance.id is left out: it is the replica's identity".to_owned();
-        assert_eq!(told("service.name=billing,service.instance.id=7"), (some("billing"), some("web-0_ab"), vec![note]));
+        let renamed = [some("billing"), None, some("web-0_ab")];
+        assert_eq!(told("service.name=billing,service.instance.id=7"), (renamed, vec![note]));
+        assert_eq!(told("service.name=billing,service.version=2").0[1], some("2"));
     }
 }

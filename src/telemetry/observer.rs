@@ -10,7 +10,7 @@ use opentelemetry::KeyValue;
 
 use super::{
     Fact,
-    transition::{Anchor, Campaign, Cause, Margin, Name, Origin, Outcome, Phase, Transition, exit_fact, pid_fact},
+    transition::{Anchor, Campaign, Cause, Earlier, Margin, Name, Origin, Outcome, Phase, Transition, exit_fact, pid_fact},
 };
 use crate::{
     config::HookKind,
@@ -35,6 +35,8 @@ pub(crate) struct Observer {
     fall: Option<Fall>,
     /// Those of the transition in progress.
     hooks: Vec<Phase>,
+    /// This replica's last transitions to leader and to standby.
+    own: [Option<TraceContext>; 2],
 }
 
 #[derive(Debug)]
@@ -98,7 +100,8 @@ impl Observer {
             context: TraceContext::parse(&resume.facts.traceparent),
             end: Some(resume.confirmed.deadlines.end),
         });
-        Self { term, rise, ..Self::default() }
+        let own = [term.as_ref().and_then(|term| term.context), None];
+        Self { term, rise, own, ..Self::default() }
     }
 
     /// The outcomes that this fact completes.
@@ -124,12 +127,12 @@ impl Observer {
     fn reported(&mut self, event: &Event, now: Now) -> Vec<Outcome> {
         match event {
             Event::Campaigning { why, context, other } => {
-                let origin = match other {
-                    Some(other) if *why == Vacancy::Released => Origin::Handover(*other),
-                    Some(other) => Origin::After(*other),
+                let over = self.finish(now);
+                let origin = match other.map(|context| Earlier { context, remote: !self.own.contains(&Some(context)) }) {
+                    Some(earlier) if *why == Vacancy::Released => Origin::Handover(earlier),
+                    Some(earlier) => Origin::After(earlier),
                     None => Origin::None,
                 };
-                let over = self.finish(now);
                 let anchor = Anchor::new(now);
                 self.campaign = Some(Campaign {
                     reason: Cause::Vacancy(*why),
@@ -327,12 +330,14 @@ impl Observer {
         let wait = creation_wait.map(|wait| KeyValue::new("tenure.creation_wait", wait.as_secs_f64()));
         let term = self.term.as_ref();
         let end = term.and_then(|term| term.end).filter(|_| error.is_none());
+        let context = term.and_then(|term| term.context).unwrap_or(campaign.context);
+        self.own[0] = Some(context);
         Outcome::Transition(Box::new(Transition {
             to: Role::Leader,
             reason: campaign.reason,
             term: term.map(|term| term.transitions),
             token: term.map(|term| term.token.clone()),
-            context: term.and_then(|term| term.context).unwrap_or(campaign.context),
+            context,
             origin: campaign.origin,
             from,
             until: until.max(held),
@@ -370,12 +375,16 @@ impl Observer {
                 let fact = KeyValue::new("tenure.release", how.as_str());
                 // No request was sent for it.
                 if how != Given::Keep {
-                    phases.push(Phase::new(Name::Release, told, until).with(fact.clone()));
+                    let mut phase = Phase::new(Name::Release, told, until).with(fact.clone());
+                    phase.error = (how == Given::Unknown).then(|| UNCONFIRMED.to_owned());
+                    phases.push(phase);
                 }
                 facts.push(fact);
             }
         }
+        self.own[1] = Some(fall.context);
         let term = self.term.as_ref();
+        let earlier = term.and_then(|term| term.context).map(|context| Earlier { context, remote: false });
         let until = phases.iter().map(|phase| phase.until).max().unwrap_or(now.boot);
         Outcome::Transition(Box::new(Transition {
             to: Role::Standby,
@@ -383,7 +392,7 @@ impl Observer {
             term: term.map(|term| term.transitions),
             token: term.map(|term| term.token.clone()),
             context: fall.context,
-            origin: term.and_then(|term| term.context).map_or(Origin::None, Origin::After),
+            origin: earlier.map_or(Origin::None, Origin::After),
             from: fall.from,
             until: until.max(fall.from),
             anchor: Anchor::new(fall.began),
@@ -400,6 +409,7 @@ impl Observer {
 const ENDED: &str = "the elector ended before it was over";
 const FAILED: &str = "the hook failed";
 const NEVER_LED: &str = "the term ended before the workload led";
+const UNCONFIRMED: &str = "the release is unconfirmed";
 
 #[cfg(test)]
 mod tests;

@@ -15,8 +15,8 @@
 //! | `OTEL_SERVICE_NAME` | `tenure` unless set |
 //! | `OTEL_RESOURCE_ATTRIBUTES` | as the standard says, but for `service.instance.id`, which is the replica's identity |
 //!
-//! Not supported: proxies, compression, client certificates, `http/json`, other exporters and samplers. What is asked for and not
-//! supported is reported in [`Settings::notes`].
+//! Not supported: proxies, compression, client certificates, `http/json`, other exporters and samplers, and what [`UNSUPPORTED`]
+//! lists. What is asked for and not supported is reported in [`Settings::notes`].
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -28,6 +28,24 @@ mod entries;
 
 /// The gRPC method that takes traces.
 const CALL: &str = "opentelemetry.proto.collector.trace.v1.TraceService/Export";
+
+/// Variables of the standard's that change nothing here, and what holds instead.
+const UNSUPPORTED: [(&str, &str); 12] = [
+    ("OTEL_CONFIG_FILE", "the other variables count"),
+    ("OTEL_LOG_LEVEL", "log.level counts"),
+    ("OTEL_PROPAGATORS", "a workload is told of its span by TRACEPARENT"),
+    ("OTEL_BSP_EXPORT_TIMEOUT", "OTEL_EXPORTER_OTLP_TIMEOUT counts"),
+    ("OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT", UNLIMITED),
+    ("OTEL_ATTRIBUTE_COUNT_LIMIT", UNLIMITED),
+    ("OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT", UNLIMITED),
+    ("OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT", UNLIMITED),
+    ("OTEL_SPAN_EVENT_COUNT_LIMIT", UNLIMITED),
+    ("OTEL_SPAN_LINK_COUNT_LIMIT", UNLIMITED),
+    ("OTEL_EVENT_ATTRIBUTE_COUNT_LIMIT", UNLIMITED),
+    ("OTEL_LINK_ATTRIBUTE_COUNT_LIMIT", UNLIMITED),
+];
+
+const UNLIMITED: &str = "spans go out whole";
 
 /// For one export, in milliseconds.
 const TIMEOUT: u64 = 10_000;
@@ -97,12 +115,9 @@ impl Settings {
     pub(crate) fn read(variable: impl Fn(&str) -> Option<String>) -> Option<Self> {
         let set = |name: &str| variable(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty());
         let mut notes = Vec::new();
-        match set("OTEL_SDK_DISABLED") {
-            Some(value) if value.eq_ignore_ascii_case("true") => return None,
-            Some(value) if !value.eq_ignore_ascii_case("false") => {
-                notes.push(format!("OTEL_SDK_DISABLED={value} is neither true nor false: spans are exported"));
-            }
-            Some(_) | None => {}
+        let disabled = set("OTEL_SDK_DISABLED").map(|value| ("OTEL_SDK_DISABLED".to_owned(), value));
+        if is_true(disabled, "spans are exported", &mut notes) {
+            return None;
         }
         let of_traces = |name: &str| {
             let specific = format!("OTEL_EXPORTER_OTLP_TRACES_{name}");
@@ -141,7 +156,7 @@ impl Settings {
         };
         let sampler = sampler(set("OTEL_TRACES_SAMPLER"), set("OTEL_TRACES_SAMPLER_ARG"), &mut notes);
         let specific = endpoint_name == "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
-        let insecure = of_traces("INSECURE").is_some_and(|(_, value)| value.eq_ignore_ascii_case("true"));
+        let insecure = is_true(of_traces("INSECURE"), "an endpoint without a scheme is spoken to by TLS", &mut notes);
         let endpoint = match protocol {
             Protocol::HttpProtobuf if specific => endpoint,
             Protocol::HttpProtobuf => below(&endpoint, "v1/traces"),
@@ -155,6 +170,8 @@ impl Settings {
             let host = server.host().unwrap_or_default();
             notes.push(format!("{name} is not used: spans go to {host} directly; put it into NO_PROXY if that is meant"));
         }
+        let unsupported = UNSUPPORTED.into_iter().filter(|(name, _)| set(name).is_some());
+        notes.extend(unsupported.map(|(name, instead)| format!("{name} is not supported: {instead}")));
         let certificate = of_traces("CERTIFICATE");
         let attributes = set("OTEL_RESOURCE_ATTRIBUTES").unwrap_or_default();
         let mut resource = entries::attributes("OTEL_RESOURCE_ATTRIBUTES", &attributes, &mut notes);
@@ -175,6 +192,16 @@ impl Sampler {
             Self::Ratio(ratio) => (trace_id as u64 >> 1) < (ratio * 9_223_372_036_854_775_808.0) as u64,
         }
     }
+}
+
+/// Whether a variable, given with its name, says so; `otherwise` is what follows from its not doing so.
+fn is_true(asked: Option<(String, String)>, otherwise: &str, notes: &mut Vec<String>) -> bool {
+    let Some((name, value)) = asked else { return false };
+    let says = |word| value.eq_ignore_ascii_case(word);
+    if !says("true") && !says("false") {
+        notes.push(format!("{name}={value} is neither true nor false: {otherwise}"));
+    }
+    says("true")
 }
 
 /// The protocol that a variable asks for, given with its name.

@@ -11,13 +11,14 @@ use opentelemetry::{
 };
 use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
 
-use super::transition::{Anchor, Campaign, Name, Origin, Outcome, Phase, Transition, exit_fact};
+use super::transition::{Anchor, Campaign, Earlier, Name, Origin, Outcome, Phase, Transition, exit_fact};
 use crate::election::trace::TraceContext;
 
 /// Makes spans of outcomes.
 #[derive(Debug)]
 pub(crate) struct Spans {
-    lease: String,
+    /// Its namespace and name.
+    lease: (String, String),
     scope: InstrumentationScope,
     random: fastrand::Rng,
 }
@@ -26,7 +27,7 @@ pub(crate) struct Spans {
 struct Shape {
     context: TraceContext,
     parent: Option<Parent>,
-    link: Option<TraceContext>,
+    link: Option<Earlier>,
     anchor: Anchor,
 }
 
@@ -36,8 +37,8 @@ struct Parent {
 }
 
 impl Spans {
-    /// Spans about `lease`; `seed` feeds the ids of children.
-    pub(crate) fn new(lease: String, seed: u64) -> Self {
+    /// Spans about `lease`, given by its namespace and name; `seed` feeds the ids of children.
+    pub(crate) fn new(lease: (String, String), seed: u64) -> Self {
         let scope = InstrumentationScope::builder("tenure").with_version(env!("CARGO_PKG_VERSION")).build();
         Self { lease, scope, random: fastrand::Rng::with_seed(seed) }
     }
@@ -50,7 +51,7 @@ impl Spans {
             Outcome::During { parent, anchor, term, phase } => {
                 let mut span = self.child(parent, anchor, phase);
                 span.attributes.push(KeyValue::new("tenure.term", i64::from(term)));
-                span.attributes.push(self.lease_fact());
+                span.attributes.extend(self.lease_facts());
                 vec![span]
             }
         }
@@ -75,8 +76,8 @@ impl Spans {
             demoted: _,
         } = transition;
         let mut whole = Phase::new(Name::Transition, from, until);
-        whole.facts =
-            vec![KeyValue::new("tenure.to", to.as_str()), KeyValue::new("tenure.reason", reason.as_str()), self.lease_fact()];
+        whole.facts = vec![KeyValue::new("tenure.to", to.as_str()), KeyValue::new("tenure.reason", reason.as_str())];
+        whole.facts.extend(self.lease_facts());
         whole.facts.extend(term.map(|term| KeyValue::new("tenure.term", i64::from(term))));
         whole.facts.extend(token.map(|token| KeyValue::new("tenure.fencing_token", token)));
         whole.facts.extend(margin.map(|margin| KeyValue::new("tenure.margin_left", margin.0)));
@@ -92,7 +93,7 @@ impl Spans {
         let mut phase = Phase::new(Name::Campaign, campaign.from, campaign.until)
             .with(KeyValue::new("tenure.reason", campaign.reason.as_str()))
             .with(KeyValue::new("tenure.outcome", "lost"));
-        phase.facts.push(self.lease_fact());
+        phase.facts.extend(self.lease_facts());
         self.span(phase, Shape::after(campaign.context, campaign.origin, campaign.anchor))
     }
 
@@ -115,7 +116,7 @@ impl Spans {
             | Name::WorkloadProof => SpanKind::Internal,
         };
         let mut links = SpanLinks::default();
-        links.links.extend(link.map(|link| Link::new(span_context(link, true), Vec::new(), 0)));
+        links.links.extend(link.map(|link| Link::new(span_context(link.context, link.remote), Vec::new(), 0)));
         SpanData {
             span_context: span_context(context, false),
             parent_span_id: parent.as_ref().map_or(SpanId::INVALID, |parent| SpanId::from(parent.span_id)),
@@ -133,8 +134,9 @@ impl Spans {
         }
     }
 
-    fn lease_fact(&self) -> KeyValue {
-        KeyValue::new("tenure.lease", self.lease.clone())
+    fn lease_facts(&self) -> [KeyValue; 2] {
+        let (namespace, name) = self.lease.clone();
+        [KeyValue::new("tenure.lease", name), KeyValue::new("tenure.lease_namespace", namespace)]
     }
 }
 
@@ -142,10 +144,10 @@ impl Shape {
     fn after(context: TraceContext, origin: Origin, anchor: Anchor) -> Self {
         match origin {
             Origin::None => Self { context, parent: None, link: None, anchor },
-            Origin::Handover(from) => {
-                Self { context, parent: Some(Parent { span_id: from.span_id, remote: true }), link: None, anchor }
+            Origin::Handover(Earlier { context: TraceContext { span_id, .. }, remote }) => {
+                Self { context, parent: Some(Parent { span_id, remote }), link: None, anchor }
             }
-            Origin::After(other) => Self { context, parent: None, link: Some(other), anchor },
+            Origin::After(earlier) => Self { context, parent: None, link: Some(earlier), anchor },
         }
     }
 }

@@ -178,10 +178,18 @@ impl Phase {
 pub(crate) enum Origin {
     /// To nothing that is known.
     None,
-    /// A handover: the old leader's transition is its parent, on another replica.
-    Handover(TraceContext),
+    /// A handover: the old leader's transition is its parent.
+    Handover(Earlier),
     /// The old leader did not hand over, or it is this replica's own term that ends: a span link.
-    After(TraceContext),
+    After(Earlier),
+}
+
+/// An earlier transition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Earlier {
+    pub(crate) context: TraceContext,
+    /// It was another replica's.
+    pub(crate) remote: bool,
 }
 
 /// Time left; negative if it was too late.

@@ -80,6 +80,8 @@ pub struct Seen {
     pub parent_is_remote: Option<bool>,
     /// (trace, span) of each link.
     pub links: Vec<(String, String)>,
+    /// The flag "it is remote" of each link, if the exporter set it.
+    pub links_are_remote: Vec<Option<bool>>,
     pub attributes: BTreeMap<String, String>,
     pub resource: BTreeMap<String, String>,
     /// Nanoseconds since 1970.
@@ -267,12 +269,14 @@ fn read(request: ExportTraceServiceRequest, headers: &HeaderMap) -> Vec<Seen> {
 
 fn seen(span: Span, resource: &BTreeMap<String, String>, headers: &HeaderMap) -> Seen {
     let link = |link: Link| (hex(&link.trace_id), hex(&link.span_id));
+    let is_remote = |flags: u32| (flags & 0x100 != 0).then_some(flags & 0x200 != 0);
     Seen {
         name: span.name,
         trace: hex(&span.trace_id),
         span: hex(&span.span_id),
         parent: hex(&span.parent_span_id),
-        parent_is_remote: (span.flags & 0x100 != 0).then_some(span.flags & 0x200 != 0),
+        parent_is_remote: is_remote(span.flags),
+        links_are_remote: span.links.iter().map(|link| is_remote(link.flags)).collect(),
         links: span.links.into_iter().map(link).collect(),
         attributes: readable(span.attributes),
         resource: resource.clone(),

@@ -20,7 +20,7 @@ pub(super) fn headers(variable: &str, list: &str, notes: &mut Vec<String>) -> He
             continue;
         };
         if !is_encoded {
-            notes.push(not_encoded(variable, place));
+            notes.push(format!("{variable}: entry {place} is not percent-encoded: it is taken as it stands"));
         }
         value.set_sensitive(true);
         headers.insert(name, value);
@@ -28,18 +28,14 @@ pub(super) fn headers(variable: &str, list: &str, notes: &mut Vec<String>) -> He
     headers
 }
 
-/// Resource attributes; one without a value is left out.
+/// Resource attributes: none if one is malformed, as the standard says; one without a value is left out.
 pub(super) fn attributes(variable: &str, list: &str, notes: &mut Vec<String>) -> BTreeMap<String, String> {
     let mut attributes = BTreeMap::new();
     for (place, entry) in entries(list) {
-        let Some((key, value)) = pair(entry) else {
-            notes.push(format!("{variable}: entry {place} is not a KEY=VALUE: it is left out"));
-            continue;
+        let Some((key, value)) = pair(entry).and_then(|(key, value)| decoded(key).zip(decoded(value))) else {
+            notes.push(format!("{variable}: entry {place} is not a percent-encoded KEY=VALUE: the whole value is discarded"));
+            return BTreeMap::new();
         };
-        let (key, value) = decoded(key).zip(decoded(value)).unwrap_or_else(|| {
-            notes.push(not_encoded(variable, place));
-            (key.to_owned(), value.to_owned())
-        });
         if !value.is_empty() {
             attributes.insert(key, value);
         }
@@ -56,10 +52,6 @@ fn pair(entry: &str) -> Option<(&str, &str)> {
     let (name, value) = entry.split_once('=')?;
     let name = name.trim();
     (!name.is_empty()).then_some((name, value.trim()))
-}
-
-fn not_encoded(variable: &str, place: usize) -> String {
-    format!("{variable}: entry {place} is not percent-encoded: it is taken as it stands")
 }
 
 /// Percent-decodes; `None` if an escape is malformed, or the result is not UTF-8.

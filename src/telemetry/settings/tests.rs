@@ -93,6 +93,27 @@ fn what_is_not_supported_is_told_with_its_variable() {
 }
 
 #[test]
+fn a_variable_that_changes_nothing_is_told_once_where_it_is_set() {
+    for (name, _) in UNSUPPORTED {
+        let notes = with_endpoint(&[(name, "16")]).notes;
+        assert!(matches!(&notes[..], [note] if note.starts_with(&format!("{name} is not supported: "))), "{notes:?}");
+        assert_eq!(with_endpoint(&[(name, " ")]).notes, Vec::<String>::new());
+    }
+    let limits = ["OTEL_BSP_EXPORT_TIMEOUT", "OTEL_ATTRIBUTE_COUNT_LIMIT", "OTEL_SPAN_LINK_COUNT_LIMIT", "OTEL_PROPAGATORS"];
+    assert!(limits.iter().all(|limit| UNSUPPORTED.iter().any(|(name, _)| name == limit)));
+}
+
+#[test]
+fn what_is_neither_true_nor_false_is_told_with_what_follows() {
+    let notes = |name, value| with_endpoint(&[(name, value)]).notes;
+    let insecure = "OTEL_EXPORTER_OTLP_TRACES_INSECURE";
+    let said = "OTEL_EXPORTER_OTLP_TRACES_INSECURE=1 is neither true nor false: an endpoint without a scheme is spoken to by TLS";
+    assert_eq!(notes(insecure, "1"), [said]);
+    assert_eq!(notes("OTEL_SDK_DISABLED", "1"), ["OTEL_SDK_DISABLED=1 is neither true nor false: spans are exported"]);
+    assert!(["TRUE", "False", ""].iter().all(|value| notes(insecure, value).is_empty()));
+}
+
+#[test]
 fn a_supported_setting_is_no_note() {
     let settings = with_endpoint(&[("OTEL_EXPORTER_OTLP_COMPRESSION", "none"), ("OTEL_TRACES_EXPORTER", "otlp,console")]);
     assert_eq!(settings.notes, Vec::<String>::new());
@@ -186,18 +207,24 @@ fn samplers_decide_by_the_trace_alone() {
 #[test]
 fn resource_attributes_are_decoded_and_the_service_name_goes_before_them() {
     let settings = with_endpoint(&[
-        ("OTEL_RESOURCE_ATTRIBUTES", "service.name=a, team = b%2Cc%3d,k%2Ca=v,odd%20=%zz%+1,nothing,=x,"),
+        ("OTEL_RESOURCE_ATTRIBUTES", "service.name=a, team = b%2Cc%3d,k%2Ca=v,"),
         ("OTEL_SERVICE_NAME", "billing"),
     ]);
-    let expected = [("k,a", "v"), ("odd%20", "%zz%+1"), ("service.name", "billing"), ("team", "b,c=")];
+    let expected = [("k,a", "v"), ("service.name", "billing"), ("team", "b,c=")];
     let expected: BTreeMap<_, _> = expected.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
     assert_eq!(settings.resource, expected);
-    let notes = [
-        "OTEL_RESOURCE_ATTRIBUTES: entry 4 is not percent-encoded: it is taken as it stands",
-        "OTEL_RESOURCE_ATTRIBUTES: entry 5 is not a KEY=VALUE: it is left out",
-        "OTEL_RESOURCE_ATTRIBUTES: entry 6 is not a KEY=VALUE: it is left out",
-    ];
-    assert_eq!(settings.notes, notes);
+    assert_eq!(settings.notes, Vec::<String>::new());
+}
+
+#[test]
+fn resource_attributes_of_which_one_is_malformed_are_all_discarded() {
+    for wrong in ["nothing", "=x", "odd=%zz", "odd%=v", "odd=%ff"] {
+        let attributes = format!("team=a,{wrong},k=v");
+        let settings = with_endpoint(&[("OTEL_RESOURCE_ATTRIBUTES", &attributes), ("OTEL_SERVICE_NAME", "billing")]);
+        assert_eq!(settings.resource, BTreeMap::from([("service.name".to_owned(), "billing".to_owned())]));
+        let note = "OTEL_RESOURCE_ATTRIBUTES: entry 2 is not a percent-encoded KEY=VALUE: the whole value is discarded";
+        assert_eq!(settings.notes, [note], "{wrong}");
+    }
 }
 
 #[test]

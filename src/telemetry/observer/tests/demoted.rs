@@ -27,7 +27,7 @@ fn a_planned_stop_is_told_with_its_parts_and_the_margin_that_was_left() {
     let told = only(over);
 
     assert_eq!((told.to, told.reason.as_str(), told.term), (Role::Standby, "signal", Some(7)));
-    assert_eq!((told.context, told.origin), (STOP_CONTEXT, Origin::After(CONTEXT)));
+    assert_eq!((told.context, told.origin), (STOP_CONTEXT, Origin::After(Earlier { context: CONTEXT, remote: false })));
     assert_eq!((told.from, told.until), (ms(1_000), ms(1_309)));
     let parts = [
         ("workload.stop", ms(1_000), ms(1_302)),
@@ -53,6 +53,22 @@ fn a_lease_that_is_kept_has_no_span_of_a_release() {
 
     assert_eq!(spans(&told).iter().filter(|(name, ..)| *name == "release").count(), 0);
     assert_eq!(told.facts, [KeyValue::new("tenure.release", "keep")]);
+}
+
+#[test]
+fn a_release_that_nobody_confirmed_is_an_error() {
+    for (how, error) in [(Given::Clear, None), (Given::NotOurs, None), (Given::Unknown, Some("the release is unconfirmed"))] {
+        let mut observer = leading();
+        let stop = Stop { began: None, killed: None, exited: None, exit: None, proved: ms(150) };
+        reported(&mut observer, 100, stopping(Reason::StepDown));
+        reported(&mut observer, 151, Event::Proved(stop));
+        reported(&mut observer, 152, Event::Released { how });
+
+        let told = only(reported(&mut observer, 152, Event::Following));
+
+        let release = told.phases.iter().find(|phase| phase.name == Name::Release).unwrap();
+        assert_eq!(release.error.as_deref(), error, "{how:?}");
+    }
 }
 
 #[test]

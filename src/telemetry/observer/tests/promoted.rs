@@ -27,9 +27,25 @@ fn the_margin_of_a_start_counts_from_the_workload_to_the_end_of_validity() {
 #[test]
 fn a_handover_has_the_old_leader_as_its_parent_and_a_takeover_a_link() {
     let origin = |campaign| only(lead_from(&mut Observer::default(), campaign)).origin;
-    assert_eq!(origin(campaigning(Vacancy::Released, Some(OTHER))), Origin::Handover(OTHER));
-    assert_eq!(origin(campaigning(Vacancy::Expired, Some(OTHER))), Origin::After(OTHER));
+    let other = Earlier { context: OTHER, remote: true };
+    assert_eq!(origin(campaigning(Vacancy::Released, Some(OTHER))), Origin::Handover(other));
+    assert_eq!(origin(campaigning(Vacancy::Expired, Some(OTHER))), Origin::After(other));
     assert_eq!(origin(campaigning(Vacancy::Released, None)), Origin::None);
+}
+
+#[test]
+fn what_comes_after_this_replicas_own_transition_is_not_remote() {
+    for (own, why) in [(CONTEXT, Vacancy::Expired), (STOP_CONTEXT, Vacancy::Expired), (STOP_CONTEXT, Vacancy::Released)] {
+        let mut observer = leading();
+        reported(&mut observer, 100, stopping(Reason::StepDown));
+        reported(&mut observer, 110, Event::Following);
+
+        let over = lead_from(&mut observer, campaigning(why, Some(own)));
+
+        let earlier = Earlier { context: own, remote: false };
+        let expected = if why == Vacancy::Released { Origin::Handover(earlier) } else { Origin::After(earlier) };
+        assert_eq!(only(over).origin, expected);
+    }
 }
 
 #[test]

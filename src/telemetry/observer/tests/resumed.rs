@@ -32,7 +32,10 @@ fn a_restarted_elector_tells_the_end_of_the_term_that_it_took_over() {
     observer.record(Fact::Received(&stopped), at(5_000));
     reported(&mut observer, 5_000, Event::Proved(stop));
     let told = only(reported(&mut observer, 5_000, Event::Following));
-    assert_eq!((told.term, told.origin, told.margin), (Some(7), Origin::After(CONTEXT), Some(Margin(10.0))));
+    assert_eq!(
+        (told.term, told.origin, told.margin),
+        (Some(7), Origin::After(Earlier { context: CONTEXT, remote: false }), Some(Margin(10.0)))
+    );
 }
 
 #[test]
