@@ -46,6 +46,7 @@ fn main() -> ExitCode {
             headers_reach_the_collector_and_not_the_log,
             a_key_in_the_endpoint_is_not_in_the_log,
             a_collector_that_takes_not_all_spans_is_told_once,
+            a_collector_that_takes_no_spans_is_told_once_in_its_own_words,
             certificates_that_cannot_be_read_to_an_end_keep_nobody_from_leading,
             a_certificate_that_cannot_be_used_is_told,
             each_transition_is_one_json_line_with_the_ids_of_its_trace,
@@ -259,6 +260,23 @@ async fn a_collector_that_takes_not_all_spans_is_told_once(stage: Stage) {
         let lines = one.lines();
         let told: Vec<_> = lines.iter().filter(|line| line.contains("the collector")).collect();
         assert!(matches!(told[..], [line] if line.contains("1 spans rejected: the quota is used up")), "{told:?}");
+    }
+}
+
+async fn a_collector_that_takes_no_spans_is_told_once_in_its_own_words(stage: Stage) {
+    for (wire, words) in [
+        (Wire::Http, "HTTP 403 Forbidden: the quota is used up"),
+        (Wire::Grpc, "gRPC status 7 (PERMISSION_DENIED): the quota is used up"),
+    ] {
+        let collector = Collector::start(wire, Manner::Refusing);
+        let name = format!("{wire:?}").to_lowercase();
+        let one = prepare(&stage, &name, &collector, wire).await.start();
+        one.said("does not take spans").await;
+        one.signal(Signal::SIGTERM).await;
+        one.exit().await;
+        let lines: Vec<Value> = one.lines().iter().map(|line| serde_json::from_str(line).expect("each line is JSON")).collect();
+        let told: Vec<_> = lines.iter().filter_map(|line| line["error"].as_str()).collect();
+        assert_eq!(told, [words]);
     }
 }
 

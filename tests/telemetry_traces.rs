@@ -237,6 +237,22 @@ async fn spans_arrive_while_the_replica_goes_on() {
 }
 
 #[tokio::test]
+async fn spans_outlast_a_collector_that_is_out_of_service_for_more_than_a_few_tries() {
+    for (wire, protocol) in [(Wire::Http, "http/protobuf"), (Wire::Grpc, "grpc")] {
+        let mut collector = Collector::start(wire, Manner::Late(4));
+        let endpoint = ("OTEL_EXPORTER_OTLP_ENDPOINT", &*collector.endpoint());
+        let at_once = ("OTEL_BSP_SCHEDULE_DELAY", "1");
+        let mut leader = replica("leader", &[endpoint, ("OTEL_EXPORTER_OTLP_PROTOCOL", protocol), at_once]);
+        let began = tokio::time::Instant::now();
+        leads(&mut leader, 0, OLD_LEADS, None, Vacancy::Expired);
+        let arrived = tokio::task::spawn_blocking(move || collector.wait("a batch", |seen| seen.len() == 4)).await;
+        assert!(arrived.is_ok());
+        assert!(began.elapsed() > Duration::from_secs(1), "{wire:?}: between tries there are pauses, each longer than the last");
+        drop(leader);
+    }
+}
+
+#[tokio::test]
 async fn tls_is_spoken_with_a_collector_that_the_given_authority_vouches_for() {
     for (wire, protocol) in [(Wire::Http, "http/protobuf"), (Wire::Grpc, "grpc")] {
         let mut collector = Collector::start_with_tls(wire);

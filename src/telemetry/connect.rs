@@ -10,15 +10,15 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderMap, Request, Response, Uri};
-use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
+use http::{HeaderMap, Request, Response, StatusCode, Uri};
+use http_body_util::{BodyExt as _, Collected, Full, LengthLimitError, Limited};
 use hyper_rustls::HttpsConnector;
 use hyper_util::{
     client::legacy::{Client, connect::HttpConnector},
     rt::{TokioExecutor, TokioTimer},
 };
 use opentelemetry_http::{HttpClient, HttpError};
-use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceResponse;
+use opentelemetry_proto::tonic::collector::trace::v1::{ExportTracePartialSuccess, ExportTraceServiceResponse};
 use prost::Message as _;
 use rustls::{
     ClientConfig, RootCertStore,
@@ -36,22 +36,25 @@ use crate::words::{bounded, one_line};
 /// How much of a collector's answer is read, in bytes.
 const ANSWER: usize = 64 * 1024;
 
+/// How long is read what a refusal says besides its status.
+const REFUSAL: Duration = Duration::from_secs(1);
+
 /// A client for OTLP, over HTTP or gRPC.
 pub(crate) struct Collector {
     client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
     protocol: Protocol,
     headers: HeaderMap,
-    /// For one request and its answer.
-    bound: Duration,
+    /// What goes with each request and is not to be shown, even if a collector repeats it.
+    secrets: Vec<String>,
     cause: Cause,
 }
 
-/// Why the last request had no answer, or what its answer complains of; the exporter says only that there was none.
+/// Why the last request had no answer, or what its answer complains of; the exporter knows a status at most.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Cause(Arc<Mutex<Option<String>>>);
 
 impl Cause {
-    /// On one line; `None` if the answer says it all.
+    /// On one line; `None` if there is nothing to complain of.
     pub(crate) fn take(&self) -> Option<String> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -59,6 +62,22 @@ impl Cause {
     fn set(&self, cause: Option<String>) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = cause;
     }
+}
+
+/// What is wrong with an answer.
+#[derive(Debug)]
+pub(crate) struct Complaint {
+    /// In our words.
+    pub(crate) ours: String,
+    /// In the collector's.
+    pub(crate) theirs: String,
+}
+
+/// What OTLP/HTTP answers where it takes no spans: `google.rpc.Status`.
+#[derive(prost::Message)]
+struct Refusal {
+    #[prost(string, tag = "2")]
+    message: String,
 }
 
 /// There are no certificate authorities to trust.
@@ -70,6 +89,13 @@ pub(crate) enum TlsError {
         path: PathBuf,
         #[source]
         source: pem::Error,
+    },
+    #[error("{variable}: {path} holds a certificate that cannot be used")]
+    Unusable {
+        variable: String,
+        path: PathBuf,
+        #[source]
+        source: rustls::Error,
     },
     #[error("{variable}: {path} holds no PEM certificate")]
     NoCertificate { variable: String, path: PathBuf },
@@ -101,8 +127,8 @@ impl Collector {
             }
         }
         let client = client.build(HttpsConnector::from((tcp, tls)));
-        let (protocol, headers, bound) = (settings.protocol, settings.headers.clone(), settings.timeout);
-        Ok(Self { client, protocol, headers, bound, cause: Cause::default() })
+        let (protocol, headers, secrets) = (settings.protocol, settings.headers.clone(), secrets(endpoint, &settings.headers));
+        Ok(Self { client, protocol, headers, secrets, cause: Cause::default() })
     }
 
     /// Where it records more than an answer says.
@@ -110,7 +136,7 @@ impl Collector {
         self.cause.clone()
     }
 
-    async fn exchange(&self, mut request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
+    async fn exchange(&self, mut request: Request<Bytes>) -> Result<(Response<Bytes>, Option<Complaint>), HttpError> {
         // The exporter has set its own reading of the variables; it takes an empty one to mean that there are none.
         for (name, value) in &self.headers {
             request.headers_mut().insert(name, value.clone());
@@ -120,22 +146,27 @@ impl Collector {
             Protocol::Grpc => grpc::call(request),
         };
         let (head, body) = self.client.request(request.map(Full::new)).await?.into_parts();
-        // Why spans were refused is in the status; the rest of such an answer may be an HTML page of any length.
+        let body = Limited::new(body, ANSWER).collect();
+        // What counts is the status; the rest may be an HTML page that never ends.
         if !head.status.is_success() {
-            return Ok(Response::from_parts(head, Bytes::new()));
+            let body = timeout(REFUSAL, body).await.ok().and_then(Result::ok).map(Collected::to_bytes);
+            let refusal = refusal(head.status, body.unwrap_or_default());
+            return Ok((Response::from_parts(head, Bytes::new()), Some(refusal)));
         }
-        let body = match Limited::new(body, ANSWER).collect().await {
+        let body = match body.await {
             Ok(body) => body,
             // The spans were accepted: sent again, they would be there twice.
-            Err(error) if error.is::<LengthLimitError>() => return Ok(Response::from_parts(head, Bytes::new())),
+            Err(error) if error.is::<LengthLimitError>() => return Ok((Response::from_parts(head, Bytes::new()), None)),
             Err(error) => return Err(error),
         };
         let trailers = body.trailers().cloned();
         let response = Response::from_parts(head, body.to_bytes());
-        Ok(match self.protocol {
-            Protocol::HttpProtobuf => response,
+        let (response, failure) = match self.protocol {
+            Protocol::HttpProtobuf => (response, None),
             Protocol::Grpc => grpc::answer(response, trailers.as_ref()),
-        })
+        };
+        let complaint = failure.or_else(|| partial(response.body()));
+        Ok((response, complaint))
     }
 }
 
@@ -158,8 +189,9 @@ fn roots(certificate: Option<(String, String)>) -> Result<RootCertStore, TlsErro
     match certificate {
         Some((variable, path)) => {
             let unreadable = |source| TlsError::Unreadable { variable: variable.clone(), path: path.clone().into(), source };
+            let unusable = |source| TlsError::Unusable { variable: variable.clone(), path: path.clone().into(), source };
             for certificate in CertificateDer::pem_file_iter(&path).map_err(unreadable)? {
-                roots.add(certificate.map_err(unreadable)?).map_err(TlsError::Setup)?;
+                roots.add(certificate.map_err(unreadable)?).map_err(unusable)?;
             }
             if roots.is_empty() {
                 return Err(TlsError::NoCertificate { variable: variable.clone(), path: path.into() });
@@ -172,14 +204,35 @@ fn roots(certificate: Option<(String, String)>) -> Result<RootCertStore, TlsErro
     if roots.is_empty() { Err(TlsError::NoRoots) } else { Ok(roots) }
 }
 
+/// What headers carry, without the word for how it is to be read (`Bearer`), and what the URL's query does. What is shorter than
+/// four bytes is no secret, and may stand in any word.
+fn secrets(endpoint: &Uri, headers: &HeaderMap) -> Vec<String> {
+    let carried = headers.values().filter_map(|value| value.to_str().ok()?.split_whitespace().next_back());
+    let asked = endpoint.query().into_iter().flat_map(|query| query.split('&'));
+    let asked = asked.map(|pair| pair.split_once('=').map_or(pair, |(_, value)| value));
+    carried.chain(asked).filter(|secret| secret.len() > 3).map(str::to_owned).collect()
+}
+
+/// What a collector that takes no spans says of it. Some answer with what is not an OTLP message, which counts as nothing.
+fn refusal(status: StatusCode, answer: Bytes) -> Complaint {
+    let theirs = Refusal::decode(answer).map(|refusal| refusal.message).unwrap_or_default();
+    Complaint { ours: format!("HTTP {status}"), theirs }
+}
+
 /// What a collector that accepted the spans complains of. Some answer with what is not an OTLP message, which counts as nothing.
-fn complaint(answer: &Bytes) -> Option<String> {
-    let partial = ExportTraceServiceResponse::decode(answer.clone()).ok()?.partial_success?;
-    let said = bounded(&partial.error_message);
-    match partial.rejected_spans {
-        ..=0 if said.is_empty() => None,
-        ..=0 => Some(said.into_owned()),
-        rejected => Some(format!("{rejected} spans rejected: {said}")),
+fn partial(answer: &Bytes) -> Option<Complaint> {
+    let ExportTracePartialSuccess { rejected_spans: rejected, error_message: theirs } =
+        ExportTraceServiceResponse::decode(answer.clone()).ok()?.partial_success?;
+    (rejected > 0 || !theirs.is_empty()).then(|| Complaint { ours: format!("{} spans rejected", rejected.max(0)), theirs })
+}
+
+impl Complaint {
+    /// On one line of a bounded length, without `secrets`.
+    fn told(&self, secrets: &[String]) -> String {
+        let Self { ours, theirs } = self;
+        let theirs = secrets.iter().fold(theirs.clone(), |text, secret| text.replace(secret, "***"));
+        let theirs = bounded(theirs.trim());
+        if theirs.is_empty() { ours.clone() } else { format!("{ours}: {theirs}") }
     }
 }
 
@@ -193,12 +246,12 @@ impl HttpClient for Collector {
         Self: 'b,
     {
         Box::pin(async move {
-            let answer = timeout(self.bound, self.exchange(request)).await.unwrap_or_else(|late| Err(late.into()));
+            let answer = self.exchange(request).await;
             self.cause.set(match &answer {
-                Ok(answer) => complaint(answer.body()),
+                Ok((_, complaint)) => complaint.as_ref().map(|complaint| complaint.told(&self.secrets)),
                 Err(error) => Some(one_line(error.as_ref())),
             });
-            answer
+            answer.map(|(response, _)| response)
         })
     }
 }

@@ -1,12 +1,13 @@
 //! Sends spans to a collector.
 //!
 //! Owns a bounded queue and one task on the elector's runtime: only that task ever waits for the collector, or for the files with
-//! the certificate authorities. Spans that do not fit are dropped. Failures are logged once for each state.
+//! the certificate authorities. A batch is sent again and again until it is taken, refused for good, or late; meanwhile spans
+//! queue up, and those that do not fit are dropped. Failures are logged once for each state.
 
 use std::time::Duration;
 
 use http::Uri;
-use opentelemetry_otlp::{ExporterBuildError, SpanExporter, WithExportConfig as _, WithHttpConfig as _};
+use opentelemetry_otlp::{ExporterBuildError, RetryPolicy, SpanExporter, WithExportConfig as _, WithHttpConfig as _};
 use opentelemetry_sdk::{
     Resource,
     trace::{SpanData, SpanExporter as _},
@@ -16,13 +17,17 @@ use tokio::{
     task::JoinHandle,
     time::{Instant, timeout, timeout_at},
 };
-use tracing::{field::display, info, warn};
+use tracing::{info, warn};
 
 use super::{
     connect::{Cause, Collector, TlsError},
-    settings::{Batch, Settings},
+    settings::Settings,
 };
 use crate::{api::url::names_a_server, words::one_line};
+
+/// The longest wait before a batch is sent again, unless the collector asks for more: it is soon found to be back, and until then
+/// asked rarely.
+const LONGEST_DELAY: Duration = Duration::from_secs(1);
 
 /// Spans on their way.
 #[derive(Debug)]
@@ -105,7 +110,7 @@ async fn run(endpoint: Uri, settings: Settings, resource: Resource, queued: mpsc
             let collector = endpoint.host().unwrap_or_default();
             info!(collector, protocol = settings.protocol.as_str(), "transitions are exported as traces");
             exporter.set_resource(&resource);
-            send(exporter, cause, queued, settings.batch, (collector, &settings.endpoint_name)).await;
+            send(exporter, cause, queued, &settings, collector).await;
         }
         Err(error) => error.tell(),
     }
@@ -119,16 +124,17 @@ async fn exporter(endpoint: &Uri, settings: &Settings) -> Result<(SpanExporter, 
         .with_endpoint(&settings.endpoint)
         .with_protocol(opentelemetry_otlp::Protocol::HttpBinary)
         .with_timeout(settings.timeout)
+        // Nothing but the timeout ends the retries.
+        .with_retry_policy(RetryPolicy::recommended().with_max_retries(usize::MAX).with_max_delay(LONGEST_DELAY))
         .with_http_client(collector)
         .build()
         .map_err(ExportError::Exporter)?;
     Ok((exporter, cause))
 }
 
-/// `place` is the collector's host and the variable that names it.
-async fn send(exporter: SpanExporter, cause: Cause, mut queued: mpsc::Receiver<SpanData>, batch: Batch, place: (&str, &str)) {
-    let (host, variable) = place;
-    let mut collector = State::Taking;
+async fn send(exporter: SpanExporter, cause: Cause, mut queued: mpsc::Receiver<SpanData>, settings: &Settings, collector: &str) {
+    let Settings { batch, timeout: bound, endpoint_name: variable, .. } = settings;
+    let mut state = State::Taking;
     while let Some(span) = queued.recv().await {
         let mut spans = vec![span];
         let due = Instant::now() + batch.delay;
@@ -137,20 +143,24 @@ async fn send(exporter: SpanExporter, cause: Cause, mut queued: mpsc::Receiver<S
         {
             spans.push(span);
         }
-        let error = exporter.export(spans).await.err().map(display);
+        // The exporter's own timeout only keeps it from another try.
+        let error = match timeout(*bound, exporter.export(spans)).await {
+            Ok(done) => done.err().map(|error| error.to_string()),
+            Err(_) => Some(format!("no answer within {bound:?}")),
+        };
         let cause = cause.take();
         let now = match (&error, &cause) {
             (None, None) => State::Taking,
             (None, Some(_)) => State::Complaining,
             (Some(_), _) => State::Failing,
         };
-        if std::mem::replace(&mut collector, now) == now {
+        if std::mem::replace(&mut state, now) == now {
             continue;
         }
         match now {
             State::Taking => info!("the collector takes spans again"),
-            State::Complaining => warn!(cause, collector = host, variable, "the collector complains of spans"),
-            State::Failing => warn!(error, cause, collector = host, variable, "the collector does not take spans"),
+            State::Complaining => warn!(cause, collector, variable, "the collector complains of spans"),
+            State::Failing => warn!(error = cause.or(error), collector, variable, "the collector does not take spans"),
         }
     }
 }
@@ -158,6 +168,37 @@ async fn send(exporter: SpanExporter, cause: Cause, mut queued: mpsc::Receiver<S
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{
+        election::trace::TraceContext,
+        telemetry::{
+            spans::Spans,
+            transition::{Anchor, Name, Outcome, Phase},
+        },
+        time::{Instant as Boot, Now},
+    };
+
+    fn span() -> SpanData {
+        let (parent, anchor) = (TraceContext { trace_id: 1, span_id: 2 }, Anchor::new(Now { boot: Boot::BOOT, wall: 0 }));
+        let phase = Phase::new(Name::Renew, Boot::BOOT, Boot::BOOT);
+        Spans::new(("money".into(), "billing".into()), 1).of(Outcome::During { parent, anchor, term: 1, phase }).swap_remove(0)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_export_with_all_its_retries_ends_at_the_timeout() {
+        let variables = [("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1"), ("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "1")];
+        let variable = |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
+        let settings = Settings::read(variable).unwrap();
+        let both = 2 * settings.timeout;
+        let began = Instant::now();
+
+        let mut export = Export::start(settings, Resource::builder_empty().build()).unwrap();
+        export.queue(span());
+        export.queue(span());
+        export.finish(3 * both).await;
+
+        let late = began.elapsed() - both;
+        assert!(late < Duration::from_millis(100), "{late:?}");
+    }
 
     #[test]
     fn an_endpoint_that_is_no_url_is_told_with_its_variable() {

@@ -10,6 +10,7 @@ use std::{
     net::SocketAddr,
     sync::{
         Arc,
+        atomic::{AtomicUsize, Ordering},
         mpsc::{Receiver, RecvTimeoutError, Sender, channel},
     },
     thread::JoinHandle,
@@ -17,7 +18,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderMap, Request, Response};
+use http::{HeaderMap, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use hyper::{
     body::Incoming,
@@ -40,6 +41,7 @@ use tokio::{
     sync::oneshot,
 };
 use tokio_rustls::TlsAcceptor;
+use tonic::{Code, Status};
 use tower::Service as _;
 
 #[path = "../support/scratch.rs"]
@@ -66,6 +68,10 @@ pub enum Manner {
     Grudging,
     /// Reads it and never answers.
     Silent,
+    /// Is out of service for as many requests, and obliging from then on.
+    Late(usize),
+    /// Refuses it for good, and says why on two lines.
+    Refusing,
 }
 
 /// One span, in readable form.
@@ -136,7 +142,7 @@ impl Collector {
             runtime.block_on(async move {
                 let listener = TcpListener::from_std(listener).unwrap();
                 tokio::select! {
-                    () = accept(listener, acceptor, wire, manner, arrive) => {}
+                    () = accept(listener, acceptor, wire, Take { manner, arrive, asked: Arc::default() }) => {}
                     _ = stopped => {}
                 }
             });
@@ -183,16 +189,16 @@ impl Drop for Collector {
     }
 }
 
-async fn accept(listener: TcpListener, tls: Option<TlsAcceptor>, wire: Wire, manner: Manner, arrive: Sender<Seen>) {
+async fn accept(listener: TcpListener, tls: Option<TlsAcceptor>, wire: Wire, take: Take) {
     loop {
         let (stream, _) = listener.accept().await.unwrap();
-        let (tls, arrive) = (tls.clone(), arrive.clone());
+        let (tls, take) = (tls.clone(), take.clone());
         tokio::spawn(async move {
             match tls {
-                None => exchange(stream, wire, manner, arrive).await,
+                None => exchange(stream, wire, take).await,
                 Some(tls) => {
                     if let Ok(stream) = tls.accept(stream).await {
-                        exchange(stream, wire, manner, arrive).await;
+                        exchange(stream, wire, take).await;
                     }
                 }
             }
@@ -200,11 +206,10 @@ async fn accept(listener: TcpListener, tls: Option<TlsAcceptor>, wire: Wire, man
     }
 }
 
-async fn exchange<S>(stream: S, wire: Wire, manner: Manner, arrive: Sender<Seen>)
+async fn exchange<S>(stream: S, wire: Wire, take: Take)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let take = Take { manner, arrive };
     let io = TokioIo::new(stream);
     let _ = match wire {
         Wire::Http => http1::Builder::new().serve_connection(io, service_fn(|request| take.clone().over_http(request))).await,
@@ -220,6 +225,17 @@ where
 struct Take {
     manner: Manner,
     arrive: Sender<Seen>,
+    /// How often.
+    asked: Arc<AtomicUsize>,
+}
+
+/// `google.rpc.Status`, by which OTLP/HTTP says why it takes no spans.
+#[derive(prost::Message)]
+struct Refusal {
+    #[prost(int32, tag = "1")]
+    code: i32,
+    #[prost(string, tag = "2")]
+    message: String,
 }
 
 impl Take {
@@ -227,21 +243,35 @@ impl Take {
         let (head, body) = request.into_parts();
         assert_eq!((head.uri.path(), &head.headers["content-type"]), ("/v1/traces", &"application/x-protobuf".parse().unwrap()));
         let message = ExportTraceServiceRequest::decode(body.collect().await?.to_bytes()).unwrap();
-        let answer = self.take(message, &head.headers).await.encode_to_vec();
-        Ok(Response::builder().header("content-type", "application/x-protobuf").body(answer.into()).unwrap())
+        let (status, answer) = match self.take(message, &head.headers).await {
+            Ok(answer) => (StatusCode::OK, answer.encode_to_vec()),
+            Err(refusal) => {
+                let passes = refusal.code() == Code::Unavailable;
+                let status = if passes { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::FORBIDDEN };
+                (status, Refusal { code: refusal.code().into(), message: refusal.message().to_owned() }.encode_to_vec())
+            }
+        };
+        Ok(Response::builder().status(status).header("content-type", "application/x-protobuf").body(answer.into()).unwrap())
     }
 
-    async fn take(&self, message: ExportTraceServiceRequest, headers: &HeaderMap) -> ExportTraceServiceResponse {
+    async fn take(&self, message: ExportTraceServiceRequest, headers: &HeaderMap) -> Result<ExportTraceServiceResponse, Status> {
+        match self.manner {
+            Manner::Late(tries) if self.asked.fetch_add(1, Ordering::Relaxed) < tries => {
+                return Err(Status::unavailable("starting"));
+            }
+            Manner::Refusing => return Err(Status::permission_denied("the quota\nis used up")),
+            Manner::Late(_) | Manner::Obliging | Manner::Grudging | Manner::Silent => {}
+        }
         for seen in read(message, headers) {
             let _ = self.arrive.send(seen);
         }
         let grudge = || ExportTracePartialSuccess { rejected_spans: 1, error_message: "the quota\nis used up".to_owned() };
         let partial_success = match self.manner {
-            Manner::Obliging => None,
             Manner::Grudging => Some(grudge()),
             Manner::Silent => std::future::pending().await,
+            Manner::Obliging | Manner::Late(_) | Manner::Refusing => None,
         };
-        ExportTraceServiceResponse { partial_success }
+        Ok(ExportTraceServiceResponse { partial_success })
     }
 }
 
@@ -250,9 +280,9 @@ impl TraceService for Take {
     async fn export(
         &self,
         request: tonic::Request<ExportTraceServiceRequest>,
-    ) -> Result<tonic::Response<ExportTraceServiceResponse>, tonic::Status> {
+    ) -> Result<tonic::Response<ExportTraceServiceResponse>, Status> {
         let headers = request.metadata().clone().into_headers();
-        Ok(tonic::Response::new(self.take(request.into_inner(), &headers).await))
+        Ok(tonic::Response::new(self.take(request.into_inner(), &headers).await?))
     }
 }
 

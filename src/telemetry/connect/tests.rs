@@ -1,4 +1,3 @@
-use opentelemetry_proto::tonic::collector::trace::v1::ExportTracePartialSuccess;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::*;
@@ -35,6 +34,13 @@ async fn a_certificate_that_cannot_be_used_is_told_with_the_variable_that_names_
     assert!(missing.starts_with("OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE: /nonexistent cannot be read"), "{missing}");
     let empty = refused("OTEL_EXPORTER_OTLP_CERTIFICATE", "/dev/null").await;
     assert_eq!(empty, "OTEL_EXPORTER_OTLP_CERTIFICATE: /dev/null holds no PEM certificate");
+    let file = std::env::temp_dir().join(format!("tenure-certificate-{}", std::process::id()));
+    std::fs::write(&file, "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n").unwrap();
+    let path = file.to_str().unwrap();
+    let unusable = refused("OTEL_EXPORTER_OTLP_CERTIFICATE", path).await;
+    std::fs::remove_file(&file).unwrap();
+    let expected = format!("OTEL_EXPORTER_OTLP_CERTIFICATE: {path} holds a certificate that cannot be used: ");
+    assert!(unusable.starts_with(&expected), "{unusable}");
 }
 
 #[tokio::test]
@@ -58,19 +64,66 @@ async fn a_connection_that_answers_no_more_is_not_used_again() {
 }
 
 /// Answers one request with this, and hangs up.
-async fn answering(answer: String) -> Result<Response<Bytes>, HttpError> {
+async fn answering(answer: impl Into<Vec<u8>>) -> Result<Response<Bytes>, HttpError> {
+    told(answer, &[]).await.0
+}
+
+/// Also tells what is recorded of the answer to a request with these settings.
+async fn told(answer: impl Into<Vec<u8>>, variables: &[(&str, &str)]) -> (Result<Response<Bytes>, HttpError>, Option<String>) {
+    let answer = answer.into();
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let server = tokio::spawn(async move {
         let (mut stream, _) = listener.accept().await.unwrap();
         let _ = stream.read(&mut [0; 1024]).await.unwrap();
         // The client need not read to the end.
-        let _ = stream.write_all(answer.as_bytes()).await;
+        let _ = stream.write_all(&answer).await;
     });
-    let collector = Collector::new(&url.parse().unwrap(), &settings(&[("OTEL_EXPORTER_OTLP_ENDPOINT", &url)])).await.unwrap();
+    let url = format!("{url}?key=psst");
+    let settings = settings(&[&[("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", url.as_str())], variables].concat());
+    let collector = Collector::new(&url.parse().unwrap(), &settings).await.unwrap();
     let answer = collector.send_bytes(Request::post(&url).body(Bytes::new()).unwrap()).await;
     server.await.unwrap();
-    answer
+    (answer, collector.cause().take())
+}
+
+#[tokio::test]
+async fn a_refusal_is_told_by_its_status_and_what_the_collector_says_of_it() {
+    let why = async |status: &str, body: &[u8]| {
+        let head = format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\n\r\n", body.len());
+        let headers = ("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20hush");
+        let (answer, why) = told([head.as_bytes(), body].concat(), &[headers]).await;
+        assert!(!answer.unwrap().status().is_success());
+        why.unwrap()
+    };
+    let said = |message: &str| Refusal { message: message.to_owned() }.encode_to_vec();
+
+    assert_eq!(why("403 x", &said("no\nquota")).await, "HTTP 403 Forbidden: no quota");
+    assert_eq!(
+        why("401 x", &said("unknown: Bearer hush, key=psst")).await,
+        "HTTP 401 Unauthorized: unknown: Bearer ***, key=***"
+    );
+    for other in [&b""[..], b"<html>", b"404 page not found", b"{\"code\":7}"] {
+        assert_eq!(why("404 x", other).await, "HTTP 404 Not Found");
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_that_never_ends_has_its_status_all_the_same() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let collector = Collector::new(&url.parse().unwrap(), &settings(&[("OTEL_EXPORTER_OTLP_ENDPOINT", &url)])).await.unwrap();
+    let endless = async {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let _ = stream.read(&mut [0; 1024]).await.unwrap();
+        stream.write_all(b"HTTP/1.1 503 x\r\ncontent-length: 9\r\n\r\nx").await.unwrap();
+        stream
+    };
+
+    let send = timeout(10 * REFUSAL, collector.send_bytes(Request::post(&url).body(Bytes::new()).unwrap()));
+    let (answer, _stream) = tokio::join!(send, endless);
+
+    assert_eq!(answer.expect("in time").unwrap().status(), 503);
 }
 
 #[tokio::test]
@@ -91,11 +144,12 @@ async fn an_answer_that_breaks_off_is_none() {
 fn a_complaint_is_one_line_with_the_number_of_spans_that_it_is_about() {
     let said = |rejected_spans, message: &str| {
         let partial_success = Some(ExportTracePartialSuccess { rejected_spans, error_message: message.to_owned() });
-        complaint(&ExportTraceServiceResponse { partial_success }.encode_to_vec().into())
+        let complaint = partial(&ExportTraceServiceResponse { partial_success }.encode_to_vec().into());
+        complaint.map(|complaint| complaint.told(&["hush".to_owned()]))
     };
     assert_eq!(said(0, ""), None);
-    assert_eq!(said(0, "soon\nfull").as_deref(), Some("soon full"));
-    assert_eq!(said(3, "full").as_deref(), Some("3 spans rejected: full"));
+    assert_eq!(said(0, "soon\nfull").as_deref(), Some("0 spans rejected: soon full"));
+    assert_eq!(said(3, "full of hush").as_deref(), Some("3 spans rejected: full of ***"));
     assert!(said(3, &"x".repeat(5_000)).unwrap().len() < 1_100);
-    assert_eq!((complaint(&Bytes::new()), complaint(&Bytes::from_static(b"{}"))), (None, None));
+    assert!(partial(&Bytes::new()).is_none() && partial(&Bytes::from_static(b"{}")).is_none());
 }
