@@ -30,10 +30,9 @@ mod entries;
 const CALL: &str = "opentelemetry.proto.collector.trace.v1.TraceService/Export";
 
 /// Variables of the standard's that change nothing here, and what holds instead.
-const UNSUPPORTED: [(&str, &str); 12] = [
+const UNSUPPORTED: [(&str, &str); 11] = [
     ("OTEL_CONFIG_FILE", "the other variables count"),
     ("OTEL_LOG_LEVEL", "log.level counts"),
-    ("OTEL_PROPAGATORS", "a workload is told of its span by TRACEPARENT"),
     ("OTEL_BSP_EXPORT_TIMEOUT", "OTEL_EXPORTER_OTLP_TIMEOUT counts"),
     ("OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT", UNLIMITED),
     ("OTEL_ATTRIBUTE_COUNT_LIMIT", UNLIMITED),

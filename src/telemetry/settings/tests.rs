@@ -99,7 +99,7 @@ fn a_variable_that_changes_nothing_is_told_once_where_it_is_set() {
         assert!(matches!(&notes[..], [note] if note.starts_with(&format!("{name} is not supported: "))), "{notes:?}");
         assert_eq!(with_endpoint(&[(name, " ")]).notes, Vec::<String>::new());
     }
-    let limits = ["OTEL_BSP_EXPORT_TIMEOUT", "OTEL_ATTRIBUTE_COUNT_LIMIT", "OTEL_SPAN_LINK_COUNT_LIMIT", "OTEL_PROPAGATORS"];
+    let limits = ["OTEL_BSP_EXPORT_TIMEOUT", "OTEL_ATTRIBUTE_COUNT_LIMIT", "OTEL_SPAN_LINK_COUNT_LIMIT"];
     assert!(limits.iter().all(|limit| UNSUPPORTED.iter().any(|(name, _)| name == limit)));
 }
 
