@@ -4,11 +4,15 @@ use std::{
     env, fs,
     path::{Path, PathBuf},
     process::Command,
+    time::Duration,
 };
 
 use libtest_mimic::Failed;
 
-use crate::support::server::{SCRATCH, scratch};
+use crate::{
+    complete::forgo,
+    support::server::{SCRATCH, scratch},
+};
 
 /// Environment variable that tells the inner test its directory.
 const DIRECTORY: &str = "TENURE_ATTACK_DIRECTORY";
@@ -18,13 +22,15 @@ pub(crate) fn directory() -> Option<PathBuf> {
     env::var_os(DIRECTORY).map(PathBuf::from)
 }
 
-/// Runs the inner test, and cleans up. Where the machine cannot give replicas their own networks, it says so and succeeds.
-pub(crate) fn run() -> Result<(), Failed> {
+/// Runs the inner test, and cleans up. A short one is forgone where the machine cannot give replicas their own networks.
+pub(crate) fn run(length: Duration) -> Result<(), Failed> {
     if let Some(reason) = hindrance() {
-        println!("NOT RUN: the attack takes network namespaces, veth, a bridge and iptables: {reason}");
-        return Ok(());
+        let part = format!("the attack takes network namespaces, veth, a bridge and iptables: {reason}");
+        return forgo(&part, length).map_err(Into::into);
     }
-    crate::peer::build();
+    if !crate::peer::build() {
+        forgo("client-go's wrapper cannot be built (go): no replica is client-go's", length)?;
+    }
     let directory = Directory::new();
     let status = apart().arg(env::current_exe()?).env(DIRECTORY, &directory.0).env(SCRATCH, &directory.0).status()?;
     if status.success() { Ok(()) } else { Err("two ran at once, or something else that must not be: see above".into()) }

@@ -188,6 +188,41 @@ impl Fault {
         }
     }
 
+    /// Whether it affects one replica, and nothing that the others use too.
+    pub(crate) const fn strikes_one_replica_only(self) -> bool {
+        match self {
+            Self::Term
+            | Self::KillInit
+            | Self::KillElector
+            | Self::KillElectorAfterProof
+            | Self::KillWorkload
+            | Self::FreezeInit
+            | Self::FreezeElector
+            | Self::FreezeBoth
+            | Self::FreezeWorkload
+            | Self::Packets(_)
+            | Self::NoAnswers
+            | Self::NoReplies
+            | Self::Refused
+            | Self::Reset
+            | Self::RevokeRights
+            | Self::RevokeToken
+            | Self::ExpireToken
+            | Self::WallForward
+            | Self::WallBack
+            | Self::Starve
+            | Self::Crowd => true,
+            // The first such write is delayed, whoever makes it, and the Lease is deleted.
+            Self::KillElectorAround(..) | Self::KillElectorInWait => false,
+            Self::FreezeEtcd
+            | Self::RestartEtcd
+            | Self::FreezeApiServer
+            | Self::RestartApiServer
+            | Self::Lease(_)
+            | Self::Spinners => false,
+        }
+    }
+
     /// Minimum and maximum duration; zero where nothing has to be undone.
     pub(crate) const fn lasts(self) -> (Duration, Duration) {
         let (least, most) = match self {

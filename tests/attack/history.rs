@@ -33,7 +33,7 @@ pub(crate) struct History {
     /// Why it was aborted, if it was.
     pub(crate) broken_off: Option<String>,
     /// Both clocks at one moment.
-    now: Now,
+    pub(crate) now: Now,
 }
 
 /// What remains of one replica.

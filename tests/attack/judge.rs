@@ -1,35 +1,15 @@
 //! Judges a whole history: what must never happen, whatever the nemesis did.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::collections::BTreeSet;
 
 use tenure::time::Instant;
 
 use crate::{
-    fault::Fault,
     history::{History, Replica, text},
-    peer,
+    hold, peer,
     support::{proxy::log::Verb, witness::Life},
-    world::place_of,
     writes,
 };
-
-/// From the moment when processes that were frozen together resume to the death of what they watched.
-const AFTERMATH: Duration = Duration::from_secs(3);
-
-/// The times after a start at which init looks for process groups,
-const LOOKS: [Duration; 5] = [
-    Duration::from_millis(10),
-    Duration::from_millis(30),
-    Duration::from_millis(100),
-    Duration::from_millis(300),
-    Duration::from_secs(1),
-];
-/// the longest time between two such looks at renewals,
-const RENEWED: Duration = Duration::from_secs(2);
-/// and how late a look may be.
-const LOOKS_LATE: Duration = Duration::from_millis(250);
-/// What init logs when the kernel denies the fuse.
-const NO_FUSE: &str = "the kernel has no fuse";
 
 /// Two terms whose workloads ran at once.
 #[derive(Clone, Debug)]
@@ -69,9 +49,11 @@ pub(crate) struct Verdict {
 pub(crate) fn judge(history: &History) -> Verdict {
     let mut verdict = Verdict { overlaps: overlaps(history), ..Verdict::default() };
     for overlap in verdict.overlaps.iter().filter(|overlap| overlap.excuse.is_none()) {
-        let faults: Vec<_> = history.faults_within(overlap.from.before(AFTERMATH), overlap.to).map(|span| span.fault).collect();
+        let faults: Vec<_> =
+            history.faults_within(overlap.from.before(hold::AFTERMATH), overlap.to).map(|span| span.fault).collect();
         verdict.violations.push(format!("TWO AT ONCE for {:?}: {}; {faults:?}", overlap.to.since(overlap.from), overlap.between));
     }
+    hold::judge(history, &mut verdict);
     judge_locks(history, &mut verdict);
     judge_tokens(&history.lives, &mut verdict);
     for replica in &history.replicas {
@@ -90,39 +72,16 @@ fn overlaps(history: &History) -> Vec<Overlap> {
     for (index, earlier) in history.lives.iter().enumerate() {
         for later in history.lives[index + 1..].iter().filter(|later| later.first <= earlier.last) {
             let (from, to) = (later.first, earlier.last.min(later.last));
-            let excuse = if is_frozen_young(history, earlier, from, to) {
-                Some(Excuse::Young)
-            } else if is_frozen_without_fuse(history, earlier, from, to) {
-                Some(Excuse::NoFuse)
-            } else {
-                peer::blame(history, earlier, later)
-            };
+            let excuse = excuse(history, earlier, later, to);
             overlaps.push(Overlap { from, to, excuse, between: format!("{earlier:?} and {later:?}") });
         }
     }
     overlaps
 }
 
-/// Whether they were frozen before any of init's looks could find a process that had its own group by then.
-fn is_frozen_young(history: &History, life: &Life, from: Instant, to: Instant) -> bool {
-    let (Some(frozen), Some(start)) = (frozen(history, life, from, to), life.births.first()) else { return false };
-    life.births.iter().skip(1).filter(|born| **born < frozen).any(|born| {
-        let age = born.since(*start);
-        let look = LOOKS.into_iter().find(|look| *look > age).unwrap_or(age + RENEWED);
-        frozen < *start + look + LOOKS_LATE
-    })
-}
-
-fn is_frozen_without_fuse(history: &History, life: &Life, from: Instant, to: Instant) -> bool {
-    let said = |replica: &Replica| replica.name == life.replica && replica.lines.iter().any(|line| line.contains(NO_FUSE));
-    frozen(history, life, from, to).is_some() && history.replicas.iter().any(said)
-}
-
-/// Since when init and elector of this life were frozen together in this time span.
-fn frozen(history: &History, life: &Life, from: Instant, to: Instant) -> Option<Instant> {
-    let place = Some(place_of(&life.replica));
-    let mut frozen = history.faults_within(from.before(AFTERMATH), to);
-    frozen.find(|span| span.fault == Fault::FreezeBoth && span.place == place).map(|span| span.from)
+/// Why the promise does not cover that the earlier one was alive until `to`, while the later one was.
+fn excuse(history: &History, earlier: &Life, later: &Life, to: Instant) -> Option<Excuse> {
+    hold::excuse(history, earlier, later.first, to).or_else(|| peer::blame(history, earlier, later))
 }
 
 /// A lock that was taken although no stamps overlap reveals a process that does not stamp.
@@ -130,10 +89,13 @@ fn judge_locks(history: &History, verdict: &mut Verdict) {
     for event in history.events.iter().filter(|event| event.what == "locked out") {
         verdict.locked_out += 1;
         let at = event.at();
-        let near = |overlap: &&Overlap| overlap.from <= at + AFTERMATH && overlap.to + AFTERMATH >= at;
-        let is_excused = verdict.overlaps.iter().any(|overlap| near(&overlap) && overlap.excuse.is_some());
         let holder = history.lives.iter().rfind(|life| event.more["holder"] == *life.replica && life.first <= at);
-        if !is_excused && !holder.is_some_and(|holder| peer::outstays(history, &Life { last: at, ..holder.clone() })) {
+        let later = history.lives.iter().find(|life| event.replica == life.replica && event.more["token"] == *life.token);
+        let excuse = holder.zip(later).and_then(|(holder, later)| {
+            let holder = Life { last: at, ..holder.clone() };
+            excuse(history, &holder, later, at)
+        });
+        if excuse.is_none() {
             verdict.violations.push(format!("{} found the lock taken at {at:?}: {}", event.replica, event.more));
         }
     }

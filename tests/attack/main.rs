@@ -5,7 +5,10 @@
 //! TENURE_ATTACK=10m cargo test --test attack          ten minutes
 //! TENURE_ATTACK=1h cargo test --test attack           before a release
 //! TENURE_ATTACK_SEED=7 cargo test --test attack       the plan of that seed again
+//! cargo test --test attack verdicts                   only the tests of its judge
 //! ```
+//!
+//! In one of ten minutes or more, every fault has to strike at least once ([`complete`]).
 //!
 //! Every replica is PID 1 of its own PID namespace, in its own network namespace. Its workload takes a lock that all share and
 //! stamps the time every millisecond; some workloads leave daemons behind, ignore SIGTERM, respawn or are slow. On one Lease the
@@ -37,8 +40,10 @@ use tenure::{clock, time::Instant};
 mod support;
 
 mod apart;
+mod complete;
 mod fault;
 mod history;
+mod hold;
 mod judge;
 mod lease;
 mod nemesis;
@@ -50,7 +55,9 @@ mod processor;
 mod report;
 mod rights;
 mod standby;
+mod takeover;
 mod token;
+mod verdicts;
 mod wall;
 mod window;
 mod world;
@@ -73,8 +80,9 @@ fn main() -> ExitCode {
     if let Some(directory) = apart::directory() {
         return attack(&directory);
     }
-    let trial = Trial::test("no_two_run_at_once_whatever_the_nemesis_does", apart::run);
-    libtest_mimic::run(&Arguments::from_args(), vec![trial]).exit_code()
+    let mut trials = verdicts::trials();
+    trials.push(Trial::test("no_two_run_at_once_whatever_the_nemesis_does", || apart::run(length())));
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 
 fn attack(directory: &Path) -> ExitCode {
@@ -102,9 +110,10 @@ fn attack(directory: &Path) -> ExitCode {
     });
     let verdicts: Vec<_> = histories.iter().map(judge::judge).collect();
     let place = keep(&histories, begin);
-    let clean = report::show(&histories, &verdicts);
+    let is_clean = report::show(&histories, &verdicts);
+    let complete = complete::judge(&histories, length).inspect_err(|missing| println!("VIOLATION: {missing}"));
     println!("attack: pictures and what the replicas said are in {}; TENURE_ATTACK_SEED={seed}", place.display());
-    if clean { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if is_clean && complete.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 async fn fate(mut world: World, plan: Plan, length: Duration) -> History {

@@ -5,18 +5,12 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::{
-    fault::Group,
     history::{History, text},
     judge::Verdict,
     support::audit::Record,
+    takeover,
     world::{account, place_of},
 };
-
-/// The server timestamps an answer a little after it has stored the object, and notifies watches in between.
-const SLACK: Duration = Duration::from_millis(250);
-
-/// How long a server stays slow after its own fault.
-const TROUBLE: Duration = Duration::from_secs(10);
 
 /// One version.
 pub(crate) struct Version<'a> {
@@ -25,7 +19,7 @@ pub(crate) struct Version<'a> {
     /// The place of the replica that wrote it; none if an administrator did.
     pub(crate) by: Option<usize>,
     /// Since when this spec has existed: an administrator may have changed other fields.
-    since: i64,
+    pub(crate) since: i64,
 }
 
 impl Version<'_> {
@@ -39,6 +33,10 @@ impl Version<'_> {
 
     pub(crate) fn uid(&self) -> &str {
         text(&self.record.stored["metadata"], "uid")
+    }
+
+    pub(crate) fn duration(&self) -> Duration {
+        Duration::from_secs(self.spec()["leaseDurationSeconds"].as_u64().unwrap_or_default())
     }
 
     fn transitions(&self) -> i64 {
@@ -104,7 +102,7 @@ fn judge_one(history: &History, version: &Version<'_>, place: usize, before: Opt
         return Err("takes, and does not count one transition or note the time".into());
     }
     match before.filter(|before| !before.holder().is_empty()) {
-        Some(before) => judge_takeover(history, version, before),
+        Some(before) => takeover::judge(history, version, before),
         None => Ok(()),
     }
 }
@@ -131,16 +129,4 @@ fn judge_renewal(version: &Version<'_>, before: Option<&Version<'_>>) -> Result<
         Some(rise) if rise < 1_000_000 => Err(format!("renews, and renewTime rises by {rise} us only")),
         Some(_) | None => Ok(()),
     }
-}
-
-/// A holder that did not release must have been observed for the duration that it wrote.
-fn judge_takeover(history: &History, version: &Version<'_>, before: &Version<'_>) -> Result<(), String> {
-    let (from, to) = (history.moment(before.since), history.moment(version.record.answered));
-    let duration = Duration::from_secs(before.spec()["leaseDurationSeconds"].as_u64().unwrap_or_default());
-    // A server in trouble timestamps its answers late.
-    let stamps_late = history.faults_within(from.before(TROUBLE), to).any(|span| span.fault.group() == Group::Server);
-    if to.since(from) + SLACK < duration && !stamps_late {
-        return Err(format!("takes over after {:?}", to.since(from)));
-    }
-    Ok(())
 }

@@ -52,8 +52,19 @@ pub struct Life {
     pub first: Instant,
     /// Last stamp of its last process.
     pub last: Instant,
-    /// When those of its processes started that were executed, the first one first.
-    pub births: Vec<Instant>,
+    /// Those of its processes that were executed, in the order of their starts.
+    pub processes: Vec<Process>,
+}
+
+/// One process of a life, with those that it forked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Process {
+    /// When it started, in steps of 10 ms.
+    pub born: Instant,
+    /// Its pid in its own namespace, which is higher than those of processes before it.
+    pub pid: u32,
+    /// Its last stamp.
+    pub last: Instant,
 }
 
 /// Receives the messages of all workloads of one case.
@@ -127,18 +138,18 @@ impl Witness {
             let file = file.expect("an entry");
             let name = file.file_name().to_string_lossy().into_owned();
             let words: Vec<&str> = name.split('@').collect();
-            let [replica, token, _, born] = words[..] else { panic!("a file of stamps: {name}") };
-            let (replica, token) = (replica.to_owned(), token.to_owned());
+            let [replica, token, pid, born] = words[..] else { panic!("a file of stamps: {name}") };
+            let (replica, token, pid) = (replica.to_owned(), token.to_owned(), pid.parse().expect("a pid"));
             let born = Instant::from_nanos(born.parse().expect("nanoseconds"));
             let Some((first, last)) = stamps(&fs::read(file.path()).expect("stamps")) else { continue };
             let life = lives.entry((replica.clone(), token.clone()));
-            let life = life.or_insert_with(|| Life { replica, token, first, last, births: Vec::new() });
+            let life = life.or_insert_with(|| Life { replica, token, first, last, processes: Vec::new() });
             (life.first, life.last) = (life.first.min(first), life.last.max(last));
-            life.births.push(born);
+            life.processes.push(Process { born, pid, last });
         }
         let mut lives: Vec<Life> = lives.into_values().collect();
         for life in &mut lives {
-            life.births.sort_unstable();
+            life.processes.sort_unstable();
         }
         lives.sort_by_key(|life| life.first);
         lives

@@ -1,0 +1,281 @@
+//! Tests of the judge: histories made by hand, and what it says of them.
+//!
+//! All times are in milliseconds, and D is 4 s.
+
+use std::time::Duration;
+
+use libtest_mimic::Trial;
+use serde_json::{Value, json};
+use tenure::time::{Instant, Now};
+
+use crate::{
+    complete,
+    fault::Fault,
+    history::{History, Replica},
+    judge::{self, Excuse, Verdict},
+    network,
+    support::{
+        audit::Record,
+        proxy::log::{Answer, Exchange, Request, Verb},
+        witness::{Life, Process},
+    },
+    world::{Past, Span, account, place_of},
+};
+
+/// Tests of functions without parameters.
+macro_rules! trials {
+    ($($name:ident),* $(,)?) => {
+        vec![$(Trial::test(concat!("verdicts::", stringify!($name)), || {
+            $name();
+            Ok(())
+        })),*]
+    };
+}
+
+pub(crate) fn trials() -> Vec<Trial> {
+    trials![
+        a_life_ends_with_its_hold_even_if_no_other_one_begins,
+        a_write_without_an_answer_is_a_hold_once_it_is_read,
+        a_freeze_excuses_what_has_no_fuse_until_soon_after_it,
+        a_freeze_that_begins_after_the_hold_excuses_nothing,
+        a_young_process_does_not_excuse_one_that_has_a_fuse,
+        where_there_is_no_fuse_a_freeze_excuses_every_process,
+        a_lock_is_excused_by_an_overlap_with_its_holder_only,
+        beside_client_go_a_life_still_ends_with_its_hold,
+        a_takeover_comes_in_time_where_only_the_holder_was_struck,
+        a_takeover_counts_from_when_it_could_be_foreseen,
+        a_complete_attack_lacks_no_fault,
+        a_complete_attack_forgoes_nothing,
+    ]
+}
+
+fn a_life_ends_with_its_hold_even_if_no_other_one_begins() {
+    let judged = |last| {
+        let mut history = History::of_replicas([tenure("0-1", vec![written(1_000, "0-1")])]);
+        history.lives = vec![life("0-1", 1_100, [(1_090, last)])];
+        found(&history)
+    };
+
+    assert_eq!(judged(5_000), Vec::<String>::new());
+    assert!(judged(5_001)[0].starts_with("outlived its hold by 1ms: "));
+}
+
+fn a_write_without_an_answer_is_a_hold_once_it_is_read() {
+    let unanswered = Exchange { answer: None, ..written(2_000, "0-1") };
+    let read = Exchange { request: request(2_500, Verb::Get, Value::Null), ..written(2_000, "0-1") };
+    let judged = |exchanges| {
+        let mut history = History::of_replicas([tenure("0-1", exchanges)]);
+        history.lives = vec![life("0-1", 1_100, [(1_090, 6_000)])];
+        found(&history).len()
+    };
+
+    assert_eq!(judged(vec![written(1_000, "0-1"), unanswered.clone(), read]), 0);
+    assert_eq!(judged(vec![written(1_000, "0-1"), unanswered]), 1);
+}
+
+/// The hold of 0-1 ends at 5 s; init and elector are frozen in this time span, and its processes have these first and last
+/// moments. 1-1 begins at 5.2 s.
+fn frozen<const N: usize>((from, to): (u64, u64), processes: [(u64, u64); N]) -> History {
+    let mut history = History::of_replicas([
+        tenure("0-1", vec![written(1_000, "0-1")]),
+        tenure("1-1", vec![written(5_100, "1-1")]),
+        tenure("2-1", vec![written(9_300, "2-1")]),
+    ]);
+    history.lives = vec![life("0-1", 1_100, processes), life("1-1", 5_200, [(5_200, 9_000)])];
+    history.spans = vec![span(Fault::FreezeBoth, 0, from, to)];
+    history
+}
+
+fn a_freeze_excuses_what_has_no_fuse_until_soon_after_it() {
+    // A look at 1.4 s would have found the daemon.
+    let last = |last| frozen((1_600, 7_000), [(1_100, 4_050), (1_250, last)]);
+
+    let Verdict { overlaps, violations, .. } = judge::judge(&last(8_500));
+    assert_eq!((overlaps[0].excuse, violations), (Some(Excuse::Young), Vec::new()));
+    assert_eq!(found(&last(8_501)).len(), 2);
+}
+
+fn a_freeze_that_begins_after_the_hold_excuses_nothing() {
+    assert_eq!(found(&frozen((5_100, 7_000), [(1_100, 4_050), (5_050, 6_000)])).len(), 2);
+}
+
+fn a_young_process_does_not_excuse_one_that_has_a_fuse() {
+    assert_eq!(found(&frozen((1_600, 7_000), [(1_100, 4_050), (1_250, 7_100), (1_120, 7_100)])).len(), 2);
+    assert_eq!(found(&frozen((1_600, 7_000), [(1_100, 7_100), (1_250, 7_100)])).len(), 2);
+}
+
+fn where_there_is_no_fuse_a_freeze_excuses_every_process() {
+    let mut history = frozen((1_600, 7_000), [(1_100, 7_100)]);
+    assert_eq!(found(&history).len(), 2);
+
+    history.replicas[0].lines = vec!["there is no kernel fuse, so only init and the elector enforce the deadline: why".into()];
+
+    let Verdict { overlaps, violations, .. } = judge::judge(&history);
+    assert_eq!((overlaps[0].excuse, violations), (Some(Excuse::NoFuse), Vec::new()));
+}
+
+fn a_lock_is_excused_by_an_overlap_with_its_holder_only() {
+    let mut history = frozen((1_600, 9_500), [(1_100, 4_050), (1_250, 9_250)]);
+    history.lives.push(life("2-1", 9_400, [(9_400, 9_600)]));
+    let locked_out = |replica: &str, at: u64, holder: &str| {
+        let more = json!({ "token": token(replica), "holder": holder });
+        let event = json!({ "at": moment(at).as_nanos(), "replica": replica, "pid": 2, "what": "locked out", "more": more });
+        vec![serde_json::from_value(event).expect("an event")]
+    };
+
+    history.events = locked_out("1-1", 5_201, "0-1");
+    assert_eq!(found(&history), Vec::<String>::new());
+    history.events = locked_out("2-1", 9_401, "1-1");
+    assert_eq!(found(&history).len(), 1);
+}
+
+fn beside_client_go_a_life_still_ends_with_its_hold() {
+    let judged = |last| {
+        let peer = Replica { is_peer: true, ..tenure("2-1", Vec::new()) };
+        let mut history = History::of_replicas([tenure("0-1", vec![written(1_000, "0-1")]), peer]);
+        let emptied = Record { user: "admin".into(), ..stored(2_000, "0-1", 2, &json!({ "holderIdentity": "" })) };
+        let taken = stored(2_100, "2-1", 3, &json!({ "holderIdentity": "2-1", "leaseDurationSeconds": 4 }));
+        history.audit = vec![stored(1_000, "0-1", 1, &spec(1_000, "0-1")), emptied, taken];
+        history.lives = vec![life("0-1", 1_100, [(1_090, last)]), life("2-1", 2_200, [(2_200, 5_900)])];
+        found(&history).len()
+    };
+
+    assert_eq!(judged(5_000), 0);
+    assert_eq!(judged(5_001), 1);
+}
+
+/// 0-1 renews at 2 s, and its init is killed; 1-1, which sees the Lease from `sight` on, takes it, and its workload starts at `start`.
+fn taken_over(sight: u64, start: u64) -> History {
+    let read = Exchange { request: request(sight, Verb::Get, Value::Null), ..written(sight, "0-1") };
+    let taking = start - 100;
+    let mut history =
+        History::of_replicas([tenure("0-1", vec![written(2_000, "0-1")]), tenure("1-1", vec![read, written(taking, "1-1")])]);
+    let mut taken = spec(taking, "1-1");
+    taken["leaseTransitions"] = json!(1);
+    history.replicas[1].exchanges[1].request.body["spec"] = taken.clone();
+    history.replicas[1].exchanges[1].answer = Some(Answer { at: moment(taking), status: 200, body: json!({ "spec": taken }) });
+    history.audit = vec![stored(2_000, "0-1", 1, &spec(2_000, "0-1")), stored(taking, "1-1", 2, &taken)];
+    history.lives = vec![life("0-1", 2_000, [(2_000, 2_100)]), life("1-1", start, [(start, start + 10)])];
+    history.spans = vec![span(Fault::KillInit, 0, 2_100, 2_100)];
+    history
+}
+
+fn a_takeover_comes_in_time_where_only_the_holder_was_struck() {
+    assert_eq!(found(&taken_over(1_000, 9_620)), Vec::<String>::new());
+    assert!(found(&taken_over(1_000, 9_621))[0].contains("takes over late"));
+
+    let mut disturbed = taken_over(1_000, 9_621);
+    disturbed.spans.push(Span { place: None, ..span(Fault::FreezeEtcd, 0, 0, 1_000) });
+    assert_eq!(found(&disturbed), Vec::<String>::new());
+}
+
+fn a_takeover_counts_from_when_it_could_be_foreseen() {
+    assert_eq!(found(&taken_over(3_000, 10_620)), Vec::<String>::new());
+    assert_eq!(found(&taken_over(3_000, 10_621)).len(), 1);
+
+    let mut both = taken_over(1_000, 10_621);
+    both.spans.push(span(Fault::Packets(network::Fault::Both), 1, 0, 3_001));
+    assert_eq!(found(&both), Vec::<String>::new());
+}
+
+fn a_complete_attack_lacks_no_fault() {
+    let judged = |faults: &[Fault]| {
+        let (mut one, mut other) = (History::of_replicas([]), History::of_replicas([]));
+        let (some, others) = faults.split_at(faults.len() / 2);
+        let round = |faults: &[Fault]| Past { faults: faults.to_vec(), from: moment(0), over: moment(1), led: moment(2) };
+        (one.rounds, other.rounds) = (vec![round(some)], vec![round(others)]);
+        complete::judge(&[one, other], Duration::from_secs(600))
+    };
+
+    assert_eq!(judged(&Fault::ALL), Ok(()));
+    assert_eq!(judged(&Fault::ALL[1..]), Err("NOT RUN: faults that never struck: SIGTERM to init".into()));
+}
+
+fn a_complete_attack_forgoes_nothing() {
+    assert_eq!(complete::forgo("nothing, as this is a test of the judge", Duration::from_secs(599)), Ok(()));
+    assert!(complete::forgo("everything", Duration::from_secs(600)).is_err());
+}
+
+impl History {
+    fn of_replicas<const N: usize>(replicas: [Replica; N]) -> Self {
+        Self {
+            world: 0,
+            namespace: "default".into(),
+            lives: Vec::new(),
+            events: Vec::new(),
+            spans: Vec::new(),
+            rounds: Vec::new(),
+            replicas: replicas.into(),
+            audit: Vec::new(),
+            broken_off: None,
+            now: Now { boot: moment(100_000), wall: 100_000_000 },
+        }
+    }
+}
+
+fn found(history: &History) -> Vec<String> {
+    judge::judge(history).violations
+}
+
+/// No earlier than a server's trouble could reach back.
+fn moment(millis: u64) -> Instant {
+    Instant::BOOT + Duration::from_secs(60) + Duration::from_millis(millis)
+}
+
+fn tenure(name: &str, exchanges: Vec<Exchange>) -> Replica {
+    Replica { name: name.into(), is_peer: false, exchanges, lines: Vec::new(), code: None }
+}
+
+/// Places take their turns.
+fn token(replica: &str) -> String {
+    (place_of(replica) + 1).to_string()
+}
+
+/// Processes with their first and last moments.
+fn life<const N: usize>(replica: &str, first: u64, processes: [(u64, u64); N]) -> Life {
+    let last = processes.iter().map(|(_, last)| moment(*last)).max().expect("a process");
+    let process = |(pid, (born, last)): (u32, (u64, u64))| Process { born: moment(born), pid, last: moment(last) };
+    let mut processes: Vec<_> = (2..).zip(processes).map(process).collect();
+    processes.sort_unstable();
+    Life { replica: replica.into(), token: token(replica), first: moment(first), last, processes }
+}
+
+fn span(fault: Fault, place: usize, from: u64, to: u64) -> Span {
+    Span { fault, place: Some(place), from: moment(from), to: moment(to) }
+}
+
+fn spec(at: u64, replica: &str) -> Value {
+    let time = format!("2026-01-01T00:00:{:02}.{:03}000Z", at / 1_000, at % 1_000);
+    json!({
+        "holderIdentity": format!("{replica}_0"),
+        "leaseDurationSeconds": 4,
+        "acquireTime": time,
+        "renewTime": time,
+        "leaseTransitions": 0,
+    })
+}
+
+fn request(at: u64, verb: Verb, body: Value) -> Request {
+    Request { at: moment(at), verb, uri: String::new(), authorization: String::new(), body }
+}
+
+/// A hold that is answered at once.
+fn written(at: u64, replica: &str) -> Exchange {
+    let body = json!({ "spec": spec(at, replica) });
+    let answer = Some(Answer { at: moment(at), status: 200, body: body.clone() });
+    Exchange { request: request(at, Verb::Update, body), answer }
+}
+
+fn stored(at: u64, replica: &str, number: u64, spec: &Value) -> Record {
+    let micros = i64::try_from(at * 1_000).expect("a time");
+    Record {
+        id: number.to_string(),
+        user: format!("system:serviceaccount:default:{}", account(place_of(replica))),
+        verb: "update".into(),
+        status: 200,
+        holder: None,
+        asked: micros,
+        answered: micros,
+        stored: json!({ "metadata": { "resourceVersion": number.to_string(), "uid": "uid" }, "spec": spec }),
+    }
+}
