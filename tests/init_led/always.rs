@@ -21,7 +21,7 @@ use super::{
     procfs::{children, state},
     scratch::{Scratch, open_for_reader},
     wait::{wait_for, wait_until},
-    world::{World, burdened, config, lead, patient, sleep_until, timing, unhurriedly},
+    world::{World, burdened, burdening, config, lead, patient, sleep_until, timing, unhurried, unhurriedly},
 };
 
 pub(crate) fn always(acknowledge: Acknowledge, command: &[&str]) -> Config {
@@ -236,7 +236,7 @@ pub(crate) fn a_word_from_before_the_question_is_no_answer() {
 }
 
 pub(crate) fn a_workload_that_floods_its_socket_is_killed_in_time_all_the_same() {
-    let (world, _) = promoted(&unhurriedly(notifying("floods")), burdened());
+    let (world, _) = promoted(&burdening(notifying("floods")), burdened());
     let end = burdened().deadlines(clock::boot()).end;
     let ToElector::Stopping { reason, at, .. } = world.hear() else { panic!("it goes on") };
     assert_eq!((reason, at < end), (Reason::Expired, true));
@@ -277,7 +277,7 @@ pub(crate) fn a_hook_that_hangs_is_killed_at_its_timeout() {
     let (mut world, _) = World::contained(&config);
     assert_eq!(world.line(), "starts");
 
-    world.tell(&lead(patient(), clock::boot()));
+    world.tell(&lead(unhurried().with_duration(patient().duration), clock::boot()));
 
     assert_eq!(world.hear(), ToElector::Acknowledged { term: Term(1), serial: 0 });
     let stopping = world.hear();

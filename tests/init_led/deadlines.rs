@@ -8,7 +8,7 @@ use tenure::{
 
 use super::{
     procfs::{children, state},
-    world::{World, bash, burdened, config, lead, patient, sleep_until, timing, unhurried, unhurriedly},
+    world::{World, bash, burdened, burdening, config, lead, patient, sleep_until, timing, unhurried, unhurriedly},
 };
 
 /// Reports when it is asked to stop, and does not stop.
@@ -31,7 +31,7 @@ pub(crate) fn an_elector_that_says_nothing_more_costs_the_workload_its_life_befo
 pub(crate) fn a_workload_that_floods_init_with_orphans_and_signals_is_killed_in_time_all_the_same() {
     let script = "trap '' TERM RTMIN+5; echo ready; (while :; do (:&); done) & (while :; do (:&); done) &
         while :; do kill -URG 1; kill -RTMIN+5 1; done";
-    let mut world = World::leading(&unhurriedly(bash(script)), burdened());
+    let mut world = World::leading(&burdening(bash(script)), burdened());
     let deadlines = burdened().deadlines(clock::boot());
     sleep_until(deadlines.end);
     assert_eq!(world.next_elector().resume.unwrap().stopping, Some(Reason::Expired));

@@ -72,6 +72,7 @@ pub(crate) fn config(script: &str) -> Config {
     config.lease.namespace = "shop".into();
     config.lease.identity = "me".into();
     config.lease.duration = patient().duration;
+    config.lease.renew_period = timing().renew_period;
     config.lease.attempt_timeout = timing().attempt_timeout;
     config.workload.command = ["sh", "-c", script].map(str::to_owned).to_vec();
     config.workload.stop.loss_grace = timing().loss_grace;
@@ -79,10 +80,16 @@ pub(crate) fn config(script: &str) -> Config {
     config
 }
 
-/// This with the killMargin of [`unhurried`] and [`burdened`].
+/// This with the killMargin of [`unhurried`].
 pub(crate) fn unhurriedly(mut config: Config) -> Config {
     config.workload.stop.kill_margin = unhurried().kill_margin;
     config
+}
+
+/// This with the killMargin and the G of [`burdened`].
+pub(crate) fn burdening(mut config: Config) -> Config {
+    config.workload.stop.loss_grace = burdened().loss_grace;
+    unhurriedly(config)
 }
 
 /// [`config`] in a shell that supports real-time signals.
@@ -327,8 +334,9 @@ fn answer(request: u64, heard: ToElector) -> Then {
     }
 }
 
+/// As after a creation wait, which alone makes D longer than the configured one.
 pub(crate) fn lead(timing: Timing, a: Instant) -> ToInit {
-    ToInit::Lead { term: Term(1), facts: facts(), timing, confirmed: confirmed(timing, a), not_before: None }
+    ToInit::Lead { term: Term(1), facts: facts(), timing, confirmed: confirmed(timing, a), not_before: Some(a) }
 }
 
 pub(crate) fn confirmed(timing: Timing, a: Instant) -> Confirmed {
