@@ -38,7 +38,8 @@ fn judge_beginning(history: &History, version: &Version<'_>, before: &Version<'_
     Ok(())
 }
 
-/// Law 16, where nothing was disturbed but the holder.
+/// Law 16, where nothing was disturbed but the holder, and the server answered promptly: on a machine that other programs keep
+/// busy it may not answer for seconds.
 fn judge_delay(history: &History, version: &Version<'_>, before: &Version<'_>) -> Result<(), String> {
     let Some((from, to)) = undisturbed(history, version, before) else { return Ok(()) };
     let limit = before.duration() * (100 + DRIFT) / 100 + RENEW_PERIOD + LATE;
@@ -56,11 +57,16 @@ fn undisturbed(history: &History, version: &Version<'_>, before: &Version<'_>) -
     let taker = history.replicas.iter().find(|replica| is_takers(&replica.name) && place_of(&replica.name) != holder)?;
     let first_sight = taker.exchanges.iter().find(|exchange| exchange.succeeded())?.answered_at();
     let taken = taker.exchanges.iter().find(|exchange| exchange.request.spec() == version.spec())?.request.at;
+    let since = history.moment(before.since);
+    let mut asked = taker.exchanges.iter().filter(|exchange| since <= exchange.request.at && exchange.request.at <= taken);
+    if !asked.all(|exchange| exchange.answer.as_ref().is_some_and(|answer| answer.at <= exchange.request.at + SLACK)) {
+        return None;
+    }
     let to = history.lives.iter().find(|life| life.replica == taker.name && life.first >= taken)?.first;
 
     let spans = history.spans.iter().filter(|span| span.from <= to);
     let (of_replicas, of_all): (Vec<&Span>, Vec<&Span>) = spans.partition(|span| span.fault.strikes_one_replica_only());
     let of_others = of_replicas.iter().filter(|span| span.place != Some(holder)).map(|span| span.to);
-    let from = of_others.chain([first_sight, history.moment(before.since)]).max()?;
+    let from = of_others.chain([first_sight, since]).max()?;
     of_all.iter().all(|span| span.to + TROUBLE < from).then_some((from, to))
 }

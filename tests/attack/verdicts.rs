@@ -167,6 +167,10 @@ fn a_takeover_comes_in_time_where_only_the_holder_was_struck() {
     let mut disturbed = taken_over(1_000, 9_621);
     disturbed.spans.push(Span { place: None, ..span(Fault::FreezeEtcd, 0, 0, 1_000) });
     assert_eq!(found(&disturbed), Vec::<String>::new());
+
+    let mut slow = taken_over(1_000, 9_621);
+    slow.replicas[1].exchanges.insert(1, Exchange { answer: None, ..written(9_000, "1-1") });
+    assert_eq!(found(&slow), Vec::<String>::new());
 }
 
 fn a_takeover_counts_from_when_it_could_be_foreseen() {
