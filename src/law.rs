@@ -43,7 +43,7 @@
 //!    electors sends them, or one would confirm the other. Recorded times have six fraction digits; acquireTime and
 //!    leaseTransitions change only with the holder. A success counts if it returns what was sent at a higher resourceVersion:
 //!    the API server answers 200 to a write that changes nothing too. D, rho, G and killMargin stay the same for a term and are
-//!    init's, whatever an elector says; within a term E only grows.
+//!    init's, whatever an elector says; only the D of a creation wait (14) is not. Within a term E only grows.
 //! 2. From H on, nothing waits for the network, a disk, name resolution, a lock, memory or a reader of the log.
 //! 3. Init enforces S and H as absolute instants, never as time left from now. E moves back for two causes only: a release (8)
 //!    and the end of a wait (14). An extension that reaches further than one sent this instant could is dropped. A stop that

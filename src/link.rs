@@ -47,7 +47,8 @@ pub enum ToInit {
         term: Term,
         /// What the workload is told.
         facts: Facts,
-        /// D, rho, G and killMargin of the term; D is the creation wait's while there is one (law 14).
+        /// D, rho, G and killMargin of the term: init's own, and it replaces an elector that says otherwise (law 1). Only D is
+        /// the creation wait's while there is one (law 14).
         timing: Timing,
         /// The record and the deadlines of the acquiring write.
         confirmed: Confirmed,
@@ -69,7 +70,7 @@ pub enum ToInit {
         term: Term,
         /// Acknowledged.
         serial: u64,
-        /// D, rho, G and killMargin from now on.
+        /// D, rho, G and killMargin from now on: init's own.
         timing: Timing,
         /// Init takes the earlier of these and its own, each.
         deadlines: Deadlines,

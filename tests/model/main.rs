@@ -73,12 +73,11 @@ fn explore(family: Family) -> Result<(), Failed> {
     );
     let mut found = checker.discoveries();
     // A model in which nothing happens would pass otherwise.
-    for reached in family.properties().iter().filter(|property| property.expectation == Expectation::Sometimes) {
-        if found.remove(reached.name).is_none() && found.is_empty() {
-            return Err(format!("in no schedule: {}", reached.name).into());
-        }
-    }
-    let Some((name, path)) = found.into_iter().next() else { return Ok(()) };
+    let must_happen = family.properties().into_iter().filter(|property| property.expectation == Expectation::Sometimes);
+    let missing: Vec<_> = must_happen.map(|property| property.name).filter(|name| found.remove(name).is_none()).collect();
+    let Some((name, path)) = found.into_iter().next() else {
+        return if missing.is_empty() { Ok(()) } else { Err(format!("in no schedule: {}", missing.join(", ")).into()) };
+    };
     let mut story = String::new();
     for (world, step) in path.into_vec() {
         let verdict = world.judge.verdict().unwrap_or_default();

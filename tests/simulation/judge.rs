@@ -91,11 +91,11 @@ impl Judge {
     /// A process runs as the leader of `token`'s term; `covered` if the kernel kills it at H.
     pub fn runs(&mut self, Child { who, pid }: Child, token: &str, covered: bool, now: Ns) {
         let Ok(number) = token.parse::<u64>() else { return self.fail(format!("{token:?} is no token")) };
-        let within = |spans: &BTreeMap<Who, Ns>, who: &Who| spans.get(who).is_some_and(|until| now <= *until);
-        let exposed = |who: &Who, covered: bool| !covered && within(&self.unguarded, who) || within(&self.suspended, who);
+        let exposed =
+            |who: &Who, covered: bool| !covered && is_within(&self.unguarded, who, now) || is_within(&self.suspended, who, now);
         let others = || self.alive.iter().filter(|((other, _), _)| *other != who);
         // A stopped node makes nothing start that was not there before.
-        let mine = !covered && within(&self.unguarded, &who);
+        let mine = !covered && is_within(&self.unguarded, &who, now);
         if mine || others().any(|((other, _), running)| exposed(other, running.covered)) {
             self.exposed += u64::from(others().next().is_some());
         }
@@ -161,10 +161,8 @@ impl Judge {
 
     /// The faults are long over: an overlap that was excused when it began must be over too.
     pub fn ends(&mut self, now: Ns) {
-        let excused = |who: &Who| {
-            let within = |spans: &BTreeMap<Who, Ns>| spans.get(who).is_some_and(|until| now <= *until);
-            self.hung == Some(*who) || within(&self.unguarded) || within(&self.suspended)
-        };
+        let excused =
+            |who: &Who| self.hung == Some(*who) || is_within(&self.unguarded, who, now) || is_within(&self.suspended, who, now);
         let leaders: BTreeSet<Who> = self.alive.keys().map(|(who, _)| *who).filter(|who| !excused(who)).collect();
         if let [one, other, ..] = *leaders.into_iter().collect::<Vec<Who>>() {
             self.fail(format!("two at once: {one} and {other} still run long after the last fault"));
@@ -369,4 +367,9 @@ impl Judge {
     pub fn verdict(&self) -> Option<&str> {
         self.wrong.as_deref()
     }
+}
+
+/// Whether the span of `who` lasts at `now`.
+fn is_within(spans: &BTreeMap<Who, Ns>, who: &Who, now: Ns) -> bool {
+    spans.get(who).is_some_and(|until| now <= *until)
 }

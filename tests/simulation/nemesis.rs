@@ -245,8 +245,7 @@ impl World {
             }
             Fault::Moods => {
                 let until = self.e.now + self.pause();
-                let moods = Mood::BAD;
-                let mood = moods[self.e.rng.usize(..moods.len())];
+                let mood = Mood::BAD[self.e.rng.usize(..Mood::BAD.len())];
                 self.e.note(who, || format!("the server is {mood:?}"));
                 self.replicas[replica].road.mood = (until, mood);
                 self.e.judge.trouble(replica, until + RETRY_AFTER);

@@ -12,6 +12,7 @@ use crate::{
 };
 
 mod always;
+mod begin;
 mod deadlines;
 mod electors;
 mod leading;

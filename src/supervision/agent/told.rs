@@ -13,19 +13,20 @@ impl Agent {
         match message {
             ToInit::Hello { version: VERSION } => self.electors.greeted(),
             ToInit::Hello { version } => self.breach(format_args!("speaks version {version} of the link"), now),
-            ToInit::Lead { timing, not_before, .. } if !self.are_constants(timing, not_before.is_some()) => {
-                self.breach(format_args!("began a term with other constants than this replica's"), now);
-            }
             ToInit::Lead { term, facts, timing, confirmed, not_before } => {
                 self.not_before = self.not_before.max(not_before);
-                self.lead(term, facts, timing, confirmed, now);
+                if self.are_own_constants(timing, not_before.is_some()) {
+                    self.lead(term, facts, timing, confirmed, now);
+                } else {
+                    self.breach(format_args!("began a term with other constants than this replica's"), now);
+                }
             }
             ToInit::Extend { term, serial, confirmed } => {
                 if self.held(term).is_some_and(|held| held.extend(confirmed, now)) {
                     self.tell(ToElector::Acknowledged { term, serial });
                 }
             }
-            ToInit::Shorten { timing, .. } if !self.are_constants(timing, false) => {
+            ToInit::Shorten { timing, .. } if !self.are_own_constants(timing, false) => {
                 self.breach(format_args!("ended a creation wait with other constants than this replica's"), now);
             }
             ToInit::Shorten { term, serial, timing, deadlines } => {
@@ -98,7 +99,7 @@ impl Agent {
     }
 
     /// Every elector was handed D, rho, G and killMargin by this init (law 1). Only a creation wait lengthens D (law 14).
-    fn are_constants(&self, timing: Timing, waits: bool) -> bool {
+    fn are_own_constants(&self, timing: Timing, waits: bool) -> bool {
         let own = self.settings.config.timing();
         timing.with_duration(own.duration) == own && (waits || timing.duration <= own.duration)
     }

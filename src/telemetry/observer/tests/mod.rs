@@ -42,15 +42,12 @@ fn confirmed(deadlines: Deadlines) -> Confirmed {
     Confirmed { uid: "u".into(), resource_version: "2".into(), spec: "{}".into(), deadlines }
 }
 
+fn facts() -> Facts {
+    Facts { token: "42".into(), uid: "u".into(), transitions: 7, acquired_at: String::new(), traceparent: CONTEXT.to_string() }
+}
+
 fn lead(sent: Instant, not_before: Option<Instant>) -> ToInit {
-    let facts = Facts {
-        token: "42".into(),
-        uid: "u".into(),
-        transitions: 7,
-        acquired_at: String::new(),
-        traceparent: CONTEXT.to_string(),
-    };
-    ToInit::Lead { term: TERM, facts, timing: timing(), confirmed: confirmed(timing().deadlines(sent)), not_before }
+    ToInit::Lead { term: TERM, facts: facts(), timing: timing(), confirmed: confirmed(timing().deadlines(sent)), not_before }
 }
 
 fn campaigning(why: Vacancy, other: Option<TraceContext>) -> Event {

@@ -3,16 +3,9 @@
 use super::*;
 
 fn resume(told: bool) -> Resume {
-    let facts = Facts {
-        token: "42".into(),
-        uid: "u".into(),
-        transitions: 7,
-        acquired_at: String::new(),
-        traceparent: CONTEXT.to_string(),
-    };
     Resume {
         term: TERM,
-        facts,
+        facts: facts(),
         timing: timing(),
         confirmed: confirmed(timing().deadlines(ms(0))),
         stopping: None,
