@@ -180,15 +180,18 @@ impl Witness {
         fs::remove_dir_all(&stamps).and_then(|()| fs::create_dir(&stamps)).expect("the directory of stamps");
     }
 
+    /// The first two terms whose workloads were alive at once, and for how long.
+    pub fn overlap(&self) -> Option<String> {
+        let lives = self.lives();
+        let pairs = lives.iter().enumerate().flat_map(|(index, life)| lives[index + 1..].iter().map(move |later| (life, later)));
+        let (life, later) = pairs.into_iter().find(|(life, later)| later.first <= life.last)?;
+        Some(format!("two at once for {:?}: {life:?} and {later:?}", life.last.since(later.first)))
+    }
+
     /// # Panics
     /// If the workloads of two terms were alive at once.
     pub fn assert_no_overlap(&self) {
-        let lives = self.lives();
-        for (index, life) in lives.iter().enumerate() {
-            for later in &lives[index + 1..] {
-                assert!(later.first > life.last, "two at once for {:?}: {life:?} and {later:?}", life.last.since(later.first));
-            }
-        }
+        assert_eq!(self.overlap(), None);
     }
 }
 

@@ -54,19 +54,19 @@ const ALL: [Force; 9] = [
 
 async fn two_never_run_at_once(stage: Stage) {
     let count = std::env::var("TENURE_TRANSITIONS").map_or(2 * ALL.len(), |count| count.parse().expect("a number"));
-    let mut world = World { stage, replicas: Vec::new(), started: 0, token: 0 };
+    let mut world = World { stage, replicas: Vec::new(), started: 0 };
     for _ in 0..3 {
         world.add().await;
     }
-    world.next_term().await;
+    world.term_after(0).await;
     for force in ALL.into_iter().cycle().take(count) {
         let before = clock::boot();
         let leader = world.last_term();
         let old = world.force(force, &leader).await;
         if matches!(force, Force::KillElector) {
-            world.goes_on(old, before).await;
+            world.goes_on(old, &leader, before).await;
         } else {
-            world.next_term().await;
+            world.term_after(token(&leader)).await;
         }
         world.mend(force, old).await;
         eprintln!(
@@ -87,7 +87,6 @@ struct World {
     stage: Stage,
     replicas: Vec<Replica>,
     started: u32,
-    token: u64,
 }
 
 impl World {
@@ -108,21 +107,17 @@ impl World {
         starts.max_by_key(token).expect("a start")
     }
 
-    /// Waits for the workload of a later term than any before.
-    async fn next_term(&mut self) {
-        let last = self.token;
-        let later = |event: &Event| event.what == "start" && token(event) > last;
-        self.stage.witness.first("the next term", later).await;
-        self.token = token(&self.last_term());
+    /// Waits for the workload of a later term than the one of this token.
+    async fn term_after(&self, last: u64) {
+        self.stage.witness.first("the next term", |event| event.what == "start" && token(event) > last).await;
     }
 
-    /// Waits until the next elector renews, or was too late for that on a busy machine.
-    async fn goes_on(&mut self, place: usize, since: Instant) {
+    /// Waits until the leader's next elector renews, or was too late for that on a busy machine.
+    async fn goes_on(&self, place: usize, leader: &Event, since: Instant) {
         let renewed = |e: &Exchange| e.request.at > since && e.request.is_held() && e.succeeded();
-        let last = self.token;
         tokio::select! {
             _ = self.replicas[place].proxy.log.nth(1, "the next elector renews", renewed) => {}
-            _ = self.stage.witness.first("the next term", |event| event.what == "start" && token(event) > last) => {}
+            () = self.term_after(token(leader)) => {}
         }
     }
 
@@ -142,14 +137,26 @@ impl World {
             Force::StopElector => kill(replica.elector().await, Signal::SIGSTOP).expect("the elector lives"),
             Force::StopInit => replica.signal(Signal::SIGSTOP).await,
             Force::BlackHole => replica.proxy.cut(),
-            Force::Delete => lease.delete().await,
+            Force::Delete => {
+                self.there_is_a_lease().await;
+                lease.delete().await;
+            }
             Force::Edit => {
+                self.there_is_a_lease().await;
                 let taken = json!({ "holderIdentity": "nobody_1", "leaseDurationSeconds": 2 });
                 drop(lease.edit(|lease| lease["spec"] = taken.clone()).await);
             }
-            Force::Clear => drop(lease.edit(|lease| lease["spec"]["holderIdentity"] = json!("")).await),
+            Force::Clear => {
+                self.there_is_a_lease().await;
+                drop(lease.edit(|lease| lease["spec"]["holderIdentity"] = json!("")).await);
+            }
         }
         place
+    }
+
+    /// Waits for one: the term after a deleted one may be another replica's, begun by itself before the deletion.
+    async fn there_is_a_lease(&self) {
+        self.stage.lease.wait("a Lease", |lease| lease.is_some()).await;
     }
 
     /// Repairs what does not recover by itself.
