@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 
 use crate::{
     assert_dead_by, counts_from, is_renewal, last_confirmed, lead,
-    spec::{CALM, assert_on_version, calm},
+    spec::{CALM, Spans, assert_on_version, calm},
     support::{
         case::{Case, cases},
         proxy::{
@@ -121,8 +121,10 @@ async fn black_hole(stage: Stage, phase: Duration) {
 
 /// Ten thousand of them run in virtual time: `ten_thousand_slow_renewals_do_not_drift` in src/election/tests/renew.rs.
 async fn case_40_slow_replies_do_not_drift(stage: Stage) {
-    let attempt = Duration::from_secs(2);
-    let prepared = calm(stage.prepare("me").await).workload(&Behaviour::stubborn()).set("lease.attemptTimeout", "2s");
+    // Long enough for a term to survive a reply that a stall made too late, and the conflict after it.
+    let (attempt, spans) = (Duration::from_secs(2), Spans { duration: Duration::from_secs(16), ..CALM });
+    let prepared = calm(stage.prepare("me").await).workload(&Behaviour::stubborn());
+    let prepared = prepared.set("lease.duration", "16s").set("lease.attemptTimeout", "2s");
     let (me, _) = lead(&stage, prepared).await;
     me.proxy.on(is_renewal, Times::Always, Fault::slow_reply(attempt.mul_f64(0.9)));
     me.proxy.log.nth(8, "slow renewals", |e| e.request.is_held() && e.succeeded()).await;
@@ -134,6 +136,6 @@ async fn case_40_slow_replies_do_not_drift(stage: Stage) {
 
     let stop = stage.witness.signal("me", "SIGTERM").await;
     let last = last_confirmed(&me, cut);
-    assert!(stop.at() < CALM.end(last.request.at));
-    assert_dead_by(&stage, "me", CALM.end(last.request.at)).await;
+    assert!(stop.at() < spans.end(last.request.at));
+    assert_dead_by(&stage, "me", spans.end(last.request.at)).await;
 }

@@ -38,9 +38,12 @@ pub fn wait(seconds: f64) -> Duration {
 /// The settings from which a term's deadlines follow.
 #[derive(Clone, Copy)]
 pub struct Spans {
-    duration: Duration,
-    loss_grace: Duration,
-    kill_margin: Duration,
+    /// D.
+    pub duration: Duration,
+    /// G.
+    pub loss_grace: Duration,
+    /// k + w.
+    pub kill_margin: Duration,
 }
 
 /// What a replica has unless a case sets something else.
