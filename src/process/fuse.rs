@@ -25,6 +25,7 @@ use std::{
 use nix::{
     errno::Errno,
     fcntl::{FcntlArg, OFlag, fcntl},
+    poll::{PollFd, PollFlags, PollTimeout, poll},
     sys::{
         socket::{setsockopt, sockopt},
         time::{TimeVal, TimeValLike as _},
@@ -191,7 +192,7 @@ const NAP: Duration = Duration::from_millis(20);
 /// TCP_USER_TIMEOUT holds 24 days in milliseconds.
 const LONGEST: Duration = Duration::from_hours(24 * 20);
 
-/// Longest wait for a connection to oneself, which the kernel makes within the call.
+/// Longest wait for a connection to oneself, and for a byte over it, which the kernel usually delivers within the call.
 const PATIENCE: Duration = Duration::from_millis(50);
 
 /// More writes than the smallest buffers hold.
@@ -230,11 +231,23 @@ fn fill(mut sender: &TcpStream, mut receiver: &TcpStream) -> Result<(), FuseErro
         None => return Err(FuseError::Bottomless),
     }
     // Announces that the window is zero, which would otherwise happen 40 ms later.
+    arrives(receiver.as_fd()).map_err(FuseError::Connect)?;
     receiver.write_all(&[0]).map_err(FuseError::Connect)?;
+    // The kernel may deliver later than the call returns; once the signal is set, whatever arrives kills.
+    arrives(sender.as_fd()).map_err(FuseError::Connect)?;
     if unsent(sender.as_fd()).map_err(|errno| FuseError::Connect(errno.into()))? == 0 {
         return Err(FuseError::Bottomless);
     }
     Ok(())
+}
+
+/// Waits for the first byte.
+fn arrives(socket: BorrowedFd<'_>) -> io::Result<()> {
+    let patience = PollTimeout::try_from(PATIENCE).unwrap_or(PollTimeout::ZERO);
+    match poll(&mut [PollFd::new(socket, PollFlags::POLLIN)], patience)? {
+        0 => Err(ErrorKind::TimedOut.into()),
+        _ => Ok(()),
+    }
 }
 
 #[expect(unsafe_code, reason = "nix does not wrap it")]

@@ -134,3 +134,15 @@ test_in!(Pid1, set_to_the_time_that_it_has_it_does_not_fire_before, {
     wait_until("its end", || reap::next(|_| {}) == Some((main, KILLED)));
     assert!(clock::boot() >= at);
 });
+
+test_in!(LateLoopback, what_the_kernel_delivers_late_does_not_set_it_off, {
+    let far = clock::boot() + PATIENCE * 10;
+    let other = Fuse::light(far).expect("a fuse");
+    let main = stopped_pair(&other);
+
+    for round in 0..1_000 {
+        let mut fuse = Fuse::light(far).expect("a fuse");
+        fuse.bind(main).expect("the group");
+        assert!(is_stopped(main), "killed in round {round}");
+    }
+});

@@ -25,9 +25,19 @@ const INSIDE: &str = "TENURE_TEST_INSIDE";
 pub(crate) enum World {
     /// PID 1.
     Pid1,
+    /// PID 1, beside a loopback interface that delivers on any CPU, and so perhaps after the sender's call.
+    LateLoopback,
     /// The child of a shell that is PID 1, beside an unrelated process (`sleep 12345`).
     Child,
 }
+
+const LATE_LOOPBACK: &str = r#"
+    ip link set lo up
+    all=$(printf %x $(((1 << $(nproc)) - 1)))
+    mount -t sysfs sysfs /sys && echo "$all" >/sys/class/net/lo/queues/rx-0/rps_cpus ||
+        echo "NOT TESTED: a loopback interface that delivers late" >&2
+    exec "$@"
+"#;
 
 /// Runs the body of the test `name` in its own PID namespace, and fails if that fails.
 pub(crate) fn enter(name: &str, world: &World, body: fn()) {
@@ -55,6 +65,7 @@ pub(crate) fn start(name: &str, world: &World) -> Child {
     }
     match world {
         World::Pid1 => {}
+        World::LateLoopback => drop(command.args(["--net", "sh", "-c", LATE_LOOPBACK, "sh"])),
         World::Child => drop(command.args(["sh", "-c", "sleep 12345 & \"$@\" & wait $!", "sh"])),
     }
     again(&mut command, name).stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("unshare and timeout are needed")
