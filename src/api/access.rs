@@ -141,6 +141,9 @@ pub enum AccessError {
         #[source]
         source: Box<kube::Error>,
     },
+    /// The client certificate or its key cannot be read. Without the reason, which may quote the key.
+    #[error("the client certificate or the key for {0} is not PEM")]
+    Identity(String),
     /// The kubeconfig's credential plugin returned no credentials.
     #[error("cannot get credentials for {place}")]
     Plugin {

@@ -7,7 +7,7 @@ use hyper_util::{
     client::legacy::{Client as Pool, connect::HttpConnector},
     rt::{TokioExecutor, TokioTimer},
 };
-use kube::client::{Body, ClientBuilder, ConfigExt as _};
+use kube::client::{Body, ClientBuilder, ConfigExt as _, RustlsTlsError};
 use secrecy::ExposeSecret as _;
 use tower::{
     BoxError, ServiceExt as _,
@@ -49,7 +49,13 @@ impl Dialer {
         patience: Duration,
     ) -> Result<Self, AccessError> {
         let server = format!("{} ({place})", config.cluster_url);
-        let tls = |source| AccessError::Tls { place: place.into(), source: Box::new(source) };
+        let tls = |source| {
+            if matches!(source, kube::Error::RustlsTls(RustlsTlsError::InvalidIdentityPem(_))) {
+                AccessError::Identity(place.into())
+            } else {
+                AccessError::Tls { place: place.into(), source: Box::new(source) }
+            }
+        };
         let credentials = |source| AccessError::Credentials { place: place.into(), source: Box::new(source) };
         let mut config = config.clone();
         let lifetime = plugin::replace(&mut config.auth_info, patience)
@@ -149,6 +155,7 @@ fn tcp(connect_timeout: Duration) -> HttpConnector {
 mod tests {
     use std::{path::PathBuf, process};
 
+    use base64::{Engine as _, prelude::BASE64_STANDARD};
     use serde_json::{Value, json};
 
     use crate::{
@@ -302,5 +309,20 @@ mod tests {
             assert_eq!(error.exit_code(), code, "{error:?}");
             assert!(!format!("{error:?} {}", one_line(&error)).contains("sesame"), "{error:?}");
         }
+    }
+
+    #[test]
+    fn a_key_that_is_no_pem_is_refused_and_not_shown() {
+        let user = User::new("key");
+        let key = BASE64_STANDARD.encode(r"-----BEGIN PRIVATE KEY-----\nU0VTQU1F\n-----END PRIVATE KEY-----\n");
+        let certificate = BASE64_STANDARD.encode("-----BEGIN CERTIFICATE-----\naGVsbG8=\n-----END CERTIFICATE-----\n");
+        let credentials = json!({ "client-certificate-data": certificate, "client-key-data": key });
+
+        let error = user.dialer("https://127.0.0.1:1", &credentials).unwrap_err();
+
+        let said = format!("{error:?} {}", one_line(&error));
+        assert!(matches!(error, AccessError::Identity(_)), "{said}");
+        assert_eq!(error.exit_code(), 78);
+        assert!(!said.contains("U0VT") && !said.contains("85, 48, 86, 84"), "{said}");
     }
 }

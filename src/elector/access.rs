@@ -1,7 +1,7 @@
 //! Credentials and connections: made when first needed, and renewed when they fail, are in doubt or soon expire.
 //!
 //! Owns every run of a credential plugin. A run is never tied to a request, whose deadline may be shorter than the plugin takes:
-//! its result is used whenever it comes, and the previous credentials until then, as long as they are valid.
+//! its result is used whenever it comes, and the previous credentials until then.
 
 use std::{sync::Arc, time::Duration};
 
@@ -41,13 +41,19 @@ struct State {
     /// When that, or the last one before it, began.
     begun: Instant,
     built: Option<Built>,
+    /// When to build anew, however long the credentials are valid.
+    again: Option<Instant>,
     /// What was built was refused: the next request waits for new credentials.
     refused: bool,
 }
 
-struct Built {
-    dialer: Dialer,
-    renew: Instant,
+/// What was built last.
+#[derive(Clone)]
+pub(super) struct Built {
+    /// Makes clients.
+    pub(super) dialer: Dialer,
+    /// When to ask again, because its credentials will end.
+    pub(super) renew: Instant,
     end: Instant,
 }
 
@@ -61,7 +67,7 @@ impl Access {
     ///
     /// # Errors
     /// There is no access now; the next call tries again.
-    pub(super) async fn dialer(&self) -> Result<Dialer, AccessError> {
+    pub(super) async fn dialer(&self) -> Result<Built, AccessError> {
         self.dial(true).await
     }
 
@@ -70,16 +76,16 @@ impl Access {
     /// # Errors
     /// As [`Self::dialer`].
     pub(super) async fn dialer_of_watch(&self) -> Result<Dialer, AccessError> {
-        self.dial(false).await
+        Ok(self.dial(false).await?.dialer)
     }
 
-    async fn dial(&self, is_request: bool) -> Result<Dialer, AccessError> {
+    async fn dial(&self, is_request: bool) -> Result<Built, AccessError> {
         let mut state = self.state.lock().await;
         let state = &mut *state;
         let now = clock::boot();
-        let good = state.built.as_ref().filter(|built| now < built.end);
-        if let Some(built) = good.filter(|built| now < built.renew) {
-            return Ok(built.dialer.clone());
+        let is_doubted = state.again.is_some_and(|again| again <= now);
+        if let Some(built) = state.built.as_ref().filter(|built| now < built.renew && !is_doubted) {
+            return Ok(built.clone());
         }
         let building = state.building.get_or_insert_with(|| {
             state.begun = now;
@@ -87,23 +93,21 @@ impl Access {
         });
         // One request only: a server other than the one that refused them may still accept the old ones.
         let waits = is_request && std::mem::take(&mut state.refused);
-        if let Some(built) = good.filter(|_| !waits && !building.is_finished()) {
-            return Ok(built.dialer.clone());
+        // Past their end too: only the server knows whether it still accepts them.
+        if let Some(built) = state.built.as_ref().filter(|_| !waits && !building.is_finished()) {
+            return Ok(built.clone());
         }
         let made = match building.await {
             Ok(made) => made,
             Err(error) => std::panic::resume_unwind(error.into_panic()),
         };
-        state.building = None;
+        (state.building, state.again) = (None, None);
         match (made, &mut state.built) {
-            (Ok((dialer, at)), built) => {
-                *built = Some(Built::new(dialer.clone(), at));
-                Ok(dialer)
-            }
+            (Ok((dialer, at)), built) => Ok(built.insert(Built::new(dialer, at)).clone()),
             (Err(error), Some(built)) if now < built.end => {
                 tracing::debug!(error = one_line(&error), "credentials could not be renewed; still using the old ones");
                 built.renew = now + PAUSE;
-                Ok(built.dialer.clone())
+                Ok(built.clone())
             }
             (Err(error), _) => Err(error),
         }
@@ -114,10 +118,7 @@ impl Access {
     pub(super) fn refused(&self) {
         // Whoever holds the lock waits for new ones.
         let Ok(mut state) = self.state.try_lock() else { return };
-        state.refused = true;
-        if let Some(built) = &mut state.built {
-            built.renew = Instant::BOOT;
-        }
+        (state.refused, state.again) = (true, Some(Instant::BOOT));
     }
 
     /// The server was not reached, or refused the credentials of the watch, on which nothing depends (law 16): soon reads the
@@ -125,9 +126,7 @@ impl Access {
     pub(super) fn doubt(&self) {
         let Ok(mut state) = self.state.try_lock() else { return };
         let soon = state.begun + PAUSE;
-        if let Some(built) = &mut state.built {
-            built.renew = built.renew.min(soon);
-        }
+        state.again = Some(state.again.map_or(soon, |again| again.min(soon)));
     }
 
     fn build(&self) -> JoinHandle<Result<(Dialer, Instant), AccessError>> {
@@ -188,7 +187,7 @@ mod tests {
 
     async fn until_another_than(first: &Dialer, access: &Access) {
         let another = async {
-            while access.dialer().await.unwrap().is(first) {
+            while access.dialer().await.unwrap().dialer.is(first) {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
@@ -198,33 +197,48 @@ mod tests {
     #[tokio::test]
     async fn a_server_that_is_not_reached_is_looked_for_again_while_the_old_access_serves() {
         let (access, made, release) = held_back(|| Ok(Cluster::without_credentials("http://127.0.0.1:1")));
-        let first = access.dialer().await.unwrap();
+        let first = access.dialer().await.unwrap().dialer;
         long_ago(&access).await;
 
         access.doubt();
 
-        assert!(access.dialer().await.unwrap().is(&first), "without a delay");
+        assert!(access.dialer().await.unwrap().dialer.is(&first), "without a delay");
         drop(release);
         until_another_than(&first, &access).await;
         assert_eq!(made.load(Ordering::Relaxed), 2);
     }
 
     #[tokio::test]
+    async fn what_has_ended_serves_until_there_is_something_newer() {
+        let (access, _, release) = held_back(|| Ok(Cluster::without_credentials("http://127.0.0.1:1")));
+        let first = access.dialer().await.unwrap().dialer;
+        if let Some(built) = &mut access.state.lock().await.built {
+            (built.renew, built.end) = (Instant::BOOT, Instant::BOOT);
+        }
+
+        let second = tokio::time::timeout(Duration::from_secs(20), access.dialer()).await;
+
+        assert!(second.expect("without a wait").unwrap().dialer.is(&first));
+        drop(release);
+        until_another_than(&first, &access).await;
+    }
+
+    #[tokio::test]
     async fn refused_credentials_are_waited_for_by_one_request_and_used_on_where_they_cannot_be_made_anew() {
         let nowhere = || Cluster::from_kubeconfig(&["/nonexistent/config".into()], Prompt::Never);
         let (access, made, release) = held_back(nowhere);
-        let first = access.dialer().await.unwrap();
+        let first = access.dialer().await.unwrap().dialer;
 
         access.refused();
 
         let waiting = tokio::time::timeout(Duration::from_millis(50), access.dialer()).await;
         assert!(waiting.is_err(), "new ones are waited for");
-        assert!(access.dialer().await.unwrap().is(&first), "the old ones serve while they are made");
+        assert!(access.dialer().await.unwrap().dialer.is(&first), "the old ones serve while they are made");
         drop(release);
         while access.state.lock().await.building.as_ref().is_some_and(|building| !building.is_finished()) {
             tokio::task::yield_now().await;
         }
-        assert!(access.dialer().await.unwrap().is(&first), "and where they cannot be made");
+        assert!(access.dialer().await.unwrap().dialer.is(&first), "and where they cannot be made");
         assert_eq!(made.load(Ordering::Relaxed), 2);
     }
 
@@ -254,11 +268,11 @@ mod tests {
     #[tokio::test]
     async fn doubts_in_a_row_are_one() {
         let (access, made) = counted();
-        let first = access.dialer().await.unwrap();
+        let first = access.dialer().await.unwrap().dialer;
 
         for _ in 0..10 {
             access.doubt();
-            assert!(access.dialer().await.unwrap().is(&first));
+            assert!(access.dialer().await.unwrap().dialer.is(&first));
         }
 
         assert!(access.state.lock().await.building.is_none());

@@ -12,9 +12,14 @@ use kube::client::Body;
 use serde_json::json;
 use tokio::{sync::Mutex, time::Instant};
 
-use super::{access::Access, classify::classify, watch::Watch};
+use super::{
+    access::{Access, Built},
+    classify::classify,
+    watch::Watch,
+};
 use crate::{
-    api::{Dialer, ExchangeError, exchange, place::Place},
+    api::{ExchangeError, exchange, place::Place},
+    clock,
     election::{Answer, Refusal, Request},
     words::one_line,
 };
@@ -32,7 +37,7 @@ pub(super) struct Lease {
 
 /// A client, and what it was made with.
 struct Connected {
-    dialer: Dialer,
+    built: Built,
     client: kube::Client,
 }
 
@@ -48,7 +53,8 @@ impl Lease {
         let answer = self.attempt(request).await;
         let is_in_doubt = match &answer {
             Answer::Object(_) | Answer::Deleted | Answer::NotFound | Answer::Conflict => false,
-            Answer::Refused { refusal, .. } => *refusal != Refusal::Invalid,
+            // What it refuses for its content, every server does.
+            Answer::Refused { message, .. } => message.status != Some(422),
             Answer::Unknown { .. } => true,
         };
         if is_in_doubt {
@@ -91,16 +97,20 @@ impl Lease {
 
     async fn client(&self) -> Result<kube::Client, Answer> {
         let mut connected = self.client.lock().await;
-        let dialer = match self.access.dialer().await {
-            Ok(dialer) => dialer,
+        // What befell the watch is no reason to leave a connection that serves (law 16).
+        if let Some(Connected { client, .. }) = connected.as_ref().filter(|connected| clock::boot() < connected.built.renew) {
+            return Ok(client.clone());
+        }
+        let built = match self.access.dialer().await {
+            Ok(built) => built,
             // Not a byte was sent, so it is a refusal and not unknown.
             Err(error) => return Err(Answer::Refused { refusal: Refusal::Unauthorized, message: one_line(&error).into() }),
         };
-        if let Some(Connected { client, .. }) = connected.as_ref().filter(|connected| connected.dialer.is(&dialer)) {
-            return Ok(client.clone());
-        }
-        let client = dialer.client();
-        *connected = Some(Connected { dialer, client: client.clone() });
+        let client = match connected.take() {
+            Some(Connected { built: before, client }) if before.dialer.is(&built.dialer) => client,
+            Some(_) | None => built.dialer.client(),
+        };
+        *connected = Some(Connected { built, client: client.clone() });
         Ok(client)
     }
 
@@ -192,7 +202,7 @@ mod tests {
 
     #[tokio::test]
     async fn each_refusal_but_that_of_the_content_is_followed_by_a_new_connection() {
-        for (status, connections) in [(403, [0, 1]), (404, [0, 1]), (429, [0, 1]), (409, [0, 0]), (422, [0, 0])] {
+        for (status, connections) in [(400, [0, 1]), (403, [0, 1]), (404, [0, 1]), (429, [0, 1]), (409, [0, 0]), (422, [0, 0])] {
             let mut stub = Stub::start([json(status, "{}"), json(200, LEASE)]).await;
             let (lease, _) = lease(&stub, Duration::from_secs(20));
 
@@ -202,6 +212,23 @@ mod tests {
             let seen = [stub.seen.recv().await.unwrap().connection, stub.seen.recv().await.unwrap().connection];
             assert_eq!(seen, connections, "{status}");
         }
+    }
+
+    #[tokio::test]
+    async fn an_end_of_the_watch_leaves_the_connection_alone() {
+        let mut stub = Stub::answering(|_| json(200, LEASE)).await;
+        let (lease, discovered) = lease(&stub, Duration::from_secs(20));
+        lease.send(&Request::Get).await;
+
+        // As a watch does whose server is gone, more than the pause after the last time.
+        lease.access.refused();
+        lease.access.dialer_of_watch().await.unwrap();
+        while discovered.load(Ordering::Relaxed) < 2 {
+            tokio::task::yield_now().await;
+        }
+        lease.send(&Request::Get).await;
+
+        assert_eq!([stub.seen.recv().await.unwrap().connection, stub.seen.recv().await.unwrap().connection], [0, 0]);
     }
 
     #[tokio::test]

@@ -30,7 +30,7 @@ use nix::{
 use tokio::{io::unix::AsyncFd, task::spawn_blocking};
 
 use self::{
-    access::Access,
+    access::{Access, Built},
     drive::{Drive, Edges},
     guard::Guard,
     lease::Lease,
@@ -261,7 +261,7 @@ async fn prepare(welcome: &Welcome, access: &Access, health: &Health) -> Result<
     }
     match tokio::time::timeout(welcome.config.lease.attempt_timeout, access.dialer()).await {
         Ok(Err(error)) if !error.may_pass() => Err(Failure::Access(error)),
-        Ok(Ok(dialer)) => {
+        Ok(Ok(Built { dialer, .. })) => {
             tracing::info!("the API server is {}", dialer.server());
             if let Some(proxy) = dialer.ignored_proxy() {
                 tracing::warn!("{proxy}");
