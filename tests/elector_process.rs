@@ -192,6 +192,22 @@ fn an_elector_that_saw_the_group_start_kills_it() {
 }
 
 #[test]
+fn a_link_that_breaks_is_no_reason_to_kill_what_a_living_init_runs() {
+    let kubeconfig = Kubeconfig::of_nobody();
+    let mut elector = Elector::start(ANONYMOUS, Some(&kubeconfig));
+    let group = elector.pid();
+    elector.welcome(Welcome { resume: Some(resume(clock::boot(), Some(group))), ..welcome() });
+    while elector.hears() != ToInit::Beat {}
+    let pid = wait_for("the elector", || elector_of(&elector.child));
+
+    send(elector.link.as_raw_fd(), b"no message", MsgFlags::empty()).unwrap();
+
+    wait_until("the elector has ended", || is_dead(pid));
+    assert!(!is_dead(group));
+    kill(group, Signal::SIGKILL).unwrap();
+}
+
+#[test]
 fn a_group_that_was_proved_gone_is_nobodys_to_kill() {
     let kubeconfig = Kubeconfig::of_nobody();
     let mut elector = Elector::start(ANONYMOUS, Some(&kubeconfig));

@@ -173,8 +173,9 @@ fn elect(socket: OwnedFd) -> Result<(), Failure> {
     };
     // A credential plugin may hang; nothing waits for it.
     runtime.shutdown_background();
-    let init = ended?;
-    init.kill_remains();
+    if let Some(init) = ended? {
+        init.kill_remains();
+    }
     Ok(())
 }
 
@@ -196,8 +197,8 @@ async fn greet(link: &mut Link) -> Result<Welcome, Failure> {
     Ok(*welcome)
 }
 
-/// Runs until the link ends; returns what is known of its init.
-async fn lead_or_follow(mut link: Link, welcome: Welcome) -> Result<remains::Init, Failure> {
+/// Runs until the link ends; returns what is known of its init if that has left something to kill.
+async fn lead_or_follow(mut link: Link, welcome: Welcome) -> Result<Option<remains::Init>, Failure> {
     log::start(&welcome.config.log);
     let mut init = remains::Init::of(&welcome);
     // From here on init's end shows as the end of the link, and what it leaves is this process's to kill.
@@ -224,7 +225,11 @@ async fn lead_or_follow(mut link: Link, welcome: Welcome) -> Result<remains::Ini
     let drive = Drive::new(edges, welcome, |welcome| Elector::new(welcome, seed, clock::now())).map_err(Failure::Start)?;
     let ended = drive.run(&mut init).await;
     tracing::debug!(error = one_line(&ended), "the link ended");
-    Ok(init)
+    Ok(match ended {
+        Broken::Closed => Some(init),
+        // It replaces this elector, and its workload goes on.
+        Broken::Socket(_) | Broken::Message(_) => Some(init).filter(|init| !init.lives()),
+    })
 }
 
 /// A predecessor that could not be reaped yet may still hold the address.

@@ -38,6 +38,11 @@ impl Init {
         Self { pid, pid1: welcome.pid1 && pid == PID1, marker, group }
     }
 
+    /// Whether it is alive. While it dies it may still seem so.
+    pub(super) fn lives(&self) -> bool {
+        getppid() == self.pid
+    }
+
     /// Remembers the process group of the leader.
     pub(super) fn told(&mut self, message: &ToElector) {
         match message {

@@ -42,6 +42,9 @@ const MOST: usize = 64;
 /// Descriptors that the rest of init needs, also to start a workload or another elector.
 const SPARED: u64 = 32;
 
+/// Init does nothing else while it sets fuses, or lights new ones: longest time for all of them together.
+const PASS: Duration = Duration::from_millis(300);
+
 /// The fuses that are lit.
 #[derive(Debug)]
 pub(super) struct Fuses {
@@ -94,10 +97,13 @@ impl Fuses {
 
     fn set_all(&mut self) -> Result<(), FuseError> {
         let Some(hard) = self.hard else { return Ok(()) };
-        let mut failed = None;
+        let (mut failed, until) = (None, clock::boot() + PASS);
         // One that cannot be set is removed: it would kill in a term that goes on. The others are then removed untried: if the
         // loopback interface is at fault, each try takes its time.
-        self.lit.retain_mut(|fuse| failed.is_none() && fuse.set(hard).map_err(|error| failed = Some(error)).is_ok());
+        self.lit.retain_mut(|fuse| {
+            let mut set = || if clock::boot() < until { fuse.set(hard) } else { Err(FuseError::Slow) };
+            failed.is_none() && set().map_err(|error| failed = Some(error)).is_ok()
+        });
         self.look_after_at = (!self.lit.is_empty()).then(|| clock::boot() + LOOK_AFTER);
         failed.map_or(Ok(()), Err)
     }
@@ -173,11 +179,12 @@ impl Fuses {
         searched
     }
 
-    /// The present ones stay if the groups cannot be told.
+    /// The present ones stay if the groups cannot be told. Those for which there is no time are for the next search.
     fn cover_all(&mut self, groups: Option<Vec<Pid>>) -> Result<(), FuseError> {
         let Some(groups) = groups else { return Ok(()) };
         self.lit.retain(|fuse| fuse.group().is_some_and(|group| groups.contains(&group)));
-        groups.into_iter().try_for_each(|group| self.cover(group))
+        let until = clock::boot() + PASS;
+        groups.into_iter().take_while(|_| clock::boot() < until).try_for_each(|group| self.cover(group))
     }
 }
 

@@ -3,7 +3,7 @@
 //! Does what the [`Agent`] decides. One thread, one poll(2) over signals, one absolute CLOCK_BOOTTIME timer, the link to the
 //! elector, NOTIFY_SOCKET and the children that are about to execute. Nothing in it waits for standard error, for the elector or
 //! for the workload. What it cannot avoid waiting for is bounded: a fork, a walk through /proc, two milliseconds to see a signal's
-//! handler before a demotion, a hundred for the two ends of a fuse.
+//! handler before a demotion, two hundred for a fuse and half a second for all of them together.
 //!
 //! - [`drive`] is the loop, [`actions`] carries the actions out.
 //! - [`elector`] starts the elector and speaks to it; [`programs`] knows the workload and the hooks, and what they are told.

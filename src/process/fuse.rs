@@ -6,7 +6,7 @@
 //! interrupt: it needs no privilege, and works while every process of the container is stopped or starved.
 //!
 //! As long as the loopback interface answers, it never fires early, and fires late by less than 0.1 s (before Linux 6.15 by at
-//! most a sixteenth of the time that was left when it was set: [`Fuse::is_steady`]). An unanswered one would fire after about
+//! most a sixteenth of the time that was left when it was set: [`Fuse::is_steady`]; before 5.10 there is none). An unanswered one would fire after about
 //! fifteen probes, which are a second apart: its holder sets it often enough to notice. Its clock in the kernel stops while the
 //! machine is suspended, unlike init's own timer; one that has slept is replaced when it is set. It kills only what is in the
 //! group when it fires. The kernel holds a reference to the group itself, so that a number which is recycled later is never hit.
@@ -16,6 +16,7 @@
 //! the tracer runs, and dies with it.
 
 use std::{
+    fs,
     io::{self, ErrorKind, Write as _},
     net::{Ipv4Addr, TcpListener, TcpStream},
     os::fd::{AsFd, AsRawFd as _, BorrowedFd},
@@ -66,6 +67,15 @@ pub enum FuseError {
     /// An option that it needs is refused.
     #[error("a connection cannot be given a timeout and a signal")]
     Arm(#[source] io::Error),
+    /// It would not fire, or much too late.
+    #[error("a connection whose window is zero does not end in time before Linux 5.10 (and 5.4.96)")]
+    Kernel,
+    /// It would fire early.
+    #[error("net.ipv4.tcp_retries2 is {0}; set it to more than {TOO_MANY}")]
+    Impatient(u8),
+    /// To set all fuses takes too long.
+    #[error("the loopback interface is too slow")]
+    Slow,
 }
 
 impl Fuse {
@@ -74,6 +84,7 @@ impl Fuse {
     /// # Errors
     /// [`FuseError`].
     pub fn light(at: Instant) -> Result<Self, FuseError> {
+        suit()?;
         let (sender, receiver) = connection().map_err(FuseError::Connect)?;
         let (since, slept) = (clock::boot() + FIRST_PROBE, clock::slept());
         fill(&sender, &receiver)?;
@@ -169,9 +180,9 @@ impl AsFd for Fuse {
 
 impl Drop for Fuse {
     fn drop(&mut self) {
-        // First, because a child between fork and execve still holds the descriptors, and the end of one is an event on the
-        // other.
-        let _ = control(self.as_fd(), libc::F_SETOWN, 0);
+        // First, because a child between fork and execve still holds the descriptors, and may yet give them to its group; and the
+        // end of one is an event on the other.
+        let _ = fcntl(&self.sender, FcntlArg::F_SETFL(OFlag::O_NONBLOCK));
     }
 }
 
@@ -198,7 +209,7 @@ const PATIENCE: Duration = Duration::from_millis(50);
 /// More writes than the smallest buffers hold.
 const ENOUGH: usize = 64;
 
-/// Unanswered probes in a row that are no coincidence; the kernel gives up at 15.
+/// Unanswered probes in a row that are no coincidence; the kernel usually gives up at 15.
 const TOO_MANY: u8 = 3;
 
 /// uapi/linux/tcp.h: the longest wait between two probes.
@@ -206,6 +217,25 @@ const TCP_RTO_MAX_MS: i32 = 44;
 
 /// asm-generic/fcntl.h.
 const F_SETSIG: i32 = 10;
+
+/// Whether the kernel, and its settings for this network namespace, suit a fuse. What cannot be read counts as usual.
+fn suit() -> Result<(), FuseError> {
+    let read = |path| fs::read_to_string(path).unwrap_or_default();
+    if !is_exact(&read("/proc/sys/kernel/osrelease")) {
+        return Err(FuseError::Kernel);
+    }
+    match read("/proc/sys/net/ipv4/tcp_retries2").trim().parse() {
+        Ok(retries) if retries <= TOO_MANY => Err(FuseError::Impatient(retries)),
+        Ok(_) | Err(_) => Ok(()),
+    }
+}
+
+/// Whether TCP_USER_TIMEOUT ends a connection whose window is zero, and in time (9d9b1ee0b2d1 and 344db93ae3ee in Linux).
+fn is_exact(release: &str) -> bool {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map_while(|number| number.parse::<u32>().ok());
+    let (Some(major), Some(minor)) = (numbers.next(), numbers.next()) else { return true };
+    (major, minor) >= (5, 10) || (major, minor) == (5, 4) && numbers.next() >= Some(96)
+}
 
 fn connection() -> io::Result<(TcpStream, TcpStream)> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
@@ -332,5 +362,14 @@ mod tests {
         fuse.set(at).unwrap();
 
         assert_eq!(port(&fuse), before);
+    }
+
+    #[test]
+    fn kernels_whose_timeout_is_late_or_never_have_none() {
+        let exact = ["5.4.96", "5.10.0-28-cloud-amd64", "6.1.0", "6.18.44-x", "10.0", "", "unknown"];
+        let inexact = ["4.18.0-553.el8.x86_64", "5.4.0-42-generic", "5.4.95", "5.9.16", "4.19.0"];
+
+        assert_eq!(exact.map(is_exact), [true; 7]);
+        assert_eq!(inexact.map(is_exact), [false; 5]);
     }
 }

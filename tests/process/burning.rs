@@ -7,18 +7,18 @@ use tenure::{
     clock,
     link::Exit,
     process::{
-        fuse::Fuse,
+        fuse::{Fuse, FuseError},
         kill, reap,
         scan::{Scanner, Scope, Spare},
         signals,
-        spawn::{Place, Setup},
+        spawn::{Outcome, Place, Setup},
     },
     time::Instant,
 };
 
 use crate::{
     wait::{PATIENCE, wait_until},
-    world::{reap_all, setup, shell_with, test_in},
+    world::{command, outcome, reap_all, setup, shell_with, test_in},
 };
 
 const SOON: Duration = Duration::from_secs(6);
@@ -90,6 +90,24 @@ test_in!(Pid1, dropped_it_kills_nobody_although_a_child_still_holds_its_descript
     assert!(is_stopped(main));
 });
 
+test_in!(Pid1, dropped_before_the_child_has_taken_it_it_kills_nobody, {
+    let inherited = signals::block().expect("signals");
+    for round in 0..100 {
+        let fuse = Fuse::light(clock::boot() + PATIENCE * 10).expect("a fuse");
+        let mut spawning = command("kill -STOP $$")
+            .spawn(&Setup { fuse: Some(fuse.as_fd()), place: Place::Group, ..setup(inherited) })
+            .expect("a child");
+
+        drop(fuse);
+
+        assert_eq!(outcome(&mut spawning), Outcome::Done);
+        wait_until("it has stopped, or ended", || is_stopped(spawning.pid) || reap_all() > 0);
+        assert!(is_stopped(spawning.pid), "killed in round {round}");
+        let _ = kill::kill_everything();
+        wait_until("its end", || reap_all() == 1);
+    }
+});
+
 test_in!(Pid1, it_is_not_meant_for_who_left_the_group, {
     let mut fuse = Fuse::light(clock::boot() + PATIENCE * 10).expect("a fuse");
     let inherited = signals::block().expect("signals");
@@ -145,4 +163,12 @@ test_in!(LateLoopback, what_the_kernel_delivers_late_does_not_set_it_off, {
         fuse.bind(main).expect("the group");
         assert!(is_stopped(main), "killed in round {round}");
     }
+});
+
+test_in!(LateLoopback, none_is_lit_where_it_would_fire_early, {
+    std::fs::write("/proc/sys/net/ipv4/tcp_retries2", "3").expect("a setting of this network namespace");
+
+    let refused = Fuse::light(clock::boot() + SOON);
+
+    assert!(matches!(refused, Err(FuseError::Impatient(3))), "{refused:?}");
 });

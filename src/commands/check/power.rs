@@ -211,7 +211,8 @@ impl Power {
             ),
             None => finding(
                 false,
-                "the kernel has no fuse (no loopback interface, or sockets are refused): with init and elector both stopped the \
+                "there is no fuse in the kernel (no loopback interface, sockets are refused, net.ipv4.tcp_retries2 is below 4, or Linux \
+                 before 5.10): with init and elector both stopped the \
                  workload outlives its deadline",
             ),
         }
