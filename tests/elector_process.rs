@@ -163,9 +163,7 @@ const ANONYMOUS: &str = "\"$0\" elector & setsid env -i sleep 60 & echo $!; wait
 #[test]
 fn a_second_elector_kills_the_group_that_the_first_saw_start() {
     let kubeconfig = Kubeconfig::of_nobody();
-    let mut elector = Elector::start(ANONYMOUS, Some(&kubeconfig));
-    let group = elector.pid();
-    elector.welcome(Welcome { resume: Some(resume(clock::boot(), Some(group))), ..welcome() });
+    let (mut elector, group) = Elector::of_a_term(&kubeconfig);
     while elector.hears() != ToInit::Beat {}
 
     elector.child.kill().unwrap();
@@ -194,9 +192,7 @@ fn an_elector_that_saw_the_group_start_kills_it() {
 #[test]
 fn a_link_that_breaks_is_no_reason_to_kill_what_a_living_init_runs() {
     let kubeconfig = Kubeconfig::of_nobody();
-    let mut elector = Elector::start(ANONYMOUS, Some(&kubeconfig));
-    let group = elector.pid();
-    elector.welcome(Welcome { resume: Some(resume(clock::boot(), Some(group))), ..welcome() });
+    let (elector, group) = Elector::of_a_term(&kubeconfig);
     while elector.hears() != ToInit::Beat {}
     let pid = wait_for("the elector", || elector_of(&elector.child));
 
@@ -210,9 +206,7 @@ fn a_link_that_breaks_is_no_reason_to_kill_what_a_living_init_runs() {
 #[test]
 fn a_group_that_was_proved_gone_is_nobodys_to_kill() {
     let kubeconfig = Kubeconfig::of_nobody();
-    let mut elector = Elector::start(ANONYMOUS, Some(&kubeconfig));
-    let group = elector.pid();
-    elector.welcome(Welcome { resume: Some(resume(clock::boot(), Some(group))), ..welcome() });
+    let (mut elector, group) = Elector::of_a_term(&kubeconfig);
     let stop = Stop { began: None, killed: None, exited: None, exit: None, proved: clock::boot() };
     elector.tell(&ToElector::Stopped { term: Term(1), request: 9, stop, then: Then::Follow });
     elector.tell(&ToElector::Beat);
@@ -335,6 +329,14 @@ impl Elector {
         let mut child = command.stdin(Stdio::from(theirs)).stdout(Stdio::piped()).spawn().unwrap();
         let lines = Lines::of(child.stdout.take().unwrap());
         Self { child, link, lines }
+    }
+
+    /// One that resumes a term, and the group of its leader, which is [`ANONYMOUS`].
+    fn of_a_term(kubeconfig: &Kubeconfig) -> (Self, Pid) {
+        let mut elector = Self::start(ANONYMOUS, Some(kubeconfig));
+        let group = elector.pid();
+        elector.welcome(Welcome { resume: Some(resume(clock::boot(), Some(group))), ..welcome() });
+        (elector, group)
     }
 
     /// Answers its Hello.

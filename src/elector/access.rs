@@ -62,8 +62,8 @@ impl Access {
         Self { discover, connect_timeout, state: Arc::default() }
     }
 
-    /// What the clients of requests are made with. Without valid credentials it takes as long as a credential plugin does; cancel
-    /// safe.
+    /// What the clients of requests are made with. Without any credentials, and once after they were refused, it takes as long as
+    /// a credential plugin does; cancel safe.
     ///
     /// # Errors
     /// There is no access now; the next call tries again.

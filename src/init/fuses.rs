@@ -81,7 +81,7 @@ impl Fuses {
         }
         self.hard = hard;
         if hard.is_some() {
-            self.set_all()?;
+            self.set_all(clock::boot() + PASS)?;
         } else {
             self.lit.clear();
             (self.soon, self.look_after_at) = (Soon::OVER, None);
@@ -92,12 +92,13 @@ impl Fuses {
     /// Sets all of them again, if nothing has for a while: this notices a loopback interface that has stopped answering, and a
     /// suspend of the machine, even in a term that is not renewed.
     pub(super) fn look_after(&mut self) -> Result<(), FuseError> {
-        if self.look_after_at.is_some_and(|at| at <= clock::boot()) { self.set_all() } else { Ok(()) }
+        if self.look_after_at.is_some_and(|at| at <= clock::boot()) { self.set_all(clock::boot() + PASS) } else { Ok(()) }
     }
 
-    fn set_all(&mut self) -> Result<(), FuseError> {
+    /// Those that are left at `until` are removed.
+    fn set_all(&mut self, until: Instant) -> Result<(), FuseError> {
         let Some(hard) = self.hard else { return Ok(()) };
-        let (mut failed, until) = (None, clock::boot() + PASS);
+        let mut failed = None;
         // One that cannot be set is removed: it would kill in a term that goes on. The others are then removed untried: if the
         // loopback interface is at fault, each try takes its time.
         self.lit.retain_mut(|fuse| {
@@ -162,7 +163,7 @@ impl Fuses {
         if self.soon.due.is_none_or(|due| due > began) {
             return Ok(());
         }
-        let searched = self.cover_all(find());
+        let searched = self.cover_all(find(), clock::boot() + PASS);
         self.soon.searched(began, clock::boot());
         searched
     }
@@ -173,17 +174,16 @@ impl Fuses {
         if began < self.search_from {
             return Ok(());
         }
-        let searched = self.cover_all(find());
+        let searched = self.cover_all(find(), clock::boot() + PASS);
         let now = clock::boot();
         self.search_from = now + now.since(began) * SEARCHING;
         searched
     }
 
-    /// The present ones stay if the groups cannot be told. Those for which there is no time are for the next search.
-    fn cover_all(&mut self, groups: Option<Vec<Pid>>) -> Result<(), FuseError> {
+    /// The present ones stay if the groups cannot be told. Groups that are left at `until` are for the next search.
+    fn cover_all(&mut self, groups: Option<Vec<Pid>>, until: Instant) -> Result<(), FuseError> {
         let Some(groups) = groups else { return Ok(()) };
         self.lit.retain(|fuse| fuse.group().is_some_and(|group| groups.contains(&group)));
-        let until = clock::boot() + PASS;
         groups.into_iter().take_while(|_| clock::boot() < until).try_for_each(|group| self.cover(group))
     }
 }
@@ -264,6 +264,24 @@ mod tests {
         child.kill().unwrap();
         child.wait().unwrap();
         assert_eq!(kept, [Some(group)]);
+    }
+
+    #[test]
+    fn for_what_there_is_no_time_is_left_without() {
+        let mut child = std::process::Command::new("sleep").arg("60").process_group(0).spawn().unwrap();
+        let group = Pid::from_raw(child.id().try_into().unwrap());
+        let mut fuses = Fuses::new();
+        fuses.follow(Some(clock::boot() + Duration::from_secs(3600))).unwrap();
+
+        fuses.cover_all(Some(vec![group]), clock::boot()).unwrap();
+        let unlit = fuses.lit.len();
+        fuses.cover(group).unwrap();
+        let set = fuses.set_all(clock::boot());
+
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(matches!(set, Err(FuseError::Slow)), "{set:?}");
+        assert_eq!((unlit, fuses.lit.len()), (0, 0));
     }
 
     #[test]

@@ -6,10 +6,11 @@
 //! interrupt: it needs no privilege, and works while every process of the container is stopped or starved.
 //!
 //! As long as the loopback interface answers, it never fires early, and fires late by less than 0.1 s (before Linux 6.15 by at
-//! most a sixteenth of the time that was left when it was set: [`Fuse::is_steady`]; before 5.10 there is none). An unanswered one would fire after about
-//! fifteen probes, which are a second apart: its holder sets it often enough to notice. Its clock in the kernel stops while the
-//! machine is suspended, unlike init's own timer; one that has slept is replaced when it is set. It kills only what is in the
-//! group when it fires. The kernel holds a reference to the group itself, so that a number which is recycled later is never hit.
+//! most a sixteenth of the time that was left when it was set: [`Fuse::is_steady`]; before 5.10 it would be later, or never, so
+//! that there is none). An unanswered one would fire after about fifteen probes, which are a second apart: its holder sets it
+//! often enough to notice. Its clock in the kernel stops while the machine is suspended, unlike init's own timer; one that has
+//! slept is replaced when it is set. It kills only what is in the group when it fires. The kernel holds a reference to the group
+//! itself, so that a number which is recycled later is never hit.
 //!
 //! A POSIX timer cannot do this: its signal goes to the process that created it, execve deletes it, and SIGKILL from within never
 //! reaches the PID 1 of a namespace. A tracer's exit would (PTRACE_O_EXITKILL), but a traced init stops on every SIGSTOP until
@@ -67,8 +68,8 @@ pub enum FuseError {
     /// An option that it needs is refused.
     #[error("a connection cannot be given a timeout and a signal")]
     Arm(#[source] io::Error),
-    /// It would not fire, or much too late.
-    #[error("a connection whose window is zero does not end in time before Linux 5.10 (and 5.4.96)")]
+    /// It would fire much too late, or never.
+    #[error("this kernel ends a connection whose window is zero too late, or never; Linux 5.10 and 5.4.96 end it in time")]
     Kernel,
     /// It would fire early.
     #[error("net.ipv4.tcp_retries2 is {0}; set it to more than {TOO_MANY}")]
@@ -209,7 +210,7 @@ const PATIENCE: Duration = Duration::from_millis(50);
 /// More writes than the smallest buffers hold.
 const ENOUGH: usize = 64;
 
-/// Unanswered probes in a row that are no coincidence; the kernel usually gives up at 15.
+/// Unanswered probes in a row that are no coincidence. The kernel gives up at tcp_retries2, which is 15 unless somebody sets it.
 const TOO_MANY: u8 = 3;
 
 /// uapi/linux/tcp.h: the longest wait between two probes.
@@ -260,8 +261,8 @@ fn fill(mut sender: &TcpStream, mut receiver: &TcpStream) -> Result<(), FuseErro
         Some((_, error)) => return Err(FuseError::Connect(error)),
         None => return Err(FuseError::Bottomless),
     }
-    // Announces that the window is zero, which would otherwise happen 40 ms later.
     arrives(receiver.as_fd()).map_err(FuseError::Connect)?;
+    // Announces that the window is zero, now that it is; otherwise that would happen 40 ms later.
     receiver.write_all(&[0]).map_err(FuseError::Connect)?;
     // The kernel may deliver later than the call returns; once the signal is set, whatever arrives kills.
     arrives(sender.as_fd()).map_err(FuseError::Connect)?;

@@ -17,6 +17,7 @@ use crate::{
         slice,
     },
     time::Instant,
+    words::one_line,
 };
 
 const CAP_KILL: u32 = 5;
@@ -39,8 +40,8 @@ pub(super) struct Power {
     pub(super) pidfd: bool,
     /// Whether a cgroup.kill of this container's own is there and writable.
     pub(super) cgroup_kill: bool,
-    /// Whether the kernel has a fuse, and if so whether it is steady.
-    pub(super) fuse: Option<bool>,
+    /// Whether the kernel's fuse is steady, or why there is none.
+    pub(super) fuse: Result<bool, String>,
     /// Whether a shorter time slice is granted.
     pub(super) slice: bool,
     /// Whether the workload's oom_score_adj can be raised.
@@ -105,7 +106,7 @@ impl Power {
             },
             pidfd: kill::pidfd_open(Pid::this()).is_ok(),
             cgroup_kill: writable("/sys/fs/cgroup/cgroup.kill"),
-            fuse: Fuse::light(Instant::NEVER).ok().map(|fuse| fuse.is_steady()),
+            fuse: Fuse::light(Instant::NEVER).map(|fuse| fuse.is_steady()).map_err(|error| one_line(&error)),
             slice: slice::shorten().is_ok(),
             oom_score: writable("/proc/self/oom_score_adj"),
             oom_group: read("/sys/fs/cgroup/memory.oom.group").trim() == "1",
@@ -199,21 +200,21 @@ impl Power {
     }
 
     fn fuse(&self) -> Finding {
-        match self.fuse {
-            Some(true) => finding(
+        match &self.fuse {
+            Ok(true) => finding(
                 true,
                 "the kernel has a fuse: the workload's process groups die at the hard deadline even if tenure gets no turn",
             ),
-            Some(false) => finding(
+            Ok(false) => finding(
                 false,
                 "the kernel (before Linux 6.15) has a fuse that may be late by a sixteenth of lease.duration: with init and elector \
                  both stopped the workload may outlive its deadline by that",
             ),
-            None => finding(
+            Err(why) => finding(
                 false,
-                "there is no fuse in the kernel (no loopback interface, sockets are refused, net.ipv4.tcp_retries2 is below 4, or Linux \
-                 before 5.10): with init and elector both stopped the \
-                 workload outlives its deadline",
+                &format!(
+                    "there is no fuse in the kernel ({why}): with init and elector both stopped the workload outlives its deadline"
+                ),
             ),
         }
     }
@@ -302,7 +303,7 @@ mod tests {
         proc: Proc::Whole,
         pidfd: true,
         cgroup_kill: false,
-        fuse: Some(true),
+        fuse: Ok(true),
         slice: true,
         oom_score: true,
         oom_group: false,
@@ -321,7 +322,7 @@ mod tests {
             status,
             proc: Proc::Partial,
             pidfd: false,
-            fuse: None,
+            fuse: Err("sockets are refused".into()),
             slice: false,
             oom_score: false,
             ..CONFINED
@@ -346,8 +347,8 @@ mod tests {
         assert!(!strong && text.ends_with(": run as one user that is not root, or add the capability KILL"), "{text}");
 
         let regained = Status { no_new_privs: false, bounding: 1 << CAP_SETUID, ..CONFINED.status };
-        assert!(Power { status: regained, ..drops }.may_be_refused());
-        assert!(!Power { status: regained, uid: 65532, ..drops }.may_be_refused());
+        assert!(Power { status: regained, ..drops.clone() }.may_be_refused());
+        assert!(!Power { status: regained, uid: 65532, ..drops.clone() }.may_be_refused());
         let kept = Status { no_new_privs: true, ..regained };
         assert!(!Power { status: kept, ..drops }.may_be_refused());
     }

@@ -6,12 +6,16 @@ use crate::law::Timing;
 /// When the term's write was sent.
 const A: Instant = Instant::from_nanos(1_000_000_000);
 
+fn lead(timing: Timing, confirmed: Confirmed, not_before: Option<Instant>) -> ToInit {
+    ToInit::Lead { term: Term(1), facts: facts(), timing, confirmed, not_before }
+}
+
 #[test]
 fn a_shortening_moves_the_deadlines_back_and_is_acknowledged() {
     let mut world = World::new(config());
     let timing = config().timing().with_duration(Duration::from_secs(60));
     let long = Confirmed { deadlines: timing.deadlines(A), ..confirmed(A) };
-    world.told(ToInit::Lead { term: Term(1), facts: facts(), timing, confirmed: long, not_before: Some(world.now) });
+    world.told(lead(timing, long, Some(world.now)));
     world.run();
     world.take();
     world.sleep_until(ms(3000));
@@ -25,13 +29,7 @@ fn a_shortening_moves_the_deadlines_back_and_is_acknowledged() {
 fn a_lead_whose_s_is_past_starts_nothing_before_it_is_renewed() {
     let mut world = World::new(config());
     world.sleep_until(deadlines(A).soft);
-    world.told(ToInit::Lead {
-        term: Term(1),
-        facts: facts(),
-        timing: config().timing(),
-        confirmed: confirmed(A),
-        not_before: None,
-    });
+    world.told(lead(config().timing(), confirmed(A), None));
     assert_eq!(world.take(), [Action::Tell(acknowledged(1, 0))]);
     world.due();
     assert_eq!(world.take(), []);
@@ -44,13 +42,7 @@ fn one_tick_before_s_a_lead_starts_the_workload_with_s_as_its_limit() {
     let mut world = World::new(config());
     let soft = deadlines(A).soft;
     world.sleep_until(soft.before(tick()));
-    world.told(ToInit::Lead {
-        term: Term(1),
-        facts: facts(),
-        timing: config().timing(),
-        confirmed: confirmed(A),
-        not_before: None,
-    });
+    world.told(lead(config().timing(), confirmed(A), None));
     assert_eq!(world.spawns(), Some((Some(Role::Leader), Some(Launch { facts: Some(facts()), not_after: soft }))));
 }
 
@@ -73,7 +65,7 @@ fn a_child_that_finds_s_past_leaves_nothing_running_and_is_started_again_once_re
 fn a_lead_beyond_its_own_duration_starts_nothing_and_costs_the_elector() {
     let mut world = World::new(config());
     let confirmed = confirmed(world.now + tick());
-    world.told(ToInit::Lead { term: Term(1), facts: facts(), timing: config().timing(), confirmed, not_before: None });
+    world.told(lead(config().timing(), confirmed, None));
     assert!(world.wants(&Action::KillElector));
     assert!(world.spawns().is_none());
 }
@@ -91,7 +83,7 @@ fn a_term_has_the_constants_of_this_init_and_a_longer_duration_only_with_a_wait(
     for (timing, not_before) in others {
         let mut world = World::new(config());
         let confirmed = confirmed(world.now);
-        world.told(ToInit::Lead { term: Term(1), facts: facts(), timing, confirmed, not_before });
+        world.told(lead(timing, confirmed, not_before));
         assert!(world.wants(&Action::KillElector), "{timing:?}");
         assert_eq!(world.spawns(), None, "{timing:?}");
         assert_eq!(world.agent.welcome().not_before, not_before, "a wait counts whoever tells of it");
@@ -103,7 +95,7 @@ fn a_creation_wait_ends_with_the_constants_of_this_init() {
     let mut world = World::new(config());
     let waiting = config().timing().with_duration(Duration::from_secs(60));
     let long = Confirmed { deadlines: waiting.deadlines(A), ..confirmed(A) };
-    world.told(ToInit::Lead { term: Term(1), facts: facts(), timing: waiting, confirmed: long, not_before: Some(ms(6000)) });
+    world.told(lead(waiting, long, Some(ms(6000))));
     world.take();
     world.told(ToInit::Shorten { term: Term(1), serial: 1, timing: waiting, deadlines: deadlines(ms(3000)) });
     assert!(world.wants(&Action::KillElector));
