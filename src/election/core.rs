@@ -63,7 +63,7 @@ pub(crate) struct Core {
     /// The version that a watch resumes from.
     version: Option<String>,
     heard: Instant,
-    /// The last change was seen by a read: the watch may be dead.
+    /// What was last seen is known from a reply, and the watch has not brought it: it may be dead.
     overlooked: bool,
     read_at: Instant,
     /// A follower reads as soon as it may.
@@ -286,7 +286,7 @@ impl Core {
         self.report_holder(&record);
         self.version = Some(record.resource_version().to_owned());
         let seen = self.sight.record().map(LeaseRecord::resource_version);
-        self.overlooked |= !self.read_wanted && seen.is_some_and(|seen| seen != record.resource_version());
+        self.overlooked |= !self.read_wanted && seen.is_none_or(|seen| seen != record.resource_version());
         self.sight.read(record, now.boot);
         self.hand_on();
         self.read_for_watch(now);

@@ -14,19 +14,19 @@ use crate::{
 const LEAST_BETWEEN_ATTEMPTS: Duration = Duration::from_millis(500);
 /// The server closes a follower's connection for writes if it is idle for longer.
 const KEEP_WARM: Duration = Duration::from_secs(55);
-/// The longest Retry-After that a follower honours.
+/// The longest Retry-After that is honoured while the Lease is unknown, or closed to this replica.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 impl Core {
-    /// When a follower reads if it hears nothing before: soon after a renewal should have been seen; every R once the watch has
-    /// missed one, so that a dead watch delays a takeover by R at most (law 16); and before the connection is idle for too long.
+    /// When a follower reads if it hears nothing before: every R while only reads have brought what was last seen, so that a dead
+    /// watch delays a takeover by R at most (law 16); else soon after the watch should have brought the next renewal; and before
+    /// the connection is idle for too long.
     pub(crate) fn next_read(&self) -> Instant {
         if self.read_wanted {
             return self.retry_at;
         }
         let slack = if self.overlooked { Duration::ZERO } else { self.timing.renew_period / 10 };
-        let patience = self.timing.renew_period + slack;
-        let silent = self.heard.max(self.read_at) + patience;
+        let silent = self.heard + self.timing.renew_period + slack;
         silent.min(self.read_at + KEEP_WARM).max(self.retry_at)
     }
 
@@ -41,19 +41,17 @@ impl Core {
         self.report_failure(operation, now.boot, message);
     }
 
-    /// Notes a failed request, and when a follower tries again. A Retry-After never makes it sleep past the moment at which the
-    /// Lease may be taken, nor for more than R after that (law 16).
+    /// Notes a failed request, and when a follower tries again. Where the Lease may be taken, now or later, a Retry-After delays
+    /// it by R at most: a holder that renews meanwhile and then dies must have been seen by then (law 16).
     pub(crate) fn failed(&mut self, operation: Operation, message: Complaint, retry_after: Option<Duration>, now: Now) {
         let pause = doubled(RETRY_PAUSE, self.failures, self.timing.renew_period.max(RETRY_PAUSE));
         self.failures = self.failures.saturating_add(1);
         let soon = now.boot + self.jittered(pause);
-        let asked = now.boot + retry_after.unwrap_or_default().min(LONGEST_PAUSE);
-        let latest = match self.prospect() {
-            Prospect::Open { at, .. } if now.boot < at => at,
-            Prospect::Open { .. } => now.boot + self.timing.renew_period,
-            Prospect::Unknown | Prospect::Closed => Instant::NEVER,
+        let longest = match self.prospect() {
+            Prospect::Open { .. } => self.timing.renew_period,
+            Prospect::Unknown | Prospect::Closed => LONGEST_PAUSE,
         };
-        self.retry_at = soon.max(asked.min(latest));
+        self.retry_at = soon.max(now.boot + retry_after.unwrap_or_default().min(longest));
         self.read_wanted = true;
         self.report_failure(operation, now.boot, message);
     }

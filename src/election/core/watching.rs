@@ -47,11 +47,12 @@ impl Core {
             Watched::Changed(object) => {
                 let record = LeaseRecord::read(object)?;
                 self.version = Some(record.resource_version().to_owned());
-                if !self.sight.watched(record.clone(), now.boot) {
+                let is_news = self.sight.watched(record.clone(), now.boot);
+                self.overlooked &= self.sight.record().is_none_or(|seen| seen.resource_version() != record.resource_version());
+                if !is_news {
                     return None;
                 }
                 self.heard = now.boot;
-                self.overlooked = false;
                 self.hand_on();
                 self.report_holder(&record);
                 Some(News::Changed(record))

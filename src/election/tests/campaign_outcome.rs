@@ -301,45 +301,47 @@ fn a_read_that_is_answered_with_a_conflict_is_repeated_without_a_storm() {
 }
 
 #[test]
-fn a_retry_after_is_honoured_until_the_lease_may_be_taken() {
-    for (retry_after, expected) in [(5, 5), (60, 15), (86_400, 15)] {
-        let mut bench = Bench::with(held("x", 15));
-        bench.run(TICK);
-        bench.answers = false;
-        while bench.awaited.is_none() {
-            bench.run(Duration::from_millis(10));
-        }
-        let refusal = Refusal::TooManyRequests { retry_after: Some(seconds(retry_after)) };
-        bench.answer(Answer::Refused { refusal, message: "slow down".into() });
-        let (asked, sent) = (bench.now.boot, bench.sent.len());
-        while bench.sent.len() == sent {
-            bench.run(Duration::from_millis(10));
-        }
+fn a_retry_after_is_honoured_for_one_period_at_most_where_the_lease_may_be_taken_now_or_later() {
+    for lease in [json!({}), held("x", 15)] {
+        for (retry_after, expected) in [(1, 1), (2, 2), (30, 3), (86_400, 3)] {
+            let mut bench = Bench::with(lease.clone());
+            bench.serve();
+            bench.answers = false;
+            while bench.awaited.is_none() {
+                bench.run(Duration::from_millis(10));
+            }
+            let refusal = Refusal::TooManyRequests { retry_after: Some(seconds(retry_after)) };
+            bench.answer(Answer::Refused { refusal, message: "slow down".into() });
+            let (asked, sent) = (bench.now.boot, bench.sent.len());
 
-        let next = if expected == 5 { asked + seconds(5) } else { START + plus(15) };
-        assert!(bench.now.boot >= next && bench.now.boot < next + seconds(1), "{retry_after}: {:?}", bench.now.boot);
+            while bench.sent.len() == sent {
+                bench.run(Duration::from_millis(10));
+            }
+
+            let waited = bench.now.boot.since(asked);
+            assert!(waited >= seconds(expected) && waited < seconds(expected + 1), "{lease}, {retry_after}: {waited:?}");
+        }
     }
 }
 
 #[test]
-fn a_retry_after_is_honoured_for_one_period_where_the_lease_may_be_taken() {
-    for (retry_after, expected) in [(1, 1), (30, 3)] {
-        let mut bench = Bench::with(json!({}));
-        bench.answers = false;
-        bench.run(TICK);
-        bench.answer(Answer::Object(bench.register.object.clone().unwrap().into()));
-        bench.run(TICK);
-        let refusal = Refusal::TooManyRequests { retry_after: Some(seconds(retry_after)) };
-        bench.answer(Answer::Refused { refusal, message: "slow down".into() });
-        let (asked, sent) = (bench.now.boot, bench.sent.len());
-
-        while bench.sent.len() == sent {
-            bench.run(Duration::from_millis(10));
-        }
-
-        let waited = bench.now.boot.since(asked);
-        assert!(waited >= seconds(expected) && waited < seconds(expected + 1), "{retry_after}: {waited:?}");
+fn a_holder_that_renewed_while_reads_were_refused_and_then_died_is_followed_in_time() {
+    let mut bench = Bench::with(held("x", 15));
+    bench.serve();
+    bench.answers = false;
+    while bench.awaited.is_none() {
+        bench.run(Duration::from_millis(10));
     }
+    let refusal = Refusal::TooManyRequests { retry_after: Some(seconds(60)) };
+    bench.answer(Answer::Refused { refusal, message: "slow down".into() });
+    bench.register.edit(|lease| lease["spec"]["renewTime"] = "2026-01-01T00:00:03.000000Z".into());
+    let renewed = bench.now.boot;
+
+    bench.answers = true;
+    bench.run(plus(15) + seconds(3) + Duration::from_millis(1));
+
+    let term = bench.leads();
+    assert!(term.is_some(), "{:?} after the last renewal", bench.now.boot.since(renewed));
 }
 
 #[test]
