@@ -115,23 +115,15 @@ impl Lease {
         let Some(metadata) = metadata.as_object_mut() else { return };
         match value {
             Some(value) => metadata.insert(field.into(), value),
-            None => metadata.shift_remove(field),
+            None => metadata.remove(field),
         };
     }
 
     /// Removes a field of the spec.
     pub(super) fn remove_spec(&mut self, field: &str) {
         if let Some(Value::Object(spec)) = self.fields().get_mut("spec") {
-            spec.shift_remove(field);
+            spec.remove(field);
         }
-    }
-
-    /// The same, with its metadata in the order of the schema.
-    pub(super) fn ordered(mut self) -> Self {
-        if let Some(Value::Object(metadata)) = self.fields().get_mut("metadata") {
-            *metadata = schema::ordered(std::mem::take(metadata));
-        }
-        self
     }
 
     fn fields(&mut self) -> &mut Map<String, Value> {

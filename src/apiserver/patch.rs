@@ -74,7 +74,7 @@ fn merge(form: Form, object: &mut Map<String, Value>, patch: &Map<String, Value>
         }
         match change {
             Value::Null => {
-                object.shift_remove(name);
+                object.remove(name);
             }
             Value::Object(change) => {
                 let target = object.entry(name.clone()).or_insert_with(|| Map::new().into());

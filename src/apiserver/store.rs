@@ -321,19 +321,17 @@ impl Store {
         }
         if old.is_deleting() && new.finalizers().is_empty() {
             self.remove(place);
-            return Ok(new.ordered());
+            return Ok(new);
         }
         if new == *old {
-            return Ok(new.ordered());
+            return Ok(new);
         }
         Ok(self.commit(new))
     }
 
-    fn commit(&mut self, mut lease: Lease) -> Lease {
-        // Reserves its place among the fields; the record sets the value.
-        lease.set("resourceVersion", Some("0".into()));
+    fn commit(&mut self, lease: Lease) -> Lease {
         let key = (lease.namespace().to_owned(), lease.name().to_owned());
-        self.record(key, Some(lease.clone().ordered())).unwrap_or(lease)
+        self.record(key, Some(lease.clone())).unwrap_or(lease)
     }
 
     /// The only place where the version rises.

@@ -6,6 +6,7 @@ use std::{fmt::Write as _, time::Duration};
 
 use http::StatusCode;
 use jiff::Timestamp;
+use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
 use super::{access::Access, block_on};
@@ -88,8 +89,8 @@ fn shown(status: &cli::Status, leases: &[Seen]) -> String {
     match status.output {
         Output::Table if leases.is_empty() => String::new(),
         Output::Table => table(leases),
-        Output::Json => format!("{:#}\n", document(leases, many)),
-        Output::Yaml => yaml(&document(leases, many)),
+        Output::Json => json(leases, many),
+        Output::Yaml => yaml(leases, many),
     }
 }
 
@@ -130,6 +131,10 @@ struct Seen {
     duration: Option<Duration>,
     now: Timestamp,
 }
+
+/// What programs read of it, in the order in which it is shown.
+#[derive(Debug)]
+struct Document([(&'static str, Value); 10]);
 
 impl Seen {
     /// `own` is the duration of a record that names a holder but no duration.
@@ -175,24 +180,30 @@ impl Seen {
         ]
     }
 
-    fn document(&self) -> Value {
+    fn document(&self) -> Document {
         let seconds = self.renewed.map(|renewed| ago(self.now, renewed) / 1_000_000).map(|millis| {
             #[expect(clippy::cast_precision_loss, reason = "milliseconds of a few centuries are exact in an f64")]
             let millis = millis as f64;
             millis / 1000.0
         });
-        json!({
-            "namespace": self.namespace,
-            "name": self.name,
-            "state": self.state.as_str(),
-            "holder": self.holder,
-            "paused": self.paused,
-            "since": self.since.map(|time| time.to_string()),
-            "transitions": self.transitions,
-            "renewed": self.renewed.map(|time| time.to_string()),
-            "renewedSecondsAgo": seconds,
-            "durationSeconds": self.duration.map(|duration| duration.as_secs()),
-        })
+        Document([
+            ("namespace", json!(self.namespace)),
+            ("name", json!(self.name)),
+            ("state", json!(self.state.as_str())),
+            ("holder", json!(self.holder)),
+            ("paused", json!(self.paused)),
+            ("since", json!(self.since.map(|time| time.to_string()))),
+            ("transitions", json!(self.transitions)),
+            ("renewed", json!(self.renewed.map(|time| time.to_string()))),
+            ("renewedSecondsAgo", json!(seconds)),
+            ("durationSeconds", json!(self.duration.map(|duration| duration.as_secs()))),
+        ])
+    }
+}
+
+impl Serialize for Document {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(key, value)| (key, value)))
     }
 }
 
@@ -231,25 +242,26 @@ fn table(leases: &[Seen]) -> String {
 }
 
 /// One object if one Lease was asked for by name, else a list.
-fn document(leases: &[Seen], many: bool) -> Value {
-    match leases {
-        [lease] if !many => lease.document(),
-        leases => leases.iter().map(Seen::document).collect(),
-    }
+fn json(leases: &[Seen], many: bool) -> String {
+    let text = match leases {
+        [lease] if !many => serde_json::to_string_pretty(&lease.document()),
+        leases => serde_json::to_string_pretty(&leases.iter().map(Seen::document).collect::<Vec<_>>()),
+    };
+    format!("{}\n", text.unwrap_or_default())
 }
 
-/// A flat object, or a list of them; a JSON scalar is a YAML scalar too.
-fn yaml(document: &Value) -> String {
-    let mut text = String::new();
-    let mut write = |object: &Value, first: &str, rest: &str| {
-        for (at, (key, value)) in object.as_object().into_iter().flatten().enumerate() {
-            let _ = writeln!(text, "{}{key}: {value}", if at == 0 { first } else { rest });
+/// The same; a JSON scalar is a YAML scalar too.
+fn yaml(leases: &[Seen], many: bool) -> String {
+    let mut text = if leases.is_empty() { "[]\n".to_owned() } else { String::new() };
+    for lease in leases {
+        for (at, (key, value)) in lease.document().0.iter().enumerate() {
+            let before = match at {
+                _ if !many => "",
+                0 => "- ",
+                _ => "  ",
+            };
+            let _ = writeln!(text, "{before}{key}: {value}");
         }
-    };
-    match document {
-        Value::Array(objects) if objects.is_empty() => text.push_str("[]\n"),
-        Value::Array(objects) => objects.iter().for_each(|object| write(object, "- ", "  ")),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => write(document, "", ""),
     }
     text
 }
@@ -263,6 +275,10 @@ mod tests {
     fn lease(spec: Value) -> Value {
         let metadata = json!({ "namespace": "shop", "name": "billing", "uid": "u", "resourceVersion": "7" });
         json!({ "metadata": metadata, "spec": spec })
+    }
+
+    fn read(text: &str) -> Value {
+        serde_json::from_str(text).unwrap()
     }
 
     fn seen(spec: Value) -> Seen {
@@ -301,7 +317,7 @@ mod tests {
             lease["metadata"]["annotations"] = json!({ "tenure.dev/paused": value });
             let seen = Seen::at(clock::timestamp(), &lease, OWN);
             assert_eq!(seen.row()[1], if paused { "free, paused" } else { "free" }, "{value}");
-            assert_eq!(seen.document()["paused"], paused);
+            assert_eq!(read(&json(&[seen], false))["paused"], paused);
         }
     }
 
@@ -336,9 +352,11 @@ mod tests {
             "LEASE     STATE   HOLDER     SINCE                  TRANSITIONS   RENEWED\n\
              billing   held    pod-1_ab   2026-01-01T00:00:00Z   3             1s ago\n"
         );
-        let object = document(&seen, false);
+        let object = read(&json(&seen, false));
         assert_eq!((&object["renewedSecondsAgo"], &object["state"]), (&json!(1.5), &json!("held")));
-        assert!(yaml(&object).contains("\nholder: \"pod-1_ab\"\n"), "{}", yaml(&object));
-        assert!(yaml(&document(&seen, true)).starts_with("- namespace: \"shop\"\n  name: \"billing\"\n"));
+        assert_eq!(read(&json(&seen, true)), json!([object]));
+        assert!(json(&seen, false).starts_with("{\n  \"namespace\": \"shop\",\n  \"name\": \"billing\",\n"));
+        assert!(yaml(&seen, false).contains("\nholder: \"pod-1_ab\"\n"), "{}", yaml(&seen, false));
+        assert!(yaml(&seen, true).starts_with("- namespace: \"shop\"\n  name: \"billing\"\n"));
     }
 }

@@ -53,14 +53,14 @@ async fn unknown_fields_are_refused_where_that_is_asked_for(stage: Stage) {
 }
 
 async fn of_many_unknown_fields_a_hundred_are_named(stage: Stage) {
-    let unknown: Map<_, _> = (0..1_000).map(|field| (format!("field{field}"), json!(0))).collect();
+    let unknown: Map<_, _> = (0..1_000).map(|field| (format!("field{field:03}"), json!(0))).collect();
     let at = format!("{}?fieldValidation=Strict", stage.lease.collection());
 
     let answer = stage.request(Method::POST, &at, Some(&lease("a", unknown.into()))).await;
 
     let message = answer.refused(400, "BadRequest");
     let (_, named) = message.split_once("strict decoding error: ").expect("what is wrong");
-    let expected: Vec<_> = (0..100).map(|field| format!("unknown field \"spec.field{field}\"")).collect();
+    let expected: Vec<_> = (0..100).map(|field| format!("unknown field \"spec.field{field:03}\"")).collect();
     assert_eq!(named, expected.join(", "));
 }
 

@@ -79,7 +79,7 @@ impl Register {
         for field in ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"] {
             match old["metadata"].get(field) {
                 Some(value) => object["metadata"][field] = value.clone(),
-                None => drop(object["metadata"].as_object_mut().and_then(|metadata| metadata.shift_remove(field))),
+                None => drop(object["metadata"].as_object_mut().and_then(|metadata| metadata.remove(field))),
             }
         }
         if !is_sound(&object) {

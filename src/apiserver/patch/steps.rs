@@ -97,7 +97,7 @@ fn replace(object: &mut Value, path: &str, value: Value) -> Option<()> {
 fn remove(object: &mut Value, path: &str) -> Option<Value> {
     let (parent, name) = split(path)?;
     match object.pointer_mut(parent)? {
-        Value::Object(fields) => fields.shift_remove(&name),
+        Value::Object(fields) => fields.remove(&name),
         Value::Array(items) => name.parse().ok().filter(|place| *place < items.len()).map(|place| items.remove(place)),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
     }

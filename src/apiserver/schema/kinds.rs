@@ -1,4 +1,4 @@
-//! The API's kinds, field by field, in the order in which they are sent.
+//! The API's kinds, field by field.
 
 use super::{Field, Kind, Type, always, field, never, pointer};
 use crate::apiserver::gotime::Precision;
