@@ -247,6 +247,8 @@ pub struct Welcome {
     pub not_before: Option<Instant>,
     /// The duration with which any elector last saw the Lease held; `None` if none, or D (law 11, 14).
     pub last_seen: Option<Duration>,
+    /// No campaign before this: the Lease was given up voluntarily.
+    pub sit_out: Option<Instant>,
     /// Whether init was told to end already.
     pub shutdown: bool,
     /// Init is PID 1: the elector's own guard may kill all that it sees (law 8).
@@ -267,6 +269,7 @@ impl Welcome {
             resume: None,
             not_before: None,
             last_seen: None,
+            sit_out: None,
             shutdown: false,
             pid1: true,
         }

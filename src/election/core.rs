@@ -62,13 +62,17 @@ pub(crate) struct Core {
     watch_failures: u32,
     /// The version that a watch resumes from.
     version: Option<String>,
+    /// When the watch last brought news.
     heard: Instant,
     /// What was last seen is known from a reply, and the watch has not brought it: it may be dead.
     overlooked: bool,
-    read_at: Instant,
+    /// When the last request was sent.
+    asked_at: Instant,
     /// A follower reads as soon as it may.
     read_wanted: bool,
     failures: u32,
+    /// The credentials were refused since a request last succeeded.
+    credentials_refused: bool,
     retry_at: Instant,
     reported_holder: Option<String>,
     /// The oddity of the Lease that was reported last.
@@ -165,11 +169,12 @@ impl Core {
             failing: BTreeSet::new(),
             watch_failures: 0,
             version: None,
-            heard: now.boot,
+            heard: Instant::BOOT,
             overlooked: false,
-            read_at: now.boot,
+            asked_at: now.boot,
             read_wanted: false,
             failures: 0,
+            credentials_refused: false,
             retry_at: now.boot,
             reported_holder: None,
             odd: None,
@@ -260,6 +265,7 @@ impl Core {
 
     fn request(&mut self, request: Request, operation: Operation, attempt: Option<Attempt>, now: Now) {
         self.requests += 1;
+        self.asked_at = now.boot;
         self.awaited = Some(Asked { attempt, operation, sent: now.boot });
         self.actions.push_back(Action::Request { id: RequestId(self.requests), request });
     }
@@ -278,6 +284,11 @@ impl Core {
         self.awaited.take_if(|_| id == latest)
     }
 
+    /// Awaits no answer any more: one that comes later says nothing.
+    pub(crate) fn forgo_answer(&mut self) {
+        self.awaited = None;
+    }
+
     /// Takes in the record of a reply, which is always believed. If the watch has overtaken it, another read is due.
     pub(crate) fn saw(&mut self, record: LeaseRecord, now: Now) {
         self.succeeded(now);
@@ -286,7 +297,7 @@ impl Core {
         self.report_holder(&record);
         self.version = Some(record.resource_version().to_owned());
         let seen = self.sight.record().map(LeaseRecord::resource_version);
-        self.overlooked |= !self.read_wanted && seen.is_none_or(|seen| seen != record.resource_version());
+        self.overlooked |= !self.read_wanted && seen.is_some_and(|seen| seen != record.resource_version());
         self.sight.read(record, now.boot);
         self.hand_on();
         self.read_for_watch(now);
@@ -315,9 +326,8 @@ impl Core {
 
     fn succeeded(&mut self, now: Now) {
         self.failures = 0;
+        self.credentials_refused = false;
         self.retry_at = now.boot;
-        self.heard = now.boot;
-        self.read_at = now.boot;
         self.read_wanted = false;
         if !self.ready {
             self.ready = true;

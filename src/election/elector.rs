@@ -58,18 +58,19 @@ impl Elector {
         let mut core = Core::new(&welcome, seed, now);
         let phase = match welcome.resume {
             Some(resume) => Phase::Leading(Box::new(Leading::resume(&mut core, resume, now))),
-            None => Phase::Following(Following::default()),
+            None => Phase::Following(Following::until(welcome.sit_out)),
         };
         let mut elector = Self { core, phase, now };
         elector.tick(now);
         elector
     }
 
-    /// Takes in what arrived at `now`.
+    /// Takes in what arrived at `now`. What init said is only taken in: more may wait in the link, such as the proof that disarms
+    /// S and H. Once it is drained, [`Self::handle_timeout`] acts on it (law 9).
     pub fn handle(&mut self, input: Input, now: Now) {
         self.now = now;
         match input {
-            Input::Told(message) => self.told(message, now),
+            Input::Told(message) => return self.told(message, now),
             Input::Watched(watched) => match &mut self.phase {
                 Phase::Following(following) => following.watched(&mut self.core, watched, now),
                 Phase::Leading(leading) => leading.watched(&mut self.core, watched, now),

@@ -44,9 +44,14 @@ pub(crate) struct Following {
 }
 
 impl Following {
+    /// Follows as a fresh elector, after a term of its predecessor's that was given up voluntarily, if there was one.
+    pub(crate) fn until(sit_out: Option<Instant>) -> Self {
+        Self { sit_out, ..Self::default() }
+    }
+
     /// Follows after a term that was given up voluntarily: the others go first, for one D.
     pub(crate) fn after_release(core: &Core, now: Now) -> Self {
-        Self { sit_out: Some(core.timing.takeable(now.boot, core.timing.duration)), ..Self::default() }
+        Self::until(Some(core.timing.takeable(now.boot, core.timing.duration)))
     }
 
     pub(crate) fn tick(&mut self, core: &mut Core, now: Now) -> Option<Phase> {

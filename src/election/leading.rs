@@ -48,7 +48,6 @@ pub(crate) struct Leading {
     /// The known preferred holder. One that was already recorded when the Lease was taken has had its time: yielding to it now
     /// would make the replicas take turns for as long as it does not come.
     preference: Option<String>,
-    credentials_refused: bool,
     read_wanted: bool,
     /// Consecutive writes without an answer.
     unanswered: u32,
@@ -86,7 +85,6 @@ impl Leading {
             acknowledged: true,
             conflicts: 0,
             preference: None,
-            credentials_refused: false,
             read_wanted: false,
             unanswered: 0,
             reread_wanted: false,

@@ -51,7 +51,14 @@ enum Step {
 }
 
 impl Releasing {
-    pub(crate) fn begin(core: &mut Core, leading: &Leading, context: TraceContext, then: Then, now: Now) -> Self {
+    pub(crate) fn begin(
+        core: &mut Core,
+        leading: &Leading,
+        context: TraceContext,
+        proved: Instant,
+        then: Then,
+        now: Now,
+    ) -> Self {
         let serial = leading.next_serial();
         core.tell(ToInit::Releasing { term: leading.term, serial });
         Self {
@@ -62,7 +69,7 @@ impl Releasing {
             then,
             step: Step::Void,
             fresh: leading.fresh(),
-            until: now.boot + core.timing.release_limit(),
+            until: proved + core.timing.release_limit(),
             due: now.boot,
             unknown: leading.released,
             conflicted: false,
@@ -70,14 +77,12 @@ impl Releasing {
     }
 
     pub(crate) fn tick(&mut self, core: &mut Core, now: Now) -> Option<Phase> {
-        if core.is_awaiting() {
-            return None;
-        }
         if now.boot >= self.until {
+            core.forgo_answer();
             let how = if matches!(self.step, Step::Delete(_)) { Given::Clear } else { Given::Unknown };
             return Some(self.done(core, how, now));
         }
-        if now.boot < self.due {
+        if core.is_awaiting() || now.boot < self.due {
             return None;
         }
         match &self.step {
@@ -92,12 +97,9 @@ impl Releasing {
     }
 
     pub(crate) fn timeout(&self, core: &Core) -> Option<Instant> {
-        if core.is_awaiting() {
-            return None;
-        }
         match self.step {
-            Step::Void => Some(self.until),
-            Step::Read | Step::Clear | Step::Delete(_) => Some(self.due.min(self.until)),
+            Step::Read | Step::Clear | Step::Delete(_) if !core.is_awaiting() => Some(self.due.min(self.until)),
+            Step::Void | Step::Read | Step::Clear | Step::Delete(_) => Some(self.until),
         }
     }
 
@@ -151,7 +153,11 @@ impl Releasing {
                 if matches!((&self.step, &refusal), (Step::Delete(_), Refusal::Forbidden)) {
                     return Some(self.done(core, Given::Clear, now));
                 }
-                self.retry(core, asked.sent, refusal.retry_after(), now);
+                if refusal == Refusal::Unauthorized && core.are_first_refused() {
+                    self.due = now.boot;
+                } else {
+                    self.retry(core, asked.sent, refusal.retry_after(), now);
+                }
             }
             (None, Answer::Unknown { message, retry_after }) => {
                 core.report_failure(asked.operation, asked.sent, message);
@@ -173,7 +179,7 @@ impl Releasing {
     fn read(&mut self, core: &mut Core, record: LeaseRecord, now: Now) -> Option<Phase> {
         core.saw(record.clone(), now);
         if !self.is_this_terms(core, &record) {
-            let cleared = self.unknown && record.uid() == self.facts.uid && record.holder().is_none();
+            let cleared = self.unknown && self.is_of_this_term(&record) && record.holder().is_none();
             return if cleared { self.cleared(core, record, now) } else { Some(self.done(core, Given::NotOurs, now)) };
         }
         let time = core.next_time(now, record.renew_time());
@@ -197,10 +203,14 @@ impl Releasing {
 
     /// Holder, uid, acquireTime and leaseTransitions are those of the term (law 8).
     fn is_this_terms(&self, core: &Core, record: &LeaseRecord) -> bool {
-        record.uid() == self.facts.uid
+        self.is_of_this_term(record)
             && record.is_held_by(&core.author.identity)
             && record.acquire_time() == Some(self.facts.acquired_at.as_str())
-            && record.transitions() == self.facts.transitions
+    }
+
+    /// Nobody has acquired the Lease since this term did.
+    fn is_of_this_term(&self, record: &LeaseRecord) -> bool {
+        record.uid() == self.facts.uid && record.transitions() == self.facts.transitions
     }
 
     fn retry(&mut self, core: &mut Core, sent: Instant, retry_after: Option<Duration>, now: Now) {

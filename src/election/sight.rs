@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::{
     Vacancy,
     record::{LeaseRecord, Standing, later},
-    writes::{HOLDER, STEP_DOWN_TO},
+    writes::{HOLDER, STEP_DOWN, STEP_DOWN_TO},
 };
 use crate::{config::OnStrategy, law::Timing, time::Instant};
 
@@ -20,7 +20,8 @@ pub(crate) struct Sight {
     version: Option<String>,
     /// o: since when (uid, spec) has been unchanged, or the Lease absent.
     since: Instant,
-    /// The duration of the last held record that had one: "last seen D".
+    /// The duration of the last held record that had one, or a longer one in a free record after it: "last seen D". Whoever was
+    /// that record's holder may still run when the record is gone.
     last_duration: Option<Duration>,
     /// The last held record had a duration of one second: a release mark after it proves nothing (law 14).
     held_for_a_second: bool,
@@ -51,7 +52,10 @@ struct Reign {
 enum Seen {
     #[default]
     Nothing,
-    Absent,
+    Absent {
+        /// The candidate of the step-down request on the Lease that is gone.
+        promised: Option<String>,
+    },
     Lease(LeaseRecord),
 }
 
@@ -94,15 +98,19 @@ impl Sight {
             self.since = now;
         }
         self.robbed = Reign::of(&record).map(|reign| match self.robbed.take() {
-            Some(robbed) if robbed.reign == reign => robbed,
+            Some(robbed) if robbed.reign.goes_on_in(&reign) => Robbed { reign, ..robbed },
             before => {
                 let known = before.filter(|robbed| robbed.reign.marked == reign.marked).and_then(|robbed| robbed.duration);
                 Robbed { reign, since: now, duration: known.max(self.last_duration) }
             }
         });
-        if record.holder().is_some() {
-            self.held_for_a_second = record.duration() == Some(Duration::from_secs(1));
-            self.last_duration = record.duration().or(self.last_duration);
+        match record.standing() {
+            Standing::Held => {
+                self.held_for_a_second = record.duration() == Some(Duration::from_secs(1));
+                self.last_duration = record.duration().or(self.last_duration);
+            }
+            Standing::Free => self.last_duration = self.last_duration.max(record.duration()),
+            Standing::Released => {}
         }
         self.version = Some(record.resource_version().to_owned());
         self.seen = Seen::Lease(record);
@@ -120,10 +128,13 @@ impl Sight {
 
     /// The Lease does not exist.
     pub(crate) fn absent(&mut self, now: Instant) {
-        if !matches!(self.seen, Seen::Absent) {
-            self.since = now;
-        }
-        self.seen = Seen::Absent;
+        let promised = match &self.seen {
+            Seen::Absent { .. } => return,
+            Seen::Lease(record) => record.annotation(STEP_DOWN_TO).map(str::to_owned),
+            Seen::Nothing => None,
+        };
+        self.since = now;
+        self.seen = Seen::Absent { promised };
     }
 
     /// The watch says that this Lease was deleted; false if it is not the one last seen, or the event is older.
@@ -141,7 +152,7 @@ impl Sight {
     pub(crate) const fn record(&self) -> Option<&LeaseRecord> {
         match &self.seen {
             Seen::Lease(record) => Some(record),
-            Seen::Nothing | Seen::Absent => None,
+            Seen::Nothing | Seen::Absent { .. } => None,
         }
     }
 
@@ -172,9 +183,10 @@ impl Sight {
         let last = self.last_duration.max(robbed.and_then(|robbed| robbed.duration)).unwrap_or_default();
         let record = match &self.seen {
             Seen::Nothing => return Prospect::Unknown,
-            Seen::Absent => {
+            Seen::Absent { promised } => {
                 let wait = creation_wait.unwrap_or_else(|| timing.duration.max(last));
-                return Prospect::Open { at: self.since, why: Vacancy::Absent, from: None, wait: Some(wait) };
+                let at = after_candidate(self.since, promised.as_deref(), me, timing);
+                return Prospect::Open { at, why: Vacancy::Absent, from: None, wait: Some(wait) };
             }
             Seen::Lease(record) => record,
         };
@@ -187,15 +199,20 @@ impl Sight {
             return Prospect::Closed;
         }
         let from = Some(Box::new(record.clone()));
+        let longest = timing.duration.max(last);
+        let runs_until = robbed.map(|robbed| timing.takeable(robbed.since, longest));
         let standing = match record.standing() {
-            Standing::Released if self.held_for_a_second || robs_a_holder(record, me) => Standing::Free,
+            // Besides, a mark beside the name of a holder that did not write it proves nothing as long as that one may run.
+            Standing::Released if self.held_for_a_second || runs_until.is_some_and(|end| end > self.since) => Standing::Free,
             standing @ (Standing::Held | Standing::Released | Standing::Free) => standing,
         };
         match standing {
             Standing::Held => {
-                let duration = record.duration().unwrap_or_else(|| timing.duration.max(last));
-                let (at, longest) = (timing.takeable(self.since, duration), timing.duration.max(last));
-                let may_run = robbed.is_some_and(|robbed| timing.takeable(robbed.since, longest) > at);
+                let expired = timing.takeable(self.since, record.duration().unwrap_or(longest));
+                let asked = record.annotation(STEP_DOWN).is_some_and(|holder| record.is_held_by(holder));
+                let promised = record.annotation(STEP_DOWN_TO).filter(|_| asked);
+                let at = after_candidate(expired, promised, me, timing);
+                let may_run = runs_until.is_some_and(|end| end > at);
                 let wait = may_run.then(|| creation_wait.unwrap_or(longest));
                 Prospect::Open { at, why: Vacancy::Expired, from, wait }
             }
@@ -203,8 +220,7 @@ impl Sight {
                 Prospect::Open { at: self.unclaimed(record, me, timing), why: Vacancy::Released, from, wait: None }
             }
             Standing::Free => {
-                let by_law = timing.duration.max(last).max(record.duration().unwrap_or_default());
-                let wait = Some(creation_wait.unwrap_or(by_law));
+                let wait = Some(creation_wait.unwrap_or(longest));
                 Prospect::Open { at: self.unclaimed(record, me, timing), why: Vacancy::Cleared, from, wait }
             }
         }
@@ -212,8 +228,10 @@ impl Sight {
 
     /// When a free Lease may be taken by `me`: at once, or after one D where it is meant for somebody else (law 17, strategy).
     fn unclaimed(&self, record: &LeaseRecord, me: &str, timing: Timing) -> Instant {
-        let promised = record.annotation(STEP_DOWN_TO).is_some_and(|candidate| candidate != me);
-        if is_for_another(record, me) || promised { timing.takeable(self.since, timing.duration) } else { self.since }
+        if is_for_another(record, me) {
+            return timing.takeable(self.since, timing.duration);
+        }
+        after_candidate(self.since, record.annotation(STEP_DOWN_TO), me, timing)
     }
 }
 
@@ -224,14 +242,19 @@ impl Reign {
         let (holder, acquired) = (record.holder().map(str::to_owned), record.acquire_time().map(str::to_owned));
         Some(Self { marked, holder, transitions: record.transitions(), acquired })
     }
+
+    /// Whether nobody can have led between the two: they are the same, or `later` is what the holder left.
+    fn goes_on_in(&self, later: &Self) -> bool {
+        self == later || later.holder.is_none() && (&self.marked, self.transitions) == (&later.marked, later.transitions)
+    }
+}
+
+/// When `me` may take what is free from `at` on and promised to a candidate: the others give that one a D (law 17).
+fn after_candidate(at: Instant, promised: Option<&str>, me: &str, timing: Timing) -> Instant {
+    if promised.is_some_and(|candidate| candidate != me) { timing.takeable(at, timing.duration) } else { at }
 }
 
 /// Whether a coordinator appoints the holder, and it is not `me`.
 fn is_for_another(record: &LeaseRecord, me: &str) -> bool {
     record.strategy().is_some() && record.preferred_holder() != Some(me)
-}
-
-/// Whether a release mark stands beside the name of a holder that did not write it: that one may still run. Nothing of `me` does.
-fn robs_a_holder(record: &LeaseRecord, me: &str) -> bool {
-    record.annotation(HOLDER).is_some_and(|holder| holder != me)
 }

@@ -31,7 +31,8 @@ fn livez(vital: Vital, now: Instant) -> Reply {
     if silent > vital.duration {
         return reply(StatusCode::SERVICE_UNAVAILABLE, format!("init has been silent for {} s", silent.as_secs()));
     }
-    if let Some(Led { confirmed, .. }) = vital.view.leading {
+    // Of a term that init was not told of nothing runs.
+    if let Some(Led { confirmed, .. }) = vital.view.leading.filter(|led| led.from != Instant::NEVER) {
         let age = now.since(confirmed);
         if age > vital.duration + TOLERANCE {
             return reply(StatusCode::SERVICE_UNAVAILABLE, format!("leads without a renewal for {} s", age.as_secs()));
@@ -102,6 +103,13 @@ mod tests {
         assert_eq!(status("/livez", vital, after(20)), 200);
         let late = answer(&Method::GET, "/livez", vital, after(20) + Duration::from_nanos(1));
         assert_eq!((late.status.as_u16(), late.text.as_str()), (503, "leads without a renewal for 20 s"));
+    }
+
+    #[test]
+    fn a_term_that_init_was_not_told_of_fails_no_standby_however_old_it_is() {
+        let mut vital = Vital { heard: after(3600), ..leading() };
+        vital.view.leading = vital.view.leading.map(|led| Led { from: Instant::NEVER, ..led });
+        assert_eq!(status("/livez", vital, after(3600)), 200);
     }
 
     #[test]

@@ -53,6 +53,8 @@ pub struct Agent {
     not_before: Option<Instant>,
     /// The duration with which an elector last saw the Lease held (law 11, 14).
     last_seen: Option<Duration>,
+    /// The end of the D in which the others go first, after the last term that was given up voluntarily.
+    sit_out: Option<Instant>,
     /// An elector reported that no elector can work.
     failed: Option<u8>,
     ending: Option<Ending>,
@@ -73,6 +75,7 @@ impl Agent {
             last_term: Term(0),
             not_before: None,
             last_seen: None,
+            sit_out: None,
             failed: None,
             ending: None,
             over: false,
@@ -148,6 +151,7 @@ impl Agent {
             resume: self.held.as_ref().map(|held| held.resume(self.workload.leads(), self.workload.main())),
             not_before: self.not_before,
             last_seen: self.last_seen,
+            sit_out: self.sit_out,
             shutdown: self.ending.is_some(),
             pid1: self.settings.pid1,
         }

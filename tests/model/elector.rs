@@ -194,7 +194,13 @@ impl Container {
         }
         if let Some(message) = elector.to_elector.pop_front() {
             elector.guard.armed.told(&message);
-            elector.with_machine(|machine| machine.handle(Input::Told(message), now));
+            let drained = elector.to_elector.is_empty();
+            elector.with_machine(|machine| {
+                machine.handle(Input::Told(message), now);
+                if drained {
+                    machine.handle_timeout(now);
+                }
+            });
         } else if elector.is_due(boot) {
             elector.with_machine(|machine| machine.handle_timeout(now));
             if elector.is_due(boot) && elector.actions.is_empty() {

@@ -18,24 +18,34 @@ const KEEP_WARM: Duration = Duration::from_secs(55);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 impl Core {
-    /// When a follower reads if it hears nothing before: every R while only reads have brought what was last seen, so that a dead
-    /// watch delays a takeover by R at most (law 16); else soon after the watch should have brought the next renewal; and before
-    /// the connection is idle for too long.
+    /// When a follower reads if it hears nothing before: soon after the watch should have brought the next renewal; every R from
+    /// then on, so that a dead watch delays a takeover by R at most (law 16); and before the connection is idle for too long.
     pub(crate) fn next_read(&self) -> Instant {
         if self.read_wanted {
             return self.retry_at;
         }
-        let slack = if self.overlooked { Duration::ZERO } else { self.timing.renew_period / 10 };
-        let silent = self.heard + self.timing.renew_period + slack;
-        silent.min(self.read_at + KEEP_WARM).max(self.retry_at)
+        let period = self.timing.renew_period;
+        let silent = if self.heard >= self.asked_at { self.heard + period + period / 10 } else { self.asked_at + period };
+        silent.min(self.asked_at + KEEP_WARM).max(self.retry_at)
     }
 
-    /// Notes that the credentials were refused: the edge reads them again, and one attempt follows at once.
+    /// Notes that the watch has brought news. What was refused for long may be granted now (law 16).
+    pub(super) fn has_heard(&mut self, now: Now) {
+        self.heard = now.boot;
+        self.retry_at = self.retry_at.min(now.boot + self.timing.renew_period);
+    }
+
+    /// Notes that the credentials were refused; true if that is the first time since a request succeeded: the edge reads them
+    /// again, and one attempt follows at once (law 5).
+    pub(crate) const fn are_first_refused(&mut self) -> bool {
+        !std::mem::replace(&mut self.credentials_refused, true)
+    }
+
+    /// Notes that a follower's credentials were refused.
     pub(crate) fn refused_credentials(&mut self, operation: Operation, message: Complaint, now: Now) {
-        if self.failures > 0 {
+        if !self.are_first_refused() {
             return self.failed(operation, message, None, now);
         }
-        self.failures = 1;
         self.retry_at = now.boot;
         self.read_wanted = true;
         self.report_failure(operation, now.boot, message);
@@ -46,7 +56,7 @@ impl Core {
     pub(crate) fn failed(&mut self, operation: Operation, message: Complaint, retry_after: Option<Duration>, now: Now) {
         let pause = doubled(RETRY_PAUSE, self.failures, self.timing.renew_period.max(RETRY_PAUSE));
         self.failures = self.failures.saturating_add(1);
-        let soon = now.boot + self.jittered(pause);
+        let soon = now.boot + self.jittered(pause).min(self.timing.renew_period);
         let longest = match self.prospect() {
             Prospect::Open { .. } => self.timing.renew_period,
             Prospect::Unknown | Prospect::Closed => LONGEST_PAUSE,

@@ -52,7 +52,7 @@ impl Core {
                 if !is_news {
                     return None;
                 }
-                self.heard = now.boot;
+                self.has_heard(now);
                 self.hand_on();
                 self.report_holder(&record);
                 Some(News::Changed(record))
@@ -61,7 +61,7 @@ impl Core {
                 let record = LeaseRecord::read(object)?;
                 self.version = Some(record.resource_version().to_owned());
                 if self.sight.deleted(&record, now.boot) {
-                    self.heard = now.boot;
+                    self.has_heard(now);
                 }
                 Some(News::Deleted(record))
             }

@@ -17,9 +17,6 @@ use crate::{
 
 impl Leading {
     pub(crate) fn answered(&mut self, core: &mut Core, asked: Asked, answer: Answer, now: Now) {
-        if !matches!(answer, Answer::Refused { refusal: Refusal::Unauthorized, .. }) {
-            self.credentials_refused = false;
-        }
         let operation = asked.operation;
         match (asked.attempt, answer) {
             (None, Answer::Object(object)) => match LeaseRecord::read(object) {
@@ -58,13 +55,13 @@ impl Leading {
                     self.failed(core, operation, message, asked.sent, None, now);
                 }
             }
-            (_, Answer::Refused { refusal: Refusal::Unauthorized, message }) if !self.credentials_refused => {
-                self.credentials_refused = true;
-                self.due = now.boot;
-                core.report_failure(operation, asked.sent, message);
-            }
             (_, Answer::Refused { refusal, message }) => {
-                self.failed(core, operation, message, asked.sent, refusal.retry_after(), now);
+                if refusal == Refusal::Unauthorized && core.are_first_refused() {
+                    self.due = now.boot;
+                    core.report_failure(operation, asked.sent, message);
+                } else {
+                    self.failed(core, operation, message, asked.sent, refusal.retry_after(), now);
+                }
             }
             (attempt, Answer::Unknown { message, retry_after }) => {
                 attempt.into_iter().for_each(|attempt| core.remember(attempt));
@@ -170,7 +167,10 @@ impl Leading {
         retry_after: Option<Duration>,
         now: Now,
     ) {
-        self.due = core.leader_retry(sent, retry_after, self.deadlines.soft, now);
+        // Nothing hurries a term that init was not told of.
+        let patience = now.boot + core.timing.renew_period + core.timing.attempt_timeout;
+        let end = if self.announced { self.deadlines.soft } else { patience };
+        self.due = core.leader_retry(sent, retry_after, end, now);
         core.report_failure(operation, sent, message);
     }
 }

@@ -7,7 +7,7 @@ use crate::{
         Action, Event, Given, core::Core, elector::Phase, following::Following, releasing::Releasing, trace::TraceContext,
     },
     link::{Reason, Stop, Term, Then, ToInit},
-    time::Now,
+    time::{Instant, Now},
 };
 
 /// The end of a term, from its cause to the proof.
@@ -16,7 +16,8 @@ pub(crate) struct Ending {
     pub(super) reason: Reason,
     request: u64,
     pub(crate) context: TraceContext,
-    pub(super) proof: Option<(Stop, Then)>,
+    /// What was proved, what follows, and when that was known here.
+    pub(super) proof: Option<(Stop, Then, Instant)>,
 }
 
 impl Leading {
@@ -51,7 +52,7 @@ impl Leading {
 
     pub(super) fn stopped(&mut self, core: &mut Core, request: u64, stop: Stop, then: Then, now: Now) {
         let Some(ending) = self.ending.as_mut().filter(|ending| ending.request == request) else { return };
-        ending.proof = Some((stop, then));
+        ending.proof = Some((stop, then, now.boot));
         if std::mem::take(&mut self.guarding) {
             core.act(Action::Disarm);
         }
@@ -79,8 +80,8 @@ impl Leading {
             return None;
         }
         let keeps = ending.reason.is_loss() || core.release == Release::Keep || self.is_waiting(core, now);
-        if let (true, false, Some((_, then))) = (self.announced, keeps, ending.proof) {
-            return Some(Phase::Releasing(Box::new(Releasing::begin(core, self, ending.context, then, now))));
+        if let (true, false, Some((_, then, proved))) = (self.announced, keeps, ending.proof) {
+            return Some(Phase::Releasing(Box::new(Releasing::begin(core, self, ending.context, proved, then, now))));
         }
         if core.is_awaiting() {
             return None;
@@ -89,7 +90,7 @@ impl Leading {
             core.unknown.clear();
             return Some(Phase::Following(Following::default()));
         }
-        let (_, then) = ending.proof?;
+        let (_, then, _) = ending.proof?;
         if !ending.reason.is_loss() {
             core.report(Event::Released { how: Given::Keep });
         }

@@ -1,5 +1,7 @@
 //! When a Lease is taken, and with which write (law 11 to 14, 16, 17).
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use super::bench::{Bench, ME, Register, TICK, held, lost, mark, plus, seconds, takes_exactly_after, welcome};
@@ -263,6 +265,28 @@ fn a_release_for_a_named_candidate_is_left_to_it_for_one_duration() {
     register.edit(|object| object["metadata"]["annotations"] = json!({(STEP_DOWN_TO): "y_1"}));
 
     takes_exactly_after(&mut Bench::start(welcome(), register), plus(15));
+}
+
+#[test]
+fn a_lease_that_was_deleted_after_a_promise_is_left_to_the_candidate_for_one_duration() {
+    let mut register = Register::holding(mark());
+    register.edit(|object| object["metadata"]["annotations"] = json!({(STEP_DOWN_TO): "y_1"}));
+    let mut bench = Bench::start(welcome(), register);
+    bench.run(seconds(1));
+    let deleted = bench.register.delete();
+    bench.watch(deleted);
+
+    takes_exactly_after(&mut bench, plus(15));
+}
+
+#[test]
+fn a_lease_that_expires_after_a_request_to_its_holder_is_left_to_the_candidate_for_one_duration_more() {
+    for (asked, more) in [("x", plus(15)), ("an earlier holder", Duration::ZERO)] {
+        let mut register = Register::holding(held("x", 15));
+        register.edit(|object| object["metadata"]["annotations"] = json!({(STEP_DOWN): asked, (STEP_DOWN_TO): "y_1"}));
+
+        takes_exactly_after(&mut Bench::start(welcome(), register), plus(15) + more);
+    }
 }
 
 #[test]

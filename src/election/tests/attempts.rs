@@ -145,8 +145,15 @@ fn a_leaders_refused_credentials_are_tried_again_once_at_once_then_with_a_pause(
     bench.answer(refused());
     assert_eq!(bench.sent.len(), sent + 1, "at once");
     bench.answer(refused());
-
     assert_eq!((bench.sent.len(), bench.awaited.is_none()), (sent + 1, true));
+
+    bench.answers = true;
+    bench.run(seconds(1));
+    bench.answers = false;
+    bench.run(seconds(3));
+    let sent = bench.sent.len();
+    bench.answer(refused());
+    assert_eq!(bench.sent.len(), sent + 1, "once more, since there was a success");
 }
 
 #[test]

@@ -162,7 +162,14 @@ impl Bench {
     }
 
     pub(super) fn tell(&mut self, message: ToElector) {
-        self.input(Input::Told(message));
+        self.tell_all([message]);
+    }
+
+    /// All these are found in the link at once.
+    pub(super) fn tell_all(&mut self, messages: impl IntoIterator<Item = ToElector>) {
+        messages.into_iter().for_each(|message| self.elector.handle(Input::Told(message), self.now));
+        self.elector.handle_timeout(self.now);
+        self.drain();
     }
 
     /// Init proves the workload of the last StepDown gone.
@@ -197,6 +204,7 @@ impl Bench {
                     self.told.push(message);
                     if let Some(message) = acknowledged {
                         self.elector.handle(Input::Told(message), self.now);
+                        self.elector.handle_timeout(self.now);
                     }
                 }
                 Action::Guard => self.guarding = true,

@@ -345,6 +345,38 @@ fn a_holder_that_renewed_while_reads_were_refused_and_then_died_is_followed_in_t
 }
 
 #[test]
+fn a_followers_refused_credentials_are_tried_again_once_at_once_whatever_failed_before() {
+    let mut bench = Bench::with(held("x", 15));
+    bench.answers = false;
+    bench.answer(lost());
+    bench.run(seconds(1));
+    let refused = || Answer::Refused { refusal: Refusal::Unauthorized, message: "token".into() };
+    let sent = bench.sent.len();
+
+    bench.answer(refused());
+    bench.run(TICK);
+    assert_eq!(bench.sent.len(), sent + 1, "at once");
+    bench.answer(refused());
+    bench.run(TICK);
+
+    assert_eq!((bench.sent.len(), bench.awaited.is_none()), (sent + 1, true));
+}
+
+#[test]
+fn a_retry_after_is_honoured_for_one_period_by_a_term_that_never_began() {
+    let mut bench = proved_at_s();
+    let refusal = Refusal::TooManyRequests { retry_after: Some(seconds(30)) };
+    bench.answer(Answer::Refused { refusal, message: "slow down".into() });
+    let sent = bench.sent.len();
+
+    bench.run(seconds(3) - TICK);
+    assert_eq!(bench.sent.len(), sent);
+    bench.run(TICK);
+
+    assert_eq!(bench.sent.len(), sent + 1);
+}
+
+#[test]
 fn a_term_begins_with_a_campaign_that_says_why() {
     let mut bench = Bench::with(held("x", 15));
     bench.run(plus(15));

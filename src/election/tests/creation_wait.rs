@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::bench::{Bench, Register, START, TICK, held, lost, mark, plus, seconds, welcome};
 use crate::{
-    election::{Event, Given, Request, Watched},
+    election::{Event, Given, Request, Watched, writes::PAUSED},
     link::{Reason, Then, ToElector, ToInit, Welcome},
     time::Instant,
 };
@@ -76,6 +76,25 @@ fn the_wait_is_the_largest_of_own_last_seen_and_the_free_records() {
     bench.watch_register();
     bench.run(TICK);
     assert_eq!(not_before(&bench).map(|at| at.since(START).as_secs()), Some(40));
+}
+
+#[test]
+fn a_duration_that_only_a_free_record_told_is_waited_out_although_the_record_is_gone() {
+    for (before, duration) in [(json!({}), 60), (held("x", 40), 60), (held("x", 90), 90)] {
+        let mut bench = Bench::with(before);
+        bench.register.edit(|object| object["metadata"]["annotations"] = json!({(PAUSED): "true"}));
+        bench.run(TICK);
+        bench.register.edit(|object| object["spec"] = free());
+        bench.watch_register();
+        let told = bench.told.iter().rev().find(|message| matches!(message, ToInit::Saw { .. })).cloned();
+
+        let deleted = bench.register.delete();
+        bench.watch(deleted);
+        bench.run(TICK);
+
+        assert_eq!(told, Some(ToInit::Saw { duration: seconds(duration) }), "the next elector must know it too");
+        assert_eq!(not_before(&bench).map(|at| at.since(START)), Some(plus(duration) + TICK));
+    }
 }
 
 #[test]

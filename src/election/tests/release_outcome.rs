@@ -5,8 +5,8 @@ use super::{
     release::{acknowledge_release, proved, released},
 };
 use crate::{
-    election::{Answer, Request},
-    link::{Reason, Then, ToElector},
+    election::{Answer, Refusal, Request},
+    link::{Reason, Term, Then, ToElector},
 };
 
 #[test]
@@ -103,4 +103,53 @@ fn a_lease_that_was_handed_back_by_an_edit_is_not_released_however_often_it_was_
 
     assert_eq!(bench.register.spec()["holderIdentity"], ME);
     assert_eq!(released(&bench), Some("not-ours"));
+}
+
+#[test]
+fn a_lease_that_another_has_released_meanwhile_is_not_the_one_that_was_given_back() {
+    let mut bench = proved(Then::Exit);
+    acknowledge_release(&mut bench);
+    bench.serve();
+    bench.answer(lost());
+    bench.register.edit(|object| {
+        object["spec"] = super::bench::mark();
+        object["spec"]["leaseTransitions"] = 6.into();
+    });
+    bench.answers = true;
+
+    bench.run(seconds(1));
+
+    assert_eq!(released(&bench), Some("not-ours"));
+}
+
+#[test]
+fn credentials_that_are_refused_in_a_release_are_tried_again_once_at_once_then_with_a_pause() {
+    let refused = || Answer::Refused { refusal: Refusal::Unauthorized, message: "token".into() };
+    let mut bench = proved(Then::Exit);
+    acknowledge_release(&mut bench);
+    let sent = bench.sent.len();
+
+    bench.answer(refused());
+    assert_eq!(bench.sent.len(), sent + 1, "at once");
+    bench.answer(refused());
+
+    assert_eq!((bench.sent.len(), bench.awaited.is_none()), (sent + 1, true));
+}
+
+#[test]
+fn a_release_that_was_given_up_and_arrives_late_begins_no_term() {
+    let mut bench = proved(Then::Follow);
+    acknowledge_release(&mut bench);
+    bench.serve();
+    let late = bench.awaited.take();
+    bench.run(seconds(4));
+    assert_eq!((released(&bench), bench.leads()), (Some("unknown"), Some(Term(1))));
+
+    let read = std::mem::replace(&mut bench.awaited, late);
+    bench.serve();
+    bench.awaited = read;
+    bench.answers = true;
+    bench.run(seconds(10));
+
+    assert_eq!((bench.register.spec()["holderIdentity"].as_str(), bench.leads()), (Some(""), Some(Term(1))));
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::bench::{Bench, ME, START, seconds, welcome};
+use super::bench::{Bench, ME, Register, START, mark, plus, seconds, takes_exactly_after, welcome};
 use crate::{
     election::{Elector, Event, Request, Watched},
     link::{Reason, Resume, Term, Then, ToInit, Welcome},
@@ -221,6 +221,13 @@ fn an_end_of_wait_is_handed_on() {
         _ => None,
     });
     assert_eq!(not_before, Some(Some(end)));
+}
+
+#[test]
+fn the_duration_in_which_the_others_go_first_is_handed_on() {
+    let sit_out = Some(START + plus(15));
+
+    takes_exactly_after(&mut Bench::start(Welcome { sit_out, ..welcome() }, Register::holding(mark())), plus(15));
 }
 
 #[test]

@@ -70,3 +70,19 @@ fn who_may_have_led_again_unseen_between_two_robbers_is_waited_for_anew() {
 
     assert_eq!((next.leads().is_some(), not_before(&next)), (true, Some(taken_at + plus(30))));
 }
+
+#[test]
+fn the_mark_of_a_robber_is_trusted_once_the_robbed_can_run_no_longer() {
+    let mut led_again = mark();
+    led_again["leaseTransitions"] = 9.into();
+    for (mut next, left, trusted) in
+        [(robbed(5), mark(), false), (renewed(robbed(5)), mark(), true), (renewed(robbed(5)), led_again, false)]
+    {
+        next.register.edit(|object| object["spec"] = left.clone());
+        next.watch_register();
+
+        next.run(TICK);
+
+        assert_eq!((next.leads().is_some(), not_before(&next).is_none()), (true, trusted), "{left}");
+    }
+}

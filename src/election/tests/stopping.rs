@@ -56,6 +56,23 @@ fn a_renewal_that_is_answered_after_a_loss_extends_nothing() {
 }
 
 #[test]
+fn a_proof_that_waits_in_the_link_behind_other_messages_disarms_s_and_h() {
+    for late in [seconds(11), seconds(15)] {
+        let mut bench = Bench::leading();
+        bench.answers = false;
+        bench.stopping(Reason::Signal);
+        let (term, request) = bench.step_down().expect("a StepDown was told");
+        let stop = Stop { began: None, killed: None, exited: None, exit: None, proved: bench.now.boot };
+        bench.pass(bench.now.boot + late);
+
+        bench.tell_all([ToElector::Beat, ToElector::Stopped { term, request, stop, then: Then::Exit }]);
+
+        assert!(!bench.guarding && is_releasing(&bench), "{late:?}: {:?}", bench.told);
+        assert_eq!(bench.step_down_reason(), Some(Reason::Signal));
+    }
+}
+
+#[test]
 fn a_request_to_step_down_changes_nothing_about_a_stop_that_has_begun() {
     let mut bench = Bench::leading();
     bench.stopping(Reason::Signal);

@@ -53,9 +53,14 @@ impl Agent {
             ToInit::Ended { term } => {
                 let Some(held) = self.held(term) else { return };
                 let is_live = held.is_live();
+                let given_up = held.stopping().is_some_and(|reason| !reason.is_loss());
                 if is_live || self.leads() {
                     self.breach(format_args!("ended a term whose workload is not proved gone"), now);
                 } else {
+                    if given_up {
+                        let timing = self.settings.config.timing();
+                        self.sit_out = Some(timing.takeable(now, timing.duration));
+                    }
                     self.held = None;
                     if self.ending.is_none() {
                         self.workload.forget_stop();

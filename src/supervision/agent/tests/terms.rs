@@ -5,7 +5,11 @@ use crate::link::Stop;
 
 /// The workload is gone, that is proved, and the elector ends the term.
 fn end_term(world: &mut World) {
-    world.step_down(9, Reason::StepDown);
+    end_term_for(world, Reason::StepDown);
+}
+
+fn end_term_for(world: &mut World, reason: Reason) {
+    world.step_down(9, reason);
     world.exit(Exit::Signal(libc::SIGTERM));
     world.prove();
     world.told(ToInit::Ended { term: Term(1) });
@@ -114,4 +118,17 @@ fn init_sleeps_while_the_lease_is_given_back_although_a_creation_wait_was_over_b
 
     assert_eq!(world.stopped(), Some((9, Then::Follow)));
     assert!(world.agent.poll_timeout().is_some_and(|at| at > world.now));
+}
+
+#[test]
+fn a_fresh_elector_lets_the_others_go_first_after_a_term_that_was_given_up_and_not_after_a_loss() {
+    for (reason, sit_out) in [(Reason::StepDown, true), (Reason::LostToHolder, false)] {
+        let mut world = World::leading(config());
+        assert_eq!(world.agent.welcome().sit_out, None);
+        end_term_for(&mut world, reason);
+
+        let timing = config().timing();
+        let expected = sit_out.then(|| timing.takeable(world.now, timing.duration));
+        assert_eq!(world.agent.welcome().sit_out, expected, "{reason:?}");
+    }
 }
