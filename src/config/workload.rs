@@ -19,8 +19,8 @@ pub struct Workload {
     pub acknowledge: Option<Acknowledge>,
     /// Added to its environment.
     pub env: BTreeMap<String, String>,
-    /// -1000 to 1000; above 0, so that the kernel takes the workload before its guard; no use where it kills the whole container
-    /// (memory.oom.group, which kubelet 1.28 and later set on cgroup v2).
+    /// -1000 to 1000, added to tenure's own score, of at most 1000; above 0, so that the kernel takes the workload before its
+    /// guard; no use where it kills the whole container (memory.oom.group, which kubelet 1.28 and later set on cgroup v2).
     #[schemars(range(min = -1000, max = 1000))]
     pub oom_score_adjust: i16,
     /// What happens when it ends by itself.

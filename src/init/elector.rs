@@ -8,6 +8,7 @@ use std::{
 };
 
 use crate::{
+    exit,
     link::{LinkError, ToElector, ToInit, Welcome},
     process::{
         Pid, kill,
@@ -87,6 +88,9 @@ impl Elector {
     /// Why it never ran, if it did not.
     pub(super) fn failure(&mut self) -> Option<String> {
         match self.spawning.outcome()? {
+            Outcome::Failed(failure) if failure.code() == exit::NOT_FOUND => {
+                Some(format!("{failure}: it is started from {OURSELVES}, and without /proc this replica never leads"))
+            }
             Outcome::Failed(failure) => Some(failure.to_string()),
             Outcome::Done | Outcome::Late => None,
         }

@@ -221,7 +221,8 @@ impl Command {
             Input::Inherited => None,
             Input::Null => Some(File::open("/dev/null").map_err(SpawnError::Null)?),
         };
-        let score = raised_score(setup.oom_score_adjust);
+        let score =
+            oom_scores(setup.oom_score_adjust).filter(|(own, childs)| own != childs).map(|(_, childs)| childs.to_string());
         let spawning = fork(&child::Plan {
             place: Some(setup.place),
             directory: setup.directory,
@@ -352,8 +353,10 @@ fn pointers(strings: &[CString]) -> Vec<*const c_char> {
     strings.iter().map(|string| string.as_ptr()).chain([std::ptr::null()]).collect()
 }
 
-/// Our own oom_score_adj, raised; `None` if it cannot be read or `by` is 0.
-fn raised_score(by: i16) -> Option<String> {
+/// Our own oom_score_adj, and that of a child for whom `by` is added to it, as far as the kernel goes; `None` if ours cannot be
+/// read.
+#[must_use]
+pub fn oom_scores(by: i16) -> Option<(i32, i32)> {
     let own: i32 = std::fs::read_to_string("/proc/self/oom_score_adj").ok()?.trim().parse().ok()?;
-    (by != 0).then(|| own.saturating_add(by.into()).clamp(-1000, 1000).to_string())
+    Some((own, own.saturating_add(by.into()).clamp(-1000, 1000)))
 }

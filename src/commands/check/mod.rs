@@ -38,7 +38,7 @@ pub(super) fn run(check: &cli::Check) -> u8 {
         clock::check(loaded.config.lease.clock_drift, &mut report);
     }
     report.section("kill power of this container");
-    let power = Power::probe();
+    let power = Power::probe(loaded.config.workload.oom_score_adjust);
     for Finding { strong, text } in power.findings() {
         if strong { report.good(&text) } else { report.note(&text) }
     }

@@ -14,7 +14,7 @@ use crate::{
         fuse::Fuse,
         kill,
         scan::{ScanError, Scanner},
-        slice,
+        slice, spawn,
     },
     time::Instant,
     words::one_line,
@@ -44,8 +44,8 @@ pub(super) struct Power {
     pub(super) fuse: Result<bool, String>,
     /// Whether a shorter time slice is granted.
     pub(super) slice: bool,
-    /// Whether the workload's oom_score_adj can be raised.
-    pub(super) oom_score: bool,
+    /// The oom_score_adj of tenure and of its workload; none if it cannot be written.
+    pub(super) oom_scores: Option<(i32, i32)>,
     /// Whether the kernel, out of memory, kills the whole cgroup of this container at once.
     pub(super) oom_group: bool,
 }
@@ -88,9 +88,9 @@ pub(super) struct Finding {
 }
 
 impl Power {
-    /// Asks the kernel.
+    /// Asks the kernel. `oom_score_adjust` is the configured one.
     #[must_use]
-    pub(super) fn probe() -> Self {
+    pub(super) fn probe(oom_score_adjust: i16) -> Self {
         let read = |path| fs::read_to_string(path).unwrap_or_default();
         let writable = |path: &str| faccessat(AT_FDCWD, path, AccessFlags::W_OK, AtFlags::AT_EACCESS).is_ok();
         Self {
@@ -108,7 +108,7 @@ impl Power {
             cgroup_kill: writable("/sys/fs/cgroup/cgroup.kill"),
             fuse: Fuse::light(Instant::NEVER).map(|fuse| fuse.is_steady()).map_err(|error| one_line(&error)),
             slice: slice::shorten().is_ok(),
-            oom_score: writable("/proc/self/oom_score_adj"),
+            oom_scores: spawn::oom_scores(oom_score_adjust).filter(|_| writable("/proc/self/oom_score_adj")),
             oom_group: read("/sys/fs/cgroup/memory.oom.group").trim() == "1",
         }
     }
@@ -238,10 +238,23 @@ impl Power {
                  the kubelet's singleProcessOOMKill: true turns it off",
             );
         }
-        if self.oom_score {
-            return finding(true, "oom_score_adj of the workload can be raised: the kernel takes it before its guard");
+        match self.oom_scores {
+            Some((own, workload)) if own < workload => finding(
+                true,
+                &format!("oom_score_adj of the workload {workload}, of tenure {own}: the kernel takes it before its guard"),
+            ),
+            Some((own, workload)) => finding(
+                false,
+                &format!(
+                    "oom_score_adj of the workload {workload}, of tenure {own}: out of memory, the kernel may take tenure first; \
+                     set workload.oomScoreAdjust above 0, and request memory for the container, as without that nothing is above \
+                     tenure's 1000"
+                ),
+            ),
+            None => {
+                finding(false, "oom_score_adj cannot be written: out of memory, the kernel may take tenure before the workload")
+            }
         }
-        finding(false, "oom_score_adj cannot be written: out of memory, the kernel may take tenure before the workload")
     }
 
     fn confinement(&self) -> Finding {
@@ -305,7 +318,7 @@ mod tests {
         cgroup_kill: false,
         fuse: Ok(true),
         slice: true,
-        oom_score: true,
+        oom_scores: Some((0, 100)),
         oom_group: false,
     };
 
@@ -324,7 +337,7 @@ mod tests {
             pidfd: false,
             fuse: Err("sockets are refused".into()),
             slice: false,
-            oom_score: false,
+            oom_scores: None,
             ..CONFINED
         };
         let strong = weak.findings().into_iter().map(|finding| finding.strong).collect::<Vec<_>>();
@@ -355,9 +368,20 @@ mod tests {
 
     #[test]
     fn a_container_that_dies_as_a_whole_makes_the_workloads_score_void() {
-        for oom_score in [true, false] {
-            let Finding { strong, text } = Power { oom_score, oom_group: true, ..CONFINED }.memory();
+        for oom_scores in [Some((0, 100)), None] {
+            let Finding { strong, text } = Power { oom_scores, oom_group: true, ..CONFINED }.memory();
             assert!(!strong && text.contains("lease.duration") && text.contains("singleProcessOOMKill: true"), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_workload_that_the_kernel_does_not_take_before_its_guard_is_told_with_both_scores() {
+        for (own, workload) in [(1000, 1000), (600, 100), (0, 0)] {
+            let Finding { strong, text } = Power { oom_scores: Some((own, workload)), ..CONFINED }.memory();
+            assert!(
+                !strong && text.starts_with(&format!("oom_score_adj of the workload {workload}, of tenure {own}:")),
+                "{text}"
+            );
         }
     }
 
@@ -374,7 +398,7 @@ mod tests {
 
     #[test]
     fn this_machine_answers_every_probe() {
-        let power = Power::probe();
+        let power = Power::probe(0);
         assert_eq!(power.uid, nix::unistd::geteuid().as_raw());
         assert_eq!(power.proc, Proc::Whole, "the tests need a /proc of their own");
     }

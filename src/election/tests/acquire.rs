@@ -152,7 +152,7 @@ fn an_edit_of_labels_does_not_restart_the_wait() {
 #[test]
 fn a_label_edit_that_the_watch_missed_costs_one_conflict_and_no_new_wait() {
     let mut bench = Bench::with(held("x", 15));
-    bench.run(plus(15) - std::time::Duration::from_millis(1));
+    bench.run(plus(15) - Duration::from_millis(1));
     bench.register.edit(|object| object["metadata"]["labels"] = json!({"a": "b"}));
 
     bench.run(seconds(1));
