@@ -42,6 +42,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         where_there_is_no_fuse_a_freeze_excuses_every_process,
         a_lock_is_excused_by_an_overlap_with_its_holder_only,
         beside_client_go_a_life_still_ends_with_its_hold,
+        an_acquisition_is_judged_although_a_killed_server_did_not_record_it,
         a_takeover_comes_in_time_where_only_the_holder_was_struck,
         a_takeover_counts_from_when_it_could_be_foreseen,
         a_complete_attack_lacks_no_fault,
@@ -142,6 +143,27 @@ fn beside_client_go_a_life_still_ends_with_its_hold() {
 
     assert_eq!(judged(5_000), 0);
     assert_eq!(judged(5_001), 1);
+}
+
+fn an_acquisition_is_judged_although_a_killed_server_did_not_record_it() {
+    let judged = |transitions: u64, sent_at: u64, fault: Fault| {
+        let mut acquired = spec(2_000, "1-1");
+        acquired["leaseTransitions"] = json!(transitions);
+        let mut renewed = acquired.clone();
+        renewed["renewTime"] = spec(9_000, "1-1")["renewTime"].clone();
+        let mut sent = Exchange { answer: None, ..written(sent_at, "1-1") };
+        sent.request.body["spec"]["leaseTransitions"] = json!(transitions);
+        let mut history = History::of_replicas([tenure("0-1", vec![written(1_000, "0-1")]), tenure("1-1", vec![sent])]);
+        let emptied = Record { user: "admin".into(), ..stored(1_500, "0-1", 2, &json!({})) };
+        history.audit = vec![stored(1_000, "0-1", 1, &spec(1_000, "0-1")), emptied, stored(9_000, "1-1", 3, &renewed)];
+        history.spans = vec![Span { place: None, ..span(fault, 0, 2_050, 7_000) }];
+        found(&history).len()
+    };
+
+    assert_eq!(judged(1, 2_000, Fault::RestartApiServer), 0);
+    assert_eq!(judged(2, 2_000, Fault::RestartApiServer), 1, "it does not count one transition");
+    assert_eq!(judged(1, 2_001, Fault::RestartApiServer), 1, "nobody sent it");
+    assert_eq!(judged(1, 2_000, Fault::FreezeApiServer), 1, "what a server that lives has answered is recorded");
 }
 
 /// 0-1 renews at 2 s, and its init is killed; 1-1, which sees the Lease from `sight` on, takes it, and its workload starts at `start`.

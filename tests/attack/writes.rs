@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::{
+    fault::Fault,
     history::{History, text},
     judge::Verdict,
     support::audit::Record,
@@ -50,14 +51,41 @@ pub(crate) fn judge(history: &History, verdict: &mut Verdict) {
     let mut before: Option<&Version<'_>> = None;
     for version in &versions {
         let is_peers = history.replicas.iter().any(|replica| replica.is_peer && version.by == Some(place_of(&replica.name)));
-        if let Some(place) = version.by.filter(|_| !is_peers)
-            && let Err(wrong) = judge_one(history, version, place, before.filter(|before| before.uid() == version.uid()))
-        {
-            let before = before.map(|before| (before.record.answered, before.spec()));
-            verdict.violations.push(format!("a write that {wrong}: {} after {before:?}", version.spec()));
+        if let Some(place) = version.by.filter(|_| !is_peers) {
+            let same = before.filter(|before| before.uid() == version.uid());
+            let judged = match unrecorded(history, version, same) {
+                Some(record) => {
+                    let acquired = Version { record: &record, ..*version };
+                    judge_one(history, &acquired, place, same).and_then(|()| judge_one(history, version, place, Some(&acquired)))
+                }
+                None => judge_one(history, version, place, same),
+            };
+            if let Err(wrong) = judged {
+                let before = before.map(|before| (before.record.answered, before.spec()));
+                verdict.violations.push(format!("a write that {wrong}: {} after {before:?}", version.spec()));
+            }
         }
         before = Some(version);
     }
+}
+
+/// The acquisition that `version` renews, if the audit log does not have it: a server that is killed takes the records of its last
+/// answers along. It is known from what its replica sent, and had no answer to.
+fn unrecorded(history: &History, version: &Version<'_>, before: Option<&Version<'_>>) -> Option<Record> {
+    let acquired = &version.spec()["acquireTime"];
+    if before.is_some_and(|before| before.holder() == version.holder()) || *acquired == version.spec()["renewTime"] {
+        return None;
+    }
+    let (name, _) = version.holder().split_once('_')?;
+    let exchanges = &history.replicas.iter().find(|replica| replica.name == name)?.exchanges;
+    let acquires = |spec: &Value| spec["acquireTime"] == *acquired && spec["renewTime"] == *acquired;
+    let sent = exchanges.iter().find(|exchange| exchange.answer.is_none() && acquires(exchange.request.spec()))?;
+    let mut faults = history.faults_within(sent.request.at, history.moment(version.record.asked));
+    faults.any(|span| span.fault == Fault::RestartApiServer).then(|| {
+        let mut stored = version.record.stored.clone();
+        stored["spec"] = sent.request.spec().clone();
+        Record { stored, ..version.record.clone() }
+    })
 }
 
 /// All versions, in order.
