@@ -34,9 +34,9 @@
 //!
 //! [`election::Elector`] and [`supervision::Agent`] are told what happened through `handle(input, now)`; `Workload` has one method
 //! for each thing that can happen to it. Otherwise all three use the same verbs: `poll_action()`, `poll_timeout()`,
-//! `handle_timeout(now)`. The caller carries out every action at once and in order, and reads what waits on the link before it
-//! acts on a deadline. Everything else is an edge, which acts: [`init`], [`elector`], [`process`], [`api`], [`telemetry`],
-//! [`http`].
+//! `handle_timeout(now)`. The caller carries out every action at once and in order. It hands over all that waits on the link before
+//! it lets a machine act on a deadline by `handle_timeout`. Everything else is an edge, which acts: [`init`], [`elector`],
+//! [`process`], [`api`], [`telemetry`], [`http`].
 //!
 //! # The law
 //!

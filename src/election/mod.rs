@@ -2,7 +2,8 @@
 //!
 //! Owns the [`Elector`] machine and the [`LeaseRecord`](record::LeaseRecord) it reads and writes; the deadlines are
 //! [`crate::law`]'s. Never reads a clock, does IO, or knows tokio or kube: the elector process feeds it [`Input`]s with the time
-//! at which they arrived, carries out each [`Action`] at once and in order, and wakes it at [`Elector::poll_timeout`].
+//! at which they arrived, carries out each [`Action`] at once and in order, and wakes it at [`Elector::poll_timeout`], and whenever
+//! it has read all that waited on the link.
 //!
 //! At most one request is in flight at a time. What the edge must do after a request failed is documented at [`Answer`].
 
