@@ -91,8 +91,8 @@
 //!     before the first byte of the first write that carries the shorter one. A replica that ends within the wait writes
 //!     nothing.
 //! 15. A write that is confirmed after S, counted from its own send, starts nothing: the term is renewed first. A child that
-//!     executes, or signals a promotion, reads the clock as its last step, and does nothing from S on; a promotion on its way
-//!     is called off if S moves back. A demotion's hook has until H to begin.
+//!     executes, or signals a promotion, reads the clock as its last step, and does nothing from S on; what is on its
+//!     way is called off if S moves back, before init acknowledges that. A demotion's hook has until H to begin.
 //! 16. The watch makes things faster and nothing depends on it: with a dead one a takeover is R later at most. Its older versions
 //!     of one uid are dropped, a quorum read is always believed.
 //! 17. A Lease that is being deleted is not acquired. A request to step down names the full identity of a holder and is removed

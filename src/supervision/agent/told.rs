@@ -32,6 +32,8 @@ impl Agent {
             ToInit::Shorten { term, serial, timing, deadlines } => {
                 if let Some(held) = self.held(term) {
                     held.shorten(timing, deadlines);
+                    // What is on its way to lead is called off before the elector counts on the earlier deadlines.
+                    self.settle(now);
                     self.tell(ToElector::Acknowledged { term, serial });
                 }
             }

@@ -189,7 +189,7 @@ impl Workload {
         self.actual = self.killing(main, None, now);
     }
 
-    fn killing(&self, main: Option<i32>, again_at: Option<Instant>, now: Instant) -> Actual {
+    pub(super) fn killing(&self, main: Option<i32>, again_at: Option<Instant>, now: Instant) -> Actual {
         Actual::Ending { main, ladder: Ladder::killing(self.policy.pid1, self.margin(), now), again_at }
     }
 

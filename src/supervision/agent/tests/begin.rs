@@ -91,6 +91,40 @@ fn a_term_has_the_constants_of_this_init_and_a_longer_duration_only_with_a_wait(
 }
 
 #[test]
+fn a_start_that_is_on_its_way_is_called_off_where_s_moves_back_and_begun_again_with_the_new_s() {
+    let own = config().timing();
+    let waiting = own.with_duration(Duration::from_secs(60));
+    let long = Confirmed { deadlines: waiting.deadlines(A), ..confirmed(A) };
+    let shorten = ToInit::Shorten { term: Term(1), serial: 1, timing: own, deadlines: own.deadlines(A) };
+    for forked_before in [true, false] {
+        let mut world = World::new(config());
+        world.told(lead(waiting, long.clone(), Some(world.now)));
+        let killed = if forked_before {
+            world.feed(Input::Forked { pid: MAIN });
+            world.take();
+            world.told(shorten.clone());
+            world.take()
+        } else {
+            world.told(shorten.clone());
+            world.take();
+            world.feed(Input::Forked { pid: MAIN });
+            world.take()
+        };
+        assert_eq!(killed.first(), Some(&to_main(libc::SIGKILL)), "before the elector is told: {killed:?}");
+
+        world.feed(Input::Spawned);
+        world.feed(Input::Reaped { pid: MAIN, exit: Exit::Signal(libc::SIGKILL) });
+        world.due();
+        assert!(world.spawns().is_none() && world.agent.leads(), "it may have come to run something");
+        world.prove();
+
+        let again = world.spawns().and_then(|(_, launch)| launch).map(|launch| launch.not_after);
+        assert_eq!(again, Some(own.deadlines(A).soft));
+        assert!(!world.agent.welcome().shutdown, "it did not end by itself");
+    }
+}
+
+#[test]
 fn a_creation_wait_ends_with_the_constants_of_this_init() {
     let mut world = World::new(config());
     let waiting = config().timing().with_duration(Duration::from_secs(60));
