@@ -223,6 +223,8 @@ impl Ladder {
     }
 
     fn walk(&mut self, now: Instant) {
+        // What came and went while it was only looked at was not killed.
+        self.adrift = None;
         self.unproved_at = Some(self.unproved_at.unwrap_or(now + self.margin));
         self.phase = Phase::Walking { next: Some(now), pause: FIRST_PAUSE };
     }

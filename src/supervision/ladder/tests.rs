@@ -54,6 +54,18 @@ fn the_rest_of_a_group_keeps_its_grace() {
 }
 
 #[test]
+fn what_comes_and_goes_in_the_grace_of_a_group_is_walked_and_not_killed_with_everything() {
+    let mut ladder = asking(true, KillMode::Group);
+    ladder.main_ended(ms(10));
+    for (pid, at) in (7..47).zip((10..).step_by(50).map(ms)) {
+        ladder.reaped(at);
+        assert_eq!(ladder.step(at), Some(Step::Prove));
+        assert!(!ladder.scanned(Scan { killed: false, ..left(&[pid]) }, at));
+    }
+    assert_eq!(ladder.step(ms(4000)), Some(Step::Walk));
+}
+
+#[test]
 fn who_dies_unseen_of_a_group_is_missed_soon() {
     let mut ladder = asking(true, KillMode::Group);
     ladder.main_ended(ms(10));
