@@ -143,12 +143,13 @@ impl Agent {
             None => !self.electors.is_greeted(),
         };
         if over || ending.done || now >= by || ending.signals > 3 {
+            // One that hangs would not write the warning.
+            self.give_elector_up(now);
             if self.held.is_some() {
                 self.warn(
                     "init ends before the elector has said what became of the Lease: the others may have to wait for it".into(),
                 );
             }
-            self.give_elector_up(now);
             self.exit(code);
         }
     }

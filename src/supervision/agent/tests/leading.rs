@@ -191,6 +191,22 @@ fn an_end_that_the_policy_does_not_cover_is_a_stop_and_the_exit_code() {
 }
 
 #[test]
+fn what_an_elector_that_hangs_left_undone_is_said_once_it_is_killed() {
+    let mut world = World::leading(config());
+    world.exit(Exit::Code(0));
+    world.step_down(9, Reason::Exited);
+    world.prove();
+    world.take();
+
+    world.wake_until(deadlines(ms(1000)).end);
+
+    let said = |action: &Action| matches!(action, Action::Warn(line) if line.contains("what became of the Lease"));
+    let said = world.actions.iter().position(said);
+    let killed = world.actions.iter().position(|action| *action == Action::KillElector);
+    assert!(killed.is_some() && killed < said, "{:?}", world.actions);
+}
+
+#[test]
 fn an_end_with_on_exit_exit_releases_and_exits_with_the_workloads_code() {
     let mut world = World::leading(config());
     world.exit(Exit::Signal(libc::SIGSEGV));
