@@ -104,16 +104,14 @@ impl LeaseRecord {
     /// a very long one.
     #[must_use]
     pub fn duration(&self) -> Option<Duration> {
-        let seconds = self.spec().get("leaseDurationSeconds")?;
-        let beyond = || seconds.as_f64().filter(|seconds| *seconds >= 2_f64.powi(63)).map(|_| i64::MAX);
-        let seconds = seconds.as_i64().or_else(beyond)?;
+        let seconds = saturated(self.spec().get("leaseDurationSeconds")?)?;
         u64::try_from(seconds).ok().filter(|seconds| *seconds > 0).map(Duration::from_secs)
     }
 
     /// `spec.leaseTransitions`; absent or negative counts as 0, more than the API allows counts as its maximum.
     #[must_use]
     pub fn transitions(&self) -> i32 {
-        let transitions = self.spec().get("leaseTransitions").and_then(Value::as_i64).unwrap_or_default();
+        let transitions = self.spec().get("leaseTransitions").and_then(saturated).unwrap_or_default();
         i32::try_from(transitions.max(0)).unwrap_or(i32::MAX)
     }
 
@@ -187,6 +185,12 @@ pub fn spec_of(object: &Value) -> &Map<String, Value> {
 pub fn later(a: &str, b: &str) -> bool {
     let (a, b) = (a.trim_start_matches('0'), b.trim_start_matches('0'));
     (a.len(), a) > (b.len(), b)
+}
+
+/// A whole number; one beyond 64 bits is the largest.
+fn saturated(number: &Value) -> Option<i64> {
+    let beyond = || number.as_f64().filter(|number| *number >= 2_f64.powi(63)).map(|_| i64::MAX);
+    number.as_i64().or_else(beyond)
 }
 
 fn is_number(version: &str) -> bool {
@@ -265,6 +269,18 @@ mod tests {
         }
         for nonsense in [json!(1.5), json!(-1e30)] {
             assert_eq!(duration(nonsense), None);
+        }
+    }
+
+    #[test]
+    fn transitions_beyond_64_bits_are_as_many_as_there_can_be() {
+        let transitions = |transitions: Value| record(json!({"leaseTransitions": transitions})).transitions();
+
+        for beyond in [json!(u64::MAX), json!(1e30), json!(i64::MAX), json!(1_u64 << 31)] {
+            assert_eq!(transitions(beyond), i32::MAX);
+        }
+        for nonsense in [json!(1.5), json!(-1e30), json!(-1), json!("7"), json!(null)] {
+            assert_eq!(transitions(nonsense), 0);
         }
     }
 

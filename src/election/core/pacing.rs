@@ -75,7 +75,7 @@ impl Core {
     /// which is S, or the end of a release (law 5).
     pub(crate) fn leader_retry(&mut self, sent: Instant, retry_after: Option<Duration>, end: Instant, now: Now) -> Instant {
         let pause = self.jittered(RETRY_PAUSE).min(RETRY_PAUSE);
-        let least = LEAST_BETWEEN_ATTEMPTS.min(self.timing.attempt_timeout + RETRY_PAUSE);
+        let least = (LEAST_BETWEEN_ATTEMPTS + self.jittered(RETRY_PAUSE)).min(self.timing.attempt_timeout + RETRY_PAUSE);
         let soon = (now.boot + pause).max(sent + least);
         let Some(retry_after) = retry_after else { return soon };
         let last = end.before(self.timing.attempt_timeout);

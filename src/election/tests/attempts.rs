@@ -50,6 +50,27 @@ fn as_many_attempts_are_made_as_the_law_counts_on_however_short_they_are() {
 }
 
 #[test]
+fn leaders_that_are_refused_at_once_come_again_after_half_a_second_and_not_in_step() {
+    let mut bench = Bench::leading();
+    bench.answers = false;
+    let mut sent = Vec::new();
+
+    while sent.len() < 6 {
+        bench.run(Duration::from_millis(1));
+        if bench.awaited.is_some() {
+            sent.push(bench.last_sent());
+            bench
+                .answer(Answer::Refused { refusal: Refusal::TooManyRequests { retry_after: None }, message: "slow down".into() });
+        }
+    }
+
+    let mut gaps: Vec<Duration> = sent.windows(2).map(|pair| pair[1].since(pair[0])).collect();
+    gaps.sort();
+    assert!(gaps[0] >= Duration::from_millis(500) && gaps[4] <= seconds(1), "{gaps:?}");
+    assert!(gaps[4] - gaps[0] >= Duration::from_millis(10), "{gaps:?}");
+}
+
+#[test]
 fn where_only_writes_have_no_answer_a_read_finds_that_they_were_done() {
     let mut bench = Bench::leading();
     bench.answers = false;
