@@ -68,7 +68,8 @@
 //!    still the term's; a DELETE carries uid and version. Where the workload runs always, an acknowledged demotion is a proof:
 //!    given by the current incarnation of the workload, after the signal, on a socket that was drained before it, with every
 //!    hook of the term dead. A loss before a promotion is acknowledged kills, and no signal for a role is sent before the last
-//!    one is acknowledged. A signal that may have been sent counts as sent.
+//!    one is acknowledged. A signal that may have been sent counts as sent; one that is the acknowledgement itself
+//!    counts as that once the workload has taken it.
 //! 9. After a gap in its own clock, and before it acts on any deadline, a process first reads what waits on its link, then
 //!    looks at S and H, then acts, and only then talks to the API server.
 //! 10. The elector renews only while init has acknowledged the last extension. Otherwise the elector kills at H, and releases
@@ -91,8 +92,9 @@
 //!     before the first byte of the first write that carries the shorter one. A replica that ends within the wait writes
 //!     nothing.
 //! 15. A write that is confirmed after S, counted from its own send, starts nothing: the term is renewed first. A child that
-//!     executes, or signals a promotion, reads the clock as its last step, and does nothing from S on; what is on its
-//!     way is called off if S moves back, before init acknowledges that. A demotion's hook has until H to begin.
+//!     executes, or signals a promotion, reads the clock as its last step, and does nothing from S on; a demotion's hook
+//!     has until H to begin. While the term carries a wait as its D, these are the S and H that the end of the wait, which
+//!     comes no earlier than it is due, leaves at least.
 //! 16. The watch makes things faster and nothing depends on it: with a dead one a takeover is R later at most. Its older versions
 //!     of one uid are dropped, a quorum read is always believed.
 //! 17. A Lease that is being deleted is not acquired. A request to step down names the full identity of a holder and is removed

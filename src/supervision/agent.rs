@@ -246,7 +246,7 @@ impl Agent {
         }
         match &self.held {
             Some(held) if held.is_live() && self.not_before.is_none_or(|at| at <= now) => {
-                let not_after = held.deadlines().soft;
+                let not_after = held.lasting(self.settings.config.timing(), self.not_before).soft;
                 if self.workload.leads_until() != Some(not_after) {
                     self.workload.lead(Launch { facts: Some(held.facts.clone()), not_after }, now);
                 }

@@ -58,6 +58,16 @@ impl Held {
         self.deadlines
     }
 
+    /// Those by which whatever is started or told for the leader goes: it may stand still on its way, and once the term's D has
+    /// been that of a wait, what can still come is the end of that wait, not before `not_before`, which moves the deadlines back to
+    /// `own` ones counted from then (law 14, 15).
+    pub(crate) fn lasting(&self, own: Timing, not_before: Option<Instant>) -> Deadlines {
+        match not_before {
+            Some(end) if self.timing.duration > own.duration => self.deadlines.min(own.deadlines(end)),
+            Some(_) | None => self.deadlines,
+        }
+    }
+
     pub(crate) fn stopping(&self) -> Option<Reason> {
         self.stopping
     }

@@ -81,7 +81,8 @@ pub enum RoleInput {
     Promoted,
     /// Its deadline came first: nothing was sent.
     PromotionLate,
-    /// The child of [`Action::Promote`] was killed; it may have sent the signal or not.
+    /// The child of [`Action::Promote`] was killed, and may have sent the signal or not; or the workload has not taken it by the
+    /// deadline.
     PromotionKilled,
     /// A step of it failed: nothing was sent.
     NotPromoted,
@@ -183,10 +184,10 @@ pub enum Action {
         pid: i32,
         /// Which.
         signal: Signal,
-        /// S.
+        /// It is not sent at this instant or later (law 15).
         not_after: Instant,
     },
-    /// SIGKILL the child of [`Action::Promote`], if there still is one: its workload is being stopped, or S has moved back.
+    /// SIGKILL the child of [`Action::Promote`], if there still is one: its workload is being stopped.
     /// Whether it had sent the signal is unknown: [`RoleInput::PromotionKilled`].
     CallOff,
     /// Send the demotion signal. Sending it is no acknowledgement (law 8): the answer is [`RoleInput::Demoted`] or

@@ -152,30 +152,20 @@ impl Roles {
         Outcome::Pending
     }
 
-    /// S has moved (law 15). If it has moved back, as at the end of a wait, a signal that is being sent could come after it.
-    pub(crate) fn follow_soft(&mut self, soft: Instant, out: &mut VecDeque<Action>) {
+    /// S has moved on: what is not begun yet, or is tried again, goes by it.
+    pub(crate) fn follow_soft(&mut self, soft: Instant) {
         match &mut self.stage {
-            Stage::Signalled { launch, .. } | Stage::Promoting(launch) => {
-                let is_earlier = soft < std::mem::replace(&mut launch.not_after, soft);
-                if is_earlier {
-                    self.call_off(out);
-                }
-            }
+            Stage::Signalled { launch, .. } | Stage::Promoting(launch) => launch.not_after = soft,
             Stage::Standby | Stage::Leader(_) | Stage::AwaitingHook(..) | Stage::Demoting(_) => {}
-        }
-    }
-
-    /// Calls off a promotion signal that is being sent.
-    fn call_off(&self, out: &mut VecDeque<Action>) {
-        match self.stage {
-            Stage::Signalled { .. } => out.push_back(Action::CallOff),
-            Stage::Standby | Stage::Promoting(_) | Stage::Leader(_) | Stage::AwaitingHook(..) | Stage::Demoting(_) => {}
         }
     }
 
     /// The workload is stopped: there is no role left to tell it, nor for a hook to prepare.
     pub(crate) fn abandon(&self, out: &mut VecDeque<Action>) {
-        self.call_off(out);
+        match self.stage {
+            Stage::Signalled { .. } => out.push_back(Action::CallOff),
+            Stage::Standby | Stage::Promoting(_) | Stage::Leader(_) | Stage::AwaitingHook(..) | Stage::Demoting(_) => {}
+        }
         out.extend(self.hook.as_ref().and_then(|hook| hook.pid).map(|pid| Action::KillHook { pid }));
     }
 
@@ -253,14 +243,20 @@ impl Roles {
         }
     }
 
-    /// Tells a leader that it follows; its hook does not begin at H or later. None: it cannot be told, because it has not yet
-    /// acknowledged that it leads.
-    pub(crate) fn demote(&mut self, reason: Reason, hard: Instant, now: Instant, out: &mut VecDeque<Action>) -> Option<Outcome> {
+    /// Tells a leader that it follows; its hook does not begin at `not_after` or later. None: it cannot be told, because it has not
+    /// yet acknowledged that it leads.
+    pub(crate) fn demote(
+        &mut self,
+        reason: Reason,
+        not_after: Instant,
+        now: Instant,
+        out: &mut VecDeque<Action>,
+    ) -> Option<Outcome> {
         match &self.stage {
             Stage::Signalled { .. } | Stage::Promoting(_) => None,
             Stage::Standby | Stage::AwaitingHook(..) | Stage::Demoting(_) => Some(self.settle()),
             Stage::Leader(launch) => {
-                self.stage = Stage::AwaitingHook(Launch { not_after: hard, ..launch.clone() }, reason);
+                self.stage = Stage::AwaitingHook(Launch { not_after, ..launch.clone() }, reason);
                 if let Some(hook) = &mut self.hook {
                     hook.kill_at = None;
                     out.extend(hook.pid.map(|pid| Action::KillHook { pid }));

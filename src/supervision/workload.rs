@@ -84,8 +84,8 @@ enum Actual {
     /// To be started again.
     Waiting { until: Instant },
     /// Asked for, with the launch if it is a leader's; `pid` once it forked, `kill_at` if it is to be stopped as soon as it has.
-    /// Killed if its execve is not done by `late`. The child itself goes by the S that it was `given`.
-    Starting { launch: Option<Launch>, given: Instant, pid: Option<i32>, kill_at: Option<Instant>, late: Option<Instant> },
+    /// Killed if its execve is not done by `late`.
+    Starting { launch: Option<Launch>, pid: Option<i32>, kill_at: Option<Instant>, late: Option<Instant> },
     /// The main process runs; with its roles if it runs always.
     Running { pid: i32, since: Instant, roles: Option<Roles>, yield_by: Option<Instant> },
     /// Being stopped.
@@ -178,7 +178,8 @@ impl Workload {
             self.wait_no_longer(now);
         }
         match &mut self.actual {
-            Actual::Running { roles: Some(roles), .. } => roles.follow_soft(launch.not_after, &mut self.actions),
+            Actual::Running { roles: Some(roles), .. } => roles.follow_soft(launch.not_after),
+            // For the hook that follows: the child itself goes by what it was given.
             Actual::Starting { launch: Some(started), .. } => started.not_after = launch.not_after,
             Actual::Running { roles: None, .. }
             | Actual::Starting { launch: None, .. }
@@ -187,20 +188,7 @@ impl Workload {
             | Actual::Ending { .. } => {}
         }
         self.wanted = Wanted::Leader(launch);
-        self.call_off(now);
         self.advance(now);
-    }
-
-    /// Kills a child that is on its way to execve if S has moved back since it was forked, as at the end of a wait: it could run
-    /// after S (law 15). Whether it has come to run anything is unknown, so it is started again once nothing is left of it.
-    fn call_off(&mut self, now: Instant) {
-        if let Actual::Starting { launch: Some(launch), given, pid: Some(pid), .. } = &self.actual
-            && launch.not_after < *given
-        {
-            let pid = *pid;
-            self.actions.push_back(Action::Signal { target: Target::Main(pid), signal: Signal(libc::SIGKILL) });
-            self.actual = self.killing(Some(pid), Some(now), now);
-        }
     }
 
     /// A crashed standby is restarted without its delay, since the Lease is now held for it.
@@ -226,9 +214,8 @@ impl Workload {
         match &mut self.actual {
             Actual::Starting { pid, kill_at, .. } => {
                 *pid = Some(child);
-                match *kill_at {
-                    Some(kill_at) => self.descend(None, kill_at, now),
-                    None => self.call_off(now),
+                if let Some(kill_at) = *kill_at {
+                    self.descend(None, kill_at, now);
                 }
             }
             Actual::Ending { main, .. } => *main = Some(child),
@@ -372,8 +359,7 @@ impl Workload {
             (false, None) => Some(Role::Standby),
         };
         let late = self.policy.start_timeout.map(|timeout| now + timeout);
-        let given = launch.as_ref().map_or(Instant::NEVER, |launch| launch.not_after);
-        self.actual = Actual::Starting { launch: launch.clone(), given, pid: None, kill_at: None, late };
+        self.actual = Actual::Starting { launch: launch.clone(), pid: None, kill_at: None, late };
         self.actions.push_back(Action::Spawn { role, launch });
     }
 

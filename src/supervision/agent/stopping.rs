@@ -55,16 +55,17 @@ impl Agent {
 
     /// Stops or demotes the leader, in the time that the reason leaves (law 7).
     pub(super) fn give_way(&mut self, now: Instant) {
-        let Some((reason, hard)) = self.held.as_ref().and_then(|held| Some((held.stopping()?, held.deadlines().hard))) else {
-            return;
-        };
+        let Some(held) = &self.held else { return };
+        let Some(reason) = held.stopping() else { return };
+        let hard = held.deadlines().hard;
+        let not_after = held.lasting(self.settings.config.timing(), self.not_before).hard;
         let stop = &self.settings.config.workload.stop;
         let kill_at = if reason.is_loss() { hard.min(now + stop.loss_grace) } else { now + stop.grace };
         // A standby keeps the time that it was given to end, and the Lease does not wait for that.
         if self.ending.is_some() && self.workload.leads() {
             self.workload.stop(None, kill_at, now);
         } else {
-            self.workload.give_way(reason, kill_at, hard, now);
+            self.workload.give_way(reason, kill_at, not_after, now);
         }
         self.flush(now);
     }

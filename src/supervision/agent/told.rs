@@ -29,11 +29,13 @@ impl Agent {
             ToInit::Shorten { timing, .. } if !self.are_own_constants(timing, false) => {
                 self.breach(format_args!("ended a creation wait with other constants than this replica's"), now);
             }
+            // What began by then goes by the deadlines that an end in time leaves (law 15).
+            ToInit::Shorten { .. } if self.not_before.is_some_and(|end| now < end) => {
+                self.breach(format_args!("ended a creation wait that is not over"), now);
+            }
             ToInit::Shorten { term, serial, timing, deadlines } => {
                 if let Some(held) = self.held(term) {
                     held.shorten(timing, deadlines);
-                    // What is on its way to lead is called off before the elector counts on the earlier deadlines.
-                    self.settle(now);
                     self.tell(ToElector::Acknowledged { term, serial });
                 }
             }

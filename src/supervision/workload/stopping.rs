@@ -27,9 +27,9 @@ impl Account {
 
 impl Workload {
     /// Nothing of a leader may run, and that is to be proved; nothing is started until it is wanted again. SIGKILL no later than
-    /// `kill_at`; H, at `hard` so far, is enforced by the agent. Each call ends in a [`Happened::Yielded`]: at once where
-    /// only a standby is starting or ending, otherwise after a proof that is made from now on.
-    pub(crate) fn give_way(&mut self, reason: Reason, kill_at: Instant, hard: Instant, now: Instant) {
+    /// `kill_at`; a demotion's hook begins before `not_after` or not at all. Each call ends in a [`Happened::Yielded`]: at once
+    /// where only a standby is starting or ending, otherwise after a proof that is made from now on.
+    pub(crate) fn give_way(&mut self, reason: Reason, kill_at: Instant, not_after: Instant, now: Instant) {
         self.wanted = Wanted::Down;
         if self.policy.roles.is_some() && !self.leads && matches!(self.actual, Actual::Starting { .. } | Actual::Ending { .. }) {
             // A standby that is starting or ending leads no more than one that runs; its remains are killed as before.
@@ -40,7 +40,7 @@ impl Workload {
             self.descend(None, kill_at, now);
             return;
         };
-        let Some(outcome) = roles.demote(reason, hard, now, &mut self.actions) else {
+        let Some(outcome) = roles.demote(reason, not_after, now, &mut self.actions) else {
             self.descend(None, kill_at, now);
             return;
         };
@@ -189,7 +189,7 @@ impl Workload {
         self.actual = self.killing(main, None, now);
     }
 
-    pub(super) fn killing(&self, main: Option<i32>, again_at: Option<Instant>, now: Instant) -> Actual {
+    fn killing(&self, main: Option<i32>, again_at: Option<Instant>, now: Instant) -> Actual {
         Actual::Ending { main, ladder: Ladder::killing(self.policy.pid1, self.margin(), now), again_at }
     }
 

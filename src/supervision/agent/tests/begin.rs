@@ -91,36 +91,46 @@ fn a_term_has_the_constants_of_this_init_and_a_longer_duration_only_with_a_wait(
 }
 
 #[test]
-fn a_start_that_is_on_its_way_is_called_off_where_s_moves_back_and_begun_again_with_the_new_s() {
+fn what_starts_at_the_end_of_a_creation_wait_goes_by_the_s_that_this_end_leaves_at_least() {
     let own = config().timing();
     let waiting = own.with_duration(Duration::from_secs(60));
     let long = Confirmed { deadlines: waiting.deadlines(A), ..confirmed(A) };
-    let shorten = ToInit::Shorten { term: Term(1), serial: 1, timing: own, deadlines: own.deadlines(A) };
-    for forked_before in [true, false] {
+    let mut world = World::new(config());
+    let end = world.now;
+    world.told(lead(waiting, long, Some(end)));
+    let not_after = world.spawns().and_then(|(_, launch)| launch).map(|launch| launch.not_after);
+    assert_eq!(not_after, Some(own.deadlines(end).soft), "the S of the wait is {:?}", waiting.deadlines(A).soft);
+
+    world.wake_until(own.deadlines(end).soft);
+    world.feed(Input::NotSpawned(NotSpawned::Late));
+    world.take();
+    let shortened = own.deadlines(world.now);
+    world.told(ToInit::Shorten { term: Term(1), serial: 1, timing: own, deadlines: shortened });
+
+    let again = world.spawns().and_then(|(_, launch)| launch).map(|launch| launch.not_after);
+    assert_eq!(again, Some(shortened.soft));
+}
+
+#[test]
+fn a_wait_that_is_not_longer_than_the_duration_takes_nothing_off_s() {
+    let mut world = World::new(config());
+    world.lead(1, Some(world.now.before(tick())));
+    let not_after = world.spawns().and_then(|(_, launch)| launch).map(|launch| launch.not_after);
+    assert_eq!(not_after, Some(deadlines(world.now).soft));
+}
+
+#[test]
+fn a_creation_wait_is_not_ended_before_it_is_over() {
+    let own = config().timing();
+    let waiting = own.with_duration(Duration::from_secs(60));
+    for (early, refused) in [(tick(), true), (Duration::ZERO, false)] {
         let mut world = World::new(config());
-        world.told(lead(waiting, long.clone(), Some(world.now)));
-        let killed = if forked_before {
-            world.feed(Input::Forked { pid: MAIN });
-            world.take();
-            world.told(shorten.clone());
-            world.take()
-        } else {
-            world.told(shorten.clone());
-            world.take();
-            world.feed(Input::Forked { pid: MAIN });
-            world.take()
-        };
-        assert_eq!(killed.first(), Some(&to_main(libc::SIGKILL)), "before the elector is told: {killed:?}");
-
-        world.feed(Input::Spawned);
-        world.feed(Input::Reaped { pid: MAIN, exit: Exit::Signal(libc::SIGKILL) });
-        world.due();
-        assert!(world.spawns().is_none() && world.agent.leads(), "it may have come to run something");
-        world.prove();
-
-        let again = world.spawns().and_then(|(_, launch)| launch).map(|launch| launch.not_after);
-        assert_eq!(again, Some(own.deadlines(A).soft));
-        assert!(!world.agent.welcome().shutdown, "it did not end by itself");
+        let long = Confirmed { deadlines: waiting.deadlines(A), ..confirmed(A) };
+        world.told(lead(waiting, long, Some(ms(6000))));
+        world.sleep_until(ms(6000).before(early));
+        world.told(ToInit::Shorten { term: Term(1), serial: 1, timing: own, deadlines: own.deadlines(world.now) });
+        assert_eq!(world.wants(&Action::KillElector), refused);
+        assert_eq!(world.wants(&Action::Tell(ToElector::Acknowledged { term: Term(1), serial: 1 })), !refused);
     }
 }
 
@@ -131,6 +141,7 @@ fn a_creation_wait_ends_with_the_constants_of_this_init() {
     let long = Confirmed { deadlines: waiting.deadlines(A), ..confirmed(A) };
     world.told(lead(waiting, long, Some(ms(6000))));
     world.take();
+    world.sleep_until(ms(6000));
     world.told(ToInit::Shorten { term: Term(1), serial: 1, timing: waiting, deadlines: deadlines(ms(3000)) });
     assert!(world.wants(&Action::KillElector));
 }

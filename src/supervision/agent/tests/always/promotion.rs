@@ -300,17 +300,31 @@ fn a_hook_that_starts_into_a_stop_is_killed() {
 }
 
 #[test]
-fn a_promotion_that_is_on_its_way_is_begun_again_where_s_moves_back() {
-    let mut world = standby(always(Acknowledge::Notify));
-    world.lead(1, None);
+fn what_is_told_at_the_end_of_a_creation_wait_goes_by_the_s_and_h_that_this_end_leaves_at_least() {
+    let mut world = standby(hooked(Acknowledge::None));
+    let own = config().timing();
+    let (end, waiting) = (world.now, own.with_duration(Duration::from_secs(60)));
+    let long = Confirmed { deadlines: waiting.deadlines(end), ..confirmed(end) };
+    let begins = |world: &World| {
+        let begins = |action: &Action| {
+            let (Action::Promote { not_after, .. } | Action::Hook { not_after, .. }) = action else { return None };
+            Some(*not_after)
+        };
+        world.actions.iter().find_map(begins)
+    };
+    world.told(ToInit::Lead { term: Term(1), facts: facts(), timing: waiting, confirmed: long, not_before: Some(end) });
+    assert_eq!(begins(&world), Some(own.deadlines(end).soft));
     world.take();
-    let short = deadlines(ms(500));
-    world.told(ToInit::Shorten { term: Term(1), serial: 1, timing: config().timing(), deadlines: short });
-    assert!(world.wants(&Action::CallOff));
+
+    world.feed(Input::Role(RoleInput::Promoted));
+    assert_eq!(begins(&world), Some(own.deadlines(end).soft));
+    world.feed(Input::Role(RoleInput::HookForked { pid: HOOK }));
+    world.feed(Input::Reaped { pid: HOOK, exit: Exit::Code(0) });
     world.take();
-    world.feed(Input::Role(RoleInput::PromotionKilled));
-    let again = Action::Promote { pid: MAIN, signal: Signal(libc::SIGUSR1), not_after: short.soft };
-    assert_eq!(world.take(), [again]);
+
+    world.step_down(9, Reason::PreferredHolder);
+    world.feed(Input::Role(RoleInput::Demoted));
+    assert_eq!(begins(&world), Some(own.deadlines(end).hard));
 }
 
 #[test]
@@ -318,9 +332,7 @@ fn a_workload_that_may_have_been_told_that_it_leads_is_no_standby_until_it_has_d
     let mut world = standby(always(Acknowledge::None));
     world.lead(1, None);
     world.take();
-    let short = deadlines(ms(500));
-    world.told(ToInit::Shorten { term: Term(1), serial: 1, timing: config().timing(), deadlines: short });
-    world.now = short.soft;
+    world.now = deadlines(ms(1000)).soft;
     world.feed(Input::Role(RoleInput::PromotionKilled));
     world.step_down(9, Reason::Expired);
     assert!(world.wants(&to_main(libc::SIGTERM)));
@@ -328,16 +340,15 @@ fn a_workload_that_may_have_been_told_that_it_leads_is_no_standby_until_it_has_d
 }
 
 #[test]
-fn what_may_have_been_told_by_an_attempt_that_was_called_off_is_not_untold_by_the_next() {
+fn what_may_have_been_told_by_an_attempt_that_was_killed_is_not_untold_by_the_next() {
+    let soft = deadlines(ms(1000)).soft;
     for next in [RoleInput::NotPromoted, RoleInput::PromotionLate] {
         let mut world = standby(always(Acknowledge::None));
         world.lead(1, None);
         world.take();
-        let short = deadlines(ms(500));
-        world.told(ToInit::Shorten { term: Term(1), serial: 1, timing: config().timing(), deadlines: short });
         world.feed(Input::Role(RoleInput::PromotionKilled));
-        assert!(world.wants(&Action::Promote { pid: MAIN, signal: Signal(libc::SIGUSR1), not_after: short.soft }));
-        world.now = short.soft;
+        assert!(world.wants(&Action::Promote { pid: MAIN, signal: Signal(libc::SIGUSR1), not_after: soft }));
+        world.now = soft;
         world.feed(Input::Role(next));
         world.step_down(9, Reason::Expired);
         assert!(world.wants(&to_main(libc::SIGTERM)), "{next:?}");
