@@ -29,7 +29,7 @@ pub struct Workload {
     pub on_loss: OnLoss,
     /// How it is stopped.
     pub stop: Stop,
-    /// How it is started again, with `onExit: restart`.
+    /// How it is started again, with `onExit: restart`; with `follow`, the delays pace a standby of `runs: always` that fails.
     pub restart: Restart,
 }
 
@@ -68,7 +68,7 @@ pub enum Acknowledge {
     Hook,
     /// `X_TENURE_ROLE=leader` or `standby` on NOTIFY_SOCKET, the former within one `lease.duration` or the hook's timeout.
     Notify,
-    /// The signal is enough, nobody checks.
+    /// It is enough that the workload takes the signal, and nobody checks what it does then.
     None,
 }
 
@@ -147,7 +147,7 @@ pub enum KillMode {
 pub struct Restart {
     /// After which ends.
     pub policy: RestartPolicy,
-    /// Before the first restart; doubles with each.
+    /// Before the first restart; doubles with each. Not 0 where nothing else limits them: `onExit: follow` with `runs: always`.
     #[serde(with = "humane")]
     #[schemars(with = "humane::Written")]
     pub delay: Duration,

@@ -23,7 +23,7 @@ use crate::{
         kill,
         notify::NotifySocket,
         reap,
-        spawn::{self, Outcome, Place, Setup, SpawnError, Spawning, signal_not_after},
+        spawn::{self, Fate, Outcome, Place, Setup, SpawnError, Spawning},
     },
     role::Role,
     supervision::{Action, Agent, Input, Launch, NotSpawned, RoleInput, Scan, Target},
@@ -36,6 +36,7 @@ use crate::{
 pub(super) struct Pending {
     workload: Option<Spawning>,
     promotion: Option<Spawning>,
+    demotion: Option<Spawning>,
 }
 
 impl Pending {
@@ -128,7 +129,11 @@ impl Drive {
             }
             // It ended meanwhile, and its id may be reused.
             Action::Signal { .. } => {}
-            Action::Promote { pid, signal, not_after } => self.promote(agent, pid, signal, not_after),
+            Action::Promote { pid, signal, not_after } if self.main == Some(Pid::from_raw(pid)) => {
+                self.promote(agent, pid, signal, not_after);
+            }
+            // It ended meanwhile, and its id may be reused.
+            Action::Promote { .. } => {}
             Action::CallOff => {
                 if let Some(promotion) = &self.pending.promotion {
                     // It may be gone already.
@@ -243,7 +248,9 @@ impl Drive {
     }
 
     fn promote(&mut self, agent: &mut Agent, pid: i32, signal: Signal, not_after: Instant) {
-        match signal_not_after(Pid::from_raw(pid), signal, not_after, self.notify.as_ref().map(AsFd::as_fd)) {
+        let notify = self.notify.as_ref().map(AsFd::as_fd);
+        // A notification is an answer to the signal; whoever is not asked for one must at least have it.
+        match spawn::promote(Pid::from_raw(pid), signal, not_after, notify, notify.is_none()) {
             Ok(spawning) => self.pending.promotion = Some(spawning),
             Err(error) => {
                 self.warn(format!("the workload cannot be promoted: {}", one_line(&error)));
@@ -290,14 +297,25 @@ impl Drive {
             return;
         }
         let pid = Pid::from_raw(pid);
-        if !reap::is_dead(pid) && spawn::would_end(pid, signal) {
-            // Its remains would work on as a leader's, and until it is reaped its death looks like an acknowledgement.
+        let refused = !reap::is_dead(pid)
+            && match spawn::fate(pid, signal) {
+                // Its remains would work on as a leader's, and until it is reaped its death looks like an acknowledgement.
+                Fate::Ends => true,
+                Fate::Ignores => self.trusts_signals,
+                Fate::Blocks | Fate::Handles => false,
+            };
+        if refused {
             agent.handle(Input::Role(RoleInput::NotDemoted), clock::boot());
             return self.warn(format!("the workload does not handle signals.onFollow ({}) and is killed", signal.name()));
         }
-        let input = match kill::send(pid, signal) {
+        let sent = if self.trusts_signals {
+            spawn::demote(pid, signal).map(|spawning| self.pending.demotion = Some(spawning)).map_err(|error| one_line(&error))
+        } else {
+            kill::send(pid, signal).map_err(|error| error.to_string())
+        };
+        let input = match sent {
             // A zombie takes a signal too, and handles none: that it is reaped is the answer. What it has left is not demoted.
-            Ok(()) if reap::is_dead(pid) => return,
+            Ok(()) if self.pending.demotion.is_some() || reap::is_dead(pid) => return,
             Ok(()) => Input::Role(RoleInput::Demoted),
             Err(error) => {
                 self.warn(format!("the workload cannot be told signals.onFollow: {error}"));
@@ -352,6 +370,10 @@ impl Drive {
                 Some(Outcome::Late) => agent.handle(Input::Role(RoleInput::PromotionLate), clock::boot()),
                 Some(Outcome::Done) | None => agent.handle(Input::Role(RoleInput::PromotionKilled), clock::boot()),
             }
+        }
+        if self.pending.demotion.take_if(|spawning| spawning.pid == pid).is_some() {
+            let demoted = exit == Exit::Code(0);
+            agent.handle(Input::Role(if demoted { RoleInput::Demoted } else { RoleInput::NotDemoted }), clock::boot());
         }
     }
 

@@ -17,7 +17,7 @@ use super::{
 use crate::{
     alarm::Alarm,
     clock,
-    config::OnExit,
+    config::{Acknowledge, OnExit},
     link::{Exit, ToElector},
     process::{
         Pid, kill,
@@ -47,6 +47,8 @@ pub(super) struct Drive {
     pub(super) programs: Programs,
     pub(super) oom_score_adjust: i16,
     pub(super) notify: Option<NotifySocket>,
+    /// That a demotion's signal was taken is its acknowledgement.
+    pub(super) trusts_signals: bool,
     pub(super) terminal: Option<Terminal>,
     pub(super) prover: Prover,
     pub(super) fuses: Fuses,
@@ -93,6 +95,7 @@ impl Drive {
             programs,
             oom_score_adjust: settings.config.workload.oom_score_adjust,
             notify,
+            trusts_signals: settings.config.workload.acknowledge == Some(Acknowledge::None),
             terminal,
             prover: Prover::new(settings.pid1),
             fuses: Fuses::new(),

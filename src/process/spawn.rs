@@ -36,6 +36,8 @@ use crate::{
 mod child;
 mod disposition;
 
+pub use disposition::Fate;
+
 /// A program with its arguments and its whole environment, ready for execve.
 #[derive(Clone, Debug)]
 pub struct Command {
@@ -149,7 +151,7 @@ pub enum Step {
     Execute,
     /// Emptying NOTIFY_SOCKET.
     Drain,
-    /// The signal of [`signal_not_after`].
+    /// The signal of [`promote`] or [`demote`].
     Signal,
 }
 
@@ -242,18 +244,40 @@ impl Command {
     }
 }
 
-/// Signals a process from a forked child, which exits without doing so after `not_after`: this promotes a running
-/// workload (law 15). `pid` is a child that has not been reaped. The forked child waits while the signal would end
-/// or stop that process because it has not set up its handling yet. Then it drains `notify`, so that whatever is read there later
-/// was said after the signal (law 8); nobody else reads it before.
+/// Promotes a running workload by a signal from a forked child, which exits without sending it after `not_after` (law 15). `pid`
+/// is a child that has not been reaped. The forked child waits while the signal would end or stop that process because it has not
+/// set up its handling yet. Then it drains `notify`, so that whatever is read there later was said after the signal (law 8);
+/// nobody else reads it before. Where it is to be `taken` it ends only when the process has taken the signal, so that no other
+/// can overtake it, and with another status than 0 if that does not happen before `not_after`.
 ///
 /// # Errors
 /// [`SpawnError`]; nothing was sent then.
-pub fn signal_not_after(
+pub fn promote(
     pid: Pid,
     signal: Signal,
     not_after: Instant,
     notify: Option<BorrowedFd<'_>>,
+    taken: bool,
+) -> Result<Spawning, SpawnError> {
+    tell(pid, signal, Some(not_after), notify, taken)
+}
+
+/// Demotes a running workload by a signal from a forked child, which ends when the process has taken it, and with another status
+/// than 0 when it is gone. Whether that process handles the signal is known by then ([`fate`]), and that nothing else is asked of
+/// it: one that is stopped, or dumps its core for minutes, would be sent a signal without ever being told (law 8).
+///
+/// # Errors
+/// [`SpawnError`]; nothing was sent then.
+pub fn demote(pid: Pid, signal: Signal) -> Result<Spawning, SpawnError> {
+    tell(pid, signal, None, None, true)
+}
+
+fn tell(
+    pid: Pid,
+    signal: Signal,
+    not_after: Option<Instant>,
+    notify: Option<BorrowedFd<'_>>,
+    until_taken: bool,
 ) -> Result<Spawning, SpawnError> {
     // If it is refused the pid must do: it is wrong only if the child is stopped while init reaps the process and its pid is
     // recycled.
@@ -265,7 +289,7 @@ pub fn signal_not_after(
         link: None,
         score: None,
         inherited: None,
-        not_after: Some(not_after),
+        not_after,
         fuse: None,
         act: child::Act::Signal {
             handle: handle.as_ref().map(AsFd::as_fd),
@@ -273,29 +297,30 @@ pub fn signal_not_after(
             signal,
             files: &disposition::Files::of(pid),
             notify,
+            until_taken,
         },
     })
 }
 
-/// Whether a signal would end or stop a process, as far as /proc tells. Takes a few milliseconds unless the process handles it.
+/// What a signal would do to a process, as far as /proc tells. Takes a few milliseconds unless the process handles or ignores it.
 #[must_use]
-pub fn would_end(pid: Pid, signal: Signal) -> bool {
+pub fn fate(pid: Pid, signal: Signal) -> Fate {
     const LOOKS: usize = 3;
     let files = disposition::Files::of(pid);
-    let mut ends = false;
+    let mut worst = Fate::Blocks;
     for look in 1..=LOOKS {
         match files.fate(signal) {
-            disposition::Fate::Lives => return false,
+            fate @ (Fate::Handles | Fate::Ignores) => return fate,
             // Perhaps only for a moment: while it begins to wait for the signal, or was interrupted there.
-            disposition::Fate::Ends => ends = true,
+            Fate::Ends => worst = Fate::Ends,
             // While it creates a process.
-            disposition::Fate::Blocks => {}
+            Fate::Blocks => {}
         }
         if look < LOOKS {
             std::thread::sleep(Duration::from_millis(1));
         }
     }
-    ends
+    worst
 }
 
 impl Spawning {

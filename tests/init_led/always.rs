@@ -4,7 +4,7 @@ use std::{fs, io::Write as _};
 
 use nix::{
     sys::signal::{
-        Signal::{SIGCONT as CONT, SIGHUP as HUP, SIGKILL as KILL},
+        Signal::{SIGCONT as CONT, SIGHUP as HUP, SIGKILL as KILL, SIGSTOP as STOP},
         kill,
     },
     unistd::Pid,
@@ -88,6 +88,58 @@ pub(crate) fn a_workload_that_was_dead_when_its_demotion_was_signalled_is_proved
     assert_eq!(stop.exit, Some(Exit::Signal(libc::SIGKILL)), "its end is the proof, and not that it took a signal");
 }
 
+/// A workload that says its role, and is trusted to take it on; and its main process.
+fn trusted(trapped: &str, on_follow: i32) -> (World, Pid) {
+    let script = format!("trap 'echo leads' USR1; trap 'echo follows' {trapped}; echo starts $$; while :; do sleep 0.01; done");
+    let mut config = always(Acknowledge::None, &["sh", "-c", &script]);
+    config.signals.on_follow = Some(Signal(on_follow));
+    let (mut world, _) = World::contained(&config);
+    world.line();
+    let main = children(world.init()).into_iter().find(|pid| *pid != world.elector()).unwrap();
+    (world, main)
+}
+
+pub(crate) fn a_workload_that_takes_its_signals_lives_on_in_either_role() {
+    let (mut world, main) = trusted("USR2", libc::SIGUSR2);
+    world.lead(patient(), clock::boot());
+    assert_eq!(world.line(), "leads");
+    world.step_down(7, Reason::StepDown);
+    assert_eq!(world.line(), "follows");
+    assert_eq!(world.stopped(7), Then::Follow);
+    assert!(state(main).is_some_and(|state| state != 'Z'));
+}
+
+pub(crate) fn a_stopped_workload_is_not_demoted_by_a_signal_that_it_has_not_taken() {
+    let (mut world, main) = trusted("USR2", libc::SIGUSR2);
+    world.lead(patient(), clock::boot());
+    assert_eq!(world.line(), "leads");
+    kill(main, STOP).unwrap();
+    wait_until("it is stopped", || state(main) == Some('T'));
+    world.step_down(7, Reason::LostToHolder);
+    assert_eq!(world.stopped_in_the_end(7), Then::Follow);
+    assert!(world.line().starts_with("starts "), "it was killed, and a fresh standby runs");
+}
+
+pub(crate) fn a_stopped_workload_is_not_promoted_by_a_signal_that_it_has_not_taken() {
+    let (mut world, main) = trusted("USR2", libc::SIGUSR2);
+    kill(main, STOP).unwrap();
+    wait_until("it is stopped", || state(main) == Some('T'));
+    world.tell(&lead(patient(), clock::boot()));
+    assert_eq!(world.hear(), ToElector::Acknowledged { term: Term(1), serial: 0 });
+    world.step_down(7, Reason::LostToHolder);
+    assert_eq!(world.stopped_in_the_end(7), Then::Follow, "nothing was heard of a start");
+    assert!(world.line().starts_with("starts "), "it was killed, and a fresh standby runs");
+}
+
+pub(crate) fn a_workload_to_which_its_demotion_is_nothing_is_killed_and_proved_dead() {
+    let (mut world, _) = trusted("USR2", libc::SIGWINCH);
+    world.lead(patient(), clock::boot());
+    assert_eq!(world.line(), "leads");
+    world.step_down(7, Reason::LostToHolder);
+    assert_eq!(world.stopped_in_the_end(7), Then::Follow);
+    assert!(world.line().starts_with("starts "), "it was killed, and a fresh standby runs");
+}
+
 pub(crate) fn a_workload_that_does_not_handle_its_demotion_is_killed_and_proved_dead() {
     let script = "trap 'setsid sleep 1000 & echo leads' USR1; sleep 1000 & echo starts; while :; do wait; done";
     let (mut world, _) = World::contained(&always(Acknowledge::None, &["sh", "-c", script]));
@@ -161,11 +213,11 @@ pub(crate) fn a_workload_that_never_handles_its_promotion_stays_the_standby_that
     assert_eq!(world.line(), "starts");
     let workload = wait_for("the workload", || world.others().first().map(|(pid, _)| *pid));
     let sent = clock::boot();
-    world.tell(&lead(patient(), sent));
+    world.tell(&lead(timing(), sent));
     assert_eq!(world.hear(), ToElector::Acknowledged { term: Term(1), serial: 0 });
     sleep_until(sent + timing().duration / 2);
-    world.tell(&ToInit::Beat);
-    assert_eq!(world.hear(), ToElector::Beat, "the elector is not the silent one");
+    let acknowledged = world.extend(timing(), clock::boot());
+    assert_eq!(world.hear(), acknowledged, "S is later than this D");
     let ToElector::Stopping { reason, at, .. } = world.hear() else { panic!("not given up") };
     assert_eq!((reason, at >= sent + timing().duration), (Reason::NotAcknowledged, true));
     world.step_down(7, Reason::NotAcknowledged);

@@ -1,6 +1,6 @@
 //! Law 10: the elector is replaced, the workload stays.
 
-use std::{fs, time::Duration};
+use std::fs;
 
 use nix::{
     sys::signal::{Signal, kill},
@@ -14,7 +14,7 @@ use tenure::{
 use super::{
     procfs::state,
     wait::wait_until,
-    world::{World, config, confirmed, facts, patient},
+    world::{World, config, confirmed, facts, patient, timing},
 };
 
 const OBEDIENT: &str = "echo ready; exec sleep 600";
@@ -39,7 +39,7 @@ pub(crate) fn the_workload_does_not_notice_that_its_elector_was_killed() {
 
 pub(crate) fn an_elector_that_was_stopped_is_killed_and_replaced() {
     let mut config = config(OBEDIENT);
-    config.lease.duration = Duration::from_secs(5);
+    config.lease.duration = timing().duration;
     let (mut world, _) = World::contained(&config);
     world.lead(patient(), clock::boot());
     let stopped = world.elector();
@@ -52,7 +52,7 @@ pub(crate) fn an_elector_that_was_stopped_is_killed_and_replaced() {
 
 pub(crate) fn the_plugins_of_a_stopped_elector_die_with_it() {
     let mut config = config(OBEDIENT);
-    config.lease.duration = Duration::from_secs(5);
+    config.lease.duration = timing().duration;
     let (mut world, _) = World::contained(&config);
     world.lead(patient(), clock::boot());
     let workload = pids(&world.others());

@@ -23,7 +23,7 @@ use tenure::{
         notify::{NotifySocket, Rejected},
         scan::Scanner,
         signals,
-        spawn::{Command, Outcome, signal_not_after},
+        spawn::{Command, Outcome, promote},
     },
     role::Role,
     time::Instant,
@@ -95,7 +95,7 @@ test_in!(Pid1, a_promotion_throws_away_what_was_said_before_its_signal, {
     let child = shell("exec sleep 1000");
     say(&socket.address(), b"X_TENURE_ROLE=leader");
 
-    let mut promotion = signal_not_after(child, SIGCONT, Instant::NEVER, Some(socket.as_fd())).expect("a child");
+    let mut promotion = promote(child, SIGCONT, Instant::NEVER, Some(socket.as_fd()), false).expect("a child");
 
     assert_eq!(outcome(&mut promotion), Outcome::Done);
     assert_eq!(socket.receive(child, None).expect("a socket"), None);

@@ -118,10 +118,10 @@ test_in!(Pid1, a_signal_is_not_sent_past_its_deadline, {
     let stopped = || scanner.look(child).is_some_and(|child| child.state == b'T');
     wait_until("it to stop", stopped);
 
-    let mut late = spawn::signal_not_after(child, SIGCONT, Instant::BOOT, None).expect("a child");
+    let mut late = spawn::promote(child, SIGCONT, Instant::BOOT, None, false).expect("a child");
     let late_outcome = outcome(&mut late);
     let still = stopped();
-    let mut early = spawn::signal_not_after(child, SIGCONT, Instant::NEVER, None).expect("a child");
+    let mut early = spawn::promote(child, SIGCONT, Instant::NEVER, None, false).expect("a child");
     let early_outcome = outcome(&mut early);
 
     assert_eq!((late_outcome, still, early_outcome), (Outcome::Late, true, Outcome::Done));
@@ -137,8 +137,8 @@ test_in!(Pid1, a_signal_waits_until_its_process_has_a_handler, {
     let usr1 = tenure::config::Signal(libc::SIGUSR1);
 
     let soon = clock::boot() + std::time::Duration::from_millis(50);
-    let late_outcome = outcome(&mut spawn::signal_not_after(child, usr1, soon, None).expect("a child"));
-    let mut early = spawn::signal_not_after(child, usr1, Instant::NEVER, None).expect("a child");
+    let late_outcome = outcome(&mut spawn::promote(child, usr1, soon, None, false).expect("a child"));
+    let mut early = spawn::promote(child, usr1, Instant::NEVER, None, false).expect("a child");
     let before = early.outcome();
     fs::write(&ready, "go\n").expect("it reads");
     let after = outcome(&mut early);

@@ -9,7 +9,7 @@ use nix::{errno::Errno, unistd::Pid};
 
 use super::{
     Failure, Outcome, Place, Step,
-    disposition::{self, Fate},
+    disposition::{self, Fate, Receipt},
 };
 use crate::{
     config::Signal,
@@ -41,7 +41,7 @@ pub(super) enum Act<'a> {
         arguments: &'a [*const c_char],
         environment: &'a [*const c_char],
     },
-    /// As soon as the process would survive it, which these files tell.
+    /// With a deadline, as soon as the process would survive it, which these files tell.
     Signal {
         handle: Option<BorrowedFd<'a>>,
         pid: Pid,
@@ -49,10 +49,15 @@ pub(super) enum Act<'a> {
         files: &'a disposition::Files,
         /// Drained before the signal.
         notify: Option<BorrowedFd<'a>>,
+        /// It counts as sent only once the process has taken it.
+        until_taken: bool,
     },
 }
 
-/// Milliseconds between two looks at a process that would not survive its signal: the first, and the longest.
+/// The status of a child whose signal was sent, but not taken.
+const UNTAKEN: i32 = 1;
+/// Milliseconds between two looks at a process that would not survive its signal, or has not taken it: the first, and the
+/// longest.
 const PAUSES: (i32, i32) = (1, 16);
 
 /// Carries out the plan, reports to `end` what prevented that, and exits.
@@ -140,8 +145,11 @@ fn carry_out(plan: &Plan<'_>, parent: Pid) -> Result<Outcome, Failure> {
                 }
                 check(Step::Execute, libc::execve(program.as_ptr(), arguments.as_ptr(), environment.as_ptr()))?;
             }
-            Act::Signal { handle, pid, signal, files, notify } => {
-                await_handler(signal, files, notify, plan.not_after)?;
+            Act::Signal { handle, pid, signal, files, notify, until_taken } => {
+                if plan.not_after.is_some() {
+                    await_handler(signal, files, notify, plan.not_after)?;
+                }
+                let until_taken = until_taken && files.are_there();
                 if let Some(notify) = notify {
                     notify::drain(notify).map_err(|errno| Failure { step: Step::Drain, errno })?;
                 }
@@ -153,6 +161,9 @@ fn carry_out(plan: &Plan<'_>, parent: Pid) -> Result<Outcome, Failure> {
                     None => kill::kill(pid.as_raw(), signal),
                 };
                 sent.map_err(|errno| Failure { step: Step::Signal, errno })?;
+                if until_taken && !is_taken(signal, files, plan.not_after)? {
+                    exit(UNTAKEN);
+                }
             }
         }
     }
@@ -162,7 +173,6 @@ fn carry_out(plan: &Plan<'_>, parent: Pid) -> Result<Outcome, Failure> {
 /// Returns when the process would survive the signal, which two looks at one that blocks it count as, or when it is too late.
 /// Meanwhile discards its notifications, which nobody else reads: the kernel queues ten, and a process that blocks on sending
 /// more handles nothing.
-#[expect(unsafe_code, reason = "async-signal-safe system call")]
 fn await_handler(
     signal: Signal,
     files: &disposition::Files,
@@ -173,18 +183,38 @@ fn await_handler(
     let mut last = Fate::Ends;
     while !is_late(not_after)? {
         last = match (last, files.fate(signal)) {
-            (_, Fate::Lives) | (Fate::Blocks, Fate::Blocks) => return Ok(()),
+            (_, Fate::Handles | Fate::Ignores) | (Fate::Blocks, Fate::Blocks) => return Ok(()),
             (_, fate) => fate,
         };
         if let Some(notify) = notify {
             // What is left is discarded by the drain before the signal.
             let _ = notify::drain(notify);
         }
-        // SAFETY: no descriptors, and so no pointer that is read.
-        unsafe { libc::poll(std::ptr::null_mut(), 0, pause) };
+        wait(pause);
         pause = (pause * 2).min(longest);
     }
     Ok(())
+}
+
+/// Waits for the process to take the signal; false if it is gone without that, or it is too late.
+fn is_taken(signal: Signal, files: &disposition::Files, not_after: Option<Instant>) -> Result<bool, Failure> {
+    let (mut pause, longest) = PAUSES;
+    loop {
+        match files.receipt(signal) {
+            Receipt::Taken => return Ok(true),
+            Receipt::Gone => return Ok(false),
+            Receipt::Pending if is_late(not_after)? => return Ok(false),
+            Receipt::Pending => {}
+        }
+        wait(pause);
+        pause = (pause * 2).min(longest);
+    }
+}
+
+#[expect(unsafe_code, reason = "async-signal-safe system call")]
+fn wait(milliseconds: i32) {
+    // SAFETY: no descriptors, and so no pointer that is read.
+    unsafe { libc::poll(std::ptr::null_mut(), 0, milliseconds) };
 }
 
 #[expect(unsafe_code, reason = "async-signal-safe system call")]

@@ -1,4 +1,4 @@
-//! Whether a process survives a signal: what /proc says about its handlers.
+//! What becomes of a signal to a process: what /proc says about its handlers, and about what it has not taken yet.
 //!
 //! Owns reading the files that say it. System calls only, no allocation: they are read between fork and the child's end.
 
@@ -6,7 +6,7 @@ use std::ffi::{CStr, CString};
 
 use nix::unistd::Pid;
 
-use crate::config::Signal;
+use crate::{config::Signal, process::kill};
 
 /// Longer than a status is with some hundred supplementary groups.
 const ENOUGH: usize = 8192;
@@ -14,22 +14,39 @@ const ENOUGH: usize = 8192;
 /// Signals whose default action neither ends nor stops a process.
 const HARMLESS: [i32; 4] = [libc::SIGCHLD, libc::SIGCONT, libc::SIGURG, libc::SIGWINCH];
 
+/// The flags of a thread that is dying: PF_EXITING, PF_POSTCOREDUMP, PF_DUMPCORE and PF_SIGNALED.
+const DYING: u64 = 0x4 | 0x8 | 0x200 | 0x400;
+
 /// What a signal would do to a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
+pub enum Fate {
     /// It ends or stops.
     Ends,
     /// Nothing yet, because it is blocked: for good, to be read or awaited, or while a thread or a process is created. A later
     /// look tells.
     Blocks,
-    /// It handles or ignores it.
-    Lives,
+    /// Nothing: the process, or the kernel by default, ignores it.
+    Ignores,
+    /// It handles it, as far as can be told.
+    Handles,
+}
+
+/// What has become of a signal that was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Receipt {
+    /// The process has it, or it was nothing to it.
+    Taken,
+    /// It is pending, or the process is stopped, or dying, when it takes none.
+    Pending,
+    /// The process is gone.
+    Gone,
 }
 
 /// The files of one process, named before the fork.
 #[derive(Debug)]
 pub(super) struct Files {
     status: CString,
+    stat: CString,
     /// Where it sleeps in the kernel, for readers that may read its memory; `0` for all others.
     wchan: CString,
     /// Opens for the same readers.
@@ -39,22 +56,35 @@ pub(super) struct Files {
 impl Files {
     pub(super) fn of(pid: Pid) -> Self {
         let file = |name| CString::new(format!("/proc/{pid}/{name}")).unwrap_or_default();
-        Self { status: file("status"), wchan: file("wchan"), environ: file("environ") }
+        Self { status: file("status"), stat: file("stat"), wchan: file("wchan"), environ: file("environ") }
     }
 
-    /// What the signal would do to the process. It lives if that cannot be read: /proc may be missing, or hide it.
+    /// What the signal would do to the process. It handles it if that cannot be read: /proc may be missing, or hide it.
     pub(super) fn fate(&self, signal: Signal) -> Fate {
-        if HARMLESS.contains(&signal.0) {
-            return Fate::Lives;
-        }
         let mut buffer = [0; ENOUGH];
-        let Some(status) = read(&self.status, &mut buffer) else { return Fate::Lives };
-        match judge(signal, status) {
-            Fate::Ends if read(&self.environ, &mut []).is_none() => Fate::Lives,
-            Fate::Ends if read(&self.wchan, &mut buffer).is_none_or(waits_for_signals) => Fate::Lives,
+        let Some(status) = read(&self.status, &mut buffer) else { return Fate::Handles };
+        let fate = match judge(signal, status) {
+            Fate::Ends if read(&self.environ, &mut []).is_none() => Fate::Handles,
+            Fate::Ends if read(&self.wchan, &mut buffer).is_none_or(waits_for_signals) => Fate::Handles,
             Fate::Blocks if read(&self.wchan, &mut buffer).is_some_and(waits_for_a_vfork) => Fate::Ends,
-            fate @ (Fate::Ends | Fate::Blocks | Fate::Lives) => fate,
-        }
+            fate @ (Fate::Ends | Fate::Blocks | Fate::Ignores | Fate::Handles) => fate,
+        };
+        if fate == Fate::Ends && HARMLESS.contains(&signal.0) { Fate::Ignores } else { fate }
+    }
+
+    /// Whether /proc shows the process.
+    pub(super) fn are_there(&self) -> bool {
+        read(&self.status, &mut []).is_some() && read(&self.stat, &mut []).is_some()
+    }
+
+    /// What has become of the signal since it was sent.
+    pub(super) fn receipt(&self, signal: Signal) -> Receipt {
+        let mut buffer = [0; ENOUGH];
+        let Some(status) = read(&self.status, &mut buffer) else { return Receipt::Gone };
+        let pending = is_pending(signal, status);
+        // After the pending ones: what kills the process is pending before it shows here.
+        let Some(stat) = read(&self.stat, &mut buffer) else { return Receipt::Gone };
+        if pending || !is_awake(stat) { Receipt::Pending } else { Receipt::Taken }
     }
 }
 
@@ -79,16 +109,41 @@ fn read<'a>(path: &CStr, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
     buffer.get(..length)
 }
 
-/// What a status says; the process lives if no line says anything.
+/// What a status says; the process handles the signal if no line says anything.
 fn judge(signal: Signal, status: &[u8]) -> Fate {
-    let lines = || status.split(|byte| *byte == b'\n');
-    let Ok(bit) = u32::try_from(signal.0 - 1) else { return Fate::Lives };
-    let has = |name: &[u8]| lines().find_map(|line| mask(line, name)?.checked_shr(bit)).map(|bits| bits & 1 == 1);
-    match [has(b"SigIgn:"), has(b"SigCgt:"), has(b"SigBlk:")] {
-        [None, None, None] | [Some(true), ..] | [_, Some(true), _] => Fate::Lives,
+    match [b"SigIgn:", b"SigCgt:", b"SigBlk:"].map(|name| has(status, name, signal)) {
+        [None, None, None] | [_, Some(true), _] => Fate::Handles,
+        [Some(true), ..] => Fate::Ignores,
         [_, _, Some(true)] => Fate::Blocks,
         [_, _, _] => Fate::Ends,
     }
+}
+
+/// Whether the signal, or one that kills, has not reached the process yet, or it is dumping core, during which none does.
+fn is_pending(signal: Signal, status: &[u8]) -> bool {
+    let pends = |signal| [b"SigPnd:", b"ShdPnd:"].into_iter().any(|name| has(status, name, signal) == Some(true));
+    pends(signal) || pends(kill::SIGKILL) || lines(status).any(|line| line == b"CoreDumping:\t1")
+}
+
+/// Whether a stat shows a process that is neither stopped nor dying: its state follows its name, which may hold anything, and
+/// its flags are the sixth after that.
+fn is_awake(stat: &[u8]) -> bool {
+    let Some(end) = stat.iter().rposition(|byte| *byte == b')') else { return true };
+    let mut fields = stat.get(end + 2..).unwrap_or_default().split(|byte| *byte == b' ');
+    let state = fields.next().unwrap_or_default();
+    let flags = fields.nth(5).and_then(|flags| std::str::from_utf8(flags).ok()?.parse::<u64>().ok()).unwrap_or_default();
+    !matches!(state, b"T" | b"t" | b"Z" | b"X") && flags & DYING == 0
+}
+
+fn lines(status: &[u8]) -> impl Iterator<Item = &[u8]> {
+    status.split(|byte| *byte == b'\n')
+}
+
+/// Whether the line of that name has the signal; none if there is no such line.
+fn has(status: &[u8], name: &[u8], signal: Signal) -> Option<bool> {
+    let bit = u32::try_from(signal.0 - 1).ok()?;
+    let bits = lines(status).find_map(|line| mask(line, name)?.checked_shr(bit))?;
+    Some(bits & 1 == 1)
 }
 
 /// The signals of the line of that name, signal 1 in the lowest bit.
@@ -129,8 +184,8 @@ mod tests {
             let own = 1_u64 << (signal - 1);
             let judge = |blocked, ignored, caught| judge(Signal(signal), status(blocked, ignored, caught).as_bytes());
             assert_eq!(judge(!own, !own, !own), Fate::Ends, "{signal}");
-            assert_eq!(judge(0, own, 0), Fate::Lives, "{signal}");
-            assert_eq!(judge(own, 0, own), Fate::Lives, "{signal}");
+            assert_eq!(judge(0, own, 0), Fate::Ignores, "{signal}");
+            assert_eq!(judge(own, 0, own), Fate::Handles, "{signal}");
             assert_eq!(judge(own, 0, 0), Fate::Blocks, "{signal}");
         }
     }
@@ -178,15 +233,49 @@ mod tests {
 
     #[test]
     fn lines_that_are_missing_or_nonsense_keep_no_signal_back() {
-        assert_eq!(judge(Signal(libc::SIGUSR1), b""), Fate::Lives);
-        assert_eq!(judge(Signal(libc::SIGUSR1), b"Name:\tx\nSigCgt:\tnothing\nSigBlk:\n"), Fate::Lives);
-        assert_eq!(Files::of(Pid::from_raw(0)).fate(Signal(libc::SIGUSR1)), Fate::Lives);
+        assert_eq!(judge(Signal(libc::SIGUSR1), b""), Fate::Handles);
+        assert_eq!(judge(Signal(libc::SIGUSR1), b"Name:\tx\nSigCgt:\tnothing\nSigBlk:\n"), Fate::Handles);
+        assert_eq!(Files::of(Pid::from_raw(0)).fate(Signal(libc::SIGUSR1)), Fate::Handles);
+        assert!(!is_pending(Signal(libc::SIGUSR1), b"") && is_awake(b""));
+    }
+
+    #[test]
+    fn a_signal_is_pending_for_the_thread_or_the_process_and_none_is_taken_by_one_that_is_killed_or_dumps_core() {
+        let status = |thread: u64, process: u64, dumps: u8| {
+            format!("Name:\tCoreDumping:\t1\nCoreDumping:\t{dumps}\nSigPnd:\t{thread:016x}\nShdPnd:\t{process:016x}\n")
+        };
+        for signal in [1, libc::SIGUSR1, 34, 64] {
+            let own = 1_u64 << (signal - 1);
+            let killed = 1_u64 << (libc::SIGKILL - 1);
+            let is_pending = |thread, process, dumps| is_pending(Signal(signal), status(thread, process, dumps).as_bytes());
+            assert!(!is_pending(!(own | killed), !(own | killed), 0), "{signal}");
+            for pending in [(own, 0, 0), (0, own, 0), (killed, 0, 0), (0, killed, 0), (0, 0, 1)] {
+                assert!(is_pending(pending.0, pending.1, pending.2), "{signal}: {pending:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_process_that_is_stopped_or_dying_takes_no_signal_whatever_its_name_is() {
+        let stat = |state: &str, flags: u64| format!("7 (a) T (b) {state} 1 7 7 0 -1 {flags} 12 0 0 0\n");
+        for state in ["R", "S", "D", "I"] {
+            assert!(is_awake(stat(state, 0x0040_0100).as_bytes()), "{state}");
+        }
+        for state in ["T", "t", "Z", "X"] {
+            assert!(!is_awake(stat(state, 0x0040_0100).as_bytes()), "{state}");
+        }
+        for flag in [0x4, 0x8, 0x200, 0x400] {
+            assert!(!is_awake(stat("D", 0x0040_0100 | flag).as_bytes()), "{flag:#x}");
+        }
     }
 
     #[test]
     fn our_own_handlers_are_seen() {
         let own = Files::of(Pid::this());
-        assert_eq!(own.fate(Signal(libc::SIGPIPE)), Fate::Lives, "Rust's runtime ignores it");
-        assert_eq!(own.fate(Signal(libc::SIGWINCH)), Fate::Lives, "it does nothing by itself");
+        assert_eq!(own.fate(Signal(libc::SIGPIPE)), Fate::Ignores, "as Rust's runtime does");
+        assert_eq!(own.fate(Signal(libc::SIGWINCH)), Fate::Ignores, "as the kernel does by default");
+        assert!(own.are_there() && !Files::of(Pid::from_raw(0)).are_there());
+        assert_eq!(own.receipt(Signal(libc::SIGWINCH)), Receipt::Taken);
+        assert_eq!(Files::of(Pid::from_raw(0)).receipt(Signal(libc::SIGWINCH)), Receipt::Gone);
     }
 }
