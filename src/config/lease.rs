@@ -19,7 +19,7 @@ pub struct Lease {
     /// Prepended to the name, keeps applications of one namespace apart.
     // Empty once validated, being part of the name.
     pub prefix: String,
-    /// Empty: the pod's, then the kubeconfig context's, then "default".
+    /// Empty: the pod's, and where a pod does not tell it, it is refused; elsewhere the kubeconfig context's, then "default".
     pub namespace: String,
     /// Base name. Empty: POD_NAME or the hostname. "_" and 32 random digits are always appended.
     pub identity: String,

@@ -104,6 +104,33 @@ fn flags_win_over_the_environment_and_that_over_the_file_and_that_over_the_defau
 }
 
 #[test]
+fn each_flag_sets_its_own_key() {
+    let settings = Settings {
+        lease: Some("billing".into()),
+        namespace: Some("shop".into()),
+        identity: Some("me".into()),
+        lease_duration: Some("30s".into()),
+        log_level: Some("debug".into()),
+        log_format: Some("json".into()),
+        ..Settings::default()
+    };
+    let Loaded { config: Config { lease, log, .. }, origins, .. } = loaded(&settings, &[]);
+    assert_eq!((lease.name.as_str(), lease.namespace.as_str(), lease.identity.as_str()), ("billing", "shop", "me"));
+    assert_eq!((lease.duration, log.level, log.format), (Duration::from_secs(30), LogLevel::Debug, LogFormat::Json));
+    for (key, flag) in [
+        ("lease.name", "--lease"),
+        ("lease.namespace", "--namespace"),
+        ("lease.identity", "--identity"),
+        ("lease.duration", "--lease-duration"),
+        ("log.level", "--log-level"),
+        ("log.format", "--log-format"),
+        ("workload.command", "the command line"),
+    ] {
+        assert_eq!(origins[key], Origin::Flag(flag.into()), "{key}");
+    }
+}
+
+#[test]
 fn the_three_formats_say_the_same() {
     let yaml = "lease:\n  name: x\n  labels:\n    a.b/c: '1'\nworkload:\n  oomScoreAdjust: -5\n  command: [a, b]\n  stop: {grace: 1m30s}\n";
     let toml = "[lease]\nname = 'x'\nlabels = { 'a.b/c' = '1' }\n[workload]\noomScoreAdjust = -5\ncommand = ['a', 'b']\nstop.grace = '1m30s'\n";
@@ -317,6 +344,8 @@ fn toml_writes_null_as_a_text() {
 fn leader_election_is_on_or_off() {
     let off = Settings { leader_election: Some("off".into()), ..Settings::default() };
     assert!(!loaded(&off, &[]).config.lease.enabled);
+    let on = Settings { leader_election: Some("on".into()), ..flags(&[]) };
+    assert!(loaded(&on, &[("TENURE_LEASE__ENABLED", "false")]).config.lease.enabled);
     let maybe = Settings { leader_election: Some("maybe".into()), ..flags(&[]) };
     assert_eq!(problems(&maybe, &[]), ["--leader-election: \"maybe\" is neither on nor off"]);
 }

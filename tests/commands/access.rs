@@ -17,6 +17,9 @@ fn no_cluster_is_78_and_says_what_was_looked_for_and_what_works_without() {
         let parts = ["KUBERNETES_SERVICE_HOST is not set", "/home/nobody/.kube/config does not exist", "`tenure demo`"];
         tenure(face, &[("HOME", "/home/nobody")]).says(78, &parts);
     }
+    for nowhere in [&[][..], &[("HOME", "")]] {
+        tenure(&["status", "x"], nowhere).says(78, &["neither KUBECONFIG nor HOME is set"]);
+    }
     assert!(!Path::new(&proof).exists(), "the workload never runs unled");
 }
 

@@ -1,6 +1,6 @@
 //! Bad input gets one clear message that names the source and the remedy, and the documented exit code.
 
-use std::{fs, net::Ipv4Addr, path::Path, process::Command};
+use std::{fs, net::Ipv4Addr, os::unix::fs::PermissionsExt, path::Path, process::Command};
 
 use nix::{
     sys::stat::Mode,
@@ -141,7 +141,7 @@ fn a_program_that_cannot_run_leaves_the_lease_alone() {
     let _server = Embedded::start(&path);
     let variables = [("KUBECONFIG", path.to_str().unwrap())];
     let script = place.file("script", "#!/no/such/int\n");
-    fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    fs::set_permissions(&script, PermissionsExt::from_mode(0o755)).unwrap();
     let words = format!("{script}: its interpreter /no/such/int: not found");
     let run = |program| tenure(&["--lease", "x", "--set", "lease.creationWait=0s", "--", program], &variables);
     run("/nowhere").says(127, &["/nowhere: not found"]);
@@ -154,11 +154,17 @@ fn a_program_that_cannot_run_leaves_the_lease_alone() {
 
 #[test]
 fn the_last_words_of_a_failed_start_are_where_kubelet_looks_and_those_of_a_command_are_not() {
+    let place = Scratch::new();
+    // Only execve finds out.
+    let nothing = place.file("nothing", "\x7fELF");
+    fs::set_permissions(&nothing, PermissionsExt::from_mode(0o755)).unwrap();
     for (line, code, words) in [
         ("--leese x", 64, "error: unexpected argument '--leese' found"),
         ("run --lease", 64, "error: a value is required for '--lease <NAME>'"),
         ("--lease x", 78, "tenure: the configuration is refused:\n  workload.command: there is no workload"),
         ("--leader-election=off -- /nonexistent", 127, "tenure: /nonexistent: not found"),
+        ("--lease x -- true", 78, "tenure: no cluster to talk to"),
+        (&format!("--leader-election=off -- {nothing}"), 126, &format!("tenure: {nothing}: cannot execute")),
         ("status --leese", 64, ""),
         ("check --leese", 64, ""),
     ] {

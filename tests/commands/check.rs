@@ -55,6 +55,20 @@ fn a_plain_init_needs_no_cluster() {
 }
 
 #[test]
+fn the_programs_of_hooks_are_looked_for_where_hooks_run() {
+    let hooks = "{afterLead: {command: [/nowhere]}, beforeFollow: {command: [sh]}}";
+    let place = Scratch::new();
+    let file =
+        place.file("tenure.yaml", format!("lease: {{name: x}}\nworkload: {{runs: always, acknowledge: hook}}\nhooks: {hooks}\n"));
+    let check = ["check", "--offline", "--config", &file, "--", "sh"];
+    let missing = "hooks.afterLead cannot be executed (127): /nowhere: not found";
+    tenure(&check, &[]).says(78, &[missing]);
+    let plain = tenure(&check, &[("TENURE_LEASE__ENABLED", "false")]);
+    plain.says(0, &["enabled: false"]);
+    assert!(!plain.out.contains("hooks.afterLead cannot"), "{plain:?}");
+}
+
+#[test]
 fn against_a_server_it_says_what_is_permitted() {
     let place = Scratch::new();
     let path = place.join("kubeconfig");

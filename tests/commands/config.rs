@@ -1,10 +1,12 @@
 //! `tenure config` shows what can be configured, and what is.
 
+use std::fs;
+
 use serde_json::Value;
 
 use crate::{
     scratch::Scratch,
-    world::{tenure, unprinted},
+    world::{tenure, tenure_with_etc, unprinted},
 };
 
 #[test]
@@ -64,6 +66,18 @@ fn the_effective_configuration_names_the_source_of_each_value() {
         expected.sort_unstable();
         assert_eq!(named, expected, "{said}");
     }
+}
+
+#[test]
+fn without_another_file_the_one_in_etc_is_read_if_there_is_one() {
+    let (with, without, broken) = (Scratch::new(), Scratch::new(), Scratch::new());
+    with.file("tenure.yaml", "lease: {name: billing}");
+    fs::create_dir(broken.join("tenure.yaml")).unwrap();
+    let effective = ["config", "effective", "--", "true"];
+
+    tenure_with_etc(&with, &effective).says(0, &["name: billing", "# /etc/tenure/tenure.yaml:1"]);
+    tenure_with_etc(&without, &["config", "effective", "--lease", "x", "--", "true"]).says(0, &["name: x"]);
+    tenure_with_etc(&broken, &effective).says(78, &["/etc/tenure/tenure.yaml", "cannot be read"]);
 }
 
 #[test]

@@ -64,6 +64,18 @@ fn a_replica_of_a_pod_asks_by_its_service_account_whatever_kubeconfig_is_at_home
 }
 
 #[test]
+fn a_replica_of_a_pod_asks_a_server_with_an_address_of_ipv6() {
+    let pod = Pod::with_an_account_in("billing");
+    let [home, _, port] = pod.variables();
+    let variables = [home, ("KUBERNETES_SERVICE_HOST", "::1"), port];
+
+    let replica = Running::in_a_pod(&pod.account, &["--lease", "x", "--", "true"], &variables);
+
+    replica.says(&[&format!("the API server is https://[::1]:{}", port.1), "the pod's service account"]);
+    assert_eq!(replica.end(), Some(0));
+}
+
+#[test]
 fn a_replica_says_where_it_serves_probes() {
     let place = Scratch::new();
     let path = place.file("kubeconfig", kubeconfig("server: 'http://127.0.0.1:1'"));

@@ -56,6 +56,11 @@ pub(crate) fn tenure_without_proc(arguments: &[&str]) -> Ended {
     run(after("mount -t tmpfs none /proc && exec \"$@\"", Path::new("sh")), arguments, &[], Stdio::piped())
 }
 
+/// Runs the binary where this is all that is in /etc/tenure.
+pub(crate) fn tenure_with_etc(files: &Path, arguments: &[&str]) -> Ended {
+    run(after("mount -t tmpfs none /etc && cp -R \"$0\" /etc/tenure && exec \"$@\"", files), arguments, &[], Stdio::piped())
+}
+
 fn in_a_pod(account: &Path) -> Command {
     let script = "mount -t tmpfs none /var/run && mkdir -p /var/run/secrets/kubernetes.io &&
         cp -R \"$0\" /var/run/secrets/kubernetes.io/serviceaccount && exec \"$@\"";

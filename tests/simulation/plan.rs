@@ -139,12 +139,6 @@ pub fn nodes(rng: &mut Rng) -> Vec<Node> {
     let first = timing(rng, pace);
     let timings: Vec<Timing> = (0..count).map(|_| if same { first } else { timing(rng, pace) }).collect();
     let longest = timings.iter().map(|timing| timing.duration).max().unwrap_or_default();
-    // A D that nobody has seen cannot be waited out when it is gone together with the Lease.
-    let creation_wait = match rng.u8(..4) {
-        0 => Some(longest + Duration::from_millis(rng.u64(..5_000))),
-        1..=3 if !same => Some(longest),
-        _ => None,
-    };
     // What is deleted or kept has to be waited for.
     let release = match rng.u8(..if pace == Pace::Rapid { 16 } else { 4 }) {
         0 => Release::Keep,
@@ -154,6 +148,13 @@ pub fn nodes(rng: &mut Rng) -> Vec<Node> {
     let drift = timings.iter().map(|timing| timing.drift).min().unwrap_or_default();
     let peer = (rng.u8(..8) == 0).then(|| peer::Habits::random(drift / 2, EPOCH, rng));
     let plan = Rc::new(plan(rng, pace, longest, same, peer));
+    // A D that nobody has seen cannot be waited out when it is gone together with the record.
+    let takes_away = plan.faults.iter().any(|fault| fault.takes_the_record_away());
+    let creation_wait = match rng.u8(..4) {
+        0 => Some(longest + Duration::from_millis(rng.u64(..5_000))),
+        1..=3 if !same && takes_away => Some(longest),
+        _ => None,
+    };
     let on_exit = match pace {
         Pace::Steady => *choice(rng, &[OnExit::Exit, OnExit::Follow, OnExit::Restart]),
         Pace::Hasty | Pace::Rapid => OnExit::Exit,

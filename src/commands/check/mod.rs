@@ -60,7 +60,8 @@ fn check_programs(config: &Config, report: &mut Report) {
     }
     let path = config.workload.env.get("PATH").map(Into::into).or_else(|| std::env::var_os("PATH"));
     let command = |kind: HookKind| Some((format!("hooks.{}", kind.name()), &kind.of(&config.hooks)?.command));
-    let hooks = HookKind::ALL.into_iter().filter_map(command);
+    // A plain init runs none.
+    let hooks = HookKind::ALL.into_iter().filter(|_| config.lease.enabled).filter_map(command);
     for (name, command) in std::iter::once(("the workload".into(), &config.workload.command)).chain(hooks) {
         let Some(program) = command.first() else { continue };
         match resolve(program, path.as_deref()) {

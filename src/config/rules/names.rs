@@ -189,7 +189,9 @@ mod tests {
 
     #[test]
     fn a_namespace_is_a_dns_label_or_empty() {
-        assert!(!is_refused(|lease| lease.namespace = "kube-system".into()));
+        for namespace in ["kube-system", "0", &"a".repeat(63)] {
+            assert!(!is_refused(|lease| lease.namespace = namespace.into()), "{namespace}");
+        }
         for namespace in ["Prod", "a.b", "-a", "a-", "a_b", &"a".repeat(64)] {
             assert!(is_refused(|lease| lease.namespace = namespace.into()), "{namespace}");
         }
@@ -203,12 +205,23 @@ mod tests {
         assert!(label("app.kubernetes.io/managed-by", "me") && label("tenure.dev/x", "a"));
         assert!(is_refused(|lease| drop(lease.annotations.insert("tenure.dev/paused".into(), "x".into()))));
         assert!(!is_refused(|lease| drop(lease.annotations.insert("Example.com/note".into(), "any text: é".into()))));
-        assert!(is_refused(|lease| drop(lease.annotations.insert("note".into(), "x".repeat(65 * 1024)))));
+    }
+
+    #[test]
+    fn labels_and_annotations_may_be_as_long_as_the_api_takes_and_no_longer() {
+        let label = |key: String, value: String| is_refused(|lease| drop(lease.labels.insert(key, value)));
+        let a = |times| "a".repeat(times);
+        assert!(!label("team".into(), a(63)) && label("team".into(), a(64)), "a value");
+        assert!(!label(a(63), String::new()) && label(a(64), String::new()), "a name");
+        let prefix = |last| format!("{0}.{0}.{0}.{1}/x", a(63), a(last));
+        assert!(!label(prefix(61), String::new()) && label(prefix(62), String::new()), "a prefix");
+        let note = |length: usize| is_refused(|lease| drop(lease.annotations.insert("note".into(), a(length))));
+        assert!(!note(64 * 1024 - 4) && note(64 * 1024 - 3), "all together");
     }
 
     #[test]
     fn an_identity_has_no_control_characters_and_an_end() {
         assert!(is_refused(|lease| lease.identity = "a\nb".into()) && is_refused(|lease| lease.identity = "a".repeat(254)));
-        assert!(!is_refused(|lease| lease.identity = "pod-1".into()));
+        assert!(!is_refused(|lease| lease.identity = "pod-1".into()) && !is_refused(|lease| lease.identity = "a".repeat(253)));
     }
 }

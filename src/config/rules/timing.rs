@@ -286,6 +286,37 @@ mod tests {
     }
 
     #[test]
+    fn the_ends_of_each_range_are_within_it() {
+        let ends: [fn(&mut Config); 6] = [
+            |config| config.lease.duration = LONGEST_LEASE,
+            |config| config.lease.renew_period = Duration::from_secs(1),
+            |config| config.lease.clock_drift.0 = 100,
+            |config| (config.lease.clock_drift.0, config.lease.duration) = (200_000, Duration::from_secs(60)),
+            |config| config.workload.stop.kill_margin = Duration::from_millis(100),
+            |config| config.lease.creation_wait = Some(LONGEST_LEASE),
+        ];
+        for (index, end) in ends.into_iter().enumerate() {
+            let judgement = judged(end);
+            assert!(judgement.violations.is_empty(), "{index}: {judgement:?}");
+        }
+        let shortest = |config: &mut Config| {
+            config.lease.duration = Duration::from_secs(2);
+            config.lease.renew_period = Duration::from_secs(1);
+            config.lease.attempt_timeout = Duration::from_millis(10);
+            config.workload.stop.loss_grace = Duration::ZERO;
+            config.workload.stop.kill_margin = Duration::from_millis(100);
+        };
+        assert!(judged(shortest).violations.is_empty());
+    }
+
+    #[test]
+    fn a_margin_that_a_busy_machine_may_miss_is_noted() {
+        let noted = |millis| judged(|config| config.workload.stop.kill_margin = Duration::from_millis(millis)).notes;
+        assert!(noted(500).is_empty());
+        assert!(noted(499)[0].contains("workload.stop.killMargin: 499ms is shorter"), "{:?}", noted(499));
+    }
+
+    #[test]
     fn a_creation_wait_has_whole_seconds_and_a_short_one_is_noted() {
         let wait = |millis| move |config: &mut Config| config.lease.creation_wait = Some(Duration::from_millis(millis));
         assert!(refused(wait(1500)).contains("write 2s"));

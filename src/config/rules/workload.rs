@@ -2,7 +2,7 @@
 
 use super::Judgement;
 use crate::{
-    config::{Config, OnExit, Restart, Signal},
+    config::{Config, OnExit, Restart, Runs, Signal},
     environment,
 };
 
@@ -38,16 +38,24 @@ pub(super) fn judge(config: &Config, judgement: &mut Judgement) {
             format!("{} cannot be caught: for a kill without grace set grace and lossGrace to 0s", workload.stop.signal.name());
         judgement.refuse(&["workload.stop.signal"], message);
     }
-    judge_restart(&workload.restart, workload.on_exit, judgement);
+    judge_restart(config, judgement);
 }
 
-fn judge_restart(restart: &Restart, on_exit: OnExit, judgement: &mut Judgement) {
-    let restarts = match on_exit {
-        OnExit::Restart => true,
-        OnExit::Exit | OnExit::Follow => false,
+fn judge_restart(config: &Config, judgement: &mut Judgement) {
+    let restart = &config.workload.restart;
+    let (restarts, fresh_standbys) = match (config.workload.on_exit, config.workload.runs) {
+        (OnExit::Restart, Runs::Always | Runs::Leading) => (true, false),
+        (OnExit::Follow, Runs::Always) => (false, config.lease.enabled),
+        (OnExit::Follow, Runs::Leading) | (OnExit::Exit, Runs::Always | Runs::Leading) => (false, false),
     };
-    if !restarts && *restart != Restart::default() {
+    if !restarts && !fresh_standbys && *restart != Restart::default() {
         judgement.note("workload.restart: nothing is started again unless workload.onExit is restart");
+    }
+    if fresh_standbys && restart.delay.is_zero() {
+        judgement.refuse(
+            &["workload.restart.delay"],
+            "0s would start a standby that fails again and again without a pause: write one such as 100ms",
+        );
     }
     if restart.delay > restart.max_delay {
         judgement.refuse(
@@ -118,17 +126,33 @@ mod tests {
 
     #[test]
     fn restarts_that_never_happen_are_noted_and_no_end_is_advised_that_is_chosen_already() {
-        for (on_exit, notes, remedy) in [
-            (OnExit::Exit, 1, "remove it"),
-            (OnExit::Follow, 1, "remove it"),
-            (OnExit::Restart, 0, "set workload.onExit to exit"),
+        for (runs, on_exit, notes, remedy) in [
+            (Runs::Leading, OnExit::Exit, 1, "remove it"),
+            (Runs::Leading, OnExit::Follow, 1, "remove it"),
+            (Runs::Leading, OnExit::Restart, 0, "set workload.onExit to exit"),
+            (Runs::Always, OnExit::Exit, 1, "remove it"),
+            (Runs::Always, OnExit::Follow, 0, "remove it"),
+            (Runs::Always, OnExit::Restart, 0, "set workload.onExit to exit"),
         ] {
             let mut config = Config::default();
-            (config.workload.on_exit, config.workload.restart.burst) = (on_exit, 0);
+            (config.workload.runs, config.workload.on_exit, config.workload.restart.burst) = (runs, on_exit, 0);
             let mut judgement = Judgement::default();
             judge(&config, &mut judgement);
-            assert_eq!(judgement.notes.len(), notes, "{on_exit:?}");
+            assert_eq!(judgement.notes.len(), notes, "{runs:?} {on_exit:?}");
             assert!(judgement.violations[0].message.contains(remedy), "{judgement:?}");
+        }
+    }
+
+    #[test]
+    fn a_standby_that_is_started_again_without_a_limit_is_not_without_a_pause() {
+        for (runs, on_exit, refuses) in
+            [(Runs::Always, OnExit::Follow, 1), (Runs::Always, OnExit::Restart, 0), (Runs::Leading, OnExit::Follow, 0)]
+        {
+            let refused = refused(|config| {
+                (config.workload.runs, config.workload.on_exit) = (runs, on_exit);
+                config.workload.restart.delay = Duration::ZERO;
+            });
+            assert_eq!(refused, vec!["workload.restart.delay"; refuses], "{runs:?} {on_exit:?}");
         }
     }
 
