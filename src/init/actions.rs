@@ -308,21 +308,21 @@ impl Drive {
             agent.handle(Input::Role(RoleInput::NotDemoted), clock::boot());
             return self.warn(format!("the workload does not handle signals.onFollow ({}) and is killed", signal.name()));
         }
-        let sent = if self.trusts_signals {
-            spawn::demote(pid, signal).map(|spawning| self.pending.demotion = Some(spawning)).map_err(|error| one_line(&error))
+        let failed = if self.trusts_signals {
+            // The end of that child is the answer.
+            spawn::demote(pid, signal).map(|spawning| self.pending.demotion = Some(spawning)).err().map(|error| one_line(&error))
         } else {
-            kill::send(pid, signal).map_err(|error| error.to_string())
-        };
-        let input = match sent {
+            let failed = kill::send(pid, signal).err().map(|error| error.to_string());
             // A zombie takes a signal too, and handles none: that it is reaped is the answer. What it has left is not demoted.
-            Ok(()) if self.pending.demotion.is_some() || reap::is_dead(pid) => return,
-            Ok(()) => Input::Role(RoleInput::Demoted),
-            Err(error) => {
-                self.warn(format!("the workload cannot be told signals.onFollow: {error}"));
-                Input::Role(RoleInput::NotDemoted)
+            if failed.is_none() && !reap::is_dead(pid) {
+                agent.handle(Input::Role(RoleInput::Demoted), clock::boot());
             }
+            failed
         };
-        agent.handle(input, clock::boot());
+        if let Some(error) = failed {
+            self.warn(format!("the workload cannot be told signals.onFollow: {error}"));
+            agent.handle(Input::Role(RoleInput::NotDemoted), clock::boot());
+        }
     }
 
     fn walk(&mut self, agent: &mut Agent, everything: bool) {

@@ -1,7 +1,6 @@
 //! Finds the program of a command, before a Lease is acquired for it.
 //!
-//! Owns the search. Never executes anything; execve may still fail on what only it checks (an interpreter's interpreter, the
-//! loader of a program).
+//! Owns the search. Never executes anything; execve may still fail on what only it checks (an interpreter's interpreter).
 
 use std::{
     ffi::OsStr,
@@ -43,11 +42,11 @@ pub enum ResolveError {
         /// Directory, permissions, format.
         why: &'static str,
     },
-    /// It is a script, and its interpreter cannot be run.
-    #[error("{}: its interpreter {unfit}", script.display())]
+    /// Its interpreter, or its dynamic loader, cannot be run.
+    #[error("{}: its interpreter {unfit}", file.display())]
     Interpreter {
         /// The file.
-        script: PathBuf,
+        file: PathBuf,
         /// What is wrong with the interpreter.
         unfit: Box<Self>,
     },
@@ -74,7 +73,7 @@ pub fn resolve(program: &str, path: Option<&OsStr>) -> Result<PathBuf, ResolveEr
     match header::of(&file) {
         Header::Left => Ok(file),
         Header::Unfit(why) => Err(ResolveError::NotExecutable { file, why }),
-        Header::Script(interpreter) => {
+        Header::Interpreted(interpreter) => {
             // It comes from a file, and a carriage return at its end must be visible.
             let program = interpreter.to_string_lossy().escape_debug().to_string();
             let unfit = match check(interpreter) {
@@ -82,7 +81,7 @@ pub fn resolve(program: &str, path: Option<&OsStr>) -> Result<PathBuf, ResolveEr
                 Some(Err(unfit)) => unfit,
                 None => ResolveError::NotFound { program, path: None },
             };
-            Err(ResolveError::Interpreter { script: file, unfit: unfit.into() })
+            Err(ResolveError::Interpreter { file, unfit: unfit.into() })
         }
     }
 }

@@ -262,9 +262,9 @@ pub fn promote(
     tell(pid, signal, Some(not_after), notify, taken)
 }
 
-/// Demotes a running workload by a signal from a forked child, which ends when the process has taken it, and with another status
-/// than 0 when it is gone. Whether that process handles the signal is known by then ([`fate`]), and that nothing else is asked of
-/// it: one that is stopped, or dumps its core for minutes, would be sent a signal without ever being told (law 8).
+/// Demotes a running workload by a signal from a forked child, which ends once the process has taken it, and with another status
+/// than 0 once that is gone. One that is stopped, or dumps its core for minutes, can be sent a signal without ever being told of
+/// its role (law 8). Ask [`fate`] before whether it handles the signal.
 ///
 /// # Errors
 /// [`SpawnError`]; nothing was sent then.

@@ -144,6 +144,11 @@ fn a_program_that_cannot_run_leaves_the_lease_alone() {
     fs::set_permissions(&script, PermissionsExt::from_mode(0o755)).unwrap();
     let words = format!("{script}: its interpreter /no/such/int: not found");
     let run = |program| tenure(&["--lease", "x", "--set", "lease.creationWait=0s", "--", program], &variables);
+    let program = fs::read("/bin/true").unwrap();
+    let loader = program.windows(9).position(|part| part == b"/ld-linux").unwrap();
+    let program = place.file("program", [&program[..loader], b"/no", &program[loader + 3..]].concat());
+    fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+    run(&program).says(127, &[&format!("{program}: its interpreter /"), "/no-linux", ": not found"]);
     run("/nowhere").says(127, &["/nowhere: not found"]);
     run("/etc/passwd").says(126, &["/etc/passwd: is not executable"]);
     run(&script).says(127, &[&words]);

@@ -72,6 +72,26 @@ fn who_may_have_led_again_unseen_between_two_robbers_is_waited_for_anew() {
 }
 
 #[test]
+fn who_holds_again_what_the_robber_had_left_may_have_waited_for_nobody() {
+    let mut next = renewed(robbed(5));
+    let robber = next.register.object.clone().unwrap()["spec"].clone();
+    next.register.edit(|object| object["spec"]["holderIdentity"] = "".into());
+    next.register.edit(|object| object["metadata"]["annotations"]["tenure.dev/paused"] = "true".into());
+    next.watch_register();
+    next.run(seconds(1));
+    next.register.edit(|object| object["spec"] = robber);
+    next.watch_register();
+    let taken_at = next.now.boot + plus(5);
+    next.run(seconds(1));
+    next.register.edit(|object| drop(object["metadata"]["annotations"].as_object_mut().unwrap().remove("tenure.dev/paused")));
+    next.watch_register();
+
+    next.run(plus(5));
+
+    assert_eq!((next.leads().is_some(), not_before(&next)), (true, Some(taken_at + plus(30))));
+}
+
+#[test]
 fn the_mark_of_a_robber_is_trusted_once_the_robbed_can_run_no_longer() {
     let mut led_again = mark();
     led_again["leaseTransitions"] = 9.into();

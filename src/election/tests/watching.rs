@@ -94,6 +94,20 @@ fn a_watch_that_brings_nothing_while_reads_do_is_started_anew_once_a_minute() {
 }
 
 #[test]
+fn one_change_that_a_read_was_first_to_bring_makes_no_watch_a_dead_one() {
+    let mut bench = Bench::with(held("x", 600));
+    bench.run(seconds(90));
+    for renewal in 0..3 {
+        bench.register.edit(|object| object["spec"]["renewTime"] = format!("r{renewal}").into());
+        bench.run(seconds(4));
+        bench.watch_register();
+        bench.run(seconds(60));
+    }
+
+    assert_eq!(bench.watches.len(), 1);
+}
+
+#[test]
 fn a_follower_that_hears_renewals_reads_about_once_a_minute() {
     let mut bench = Bench::with(held("x", 15));
     bench.run(seconds(2));

@@ -1,17 +1,21 @@
 //! What the first bytes of a file say about how the kernel would execute it.
 //!
-//! Owns the kernel's rules for `#!` and for the magic of ELF. What it cannot tell for certain is left to execve.
+//! Owns the kernel's rules for `#!`, and for the magic and the loader of ELF. What it cannot tell for certain is left to execve.
 
 use std::{
-    ffi::OsStr,
-    fs::OpenOptions,
+    ffi::{CStr, OsStr},
+    fs::{File, OpenOptions},
     io::{self, Read as _},
     os::unix::{ffi::OsStrExt as _, fs::OpenOptionsExt as _},
     path::{Path, PathBuf},
 };
 
+use elf::{ElfStream, abi::PT_INTERP, endian::NativeEndian};
+
 /// As much of a file as the kernel looks at.
 const LENGTH: usize = 256;
+
+const MAGIC: &[u8] = b"\x7fELF";
 
 /// The machines whose ELF files this binary's kernel may execute, with the 32-bit ones of its own family. Empty: unknown.
 const MACHINES: &[u16] = if cfg!(target_arch = "x86_64") {
@@ -25,8 +29,8 @@ const MACHINES: &[u16] = if cfg!(target_arch = "x86_64") {
 /// What a file is to execve.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Header {
-    /// A script for this interpreter.
-    Script(PathBuf),
+    /// A script for this interpreter, or a program with this dynamic loader.
+    Interpreted(PathBuf),
     /// Nothing that the kernel executes.
     Unfit(&'static str),
     /// Executable, or execve finds out.
@@ -38,8 +42,17 @@ pub(super) fn of(file: &Path) -> Header {
     let Ok(head) = read(file) else { return Header::Left };
     match judge(&head) {
         Header::Unfit(_) if has_mark(file, &head) && may_have_handlers() => Header::Left,
-        header @ (Header::Script(_) | Header::Unfit(_) | Header::Left) => header,
+        Header::Left if head.starts_with(MAGIC) => loader(file).map_or(Header::Left, Header::Interpreted),
+        header @ (Header::Interpreted(_) | Header::Unfit(_) | Header::Left) => header,
     }
+}
+
+/// The dynamic loader that a program names; none if it is static, or execve finds out what is wrong with it.
+fn loader(file: &Path) -> Option<PathBuf> {
+    let mut program = ElfStream::<NativeEndian, _>::open_stream(open(file).ok()?).ok()?;
+    let header = program.segments().iter().find(|header| header.p_type == PT_INTERP).copied()?;
+    let name = CStr::from_bytes_until_nul(program.segment_data(&header).ok()?).ok()?;
+    Some(OsStr::from_bytes(name.to_bytes()).into())
 }
 
 /// Whether it has what the handlers of binfmt_misc usually know a file by: an extension, or bytes that are no text.
@@ -48,18 +61,21 @@ fn has_mark(file: &Path, head: &[u8]) -> bool {
 }
 
 fn read(file: &Path) -> io::Result<Vec<u8>> {
-    // Do not block on a FIFO that has taken the file's place since the check.
-    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(file)?;
     let mut head = Vec::with_capacity(LENGTH);
-    file.take(LENGTH as u64).read_to_end(&mut head)?;
+    open(file)?.take(LENGTH as u64).read_to_end(&mut head)?;
     Ok(head)
+}
+
+fn open(file: &Path) -> io::Result<File> {
+    // Do not block on a FIFO that has taken the file's place since the check.
+    OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(file)
 }
 
 fn judge(head: &[u8]) -> Header {
     if let Some(line) = head.strip_prefix(b"#!") {
         return script(line, head.len() == LENGTH);
     }
-    if !head.starts_with(b"\x7fELF") {
+    if !head.starts_with(MAGIC) {
         return Header::Unfit("is neither a program nor a script with a #! line");
     }
     match head.get(18..20) {
@@ -78,7 +94,7 @@ fn script(line: &[u8], is_cut: bool) -> Header {
         None if is_cut => Header::Left,
         end => match name.get(..end.unwrap_or(name.len())) {
             None | Some([]) => Header::Unfit("its #! line names no interpreter"),
-            Some(name) => Header::Script(OsStr::from_bytes(name).into()),
+            Some(name) => Header::Interpreted(OsStr::from_bytes(name).into()),
         },
     }
 }
@@ -107,10 +123,10 @@ mod tests {
             ("#!/bin/sh\r\n", "/bin/sh\r"),
             ("#!sh\n", "sh"),
         ] {
-            assert_eq!(judge(head.as_bytes()), Header::Script(interpreter.into()), "{head:?}");
+            assert_eq!(judge(head.as_bytes()), Header::Interpreted(interpreter.into()), "{head:?}");
         }
         let longest = format!("#!/{} ", "x".repeat(LENGTH - 4));
-        assert!(matches!(judge(longest.as_bytes()), Header::Script(_)));
+        assert!(matches!(judge(longest.as_bytes()), Header::Interpreted(_)));
         let cut = format!("#!/{}", "x".repeat(LENGTH - 3));
         assert_eq!(judge(cut.as_bytes()), Header::Left);
     }
@@ -142,6 +158,19 @@ mod tests {
         assert_eq!(judge(&elf(if cfg!(target_arch = "x86_64") { libc::EM_386 } else { libc::EM_ARM })), Header::Left);
         assert_eq!(judge(&elf(libc::EM_S390)), Header::Unfit("is a program for another kind of processor"));
         assert_eq!(judge(b"\x7fELF cut"), Header::Left);
+    }
+
+    #[test]
+    fn a_program_names_its_loader_and_a_broken_one_is_left_to_execve() {
+        let sh = std::fs::read("/bin/sh").unwrap();
+        let Header::Interpreted(loader) = of("/bin/sh".as_ref()) else { panic!("/bin/sh is static") };
+        assert!(loader.is_absolute() && loader.exists(), "{loader:?}");
+        let cut = std::env::temp_dir().join(format!("tenure-header-{}", std::process::id()));
+        for length in [20, 64, 200] {
+            std::fs::write(&cut, &sh[..length]).unwrap();
+            assert_eq!(of(&cut), Header::Left, "{length}");
+        }
+        std::fs::remove_file(cut).unwrap();
     }
 
     #[test]

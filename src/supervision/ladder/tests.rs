@@ -224,6 +224,25 @@ fn what_the_walk_that_is_due_finds_gone_is_not_reported() {
 }
 
 #[test]
+fn survivors_are_reported_before_the_end_of_init_but_not_where_a_kill_that_is_due_may_still_remove_them() {
+    let mut ladder = Ladder::killing(true, MARGIN, ms(0));
+    assert_eq!(ladder.step(ms(0)), Some(Step::Walk));
+    ladder.scanned(left(&[7]), ms(0));
+    // After a walk of 900 ms, survivors are to be reported at 1000 ms, and init ends at 1200 ms.
+    ladder.hard(ms(900), ms(900));
+    assert_eq!(ladder.step(ms(900)), Some(Step::KillAll));
+    ladder.scanned(left(&[7]), ms(900));
+
+    let mut early = ladder.clone();
+    assert_eq!(early.step(ms(1399)), Some(Step::KillAll), "it may be the last");
+    early.scanned(left(&[7]), ms(1399));
+    assert_eq!(early.step(ms(1399)), Some(Step::Unproved(vec![7])));
+
+    assert_eq!(ladder.step(ms(1400)), Some(Step::Unproved(vec![7])));
+    assert_eq!(ladder.step(ms(1400)), Some(Step::Die));
+}
+
+#[test]
 fn survivors_that_may_not_be_killed_end_init_at_h() {
     let mut ladder = Ladder::killing(true, MARGIN, ms(0));
     ladder.step(ms(0));
