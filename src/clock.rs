@@ -65,6 +65,10 @@ const TICK: i64 = 10_000;
 const PER_TICK: i64 = 100;
 /// `freq` is in parts per million, scaled by this.
 const FREQUENCY: i64 = 1 << 16;
+/// So many nanoseconds in a second are one part per million.
+const NANOS: i64 = 1_000;
+/// The kernel's: of an offset, it corrects 2 to the power of minus this and of minus `constant` in a second.
+const SHIFT_PLL: u32 = 2;
 
 /// By how many parts per million the kernel makes CLOCK_BOOTTIME run faster or slower.
 ///
@@ -78,11 +82,19 @@ pub fn slew() -> Result<u32, Errno> {
         Errno::result(libc::adjtimex(&raw mut timex))?;
         timex
     };
-    Ok(parts_per_million(timex.freq, timex.tick))
+    let nanos = if timex.status & libc::STA_NANO == 0 { 1_000 } else { 1 };
+    let correction = in_a_second(timex.offset.saturating_mul(nanos), timex.constant);
+    Ok(parts_per_million(timex.freq, timex.tick, correction))
 }
 
-fn parts_per_million(frequency: i64, tick: i64) -> u32 {
-    let parts = frequency / FREQUENCY + (tick - TICK).saturating_mul(PER_TICK);
+/// How many of these nanoseconds the kernel's loop corrects within the next second: systemd-timesyncd corrects by it.
+fn in_a_second(offset: i64, constant: i64) -> i64 {
+    let shift = u32::try_from(constant.max(0)).unwrap_or(u32::MAX).saturating_add(SHIFT_PLL);
+    1_i64.checked_shl(shift).filter(|part| *part > 0).map_or(0, |part| offset / part)
+}
+
+fn parts_per_million(frequency: i64, tick: i64, correction: i64) -> u32 {
+    let parts = frequency / FREQUENCY + (tick - TICK).saturating_mul(PER_TICK) + correction / NANOS;
     u32::try_from(parts.unsigned_abs()).unwrap_or(u32::MAX)
 }
 
@@ -92,9 +104,18 @@ mod tests {
 
     #[test]
     fn frequency_and_ticks_add_up_in_parts_per_million() {
-        assert_eq!(parts_per_million(0, TICK), 0);
-        assert_eq!(parts_per_million(500 * FREQUENCY, TICK), 500);
-        assert_eq!(parts_per_million(-500 * FREQUENCY, TICK - 1), 600);
-        assert_eq!(parts_per_million(0, 11_000), 100_000);
+        assert_eq!(parts_per_million(0, TICK, 0), 0);
+        assert_eq!(parts_per_million(500 * FREQUENCY, TICK, 0), 500);
+        assert_eq!(parts_per_million(-500 * FREQUENCY, TICK - 1, 0), 600);
+        assert_eq!(parts_per_million(0, 11_000, 0), 100_000);
+        assert_eq!(parts_per_million(-500 * FREQUENCY, TICK, 50_000_000), 49_500);
+    }
+
+    #[test]
+    fn an_offset_is_corrected_by_a_part_that_halves_with_each_step_of_the_constant() {
+        let offset = 400_000_000;
+        assert_eq!([0, 1, 6].map(|constant| in_a_second(offset, constant)), [100_000_000, 50_000_000, 1_562_500]);
+        assert_eq!(in_a_second(-offset, 1), -50_000_000);
+        assert_eq!([61, 62, 1 << 40].map(|constant| in_a_second(i64::MAX, constant)), [0; 3]);
     }
 }
