@@ -371,9 +371,17 @@ impl Drive {
                 Some(Outcome::Done) | None => agent.handle(Input::Role(RoleInput::PromotionKilled), clock::boot()),
             }
         }
-        if self.pending.demotion.take_if(|spawning| spawning.pid == pid).is_some() {
-            let demoted = exit == Exit::Code(0);
-            agent.handle(Input::Role(if demoted { RoleInput::Demoted } else { RoleInput::NotDemoted }), clock::boot());
+        if let Some(mut spawning) = self.pending.demotion.take_if(|spawning| spawning.pid == pid) {
+            let input = match spawning.outcome() {
+                Some(Outcome::Done) if exit == Exit::Code(0) => RoleInput::Demoted,
+                Some(Outcome::Failed(failure)) => {
+                    self.warn(format!("the workload cannot be told signals.onFollow: {failure}"));
+                    RoleInput::NotDemoted
+                }
+                // Killed, or the workload is gone, which is its own news.
+                Some(Outcome::Done | Outcome::Late) | None => RoleInput::NotDemoted,
+            };
+            agent.handle(Input::Role(input), clock::boot());
         }
     }
 

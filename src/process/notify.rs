@@ -175,3 +175,19 @@ pub(crate) fn parse(text: &str) -> Option<Role> {
     };
     text.lines().filter_map(role).next_back()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_role_of_a_datagram_counts_and_what_means_nothing_here_is_skipped() {
+        assert_eq!(parse("X_TENURE_ROLE=leader\nSTATUS=x\nX_TENURE_ROLE=standby\nREADY=1"), Some(Role::Standby));
+        assert_eq!(parse("X_TENURE_ROLE=standby\nX_TENURE_ROLE=leader"), Some(Role::Leader));
+        for nothing in
+            ["", "READY=1", "X_TENURE_ROLE=", "X_TENURE_ROLE=Leader", " X_TENURE_ROLE=leader", "X_TENURE_ROLE=leader x"]
+        {
+            assert_eq!(parse(nothing), None, "{nothing:?}");
+        }
+    }
+}

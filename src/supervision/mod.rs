@@ -77,7 +77,7 @@ pub enum Input {
 /// The outcome of telling a workload its role, and what it answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RoleInput {
-    /// [`Action::Promote`] has sent its signal.
+    /// [`Action::Promote`] has sent its signal, and where no notification is asked for the workload has taken it.
     Promoted,
     /// Its deadline came first: nothing was sent.
     PromotionLate,

@@ -1,6 +1,6 @@
 //! `runs: always` with real signals, datagrams and hooks.
 
-use std::{fs, io::Write as _};
+use std::{fs, io::Write as _, time::Duration};
 
 use nix::{
     sys::signal::{
@@ -215,9 +215,11 @@ pub(crate) fn a_workload_that_never_handles_its_promotion_stays_the_standby_that
     let sent = clock::boot();
     world.tell(&lead(timing(), sent));
     assert_eq!(world.hear(), ToElector::Acknowledged { term: Term(1), serial: 0 });
-    sleep_until(sent + timing().duration / 2);
-    let acknowledged = world.extend(timing(), clock::boot());
-    assert_eq!(world.hear(), acknowledged, "S is later than this D");
+    for seconds in [2, 4, 6, 8, 10, 12] {
+        sleep_until(sent + Duration::from_secs(seconds));
+        let acknowledged = world.extend(timing(), clock::boot());
+        assert_eq!(world.hear(), acknowledged);
+    }
     let ToElector::Stopping { reason, at, .. } = world.hear() else { panic!("not given up") };
     assert_eq!((reason, at >= sent + timing().duration), (Reason::NotAcknowledged, true));
     world.step_down(7, Reason::NotAcknowledged);

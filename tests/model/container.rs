@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 
 use tenure::{
+    config::Acknowledge,
     link::{Exit, ToElector, ToInit},
     role::Role,
     supervision::{Action, Agent, Input, RoleInput, Settings},
@@ -61,6 +62,8 @@ pub struct Container {
     /// The workload's messages on NOTIFY_SOCKET.
     pub words: VecDeque<Role>,
     promoter: Option<i32>,
+    demoter: Option<i32>,
+    trusts_signals: bool,
     /// The token of the last Lead.
     token: u64,
     /// The kernel kills what leads at H, whether or not init and elector run.
@@ -90,6 +93,8 @@ impl Container {
             spawned: None,
             words: VecDeque::new(),
             promoter: None,
+            demoter: None,
+            trusts_signals: setup.config.workload.acknowledge == Some(Acknowledge::None),
             token: 0,
             has_fuse: setup.fuse,
             fuse: None,
@@ -248,6 +253,10 @@ impl Container {
             if self.promoter.take_if(|promoter| *promoter == pid).is_some() {
                 self.handle(promotion(exit), around);
             }
+            if self.demoter.take_if(|demoter| *demoter == pid).is_some() {
+                let demoted = exit == Exit::Code(0);
+                self.handle(Input::Role(if demoted { RoleInput::Demoted } else { RoleInput::NotDemoted }), around);
+            }
             if let Some((_, outcome)) = self.spawned.take_if(|(child, _)| *child == pid) {
                 self.handle(outcome.map_or_else(Input::NotSpawned, |()| Input::Spawned), around);
             }
@@ -274,6 +283,7 @@ impl Container {
                     self.tree.call_off(promoter);
                 }
             }
+            Action::Demote { pid, .. } if self.trusts_signals => self.demoter = Some(self.tree.demote(pid)),
             Action::Demote { pid, .. } => {
                 self.tree.order(pid, Role::Standby, self.token);
                 self.handle(Input::Role(RoleInput::Demoted), around);

@@ -46,6 +46,8 @@ enum Errand {
     Run(Option<u64>),
     /// To tell that process that it leads.
     Promote(i32, u64),
+    /// To tell that process that it follows, and to end once it has taken that.
+    Demote(i32),
 }
 
 /// Whether a forked child runs the workload.
@@ -66,6 +68,11 @@ impl Tree {
     /// Forks the child that promotes it.
     pub fn promote(&mut self, pid: i32, token: u64, not_after: Instant) -> i32 {
         self.add(Stage::Forked(Errand::Promote(pid, token), Some(not_after)))
+    }
+
+    /// Forks the child that demotes it, and ends once the signal is taken.
+    pub fn demote(&mut self, pid: i32) -> i32 {
+        self.add(Stage::Forked(Errand::Demote(pid), None))
     }
 
     fn add(&mut self, stage: Stage) -> i32 {
@@ -100,7 +107,15 @@ impl Tree {
 
     /// One process takes its step: a forked child runs its errand, the workload obeys an order and reports it.
     pub fn work(&mut self, who: Who, boot: Instant, judge: &mut Judge) -> (Option<Spawned>, Option<Role>) {
-        let forked = self.processes.iter().position(|process| matches!(process.stage, Stage::Forked(..)));
+        // A signal is taken after those that were sent before it.
+        let waits = |process: &Process| match process.stage {
+            Stage::Forked(Errand::Demote(workload), _) => {
+                self.processes.iter().any(|other| other.pid == workload && !other.orders.is_empty())
+            }
+            Stage::Forked(..) | Stage::Runs(_) | Stage::Zombie(_) => false,
+        };
+        let forked = |process: &Process| matches!(process.stage, Stage::Forked(..)) && !waits(process);
+        let forked = self.processes.iter().position(forked);
         if let Some(index) = forked {
             return (self.exec(index, who, boot, judge), None);
         }
@@ -144,6 +159,17 @@ impl Tree {
                 if !late {
                     self.order(workload, Role::Leader, token);
                 }
+                None
+            }
+            Errand::Demote(workload) => {
+                let takes = |process: &&mut Process| {
+                    process.pid == workload && process.dies.is_none() && matches!(process.stage, Stage::Runs(_))
+                };
+                let taken = self.processes.iter_mut().find(takes).map(|process| process.stage = Stage::Runs(None));
+                if taken.is_some() {
+                    judge.gone(who, workload);
+                }
+                self.processes[index].stage = Stage::Zombie(Exit::Code(u8::from(taken.is_none())));
                 None
             }
         }

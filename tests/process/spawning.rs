@@ -148,6 +148,39 @@ test_in!(Pid1, a_signal_waits_until_its_process_has_a_handler, {
     assert_eq!(std::iter::from_fn(|| reap::next(|_| {})).find(|(pid, _)| *pid == child), None, "it lives");
 });
 
+test_in!(Pid1, a_signal_that_was_sent_is_taken_only_by_a_process_that_runs, {
+    let scratch = Scratch::new();
+    let ready = scratch.join("ready");
+    let child = shell(&format!("trap : USR1 USR2; touch {}; while :; do sleep 0.01; done", ready.display()));
+    wait_until("its traps", || ready.exists());
+    let (usr1, usr2) = (tenure::config::Signal(libc::SIGUSR1), tenure::config::Signal(libc::SIGUSR2));
+    let mut ends = std::collections::BTreeMap::new();
+    let mut reaped = |pid| {
+        while let Some((pid, exit)) = reap::next(|_| {}) {
+            ends.insert(pid, exit);
+        }
+        ends.get(&pid).copied()
+    };
+    kill::send(child, tenure::config::Signal(libc::SIGSTOP)).expect("it runs");
+
+    let soon = clock::boot() + std::time::Duration::from_millis(100);
+    let promotion = spawn::promote(child, usr1, soon, None, true).expect("a child");
+    wait_until("the end of the promotion", || reaped(promotion.pid).is_some());
+    let demotion = spawn::demote(child, usr2).expect("a child");
+    let untaken = spawn::promote(child, usr1, Instant::NEVER, None, false).expect("a child");
+    wait_until("what waits for nothing", || reaped(untaken.pid).is_some());
+    let waits = reaped(demotion.pid);
+    kill::send(child, SIGCONT).expect("it is there");
+    wait_until("the end of the demotion", || reaped(demotion.pid).is_some());
+
+    let ends = [reaped(promotion.pid), waits, reaped(demotion.pid), reaped(untaken.pid)];
+    assert_eq!(ends, [Some(Exit::Code(1)), None, Some(Exit::Code(0)), Some(Exit::Code(0))]);
+
+    let orphan = spawn::demote(child, tenure::config::Signal(libc::SIGKILL)).expect("a child");
+    wait_until("the end of one whose process is gone", || reaped(orphan.pid).is_some());
+    assert_eq!(reaped(orphan.pid), Some(Exit::Code(1)));
+});
+
 test_in!(Pid1, a_program_that_cannot_be_executed_says_why, {
     let scratch = Scratch::new();
     let text = scratch.file("text", "neither ELF nor #!");

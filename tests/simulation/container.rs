@@ -65,6 +65,7 @@ pub struct Container {
     /// The workload's main process, as init knows it.
     main: Option<i32>,
     promoter: Option<i32>,
+    demoter: Option<i32>,
     hook: Option<i32>,
     /// Messages of processes on NOTIFY_SOCKET.
     words: VecDeque<(i32, Role)>,
@@ -105,6 +106,7 @@ impl Container {
             spawning: None,
             main: None,
             promoter: None,
+            demoter: None,
             hook: None,
             words: VecDeque::new(),
             token: String::new(),
@@ -236,6 +238,10 @@ impl Container {
                     Exit::Signal(_) => Input::Role(RoleInput::PromotionKilled),
                 };
                 self.handle(input, e);
+            }
+            if self.demoter.take_if(|demoter| *demoter == pid).is_some() {
+                let demoted = exit == Exit::Code(0);
+                self.handle(Input::Role(if demoted { RoleInput::Demoted } else { RoleInput::NotDemoted }), e);
             }
             if self.hook.take_if(|hook| *hook == pid).is_some() && exit != Exit::Code(0) {
                 self.conduct.failed(self.clock().boot(e.now));

@@ -63,6 +63,8 @@ enum Stage {
     Forked { token: Option<String>, not_after: Instant },
     /// Is about to tell the workload that it leads.
     Promotes { workload: i32, token: String, not_after: Instant },
+    /// Is about to tell the workload that it follows, and ends once that has taken it.
+    Demotes { workload: i32 },
     /// Tells the workload its role, or is about to.
     Hooks(Hook),
     /// Runs, and does not lead.
@@ -134,6 +136,7 @@ impl Tree {
     pub fn exec(&mut self, pid: i32, clock: Clock, habits: &Habits, e: &mut Engine) -> Option<Outcome> {
         let index = self.processes.iter().position(|process| process.pid == pid && !process.killed)?;
         self.promotes(index, clock, habits, e);
+        self.demotes(index, habits, e);
         self.hooks(index, clock, habits, e);
         let process = self.processes.get_mut(index)?;
         let Stage::Forked { token, not_after } = &process.stage else { return None };
@@ -214,6 +217,7 @@ impl Tree {
             | Stage::Stands
             | Stage::Forked { .. }
             | Stage::Promotes { .. }
+            | Stage::Demotes { .. }
             | Stage::Hooks(_)
             | Stage::Zombie(_) => None,
         });
@@ -265,7 +269,12 @@ impl Tree {
         let process = &mut self.processes[index];
         match process.stage {
             Stage::Zombie(_) => return false,
-            Stage::Forked { .. } | Stage::Promotes { .. } | Stage::Hooks(_) | Stage::Stands | Stage::Runs { .. } => {}
+            Stage::Forked { .. }
+            | Stage::Promotes { .. }
+            | Stage::Demotes { .. }
+            | Stage::Hooks(_)
+            | Stage::Stands
+            | Stage::Runs { .. } => {}
         }
         process.stage = Stage::Zombie(exit);
         e.judge.gone(self.who, pid);

@@ -15,9 +15,12 @@ use elf::{ElfStream, abi::PT_INTERP, endian::NativeEndian};
 /// As much of a file as the kernel looks at.
 const LENGTH: usize = 256;
 
+/// PATH_MAX: the kernel takes no longer name of a loader.
+const LONGEST_NAME: u64 = 4096;
+
 const MAGIC: &[u8] = b"\x7fELF";
 
-/// The machines whose ELF files this binary's kernel may execute, with the 32-bit ones of its own family. Empty: unknown.
+/// The machines whose ELF files this binary's kernel may execute: its own, and the 32-bit one of its family. Empty: unknown.
 const MACHINES: &[u16] = if cfg!(target_arch = "x86_64") {
     &[libc::EM_X86_64, libc::EM_386]
 } else if cfg!(target_arch = "aarch64") {
@@ -50,7 +53,14 @@ pub(super) fn of(file: &Path) -> Header {
 /// The dynamic loader that a program names; none if it is static, or execve finds out what is wrong with it.
 fn loader(file: &Path) -> Option<PathBuf> {
     let mut program = ElfStream::<NativeEndian, _>::open_stream(open(file).ok()?).ok()?;
+    // Another machine's is run by a handler, which knows where that machine's files are.
+    if MACHINES.first() != Some(&program.ehdr.e_machine) {
+        return None;
+    }
     let header = program.segments().iter().find(|header| header.p_type == PT_INTERP).copied()?;
+    if header.p_filesz > LONGEST_NAME {
+        return None;
+    }
     let name = CStr::from_bytes_until_nul(program.segment_data(&header).ok()?).ok()?;
     Some(OsStr::from_bytes(name.to_bytes()).into())
 }

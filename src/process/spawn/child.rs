@@ -196,15 +196,17 @@ fn await_handler(
     Ok(())
 }
 
-/// Waits for the process to take the signal; false if it is gone without that, or it is too late.
+/// Waits for the process to take the signal; false if it is gone without that, or it is too late. Where the main thread has
+/// ended, a promotion may have been taken, and a demotion may not.
 fn is_taken(signal: Signal, files: &disposition::Files, not_after: Option<Instant>) -> Result<bool, Failure> {
     let (mut pause, longest) = PAUSES;
     loop {
         match files.receipt(signal) {
             Receipt::Taken => return Ok(true),
+            Receipt::Unclear if not_after.is_some() => return Ok(true),
             Receipt::Gone => return Ok(false),
-            Receipt::Pending if is_late(not_after)? => return Ok(false),
-            Receipt::Pending => {}
+            Receipt::Pending | Receipt::Unclear if is_late(not_after)? => return Ok(false),
+            Receipt::Pending | Receipt::Unclear => {}
         }
         wait(pause);
         pause = (pause * 2).min(longest);

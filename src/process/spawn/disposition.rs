@@ -38,6 +38,8 @@ pub(super) enum Receipt {
     Taken,
     /// It is pending, or the process is stopped, or dying, when it takes none.
     Pending,
+    /// It is not pending, but the main thread has ended: the others took it, or the process is dying.
+    Unclear,
     /// The process is gone.
     Gone,
 }
@@ -66,6 +68,7 @@ impl Files {
         let fate = match judge(signal, status) {
             Fate::Ends if read(&self.environ, &mut []).is_none() => Fate::Handles,
             Fate::Ends if read(&self.wchan, &mut buffer).is_none_or(waits_for_signals) => Fate::Handles,
+            Fate::Ignores if read(&self.wchan, &mut buffer).is_some_and(waits_for_signals) => Fate::Handles,
             Fate::Blocks if read(&self.wchan, &mut buffer).is_some_and(waits_for_a_vfork) => Fate::Ends,
             fate @ (Fate::Ends | Fate::Blocks | Fate::Ignores | Fate::Handles) => fate,
         };
@@ -84,7 +87,7 @@ impl Files {
         let pending = is_pending(signal, status);
         // After the pending ones: what kills the process is pending before it shows here.
         let Some(stat) = read(&self.stat, &mut buffer) else { return Receipt::Gone };
-        if pending || !is_awake(stat) { Receipt::Pending } else { Receipt::Taken }
+        if pending { Receipt::Pending } else { judge_state(stat) }
     }
 }
 
@@ -113,8 +116,9 @@ fn read<'a>(path: &CStr, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
 fn judge(signal: Signal, status: &[u8]) -> Fate {
     match [b"SigIgn:", b"SigCgt:", b"SigBlk:"].map(|name| has(status, name, signal)) {
         [None, None, None] | [_, Some(true), _] => Fate::Handles,
-        [Some(true), ..] => Fate::Ignores,
+        // The kernel keeps what is blocked, even where it is ignored.
         [_, _, Some(true)] => Fate::Blocks,
+        [Some(true), ..] => Fate::Ignores,
         [_, _, _] => Fate::Ends,
     }
 }
@@ -125,14 +129,20 @@ fn is_pending(signal: Signal, status: &[u8]) -> bool {
     pends(signal) || pends(kill::SIGKILL) || lines(status).any(|line| line == b"CoreDumping:\t1")
 }
 
-/// Whether a stat shows a process that is neither stopped nor dying: its state follows its name, which may hold anything, and
-/// its flags are the sixth after that.
-fn is_awake(stat: &[u8]) -> bool {
-    let Some(end) = stat.iter().rposition(|byte| *byte == b')') else { return true };
+/// What has become of a signal that is not pending, by the stat of the main thread: its state follows the name, which may hold
+/// anything, the flags are the sixth after that, and the number of threads the eleventh after those.
+fn judge_state(stat: &[u8]) -> Receipt {
+    let Some(end) = stat.iter().rposition(|byte| *byte == b')') else { return Receipt::Taken };
     let mut fields = stat.get(end + 2..).unwrap_or_default().split(|byte| *byte == b' ');
     let state = fields.next().unwrap_or_default();
-    let flags = fields.nth(5).and_then(|flags| std::str::from_utf8(flags).ok()?.parse::<u64>().ok()).unwrap_or_default();
-    !matches!(state, b"T" | b"t" | b"Z" | b"X") && flags & DYING == 0
+    let mut number = |skipped| std::str::from_utf8(fields.nth(skipped)?).ok()?.parse::<u64>().ok();
+    let (flags, threads) = (number(5).unwrap_or_default(), number(10).unwrap_or_default());
+    match state {
+        b"Z" if threads > 1 => Receipt::Unclear,
+        b"T" | b"t" | b"Z" | b"X" => Receipt::Pending,
+        _ if flags & DYING != 0 => Receipt::Pending,
+        _ => Receipt::Taken,
+    }
 }
 
 fn lines(status: &[u8]) -> impl Iterator<Item = &[u8]> {
@@ -187,6 +197,7 @@ mod tests {
             assert_eq!(judge(0, own, 0), Fate::Ignores, "{signal}");
             assert_eq!(judge(own, 0, own), Fate::Handles, "{signal}");
             assert_eq!(judge(own, 0, 0), Fate::Blocks, "{signal}");
+            assert_eq!(judge(own, own, 0), Fate::Blocks, "{signal}");
         }
     }
 
@@ -236,7 +247,8 @@ mod tests {
         assert_eq!(judge(Signal(libc::SIGUSR1), b""), Fate::Handles);
         assert_eq!(judge(Signal(libc::SIGUSR1), b"Name:\tx\nSigCgt:\tnothing\nSigBlk:\n"), Fate::Handles);
         assert_eq!(Files::of(Pid::from_raw(0)).fate(Signal(libc::SIGUSR1)), Fate::Handles);
-        assert!(!is_pending(Signal(libc::SIGUSR1), b"") && is_awake(b""));
+        assert!(!is_pending(Signal(libc::SIGUSR1), b""));
+        assert_eq!(judge_state(b""), Receipt::Taken);
     }
 
     #[test]
@@ -257,16 +269,20 @@ mod tests {
 
     #[test]
     fn a_process_that_is_stopped_or_dying_takes_no_signal_whatever_its_name_is() {
-        let stat = |state: &str, flags: u64| format!("7 (a) T (b) {state} 1 7 7 0 -1 {flags} 12 0 0 0\n");
+        let judge = |state: &str, flags: u64, threads: u64| {
+            let flags = 0x0040_0100 | flags;
+            judge_state(format!("7 (a) T (b) {state} 1 7 7 0 -1 {flags} 9 0 9 0 9 9 9 9 20 0 {threads} 0 9\n").as_bytes())
+        };
         for state in ["R", "S", "D", "I"] {
-            assert!(is_awake(stat(state, 0x0040_0100).as_bytes()), "{state}");
+            assert_eq!(judge(state, 0, 1), Receipt::Taken, "{state}");
         }
         for state in ["T", "t", "Z", "X"] {
-            assert!(!is_awake(stat(state, 0x0040_0100).as_bytes()), "{state}");
+            assert_eq!(judge(state, 0, 1), Receipt::Pending, "{state}");
         }
         for flag in [0x4, 0x8, 0x200, 0x400] {
-            assert!(!is_awake(stat("D", 0x0040_0100 | flag).as_bytes()), "{flag:#x}");
+            assert_eq!(judge("D", flag, 2), Receipt::Pending, "{flag:#x}");
         }
+        assert_eq!(judge("Z", 0x4, 2), Receipt::Unclear);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! The order of steps is that of `init/actions.rs`.
 
 use tenure::{
-    config::HookKind,
+    config::{Acknowledge, HookKind},
     link::{Reason, ToElector},
     role::Role,
     supervision::{Action, Input, RoleInput, Target},
@@ -112,9 +112,15 @@ impl Container {
                 }
             }
             Action::Demote { pid, signal } => {
+                self.window(Window::Asked, e);
+                if self.node.config.workload.acknowledge == Some(Acknowledge::None) {
+                    let demoter = self.tree.demote(pid, &self.node.habits, e);
+                    e.note(self.who, || format!("forks pid {demoter} to demote {pid}"));
+                    self.demoter = Some(demoter);
+                    return;
+                }
                 e.note(self.who, || format!("signal {} to pid {pid}", signal.0));
                 self.tree.order(pid, Role::Standby, "", &self.node.habits, e);
-                self.window(Window::Asked, e);
                 self.handle(Input::Role(RoleInput::Demoted), e);
             }
             Action::DrainNotify => self.words.clear(),

@@ -62,6 +62,31 @@ impl Tree {
         }
     }
 
+    /// Forks a child that sends the signal that demotes `workload`.
+    pub fn demote(&mut self, workload: i32, habits: &Habits, e: &mut Engine) -> i32 {
+        let manner = super::Manner { main: false, breeds: false, ..manner(habits, e) };
+        self.add(Stage::Demotes { workload }, manner, false, habits, e)
+    }
+
+    /// The demoting child sends the signal, and ends: well if the workload takes it, and otherwise once that is gone.
+    pub(super) fn demotes(&mut self, index: usize, habits: &Habits, e: &mut Engine) {
+        let Some(Process { pid, stage: Stage::Demotes { workload }, killed: false, .. }) = self.processes.get(index) else {
+            return;
+        };
+        let (pid, workload) = (*pid, *workload);
+        let takes = |process: &Process| {
+            process.pid == workload && !process.killed && matches!(process.stage, Stage::Stands | Stage::Runs { .. })
+        };
+        let takes = self.processes.iter().any(takes);
+        e.note(self.who, || format!("pid {pid} demotes {workload}: {takes}"));
+        if takes {
+            self.order(workload, Role::Standby, "", habits, e);
+        }
+        if let Some(process) = self.processes.get_mut(index) {
+            process.stage = Stage::Zombie(Exit::Code(u8::from(!takes)));
+        }
+    }
+
     /// The workload is told its role. Some ignore it when they are to stand by.
     pub fn order(&mut self, pid: i32, role: Role, token: &str, habits: &Habits, e: &mut Engine) {
         let Some(process) = self.processes.iter_mut().find(|process| process.pid == pid) else { return };
