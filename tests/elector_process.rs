@@ -21,8 +21,9 @@ use nix::{
 };
 use tenure::{
     clock,
-    config::Config,
-    link::{Confirmed, Facts, MAX_MESSAGE, Resume, Stop, Term, Then, ToElector, ToInit, VERSION, Welcome, decode, encode},
+    config::{self, Config},
+    link::{Confirmed, Exit, Facts, MAX_MESSAGE, Resume, Stop, Term, Then, ToElector, ToInit, VERSION, Welcome, decode, encode},
+    process,
 };
 
 #[path = "support/lines.rs"]
@@ -79,8 +80,12 @@ fn signals_of_a_terminal_do_not_end_it() {
     assert_eq!(elector.hears(), ToInit::Beat);
 
     let pid = Pid::from_raw(elector.child.id().try_into().unwrap());
-    for signal in [Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTSTP, Signal::SIGHUP, Signal::SIGTERM, Signal::SIGUSR1] {
+    use Signal::{SIGALRM, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2, SIGVTALRM};
+    for signal in [SIGINT, SIGQUIT, SIGTSTP, SIGHUP, SIGTERM, SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM] {
         kill(pid, signal).unwrap();
+    }
+    for real_time in 34..=64 {
+        process::kill::send(pid, config::Signal(real_time)).unwrap();
     }
 
     assert_eq!(elector.hears(), ToInit::Beat);
@@ -206,20 +211,25 @@ fn a_link_that_breaks_is_no_reason_to_kill_what_a_living_init_runs() {
 #[test]
 fn a_group_that_was_proved_gone_is_nobodys_to_kill() {
     let kubeconfig = Kubeconfig::of_nobody();
-    let (mut elector, group) = Elector::of_a_term(&kubeconfig);
     let stop = Stop { began: None, killed: None, exited: None, exit: None, proved: clock::boot() };
-    elector.tell(&ToElector::Stopped { term: Term(1), request: 9, stop, then: Then::Follow });
-    elector.tell(&ToElector::Beat);
-    while elector.hears() != ToInit::Beat {}
-    let pid = wait_for("the elector", || elector_of(&elector.child));
+    for gone in [
+        ToElector::Stopped { term: Term(1), request: 9, stop, then: Then::Follow },
+        ToElector::Restarting { term: Term(1), exit: Exit::Code(3), at: clock::boot() },
+    ] {
+        let (mut elector, group) = Elector::of_a_term(&kubeconfig);
+        elector.tell(&gone);
+        elector.tell(&ToElector::Beat);
+        while elector.hears() != ToInit::Beat {}
+        let pid = wait_for("the elector", || elector_of(&elector.child));
 
-    elector.child.kill().unwrap();
-    elector.child.wait().unwrap();
-    drop(elector);
+        elector.child.kill().unwrap();
+        elector.child.wait().unwrap();
+        drop(elector);
 
-    wait_until("the elector has ended", || is_dead(pid));
-    assert!(!is_dead(group));
-    kill(group, Signal::SIGKILL).unwrap();
+        wait_until("the elector has ended", || is_dead(pid));
+        assert!(!is_dead(group), "{gone:?}");
+        kill(group, Signal::SIGKILL).unwrap();
+    }
 }
 
 #[test]

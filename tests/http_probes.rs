@@ -89,6 +89,14 @@ async fn a_query_changes_nothing_and_other_pages_do_not_exist() {
 }
 
 #[tokio::test]
+async fn an_answer_is_text_that_nobody_keeps_on_a_connection_that_ends() {
+    let answer = get(served(&standby()), "/leader").await.to_ascii_lowercase();
+    for header in ["content-type: text/plain", "cache-control: no-store", "connection: close"] {
+        assert!(answer.contains(header), "{header} in {answer}");
+    }
+}
+
+#[tokio::test]
 async fn head_has_no_body_and_other_methods_are_refused() {
     let address = served(&standby());
     let head = exchange(address, "HEAD /livez HTTP/1.1\r\nHost: probe\r\n\r\n").await;

@@ -311,6 +311,17 @@ mod tests {
         }
     }
 
+    #[tokio::test]
+    async fn who_is_impersonated_is_said_and_an_empty_name_is_nobody() {
+        let user = User::new("impersonates");
+        for (name, said) in [("bob", true), ("", false)] {
+            let head = user.asks(json!({ "token": "open-sesame", "as": name })).await;
+
+            assert_eq!(head.contains("impersonate-user: bob\r\n"), said, "{head}");
+            assert_eq!(head.contains("impersonate-user"), said, "{head}");
+        }
+    }
+
     #[test]
     fn a_key_that_is_no_pem_is_refused_and_not_shown() {
         let user = User::new("key");

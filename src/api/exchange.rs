@@ -284,16 +284,18 @@ mod tests {
 
     #[tokio::test]
     async fn a_command_is_told_why_by_its_exit_code() {
-        let stub = Stub::start([json(403, r#"{"message":"no"}"#), json(500, "broken"), json(200, "broken")]).await;
+        let answers = [json(401, "{}"), json(403, r#"{"message":"no"}"#), json(500, "broken"), json(200, "broken")];
+        let stub = Stub::start(answers).await;
         let client = stub.dialer().client();
 
         let codes = [
             call(&client, get(), LONG).await.unwrap_err().exit_code(),
             call(&client, get(), LONG).await.unwrap_err().exit_code(),
             call(&client, get(), LONG).await.unwrap_err().exit_code(),
+            call(&client, get(), LONG).await.unwrap_err().exit_code(),
         ];
 
-        assert_eq!(codes, [77, 69, 69]);
+        assert_eq!(codes, [77, 77, 69, 69]);
     }
 
     #[test]

@@ -304,6 +304,23 @@ mod tests {
         assert_eq!(replace(&mut auth, PATIENCE).unwrap(), None);
 
         assert_eq!(serde_json::json!(auth)["token"], "own");
+        let oidc = serde_json::json!({ "name": "oidc", "config": { "id-token": "own" } });
+        for mut other in [
+            AuthInfo { token_file: Some("token".into()), ..shell("exit 1") },
+            AuthInfo { username: Some("me".into()), password: Some("own".to_owned().into()), ..shell("exit 1") },
+            AuthInfo { auth_provider: Some(serde_json::from_value(oidc).unwrap()), ..shell("exit 1") },
+        ] {
+            assert_eq!(replace(&mut other, PATIENCE).unwrap(), None, "{:?}", serde_json::json!(other));
+        }
+    }
+
+    #[test]
+    fn that_there_is_no_process_for_a_plugin_may_pass_and_that_there_is_no_such_file_does_not() {
+        let may_pass = |kind: io::ErrorKind| {
+            PluginError::Start { program: "aws".into(), hint: String::new(), source: kind.into() }.may_pass()
+        };
+        assert!(may_pass(io::ErrorKind::WouldBlock) && may_pass(io::ErrorKind::OutOfMemory));
+        assert!(!may_pass(io::ErrorKind::NotFound) && !may_pass(io::ErrorKind::PermissionDenied));
     }
 
     #[test]

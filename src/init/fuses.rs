@@ -267,6 +267,28 @@ mod tests {
     }
 
     #[test]
+    fn groups_get_as_many_fuses_as_there_are_descriptors_for_and_what_is_gone_gives_its_own_back() {
+        let mut children = [(); 2].map(|()| std::process::Command::new("sleep").arg("60").process_group(0).spawn().unwrap());
+        let [first, second] = children.each_ref().map(|child| Pid::from_raw(child.id().try_into().unwrap()));
+        let mut fuses = Fuses::new();
+        fuses.most = 1;
+        fuses.follow(Some(clock::boot() + Duration::from_secs(3600))).unwrap();
+        let lit = |fuses: &Fuses| fuses.lit.iter().map(Fuse::group).collect::<Vec<_>>();
+
+        fuses.cover(first).unwrap();
+        fuses.cover(second).unwrap();
+        let full = lit(&fuses);
+        fuses.cover_all(Some(vec![second]), Instant::NEVER).unwrap();
+        let later = lit(&fuses);
+
+        for child in &mut children {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+        assert_eq!((full, later), (vec![Some(first)], vec![Some(second)]));
+    }
+
+    #[test]
     fn for_what_there_is_no_time_is_left_without() {
         let mut child = std::process::Command::new("sleep").arg("60").process_group(0).spawn().unwrap();
         let group = Pid::from_raw(child.id().try_into().unwrap());

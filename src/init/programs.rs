@@ -212,7 +212,17 @@ mod tests {
 
     #[test]
     fn what_an_outer_tenure_said_of_its_term_is_not_passed_on() {
-        let outer = OF_A_TERM.into_iter().chain(["OTHER"]).map(|name| (name.into(), "outer".into()));
+        let outer = [
+            "TENURE_ACQUIRED_AT",
+            "TENURE_EXIT_CODE",
+            "TENURE_EXIT_SIGNAL",
+            "TENURE_FENCING_TOKEN",
+            "TENURE_LEASE_UID",
+            "TENURE_REASON",
+            "TENURE_TERM",
+            "OTHER",
+        ];
+        let outer = outer.into_iter().map(|name| (name.into(), "outer".into()));
 
         let environment = environment(&config(), outer, "me", None);
 

@@ -95,6 +95,13 @@ mod tests {
     }
 
     #[test]
+    fn what_may_pass_is_tried_again_and_nothing_else_is() {
+        let passing: Vec<u32> = (0..=16).filter(|code| status(*code) == StatusCode::SERVICE_UNAVAILABLE).collect();
+        assert_eq!(passing, [1, 4, 10, 11, 14, 15]);
+        assert_eq!([0, 7, 12, 16, 8].map(|code| status(code).as_u16()), [200, 403, 404, 401, 500]);
+    }
+
+    #[test]
     fn a_call_is_the_message_in_a_frame_with_its_length() {
         let request = Request::post("http://collector/x").header("authorization", "t").body(Bytes::from_static(b"abc")).unwrap();
         let call = call(request);

@@ -261,7 +261,7 @@ fn a_lease_whose_fields_are_nonsense_is_shown_as_far_as_it_goes() {
         "spec":{"holderIdentity":"pod-1","leaseDurationSeconds":"long","renewTime":"yesterday","acquireTime":{},"leaseTransitions":1e99}}"#;
     let path = scripted(&place, vec![("GET ", 200, lease)].leak());
     let variables = [("KUBECONFIG", path.as_str())];
-    tenure(&["status", "x"], &variables).says(1, &["x       expired   pod-1    -       0             -"]);
+    tenure(&["status", "x"], &variables).says(1, &["x       expired   pod-1    -       2147483647    -"]);
     tenure(&["status", "x", "-o", "json"], &variables).says(1, &["\"renewed\": null", "\"state\": \"expired\""]);
 }
 

@@ -1,10 +1,15 @@
 //! What a replica says of its surroundings, and which of them it copes with.
 
-use std::{ffi::OsStr, fs, net::TcpStream, os::unix::ffi::OsStrExt as _};
+use std::{
+    ffi::OsStr,
+    fs,
+    net::{TcpListener, TcpStream},
+    os::unix::ffi::OsStrExt as _,
+};
 
 use crate::{
     scratch::Scratch,
-    world::{Pod, Running, kubeconfig, scripted, tenure_in_a_pod},
+    world::{Embedded, Pod, Running, kubeconfig, scripted, tenure, tenure_in_a_pod},
 };
 
 #[test]
@@ -50,6 +55,41 @@ fn a_replica_says_which_settings_of_traces_cannot_be_used() {
         let replica = Running::start(&["--lease", "x", "--", "true"], &variables);
         replica.says(&["OTEL_EXPORTER_OTLP_ENDPOINT is not a URL"]);
         assert_eq!(replica.end(), Some(0));
+    }
+    let endpoint = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1");
+    let variables = [("KUBECONFIG", path.as_str()), endpoint, ("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip")];
+    let replica = Running::start(&["--lease", "x", "--", "true"], &variables);
+    replica.says(&["COMPRESSION=gzip"]);
+    assert_eq!(replica.end(), Some(0));
+}
+
+#[test]
+fn a_replica_uses_the_kubeconfig_at_home_where_there_is_nothing_else() {
+    let (place, home) = (Scratch::new(), Scratch::new());
+    let server = Embedded::start(&place.join("kubeconfig"));
+    fs::create_dir(home.join(".kube")).unwrap();
+    fs::copy(place.join("kubeconfig"), home.join(".kube/config")).unwrap();
+
+    let replica = Running::start(&["--lease", "x", "--", "sleep", "60"], &[("HOME", home.to_str().unwrap())]);
+
+    replica.says(&["ready: the Lease was read"]);
+    assert_eq!(replica.end(), Some(0));
+    drop(server);
+}
+
+#[test]
+fn a_replica_says_no_more_than_its_level() {
+    let place = Scratch::new();
+    let path = place.file("kubeconfig", kubeconfig("server: 'http://127.0.0.1:1'"));
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    for (level, warns) in [("warn", true), ("error", false)] {
+        let listen = format!("http.listen={}", taken.local_addr().unwrap());
+        let line = ["--lease", "x", "--log-level", level, "--set", &listen, "--", "true"];
+
+        let ended = tenure(&line, &[("KUBECONFIG", &path)]);
+
+        ended.says(78, &["(http.listen)"]);
+        assert_eq!(ended.err.contains("not PID 1"), warns, "{ended:?}");
     }
 }
 

@@ -1,5 +1,7 @@
 //! `tenure status` reports who holds a Lease; its exit code tells whether anybody does.
 
+use std::fs;
+
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 
@@ -91,7 +93,7 @@ fn no_such_lease_is_2_and_says_where_it_is_not() {
 fn it_looks_where_the_pod_is_and_else_where_the_context_is() {
     let place = Scratch::new();
     let path = server(&place, "nowhere", &json!({}));
-    let text = std::fs::read_to_string(&path).unwrap().replace("user: u}}]", "user: u, namespace: shop}}]");
+    let text = fs::read_to_string(&path).unwrap().replace("user: u}}]", "user: u, namespace: shop}}]");
     let path = place.file("with-namespace", &text);
     let variables = [("KUBECONFIG", path.as_str())];
 
@@ -111,6 +113,36 @@ fn a_pod_asks_by_its_service_account_before_the_home_kubeconfig() {
     let ended = tenure_in_a_pod(&pod.account, &["status", "none"], &pod.variables());
 
     ended.says(2, &["no Lease none in namespace billing"]);
+}
+
+#[test]
+fn the_kubeconfig_at_home_is_used_where_there_is_nothing_else() {
+    let (place, home) = (Scratch::new(), Scratch::new());
+    let path = server(&place, "/billing", &lease("billing", "pod-1_ab", NOW));
+    fs::create_dir(home.join(".kube")).unwrap();
+    fs::copy(path, home.join(".kube/config")).unwrap();
+
+    tenure(&["status", "billing"], &[("HOME", home.to_str().unwrap())]).says(0, &["pod-1_ab"]);
+}
+
+#[test]
+fn a_pod_that_names_a_kubeconfig_asks_by_that_one() {
+    let place = Scratch::new();
+    let pod = Pod::with_an_account_in("default");
+    let path = server(&place, "/billing", &lease("billing", "pod-1_ab", NOW));
+    let variables = [&pod.variables()[..], &[("KUBECONFIG", path.as_str())]].concat();
+
+    tenure_in_a_pod(&pod.account, &["status", "billing"], &variables).says(0, &["pod-1_ab"]);
+}
+
+#[test]
+fn a_pod_without_a_token_is_as_good_as_none() {
+    let pod = Pod::with_an_account_in("billing");
+    fs::remove_file(pod.account.join("token")).unwrap();
+
+    let [home, host, port] = pod.variables();
+    tenure_in_a_pod(&pod.account, &["status", "none"], &[home, host, port]).says(69, &["http://127.0.0.1:1"]);
+    tenure_in_a_pod(&pod.account, &["status", "none"], &[host, port]).says(78, &["automountServiceAccountToken"]);
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::{io::BufRead as _, process::Command};
 
 use nix::unistd::{Pid, Uid, getpid, getppid, setresuid};
 use tenure::{
+    config::Signal,
     link::Exit,
     process::{
         kill::{self, Left, SIGKILL, Sweep, Verdict},
@@ -273,6 +274,11 @@ test_in!(Child, outside_of_pid_1_nothing_kills_or_sweeps_everything, {
         assert_eq!(error.and_then(|error| error.raw_os_error()), Some(libc::EPERM));
     }
     assert!(count(Scope::Descendants) == 0 && kill::send(getppid(), kill::SIGCONT).is_err());
+    for everything in [-1, 0, 1].map(Pid::from_raw) {
+        for sent in [kill::send(everything, Signal(0)), kill::send_group(everything, Signal(0))] {
+            assert_eq!(sent.err().and_then(|error| error.raw_os_error()), Some(libc::EINVAL), "{everything}");
+        }
+    }
 });
 
 test_in!(Child, the_remains_of_a_dead_init_are_known_by_marker_group_and_descent, {

@@ -215,6 +215,21 @@ fn what_a_kubeconfig_names_by_a_relative_path_is_beside_it() {
 }
 
 #[test]
+fn certificates_and_keys_that_a_kubeconfig_names_by_a_relative_path_are_beside_it() {
+    let issued = rcgen::generate_simple_self_signed(["me".to_owned()]).unwrap();
+    let (certificate, key) = (File::new("me.crt", &issued.cert.pem()), File::new("me.key", &issued.signing_key.serialize_pem()));
+    let name = |file: &File| file.0.file_name().unwrap().to_str().unwrap().to_owned();
+    let cluster = format!("certificate-authority: {}", name(&certificate));
+    let user = format!("client-certificate: {}, client-key: {}", name(&certificate), name(&key));
+    let file = File::new("identity", &kubeconfig(&cluster, &user));
+
+    let cluster = Cluster::from_kubeconfig(std::slice::from_ref(&file.0), Prompt::Never).unwrap();
+
+    let refused = cluster.dialer(Duration::from_secs(1)).err().map(|error| one_line(&error));
+    assert_eq!(refused, None);
+}
+
+#[test]
 fn a_server_that_is_no_url_is_refused() {
     for server in ["localhost", "localhost:8080", "ftp://localhost", "https://127.0.0.1:99999", "https://[::1]:", "https://h:-1"]
     {

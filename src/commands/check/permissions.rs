@@ -97,6 +97,14 @@ mod tests {
     }
 
     #[test]
+    fn a_question_names_the_lease_except_that_of_a_creation() {
+        let attributes = |verb: &str, name| question("shop", verb, name)["spec"]["resourceAttributes"].clone();
+        let asked = |verb: &str, name: &str| json!({ "group": "coordination.k8s.io", "resource": "leases", "namespace": "shop", "verb": verb, "name": name });
+        assert_eq!(attributes("update", Some("billing")), asked("update", "billing"));
+        assert_eq!(attributes("create", None), asked("create", ""));
+    }
+
+    #[test]
     fn no_answer_is_no_permission() {
         assert_eq!(verdict(&json!({ "status": { "allowed": true } })), (true, String::new()));
         assert_eq!(verdict(&json!({ "status": { "allowed": false, "reason": "no rule" } })), (false, " (no rule)".into()));

@@ -83,6 +83,38 @@ fn a_transition_is_one_line_with_role_reason_term_margin_durations_and_ids() {
 }
 
 #[test]
+fn the_token_is_said_of_who_leads_only() {
+    let lines = logged(|lines| {
+        lines.outcome(&Outcome::Transition(Box::new(stood_by())));
+        lines.outcome(&Outcome::Transition(Box::new(Transition { to: Role::Leader, ..stood_by() })));
+    });
+    let tokens: Vec<_> = lines.iter().map(|line| line.get("token").and_then(Value::as_str)).collect();
+    assert_eq!(tokens, [None, Some("42")]);
+}
+
+#[test]
+fn that_the_workload_waits_although_the_lease_is_held_is_said_with_how_long_and_why() {
+    let creation_wait = Some(Duration::from_secs(15));
+    let acquired = Event::Acquired { token: "42".into(), transitions: 7, creation_wait };
+    let lines = logged(|lines| reported(lines, 0, &acquired));
+    assert_eq!((lines[0]["level"].as_str(), lines[0]["wait"].as_f64()), (Some("INFO"), Some(15.0)));
+    assert!(lines[0]["message"].as_str().unwrap().contains("because nobody released it"), "{lines:?}");
+}
+
+#[test]
+fn a_restart_says_how_the_workload_ended() {
+    for (exit, field) in [(Exit::Code(3), "exit_code"), (Exit::Signal(9), "exit_signal")] {
+        let restarting = ToElector::Restarting { term: Term(1), exit, at: ms(0) };
+        let lines = logged(|_| heard(&restarting));
+        let ended = match exit {
+            Exit::Code(code) => i64::from(code),
+            Exit::Signal(signal) => signal.into(),
+        };
+        assert_eq!((lines[0]["level"].as_str(), lines[0][field].as_i64()), (Some("WARN"), Some(ended)));
+    }
+}
+
+#[test]
 fn a_workload_that_was_demoted_is_not_said_to_be_gone() {
     let lines = logged(|lines| {
         lines.outcome(&Outcome::Transition(Box::new(stood_by())));
