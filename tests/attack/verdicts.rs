@@ -43,6 +43,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         a_lock_is_excused_by_an_overlap_with_its_holder_only,
         beside_client_go_a_life_still_ends_with_its_hold,
         an_acquisition_is_judged_although_a_killed_server_did_not_record_it,
+        a_write_is_not_compared_with_what_it_did_not_replace_where_etcd_may_have_kept_an_edit_to_itself,
         a_takeover_comes_in_time_where_only_the_holder_was_struck,
         a_takeover_counts_from_when_it_could_be_foreseen,
         a_complete_attack_lacks_no_fault,
@@ -164,6 +165,24 @@ fn an_acquisition_is_judged_although_a_killed_server_did_not_record_it() {
     assert_eq!(judged(2, 2_000, Fault::RestartApiServer), 1, "it does not count one transition");
     assert_eq!(judged(1, 2_001, Fault::RestartApiServer), 1, "nobody sent it");
     assert_eq!(judged(1, 2_000, Fault::FreezeApiServer), 1, "what a server that lives has answered is recorded");
+}
+
+fn a_write_is_not_compared_with_what_it_did_not_replace_where_etcd_may_have_kept_an_edit_to_itself() {
+    let judged = |base: &str, fault: Fault| {
+        let mut held = spec(1_000, "0-1");
+        held["leaseTransitions"] = json!(12);
+        let mut taken = spec(2_000, "1-1");
+        taken["leaseTransitions"] = json!(1);
+        let taken = Record { base: Some(base.to_owned()), ..stored(2_000, "1-1", 9, &taken) };
+        let mut history = History::of_replicas([tenure("0-1", vec![written(1_000, "0-1")]), tenure("1-1", Vec::new())]);
+        history.audit = vec![Record { user: "admin".into(), ..stored(1_000, "0-1", 5, &held) }, taken];
+        history.spans = vec![Span { place: None, ..span(fault, 0, 1_500, 1_900) }];
+        found(&history).iter().filter(|wrong| wrong.contains("does not count one transition")).count()
+    };
+
+    assert_eq!(judged("7", Fault::FreezeEtcd), 0);
+    assert_eq!(judged("5", Fault::FreezeEtcd), 1, "it is what it replaced");
+    assert_eq!(judged("7", Fault::FreezeElector), 1, "nothing kept an answer back");
 }
 
 /// 0-1 renews at 2 s, and its init is killed; 1-1, which sees the Lease from `sight` on, takes it, and its workload starts at `start`.
@@ -300,6 +319,7 @@ fn stored(at: u64, replica: &str, number: u64, spec: &Value) -> Record {
         verb: "update".into(),
         status: 200,
         holder: None,
+        base: None,
         asked: micros,
         answered: micros,
         stored: json!({ "metadata": { "resourceVersion": number.to_string(), "uid": "uid" }, "spec": spec }),

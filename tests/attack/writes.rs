@@ -58,6 +58,7 @@ pub(crate) fn judge(history: &History, verdict: &mut Verdict) {
                     let acquired = Version { record: &record, ..*version };
                     judge_one(history, &acquired, place, same).and_then(|()| judge_one(history, version, place, Some(&acquired)))
                 }
+                None if same.is_some_and(|before| has_unknown_base(history, version, before)) => Ok(()),
                 None => judge_one(history, version, place, same),
             };
             if let Err(wrong) = judged {
@@ -86,6 +87,16 @@ fn unrecorded(history: &History, version: &Version<'_>, before: Option<&Version<
         stored["spec"] = sent.request.spec().clone();
         Record { stored, ..version.record.clone() }
     })
+}
+
+/// Whether it replaces a version that nobody recorded: a server gives an answer up while its etcd stands still, which stores what
+/// it was sent all the same.
+fn has_unknown_base(history: &History, version: &Version<'_>, before: &Version<'_>) -> bool {
+    let base = version.record.base.as_ref().and_then(|base| base.parse::<u128>().ok());
+    let (from, to) = (history.moment(before.record.answered), history.moment(version.record.asked));
+    let mut faults = history.faults_within(from, to).map(|span| span.fault);
+    base.is_some_and(|base| base > before.number)
+        && faults.any(|fault| matches!(fault, Fault::FreezeEtcd | Fault::RestartEtcd | Fault::RestartApiServer))
 }
 
 /// All versions, in order.

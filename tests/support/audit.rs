@@ -17,6 +17,8 @@ pub struct Record {
     pub status: u64,
     /// holderIdentity in the request, if it carries one.
     pub holder: Option<String>,
+    /// resourceVersion in the request, if it carries one.
+    pub base: Option<String>,
     /// When it arrived: microseconds since 1970.
     pub asked: i64,
     /// When it was answered: microseconds since 1970.
@@ -54,6 +56,7 @@ fn record(line: &Value) -> Record {
         verb: text(&line["verb"]),
         status: line["responseStatus"]["code"].as_u64().unwrap_or_default(),
         holder: line["requestObject"]["spec"]["holderIdentity"].as_str().map(str::to_owned),
+        base: line["requestObject"]["metadata"]["resourceVersion"].as_str().map(str::to_owned),
         asked: time(&line["requestReceivedTimestamp"]),
         answered: time(&line["stageTimestamp"]),
         stored: line["responseObject"].clone(),
