@@ -86,9 +86,9 @@ pub enum RoleInput {
     PromotionKilled,
     /// A step of it failed: nothing was sent.
     NotPromoted,
-    /// [`Action::Demote`] has sent its signal.
+    /// [`Action::Demote`] has sent its signal, and where the signal is the acknowledgement, the workload has taken it.
     Demoted,
-    /// The signal could not be sent, or would have ended the process: it was told nothing.
+    /// The signal could not be sent, or would have been nothing to the process or its end, or was not taken.
     NotDemoted,
     /// [`Action::DrainNotify`] failed: what is read may have been said before.
     NotDrained,
@@ -140,7 +140,7 @@ pub enum NotSpawned {
 pub struct Launch {
     /// What it is told; none for a plain init.
     pub facts: Option<Facts>,
-    /// S: nothing is started, continued or promoted from here on (law 15).
+    /// S, or the one that the end of a wait leaves: nothing is started, continued or promoted from here on (law 15).
     pub not_after: Instant,
 }
 
@@ -206,7 +206,8 @@ pub enum Action {
         facts: Option<Facts>,
         /// Why the term ended, for `TENURE_REASON`.
         reason: Option<Reason>,
-        /// S for a promotion, H for a demotion: its forked child checks the clock last, as with [`Action::Promote`] (law 15).
+        /// S for a promotion, H for a demotion, or those that the end of a wait leaves: its forked child checks the clock last,
+        /// as with [`Action::Promote`] (law 15).
         not_after: Instant,
     },
     /// SIGKILL the process group of this hook.
