@@ -1,5 +1,7 @@
 //! A tenure that lost its Lease to somebody who did not wait for it, and may still run for its own duration (law 14).
 
+use std::time::Duration;
+
 use serde_json::Value;
 
 use super::{
@@ -69,6 +71,25 @@ fn who_may_have_led_again_unseen_between_two_robbers_is_waited_for_anew() {
     next.run(plus(5) + TICK);
 
     assert_eq!((next.leads().is_some(), not_before(&next)), (true, Some(taken_at + plus(30))));
+}
+
+#[test]
+fn the_mark_of_a_robber_is_trusted_from_the_very_instant_at_which_the_robbed_must_be_dead() {
+    for (early, trusted) in [(TICK, false), (Duration::ZERO, true)] {
+        let mut next = robbed(5);
+        for renewal in 10..17 {
+            next.run(seconds(4));
+            next.register.edit(|object| object["spec"]["renewTime"] = format!("2026-01-01T00:00:{renewal}.000000Z").into());
+            next.watch_register();
+        }
+        next.run(plus(30) - seconds(28) - early);
+        next.register.edit(|object| object["spec"] = mark());
+        next.watch_register();
+
+        next.run(TICK);
+
+        assert_eq!((next.leads().is_some(), not_before(&next).is_none()), (true, trusted), "{early:?}");
+    }
 }
 
 #[test]
