@@ -21,6 +21,8 @@ use self::kin::Kin;
 mod files;
 mod kin;
 
+pub(super) use files::stat_fields;
+
 /// A process as `/proc/PID/stat` shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Process {

@@ -1,6 +1,6 @@
 //! Reads and parses the files of /proc.
 
-use std::{io::Write as _, os::fd::OwnedFd};
+use std::{io::Write as _, os::fd::OwnedFd, str::SplitAsciiWhitespace};
 
 use nix::{
     errno::Errno,
@@ -28,11 +28,15 @@ pub(super) fn stat(proc: &OwnedFd, pid: Pid) -> nix::Result<Process> {
     buffer.get(..length).and_then(|line| parse_stat(pid, line)).ok_or(Errno::EIO)
 }
 
-/// The name of a process may hold spaces, parentheses and newlines; the fields after it are numbers but for the state.
-fn parse_stat(pid: Pid, line: &[u8]) -> Option<Process> {
+/// The fields after the name of a process, which may hold spaces, parentheses and newlines: the state, then numbers. Allocates
+/// nothing.
+pub(in crate::process) fn stat_fields(line: &[u8]) -> Option<SplitAsciiWhitespace<'_>> {
     let name_end = line.iter().rposition(|byte| *byte == b')')?;
-    let fields = std::str::from_utf8(line.get(name_end + 1..)?).ok()?;
-    let mut fields = fields.split_ascii_whitespace();
+    Some(std::str::from_utf8(line.get(name_end + 1..)?).ok()?.split_ascii_whitespace())
+}
+
+fn parse_stat(pid: Pid, line: &[u8]) -> Option<Process> {
+    let mut fields = stat_fields(line)?;
     let state = fields.next()?.bytes().next()?;
     let mut id = || fields.next()?.parse().ok().map(Pid::from_raw);
     let (parent, group, session) = (id()?, id()?, id()?);

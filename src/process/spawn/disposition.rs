@@ -6,7 +6,10 @@ use std::ffi::{CStr, CString};
 
 use nix::unistd::Pid;
 
-use crate::{config::Signal, process::kill};
+use crate::{
+    config::Signal,
+    process::{kill, scan::stat_fields},
+};
 
 /// Longer than a status is with some hundred supplementary groups.
 const ENOUGH: usize = 8192;
@@ -129,17 +132,16 @@ fn is_pending(signal: Signal, status: &[u8]) -> bool {
     pends(signal) || pends(kill::SIGKILL) || lines(status).any(|line| line == b"CoreDumping:\t1")
 }
 
-/// What has become of a signal that is not pending, by the stat of the main thread: its state follows the name, which may hold
-/// anything, the flags are the sixth after that, and the number of threads the eleventh after those.
+/// What has become of a signal that is not pending, by the stat of the main thread: its flags are the sixth field after its
+/// state, and the number of threads the eleventh after those.
 fn judge_state(stat: &[u8]) -> Receipt {
-    let Some(end) = stat.iter().rposition(|byte| *byte == b')') else { return Receipt::Taken };
-    let mut fields = stat.get(end + 2..).unwrap_or_default().split(|byte| *byte == b' ');
+    let Some(mut fields) = stat_fields(stat) else { return Receipt::Taken };
     let state = fields.next().unwrap_or_default();
-    let mut number = |skipped| std::str::from_utf8(fields.nth(skipped)?).ok()?.parse::<u64>().ok();
+    let mut number = |skipped| fields.nth(skipped)?.parse::<u64>().ok();
     let (flags, threads) = (number(5).unwrap_or_default(), number(10).unwrap_or_default());
     match state {
-        b"Z" if threads > 1 => Receipt::Unclear,
-        b"T" | b"t" | b"Z" | b"X" => Receipt::Pending,
+        "Z" if threads > 1 => Receipt::Unclear,
+        "T" | "t" | "Z" | "X" => Receipt::Pending,
         _ if flags & DYING != 0 => Receipt::Pending,
         _ => Receipt::Taken,
     }
