@@ -56,6 +56,8 @@ pub(super) enum Act<'a> {
 
 /// The status of a child whose signal was sent, but not taken.
 const UNTAKEN: i32 = 1;
+/// So many further looks at a process that blocks its signal tell that it does so for good.
+const BLOCKED: u32 = 5;
 /// Milliseconds between two looks at a process that would not survive its signal, or has not taken it: the first, and the
 /// longest.
 const PAUSES: (i32, i32) = (1, 16);
@@ -200,8 +202,15 @@ fn await_handler(
 /// ended, a promotion may have been taken, and a demotion may not.
 fn is_taken(signal: Signal, files: &disposition::Files, not_after: Option<Instant>) -> Result<bool, Failure> {
     let (mut pause, longest) = PAUSES;
+    let mut blocked = 0;
     loop {
         match files.receipt(signal) {
+            // What was blocked while a process was made, and is ignored otherwise, was dropped.
+            Receipt::Taken if not_after.is_none() => match files.fate(signal) {
+                Fate::Ignores => return Ok(false),
+                Fate::Blocks if blocked < BLOCKED => blocked += 1,
+                Fate::Blocks | Fate::Handles | Fate::Ends => return Ok(true),
+            },
             Receipt::Taken => return Ok(true),
             Receipt::Unclear if not_after.is_some() => return Ok(true),
             Receipt::Gone => return Ok(false),
