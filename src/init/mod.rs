@@ -5,7 +5,7 @@
 //! for the workload. What it cannot avoid waiting for is bounded: a fork, a walk through /proc, two milliseconds to see a signal's
 //! handler before a demotion, two hundred for a fuse and half a second for all of them together.
 //!
-//! - [`drive`] is the loop, [`actions`] carries the actions out.
+//! - [`drive`] is the loop, [`actions`] carries the actions out; [`roles`] those that tell a running workload its role.
 //! - [`elector`] starts the elector and speaks to it; [`programs`] knows the workload and the hooks, and what they are told.
 //! - [`hooks`] makes sure that a hook ends as a whole; [`fuses`] has the kernel kill at H if neither init nor the elector runs.
 //! - [`proof`] kills and scans for what is left; [`log`] and [`identity`] are what their names say.
@@ -40,6 +40,7 @@ mod identity;
 mod log;
 mod programs;
 mod proof;
+mod roles;
 
 /// Reads the configuration, once and for all, and runs the workload; returns the exit code.
 #[must_use]
