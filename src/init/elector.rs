@@ -50,6 +50,8 @@ pub(super) struct Elector {
     link: End,
     /// Why nothing more can be sent to it; reported after what came from it.
     broken: Option<Broken>,
+    /// It has spoken: until then, what it is to log would be lost if it ended before it reads.
+    greeted: bool,
 }
 
 impl Elector {
@@ -71,7 +73,7 @@ impl Elector {
             not_after: None,
             fuse: None,
         })?;
-        Ok(Self { spawning, link, broken: None })
+        Ok(Self { spawning, link, broken: None, greeted: false })
     }
 
     pub(super) fn pid(&self) -> Pid {
@@ -99,13 +101,15 @@ impl Elector {
     /// The next message, if there is one. After the last one: why there will be no more, or why nothing can be sent.
     pub(super) fn receive(&mut self) -> Result<Option<ToInit>, Broken> {
         let received = self.link.receive()?;
+        self.greeted |= received.is_some();
         if received.is_none() { self.broken.take().map_or(Ok(None), Err) } else { Ok(received) }
     }
 
-    /// Sends a message now, or once the elector has room for it. What is only for the log is not queued: false if it was not sent.
+    /// Sends a message now, or once the elector has room for it. What is only for the log waits for neither that nor for the first
+    /// word of the elector: false if it was not sent.
     pub(super) fn send(&mut self, message: &ToElector) -> bool {
         let is_for_log = matches!(message, ToElector::Warn(_) | ToElector::Hooked { .. });
-        if is_for_log && self.is_clogged() {
+        if is_for_log && (self.is_clogged() || !self.greeted) {
             return false;
         }
         match self.link.send(message) {
