@@ -3,7 +3,8 @@
 //! ```text
 //! stop signal, SIGCONT       the grace runs
 //! walk                       SIGKILL to everything but init and the elector, again and again until a clean scan
-//! kill(-1)                   as PID 1: where walks do not converge, and at H; again and again, and it takes the elector with it
+//! kill(-1)                   as PID 1: where walks do not converge, for a killMargin, and at H; again and again, and it takes the
+//!                            elector with it
 //! the end of init            as PID 1, halfway from H to E, or at H if survivors cannot be killed: the kernel kills the namespace
 //! ```
 //!
@@ -190,6 +191,11 @@ impl Ladder {
             self.walk(now);
         }
         if !self.is_about_to_look(now) && self.unproved_at.take_if(|at| *at <= now).is_some() {
+            // Before H, what kill(-1) cannot remove must not keep the elector from living either.
+            if let Phase::Everything { die_at: None, .. } = self.phase {
+                self.adrift = None;
+                self.phase = Phase::Walking { next: Some(now + LONGEST_PAUSE), pause: LONGEST_PAUSE };
+            }
             return Some(Step::Unproved(self.last.left.iter().copied().take(NAMED).collect()));
         }
         match &mut self.phase {

@@ -152,6 +152,28 @@ fn a_process_that_hangs_in_the_kernel_is_reported_and_costs_no_elector_before_h(
 }
 
 #[test]
+fn what_kill_all_does_not_remove_before_h_is_reported_and_costs_no_further_elector() {
+    let mut ladder = Ladder::killing(true, MARGIN, ms(0));
+    assert!(kills_all(&mut ladder, |walk| left(&[7, 100 + walk])));
+    let mut steps = Vec::new();
+    while let Some(now) = ladder.due().filter(|at| *at < ms(5000)) {
+        let step = ladder.step(now).unwrap();
+        if matches!(step, Step::Walk | Step::KillAll) {
+            ladder.scanned(left(&[7]), now);
+        }
+        steps.push(step);
+    }
+
+    let reported = steps.iter().position(|step| *step == Step::Unproved(vec![7])).expect("it is reported");
+    assert!(steps[..reported].contains(&Step::KillAll));
+    assert!(!steps[reported..].contains(&Step::KillAll), "{steps:?}");
+    assert!(steps[reported..].contains(&Step::Walk));
+    assert!(!ladder.kills_everything());
+    ladder.hard(ms(5000), ms(5000));
+    assert_eq!(ladder.step(ms(5000)), Some(Step::KillAll), "but H does");
+}
+
+#[test]
 fn at_h_everything_is_killed_and_half_a_margin_later_init_ends_unless_proved() {
     let mut ladder = asking(true, KillMode::Mixed);
     ladder.hard(ms(3000), ms(3000));
