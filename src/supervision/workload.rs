@@ -40,6 +40,8 @@ pub(crate) enum Happened {
     Interrupted,
     /// It cannot be executed.
     SpawnFailed { code: u8, message: String },
+    /// It cannot be executed now, and is not tried again.
+    Unavailable { message: String },
     /// It was not promoted: its hook failed, it could not be told, or did not acknowledge it.
     NotPromoted(Reason),
     /// Nothing of a leader runs: it was proved dead, or acknowledged its demotion.
@@ -250,15 +252,14 @@ impl Workload {
                 (self.actual, self.wanted) = (Actual::Stopped, Wanted::Down);
                 self.happened.push_back(Happened::SpawnFailed { code, message });
             }
-            NotSpawned::Unavailable { message } => match self.again(Exit::Code(exit::INTERNAL), now, now) {
+            NotSpawned::Unavailable { message } => match self.again(Exit::Code(exit::INTERNAL), &message, now, now) {
                 Some(until) => {
                     self.actual = Actual::Waiting { until };
                     self.actions.push_back(Action::Warn(message));
                 }
                 None => {
                     (self.actual, self.wanted) = (Actual::Stopped, Wanted::Down);
-                    self.actions.push_back(Action::LastWords(message));
-                    self.happened.push_back(Happened::Ended(Exit::Code(exit::INTERNAL)));
+                    self.happened.push_back(Happened::Unavailable { message });
                 }
             },
         }

@@ -86,7 +86,7 @@ impl Agent {
             }
             // Past S the term is over, and this end is not an exit of its own: the second guard may have killed it while init
             // stood still.
-            Happened::Ended(_) | Happened::Restarting(_)
+            Happened::Ended(_) | Happened::Restarting(_) | Happened::Unavailable { .. }
                 if self.held.as_ref().is_some_and(|held| held.is_live() && now >= held.deadlines().soft) =>
             {
                 self.begin_stop(Reason::Expired, now);
@@ -96,13 +96,10 @@ impl Agent {
                 None => self.warn(format!("{} ended ({exit}) and is started again", self.what_runs())),
             },
             Happened::Ended(exit) => {
-                let led = self.held.is_some();
-                if !led && !self.is_plain() {
+                if self.held.is_none() && !self.is_plain() {
                     self.warn(format!("{} ended ({exit})", self.what_runs()));
                 }
-                if !(led && self.settings.config.workload.on_exit == OnExit::Follow) {
-                    self.ending.get_or_insert_with(|| Ending::with(Some(exit.code())));
-                }
+                self.end_unless_it_follows(exit.code());
                 self.begin_stop(Reason::Exited, now);
             }
             Happened::Interrupted => {
@@ -110,9 +107,14 @@ impl Agent {
                 self.begin_stop(Reason::Signal, now);
             }
             Happened::SpawnFailed { code, message } => {
-                self.actions.push_back(Action::LastWords(message));
                 self.ending.get_or_insert_with(|| Ending::with(Some(code)));
                 self.begin_stop(Reason::SpawnFailed, now);
+                self.actions.push_back(Action::LastWords(message));
+            }
+            Happened::Unavailable { message } => {
+                self.end_unless_it_follows(exit::INTERNAL);
+                self.begin_stop(Reason::SpawnFailed, now);
+                self.actions.push_back(Action::LastWords(message));
             }
             Happened::NotPromoted(reason) => {
                 self.begin_stop(reason, now);
@@ -129,6 +131,12 @@ impl Agent {
                     self.tell(ToElector::Unproved { term, pids });
                 }
             }
+        }
+    }
+
+    fn end_unless_it_follows(&mut self, code: u8) {
+        if self.held.is_none() || self.settings.config.workload.on_exit != OnExit::Follow {
+            self.ending.get_or_insert_with(|| Ending::with(Some(code)));
         }
     }
 

@@ -124,7 +124,8 @@ impl Workload {
         self.account.end = Some((now, exit));
         let asked = matches!(self.wanted, Wanted::Down);
         let interrupted = self.policy.terminal && from_terminal(exit);
-        let again_at = if asked || interrupted { None } else { self.again(exit, since, now) };
+        let again_at =
+            if asked || interrupted { None } else { self.again(exit, &format!("the workload ended ({exit})"), since, now) };
         if !asked {
             if again_at.is_none() {
                 self.wanted = Wanted::Down;
@@ -138,7 +139,7 @@ impl Workload {
         self.actual = self.killing(None, again_at, now);
     }
 
-    pub(super) fn again(&mut self, exit: Exit, since: Instant, now: Instant) -> Option<Instant> {
+    pub(super) fn again(&mut self, exit: Exit, what: &str, since: Instant, now: Instant) -> Option<Instant> {
         match self.policy.config.on_exit {
             OnExit::Exit => None,
             OnExit::Follow if self.leads => None,
@@ -146,8 +147,7 @@ impl Workload {
             OnExit::Restart if self.restarts.covers(exit) => {
                 let next = self.restarts.next(since, now);
                 if next.is_none() {
-                    let line = format!("the workload ended ({exit}), and workload.restart has no restart left for it");
-                    self.actions.push_back(Action::Warn(line));
+                    self.actions.push_back(Action::Warn(format!("{what}, and workload.restart has no restart left for it")));
                 }
                 next
             }

@@ -242,7 +242,11 @@ fn a_command_that_cannot_be_executed_ends_the_term_and_init_with_its_code() {
     world.take();
     world.feed(Input::NotSpawned(NotSpawned::Failed { code: 126, message: "work: no".into() }));
     let stopping = ToElector::Stopping { term: Term(1), reason: Reason::SpawnFailed, at: world.now };
-    assert_eq!(world.take(), [Action::LastWords("work: no".into()), Action::Tell(stopping)]);
+    assert_eq!(
+        world.take(),
+        [Action::Tell(stopping), Action::LastWords("work: no".into())],
+        "the words may have to wait for a disk"
+    );
     world.step_down(9, Reason::SpawnFailed);
     world.prove();
     assert_eq!(world.stopped(), Some((9, Then::Exit)));
@@ -264,6 +268,16 @@ fn a_start_that_the_system_has_no_process_for_counts_as_a_crash() {
     world.wake_until(world.now + config().workload.restart.delay);
     assert!(world.spawns().is_some(), "in the same term");
 
+    patient = config();
+    patient.workload.on_exit = OnExit::Restart;
+    patient.workload.restart.burst = 0;
+    let mut world = World::new(patient);
+    world.lead(1, None);
+    world.take();
+    world.feed(unavailable());
+    let line = "work: no process, and workload.restart has no restart left for it";
+    assert!(world.wants(&Action::Warn(line.into())), "{:?}", world.actions);
+
     for (on_exit, then) in [(OnExit::Follow, Then::Follow), (OnExit::Exit, Then::Exit)] {
         let mut fleeting = config();
         fleeting.workload.on_exit = on_exit;
@@ -271,8 +285,9 @@ fn a_start_that_the_system_has_no_process_for_counts_as_a_crash() {
         world.lead(1, None);
         world.take();
         world.feed(unavailable());
-        assert!(world.wants(&Action::LastWords("work: no process".into())));
-        world.step_down(9, Reason::Exited);
+        let stopping = ToElector::Stopping { term: Term(1), reason: Reason::SpawnFailed, at: world.now };
+        assert_eq!(world.take(), [Action::Tell(stopping), Action::LastWords("work: no process".into())]);
+        world.step_down(9, Reason::SpawnFailed);
         world.prove();
         assert_eq!(world.stopped(), Some((9, then)));
         world.told(ToInit::Ended { term: Term(1) });
