@@ -90,7 +90,8 @@
 //!     proved the acquisition; nothing lowers it. Unless that is set, a follower waits the longest of its own D, the last that
 //!     it saw and the one recorded. Meanwhile the record and the term carry the wait as their D, and init has moved E back
 //!     before the first byte of the first write that carries the shorter one. A replica that ends within the wait writes
-//!     nothing.
+//!     nothing. Who held a Lease that was deleted, emptied or taken before it was given back may run for its D from when that was
+//!     seen, times 1 + rho: unless the wait is set, no workload starts before that, whoever has held the Lease since.
 //! 15. A write that is confirmed after S, counted from its own send, starts nothing: the term is renewed first. A child that
 //!     executes, or signals a promotion, reads the clock as its last step, and does nothing from S on; a demotion's hook
 //!     has until H to begin. While the term carries a wait as its D, these are the S and H that the end of the wait, which

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::seen::LastSeen;
 pub use self::term::{Confirmed, Exit, Facts, Reason, Stop, Term};
 use crate::{
     config::{Config, HookKind},
@@ -19,6 +20,7 @@ use crate::{
     time::Instant,
 };
 
+mod seen;
 mod term;
 
 /// Where the elector finds its end: the first descriptor after the standard ones.
@@ -100,11 +102,8 @@ pub enum ToInit {
         /// The term.
         term: Term,
     },
-    /// The Lease was seen held, with a duration that differs from the last one seen.
-    Saw {
-        /// leaseDurationSeconds.
-        duration: Duration,
-    },
+    /// What the next elector needs of what was seen of the Lease has changed.
+    Saw(LastSeen),
     /// Sign of life; answered by [`ToElector::Beat`].
     Beat,
     /// Answer to [`ToElector::Shutdown`]: nothing is left to do towards the API server.
@@ -245,8 +244,8 @@ pub struct Welcome {
     pub resume: Option<Resume>,
     /// The greatest end of a creation wait so far; nothing lowers it (law 14).
     pub not_before: Option<Instant>,
-    /// The duration with which any elector last saw the Lease held; `None` if none, or D (law 11, 14).
-    pub last_seen: Option<Duration>,
+    /// What counts of what earlier electors saw of the Lease; none: nothing but what each finds in its own configuration.
+    pub last_seen: Option<LastSeen>,
     /// No campaign before this: the Lease was given up voluntarily.
     pub sit_out: Option<Instant>,
     /// Whether init was told to end already.

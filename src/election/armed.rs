@@ -38,7 +38,7 @@ impl Armed {
             ToInit::Hello { .. }
             | ToInit::StepDown { .. }
             | ToInit::Releasing { .. }
-            | ToInit::Saw { .. }
+            | ToInit::Saw(_)
             | ToInit::Beat
             | ToInit::Done
             | ToInit::Failed { .. } => {}

@@ -17,12 +17,12 @@ use super::{
     record::{LeaseRecord, later, metadata_of, spec_of},
     sight::{Prospect, Sight},
     trace::TraceContext,
-    writes::{Author, Stamps},
+    writes::{Author, STEP_DOWN, STEP_DOWN_TO, Stamps},
 };
 use crate::{
     config::{OnStrategy, Release},
     law::Timing,
-    link::{Term, ToInit},
+    link::{LastSeen, Term, ToInit},
     time::{Instant, Now},
 };
 
@@ -44,8 +44,8 @@ pub(crate) struct Core {
     pub(crate) not_before: Option<Instant>,
     pub(crate) shutdown: bool,
     pub(crate) sight: Sight,
-    /// The duration that the next elector would be told.
-    handed_on: Duration,
+    /// What the next elector would be told.
+    handed_on: LastSeen,
     pub(crate) unknown: Vec<Attempt>,
     pub(crate) ready: bool,
     actions: VecDeque<Action>,
@@ -139,6 +139,7 @@ impl Attempt {
 impl Core {
     pub(crate) fn new(welcome: &crate::link::Welcome, seed: u64, now: Now) -> Self {
         let config = &welcome.config;
+        let last_seen = welcome.last_seen.unwrap_or(LastSeen { duration: config.lease.duration, displaced_until: None });
         Self {
             author: Author {
                 identity: welcome.identity.clone(),
@@ -154,8 +155,8 @@ impl Core {
             last_term: welcome.last_term,
             not_before: welcome.not_before,
             shutdown: welcome.shutdown,
-            sight: Sight::after(welcome.last_seen),
-            handed_on: welcome.last_seen.unwrap_or(config.lease.duration),
+            sight: Sight::after(last_seen, welcome.identity.clone(), config.timing()),
+            handed_on: last_seen,
             unknown: Vec::new(),
             // Its predecessor has read the Lease.
             ready: welcome.resume.is_some(),
@@ -303,11 +304,11 @@ impl Core {
         self.read_for_watch(now);
     }
 
-    /// Tells init the duration last seen, which must outlive this elector: the Lease may be gone before the next one sees it.
+    /// Tells init what must outlive this elector: the Lease may be gone before the next one sees it.
     fn hand_on(&mut self) {
-        if let Some(duration) = self.sight.last_duration().filter(|duration| *duration != self.handed_on) {
-            self.handed_on = duration;
-            self.tell(ToInit::Saw { duration });
+        let last_seen = self.sight.last_seen();
+        if last_seen != std::mem::replace(&mut self.handed_on, last_seen) {
+            self.tell(ToInit::Saw(last_seen));
         }
     }
 
@@ -316,12 +317,19 @@ impl Core {
         self.succeeded(now);
         self.version = None;
         self.sight.absent(now.boot);
+        self.hand_on();
         self.read_for_watch(now);
+    }
+
+    /// Holders that lost the Lease without giving it back are waited for, unless the user says how long to wait.
+    pub(crate) fn hold_back(&mut self, now: Now) {
+        let until = self.sight.displaced_until().filter(|until| *until > now.boot && self.creation_wait.is_none());
+        self.not_before = self.not_before.max(until);
     }
 
     /// When the Lease may be taken, judging by what was seen of it.
     pub(crate) fn prospect(&self) -> Prospect {
-        self.sight.prospect(&self.author.identity, self.timing, self.creation_wait, self.on_strategy)
+        self.sight.prospect(self.creation_wait, self.on_strategy)
     }
 
     fn succeeded(&mut self, now: Now) {
@@ -336,7 +344,7 @@ impl Core {
     }
 
     fn report_oddity(&mut self, record: &LeaseRecord) {
-        let odd = oddity(record, self.on_strategy);
+        let odd = oddity(record, self.on_strategy, Some(&self.author.identity));
         if let Some(message) = odd.filter(|_| odd != self.odd) {
             self.report(Event::Odd { message: message.into() });
         }
@@ -358,8 +366,10 @@ impl Core {
     }
 }
 
-/// What makes replicas wait for the Lease, or leave it alone, in a way that people would not expect.
-pub(crate) fn oddity(record: &LeaseRecord, on_strategy: OnStrategy) -> Option<&'static str> {
+/// What makes replicas wait for the Lease, or leave it alone, in a way that people would not expect of `me`.
+pub(crate) fn oddity(record: &LeaseRecord, on_strategy: OnStrategy, me: Option<&str>) -> Option<&'static str> {
+    let asked = record.annotation(STEP_DOWN).is_some_and(|holder| record.holder().is_some_and(|held_by| held_by != holder));
+    let promised = record.annotation(STEP_DOWN_TO).is_some_and(|candidate| record.holder().is_none() && Some(candidate) != me);
     if record.is_being_deleted() {
         Some("the Lease is being deleted and waits for its finalizers: nobody acquires it before it is gone")
     } else if record.is_paused() {
@@ -376,6 +386,12 @@ pub(crate) fn oddity(record: &LeaseRecord, on_strategy: OnStrategy) -> Option<&'
                 "the Lease has a strategy: while it is free, its preferredHolder is waited for, for up to lease.duration"
             }
         })
+    } else if promised {
+        Some(
+            "the Lease is free for the replica that its annotation tenure.dev/step-down-to names: the others wait for lease.duration",
+        )
+    } else if asked {
+        Some("the annotation tenure.dev/step-down of the Lease does not name its holder in full, so nobody steps down")
     } else {
         None
     }

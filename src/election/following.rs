@@ -16,7 +16,7 @@ use super::{
     writes::TRACEPARENT,
 };
 use crate::{
-    law::{RETRY_PAUSE, longer, recorded},
+    law::{RETRY_PAUSE, Timing, longer, recorded},
     link::ToInit,
     time::{Instant, Now},
 };
@@ -49,9 +49,9 @@ impl Following {
         Self { sit_out, ..Self::default() }
     }
 
-    /// Follows after a term that was given up voluntarily: the others go first, for one D.
-    pub(crate) fn after_release(core: &Core, now: Now) -> Self {
-        Self::until(Some(core.timing.takeable(now.boot, core.timing.duration)))
+    /// Follows after a term of this `timing` that was given up voluntarily: the others go first, for one D.
+    pub(crate) fn after_release(timing: Timing, now: Now) -> Self {
+        Self::until(Some(timing.takeable(now.boot, timing.duration)))
     }
 
     pub(crate) fn tick(&mut self, core: &mut Core, now: Now) -> Option<Phase> {
@@ -182,6 +182,7 @@ impl Following {
                 context
             }
         };
+        core.hold_back(now);
         let duration = carried(core, wait, now);
         let campaign = Campaign { context, wait, duration };
         self.context = Some(context);
@@ -261,11 +262,15 @@ fn shows_own(core: &Core) -> bool {
     core.sight.record().is_some_and(|record| core.unknown.iter().any(|attempt| attempt.is(record)))
 }
 
-/// D while a wait lasts, this one or the rest of an earlier one: the wait itself, but never less than D (law 14). The drift is
-/// taken out of the rest, because whoever reads the record adds it again: otherwise waits would grow from one loss to the next.
+/// D while a wait lasts, this one or the rest of an earlier one: the wait itself, but never less than D (law 14).
 fn carried(core: &Core, wait: Option<Duration>, now: Now) -> Duration {
-    let left = core.not_before.map_or(Duration::ZERO, |end| recorded(end.since(now.boot), core.timing.drift));
-    core.timing.duration.max(left).max(wait.unwrap_or_default())
+    core.timing.duration.max(left(core, now)).max(wait.unwrap_or_default())
+}
+
+/// What is left of an earlier wait. The drift is taken out of it, because whoever reads it in the record adds it again: otherwise
+/// waits would grow from one loss to the next.
+pub(crate) fn left(core: &Core, now: Now) -> Duration {
+    core.not_before.map_or(Duration::ZERO, |end| recorded(end.since(now.boot), core.timing.drift))
 }
 
 /// When a wait ends whose acquisition was proved at `now` (law 14).

@@ -7,7 +7,7 @@ use super::{
     Action, Event, Watched,
     core::{Attempt, Core, News},
     elector::Phase,
-    following::end_of_wait,
+    following::{end_of_wait, left},
     record::{LeaseRecord, later},
     trace::TraceContext,
 };
@@ -57,6 +57,8 @@ pub(crate) struct Leading {
     /// [`Self::base`] was read since the stop began, and has neither been written nor been seen to change since.
     fresh: bool,
     pub(crate) ending: Option<Ending>,
+    /// The workload was proved dead once: nothing of this term runs again, whatever else ends it.
+    proved: bool,
     guarding: bool,
     /// A previous elector had announced the release: E is void, nothing runs, and whatever has happened to the Lease since is no
     /// loss.
@@ -90,6 +92,7 @@ impl Leading {
             reread_wanted: false,
             fresh: false,
             ending: None,
+            proved: false,
             guarding: false,
             released: false,
         }
@@ -100,6 +103,10 @@ impl Leading {
     pub(crate) fn begin(core: &mut Core, record: LeaseRecord, attempt: &Attempt, outdated: bool, now: Now) -> Self {
         let campaign = attempt.campaign;
         let wait = campaign.and_then(|campaign| campaign.wait);
+        let sent = core.timing.with_duration(campaign.map_or(core.timing.duration, |campaign| campaign.duration));
+        // A creation may be committed late: who had the Lease meanwhile, and lost it, is waited for too.
+        core.hold_back(now);
+        let left = left(core, now);
         if let Some(wait) = wait {
             let end = end_of_wait(core, wait, now);
             core.not_before = Some(core.not_before.map_or(end, |before| before.max(end)));
@@ -112,17 +119,20 @@ impl Leading {
             acquired_at: record.acquire_time().unwrap_or_default().to_owned(),
             traceparent: campaign.map(|campaign| campaign.context.to_string()).unwrap_or_default(),
         };
-        core.report(Event::Acquired { token: facts.token.clone(), transitions: facts.transitions, creation_wait: wait });
-        let timing = core.timing.with_duration(campaign.map_or(core.timing.duration, |campaign| campaign.duration));
+        let creation_wait = wait.max(Some(left).filter(|left| !left.is_zero()));
+        core.report(Event::Acquired { token: facts.token.clone(), transitions: facts.transitions, creation_wait });
+        let timing = core.timing.with_duration(sent.duration.max(left));
         let confirmed = Proved { resource_version: record.resource_version().to_owned(), at: now.boot };
         let mut leading = Self {
             preference: record.preferred_holder().map(str::to_owned),
             base: Some(record),
             read_wanted: outdated,
-            ..Self::of(core.last_term, facts, timing, confirmed, timing.deadlines(attempt.sent))
+            ..Self::of(core.last_term, facts, timing, confirmed, sent.deadlines(attempt.sent))
         };
         if !outdated {
-            leading.due = attempt.sent + timing.renew_period;
+            if timing == sent {
+                leading.due = attempt.sent + timing.renew_period;
+            }
             leading.announce(core, now);
         }
         leading
@@ -189,6 +199,10 @@ impl Leading {
         if core.is_awaiting() || !self.may_write(now) {
             return None;
         }
+        if self.wait_end(core).is_some_and(|end| end <= now.boot) {
+            self.shorten(core, now);
+            return None;
+        }
         // If the last renewal was not confirmed in time, saving the release a round trip does not matter.
         if std::mem::take(&mut self.reread_wanted) && now.boot < self.confirmed.at + self.timing.renew_period {
             core.get(now);
@@ -199,8 +213,6 @@ impl Leading {
         }
         if self.read_wanted || self.base.is_none() {
             core.get(now);
-        } else if self.is_wait_over(core, now) {
-            self.shorten(core, now);
         } else {
             self.renew(core, now);
         }
@@ -219,7 +231,7 @@ impl Leading {
             }
         }
         if !core.is_awaiting() && self.may_write(now) {
-            at(self.due);
+            at(self.wait_end(core).map_or(self.due, |end| end.min(self.due)));
         }
         next
     }
@@ -280,7 +292,7 @@ impl Leading {
 
     /// True from the Lead until the proof; a release has had one.
     fn has_deadlines(&self) -> bool {
-        self.announced && !self.released && !self.is_proved()
+        self.announced && !self.released && !self.proved
     }
 
     /// Acts on S and H as they pass (law 2, 3).
@@ -355,8 +367,9 @@ impl Leading {
         core.not_before.is_some_and(|end| now.boot < end)
     }
 
-    fn is_wait_over(&self, core: &Core, now: Now) -> bool {
-        self.timing.duration > core.timing.duration && !self.is_waiting(core, now)
+    /// When D is the term's again; none if it is already.
+    fn wait_end(&self, core: &Core) -> Option<Instant> {
+        (self.timing.duration > core.timing.duration).then(|| core.not_before.unwrap_or(Instant::BOOT))
     }
 
     /// The wait is over: the deadlines move back to D, in init first (law 3, 14). A write that was sent with the wait as its
@@ -364,6 +377,8 @@ impl Leading {
     fn shorten(&mut self, core: &mut Core, now: Now) {
         self.timing = core.timing;
         self.deadlines = self.deadlines.min(self.timing.deadlines(now.boot));
+        // It may have been put off by a Retry-After that the longer term had room for.
+        self.due = self.due.min(self.deadlines.soft.before(self.timing.attempt_timeout));
         if !self.announced {
             return;
         }

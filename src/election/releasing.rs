@@ -224,6 +224,6 @@ impl Releasing {
 
     fn done(&self, core: &mut Core, how: Given, now: Now) -> Phase {
         core.report(Event::Released { how });
-        leave(core, self.term, self.then, Following::after_release(core, now))
+        leave(core, self.term, self.then, Following::after_release(core.timing, now))
     }
 }

@@ -1,7 +1,8 @@
 //! What a follower has seen of the Lease, and when it may take it.
 //!
 //! Owns law 11, 13, 14 and 17 for the follower: the unbroken observation of one (uid, spec), the wait for the record's own
-//! duration, what is free, and what must not be taken although it is free. No time in the record is compared with a clock.
+//! duration, who may still run although the record no longer names it, what is free, and what must not be taken although it is
+//! free. No time in the record is compared with a clock.
 
 use std::time::Duration;
 
@@ -10,33 +11,34 @@ use super::{
     record::{LeaseRecord, Standing, later},
     writes::{HOLDER, STEP_DOWN, STEP_DOWN_TO},
 };
-use crate::{config::OnStrategy, law::Timing, time::Instant};
+use crate::{config::OnStrategy, law::Timing, link::LastSeen, time::Instant};
 
 /// What was last seen of the Lease.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Sight {
+    me: String,
+    timing: Timing,
     seen: Seen,
     /// That of the Lease last seen, even if it is gone: watch events must be later.
     version: Option<String>,
     /// o: since when (uid, spec) has been unchanged, or the Lease absent.
     since: Instant,
-    /// The duration of the last held record that had one, or a longer one in a free record after it: "last seen D". Whoever was
-    /// that record's holder may still run when the record is gone.
-    last_duration: Option<Duration>,
+    /// The duration of the last held record that had one, or a longer one in a free record after it: "last seen D". D, if there was
+    /// none.
+    last_duration: Duration,
     /// The last held record had a duration of one second: a release mark after it proves nothing (law 14).
     held_for_a_second: bool,
     robbed: Option<Robbed>,
+    /// Until when holders may run that lost the Lease without giving it back, whoever has held it since.
+    displaced_until: Option<Instant>,
 }
 
-/// A tenure that lost the Lease to somebody who did not wait for it, as client-go's late release lets the next client-go do: from
-/// then on it may still run for its own duration.
+/// A tenure that lost the Lease to somebody who did not wait for it, as client-go's late release lets the next client-go do.
 #[derive(Clone, Debug)]
 struct Robbed {
     reign: Reign,
-    /// When this was first seen.
-    since: Instant,
     /// The longest duration seen of a holder before.
-    duration: Option<Duration>,
+    duration: Duration,
 }
 
 /// One period in which somebody, or nobody, holds a Lease that bears the mark of another.
@@ -80,37 +82,67 @@ pub(crate) enum Prospect {
 }
 
 impl Sight {
-    /// Nothing has been seen of the Lease, but an earlier elector last saw it held with this duration.
-    pub(crate) fn after(last_duration: Option<Duration>) -> Self {
-        let held_for_a_second = last_duration == Some(Duration::from_secs(1));
-        Self { last_duration, held_for_a_second, ..Self::default() }
+    /// Nothing has been seen of the Lease by this elector, but what counts of what earlier ones saw.
+    pub(crate) fn after(last_seen: LastSeen, me: String, timing: Timing) -> Self {
+        let LastSeen { duration, displaced_until } = last_seen;
+        Self {
+            me,
+            timing,
+            seen: Seen::Nothing,
+            version: None,
+            since: Instant::BOOT,
+            last_duration: duration,
+            held_for_a_second: duration == Duration::from_secs(1),
+            robbed: None,
+            displaced_until,
+        }
     }
 
-    /// The duration of the last held record that had one.
-    pub(crate) const fn last_duration(&self) -> Option<Duration> {
-        self.last_duration
+    /// What counts of what was seen for the next elector, which may find the Lease gone.
+    pub(crate) const fn last_seen(&self) -> LastSeen {
+        LastSeen { duration: self.last_duration, displaced_until: self.displaced_until }
+    }
+
+    /// Until when holders may run that the Lease no longer names.
+    pub(crate) const fn displaced_until(&self) -> Option<Instant> {
+        self.displaced_until
     }
 
     /// Takes in a version of the Lease from a reply, which is always believed (law 16).
     pub(crate) fn read(&mut self, record: LeaseRecord, now: Instant) {
-        let unchanged = matches!(&self.seen, Seen::Lease(seen) if seen.says_the_same_as(&record));
-        if !unchanged {
+        if !self.shows(&record) {
             self.since = now;
         }
+        let standing = record.standing();
+        let displaces = match &self.seen {
+            Seen::Nothing => standing == Standing::Free,
+            Seen::Absent { .. } => false,
+            Seen::Lease(seen) => (standing == Standing::Free || seen.uid() != record.uid()) && seen.standing() == Standing::Held,
+        };
+        let before = self.last_duration;
         self.robbed = Reign::of(&record).map(|reign| match self.robbed.take() {
             Some(robbed) if robbed.reign.goes_on_in(&reign) => Robbed { reign, ..robbed },
-            before => {
-                let known = before.filter(|robbed| robbed.reign.marked == reign.marked).and_then(|robbed| robbed.duration);
-                Robbed { reign, since: now, duration: known.max(self.last_duration) }
+            robbed => {
+                let known = robbed.filter(|robbed| robbed.reign.marked == reign.marked).map(|robbed| robbed.duration);
+                let duration = before.max(known.unwrap_or_default());
+                if reign.marked != self.me {
+                    self.displace(duration, now);
+                }
+                Robbed { reign, duration }
             }
         });
-        match record.standing() {
+        // A reply that the watch has overtaken tells of an earlier holder.
+        let least = if self.is_past(&record) { before } else { Duration::ZERO };
+        match standing {
             Standing::Held => {
                 self.held_for_a_second = record.duration() == Some(Duration::from_secs(1));
-                self.last_duration = record.duration().or(self.last_duration);
+                self.last_duration = record.duration().unwrap_or(before).max(least);
             }
-            Standing::Free => self.last_duration = self.last_duration.max(record.duration()),
+            Standing::Free => self.last_duration = before.max(record.duration().unwrap_or_default()),
             Standing::Released => {}
+        }
+        if displaces {
+            self.displace(if standing == Standing::Free { self.last_duration } else { before }, now);
         }
         self.version = Some(record.resource_version().to_owned());
         self.seen = Seen::Lease(record);
@@ -133,8 +165,17 @@ impl Sight {
             Seen::Lease(record) => record.annotation(STEP_DOWN_TO).map(str::to_owned),
             Seen::Nothing => None,
         };
+        if self.record().is_some_and(|record| record.standing() == Standing::Held) {
+            self.displace(self.last_duration, now);
+        }
         self.since = now;
         self.seen = Seen::Absent { promised };
+    }
+
+    /// Somebody who held the Lease for `duration` has lost it without giving it back, and may run on.
+    fn displace(&mut self, duration: Duration, now: Instant) {
+        let until = self.timing.takeable(now, duration.max(self.timing.duration));
+        self.displaced_until = self.displaced_until.max(Some(until));
     }
 
     /// The watch says that this Lease was deleted; false if it is not the one last seen, or the event is older.
@@ -171,22 +212,17 @@ impl Sight {
         self.since
     }
 
-    /// When `me` may take it, according to the law.
-    pub(crate) fn prospect(
-        &self,
-        me: &str,
-        timing: Timing,
-        creation_wait: Option<Duration>,
-        on_strategy: OnStrategy,
-    ) -> Prospect {
-        let robbed = self.robbed.as_ref().filter(|robbed| robbed.reign.marked != me);
-        let last = self.last_duration.max(robbed.and_then(|robbed| robbed.duration)).unwrap_or_default();
+    /// When it may be taken, according to the law.
+    pub(crate) fn prospect(&self, creation_wait: Option<Duration>, on_strategy: OnStrategy) -> Prospect {
+        let (me, timing) = (self.me.as_str(), self.timing);
+        let longest = self.last_duration.max(timing.duration);
+        // By default the displaced are waited for as long as they may run, which is not this room's: see `Core::hold_back`.
+        let wait_at = |at| creation_wait.filter(|_| self.displaced_until > Some(at));
         let record = match &self.seen {
             Seen::Nothing => return Prospect::Unknown,
             Seen::Absent { promised } => {
-                let wait = creation_wait.unwrap_or_else(|| timing.duration.max(last));
                 let at = after_candidate(self.since, promised.as_deref(), me, timing);
-                return Prospect::Open { at, why: Vacancy::Absent, from: None, wait: Some(wait) };
+                return Prospect::Open { at, why: Vacancy::Absent, from: None, wait: Some(creation_wait.unwrap_or(longest)) };
             }
             Seen::Lease(record) => record,
         };
@@ -199,11 +235,8 @@ impl Sight {
             return Prospect::Closed;
         }
         let from = Some(Box::new(record.clone()));
-        let longest = timing.duration.max(last);
-        let runs_until = robbed.map(|robbed| timing.takeable(robbed.since, longest));
         let standing = match record.standing() {
-            // Besides, a mark beside the name of a holder that did not write it proves nothing as long as that one may run.
-            Standing::Released if self.held_for_a_second || runs_until.is_some_and(|end| end > self.since) => Standing::Free,
+            Standing::Released if self.held_for_a_second => Standing::Free,
             standing @ (Standing::Held | Standing::Released | Standing::Free) => standing,
         };
         match standing {
@@ -212,12 +245,11 @@ impl Sight {
                 let asked = record.annotation(STEP_DOWN).is_some_and(|holder| record.is_held_by(holder));
                 let promised = record.annotation(STEP_DOWN_TO).filter(|_| asked);
                 let at = after_candidate(expired, promised, me, timing);
-                let may_run = runs_until.is_some_and(|end| end > at);
-                let wait = may_run.then(|| creation_wait.unwrap_or(longest));
-                Prospect::Open { at, why: Vacancy::Expired, from, wait }
+                Prospect::Open { at, why: Vacancy::Expired, from, wait: wait_at(at) }
             }
             Standing::Released => {
-                Prospect::Open { at: self.unclaimed(record, me, timing), why: Vacancy::Released, from, wait: None }
+                let at = self.unclaimed(record, me, timing);
+                Prospect::Open { at, why: Vacancy::Released, from, wait: wait_at(at) }
             }
             Standing::Free => {
                 let wait = Some(creation_wait.unwrap_or(longest));

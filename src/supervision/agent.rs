@@ -3,11 +3,11 @@
 //! Owns the term, its deadlines, the electors and the end of init. Everything about the workload itself is left to the workload's
 //! own machine.
 
-use std::{collections::VecDeque, time::Duration};
+use std::collections::VecDeque;
 
 use crate::{
     config::{Config, Hooks, Runs, Signal, Signals},
-    link::{Reason, Term, ToElector, VERSION, Welcome},
+    link::{LastSeen, Reason, Term, ToElector, VERSION, Welcome},
     time::Instant,
 };
 
@@ -51,8 +51,8 @@ pub struct Agent {
     last_term: Term,
     /// The greatest end of a creation wait; nothing lowers it (law 14).
     not_before: Option<Instant>,
-    /// The duration with which an elector last saw the Lease held (law 11, 14).
-    last_seen: Option<Duration>,
+    /// What counts of what the electors saw of the Lease (law 11, 14).
+    last_seen: Option<LastSeen>,
     /// The end of the D in which the others go first, after the last term that was given up voluntarily.
     sit_out: Option<Instant>,
     /// An elector reported that no elector can work.

@@ -110,6 +110,12 @@ impl Held {
         }
     }
 
+    /// Until when the others go first if the term ends now; none if it was lost.
+    pub(crate) fn sit_out(&self, now: Instant) -> Option<Instant> {
+        let given_up = self.stopping.is_some_and(|reason| !reason.is_loss());
+        given_up.then(|| self.timing.takeable(now, self.timing.duration))
+    }
+
     /// H has come: whatever began the stop, no extension revives the term.
     pub(crate) fn spend(&mut self) {
         (self.over, self.spent) = (true, true);

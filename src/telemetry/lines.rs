@@ -227,7 +227,7 @@ const fn name(message: &ToInit) -> &'static str {
         ToInit::StepDown { .. } => "step down",
         ToInit::Releasing { .. } => "releasing",
         ToInit::Ended { .. } => "ended",
-        ToInit::Saw { .. } => "saw",
+        ToInit::Saw(_) => "saw",
         ToInit::Beat => "beat",
         ToInit::Done => "done",
         ToInit::Failed { .. } => "failed",

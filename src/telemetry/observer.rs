@@ -201,7 +201,7 @@ impl Observer {
             | ToInit::StepDown { .. }
             | ToInit::Releasing { .. }
             | ToInit::Ended { .. }
-            | ToInit::Saw { .. }
+            | ToInit::Saw(_)
             | ToInit::Beat
             | ToInit::Done
             | ToInit::Failed { .. } => {}

@@ -184,7 +184,7 @@ impl Container {
             | ToInit::StepDown { .. }
             | ToInit::Releasing { .. }
             | ToInit::Ended { .. }
-            | ToInit::Saw { .. }
+            | ToInit::Saw(_)
             | ToInit::Beat
             | ToInit::Done
             | ToInit::Failed { .. } => None,

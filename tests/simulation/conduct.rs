@@ -93,7 +93,7 @@ impl Conduct {
             ToInit::Ended { .. } => self.lost = None,
             ToInit::Hello { .. }
             | ToInit::Releasing { .. }
-            | ToInit::Saw { .. }
+            | ToInit::Saw(_)
             | ToInit::Beat
             | ToInit::Done
             | ToInit::Failed { .. } => {}

@@ -330,7 +330,7 @@ impl Container {
             | ToInit::StepDown { .. }
             | ToInit::Releasing { .. }
             | ToInit::Ended { .. }
-            | ToInit::Saw { .. }
+            | ToInit::Saw(_)
             | ToInit::Done
             | ToInit::Failed { .. } => e.note(self.who, || format!("init hears {message:?}")),
         }

@@ -263,7 +263,7 @@ impl ElectorProcess {
             ToInit::Hello { .. }
             | ToInit::Shorten { .. }
             | ToInit::StepDown { .. }
-            | ToInit::Saw { .. }
+            | ToInit::Saw(_)
             | ToInit::Beat
             | ToInit::Done
             | ToInit::Failed { .. } => {}

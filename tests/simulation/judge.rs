@@ -22,6 +22,8 @@ use crate::{
 
 /// How many writes are remembered.
 const WRITES: usize = 32;
+/// How many terms of others a replica has seen are remembered.
+const SEEN: usize = 256;
 
 /// What is known of a replica.
 #[derive(Debug, Default)]
@@ -42,9 +44,20 @@ struct Running {
     covered: bool,
 }
 
+/// What a replica has seen of the Lease.
+#[derive(Debug, Default)]
+struct Seen {
+    /// The latest version.
+    version: u64,
+    /// uid and acquireTime of the latest terms.
+    terms: VecDeque<(String, String)>,
+}
+
 /// See the module.
 #[derive(Debug, Default)]
 pub struct Judge {
+    /// What each one has seen, where it counts.
+    seen: Option<BTreeMap<Who, Seen>>,
     /// Processes that run as leaders.
     alive: BTreeMap<(Who, i32), Running>,
     /// Whose term each token belongs to.
@@ -88,11 +101,40 @@ pub struct Judge {
 }
 
 impl Judge {
+    /// Who takes the Lease need not wait for a term that it has never seen, if that is gone together with its record.
+    pub fn excuses_strangers(&mut self) {
+        self.seen = Some(BTreeMap::new());
+    }
+
+    /// An elector of `who` has taken this version in.
+    pub fn sees(&mut self, who: Who, lease: &Value) {
+        let Some(seen) = &mut self.seen else { return };
+        let Some(version) = lease["metadata"]["resourceVersion"].as_str().and_then(|version| version.parse().ok()) else {
+            return;
+        };
+        let seen = seen.entry(who).or_default();
+        if version <= seen.version {
+            return;
+        }
+        seen.version = version;
+        let uid = lease["metadata"]["uid"].as_str().unwrap_or_default();
+        let acquired = lease["spec"]["acquireTime"].as_str().unwrap_or_default();
+        if seen.terms.back().is_none_or(|term| term.1 != acquired || term.0 != uid) {
+            seen.terms.push_back((uid.into(), acquired.into()));
+            if seen.terms.len() > SEEN {
+                seen.terms.pop_front();
+            }
+        }
+    }
+
     /// A process runs as the leader of `token`'s term; `covered` if the kernel kills it at H.
     pub fn runs(&mut self, Child { who, pid }: Child, token: &str, covered: bool, now: Ns) {
         let Ok(number) = token.parse::<u64>() else { return self.fail(format!("{token:?} is no token")) };
-        let exposed =
-            |who: &Who, covered: bool| !covered && is_within(&self.unguarded, who, now) || is_within(&self.suspended, who, now);
+        let exposed = |other: &Who, covered: bool| {
+            !covered && is_within(&self.unguarded, other, now)
+                || is_within(&self.suspended, other, now)
+                || *other != who && is_stranger(&self.seen, who, self.held.get(other))
+        };
         let others = || self.alive.iter().filter(|((other, _), _)| *other != who);
         // A stopped node makes nothing start that was not there before.
         let mine = !covered && is_within(&self.unguarded, &who, now);
@@ -112,7 +154,9 @@ impl Judge {
         }
         match self.tokens.get(&number) {
             Some(owner) if *owner != who => return self.fail(format!("{who} runs under {token}, the token of {owner}")),
-            Some(_) if number < self.last => return self.fail(format!("{who} runs under {token} after {}", self.last)),
+            Some(_) if number < self.last && !self.last_is_stranger_to(who) => {
+                return self.fail(format!("{who} runs under {token} after {}", self.last));
+            }
             Some(_) => {}
             None => {
                 if number <= self.last {
@@ -125,6 +169,11 @@ impl Judge {
         }
         self.led = Some(now);
         self.alive.insert((who, pid), running);
+    }
+
+    /// Whether who ran last cannot know of the term of `who`, which goes on.
+    fn last_is_stranger_to(&self, who: Who) -> bool {
+        self.tokens.get(&self.last).is_some_and(|last| is_stranger(&self.seen, *last, self.held.get(&who)))
     }
 
     /// A process takes on the lead that it was told of. If its node was suspended in between, it does so on waking, before it is
@@ -367,6 +416,12 @@ impl Judge {
     pub fn verdict(&self) -> Option<&str> {
         self.wrong.as_deref()
     }
+}
+
+/// Whether `who` cannot know of the term that another one holds.
+fn is_stranger(seen: &Option<BTreeMap<Who, Seen>>, who: Who, held: Option<&(String, String, i32)>) -> bool {
+    let (Some(seen), Some((uid, acquired, _))) = (seen, held) else { return false };
+    seen.get(&who).is_none_or(|seen| !seen.terms.iter().any(|term| (&term.0, &term.1) == (uid, acquired)))
 }
 
 /// Whether the span of `who` lasts at `now`.

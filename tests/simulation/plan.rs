@@ -40,6 +40,8 @@ pub struct Plan {
     pub longest: Ns,
     /// D in seconds, if it is the same for all.
     pub common: Option<u64>,
+    /// D differs, and records are taken away.
+    pub mixes: bool,
     /// What hangs permanently at the end.
     pub hang: Option<Hang>,
     /// How soon one term follows another.
@@ -148,11 +150,10 @@ pub fn nodes(rng: &mut Rng) -> Vec<Node> {
     let drift = timings.iter().map(|timing| timing.drift).min().unwrap_or_default();
     let peer = (rng.u8(..8) == 0).then(|| peer::Habits::random(drift / 2, EPOCH, rng));
     let plan = Rc::new(plan(rng, pace, longest, same, peer));
-    // A D that nobody has seen cannot be waited out when it is gone together with the record.
-    let takes_away = plan.faults.iter().any(|fault| fault.takes_the_record_away());
+    // A D that a replica has not seen cannot be waited out when it is gone together with the record, unless the wait is set.
     let creation_wait = match rng.u8(..4) {
         0 => Some(longest + Duration::from_millis(rng.u64(..5_000))),
-        1..=3 if !same && takes_away => Some(longest),
+        1..=3 if plan.mixes && (pace == Pace::Steady || rng.u8(..3) == 0) => Some(longest),
         _ => None,
     };
     let on_exit = match pace {
@@ -198,6 +199,7 @@ fn plan(rng: &mut Rng, pace: Pace, longest: Duration, same: bool, peer: Option<p
         },
         longest: nanos(longest) + 15 * S,
         common: same.then_some(longest.as_secs()),
+        mixes: !same && takes_away,
         hang,
         pace,
         always,

@@ -93,7 +93,7 @@ async fn check_server(config: &Config, report: &mut Report) {
         Ok(Some(lease)) => {
             report.good(&format!("Lease {namespace}/{name} is there, read in {took:.1?}"));
             let record = LeaseRecord::read(lease.into());
-            if let Some(odd) = record.and_then(|record| oddity(&record, config.lease.on_strategy)) {
+            if let Some(odd) = record.and_then(|record| oddity(&record, config.lease.on_strategy, None)) {
                 report.note(odd);
             }
         }

@@ -62,6 +62,7 @@ impl Core {
                 self.version = Some(record.resource_version().to_owned());
                 if self.sight.deleted(&record, now.boot) {
                     self.has_heard(now);
+                    self.hand_on();
                 }
                 Some(News::Deleted(record))
             }

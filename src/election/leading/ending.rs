@@ -53,6 +53,7 @@ impl Leading {
     pub(super) fn stopped(&mut self, core: &mut Core, request: u64, stop: Stop, then: Then, now: Now) {
         let Some(ending) = self.ending.as_mut().filter(|ending| ending.request == request) else { return };
         ending.proof = Some((stop, then, now.boot));
+        self.proved = true;
         if std::mem::take(&mut self.guarding) {
             core.act(Action::Disarm);
         }
@@ -94,7 +95,7 @@ impl Leading {
         if !ending.reason.is_loss() {
             core.report(Event::Released { how: Given::Keep });
         }
-        let following = if ending.reason.is_loss() { Following::default() } else { Following::after_release(core, now) };
+        let following = if ending.reason.is_loss() { Following::default() } else { Following::after_release(self.timing, now) };
         Some(leave(core, self.term, then, following))
     }
 }

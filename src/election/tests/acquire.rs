@@ -215,6 +215,25 @@ fn a_lease_that_is_being_deleted_is_not_taken() {
 }
 
 #[test]
+fn requests_to_step_down_that_make_others_wait_or_name_nobody_are_spoken_of() {
+    let said = |annotations: Value, spec: Value, words: &str| {
+        let mut register = Register::holding(spec);
+        register.edit(|object| object["metadata"]["annotations"] = annotations);
+        let mut bench = Bench::start(welcome(), register);
+        bench.run(seconds(1));
+        bench.events.iter().filter(|event| matches!(event, Event::Odd { message } if message.contains(words))).count()
+    };
+    let to = |candidate: &str| json!({(STEP_DOWN_TO): candidate});
+    assert_eq!(said(to("nobody"), mark(), "step-down-to"), 1);
+    assert_eq!(said(to("nobody"), held("x", 15), "step-down-to"), 0);
+    assert_eq!(said(to(ME), mark(), "step-down-to"), 0);
+    let asked = |holder: &str| json!({(STEP_DOWN): holder});
+    assert_eq!(said(asked("pod"), held("pod_0123", 15), "in full"), 1);
+    assert_eq!(said(asked("pod_0123"), held("pod_0123", 15), "in full"), 0);
+    assert_eq!(said(asked("pod"), mark(), "in full"), 0);
+}
+
+#[test]
 fn transitions_saturate_and_nonsense_counts_as_none() {
     for (before, after) in [(json!(2_147_483_647), 2_147_483_647), (Value::Null, 1), (json!(-5), 1)] {
         let mut spec = mark();

@@ -6,14 +6,22 @@ use serde_json::{Value, json};
 
 use super::bench::{Bench, Register, START, TICK, held, lost, mark, plus, seconds, welcome};
 use crate::{
-    election::{Event, Given, Request, Watched, writes::PAUSED},
-    link::{Reason, Then, ToElector, ToInit, Welcome},
+    election::{Answer, Event, Given, Refusal, Request, Watched, writes::PAUSED},
+    link::{LastSeen, Reason, Then, ToElector, ToInit, Welcome},
     time::Instant,
 };
 
 pub(super) fn not_before(bench: &Bench) -> Option<Instant> {
     bench.told.iter().rev().find_map(|message| match message {
         ToInit::Lead { not_before, .. } => *not_before,
+        _ => None,
+    })
+}
+
+/// What the next elector would be told was seen of the Lease.
+pub(super) fn last_seen(bench: &Bench) -> Option<LastSeen> {
+    bench.told.iter().rev().find_map(|message| match message {
+        ToInit::Saw(last_seen) => Some(*last_seen),
         _ => None,
     })
 }
@@ -86,13 +94,13 @@ fn a_duration_that_only_a_free_record_told_is_waited_out_although_the_record_is_
         bench.run(TICK);
         bench.register.edit(|object| object["spec"] = free());
         bench.watch_register();
-        let told = bench.told.iter().rev().find(|message| matches!(message, ToInit::Saw { .. })).cloned();
+        let told = last_seen(&bench);
 
         let deleted = bench.register.delete();
         bench.watch(deleted);
         bench.run(TICK);
 
-        assert_eq!(told, Some(ToInit::Saw { duration: seconds(duration) }), "the next elector must know it too");
+        assert_eq!(told.map(|seen| seen.duration), Some(seconds(duration)), "the next elector must know it too");
         assert_eq!(not_before(&bench).map(|at| at.since(START)), Some(plus(duration) + TICK));
     }
 }
@@ -224,6 +232,26 @@ fn the_end_of_the_wait_is_agreed_with_init_before_the_first_write_with_the_short
 }
 
 #[test]
+fn a_pause_that_the_server_asks_for_does_not_put_off_the_end_of_the_wait() {
+    let mut bench = Bench::with(free());
+    bench.run(seconds(58));
+    bench.answers = false;
+    while !bench.awaits_a_write() {
+        bench.run(Duration::from_millis(100));
+    }
+    let refusal = Refusal::TooManyRequests { retry_after: Some(seconds(30)) };
+    bench.answer(Answer::Refused { refusal, message: "slow down".into() });
+    let writes = bench.writes().len();
+
+    bench.run((START + plus(60)).since(bench.now.boot));
+
+    assert!(matches!(bench.told.last(), Some(ToInit::Shorten { .. })), "{:?}", bench.told.last());
+    assert_eq!(bench.writes().len(), writes, "the pause goes on");
+    bench.run(seconds(8));
+    assert_eq!(bench.writes().len(), writes + 1, "but no longer than the shorter term has room for");
+}
+
+#[test]
 fn a_write_of_the_wait_that_proves_out_later_does_not_move_the_end_on_again() {
     let mut bench = Bench::with(free());
     bench.run(seconds(59));
@@ -268,6 +296,23 @@ fn a_waiter_that_ends_writes_nothing() {
     assert!(bench.is_done());
     assert_eq!(bench.writes().len(), writes);
     assert!(bench.events.contains(&Event::Released { how: Given::Keep }));
+}
+
+#[test]
+fn who_gives_up_within_a_wait_lets_the_others_go_first_when_the_record_that_carries_it_has_expired() {
+    let mut bench = Bench::with(free());
+    bench.run(seconds(10));
+    bench.stopping(Reason::StepDown);
+    let expired = START + seconds(9) + plus(60);
+    bench.prove(Then::Follow);
+    let given_up = bench.now.boot;
+
+    bench.run((given_up + plus(60)).since(bench.now.boot) - TICK);
+    assert!(bench.now.boot > expired);
+    assert_eq!(bench.leads().map(|term| term.0), Some(1));
+
+    bench.run(TICK);
+    assert_eq!(bench.leads().map(|term| term.0), Some(2));
 }
 
 #[test]
@@ -375,11 +420,8 @@ fn a_lease_that_is_taken_by_its_mark_carries_the_wait_of_another_elector_until_t
 fn a_fresh_elector_waits_as_long_as_the_lease_was_held_for_when_another_one_saw_it() {
     let mut old = Bench::with(held("x", 60));
     old.run(TICK);
-    let last_seen = old.told.iter().rev().find_map(|message| match message {
-        ToInit::Saw { duration } => Some(*duration),
-        _ => None,
-    });
-    assert_eq!(last_seen, Some(seconds(60)));
+    let last_seen = last_seen(&old);
+    assert_eq!(last_seen, Some(LastSeen { duration: seconds(60), displaced_until: None }));
 
     for gone in [Register::default(), Register::holding(json!({}))] {
         let mut new = Bench::start(Welcome { generation: 2, last_seen, ..welcome() }, gone);
@@ -397,13 +439,13 @@ fn init_hears_of_a_duration_only_where_it_is_another_than_it_knows() {
         bench.watch_register();
     }
 
-    let saw = |duration| ToInit::Saw { duration: seconds(duration) };
+    let saw = |duration| ToInit::Saw(LastSeen { duration: seconds(duration), displaced_until: None });
     assert_eq!(bench.told, [saw(60), saw(15)]);
 }
 
 #[test]
 fn a_mark_after_a_holder_of_one_second_is_not_trusted_by_a_fresh_elector_either() {
-    let last_seen = Some(seconds(1));
+    let last_seen = Some(LastSeen { duration: seconds(1), displaced_until: None });
     let mut bench = Bench::start(Welcome { last_seen, ..welcome() }, Register::holding(mark()));
 
     bench.run(TICK);

@@ -6,6 +6,7 @@ mod attempts;
 mod bench;
 mod campaign_outcome;
 mod creation_wait;
+mod displaced;
 mod overtaken;
 mod release;
 mod release_outcome;

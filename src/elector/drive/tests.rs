@@ -104,7 +104,7 @@ impl Replica {
                 ToInit::Hello { .. }
                 | ToInit::StepDown { .. }
                 | ToInit::Ended { .. }
-                | ToInit::Saw { .. }
+                | ToInit::Saw(_)
                 | ToInit::Done
                 | ToInit::Failed { .. } => {}
             }

@@ -57,21 +57,18 @@ impl Agent {
             ToInit::Ended { term } => {
                 let Some(held) = self.held(term) else { return };
                 let is_live = held.is_live();
-                let given_up = held.stopping().is_some_and(|reason| !reason.is_loss());
+                let sit_out = held.sit_out(now);
                 if is_live || self.leads() {
                     self.breach(format_args!("ended a term whose workload is not proved gone"), now);
                 } else {
-                    if given_up {
-                        let timing = self.settings.config.timing();
-                        self.sit_out = Some(timing.takeable(now, timing.duration));
-                    }
+                    self.sit_out = sit_out.or(self.sit_out);
                     self.held = None;
                     if self.ending.is_none() {
                         self.workload.forget_stop();
                     }
                 }
             }
-            ToInit::Saw { duration } => self.last_seen = Some(duration),
+            ToInit::Saw(last_seen) => self.last_seen = Some(last_seen),
             ToInit::Beat => self.tell(ToElector::Beat),
             ToInit::Done => {
                 let leads = self.leads();

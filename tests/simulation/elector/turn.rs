@@ -5,7 +5,7 @@
 use std::rc::Rc;
 
 use tenure::{
-    election::{Action, Elector, Input, Request, Watched},
+    election::{Action, Answer, Elector, Input, Request, Watched},
     link::{Reason, ToElector, ToInit, VERSION},
     time::Instant,
 };
@@ -65,6 +65,9 @@ impl Container {
         machine.handle_timeout(now);
         while let Some(input) = elector.inbox.pop_front() {
             let lost = elector.evidence.shows_a_loss(&input, &identity);
+            if let Input::Answered { answer: Answer::Object(object), .. } | Input::Watched(Watched::Changed(object)) = &input {
+                e.judge.sees(who, object);
+            }
             machine.handle(input, now);
             if lost && machine.view().leading.is_some_and(|led| !led.ending) {
                 e.judge.fail(format!("{who} goes on with its term although it has seen that the Lease is lost"));
@@ -153,7 +156,7 @@ impl Container {
                         e.judge.ended(who, e.now);
                         Some(Window::Ended)
                     }
-                    ToInit::Hello { .. } | ToInit::Saw { .. } | ToInit::Beat | ToInit::Done | ToInit::Failed { .. } => None,
+                    ToInit::Hello { .. } | ToInit::Saw(_) | ToInit::Beat | ToInit::Done | ToInit::Failed { .. } => None,
                 };
                 elector.to_init.push_back(message);
                 self.wake(e);

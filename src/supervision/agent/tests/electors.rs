@@ -1,6 +1,7 @@
 //! Law 10: electors come and go, the term stays.
 
 use super::*;
+use crate::link::LastSeen;
 
 #[test]
 fn the_next_elector_is_handed_the_term_as_it_stands() {
@@ -269,16 +270,17 @@ fn the_next_elector_is_told_until_when_the_workload_waits() {
 }
 
 #[test]
-fn the_next_elector_is_told_for_how_long_the_lease_was_seen_held_last() {
+fn the_next_elector_is_told_what_counts_of_what_was_seen_of_the_lease_last() {
     let mut world = World::new(config());
-    world.told(ToInit::Saw { duration: Duration::from_secs(60) });
-    world.told(ToInit::Saw { duration: Duration::from_secs(40) });
+    let last_seen = LastSeen { duration: Duration::from_secs(40), displaced_until: Some(ms(50_000)) };
+    world.told(ToInit::Saw(LastSeen { duration: Duration::from_secs(60), displaced_until: None }));
+    world.told(ToInit::Saw(last_seen));
     world.take();
 
     world.feed(Input::ElectorEnded);
     world.due();
 
-    assert_eq!(world.started_elector().unwrap().last_seen, Some(Duration::from_secs(40)));
+    assert_eq!(world.started_elector().unwrap().last_seen, Some(last_seen));
 }
 
 #[test]

@@ -132,3 +132,17 @@ fn a_fresh_elector_lets_the_others_go_first_after_a_term_that_was_given_up_and_n
         assert_eq!(world.agent.welcome().sit_out, expected, "{reason:?}");
     }
 }
+
+#[test]
+fn a_fresh_elector_lets_the_others_go_first_for_as_long_as_a_wait_that_was_given_up() {
+    let mut world = World::new(config());
+    let timing = config().timing().with_duration(Duration::from_secs(60));
+    let confirmed = confirmed(world.now);
+    world.told(ToInit::Lead { term: Term(1), facts: facts(), timing, confirmed, not_before: Some(ms(61_000)) });
+
+    world.step_down(9, Reason::StepDown);
+    world.prove();
+    world.told(ToInit::Ended { term: Term(1) });
+
+    assert_eq!(world.agent.welcome().sit_out, Some(timing.takeable(world.now, timing.duration)));
+}

@@ -1,0 +1,16 @@
+//! What one elector hands on to the next of what it saw of the Lease.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::time::Instant;
+
+/// What counts of what was seen of the Lease when it is gone, or names somebody else (law 11, 14).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LastSeen {
+    /// The duration with which it was last seen held; D, if it never was.
+    pub duration: Duration,
+    /// Until when holders may run that lost it without giving it back, and that whoever took it then may not have waited for.
+    pub displaced_until: Option<Instant>,
+}
