@@ -4,6 +4,7 @@
 use std::{
     fs,
     io::Write as _,
+    os::unix::process::CommandExt as _,
     process::{Child, ChildStdout, Command, Stdio},
 };
 
@@ -160,6 +161,32 @@ fn other_signals_pass_through_and_so_do_int_and_quit_which_end_nothing_by_themse
     }
     init.signal(Signal::SIGTERM);
     assert_eq!(init.exit(), 4);
+}
+
+#[test]
+fn a_person_who_stops_the_workload_through_init_stops_init_too_and_nobody_beside_it() {
+    for signal in [Signal::SIGTSTP, Signal::SIGTTIN, Signal::SIGTTOU] {
+        let beside = "trap 'echo beside' USR1; echo $$; while :; do sleep 0.01; done";
+        let script = format!("sh -c \"$1\" & exec {TENURE} --leader-election=off -- sleep 100");
+        let mut job = Command::new("setpriv");
+        job.args(["--pdeathsig", "KILL", "env", "--default-signal", "sh", "-c", &script, "sh", beside]);
+        let mut init = Init::of(job.process_group(0), false);
+        let beside = Pid::from_raw(init.line().parse().unwrap());
+        let workload = wait_for("the workload", || children(init.pid()).into_iter().find(|pid| *pid != beside));
+        wait_until("it sleeps", || fs::read_to_string(format!("/proc/{workload}/comm")).is_ok_and(|name| name == "sleep\n"));
+
+        kill(init.pid(), signal).unwrap();
+
+        wait_until("init is stopped", || state(init.pid()) == Some('T'));
+        assert_eq!(state(workload), Some('T'));
+        kill(beside, Signal::SIGUSR1).unwrap();
+        assert_eq!(init.line(), "beside", "{signal}");
+        kill(init.pid(), Signal::SIGCONT).unwrap();
+        wait_until("the workload goes on", || state(workload) != Some('T'));
+        kill(init.pid(), Signal::SIGTERM).unwrap();
+        kill(beside, Signal::SIGKILL).unwrap();
+        assert_eq!(init.exit(), 143);
+    }
 }
 
 #[test]
@@ -376,6 +403,10 @@ impl Init {
         }
         // Whoever runs the tests may ignore signals, and a shell cannot trap what was ignored when it started.
         command.args(["env", "--default-signal"]).args(init).args(workload);
+        Self::of(&mut command, contained)
+    }
+
+    fn of(command: &mut Command, contained: bool) -> Self {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("setpriv and unshare are needed");
         let output = Lines::of(child.stdout.take().unwrap());
         Self { child, output, contained }

@@ -16,6 +16,7 @@ use std::{
     net::SocketAddr,
     os::fd::{AsRawFd, FromRawFd as _, OwnedFd},
     sync::Arc,
+    thread,
     time::Duration,
 };
 
@@ -206,6 +207,7 @@ async fn lead_or_follow(mut link: Link, welcome: Welcome) -> Result<Option<remai
     let guard = Guard::start(init.killer()).map_err(Failure::Start)?;
     // Once there is one, tokio queues what blocks where no further thread can be made, as at a container's limit of processes.
     // Without one it would panic, even for the collector's name.
+    drop(thread::Builder::new().spawn(|| ()).map_err(Failure::Start)?.join());
     drop(spawn_blocking(|| ()).await);
     let context = welcome.context.clone();
     let discover = move || Cluster::again(context.as_deref(), Prompt::Never);

@@ -12,6 +12,7 @@ use crate::{
         kill::{self, Sweep, Verdict, kill_everything_but_init},
         scan::{Scope, Spare},
     },
+    words::one_line,
 };
 
 /// What SIGKILL does not remove within this is stuck in the kernel, or not ours to kill.
@@ -63,7 +64,9 @@ impl Init {
     /// init is not PID 1, to every descendant of init.
     pub(super) fn killer(&self) -> impl FnMut() + Send + 'static {
         let (pid, pid1) = (self.pid, self.pid1);
-        let mut sweep = Sweep::open().inspect_err(|error| tracing::error!(%error, "the elector cannot guard the deadline")).ok();
+        let mut sweep = Sweep::open()
+            .inspect_err(|error| tracing::error!(error = one_line(error), "the elector cannot guard the deadline"))
+            .ok();
         move || {
             if pid1 {
                 // That nobody is left is what is wanted; nothing can be done about a refusal.

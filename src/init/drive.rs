@@ -183,7 +183,9 @@ impl Drive {
                 libc::SIGTSTP if received.from_kernel && !self.suspends => self.warn(foreground::UNSUSPENDED.into()),
                 signal => {
                     match signal {
-                        libc::SIGTSTP => self.told_to_stop = Some(received).filter(|_| self.suspends),
+                        libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU => {
+                            self.told_to_stop = Some(received).filter(|_| self.suspends);
+                        }
                         libc::SIGCONT => {
                             self.told_to_stop = None;
                             self.hand_terminal_over();

@@ -1,8 +1,8 @@
 //! The memory of a process that must act even where memory is short.
 //!
 //! Owns two requests to the kernel, both of which it may refuse: to drop the pages that only the start needed, and to lock those
-//! that are used from now on. Without the second, the code that kills could be out of memory when it is needed, and have to be
-//! read from a disk that hangs (law 2).
+//! that are used from now on, so that code which has run once never has to be read from a disk that hangs (law 2). What has never
+//! run, as what kills before the first stop, may have to be: beside it stands the kernel's fuse, which needs no page.
 
 use std::ffi::{c_int, c_void};
 

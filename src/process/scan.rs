@@ -80,8 +80,8 @@ pub struct Found<'a> {
 /// /proc cannot be used to find processes.
 #[derive(Debug, thiserror::Error)]
 pub enum ScanError {
-    /// It is not there.
-    #[error("/proc cannot be opened; mount it, or nothing that the workload leaves behind can be found")]
+    /// It is not there, or there is no descriptor left.
+    #[error("/proc cannot be opened, and without it nothing that the workload leaves behind can be found")]
     Open(#[source] io::Error),
     /// Its pids are not ours.
     #[error("/proc belongs to another PID namespace; mount this one's, or the wrong processes would be killed")]

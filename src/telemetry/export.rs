@@ -107,7 +107,8 @@ async fn run(endpoint: Uri, settings: Settings, resource: Resource, queued: mpsc
     match exporter(&endpoint, &settings).await {
         Ok((mut exporter, cause)) => {
             // Not the whole URL: a user, a password or a key may stand in it.
-            let collector = endpoint.host().unwrap_or_default();
+            let host = endpoint.host().unwrap_or_default();
+            let collector = &endpoint.port_u16().map_or_else(|| host.into(), |port| format!("{host}:{port}"));
             info!(collector, protocol = settings.protocol.as_str(), "transitions are exported as traces");
             exporter.set_resource(&resource);
             send(exporter, cause, queued, &settings, collector).await;

@@ -39,6 +39,19 @@ pub(crate) fn notifying(behaviour: &str) -> Config {
     always(Acknowledge::Notify, &[&ourselves, WORKLOAD, behaviour])
 }
 
+pub(crate) fn a_standby_that_ends_before_the_elector_has_spoken_is_spoken_of() {
+    let scratch = Scratch::new();
+    let connected = scratch.join("connected");
+    let script = format!("while [ ! -e {} ]; do sleep 0.01; done; exit 7", connected.display());
+    let world = World::ungreeted(&always(Acknowledge::None, &["sh", "-c", &script]), true);
+
+    fs::write(connected, "").unwrap();
+    let (code, said) = world.exit();
+
+    assert_eq!(code, 7);
+    assert!(said.contains("the standby ended (exit code 7)"), "{said}");
+}
+
 /// Starts and promotes it; returns its pid in its own namespace.
 pub(crate) fn promoted(config: &Config, timing: Timing) -> (World, String) {
     let (mut world, _) = World::contained(config);

@@ -91,6 +91,7 @@ fn main() -> ExitCode {
             one_that_speaks_nonsense_is_replaced,
             it_has_a_session_of_its_own_and_no_standard_input;
         always:
+            a_standby_that_ends_before_the_elector_has_spoken_is_spoken_of,
             the_role_is_told_by_signals_and_acknowledged_by_datagrams,
             a_workload_that_was_dead_when_its_demotion_was_signalled_is_proved_dead,
             a_workload_that_does_not_handle_its_demotion_is_killed_and_proved_dead,

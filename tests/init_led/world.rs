@@ -120,6 +120,13 @@ impl World {
     }
 
     pub(crate) fn start(config: &Config, contained: bool) -> (Self, Welcome) {
+        let mut world = Self::ungreeted(config, contained);
+        let welcome = world.greet();
+        (world, welcome)
+    }
+
+    /// With an elector that has not said anything yet.
+    pub(crate) fn ungreeted(config: &Config, contained: bool) -> Self {
         let address = format!("init_led/{:016x}", getrandom::u64().unwrap());
         let listener = socket(AddressFamily::Unix, SockType::SeqPacket, SockFlag::SOCK_CLOEXEC, None).unwrap();
         setsockopt(&listener, sockopt::ReceiveTimeout, &TimeVal::seconds(PATIENCE.as_secs().try_into().unwrap())).unwrap();
@@ -141,9 +148,7 @@ impl World {
         let (output, errors) = (Lines::of(child.stdout.take().unwrap()), child.stderr.take());
         let link = accept(&listener);
         let hooked = RefCell::default();
-        let mut world = Self { child, output, errors, contained, listener, link, serial: 0, hooked };
-        let welcome = world.greet();
-        (world, welcome)
+        Self { child, output, errors, contained, listener, link, serial: 0, hooked }
     }
 
     /// Leads from now on, and its workload has printed a line.

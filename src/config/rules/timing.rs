@@ -97,8 +97,14 @@ fn judge_together(timing: Timing, judgement: &mut Judgement) {
         _ => "the workload must be stopped within 1.2 times lease.renewPeriod, so that a single late renewal loses the Lease",
     };
     let remedy = remedy(timing, REQUIRED_ATTEMPTS);
-    let about =
-        ["lease.duration", "lease.renewPeriod", "lease.attemptTimeout", "workload.stop.lossGrace", "workload.stop.killMargin"];
+    let about = [
+        "lease.duration",
+        "lease.renewPeriod",
+        "lease.attemptTimeout",
+        "lease.clockDrift",
+        "workload.stop.lossGrace",
+        "workload.stop.killMargin",
+    ];
     judgement.refuse(&about, format!("{fit}: {numbers}. {remedy}"));
 }
 

@@ -24,7 +24,10 @@ impl Drive {
                 None => return,
             },
             Some(Signal(libc::SIGTTIN | libc::SIGTTOU)) if self.lend_terminal() => return go_on(main),
-            Some(Signal(libc::SIGTTIN | libc::SIGTTOU)) => (false, true),
+            // One that a person sent stops this job as little as that person's SIGTSTP does.
+            Some(signal @ Signal(libc::SIGTTIN | libc::SIGTTOU)) => {
+                (false, self.told_to_stop.take().is_none_or(|told| told.signal != signal))
+            }
             Some(_) | None => return,
         };
         if self.suspends {
