@@ -147,7 +147,7 @@ pub struct DevServer {
     /// Where to listen, such as 127.0.0.1:6443 [default: 127.0.0.1, a free port]
     #[arg(long, value_name = "IP:PORT")]
     pub listen: Option<SocketAddr>,
-    /// Write a kubeconfig for the server to this file
+    /// Write a kubeconfig for the server to this file, new or of an earlier server
     #[arg(long, value_name = "FILE")]
     pub kubeconfig_out: Option<PathBuf>,
 }

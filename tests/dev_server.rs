@@ -25,7 +25,7 @@ use scratch::Scratch;
 fn it_says_where_it_listens_and_ends_when_told_to() {
     for signal in [Signal::SIGINT, Signal::SIGTERM] {
         let scratch = Scratch::new();
-        let file = scratch.file("kubeconfig", "of an earlier one, for all to read");
+        let file = scratch.file("kubeconfig", "of: an earlier one, for all to read\ncurrent-context: tenure\n");
         let mut server = start(&["--kubeconfig-out", &file]);
         let mut line = String::new();
         BufReader::new(server.0.stdout.as_mut().expect("piped")).read_line(&mut line).expect("a line");
@@ -37,8 +37,22 @@ fn it_says_where_it_listens_and_ends_when_told_to() {
 
         let url = line.strip_prefix("Leases are served on ").and_then(|rest| rest.split(';').next()).expect("an address");
         assert!(kubeconfig.contains(&format!("server: {url}\n")), "{line}{kubeconfig}");
+        assert!(kubeconfig.ends_with("current-context: tenure\n"), "by which the next server knows it: {kubeconfig}");
         assert_eq!((mode, status.code()), (0o600, Some(0)));
     }
+}
+
+#[test]
+fn a_file_that_holds_something_else_is_left_as_it_is() {
+    let scratch = Scratch::new();
+    let file = scratch.file("kubeconfig", "current-context: production\n");
+
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_tenure")).args(["dev-server", "--kubeconfig-out", &file]).output().expect("it runs");
+
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(78) && said.contains("name another file"), "{:?} {said}", output.status);
+    assert_eq!(fs::read_to_string(&file).expect("a file"), "current-context: production\n");
 }
 
 #[test]

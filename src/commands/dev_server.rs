@@ -1,7 +1,7 @@
 //! `tenure dev-server`: the embedded Lease API in the foreground.
 
 use std::{
-    fs::{OpenOptions, Permissions},
+    fs::{self, OpenOptions, Permissions},
     io::{self, Write as _},
     net::SocketAddr,
     os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
@@ -16,6 +16,9 @@ use crate::{
     exit,
     words::one_line,
 };
+
+/// How a kubeconfig of this server ends.
+const LAST_LINE: &str = "current-context: tenure\n";
 
 /// Serves until SIGINT or SIGTERM, and returns the exit code.
 pub(super) fn run(about: &DevServer) -> u8 {
@@ -34,6 +37,8 @@ enum Failed {
     Start(#[from] StartError),
     #[error("cannot write the kubeconfig to {}", .file.display())]
     Kubeconfig { file: PathBuf, source: io::Error },
+    #[error("{} holds something else than a kubeconfig of this server, and is left as it is: name another file", .0.display())]
+    Taken(PathBuf),
     #[error("cannot start a runtime")]
     Runtime(#[source] io::Error),
     #[error("cannot wait for signals")]
@@ -46,13 +51,16 @@ impl Failed {
     /// 78 if the user named something that cannot be used, else 70.
     const fn exit_code(&self) -> u8 {
         match self {
-            Self::Start(StartError::Listen { .. }) | Self::Kubeconfig { .. } => exit::INVALID,
+            Self::Start(StartError::Listen { .. }) | Self::Kubeconfig { .. } | Self::Taken(_) => exit::INVALID,
             Self::Start(_) | Self::Runtime(_) | Self::Signals(_) | Self::Output(_) => exit::INTERNAL,
         }
     }
 }
 
 fn serve(about: &DevServer) -> Result<(), Failed> {
+    if let Some(file) = about.kubeconfig_out.as_ref().filter(|file| is_taken(file)) {
+        return Err(Failed::Taken(file.clone()));
+    }
     let address = about.listen.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 0)));
     let rules = Rules { coordinated: true, ..Rules::default() };
     let server = Server::start(&Options { rules, addresses: vec![address.ip()] })?;
@@ -85,6 +93,12 @@ fn usage(url: &str, kubeconfig: &str) -> String {
 The first leader of a new Lease waits out its duration; each one after it starts at once.
 "
     )
+}
+
+/// Whether the file holds what would be lost, as all contexts in ~/.kube/config would be.
+fn is_taken(file: &Path) -> bool {
+    let is_file = fs::metadata(file).is_ok_and(|metadata| metadata.is_file());
+    is_file && fs::read(file).is_ok_and(|text| !text.is_empty() && !text.ends_with(LAST_LINE.as_bytes()))
 }
 
 /// For the owner only: a kubeconfig contains a token.

@@ -65,6 +65,21 @@ fn the_wait_of_a_created_lease_counts_from_the_reply() {
 }
 
 #[test]
+fn the_wait_of_a_free_lease_and_of_none_is_the_one_last_seen_and_counts_from_the_reply_too() {
+    let last_seen = Some(LastSeen { duration: seconds(60), displaced_until: None });
+    for register in [Register::holding(json!({})), Register::default()] {
+        let mut bench = Bench::start(Welcome { last_seen, ..welcome() }, register);
+        bench.answers = false;
+        bench.serve();
+        bench.run(seconds(1));
+        assert!(bench.awaits_a_write());
+        bench.serve();
+
+        assert_eq!(not_before(&bench), Some(START + seconds(1) + plus(60)));
+    }
+}
+
+#[test]
 fn the_wait_is_the_largest_of_own_last_seen_and_the_free_records() {
     let mut bench = Bench::with(free());
     bench.run(TICK);
