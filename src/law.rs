@@ -84,14 +84,15 @@
 //! 12. It takes the Lease by one PUT with the uid and the resourceVersion that it read, and never by PATCH. After a 409 it
 //!     reads the Lease, and waits anew if uid or spec changed.
 //! 13. A holder that bears this very identity outside a term is a stranger: it is waited for.
-//! 14. A Lease in the shape of a release (holder `""`, duration 1, acquireTime equal to renewTime; not seen held with 1 before,
-//!     and with nobody's name left beside it) is taken, and its workload started, at once. One that is free in any other way is
+//! 14. A Lease in the shape of a release (holder `""`, duration 1, acquireTime equal to renewTime; not seen held with 1 before)
+//!     is taken, and its workload started, at once. One that is free in any other way is
 //!     taken at once, but the workload starts only after the creation wait, times 1 + rho and counted from the reply that
 //!     proved the acquisition; nothing lowers it. Unless that is set, a follower waits the longest of its own D, the last that
 //!     it saw and the one recorded. Meanwhile the record and the term carry the wait as their D, and init has moved E back
 //!     before the first byte of the first write that carries the shorter one. A replica that ends within the wait writes
 //!     nothing. Who held a Lease that was deleted, emptied or taken before it was given back may run for its D from when that was
-//!     seen, times 1 + rho: unless the wait is set, no workload starts before that, whoever has held the Lease since.
+//!     seen, times 1 + rho; a name left beside a mark tells of one. Unless the wait is set, no workload starts before that, whoever
+//!     has held the Lease since.
 //! 15. A write that is confirmed after S, counted from its own send, starts nothing: the term is renewed first. A child that
 //!     executes, or signals a promotion, reads the clock as its last step, and does nothing from S on; a demotion's hook
 //!     has until H to begin. While the term carries a wait as its D, these are the S and H that the end of the wait, which

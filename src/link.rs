@@ -242,7 +242,7 @@ pub struct Welcome {
     pub last_term: Term,
     /// A term in progress.
     pub resume: Option<Resume>,
-    /// The greatest end of a creation wait so far; nothing lowers it (law 14).
+    /// The greatest instant so far before which nothing may start; nothing lowers it (law 14).
     pub not_before: Option<Instant>,
     /// What counts of what earlier electors saw of the Lease; none: nothing but what each finds in its own configuration.
     pub last_seen: Option<LastSeen>,

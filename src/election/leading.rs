@@ -377,11 +377,11 @@ impl Leading {
     fn shorten(&mut self, core: &mut Core, now: Now) {
         self.timing = core.timing;
         self.deadlines = self.deadlines.min(self.timing.deadlines(now.boot));
-        // It may have been put off by a Retry-After that the longer term had room for.
-        self.due = self.due.min(self.deadlines.soft.before(self.timing.attempt_timeout));
         if !self.announced {
             return;
         }
+        // It may have been put off by a Retry-After that the longer term had room for.
+        self.due = self.due.min(self.deadlines.soft.before(self.timing.attempt_timeout));
         self.serial += 1;
         self.acknowledged = false;
         core.tell(ToInit::Shorten { term: self.term, serial: self.serial, timing: self.timing, deadlines: self.deadlines });

@@ -124,7 +124,7 @@ impl Sight {
             Some(robbed) if robbed.reign.goes_on_in(&reign) => Robbed { reign, ..robbed },
             robbed => {
                 let known = robbed.filter(|robbed| robbed.reign.marked == reign.marked).map(|robbed| robbed.duration);
-                let duration = before.max(known.unwrap_or_default());
+                let duration = before.max(known.unwrap_or_default()).max(record.duration().unwrap_or_default());
                 if reign.marked != self.me {
                     self.displace(duration, now);
                 }
@@ -160,12 +160,12 @@ impl Sight {
 
     /// The Lease does not exist.
     pub(crate) fn absent(&mut self, now: Instant) {
-        let promised = match &self.seen {
+        let (promised, may_run) = match &self.seen {
             Seen::Absent { .. } => return,
-            Seen::Lease(record) => record.annotation(STEP_DOWN_TO).map(str::to_owned),
-            Seen::Nothing => None,
+            Seen::Lease(record) => (record.annotation(STEP_DOWN_TO).map(str::to_owned), record.standing() == Standing::Held),
+            Seen::Nothing => (None, true),
         };
-        if self.record().is_some_and(|record| record.standing() == Standing::Held) {
+        if may_run {
             self.displace(self.last_duration, now);
         }
         self.since = now;

@@ -72,7 +72,7 @@ pub(super) struct Drive {
     suspends: bool,
     /// The workload is started once.
     pub(super) once: bool,
-    /// Init got this SIGTSTP and passed it on.
+    /// Init got this SIGTSTP, SIGTTIN or SIGTTOU and passed it on.
     told_to_stop: Option<Received>,
     /// The workload may not be signalled, and that was logged.
     pub(super) refused: bool,

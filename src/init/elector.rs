@@ -105,11 +105,12 @@ impl Elector {
         if received.is_none() { self.broken.take().map_or(Ok(None), Err) } else { Ok(received) }
     }
 
-    /// Sends a message now, or once the elector has room for it. What is only for the log waits for neither that nor for the first
-    /// word of the elector: false if it was not sent.
+    /// Sends a message now, or once the elector has room for it. What is only for the log is not queued, and a warning not left to
+    /// an elector that may end before it reads: false if it was not sent.
     pub(super) fn send(&mut self, message: &ToElector) -> bool {
         let is_for_log = matches!(message, ToElector::Warn(_) | ToElector::Hooked { .. });
-        if is_for_log && (self.is_clogged() || !self.greeted) {
+        let is_unheard = matches!(message, ToElector::Warn(_)) && !self.greeted;
+        if is_for_log && self.is_clogged() || is_unheard {
             return false;
         }
         match self.link.send(message) {

@@ -49,7 +49,7 @@ pub struct Agent {
     electors: Electors,
     held: Option<Held>,
     last_term: Term,
-    /// The greatest end of a creation wait; nothing lowers it (law 14).
+    /// The greatest instant before which nothing may start; nothing lowers it (law 14).
     not_before: Option<Instant>,
     /// What counts of what the electors saw of the Lease (law 11, 14).
     last_seen: Option<LastSeen>,

@@ -110,10 +110,12 @@ impl Held {
         }
     }
 
-    /// Until when the others go first if the term ends now; none if it was lost.
-    pub(crate) fn sit_out(&self, now: Instant) -> Option<Instant> {
+    /// Until when the others go first if the term ends now; none if it was lost. By the constants of the record, which are its
+    /// `own` ones again where it was given back.
+    pub(crate) fn sit_out(&self, own: Timing, now: Instant) -> Option<Instant> {
+        let timing = if self.released { own } else { self.timing };
         let given_up = self.stopping.is_some_and(|reason| !reason.is_loss());
-        given_up.then(|| self.timing.takeable(now, self.timing.duration))
+        given_up.then(|| timing.takeable(now, timing.duration))
     }
 
     /// H has come: whatever began the stop, no extension revives the term.

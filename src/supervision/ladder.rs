@@ -41,6 +41,8 @@ pub(crate) struct Ladder {
     /// Since when, and for how many walks, they have not converged.
     adrift: Option<(Instant, u32)>,
     unproved_at: Option<Instant>,
+    /// kill(-1) did not remove what is left, and was given up until H.
+    exhausted: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -68,7 +70,18 @@ impl Ladder {
     /// From the top: the stop signal goes out now.
     pub(crate) fn asking(pid1: bool, mode: KillMode, margin: Duration, kill_at: Instant) -> Self {
         let phase = Phase::Asked { kill_at, look: None };
-        Self { pid1, mode, margin, phase, main_gone: false, killed: None, last: Scan::default(), adrift: None, unproved_at: None }
+        Self {
+            pid1,
+            mode,
+            margin,
+            phase,
+            main_gone: false,
+            killed: None,
+            last: Scan::default(),
+            adrift: None,
+            unproved_at: None,
+            exhausted: false,
+        }
     }
 
     /// From the walks on: the main process is gone, or its time is up.
@@ -193,7 +206,7 @@ impl Ladder {
         if !self.is_about_to_look(now) && self.unproved_at.take_if(|at| *at <= now).is_some() {
             // Before H, what kill(-1) cannot remove must not keep the elector from living either.
             if let Phase::Everything { die_at: None, .. } = self.phase {
-                self.adrift = None;
+                self.exhausted = true;
                 self.phase = Phase::Walking { next: Some(now + LONGEST_PAUSE), pause: LONGEST_PAUSE };
             }
             return Some(Step::Unproved(self.last.left.iter().copied().take(NAMED).collect()));
@@ -203,7 +216,9 @@ impl Ladder {
             Phase::Walking { next, .. } => {
                 next.take_if(|at| *at <= now)?;
                 let (span, enough) = DIVERGING;
-                if self.pid1 && self.adrift.is_some_and(|(since, walks)| now.since(since) >= span && walks >= enough) {
+                let can_kill_all = self.pid1 && !self.exhausted;
+                if can_kill_all && self.adrift.is_some_and(|(since, walks)| now.since(since) >= span && walks >= enough) {
+                    self.unproved_at.get_or_insert(now + self.margin);
                     self.phase = Phase::Everything { next: None, pause: FIRST_PAUSE, die_at: None };
                     return Some(Step::KillAll);
                 }

@@ -252,16 +252,18 @@ impl Workload {
                 (self.actual, self.wanted) = (Actual::Stopped, Wanted::Down);
                 self.happened.push_back(Happened::SpawnFailed { code, message });
             }
-            NotSpawned::Unavailable { message } => match self.again(Exit::Code(exit::INTERNAL), &message, now, now) {
-                Some(until) => {
-                    self.actual = Actual::Waiting { until };
-                    self.actions.push_back(Action::Warn(message));
+            NotSpawned::Unavailable { message } => {
+                match self.again(Exit::Code(exit::INTERNAL), "the workload cannot be started now", now, now) {
+                    Some(until) => {
+                        self.actual = Actual::Waiting { until };
+                        self.actions.push_back(Action::Warn(message));
+                    }
+                    None => {
+                        (self.actual, self.wanted) = (Actual::Stopped, Wanted::Down);
+                        self.happened.push_back(Happened::Unavailable { message });
+                    }
                 }
-                None => {
-                    (self.actual, self.wanted) = (Actual::Stopped, Wanted::Down);
-                    self.happened.push_back(Happened::Unavailable { message });
-                }
-            },
+            }
         }
         self.leads = false;
     }

@@ -126,7 +126,7 @@ impl Lines {
                     term = transitions,
                     token,
                     wait = wait.as_secs_f64(),
-                    "acquired the Lease; waiting before the workload starts, because nobody released it"
+                    "acquired the Lease; waiting before the workload starts, because a holder that did not release it may still run"
                 ),
                 None => debug!(term = transitions, token, "acquired the Lease"),
             },

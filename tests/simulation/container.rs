@@ -13,7 +13,7 @@ use tenure::{
 use crate::{
     alarm::Alarm,
     clock::{Clock, MS, Ns, S},
-    conduct::Conduct,
+    conduct::{Conduct, Look},
     elector::ElectorProcess,
     engine::{Child, Engine, Event, Who},
     nemesis::Window,
@@ -181,7 +181,10 @@ impl Container {
             return;
         }
         let stop = &self.node.config.workload.stop;
-        if let Some(wrong) = self.conduct.rests(self.tree.look(), stop.loss_grace, Duration::from_nanos(self.node.wake), now) {
+        let look = self.tree.look();
+        // A child that is on its way to demote it has as long as that takes.
+        let look = Look { untouched: look.untouched && self.demoter.is_none(), ..look };
+        if let Some(wrong) = self.conduct.rests(look, stop.loss_grace, Duration::from_nanos(self.node.wake), now) {
             e.judge.fail(format!("{}: init {wrong}", self.who));
         }
         if let Some(at) = self.agent.poll_timeout() {

@@ -106,17 +106,18 @@ impl Judge {
         self.seen = Some(BTreeMap::new());
     }
 
-    /// An elector of `who` has taken this version in.
-    pub fn sees(&mut self, who: Who, lease: &Value) {
+    /// An elector of `who` takes this version in, from a reply or the watch.
+    pub fn sees(&mut self, who: Who, lease: &Value, is_reply: bool) {
         let Some(seen) = &mut self.seen else { return };
         let Some(version) = lease["metadata"]["resourceVersion"].as_str().and_then(|version| version.parse().ok()) else {
             return;
         };
         let seen = seen.entry(who).or_default();
-        if version <= seen.version {
+        // A reply is believed even if the watch has overtaken it.
+        if version <= seen.version && !is_reply {
             return;
         }
-        seen.version = version;
+        seen.version = seen.version.max(version);
         let uid = lease["metadata"]["uid"].as_str().unwrap_or_default();
         let acquired = lease["spec"]["acquireTime"].as_str().unwrap_or_default();
         if seen.terms.back().is_none_or(|term| term.1 != acquired || term.0 != uid) {

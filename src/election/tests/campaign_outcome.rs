@@ -98,7 +98,7 @@ fn a_creation_that_commits_after_it_was_repeated_is_known_by_its_bytes() {
 
     bench.serve();
 
-    let Some(ToInit::Lead { confirmed, .. }) = bench.told.first() else { panic!("{:?}", bench.told) };
+    let Some(ToInit::Lead { confirmed, .. }) = bench.told.last() else { panic!("{:?}", bench.told) };
     assert_eq!(confirmed.deadlines.end, sent + Duration::from_millis(14_850));
     assert_eq!(bench.writes().len(), 2);
 }

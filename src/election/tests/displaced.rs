@@ -165,6 +165,23 @@ fn a_fresh_elector_waits_for_who_lost_the_lease_before_it() {
 }
 
 #[test]
+fn who_was_seen_by_an_elector_before_the_lease_was_gone_is_waited_for_whoever_led_since() {
+    let last_seen = Some(LastSeen { duration: seconds(60), displaced_until: None });
+    let mut new = Bench::start(Welcome { generation: 2, last_seen, ..welcome() }, Register::default());
+    new.answers = false;
+    new.serve();
+    new.run(TICK);
+    new.register.put(held("y", 20));
+    new.register.edit(|_| {});
+    new.serve();
+    new.answers = true;
+
+    new.run(plus(20) + TICK);
+
+    assert_eq!(waits_until(&new), Some(START + plus(60)));
+}
+
+#[test]
 fn init_hears_of_a_deletion_before_anything_is_created() {
     let mut bench = seen();
     bench.answers = false;

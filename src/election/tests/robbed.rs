@@ -24,6 +24,23 @@ fn robbed(duration: i64) -> Bench {
     next
 }
 
+#[test]
+fn who_is_seen_first_when_it_was_robbed_already_is_waited_for_as_long_as_its_robber_holds() {
+    let mut config = welcome();
+    config.config.lease.duration = seconds(60);
+    let other = Bench::leading_with(Welcome { identity: "other_4567".into(), ..config });
+    let mut register = other.register;
+    register.edit(|object| object["spec"] = held("client-go", 60));
+    let mut next = Bench::start(welcome(), register);
+    next.run(TICK);
+    next.register.edit(|object| object["spec"] = mark());
+    next.watch_register();
+
+    next.run(seconds(1));
+
+    assert_eq!((next.leads().is_some(), not_before(&next)), (true, Some(START + plus(60))));
+}
+
 /// The robber renews for 32 s.
 fn renewed(mut next: Bench) -> Bench {
     for renewal in 10..18 {

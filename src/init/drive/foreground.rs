@@ -19,14 +19,14 @@ impl Drive {
         let Some(main) = self.main.filter(|_| std::mem::take(&mut self.changed)) else { return };
         let (in_foreground, by_terminal) = match reap::stopped_by(main) {
             Some(Signal(libc::SIGTSTP)) if self.terminal.is_some() => (true, true),
-            Some(Signal(libc::SIGTSTP)) => match self.told_to_stop.take() {
+            Some(stop @ Signal(libc::SIGTSTP)) => match self.told_to_stop.take().filter(|told| told.signal == stop) {
                 Some(told) => (told.from_kernel, told.from_kernel),
                 None => return,
             },
             Some(Signal(libc::SIGTTIN | libc::SIGTTOU)) if self.lend_terminal() => return go_on(main),
             // One that a person sent stops this job as little as that person's SIGTSTP does.
-            Some(signal @ Signal(libc::SIGTTIN | libc::SIGTTOU)) => {
-                (false, self.told_to_stop.take().is_none_or(|told| told.signal != signal))
+            Some(stop @ Signal(libc::SIGTTIN | libc::SIGTTOU)) => {
+                (false, self.told_to_stop.take().is_none_or(|told| told.signal != stop))
             }
             Some(_) | None => return,
         };

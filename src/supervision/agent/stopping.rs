@@ -86,7 +86,7 @@ impl Agent {
             }
             // Past S the term is over, and this end is not an exit of its own: the second guard may have killed it while init
             // stood still.
-            Happened::Ended(_) | Happened::Restarting(_) | Happened::Unavailable { .. }
+            Happened::Ended(_) | Happened::Restarting(_)
                 if self.held.as_ref().is_some_and(|held| held.is_live() && now >= held.deadlines().soft) =>
             {
                 self.begin_stop(Reason::Expired, now);
@@ -112,8 +112,12 @@ impl Agent {
                 self.actions.push_back(Action::LastWords(message));
             }
             Happened::Unavailable { message } => {
-                self.end_unless_it_follows(exit::INTERNAL);
-                self.begin_stop(Reason::SpawnFailed, now);
+                if self.held.as_ref().is_some_and(|held| held.is_live() && now >= held.deadlines().soft) {
+                    self.begin_stop(Reason::Expired, now);
+                } else {
+                    self.end_unless_it_follows(exit::INTERNAL);
+                    self.begin_stop(Reason::SpawnFailed, now);
+                }
                 self.actions.push_back(Action::LastWords(message));
             }
             Happened::NotPromoted(reason) => {

@@ -55,9 +55,10 @@ impl Agent {
                 }
             }
             ToInit::Ended { term } => {
+                let own = self.settings.config.timing();
                 let Some(held) = self.held(term) else { return };
                 let is_live = held.is_live();
-                let sit_out = held.sit_out(now);
+                let sit_out = held.sit_out(own, now);
                 if is_live || self.leads() {
                     self.breach(format_args!("ended a term whose workload is not proved gone"), now);
                 } else {

@@ -174,6 +174,22 @@ fn what_kill_all_does_not_remove_before_h_is_reported_and_costs_no_further_elect
 }
 
 #[test]
+fn what_proves_nothing_after_kill_all_either_costs_no_elector_a_second_time_before_h() {
+    let mut ladder = Ladder::killing(true, MARGIN, ms(0));
+    assert!(kills_all(&mut ladder, |_| Scan::default()));
+    let began = ladder.due().unwrap();
+    let mut killed = began;
+    while let Some(now) = ladder.due().filter(|at| *at < ms(20_000)) {
+        if ladder.step(now) == Some(Step::KillAll) {
+            killed = now;
+        }
+        ladder.scanned(Scan::default(), now);
+    }
+
+    assert!(killed <= began + MARGIN && !ladder.kills_everything(), "{began:?} {killed:?}");
+}
+
+#[test]
 fn at_h_everything_is_killed_and_half_a_margin_later_init_ends_unless_proved() {
     let mut ladder = asking(true, KillMode::Mixed);
     ladder.hard(ms(3000), ms(3000));

@@ -66,7 +66,7 @@ impl Container {
         while let Some(input) = elector.inbox.pop_front() {
             let lost = elector.evidence.shows_a_loss(&input, &identity);
             if let Input::Answered { answer: Answer::Object(object), .. } | Input::Watched(Watched::Changed(object)) = &input {
-                e.judge.sees(who, object);
+                e.judge.sees(who, object, matches!(input, Input::Answered { .. }));
             }
             machine.handle(input, now);
             if lost && machine.view().leading.is_some_and(|led| !led.ending) {

@@ -275,7 +275,7 @@ fn a_start_that_the_system_has_no_process_for_counts_as_a_crash() {
     world.lead(1, None);
     world.take();
     world.feed(unavailable());
-    let line = "work: no process, and workload.restart has no restart left for it";
+    let line = "the workload cannot be started now, and workload.restart has no restart left for it";
     assert!(world.wants(&Action::Warn(line.into())), "{:?}", world.actions);
 
     for (on_exit, then) in [(OnExit::Follow, Then::Follow), (OnExit::Exit, Then::Exit)] {
