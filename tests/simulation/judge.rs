@@ -131,15 +131,17 @@ impl Judge {
     /// A process runs as the leader of `token`'s term; `covered` if the kernel kills it at H.
     pub fn runs(&mut self, Child { who, pid }: Child, token: &str, covered: bool, now: Ns) {
         let Ok(number) = token.parse::<u64>() else { return self.fail(format!("{token:?} is no token")) };
-        let exposed = |other: &Who, covered: bool| {
-            !covered && is_within(&self.unguarded, other, now)
+        let exposed = |other: &Who, running: &Running| {
+            // Whoever began later is the one who may not have known of the other.
+            let (later, earlier) = if is_later(&running.token, number) { (*other, who) } else { (who, *other) };
+            !running.covered && is_within(&self.unguarded, other, now)
                 || is_within(&self.suspended, other, now)
-                || *other != who && is_stranger(&self.seen, who, self.held.get(other))
+                || is_stranger(&self.seen, later, self.held.get(&earlier))
         };
         let others = || self.alive.iter().filter(|((other, _), _)| *other != who);
         // A stopped node makes nothing start that was not there before.
         let mine = !covered && is_within(&self.unguarded, &who, now);
-        if mine || others().any(|((other, _), running)| exposed(other, running.covered)) {
+        if mine || others().any(|((other, _), running)| exposed(other, running)) {
             self.exposed += u64::from(others().next().is_some());
         }
         let running = Running { token: token.into(), covered };
@@ -147,7 +149,7 @@ impl Judge {
             self.alive.insert((who, pid), running);
             return;
         }
-        let other = others().find(|((other, _), running)| !exposed(other, running.covered));
+        let other = others().find(|((other, _), running)| !exposed(other, running));
         if let Some(((other, other_pid), Running { token: theirs, .. })) = other {
             let what =
                 format!("two at once: {who} runs as pid {pid} under {token}, {other} still as pid {other_pid} under {theirs}");
@@ -417,6 +419,11 @@ impl Judge {
     pub fn verdict(&self) -> Option<&str> {
         self.wrong.as_deref()
     }
+}
+
+/// Whether this token is that of a later term.
+fn is_later(token: &str, than: u64) -> bool {
+    token.parse::<u64>().is_ok_and(|token| token > than)
 }
 
 /// Whether `who` cannot know of the term that another one holds.
