@@ -89,24 +89,19 @@ impl Replica {
         send(self.socket.get_ref().as_raw_fd(), &encode(message).unwrap(), MsgFlags::empty()).unwrap();
     }
 
-    /// The next message that is not a Beat; Lead, Extend, Shorten and Releasing are acknowledged at once.
+    /// The next message that is neither a Beat nor for the next elector; Lead, Extend, Shorten and Releasing are acknowledged at once.
     async fn hears(&self) -> ToInit {
         loop {
             let message = self.hears_all().await;
             match &message {
-                ToInit::Beat => continue,
+                ToInit::Beat | ToInit::Saw(_) => continue,
                 ToInit::Lead { term, .. } => self.say(&ToElector::Acknowledged { term: *term, serial: 0 }),
                 ToInit::Extend { term, serial, .. }
                 | ToInit::Shorten { term, serial, .. }
                 | ToInit::Releasing { term, serial } => {
                     self.say(&ToElector::Acknowledged { term: *term, serial: *serial });
                 }
-                ToInit::Hello { .. }
-                | ToInit::StepDown { .. }
-                | ToInit::Ended { .. }
-                | ToInit::Saw(_)
-                | ToInit::Done
-                | ToInit::Failed { .. } => {}
+                ToInit::Hello { .. } | ToInit::StepDown { .. } | ToInit::Ended { .. } | ToInit::Done | ToInit::Failed { .. } => {}
             }
             return message;
         }
