@@ -162,19 +162,19 @@ impl Judge {
             }
             Some(_) => {}
             None => {
-                if number <= self.last {
+                if number <= self.last && !self.last_is_stranger_to(who) {
                     return self.fail(format!("{who} begins to run under {token} after {}", self.last));
                 }
                 self.tokens.insert(number, who);
                 self.runs += 1;
-                self.last = number;
+                self.last = self.last.max(number);
             }
         }
         self.led = Some(now);
         self.alive.insert((who, pid), running);
     }
 
-    /// Whether who ran last cannot know of the term of `who`, which goes on.
+    /// Whether whose token is the greatest cannot know of the term of `who`, which goes on.
     fn last_is_stranger_to(&self, who: Who) -> bool {
         self.tokens.get(&self.last).is_some_and(|last| is_stranger(&self.seen, *last, self.held.get(&who)))
     }
