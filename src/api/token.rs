@@ -7,7 +7,7 @@
 //! server takes for an anonymous request.
 
 use std::{
-    fs::File,
+    fs,
     io::{self, Read as _},
     path::{Path, PathBuf},
     sync::{
@@ -105,22 +105,22 @@ fn bearer(token: &str) -> Option<HeaderValue> {
 /// As in client-go, without the whitespace around the token; `None` if that cannot be sent.
 fn read(path: &Path) -> io::Result<Option<HeaderValue>> {
     let mut text = String::new();
-    File::open(path)?.take(LONGEST).read_to_string(&mut text)?;
+    fs::File::open(path)?.take(LONGEST).read_to_string(&mut text)?;
     Ok(bearer(text.trim()))
 }
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, process};
+    use std::process;
 
     use nix::{sys::stat::Mode, unistd::mkfifo};
 
     use super::*;
 
     /// A file of this test process, removed at the end.
-    struct Held(PathBuf);
+    struct File(PathBuf);
 
-    impl Held {
+    impl File {
         fn new(name: &str, content: &str) -> Self {
             let file = Self(std::env::temp_dir().join(format!("tenure-token-{}-{name}", process::id())));
             file.write(content);
@@ -148,7 +148,7 @@ mod tests {
         }
     }
 
-    impl Drop for Held {
+    impl Drop for File {
         fn drop(&mut self) {
             let _ = fs::remove_file(&self.0);
         }
@@ -159,67 +159,67 @@ mod tests {
 
     #[test]
     fn a_token_is_read_again_after_fifty_seconds_and_not_before() {
-        let file = Held::new("again", "first");
+        let file = File::new("again", "first");
         let token = file.open(None);
         file.write("second");
 
-        assert_eq!(Held::token(&token, (START + GOOD).before(MOMENT)), "Bearer first");
-        assert_eq!(Held::token(&token, START + GOOD), "Bearer second");
+        assert_eq!(File::token(&token, (START + GOOD).before(MOMENT)), "Bearer first");
+        assert_eq!(File::token(&token, START + GOOD), "Bearer second");
 
         file.write("third");
-        assert_eq!(Held::token(&token, (START + GOOD + GOOD).before(MOMENT)), "Bearer second");
-        assert_eq!(Held::token(&token, START + GOOD + GOOD), "Bearer third");
+        assert_eq!(File::token(&token, (START + GOOD + GOOD).before(MOMENT)), "Bearer second");
+        assert_eq!(File::token(&token, START + GOOD + GOOD), "Bearer third");
     }
 
     #[test]
     fn a_reading_without_a_token_keeps_the_last_one_until_there_is_another() {
-        let file = Held::new("keeps", "first");
+        let file = File::new("keeps", "first");
         let token = file.open(None);
         for content in ["", " \n", "open\nsesame", "bell\u{7}"] {
             file.write(content);
-            assert_eq!(Held::token(&token, START + GOOD), "Bearer first", "{content:?}");
+            assert_eq!(File::token(&token, START + GOOD), "Bearer first", "{content:?}");
         }
         file.write([0xff, 0xfe]);
-        assert_eq!(Held::token(&token, START + GOOD), "Bearer first");
+        assert_eq!(File::token(&token, START + GOOD), "Bearer first");
         file.remove();
-        assert_eq!(Held::token(&token, START + GOOD), "Bearer first");
+        assert_eq!(File::token(&token, START + GOOD), "Bearer first");
 
         file.write("second");
 
-        assert_eq!(Held::token(&token, START + GOOD + MOMENT), "Bearer second");
+        assert_eq!(File::token(&token, START + GOOD + MOMENT), "Bearer second");
     }
 
     #[test]
     fn what_stands_around_a_token_is_not_sent() {
-        let file = Held::new("around", "\n first\r\n");
+        let file = File::new("around", "\n first\r\n");
         let token = file.open(None);
-        assert_eq!(Held::token(&token, START), "Bearer first");
+        assert_eq!(File::token(&token, START), "Bearer first");
 
         file.write("second\n");
 
-        assert_eq!(Held::token(&token, START + GOOD), "Bearer second");
+        assert_eq!(File::token(&token, START + GOOD), "Bearer second");
     }
 
     #[test]
     fn an_older_token_stands_in_until_the_file_has_one() {
-        let file = Held::new("older", "");
+        let file = File::new("older", "");
         for content in ["", "open\nsesame"] {
             file.write(content);
-            assert_eq!(Held::token(&file.open(Some("older")), START), "Bearer older", "{content:?}");
+            assert_eq!(File::token(&file.open(Some("older")), START), "Bearer older", "{content:?}");
         }
         file.remove();
         let token = file.open(Some("older"));
-        assert_eq!(Held::token(&token, START + GOOD), "Bearer older");
+        assert_eq!(File::token(&token, START + GOOD), "Bearer older");
 
         file.write("newer");
 
-        assert_eq!(Held::token(&token, START + GOOD), "Bearer newer");
-        assert_eq!(Held::token(&file.open(Some("older")), START), "Bearer newer");
+        assert_eq!(File::token(&token, START + GOOD), "Bearer newer");
+        assert_eq!(File::token(&file.open(Some("older")), START), "Bearer newer");
     }
 
     #[test]
     fn a_file_without_a_token_is_none_and_one_that_cannot_be_read_is_an_error() {
-        let file = Held::new("none", "");
+        let file = File::new("none", "");
         for content in ["", "\n", "open\nsesame"] {
             file.write(content);
             for inline in [None, Some(""), Some("a\nb")] {
@@ -235,7 +235,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_token_signs_a_request_and_is_shown_nowhere() {
-        let file = Held::new("secret", "sesame");
+        let file = File::new("secret", "sesame");
         let token = Arc::new(file.open(Some("sesame")));
 
         let signed = token.sign(Request::get("/x").header(AUTHORIZATION, "Bearer another").body(()).unwrap());
@@ -248,7 +248,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_file_that_hangs_holds_up_no_request_and_is_read_once() {
-        let file = Held::new("hangs", "first");
+        let file = File::new("hangs", "first");
         let token = Arc::new(file.open(None));
         file.remove();
         mkfifo(&file.0, Mode::S_IRUSR | Mode::S_IWUSR).unwrap();

@@ -17,9 +17,6 @@ use crate::{
     words::one_line,
 };
 
-/// How a kubeconfig of this server ends.
-const LAST_LINE: &str = "current-context: tenure\n";
-
 /// Serves until SIGINT or SIGTERM, and returns the exit code.
 pub(super) fn run(about: &DevServer) -> u8 {
     match serve(about) {
@@ -58,13 +55,13 @@ impl Failed {
 }
 
 fn serve(about: &DevServer) -> Result<(), Failed> {
-    if let Some(file) = about.kubeconfig_out.as_ref().filter(|file| is_taken(file)) {
-        return Err(Failed::Taken(file.clone()));
-    }
     let address = about.listen.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 0)));
     let rules = Rules { coordinated: true, ..Rules::default() };
     let server = Server::start(&Options { rules, addresses: vec![address.ip()] })?;
     let client = server.client_at("dev", address)?;
+    if let Some(file) = about.kubeconfig_out.as_ref().filter(|file| is_taken(file, &client.kubeconfig())) {
+        return Err(Failed::Taken(file.clone()));
+    }
     block_on(async {
         let mut interrupts = Interrupts::catch().map_err(Failed::Signals)?;
         match &about.kubeconfig_out {
@@ -95,10 +92,11 @@ The first leader of a new Lease waits out its duration; each one after it starts
     )
 }
 
-/// Whether the file holds what would be lost, as all contexts in ~/.kube/config would be.
-fn is_taken(file: &Path) -> bool {
+/// Whether the file holds what would be lost, as all contexts in ~/.kube/config would be: it does not end as `ours` does.
+fn is_taken(file: &Path, ours: &str) -> bool {
     let is_file = fs::metadata(file).is_ok_and(|metadata| metadata.is_file());
-    is_file && fs::read(file).is_ok_and(|text| !text.is_empty() && !text.ends_with(LAST_LINE.as_bytes()))
+    let last = |text: &str| text.lines().last().map(str::to_owned);
+    is_file && fs::read(file).is_ok_and(|text| !text.is_empty() && last(&String::from_utf8_lossy(&text)) != last(ours))
 }
 
 /// For the owner only: a kubeconfig contains a token.

@@ -145,6 +145,8 @@ impl Leading {
         let mut leading = Self {
             preference: preferred_in(&spec),
             announced: true,
+            // Init disarms H with the proof.
+            proved: deadlines.hard == Instant::NEVER,
             released: resume.released,
             ..Self::of(resume.term, resume.facts, resume.timing, confirmed, deadlines)
         };

@@ -161,6 +161,15 @@ impl Bench {
         self.watch(Watched::Changed(object.into()));
     }
 
+    /// The holder renews so often, at this pace.
+    pub(super) fn hear_renewals(&mut self, times: u32, pace: Duration) {
+        for renewal in 10..10 + times {
+            self.run(pace);
+            self.register.edit(|object| object["spec"]["renewTime"] = format!("2026-01-01T00:00:{renewal}.000000Z").into());
+            self.watch_register();
+        }
+    }
+
     pub(super) fn tell(&mut self, message: ToElector) {
         self.tell_all([message]);
     }

@@ -58,11 +58,7 @@ fn emptied(mut bench: Bench) -> Bench {
 }
 
 fn renewed(mut bench: Bench) -> Bench {
-    for renewal in 10..23 {
-        bench.run(seconds(5));
-        bench.register.edit(|object| object["spec"]["renewTime"] = format!("2026-01-01T00:00:{renewal}.000000Z").into());
-        bench.watch_register();
-    }
+    bench.hear_renewals(13, seconds(5));
     bench
 }
 
@@ -103,11 +99,7 @@ fn a_mark_is_trusted_from_the_very_instant_at_which_who_lost_the_lease_must_be_d
     for (early, trusted) in [(TICK, false), (Duration::ZERO, true)] {
         let mut bench = recreated(seen());
         let displaced = bench.now.boot;
-        for renewal in 10..22 {
-            bench.run(seconds(5));
-            bench.register.edit(|object| object["spec"]["renewTime"] = format!("2026-01-01T00:00:{renewal}.000000Z").into());
-            bench.watch_register();
-        }
+        bench.hear_renewals(12, seconds(5));
         bench.run((displaced + plus(60)).since(bench.now.boot) - early);
         bench.register.edit(|object| object["spec"] = mark());
         bench.watch_register();

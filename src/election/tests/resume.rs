@@ -6,7 +6,7 @@ use super::bench::{Bench, ME, Register, START, mark, plus, seconds, takes_exactl
 use crate::{
     election::{Elector, Event, Request, Watched},
     link::{Reason, Resume, Term, Then, ToInit, Welcome},
-    time::Now,
+    time::{Instant, Now},
 };
 
 /// Takes the place of the elector of `old`, which is gone.
@@ -50,6 +50,26 @@ fn a_successor_knows_the_preferred_holder_that_its_predecessor_took_the_lease_in
     new.register.edit(|object| object["spec"]["preferredHolder"] = "y".into());
     new.run(seconds(4));
     assert_eq!(new.step_down_reason(), Some(Reason::PreferredHolder));
+}
+
+#[test]
+fn the_end_of_a_term_that_was_planned_and_proved_is_no_loss_although_s_passes_before_its_release() {
+    let mut old = Bench::leading();
+    old.run(seconds(1));
+    let soft = old.elector.view().leading.unwrap().deadlines.soft;
+    old.pass(soft);
+
+    let mut new = successor(old, |resume| {
+        resume.stopping = Some(Reason::StepDown);
+        resume.confirmed.deadlines.hard = Instant::NEVER;
+    });
+    new.run(seconds(1));
+    assert_eq!(new.step_down_reason(), Some(Reason::StepDown));
+    new.prove(Then::Follow);
+    new.run(seconds(1));
+
+    assert_eq!(new.register.spec()["holderIdentity"], "", "it is given back");
+    assert!(!new.guarding);
 }
 
 #[test]

@@ -43,11 +43,7 @@ fn who_is_seen_first_when_it_was_robbed_already_is_waited_for_as_long_as_its_rob
 
 /// The robber renews for 32 s.
 fn renewed(mut next: Bench) -> Bench {
-    for renewal in 10..18 {
-        next.run(seconds(4));
-        next.register.edit(|object| object["spec"]["renewTime"] = format!("2026-01-01T00:00:{renewal}.000000Z").into());
-        next.watch_register();
-    }
+    next.hear_renewals(8, seconds(4));
     next
 }
 
@@ -94,11 +90,7 @@ fn who_may_have_led_again_unseen_between_two_robbers_is_waited_for_anew() {
 fn the_mark_of_a_robber_is_trusted_from_the_very_instant_at_which_the_robbed_must_be_dead() {
     for (early, trusted) in [(TICK, false), (Duration::ZERO, true)] {
         let mut next = robbed(5);
-        for renewal in 10..17 {
-            next.run(seconds(4));
-            next.register.edit(|object| object["spec"]["renewTime"] = format!("2026-01-01T00:00:{renewal}.000000Z").into());
-            next.watch_register();
-        }
+        next.hear_renewals(7, seconds(4));
         next.run(plus(30) - seconds(28) - early);
         next.register.edit(|object| object["spec"] = mark());
         next.watch_register();

@@ -86,11 +86,7 @@ impl Agent {
             }
             // Past S the term is over, and this end is not an exit of its own: the second guard may have killed it while init
             // stood still.
-            Happened::Ended(_) | Happened::Restarting(_)
-                if self.held.as_ref().is_some_and(|held| held.is_live() && now >= held.deadlines().soft) =>
-            {
-                self.begin_stop(Reason::Expired, now);
-            }
+            Happened::Ended(_) | Happened::Restarting(_) if self.is_past_soft(now) => self.begin_stop(Reason::Expired, now),
             Happened::Restarting(exit) => match self.held.as_ref().filter(|held| held.is_live()).map(|held| held.term) {
                 Some(term) => self.tell(ToElector::Restarting { term, exit, at: now }),
                 None => self.warn(format!("{} ended ({exit}) and is started again", self.what_runs())),
@@ -112,7 +108,7 @@ impl Agent {
                 self.actions.push_back(Action::LastWords(message));
             }
             Happened::Unavailable { message } => {
-                if self.held.as_ref().is_some_and(|held| held.is_live() && now >= held.deadlines().soft) {
+                if self.is_past_soft(now) {
                     self.begin_stop(Reason::Expired, now);
                 } else {
                     self.end_unless_it_follows(exit::INTERNAL);
@@ -136,6 +132,11 @@ impl Agent {
                 }
             }
         }
+    }
+
+    /// Whether a live term is past its S.
+    fn is_past_soft(&self, now: Instant) -> bool {
+        self.held.as_ref().is_some_and(|held| held.is_live() && now >= held.deadlines().soft)
     }
 
     fn end_unless_it_follows(&mut self, code: u8) {

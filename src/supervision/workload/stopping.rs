@@ -1,6 +1,6 @@
 //! The way down: asked, killed, proved dead; and what follows if it ended by itself (law 3, 7, 8).
 
-use std::time::Duration;
+use std::{fmt::Display, time::Duration};
 
 use super::{Actual, Happened, Wanted, Workload};
 use crate::{
@@ -124,8 +124,8 @@ impl Workload {
         self.account.end = Some((now, exit));
         let asked = matches!(self.wanted, Wanted::Down);
         let interrupted = self.policy.terminal && from_terminal(exit);
-        let again_at =
-            if asked || interrupted { None } else { self.again(exit, &format!("the workload ended ({exit})"), since, now) };
+        let ended = format_args!("the workload ended ({exit})");
+        let again_at = if asked || interrupted { None } else { self.again(exit, ended, since, now) };
         if !asked {
             if again_at.is_none() {
                 self.wanted = Wanted::Down;
@@ -139,7 +139,7 @@ impl Workload {
         self.actual = self.killing(None, again_at, now);
     }
 
-    pub(super) fn again(&mut self, exit: Exit, what: &str, since: Instant, now: Instant) -> Option<Instant> {
+    pub(super) fn again(&mut self, exit: Exit, what: impl Display, since: Instant, now: Instant) -> Option<Instant> {
         match self.policy.config.on_exit {
             OnExit::Exit => None,
             OnExit::Follow if self.leads => None,

@@ -297,6 +297,21 @@ fn a_start_that_the_system_has_no_process_for_counts_as_a_crash() {
 }
 
 #[test]
+fn a_start_that_the_system_has_no_process_for_past_s_is_the_end_of_the_term_and_spoken_of() {
+    let mut world = World::new(config());
+    world.lead(1, None);
+    world.take();
+    let soft = deadlines(world.now).soft;
+    world.sleep_until(soft);
+
+    world.feed(Input::NotSpawned(NotSpawned::Unavailable { message: "work: no process".into() }));
+
+    let stopping = ToElector::Stopping { term: Term(1), reason: Reason::Expired, at: soft };
+    assert!(world.wants(&Action::Tell(stopping)), "{:?}", world.actions);
+    assert!(world.wants(&Action::LastWords("work: no process".into())));
+}
+
+#[test]
 fn a_command_that_is_not_executed_within_the_duration_is_killed_and_has_ended() {
     let mut world = World::new(config());
     world.lead(1, None);

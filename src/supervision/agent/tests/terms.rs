@@ -146,3 +146,21 @@ fn a_fresh_elector_lets_the_others_go_first_for_as_long_as_a_wait_that_was_given
 
     assert_eq!(world.agent.welcome().sit_out, Some(timing.takeable(world.now, timing.duration)));
 }
+
+#[test]
+fn a_fresh_elector_lets_the_others_go_first_for_one_duration_where_a_wait_was_over_when_the_lease_was_given_back() {
+    let mut world = World::new(config());
+    let own = config().timing();
+    let timing = own.with_duration(Duration::from_secs(60));
+    let confirmed = confirmed(world.now);
+    world.told(ToInit::Lead { term: Term(1), facts: facts(), timing, confirmed, not_before: Some(world.now) });
+    world.run();
+    world.step_down(9, Reason::StepDown);
+    world.exit(Exit::Code(0));
+    world.prove();
+    world.told(ToInit::Releasing { term: Term(1), serial: 1 });
+
+    world.told(ToInit::Ended { term: Term(1) });
+
+    assert_eq!(world.agent.welcome().sit_out, Some(own.takeable(world.now, own.duration)));
+}
