@@ -52,6 +52,7 @@ mod peer;
 mod picture;
 mod plan;
 mod processor;
+mod pulse;
 mod report;
 mod rights;
 mod standby;
@@ -95,7 +96,8 @@ fn attack(directory: &Path) -> ExitCode {
     let begin = clock::boot();
     let histories = local.block_on(&runtime, async {
         let server = Server::start(server::Kind::Real);
-        let shared = Rc::new(Shared { server, spans: Vec::new().into(), troubled: false.into() });
+        let shared = Rc::new(Shared { server, spans: Vec::new().into(), troubled: false.into(), silences: Vec::new().into() });
+        let pulse = tokio::task::spawn_local(pulse::feel(shared.clone()));
         let mut fates = Vec::new();
         for (number, kind) in (0..).zip(Kind::ALL) {
             let seed = seed.wrapping_mul(Kind::ALL.len() as u64).wrapping_add(number.into());
@@ -106,6 +108,7 @@ fn attack(directory: &Path) -> ExitCode {
         for fate in fates {
             histories.push(fate.await.expect("a world without a panic"));
         }
+        pulse.abort();
         histories
     });
     let verdicts: Vec<_> = histories.iter().map(judge::judge).collect();

@@ -98,8 +98,10 @@ fn sum_up(histories: &[History], verdicts: &[Verdict]) -> bool {
     };
     let refused: usize = histories.iter().map(refused).sum();
     println!(
-        "\n{terms} terms, {faults} faults, {replicas} replicas, {} writes, {refused} requests with a token that the server refused",
-        sum(|verdict| verdict.writes)
+        "\n{terms} terms, {faults} faults, {replicas} replicas, {} writes, {refused} requests with a token that the server refused; \
+         a new connection not answered in time {} times",
+        sum(|verdict| verdict.writes),
+        histories.first().map_or(0, |history| history.silences.len()),
     );
     let overlaps = |excused: fn(Option<Excuse>) -> bool| -> usize {
         verdicts.iter().map(|verdict| verdict.overlaps.iter().filter(|overlap| excused(overlap.excuse)).count()).sum()

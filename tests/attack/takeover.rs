@@ -67,6 +67,7 @@ fn undisturbed(history: &History, version: &Version<'_>, before: &Version<'_>) -
     let spans = history.spans.iter().filter(|span| span.from <= to);
     let (of_replicas, of_all): (Vec<&Span>, Vec<&Span>) = spans.partition(|span| span.fault.strikes_one_replica_only());
     let of_others = of_replicas.iter().filter(|span| span.place != Some(holder)).map(|span| span.to);
-    let from = of_others.chain([first_sight, since]).max()?;
+    let silences = history.silences.iter().copied().filter(|silence| *silence <= to);
+    let from = of_others.chain(silences).chain([first_sight, since]).max()?;
     of_all.iter().all(|span| span.to + TROUBLE < from).then_some((from, to))
 }

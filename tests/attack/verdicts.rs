@@ -221,6 +221,12 @@ fn a_takeover_counts_from_when_it_could_be_foreseen() {
     let mut both = taken_over(1_000, 10_621);
     both.spans.push(span(Fault::Packets(network::Fault::Both), 1, 0, 3_001));
     assert_eq!(found(&both), Vec::<String>::new());
+
+    let mut silent = taken_over(1_000, 10_621);
+    silent.silences = vec![moment(3_001)];
+    assert_eq!(found(&silent), Vec::<String>::new());
+    silent.silences = vec![moment(2_999), moment(10_622)];
+    assert_eq!(found(&silent).len(), 1);
 }
 
 fn a_complete_attack_lacks_no_fault() {
@@ -250,6 +256,7 @@ impl History {
             events: Vec::new(),
             spans: Vec::new(),
             rounds: Vec::new(),
+            silences: Vec::new(),
             replicas: replicas.into(),
             audit: Vec::new(),
             broken_off: None,

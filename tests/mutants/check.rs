@@ -54,9 +54,9 @@ impl Checks {
         settle(copy, &[], &check, &[], &mut BTreeMap::new()).map(drop)
     }
 
-    /// The unit tests that fail, or the first of them if none is `named`. One that takes all memory or time takes the results of
+    /// The unit tests that fail, or the first of them if none is `named`; what was said last if they failed without a name. One that takes all memory or time takes the results of
     /// the others with it: then the named one is run alone.
-    pub(crate) fn unit(&self, mutant: usize, named: Option<&str>) -> Option<String> {
+    pub(crate) fn unit(&self, mutant: usize, named: Option<&str>) -> Option<Vec<String>> {
         let ran = |which: &[&str]| {
             let mut command = self.command("tenure", mutant, 20);
             command.args(which);
@@ -67,9 +67,9 @@ impl Checks {
             printed = named.map_or(printed, |named| ran(&[named]));
         }
         let Printed { success, lines } = printed;
-        let failed: Vec<&str> = lines.iter().filter_map(|line| failed(line)).collect();
-        let names = failed.iter().map(|name| name.rsplit("::").next().unwrap_or(name));
-        (!success).then(|| if failed.is_empty() { last(&lines) } else { names.collect::<Vec<_>>().join(" ") })
+        let failed = lines.iter().filter_map(|line| failed(line));
+        let names: Vec<String> = failed.map(|name| name.rsplit("::").next().unwrap_or(name).to_owned()).collect();
+        (!success).then(|| if names.is_empty() { vec![last(&lines)] } else { names })
     }
 
     /// The family of the model that fails first, among those with this text in their name.

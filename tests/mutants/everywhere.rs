@@ -56,6 +56,10 @@ pub(crate) fn run(wanted: &[String]) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
+    if mutants.is_empty() {
+        eprintln!("no mutant has {} in its name", wanted.join(" or "));
+        return ExitCode::FAILURE;
+    }
     let changes: Vec<Change> = mutants.iter().map(|(_, change)| change.clone()).collect();
     let checks = match Checks::build(&Copy::kept(), &changes, &QUICK) {
         Ok(checks) => checks,
@@ -64,22 +68,27 @@ pub(crate) fn run(wanted: &[String]) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    if let Some(why) = checks.unit(0, None).or_else(|| checks.model(0, None)).or_else(|| checks.simulation(0, TERMS)) {
+    if let Some(why) = checks
+        .unit(0, None)
+        .map(|names| names.join(" "))
+        .or_else(|| checks.model(0, None))
+        .or_else(|| checks.simulation(0, TERMS))
+    {
         eprintln!("without any mutant: {why}");
         return ExitCode::FAILURE;
     }
     let (unviable, viable): (Vec<_>, Vec<_>) =
         mutants.into_iter().partition(|(_, change)| checks.unviable.contains_key(&change.number));
     println!("{} do not compile", unviable.len());
-    let left = survivors(viable, "a unit test", |number| checks.unit(number, None));
+    let left = survivors(viable, "a unit test", |number| checks.unit(number, None).is_some());
     for (name, _) in &left {
         println!("no unit test: {name}");
     }
-    let left = survivors(left, "the simulation", |number| checks.simulation(number, TERMS));
+    let left = survivors(left, "the simulation", |number| checks.simulation(number, TERMS).is_some());
     for (name, _) in &left {
         println!("no simulation: {name}");
     }
-    let left = survivors(left, "the model only", |number| checks.model(number, None));
+    let left = survivors(left, "the model only", |number| checks.model(number, None).is_some());
     let mut missed: BTreeMap<String, usize> = BTreeMap::new();
     for (name, _) in &left {
         *missed.entry(without_line(name)).or_default() += 1;
@@ -88,10 +97,10 @@ pub(crate) fn run(wanted: &[String]) -> ExitCode {
 }
 
 /// The mutants that `check` does not find.
-fn survivors(all: Vec<Named>, what: &str, check: impl Fn(usize) -> Option<String> + Sync) -> Vec<Named> {
+fn survivors(all: Vec<Named>, what: &str, check: impl Fn(usize) -> bool + Sync) -> Vec<Named> {
     let left = Mutex::new(Vec::new());
     let caught = for_each(VecDeque::from(all), |mutant| {
-        let found = check(mutant.1.number).is_some();
+        let found = check(mutant.1.number);
         if !found {
             left.lock().expect("nobody panics with it").push(mutant);
         }

@@ -2,6 +2,8 @@
 
 use std::{collections::VecDeque, env, process::ExitCode, sync::Mutex, thread};
 
+use clap::Parser;
+
 use crate::{
     check::Checks,
     copy::Copy,
@@ -11,20 +13,39 @@ use crate::{
 
 /// How many terms are simulated where the list does not say that the simulation finds the mutant; `TENURE_SIMULATION` sets more.
 const TERMS: u64 = 20_000;
+/// How many of the unit tests that find a mutant are printed.
+const PRINTED: usize = 3;
+
+/// Runs the mutants of the law, all or some; `everywhere [TEXT]...` those that cargo-mutants makes.
+#[derive(Parser)]
+#[command(name = "tests/mutants/run")]
+struct Wanted {
+    /// Runs every check, so that the list can be written.
+    #[arg(long)]
+    all: bool,
+    /// The number of a rule, or a mutant's name.
+    #[arg(value_name = "RULE|NAME")]
+    words: Vec<String>,
+}
 
 /// What found a mutant.
 #[derive(Debug, Default)]
 struct Found {
-    unit: Option<String>,
+    unit: Option<Vec<String>>,
     model: Option<String>,
     simulation: Option<String>,
 }
 
-/// Runs the mutants named by their rules or names, or all. With `--all`, runs every check, so that the list can be written.
-pub(crate) fn run(wanted: &[String]) -> ExitCode {
-    let every = wanted.iter().any(|word| word == "--all");
-    let wanted: Vec<&String> = wanted.iter().filter(|word| !word.starts_with("--")).collect();
-    let mutants: VecDeque<(usize, Mutant)> = (1..).zip(list::read()).filter(|(_, mutant)| is_wanted(mutant, &wanted)).collect();
+/// Runs the mutants named by their rules or names, or all.
+pub(crate) fn run(arguments: &[String]) -> ExitCode {
+    let Wanted { all: every, words } = Wanted::parse_from([String::new()].iter().chain(arguments));
+    let listed = list::read();
+    if let Some(word) = words.iter().find(|word| !listed.iter().any(|mutant| is_called(mutant, word))) {
+        eprintln!("{word} is neither a rule that has mutants nor a mutant's name; tests/mutants/law has both");
+        return ExitCode::FAILURE;
+    }
+    let is_wanted = |mutant: &Mutant| words.is_empty() || words.iter().any(|word| is_called(mutant, word));
+    let mutants: VecDeque<(usize, Mutant)> = (1..).zip(listed).filter(|(_, mutant)| is_wanted(mutant)).collect();
     let changes: Result<Vec<Change>, String> = mutants.iter().map(|(number, mutant)| mutant.change(*number)).collect();
     let checks = match changes.and_then(|changes| Checks::build(&Copy::kept(), &changes, &[])) {
         Ok(checks) => checks,
@@ -68,8 +89,16 @@ pub(crate) fn for_each<T: Send>(all: VecDeque<T>, does: impl Fn(T) -> bool + Syn
     })
 }
 
-fn is_wanted(mutant: &Mutant, wanted: &[&String]) -> bool {
-    wanted.is_empty() || wanted.iter().any(|word| word.parse() == Ok(mutant.rule) || **word == mutant.name)
+fn is_called(mutant: &Mutant, word: &str) -> bool {
+    word.parse() == Ok(mutant.rule) || word == mutant.name
+}
+
+/// The first few of these names.
+fn shorten(names: &[String]) -> String {
+    match names.len().saturating_sub(PRINTED) {
+        0 => names.join(" "),
+        more => format!("{} and {more} more", names[..PRINTED].join(" ")),
+    }
 }
 
 /// A check that fails without any mutant proves nothing.
@@ -100,9 +129,10 @@ fn check(checks: &Checks, number: usize, mutant: &Mutant, every: bool) -> Found 
 fn judge(mutant: &Mutant, found: &Found) -> (&'static str, bool, String) {
     let Found { unit, model, simulation } = found;
     let says = |name: &str, what: &Option<String>| what.as_ref().map(|what| format!("{name}: {what}"));
+    let units = unit.as_deref().map(shorten);
     let mut what: Vec<String> =
-        [says("unit", unit), says("model", model), says("simulation", simulation)].into_iter().flatten().collect();
-    let unit_as_said = mutant.unit.as_ref().is_none_or(|name| unit.as_ref().is_some_and(|failed| failed.contains(name.as_str())));
+        [says("unit", &units), says("model", model), says("simulation", simulation)].into_iter().flatten().collect();
+    let unit_as_said = mutant.unit.as_ref().is_none_or(|name| unit.iter().flatten().any(|failed| failed.contains(name.as_str())));
     let missed = [
         (!unit_as_said).then_some("unit"),
         (mutant.model.is_some() && model.is_none()).then_some("model"),

@@ -6,6 +6,8 @@ use tenure::election::{
     writes::{PAUSED, STEP_DOWN, STEP_DOWN_TO, TRACEPARENT},
 };
 
+use crate::sights::Held;
+
 /// The label, and the annotation, that people write.
 pub const LABEL: &str = "colour";
 
@@ -19,7 +21,7 @@ pub struct Write<'w> {
     pub old: Option<(&'w Value, u64)>,
     pub new: &'w Value,
     /// uid, acquireTime and leaseTransitions of the last term that this replica's init was told of.
-    pub held: Option<&'w (String, String, i32)>,
+    pub held: Option<&'w Held>,
 }
 
 impl Write<'_> {

@@ -18,12 +18,11 @@ use crate::{
     clock::{Ns, S},
     engine::{Child, Who},
     hygiene::Write,
+    sights::{Held, Sights},
 };
 
 /// How many writes are remembered.
 const WRITES: usize = 32;
-/// How many terms of others a replica has seen are remembered.
-const SEEN: usize = 256;
 
 /// What is known of a replica.
 #[derive(Debug, Default)]
@@ -44,20 +43,11 @@ struct Running {
     covered: bool,
 }
 
-/// What a replica has seen of the Lease.
-#[derive(Debug, Default)]
-struct Seen {
-    /// The latest version.
-    version: u64,
-    /// uid and acquireTime of the latest terms.
-    terms: VecDeque<(String, String)>,
-}
-
 /// See the module.
 #[derive(Debug, Default)]
 pub struct Judge {
     /// What each one has seen, where it counts.
-    seen: Option<BTreeMap<Who, Seen>>,
+    sights: Option<Sights>,
     /// Processes that run as leaders.
     alive: BTreeMap<(Who, i32), Running>,
     /// Whose term each token belongs to.
@@ -73,7 +63,7 @@ pub struct Judge {
     /// S of the last extension that an elector sent to its init, and when it sent it.
     extended: Option<(Who, Term, Instant, Instant)>,
     /// uid, acquireTime and leaseTransitions of each one's last term.
-    held: BTreeMap<Who, (String, String, i32)>,
+    held: BTreeMap<Who, Held>,
     /// When each one's last term ended.
     ended: BTreeMap<Who, Ns>,
     /// When the latest writes were sent, by their versions.
@@ -103,28 +93,13 @@ pub struct Judge {
 impl Judge {
     /// Who takes the Lease need not wait for a term that it has never seen, if that is gone together with its record.
     pub fn excuses_strangers(&mut self) {
-        self.seen = Some(BTreeMap::new());
+        self.sights = Some(Sights::default());
     }
 
     /// An elector of `who` takes this version in, from a reply or the watch.
     pub fn sees(&mut self, who: Who, lease: &Value, is_reply: bool) {
-        let Some(seen) = &mut self.seen else { return };
-        let Some(version) = lease["metadata"]["resourceVersion"].as_str().and_then(|version| version.parse().ok()) else {
-            return;
-        };
-        let seen = seen.entry(who).or_default();
-        // A reply is believed even if the watch has overtaken it.
-        if version <= seen.version && !is_reply {
-            return;
-        }
-        seen.version = seen.version.max(version);
-        let uid = lease["metadata"]["uid"].as_str().unwrap_or_default();
-        let acquired = lease["spec"]["acquireTime"].as_str().unwrap_or_default();
-        if seen.terms.back().is_none_or(|term| term.1 != acquired || term.0 != uid) {
-            seen.terms.push_back((uid.into(), acquired.into()));
-            if seen.terms.len() > SEEN {
-                seen.terms.pop_front();
-            }
+        if let Some(sights) = &mut self.sights {
+            sights.take_in(who, lease, is_reply);
         }
     }
 
@@ -136,7 +111,7 @@ impl Judge {
             let (later, earlier) = if is_later(&running.token, number) { (*other, who) } else { (who, *other) };
             !running.covered && is_within(&self.unguarded, other, now)
                 || is_within(&self.suspended, other, now)
-                || is_stranger(&self.seen, later, self.held.get(&earlier))
+                || is_stranger(&self.sights, later, self.held.get(&earlier))
         };
         let others = || self.alive.iter().filter(|((other, _), _)| *other != who);
         // A stopped node makes nothing start that was not there before.
@@ -176,7 +151,7 @@ impl Judge {
 
     /// Whether whose token is the greatest cannot know of the term of `who`, which goes on.
     fn last_is_stranger_to(&self, who: Who) -> bool {
-        self.tokens.get(&self.last).is_some_and(|last| is_stranger(&self.seen, *last, self.held.get(&who)))
+        self.tokens.get(&self.last).is_some_and(|last| is_stranger(&self.sights, *last, self.held.get(&who)))
     }
 
     /// A process takes on the lead that it was told of. If its node was suspended in between, it does so on waking, before it is
@@ -426,10 +401,9 @@ fn is_later(token: &str, than: u64) -> bool {
     token.parse::<u64>().is_ok_and(|token| token > than)
 }
 
-/// Whether `who` cannot know of the term that another one holds.
-fn is_stranger(seen: &Option<BTreeMap<Who, Seen>>, who: Who, held: Option<&(String, String, i32)>) -> bool {
-    let (Some(seen), Some((uid, acquired, _))) = (seen, held) else { return false };
-    seen.get(&who).is_none_or(|seen| !seen.terms.iter().any(|term| (&term.0, &term.1) == (uid, acquired)))
+/// Whether `who` cannot know of the term that another one holds, and that counts.
+fn is_stranger(sights: &Option<Sights>, who: Who, held: Option<&Held>) -> bool {
+    sights.as_ref().zip(held).is_some_and(|(sights, held)| sights.is_stranger(who, held))
 }
 
 /// Whether the span of `who` lasts at `now`.

@@ -47,6 +47,7 @@ mod plan;
 mod progress;
 mod register;
 mod server;
+mod sights;
 mod tally;
 mod tree;
 mod world;
