@@ -59,11 +59,6 @@ impl Armed {
         (self.term, self.hard) = (Some(term), hard);
     }
 
-    /// Kills from now on.
-    pub const fn act(&mut self) {
-        self.hard = Instant::BOOT;
-    }
-
     /// Stops killing.
     pub const fn disarm(&mut self) {
         *self = Self::disarmed();

@@ -39,7 +39,6 @@ pub(crate) struct Core {
     pub(crate) timing: Timing,
     pub(crate) release: Release,
     on_strategy: OnStrategy,
-    pub(crate) creation_wait: Option<Duration>,
     pub(crate) last_term: Term,
     pub(crate) not_before: Option<Instant>,
     pub(crate) shutdown: bool,
@@ -139,7 +138,8 @@ impl Attempt {
 impl Core {
     pub(crate) fn new(welcome: &crate::link::Welcome, seed: u64, now: Now) -> Self {
         let config = &welcome.config;
-        let last_seen = welcome.last_seen.unwrap_or(LastSeen { duration: config.lease.duration, displaced_until: None });
+        let last_seen = welcome.last_seen.clone();
+        let last_seen = last_seen.unwrap_or(LastSeen { duration: config.lease.duration, held: None, displaced_until: None });
         Self {
             author: Author {
                 identity: welcome.identity.clone(),
@@ -151,11 +151,10 @@ impl Core {
             timing: config.timing(),
             release: config.lease.release,
             on_strategy: config.lease.on_strategy,
-            creation_wait: config.lease.creation_wait,
             last_term: welcome.last_term,
             not_before: welcome.not_before,
             shutdown: welcome.shutdown,
-            sight: Sight::after(last_seen, welcome.identity.clone(), config.timing()),
+            sight: Sight::after(last_seen.clone(), welcome.identity.clone(), config.timing(), config.lease.creation_wait),
             handed_on: last_seen,
             unknown: Vec::new(),
             // Its predecessor has read the Lease.
@@ -307,7 +306,8 @@ impl Core {
     /// Tells init what must outlive this elector: the Lease may be gone before the next one sees it.
     fn hand_on(&mut self) {
         let last_seen = self.sight.last_seen();
-        if last_seen != std::mem::replace(&mut self.handed_on, last_seen) {
+        if last_seen != self.handed_on {
+            self.handed_on = last_seen.clone();
             self.tell(ToInit::Saw(last_seen));
         }
     }
@@ -321,15 +321,15 @@ impl Core {
         self.read_for_watch(now);
     }
 
-    /// Holders that lost the Lease without giving it back are waited for, unless the user says how long to wait.
+    /// Holders that lost the Lease without giving it back are waited for.
     pub(crate) fn hold_back(&mut self, now: Now) {
-        let until = self.sight.displaced_until().filter(|until| *until > now.boot && self.creation_wait.is_none());
+        let until = self.sight.held_back_until().filter(|until| *until > now.boot);
         self.not_before = self.not_before.max(until);
     }
 
     /// When the Lease may be taken, judging by what was seen of it.
     pub(crate) fn prospect(&self) -> Prospect {
-        self.sight.prospect(self.creation_wait, self.on_strategy)
+        self.sight.prospect(self.on_strategy)
     }
 
     fn succeeded(&mut self, now: Now) {

@@ -4,7 +4,7 @@
 //! every end of a term (law 1, 3 to 8, 10, 14, 15). Init enforces the deadlines; this phase is the second guard at H.
 
 use super::{
-    Action, Event, Watched,
+    Event, Watched,
     core::{Attempt, Core, News},
     elector::Phase,
     following::{end_of_wait, left},
@@ -59,7 +59,6 @@ pub(crate) struct Leading {
     pub(crate) ending: Option<Ending>,
     /// The workload was proved dead once: nothing of this term runs again, whatever else ends it.
     proved: bool,
-    guarding: bool,
     /// A previous elector had announced the release: E is void, nothing runs, and whatever has happened to the Lease since is no
     /// loss.
     pub(super) released: bool,
@@ -93,7 +92,6 @@ impl Leading {
             fresh: false,
             ending: None,
             proved: false,
-            guarding: false,
             released: false,
         }
     }
@@ -224,13 +222,8 @@ impl Leading {
     pub(crate) fn timeout(&self, core: &Core, now: Now) -> Option<Instant> {
         let mut next = core.watch_timeout();
         let mut at = |instant: Instant| next = Some(next.map_or(instant, |next| next.min(instant)));
-        if self.has_deadlines() {
-            if !self.is_lost() {
-                at(self.deadlines.soft);
-            }
-            if !self.guarding {
-                at(self.deadlines.hard);
-            }
+        if self.has_deadlines() && !self.is_lost() {
+            at(self.deadlines.soft);
         }
         if !core.is_awaiting() && self.may_write(now) {
             at(self.wait_end(core).map_or(self.due, |end| end.min(self.due)));
@@ -297,14 +290,10 @@ impl Leading {
         self.announced && !self.released && !self.proved
     }
 
-    /// Acts on S and H as they pass (law 2, 3).
+    /// Ends the term as S passes (law 2). At H the second guard acts by itself (law 3).
     fn enforce(&mut self, core: &mut Core, now: Now) {
         if now.boot >= self.deadlines.soft && !self.is_lost() {
             self.end(core, Reason::Expired);
-        }
-        if now.boot >= self.deadlines.hard && !self.guarding {
-            self.guarding = true;
-            core.act(Action::Guard);
         }
     }
 

@@ -58,10 +58,6 @@ pub enum Action {
     },
     /// Tell init.
     Tell(ToInit),
-    /// SIGKILL every process of the container that may belong to the workload, repeatedly until [`Action::Disarm`] (law 3, 10).
-    Guard,
-    /// Stop the guard: init has proved the workload dead.
-    Disarm,
     /// Something that people and telemetry want to know.
     Report(Event),
 }

@@ -18,6 +18,8 @@ use crate::{config::OnStrategy, law::Timing, link::LastSeen, time::Instant};
 pub(crate) struct Sight {
     me: String,
     timing: Timing,
+    /// If the user has set it.
+    creation_wait: Option<Duration>,
     seen: Seen,
     /// That of the Lease last seen, even if it is gone: watch events must be later.
     version: Option<String>,
@@ -50,10 +52,12 @@ struct Reign {
     acquired: Option<String>,
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 enum Seen {
-    #[default]
-    Nothing,
+    Nothing {
+        /// uid of the Lease that an earlier elector has last seen, held.
+        held: Option<String>,
+    },
     Absent {
         /// The candidate of the step-down request on the Lease that is gone.
         promised: Option<String>,
@@ -83,12 +87,13 @@ pub(crate) enum Prospect {
 
 impl Sight {
     /// Nothing has been seen of the Lease by this elector, but what counts of what earlier ones saw.
-    pub(crate) fn after(last_seen: LastSeen, me: String, timing: Timing) -> Self {
-        let LastSeen { duration, displaced_until } = last_seen;
+    pub(crate) fn after(last_seen: LastSeen, me: String, timing: Timing, creation_wait: Option<Duration>) -> Self {
+        let LastSeen { duration, held, displaced_until } = last_seen;
         Self {
             me,
             timing,
-            seen: Seen::Nothing,
+            creation_wait,
+            seen: Seen::Nothing { held },
             version: None,
             since: Instant::BOOT,
             last_duration: duration,
@@ -99,13 +104,23 @@ impl Sight {
     }
 
     /// What counts of what was seen for the next elector, which may find the Lease gone.
-    pub(crate) const fn last_seen(&self) -> LastSeen {
-        LastSeen { duration: self.last_duration, displaced_until: self.displaced_until }
+    pub(crate) fn last_seen(&self) -> LastSeen {
+        LastSeen { duration: self.last_duration, held: self.held().map(str::to_owned), displaced_until: self.displaced_until }
     }
 
-    /// Until when holders may run that the Lease no longer names.
-    pub(crate) const fn displaced_until(&self) -> Option<Instant> {
-        self.displaced_until
+    /// uid of the Lease if it was held when it was last seen, be it by an earlier elector.
+    fn held(&self) -> Option<&str> {
+        match &self.seen {
+            Seen::Nothing { held } => held.as_deref(),
+            Seen::Absent { .. } => None,
+            Seen::Lease(record) => (record.standing() == Standing::Held).then(|| record.uid()),
+        }
+    }
+
+    /// Until when nothing may start, because holders may run that the Lease no longer names. A wait that the user sets replaces
+    /// that: see [`Self::prospect`].
+    pub(crate) fn held_back_until(&self) -> Option<Instant> {
+        self.displaced_until.filter(|_| self.creation_wait.is_none())
     }
 
     /// Takes in a version of the Lease from a reply, which is always believed (law 16).
@@ -114,10 +129,10 @@ impl Sight {
             self.since = now;
         }
         let standing = record.standing();
-        let displaces = match &self.seen {
-            Seen::Nothing => standing == Standing::Free,
-            Seen::Absent { .. } => false,
-            Seen::Lease(seen) => (standing == Standing::Free || seen.uid() != record.uid()) && seen.standing() == Standing::Held,
+        let displaces = match standing {
+            // Whoever held it before anything of it was seen may have lost it so.
+            Standing::Free => self.held().is_some() || matches!(self.seen, Seen::Nothing { .. }),
+            Standing::Held | Standing::Released => self.held().is_some_and(|uid| uid != record.uid()),
         };
         let before = self.last_duration;
         self.robbed = Reign::of(&record).map(|reign| match self.robbed.take() {
@@ -126,7 +141,8 @@ impl Sight {
                 let known = robbed.filter(|robbed| robbed.reign.marked == reign.marked).map(|robbed| robbed.duration);
                 let duration = before.max(known.unwrap_or_default()).max(record.duration().unwrap_or_default());
                 if reign.marked != self.me {
-                    self.displace(duration, now);
+                    // Its own duration may never have been seen.
+                    self.displace(duration.max(self.creation_wait.unwrap_or_default()), now);
                 }
                 Robbed { reign, duration }
             }
@@ -163,7 +179,7 @@ impl Sight {
         let (promised, may_run) = match &self.seen {
             Seen::Absent { .. } => return,
             Seen::Lease(record) => (record.annotation(STEP_DOWN_TO).map(str::to_owned), record.standing() == Standing::Held),
-            Seen::Nothing => (None, true),
+            Seen::Nothing { .. } => (None, true),
         };
         if may_run {
             self.displace(self.last_duration, now);
@@ -193,7 +209,7 @@ impl Sight {
     pub(crate) const fn record(&self) -> Option<&LeaseRecord> {
         match &self.seen {
             Seen::Lease(record) => Some(record),
-            Seen::Nothing | Seen::Absent { .. } => None,
+            Seen::Nothing { .. } | Seen::Absent { .. } => None,
         }
     }
 
@@ -213,13 +229,13 @@ impl Sight {
     }
 
     /// When it may be taken, according to the law.
-    pub(crate) fn prospect(&self, creation_wait: Option<Duration>, on_strategy: OnStrategy) -> Prospect {
-        let (me, timing) = (self.me.as_str(), self.timing);
+    pub(crate) fn prospect(&self, on_strategy: OnStrategy) -> Prospect {
+        let (me, timing, creation_wait) = (self.me.as_str(), self.timing, self.creation_wait);
         let longest = self.last_duration.max(timing.duration);
         // By default the displaced are waited for as long as they may run, which is not this room's: see `Core::hold_back`.
         let wait_at = |at| creation_wait.filter(|_| self.displaced_until > Some(at));
         let record = match &self.seen {
-            Seen::Nothing => return Prospect::Unknown,
+            Seen::Nothing { .. } => return Prospect::Unknown,
             Seen::Absent { promised } => {
                 let at = after_candidate(self.since, promised.as_deref(), me, timing);
                 return Prospect::Open { at, why: Vacancy::Absent, from: None, wait: Some(creation_wait.unwrap_or(longest)) };
@@ -244,26 +260,28 @@ impl Sight {
                 let expired = timing.takeable(self.since, record.duration().unwrap_or(longest));
                 let asked = record.annotation(STEP_DOWN).is_some_and(|holder| record.is_held_by(holder));
                 let promised = record.annotation(STEP_DOWN_TO).filter(|_| asked);
-                let at = after_candidate(expired, promised, me, timing);
+                let at = self.unclaimed(expired, record, promised);
                 Prospect::Open { at, why: Vacancy::Expired, from, wait: wait_at(at) }
             }
             Standing::Released => {
-                let at = self.unclaimed(record, me, timing);
+                let at = self.unclaimed(self.since, record, record.annotation(STEP_DOWN_TO));
                 Prospect::Open { at, why: Vacancy::Released, from, wait: wait_at(at) }
             }
             Standing::Free => {
                 let wait = Some(creation_wait.unwrap_or(longest));
-                Prospect::Open { at: self.unclaimed(record, me, timing), why: Vacancy::Cleared, from, wait }
+                let at = self.unclaimed(self.since, record, record.annotation(STEP_DOWN_TO));
+                Prospect::Open { at, why: Vacancy::Cleared, from, wait }
             }
         }
     }
 
-    /// When a free Lease may be taken by `me`: at once, or after one D where it is meant for somebody else (law 17, strategy).
-    fn unclaimed(&self, record: &LeaseRecord, me: &str, timing: Timing) -> Instant {
-        if is_for_another(record, me) {
-            return timing.takeable(self.since, timing.duration);
+    /// When a Lease that is free from `at` on may be taken: then, or after one D where it is meant for somebody else (law 17,
+    /// strategy).
+    fn unclaimed(&self, at: Instant, record: &LeaseRecord, promised: Option<&str>) -> Instant {
+        if is_for_another(record, &self.me) {
+            return self.timing.takeable(at, self.timing.duration);
         }
-        after_candidate(self.since, record.annotation(STEP_DOWN_TO), me, timing)
+        after_candidate(at, promised, &self.me, self.timing)
     }
 }
 

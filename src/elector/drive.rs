@@ -21,7 +21,7 @@ use crate::{
     link::{ToElector, ToInit, Welcome},
     process::memory,
     telemetry::{Fact, Telemetry},
-    time::Instant,
+    time::{Instant, Now},
     wire::Broken,
 };
 
@@ -134,11 +134,13 @@ impl Drive {
 
     /// One turn, in the order of law 9.
     fn turn(&mut self, init: &mut Init, mut arrived: Option<Arrived>) -> Result<(), Broken> {
+        // Read before the link is drained, so that no deadline counts that passes only after that.
+        let now = clock::now();
         while let Some(message) = self.link.receive()? {
             init.told(&message);
-            self.told(message);
+            self.told(message, now);
         }
-        self.elector.handle_timeout(clock::now());
+        self.elector.handle_timeout(now);
         while let Some(next) = arrived.take().or_else(|| self.arrived.try_recv().ok()) {
             self.take_in(next)?;
         }
@@ -174,8 +176,7 @@ impl Drive {
         }
     }
 
-    fn told(&mut self, message: ToElector) {
-        let now = clock::now();
+    fn told(&mut self, message: ToElector, now: Now) {
         self.guard.told(&message);
         self.health.heard(now.boot);
         self.record(Fact::Received(&message));
@@ -199,8 +200,6 @@ impl Drive {
             Action::Request { id, request } => self.request = Some(self.send(id, request)),
             Action::Watch { resource_version } => self.watch = Some(self.watch(resource_version)),
             Action::Tell(message) => self.tell(message)?,
-            Action::Guard => self.guard.act(),
-            Action::Disarm => self.guard.disarm(),
             Action::Report(event) => {
                 if event == Event::Ready {
                     // The start is over: configuration, certificates, the first handshake.

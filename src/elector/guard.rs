@@ -75,11 +75,6 @@ impl Guard {
         self.change(|armed| armed.arm(term, hard));
     }
 
-    /// Kills from now on.
-    pub(super) fn act(&mut self) {
-        self.change(Armed::act);
-    }
-
     /// Stops killing.
     pub(super) fn disarm(&mut self) {
         self.change(Armed::disarm);
@@ -136,9 +131,9 @@ impl Shared {
 }
 
 /// Whether the whole process has stood still over H, so that the link may hold the proof: it is drained before anything is done
-/// about a deadline (law 9). Not where the loop itself asks for the kill, which is at [`Instant::BOOT`].
+/// about a deadline (law 9).
 fn is_late(hard: Instant, now: Instant) -> bool {
-    hard != Instant::BOOT && now >= hard + TURN
+    now >= hard + TURN
 }
 
 #[cfg(test)]
@@ -181,7 +176,7 @@ mod tests {
     fn only_where_it_wakes_late_does_it_leave_the_loop_a_turn() {
         let hard = Instant::from_nanos(1_000_000_000);
         assert!(!is_late(hard, hard) && !is_late(hard, hard + TURN.saturating_sub(Duration::from_nanos(1))));
-        assert!(is_late(hard, hard + TURN) && !is_late(Instant::BOOT, hard));
+        assert!(is_late(hard, hard + TURN));
         assert!(!is_late(Instant::NEVER, Instant::NEVER.before(TURN)));
     }
 

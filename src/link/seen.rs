@@ -7,10 +7,12 @@ use serde::{Deserialize, Serialize};
 use crate::time::Instant;
 
 /// What counts of what was seen of the Lease when it is gone, or names somebody else (law 11, 14).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LastSeen {
     /// The duration with which it was last seen held; D, if it never was.
     pub duration: Duration,
+    /// uid of the Lease if it was held when it was last seen.
+    pub held: Option<String>,
     /// Until when holders may run that lost it without giving it back, and that whoever took it then may not have waited for.
     pub displaced_until: Option<Instant>,
 }

@@ -150,7 +150,7 @@ impl Agent {
             last_term: self.last_term,
             resume: self.held.as_ref().map(|held| held.resume(self.workload.leads(), self.workload.main())),
             not_before: self.not_before,
-            last_seen: self.last_seen,
+            last_seen: self.last_seen.clone(),
             sit_out: self.sit_out,
             shutdown: self.ending.is_some(),
             pid1: self.settings.pid1,

@@ -173,7 +173,7 @@ impl Container {
         let (now, boot) = (around.setup.clock.now(around.now), around.boot());
         let elector = self.elector.as_mut()?;
         if let Some(action) = elector.actions.pop_front() {
-            elector.act(action, around, boot);
+            elector.act(action, boot);
             return None;
         }
         if let Some(request) = &mut elector.request
@@ -241,7 +241,7 @@ impl ElectorProcess {
         });
     }
 
-    fn act(&mut self, action: Action, around: &Around<'_>, boot: Instant) {
+    fn act(&mut self, action: Action, boot: Instant) {
         match action {
             Action::Request { id, request } => {
                 self.request = Some(Pending { id, unsent: Some(request), late: Ns::MAX });
@@ -251,11 +251,6 @@ impl ElectorProcess {
                 self.guard.armed.telling(&message);
                 self.tell(message, boot);
             }
-            Action::Guard => {
-                self.guard.armed.act();
-                self.guard.next = around.now;
-            }
-            Action::Disarm => self.guard.armed.disarm(),
             Action::Report(_) => {}
         }
     }

@@ -3,9 +3,7 @@
 use super::Leading;
 use crate::{
     config::Release,
-    election::{
-        Action, Event, Given, core::Core, elector::Phase, following::Following, releasing::Releasing, trace::TraceContext,
-    },
+    election::{Event, Given, core::Core, elector::Phase, following::Following, releasing::Releasing, trace::TraceContext},
     link::{Reason, Stop, Term, Then, ToInit},
     time::{Instant, Now},
 };
@@ -54,9 +52,6 @@ impl Leading {
         let Some(ending) = self.ending.as_mut().filter(|ending| ending.request == request) else { return };
         ending.proof = Some((stop, then, now.boot));
         self.proved = true;
-        if std::mem::take(&mut self.guarding) {
-            core.act(Action::Disarm);
-        }
         core.report(Event::Proved(stop));
         self.due = now.boot;
     }

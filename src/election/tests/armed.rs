@@ -69,14 +69,3 @@ fn the_end_of_a_term_disarms_the_second_guard() {
 
     assert_eq!(armed(&bench).hard(), Instant::NEVER);
 }
-
-#[test]
-fn a_guard_that_is_to_act_kills_from_now_on_until_it_is_disarmed() {
-    let mut armed = armed(&Bench::leading());
-
-    armed.act();
-    assert_eq!(armed.hard(), Instant::BOOT);
-
-    armed.disarm();
-    assert_eq!(armed.hard(), Instant::NEVER);
-}

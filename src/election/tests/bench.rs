@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use crate::{
     config::{Config, Lease},
-    election::{Action, Answer, Elector, Event, Input, Request, RequestId, Watched, record::later},
-    link::{Reason, Resume, Stop, Term, Then, ToElector, ToInit, Welcome},
+    election::{Action, Answer, Elector, Event, Input, Request, RequestId, Watched, armed::Armed, record::later},
+    link::{LastSeen, Reason, Resume, Stop, Term, Then, ToElector, ToInit, Welcome},
     time::{Instant, Now},
 };
 
@@ -20,12 +20,14 @@ pub(super) struct Bench {
     pub(super) now: Now,
     pub(super) register: Register,
     pub(super) told: Vec<ToInit>,
+    /// What init was told for the next elector only.
+    pub(super) saw: Vec<LastSeen>,
     pub(super) events: Vec<Event>,
     /// Every request with the time at which it was asked for.
     pub(super) sent: Vec<(Instant, Request)>,
     pub(super) awaited: Option<(RequestId, Request)>,
     pub(super) watches: Vec<Option<String>>,
-    pub(super) guarding: bool,
+    armed: Armed,
     /// Init acknowledges at once every message about a term that it knows.
     pub(super) acknowledges: bool,
     knows_a_term: bool,
@@ -87,11 +89,12 @@ impl Bench {
             now,
             register,
             told: Vec::new(),
+            saw: Vec::new(),
             events: Vec::new(),
             sent: Vec::new(),
             awaited: None,
             watches: Vec::new(),
-            guarding: false,
+            armed: Armed::disarmed(),
             acknowledges: true,
             answers: true,
         };
@@ -176,7 +179,10 @@ impl Bench {
 
     /// All these are found in the link at once.
     pub(super) fn tell_all(&mut self, messages: impl IntoIterator<Item = ToElector>) {
-        messages.into_iter().for_each(|message| self.elector.handle(Input::Told(message), self.now));
+        for message in messages {
+            self.armed.told(&message);
+            self.elector.handle(Input::Told(message), self.now);
+        }
         self.elector.handle_timeout(self.now);
         self.drain();
     }
@@ -207,7 +213,9 @@ impl Bench {
                     self.awaited = Some((id, request));
                 }
                 Action::Watch { resource_version } => self.watches.push(resource_version),
+                Action::Tell(ToInit::Saw(last_seen)) => self.saw.push(last_seen),
                 Action::Tell(message) => {
+                    self.armed.telling(&message);
                     self.knows_a_term |= matches!(message, ToInit::Lead { .. });
                     let acknowledged = acknowledgement(&message).filter(|_| self.acknowledges && self.knows_a_term);
                     self.told.push(message);
@@ -216,11 +224,14 @@ impl Bench {
                         self.elector.handle_timeout(self.now);
                     }
                 }
-                Action::Guard => self.guarding = true,
-                Action::Disarm => self.guarding = false,
                 Action::Report(event) => self.events.push(event),
             }
         }
+    }
+
+    /// Whether the second guard kills.
+    pub(super) fn guarding(&self) -> bool {
+        self.now.boot >= self.armed.hard()
     }
 
     /// The last term that init was told of.

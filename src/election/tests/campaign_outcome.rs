@@ -250,7 +250,7 @@ fn a_shutdown_after_s_tells_init_nothing_of_a_term_in_which_nothing_ran() {
     bench.tell(ToElector::Shutdown);
     bench.answer(lost());
 
-    assert_eq!((bench.leads(), bench.guarding, bench.is_done()), (None, false, true));
+    assert_eq!((bench.leads(), bench.guarding(), bench.is_done()), (None, false, true));
 }
 
 #[test]

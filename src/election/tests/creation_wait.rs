@@ -19,11 +19,9 @@ pub(super) fn not_before(bench: &Bench) -> Option<Instant> {
 }
 
 /// What the next elector would be told was seen of the Lease.
-pub(super) fn last_seen(bench: &Bench) -> Option<LastSeen> {
-    bench.told.iter().rev().find_map(|message| match message {
-        ToInit::Saw(last_seen) => Some(*last_seen),
-        _ => None,
-    })
+/// Somebody was seen to hold the Lease for so many seconds, before it was free.
+fn held_for(duration: u64) -> LastSeen {
+    LastSeen { duration: seconds(duration), held: None, displaced_until: None }
 }
 
 fn free() -> Value {
@@ -66,9 +64,9 @@ fn the_wait_of_a_created_lease_counts_from_the_reply() {
 
 #[test]
 fn the_wait_of_a_free_lease_and_of_none_is_the_one_last_seen_and_counts_from_the_reply_too() {
-    let last_seen = Some(LastSeen { duration: seconds(60), displaced_until: None });
+    let last_seen = Some(held_for(60));
     for register in [Register::holding(json!({})), Register::default()] {
-        let mut bench = Bench::start(Welcome { last_seen, ..welcome() }, register);
+        let mut bench = Bench::start(Welcome { last_seen: last_seen.clone(), ..welcome() }, register);
         bench.answers = false;
         bench.serve();
         bench.run(seconds(1));
@@ -109,7 +107,7 @@ fn a_duration_that_only_a_free_record_told_is_waited_out_although_the_record_is_
         bench.run(TICK);
         bench.register.edit(|object| object["spec"] = free());
         bench.watch_register();
-        let told = last_seen(&bench);
+        let told = bench.saw.last().cloned();
 
         let deleted = bench.register.delete();
         bench.watch(deleted);
@@ -295,7 +293,7 @@ fn a_first_short_write_into_a_black_hole_leaves_the_deadlines_of_the_short_durat
     }
 
     assert_eq!(bench.step_down_reason(), Some(Reason::Expired));
-    assert!(bench.guarding);
+    assert!(bench.guarding());
 }
 
 #[test]
@@ -435,18 +433,18 @@ fn a_lease_that_is_taken_by_its_mark_carries_the_wait_of_another_elector_until_t
 fn a_fresh_elector_waits_as_long_as_the_lease_was_held_for_when_another_one_saw_it() {
     let mut old = Bench::with(held("x", 60));
     old.run(TICK);
-    let last_seen = last_seen(&old);
-    assert_eq!(last_seen, Some(LastSeen { duration: seconds(60), displaced_until: None }));
+    let last_seen = old.saw.last().cloned();
+    assert_eq!(last_seen, Some(LastSeen { held: Some("uid-1".into()), ..held_for(60) }));
 
     for gone in [Register::default(), Register::holding(json!({}))] {
-        let mut new = Bench::start(Welcome { generation: 2, last_seen, ..welcome() }, gone);
+        let mut new = Bench::start(Welcome { generation: 2, last_seen: last_seen.clone(), ..welcome() }, gone);
         new.run(TICK);
         assert_eq!((not_before(&new), &new.body()["spec"]["leaseDurationSeconds"]), (Some(START + plus(60)), &json!(60)));
     }
 }
 
 #[test]
-fn init_hears_of_a_duration_only_where_it_is_another_than_it_knows() {
+fn init_hears_of_what_was_seen_only_where_it_is_another_than_it_knows() {
     let mut bench = Bench::with(held("x", 15));
     bench.run(TICK);
     for duration in [15, 60, 60, 15] {
@@ -454,13 +452,13 @@ fn init_hears_of_a_duration_only_where_it_is_another_than_it_knows() {
         bench.watch_register();
     }
 
-    let saw = |duration| ToInit::Saw(LastSeen { duration: seconds(duration), displaced_until: None });
-    assert_eq!(bench.told, [saw(60), saw(15)]);
+    let saw = |duration| LastSeen { held: Some("uid-1".into()), ..held_for(duration) };
+    assert_eq!(bench.saw, [saw(15), saw(60), saw(15)]);
 }
 
 #[test]
 fn a_mark_after_a_holder_of_one_second_is_not_trusted_by_a_fresh_elector_either() {
-    let last_seen = Some(LastSeen { duration: seconds(1), displaced_until: None });
+    let last_seen = Some(held_for(1));
     let mut bench = Bench::start(Welcome { last_seen, ..welcome() }, Register::holding(mark()));
 
     bench.run(TICK);

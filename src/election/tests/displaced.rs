@@ -6,11 +6,11 @@ use serde_json::json;
 
 use super::{
     bench::{Bench, Register, START, TICK, held, lost, mark, plus, seconds, welcome},
-    creation_wait::{last_seen, not_before},
+    creation_wait::not_before,
 };
 use crate::{
     election::{Answer, Request, Watched},
-    link::{LastSeen, Reason, Then, ToInit, Welcome},
+    link::{LastSeen, Reason, Then, Welcome},
     time::Instant,
 };
 
@@ -135,21 +135,21 @@ fn of_two_that_lost_the_lease_one_after_the_other_the_one_that_may_run_longer_is
     bench.register.put(held("z", 80));
     bench.register.edit(|_| {});
     bench.watch_register();
-    assert_eq!(last_seen(&bench).unwrap().displaced_until, Some(START + TICK + plus(60)));
+    assert_eq!(bench.saw.last().unwrap().displaced_until, Some(START + TICK + plus(60)));
     bench.register.put(held("y", 20));
     bench.register.edit(|_| {});
     bench.watch_register();
 
-    assert_eq!(last_seen(&bench).unwrap().displaced_until, Some(since + plus(80)));
+    assert_eq!(bench.saw.last().unwrap().displaced_until, Some(since + plus(80)));
 }
 
 #[test]
 fn a_fresh_elector_waits_for_who_lost_the_lease_before_it() {
     let old = recreated(seen());
     let displaced_until = Some(old.now.boot + plus(60));
-    assert_eq!(last_seen(&old), Some(LastSeen { duration: seconds(20), displaced_until }));
+    assert_eq!(old.saw.last(), Some(&LastSeen { duration: seconds(20), held: Some("uid-2".into()), displaced_until }));
 
-    let welcome = Welcome { generation: 2, last_seen: last_seen(&old), ..welcome() };
+    let welcome = Welcome { generation: 2, last_seen: old.saw.last().cloned(), ..welcome() };
     let mut new = Bench::start(welcome, old.register);
     new.run(plus(20));
 
@@ -158,7 +158,7 @@ fn a_fresh_elector_waits_for_who_lost_the_lease_before_it() {
 
 #[test]
 fn who_was_seen_by_an_elector_before_the_lease_was_gone_is_waited_for_whoever_led_since() {
-    let last_seen = Some(LastSeen { duration: seconds(60), displaced_until: None });
+    let last_seen = Some(LastSeen { duration: seconds(60), held: None, displaced_until: None });
     let mut new = Bench::start(Welcome { generation: 2, last_seen, ..welcome() }, Register::default());
     new.answers = false;
     new.serve();
@@ -174,21 +174,38 @@ fn who_was_seen_by_an_elector_before_the_lease_was_gone_is_waited_for_whoever_le
 }
 
 #[test]
+fn a_fresh_elector_that_finds_another_lease_waits_for_the_holder_of_the_one_that_was_seen() {
+    for (successor, until) in [(held("y", 20), plus(20)), (mark(), TICK)] {
+        let mut old = seen();
+        let last_seen = old.saw.last().cloned();
+        old.register.delete();
+        old.register.put(successor);
+        let mut new = Bench::start(Welcome { generation: 2, last_seen, ..welcome() }, old.register);
+
+        new.run(until + TICK);
+
+        assert_eq!(waits_until(&new), Some(START + plus(60)));
+    }
+}
+
+#[test]
 fn init_hears_of_a_deletion_before_anything_is_created() {
     let mut bench = seen();
     bench.answers = false;
     let deleted = bench.register.delete();
-    bench.told.clear();
+    bench.saw.clear();
     bench.watch(deleted);
-    assert!(matches!(bench.told[..], [ToInit::Saw(LastSeen { displaced_until: Some(_), .. })]), "{:?}", bench.told);
+    assert!(matches!(bench.saw[..], [LastSeen { displaced_until: Some(_), .. }]), "{:?}", bench.saw);
+    assert_eq!(bench.told, []);
 
     let mut bench = seen();
     bench.answers = false;
     bench.register.delete();
-    bench.told.clear();
+    bench.saw.clear();
     bench.run(seconds(5));
     bench.serve();
-    assert!(matches!(bench.told[..], [ToInit::Saw(LastSeen { displaced_until: Some(_), .. })]), "{:?}", bench.told);
+    assert!(matches!(bench.saw[..], [LastSeen { displaced_until: Some(_), .. }]), "{:?}", bench.saw);
+    assert_eq!(bench.told, []);
 }
 
 #[test]
@@ -284,5 +301,5 @@ fn a_loss_that_is_found_after_the_proof_guards_nothing() {
     bench.answer(Answer::NotFound);
     bench.run(seconds(1));
 
-    assert!(!bench.guarding);
+    assert!(!bench.guarding());
 }

@@ -152,13 +152,13 @@ fn the_stop_begins_at_s_and_the_guard_kills_at_h_not_a_tick_earlier() {
 
     let span = until(&bench, sent + H) - TICK;
     bench.run(span);
-    assert!(!bench.guarding);
+    assert!(!bench.guarding());
     bench.run(TICK);
-    assert!(bench.guarding);
+    assert!(bench.guarding());
 
     bench.answer(lost());
     bench.prove(Then::Follow);
-    assert!(!bench.guarding, "proof disarms the guard");
+    assert!(!bench.guarding(), "proof disarms the guard");
 }
 
 #[test]
@@ -350,7 +350,7 @@ fn a_planned_stop_is_renewed_until_the_proof() {
 
     assert_eq!(bench.writes().len(), writes + 20);
     assert_eq!(extensions(&bench).len(), 20);
-    assert!(!bench.guarding);
+    assert!(!bench.guarding());
 }
 
 #[test]
@@ -407,7 +407,7 @@ fn after_a_gap_in_its_own_clock_the_term_is_ended_before_anything_is_sent() {
     bench.run(TICK);
 
     assert_eq!(bench.step_down_reason(), Some(Reason::Expired));
-    assert!(bench.guarding);
+    assert!(bench.guarding());
     assert_eq!(bench.writes().len(), writes);
 }
 

@@ -69,7 +69,7 @@ fn the_end_of_a_term_that_was_planned_and_proved_is_no_loss_although_s_passes_be
     new.run(seconds(1));
 
     assert_eq!(new.register.spec()["holderIdentity"], "", "it is given back");
-    assert!(!new.guarding);
+    assert!(!new.guarding());
 }
 
 #[test]

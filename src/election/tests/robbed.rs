@@ -41,6 +41,23 @@ fn who_is_seen_first_when_it_was_robbed_already_is_waited_for_as_long_as_its_rob
     assert_eq!((next.leads().is_some(), not_before(&next)), (true, Some(START + plus(60))));
 }
 
+#[test]
+fn who_was_robbed_before_it_was_ever_seen_is_waited_for_as_long_as_the_user_says() {
+    let mut config = welcome();
+    config.config.lease.duration = seconds(60);
+    let other = Bench::leading_with(Welcome { identity: "other_4567".into(), ..config });
+    let mut register = other.register;
+    register.edit(|object| object["spec"] = held("client-go", 5));
+    let mut waiting = welcome();
+    waiting.config.lease.creation_wait = Some(seconds(60));
+    let mut next = Bench::start(waiting, register);
+
+    next.run(plus(5));
+
+    let taken_at = next.last_sent();
+    assert_eq!((next.leads().is_some(), not_before(&next)), (true, Some(taken_at + plus(60))));
+}
+
 /// The robber renews for 32 s.
 fn renewed(mut next: Bench) -> Bench {
     next.hear_renewals(8, seconds(4));

@@ -67,7 +67,7 @@ fn a_proof_that_waits_in_the_link_behind_other_messages_disarms_s_and_h() {
 
         bench.tell_all([ToElector::Beat, ToElector::Stopped { term, request, stop, then: Then::Exit }]);
 
-        assert!(!bench.guarding && is_releasing(&bench), "{late:?}: {:?}", bench.told);
+        assert!(!bench.guarding() && is_releasing(&bench), "{late:?}: {:?}", bench.told);
         assert_eq!(bench.step_down_reason(), Some(Reason::Signal));
     }
 }

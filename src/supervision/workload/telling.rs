@@ -42,7 +42,13 @@ impl Workload {
             | Actual::Ending { .. }
             | Actual::Stopped
             | Actual::Waiting { .. }
-            | Actual::Starting { .. } => Role::Leader,
+            | Actual::Starting { .. } => {
+                if self.policy.roles.is_some() && !self.leads {
+                    Role::Standby
+                } else {
+                    Role::Leader
+                }
+            }
         };
         let rewrite = match role {
             Role::Leader => &self.policy.rewrite.leader,

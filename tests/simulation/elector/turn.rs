@@ -164,12 +164,6 @@ impl Container {
                     self.window(window, e);
                 }
             }
-            Action::Guard => {
-                e.note(who, || "the elector stands in at H".into());
-                elector.guard.armed.act();
-                elector.set_guard(clock, delay, e);
-            }
-            Action::Disarm => elector.guard.armed.disarm(),
             Action::Report(event) => e.note(who, || format!("{event:?}")),
         }
     }

@@ -272,9 +272,9 @@ fn the_next_elector_is_told_until_when_the_workload_waits() {
 #[test]
 fn the_next_elector_is_told_what_counts_of_what_was_seen_of_the_lease_last() {
     let mut world = World::new(config());
-    let last_seen = LastSeen { duration: Duration::from_secs(40), displaced_until: Some(ms(50_000)) };
-    world.told(ToInit::Saw(LastSeen { duration: Duration::from_secs(60), displaced_until: None }));
-    world.told(ToInit::Saw(last_seen));
+    let last_seen = LastSeen { duration: Duration::from_secs(40), held: Some("uid".into()), displaced_until: Some(ms(50_000)) };
+    world.told(ToInit::Saw(LastSeen { duration: Duration::from_secs(60), held: None, displaced_until: None }));
+    world.told(ToInit::Saw(last_seen.clone()));
     world.take();
 
     world.feed(Input::ElectorEnded);
