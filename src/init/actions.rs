@@ -70,16 +70,21 @@ impl Drive {
 
     /// Sets the fuses to H before anything that relies on it is started, promoted or acknowledged.
     fn follow_hard(&mut self, hard: Option<Instant>) {
-        match self.fuses.follow(hard) {
+        let followed = match self.fuses.follow(hard) {
             Ok(false) => return,
-            Ok(true) => {}
-            Err(error) => self.tell_fuseless(&error),
-        }
+            Ok(true) => true,
+            Err(error) => {
+                self.tell_fuseless(&error);
+                false
+            }
+        };
         let Some(main) = self.main.filter(|_| hard.is_some()) else { return };
         let electors = self.electors();
         let covered = self.fuses.cover(main).and_then(|()| self.fuses.search(|| self.prover.groups(Some(main), &electors)));
-        if let Err(error) = covered {
-            self.tell_fuseless(&error);
+        match covered {
+            Ok(()) if followed && self.fuses.has_recovered() => self.warn("the kernel fuse works again".into()),
+            Ok(()) => {}
+            Err(error) => self.tell_fuseless(&error),
         }
     }
 

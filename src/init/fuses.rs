@@ -95,23 +95,36 @@ impl Fuses {
         if self.look_after_at.is_some_and(|at| at <= clock::boot()) { self.set_all(clock::boot() + PASS) } else { Ok(()) }
     }
 
-    /// Those that are left at `until` are removed.
+    /// Those that are left at `until` are removed, unless they fire at H already.
     fn set_all(&mut self, until: Instant) -> Result<(), FuseError> {
         let Some(hard) = self.hard else { return Ok(()) };
         let mut failed = None;
         // One that cannot be set is removed: it would kill in a term that goes on. The others are then removed untried: if the
         // loopback interface is at fault, each try takes its time.
         self.lit.retain_mut(|fuse| {
-            let mut set = || if clock::boot() < until { fuse.set(hard) } else { Err(FuseError::Slow) };
+            let mut set = || {
+                if clock::boot() < until {
+                    fuse.set(hard)
+                } else if fuse.at() == hard {
+                    Ok(())
+                } else {
+                    Err(FuseError::Slow)
+                }
+            };
             failed.is_none() && set().map_err(|error| failed = Some(error)).is_ok()
         });
         self.look_after_at = (!self.lit.is_empty()).then(|| clock::boot() + LOOK_AFTER);
         failed.map_or(Ok(()), Err)
     }
 
-    /// Whether this is the first failure, the only one that is logged.
+    /// Whether this failure is the first since they worked, the only one that is logged.
     pub(super) const fn is_first_failure(&mut self) -> bool {
         !std::mem::replace(&mut self.failed, true)
+    }
+
+    /// They work; whether they had failed.
+    pub(super) const fn has_recovered(&mut self) -> bool {
+        std::mem::replace(&mut self.failed, false)
     }
 
     /// Whether one has fired since this was last asked. All are asked, so that none reports it in the next term.
@@ -298,12 +311,15 @@ mod tests {
         fuses.cover_all(Some(vec![group]), clock::boot()).unwrap();
         let unlit = fuses.lit.len();
         fuses.cover(group).unwrap();
+        let kept = fuses.set_all(clock::boot());
+        let (at_h, hard) = (fuses.lit.len(), fuses.hard.unwrap());
+        fuses.hard = Some(hard + Duration::from_secs(1));
         let set = fuses.set_all(clock::boot());
 
         child.kill().unwrap();
         child.wait().unwrap();
-        assert!(matches!(set, Err(FuseError::Slow)), "{set:?}");
-        assert_eq!((unlit, fuses.lit.len()), (0, 0));
+        assert!(kept.is_ok() && matches!(set, Err(FuseError::Slow)), "{kept:?} {set:?}");
+        assert_eq!((unlit, at_h, fuses.lit.len()), (0, 1, 0));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::{
     process::{
         Pid,
         kill::{self, Sweep, Verdict},
-        scan::{Scanner, Scope, Spare},
+        scan::{Found, Scanner, Scope, Spare},
     },
     supervision::Scan,
 };
@@ -46,15 +46,15 @@ impl Prover {
         self.scan(electors, Sweep::look)
     }
 
-    /// The process groups of all that a walk would kill, and `main`'s. Unless init is PID 1, only those whose leader is one of
-    /// them. None if that cannot be told.
+    /// The process groups of all that a walk would kill, and `main`'s; only those that hold nobody else. None if that cannot be
+    /// told.
     pub(super) fn groups(&mut self, main: Option<Pid>, electors: &[Pid]) -> Option<Vec<Pid>> {
-        let (scope, own, pid1) = (self.scope(), getpgrp(), self.pid1);
-        let targets = self.scanner()?.find(scope, Spare { init: Pid::this(), electors }).ok()?.targets;
-        let is_led = |group| pid1 || targets.binary_search_by_key(&group, |process| process.pid).is_ok();
-        let living = targets.iter().filter(|process| process.state != b'Z').map(|process| process.group);
-        let mut groups: Vec<Pid> =
-            living.filter(|group| group.as_raw() > 1 && *group != own && is_led(*group)).chain(main).collect();
+        let (scope, own) = (self.scope(), getpgrp());
+        let Found { targets, strange, .. } = self.scanner()?.find(scope, Spare { init: Pid::this(), electors }).ok()?;
+        // A dead leader may have living threads.
+        let living = targets.iter().filter(|process| process.state != b'Z' || process.threads > 1).map(|process| process.group);
+        let is_ours = |group: &Pid| group.as_raw() > 1 && *group != own && !strange.contains(group);
+        let mut groups: Vec<Pid> = living.filter(is_ours).chain(main).collect();
         groups.sort_unstable();
         groups.dedup();
         Some(groups)

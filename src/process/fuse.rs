@@ -117,6 +117,12 @@ impl Fuse {
         self.group
     }
 
+    /// When it fires.
+    #[must_use]
+    pub const fn at(&self) -> Instant {
+        self.at
+    }
+
     /// Whether it has fired. Tells it only once, because reading the error clears it.
     #[must_use]
     pub fn take_fired(&self) -> bool {

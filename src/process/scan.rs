@@ -36,6 +36,8 @@ pub struct Process {
     pub session: Pid,
     /// The letter of proc(5). `Z` may be a dead leader of living threads, so it counts as there.
     pub state: u8,
+    /// How many threads it has, a dead leader included.
+    pub threads: u32,
     /// When it started, in clock ticks since boot.
     pub start: u64,
 }
@@ -71,6 +73,8 @@ pub struct Spare<'a> {
 pub struct Found<'a> {
     /// The targets, by rising pid.
     pub targets: &'a [Process],
+    /// The process groups of all that are certainly none.
+    pub strange: &'a [Pid],
     /// How many others may be, or may have been, targets: gone before they could be read, unreadable, or of unknown parents.
     pub unclear: usize,
     /// For looking at one of them again.
@@ -96,6 +100,7 @@ pub struct Scanner {
     partial: bool,
     table: Vec<Process>,
     kin: Vec<Kin>,
+    strange: Vec<Pid>,
     environment: Vec<u8>,
 }
 
@@ -118,6 +123,7 @@ impl Scanner {
             partial: files::hidepid(&mounts).is_some(),
             table: Vec::with_capacity(1024),
             kin: Vec::with_capacity(1024),
+            strange: Vec::with_capacity(1024),
             environment: Vec::new(),
         })
     }
@@ -156,9 +162,12 @@ impl Scanner {
                 0
             }
         };
+        let strangers = self.table.iter().zip(&self.kin).filter(|(_, kin)| **kin == Kin::No);
+        self.strange.clear();
+        self.strange.extend(strangers.map(|(process, _)| process.group));
         let mut kin = self.kin.iter();
         self.table.retain(|process| kin.next() == Some(&Kin::Yes) && !spare.covers(process));
-        Ok(Found { targets: &self.table, unclear, scanner: self })
+        Ok(Found { targets: &self.table, strange: &self.strange, unclear, scanner: self })
     }
 
     /// Whether all children of init, the caller, are spared. Then nothing else descends from it, because it is a subreaper and
@@ -248,5 +257,6 @@ const UNREADABLE: Process = Process {
     group: Pid::from_raw(0),
     session: Pid::from_raw(0),
     state: b'?',
+    threads: 0,
     start: 0,
 };

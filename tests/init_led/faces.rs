@@ -9,6 +9,7 @@ use std::{
     },
     path::Path,
     process::{Command, ExitCode},
+    time::Duration,
 };
 
 use nix::{
@@ -37,6 +38,8 @@ pub(crate) const INIT: &str = "init";
 /// socket from the first promotion on; or it is a path, and the workload sends the socket many messages once that file exists,
 /// before it handles any signal.
 pub(crate) const WORKLOAD: &str = "workload";
+/// First argument of a workload whose main thread ends, while another one lives.
+pub(crate) const HEADLESS: &str = "headless";
 
 /// The exit code of the role in which this process was started; none if it is the test.
 pub(crate) fn worn() -> Option<ExitCode> {
@@ -48,6 +51,7 @@ pub(crate) fn worn() -> Option<ExitCode> {
             return Some(ExitCode::from(tenure::init::run(config)));
         }
         Some(WORKLOAD) => workload(arguments.get(2).unwrap()),
+        Some(HEADLESS) => headless(),
         _ => return None,
     }
     Some(ExitCode::SUCCESS)
@@ -126,6 +130,19 @@ fn workload(behaviour: &str) {
             _ => std::process::exit(3),
         }
     }
+}
+
+/// Says that it is ready once its main thread is gone.
+#[allow(unsafe_code, reason = "std ends only whole processes")]
+fn headless() {
+    std::thread::spawn(|| {
+        let is_alone = || std::fs::read_to_string("/proc/self/status").unwrap().contains("State:\tZ");
+        wait_until("the end of the main thread", is_alone);
+        say("ready");
+        std::thread::sleep(Duration::from_secs(1000));
+    });
+    // SAFETY: ends this thread alone, which owns nothing.
+    unsafe { libc::syscall(libc::SYS_exit, 0) };
 }
 
 /// Sends a message to NOTIFY_SOCKET.

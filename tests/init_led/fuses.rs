@@ -12,6 +12,7 @@ use tenure::{
 
 use super::{
     always::{always, notifying, promoted},
+    faces::HEADLESS,
     procfs::state,
     wait::wait_until,
     world::{World, config, sleep_until, timing},
@@ -22,6 +23,9 @@ const STUBBORN: &str = "trap '' TERM; sleep 1000 & echo ready; while :; do sleep
 
 /// The same in its own session, from which it reports that it is ready, beside a main process that waits.
 const DAEMON: &str = "(trap '' TERM; exec setsid sh -c 'echo ready; exec sleep 1000') & exec sleep 1000";
+
+/// The same, whose process group has lost its leader.
+const LEADERLESS: &str = "setsid sh -c '(trap \"\" TERM; echo ready; exec sleep 1000) &'; exec sleep 1000";
 
 /// A main process that starts such a daemon when it is promoted.
 const STARTS_A_DAEMON_WHEN_PROMOTED: &str =
@@ -38,11 +42,12 @@ const LAST_LOOK: Duration = Duration::from_secs(2);
 fn is_dead(world: &World) -> bool {
     let is_killed = |set: &str| u64::from_str_radix(set.trim(), 16).unwrap() & (1 << (libc::SIGKILL - 1)) != 0;
     let tells_of_its_end = |line: &str| match line.split_once(':') {
-        Some(("State", state)) => state.trim().starts_with('Z'),
         Some(("SigPnd" | "ShdPnd", set)) => is_killed(set),
         _ => false,
     };
-    let runs = |status: String| !status.lines().any(tells_of_its_end);
+    // A dead main thread may have left others.
+    let is_zombie = |status: &str| status.contains("State:\tZ") && status.contains("Threads:\t1\n");
+    let runs = |status: String| !is_zombie(&status) && !status.lines().any(tells_of_its_end);
     !world.others().iter().any(|(pid, _)| fs::read_to_string(format!("/proc/{pid}/status")).is_ok_and(runs))
 }
 
@@ -74,6 +79,10 @@ pub(crate) fn the_same_holds_where_init_is_not_pid_1() {
     renewed_once(World::start(&config(DAEMON), false).0);
 }
 
+pub(crate) fn it_also_holds_of_a_group_without_its_leader() {
+    renewed_once(World::start(&config(LEADERLESS), false).0);
+}
+
 fn renewed_once(mut world: World) {
     world.lead(timing(), clock::boot());
     world.line();
@@ -86,6 +95,12 @@ fn renewed_once(mut world: World) {
     world.freeze();
     sleep_until(timing().deadlines(a).end);
     assert!(is_dead(&world), "{:?}", world.others());
+}
+
+pub(crate) fn what_left_the_group_dies_although_its_main_thread_has_ended() {
+    let this = std::env::current_exe().unwrap();
+    let command = format!("setsid {} {HEADLESS} & exec sleep 1000", this.display());
+    renewed_once(World::contained(&config(&command)).0);
 }
 
 pub(crate) fn what_left_the_group_soon_after_the_start_dies_without_a_renewal() {

@@ -40,8 +40,9 @@ fn parse_stat(pid: Pid, line: &[u8]) -> Option<Process> {
     let state = fields.next()?.bytes().next()?;
     let mut id = || fields.next()?.parse().ok().map(Pid::from_raw);
     let (parent, group, session) = (id()?, id()?, id()?);
-    let start = fields.nth(15)?.parse().ok()?;
-    Some(Process { pid, parent, group, session, state, start })
+    let threads = fields.nth(13)?.parse().ok()?;
+    let start = fields.nth(1)?.parse().ok()?;
+    Some(Process { pid, parent, group, session, state, threads, start })
 }
 
 /// Whether the environment that a process was started with has this entry; false if it cannot be read.
@@ -97,7 +98,8 @@ mod tests {
     #[test]
     fn a_name_may_hold_anything() {
         let line = b"7 (a) R 1 (\nb)) S 3 4 5 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 224565 1000 9 18446744073709551615 0\n";
-        let expected = Process { pid: pid(7), parent: pid(3), group: pid(4), session: pid(5), state: b'S', start: 224_565 };
+        let expected =
+            Process { pid: pid(7), parent: pid(3), group: pid(4), session: pid(5), state: b'S', threads: 1, start: 224_565 };
         assert_eq!(parse_stat(pid(7), line), Some(expected));
     }
 
