@@ -154,7 +154,8 @@ pub(super) fn replace(auth: &mut AuthInfo, patience: Duration) -> Result<Option<
     if token.as_deref().is_some_and(|token| !is_sendable(token)) {
         return Err(PluginError::Token { program });
     }
-    let certificate = given.client_certificate_data.zip(given.client_key_data);
+    let given_text = |text: Option<String>| text.filter(|text| !text.is_empty());
+    let certificate = given_text(given.client_certificate_data).zip(given_text(given.client_key_data));
     if token.is_none() && certificate.is_none() {
         return Err(PluginError::Nothing { program });
     }
@@ -295,6 +296,16 @@ mod tests {
         assert_eq!(auth["client-certificate-data"], BASE64_STANDARD.encode(b"certificate"));
         assert_eq!(auth["client-key-data"], BASE64_STANDARD.encode(b"key\n"));
         assert!(auth.get("exec").is_none() && auth.get("token").is_none(), "{auth}");
+    }
+
+    #[test]
+    fn an_empty_certificate_beside_a_token_is_none() {
+        let mut auth = gives(r#"{"token": "t", "clientCertificateData": "", "clientKeyData": ""}"#);
+
+        replace(&mut auth, PATIENCE).unwrap();
+
+        let auth = serde_json::json!(auth);
+        assert!(auth.get("client-certificate-data").is_none() && auth["token"] == "t", "{auth}");
     }
 
     #[test]

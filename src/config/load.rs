@@ -102,8 +102,10 @@ fn merge(mut layers: [Layer; 3], purpose: Purpose) -> Result<Loaded, Invalid> {
     let judgement = rules::judge(&config, purpose);
     // A rule about a key whose value is refused already would only repeat that.
     let known: Vec<String> = problems.iter().map(|problem| problem.path.clone()).collect();
-    let fresh =
-        judgement.violations.into_iter().filter(|violation| !violation.about.iter().any(|path| known.iter().any(|k| k == path)));
+    let fresh = judgement
+        .violations
+        .into_iter()
+        .filter(|violation| !violation.about.iter().any(|path| known.iter().any(|k| is_within(k, path))));
     problems.extend(fresh.map(|violation| violation.located(&origins)));
     if !problems.is_empty() {
         return Err(Invalid { problems });
@@ -152,10 +154,27 @@ fn explain(kind: &Kind, shape: Shape) -> String {
     let textual = !matches!(shape, Shape::Truth | Shape::Integer);
     let quotes = if textual && matches!(found, Actual::Bool(_) | Actual::Unsigned(_) | Actual::Signed(_) | Actual::Float(_)) {
         ": put it in quotes"
+    } else if is_quoted(found, shape) {
+        ": write it without quotes"
     } else {
         ""
     };
     format!("expected {expected}, found {}{quotes}", name(found))
+}
+
+/// Whether `path` is that of `of`, or of something in it.
+fn is_within(path: &str, of: &str) -> bool {
+    path.strip_prefix(of).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+}
+
+/// Whether it would be right without its quotes.
+fn is_quoted(found: &Actual, shape: Shape) -> bool {
+    let Actual::Str(text) = found else { return false };
+    match shape {
+        Shape::Truth => text.parse::<bool>().is_ok(),
+        Shape::Integer => text.parse::<i64>().is_ok(),
+        Shape::Text | Shape::List | Shape::Map => false,
+    }
 }
 
 fn whole(found: &Actual) -> Option<String> {

@@ -423,3 +423,18 @@ fn a_number_that_is_too_large_is_no_other_kind_of_thing() {
         assert!(said[0].ends_with(&format!("{number} is out of range")), "{said:?}");
     }
 }
+
+#[test]
+fn what_is_quoted_and_should_not_be_is_told_so() {
+    let file = File::new("quoted.yaml", "lease: {name: x, enabled: \"true\"}\nworkload: {restart: {burst: \"5\"}}\n");
+    let said = problems(&file.settings(), &[]);
+    assert!(said.len() == 2 && said.iter().all(|problem| problem.ends_with(": write it without quotes")), "{said:?}");
+}
+
+#[test]
+fn a_hook_that_is_refused_is_not_also_said_to_be_missing() {
+    let text = "lease: {name: x}\nworkload: {runs: always, acknowledge: hook}\nhooks: {afterLead: {command: 7}, beforeFollow: {command: 7}}\n";
+    let file = File::new("hooks.yaml", text);
+    let said = problems(&file.settings(), &[]);
+    assert!(said.len() == 2 && said.iter().all(|problem| problem.contains("expected a list")), "{said:?}");
+}

@@ -51,7 +51,7 @@ fn without_proc_no_replica_leads_and_that_is_70() {
 #[test]
 fn a_plain_init_needs_no_cluster() {
     tenure(&["check", "--leader-election=off", "--", "sh"], &[("HOME", "/nonexistent")])
-        .says(0, &["enabled: false", "kill power"]);
+        .says(0, &["enabled: false", "ok    a stop needs terminationGracePeriodSeconds: 21 or more", "kill power"]);
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn against_a_server_it_says_what_is_permitted() {
 }
 
 #[test]
-fn a_replica_that_may_not_delete_works_and_one_that_may_not_update_does_not() {
+fn a_replica_that_may_not_delete_works_and_one_that_may_not_update_or_create_what_it_deletes_does_not() {
     let place = Scratch::new();
     let lease = r#"{"metadata":{"name":"x","uid":"u","resourceVersion":"7"}}"#;
     let check = |denied| {
@@ -104,6 +104,7 @@ fn a_replica_that_may_not_delete_works_and_one_that_may_not_update_does_not() {
     };
 
     check(r#""verb":"delete""#).says(0, &["note  delete Lease default/x is not permitted: a released Lease is left"]);
+    check(r#""verb":"create""#).says(77, &["FAIL  create leases in default is not permitted"]);
     check(r#""verb":"update""#).says(77, &["FAIL  update Lease default/x is not permitted"]);
 }
 

@@ -27,6 +27,8 @@ pub fn all() -> Vec<Case> {
         case_48_being_preferred_changes_nothing,
         case_49_a_lease_kept_for_another_is_not_taken,
         case_49_who_competes_leaves_it_to_the_preferred_holder_for_one_duration,
+        case_50_every_write_on_a_lease_keeps_its_strategy,
+        case_50_no_preferred_holder_is_written_without_a_strategy,
         case_51_fields_of_the_future_are_kept,
         case_53_labels_are_added_where_there_were_none,
     ]
@@ -46,8 +48,6 @@ fn base(object: &Value) -> u64 {
     object["metadata"]["resourceVersion"].as_str().expect("a version").parse().expect("a number")
 }
 
-/// Case 50.
-///
 /// # Panics
 /// If any write on this version or a later one drops the strategy.
 fn assert_strategy_kept(me: &Replica, object: &Value) {
@@ -113,6 +113,37 @@ async fn case_49_who_competes_leaves_it_to_the_preferred_holder_for_one_duration
 
     assert!(taken.request.at >= since + timing::DURATION);
     assert!(me.runs());
+}
+
+async fn case_50_every_write_on_a_lease_keeps_its_strategy(stage: Stage) {
+    let (me, start) = lead(&stage, stage.prepare("me").await.unhurried()).await;
+    let object = prefer(&stage, start.variable("TENURE_IDENTITY")).await;
+    me.proxy
+        .log
+        .first("a renewal of it", |e| e.request.is_held() && e.succeeded() && base(&e.request.body) >= base(&object))
+        .await;
+
+    me.signal(Signal::SIGTERM).await;
+
+    assert_eq!(me.exit().await, 0);
+    let release = me.proxy.log.first("the release", |e| e.request.is_release() && e.succeeded()).await;
+    assert!(base(&release.request.body) >= base(&object));
+    assert_strategy_kept(&me, &object);
+}
+
+async fn case_50_no_preferred_holder_is_written_without_a_strategy(stage: Stage) {
+    let prepared = stage.prepare("me").await.unhurried();
+    let is_seen_without = |lease: &mut Value| drop(lease["spec"].as_object_mut().expect("a spec").remove("strategy"));
+    prepared.proxy.on(|_| true, Times::Always, Fault::changed(is_seen_without));
+    stage.lease.create(kept()).await;
+    let me = prepared.start();
+    stage.witness.start("me", 0).await;
+
+    me.proxy.log.first("a renewal", |e| e.request.is_held() && e.succeeded()).await;
+
+    for write in me.proxy.log.writes() {
+        assert!(write.request.spec().get("preferredHolder").is_none(), "{:?}", write.request);
+    }
 }
 
 async fn case_51_fields_of_the_future_are_kept(stage: Stage) {

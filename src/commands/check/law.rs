@@ -43,10 +43,25 @@ pub(super) fn check(config: &Config, report: &mut Report) {
     ));
 }
 
+/// Without a Lease there is nothing to release, and no spans.
+pub(super) fn check_plain(config: &Config, report: &mut Report) {
+    let stop = &config.workload.stop;
+    report.section("timing");
+    report.good(&format!(
+        "a stop needs terminationGracePeriodSeconds: {} or more (grace {}, kill {})",
+        whole(stop.grace + stop.kill_margin).as_secs(),
+        humane::format(stop.grace),
+        humane::format(stop.kill_margin),
+    ));
+}
+
 /// What the pod needs from SIGTERM to SIGKILL, in whole seconds.
 fn grace_period(config: &Config) -> Duration {
     let stop = &config.workload.stop;
-    let needed = stop.grace + stop.kill_margin + config.timing().release_limit() + FLUSH;
+    whole(stop.grace + stop.kill_margin + config.timing().release_limit() + FLUSH)
+}
+
+fn whole(needed: Duration) -> Duration {
     Duration::from_secs(needed.as_secs() + u64::from(needed.subsec_nanos() > 0))
 }
 

@@ -36,6 +36,8 @@ pub(super) fn run(check: &cli::Check) -> u8 {
     if loaded.config.lease.enabled {
         law::check(&loaded.config, &mut report);
         clock::check(loaded.config.lease.clock_drift, &mut report);
+    } else {
+        law::check_plain(&loaded.config, &mut report);
     }
     report.section("kill power of this container");
     let power = Power::probe(loaded.config.workload.oom_score_adjust);

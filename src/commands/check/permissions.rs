@@ -56,11 +56,16 @@ fn needed(config: &Config) -> Vec<(&'static str, Without)> {
         ("get", Without::Nothing),
         ("update", Without::Nothing),
         ("watch", Without::Lesser("standbys poll, and take over up to lease.renewPeriod later")),
-        ("create", Without::Lesser("replicas wait until somebody creates the Lease")),
     ];
     match config.lease.release {
-        Release::Delete => needed.push(("delete", Without::Lesser("a released Lease is left, free to be taken"))),
-        Release::Clear | Release::Keep => {}
+        // The first release would leave no Lease, and nobody could lead.
+        Release::Delete => {
+            needed.push(("create", Without::Nothing));
+            needed.push(("delete", Without::Lesser("a released Lease is left, free to be taken")));
+        }
+        Release::Clear | Release::Keep => {
+            needed.push(("create", Without::Lesser("replicas wait until somebody creates the Lease")));
+        }
     }
     needed
 }

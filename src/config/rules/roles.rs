@@ -66,10 +66,16 @@ fn judge_telling(config: &Config, judgement: &mut Judgement) {
         judgement.refuse(&["signals.onFollow", "signals.onLead"], "both are the same: the workload could not tell them apart");
     }
     if signals.on_lead.is_none() && hooks.after_lead.is_none() {
-        judgement.refuse(&["signals.onLead"], "nobody tells the workload that it leads: set this or hooks.afterLead");
+        judgement.refuse(
+            &["signals.onLead", "hooks.afterLead"],
+            "nobody tells the workload that it leads: set this or hooks.afterLead",
+        );
     }
     if signals.on_follow.is_none() && hooks.before_follow.is_none() {
-        judgement.refuse(&["signals.onFollow"], "nobody tells the workload that it follows: set this or hooks.beforeFollow");
+        judgement.refuse(
+            &["signals.onFollow", "hooks.beforeFollow"],
+            "nobody tells the workload that it follows: set this or hooks.beforeFollow",
+        );
     }
     match config.workload.acknowledge {
         None => judgement.refuse(
@@ -78,7 +84,8 @@ fn judge_telling(config: &Config, judgement: &mut Judgement) {
              or none (the signal is enough, and nobody checks)",
         ),
         Some(Acknowledge::Hook) if hooks.after_lead.is_none() || hooks.before_follow.is_none() => {
-            judgement.refuse(&["workload.acknowledge"], "hook needs both hooks.afterLead and hooks.beforeFollow");
+            let about = ["workload.acknowledge", "hooks.afterLead", "hooks.beforeFollow"];
+            judgement.refuse(&about, "hook needs both hooks.afterLead and hooks.beforeFollow");
         }
         Some(Acknowledge::Hook | Acknowledge::Notify | Acknowledge::None) => {}
     }

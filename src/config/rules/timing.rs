@@ -116,7 +116,8 @@ fn remedy(timing: Timing, attempts: u32) -> String {
     }
 }
 
-/// The smallest change to each of D, R, T and G that alone lets `attempts` fit; each with its key and value.
+/// The smallest change to each of D, R, T, G and killMargin that alone lets `attempts` fit; each with its key and value. Less
+/// than the default killMargin is no remedy.
 fn remedies(timing: Timing, attempts: u32) -> Vec<String> {
     let fits = |timing: Timing| timing.attempts() >= attempts && timing.has_room();
     let mut remedies = Vec::new();
@@ -128,6 +129,7 @@ fn remedies(timing: Timing, attempts: u32) -> Vec<String> {
     let renew = |renew_period| Timing { renew_period, ..timing };
     let attempt = |attempt_timeout| Timing { attempt_timeout, ..timing };
     let grace = |loss_grace| Timing { loss_grace, ..timing };
+    let margin = |kill_margin| Timing { kill_margin, ..timing };
     let mut shorter = |key: &str, now: Duration, least: Duration, with: &dyn Fn(Duration) -> Timing| {
         // In steps, counted down from what is set: the first that fits is the longest.
         let step = Duration::from_millis(10);
@@ -140,6 +142,7 @@ fn remedies(timing: Timing, attempts: u32) -> Vec<String> {
     shorter("lease.renewPeriod", timing.renew_period, SHORTEST_PERIOD, &renew);
     shorter("lease.attemptTimeout", timing.attempt_timeout, SHORTEST_ATTEMPT, &attempt);
     shorter("workload.stop.lossGrace", timing.loss_grace, Duration::ZERO, &grace);
+    shorter("workload.stop.killMargin", timing.kill_margin, Config::default().workload.stop.kill_margin, &margin);
     remedies
 }
 
@@ -243,7 +246,9 @@ mod tests {
         assert!(by_duration.contains(". set lease.duration to "), "{by_duration}");
         let by_period = refused(|config| config.lease.renew_period = LONGEST_LEASE);
         assert!(by_period.contains(". set lease.renewPeriod to "), "{by_period}");
-        let by_none = refused(|config| config.workload.stop.kill_margin = LONGEST_LEASE);
+        let by_none = refused(|config| {
+            (config.workload.stop.kill_margin, config.workload.stop.loss_grace) = (LONGEST_LEASE, LONGEST_LEASE);
+        });
         assert!(by_none.ends_with(". no change to one of them alone is enough"), "{by_none}");
         let advised = judged(|config| config.lease.duration = Duration::from_secs(13));
         assert!(advised.notes[0].contains("; set lease.duration to "), "{advised:?}");
@@ -262,6 +267,16 @@ mod tests {
         ] {
             assert!(fits(with(tight, at)) && !fits(with(tight, at + step)), "{at:?}");
         }
+    }
+
+    #[test]
+    fn a_margin_longer_than_the_default_is_a_remedy_too() {
+        let long = Timing { kill_margin: Duration::from_secs(6), ..DEFAULT };
+        assert!(
+            remedy(long, REQUIRED_ATTEMPTS).ends_with("or workload.stop.killMargin to 3s450ms or less"),
+            "{}",
+            remedy(long, 2)
+        );
     }
 
     #[test]
