@@ -438,3 +438,12 @@ fn a_hook_that_is_refused_is_not_also_said_to_be_missing() {
     let said = problems(&file.settings(), &[]);
     assert!(said.len() == 2 && said.iter().all(|problem| problem.contains("expected a list")), "{said:?}");
 }
+
+#[test]
+fn a_hook_that_is_missing_is_told_although_the_other_one_is_refused() {
+    let text = "lease: {name: x}\nworkload: {runs: always, acknowledge: hook}\nhooks: {afterLead: {command: [a], timeout: 5}}\n";
+    let file = File::new("missing.yaml", text);
+    let said = problems(&file.settings(), &[]);
+    assert!(said.iter().any(|problem| problem.contains("there is no hooks.beforeFollow")), "{said:?}");
+    assert!(!said.iter().any(|problem| problem.contains("there is no hooks.afterLead")), "{said:?}");
+}

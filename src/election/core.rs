@@ -383,7 +383,7 @@ pub(crate) fn oddity(record: &LeaseRecord, on_strategy: OnStrategy, me: Option<&
                  or with lease.onStrategy: compete"
             }
             OnStrategy::Compete => {
-                "the Lease has a strategy: while it is free, its preferredHolder is waited for, for up to lease.duration"
+                "the Lease has a strategy: its preferredHolder goes first, and is waited for, for up to lease.duration"
             }
         })
     } else if promised {

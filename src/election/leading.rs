@@ -1,7 +1,8 @@
 //! A phase of the election: this replica holds the Lease.
 //!
 //! Owns renewal, the terms' deadlines as the elector knows them, the end of a creation wait, loss, and the stop that precedes
-//! every end of a term (law 1, 3 to 8, 10, 14, 15). Init enforces the deadlines; this phase is the second guard at H.
+//! every end of a term (law 1, 3 to 8, 10, 14, 15). Init enforces the deadlines, and at H the second guard does too
+//! ([`super::armed`]).
 
 use super::{
     Event, Watched,

@@ -139,10 +139,12 @@ impl Sight {
             Some(robbed) if robbed.reign.goes_on_in(&reign) => Robbed { reign, ..robbed },
             robbed => {
                 let known = robbed.filter(|robbed| robbed.reign.marked == reign.marked).map(|robbed| robbed.duration);
-                let duration = before.max(known.unwrap_or_default()).max(record.duration().unwrap_or_default());
+                let was_seen = self.record().is_some_and(|seen| seen.is_held_by(&reign.marked));
+                let unknown = self.creation_wait.filter(|_| known.is_none() && !was_seen);
+                let known = known.max(unknown).unwrap_or_default();
+                let duration = before.max(known).max(record.duration().unwrap_or_default());
                 if reign.marked != self.me {
-                    // Its own duration may never have been seen.
-                    self.displace(duration.max(self.creation_wait.unwrap_or_default()), now);
+                    self.displace(duration, now);
                 }
                 Robbed { reign, duration }
             }
@@ -260,28 +262,28 @@ impl Sight {
                 let expired = timing.takeable(self.since, record.duration().unwrap_or(longest));
                 let asked = record.annotation(STEP_DOWN).is_some_and(|holder| record.is_held_by(holder));
                 let promised = record.annotation(STEP_DOWN_TO).filter(|_| asked);
-                let at = self.unclaimed(expired, record, promised);
+                // The holder that is gone is nobody to wait for.
+                let preferred = record.preferred_holder().filter(|preferred| !record.is_held_by(preferred));
+                let at = after_candidate(expired, preferred.filter(|_| record.strategy().is_some()).or(promised), me, timing);
                 Prospect::Open { at, why: Vacancy::Expired, from, wait: wait_at(at) }
             }
             Standing::Released => {
-                let at = self.unclaimed(self.since, record, record.annotation(STEP_DOWN_TO));
+                let at = self.unclaimed(record);
                 Prospect::Open { at, why: Vacancy::Released, from, wait: wait_at(at) }
             }
             Standing::Free => {
                 let wait = Some(creation_wait.unwrap_or(longest));
-                let at = self.unclaimed(self.since, record, record.annotation(STEP_DOWN_TO));
-                Prospect::Open { at, why: Vacancy::Cleared, from, wait }
+                Prospect::Open { at: self.unclaimed(record), why: Vacancy::Cleared, from, wait }
             }
         }
     }
 
-    /// When a Lease that is free from `at` on may be taken: then, or after one D where it is meant for somebody else (law 17,
-    /// strategy).
-    fn unclaimed(&self, at: Instant, record: &LeaseRecord, promised: Option<&str>) -> Instant {
+    /// When a free Lease may be taken: at once, or after one D where it is meant for somebody else (law 17, strategy).
+    fn unclaimed(&self, record: &LeaseRecord) -> Instant {
         if is_for_another(record, &self.me) {
-            return self.timing.takeable(at, self.timing.duration);
+            return self.timing.takeable(self.since, self.timing.duration);
         }
-        after_candidate(at, promised, &self.me, self.timing)
+        after_candidate(self.since, record.annotation(STEP_DOWN_TO), &self.me, self.timing)
     }
 }
 

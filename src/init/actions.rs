@@ -82,8 +82,8 @@ impl Drive {
         let electors = self.electors();
         let covered = self.fuses.cover(main).and_then(|()| self.fuses.search(|| self.prover.groups(Some(main), &electors)));
         match covered {
-            Ok(()) if followed && self.fuses.has_recovered() => self.warn("the kernel fuse works again".into()),
-            Ok(()) => {}
+            Ok(true) if followed && self.fuses.has_recovered() => self.warn("the kernel fuse works again".into()),
+            Ok(_) => {}
             Err(error) => self.tell_fuseless(&error),
         }
     }

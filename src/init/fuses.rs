@@ -95,7 +95,7 @@ impl Fuses {
         if self.look_after_at.is_some_and(|at| at <= clock::boot()) { self.set_all(clock::boot() + PASS) } else { Ok(()) }
     }
 
-    /// Those that are left at `until` are removed, unless they fire at H already.
+    /// Those that are left at `until` are removed, unless they are set to H already.
     fn set_all(&mut self, until: Instant) -> Result<(), FuseError> {
         let Some(hard) = self.hard else { return Ok(()) };
         let mut failed = None;
@@ -181,16 +181,16 @@ impl Fuses {
         searched
     }
 
-    /// Covers each group that is found now, unless the last search was costly and not long ago.
-    pub(super) fn search(&mut self, find: impl FnOnce() -> Option<Vec<Pid>>) -> Result<(), FuseError> {
+    /// Covers each group that is found now, unless the last search was costly and not long ago; whether it searched.
+    pub(super) fn search(&mut self, find: impl FnOnce() -> Option<Vec<Pid>>) -> Result<bool, FuseError> {
         let began = clock::boot();
         if began < self.search_from {
-            return Ok(());
+            return Ok(false);
         }
         let searched = self.cover_all(find(), clock::boot() + PASS);
         let now = clock::boot();
         self.search_from = now + now.since(began) * SEARCHING;
-        searched
+        searched.map(|()| true)
     }
 
     /// The present ones stay if the groups cannot be told. Groups that are left at `until` are for the next search.
@@ -320,6 +320,23 @@ mod tests {
         child.wait().unwrap();
         assert!(kept.is_ok() && matches!(set, Err(FuseError::Slow)), "{kept:?} {set:?}");
         assert_eq!((unlit, at_h, fuses.lit.len()), (0, 1, 0));
+    }
+
+    #[test]
+    fn a_failure_is_told_again_once_they_have_worked() {
+        let mut fuses = Fuses::new();
+        assert!(!fuses.has_recovered());
+        assert!(fuses.is_first_failure() && !fuses.is_first_failure());
+        assert!(fuses.has_recovered() && !fuses.has_recovered());
+        assert!(fuses.is_first_failure());
+    }
+
+    #[test]
+    fn a_search_says_whether_it_was_one() {
+        let mut fuses = Fuses::new();
+        assert!(matches!(fuses.search(|| Some(Vec::new())), Ok(true)));
+        fuses.search_from = Instant::NEVER;
+        assert!(matches!(fuses.search(|| Some(Vec::new())), Ok(false)));
     }
 
     #[test]

@@ -199,7 +199,7 @@ impl Scanner {
                 Some(process) if process.parent == ancestor => return Kin::Yes,
                 Some(process) if process.parent.as_raw() <= 1 => return Kin::No,
                 Some(process) => at = process.parent,
-                None if at == pid => return Kin::No,
+                None if at == pid => return Kin::Gone,
                 None => return Kin::Lost,
             }
         }

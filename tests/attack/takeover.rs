@@ -43,6 +43,9 @@ fn judge_beginning(history: &History, version: &Version<'_>, before: &Version<'_
 fn judge_delay(history: &History, version: &Version<'_>, before: &Version<'_>) -> Result<(), String> {
     let Some((from, to)) = undisturbed(history, version, before) else { return Ok(()) };
     let limit = before.duration() * (100 + DRIFT) / 100 + RENEW_PERIOD + LATE;
+    // A silent server gives it as long again, unless it was late already.
+    let from =
+        history.silences.iter().fold(from, |from, silence| if *silence <= from + limit { from.max(*silence) } else { from });
     if to.since(from) > limit {
         return Err(format!("takes over late, so that its workload starts after {:?}", to.since(from)));
     }
@@ -67,7 +70,6 @@ fn undisturbed(history: &History, version: &Version<'_>, before: &Version<'_>) -
     let spans = history.spans.iter().filter(|span| span.from <= to);
     let (of_replicas, of_all): (Vec<&Span>, Vec<&Span>) = spans.partition(|span| span.fault.strikes_one_replica_only());
     let of_others = of_replicas.iter().filter(|span| span.place != Some(holder)).map(|span| span.to);
-    let silences = history.silences.iter().copied().filter(|silence| *silence <= to);
-    let from = of_others.chain(silences).chain([first_sight, since]).max()?;
+    let from = of_others.chain([first_sight, since]).max()?;
     of_all.iter().all(|span| span.to + TROUBLE < from).then_some((from, to))
 }

@@ -225,7 +225,7 @@ fn a_takeover_counts_from_when_it_could_be_foreseen() {
     let mut silent = taken_over(1_000, 10_621);
     silent.silences = vec![moment(3_001)];
     assert_eq!(found(&silent), Vec::<String>::new());
-    silent.silences = vec![moment(2_999), moment(10_622)];
+    silent.silences = vec![moment(2_999), moment(10_621)];
     assert_eq!(found(&silent).len(), 1);
 }
 

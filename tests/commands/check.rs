@@ -93,19 +93,19 @@ fn against_a_server_it_says_what_is_permitted() {
 fn a_replica_that_may_not_delete_works_and_one_that_may_not_update_or_create_what_it_deletes_does_not() {
     let place = Scratch::new();
     let lease = r#"{"metadata":{"name":"x","uid":"u","resourceVersion":"7"}}"#;
-    let check = |denied| {
-        let answers = vec![
-            ("GET ", 200, lease),
-            (denied, 201, r#"{"status":{"allowed":false}}"#),
-            ("POST ", 201, r#"{"status":{"allowed":true}}"#),
-        ];
+    let check = |denied: &[&'static str]| {
+        let mut answers = vec![("GET ", 200, lease)];
+        answers.extend(denied.iter().map(|verb| (*verb, 201, r#"{"status":{"allowed":false}}"#)));
+        answers.push(("POST ", 201, r#"{"status":{"allowed":true}}"#));
         let path = scripted(&place, answers.leak());
         tenure(&["check", "--lease", "x", "--set", "lease.release=delete", "--", "sh"], &[("KUBECONFIG", &path)])
     };
 
-    check(r#""verb":"delete""#).says(0, &["note  delete Lease default/x is not permitted: a released Lease is left"]);
-    check(r#""verb":"create""#).says(77, &["FAIL  create leases in default is not permitted"]);
-    check(r#""verb":"update""#).says(77, &["FAIL  update Lease default/x is not permitted"]);
+    let (create, delete, update) = (r#""verb":"create""#, r#""verb":"delete""#, r#""verb":"update""#);
+    check(&[delete]).says(0, &["note  delete Lease default/x is not permitted: a released Lease is left"]);
+    check(&[create]).says(77, &["FAIL  create leases in default is not permitted"]);
+    check(&[create, delete]).says(0, &["note  create leases in default is not permitted: replicas wait"]);
+    check(&[update]).says(77, &["FAIL  update Lease default/x is not permitted"]);
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn what_keeps_replicas_from_the_lease_is_a_note() {
     let check = |set| tenure(&["check", "--lease", "x", "--set", set, "--", "sh"], &[("KUBECONFIG", &path)]);
 
     check("lease.onStrategy=refuse").says(0, &["note  the Lease has a strategy", "takes it only as its preferredHolder"]);
-    check("lease.onStrategy=compete").says(0, &["note  the Lease has a strategy", "its preferredHolder is waited for"]);
+    check("lease.onStrategy=compete").says(0, &["note  the Lease has a strategy", "its preferredHolder goes first"]);
 }
 
 #[test]

@@ -54,8 +54,8 @@ impl Checks {
         settle(copy, &[], &check, &[], &mut BTreeMap::new()).map(drop)
     }
 
-    /// The unit tests that fail, or the first of them if none is `named`; what was said last if they failed without a name. One that takes all memory or time takes the results of
-    /// the others with it: then the named one is run alone.
+    /// The unit tests that fail, or the first of them if none is `named`; what was said last if they failed without a name. One
+    /// that takes all memory or time takes the results of the others with it: then the named one is run alone.
     pub(crate) fn unit(&self, mutant: usize, named: Option<&str>) -> Option<Vec<String>> {
         let ran = |which: &[&str]| {
             let mut command = self.command("tenure", mutant, 20);

@@ -26,6 +26,7 @@ enum Without {
 pub(super) async fn check(access: &Access, namespace: &str, config: &Config, report: &mut Report) {
     report.section("permissions");
     let name = &config.lease.name;
+    let mut deletes = false;
     for (verb, without) in needed(config) {
         // RBAC cannot restrict create by name: a rule with resourceNames never matches it.
         let named = if verb == "create" { None } else { Some(name.as_str()) };
@@ -39,10 +40,14 @@ pub(super) async fn check(access: &Access, namespace: &str, config: &Config, rep
             }
             Err(error) => return report.bad(error.exit_code(), &format!("permissions cannot be asked for: {}", one_line(error))),
         };
+        deletes |= allowed && verb == "delete";
         match without {
             _ if allowed => report.good(&what),
-            Without::Lesser(lesser) => report.note(&format!("{what} is not permitted{reason}: {lesser}")),
-            Without::Nothing => report.bad(
+            Without::Lesser(lesser) if verb != "create" || !deletes => {
+                report.note(&format!("{what} is not permitted{reason}: {lesser}"))
+            }
+            // The first release would leave no Lease, and nobody could lead.
+            Without::Lesser(_) | Without::Nothing => report.bad(
                 exit::NOT_PERMITTED,
                 &format!("{what} is not permitted{reason}: add the verb to the Role of this service account, as in deploy/"),
             ),
@@ -58,15 +63,10 @@ fn needed(config: &Config) -> Vec<(&'static str, Without)> {
         ("watch", Without::Lesser("standbys poll, and take over up to lease.renewPeriod later")),
     ];
     match config.lease.release {
-        // The first release would leave no Lease, and nobody could lead.
-        Release::Delete => {
-            needed.push(("create", Without::Nothing));
-            needed.push(("delete", Without::Lesser("a released Lease is left, free to be taken")));
-        }
-        Release::Clear | Release::Keep => {
-            needed.push(("create", Without::Lesser("replicas wait until somebody creates the Lease")));
-        }
+        Release::Delete => needed.push(("delete", Without::Lesser("a released Lease is left, free to be taken"))),
+        Release::Clear | Release::Keep => {}
     }
+    needed.push(("create", Without::Lesser("replicas wait until somebody creates the Lease")));
     needed
 }
 
@@ -98,7 +98,7 @@ mod tests {
         let verbs = |config: &Config| needed(config).into_iter().map(|(verb, _)| verb).collect::<Vec<_>>();
         assert_eq!(verbs(&config), ["get", "update", "watch", "create"]);
         config.lease.release = Release::Delete;
-        assert_eq!(verbs(&config), ["get", "update", "watch", "create", "delete"]);
+        assert_eq!(verbs(&config), ["get", "update", "watch", "delete", "create"]);
     }
 
     #[test]

@@ -83,11 +83,13 @@ fn judge_telling(config: &Config, judgement: &mut Judgement) {
             "is required where the workload runs on every replica: hook (exit 0 of both hooks), notify (X_TENURE_ROLE on NOTIFY_SOCKET) \
              or none (the signal is enough, and nobody checks)",
         ),
-        Some(Acknowledge::Hook) if hooks.after_lead.is_none() || hooks.before_follow.is_none() => {
-            let about = ["workload.acknowledge", "hooks.afterLead", "hooks.beforeFollow"];
-            judgement.refuse(&about, "hook needs both hooks.afterLead and hooks.beforeFollow");
+        Some(Acknowledge::Hook) => {
+            for kind in HookKind::ALL.into_iter().filter(|kind| kind.of(hooks).is_none()) {
+                let key = format!("hooks.{}", kind.name());
+                judgement.refuse(&["workload.acknowledge", &key], format!("hook needs both hooks, and there is no {key}"));
+            }
         }
-        Some(Acknowledge::Hook | Acknowledge::Notify | Acknowledge::None) => {}
+        Some(Acknowledge::Notify | Acknowledge::None) => {}
     }
 }
 

@@ -360,6 +360,9 @@ fn who_competes_for_a_coordinated_lease_leaves_it_to_the_preferred_holder_for_on
     takes_exactly_after(&mut bench, plus(15));
     assert_eq!(bench.body()["spec"]["strategy"], "OldestEmulationVersion");
     takes_exactly_after(&mut competing(coordinated(held("y", 15), "x")), plus(15) + plus(15));
+    for nobody in ["", "y", ME] {
+        takes_exactly_after(&mut competing(coordinated(held("y", 15), nobody)), plus(15));
+    }
 
     let mut bench = competing(coordinated(mark(), ME));
     bench.run(TICK);

@@ -83,6 +83,10 @@ impl Bench {
 
     pub(super) fn start(welcome: Welcome, register: Register) -> Self {
         let now = Now { boot: START, wall: WALL };
+        let mut armed = Armed::disarmed();
+        if let Some(resume) = &welcome.resume {
+            armed.arm(resume.term, resume.confirmed.deadlines.hard);
+        }
         let mut bench = Self {
             knows_a_term: welcome.resume.is_some(),
             elector: Elector::new(welcome, 7, now),
@@ -94,7 +98,7 @@ impl Bench {
             sent: Vec::new(),
             awaited: None,
             watches: Vec::new(),
-            armed: Armed::disarmed(),
+            armed,
             acknowledges: true,
             answers: true,
         };

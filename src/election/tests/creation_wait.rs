@@ -18,7 +18,6 @@ pub(super) fn not_before(bench: &Bench) -> Option<Instant> {
     })
 }
 
-/// What the next elector would be told was seen of the Lease.
 /// Somebody was seen to hold the Lease for so many seconds, before it was free.
 fn held_for(duration: u64) -> LastSeen {
     LastSeen { duration: seconds(duration), held: None, displaced_until: None }

@@ -58,6 +58,25 @@ fn who_was_robbed_before_it_was_ever_seen_is_waited_for_as_long_as_the_user_says
     assert_eq!((next.leads().is_some(), not_before(&next)), (true, Some(taken_at + plus(60))));
 }
 
+#[test]
+fn a_wait_that_the_user_sets_is_not_for_who_was_seen_before_it_was_robbed() {
+    let mut config = welcome();
+    config.config.lease.duration = seconds(30);
+    let other = Bench::leading_with(Welcome { identity: "other_4567".into(), ..config });
+    let mut waiting = welcome();
+    waiting.config.lease.creation_wait = Some(seconds(60));
+    let mut next = Bench::start(waiting, other.register);
+    next.run(TICK);
+    next.register.edit(|object| object["spec"] = mark());
+    next.register.edit(|object| object["spec"] = held("client-go", 5));
+    next.watch_register();
+
+    next = renewed(next);
+    next.run(plus(6));
+
+    assert_eq!((next.leads().is_some(), not_before(&next)), (true, None));
+}
+
 /// The robber renews for 32 s.
 fn renewed(mut next: Bench) -> Bench {
     next.hear_renewals(8, seconds(4));

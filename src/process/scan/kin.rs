@@ -15,6 +15,8 @@ pub(super) enum Kin {
     No,
     /// It cannot be told: the chain of parents leaves the list.
     Lost,
+    /// It is not there any more.
+    Gone,
 }
 
 /// Decides every unknown entry of `table` (sorted by pid) by its chain of parents: it gets the verdict of the next decided one.
