@@ -13,13 +13,19 @@ const ATTEMPT: Duration = Duration::from_millis(300);
 /// Between two beats.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Asks with a new connection, again and again, and notes when no answer came in time. Never ends by itself.
+/// Asks with a new connection, again and again, and notes when no answer came in time, be it that this thread, on which the
+/// replicas' proxies run too, stood still. Never ends by itself.
 pub(crate) async fn feel(shared: Rc<Shared>) {
+    let mut last = clock::boot();
     loop {
         let beat = async { shared.server.admin().await.attempt(Method::GET, "/version", None).await };
-        if !matches!(tokio::time::timeout(ATTEMPT, beat).await, Ok(Ok((200, _)))) {
-            shared.silences.borrow_mut().push(clock::boot());
+        let answered = matches!(tokio::time::timeout(ATTEMPT, beat).await, Ok(Ok((200, _))));
+        let now = clock::boot();
+        // After a standstill the answer and the time limit are found at once, and the answer counts.
+        if !answered || now.since(last) > PAUSE + ATTEMPT {
+            shared.silences.borrow_mut().push(now);
         }
+        last = now;
         tokio::time::sleep(PAUSE).await;
     }
 }
