@@ -149,13 +149,13 @@ pub(super) fn replace(auth: &mut AuthInfo, patience: Duration) -> Result<Option<
         Some(time) => Some(until(time).ok_or_else(|| PluginError::Expiry { program: program.clone() })?),
         None => None,
     };
-    // An empty token would not be refused, but make this replica anonymous.
-    let token = given.token.filter(|token| !token.is_empty());
+    // As in client-go, what is empty is not there. An empty token would not be refused, but make this replica anonymous.
+    let present = |text: Option<String>| text.filter(|text| !text.is_empty());
+    let token = present(given.token);
     if token.as_deref().is_some_and(|token| !is_sendable(token)) {
         return Err(PluginError::Token { program });
     }
-    let given_text = |text: Option<String>| text.filter(|text| !text.is_empty());
-    let certificate = given_text(given.client_certificate_data).zip(given_text(given.client_key_data));
+    let certificate = present(given.client_certificate_data).zip(present(given.client_key_data));
     if token.is_none() && certificate.is_none() {
         return Err(PluginError::Nothing { program });
     }

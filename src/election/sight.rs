@@ -263,8 +263,9 @@ impl Sight {
                 let asked = record.annotation(STEP_DOWN).is_some_and(|holder| record.is_held_by(holder));
                 let promised = record.annotation(STEP_DOWN_TO).filter(|_| asked);
                 // The holder that is gone is nobody to wait for.
-                let preferred = record.preferred_holder().filter(|preferred| !record.is_held_by(preferred));
-                let at = after_candidate(expired, preferred.filter(|_| record.strategy().is_some()).or(promised), me, timing);
+                let is_awaited = |preferred: &&str| record.strategy().is_some() && !record.is_held_by(preferred);
+                let preferred = record.preferred_holder().filter(is_awaited);
+                let at = after_candidate(expired, preferred.or(promised), me, timing);
                 Prospect::Open { at, why: Vacancy::Expired, from, wait: wait_at(at) }
             }
             Standing::Released => {

@@ -6,7 +6,7 @@ use tenure::election::{
     writes::{PAUSED, STEP_DOWN, STEP_DOWN_TO, TRACEPARENT},
 };
 
-use crate::sights::Held;
+use crate::judge::Held;
 
 /// The label, and the annotation, that people write.
 pub const LABEL: &str = "colour";

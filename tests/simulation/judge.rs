@@ -18,11 +18,14 @@ use crate::{
     clock::{Ns, S},
     engine::{Child, Who},
     hygiene::Write,
-    sights::{Held, Sights},
+    sights::Sights,
 };
 
 /// How many writes are remembered.
 const WRITES: usize = 32;
+
+/// uid, acquireTime and leaseTransitions of a term.
+pub type Held = (String, String, i32);
 
 /// What is known of a replica.
 #[derive(Debug, Default)]
@@ -403,7 +406,7 @@ fn is_later(token: &str, than: u64) -> bool {
 
 /// Whether `who` cannot know of the term that another one holds, and that counts.
 fn is_stranger(sights: &Option<Sights>, who: Who, held: Option<&Held>) -> bool {
-    sights.as_ref().zip(held).is_some_and(|(sights, held)| sights.is_stranger(who, held))
+    sights.as_ref().zip(held).is_some_and(|(sights, (uid, acquired, _))| sights.is_stranger(who, uid, acquired))
 }
 
 /// Whether the span of `who` lasts at `now`.

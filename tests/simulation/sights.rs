@@ -11,9 +11,6 @@ use crate::engine::Who;
 /// How many terms of others a replica remembers.
 const SEEN: usize = 256;
 
-/// uid, acquireTime and leaseTransitions of a term.
-pub type Held = (String, String, i32);
-
 /// See the module.
 #[derive(Debug, Default)]
 pub struct Sights(BTreeMap<Who, Sight>);
@@ -49,8 +46,8 @@ impl Sights {
         }
     }
 
-    /// Whether `who` cannot know of this term.
-    pub fn is_stranger(&self, who: Who, (uid, acquired, _): &Held) -> bool {
-        self.0.get(&who).is_none_or(|sight| !sight.terms.iter().any(|term| (&term.0, &term.1) == (uid, acquired)))
+    /// Whether `who` cannot know of the term with this uid and acquireTime.
+    pub fn is_stranger(&self, who: Who, uid: &str, acquired: &str) -> bool {
+        self.0.get(&who).is_none_or(|sight| !sight.terms.iter().any(|term| (term.0.as_str(), term.1.as_str()) == (uid, acquired)))
     }
 }

@@ -41,13 +41,12 @@ pub(super) async fn check(access: &Access, namespace: &str, config: &Config, rep
             Err(error) => return report.bad(error.exit_code(), &format!("permissions cannot be asked for: {}", one_line(error))),
         };
         deletes |= allowed && verb == "delete";
+        // Where the first release leaves no Lease, nobody could lead after it.
+        let without = if verb == "create" && deletes { Without::Nothing } else { without };
         match without {
             _ if allowed => report.good(&what),
-            Without::Lesser(lesser) if verb != "create" || !deletes => {
-                report.note(&format!("{what} is not permitted{reason}: {lesser}"))
-            }
-            // The first release would leave no Lease, and nobody could lead.
-            Without::Lesser(_) | Without::Nothing => report.bad(
+            Without::Lesser(lesser) => report.note(&format!("{what} is not permitted{reason}: {lesser}")),
+            Without::Nothing => report.bad(
                 exit::NOT_PERMITTED,
                 &format!("{what} is not permitted{reason}: add the verb to the Role of this service account, as in deploy/"),
             ),

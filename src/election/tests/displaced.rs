@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     election::{Answer, Request, Watched},
-    link::{LastSeen, Welcome},
+    link::{LastSeen, Reason, Then, Welcome},
     time::Instant,
 };
 
@@ -280,4 +280,26 @@ fn a_wait_that_the_user_sets_is_no_longer_for_a_creation_that_is_committed_late(
     bench.serve();
 
     assert_eq!(not_before(&bench), Some(bench.now.boot + plus(5)));
+}
+
+#[test]
+fn a_loss_that_is_found_after_the_proof_guards_nothing() {
+    let mut bench = Bench::leading();
+    bench.run(seconds(2));
+    bench.stopping(Reason::Signal);
+    bench.answers = false;
+    while !bench.awaits_a_write() {
+        bench.run(Duration::from_millis(100));
+        if matches!(bench.awaited, Some((_, Request::Get))) {
+            bench.serve();
+        }
+    }
+    bench.prove(Then::Exit);
+    let hard = bench.elector.view().leading.unwrap().deadlines.hard;
+    bench.run(hard.since(bench.now.boot));
+
+    bench.answer(Answer::NotFound);
+    bench.run(seconds(1));
+
+    assert!(!bench.guarding());
 }
