@@ -51,7 +51,9 @@ fn who_was_robbed_before_it_was_ever_seen_is_waited_for_as_long_as_the_user_says
     let mut waiting = welcome();
     waiting.config.lease.creation_wait = Some(seconds(60));
     let mut next = Bench::start(waiting, register);
+    next.run(TICK);
 
+    next = renewed(next);
     next.run(plus(5));
 
     let taken_at = next.last_sent();
@@ -71,6 +73,11 @@ fn a_wait_that_the_user_sets_is_not_for_who_was_seen_before_it_was_robbed() {
     next.register.edit(|object| object["spec"] = held("client-go", 5));
     next.watch_register();
 
+    next = renewed(next);
+    let mut again: Value = held("another client-go", 5);
+    again["leaseTransitions"] = 9.into();
+    next.register.edit(|object| object["spec"] = again);
+    next.watch_register();
     next = renewed(next);
     next.run(plus(6));
 
