@@ -49,6 +49,9 @@ pub struct Settings {
     /// Name of the Lease (lease.name)
     #[arg(long, value_name = "NAME")]
     pub lease: Option<String>,
+    /// The same, where a command takes it without a flag.
+    #[arg(skip)]
+    pub lease_argument: Option<String>,
     /// Namespace of the Lease (lease.namespace)
     #[arg(long, value_name = "NAMESPACE")]
     pub namespace: Option<String>,

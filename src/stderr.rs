@@ -32,6 +32,7 @@ use nix::{
 use crate::{
     clock,
     config::{LogFormat, LogLevel},
+    process::{PID1, Pid, runs_our_program},
 };
 
 /// Where kubelet reads the termination message of a container.
@@ -54,8 +55,12 @@ pub fn line(format: LogFormat, level: LogLevel, text: &str) -> String {
 }
 
 /// Writes the container's termination message for kubelet, in place of an earlier one. If the file does not exist, or this user
-/// may not write it, standard error has to do; so it has if the file is a pipe that nobody reads.
+/// may not write it, standard error has to do; so it has if the file is a pipe that nobody reads. Beside a tenure that is PID 1
+/// (`kubectl exec`) the message is that one's to write.
 pub fn leave(words: &str) {
+    if Pid::this() != PID1 && runs_our_program(PID1) {
+        return;
+    }
     let mut options = OpenOptions::new();
     options.write(true).truncate(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
     if let Ok(mut file) = options.open(TERMINATION_LOG) {

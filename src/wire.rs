@@ -64,10 +64,11 @@ impl End {
         let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_TRUNC;
         let length = loop {
             match recv(self.socket.as_raw_fd(), &mut self.buffer, flags) {
-                Ok(0) | Err(Errno::ECONNRESET) => return Err(Broken::Closed),
+                Ok(0) => return Err(Broken::Closed),
                 Ok(length) => break length,
                 Err(Errno::EAGAIN) => return Ok(None),
-                Err(Errno::EINTR) => {}
+                // Where the other end had not read everything, that is told once, and before what it sent.
+                Err(Errno::EINTR | Errno::ECONNRESET) => {}
                 Err(errno) => return Err(Broken::Socket(errno.into())),
             }
         };
@@ -151,6 +152,18 @@ mod tests {
         assert!(matches!(end.send(&ToInit::Beat), Err(Broken::Closed)));
         assert_eq!(end.receive().unwrap(), Some(ToElector::Beat));
         assert!(matches!(end.receive::<ToElector>(), Err(Broken::Closed)));
+    }
+
+    #[test]
+    fn the_last_messages_of_an_end_that_had_not_read_everything_arrive() {
+        let (mut end, other) = End::pair().unwrap();
+        end.send(&ToElector::Beat).unwrap();
+        say(&other, &encode(&ToInit::Beat).unwrap());
+
+        drop(other);
+
+        assert_eq!(end.receive().unwrap(), Some(ToInit::Beat));
+        assert!(matches!(end.receive::<ToInit>(), Err(Broken::Closed)));
     }
 
     #[test]

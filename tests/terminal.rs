@@ -185,6 +185,20 @@ fn an_init_that_was_started_in_the_background_and_needs_no_terminal_runs_and_sti
 }
 
 #[test]
+fn a_workload_that_got_the_terminal_with_fg_is_not_started_again_after_ctrl_c() {
+    let mut terminal = Terminal::of_shell();
+    terminal.run(&format!("{TENURE} --leader-election=off --set workload.onExit=restart -- sh -c 'read word; exec sleep 600' &"));
+    terminal.run("echo $!");
+    let init = terminal.pid();
+    let workload = wait_for("the workload", || children(init).first().copied());
+    terminal.until("both are stopped", |_| [init, workload].map(state) == [Some('T'); 2]);
+    terminal.run("fg >/dev/null; echo code $?");
+    terminal.until("the workload is in the foreground", |terminal| terminal.foreground() == workload);
+    terminal.press(CTRL_C);
+    assert_eq!(terminal.line(), "code 130");
+}
+
+#[test]
 fn a_job_in_the_background_leaves_the_terminal_to_its_shell_when_it_ends() {
     let mut terminal = Terminal::of_shell();
     terminal.run(&format!("{TENURE} --leader-election=off -- sh -c 'echo $$; exec sleep 600'"));

@@ -18,7 +18,7 @@ use crate::{
     console,
     election::record::LeaseRecord,
     exit,
-    words::{one_line, visible},
+    words::{bounded, one_line, visible},
 };
 
 const HELD: u8 = 0;
@@ -28,8 +28,7 @@ const ABSENT: u8 = 2;
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(super) fn run(status: &cli::Status) -> u8 {
-    let mut settings = status.settings.clone();
-    settings.lease = status.name.clone().or(settings.lease);
+    let settings = cli::Settings { lease_argument: status.name.clone(), ..status.settings.clone() };
     let loaded = match config::load(&settings, &[], config::Purpose::Look) {
         Ok(loaded) => loaded,
         Err(invalid) => return super::refuse(&invalid),
@@ -173,7 +172,7 @@ impl Seen {
         [
             self.name.clone(),
             format!("{}{}", self.state.as_str(), if self.paused { ", paused" } else { "" }),
-            self.holder.as_deref().map_or_else(|| "-".into(), visible),
+            self.holder.as_deref().map_or_else(|| "-".into(), |holder| bounded(&visible(holder)).into_owned()),
             moment(self.since),
             self.transitions.to_string(),
             self.renewed.map_or_else(|| "-".into(), |renewed| spoken(ago(self.now, renewed))),
@@ -339,6 +338,12 @@ mod tests {
         let text = table(&[seen(json!({ "holderIdentity": "a\u{1b}[2Jb\nc", "leaseDurationSeconds": 15 }))]);
         assert_eq!(text.lines().count(), 2, "{text}");
         assert!(text.contains("a\u{fffd}[2Jb\u{fffd}c"), "{text}");
+    }
+
+    #[test]
+    fn a_holder_of_any_length_leaves_a_table() {
+        let text = table(&[seen(json!({ "holderIdentity": "a".repeat(70_000), "leaseDurationSeconds": 15 }))]);
+        assert!(text.lines().count() == 2 && text.len() < 4_000 && text.contains("aaa…   -"), "{text}");
     }
 
     #[test]

@@ -64,18 +64,28 @@ impl Loaded {
     }
 }
 
-/// A value in YAML on one line. JSON is YAML; what is plainly a word needs no quotes.
+/// A value in YAML on one line. JSON is YAML, but for characters that YAML wants escaped; what is plainly a word needs no quotes.
 fn written(value: &Value) -> String {
-    match value.as_str() {
-        Some(word) if is_plain(word) => word.into(),
-        _ => value.to_string(),
+    if let Some(word) = value.as_str().filter(|word| is_plain(word)) {
+        return word.into();
     }
+    let mut text = String::new();
+    for c in value.to_string().chars() {
+        match c {
+            '\u{7f}'..='\u{9f}' | '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}' => {
+                let _ = write!(text, "\\u{:04x}", u32::from(c));
+            }
+            c => text.push(c),
+        }
+    }
+    text
 }
 
-/// Whether YAML takes it for a text: it begins like a word or is a number with a unit.
+/// Whether YAML takes it for a text: it begins like a word, or is a number with a unit that is no digit of any base.
 fn is_plain(word: &str) -> bool {
     let inside = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '%' | '/');
-    let number = word.parse::<f64>().is_ok() || word.starts_with("0x") || word.starts_with("0o") || word.starts_with("0b");
-    let reserved = ["null", "true", "false", "yes", "no", "on", "off", "y", "n"].iter().any(|r| word.eq_ignore_ascii_case(r));
-    word.starts_with(|c: char| c.is_ascii_alphanumeric()) && word.chars().all(inside) && !number && !reserved
+    let begins = word.starts_with(|c: char| c.is_ascii_alphabetic());
+    let measures = word.starts_with(|c: char| c.is_ascii_digit()) && word.ends_with(['s', 'm', 'h', '%']);
+    let reserved = ["null", "true", "false", "yes", "no", "on", "off", "y", "n", "nan", "inf", "infinity"];
+    (begins || measures) && word.chars().all(inside) && !reserved.iter().any(|r| word.eq_ignore_ascii_case(r))
 }

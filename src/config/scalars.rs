@@ -176,7 +176,7 @@ pub(super) mod address {
     }
 
     fn parse(written: &str) -> Result<SocketAddr, String> {
-        let refused = |_| format!("{written:?} is not an address and a port: write both, such as 0.0.0.0:8080 or [::]:8080");
+        let refused = |_| format!("{written:?} is not an address and a port: write both, such as 0.0.0.0:8080 or \"[::]:8080\"");
         written.parse().map_err(refused)
     }
 

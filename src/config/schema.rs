@@ -175,11 +175,22 @@ mod tests {
 
     #[test]
     fn the_effective_configuration_gives_itself_and_names_its_sources() {
-        let variables = [("TENURE_LEASE__LABELS".into(), "{team: '007', 'a/b': 'x-y'}".into())];
+        let variables = [
+            ("TENURE_LEASE__LABELS".into(), "{team: '007', 'a/b': 'x-y'}".into()),
+            ("TENURE_LEASE__ANNOTATIONS".into(), r#"{odd: "a\u007f\u0085\u009f\u2028\ufffe"}"#.into()),
+        ];
         let settings = Settings {
             lease: Some("True".into()),
             identity: Some("null".into()),
-            set: ["workload.stop.grace=90s", "lease.labels.c=d", "lease.prefix=t-"].map(String::from).into(),
+            set: [
+                "workload.stop.grace=90s",
+                "lease.labels.c=d",
+                "lease.labels.d=0X1F",
+                "lease.labels.e=1_000",
+                "lease.prefix=t-",
+            ]
+            .map(String::from)
+            .into(),
             ..Settings::default()
         };
         let loaded = load_from(&settings, &["sh".into(), "-c".into(), "echo \"$A\"\n".into()], Purpose::Run, &variables).unwrap();
@@ -195,7 +206,7 @@ mod tests {
             ("identity: \"null\"", "--identity"),
             ("grace: 1m30s", "--set workload.stop.grace"),
             ("duration: 15s", "default"),
-            ("labels: {", "--set lease.labels.c, TENURE_LEASE__LABELS"),
+            ("labels: {", "--set lease.labels.c, --set lease.labels.d, --set lease.labels.e, TENURE_LEASE__LABELS"),
         ] {
             let said = text.lines().find(|said| said.trim().starts_with(line)).unwrap_or_else(|| panic!("{line} in {text}"));
             assert_eq!(said.rsplit("# ").next(), Some(source), "{said}");

@@ -32,8 +32,8 @@ const FILE_VARIABLE: &str = "TENURE_CONFIG";
 /// More than any sensible file, and an end for a device that has none.
 const LARGEST_FILE: u64 = 1 << 20;
 
-/// For the first byte of a pipe, in milliseconds.
-const PIPE_PATIENCE: u16 = 2_000;
+/// For the first byte of a pipe, in milliseconds: what writes it may have to start, or to ask somebody.
+const PIPE_PATIENCE: u16 = 10_000;
 
 /// A value at one place.
 #[derive(Clone, Debug)]
@@ -90,8 +90,7 @@ impl Layer {
         }
         match key.shape {
             Shape::Text => self.value(key, none_or(key, text.into()), origin),
-            Shape::Truth => self.value(key, text.parse::<bool>().map_or_else(|_| text.into(), Value::from), origin),
-            Shape::Integer => self.value(key, text.parse::<i64>().map_or_else(|_| text.into(), Value::from), origin),
+            Shape::Truth | Shape::Integer => self.value(key, scalar(text), origin),
             Shape::List => match document::yaml(text) {
                 Ok(node) if matches!(node.content, Content::List(_)) => self.value(key, node.value(), origin),
                 other => {
@@ -145,13 +144,12 @@ fn read(path: &Path, named_by: Option<Origin>) -> Layer {
     text_of(shown, &text, Format::of(path))
 }
 
-/// Opens a file, but no pipe that nobody writes to: nothing could end that wait, since init's signals are held back until it
-/// knows what to do with them.
+/// Opens a file, but no pipe that stays empty: the wait for it would have no end.
 fn open(path: &Path) -> io::Result<File> {
     let file = File::options().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
     let mut ready = [PollFd::new(file.as_fd(), PollFlags::POLLIN)];
     if file.metadata()?.file_type().is_fifo() && poll(&mut ready, PIPE_PATIENCE)? == 0 {
-        return Err(io::Error::new(ErrorKind::TimedOut, "it is a pipe, and nobody writes to it"));
+        return Err(io::Error::new(ErrorKind::TimedOut, "it is a pipe, and nobody wrote to it within 10 s"));
     }
     // What comes in parts is waited for.
     let flags = OFlag::from_bits_retain(fcntl(&file, FcntlArg::F_GETFL)?);
@@ -210,6 +208,14 @@ fn walk(layer: &mut Layer, file: &str, path: &str, node: &Node) {
     }
 }
 
+/// What a file takes it for; as text, where that is nothing or has parts, it is refused like any other.
+fn scalar(text: &str) -> Value {
+    match document::yaml(text) {
+        Ok(Node { content: Content::Scalar(value), .. }) if !matches!(value, Value::Empty(..)) => value,
+        _ => text.into(),
+    }
+}
+
 /// None where `null` is written as a text and the key may be null, as in variables, flags and TOML, which has no other null.
 fn none_or(key: &Key, value: Value) -> Value {
     if key.nullable && value.as_str() == Some("null") { Empty::None.into() } else { value }
@@ -247,6 +253,7 @@ pub(super) fn flags(settings: &Settings, command: &[String]) -> Layer {
     let mut layer = Layer::default();
     let named = [
         ("--lease", "lease.name", &settings.lease),
+        ("LEASE", "lease.name", &settings.lease_argument),
         ("--namespace", "lease.namespace", &settings.namespace),
         ("--identity", "lease.identity", &settings.identity),
         ("--lease-duration", "lease.duration", &settings.lease_duration),

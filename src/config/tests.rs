@@ -345,7 +345,10 @@ fn leader_election_is_on_or_off() {
     let off = Settings { leader_election: Some("off".into()), ..Settings::default() };
     assert!(!loaded(&off, &[]).config.lease.enabled);
     let on = Settings { leader_election: Some("on".into()), ..flags(&[]) };
-    assert!(loaded(&on, &[("TENURE_LEASE__ENABLED", "false")]).config.lease.enabled);
+    for no in ["false", "False", "FALSE"] {
+        assert!(loaded(&on, &[("TENURE_LEASE__ENABLED", no)]).config.lease.enabled);
+        assert!(!loaded(&flags(&[]), &[("TENURE_LEASE__ENABLED", no)]).config.lease.enabled, "{no}");
+    }
     let maybe = Settings { leader_election: Some("maybe".into()), ..flags(&[]) };
     assert_eq!(problems(&maybe, &[]), ["--leader-election: \"maybe\" is neither on nor off"]);
 }

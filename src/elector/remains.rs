@@ -8,7 +8,7 @@ use crate::{
     clock, environment,
     link::{ToElector, Welcome},
     process::{
-        Pid,
+        PID1, Pid,
         kill::{self, Sweep, Verdict, kill_everything_but_init},
         scan::{Scope, Spare},
     },
@@ -17,8 +17,6 @@ use crate::{
 
 /// What SIGKILL does not remove within this is stuck in the kernel, or not ours to kill.
 const PATIENCE: Duration = Duration::from_secs(30);
-
-const PID1: Pid = Pid::from_raw(1);
 
 /// The init that started this elector.
 #[derive(Clone, Debug)]

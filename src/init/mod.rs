@@ -149,8 +149,7 @@ fn prepare(mut config: Config, log: &mut Log) -> Result<(Prepared, Settings), Un
     let signals = Signals::open().map_err(|error| Unprepared::system("signals cannot be awaited", &error))?;
     let terminal = Terminal::of_stdin();
     // Whatever standard input is, a key may end the workload: it is lent the terminal once it asks for it.
-    let has_keys = terminal.or_else(Terminal::of_session).is_some();
-    let settings = Settings { config, identity, context, pid1, terminal: has_keys };
+    let settings = Settings { config, identity, context, pid1, terminal: Terminal::is_there() };
     Ok((Prepared { inherited, signals, programs, notify, terminal }, settings))
 }
 

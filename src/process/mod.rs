@@ -13,6 +13,8 @@
 //! Invariants: one thread (the parent of a spawn must live as long as its children: PDEATHSIG); nothing but [`reap`] waits for
 //! a child; a pid is used as the name of a child only until it was reaped.
 
+use std::{fs, os::unix::fs::MetadataExt as _};
+
 pub use nix::unistd::Pid;
 
 pub mod fuse;
@@ -27,3 +29,25 @@ pub mod signals;
 pub mod slice;
 pub mod spawn;
 pub mod terminal;
+
+/// The first process of a PID namespace.
+pub const PID1: Pid = Pid::from_raw(1);
+
+/// Whether the process runs the same file as this one. Another user's process cannot be told.
+#[must_use]
+pub fn runs_our_program(pid: Pid) -> bool {
+    let file = |process: &str| fs::metadata(format!("/proc/{process}/exe")).ok().map(|file| (file.dev(), file.ino()));
+    let ours = file("self");
+    ours.is_some() && ours == file(&pid.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_known_by_the_file_that_it_runs() {
+        assert!(runs_our_program(Pid::this()));
+        assert!(!runs_our_program(Pid::from_raw(i32::MAX)));
+    }
+}

@@ -38,10 +38,13 @@ impl Terminal {
     /// The same, whatever standard input is. Once opened it stays so.
     #[must_use]
     pub fn of_session() -> Option<Self> {
-        static OPENED: OnceLock<Option<File>> = OnceLock::new();
-        let open = || OpenOptions::new().read(true).write(true).custom_flags(libc::O_NOCTTY).open("/dev/tty").ok();
-        let fd = OPENED.get_or_init(open).as_ref()?.as_fd();
-        Self { fd, ours: getpgrp() }.if_ours()
+        Self { fd: session()?, ours: getpgrp() }.if_ours()
+    }
+
+    /// Whether we have one at all; a shell's `fg` may put us into its foreground at any time.
+    #[must_use]
+    pub fn is_there() -> bool {
+        Self::of_stdin().is_some() || session().is_some()
     }
 
     /// It, if we are in its foreground.
@@ -77,6 +80,12 @@ impl AsFd for Terminal {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd
     }
+}
+
+fn session() -> Option<BorrowedFd<'static>> {
+    static OPENED: OnceLock<Option<File>> = OnceLock::new();
+    let open = || OpenOptions::new().read(true).write(true).custom_flags(libc::O_NOCTTY).open("/dev/tty").ok();
+    Some(OPENED.get_or_init(open).as_ref()?.as_fd())
 }
 
 #[expect(unsafe_code, reason = "standard input as a descriptor that outlives every borrow")]

@@ -112,7 +112,8 @@ fn a_pipe_is_a_file_if_somebody_writes_to_it_and_else_78() {
     let pipe = place.join("pipe");
     mkfifo(&pipe, Mode::S_IRWXU).unwrap();
     let path = pipe.to_str().unwrap();
-    let said = format!("--config: the configuration file {path:?} cannot be read: it is a pipe, and nobody writes to it");
+    let said =
+        format!("--config: the configuration file {path:?} cannot be read: it is a pipe, and nobody wrote to it within 10 s");
     tenure(&["--config", path, "--", "true"], &[]).says(78, &[&said]);
 
     let end = pipe.clone();
@@ -189,9 +190,24 @@ fn last_words_replace_earlier_ones_and_wait_for_nobody_who_would_read_them() {
     assert_eq!(in_a_container("mkfifo /dev/termination-log", "--lease x"), (Some(78), String::new()));
 }
 
+#[test]
+fn a_start_that_fails_beside_a_tenure_that_is_pid_1_leaves_no_last_words() {
+    let tenure = env!("CARGO_BIN_EXE_tenure");
+    let script = format!("{tenure} stauts; {tenure} --lease x; read -r line </dev/termination-log; echo \"left: $line\"");
+    let make = "mount -t proc proc /proc && : >/dev/termination-log";
+    let (ended, said) =
+        in_namespaces(&["--pid", "--fork"], &format!("{make} && exec \"$1\" --leader-election=off -- sh -c '{script}'"), "");
+    assert_eq!((ended, said.as_str()), (Some(0), "left: \n"));
+}
+
 /// The exit code of a run with its own /dev/termination-log, which this command makes, and what it says afterwards if it is a
 /// regular file.
 fn in_a_container(make: &str, line: &str) -> (Option<i32>, String) {
+    in_namespaces(&[], make, line)
+}
+
+/// The same in further namespaces.
+fn in_namespaces(further: &[&str], make: &str, line: &str) -> (Option<i32>, String) {
     let script = r#"mount -t tmpfs tmpfs /dev && eval "$0" || exit 99
         timeout 30 "$@"; code=$?; [ -f /dev/termination-log ] || exit $code
         while IFS= read -r line; do echo "$line"; done </dev/termination-log; exit $code"#;
@@ -199,7 +215,7 @@ fn in_a_container(make: &str, line: &str) -> (Option<i32>, String) {
     if !geteuid().is_root() {
         unshare.args(["--user", "--map-root-user"]);
     }
-    unshare.args(["--mount", "sh", "-c", script, make, env!("CARGO_BIN_EXE_tenure")]);
+    unshare.args(further).args(["--mount", "sh", "-c", script, make, env!("CARGO_BIN_EXE_tenure")]);
     let output = unshare.args(line.split(' ')).env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").output().unwrap();
     (output.status.code(), String::from_utf8(output.stdout).unwrap())
 }

@@ -59,6 +59,8 @@ mkdir "$1/upper" "$1/work"
 mount -t overlay overlay -o "lowerdir=/var,upperdir=$1/upper,workdir=$1/work" /var
 ip link add bridge type bridge
 ip link add end type veth peer name other
+[ ! -e /sys/fs/cgroup/cgroup.controllers ] ||
+  for controller in $(cat /sys/fs/cgroup/cgroup.controllers); do echo "+$controller" >/sys/fs/cgroup/cgroup.subtree_control; done
 for hierarchy in /sys/fs/cgroup /sys/fs/cgroup/*/; do
   [ ! -e "$hierarchy/cgroup.procs" ] || { mkdir "$hierarchy/${1##*/}" && rmdir "$hierarchy/${1##*/}"; }
 done

@@ -2,7 +2,7 @@
 //!
 //! Owns the probes and their wording. Requires nothing, and changes nothing but the time slice of the process that asks.
 
-use std::{fs, os::unix::fs::MetadataExt as _};
+use std::fs;
 
 use nix::{
     fcntl::{AT_FDCWD, AtFlags},
@@ -11,8 +11,9 @@ use nix::{
 
 use crate::{
     process::{
+        PID1,
         fuse::Fuse,
-        kill,
+        kill, runs_our_program,
         scan::{ScanError, Scanner},
         slice, spawn,
     },
@@ -94,7 +95,7 @@ impl Power {
         let read = |path| fs::read_to_string(path).unwrap_or_default();
         let writable = |path: &str| faccessat(AT_FDCWD, path, AccessFlags::W_OK, AtFlags::AT_EACCESS).is_ok();
         Self {
-            pid1: Pid::this().as_raw() == 1 || is_this_program(1),
+            pid1: Pid::this() == PID1 || runs_our_program(PID1),
             uid: nix::unistd::geteuid().as_raw(),
             status: parse_status(&read("/proc/self/status")),
             nosuid: root_is_nosuid(&read("/proc/self/mountinfo")),
@@ -297,13 +298,6 @@ fn root_is_nosuid(mounts: &str) -> bool {
     top.and_then(|line| line.split(' ').nth(5)).is_some_and(|options| options.split(',').any(|option| option == "nosuid"))
 }
 
-/// Whether the process runs the same file as this one; another user's process cannot be told.
-fn is_this_program(pid: i32) -> bool {
-    let file = |process: &str| fs::metadata(format!("/proc/{process}/exe")).ok().map(|file| (file.dev(), file.ino()));
-    let ours = file("self");
-    ours.is_some() && ours == file(&pid.to_string())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -401,11 +395,5 @@ mod tests {
         let power = Power::probe(0);
         assert_eq!(power.uid, nix::unistd::geteuid().as_raw());
         assert_eq!(power.proc, Proc::Whole, "the tests need a /proc of their own");
-    }
-
-    #[test]
-    fn a_process_is_known_by_the_file_that_it_runs() {
-        assert!(is_this_program(Pid::this().as_raw()));
-        assert!(!is_this_program(i32::MAX));
     }
 }

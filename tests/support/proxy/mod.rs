@@ -5,9 +5,13 @@
 //! changed while it runs. [`log`] is the record, in the order of arrival.
 
 use std::{
+    io::ErrorKind,
     net::{Ipv4Addr, SocketAddr},
     path::Path,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, LazyLock, Mutex,
+        atomic::{AtomicU16, Ordering},
+    },
 };
 
 use hyper::{body::Incoming, service::service_fn};
@@ -56,7 +60,7 @@ impl Proxy {
         config.auth_info = AuthInfo::default();
         let upstream = Client::try_from(config).expect("a client of the API server");
         let (acceptor, certificate) = identity(address);
-        let listener = TcpListener::bind((address, 0)).await.expect("a free port");
+        let listener = listener(address).await;
         let address = listener.local_addr().expect("bound");
         let (gate, rules, log) = (Arc::new(Gate::default()), Arc::new(Rules::default()), Arc::new(Log::default()));
         let proxy = Self { log, gate, rules, address, certificate, acceptor, upstream, accepting: Mutex::new(None) };
@@ -160,6 +164,18 @@ impl Drop for Proxy {
             accepting.abort();
         }
         self.gate.reset();
+    }
+}
+
+/// On a port that the kernel gives to nobody who asks for any: it is still free when a refusal ends.
+async fn listener(address: Ipv4Addr) -> TcpListener {
+    static NEXT: LazyLock<AtomicU16> = LazyLock::new(|| AtomicU16::new(fastrand::u16(..)));
+    loop {
+        let port = 20_000 + NEXT.fetch_add(1, Ordering::Relaxed) % 12_000;
+        match TcpListener::bind((address, port)).await {
+            Err(error) if error.kind() == ErrorKind::AddrInUse => {}
+            bound => return bound.expect("a port"),
+        }
     }
 }
 
