@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use serde_json::json;
+
 use super::bench::{Bench, TICK, held, plus, seconds, takes_exactly_after};
-use crate::election::{Answer, Event, Operation, Refusal, Request, WatchEnd, Watched};
+use crate::election::{Answer, Event, Operation, Refusal, Request, WatchEnd, Watched, writes::STEP_DOWN_TO};
 
 #[test]
 fn a_dead_watch_delays_a_takeover_by_a_renew_period_at_most() {
@@ -155,6 +157,19 @@ fn a_watch_event_of_an_earlier_lease_shortens_no_wait() {
     bench.watch(Watched::Changed(old.into()));
 
     takes_exactly_after(&mut bench, plus(60) - seconds(5));
+}
+
+#[test]
+fn a_watch_event_from_before_a_deletion_takes_no_turn_from_the_candidate() {
+    let mut bench = Bench::with(held("x", 15));
+    let old = bench.register.object.clone().unwrap();
+    bench.register.edit(|object| object["metadata"]["annotations"] = json!({(STEP_DOWN_TO): "y_1"}));
+    bench.run(seconds(1));
+    let deleted = bench.register.delete();
+    bench.watch(deleted);
+    bench.watch(Watched::Changed(old.into()));
+
+    takes_exactly_after(&mut bench, plus(15));
 }
 
 #[test]
