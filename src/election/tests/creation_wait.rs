@@ -206,6 +206,19 @@ fn a_wait_that_the_user_sets_replaces_the_default() {
 }
 
 #[test]
+fn an_acquisition_says_how_long_the_workload_waits_if_it_does() {
+    for (found, wait) in [(mark(), None), (free(), Some(seconds(60)))] {
+        let mut bench = Bench::with(found);
+        bench.run(TICK);
+        let said = bench.events.iter().find_map(|event| match event {
+            Event::Acquired { creation_wait, .. } => Some(*creation_wait),
+            _ => None,
+        });
+        assert_eq!(said, Some(wait));
+    }
+}
+
+#[test]
 fn a_wait_of_no_whole_seconds_is_rounded_up_in_the_record_and_not_in_the_deadlines() {
     let mut welcome = welcome();
     welcome.config.lease.creation_wait = Some(Duration::from_millis(20_500));

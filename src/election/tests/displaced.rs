@@ -22,7 +22,14 @@ fn waits_until(bench: &Bench) -> Option<Instant> {
 
 /// "x" holds the Lease for 60 s.
 fn seen() -> Bench {
-    let mut bench = Bench::with(held("x", 60));
+    seen_with(None)
+}
+
+/// The same where the user has set how long to wait.
+fn seen_with(creation_wait: Option<Duration>) -> Bench {
+    let mut welcome = welcome();
+    welcome.config.lease.creation_wait = creation_wait;
+    let mut bench = Bench::start(welcome, Register::holding(held("x", 60)));
     bench.run(TICK);
     bench
 }
@@ -96,8 +103,11 @@ fn who_lost_the_lease_unreleased_is_waited_for_when_its_successor_has_released()
 
 #[test]
 fn a_mark_is_trusted_from_the_very_instant_at_which_who_lost_the_lease_must_be_dead() {
-    for (early, trusted) in [(TICK, false), (Duration::ZERO, true)] {
-        let mut bench = recreated(seen());
+    let set = Some(seconds(30));
+    for (wait, early, trusted) in
+        [(None, TICK, false), (None, Duration::ZERO, true), (set, TICK, false), (set, Duration::ZERO, true)]
+    {
+        let mut bench = recreated(seen_with(wait));
         let displaced = bench.now.boot;
         bench.hear_renewals(12, seconds(5));
         bench.run((displaced + plus(60)).since(bench.now.boot) - early);
@@ -106,7 +116,7 @@ fn a_mark_is_trusted_from_the_very_instant_at_which_who_lost_the_lease_must_be_d
 
         bench.run(Duration::ZERO);
 
-        assert_eq!(waits_until(&bench).is_none(), trusted, "{early:?}");
+        assert_eq!(waits_until(&bench).is_none(), trusted, "{wait:?}, {early:?}");
     }
 }
 

@@ -295,6 +295,20 @@ fn signals_reach_a_standby_rewritten_for_its_role_while_it_ends_too() {
 }
 
 #[test]
+fn signals_reach_a_leader_rewritten_for_its_role_while_it_ends_too() {
+    let mut config = always(Acknowledge::None);
+    config.signals.rewrite.leader.insert(Signal(libc::SIGHUP), Some(Signal(libc::SIGWINCH)));
+    let mut world = standby(config);
+    world.lead(1, None);
+    world.feed(Input::Role(RoleInput::Promoted));
+    world.feed(Input::Signal(libc::SIGTERM));
+    world.take();
+    world.feed(Input::Signal(libc::SIGHUP));
+
+    assert_eq!(world.take(), [to_main(libc::SIGWINCH)]);
+}
+
+#[test]
 fn term_while_a_standby_waits_to_be_started_again_ends_with_0() {
     let mut config = always(Acknowledge::Notify);
     config.workload.on_exit = OnExit::Restart;
