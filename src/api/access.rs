@@ -144,6 +144,9 @@ pub enum AccessError {
     /// The client certificate or its key cannot be read. Without the reason, which may quote the key.
     #[error("the client certificate or the key for {0} is not PEM")]
     Identity(String),
+    /// The user, a group or an extra field of the kubeconfig's impersonation cannot be sent.
+    #[error("the impersonation (as, as-uid, as-groups, as-user-extra) for {0} has a character that no HTTP header can carry")]
+    Impersonation(String),
     /// The kubeconfig's credential plugin returned no credentials.
     #[error("cannot get credentials for {place}")]
     Plugin {

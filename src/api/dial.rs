@@ -48,7 +48,8 @@ impl Dialer {
         connect_timeout: Duration,
         patience: Duration,
     ) -> Result<Self, AccessError> {
-        let server = format!("{} ({place})", config.cluster_url);
+        let unverified = if config.accept_invalid_certs { "; its certificate is not verified" } else { "" };
+        let server = format!("{} ({place}{unverified})", config.cluster_url);
         let tls = |source| {
             if matches!(source, kube::Error::RustlsTls(RustlsTlsError::InvalidIdentityPem(_))) {
                 AccessError::Identity(place.into())
@@ -84,7 +85,7 @@ impl Dialer {
         };
         let signing = option_layer(signing);
         let connector = config.rustls_https_connector_with_connector(tcp(connect_timeout)).map_err(tls)?;
-        let headers = config.extra_headers_layer().map_err(tls)?;
+        let headers = config.extra_headers_layer().map_err(|_| AccessError::Impersonation(place.into()))?;
         let base = config.base_uri_layer();
         let make = move || {
             let pool: Pool<_, Body> = Pool::builder(TokioExecutor::new())
@@ -320,6 +321,14 @@ mod tests {
             assert_eq!(head.contains("impersonate-user: bob\r\n"), said, "{head}");
             assert_eq!(head.contains("impersonate-user"), said, "{head}");
         }
+    }
+
+    #[test]
+    fn an_impersonation_that_no_header_can_carry_is_refused_by_its_name() {
+        let error = User::new("impersonation").dialer("http://127.0.0.1:1", &json!({ "as": "bob\n" })).unwrap_err();
+
+        assert!(matches!(error, AccessError::Impersonation(_)), "{error}");
+        assert_eq!(error.exit_code(), 78);
     }
 
     #[test]

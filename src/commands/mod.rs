@@ -28,12 +28,15 @@ pub fn run(command: &Command) -> u8 {
     }
 }
 
-/// Runs `work` on a current-thread runtime.
+/// Runs `work` on a current-thread runtime, and does not wait for what it left behind, such as a name server's answer.
 ///
 /// # Errors
 /// The runtime cannot be built; nothing was done.
 fn block_on<T>(work: impl Future<Output = T>) -> io::Result<T> {
-    Ok(Builder::new_current_thread().enable_all().build()?.block_on(work))
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let done = runtime.block_on(work);
+    runtime.shutdown_background();
+    Ok(done)
 }
 
 /// Prints the warnings about a valid configuration.

@@ -45,6 +45,8 @@ struct State {
     again: Option<Instant>,
     /// What was built was refused: the next request waits for new credentials.
     refused: bool,
+    /// The log says that they cannot be renewed.
+    told: bool,
 }
 
 /// What was built last.
@@ -54,7 +56,6 @@ pub(super) struct Built {
     pub(super) dialer: Dialer,
     /// When to ask again, because its credentials will end.
     pub(super) renew: Instant,
-    end: Instant,
 }
 
 impl Access {
@@ -93,7 +94,6 @@ impl Access {
         });
         // One request only: a server other than the one that refused them may still accept the old ones.
         let waits = is_request && std::mem::take(&mut state.refused);
-        // Past their end too: only the server knows whether it still accepts them.
         if let Some(built) = state.built.as_ref().filter(|_| !waits && !building.is_finished()) {
             return Ok(built.clone());
         }
@@ -103,13 +103,19 @@ impl Access {
         };
         (state.building, state.again) = (None, None);
         match (made, &mut state.built) {
-            (Ok((dialer, at)), built) => Ok(built.insert(Built::new(dialer, at)).clone()),
-            (Err(error), Some(built)) if now < built.end => {
-                tracing::debug!(error = one_line(&error), "credentials could not be renewed; still using the old ones");
-                built.renew = now + PAUSE;
+            (Ok((dialer, at)), built) => {
+                state.told = false;
+                Ok(built.insert(Built::new(dialer, at)).clone())
+            }
+            // Past their end too: only the server knows whether it still accepts them.
+            (Err(error), Some(built)) => {
+                if !std::mem::replace(&mut state.told, true) {
+                    tracing::warn!(error = one_line(&error), "credentials cannot be renewed; the old ones are used on");
+                }
+                built.renew = clock::boot() + PAUSE;
                 Ok(built.clone())
             }
-            (Err(error), _) => Err(error),
+            (Err(error), None) => Err(error),
         }
     }
 
@@ -140,9 +146,8 @@ impl Access {
 
 impl Built {
     fn new(dialer: Dialer, at: Instant) -> Self {
-        let Some(lifetime) = dialer.lifetime() else { return Self { dialer, renew: Instant::NEVER, end: Instant::NEVER } };
-        let end = at + lifetime;
-        Self { dialer, renew: end.before(AHEAD.min(lifetime / 2)), end }
+        let renew = dialer.lifetime().map_or(Instant::NEVER, |lifetime| (at + lifetime).before(AHEAD.min(lifetime / 2)));
+        Self { dialer, renew }
     }
 }
 
@@ -181,6 +186,16 @@ mod tests {
         (Access::new(Arc::new(discover), PAUSE), made, release)
     }
 
+    fn nowhere() -> Result<Cluster, AccessError> {
+        Cluster::from_kubeconfig(&["/nonexistent/config".into()], Prompt::Never)
+    }
+
+    async fn attempt_is_over(access: &Access) {
+        while access.state.lock().await.building.as_ref().is_some_and(|building| !building.is_finished()) {
+            tokio::task::yield_now().await;
+        }
+    }
+
     async fn long_ago(access: &Access) {
         access.state.lock().await.begun = clock::boot().before(PAUSE);
     }
@@ -213,7 +228,7 @@ mod tests {
         let (access, _, release) = held_back(|| Ok(Cluster::without_credentials("http://127.0.0.1:1")));
         let first = access.dialer().await.unwrap().dialer;
         if let Some(built) = &mut access.state.lock().await.built {
-            (built.renew, built.end) = (Instant::BOOT, Instant::BOOT);
+            built.renew = Instant::BOOT;
         }
 
         let second = tokio::time::timeout(Duration::from_secs(20), access.dialer()).await;
@@ -224,8 +239,24 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn what_has_ended_serves_on_where_it_cannot_be_made_anew_and_is_not_made_at_each_request() {
+        let (access, made, release) = held_back(nowhere);
+        let first = access.dialer().await.unwrap().dialer;
+        if let Some(built) = &mut access.state.lock().await.built {
+            built.renew = Instant::BOOT;
+        }
+        drop(release);
+
+        for _ in 0..10 {
+            assert!(access.dialer().await.unwrap().dialer.is(&first));
+            attempt_is_over(&access).await;
+        }
+
+        assert_eq!(made.load(Ordering::Relaxed), 2);
+    }
+
+    #[tokio::test]
     async fn refused_credentials_are_waited_for_by_one_request_and_used_on_where_they_cannot_be_made_anew() {
-        let nowhere = || Cluster::from_kubeconfig(&["/nonexistent/config".into()], Prompt::Never);
         let (access, made, release) = held_back(nowhere);
         let first = access.dialer().await.unwrap().dialer;
 
@@ -235,9 +266,7 @@ mod tests {
         assert!(waiting.is_err(), "new ones are waited for");
         assert!(access.dialer().await.unwrap().dialer.is(&first), "the old ones serve while they are made");
         drop(release);
-        while access.state.lock().await.building.as_ref().is_some_and(|building| !building.is_finished()) {
-            tokio::task::yield_now().await;
-        }
+        attempt_is_over(&access).await;
         assert!(access.dialer().await.unwrap().dialer.is(&first), "and where they cannot be made");
         assert_eq!(made.load(Ordering::Relaxed), 2);
     }
@@ -261,8 +290,9 @@ mod tests {
         let [long, short] = [built(3600), built(100)];
 
         let _ = std::fs::remove_file(&path);
-        assert_eq!(long.end.since(long.renew), Duration::from_secs(60));
-        assert_eq!(short.end.since(short.renew), short.end.since(Instant::BOOT) / 2);
+        let lifetime = |built: &Built| built.dialer.lifetime().unwrap();
+        assert_eq!(long.renew.since(Instant::BOOT), lifetime(&long) - Duration::from_secs(60));
+        assert_eq!(short.renew.since(Instant::BOOT), lifetime(&short) / 2);
     }
 
     #[tokio::test]

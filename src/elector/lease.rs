@@ -89,6 +89,10 @@ impl Lease {
             Err(error) => return Answer::Refused { refusal: Refusal::Invalid, message: one_line(&error).into() },
         };
         let reply = exchange(&client, http, end.saturating_duration_since(Instant::now())).await;
+        let reply = reply.map_err(|error| match error {
+            ExchangeError::Timeout(_) => ExchangeError::Timeout(self.timeout),
+            ExchangeError::Credentials(_) | ExchangeError::Transport(_) | ExchangeError::Body(_) => error,
+        });
         if let Err(ExchangeError::Transport(_) | ExchangeError::Timeout(_)) = &reply {
             self.access.doubt();
         }

@@ -107,8 +107,12 @@ pub fn run() -> u8 {
     });
     let Err(failure) = ended else { return 0 };
     if !failure.is_told() {
-        let line = format!("tenure elector: {}\n", one_line(&failure));
-        Lines::new(LogFormat::Text).write(line.as_bytes());
+        let line = format!("tenure elector: {}", one_line(&failure));
+        if tracing::dispatcher::has_been_set() {
+            tracing::error!("{line}");
+        } else {
+            Lines::new(LogFormat::Text).write(format!("{line}\n").as_bytes());
+        }
     }
     failure.exit_code()
 }

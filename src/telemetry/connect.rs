@@ -204,10 +204,14 @@ fn roots(certificate: Option<(String, String)>) -> Result<RootCertStore, TlsErro
     if roots.is_empty() { Err(TlsError::NoRoots) } else { Ok(roots) }
 }
 
-/// What headers carry, without the word for how it is to be read (`Bearer`), and what the URL's query does. What is shorter than
-/// four bytes is no secret, and may stand in any word.
+/// Every word that headers carry, but for the one that says how they are to be read (`Bearer`), and what the URL's query does.
+/// What is shorter than four bytes is no secret, and may stand in any word.
 fn secrets(endpoint: &Uri, headers: &HeaderMap) -> Vec<String> {
-    let carried = headers.values().filter_map(|value| value.to_str().ok()?.split_whitespace().next_back());
+    let carried = headers.values().filter_map(|value| value.to_str().ok()).flat_map(|value| {
+        let (scheme, rest) = value.split_once(' ').unwrap_or(("", value));
+        let is_scheme = scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+        (if is_scheme { rest } else { value }).split([' ', '\t', ';', '=', ','])
+    });
     let asked = endpoint.query().into_iter().flat_map(|query| query.split('&'));
     let asked = asked.map(|pair| pair.split_once('=').map_or(pair, |(_, value)| value));
     carried.chain(asked).filter(|secret| secret.len() > 3).map(str::to_owned).collect()

@@ -4,7 +4,10 @@
 //! act on, and none over and over for the same state. What others wrote (the API server, other holders of the Lease) is cut to
 //! one line of a bounded length.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::Duration,
+};
 
 use tracing::{debug, error, info, warn};
 
@@ -23,6 +26,9 @@ use crate::{
 /// The same failure is logged again after this long.
 const AGAIN: Duration = Duration::from_secs(600);
 
+/// So many different failures of one operation are told apart.
+const STATES: usize = 8;
+
 /// Writes log lines.
 #[derive(Debug)]
 pub(crate) struct Lines {
@@ -33,12 +39,12 @@ pub(crate) struct Lines {
     failing: BTreeMap<Operation, Failing>,
 }
 
-#[derive(Debug)]
+/// Since the operation last succeeded.
+#[derive(Debug, Default)]
 struct Failing {
-    /// What [`state`] makes of the complaint.
-    state: (Option<u16>, String),
-    told: Instant,
-    since: u64,
+    /// What [`state`] made of the latest complaints, and when that was logged: two may alternate.
+    told: VecDeque<((Option<u16>, String), Instant)>,
+    failures: u64,
 }
 
 impl Lines {
@@ -160,14 +166,15 @@ impl Lines {
     fn failed(&mut self, operation: Operation, complaint: &Complaint, now: Instant) {
         let (state, message) = (state(complaint), complaint.to_string());
         let message = bounded(&message);
-        if let Some(failing) = self.failing.get_mut(&operation)
-            && failing.state == state
-            && now.since(failing.told) < AGAIN
-        {
-            failing.since += 1;
+        let failing = self.failing.entry(operation).or_default();
+        failing.failures += 1;
+        if failing.told.iter().any(|(told, at)| *told == state && now.since(*at) < AGAIN) {
             debug!(operation = operation.as_str(), "{message}");
             return;
         }
+        failing.told.retain(|(told, _)| *told != state);
+        failing.told.truncate(STATES - 1);
+        failing.told.push_front((state, now));
         let (lease, operation_name) = (self.lease.as_str(), operation.as_str());
         let is_needed = match operation {
             Operation::Get | Operation::Update => true,
@@ -182,17 +189,11 @@ impl Lines {
         } else {
             warn!(lease, operation = operation_name, "a request to the API server failed: {message}");
         }
-        self.failing.insert(operation, Failing { state, told: now, since: 0 });
     }
 
     fn recovered(&mut self, operation: Operation) {
-        if let Some(Failing { since, .. }) = self.failing.remove(&operation) {
-            info!(
-                lease = self.lease,
-                operation = operation.as_str(),
-                failures = since + 1,
-                "requests to the API server work again"
-            );
+        if let Some(Failing { failures, .. }) = self.failing.remove(&operation) {
+            info!(lease = self.lease, operation = operation.as_str(), failures, "requests to the API server work again");
         }
     }
 }

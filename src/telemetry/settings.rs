@@ -16,7 +16,7 @@
 //! | `OTEL_RESOURCE_ATTRIBUTES` | as the standard says, but for `service.instance.id`, which is the replica's identity |
 //!
 //! Not supported: proxies, compression, client certificates, `http/json`, other exporters and samplers, and what [`UNSUPPORTED`]
-//! lists. What is asked for and not supported is reported in [`Settings::notes`].
+//! lists. What is asked of the spans' export and not supported is reported in [`Settings::notes`]; metrics and logs are others' business.
 
 use std::{collections::BTreeMap, time::Duration};
 

@@ -42,6 +42,7 @@ fn a_replica_says_what_is_odd_about_it() {
 
     replica.says(&["the Lease is called a-b", "\"A_B\""]);
     replica.says(&["not PID 1"]);
+    replica.says(&["the API server is https://api.invalid", "its certificate is not verified"]);
     replica.says(&["HTTPS_PROXY is not used", "api.invalid"]);
     assert_eq!(replica.end(), Some(0));
 }

@@ -108,6 +108,18 @@ async fn a_refusal_is_told_by_its_status_and_what_the_collector_says_of_it() {
     }
 }
 
+#[test]
+fn every_word_of_a_header_is_secret_but_for_the_one_that_says_how_to_read_it() {
+    let secrets = |header: &str| {
+        let headers = HeaderMap::from_iter([(http::header::AUTHORIZATION, header.parse().unwrap())]);
+        secrets(&"http://c/?k=asked".parse().unwrap(), &headers)
+    };
+    assert_eq!(secrets("Bearer hush"), ["hush", "asked"]);
+    assert_eq!(secrets("Api-Token one.two"), ["one.two", "asked"]);
+    assert_eq!(secrets("hush"), ["hush", "asked"]);
+    assert_eq!(secrets("sid=hush; p=1, u=psst=="), ["hush", "psst", "asked"]);
+}
+
 #[tokio::test]
 async fn a_refusal_that_never_ends_has_its_status_all_the_same() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();

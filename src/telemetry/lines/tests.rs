@@ -162,7 +162,23 @@ fn a_failure_is_told_once_for_each_state_and_its_end_with_their_number() {
         "requests to the API server work again",
     ];
     assert_eq!(messages, expected);
-    assert_eq!(lines[2]["failures"].as_u64(), Some(2));
+    assert_eq!(lines[2]["failures"].as_u64(), Some(7));
+}
+
+#[test]
+fn failures_that_alternate_are_told_once_each_and_so_many_at_a_time() {
+    let lines = logged(|lines| {
+        for second in 0..40 {
+            reported(lines, second * 1000, &failed(["refused", "timed out"][second as usize % 2]));
+        }
+    });
+    assert_eq!(lines.len(), 2, "{lines:?}");
+
+    let mut lines = Lines::new("billing".into(), "pod-1_ab".into());
+    for name in 'a'..='z' {
+        reported(&mut lines, 0, &failed(&name.to_string()));
+    }
+    assert_eq!(lines.failing[&Operation::Update].told.len(), STATES);
 }
 
 #[test]
