@@ -33,43 +33,40 @@
 //! before c + D. Neither network delay, in either direction, nor any wall clock takes part.
 //!
 //! Three guards enforce H: init; the elector's guard, if init is stopped; and the kernel's fuses, if neither runs. A follower
-//! takes a Lease and starts its workload earlier than o + D * (1 + rho) only if the holder gave it back, which it does only
-//! once everything is proved dead, and with its name removed. A Lease that is free in any other way is taken at once, but the
-//! workload starts only after the creation wait.
+//! takes a Lease earlier than o + D * (1 + rho) only if its holder gave it back, which it does only once everything is proved
+//! dead, and with its name removed. A Lease that is free in any other way has a holder too: nobody, who is waited for.
 //!
 //! # Rules of the holder
 //!
 //! 1. Validity counts from a write's send, not from its reply. No two writes of one init carry the same spec, whichever of its
-//!    electors sends them, or one would confirm the other. Recorded times have six fraction digits; acquireTime and
-//!    leaseTransitions change only with the holder. A success counts if it returns what was sent at a higher resourceVersion:
-//!    the API server answers 200 to a write that changes nothing too. D, rho, G and killMargin stay the same for a term and are
-//!    init's, whatever an elector says; only the D of a creation wait (14) is not. Within a term E only grows.
+//!    electors sends them, or one would confirm the other. A success counts if it returns what was sent at a higher
+//!    resourceVersion: the API server answers 200 to a write that changes nothing too. D, rho, G and killMargin stay the same for a
+//!    term and are init's, whatever an elector says. Within a term E only grows.
 //! 2. From H on, nothing waits for the network, a disk, name resolution, a lock, memory or a reader of the log.
-//! 3. Init enforces S and H as absolute instants, never as time left from now. E moves back for two causes only: a release (8)
-//!    and the end of a wait (14). An extension that reaches further than one sent this instant could is dropped. A stop that
-//!    began at S ends the term, whatever is renewed later. Proof of death ends S and H, for init and for the second guard;
-//!    until then the second guard repeats its walk.
+//! 3. Init enforces S and H as absolute instants, never as time left from now. E moves back for a release only (8). An extension
+//!    that reaches further than one sent this instant could is dropped. A stop that began at S ends the term, whatever is renewed
+//!    later. Proof of death ends S and H, for init and for the second guard; until then the second guard repeats its sweep.
 //! 4. The Lease is lost once it is seen with another holder, another uid or no holder, above the last confirmed version or in
-//!    any quorum read, and once it is gone. A release by the previous elector is no loss. The workload is stopped at once.
-//!    Before the proof nothing is created and no campaign begins.
+//!    any quorum read, and once it is gone. The workload is stopped at once. Before the proof nothing is written and no campaign
+//!    begins.
 //! 5. A transient failure (no connection, no answer, 401, 403, 429, 5xx, an unreadable body, a missing API group) is no loss:
 //!    the request is retried on a new connection until S, and no Retry-After delays the retry past S - T.
 //! 6. An unanswered write may have been committed. It moves no deadline, but is remembered: a quorum read that shows exactly
-//!    its spec confirms it, counted from its own send. A write that was answered confirms nothing again, so that each term
-//!    begins with a write of its own, and fencing tokens never repeat. If, in a term, a record of its uid names this replica
-//!    with a spec that this elector does not know, that is its predecessor's last write: E stays, and the next write goes onto
-//!    that version.
+//!    its spec confirms it, counted from its own send; an acquisition only together with its trace. A write that was answered
+//!    confirms nothing again, so that each term begins with a write of its own, and fencing tokens never repeat. A record of
+//!    the term's uid that names this replica with a spec that this elector does not know is its predecessor's last write, as
+//!    long as it has proved none of its own: E stays, and the next write goes onto that version. After that, one with a later
+//!    renewTime than any that it can have stored is a copy's, as of a restored snapshot of its memory: loss.
 //! 7. A leader that steps down keeps renewing through the whole grace. Only a loss shortens it to G.
 //! 8. The Lease is given back only after a proof of death that answers the StepDown of this term: as PID 1, that nothing is
 //!    left but init and the elector with its plugins; otherwise, that init has no other descendant. Every message of the link
 //!    names its term, and a fresh elector sends a StepDown of its own. Until the next Lead, nothing that leads is started.
 //!    Without a proof there is no release, and as PID 1 init ends itself after H. E is void before the first byte of a release,
-//!    in init too. A release reads the Lease first, and writes only where holder, uid, acquireTime and leaseTransitions are
-//!    still the term's; a DELETE carries uid and version. Where the workload runs always, an acknowledged demotion is a proof:
-//!    given by the current incarnation of the workload, after the signal, on a socket that was drained before it, with every
-//!    hook of the term dead. A loss before a promotion is acknowledged kills, and no signal for a role is sent before the last
-//!    one is acknowledged. A signal that may have been sent counts as sent; one that is the acknowledgement itself
-//!    counts as that once the workload has taken it.
+//!    in init too. A release is one compare-and-swap on the version that the term last proved, or saw as its own. Only after a 409
+//!    or without an answer the Lease is read, and written again where holder, uid, acquireTime and leaseTransitions are still the
+//!    term's; a DELETE carries uid and version. Where the workload runs always, an acknowledged demotion is a proof: given by the
+//!    current incarnation of the workload, after the signal, on a socket that was drained before it, with every hook of the term
+//!    dead. A loss before a promotion is acknowledged kills, and no signal for a role is sent before the last one is acknowledged.
 //! 9. After a gap in its own clock, and before it acts on any deadline, a process first reads what waits on its link, then
 //!    looks at S and H, then acts, and only then talks to the API server.
 //! 10. The elector renews only while init has acknowledged the last extension. Otherwise the elector kills at H, and releases
@@ -78,31 +75,27 @@
 //!
 //! # Rules of the follower
 //!
-//! 11. It waits the D of the record, times 1 + rho, through which it has seen one uid and spec without a break. No time in a
-//!     record is compared with the local clock. If no duration is recorded, it waits the longer of its own D and the last that
-//!     it saw.
-//! 12. It takes the Lease by one PUT with the uid and the resourceVersion that it read, and never by PATCH. After a 409 it
-//!     reads the Lease, and waits anew if uid or spec changed.
+//! 11. It waits the D of the record, times 1 + rho, through which it has seen one uid and spec without a break, whoever holds it.
+//!     No time in a record is compared with the local clock. If no duration is recorded, it waits the longest known: of its own D,
+//!     the last that it saw (nobody's never lowers that) and the recorded one.
+//! 12. It takes the Lease by one PUT with the uid and the resourceVersion that it read, never by PATCH or POST. The proof of it
+//!     begins the term. If S, counted from its send, is past by then, or something later was seen, the Lease is written again on
+//!     that version, and that write begins the term. After a 409 it reads the Lease, and waits anew if uid or spec changed.
 //! 13. A holder that bears this very identity outside a term is a stranger: it is waited for.
-//! 14. A Lease in the shape of a release (holder `""`, duration 1, acquireTime equal to renewTime; not seen held with 1 before)
-//!     is taken, and its workload started, at once. One that is free in any other way is
-//!     taken at once, but the workload starts only after the creation wait, times 1 + rho and counted from the reply that
-//!     proved the acquisition; nothing lowers it. Unless that is set, a follower waits the longest of its own D, the last that
-//!     it saw and the one recorded. Meanwhile the record and the term carry the wait as their D, and init has moved E back
-//!     before the first byte of the first write that carries the shorter one. A replica that ends within the wait writes
-//!     nothing. Who held a Lease that was deleted, emptied or taken before it was given back may run for its D from when that was
-//!     seen, times 1 + rho; a name left beside a mark tells of one. Unless the wait is set, no workload starts before that, whoever
-//!     has held the Lease since.
-//! 15. A write that is confirmed after S, counted from its own send, starts nothing: the term is renewed first. A child that
-//!     executes, or signals a promotion, reads the clock as its last step, and does nothing from S on; a demotion's hook
-//!     has until H to begin. While the term carries a wait as its D, these are the S and H that the end of the wait, which
-//!     comes no earlier than it is due, leaves at least.
+//! 14. A Lease in the shape of a release (holder `""`, duration 1, acquireTime equal to renewTime, no name beside it, not seen held
+//!     with 1 before) is taken at once. One that is free in any other way, absent, or held by nobody for less than the longest
+//!     known, is first written as held by nobody for that long, with a new renewTime; that gives nothing to anybody, and is waited
+//!     for and taken like any other holder. A write of that kind is not remembered, and comes no faster than retries. Memory:
+//!     whoever lost a Lease that was not given back may run, whoever has held it since. From each first sight of one that is free,
+//!     nobody's or held by another than the name beside it, of none, and of another uid than the one last seen held, nothing is
+//!     taken for the longest known times 1 + rho. `lease.creationWait` replaces both waits, but none for a holder.
+//! 15. A write that is confirmed after S, counted from its own send, starts nothing (12). A child that executes, or signals a
+//!     promotion, reads the clock as its last step, and does nothing from S on; a demotion's hook has until H to begin.
 //! 16. The watch makes things faster and nothing depends on it: with a dead one a takeover is R later at most. Its older versions
 //!     of one uid are dropped, a quorum read is always believed.
 //! 17. A Lease that is being deleted is not acquired. A request to step down names the full identity of a holder and is removed
 //!     by the next acquisition; others give the named candidate one D. A Lease with a strategy is taken only by its preferred
-//!     holder; a replica that is told to compete for it gives that one a D first. A pause keeps others from taking the Lease,
-//!     but not the recorded holder; it moves neither S nor H.
+//!     holder. A pause keeps others from taking the Lease, but not the recorded holder; it moves neither S nor H.
 
 use std::time::Duration;
 
@@ -121,8 +114,7 @@ const MILLION: u128 = 1_000_000;
 /// The constants of a term, by the symbols above.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Timing {
-    /// D. The record has it in whole seconds, rounded up: only while a creation wait takes its place can it be less than
-    /// the record says, and E counts on no more than this (law 14).
+    /// D.
     pub duration: Duration,
     /// R.
     pub renew_period: Duration,
@@ -148,17 +140,10 @@ pub struct Deadlines {
 }
 
 impl Timing {
-    /// The same with another D: while a creation wait lasts, the term carries the wait as its duration (law 14).
+    /// The same with another D.
     #[must_use]
     pub const fn with_duration(self, duration: Duration) -> Self {
         Self { duration, ..self }
-    }
-
-    /// D as the record carries it: whole seconds, never less than D.
-    #[must_use]
-    pub fn duration_seconds(self) -> i32 {
-        let begun = u64::from(self.duration.subsec_nanos() > 0);
-        i32::try_from(self.duration.as_secs().saturating_add(begun)).unwrap_or(i32::MAX)
     }
 
     /// S, H and E of a write sent at `a`.
@@ -199,16 +184,13 @@ impl Timing {
 }
 
 impl Deadlines {
+    /// Nothing runs that they could end.
+    pub const NEVER: Self = Self { soft: Instant::NEVER, hard: Instant::NEVER, end: Instant::NEVER };
+
     /// The later of each: within one term validity only grows (law 1).
     #[must_use]
     pub fn max(self, other: Self) -> Self {
         Self { soft: self.soft.max(other.soft), hard: self.hard.max(other.hard), end: self.end.max(other.end) }
-    }
-
-    /// The earlier of each: only a release and the end of a wait move validity back (law 3).
-    #[must_use]
-    pub fn min(self, other: Self) -> Self {
-        Self { soft: self.soft.min(other.soft), hard: self.hard.min(other.hard), end: self.end.min(other.end) }
     }
 }
 
@@ -226,10 +208,11 @@ pub fn longer(span: Duration, drift: u32) -> Duration {
     from_nanos(span.as_nanos() + part.div_ceil(MILLION))
 }
 
-/// `span / (1 + rho)`, rounded up: of what is recorded, [`longer`] is at least `span`.
+/// A duration as a record carries it: whole seconds, never less.
 #[must_use]
-pub fn recorded(span: Duration, drift: u32) -> Duration {
-    from_nanos((span.as_nanos() * MILLION).div_ceil(MILLION + u128::from(drift)))
+pub fn whole_seconds(duration: Duration) -> i32 {
+    let begun = u64::from(duration.subsec_nanos() > 0);
+    i32::try_from(duration.as_secs().saturating_add(begun)).unwrap_or(i32::MAX)
 }
 
 fn from_nanos(nanos: u128) -> Duration {
@@ -269,19 +252,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_recorded_of_a_wait_is_waited_for_and_no_more() {
-        let wait = |nanos| longer(Duration::from_nanos(nanos), 10_000);
-
-        assert_eq!(recorded(wait(60_000_000_000), 10_000), Duration::from_secs(60));
-        for nanos in [1, 99, 100, 101, 59_999_999_999] {
-            let span = Duration::from_nanos(nanos);
-            assert!(longer(recorded(span, 10_000), 10_000) >= span, "{span:?}");
-        }
-    }
-
-    #[test]
     fn the_record_says_no_less_than_the_duration() {
-        let seconds = |nanos| TIMING.with_duration(Duration::from_nanos(nanos)).duration_seconds();
+        let seconds = |nanos| whole_seconds(Duration::from_nanos(nanos));
 
         assert_eq!(seconds(20_000_000_000), 20);
         assert_eq!(seconds(20_000_000_001), 21);
@@ -293,7 +265,7 @@ mod tests {
 
         assert!(timing.deadlines(Instant::NEVER).end > Instant::BOOT);
         assert_eq!(timing.takeable(Instant::NEVER, timing.duration), Instant::NEVER);
-        assert_eq!(timing.with_duration(Duration::MAX).duration_seconds(), i32::MAX);
+        assert_eq!(whole_seconds(Duration::MAX), i32::MAX);
     }
 
     #[test]
@@ -303,10 +275,9 @@ mod tests {
     }
 
     #[test]
-    fn the_later_and_the_earlier_are_taken_one_by_one() {
+    fn the_later_deadlines_are_taken_one_by_one() {
         let (a, b) = (TIMING.deadlines(Instant::BOOT), TIMING.deadlines(Instant::from_nanos(5)));
 
         assert_eq!(a.max(b), b);
-        assert_eq!(a.min(b), a);
     }
 }

@@ -38,6 +38,13 @@
 //! it lets a machine act on a deadline by `handle_timeout`. Everything else is an edge, which acts: [`init`], [`elector`],
 //! [`process`], [`api`], [`telemetry`], [`http`].
 //!
+//! # A term
+//!
+//! A term is permission to run: it begins with a write of this replica's that was confirmed before S, and there is none in which
+//! nothing may run. What nobody gave back (an absent, cleared or emptied Lease) is held by `tenure.dev/nobody` first, waited for
+//! like any other holder, and then taken. So there is one way to take a Lease: to wait for its holder, or to see that it was given
+//! back.
+//!
 //! # The law
 //!
 //! [`law`] turns the sending of a write into the deadlines of the holder, and the sighting of a record into the instant at which a
@@ -55,7 +62,7 @@
 //! | [`link`], `wire` | the few messages between init and elector; one end of the socket that carries them |
 //! | [`config`], [`cli`] | what users write and type |
 //! | [`law`] | the deadline formulas, the proof, the seventeen rules |
-//! | [`election`] | decides who leads: the Lease record, the phases |
+//! | [`election`] | decides who leads: the Lease record, what was seen of it, the phases; records the transitions |
 //! | [`supervision`] | decides what happens to the workload |
 //! | [`init`] | acts: PID 1's loop, the elector child, signals, identity |
 //! | [`process`] | acts: scan, spawn, signal, kill, reap, prove |
@@ -63,7 +70,7 @@
 //! | [`api`] | finds the cluster, knows where a Lease is, sends single requests |
 //! | [`telemetry`], [`http`], [`stderr`] | edges that can never delay a transition |
 //! | [`commands`], `console` | `status`, `check`, `config`, `demo`, `dev-server`, one room each; their output |
-//! | [`apiserver`] | the embedded Lease API |
+//! | [`apiserver`] | the embedded Lease API, on a register that simulations and tests share |
 //! | [`role`], [`exit`], [`environment`] | leader or standby; the exit codes; the variables that a workload is given |
 //! | [`words`] | what errors and outsiders say, put on one line |
 //!
@@ -82,14 +89,13 @@ pub mod elector;
 pub mod environment;
 pub mod exit;
 #[cfg(any(test, fuzzing))]
+#[path = "../fuzz/targets.rs"]
 pub mod fuzz;
 pub mod http;
 pub mod init;
 pub mod law;
 pub mod link;
 pub mod process;
-#[cfg(test)]
-mod purity;
 pub mod role;
 pub mod stderr;
 pub mod supervision;

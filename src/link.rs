@@ -13,10 +13,10 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 pub use self::seen::LastSeen;
-pub use self::term::{Confirmed, Exit, Facts, Reason, Stop, Term};
+pub use self::term::{Confirmed, Exit, Reason, Stop, Term, TermInfo};
 use crate::{
     config::{Config, HookKind},
-    law::{Deadlines, Timing},
+    law::Timing,
     time::Instant,
 };
 
@@ -43,19 +43,16 @@ pub enum ToInit {
         /// [`VERSION`] of the sender.
         version: u16,
     },
-    /// A term begins. Init starts (or promotes) the workload no earlier than `not_before`, and acknowledges serial 0.
+    /// A term begins. Init starts (or promotes) the workload, and acknowledges serial 0.
     Lead {
         /// The new term: above every earlier one.
         term: Term,
         /// What the workload is told.
-        facts: Facts,
-        /// D, rho, G and killMargin of the term: init's own, and it replaces an elector that says otherwise (law 1). Only D is
-        /// the creation wait's while there is one (law 14).
+        info: TermInfo,
+        /// D, rho, G and killMargin of the term: init's own, and it replaces an elector that says otherwise (law 1).
         timing: Timing,
         /// The record and the deadlines of the acquiring write.
         confirmed: Confirmed,
-        /// End of the creation wait. Init keeps the greatest it was ever told.
-        not_before: Option<Instant>,
     },
     /// A renewal was confirmed: the deadlines move on. Init acknowledges `serial`, unless it drops the extension (law 3).
     Extend {
@@ -65,17 +62,6 @@ pub enum ToInit {
         serial: u64,
         /// The record and its deadlines.
         confirmed: Confirmed,
-    },
-    /// The creation wait ends: the deadlines move back before the first byte of the first write with the shorter D (law 14).
-    Shorten {
-        /// The term.
-        term: Term,
-        /// Acknowledged.
-        serial: u64,
-        /// D, rho, G and killMargin from now on: init's own.
-        timing: Timing,
-        /// Init takes the earlier of these and its own, each.
-        deadlines: Deadlines,
     },
     /// Stop the workload, prove it stopped, and answer [`ToElector::Stopped`] with this `request`; nothing of a leader starts
     /// before the next Lead.
@@ -104,8 +90,8 @@ pub enum ToInit {
     },
     /// What the next elector needs of what was seen of the Lease has changed.
     Saw(LastSeen),
-    /// Sign of life; answered by [`ToElector::Beat`].
-    Beat,
+    /// Sign of life; answered by [`ToElector::Heartbeat`].
+    Heartbeat,
     /// Answer to [`ToElector::Shutdown`]: nothing is left to do towards the API server.
     Done,
     /// The elector cannot work, and starting it again would not help. Init exits with `code` if nothing leads.
@@ -122,8 +108,8 @@ pub enum ToInit {
 pub struct Resume {
     /// The term that goes on.
     pub term: Term,
-    /// Its facts.
-    pub facts: Facts,
+    /// Its info.
+    pub info: TermInfo,
     /// Its constants, whatever the settings say (law 1).
     pub timing: Timing,
     /// The last confirmed record; its deadlines are those in force. H is `NEVER` once the end of the term is proved.
@@ -144,7 +130,7 @@ pub struct Resume {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToElector {
     /// First message to an elector; all that it ever learns of the configuration.
-    Welcome(Box<Welcome>),
+    InitialState(Box<InitialState>),
     /// Init has received the message of that term and serial, and acts on it.
     Acknowledged {
         /// The term.
@@ -199,8 +185,8 @@ pub enum ToElector {
     },
     /// Init was told to end. End the term properly, write nothing as a follower, answer [`ToInit::Done`].
     Shutdown,
-    /// Answer to [`ToInit::Beat`].
-    Beat,
+    /// Answer to [`ToInit::Heartbeat`].
+    Heartbeat,
     /// A hook ended, however it went. To be reported, not acted on.
     Hooked {
         /// Which.
@@ -225,9 +211,20 @@ pub enum Then {
     Exit,
 }
 
+/// A context of a kubeconfig, and which cluster it named when this replica started: no elector goes to another.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KubeContext {
+    /// Its name.
+    pub name: String,
+    /// The URL of the API server.
+    pub server: String,
+    /// A hash of how that server is verified: by which certificate authorities, under which name, or not at all.
+    pub authority: u64,
+}
+
 /// First message to an elector.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Welcome {
+pub struct InitialState {
     /// [`VERSION`] of the sender.
     pub version: u16,
     /// The validated configuration, without what only init needs (command, env, hooks).
@@ -235,27 +232,25 @@ pub struct Welcome {
     /// Full identity, constant per init.
     pub identity: String,
     /// The kubeconfig context that this replica's Lease is in; none: the pod's own cluster. Constant per init.
-    pub context: Option<String>,
+    pub context: Option<KubeContext>,
     /// This elector's number; rises with each elector of this init and is unique in its specs (law 1).
     pub generation: u32,
     /// The highest term that any elector of this init began.
     pub last_term: Term,
     /// A term in progress.
     pub resume: Option<Resume>,
-    /// The greatest instant so far before which nothing may start; nothing lowers it (law 14).
-    pub not_before: Option<Instant>,
     /// What counts of what earlier electors saw of the Lease; none: nothing but what each finds in its own configuration.
     pub last_seen: Option<LastSeen>,
     /// No campaign before this: the Lease was given up voluntarily.
-    pub sit_out: Option<Instant>,
+    pub backoff: Option<Instant>,
     /// Whether init was told to end already.
     pub shutdown: bool,
     /// Init is PID 1: the elector's own guard may kill all that it sees (law 8).
     pub pid1: bool,
 }
 
-impl Welcome {
-    /// The welcome of the first elector of an init that is PID 1: there is nothing to hand on.
+impl InitialState {
+    /// The initial of the first elector of an init that is PID 1: there is nothing to hand on.
     #[must_use]
     pub const fn first(config: Config, identity: String) -> Self {
         Self {
@@ -266,9 +261,8 @@ impl Welcome {
             generation: 1,
             last_term: Term(0),
             resume: None,
-            not_before: None,
             last_seen: None,
-            sit_out: None,
+            backoff: None,
             shutdown: false,
             pid1: true,
         }

@@ -6,7 +6,7 @@ use tenure::{
     cli::{self, Face},
     commands, elector, init,
     process::signals,
-    stderr::leave,
+    stderr::write_termination_message,
 };
 
 #[expect(unsafe_code, reason = "nothing else runs early enough to keep the signals that arrive before main")]
@@ -27,7 +27,7 @@ fn main() -> ExitCode {
         Err(refused) => {
             signals::restore();
             if refused.is_of_run() {
-                leave(&refused.to_string());
+                write_termination_message(&refused.to_string());
             }
             refused.report()
         }

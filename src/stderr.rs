@@ -57,7 +57,7 @@ pub fn line(format: LogFormat, level: LogLevel, text: &str) -> String {
 /// Writes the container's termination message for kubelet, in place of an earlier one. If the file does not exist, or this user
 /// may not write it, standard error has to do; so it has if the file is a pipe that nobody reads. Beside a tenure that is PID 1
 /// (`kubectl exec`) the message is that one's to write.
-pub fn leave(words: &str) {
+pub fn write_termination_message(words: &str) {
     if Pid::this() != PID1 && runs_our_program(PID1) {
         return;
     }
@@ -70,7 +70,7 @@ pub fn leave(words: &str) {
 
 /// Lines to standard error, with the count of those that were dropped.
 #[derive(Debug)]
-pub struct Lines {
+pub struct StderrLog {
     format: LogFormat,
     way: Way,
     dropped: u64,
@@ -78,7 +78,7 @@ pub struct Lines {
     cut: bool,
 }
 
-impl Lines {
+impl StderrLog {
     /// Looks at what standard error is; nothing is dropped yet. `format` is that of the lines about dropped ones.
     #[must_use]
     pub fn new(format: LogFormat) -> Self {
@@ -214,7 +214,7 @@ mod tests {
     }
 
     /// Writes lines until one is dropped, and a few more; the number that got through.
-    fn fill(lines: &mut Lines, fd: BorrowedFd<'_>, dropped: u64) -> usize {
+    fn fill(lines: &mut StderrLog, fd: BorrowedFd<'_>, dropped: u64) -> usize {
         let mut through = 0;
         while lines.write_to(fd, &[b'x'; 4095]) {
             through += 1;
@@ -226,7 +226,7 @@ mod tests {
     }
 
     fn drops_when_full_and_tells_the_count_later(way: impl Fn(BorrowedFd<'_>) -> Way, writer: OwnedFd, mut reader: impl Read) {
-        let mut lines = Lines { format: LogFormat::Text, way: way(writer.as_fd()), dropped: 0, cut: false };
+        let mut lines = StderrLog { format: LogFormat::Text, way: way(writer.as_fd()), dropped: 0, cut: false };
         let through = fill(&mut lines, writer.as_fd(), 3);
         assert!(through > 0);
         let mut room = vec![0; 1 << 20];
@@ -266,20 +266,20 @@ mod tests {
     #[test]
     fn a_full_datagram_socket_drops_lines() {
         let (writer, _reader) = UnixDatagram::pair().unwrap();
-        assert!(fill(&mut Lines::onto(writer.as_fd(), LogFormat::Text), writer.as_fd(), 2) > 0);
+        assert!(fill(&mut StderrLog::onto(writer.as_fd(), LogFormat::Text), writer.as_fd(), 2) > 0);
     }
 
     #[test]
     fn a_terminal_that_nobody_reads_drops_lines() {
         let pty = openpty(None, None).unwrap();
         // The kernel passes on in its own time what it took, so a second line might fit again.
-        assert!(fill(&mut Lines::onto(pty.slave.as_fd(), LogFormat::Text), pty.slave.as_fd(), 1) > 0);
+        assert!(fill(&mut StderrLog::onto(pty.slave.as_fd(), LogFormat::Text), pty.slave.as_fd(), 1) > 0);
     }
 
     #[test]
     fn a_reader_that_went_away_drops_lines() {
         let (reader, writer) = nix::unistd::pipe().unwrap();
-        let mut lines = Lines::onto(writer.as_fd(), LogFormat::Text);
+        let mut lines = StderrLog::onto(writer.as_fd(), LogFormat::Text);
         drop(reader);
         assert!(!lines.write_to(writer.as_fd(), b"lost\n"));
     }
@@ -288,7 +288,7 @@ mod tests {
     fn a_regular_file_takes_every_line_whatever_its_length() {
         let mut file = tempfile();
         let line = vec![b'x'; 3 * CHUNK];
-        let mut lines = Lines::onto(file.as_fd(), LogFormat::Text);
+        let mut lines = StderrLog::onto(file.as_fd(), LogFormat::Text);
         assert!(lines.write_to(file.as_fd(), &line) && lines.write_to(file.as_fd(), b"end\n"));
         let mut text = String::new();
         file.rewind().unwrap();
@@ -300,7 +300,7 @@ mod tests {
     fn a_line_that_was_cut_is_ended_before_the_next() {
         let (reader, writer) = nix::unistd::pipe().unwrap();
         fcntl(&writer, FcntlArg::F_SETPIPE_SZ(4096)).unwrap();
-        let mut lines = Lines::onto(writer.as_fd(), LogFormat::Text);
+        let mut lines = StderrLog::onto(writer.as_fd(), LogFormat::Text);
         assert!(!lines.write_to(writer.as_fd(), &[b'x'; 2 * CHUNK]));
         let mut reader = File::from(reader);
         reader.read_exact(&mut [0; CHUNK]).unwrap();
@@ -317,7 +317,7 @@ mod tests {
     #[test]
     fn the_shared_file_description_stays_blocking() {
         let (_reader, writer) = nix::unistd::pipe().unwrap();
-        assert!(Lines::onto(writer.as_fd(), LogFormat::Text).write_to(writer.as_fd(), b"line\n"));
+        assert!(StderrLog::onto(writer.as_fd(), LogFormat::Text).write_to(writer.as_fd(), b"line\n"));
         let flags = OFlag::from_bits_retain(fcntl(&writer, FcntlArg::F_GETFL).unwrap());
         assert!(!flags.contains(OFlag::O_NONBLOCK));
     }

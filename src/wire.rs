@@ -134,10 +134,10 @@ mod tests {
         let (mut end, other) = End::pair().unwrap();
         assert_eq!(end.receive::<ToElector>().unwrap(), None);
 
-        say(&other, &encode(&ToElector::Beat).unwrap());
+        say(&other, &encode(&ToElector::Heartbeat).unwrap());
         say(&other, &encode(&ToElector::Shutdown).unwrap());
 
-        assert_eq!(end.receive().unwrap(), Some(ToElector::Beat));
+        assert_eq!(end.receive().unwrap(), Some(ToElector::Heartbeat));
         assert_eq!(end.receive().unwrap(), Some(ToElector::Shutdown));
         assert_eq!(end.receive::<ToElector>().unwrap(), None);
     }
@@ -145,24 +145,24 @@ mod tests {
     #[test]
     fn that_the_other_end_is_closed_is_told_after_its_last_message_even_where_sending_failed_before() {
         let (mut end, other) = End::pair().unwrap();
-        say(&other, &encode(&ToElector::Beat).unwrap());
+        say(&other, &encode(&ToElector::Heartbeat).unwrap());
 
         drop(other);
 
-        assert!(matches!(end.send(&ToInit::Beat), Err(Broken::Closed)));
-        assert_eq!(end.receive().unwrap(), Some(ToElector::Beat));
+        assert!(matches!(end.send(&ToInit::Heartbeat), Err(Broken::Closed)));
+        assert_eq!(end.receive().unwrap(), Some(ToElector::Heartbeat));
         assert!(matches!(end.receive::<ToElector>(), Err(Broken::Closed)));
     }
 
     #[test]
     fn the_last_messages_of_an_end_that_had_not_read_everything_arrive() {
         let (mut end, other) = End::pair().unwrap();
-        end.send(&ToElector::Beat).unwrap();
-        say(&other, &encode(&ToInit::Beat).unwrap());
+        end.send(&ToElector::Heartbeat).unwrap();
+        say(&other, &encode(&ToInit::Heartbeat).unwrap());
 
         drop(other);
 
-        assert_eq!(end.receive().unwrap(), Some(ToInit::Beat));
+        assert_eq!(end.receive().unwrap(), Some(ToInit::Heartbeat));
         assert!(matches!(end.receive::<ToInit>(), Err(Broken::Closed)));
     }
 

@@ -20,12 +20,18 @@ use nix::{
     unistd::Pid,
 };
 use tenure::{
+    api::Cluster,
     clock,
     config::{self, Config},
-    link::{Confirmed, Exit, Facts, MAX_MESSAGE, Resume, Stop, Term, Then, ToElector, ToInit, VERSION, Welcome, decode, encode},
+    link::{
+        Confirmed, Exit, InitialState, KubeContext, MAX_MESSAGE, Resume, Stop, Term, TermInfo, Then, ToElector, ToInit, VERSION,
+        decode, encode,
+    },
     process,
 };
 
+#[path = "support/incomplete.rs"]
+mod incomplete;
 #[path = "support/lines.rs"]
 mod lines;
 #[path = "support/procfs.rs"]
@@ -56,7 +62,8 @@ fn it_takes_no_other_context_than_the_one_that_init_found() {
     let kubeconfig = Kubeconfig::of_nobody();
     let mut elector = Elector::start("exec \"$0\" elector", Some(&kubeconfig));
 
-    elector.welcome(Welcome { context: Some("another".into()), ..welcome() });
+    let another = context().map(|context| KubeContext { name: "another".into(), ..context });
+    elector.receives(InitialState { context: another, ..initial_state() });
 
     let ToInit::Failed { code: 78, message } = elector.hears() else { panic!("no Failed") };
     assert!(message.contains("no longer has the context another"), "{message}");
@@ -64,10 +71,23 @@ fn it_takes_no_other_context_than_the_one_that_init_found() {
 }
 
 #[test]
+fn it_goes_to_no_other_cluster_than_the_one_that_init_found() {
+    let kubeconfig = Kubeconfig::of_nobody();
+    let mut elector = Elector::start("exec \"$0\" elector", Some(&kubeconfig));
+
+    let began = context().map(|context| KubeContext { server: "http://127.0.0.1:2/".into(), ..context });
+    elector.receives(InitialState { context: began, ..initial_state() });
+
+    let ToInit::Failed { code: 78, message } = elector.hears() else { panic!("no Failed") };
+    assert!(message.contains("another server (http://127.0.0.1:1/ in place of http://127.0.0.1:2/)"), "{message}");
+    assert_eq!(elector.child.wait().unwrap().code(), Some(78));
+}
+
+#[test]
 fn another_version_of_the_link_is_refused() {
     let mut elector = Elector::start("exec \"$0\" elector", None);
 
-    elector.welcome(Welcome { version: VERSION + 1, ..welcome() });
+    elector.receives(InitialState { version: VERSION + 1, ..initial_state() });
 
     assert_eq!(elector.child.wait().unwrap().code(), Some(70));
 }
@@ -76,8 +96,8 @@ fn another_version_of_the_link_is_refused() {
 fn signals_of_a_terminal_do_not_end_it() {
     let kubeconfig = Kubeconfig::of_nobody();
     let elector = Elector::start("exec \"$0\" elector", Some(&kubeconfig));
-    elector.welcome(welcome());
-    assert_eq!(elector.hears(), ToInit::Beat);
+    elector.receives(initial_state());
+    assert_eq!(elector.hears(), ToInit::Heartbeat);
 
     let pid = Pid::from_raw(elector.child.id().try_into().unwrap());
     use Signal::{SIGALRM, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2, SIGVTALRM};
@@ -88,7 +108,7 @@ fn signals_of_a_terminal_do_not_end_it() {
         process::kill::send(pid, config::Signal(real_time)).unwrap();
     }
 
-    assert_eq!(elector.hears(), ToInit::Beat);
+    assert_eq!(elector.hears(), ToInit::Heartbeat);
 }
 
 #[test]
@@ -99,7 +119,7 @@ fn a_credential_plugin_inherits_neither_blocked_nor_ignored_signals() {
     let kubeconfig = Kubeconfig::of_plugin(&script);
     let elector = Elector::start("trap '' QUIT; exec \"$0\" elector", Some(&kubeconfig));
 
-    elector.welcome(welcome());
+    elector.receives(initial_state());
 
     wait_until("the plugin ran", || seen.exists());
     let masks = fs::read_to_string(&seen).unwrap();
@@ -119,7 +139,7 @@ fn a_credential_plugin_has_no_descriptor_of_the_link() {
     let kubeconfig = Kubeconfig::of_plugin(&script);
     let elector = Elector::start("exec \"$0\" elector", Some(&kubeconfig));
 
-    elector.welcome(welcome());
+    elector.receives(initial_state());
 
     wait_until("the plugin ran", || seen.exists());
     let descriptors = fs::read_to_string(&seen).unwrap();
@@ -132,9 +152,9 @@ fn after_its_init_died_it_kills_what_the_workload_left() {
     let kubeconfig = Kubeconfig::of_nobody();
     let script = "\"$0\" elector & TENURE_IDENTITY=me_1 setsid sleep 60 & echo $!; wait";
     let mut elector = Elector::start(script, Some(&kubeconfig));
-    elector.welcome(welcome());
+    elector.receives(initial_state());
     let left = elector.pid();
-    assert_eq!(elector.hears(), ToInit::Beat);
+    assert_eq!(elector.hears(), ToInit::Heartbeat);
 
     elector.child.kill().unwrap();
     elector.child.wait().unwrap();
@@ -169,7 +189,7 @@ const ANONYMOUS: &str = "\"$0\" elector & setsid env -i sleep 60 & echo $!; wait
 fn a_second_elector_kills_the_group_that_the_first_saw_start() {
     let kubeconfig = Kubeconfig::of_nobody();
     let (mut elector, group) = Elector::of_a_term(&kubeconfig);
-    while elector.hears() != ToInit::Beat {}
+    while elector.hears() != ToInit::Heartbeat {}
 
     elector.child.kill().unwrap();
     elector.child.wait().unwrap();
@@ -183,8 +203,8 @@ fn an_elector_that_saw_the_group_start_kills_it() {
     let kubeconfig = Kubeconfig::of_nobody();
     let mut elector = Elector::start(ANONYMOUS, Some(&kubeconfig));
     let group = elector.pid();
-    elector.welcome(welcome());
-    assert_eq!(elector.hears(), ToInit::Beat);
+    elector.receives(initial_state());
+    assert_eq!(elector.hears(), ToInit::Heartbeat);
     elector.tell(&ToElector::Started { term: Term(1), pid: group.as_raw(), at: clock::boot() });
 
     elector.child.kill().unwrap();
@@ -198,7 +218,7 @@ fn an_elector_that_saw_the_group_start_kills_it() {
 fn a_link_that_breaks_is_no_reason_to_kill_what_a_living_init_runs() {
     let kubeconfig = Kubeconfig::of_nobody();
     let (elector, group) = Elector::of_a_term(&kubeconfig);
-    while elector.hears() != ToInit::Beat {}
+    while elector.hears() != ToInit::Heartbeat {}
     let pid = wait_for("the elector", || elector_of(&elector.child));
 
     send(elector.link.as_raw_fd(), b"no message", MsgFlags::empty()).unwrap();
@@ -218,8 +238,8 @@ fn a_group_that_was_proved_gone_is_nobodys_to_kill() {
     ] {
         let (mut elector, group) = Elector::of_a_term(&kubeconfig);
         elector.tell(&gone);
-        elector.tell(&ToElector::Beat);
-        while elector.hears() != ToInit::Beat {}
+        elector.tell(&ToElector::Heartbeat);
+        while elector.hears() != ToInit::Heartbeat {}
         let pid = wait_for("the elector", || elector_of(&elector.child));
 
         elector.child.kill().unwrap();
@@ -238,10 +258,10 @@ fn a_successor_serves_the_probes_once_the_port_is_free_again() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();
     let elector = Elector::start("exec \"$0\" elector", Some(&kubeconfig));
-    let mut welcome = Welcome { generation: 2, ..welcome() };
-    welcome.config.http.listen = Some(address);
-    elector.welcome(welcome);
-    while elector.hears() != ToInit::Beat {}
+    let mut initial = InitialState { generation: 2, ..initial_state() };
+    initial.config.http.listen = Some(address);
+    elector.receives(initial);
+    while elector.hears() != ToInit::Heartbeat {}
 
     drop(taken);
 
@@ -257,7 +277,7 @@ fn it_kills_at_the_hard_deadline_although_its_init_does_nothing() {
     let hard = resume.confirmed.deadlines.hard;
     assert!(hard > clock::boot());
 
-    elector.welcome(Welcome { resume: Some(resume), ..welcome() });
+    elector.receives(InitialState { resume: Some(resume), ..initial_state() });
 
     assert_eq!(elector.line(), "137");
     assert!(clock::boot() >= hard);
@@ -274,17 +294,22 @@ fn it_kills_at_the_hard_deadline_on_a_machine_that_has_slept() {
     let resume = resume(sent + slept::ASLEEP, None);
     let hard = resume.confirmed.deadlines.hard;
 
-    elector.welcome(Welcome { resume: Some(resume), ..welcome() });
+    elector.receives(InitialState { resume: Some(resume), ..initial_state() });
 
     assert_eq!(elector.line(), "137");
     assert!(clock::boot() + slept::ASLEEP >= hard);
 }
 
-fn welcome() -> Welcome {
+fn initial_state() -> InitialState {
     let mut config = Config::default();
     config.lease.name = "writer".into();
     config.lease.namespace = "billing".into();
-    Welcome { pid1: false, context: Some("c".into()), ..Welcome::first(config, "me_1".into()) }
+    InitialState { pid1: false, context: context(), ..InitialState::first(config, "me_1".into()) }
+}
+
+/// What init would have found.
+fn context() -> Option<KubeContext> {
+    Cluster::from_kubeconfig(&[Kubeconfig::of_nobody().path()]).unwrap().context()
 }
 
 /// A term whose last renewal was sent at this instant.
@@ -292,7 +317,7 @@ fn resume(sent: tenure::time::Instant, main: Option<Pid>) -> Resume {
     let timing = Config::default().timing();
     Resume {
         term: Term(1),
-        facts: Facts {
+        info: TermInfo {
             token: "1".into(),
             uid: "u".into(),
             transitions: 1,
@@ -345,14 +370,14 @@ impl Elector {
     fn of_a_term(kubeconfig: &Kubeconfig) -> (Self, Pid) {
         let mut elector = Self::start(ANONYMOUS, Some(kubeconfig));
         let group = elector.pid();
-        elector.welcome(Welcome { resume: Some(resume(clock::boot(), Some(group))), ..welcome() });
+        elector.receives(InitialState { resume: Some(resume(clock::boot(), Some(group))), ..initial_state() });
         (elector, group)
     }
 
     /// Answers its Hello.
-    fn welcome(&self, welcome: Welcome) {
+    fn receives(&self, initial: InitialState) {
         assert_eq!(self.hears(), ToInit::Hello { version: VERSION });
-        self.tell(&ToElector::Welcome(Box::new(welcome)));
+        self.tell(&ToElector::InitialState(Box::new(initial)));
     }
 
     fn tell(&self, message: &ToElector) {
@@ -439,12 +464,12 @@ fn a_successor_waits_for_its_kubeconfig() {
     let whole = fs::read(kubeconfig.path()).unwrap();
     fs::write(kubeconfig.path(), "{").unwrap();
     let elector = Elector::start("exec \"$0\" elector", Some(&kubeconfig));
-    let mut successor = Welcome { generation: 2, ..welcome() };
+    let mut successor = InitialState { generation: 2, ..initial_state() };
     successor.config.lease.renew_period = Duration::from_secs(1);
 
-    elector.welcome(successor);
+    elector.receives(successor);
     for _ in 0..2 {
-        assert_eq!(elector.hears(), ToInit::Beat);
+        assert_eq!(elector.hears(), ToInit::Heartbeat);
     }
     fs::write(kubeconfig.path(), whole).unwrap();
 
@@ -456,10 +481,10 @@ fn probes_that_cannot_be_served_end_the_start() {
     let kubeconfig = Kubeconfig::of_nobody();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut elector = Elector::start("exec \"$0\" elector", Some(&kubeconfig));
-    let mut first = welcome();
+    let mut first = initial_state();
     first.config.http.listen = Some(taken.local_addr().unwrap());
 
-    elector.welcome(first);
+    elector.receives(first);
 
     let ToInit::Failed { code: 78, message } = elector.hears() else { panic!("no Failed") };
     assert!(message.contains("(http.listen)"), "{message}");

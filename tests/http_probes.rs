@@ -58,7 +58,7 @@ async fn each_probe_follows_what_the_loop_last_wrote() {
 
     let now = clock::boot();
     let deadlines = Deadlines { soft: now + D, hard: now + D, end: now + D };
-    let leading = Some(Led { term: Term(1), confirmed: now, deadlines, from: now, ending: false });
+    let leading = Some(Led { term: Term(1), confirmed: now, deadlines, ending: false });
     health.update(View { ready: true, leading });
 
     assert!(get(address, "/readyz").await.starts_with("HTTP/1.1 200 "));

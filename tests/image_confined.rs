@@ -3,7 +3,6 @@
 
 use std::{
     fs,
-    io::Write as _,
     path::{Path, PathBuf},
     process::{Command, Output},
     sync::OnceLock,
@@ -11,6 +10,9 @@ use std::{
 
 use serde_json::{Value, json};
 use tenure::config::Signal;
+
+#[path = "support/incomplete.rs"]
+mod incomplete;
 
 /// Reserved for glibc's threads: no shell can trap them.
 const THREADS: [i32; 2] = [32, 33];
@@ -111,16 +113,6 @@ fn the_first_real_time_signal_stays_blocked_and_ignored() {
     assert_eq!(ours, direct);
 }
 
-#[test]
-fn the_builder_has_the_pinned_toolchain() {
-    let file = |name| fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).unwrap();
-
-    let pinned = file("rust-toolchain.toml");
-    let pinned = pinned.split("channel = \"").nth(1).and_then(|rest| rest.split('"').next()).unwrap();
-
-    assert!(file("Dockerfile").contains(&format!("ARG BUILDER=rust:{pinned}-slim\n")), "rust-toolchain.toml says {pinned}");
-}
-
 /// An image, unpacked as long as this lives.
 struct Image {
     directory: PathBuf,
@@ -170,8 +162,7 @@ impl Container {
     /// None, with a message, where this user cannot start containers.
     fn of(image: Image) -> Option<Self> {
         if !nix::unistd::geteuid().is_root() {
-            // Bypasses the test harness's capture: a test that did nothing must not look like one that passed.
-            let _ = writeln!(std::io::stderr(), "NOT RUN: containers need root");
+            incomplete::not_run("the image as a container", "it takes root");
             return None;
         }
         let mut spec = parse(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/image/runc.json"));

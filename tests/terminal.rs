@@ -30,7 +30,7 @@ mod wait;
 use lines::Lines;
 use procfs::{children, is_dead, parent, state};
 use scratch::Scratch;
-use tenure::apiserver::{Options, Server};
+use tenure::apiserver::Server;
 use wait::{wait_for, wait_until};
 
 const TENURE: &str = env!("CARGO_BIN_EXE_tenure");
@@ -236,9 +236,9 @@ fn a_workload_is_started_again_although_the_terminal_has_hung_up() {
 
 #[test]
 fn a_guard_is_not_suspended_with_a_workload_under_a_lease() {
-    let server = Server::start(&Options::default()).expect("the embedded API server");
+    let server = Server::start(([127, 0, 0, 1], 0).into()).expect("the embedded API server");
     let scratch = Scratch::new();
-    let kubeconfig = scratch.file("kubeconfig", server.client("admin").unwrap().kubeconfig());
+    let kubeconfig = scratch.file("kubeconfig", server.kubeconfig(server.address()));
     let mut terminal = Terminal::of_shell();
     terminal.run(&format!("export KUBECONFIG={kubeconfig}"));
     terminal.run(&format!(
@@ -256,9 +256,9 @@ fn a_guard_is_not_suspended_with_a_workload_under_a_lease() {
 
 #[test]
 fn ctrl_z_stops_no_leader_that_reads_no_terminal() {
-    let server = Server::start(&Options::default()).expect("the embedded API server");
+    let server = Server::start(([127, 0, 0, 1], 0).into()).expect("the embedded API server");
     let scratch = Scratch::new();
-    let kubeconfig = scratch.file("kubeconfig", server.client("admin").unwrap().kubeconfig());
+    let kubeconfig = scratch.file("kubeconfig", server.kubeconfig(server.address()));
     let mut terminal = Terminal::of_shell();
     terminal.run(&format!("export KUBECONFIG={kubeconfig}"));
     terminal.run(&format!(

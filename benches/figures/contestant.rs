@@ -18,8 +18,9 @@ use crate::{
     refusal,
     support::{
         api::{self, Verbs},
+        procfs::{children, command_line},
         proxy::Proxy,
-        replica::{children, command_line, write_kubeconfig_to},
+        replica::write_kubeconfig_to,
         stage::{LEASE, Stage},
         workload::Behaviour,
     },

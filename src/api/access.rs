@@ -69,6 +69,19 @@ pub enum AccessError {
         /// The context.
         context: String,
     },
+    /// The context that this replica began with is another cluster's now.
+    #[error(
+        "the context {context} of the kubeconfig {files} names {what} than when this replica started, and the Lease of this replica may \
+         not be there: correct it, or restart"
+    )]
+    Moved {
+        /// The kubeconfig's files.
+        files: String,
+        /// The context.
+        context: String,
+        /// What has changed.
+        what: String,
+    },
     /// The context names a cluster or a user that is not there.
     #[error(
         "cannot use the kubeconfig: the context {context} names the {kind} {name}, which is not in {files}: correct the name, or add it"
@@ -168,6 +181,10 @@ pub enum AccessError {
 }
 
 impl AccessError {
+    pub(super) fn of_plugin(place: &str, source: PluginError) -> Self {
+        Self::Plugin { place: place.into(), source }
+    }
+
     /// The exit code of a command that this ends. That a plugin returned no credentials is not a configuration error.
     #[must_use]
     pub fn exit_code(&self) -> u8 {

@@ -1,21 +1,26 @@
 //! Where the API server is, and who we are there.
 
 use std::{
-    env, fmt, io,
+    env, fmt,
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+    io,
     path::{Path, PathBuf},
     time::Duration,
 };
 
 use http::{HeaderValue, header::USER_AGENT, uri::Authority};
-use kube::config::{ExecInteractiveMode, Kubeconfig, KubeconfigError};
+use kube::config::{Kubeconfig, KubeconfigError};
+use tokio::task::spawn_blocking;
 
 use super::{
     access::AccessError,
     dial::Dialer,
     kubeconfig,
     namespace::{self, Namespace},
-    plugin, pod, proxies, url,
+    plugin::Plugin,
+    pod, proxies, url,
 };
+use crate::link::KubeContext;
 
 #[cfg(test)]
 mod tests;
@@ -27,15 +32,6 @@ pub struct Cluster {
     source: Source,
     /// `None`: the pod does not tell.
     namespace: Option<Namespace>,
-}
-
-/// Whether a credential plugin may prompt at the terminal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Prompt {
-    /// If the kubeconfig says so.
-    Allowed,
-    /// Never, except that a plugin with `interactiveMode: Always` still tries.
-    Never,
 }
 
 /// Where the access comes from.
@@ -56,49 +52,45 @@ impl Cluster {
     ///
     /// # Errors
     /// Nothing is found, or the first source found cannot be used: a later one never replaces a broken one.
-    pub fn discover(prompt: Prompt) -> Result<Self, AccessError> {
+    pub fn discover() -> Result<Self, AccessError> {
         let named = named_files();
         if !named.is_empty() {
-            return Self::from_kubeconfig(&named, prompt);
+            return Self::from_kubeconfig(&named);
         }
         let Some(missing) = pod::missing() else { return Self::from_pod() };
-        match file_at_home() {
-            Some(path) if is_there(&path) => Self::from_kubeconfig(&[path], prompt),
-            Some(path) => Err(AccessError::Nowhere {
-                pod: missing,
-                kubeconfig: format!("there is no kubeconfig (KUBECONFIG is not set, {} does not exist)", path.display()),
-            }),
-            None => Err(AccessError::Nowhere {
-                pod: missing,
-                kubeconfig: "there is no kubeconfig (neither KUBECONFIG nor HOME is set)".into(),
-            }),
-        }
+        let kubeconfig = match file_at_home() {
+            Some(path) if is_there(&path) => return Self::from_kubeconfig(&[path]),
+            Some(path) => format!("there is no kubeconfig (KUBECONFIG is not set, {} does not exist)", path.display()),
+            None => "there is no kubeconfig (neither KUBECONFIG nor HOME is set)".into(),
+        };
+        Err(AccessError::Nowhere { pod: missing, kubeconfig })
     }
 
     /// The cluster that was discovered before, with its [`Self::context`], as its files describe it now. Whichever context has
-    /// become the current one: a replica that went to another cluster would not see who leads in its own.
+    /// become the current one, and whatever that one names now: a replica that went to another cluster would not see who leads in its
+    /// own.
     ///
     /// # Errors
     /// It cannot be used any more; no other takes its place.
-    pub fn again(context: Option<&str>, prompt: Prompt) -> Result<Self, AccessError> {
+    pub fn again(context: Option<&KubeContext>) -> Result<Self, AccessError> {
         let Some(context) = context else { return Self::from_pod() };
         let mut files = named_files();
         if files.is_empty() {
             files.extend(file_at_home());
         }
-        Self::of_context(&files, Some(context), prompt)
+        Self::of_context(&files, Some(context))
     }
 
     /// The cluster of these kubeconfig files, merged as kubectl merges them. Of several, some may be missing.
     ///
     /// # Errors
     /// They cannot be read, name no usable context, or ask for something that tenure does not support.
-    pub fn from_kubeconfig(paths: &[PathBuf], prompt: Prompt) -> Result<Self, AccessError> {
-        Self::of_context(paths, None, prompt)
+    pub fn from_kubeconfig(paths: &[PathBuf]) -> Result<Self, AccessError> {
+        Self::of_context(paths, None)
     }
 
     /// None: their current context.
-    fn of_context(paths: &[PathBuf], context: Option<&str>, prompt: Prompt) -> Result<Self, AccessError> {
+    fn of_context(paths: &[PathBuf], began: Option<&KubeContext>) -> Result<Self, AccessError> {
         let names = paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(":");
         let broken = |source| AccessError::Kubeconfig { paths: names.clone(), source };
         let present: Vec<_> = paths.iter().filter(|path| is_there(path)).collect();
@@ -115,7 +107,7 @@ impl Cluster {
             one.current_context.take_if(|name| name.is_empty());
             merged.merge(one).map_err(broken)
         })?;
-        let context = kubeconfig::choose(&mut kubeconfig, context, &names)?;
+        let context = kubeconfig::choose(&mut kubeconfig, began.map(|began| began.name.as_str()), &names)?;
         let source = Source::Kubeconfig { files: names.clone(), context };
         if let Some(cluster) = kubeconfig::cluster(&kubeconfig) {
             if cluster.proxy_url.is_some() {
@@ -126,7 +118,7 @@ impl Cluster {
                 return Err(AccessError::Unverified(source.to_string()));
             }
         }
-        let mut config = kube::Config::try_from(kubeconfig).map_err(|error| {
+        let config = kube::Config::try_from(kubeconfig).map_err(|error| {
             let KubeconfigError::ParseProxyUrl(source) = error else { return broken(error) };
             AccessError::ProxyVariable(source)
         })?;
@@ -136,13 +128,17 @@ impl Cluster {
         if let Some(provider) = config.auth_info.auth_provider.as_ref().filter(|provider| provider.name != "oidc") {
             return Err(AccessError::AuthProvider { place: source.to_string(), name: provider.name.clone() });
         }
-        if let Some(exec) = &mut config.auth_info.exec
-            && prompt == Prompt::Never
-            && exec.interactive_mode != Some(ExecInteractiveMode::Always)
+        let cluster = Self::new(config, source, Some(namespace))?;
+        if let (Some(began), Some(now)) = (began, cluster.context())
+            && now != *began
         {
-            exec.interactive_mode = Some(ExecInteractiveMode::Never);
+            let what = match now.server == began.server {
+                true => "another certificate authority or another way to verify the server".into(),
+                false => format!("another server ({} in place of {})", now.server, began.server),
+            };
+            return Err(AccessError::Moved { files: names, context: now.name, what });
         }
-        Self::new(config, source, Some(namespace))
+        Ok(cluster)
     }
 
     fn from_pod() -> Result<Self, AccessError> {
@@ -187,13 +183,14 @@ impl Cluster {
         self.config.cluster_url.to_string()
     }
 
-    /// The kubeconfig's context; none: this is the pod's own cluster.
+    /// The kubeconfig's context, and the cluster that it names; none: this is the pod's own cluster.
     #[must_use]
-    pub fn context(&self) -> Option<&str> {
-        match &self.source {
-            Source::Pod => None,
-            Source::Kubeconfig { context, .. } => Some(context),
-        }
+    pub fn context(&self) -> Option<KubeContext> {
+        let Source::Kubeconfig { context, .. } = &self.source else { return None };
+        let mut authority = DefaultHasher::new();
+        let kube::Config { root_cert, accept_invalid_certs, tls_server_name, .. } = &self.config;
+        (root_cert, accept_invalid_certs, tls_server_name).hash(&mut authority);
+        Some(KubeContext { name: context.clone(), server: self.url(), authority: authority.finish() })
     }
 
     /// Where the access comes from, for people.
@@ -212,20 +209,29 @@ impl Cluster {
         ))
     }
 
-    /// Gets credentials and sets up TLS; contacts nothing. Blocks while a credential plugin runs.
+    /// Gets credentials and sets up TLS; contacts nothing. A credential plugin that prompts nobody counts as hung after `patience`.
     ///
     /// # Errors
-    /// [`AccessError::Plugin`], [`AccessError::Credentials`] and [`AccessError::Tls`].
-    pub fn dialer(&self, connect_timeout: Duration) -> Result<Dialer, AccessError> {
-        self.dialer_within(connect_timeout, plugin::PATIENCE)
+    /// [`AccessError::Plugin`], [`AccessError::Credentials`], [`AccessError::Tls`] and others of what the files say.
+    pub async fn dialer(&self, connect_timeout: Duration, patience: Duration) -> Result<Dialer, AccessError> {
+        let (mut config, place, proxy) = (self.config.clone(), self.source.to_string(), self.ignored_proxy());
+        let plugin = Plugin::of(&mut config.auth_info).map_err(|source| AccessError::of_plugin(&place, source))?;
+        let hung = plugin.clone().filter(|plugin| !plugin.interactive);
+        let building = spawn_blocking(move || Dialer::new(config, plugin, &place, proxy, connect_timeout));
+        let built = match hung {
+            None => building.await,
+            Some(plugin) => match tokio::time::timeout(patience, building).await {
+                Ok(built) => built,
+                Err(_) => return Err(AccessError::of_plugin(&self.source.to_string(), plugin.hung(patience))),
+            },
+        };
+        built.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
     }
 
-    /// The same for somebody who waits: a credential plugin that prompts nobody counts as hung after `patience`.
-    ///
-    /// # Errors
-    /// As [`Self::dialer`].
-    pub fn dialer_within(&self, connect_timeout: Duration, patience: Duration) -> Result<Dialer, AccessError> {
-        Dialer::new(&self.config, &self.source.to_string(), self.ignored_proxy(), connect_timeout, patience)
+    /// The same where there is no plugin.
+    #[cfg(test)]
+    pub(crate) fn dialer_now(&self, connect_timeout: Duration) -> Dialer {
+        Dialer::new(self.config.clone(), None, "of a test", None, connect_timeout).unwrap()
     }
 }
 

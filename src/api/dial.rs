@@ -16,8 +16,8 @@ use tower::{
 
 use super::{
     access::AccessError,
-    plugin,
-    token::{TokenFile, is_sendable},
+    bearer::{Bearer, is_sendable},
+    plugin::Plugin,
 };
 use crate::clock;
 
@@ -33,20 +33,18 @@ const IDLE: Duration = Duration::from_secs(300);
 #[derive(Clone)]
 pub struct Dialer {
     make: Arc<dyn Fn() -> kube::Client + Send + Sync>,
-    lifetime: Option<Duration>,
     server: String,
     ignored_proxy: Option<String>,
 }
 
 impl Dialer {
-    /// `place` names the source of the access for people, `ignored_proxy` is the warning about a proxy, and `patience` that with a
-    /// credential plugin.
+    /// Reads files and runs the credential plugin, if there is one, so it blocks; on a thread for that, in a runtime.
     pub(super) fn new(
-        config: &kube::Config,
+        mut config: kube::Config,
+        plugin: Option<Plugin>,
         place: &str,
         ignored_proxy: Option<String>,
         connect_timeout: Duration,
-        patience: Duration,
     ) -> Result<Self, AccessError> {
         let unverified = if config.accept_invalid_certs { "; its certificate is not verified" } else { "" };
         let server = format!("{} ({place}{unverified})", config.cluster_url);
@@ -58,9 +56,6 @@ impl Dialer {
             }
         };
         let credentials = |source| AccessError::Credentials { place: place.into(), source: Box::new(source) };
-        let mut config = config.clone();
-        let lifetime = plugin::replace(&mut config.auth_info, patience)
-            .map_err(|source| AccessError::Plugin { place: place.into(), source })?;
         // As in client-go, the file takes precedence over a token in the kubeconfig itself, which is older.
         let file = config.auth_info.token_file.take().map(|path| (path, config.auth_info.token.take()));
         let token = config.auth_info.token.as_ref().map(|token| token.expose_secret());
@@ -72,16 +67,29 @@ impl Dialer {
         if config.accept_invalid_certs || config.cluster_url.scheme_str() == Some("http") {
             config.root_cert.get_or_insert_default();
         }
-        let signing = match (config.auth_layer().map_err(credentials)?, file) {
-            (None, Some((path, inline))) => {
+        let auth = config.auth_layer().map_err(|source| match (source, &plugin) {
+            (kube::Error::Auth(error), Some(plugin)) => AccessError::of_plugin(place, plugin.failure(error)),
+            (source, _) => credentials(source),
+        })?;
+        let bearer = match (&auth, plugin, file) {
+            (Some(layer), Some(plugin), _) => {
+                // It is not asked for a certificate too.
+                config.auth_info.exec = None;
+                let asked = Bearer::of_plugin(layer, plugin, clock::boot());
+                Some(asked.map_err(|source| AccessError::of_plugin(place, source))?)
+            }
+            (None, _, Some((path, inline))) => {
                 let inline = inline.as_ref().map(|token| token.expose_secret());
-                let opened = TokenFile::open(path.into(), inline, clock::boot());
+                let opened = Bearer::of_file(path.into(), inline, clock::boot());
                 let opened = opened.map_err(|error| credentials(kube::Error::Auth(error)))?;
-                let file = Arc::new(opened.ok_or_else(|| AccessError::Token(place.into()))?);
-                Some(Either::Right(MapRequestLayer::new(move |request: Request<Body>| file.sign(request))))
+                Some(opened.ok_or_else(|| AccessError::Token(place.into()))?)
             }
             // A password or an auth-provider takes precedence over any token; otherwise there is no file.
-            (auth, _) => auth.map(Either::Left),
+            (_, _, _) => None,
+        };
+        let signing = match bearer.map(Arc::new) {
+            Some(bearer) => Some(Either::Right(MapRequestLayer::new(move |request: Request<Body>| bearer.sign(request)))),
+            None => auth.map(Either::Left),
         };
         let signing = option_layer(signing);
         let connector = config.rustls_https_connector_with_connector(tcp(connect_timeout)).map_err(tls)?;
@@ -98,7 +106,7 @@ impl Dialer {
                 .with_layer(&base)
                 .build()
         };
-        Ok(Self { make: Arc::new(make), lifetime, server, ignored_proxy })
+        Ok(Self { make: Arc::new(make), server, ignored_proxy })
     }
 
     /// The server and the source that names it, for people.
@@ -107,15 +115,9 @@ impl Dialer {
         &self.server
     }
 
-    /// How long its credentials are valid, counted from its creation; `None` if no expiry is known.
-    #[must_use]
-    pub const fn lifetime(&self) -> Option<Duration> {
-        self.lifetime
-    }
-
     /// Whether this is a clone of `other`.
-    #[must_use]
-    pub fn is(&self, other: &Self) -> bool {
+    #[cfg(test)]
+    pub(crate) fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.make, &other.make)
     }
 
@@ -160,7 +162,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use crate::{
-        api::{Cluster, Prompt, exchange, stub},
+        api::{Cluster, PLUGIN_PATIENCE as PATIENCE, exchange, stub},
         words::one_line,
     };
 
@@ -181,7 +183,7 @@ mod tests {
             Self { file: kubeconfig.with_extension("file"), kubeconfig }
         }
 
-        fn dialer(&self, server: &str, user: &Value) -> Result<Dialer, AccessError> {
+        async fn dialer(&self, server: &str, user: &Value) -> Result<Dialer, AccessError> {
             let kubeconfig = json!({
                 "apiVersion": "v1",
                 "kind": "Config",
@@ -191,13 +193,13 @@ mod tests {
                 "users": [{"name": "u", "user": user}],
             });
             std::fs::write(&self.kubeconfig, kubeconfig.to_string()).unwrap();
-            Cluster::from_kubeconfig(std::slice::from_ref(&self.kubeconfig), Prompt::Never)?.dialer(Duration::from_secs(5))
+            Cluster::from_kubeconfig(std::slice::from_ref(&self.kubeconfig))?.dialer(Duration::from_secs(5), PATIENCE).await
         }
 
         /// The head of a request by this user, in lower case.
         async fn asks(&self, user: Value) -> String {
             let mut stub = stub::Stub::start([stub::json(200, "{}")]).await;
-            let client = self.dialer(&stub.url, &user).unwrap().client();
+            let client = self.dialer(&stub.url, &user).await.unwrap().client();
             exchange(&client, Request::get("/x").body(Body::empty()).unwrap(), Duration::from_secs(20)).await.unwrap();
             stub.seen.recv().await.unwrap().head
         }
@@ -225,6 +227,58 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_credential_plugin_is_asked_as_kubectl_asks_and_once() {
+        let user = User::new("asked");
+        let script = format!(
+            r#"echo >>{}; echo "{{\"status\": {{\"token\": \"$(printf %s "$KUBERNETES_EXEC_INFO" | base64 -w0)\"}}}}""#,
+            user.file.display()
+        );
+
+        let head = user.asks(json!({ "exec": plugin(&script) })).await;
+
+        let question = r#"{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1","spec":{"interactive":false}}"#;
+        let asked = BASE64_STANDARD.encode(question).to_lowercase();
+        assert!(head.contains(&format!("authorization: bearer {asked}\r\n")), "{head}");
+        assert_eq!(std::fs::read_to_string(&user.file).unwrap(), "\n");
+    }
+
+    #[tokio::test]
+    async fn an_error_shows_what_a_plugin_complains_of_and_nothing_that_it_was_given_or_prints() {
+        let user = User::new("complains");
+        for (script, shown) in [
+            ("echo a-token; echo first >&2; echo '  the session is over ' >&2; exit 3", "(exit status: 3): the session is over"),
+            ("echo '{\"status\": {\"token\": \"a-token\"'", "is not an ExecCredential"),
+            ("echo '{\"status\": \"a-token\"}'", "is not an ExecCredential"),
+            ("echo '{\"status\": {\"token\": \"\"}}'", "is not an ExecCredential"),
+            ("echo '{\"status\": {\"token\": \"a-token\", \"expirationTimestamp\": \"soon\"}}'", "is not an ExecCredential"),
+        ] {
+            let mut exec = plugin(script);
+            exec["env"] = json!([{ "name": "SECRET", "value": "a-variable" }]);
+
+            let error = user.dialer("https://127.0.0.1:1", &json!({ "exec": exec })).await.unwrap_err();
+
+            let said = format!("{} {error:?}", one_line(&error));
+            assert!(said.contains("/bin/sh") && said.contains(shown), "{said}");
+            for secret in ["a-token", "a-variable", "first"] {
+                assert!(!said.contains(secret), "{said}");
+            }
+            assert_eq!(error.exit_code(), 77);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_plugin_that_is_not_there_is_told_with_how_to_get_it() {
+        let mut exec = plugin("");
+        (exec["command"], exec["installHint"]) = ("/nonexistent/plugin".into(), "brew install\nplugin".into());
+
+        let error = User::new("hint").dialer("https://127.0.0.1:1", &json!({ "exec": exec })).await.unwrap_err();
+
+        let said = one_line(&error);
+        assert!(said.contains("the credential plugin /nonexistent/plugin cannot be run (brew install plugin): "), "{said}");
+        assert_eq!(error.exit_code(), 78);
+    }
+
+    #[tokio::test]
     async fn what_is_empty_in_a_kubeconfig_is_not_set() {
         let user = User::new("empty");
         std::fs::write(&user.file, "open-sesame").unwrap();
@@ -232,8 +286,7 @@ mod tests {
             json!({ "token": "", "exec": plugin(PLUGIN) }),
             json!({ "token": "", "tokenFile": user.file }),
             json!({ "username": "", "password": "", "token": "open-sesame" }),
-            json!({ "tokenFile": "", "token": "open-sesame" }),
-            json!({ "client-certificate-data": "", "client-key-data": "", "client-certificate": "", "token": "open-sesame" }),
+            json!({ "client-certificate-data": "", "client-key-data": "", "token": "open-sesame" }),
         ] {
             let head = user.asks(credentials.clone()).await;
             assert!(head.contains("authorization: bearer open-sesame\r\n"), "{credentials}: {head}");
@@ -291,22 +344,20 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_token_that_cannot_stand_in_a_header_is_refused_and_not_shown() {
+    #[tokio::test]
+    async fn a_token_that_cannot_stand_in_a_header_is_refused_and_not_shown() {
         let user = User::new("token");
         let empty = User::new("token-none");
         std::fs::write(&user.file, "open\nsesame").unwrap();
         std::fs::write(&empty.file, "").unwrap();
-        let prints = plugin(r#"printf %s '{"status":{"token":"open\nsesame"}}'"#);
         for (credentials, code) in [
             (json!({ "token": "open\nsesame" }), 78),
             (json!({ "auth-provider": { "name": "oidc", "config": { "id-token": "open\nsesame" } } }), 78),
             (json!({ "auth-provider": { "name": "oidc", "config": { "id-token": "" } } }), 78),
             (json!({ "tokenFile": user.file }), 78),
             (json!({ "tokenFile": empty.file }), 78),
-            (json!({ "exec": prints }), 77),
         ] {
-            let error = user.dialer("https://127.0.0.1:1", &credentials).unwrap_err();
+            let error = user.dialer("https://127.0.0.1:1", &credentials).await.unwrap_err();
             assert_eq!(error.exit_code(), code, "{error:?}");
             assert!(!format!("{error:?} {}", one_line(&error)).contains("sesame"), "{error:?}");
         }
@@ -323,22 +374,22 @@ mod tests {
         }
     }
 
-    #[test]
-    fn an_impersonation_that_no_header_can_carry_is_refused_by_its_name() {
-        let error = User::new("impersonation").dialer("http://127.0.0.1:1", &json!({ "as": "bob\n" })).unwrap_err();
+    #[tokio::test]
+    async fn an_impersonation_that_no_header_can_carry_is_refused_by_its_name() {
+        let error = User::new("impersonation").dialer("http://127.0.0.1:1", &json!({ "as": "bob\n" })).await.unwrap_err();
 
         assert!(matches!(error, AccessError::Impersonation(_)), "{error}");
         assert_eq!(error.exit_code(), 78);
     }
 
-    #[test]
-    fn a_key_that_is_no_pem_is_refused_and_not_shown() {
+    #[tokio::test]
+    async fn a_key_that_is_no_pem_is_refused_and_not_shown() {
         let user = User::new("key");
         let key = BASE64_STANDARD.encode(r"-----BEGIN PRIVATE KEY-----\nU0VTQU1F\n-----END PRIVATE KEY-----\n");
         let certificate = BASE64_STANDARD.encode("-----BEGIN CERTIFICATE-----\naGVsbG8=\n-----END CERTIFICATE-----\n");
         let credentials = json!({ "client-certificate-data": certificate, "client-key-data": key });
 
-        let error = user.dialer("https://127.0.0.1:1", &credentials).unwrap_err();
+        let error = user.dialer("https://127.0.0.1:1", &credentials).await.unwrap_err();
 
         let said = format!("{error:?} {}", one_line(&error));
         assert!(matches!(error, AccessError::Identity(_)), "{said}");

@@ -274,7 +274,7 @@ mod tests {
         let port = tokio::net::TcpSocket::new_v4().unwrap();
         port.bind((std::net::Ipv4Addr::LOCALHOST, 0).into()).unwrap();
         let url = format!("http://{}", port.local_addr().unwrap());
-        let client = Cluster::without_credentials(&url).dialer(LONG).unwrap().client();
+        let client = Cluster::without_credentials(&url).dialer_now(LONG).client();
 
         let error = exchange(&client, get(), LONG).await.unwrap_err();
 

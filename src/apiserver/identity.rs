@@ -1,4 +1,4 @@
-//! The server's certificate, tokens and kubeconfigs.
+//! The server's certificate, token and kubeconfig.
 //!
 //! Owns what is created anew at each start and never written to disk here.
 
@@ -27,13 +27,13 @@ pub(super) struct Identity {
 }
 
 impl Identity {
-    /// A fresh one, for the loopback addresses and these.
+    /// A fresh one, for the loopback addresses and this one.
     ///
     /// # Errors
     /// The certificate cannot be made.
-    pub(super) fn new(addresses: &[IpAddr]) -> Result<Self, StartError> {
+    pub(super) fn new(address: IpAddr) -> Result<Self, StartError> {
         let mut names: Vec<String> = ["localhost", "kubernetes.default.svc", "127.0.0.1", "::1"].map(Into::into).into();
-        names.extend(addresses.iter().filter(|address| !address.is_unspecified()).map(ToString::to_string));
+        names.push(address.to_string());
         names.sort();
         names.dedup();
 
@@ -63,8 +63,8 @@ impl Identity {
         Ok(Self { authority: authority_certificate.pem(), tls: Arc::new(tls) })
     }
 
-    /// A self-contained kubeconfig for `client`.
-    pub(super) fn kubeconfig(&self, url: &str, client: &str, token: &str) -> String {
+    /// A self-contained kubeconfig.
+    pub(super) fn kubeconfig(&self, url: &str, token: &str) -> String {
         let authority = BASE64_STANDARD.encode(self.authority.as_bytes());
         format!(
             "apiVersion: v1
@@ -75,14 +75,14 @@ clusters:
     server: {url}
     certificate-authority-data: {authority}
 users:
-- name: {client}
+- name: tenure
   user:
     token: {token}
 contexts:
 - name: tenure
   context:
     cluster: tenure
-    user: {client}
+    user: tenure
     namespace: default
 current-context: tenure
 "

@@ -1,136 +1,78 @@
-//! A stored Lease.
+//! What the body of a write may hold, and how it is stored.
 //!
-//! Owns the views of the JSON that the other modules need: names, versions, finalizers. The JSON may be nonsense that a test
-//! planted, so every view has an answer for a missing or mistyped field.
+//! Owns the decoding of Leases (unknown fields are dropped, times normalised), the syntax of names and times, and merge patches. The
+//! rules of the spec are the register's.
 
-use std::num::IntErrorKind;
-
+use k8s_openapi::api::coordination::v1::Lease;
 use serde_json::{Map, Value};
 
 use super::{
-    schema,
+    register::StatusError,
     status::{GROUP, Status},
 };
 
-/// A resourceVersion as the real server reads it. The error is Go's message.
-pub(super) fn number(version: &str) -> Result<u64, String> {
-    let why = match version.parse::<u64>() {
-        Ok(number) if !version.starts_with('+') => return Ok(number),
-        Err(why) if *why.kind() == IntErrorKind::PosOverflow => "value out of range",
-        Ok(_) | Err(_) => "invalid syntax",
-    };
-    Err(format!("strconv.ParseUint: parsing {version:?}: {why}"))
+/// The Lease of a body that is sent to this namespace.
+///
+/// # Errors
+/// 400 for a field of the wrong type, another kind or another namespace.
+pub(super) fn decode(mut body: Value, namespace: &str) -> Result<Value, Status> {
+    let Some(fields) = body.as_object_mut() else { return Err(Status::bad_request("the body is not an object")) };
+    fields.entry("apiVersion").or_insert_with(|| format!("{GROUP}/v1").into());
+    fields.entry("kind").or_insert_with(|| "Lease".into());
+    for field in ["renewTime", "acquireTime"] {
+        if let Some(time) = body.pointer(&format!("/spec/{field}")).and_then(Value::as_str).filter(|time| !has_micros(time)) {
+            return Err(Status::bad_request(format!("spec.{field}: {time:?} is not as in 2006-01-02T15:04:05.000000Z")));
+        }
+    }
+    let unreadable = |why| Status::bad_request(format!("not a Lease: {why}"));
+    let mut lease: Lease = serde_json::from_value(body).map_err(unreadable)?;
+    if lease.metadata.namespace.get_or_insert_with(|| namespace.into()) != namespace {
+        return Err(Status::bad_request("the namespace of the object is not that of the path"));
+    }
+    lease.metadata.managed_fields = None;
+    let lease = serde_json::to_value(lease).map_err(unreadable)?;
+    Ok(lease)
 }
 
-/// One Lease, as JSON.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Lease(Value);
-
-impl Lease {
-    /// Decodes a body as the server does: unknown fields are dropped, times normalised.
-    ///
-    /// # Errors
-    /// 400 for a field of the wrong type.
-    pub fn decode(object: &Value) -> Result<Self, Status> {
-        schema::decode(object, &schema::LEASE).map(Self::new).map_err(Status::bad_request)
+/// The name of a new Lease.
+///
+/// # Errors
+/// 422 unless it is a DNS subdomain.
+pub(super) fn name(lease: &Value) -> Result<&str, Status> {
+    let name = lease["metadata"]["name"].as_str().unwrap_or_default();
+    let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let is_label = |label: &str| {
+        let ends = [label.bytes().next(), label.bytes().next_back()];
+        ends.iter().all(|end| end.is_some_and(is_plain)) && label.bytes().all(|byte| is_plain(byte) || byte == b'-')
+    };
+    if name.len() > 253 || !name.split('.').all(is_label) {
+        let error = StatusError::Invalid { field: "metadata.name", rule: "must be a lowercase RFC 1123 subdomain" };
+        return Err(Status::of(error, name));
     }
+    Ok(name)
+}
 
-    /// Takes `object` as it is.
-    pub(super) fn new(object: Value) -> Self {
-        let mut lease = Self(if object.is_object() { object } else { Map::new().into() });
-        lease.fields().insert("kind".into(), "Lease".into());
-        lease.fields().insert("apiVersion".into(), format!("{GROUP}/v1").into());
-        lease
+/// Carries out a JSON merge patch (RFC 7386).
+pub(super) fn merge(target: &mut Value, patch: Value) {
+    let Value::Object(patch) = patch else {
+        *target = patch;
+        return;
+    };
+    if !target.is_object() {
+        *target = Map::new().into();
     }
-
-    /// The object as it goes over the wire.
-    #[must_use]
-    pub const fn json(&self) -> &Value {
-        &self.0
-    }
-
-    /// A string in the metadata; empty if absent.
-    pub(super) fn meta(&self, field: &str) -> &str {
-        self.metadata(field).and_then(Value::as_str).unwrap_or_default()
-    }
-
-    /// `metadata.name`.
-    #[must_use]
-    pub fn name(&self) -> &str {
-        self.meta("name")
-    }
-
-    /// `metadata.namespace`.
-    #[must_use]
-    pub fn namespace(&self) -> &str {
-        self.meta("namespace")
-    }
-
-    /// `metadata.uid`.
-    #[must_use]
-    pub fn uid(&self) -> &str {
-        self.meta("uid")
-    }
-
-    /// `metadata.resourceVersion`.
-    #[must_use]
-    pub fn version(&self) -> &str {
-        self.meta("resourceVersion")
-    }
-
-    /// Whether its deletion waits for its finalizers to be removed.
-    #[must_use]
-    pub fn is_deleting(&self) -> bool {
-        self.metadata("deletionTimestamp").is_some()
-    }
-
-    /// `metadata.finalizers`.
-    pub(super) fn finalizers(&self) -> Vec<&str> {
-        let list = self.metadata("finalizers").and_then(Value::as_array);
-        list.into_iter().flatten().filter_map(Value::as_str).collect()
-    }
-
-    /// The entries of `metadata.labels` or `metadata.annotations`.
-    pub(super) fn texts(&self, field: &str) -> impl Iterator<Item = (&str, &str)> {
-        let map = self.metadata(field).and_then(Value::as_object);
-        map.into_iter().flatten().filter_map(|(name, value)| Some((name.as_str(), value.as_str()?)))
-    }
-
-    /// A field of the metadata.
-    pub(super) fn metadata(&self, field: &str) -> Option<&Value> {
-        self.0.get("metadata")?.get(field)
-    }
-
-    /// A field of the spec.
-    pub(super) fn spec(&self, field: &str) -> Option<&Value> {
-        self.0.get("spec")?.get(field)
-    }
-
-    /// Sets a field of the metadata, or removes it.
-    pub(super) fn set(&mut self, field: &str, value: Option<Value>) {
-        let metadata = self.fields().entry("metadata").or_insert_with(|| Map::new().into());
-        if !metadata.is_object() {
-            *metadata = Map::new().into();
-        }
-        let Some(metadata) = metadata.as_object_mut() else { return };
-        match value {
-            Some(value) => metadata.insert(field.into(), value),
-            None => metadata.remove(field),
-        };
-    }
-
-    /// Removes a field of the spec.
-    pub(super) fn remove_spec(&mut self, field: &str) {
-        if let Some(Value::Object(spec)) = self.fields().get_mut("spec") {
-            spec.remove(field);
+    let Some(fields) = target.as_object_mut() else { return };
+    for (field, change) in patch {
+        if change.is_null() {
+            fields.remove(&field);
+        } else {
+            merge(fields.entry(field).or_insert(Value::Null), change);
         }
     }
+}
 
-    fn fields(&mut self) -> &mut Map<String, Value> {
-        if !self.0.is_object() {
-            self.0 = Map::new().into();
-        }
-        let Value::Object(fields) = &mut self.0 else { unreachable!("made an object just above") };
-        fields
-    }
+/// Whether the seconds have exactly six digits of fraction, as Go demands of a `MicroTime`; the rest is parsed as RFC 3339.
+fn has_micros(time: &str) -> bool {
+    let fraction = time.split_once('.').map_or("", |(_, rest)| rest);
+    time.as_bytes().get(10) == Some(&b'T') && fraction.bytes().take_while(u8::is_ascii_digit).count() == 6
 }

@@ -1,56 +1,27 @@
-//! The embedded Lease API: coordination.k8s.io/v1 Leases with the semantics of the real kube-apiserver, and faults on demand.
+//! The embedded Lease API: coordination.k8s.io/v1 Leases from memory, for `tenure demo`, `tenure dev-server` and tests.
 //!
-//! Owns everything between a client's bytes and the stored Leases, and nothing of tenure's election: to this module tenure is a
-//! client like any other. Tests, `tenure demo` and `tenure dev-server` use it.
+//! Owns everything between a client's bytes and the stored Leases, and nothing of tenure's election: to this room tenure is a client
+//! like any other. It keeps the real server's semantics where a client of Leases depends on them: versions and uids, 404, 409 and
+//! 422, times with six digits, LIST, WATCH with bookmarks and 410, merge patches, discovery. `tests/apiserver` holds both servers to
+//! the same cases.
 //!
-//! Layers, each unaware of those above it:
-//! - pure, without a clock: [`Store`] (versions, preconditions, history) over `schema`, `validation`, `patch`; `feed`, `view`,
-//!   `rest`;
-//! - with IO: `connection` and `watch` on the streams, `door` (one port and token per client, with its faults), `server` (the
-//!   thread).
+//! - pure: [`register`] (the Leases and their versions) under `rest` (the verbs), `lease` (what a body may hold), `selector`,
+//!   `status`, `discovery`; a watch's events come from `feed`;
+//! - with IO: `server` (the thread, TLS, HTTP) with `identity` (certificate, token, kubeconfig).
 //!
-//! Not implemented: managedFields, server-side apply, deletion of a whole collection, garbage collection, authorisation, bodies in
-//! other media types than JSON and protobuf, answers in others than JSON, kinds other than Leases, HTTP/2, 202 for a Lease that
-//! `orphanDependents=false` did not delete, the versions of dry runs, times beyond the years 0 to 9999, duplicates of a field that
-//! have different types, copies of nothing and negative indices in a JSON Patch, and descriptions of fields. For invalid JSON and
-//! protobuf the wording is serde's and prost's, not Go's.
+//! Does not imitate: the real server's wording, other patches than merge patches (`kubectl annotate` and `label` send these;
+//! `apply`, `edit` and `patch` without `--type=merge` do not), protobuf, tables, managedFields, dry runs, warnings, OpenAPI, partial
+//! lists and old versions of lists, the garbage collector's finalizers, generated names, namespaces (all exist), authorisation
+//! (everything is allowed), faults.
 
-mod admission;
-mod connection;
 mod discovery;
-mod document;
-mod door;
-mod faults;
 mod feed;
-mod gotime;
 mod identity;
-mod journal;
 mod lease;
-mod listing;
-mod names;
-mod options;
-mod patch;
-mod protobuf;
-mod query;
-mod request;
+pub mod register;
 mod rest;
-mod schema;
 mod selector;
 mod server;
 mod status;
-mod store;
-mod table;
-mod validation;
-mod view;
-mod warnings;
-mod watch;
 
-use server::Shared;
-
-pub use faults::{Fault, Link, On, WatchFault};
-pub use journal::{Entry, Fate};
-pub use lease::Lease;
-pub use patch::{Form, Patch, Validation};
-pub use server::{Client, Options, Server, StartError};
-pub use status::Status;
-pub use store::{Change, Dependents, Namespaces, Place, Preconditions, Rules, Store};
+pub use server::{Server, StartError};

@@ -1,238 +1,198 @@
-//! What each request does to the store.
+//! What each request does to the register.
 //!
-//! Owns the API's verbs and answers. Carries a request out at once and completely; knows no connection and no clock.
+//! Owns paths, parameters, media types and the API's verbs. Carries a request out at once and completely; knows no connection and no
+//! clock.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use http::Method;
+use bytes::Bytes;
+use http::{HeaderMap, Method, Uri, header};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::DeleteOptions;
 use serde_json::{Value, json};
 
 use super::{
-    admission, discovery,
-    document::Document,
-    feed::{Event, Feed, Initial},
-    listing::continue_after,
-    options::{Deletion, WriteOptions},
-    patch::{Form, Patch, Validation},
-    request::{Request, Route},
-    schema,
-    status::Status,
-    store::{Place, Store},
-    view::View,
-    warnings::of_owners,
+    discovery,
+    feed::Feed,
+    lease,
+    register::{Preconditions, Register, StatusError},
+    selector::Selector,
+    status::{self, GROUP, Status},
 };
 
-const JSON_PATCH: &str = "application/json-patch+json";
+const LEASES: &str = "/apis/coordination.k8s.io/v1/";
+const REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+const JSON: &str = "application/json";
 const MERGE_PATCH: &str = "application/merge-patch+json";
-const STRATEGIC_PATCH: &str = "application/strategic-merge-patch+json";
 
-const TOO_OLD: &str = "The provided resource version is too old.";
-const TOO_OLD_TO_GO_ON: &str = "The provided continue parameter is too old to display a consistent list result. You can start a new list \
-                                without the continue parameter.";
-
-/// In seconds: a year.
-const LONGEST_WATCH: u64 = 365 * 24 * 60 * 60;
 /// A watch without `timeoutSeconds` ends after this long.
 const WATCH_TIMEOUT: Duration = Duration::from_secs(30 * 60);
+/// In seconds: a day.
+const LONGEST_WATCH: u64 = 24 * 60 * 60;
 
 /// The answer to a request.
 #[derive(Debug)]
 pub(super) enum Answer {
-    /// A JSON document.
-    Json {
-        /// HTTP status code.
-        code: u16,
-        /// The document.
-        body: Value,
-        /// Texts for Warning headers.
-        warnings: Vec<String>,
-    },
-    /// A plain text.
-    Text {
-        /// HTTP status code.
-        code: u16,
-        /// The text.
-        body: &'static str,
-    },
-    /// A stream of events.
-    Watch(Box<Watch>),
+    /// A document with its code.
+    Json(u16, Value),
+    /// A stream of events, for at most this long.
+    Watch(Feed, Duration),
 }
 
-/// A requested watch.
+/// A request whose body has been read.
 #[derive(Debug)]
-pub(super) struct Watch {
-    pub(super) feed: Feed,
-    /// What to send first.
-    pub(super) first: Vec<Event>,
-    /// Whether bookmarks are wanted.
-    pub(super) bookmarks: bool,
-    /// When it ends.
-    pub(super) timeout: Duration,
-    /// The form in which objects are sent.
-    pub(super) view: View,
+pub(super) struct Request {
+    pub(super) method: Method,
+    pub(super) uri: Uri,
+    pub(super) headers: HeaderMap,
+    pub(super) body: Bytes,
 }
 
 impl Request {
-    /// Carries it out on `store`; `wall` is the present in microseconds since 1970.
-    pub(super) fn carry_out(&self, store: &mut Store, wall: i64) -> Answer {
-        let mut warnings = Vec::new();
-        let answer = self.attempt(store, wall, &mut warnings);
-        answer.unwrap_or_else(|status| Answer::refusal(&status)).with(warnings)
+    /// Carries it out; `now` is the time of creations and deletions.
+    pub(super) fn carry_out(&self, register: &mut Register, now: &str) -> Answer {
+        self.attempt(register, now).unwrap_or_else(|status| Answer::Json(status.code, status.to_json()))
     }
 
-    /// What it warns of goes out also with a refusal.
-    fn attempt(&self, store: &mut Store, wall: i64, warnings: &mut Vec<String>) -> Result<Answer, Status> {
-        match (&self.method, self.route()) {
-            (_, Route::Elsewhere) => Ok(Answer::Text { code: 404, body: "404 page not found\n" }),
-            (_, Route::Nowhere) => Err(Status::no_such_path()),
-            (_, Route::Health) => Ok(Answer::Text { code: 200, body: "ok" }),
-            (&Method::GET, Route::Document(document)) => Ok(Answer::json(200, document)),
-            (&Method::POST, Route::Review) => self.review(warnings),
-            (&Method::GET, Route::Leases(namespace)) if self.query.is_true("watch") => self.watch(store, namespace),
-            (&Method::GET, Route::Leases(namespace)) => self.list(store, namespace.as_deref(), wall),
-            (&Method::GET, Route::Lease(namespace, name)) => self.get(store, Place { namespace: &namespace, name: &name }, wall),
-            (&Method::POST, Route::Leases(Some(namespace))) => self.create(store, &namespace, wall, warnings),
-            (&Method::PUT, Route::Lease(namespace, name)) => {
-                self.replace(store, Place { namespace: &namespace, name: &name }, wall, warnings)
+    fn attempt(&self, register: &mut Register, now: &str) -> Result<Answer, Status> {
+        self.check_accept()?;
+        if self.parameter("dryRun").is_some() {
+            return Err(no_dry_runs());
+        }
+        let path = self.uri.path().trim_end_matches('/');
+        let segments: Vec<&str> = path.strip_prefix(LEASES).map(|rest| rest.split('/').collect()).unwrap_or_default();
+        match (self.method.as_str(), segments.as_slice()) {
+            ("GET", ["leases"]) => self.read(register, String::new()),
+            ("GET", ["namespaces", namespace, "leases"]) => self.read(register, format!("{namespace}/")),
+            ("POST", ["namespaces", namespace, "leases"]) => {
+                let lease = lease::decode(self.json(JSON)?, namespace)?;
+                let name = lease::name(&lease)?.to_owned();
+                let created = register.create(&format!("{namespace}/{name}"), lease.into(), now);
+                answered(201, created, &name)
             }
-            (&Method::PATCH, Route::Lease(namespace, name)) => {
-                self.patch(store, Place { namespace: &namespace, name: &name }, wall, warnings)
+            ("GET", ["namespaces", namespace, "leases", name]) => {
+                let lease = register.get(&format!("{namespace}/{name}")).cloned();
+                answered(200, lease.ok_or(StatusError::NotFound), name)
             }
-            (&Method::DELETE, Route::Lease(namespace, name)) => {
-                self.delete(store, Place { namespace: &namespace, name: &name }, wall)
+            ("PUT", ["namespaces", namespace, "leases", name]) => {
+                let key = format!("{namespace}/{name}");
+                let lease = replacement(self.json(JSON)?, namespace, name)?;
+                let code = if register.get(&key).is_some() { 200 } else { 201 };
+                answered(code, register.replace(&key, lease.into(), now), name)
             }
-            (_, Route::Document(_) | Route::Review | Route::Leases(_) | Route::Lease(..)) => Err(Status::not_allowed()),
+            ("PATCH", ["namespaces", namespace, "leases", name]) => {
+                let key = format!("{namespace}/{name}");
+                let patch = self.json(MERGE_PATCH)?;
+                let old = register.get(&key).ok_or_else(|| Status::of(StatusError::NotFound, name))?;
+                let mut lease = Value::clone(old);
+                lease::merge(&mut lease, patch);
+                let lease = replacement(lease, namespace, name)?;
+                answered(200, register.replace(&key, lease.into(), now), name)
+            }
+            ("DELETE", ["namespaces", namespace, "leases", name]) => {
+                self.delete(register, &format!("{namespace}/{name}"), name, now)
+            }
+            (_, ["leases"] | ["namespaces", _, "leases"] | ["namespaces", _, "leases", _]) => {
+                Err(Status::new(405, "there is no such method here"))
+            }
+            ("POST", _) if path == REVIEWS => Ok(Answer::Json(201, discovery::allowed(&self.json(JSON)?))),
+            ("GET", _) if let Some(document) = discovery::document(path) => Ok(Answer::Json(200, document)),
+            _ => Err(Status::new(404, "there is no such path")),
         }
     }
 
-    /// A review in another media type gets the same answer.
-    fn review(&self, warnings: &mut Vec<String>) -> Result<Answer, Status> {
-        if self.encoding().is_err() {
-            return Ok(Answer::json(201, discovery::allowed(&Value::Null)));
+    /// LIST or WATCH.
+    fn read(&self, register: &Register, prefix: String) -> Result<Answer, Status> {
+        let text = |name| self.parameter(name).unwrap_or_default();
+        let selector = Selector::parse(&text("labelSelector"), &text("fieldSelector"))?;
+        if !self.is_true("watch") {
+            let items: Vec<_> = register.list(&prefix).map(Arc::as_ref).filter(|lease| selector.matches(lease)).collect();
+            let metadata = json!({"resourceVersion": register.version().to_string()});
+            let list = json!({"kind": "LeaseList", "apiVersion": format!("{GROUP}/v1"), "metadata": metadata, "items": items});
+            return Ok(Answer::Json(200, list));
         }
-        let review = self.object(&schema::REVIEW, warnings)?;
-        Ok(Answer::json(201, discovery::review(review.get("spec").unwrap_or(&Value::Null))?))
+        let version = self.number("resourceVersion")?.unwrap_or_default();
+        let initial =
+            if self.parameter("sendInitialEvents").is_some() { self.is_true("sendInitialEvents") } else { version == 0 };
+        let after = if version == 0 { register.version() } else { version };
+        let feed = Feed { prefix, selector, after: (!initial).then_some(after), bookmarks: self.is_true("allowWatchBookmarks") };
+        let timeout = self.number("timeoutSeconds")?.filter(|seconds| *seconds > 0);
+        Ok(Answer::Watch(feed, timeout.map_or(WATCH_TIMEOUT, |seconds| Duration::from_secs(seconds.min(LONGEST_WATCH)))))
     }
 
-    fn get(&self, store: &Store, place: Place<'_>, wall: i64) -> Result<Answer, Status> {
-        Self::reached(self.version().map_err(Status::unexplained)?, store)?;
-        let view = self.view()?.check_one()?;
-        let lease = store.get(place)?;
-        Ok(Answer::json(200, self.check_rows(view)?.one(lease, wall)))
-    }
-
-    fn list(&self, store: &Store, namespace: Option<&str>, wall: i64) -> Result<Answer, Status> {
-        let view = self.view()?.check_list()?;
-        let part = self.part(store)?;
-        let selector = self.selector()?;
-        let version = part.version.unwrap_or_else(|| store.version());
-        let too_old = if part.start.is_empty() { TOO_OLD } else { TOO_OLD_TO_GO_ON };
-        let leases = store.list_at(namespace, version).map_err(|_| Status::expired(too_old))?;
-        let leases = leases.range(part.start..).filter(|(_, lease)| selector.matches(lease));
-        let (paths, mut leases): (Vec<_>, Vec<_>) = leases.unzip();
-        let mut metadata = json!({"resourceVersion": version.to_string()});
-        if let Some(limit) = part.limit.filter(|limit| *limit < leases.len()) {
-            let last = paths.get(limit - 1).copied().map_or("", String::as_str);
-            metadata["continue"] = continue_after(last, version).into();
-            if selector.is_empty() {
-                metadata["remainingItemCount"] = (leases.len() - limit).into();
-            }
-            leases.truncate(limit);
+    fn delete(&self, register: &mut Register, key: &str, name: &str, now: &str) -> Result<Answer, Status> {
+        let unreadable = |why| Status::bad_request(format!("not DeleteOptions: {why}"));
+        let body = if self.body.is_empty() { json!({}) } else { self.json(JSON)? };
+        let options: DeleteOptions = serde_json::from_value(body).map_err(unreadable)?;
+        if options.dry_run.is_some_and(|modes| !modes.is_empty()) {
+            return Err(no_dry_runs());
         }
-        Ok(Answer::json(200, self.check_rows(view)?.list(leases, metadata, wall)))
+        let must = options.preconditions.unwrap_or_default();
+        let must = Preconditions { uid: must.uid.as_deref(), resource_version: must.resource_version.as_deref() };
+        // kubectl waits until what has this uid is gone, which a new Lease of the same name has not.
+        let uid = register.get(key).map(|lease| lease["metadata"]["uid"].clone()).unwrap_or_default();
+        let left = register.delete(key, must, now).map_err(|error| Status::of(error, name))?;
+        Ok(Answer::Json(200, left.map_or_else(|| status::deleted(name, &uid), |lease| Value::clone(&lease))))
     }
 
-    fn watch(&self, store: &Store, namespace: Option<String>) -> Result<Answer, Status> {
-        let view = self.check_rows(self.view()?)?;
-        self.query.number("limit")?;
-        let seconds = self.query.number("timeoutSeconds")?;
-        self.check_watch_options()?;
-        let version = self.version().map_err(Status::unexplained)?;
-        let bookmarks = self.query.is_true("allowWatchBookmarks");
-        let initial = if self.query.has("sendInitialEvents") { self.query.is_true("sendInitialEvents") } else { version == 0 };
-        let initial = if initial { Initial::State { bookmark: bookmarks } } else { Initial::Nothing };
-        let after = if version == 0 { store.version() } else { version };
-        let mut feed = Feed::new(namespace, self.selector()?, after).beginning_with(initial);
-        let first = feed.begin(store);
-        let seconds = seconds.and_then(|seconds| u64::try_from(seconds).ok()).filter(|seconds| *seconds > 0);
-        let timeout = seconds.map_or(WATCH_TIMEOUT, |seconds| Duration::from_secs(LONGEST_WATCH.min(seconds)));
-        Ok(Answer::Watch(Box::new(Watch { feed, first, bookmarks, timeout, view })))
-    }
-
-    fn create(&self, store: &mut Store, namespace: &str, wall: i64, warnings: &mut Vec<String>) -> Result<Answer, Status> {
-        let view = self.view()?.check_one()?;
-        let dry = self.write_options(WriteOptions::Create)?;
-        let mut lease = self.lease(namespace, warnings)?;
-        warnings.extend(of_owners(&admission::unite_owners(&mut lease), false));
-        let mut created = on(store, dry, |store| store.create(namespace, lease, wall))?;
-        if dry {
-            created.set("resourceVersion", None);
+    /// The body, which must say that it is of this media type, or nothing about it.
+    fn json(&self, media: &str) -> Result<Value, Status> {
+        let said = self.header(&header::CONTENT_TYPE);
+        let said = said.split(';').next().unwrap_or_default().trim();
+        if !said.is_empty() && said != media {
+            return Err(Status::new(415, format!("{said} is not known here; send {media}")));
         }
-        Ok(Answer::json(201, self.check_rows(view)?.one(&created, wall)))
+        let body = serde_json::from_slice(&self.body);
+        body.map_err(|why| Status::bad_request(format!("the body is not JSON: {why}")))
     }
 
-    fn replace(&self, store: &mut Store, place: Place<'_>, wall: i64, warnings: &mut Vec<String>) -> Result<Answer, Status> {
-        let view = self.view()?.check_one()?;
-        let dry = self.write_options(WriteOptions::Update)?;
-        let mut lease = self.lease(place.namespace, warnings)?;
-        place.check_name(&lease)?;
-        warnings.extend(of_owners(&admission::unite_owners(&mut lease), false));
-        let (replaced, new) = on(store, dry, |store| store.replace(place, lease, wall))?;
-        Ok(Answer::json(if new { 201 } else { 200 }, self.check_rows(view)?.one(&replaced, wall)))
-    }
-
-    fn patch(&self, store: &mut Store, place: Place<'_>, wall: i64, warnings: &mut Vec<String>) -> Result<Answer, Status> {
-        let form = match self.media_type() {
-            MERGE_PATCH => Form::Merge,
-            STRATEGIC_PATCH => Form::Strategic,
-            JSON_PATCH => Form::Steps,
-            _ => return Err(Status::unsupported_media_type(&format!("{JSON_PATCH}, {MERGE_PATCH}, {STRATEGIC_PATCH}"))),
+    /// kubectl asks for tables, but takes plain JSON too.
+    fn check_accept(&self) -> Result<(), Status> {
+        let accept = self.header(&header::ACCEPT);
+        let takes_json = |media: &str| {
+            let mut words = media.split(';').map(str::trim);
+            matches!(words.next(), Some("" | JSON | "application/*" | "*/*")) && !words.any(|word| word.starts_with("as="))
         };
-        let view = self.view()?.check_one()?;
-        let dry = self.write_options(WriteOptions::Patch)?;
-        let unreadable = |why| Status::bad_request(format!("error decoding patch: {why}"));
-        let document: Document = serde_json::from_slice(&self.body).map_err(unreadable)?;
-        let patch = Patch {
-            form,
-            change: serde_json::from_slice(&self.body).map_err(unreadable)?,
-            complaints: schema::complaints(&document, None),
-            validation: match self.query.text("fieldValidation") {
-                "Strict" => Validation::Strict,
-                "Ignore" => Validation::Ignore,
-                _ => Validation::Warn,
-            },
-        };
-        let patched = on(store, dry, |store| store.patch(place, &patch, warnings))?;
-        Ok(Answer::json(200, self.check_rows(view)?.one(&patched, wall)))
+        if !accept.split(',').any(takes_json) {
+            return Err(Status::new(406, format!("answers are {JSON} only")));
+        }
+        Ok(())
     }
 
-    fn delete(&self, store: &mut Store, place: Place<'_>, wall: i64) -> Result<Answer, Status> {
-        self.view()?;
-        let Deletion { dry, must, dependents } = self.deletion()?;
-        Ok(Answer::json(200, on(store, dry, |store| store.delete_with(dependents, place, &must, wall))?))
+    fn header(&self, name: &header::HeaderName) -> &str {
+        self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+    }
+
+    fn parameter(&self, name: &str) -> Option<String> {
+        let mut parameters = form_urlencoded::parse(self.uri.query()?.as_bytes());
+        parameters.find(|(found, _)| found == name).map(|(_, value)| value.into_owned())
+    }
+
+    /// As Go reads it.
+    fn is_true(&self, name: &str) -> bool {
+        self.parameter(name).is_some_and(|value| value != "0" && !value.eq_ignore_ascii_case("false"))
+    }
+
+    fn number(&self, name: &str) -> Result<Option<u64>, Status> {
+        let Some(text) = self.parameter(name).filter(|text| !text.is_empty()) else { return Ok(None) };
+        let number = text.parse().map_err(|why| Status::bad_request(format!("{name}: {text:?}: {why}")))?;
+        Ok(Some(number))
     }
 }
 
-/// On the store itself, or on a copy if it is a dry run.
-fn on<R>(store: &mut Store, dry: bool, change: impl FnOnce(&mut Store) -> R) -> R {
-    if dry { change(&mut store.scratch()) } else { change(store) }
+/// The body of a PUT, or what a PATCH makes of the Lease.
+fn replacement(body: Value, namespace: &str, name: &str) -> Result<Value, Status> {
+    let lease = lease::decode(body, namespace)?;
+    if lease["metadata"]["name"] != name {
+        return Err(Status::bad_request(format!("the name of the object is not the {name:?} of the path")));
+    }
+    Ok(lease)
 }
 
-impl Answer {
-    /// A refusal.
-    pub(super) fn refusal(status: &Status) -> Self {
-        Self::json(status.code, status.to_json())
-    }
+fn answered(code: u16, lease: Result<Arc<Value>, StatusError>, name: &str) -> Result<Answer, Status> {
+    let lease = lease.map_err(|error| Status::of(error, name))?;
+    Ok(Answer::Json(code, Arc::unwrap_or_clone(lease)))
+}
 
-    /// The same with these warnings, which a text or a watch has no place for.
-    fn with(self, warnings: Vec<String>) -> Self {
-        match self {
-            Self::Json { code, body, .. } => Self::Json { code, body, warnings },
-            Self::Text { .. } | Self::Watch(_) => self,
-        }
-    }
-
-    const fn json(code: u16, body: Value) -> Self {
-        Self::Json { code, body, warnings: Vec::new() }
-    }
+fn no_dry_runs() -> Status {
+    Status::bad_request("dry runs are not known here; nothing was done")
 }

@@ -1,49 +1,57 @@
 //! The running server, on its own thread so that it serves whatever its owner does.
 //!
-//! Owns the thread, the doors and the shared state.
+//! Owns the thread, the connections (TLS, HTTP/1.1) and the sending of watches.
 
 use std::{
-    collections::BTreeMap,
-    net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener as StdListener},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    convert::Infallible,
+    io,
+    net::{Ipv4Addr, SocketAddr, TcpListener as StdListener},
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
     thread::JoinHandle,
     time::Duration,
 };
 
+use bytes::Bytes;
+use http::{HeaderValue, Response, StatusCode, header};
+use http_body_util::{BodyExt as _, Limited};
+use hyper::{
+    body::{Body as HttpBody, Frame, Incoming, SizeHint},
+    server::conn::http1,
+    service::service_fn,
+};
+use hyper_util::rt::TokioIo;
+use jiff::Timestamp;
+use serde_json::Value;
 use tokio::{
-    net::TcpListener,
+    net::{TcpListener, TcpStream},
     runtime::Builder,
-    sync::{mpsc, watch},
+    sync::{mpsc, oneshot, watch},
     task::JoinSet,
-    time::sleep,
+    time::{Instant, sleep, sleep_until},
 };
 use tokio_rustls::TlsAcceptor;
 
 use super::{
-    connection,
-    door::Door,
-    faults::{Fault, Link, On, WatchFault},
+    feed::{Ended, Feed},
     identity::{Identity, token},
-    journal::{Entry, Journal},
-    request::Request,
-    rest::Answer,
-    store::{Rules, Store},
+    register::Register,
+    rest::{Answer, Request},
+    status::Status,
 };
 use crate::clock;
 
-/// How long the server waits before it tries again to listen on the same address.
-const RELISTEN: Duration = Duration::from_millis(10);
+/// The real server's limit for a body.
+const BODY_LIMIT: usize = 3 * 1024 * 1024;
+/// Events that may wait for a slow watcher.
+const LINES: usize = 64;
+/// How often a client that wants bookmarks gets one; the last comes just before the end.
+const BOOKMARKS: Duration = Duration::from_secs(60);
+/// After a connection could not be accepted.
+const PAUSE: Duration = Duration::from_millis(10);
 
-/// How a server is set up.
-#[derive(Clone, Debug, Default)]
-pub struct Options {
-    /// How its store behaves.
-    pub rules: Rules,
-    /// Addresses that its certificate names besides the loopback ones.
-    pub addresses: Vec<IpAddr>,
-}
-
-/// A server could not start, or not listen for another client.
+/// A server could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// Its certificate.
@@ -52,290 +60,219 @@ pub enum StartError {
     /// Its TLS.
     #[error("TLS could not be set up")]
     Tls(#[from] rustls::Error),
-    /// A token.
+    /// Its token.
     #[error("the system gives no random bits")]
     Random(#[from] getrandom::Error),
-    /// A port.
+    /// Its port.
     #[error("cannot listen on {address}")]
     Listen {
         /// Where.
         address: SocketAddr,
         /// Why not.
         #[source]
-        source: std::io::Error,
+        source: io::Error,
     },
     /// Its thread.
     #[error("no thread could be started")]
-    Thread(#[source] std::io::Error),
+    Thread(#[source] io::Error),
 }
 
 /// A running server; it stops when this is dropped.
 #[derive(Debug)]
 pub struct Server {
-    shared: Arc<Shared>,
+    address: SocketAddr,
     identity: Identity,
-    doors: Mutex<BTreeMap<String, Arc<Door>>>,
+    token: String,
     /// None once it is to stop.
-    opened: Option<mpsc::UnboundedSender<(Arc<Door>, StdListener)>>,
+    lifeline: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
-}
-
-/// One client of the server: its credentials, and the faults in its traffic.
-#[derive(Clone, Debug)]
-pub struct Client {
-    door: Arc<Door>,
-    identity: Identity,
 }
 
 /// What all connections share.
 #[derive(Debug)]
-pub(super) struct Shared {
-    store: Mutex<Store>,
-    pub(super) journal: Journal,
-    /// Marked changed after every change of the store.
-    pub(super) changed: watch::Sender<()>,
-    /// Marked changed to make every watch send a bookmark.
-    pub(super) bookmark: watch::Sender<()>,
+struct Shared {
+    /// Watchers are told of every change.
+    register: watch::Sender<Register>,
+    token: String,
 }
 
 impl Server {
-    /// Starts a server without clients.
+    /// Starts one without Leases that listens here.
     ///
     /// # Errors
-    /// No certificate, random bits or thread.
-    pub fn start(options: &Options) -> Result<Self, StartError> {
-        let identity = Identity::new(&options.addresses)?;
-        let store = Store::new(options.rules.clone(), getrandom::u64()?);
-        let shared = Arc::new(Shared {
-            store: Mutex::new(store),
-            journal: Journal::default(),
-            changed: watch::Sender::new(()),
-            bookmark: watch::Sender::new(()),
-        });
-        let (opened, to_open) = mpsc::unbounded_channel();
-        let runtime = Builder::new_current_thread().enable_all().build().map_err(StartError::Thread)?;
-        let acceptor = TlsAcceptor::from(Arc::clone(&identity.tls));
-        let served = serve(Arc::clone(&shared), acceptor, to_open);
-        let thread = std::thread::Builder::new().name("apiserver".into());
-        let thread = thread.spawn(move || runtime.block_on(served)).map_err(StartError::Thread)?;
-        Ok(Self { shared, identity, doors: Mutex::default(), opened: Some(opened), thread: Some(thread) })
-    }
-
-    /// The client of this name; a new one gets a free port of 127.0.0.1.
-    ///
-    /// # Errors
-    /// No port or random bits.
-    pub fn client(&self, name: &str) -> Result<Client, StartError> {
-        self.client_at(name, (Ipv4Addr::LOCALHOST, 0).into())
-    }
-
-    /// The client of this name; a new one gets this address.
-    ///
-    /// # Errors
-    /// No port or random bits.
-    pub fn client_at(&self, name: &str, address: SocketAddr) -> Result<Client, StartError> {
-        let mut doors = self.doors.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(door) = doors.get(name) {
-            return Ok(Client { door: Arc::clone(door), identity: self.identity.clone() });
-        }
+    /// No certificate, random bits, port or thread.
+    pub fn start(address: SocketAddr) -> Result<Self, StartError> {
+        let identity = Identity::new(address.ip())?;
+        let token = token()?;
+        let register = watch::Sender::new(Register::new(getrandom::u32()?));
+        let shared = Arc::new(Shared { register, token: token.clone() });
         let fail = |source| StartError::Listen { address, source };
         let listener = StdListener::bind(address).map_err(fail)?;
         listener.set_nonblocking(true).map_err(fail)?;
-        let bound = listener.local_addr().map_err(fail)?;
-        let door = Arc::new(Door::new(name.into(), token()?, bound));
-        if let Some(opened) = &self.opened {
-            drop(opened.send((Arc::clone(&door), listener)));
-        }
-        doors.insert(name.into(), Arc::clone(&door));
-        Ok(Client { door, identity: self.identity.clone() })
+        let address = listener.local_addr().map_err(fail)?;
+        let runtime = Builder::new_current_thread().enable_all().build().map_err(StartError::Thread)?;
+        let acceptor = TlsAcceptor::from(Arc::clone(&identity.tls));
+        let (lifeline, mut end) = oneshot::channel();
+        let serve = async move {
+            tokio::select! {
+                _ = &mut end => {}
+                () = accept(listener, acceptor, shared) => {}
+            }
+        };
+        let thread = std::thread::Builder::new().name("apiserver".into());
+        let thread = thread.spawn(move || runtime.block_on(serve)).map_err(StartError::Thread)?;
+        Ok(Self { address, identity, token, lifeline: Some(lifeline), thread: Some(thread) })
     }
 
-    /// Reads or changes the store, bypassing the API; watches see the changes.
-    pub fn store<R>(&self, change: impl FnOnce(&mut Store) -> R) -> R {
-        self.shared.change(change)
-    }
-
-    /// Every request so far, in the order of arrival.
-    #[must_use]
-    pub fn journal(&self) -> Vec<Entry> {
-        self.shared.journal.entries()
-    }
-
-    /// Waits until `done` finds what it looks for in the journal; none once `patience` has run out.
-    pub fn wait<R>(&self, patience: Duration, done: impl FnMut(&[Entry]) -> Option<R>) -> Option<R> {
-        self.shared.journal.wait(patience, done)
-    }
-
-    /// Makes every watch that allows bookmarks send one now.
-    pub fn bookmark(&self) {
-        self.shared.bookmark.send_replace(());
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        drop(self.opened.take());
-        if let Some(thread) = self.thread.take() {
-            drop(thread.join());
-        }
-    }
-}
-
-impl Client {
-    /// Its name.
-    #[must_use]
-    pub fn name(&self) -> &str {
-        &self.door.client
-    }
-
-    /// The address at which it reaches the server.
+    /// Where clients of this machine find it.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
-        let mut address = self.door.address;
+        let mut address = self.address;
         if address.ip().is_unspecified() {
             address.set_ip(Ipv4Addr::LOCALHOST.into());
         }
         address
     }
 
-    /// The same as a URL.
+    /// A self-contained kubeconfig, for clients that find it at this address.
     #[must_use]
-    pub fn url(&self) -> String {
-        format!("https://{}", self.address())
-    }
-
-    /// Its bearer token.
-    #[must_use]
-    pub fn token(&self) -> &str {
-        &self.door.token
-    }
-
-    /// The certificate authority to trust, in PEM.
-    #[must_use]
-    pub fn authority(&self) -> &str {
-        &self.identity.authority
-    }
-
-    /// A self-contained kubeconfig.
-    #[must_use]
-    pub fn kubeconfig(&self) -> String {
-        self.identity.kubeconfig(&self.url(), self.name(), self.token())
-    }
-
-    /// Injects a fault until it is healed.
-    pub fn inject(&self, fault: Fault, on: On) {
-        self.door.inject(fault, on, None);
-    }
-
-    /// Injects a fault for the next `times` requests to which it applies.
-    pub fn inject_times(&self, times: u32, fault: Fault, on: On) {
-        self.door.inject(fault, on, Some(times));
-    }
-
-    /// Applies this fault to its watches, including running ones.
-    pub fn set_watches(&self, fault: WatchFault) {
-        self.door.change(|signal| signal.watches = fault);
-    }
-
-    /// Sets the state of its network.
-    pub fn set_link(&self, link: Link) {
-        self.door.change(|signal| {
-            signal.link = link;
-            if link == Link::Refused {
-                signal.resets += 1;
-            }
-        });
-    }
-
-    /// Closes its connections.
-    pub fn reset(&self) {
-        self.door.change(|signal| signal.resets += 1);
-    }
-
-    /// Ends all faults.
-    pub fn heal(&self) {
-        self.door.clear();
-        self.set_watches(WatchFault::None);
-        self.set_link(Link::Up);
+    pub fn kubeconfig(&self, address: SocketAddr) -> String {
+        self.identity.kubeconfig(&format!("https://{address}"), &self.token)
     }
 }
 
-impl Shared {
-    pub(super) fn store(&self) -> MutexGuard<'_, Store> {
-        self.store.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Carries out the request that has this number in the journal.
-    pub(super) fn carry_out(&self, request: &Request, number: usize) -> Answer {
-        let mut made = None;
-        let answer = self.change(|store| {
-            let before = store.version();
-            let answer = request.carry_out(store, clock::wall());
-            made = Some(store.version()).filter(|version| *version != before);
-            answer
-        });
-        let at = clock::boot();
-        self.journal.amend(number, |entry| {
-            entry.carried_out = Some(at);
-            entry.version = made;
-        });
-        answer
-    }
-
-    fn change<R>(&self, change: impl FnOnce(&mut Store) -> R) -> R {
-        let mut store = self.store();
-        let before = store.version();
-        let result = change(&mut store);
-        if store.version() != before {
-            self.changed.send_replace(());
+impl Drop for Server {
+    fn drop(&mut self) {
+        drop(self.lifeline.take());
+        if let Some(thread) = self.thread.take() {
+            drop(thread.join());
         }
-        result
     }
 }
 
-/// Serves all doors until no more can be opened.
-async fn serve(shared: Arc<Shared>, acceptor: TlsAcceptor, mut to_open: mpsc::UnboundedReceiver<(Arc<Door>, StdListener)>) {
-    let mut doors = JoinSet::new();
-    while let Some((door, listener)) = to_open.recv().await {
-        doors.spawn(attend(Arc::clone(&shared), acceptor.clone(), door, listener));
-    }
-}
-
-/// Accepts connections at one door; refuses them while the link is set to.
-async fn attend(shared: Arc<Shared>, acceptor: TlsAcceptor, door: Arc<Door>, listener: StdListener) {
-    let mut signal = door.subscribe();
-    let mut listener = TcpListener::from_std(listener).ok();
+async fn accept(listener: StdListener, acceptor: TlsAcceptor, shared: Arc<Shared>) {
+    let Ok(listener) = TcpListener::from_std(listener) else { return };
     let mut connections = JoinSet::new();
     loop {
-        let refused = signal.borrow_and_update().link == Link::Refused;
-        if refused {
-            listener = None;
-        } else if listener.is_none() {
-            listener = TcpListener::bind(door.address).await.ok();
-            if listener.is_none() {
-                sleep(RELISTEN).await;
-                continue;
-            }
-        }
         tokio::select! {
-            accepted = accept(listener.as_ref()) => if let Some(stream) = accepted {
-                connections.spawn(connection::serve(Arc::clone(&shared), Arc::clone(&door), stream, acceptor.clone()));
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => drop(connections.spawn(serve(stream, acceptor.clone(), Arc::clone(&shared)))),
+                Err(_) => sleep(PAUSE).await,
             },
-            changed = signal.changed() => if changed.is_err() { return },
             Some(_) = connections.join_next() => {}
         }
     }
 }
 
-async fn accept(listener: Option<&TcpListener>) -> Option<tokio::net::TcpStream> {
-    match listener {
-        Some(listener) => match listener.accept().await {
-            Ok((stream, _)) => Some(stream),
-            Err(_) => {
-                sleep(RELISTEN).await;
-                None
+async fn serve(stream: TcpStream, acceptor: TlsAcceptor, shared: Arc<Shared>) {
+    drop(stream.set_nodelay(true));
+    let Ok(stream) = acceptor.accept(stream).await else { return };
+    let service = service_fn(|request| answer(Arc::clone(&shared), request));
+    drop(http1::Builder::new().serve_connection(TokioIo::new(stream), service).await);
+}
+
+async fn answer(shared: Arc<Shared>, request: hyper::Request<Incoming>) -> Result<Response<Body>, Infallible> {
+    let (parts, body) = request.into_parts();
+    let shown = parts.headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+    if shown.and_then(|shown| shown.strip_prefix("Bearer ")) != Some(shared.token.as_str()) {
+        return Ok(refuse(&Status::new(401, "this needs the token of the server's kubeconfig")));
+    }
+    let Ok(body) = Limited::new(body, BODY_LIMIT).collect().await else {
+        return Ok(refuse(&Status::new(413, format!("a body has at most {BODY_LIMIT} bytes"))));
+    };
+    let request = Request { method: parts.method, uri: parts.uri, headers: parts.headers, body: body.to_bytes() };
+    Ok(match shared.carry_out(&request) {
+        Answer::Json(code, document) => whole(code, &document),
+        Answer::Watch(feed, timeout) => {
+            let (lines, events) = mpsc::channel(LINES);
+            drop(tokio::spawn(send(shared, feed, Instant::now() + timeout, lines)));
+            respond(200, Body::Events(events))
+        }
+    })
+}
+
+impl Shared {
+    fn carry_out(&self, request: &Request) -> Answer {
+        let now = Timestamp::from_microsecond(clock::wall()).unwrap_or_default().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        let mut answer = Answer::Json(500, Value::Null);
+        self.register.send_if_modified(|register| {
+            let before = register.version();
+            answer = request.carry_out(register, &now);
+            register.version() != before
+        });
+        answer
+    }
+}
+
+/// Sends a watch until its end, or until nobody listens.
+async fn send(shared: Arc<Shared>, mut feed: Feed, end: Instant, lines: mpsc::Sender<Bytes>) {
+    let mut changed = shared.register.subscribe();
+    let mut bookmark = end.min(Instant::now() + BOOKMARKS);
+    loop {
+        let (news, ended) = match feed.advance(&changed.borrow_and_update()) {
+            Ok(news) => (news, false),
+            Err(Ended(last)) => (vec![last], true),
+        };
+        for line in news {
+            if lines.send(line.into()).await.is_err() {
+                return;
             }
-        },
-        None => std::future::pending().await,
+        }
+        if ended {
+            return;
+        }
+        tokio::select! {
+            Ok(()) = changed.changed() => {}
+            () = sleep_until(bookmark) => {
+                if feed.bookmarks && lines.send(feed.bookmark(false).into()).await.is_err() || bookmark == end {
+                    return;
+                }
+                bookmark = end.min(bookmark + BOOKMARKS);
+            }
+            () = lines.closed() => return,
+        }
+    }
+}
+
+fn refuse(status: &Status) -> Response<Body> {
+    whole(status.code, &status.to_json())
+}
+
+fn whole(code: u16, document: &Value) -> Response<Body> {
+    respond(code, Body::Whole(Some(Bytes::from(document.to_string() + "\n"))))
+}
+
+fn respond(code: u16, body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+/// The body of an answer.
+enum Body {
+    /// All of it at once.
+    Whole(Option<Bytes>),
+    /// A watch.
+    Events(mpsc::Receiver<Bytes>),
+}
+
+impl HttpBody for Body {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let bytes = match &mut *self {
+            Self::Whole(bytes) => Poll::Ready(bytes.take()),
+            Self::Events(lines) => lines.poll_recv(context),
+        };
+        bytes.map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes))))
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Whole(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
+            Self::Events(_) => SizeHint::new(),
+        }
     }
 }

@@ -22,25 +22,20 @@ use crate::{
 #[derive(Debug)]
 pub struct Refused {
     error: clap::Error,
-    intent: Intent,
-    /// What an unexpected word was probably meant to be.
-    meant: Option<String>,
-}
-
-/// What the line was probably written for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Intent {
-    /// To run a workload.
-    Run,
-    /// To check whether one would run.
-    Check,
-    /// Another command, the help or the version.
-    Other,
+    /// The first word.
+    word: String,
 }
 
 impl Refused {
-    pub(super) const fn new(error: clap::Error, intent: Intent, meant: Option<String>) -> Self {
-        Self { error, intent, meant }
+    pub(super) fn new(mut error: clap::Error, line: &[OsString]) -> Self {
+        // A flag that does not exist is hardly ever meant for the workload.
+        if let Some(ContextValue::StyledStrs(mut tips)) = error.remove(ContextKind::Suggested) {
+            tips.retain(|tip| !tip.to_string().starts_with("to pass "));
+            if !tips.is_empty() {
+                error.insert(ContextKind::Suggested, ContextValue::StyledStrs(tips));
+            }
+        }
+        Self { error, word: line.get(1).map(|word| word.to_string_lossy().into_owned()).unwrap_or_default() }
     }
 
     /// Prints the help, the version or the error where it belongs, and returns the exit code.
@@ -55,22 +50,26 @@ impl Refused {
 
     /// Whether this was to start a container's workload, and not a command that people run beside one.
     #[must_use]
-    pub const fn is_of_run(&self) -> bool {
-        matches!(self.intent, Intent::Run)
+    pub fn is_of_run(&self) -> bool {
+        self.error.use_stderr() && (self.word == "run" || !names().any(|name| name == self.word))
     }
 
     /// A tip about an unexpected word.
     pub(super) fn tip(&self) -> Option<String> {
-        let word = matches!(self.error.get(ContextKind::InvalidArg), Some(ContextValue::String(word)) if !word.starts_with('-'));
-        if !word || self.error.kind() != ErrorKind::UnknownArgument {
+        let Some(ContextValue::String(unexpected)) = self.error.get(ContextKind::InvalidArg) else { return None };
+        let takes_workload = self.is_of_run() || self.word == "check";
+        if unexpected.starts_with('-') || self.error.kind() != ErrorKind::UnknownArgument || !takes_workload {
             return None;
         }
-        let workload = "the workload goes after --, as in: tenure --lease NAME -- COMMAND";
-        let takes_workload = match self.intent {
-            Intent::Run | Intent::Check => true,
-            Intent::Other => false,
-        };
-        self.meant.clone().or_else(|| takes_workload.then(|| workload.into()))
+        if self.word.starts_with('-') && names().any(|name| name == *unexpected) {
+            return Some(format!("the command {unexpected} goes first, before all options"));
+        }
+        let near = names().map(|name| (strsim::osa_distance(&name, &self.word), name)).min();
+        let near = near.filter(|(far, _)| (1..=self.word.chars().count() / 3).contains(far));
+        Some(near.map_or_else(
+            || "the workload goes after --, as in: tenure --lease NAME -- COMMAND".into(),
+            |(_, name)| format!("there is a command `{name}`"),
+        ))
     }
 
     pub(super) fn code(&self) -> u8 {
@@ -84,23 +83,10 @@ impl Refused {
     }
 }
 
-/// clap's error, where its words say too little or mislead.
-pub(super) fn in_our_words(mut error: clap::Error, line: &[OsString]) -> clap::Error {
-    // A path may be anything.
-    let is_wrong = |at: &usize| line[*at].to_str().is_none() && line[at - 1] != "--config";
-    if error.kind() == ErrorKind::InvalidUtf8
-        && let Some(at) = (1..line.len()).find(is_wrong)
-    {
-        return Line::command().error(ErrorKind::InvalidUtf8, format!("argument {at} is not UTF-8, as all arguments must be"));
-    }
-    // A flag that does not exist is hardly ever meant for the workload.
-    if let Some(ContextValue::StyledStrs(tips)) = error.remove(ContextKind::Suggested) {
-        let kept: Vec<_> = tips.into_iter().filter(|tip| !tip.to_string().starts_with("to pass ")).collect();
-        if !kept.is_empty() {
-            error.insert(ContextKind::Suggested, ContextValue::StyledStrs(kept));
-        }
-    }
-    error
+/// What people may call.
+fn names() -> impl Iterator<Item = String> {
+    let names: Vec<_> = Line::command().get_subcommands().map(|face| face.get_name().to_owned()).collect();
+    names.into_iter()
 }
 
 /// As printed, without the tip.

@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use crate::{
     api::{
-        self, AccessError, CallError, Cluster, Prompt,
-        place::{self, Place},
+        self, AccessError, CallError, Cluster,
+        key::{self, LeaseKey},
     },
     election::record::LeaseRecord,
 };
@@ -27,14 +27,10 @@ pub(super) struct Access {
 
 impl Access {
     /// Finds the cluster and gets credentials; contacts nothing but a credential plugin. `timeout` is for each request, `patience`
-    /// for a plugin that prompts nobody; none: as much as a replica has.
-    pub(super) fn open(timeout: Duration, patience: Option<Duration>) -> Result<Self, AccessError> {
-        let cluster = Cluster::discover(Prompt::Allowed)?;
-        let dialer = match patience {
-            Some(patience) => cluster.dialer_within(timeout, patience),
-            None => cluster.dialer(timeout),
-        };
-        let client = dialer?.client();
+    /// for a plugin that prompts nobody.
+    pub(super) async fn open(timeout: Duration, patience: Duration) -> Result<Self, AccessError> {
+        let cluster = Cluster::discover()?;
+        let client = cluster.dialer(timeout, patience).await?.client();
         Ok(Self { cluster, client, timeout })
     }
 
@@ -50,12 +46,12 @@ impl Access {
 
     /// One Lease; `None` if there is no Lease of that name.
     pub(super) async fn lease(&self, namespace: &str, name: &str) -> Result<Option<Value>, CallError> {
-        let place = Place { namespace: namespace.into(), name: name.into() };
-        match self.call(Request::get(place.object()), Body::empty()).await {
+        let key = LeaseKey { namespace: namespace.into(), name: name.into() };
+        match self.call(Request::get(key.object()), Body::empty()).await {
             Err(CallError::Refused(reply)) if reply.is_absence_of("leases", name) => Ok(None),
             answer => {
                 let lease = answer?;
-                (place.holds(&lease) && is_stored(&lease)).then_some(Some(lease)).ok_or(CallError::Another("Lease of this name"))
+                (key.names(&lease) && is_stored(&lease)).then_some(Some(lease)).ok_or(CallError::Another("Lease of this name"))
             }
         }
     }
@@ -69,11 +65,11 @@ impl Access {
 
     /// Every Lease of a namespace that `selector` matches.
     pub(super) async fn leases(&self, namespace: &str, selector: &str) -> Result<Vec<Value>, CallError> {
-        let is_one = |object: &Value| place::is_lease_of(namespace, object) && is_stored(object);
+        let is_one = |object: &Value| key::is_lease_of(namespace, object) && is_stored(object);
         let (mut leases, mut next) = (Vec::new(), String::new());
         loop {
             let query = page_query(selector, &next);
-            let mut page = self.call(Request::get(format!("{}?{query}", place::collection(namespace))), Body::empty()).await?;
+            let mut page = self.call(Request::get(format!("{}?{query}", key::collection(namespace))), Body::empty()).await?;
             match page.get_mut("items").map(Value::take) {
                 Some(Value::Array(items)) if items.iter().all(is_one) => leases.extend(items),
                 Some(_) | None => return Err(CallError::Another("list of Leases")),

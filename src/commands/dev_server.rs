@@ -10,7 +10,7 @@ use std::{
 
 use super::{block_on, interrupts::Interrupts};
 use crate::{
-    apiserver::{Options, Rules, Server, StartError},
+    apiserver::{Server, StartError},
     cli::DevServer,
     console::{complain, say},
     exit,
@@ -56,22 +56,21 @@ impl Failed {
 
 fn serve(about: &DevServer) -> Result<(), Failed> {
     let address = about.listen.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 0)));
-    let rules = Rules { coordinated: true, ..Rules::default() };
-    let server = Server::start(&Options { rules, addresses: vec![address.ip()] })?;
-    let client = server.client_at("dev", address)?;
-    if let Some(file) = about.kubeconfig_out.as_ref().filter(|file| is_taken(file, &client.kubeconfig())) {
+    let server = Server::start(address)?;
+    let kubeconfig = server.kubeconfig(server.address());
+    if let Some(file) = about.kubeconfig_out.as_ref().filter(|file| is_taken(file, &kubeconfig)) {
         return Err(Failed::Taken(file.clone()));
     }
     block_on(async {
         let mut interrupts = Interrupts::catch().map_err(Failed::Signals)?;
         match &about.kubeconfig_out {
             Some(file) => {
-                write_private(file, &client.kubeconfig()).map_err(|source| Failed::Kubeconfig { file: file.clone(), source })?;
-                say(&usage(&client.url(), &file.display().to_string())).map_err(Failed::Output)?;
+                write_private(file, &kubeconfig).map_err(|source| Failed::Kubeconfig { file: file.clone(), source })?;
+                say(&usage(server.address(), &file.display().to_string())).map_err(Failed::Output)?;
             }
             None => {
-                say(&client.kubeconfig()).map_err(Failed::Output)?;
-                complain(&format!("listens on {}; what stands above is its kubeconfig", client.url()));
+                say(&kubeconfig).map_err(Failed::Output)?;
+                complain(&format!("listens on https://{}; what stands above is its kubeconfig", server.address()));
             }
         }
         interrupts.next().await;
@@ -80,9 +79,9 @@ fn serve(about: &DevServer) -> Result<(), Failed> {
     .map_err(Failed::Runtime)?
 }
 
-fn usage(url: &str, kubeconfig: &str) -> String {
+fn usage(address: SocketAddr, kubeconfig: &str) -> String {
     format!(
-        "Leases are served on {url}; Ctrl-C ends it and forgets them.
+        "Leases are served on https://{address}; Ctrl-C ends it and forgets them.
 
   KUBECONFIG={kubeconfig} tenure --lease demo -- sh -c 'echo leading; exec sleep infinity'
   KUBECONFIG={kubeconfig} kubectl get leases --watch

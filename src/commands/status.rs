@@ -16,7 +16,7 @@ use crate::{
     clock,
     config::{self, Config, humane},
     console,
-    election::record::LeaseRecord,
+    election::record::{LeaseRecord, LeaseState},
     exit,
     words::{bounded, one_line, visible},
 };
@@ -28,8 +28,8 @@ const ABSENT: u8 = 2;
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(super) fn run(status: &cli::Status) -> u8 {
-    let settings = cli::Settings { lease_argument: status.name.clone(), ..status.settings.clone() };
-    let loaded = match config::load(&settings, &[], config::Purpose::Look) {
+    let flags = cli::ConfigFlags { lease_argument: status.name.clone(), ..status.flags.clone() };
+    let loaded = match config::load(&flags, &[], config::Purpose::Look) {
         Ok(loaded) => loaded,
         Err(invalid) => return super::refuse(&invalid),
     };
@@ -49,7 +49,7 @@ async fn ask(status: &cli::Status, config: &Config) -> u8 {
         console::complain(&one_line(&error));
         error.exit_code()
     };
-    let access = match Access::open(TIMEOUT, Some(TIMEOUT)) {
+    let access = match Access::open(TIMEOUT, TIMEOUT).await {
         Ok(access) => access,
         Err(error) => return refused(error),
     };
@@ -103,6 +103,8 @@ fn complain(access: &Access, error: &CallError) -> u8 {
 enum State {
     Held,
     Expired,
+    /// It was not given back, and is waited for.
+    Nobody,
     Free,
 }
 
@@ -111,6 +113,7 @@ impl State {
         match self {
             Self::Held => "held",
             Self::Expired => "expired",
+            Self::Nobody => "nobody",
             Self::Free => "free",
         }
     }
@@ -128,12 +131,14 @@ struct Seen {
     transitions: i32,
     renewed: Option<Timestamp>,
     duration: Option<Duration>,
+    /// When its duration is over.
+    until: Option<Timestamp>,
     now: Timestamp,
 }
 
 /// What programs read of it, in the order in which it is shown.
 #[derive(Debug)]
-struct Document([(&'static str, Value); 10]);
+struct Document([(&'static str, Value); 11]);
 
 impl Seen {
     /// `own` is the duration of a record that names a holder but no duration.
@@ -142,16 +147,16 @@ impl Seen {
         let time = |text: Option<&str>| text.and_then(moment);
         let record = LeaseRecord::read(object.clone().into());
         let record = record.as_ref();
-        let holder = record.and_then(LeaseRecord::holder).map(str::to_owned);
         let renewed = time(record.and_then(LeaseRecord::renew_time));
         let duration = record.and_then(LeaseRecord::duration);
-        let is_over = renewed
-            .is_none_or(|renewed| ago(now, renewed) > i128::try_from(duration.unwrap_or(own).as_nanos()).unwrap_or(i128::MAX));
-        let state = match (&holder, is_over) {
-            (None, _) => State::Free,
-            (Some(_), true) => State::Expired,
-            (Some(_), false) => State::Held,
+        let until = renewed.map(|renewed| renewed.saturating_add(duration.unwrap_or(own)).unwrap_or(Timestamp::MAX));
+        let state = match record.map(LeaseRecord::state) {
+            Some(LeaseState::Held) if until.is_some_and(|until| now <= until) => State::Held,
+            Some(LeaseState::Held) => State::Expired,
+            Some(LeaseState::Nobody) => State::Nobody,
+            Some(LeaseState::Released | LeaseState::Free) | None => State::Free,
         };
+        let holder = record.and_then(LeaseRecord::holder).filter(|_| state != State::Nobody).map(str::to_owned);
         Self {
             namespace: metadata("namespace"),
             name: metadata("name"),
@@ -162,6 +167,7 @@ impl Seen {
             transitions: record.map_or(0, LeaseRecord::transitions),
             renewed,
             duration,
+            until,
             now,
         }
     }
@@ -169,9 +175,10 @@ impl Seen {
     fn row(&self) -> [String; 6] {
         let second = |time: Timestamp| Timestamp::from_second(time.as_second()).unwrap_or(time).to_string();
         let moment = |time: Option<Timestamp>| time.map_or_else(|| "-".into(), second);
+        let until = if self.state == State::Nobody { format!(", until {}", moment(self.until)) } else { String::new() };
         [
             self.name.clone(),
-            format!("{}{}", self.state.as_str(), if self.paused { ", paused" } else { "" }),
+            format!("{}{until}{}", self.state.as_str(), if self.paused { ", paused" } else { "" }),
             self.holder.as_deref().map_or_else(|| "-".into(), |holder| bounded(&visible(holder)).into_owned()),
             moment(self.since),
             self.transitions.to_string(),
@@ -196,6 +203,7 @@ impl Seen {
             ("renewed", json!(self.renewed.map(|time| time.to_string()))),
             ("renewedSecondsAgo", json!(seconds)),
             ("durationSeconds", json!(self.duration.map(|duration| duration.as_secs()))),
+            ("until", json!(self.until.map(|time| time.to_string()))),
         ])
     }
 }
@@ -306,6 +314,18 @@ mod tests {
     fn without_a_holder_it_is_free() {
         for spec in [json!({ "holderIdentity": "", "leaseDurationSeconds": 1 }), json!({}), Value::Null] {
             assert_eq!(seen(spec).state, State::Free);
+        }
+    }
+
+    #[test]
+    fn what_nobody_holds_is_nobodys_until_its_duration_is_over_and_after() {
+        for (renewed, until) in
+            [("2026-01-01T00:00:07Z", "2026-01-01T00:00:22Z"), ("2025-12-31T00:00:00Z", "2025-12-31T00:00:15Z")]
+        {
+            let seen = seen(json!({ "holderIdentity": "tenure.dev/nobody", "renewTime": renewed, "leaseDurationSeconds": 15 }));
+            assert_eq!(seen.row()[1..3], [format!("nobody, until {until}"), "-".into()]);
+            let said = read(&json(&[seen], false));
+            assert_eq!((&said["state"], &said["holder"], &said["until"]), (&json!("nobody"), &Value::Null, &json!(until)));
         }
     }
 

@@ -4,52 +4,51 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use super::{Loaded, keys::KEYS};
+use super::{
+    Loaded,
+    document::{self, Content, Node},
+    keys::{self, Found},
+    schema::DEFAULTS,
+};
 
 /// Before the source of a value, where it is not longer itself.
 const COLUMN: usize = 39;
-const PREFIX: &str = "lease.prefix";
 
 impl Loaded {
     /// The configuration in the form of a file that would give the same one, each value with where it came from.
     #[must_use]
     pub fn effective(&self) -> String {
         let mut text = String::new();
-        let mut before: Vec<&str> = Vec::new();
-        let tree = self.tree();
-        for key in KEYS {
-            let mut sections: Vec<&str> = key.path.split('.').collect();
-            let Some(name) = sections.pop() else { continue };
-            let common = sections.iter().zip(&before).take_while(|(a, b)| a == b).count();
-            for (depth, section) in sections.iter().enumerate().skip(common) {
-                let _ = writeln!(text, "{:1$}{section}:", "", depth * 2);
-            }
-            // A key that is in KEYS is in the type: a test holds them equal.
-            let value = tree.pointer(&format!("/{}", key.path.replace('.', "/"))).unwrap_or(&Value::Null);
-            let line = format!("{:1$}{name}: {2}", "", sections.len() * 2, written(value));
-            let _ = writeln!(text, "{line:COLUMN$} # {}", self.sources(key.path));
-            before = sections;
+        // In the order in which people read them: the file of defaults has every key, which a test checks.
+        if let Ok(defaults) = document::yaml(DEFAULTS) {
+            self.write(&mut text, "", &defaults, &serde_json::to_value(&self.config).unwrap_or_default());
         }
         text
     }
 
-    /// All values as a file would have them.
-    fn tree(&self) -> Value {
-        let mut config = self.config.clone();
-        config.hooks.after_lead.get_or_insert_default();
-        config.hooks.before_follow.get_or_insert_default();
-        serde_json::to_value(&config).unwrap_or_default()
+    /// What is below `path`, in the order of `defaults`.
+    fn write(&self, text: &mut String, path: &str, defaults: &Node, values: &Value) {
+        let Content::Map(children) = &defaults.value else { return };
+        let indent = if path.is_empty() { 0 } else { 2 * path.split('.').count() };
+        for (name, below) in children {
+            let name = &name.value;
+            let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+            if let Found::Section(_) = keys::find(&path) {
+                let _ = writeln!(text, "{:indent$}{name}:", "");
+                self.write(text, &path, below, &values[name]);
+            } else {
+                let line = format!("{:indent$}{name}: {}", "", written(&values[name]));
+                let _ = writeln!(text, "{line:COLUMN$} # {}", self.sources(&path));
+            }
+        }
     }
 
     /// Where a key's value came from; where the key is a map, the sources of its entries.
     fn sources(&self, path: &str) -> String {
-        let sources = match path {
-            "lease.name" if self.is_prefixed => [self.said(path), self.said(PREFIX)].concat(),
-            PREFIX if self.is_prefixed => {
-                self.said(path).into_iter().map(|source| format!("{source}, now part of the name")).collect()
-            }
-            _ => self.said(path),
-        };
+        // A prefix has become part of the name.
+        let parts = if path == "lease.name" { &["lease.name", "lease.prefix"][..] } else { &[path] };
+        let mut sources: Vec<_> = parts.iter().flat_map(|path| self.said(path)).collect();
+        sources.dedup();
         if sources.is_empty() { "default".into() } else { sources.join(", ") }
     }
 
@@ -64,21 +63,9 @@ impl Loaded {
     }
 }
 
-/// A value in YAML on one line. JSON is YAML, but for characters that YAML wants escaped; what is plainly a word needs no quotes.
+/// A value in YAML on one line. JSON is YAML; what is plainly a word needs no quotes.
 fn written(value: &Value) -> String {
-    if let Some(word) = value.as_str().filter(|word| is_plain(word)) {
-        return word.into();
-    }
-    let mut text = String::new();
-    for c in value.to_string().chars() {
-        match c {
-            '\u{7f}'..='\u{9f}' | '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}' => {
-                let _ = write!(text, "\\u{:04x}", u32::from(c));
-            }
-            c => text.push(c),
-        }
-    }
-    text
+    value.as_str().filter(|word| is_plain(word)).map_or_else(|| value.to_string(), str::to_owned)
 }
 
 /// Whether YAML takes it for a text: it begins like a word, or is a number with a unit that is no digit of any base.

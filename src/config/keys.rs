@@ -1,8 +1,12 @@
 //! Every key: its path, its form as text, and its name in the environment.
 //!
-//! Owns the list, which a test holds equal to the types. What a value may be is the types' business.
+//! Owns no list: the keys are those of the built-in defaults.
 
-use super::Signal;
+use std::{collections::BTreeSet, sync::LazyLock};
+
+use figment::value::Value;
+
+use super::{Config, Signal};
 
 /// How a value is written where there is only text: a variable or a flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +27,7 @@ pub(super) enum Shape {
 #[derive(Debug)]
 pub(super) struct Key {
     /// Its path in a file, levels separated by dots.
-    pub(super) path: &'static str,
+    pub(super) path: String,
     /// Its form as text.
     pub(super) shape: Shape,
     /// Whether it (or, in a map, what an entry holds) may be null, which is `null` as text.
@@ -33,65 +37,37 @@ pub(super) struct Key {
 impl Key {
     /// An entry of this map under the one name by which layers are merged: a signal has several.
     pub(super) fn entry(&self, name: String) -> String {
-        if !self.path.starts_with("signals.rewrite.") {
-            return name;
-        }
-        Signal::parse(&name).map_or(name, Signal::name)
+        if is_rewrite(&self.path) { Signal::parse(&name).map_or(name, Signal::name) } else { name }
     }
 }
 
-/// Every key, in the order in which people read them.
-pub(super) const KEYS: &[Key] = &[
-    key("lease.enabled", Shape::Truth),
-    key("lease.name", Shape::Text),
-    key("lease.prefix", Shape::Text),
-    key("lease.namespace", Shape::Text),
-    key("lease.identity", Shape::Text),
-    key("lease.duration", Shape::Text),
-    key("lease.renewPeriod", Shape::Text),
-    key("lease.attemptTimeout", Shape::Text),
-    key("lease.clockDrift", Shape::Text),
-    key("lease.labels", Shape::Map),
-    key("lease.annotations", Shape::Map),
-    key("lease.release", Shape::Text),
-    key("lease.onStrategy", Shape::Text),
-    nullable("lease.creationWait"),
-    key("workload.command", Shape::List),
-    key("workload.runs", Shape::Text),
-    nullable("workload.acknowledge"),
-    key("workload.env", Shape::Map),
-    key("workload.oomScoreAdjust", Shape::Integer),
-    key("workload.onExit", Shape::Text),
-    key("workload.onLoss", Shape::Text),
-    key("workload.stop.signal", Shape::Text),
-    key("workload.stop.grace", Shape::Text),
-    key("workload.stop.lossGrace", Shape::Text),
-    key("workload.stop.killMode", Shape::Text),
-    key("workload.stop.killMargin", Shape::Text),
-    key("workload.restart.policy", Shape::Text),
-    key("workload.restart.delay", Shape::Text),
-    key("workload.restart.maxDelay", Shape::Text),
-    key("workload.restart.burst", Shape::Integer),
-    key("workload.restart.interval", Shape::Text),
-    nullable("signals.onLead"),
-    nullable("signals.onFollow"),
-    Key { path: "signals.rewrite.leader", shape: Shape::Map, nullable: true },
-    Key { path: "signals.rewrite.standby", shape: Shape::Map, nullable: true },
-    key("hooks.afterLead.command", Shape::List),
-    key("hooks.afterLead.timeout", Shape::Text),
-    key("hooks.beforeFollow.command", Shape::List),
-    key("hooks.beforeFollow.timeout", Shape::Text),
-    nullable("http.listen"),
-    key("log.level", Shape::Text),
-    key("log.format", Shape::Text),
-];
-
-const fn key(path: &'static str, shape: Shape) -> Key {
-    Key { path, shape, nullable: false }
+fn is_rewrite(path: &str) -> bool {
+    path.starts_with("signals.rewrite.")
 }
 
-const fn nullable(path: &'static str) -> Key {
-    Key { path, shape: Shape::Text, nullable: true }
+/// Every key. Whatever has no parts in the defaults is one; an empty map is one too, as its entries are the user's.
+pub(super) static KEYS: LazyLock<Vec<Key>> = LazyLock::new(|| {
+    let mut keys = Vec::new();
+    if let Ok(defaults) = Value::serialize(Config::default()) {
+        collect(&mut keys, String::new(), &defaults);
+    }
+    keys
+});
+
+fn collect(keys: &mut Vec<Key>, path: String, default: &Value) {
+    let shape = match default {
+        Value::Dict(_, sections) if !sections.is_empty() => {
+            let below = |name: &String| if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+            return sections.iter().for_each(|(name, default)| collect(keys, below(name), default));
+        }
+        Value::Dict(..) => Shape::Map,
+        Value::Array(..) => Shape::List,
+        Value::Bool(..) => Shape::Truth,
+        Value::Num(..) => Shape::Integer,
+        Value::String(..) | Value::Char(..) | Value::Empty(..) => Shape::Text,
+    };
+    let nullable = matches!(default, Value::Empty(..)) || is_rewrite(&path);
+    keys.push(Key { path, shape, nullable });
 }
 
 /// What stands at a path.
@@ -99,7 +75,7 @@ const fn nullable(path: &'static str) -> Key {
 pub(super) enum Found {
     /// A key.
     Key(&'static Key),
-    /// Keys below it; the first of them.
+    /// Keys below it; one of them.
     Section(&'static str),
     /// Nothing; the path that may have been meant.
     Unknown(Option<&'static str>),
@@ -111,13 +87,14 @@ pub(super) fn find(path: &str) -> Found {
         return Found::Key(key);
     }
     let below = |key: &&Key| key.path.strip_prefix(path).is_some_and(|rest| rest.starts_with('.'));
-    KEYS.iter().find(below).map_or_else(|| Found::Unknown(closest(path)), |first| Found::Section(first.path))
+    KEYS.iter().find(below).map_or_else(|| Found::Unknown(closest(path)), |first| Found::Section(&first.path))
 }
 
 /// What `--set` names by `text`, and the entry that follows where that is a map.
 pub(super) fn named(text: &str) -> (Found, Option<&str>) {
-    let entry =
-        |map: &'static Key| Some((map, text.strip_prefix(map.path)?.strip_prefix('.').filter(|entry| !entry.is_empty())?));
+    let entry = |map: &'static Key| {
+        Some((map, text.strip_prefix(map.path.as_str())?.strip_prefix('.').filter(|entry| !entry.is_empty())?))
+    };
     let entry = KEYS.iter().filter(|key| key.shape == Shape::Map).find_map(entry);
     entry.map_or_else(|| (find(text), None), |(map, entry)| (Found::Key(map), Some(entry)))
 }
@@ -130,7 +107,7 @@ pub(super) fn of_variable(name: &str) -> Found {
 
 /// The map of which a variable by this name would be an entry; there are none.
 pub(super) fn map_of_variable(name: &str) -> Option<&'static Key> {
-    let is_entry = |key: &&Key| name.strip_prefix(&variable(key.path)).is_some_and(|rest| rest.starts_with("__"));
+    let is_entry = |key: &&Key| name.strip_prefix(&variable(&key.path)).is_some_and(|rest| rest.starts_with("__"));
     KEYS.iter().filter(|key| key.shape == Shape::Map).find(is_entry)
 }
 
@@ -150,33 +127,24 @@ pub(super) fn variable(path: &str) -> String {
     name
 }
 
-/// The key or section that somebody may have meant by `path`: its last word is spelt alike, and so are the others, but for some
-/// too many or too few. What has another section as well is another key, perhaps one of a later version.
+/// The key or section that somebody may have meant by `path`: spelt nearly so, or with too many or too few sections before it. What
+/// has another section is another key, perhaps one of a later version.
 fn closest(path: &str) -> Option<&'static str> {
     let wrong = plain(path);
-    let distance = |known: &&'static str| {
+    let distance = |known: &str| {
         let known = plain(known);
-        let is_meant = is_alike(last(&wrong), last(&known)) && (is_within(&wrong, &known) || is_within(&known, &wrong));
-        is_meant.then(|| (strsim::osa_distance(last(&known), last(&wrong)), strsim::osa_distance(&known, &wrong)))
+        let (typed, meant): (BTreeSet<_>, BTreeSet<_>) = (wrong.split('.').collect(), known.split('.').collect());
+        let is_moved = last(&wrong) == last(&known) && (typed.is_subset(&meant) || meant.is_subset(&typed));
+        let far = strsim::osa_distance(&known, &wrong);
+        (is_moved || far <= (wrong.len() / 3).min(2)).then_some(far)
     };
-    paths().filter_map(|known| Some((distance(&known)?, known))).min().map(|(_, known)| known)
+    paths().filter_map(|known| Some((distance(known)?, known))).min().map(|(_, known)| known)
 }
 
 /// Keys and sections.
 fn paths() -> impl Iterator<Item = &'static str> {
     let ends = |path: &'static str| path.match_indices('.').map(|(at, _)| at).chain([path.len()]);
-    KEYS.iter().flat_map(move |key| ends(key.path).filter_map(|end| key.path.get(..end)))
-}
-
-/// Whether somebody may have written the one for the other.
-fn is_alike(wrong: &str, known: &str) -> bool {
-    strsim::osa_distance(wrong, known) <= (wrong.chars().count() / 3).min(2)
-}
-
-/// Whether each word of `short` is alike to one of `long`, in the same order.
-fn is_within(short: &str, long: &str) -> bool {
-    let mut words = long.split('.');
-    short.split('.').all(|word| words.any(|other| is_alike(word, other)))
+    KEYS.iter().flat_map(move |key| ends(&key.path).filter_map(|end| key.path.get(..end)))
 }
 
 fn last(path: &str) -> &str {
@@ -219,15 +187,15 @@ mod tests {
     #[test]
     fn a_name_in_the_environment_is_the_path_in_upper_snake_case() {
         assert_eq!(variable("workload.stop.lossGrace"), "TENURE_WORKLOAD__STOP__LOSS_GRACE");
-        for key in KEYS {
-            assert!(matches!(of_variable(&variable(key.path)), Found::Key(found) if found.path == key.path), "{}", key.path);
+        for key in KEYS.iter() {
+            assert!(matches!(of_variable(&variable(&key.path)), Found::Key(found) if found.path == key.path), "{}", key.path);
         }
     }
 
     #[test]
     fn what_follows_a_map_is_its_entry_dots_and_all() {
         let (Found::Key(key), entry) = named("lease.labels.app.kubernetes.io/part-of") else { panic!("no key") };
-        assert_eq!((key.path, entry), ("lease.labels", Some("app.kubernetes.io/part-of")));
+        assert_eq!((key.path.as_str(), entry), ("lease.labels", Some("app.kubernetes.io/part-of")));
         for none in ["lease.name.x", "lease.labels."] {
             assert!(matches!(named(none), (Found::Unknown(_), None)), "{none}");
         }

@@ -5,12 +5,15 @@ use std::{collections::BTreeMap, time::Duration};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{humane, scalars::Drift};
+use super::{
+    humane::{MaybeSpan, Span},
+    scalars::Drift,
+};
 
 /// The Lease and the timing of the election.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
-pub struct Lease {
+pub struct LeaseConfig {
     /// False: a plain init that runs the workload at once, without a Lease.
     pub enabled: bool,
     /// Required; made a valid object name: lower case, hyphens, at most 253 characters.
@@ -24,16 +27,13 @@ pub struct Lease {
     /// Base name. Empty: POD_NAME or the hostname. "_" and 32 random digits are always appended.
     pub identity: String,
     /// How long the Lease is valid without a renewal; whole seconds, at least 2s.
-    #[serde(with = "humane")]
-    #[schemars(with = "humane::Written")]
+    #[serde(with = "Span")]
     pub duration: Duration,
     /// From one renewal to the next; at least 1s.
-    #[serde(with = "humane")]
-    #[schemars(with = "humane::Written")]
+    #[serde(with = "Span")]
     pub renew_period: Duration,
     /// How long one request may take; at least 10ms.
-    #[serde(with = "humane")]
-    #[schemars(with = "humane::Written")]
+    #[serde(with = "Span")]
     pub attempt_timeout: Duration,
     /// Bound on the error of a clock's rate; with client-go replicas on the Lease, of both nodes' together. chrony may slew by
     /// 8.3 %: set maxslewrate 5000 in chrony.conf, or 10% here.
@@ -44,16 +44,14 @@ pub struct Lease {
     pub annotations: BTreeMap<String, String>,
     /// What is written when a term ends.
     pub release: Release,
-    /// Whether a Lease is taken for which a coordinator appoints the holders.
-    pub on_strategy: OnStrategy,
-    /// Whole seconds before the workload starts on a Lease that nobody released properly (absent, cleared by hand): a leader that
-    /// was cut off is dead by then. Null: the longest duration in sight; 0s: opt out.
-    #[serde(with = "humane::option")]
-    #[schemars(with = "Option<humane::Written>")]
+    /// How long nobody is waited for: a Lease that no holder gave back (absent, cleared by hand) may have a leader that is cut off.
+    /// Whole seconds. Null: the longest duration known; 0s: opt out.
+    #[serde(with = "MaybeSpan")]
+    #[schemars(with = "Option<Span>")]
     pub creation_wait: Option<Duration>,
 }
 
-impl Default for Lease {
+impl Default for LeaseConfig {
     fn default() -> Self {
         Self {
             enabled: true,
@@ -68,7 +66,6 @@ impl Default for Lease {
             labels: BTreeMap::new(),
             annotations: BTreeMap::new(),
             release: Release::Clear,
-            on_strategy: OnStrategy::Refuse,
             creation_wait: None,
         }
     }
@@ -85,15 +82,4 @@ pub enum Release {
     Delete,
     /// Write nothing.
     Keep,
-}
-
-/// Whether a Lease with a `spec.strategy` is taken.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub enum OnStrategy {
-    /// Only as its preferred holder: the coordinator goes by wall clocks, and may appoint while the last holder still runs.
-    #[default]
-    Refuse,
-    /// Also in place of the preferred holder, one duration after the Lease became free.
-    Compete,
 }

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, ffi::OsString, fmt};
 
 use figment::{
     Figment, Metadata, Profile, Provider,
-    error::{Actual, Kind},
+    error::Kind,
     value::{Dict, Map, Value},
 };
 
@@ -14,7 +14,7 @@ use super::{
     rules::{self, Purpose},
     sources::{self, Entry, Layer},
 };
-use crate::cli::Settings;
+use crate::cli::ConfigFlags;
 
 /// A configuration that every room may rely on.
 #[derive(Clone, Debug)]
@@ -25,8 +25,6 @@ pub struct Loaded {
     pub notes: Vec<String>,
     /// Where each value came from that is not a default, by its path.
     pub origins: BTreeMap<String, Origin>,
-    /// Whether the name of the Lease begins with a prefix that was set.
-    pub(super) is_prefixed: bool,
 }
 
 /// Where a value came from.
@@ -69,26 +67,26 @@ pub struct Invalid {
 ///
 /// # Errors
 /// Everything that is wrong with it, at once.
-pub fn load(settings: &Settings, command: &[String], purpose: Purpose) -> Result<Loaded, Invalid> {
+pub fn load(flags: &ConfigFlags, command: &[String], purpose: Purpose) -> Result<Loaded, Invalid> {
     let ours = |(name, _): &(OsString, OsString)| name.as_encoded_bytes().starts_with(super::keys::PREFIX.as_bytes());
-    load_from(settings, command, purpose, &std::env::vars_os().filter(ours).collect::<Vec<_>>())
+    load_from(flags, command, purpose, &std::env::vars_os().filter(ours).collect::<Vec<_>>())
 }
 
 /// The same with these variables for the environment.
 pub(super) fn load_from(
-    settings: &Settings,
+    flags: &ConfigFlags,
     command: &[String],
     purpose: Purpose,
     variables: &[(OsString, OsString)],
 ) -> Result<Loaded, Invalid> {
-    merge([sources::file(settings, variables), sources::environment(variables), sources::flags(settings, command)], purpose)
+    merge([sources::file(flags, variables), sources::environment(variables), sources::flags(flags, command)], purpose)
 }
 
-/// The same of a file with this text, for [`crate::fuzz`].
+/// The same of a file with this text, for fuzzing.
 #[cfg(any(test, fuzzing))]
-pub(crate) fn load_text(text: &str, format: super::Format, variables: &[(&str, &str)]) -> Result<Loaded, Invalid> {
+pub(crate) fn load_text(text: &str, variables: &[(&str, &str)]) -> Result<Loaded, Invalid> {
     let variables: Vec<_> = variables.iter().map(|(name, value)| (name.into(), value.into())).collect();
-    merge([sources::text_of("fuzz".into(), text, format), sources::environment(&variables), Layer::default()], Purpose::Inspect)
+    merge([sources::text_of("fuzz".into(), text), sources::environment(&variables), Layer::default()], Purpose::Inspect)
 }
 
 fn merge(mut layers: [Layer; 3], purpose: Purpose) -> Result<Loaded, Invalid> {
@@ -110,56 +108,20 @@ fn merge(mut layers: [Layer; 3], purpose: Purpose) -> Result<Loaded, Invalid> {
     if !problems.is_empty() {
         return Err(Invalid { problems });
     }
-    let is_prefixed = rules::name_in_full(&mut config, purpose);
-    Ok(Loaded { config, notes: judgement.notes, origins, is_prefixed })
+    rules::name_in_full(&mut config, purpose);
+    Ok(Loaded { config, notes: judgement.notes, origins })
 }
 
 /// Takes out of `layer` what the type of its key refuses.
 fn refuse_bad_values(layer: &mut Layer) -> Vec<Problem> {
     let mut problems = std::mem::take(&mut layer.problems);
-    layer.entries.retain(|entry| match Value::from(entry.nested()).deserialize::<Config>() {
-        Ok(_) => true,
-        Err(error) => {
-            // What an entry of a map holds is a text.
-            let shape = if entry.entry.is_some() { Shape::Text } else { entry.key.shape };
-            let message = explain(&error.kind, shape);
-            problems.push(Problem { origin: entry.origin.clone(), path: entry.path(), message });
-            false
+    for entry in std::mem::take(&mut layer.entries) {
+        match entry.refused() {
+            None => layer.entries.push(entry),
+            Some(message) => problems.push(Problem { path: entry.path(), origin: entry.origin, message }),
         }
-    });
+    }
     problems
-}
-
-/// What a type says of a value, in the words of a configuration file.
-fn explain(kind: &Kind, shape: Shape) -> String {
-    if let Kind::Message(message) = kind {
-        return message.clone();
-    }
-    if let Kind::UnknownVariant(wrong, known) = kind {
-        return format!("{wrong:?} is none of {}", known.join(", "));
-    }
-    let (Kind::InvalidType(found, _) | Kind::InvalidValue(found, _)) = kind else { return kind.to_string() };
-    let expected = match shape {
-        Shape::Text => "a string",
-        Shape::Truth => "true or false",
-        Shape::Integer => "a whole number",
-        Shape::List => "a list of strings",
-        Shape::Map => "a map of strings",
-    };
-    if shape == Shape::Integer
-        && let Some(number) = whole(found)
-    {
-        return format!("{number} is out of range");
-    }
-    let textual = !matches!(shape, Shape::Truth | Shape::Integer);
-    let quotes = if textual && matches!(found, Actual::Bool(_) | Actual::Unsigned(_) | Actual::Signed(_) | Actual::Float(_)) {
-        ": put it in quotes"
-    } else if is_quoted(found, shape) {
-        ": write it without quotes"
-    } else {
-        ""
-    };
-    format!("expected {expected}, found {}{quotes}", name(found))
 }
 
 /// Whether `path` is that of `of`, or of something in it.
@@ -167,69 +129,94 @@ fn is_within(path: &str, of: &str) -> bool {
     path.strip_prefix(of).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
-/// Whether it would be right without its quotes.
-fn is_quoted(found: &Actual, shape: Shape) -> bool {
-    let Actual::Str(text) = found else { return false };
-    match shape {
-        Shape::Truth => text.parse::<bool>().is_ok(),
-        Shape::Integer => text.parse::<i64>().is_ok(),
-        Shape::Text | Shape::List | Shape::Map => false,
-    }
-}
-
-fn whole(found: &Actual) -> Option<String> {
-    if let Actual::Unsigned(number) = found {
-        return Some(number.to_string());
-    }
-    if let Actual::Signed(number) = found { Some(number.to_string()) } else { None }
-}
-
-fn name(found: &Actual) -> String {
-    if let Actual::Str(text) = found {
-        return format!("{text:?}");
-    }
-    let kind = match found {
-        Actual::Bool(_) => "a boolean",
-        Actual::Unsigned(_) | Actual::Signed(_) => "a number",
-        Actual::Float(_) => "a decimal number",
-        Actual::Unit | Actual::Option => "nothing",
-        Actual::Seq => "a list",
-        Actual::Map => "a map",
-        Actual::Char(_)
-        | Actual::Str(_)
-        | Actual::Bytes(_)
-        | Actual::NewtypeStruct
-        | Actual::Enum
-        | Actual::UnitVariant
-        | Actual::NewtypeVariant
-        | Actual::TupleVariant
-        | Actual::StructVariant
-        | Actual::Other(_) => return found.to_string(),
-    };
-    kind.into()
-}
-
 impl Entry {
     /// Its key, and its entry if that is a map.
     fn path(&self) -> String {
         match &self.entry {
             Some(entry) => format!("{}.{entry}", self.key.path),
-            None => self.key.path.into(),
+            None => self.key.path.clone(),
         }
     }
 
-    /// A tree with nothing else in it.
-    fn nested(&self) -> Dict {
-        let mut tree = Dict::new();
-        self.insert(&mut tree);
-        tree
+    /// What the type of its key says against it, in the words of a configuration file.
+    fn refused(&self) -> Option<String> {
+        // What an entry of a map holds is a text.
+        let shape = if self.entry.is_some() { Shape::Text } else { self.key.shape };
+        let kind = self.judged(&self.value)?;
+        if !matches!(kind, Kind::InvalidType(..) | Kind::InvalidValue(..)) {
+            return Some(explain(&kind));
+        }
+        let item = self.value.as_array().filter(|_| shape == Shape::List);
+        let wrong = item.and_then(|items| items.iter().find(|item| item.as_str().is_none())).unwrap_or(&self.value);
+        let unquoted = matches!(wrong, Value::Bool(..) | Value::Num(..));
+        let expected = match shape {
+            Shape::Text => "a string",
+            Shape::Truth => "true or false",
+            Shape::Integer if is_whole(wrong) => return Some(format!("{} is out of range", plain(wrong))),
+            Shape::Integer => "a whole number",
+            Shape::List => "a list of strings",
+            Shape::Map => "a map of strings",
+        };
+        // The type knows best what is wrong with a text.
+        if let (Shape::Text, true, Some(kind)) = (shape, unquoted, self.judged(&plain(wrong).into())) {
+            return Some(explain(&kind));
+        }
+        let is_quoted = wrong.as_str().is_some_and(|text| match shape {
+            Shape::Truth => text.parse::<bool>().is_ok(),
+            Shape::Integer => text.parse::<i64>().is_ok(),
+            Shape::Text | Shape::List | Shape::Map => false,
+        });
+        let remedy = match shape {
+            Shape::Text | Shape::List if unquoted => ": put it in quotes",
+            Shape::Truth | Shape::Integer if is_quoted => ": write it without quotes",
+            Shape::Text | Shape::Truth | Shape::Integer | Shape::List | Shape::Map => "",
+        };
+        Some(format!("expected {expected}, found {}{remedy}", name(wrong)))
     }
 
-    fn insert(&self, tree: &mut Dict) {
+    /// Why the type of its key refuses `value` in its place, if it does.
+    fn judged(&self, value: &Value) -> Option<Kind> {
+        let mut tree = Dict::new();
+        self.insert(&mut tree, value);
+        Value::from(tree).deserialize::<Config>().err().map(|error| error.kind)
+    }
+
+    fn insert(&self, tree: &mut Dict, value: &Value) {
         let mut steps: Vec<&str> = self.key.path.split('.').chain(self.entry.as_deref()).collect();
         let Some(last) = steps.pop() else { return };
-        insert(tree, &steps, last, &self.value);
+        insert(tree, &steps, last, value);
     }
+}
+
+fn explain(kind: &Kind) -> String {
+    if let Kind::Message(message) = kind {
+        return message.clone();
+    }
+    let Kind::UnknownVariant(wrong, known) = kind else { return kind.to_string() };
+    format!("{wrong:?} is none of {}", known.join(", "))
+}
+
+fn name(value: &Value) -> String {
+    match value {
+        Value::String(_, text) => return format!("{text:?}"),
+        Value::Char(_, text) => return format!("{text:?}"),
+        Value::Bool(..) => "a boolean",
+        Value::Num(..) if is_whole(value) => "a number",
+        Value::Num(..) => "a decimal number",
+        Value::Empty(..) => "nothing",
+        Value::Dict(..) => "a map",
+        Value::Array(..) => "a list",
+    }
+    .into()
+}
+
+fn is_whole(value: &Value) -> bool {
+    value.to_i128().is_some() || value.to_u128().is_some()
+}
+
+/// A number or a truth value as the text that it is.
+fn plain(value: &Value) -> String {
+    serde_json::to_string(value).unwrap_or_default()
 }
 
 fn insert(tree: &mut Dict, steps: &[&str], last: &str, value: &Value) {
@@ -251,7 +238,7 @@ impl Provider for &Layer {
     fn data(&self) -> figment::Result<Map<Profile, Dict>> {
         let mut tree = Dict::new();
         for entry in &self.entries {
-            entry.insert(&mut tree);
+            entry.insert(&mut tree, &entry.value);
         }
         Ok(Profile::Default.collect(tree))
     }

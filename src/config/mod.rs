@@ -1,18 +1,19 @@
 //! The configuration, validated: what the other rooms read.
 //!
-//! Owns the keys, their types and defaults (`lease`, `workload`, `roles`, `scalars`), where values come from (`document`, `keys`,
-//! `sources`, `load`) and whether they make sense together (`rules`). It is read once, at start; nothing reads it again.
+//! Owns the keys, their types and defaults (`lease`, `workload`, `roles`, `scalars`): the only list of them, from which the names of
+//! keys and the schema follow. Further, where values come from (`document`, `keys`, `sources`, `load`) and whether they make sense
+//! together (`rules`). It is read once, at start; nothing reads it again.
 //!
 //! Layers: defaults, then one file, then `TENURE_` variables with two underscores together in their name, then flags. Each value
 //! is judged by the type that it ends in, alone and with its origin, so that everything that is wrong is said at once, with file
 //! and line, variable or flag. Only then figment merges the layers: maps entry by entry, everything else as a whole.
 //!
-//! As text (a variable, `--set`) a value is what it is in a file without quotes, except that text stays text (`007`), a list or a
-//! map is written in YAML or JSON, and `null` stands for none where a key may be null. An empty variable is an empty text: fine
-//! where the file may say `""`, refused elsewhere.
+//! As text (a variable, `--set`) a value is what it is in a file without quotes, except that text stays text (`007`), and `null`
+//! stands for none where a key may be null. An empty variable is an empty text: fine where the file may say `""`, refused elsewhere.
 
 use std::net::SocketAddr;
 
+use scalars::Listen;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -31,27 +32,26 @@ mod schema;
 mod sources;
 #[cfg(test)]
 mod tests;
-mod text;
 mod workload;
 
-pub use lease::{Lease, OnStrategy, Release};
+pub use lease::{LeaseConfig, Release};
+#[cfg(any(test, fuzzing))]
+pub(crate) use load::load_text;
 pub use load::{Invalid, Loaded, Origin, Problem, load};
 pub use roles::{Hook, HookKind, Hooks, Rewrite, Signals};
 pub use rules::{Purpose, can_stand};
 pub use scalars::{Drift, Signal};
 pub use schema::{DEFAULTS, schema};
-pub use workload::{Acknowledge, KillMode, OnExit, OnLoss, Restart, RestartPolicy, Runs, Stop, Workload};
-#[cfg(any(test, fuzzing))]
-pub(crate) use {document::Format, load::load_text};
+pub use workload::{Acknowledge, KillMode, OnExit, OnLoss, Restart, RestartPolicy, Runs, Stop, WorkloadConfig};
 
 /// Everything that a user can set.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Config {
     /// The Lease and the timing of the election.
-    pub lease: Lease,
+    pub lease: LeaseConfig,
     /// The wrapped process.
-    pub workload: Workload,
+    pub workload: WorkloadConfig,
     /// Signals that tell a running workload its role.
     pub signals: Signals,
     /// Commands around a change of role.
@@ -67,8 +67,8 @@ pub struct Config {
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Http {
     /// Where /livez, /readyz and /leader listen; nowhere unless set.
-    #[serde(deserialize_with = "scalars::address::deserialize")]
-    #[schemars(schema_with = "scalars::address::schema")]
+    #[serde(with = "Listen")]
+    #[schemars(with = "Option<String>")]
     pub listen: Option<SocketAddr>,
 }
 

@@ -3,9 +3,9 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::{humane, scalars::Signal};
+use super::{humane::Span, scalars::Signal};
 
 /// Signals that tell a running workload its role.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -34,18 +34,26 @@ pub struct Rewrite {
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Hooks {
     /// Tells the workload that it leads; exit 0 acknowledges that.
-    #[serde(deserialize_with = "unless_empty")]
+    #[serde(with = "MaybeHook")]
     #[schemars(with = "Hook")]
     pub after_lead: Option<Hook>,
     /// Tells the workload that it follows; exit 0 acknowledges that.
-    #[serde(deserialize_with = "unless_empty")]
+    #[serde(with = "MaybeHook")]
     #[schemars(with = "Hook")]
     pub before_follow: Option<Hook>,
 }
 
-/// `{}` is no hook.
-fn unless_empty<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Hook>, D::Error> {
-    Ok(Option::deserialize(deserializer)?.filter(|hook| *hook != Hook::default()))
+/// A hook that says nothing is none.
+struct MaybeHook;
+
+impl MaybeHook {
+    fn serialize<S: Serializer>(hook: &Option<Hook>, serializer: S) -> Result<S::Ok, S::Error> {
+        hook.clone().unwrap_or_default().serialize(serializer)
+    }
+
+    fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Hook>, D::Error> {
+        Ok(Some(Hook::deserialize(deserializer)?).filter(|hook| *hook != Hook::default()))
+    }
 }
 
 /// Which command around a change of role.
@@ -87,8 +95,7 @@ pub struct Hook {
     /// Program and arguments, no shell.
     pub command: Vec<String>,
     /// SIGKILL after this long.
-    #[serde(with = "humane")]
-    #[schemars(with = "humane::Written")]
+    #[serde(with = "Span")]
     pub timeout: Duration,
 }
 

@@ -1,14 +1,13 @@
-//! Values with a form of their own in files: a percentage, a signal, an address. On the link they are numbers.
+//! Values that are texts of a form of their own: a percentage, a signal, an address.
 
 use std::{
     fmt::{self, Display, Formatter},
+    net::SocketAddr,
     ops::RangeInclusive,
 };
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-use super::text;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
 const PERCENT: u32 = 10_000;
 
@@ -69,12 +68,11 @@ impl Signal {
         Ok(Self(signal as i32))
     }
 
-    /// What [`Self::parse`] reads.
+    /// What [`Self::parse`] reads, with some that are too far from either end.
     fn pattern() -> String {
         let names = nix::sys::signal::Signal::iterator().map(|signal| signal.as_str().trim_start_matches("SIG"));
         let names = names.collect::<Vec<_>>().join("|");
-        let distance = "0*([12]?[0-9]|30)";
-        format!(r"^(SIG)?({names}|RTMIN(\+{distance})?|RTMAX(-{distance})?)$")
+        format!(r"^(SIG)?({names}|RTMIN(\+[0-9]+)?|RTMAX(-[0-9]+)?)$")
     }
 
     /// Its name, such as `SIGTERM` or `SIGRTMIN+3`.
@@ -115,17 +113,13 @@ impl Display for Drift {
 
 impl Serialize for Drift {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        if serializer.is_human_readable() { serializer.collect_str(self) } else { self.0.serialize(serializer) }
+        serializer.collect_str(self)
     }
 }
 
 impl<'de> Deserialize<'de> for Drift {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        if deserializer.is_human_readable() {
-            text::required(deserializer, Self::parse)
-        } else {
-            u32::deserialize(deserializer).map(Self)
-        }
+        text(deserializer, Self::parse)
     }
 }
 
@@ -141,17 +135,13 @@ impl JsonSchema for Drift {
 
 impl Serialize for Signal {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        if serializer.is_human_readable() { serializer.serialize_str(&self.name()) } else { self.0.serialize(serializer) }
+        serializer.serialize_str(&self.name())
     }
 }
 
 impl<'de> Deserialize<'de> for Signal {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        if deserializer.is_human_readable() {
-            text::required(deserializer, Self::parse)
-        } else {
-            i32::deserialize(deserializer).map(Self)
-        }
+        text(deserializer, Self::parse)
     }
 }
 
@@ -166,27 +156,36 @@ impl JsonSchema for Signal {
 }
 
 /// An address and a port to listen on, or none.
-pub(super) mod address {
-    use std::net::SocketAddr;
+pub(super) struct Listen;
 
-    use super::{Deserialize, Deserializer, Schema, SchemaGenerator, json_schema, text};
-
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<SocketAddr>, D::Error> {
-        if deserializer.is_human_readable() { text::optional(deserializer, parse) } else { Option::deserialize(deserializer) }
+impl Listen {
+    pub(super) fn serialize<S: Serializer>(address: &Option<SocketAddr>, serializer: S) -> Result<S::Ok, S::Error> {
+        address.map(|address| address.to_string()).serialize(serializer)
     }
 
-    fn parse(written: &str) -> Result<SocketAddr, String> {
-        let refused = |_| format!("{written:?} is not an address and a port: write both, such as 0.0.0.0:8080 or \"[::]:8080\"");
-        written.parse().map_err(refused)
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<SocketAddr>, D::Error> {
+        maybe_text(deserializer, |written| {
+            let refused =
+                |_| format!("{written:?} is not an address and a port: write both, such as 0.0.0.0:8080 or \"[::]:8080\"");
+            written.parse().map_err(refused)
+        })
     }
+}
 
-    pub(crate) fn schema(_: &mut SchemaGenerator) -> Schema {
-        let pattern = r"^([0-9]{1,3}(\.[0-9]{1,3}){3}|\[[0-9A-Fa-f:.]+(%[0-9]+)?\]):[0-9]{1,5}$";
-        json_schema!({ "anyOf": [
-            { "type": "string", "pattern": pattern, "examples": ["0.0.0.0:8080", "[::]:8080"] },
-            { "type": "null" },
-        ] })
-    }
+/// Reads a text by `parse`, which says best what is wrong with it.
+pub(super) fn text<'de, D: Deserializer<'de>, T>(
+    deserializer: D,
+    parse: impl FnOnce(&str) -> Result<T, String>,
+) -> Result<T, D::Error> {
+    parse(&String::deserialize(deserializer)?).map_err(D::Error::custom)
+}
+
+/// The same where it may be null.
+pub(super) fn maybe_text<'de, D: Deserializer<'de>, T>(
+    deserializer: D,
+    parse: impl FnOnce(&str) -> Result<T, String>,
+) -> Result<Option<T>, D::Error> {
+    Option::<String>::deserialize(deserializer)?.map(|written| parse(&written)).transpose().map_err(D::Error::custom)
 }
 
 #[cfg(test)]

@@ -5,12 +5,12 @@ use std::{collections::BTreeMap, time::Duration};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{humane, scalars::Signal};
+use super::{humane::Span, scalars::Signal};
 
 /// The wrapped process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
-pub struct Workload {
+pub struct WorkloadConfig {
     /// Program and arguments, no shell; or after -- on the command line.
     pub command: Vec<String>,
     /// When it runs.
@@ -33,7 +33,7 @@ pub struct Workload {
     pub restart: Restart,
 }
 
-impl Default for Workload {
+impl Default for WorkloadConfig {
     fn default() -> Self {
         Self {
             command: Vec::new(),
@@ -103,18 +103,15 @@ pub struct Stop {
     /// Any that can be caught; SIGCONT goes with it.
     pub signal: Signal,
     /// From the stop signal to SIGKILL when the stop is planned.
-    #[serde(with = "humane")]
-    #[schemars(with = "humane::Written")]
+    #[serde(with = "Span")]
     pub grace: Duration,
     /// From the stop signal to SIGKILL when the Lease is lost; part of its duration.
-    #[serde(with = "humane")]
-    #[schemars(with = "humane::Written")]
+    #[serde(with = "Span")]
     pub loss_grace: Duration,
     /// Who gets the stop signal and what is forwarded; SIGKILL always goes to all.
     pub kill_mode: KillMode,
     /// From SIGKILL until every process is gone, on a busy machine; 2s under a tight CPU limit.
-    #[serde(with = "humane")]
-    #[schemars(with = "humane::Written")]
+    #[serde(with = "Span")]
     pub kill_margin: Duration,
 }
 
@@ -148,19 +145,16 @@ pub struct Restart {
     /// After which ends.
     pub policy: RestartPolicy,
     /// Before the first restart; doubles with each. Not 0 where nothing else limits them: `onExit: follow` with `runs: always`.
-    #[serde(with = "humane")]
-    #[schemars(with = "humane::Written")]
+    #[serde(with = "Span")]
     pub delay: Duration,
     /// The longest delay.
-    #[serde(with = "humane")]
-    #[schemars(with = "humane::Written")]
+    #[serde(with = "Span")]
     pub max_delay: Duration,
     /// This many restarts within the interval; one more is `exit`.
     #[schemars(range(min = 1))]
     pub burst: u32,
     /// In which restarts are counted.
-    #[serde(with = "humane")]
-    #[schemars(with = "humane::Written")]
+    #[serde(with = "Span")]
     pub interval: Duration,
 }
 

@@ -33,13 +33,12 @@ impl Armed {
             ToInit::Lead { term, confirmed, .. } | ToInit::Extend { term, confirmed, .. } => {
                 self.arm(*term, confirmed.deadlines.hard);
             }
-            ToInit::Shorten { term, deadlines, .. } => self.arm(*term, deadlines.hard),
             ToInit::Ended { .. } => self.disarm(),
             ToInit::Hello { .. }
             | ToInit::StepDown { .. }
             | ToInit::Releasing { .. }
             | ToInit::Saw(_)
-            | ToInit::Beat
+            | ToInit::Heartbeat
             | ToInit::Done
             | ToInit::Failed { .. } => {}
         }

@@ -1,11 +1,9 @@
 //! The election of one replica: a state machine without clock or IO.
 
-use std::mem;
-
 use super::{Action, Input, core::Core, following::Following, leading::Leading, releasing::Releasing};
 use crate::{
     law::Deadlines,
-    link::{Term, ToElector, Welcome},
+    link::{InitialState, Term, ToElector, ToInit},
     time::{Instant, Now},
 };
 
@@ -16,15 +14,30 @@ use crate::{
 pub struct Elector {
     core: Core,
     phase: Phase,
-    now: Now,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) enum Phase {
+enum Phase {
     Following(Following),
     Leading(Box<Leading>),
     Releasing(Box<Releasing>),
     Finished,
+}
+
+/// What follows a phase that is over.
+#[derive(Clone, Debug)]
+pub(crate) enum Next {
+    /// A term begins.
+    Lead(Box<Leading>),
+    /// Its workload is proved gone, and the Lease is given back.
+    Release(Box<Releasing>),
+    /// It is over.
+    Follow {
+        /// Until then the others go first: it was given up voluntarily.
+        backoff: Option<Instant>,
+    },
+    /// Nothing is left to do.
+    Finish,
 }
 
 /// What probes and telemetry see of an election.
@@ -45,8 +58,6 @@ pub struct Led {
     pub confirmed: Instant,
     /// Until when it is valid.
     pub deadlines: Deadlines,
-    /// From when the workload may run as leader (law 14, 15); never, until init was told of the term.
-    pub from: Instant,
     /// It is ending.
     pub ending: bool,
 }
@@ -54,13 +65,13 @@ pub struct Led {
 impl Elector {
     /// The election as init hands it to a new elector; a term in progress continues. `seed` feeds jitter and trace ids.
     #[must_use]
-    pub fn new(welcome: Welcome, seed: u64, now: Now) -> Self {
-        let mut core = Core::new(&welcome, seed, now);
-        let phase = match welcome.resume {
+    pub fn new(initial: InitialState, seed: u64, now: Now) -> Self {
+        let mut core = Core::new(&initial, seed, now);
+        let phase = match initial.resume {
             Some(resume) => Phase::Leading(Box::new(Leading::resume(&mut core, resume, now))),
-            None => Phase::Following(Following::until(welcome.sit_out)),
+            None => Phase::Following(Following::until(initial.backoff)),
         };
-        let mut elector = Self { core, phase, now };
+        let mut elector = Self { core, phase };
         elector.tick(now);
         elector
     }
@@ -68,7 +79,7 @@ impl Elector {
     /// Takes in what arrived at `now`. What init said is only taken in: more may wait in the link, such as the proof that disarms
     /// S and H. Once it is drained, [`Self::handle_timeout`] acts on it (law 9).
     pub fn handle(&mut self, input: Input, now: Now) {
-        self.now = now;
+        self.core.recorder.turn(now);
         match input {
             Input::Told(message) => return self.told(message, now),
             Input::Watched(watched) => match &mut self.phase {
@@ -78,7 +89,7 @@ impl Elector {
                 Phase::Finished => {}
             },
             Input::Answered { id, answer } => {
-                let Some(asked) = self.core.answered(id) else { return };
+                let Some(asked) = self.core.requests.answered(id) else { return };
                 let operation = asked.operation;
                 let failed = self.core.expect_success(operation);
                 let next = match &mut self.phase {
@@ -99,7 +110,7 @@ impl Elector {
 
     /// Does what is due at `now`.
     pub fn handle_timeout(&mut self, now: Now) {
-        self.now = now;
+        self.core.recorder.turn(now);
         self.tick(now);
     }
 
@@ -113,7 +124,7 @@ impl Elector {
     pub fn poll_timeout(&self) -> Option<Instant> {
         match &self.phase {
             Phase::Following(following) => following.timeout(&self.core),
-            Phase::Leading(leading) => leading.timeout(&self.core, self.now),
+            Phase::Leading(leading) => leading.timeout(&self.core),
             Phase::Releasing(releasing) => releasing.timeout(&self.core),
             Phase::Finished => None,
         }
@@ -127,8 +138,7 @@ impl Elector {
                 term: leading.term,
                 confirmed: leading.confirmed_at(),
                 deadlines: leading.deadlines(),
-                from: leading.leads_from(&self.core),
-                ending: leading.ending.is_some(),
+                ending: leading.is_ending(),
             }),
             Phase::Following(_) | Phase::Releasing(_) | Phase::Finished => None,
         };
@@ -136,6 +146,7 @@ impl Elector {
     }
 
     fn told(&mut self, message: ToElector, now: Now) {
+        self.core.report_recorded(|recorder| recorder.heard(&message));
         if message == ToElector::Shutdown {
             self.core.shutdown = true;
         }
@@ -161,9 +172,16 @@ impl Elector {
         }
     }
 
-    fn enter(&mut self, next: Option<Phase>) {
-        if let Some(next) = next {
-            drop(mem::replace(&mut self.phase, next));
-        }
+    fn enter(&mut self, next: Option<Next>) {
+        let Some(next) = next else { return };
+        self.phase = match next {
+            Next::Lead(leading) => Phase::Leading(leading),
+            Next::Release(releasing) => Phase::Releasing(releasing),
+            Next::Follow { backoff } => Phase::Following(Following::until(backoff)),
+            Next::Finish => {
+                self.core.tell(ToInit::Done);
+                Phase::Finished
+            }
+        };
     }
 }

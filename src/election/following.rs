@@ -1,23 +1,23 @@
 //! A phase of the election: somebody else leads, or nobody does.
 //!
-//! Owns observation and the campaign: one compare-and-swap write on what was seen, once the law allows it, and the reads that find
-//! out what became of a write without an answer (law 6, 11 to 14).
+//! Owns observation and the campaign: what was not given back is first held by nobody; then one compare-and-swap write on what was
+//! seen, once the law allows it, and the reads that find out what became of a write without an answer (law 6, 11 to 14).
 
 use std::time::Duration;
 
 use super::{
-    Answer, Complaint, Event, Operation, Refusal, Vacancy, Watched,
-    core::{Asked, Attempt, Campaign, Core, doubled},
-    elector::Phase,
+    AcquireReason, Answer, Event, Operation, Refusal, RequestError, Watched,
+    core::{Asked, Attempt, Core, doubled},
+    elector::Next,
     leading::Leading,
+    observation::Eligibility,
     record::LeaseRecord,
-    sight::Prospect,
+    recorder::Recorder,
     trace::TraceContext,
     writes::TRACEPARENT,
 };
 use crate::{
-    law::{RETRY_PAUSE, Timing, longer, recorded},
-    link::ToInit,
+    law::RETRY_PAUSE,
     time::{Instant, Now},
 };
 
@@ -27,54 +27,78 @@ const LONGEST_NO_CREATION: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Following {
-    /// No campaign before this: the Lease was just given up, or a campaign just tried.
-    sit_out: Option<Instant>,
-    /// No creation before this: it is forbidden, somebody else must create the Lease.
-    no_creation: Option<Instant>,
-    /// Creations that were forbidden since there was a Lease.
-    forbidden: u32,
-    /// An acquiring write is in flight, or its outcome is unknown.
-    campaigning: bool,
-    /// o of what the last write of the campaign was based on.
-    campaigned_on: Instant,
-    /// The span of the attempted transition, shared by all its writes.
-    context: Option<TraceContext>,
-    /// Its writes so far: the pause grows with each.
-    attempts: u32,
+    /// No campaign before this: the Lease was given up voluntarily, and nobody else has led since.
+    backoff: Option<Instant>,
+    campaign: Option<Campaign>,
+    writes: Paced,
+    /// Creations that were forbidden since there was a Lease: somebody else must create it.
+    creations: Paced,
+}
+
+/// What is tried again and again, later each time.
+#[derive(Clone, Copy, Debug)]
+struct Paced {
+    times: u32,
+    not_before: Instant,
+}
+
+/// An attempted transition: all its writes share a span.
+#[derive(Clone, Debug)]
+struct Campaign {
+    context: TraceContext,
+    /// The sight that its last write was based on.
+    sight: u64,
+    /// Its last write is in flight, or had no answer: only a read tells.
+    is_unsettled: bool,
+    /// The Lease was acquired by this very record, but S had passed by then, or something later had been seen: it begins no term,
+    /// and is written again (law 12).
+    outdated: Option<LeaseRecord>,
+}
+
+impl Default for Paced {
+    fn default() -> Self {
+        Self { times: 0, not_before: Instant::BOOT }
+    }
+}
+
+impl Paced {
+    fn after(self, pause: Duration, now: Now) -> Self {
+        Self { times: self.times.saturating_add(1), not_before: now.boot + pause }
+    }
 }
 
 impl Following {
-    /// Follows as a fresh elector, after a term of its predecessor's that was given up voluntarily, if there was one.
-    pub(crate) fn until(sit_out: Option<Instant>) -> Self {
-        Self { sit_out, ..Self::default() }
+    /// Follows; until `backoff`, where a term was given up voluntarily, the others go first.
+    pub(crate) fn until(backoff: Option<Instant>) -> Self {
+        Self { backoff, ..Self::default() }
     }
 
-    /// Follows after a term of this `timing` that was given up voluntarily: the others go first, for one D.
-    pub(crate) fn after_release(timing: Timing, now: Now) -> Self {
-        Self::until(Some(timing.takeable(now.boot, timing.duration)))
-    }
-
-    pub(crate) fn tick(&mut self, core: &mut Core, now: Now) -> Option<Phase> {
-        if core.shutdown && !self.campaigning {
-            core.tell(ToInit::Done);
-            return Some(Phase::Finished);
+    pub(crate) fn tick(&mut self, core: &mut Core, now: Now) -> Option<Next> {
+        if core.shutdown && !self.may_hold(core) {
+            return Some(Next::Finish);
         }
         core.tick_watch(now);
-        if core.sight.record().is_some() {
-            (self.no_creation, self.forbidden) = (None, 0);
+        if core.observation.record().is_some() {
+            self.creations = Paced::default();
         }
-        if core.is_awaiting() || now.boot < core.retry_at() {
+        if core.observation.is_led_by_another() {
+            (self.backoff, self.writes) = (None, Paced::default());
+        }
+        if core.requests.is_awaiting() || now.boot < core.pacing.retry_at() {
             return None;
         }
-        if self.campaigning {
+        if self.is_unsettled() {
             core.get(now);
             return None;
         }
-        match self.prospect(core) {
-            Prospect::Unknown => core.get(now),
-            Prospect::Open { at, why, from, wait } if at <= now.boot => self.campaign(core, why, from.as_deref(), wait, now),
-            Prospect::Open { .. } | Prospect::Closed => {
-                if core.next_read() <= now.boot {
+        match (self.eligibility(core), self.act_at(core)) {
+            (Eligibility::Unknown, _) => core.get(now),
+            (Eligibility::Vacant { from, duration }, Some(at)) if at <= now.boot => {
+                self.hold_for_nobody(core, from.as_ref(), duration, now);
+            }
+            (Eligibility::Open { why, from, .. }, Some(at)) if at <= now.boot => self.campaign(core, why, &from, now),
+            (Eligibility::Vacant { .. } | Eligibility::Open { .. } | Eligibility::Closed, _) => {
+                if core.pacing.next_read(core.timing) <= now.boot {
                     core.get(now);
                 }
             }
@@ -83,172 +107,181 @@ impl Following {
     }
 
     pub(crate) fn timeout(&self, core: &Core) -> Option<Instant> {
-        let watch = core.watch_timeout().unwrap_or(Instant::NEVER);
-        if core.is_awaiting() {
-            return Some(watch).filter(|watch| *watch != Instant::NEVER);
+        let watch = core.watch_timeout();
+        if core.requests.is_awaiting() {
+            return watch;
         }
-        let act = match self.prospect(core) {
-            Prospect::Open { .. } if self.campaigning => core.retry_at(),
-            Prospect::Unknown => core.retry_at(),
-            Prospect::Open { at, .. } => at.max(core.retry_at()).min(core.next_read()),
-            Prospect::Closed => core.next_read(),
+        let retry = core.pacing.retry_at();
+        let act = match self.act_at(core) {
+            _ if self.is_unsettled() => retry,
+            Some(at) => at.max(retry).min(core.pacing.next_read(core.timing)),
+            None => core.pacing.next_read(core.timing),
         };
-        Some(watch.min(act))
+        Some(watch.map_or(act, |watch| watch.min(act)))
     }
 
     pub(crate) fn watched(&mut self, core: &mut Core, watched: Watched, now: Now) {
-        let before = core.sight.since();
+        let before = core.observation.sight();
         core.watched(watched, now);
-        if core.sight.since() != before && !self.campaigning && !shows_own(core) {
-            self.lost(core);
+        if core.observation.sight() != before && !self.is_unsettled() {
+            self.lose(core);
         }
     }
 
-    pub(crate) fn answered(&mut self, core: &mut Core, asked: Asked, answer: Answer, now: Now) -> Option<Phase> {
+    pub(crate) fn answered(&mut self, core: &mut Core, asked: Asked, answer: Answer, now: Now) -> Option<Next> {
         let operation = asked.operation;
         match (asked.attempt, answer) {
-            (None, Answer::Object(object)) => match LeaseRecord::read(object) {
-                Some(record) => return self.read(core, record, now),
-                None => core.failed(operation, UNREADABLE.into(), None, now),
-            },
-            (Some(attempt), Answer::Object(object)) => match LeaseRecord::read(object) {
-                Some(record) if attempt.campaign.is_some() && attempt.is_proved_by(&record) => {
-                    return Some(self.won(core, record, &attempt, now));
-                }
-                Some(record) => {
+            (attempt, Answer::Object(object)) => match (LeaseRecord::read(object), attempt) {
+                (Some(record), None) => return self.read(core, record, now),
+                (Some(record), Some(attempt)) if attempt.acquires.is_none() => {
+                    core.report(Event::HeldByNobody { duration: record.duration().unwrap_or_default() });
                     core.saw(record, now);
-                    self.unknown(core, attempt, operation, NOT_WHAT_WAS_SENT.into(), None, now);
                 }
-                None => self.unknown(core, attempt, operation, UNREADABLE.into(), None, now),
+                (Some(record), Some(attempt)) if attempt.is_proved_by(&record) => {
+                    return self.acquired(core, record, &attempt, now);
+                }
+                (Some(record), attempt) => {
+                    core.saw(record, now);
+                    unknown(core, attempt, operation, NOT_WHAT_WAS_SENT.into(), None, now);
+                }
+                (None, attempt) => unknown(core, attempt, operation, UNREADABLE.into(), None, now),
             },
             (_, Answer::NotFound) => {
-                // A creation may still arrive: the next one then runs into it, and a read knows it by its spec.
-                if core.sight.record().is_some() {
-                    self.lost(core);
-                }
-                self.settled(core);
-                core.unknown.retain(Attempt::creates);
+                core.requests.forget_all();
                 core.saw_absence(now);
+                self.settle(core);
             }
-            (Some(_), Answer::Conflict) => {
-                self.settled(core);
-                core.get(now);
-            }
+            // An unanswered write of its own may be the cause: the read tells.
+            (Some(_), Answer::Conflict) => core.get(now),
             // A server that answers a read with 409 would do so again at once.
             (None, Answer::Conflict) => core.failed(operation, CONFLICTING.into(), None, now),
             (attempt, Answer::Refused { refusal, message }) => {
                 if attempt.is_some() {
-                    self.settled(core);
+                    self.settle(core);
                 }
                 match refusal {
                     Refusal::Unauthorized => core.refused_credentials(operation, message, now),
                     Refusal::TooManyRequests { retry_after } => core.failed(operation, message, retry_after, now),
-                    Refusal::Forbidden if attempt.is_some_and(|attempt| attempt.creates()) => {
-                        let pause = doubled(core.timing.renew_period, self.forbidden, LONGEST_NO_CREATION);
-                        self.forbidden = self.forbidden.saturating_add(1);
-                        self.no_creation = Some(now.boot + core.jittered(pause));
+                    Refusal::Forbidden | Refusal::NoSuchPlace | Refusal::Invalid => {
+                        if operation == Operation::Create && refusal == Refusal::Forbidden {
+                            let pause = doubled(core.timing.renew_period, self.creations.times, LONGEST_NO_CREATION);
+                            self.creations = self.creations.after(core.jittered(pause), now);
+                        }
                         core.failed(operation, message, None, now);
                     }
-                    Refusal::Forbidden | Refusal::NoSuchPlace | Refusal::Invalid => core.failed(operation, message, None, now),
                 }
             }
-            (Some(attempt), Answer::Unknown { message, retry_after }) => {
-                self.unknown(core, attempt, operation, message, retry_after, now);
-            }
-            (None, Answer::Unknown { message, retry_after }) => core.failed(operation, message, retry_after, now),
+            (attempt, Answer::Unknown { message, retry_after }) => unknown(core, attempt, operation, message, retry_after, now),
             (_, Answer::Deleted) => core.failed(operation, NOT_WHAT_WAS_SENT.into(), None, now),
         }
         None
     }
 
-    fn prospect(&self, core: &Core) -> Prospect {
-        match core.prospect() {
-            Prospect::Open { at, why, from, wait } => {
-                let no_creation = self.no_creation.filter(|_| from.is_none());
-                let at = at.max(self.sit_out.unwrap_or(Instant::BOOT)).max(no_creation.unwrap_or(Instant::BOOT));
-                Prospect::Open { at, why, from, wait: wait.filter(|wait| !wait.is_zero()) }
+    fn eligibility(&self, core: &Core) -> Eligibility {
+        core.observation.eligibility(self.campaign.as_ref().and_then(|campaign| campaign.outdated.as_ref()))
+    }
+
+    /// When the next write is due; none: never, unless something changes.
+    fn act_at(&self, core: &Core) -> Option<Instant> {
+        match self.eligibility(core) {
+            Eligibility::Unknown => Some(Instant::BOOT),
+            Eligibility::Closed => None,
+            Eligibility::Vacant { from: None, .. } => Some(self.writes.not_before.max(self.creations.not_before)),
+            Eligibility::Vacant { from: Some(_), .. } => Some(self.writes.not_before),
+            Eligibility::Open { at, .. } => {
+                // The pace of nobody's hold holds up no takeover that need not wait.
+                let retry = if self.campaign.is_some() { self.writes.not_before } else { Instant::BOOT };
+                Some(at.max(retry).max(self.backoff.unwrap_or(Instant::BOOT)))
             }
-            other @ (Prospect::Unknown | Prospect::Closed) => other,
         }
     }
 
-    fn campaign(&mut self, core: &mut Core, why: Vacancy, from: Option<&LeaseRecord>, wait: Option<Duration>, now: Now) {
-        let context = match self.context {
-            Some(context) => context,
-            None => {
-                let other = from.and_then(|record| record.annotation(TRACEPARENT)).and_then(TraceContext::parse);
-                let context = core.next_context(other.filter(|_| why == Vacancy::Released));
-                core.report(Event::Campaigning { why, context, other });
-                context
-            }
-        };
-        core.hold_back(now);
-        let duration = carried(core, wait, now);
-        let campaign = Campaign { context, wait, duration };
-        self.context = Some(context);
-        self.campaigning = true;
-        self.campaigned_on = core.sight.since();
-        let pause = doubled(RETRY_PAUSE, self.attempts, core.timing.renew_period);
-        self.attempts = self.attempts.saturating_add(1);
-        self.sit_out = Some(now.boot + pause);
-        let timing = core.timing.with_duration(duration);
-        // If the holder stays the same its renewTime must rise, whoever wrote the last one.
-        let own = from.filter(|record| record.is_held_by(&core.author.identity));
-        let time = core.next_time(now, own.and_then(LeaseRecord::renew_time));
+    /// Only a read tells what became of the last write.
+    fn is_unsettled(&self) -> bool {
+        self.campaign.as_ref().is_some_and(|campaign| campaign.is_unsettled)
+    }
+
+    /// The Lease may name this replica, and is then to be given back: by a term that ends as it begins.
+    fn may_hold(&self, core: &Core) -> bool {
+        let is_open = || matches!(self.eligibility(core), Eligibility::Open { .. });
+        self.campaign.as_ref().is_some_and(|campaign| campaign.is_unsettled || campaign.outdated.is_some() && is_open())
+    }
+
+    /// What was not given back is waited for like any other holder (law 14).
+    fn hold_for_nobody(&mut self, core: &mut Core, from: Option<&LeaseRecord>, duration: Duration, now: Now) {
+        self.pace(core, now);
+        // Equal bytes would look unbroken to whoever saw the former and not what came between.
+        let latest = core.observation.latest_time().map(str::to_owned);
+        let time = core.next_time(now, latest.as_deref());
+        let object = core.writer.nobody(from, duration, &time);
         match from {
-            None => core.create(core.author.create(timing, &time, context), campaign, now),
-            Some(record) => core.replace(core.author.acquire(record, timing, &time, context), Some(campaign), now),
+            None => core.create(object, now),
+            Some(_) => core.replace(object, None, now),
         }
+    }
+
+    fn campaign(&mut self, core: &mut Core, why: AcquireReason, from: &LeaseRecord, now: Now) {
+        self.pace(core, now);
+        let campaign = self.campaign.get_or_insert_with(|| {
+            let other = from.annotation(TRACEPARENT).and_then(TraceContext::parse);
+            let context = core.next_campaign(other.filter(|_| why == AcquireReason::Released), now);
+            core.recorder.campaigning(why, context, other);
+            core.report(Event::Campaigning { why, context, other });
+            Campaign { context, sight: 0, is_unsettled: true, outdated: None }
+        });
+        (campaign.sight, campaign.is_unsettled) = (core.observation.sight(), true);
+        let context = campaign.context;
+        // If the holder stays the same its renewTime must rise, whoever wrote the last one.
+        let own = Some(from).filter(|record| record.is_held_by(&core.writer.identity));
+        let time = core.next_time(now, own.and_then(LeaseRecord::renew_time));
+        core.replace(core.writer.acquire(from, core.timing, &time, context), Some(context), now);
+    }
+
+    fn pace(&mut self, core: &Core, now: Now) {
+        self.writes = self.writes.after(doubled(RETRY_PAUSE, self.writes.times, core.timing.renew_period), now);
     }
 
     /// A quorum read: it proves an unanswered write of this replica, or shows the current state (law 6).
-    fn read(&mut self, core: &mut Core, record: LeaseRecord, now: Now) -> Option<Phase> {
-        if let Some(attempt) = core.unknown.iter().find(|attempt| attempt.is_proved_by(&record)).cloned() {
-            return Some(self.won(core, record, &attempt, now));
+    fn read(&mut self, core: &mut Core, record: LeaseRecord, now: Now) -> Option<Next> {
+        if let Some(attempt) = core.requests.proved_by(&record).cloned() {
+            return self.acquired(core, record, &attempt, now);
         }
-        let moved_on = |attempt: &Attempt| attempt.base().is_some_and(|base| base != record.resource_version());
-        core.unknown.retain(|attempt| !moved_on(attempt));
-        self.settled(core);
-        if !core.sight.shows(&record) {
-            self.lost(core);
-        }
-        core.doubt_watch(&record, now);
+        core.requests.forget_overtaken(&record);
         core.saw(record, now);
+        self.settle(core);
         None
     }
 
-    fn won(&mut self, core: &mut Core, record: LeaseRecord, attempt: &Attempt, now: Now) -> Phase {
-        core.unknown.clear();
-        let outdated = core.sight.is_past(&record);
+    /// The Lease is this replica's, by `attempt`: a term begins, unless that would be too late (law 12, 15).
+    fn acquired(&mut self, core: &mut Core, record: LeaseRecord, attempt: &Attempt, now: Now) -> Option<Next> {
+        core.requests.forget_all();
+        let is_overtaken = core.observation.is_past(&record);
         core.saw(record.clone(), now);
-        Phase::Leading(Box::new(Leading::begin(core, record, attempt, outdated, now)))
+        let context = attempt.acquires?;
+        if !is_overtaken && now.boot < core.timing.deadlines(attempt.sent).soft {
+            return Some(Next::Lead(Box::new(Leading::begin(core, record, attempt.sent, context, now))));
+        }
+        self.writes = Paced::default();
+        let sight = core.observation.sight();
+        self.campaign = Some(Campaign { context, sight, is_unsettled: false, outdated: Some(record) });
+        None
     }
 
-    fn unknown(
-        &mut self,
-        core: &mut Core,
-        attempt: Attempt,
-        operation: Operation,
-        message: Complaint,
-        retry_after: Option<Duration>,
-        now: Now,
-    ) {
-        core.remember(attempt);
-        core.failed(operation, message, retry_after, now);
-    }
-
-    /// No write of a campaign is under way any more. The Lease may have changed since the last one was sent.
-    fn settled(&mut self, core: &mut Core) {
-        if std::mem::take(&mut self.campaigning) && core.sight.since() != self.campaigned_on && !shows_own(core) {
-            self.lost(core);
+    /// It is known what became of the last write: nothing. The Lease may have changed since it was sent.
+    fn settle(&mut self, core: &mut Core) {
+        let Some(campaign) = &mut self.campaign else { return };
+        campaign.is_unsettled = false;
+        if campaign.sight != core.observation.sight() {
+            self.lose(core);
         }
     }
 
-    /// The Lease is no longer what was campaigned for.
-    fn lost(&mut self, core: &mut Core) {
-        self.attempts = 0;
-        if self.context.take().is_some() {
-            core.report(Event::CampaignLost);
+    /// The Lease is no longer what was campaigned for. If it is an own write that had no answer, a read will tell.
+    fn lose(&mut self, core: &mut Core) {
+        let shows_own = core.observation.record().is_some_and(|record| core.requests.may_be(record));
+        if !shows_own && self.campaign.take().is_some() {
+            self.writes = Paced::default();
+            core.report_recorded(Recorder::lost);
         }
     }
 }
@@ -257,23 +290,15 @@ pub(crate) const UNREADABLE: &str = "the answer is not a Lease";
 const CONFLICTING: &str = "a read was answered with a conflict";
 pub(crate) const NOT_WHAT_WAS_SENT: &str = "the answer is not the Lease that was sent";
 
-/// Whether what was last seen is a write of this replica that had no answer: a read will prove it.
-fn shows_own(core: &Core) -> bool {
-    core.sight.record().is_some_and(|record| core.unknown.iter().any(|attempt| attempt.is(record)))
-}
-
-/// D while a wait lasts, this one or the rest of an earlier one: the wait itself, but never less than D (law 14).
-fn carried(core: &Core, wait: Option<Duration>, now: Now) -> Duration {
-    core.timing.duration.max(left(core, now)).max(wait.unwrap_or_default())
-}
-
-/// What is left of an earlier wait. The drift is taken out of it, because whoever reads it in the record adds it again: otherwise
-/// waits would grow from one loss to the next.
-pub(crate) fn left(core: &Core, now: Now) -> Duration {
-    core.not_before.map_or(Duration::ZERO, |end| recorded(end.since(now.boot), core.timing.drift))
-}
-
-/// When a wait ends whose acquisition was proved at `now` (law 14).
-pub(crate) fn end_of_wait(core: &Core, wait: Duration, now: Now) -> Instant {
-    now.boot + longer(wait, core.timing.drift)
+/// Of the writes without an answer only acquisitions are remembered (law 14).
+fn unknown(
+    core: &mut Core,
+    attempt: Option<Attempt>,
+    operation: Operation,
+    message: RequestError,
+    retry_after: Option<Duration>,
+    now: Now,
+) {
+    attempt.into_iter().filter(|attempt| attempt.acquires.is_some()).for_each(|attempt| core.requests.remember(attempt));
+    core.failed(operation, message, retry_after, now);
 }

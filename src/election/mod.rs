@@ -15,12 +15,12 @@ use std::{
 
 use serde_json::Value;
 
-use crate::{
-    link::{Reason, ToElector, ToInit},
-    time::Instant,
-};
+use crate::link::{Reason, ToElector, ToInit};
 
-use self::trace::TraceContext;
+use self::{
+    trace::TraceContext,
+    transition::{LostCampaign, TermPhase, Transition},
+};
 
 pub(crate) use self::core::oddity;
 pub use self::elector::{Elector, Led, View};
@@ -30,10 +30,12 @@ mod core;
 mod elector;
 mod following;
 mod leading;
+mod observation;
 pub mod record;
+mod recorder;
 mod releasing;
-mod sight;
 pub mod trace;
+pub mod transition;
 pub mod writes;
 
 /// Matches an answer to its request.
@@ -42,7 +44,6 @@ pub struct RequestId(pub u64);
 
 /// What a machine wants done.
 #[derive(Clone, Debug, PartialEq)]
-#[expect(clippy::large_enum_variant, reason = "there are few at a time, each for a moment")]
 pub enum Action {
     /// Send this request, within the attempt timeout, and report its outcome as [`Input::Answered`]. Retry and add nothing.
     Request {
@@ -125,13 +126,13 @@ pub enum Answer {
         /// What kind of refusal.
         refusal: Refusal,
         /// What the server said, or why nothing was sent.
-        message: Complaint,
+        message: RequestError,
     },
     /// Unknown outcome (timeout, reset, refused connection, 5xx, a body that cannot be read). The edge has dropped its
     /// connections, so that the next attempt uses a new one.
     Unknown {
         /// What happened.
-        message: Complaint,
+        message: RequestError,
         /// From a Retry-After header.
         retry_after: Option<Duration>,
     },
@@ -139,14 +140,14 @@ pub enum Answer {
 
 /// Why a request failed: words for people, and the status by which the edges and the log tell one failure from another.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Complaint {
+pub struct RequestError {
     /// The HTTP status, if the API server answered.
     pub status: Option<u16>,
     /// What it said, or what happened if it did not answer; one line.
     pub words: String,
 }
 
-impl Complaint {
+impl RequestError {
     /// Whether the API server denied it (403).
     #[must_use]
     pub fn is_forbidden(&self) -> bool {
@@ -154,7 +155,7 @@ impl Complaint {
     }
 }
 
-impl Display for Complaint {
+impl Display for RequestError {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match (self.status, self.words.as_str()) {
             (None, words) => f.write_str(words),
@@ -164,13 +165,13 @@ impl Display for Complaint {
     }
 }
 
-impl From<String> for Complaint {
+impl From<String> for RequestError {
     fn from(words: String) -> Self {
         Self { status: None, words }
     }
 }
 
-impl From<&str> for Complaint {
+impl From<&str> for RequestError {
     fn from(words: &str) -> Self {
         Self::from(words.to_owned())
     }
@@ -239,9 +240,9 @@ pub enum WatchEnd {
     /// Normally: no event was missed.
     Closed,
     /// 403: there is no permission to watch.
-    Forbidden(Complaint),
+    Forbidden(RequestError),
     /// By an error, or because the version to watch from is gone: events may have been missed.
-    Failed(Complaint),
+    Failed(RequestError),
 }
 
 /// What people and telemetry want to know; nothing waits for it.
@@ -257,7 +258,7 @@ pub enum Event {
     /// A campaign began: the Lease may be taken.
     Campaigning {
         /// Why it is free.
-        why: Vacancy,
+        why: AcquireReason,
         /// The transition's own span.
         context: TraceContext,
         /// The old leader's span, if annotated: after a proper release the remote parent, so that one trace spans both replicas;
@@ -265,15 +266,11 @@ pub enum Event {
         other: Option<TraceContext>,
     },
     /// Somebody else took or changed it first.
-    CampaignLost,
-    /// The Lease is held.
-    Acquired {
-        /// The fencing token: the acquiring write's resourceVersion.
-        token: String,
-        /// leaseTransitions.
-        transitions: i32,
-        /// How long the workload still waits (law 14).
-        creation_wait: Option<Duration>,
+    CampaignLost(Box<LostCampaign>),
+    /// What was not given back is now held by nobody, and waited for (law 14).
+    HeldByNobody {
+        /// The longest known.
+        duration: Duration,
     },
     /// A renewal was confirmed.
     Renewed {
@@ -284,10 +281,8 @@ pub enum Event {
     Failed {
         /// Which.
         operation: Operation,
-        /// When it was sent; for a follower and for the watch, when it failed.
-        sent: Instant,
         /// Why.
-        message: Complaint,
+        message: RequestError,
     },
     /// What had failed succeeds again.
     Recovered {
@@ -301,15 +296,10 @@ pub enum Event {
         /// The transition's own span.
         context: TraceContext,
     },
-    /// The workload is proved gone.
-    Proved(crate::link::Stop),
-    /// The release is over.
-    Released {
-        /// How the Lease was given back.
-        how: Given,
-    },
-    /// The term is over.
-    Following,
+    /// This replica leads, or stands by again.
+    Transitioned(Box<Transition>),
+    /// Something within a term is over, outside its transitions.
+    WithinTerm(Box<TermPhase>),
     /// Something unusual about the Lease, reported once per state.
     Odd {
         /// One line.
@@ -319,38 +309,38 @@ pub enum Event {
 
 /// Why a Lease is free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Vacancy {
-    /// There is no Lease.
-    Absent,
+pub enum AcquireReason {
     /// Its holder gave it back.
     Released,
-    /// It names no holder, and bears no release mark of its last holder.
-    Cleared,
     /// Its holder has not renewed it in time.
     Expired,
+    /// It was not given back, and whoever had it is dead by now (law 14).
+    Nobody,
+    /// It was not given back, and nobody is to be waited for: `lease.creationWait` is 0.
+    Cleared,
 }
 
-impl Vacancy {
+impl AcquireReason {
     /// The word in logs and traces.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
-            Self::Absent => "absent",
             Self::Released => "released",
-            Self::Cleared => "cleared",
             Self::Expired => "expired",
+            Self::Nobody => "nobody",
+            Self::Cleared => "cleared",
         }
     }
 }
 
 /// How a Lease was given back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Given {
+pub enum ReleaseResult {
     /// It names no holder.
     Clear,
     /// It is deleted.
     Delete,
-    /// Not at all: configured so, or still in a creation wait (law 14).
+    /// Not at all: configured so.
     Keep,
     /// Not at all: it no longer belonged to this term.
     NotOurs,
@@ -358,7 +348,7 @@ pub enum Given {
     Unknown,
 }
 
-impl Given {
+impl ReleaseResult {
     /// The word in logs and traces.
     #[must_use]
     pub const fn as_str(self) -> &'static str {

@@ -12,23 +12,28 @@ use std::{
 
 use serde_json::{Map, Value};
 
-use super::writes::PAUSED;
+use super::writes::{HOLDER, NOBODY, PAUSED};
 
 /// One version of the Lease. Immutable, so that clones are cheap.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LeaseRecord(Arc<Value>);
+
+/// The longest duration in seconds that the API can express.
+const LONGEST: u64 = i32::MAX as u64;
 
 /// What is not a map counts as an empty spec.
 static NO_SPEC: LazyLock<Map<String, Value>> = LazyLock::new(Map::new);
 
 /// Whether somebody holds the Lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum LeaseState {
     /// Somebody does.
     Held,
-    /// The mark that a proper release leaves: holder "", duration 1, acquireTime = renewTime (law 14).
+    /// It was not given back, and is waited for: held by [`NOBODY`] (law 14).
+    Nobody,
+    /// The mark that a proper release leaves: holder "", duration 1, acquireTime = renewTime, and no name beside it (law 14).
     Released,
-    /// In any other shape: `{}`, a null holder, cleared by hand.
+    /// In any other shape: `{}`, a null holder, cleared by hand, a mark beside the name of who has not given it back.
     Free,
 }
 
@@ -100,12 +105,12 @@ impl LeaseRecord {
         self.holder() == Some(identity)
     }
 
-    /// `spec.leaseDurationSeconds` if it is positive: missing, zero or negative is no duration (law 11), and one beyond 64 bits is
-    /// a very long one.
+    /// `spec.leaseDurationSeconds` if it is positive: missing, zero or negative is no duration (law 11), and one beyond what the API
+    /// can express is the longest that it can.
     #[must_use]
     pub fn duration(&self) -> Option<Duration> {
         let seconds = saturated(self.spec().get("leaseDurationSeconds")?)?;
-        u64::try_from(seconds).ok().filter(|seconds| *seconds > 0).map(Duration::from_secs)
+        u64::try_from(seconds).ok().filter(|seconds| *seconds > 0).map(|seconds| Duration::from_secs(seconds.min(LONGEST)))
     }
 
     /// `spec.leaseTransitions`; absent or negative counts as 0, more than the API allows counts as its maximum.
@@ -141,16 +146,19 @@ impl LeaseRecord {
 
     /// Whether somebody holds it.
     #[must_use]
-    pub fn standing(&self) -> Standing {
-        if self.holder().is_some() {
-            return Standing::Held;
+    pub fn state(&self) -> LeaseState {
+        match self.holder() {
+            Some(NOBODY) => return LeaseState::Nobody,
+            Some(_) => return LeaseState::Held,
+            None => {}
         }
         let emptied = self.text("holderIdentity") == Some("");
         let marked = emptied
             && self.duration() == Some(Duration::from_secs(1))
             && self.acquire_time().is_some()
-            && self.acquire_time() == self.renew_time();
-        if marked { Standing::Released } else { Standing::Free }
+            && self.acquire_time() == self.renew_time()
+            && self.annotation(HOLDER).is_none();
+        if marked { LeaseState::Released } else { LeaseState::Free }
     }
 
     /// Whether this is the same (uid, spec) as `other`: what a follower watches (law 11).
@@ -225,13 +233,6 @@ mod tests {
     }
 
     #[test]
-    fn a_release_mark_is_an_empty_holder_for_one_second_with_equal_times() {
-        let mark = json!({"holderIdentity": "", "leaseDurationSeconds": 1, "acquireTime": "t", "renewTime": "t"});
-
-        assert_eq!(record(mark).standing(), Standing::Released);
-    }
-
-    #[test]
     fn anything_short_of_a_release_mark_is_only_free() {
         for spec in [
             json!({}),
@@ -243,7 +244,7 @@ mod tests {
             json!({"holderIdentity": "", "leaseDurationSeconds": 1, "acquireTime": "t", "renewTime": "u"}),
             json!({"holderIdentity": "", "leaseDurationSeconds": 1}),
         ] {
-            assert_eq!(record(spec.clone()).standing(), Standing::Free, "{spec}");
+            assert_eq!(record(spec.clone()).state(), LeaseState::Free, "{spec}");
         }
     }
 
@@ -252,20 +253,18 @@ mod tests {
         let nonsense =
             record(json!({"holderIdentity": 5, "leaseDurationSeconds": "x", "leaseTransitions": -4, "acquireTime": {}}));
 
-        assert_eq!(nonsense.standing(), Standing::Free);
+        assert_eq!(nonsense.state(), LeaseState::Free);
         assert_eq!(nonsense.duration(), None);
         assert_eq!(nonsense.transitions(), 0);
         assert_eq!(nonsense.acquire_time(), None);
-        assert_eq!(record(json!({"leaseDurationSeconds": 0})).duration(), None);
-        assert_eq!(record(json!({"leaseDurationSeconds": -3})).duration(), None);
     }
 
     #[test]
-    fn a_duration_beyond_64_bits_is_a_very_long_one_and_one_with_a_fraction_is_none() {
+    fn a_duration_beyond_what_can_be_written_is_the_longest_one_and_one_with_a_fraction_is_none() {
         let duration = |seconds: Value| record(json!({"leaseDurationSeconds": seconds})).duration();
 
         for beyond in [json!(u64::MAX), json!(1e30)] {
-            assert!(duration(beyond) > Some(Duration::from_secs(u64::from(u32::MAX))));
+            assert_eq!(duration(beyond), Some(Duration::from_secs(LONGEST)));
         }
         for nonsense in [json!(1.5), json!(-1e30)] {
             assert_eq!(duration(nonsense), None);

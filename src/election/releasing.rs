@@ -1,96 +1,116 @@
 //! A phase of the election: the workload is proved gone, the Lease is given back.
 //!
-//! Owns the release (law 8): E is void in init before the first byte, the Lease is read afresh and must still be this term's, and
-//! the write that clears it is retried until it is known to have succeeded, within two attempt timeouts and no faster than a
-//! leader retries. Never writes to another's Lease, never creates one. The read may have been sent while the workload was still
-//! ending: the write carries the version that it found, so nothing can have changed in between.
+//! Owns the release (law 8): E is void in init before the first byte; then the version that the term last knew as its own is
+//! cleared by compare-and-swap. Only after a 409 or without an answer the Lease is read, and written again where it is still this
+//! term's: until the release is known to have succeeded, within two attempt timeouts, and no faster than a leader retries. Never
+//! writes to another's Lease, never creates one.
 
 use std::time::Duration;
 
 use super::{
-    Answer, Event, Given, Refusal, Watched,
+    Answer, Refusal, ReleaseResult, Watched,
     core::{Asked, Core},
-    elector::Phase,
-    following::{Following, NOT_WHAT_WAS_SENT, UNREADABLE},
-    leading::{Leading, leave},
+    elector::Next,
+    following::{NOT_WHAT_WAS_SENT, UNREADABLE},
     record::LeaseRecord,
     trace::TraceContext,
 };
 use crate::{
     config::Release,
-    link::{Facts, Term, Then, ToElector, ToInit},
+    law::Timing,
+    link::{Term, TermInfo, Then, ToElector, ToInit},
     time::{Instant, Now},
 };
 
 #[derive(Clone, Debug)]
 pub(crate) struct Releasing {
     term: Term,
-    facts: Facts,
+    info: TermInfo,
+    timing: Timing,
     serial: u64,
     context: TraceContext,
     then: Then,
     step: Step,
-    /// What was read since the stop began.
-    fresh: Option<LeaseRecord>,
     /// Whatever is not done by then stays undone: the followers wait out D.
     until: Instant,
     due: Instant,
     /// A release may have been sent, and its outcome is unknown.
-    unknown: bool,
+    is_unknown: bool,
     /// The first conflict is usually this replica's own late renewal and is retried at once; later ones are paced.
-    conflicted: bool,
+    has_conflicted: bool,
 }
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// Until init has voided E.
-    Void,
-    Read,
-    Clear,
-    Delete(Box<LeaseRecord>),
+    /// Until init has voided E; then the version that was last known as this term's is cleared.
+    Void(Option<LeaseRecord>),
+    Clear(LeaseRecord),
+    /// Cleared, perhaps: the answer tells, or a read.
+    Settle,
+    Delete(LeaseRecord),
+}
+
+/// What a term leaves for its release.
+#[derive(Clone, Debug)]
+pub(crate) struct Remainder {
+    pub(crate) term: Term,
+    pub(crate) info: TermInfo,
+    pub(crate) timing: Timing,
+    /// The next one of the link.
+    pub(crate) serial: u64,
+    /// The version that the term last proved, or saw as its own.
+    pub(crate) base: Option<LeaseRecord>,
+    /// The span of the stop.
+    pub(crate) context: TraceContext,
+    pub(crate) then: Then,
+    /// When the proof was known.
+    pub(crate) proved: Instant,
+    /// A previous elector may have sent a release.
+    pub(crate) was_released: bool,
 }
 
 impl Releasing {
-    pub(crate) fn begin(
-        core: &mut Core,
-        leading: &Leading,
-        context: TraceContext,
-        proved: Instant,
-        then: Then,
-        now: Now,
-    ) -> Self {
-        let serial = leading.next_serial();
-        core.tell(ToInit::Releasing { term: leading.term, serial });
-        Self {
-            term: leading.term,
-            facts: leading.facts.clone(),
+    pub(crate) fn begin(core: &mut Core, remainder: Remainder, now: Now) -> Self {
+        let Remainder { term, info, timing, serial, base, context, then, proved, was_released } = remainder;
+        // A read that the leader sent: its answer would come before init's.
+        core.requests.forgo_answer();
+        core.tell(ToInit::Releasing { term, serial });
+        let mut releasing = Self {
+            term,
+            info,
+            timing,
             serial,
             context,
             then,
-            step: Step::Void,
-            fresh: leading.fresh(),
-            until: proved + core.timing.release_limit(),
+            step: Step::Void(None),
+            until: proved + timing.release_limit(),
             due: now.boot,
-            unknown: leading.released,
-            conflicted: false,
-        }
+            is_unknown: was_released,
+            has_conflicted: false,
+        };
+        let base = base.filter(|record| releasing.is_this_terms(core, record));
+        releasing.step = Step::Void(base);
+        releasing
     }
 
-    pub(crate) fn tick(&mut self, core: &mut Core, now: Now) -> Option<Phase> {
+    pub(crate) fn tick(&mut self, core: &mut Core, now: Now) -> Option<Next> {
         if now.boot >= self.until {
-            core.forgo_answer();
-            let how = if matches!(self.step, Step::Delete(_)) { Given::Clear } else { Given::Unknown };
+            core.requests.forgo_answer();
+            let how = if matches!(self.step, Step::Delete(_)) { ReleaseResult::Clear } else { ReleaseResult::Unknown };
             return Some(self.done(core, how, now));
         }
-        if core.is_awaiting() || now.boot < self.due {
+        if core.requests.is_awaiting() || now.boot < self.due {
             return None;
         }
         match &self.step {
-            Step::Void => {}
-            Step::Read | Step::Clear => match self.fresh.take() {
-                Some(record) => return self.read(core, record, now),
-                None => core.get(now),
-            },
+            Step::Void(_) => {}
+            Step::Clear(record) => {
+                let time = core.next_time(now, record.renew_time());
+                let object = core.writer.release(record, &time, self.context);
+                self.step = Step::Settle;
+                core.replace(object, None, now);
+            }
+            Step::Settle => core.get(now),
             Step::Delete(record) => core.delete(record, now),
         }
         None
@@ -98,132 +118,115 @@ impl Releasing {
 
     pub(crate) fn timeout(&self, core: &Core) -> Option<Instant> {
         match self.step {
-            Step::Read | Step::Clear | Step::Delete(_) if !core.is_awaiting() => Some(self.due.min(self.until)),
-            Step::Void | Step::Read | Step::Clear | Step::Delete(_) => Some(self.until),
+            Step::Clear(_) | Step::Settle | Step::Delete(_) if !core.requests.is_awaiting() => Some(self.due.min(self.until)),
+            Step::Void(_) | Step::Clear(_) | Step::Settle | Step::Delete(_) => Some(self.until),
         }
     }
 
     pub(crate) fn told(&mut self, message: &ToElector) {
-        if let ToElector::Acknowledged { term, serial } = message
+        if let (ToElector::Acknowledged { term, serial }, Step::Void(base)) = (message, &mut self.step)
             && (*term, *serial) == (self.term, self.serial)
-            && matches!(self.step, Step::Void)
         {
-            self.step = Step::Read;
+            self.step = base.take().map_or(Step::Settle, Step::Clear);
         }
     }
 
-    pub(crate) fn watched(&mut self, core: &mut Core, watched: Watched, now: Now) {
-        if core.watched(watched, now).is_some() {
-            self.fresh = None;
-        }
+    pub(crate) fn watched(&self, core: &mut Core, watched: Watched, now: Now) {
+        core.watched(watched, now);
     }
 
-    pub(crate) fn answered(&mut self, core: &mut Core, asked: Asked, answer: Answer, now: Now) -> Option<Phase> {
-        match (asked.attempt, answer) {
-            (None, Answer::Object(object)) => match LeaseRecord::read(object) {
-                Some(record) => self.fresh = Some(record),
-                None => {
-                    core.report_failure(asked.operation, asked.sent, UNREADABLE.into());
-                    self.retry(core, asked.sent, None, now);
-                }
+    pub(crate) fn answered(&mut self, core: &mut Core, asked: Asked, answer: Answer, now: Now) -> Option<Next> {
+        let Asked { attempt, operation, sent } = asked;
+        self.is_unknown |= attempt.is_some() && matches!(answer, Answer::Object(_) | Answer::Unknown { .. } | Answer::Deleted);
+        match (attempt, answer) {
+            (attempt, Answer::Object(object)) => match (LeaseRecord::read(object), attempt) {
+                (Some(record), None) => return self.read(core, record, now),
+                (Some(record), Some(attempt)) if attempt.is_proved_by(&record) => return self.cleared(core, record, now),
+                (Some(_), Some(_)) => self.failed(core, operation, NOT_WHAT_WAS_SENT, sent, now),
+                (None, _) => self.failed(core, operation, UNREADABLE, sent, now),
             },
-            (Some(attempt), Answer::Object(object)) => match LeaseRecord::read(object) {
-                Some(record) if attempt.is_proved_by(&record) => return self.cleared(core, record, now),
-                Some(_) | None => {
-                    core.report_failure(asked.operation, asked.sent, NOT_WHAT_WAS_SENT.into());
-                    self.retry_unknown(core, asked.sent, None, now);
-                }
-            },
-            (None, Answer::Deleted) => return Some(self.done(core, Given::Delete, now)),
+            (None, Answer::Deleted) => return Some(self.done(core, ReleaseResult::Delete, now)),
+            (Some(_), Answer::Deleted) => self.failed(core, operation, NOT_WHAT_WAS_SENT, sent, now),
             (_, Answer::NotFound) => {
                 core.saw_absence(now);
-                let how = if matches!(self.step, Step::Delete(_)) { Given::Delete } else { Given::NotOurs };
+                let how = if matches!(self.step, Step::Delete(_)) { ReleaseResult::Delete } else { ReleaseResult::NotOurs };
                 return Some(self.done(core, how, now));
             }
             (_, Answer::Conflict) => match self.step {
-                Step::Delete(_) => return Some(self.done(core, Given::Clear, now)),
-                Step::Void | Step::Read | Step::Clear if std::mem::replace(&mut self.conflicted, true) => {
-                    self.retry(core, asked.sent, None, now);
+                Step::Delete(_) => return Some(self.done(core, ReleaseResult::Clear, now)),
+                Step::Void(_) | Step::Clear(_) | Step::Settle if std::mem::replace(&mut self.has_conflicted, true) => {
+                    self.retry(core, sent, None, now);
                 }
-                Step::Void | Step::Read | Step::Clear => self.due = now.boot,
+                Step::Void(_) | Step::Clear(_) | Step::Settle => self.due = now.boot,
             },
             (_, Answer::Refused { refusal, message }) => {
-                core.report_failure(asked.operation, asked.sent, message);
+                core.report_failure(operation, sent, message);
                 // It is free already, and a Role without `delete` will not gain it.
                 if matches!((&self.step, &refusal), (Step::Delete(_), Refusal::Forbidden)) {
-                    return Some(self.done(core, Given::Clear, now));
+                    return Some(self.done(core, ReleaseResult::Clear, now));
                 }
-                if refusal == Refusal::Unauthorized && core.are_first_refused() {
+                if refusal == Refusal::Unauthorized && core.pacing.are_first_refused() {
                     self.due = now.boot;
                 } else {
-                    self.retry(core, asked.sent, refusal.retry_after(), now);
+                    self.retry(core, sent, refusal.retry_after(), now);
                 }
             }
-            (None, Answer::Unknown { message, retry_after }) => {
-                core.report_failure(asked.operation, asked.sent, message);
-                self.retry(core, asked.sent, retry_after, now);
-            }
-            (Some(_), Answer::Unknown { message, retry_after }) => {
-                core.report_failure(asked.operation, asked.sent, message);
-                self.retry_unknown(core, asked.sent, retry_after, now);
-            }
-            (Some(_), Answer::Deleted) => {
-                core.report_failure(asked.operation, asked.sent, NOT_WHAT_WAS_SENT.into());
-                self.retry_unknown(core, asked.sent, None, now);
+            (_, Answer::Unknown { message, retry_after }) => {
+                core.report_failure(operation, sent, message);
+                self.retry(core, sent, retry_after, now);
             }
         }
         None
     }
 
-    /// The fresh read: this term's to clear, already cleared by a write whose answer was lost, or another's.
-    fn read(&mut self, core: &mut Core, record: LeaseRecord, now: Now) -> Option<Phase> {
+    /// A quorum read: this term's to clear, already cleared by a write whose answer was lost, or another's.
+    fn read(&mut self, core: &mut Core, record: LeaseRecord, now: Now) -> Option<Next> {
         core.saw(record.clone(), now);
-        if !self.is_this_terms(core, &record) {
-            let cleared = self.unknown && self.is_of_this_term(&record) && record.holder().is_none();
-            return if cleared { self.cleared(core, record, now) } else { Some(self.done(core, Given::NotOurs, now)) };
+        if self.is_this_terms(core, &record) {
+            self.step = Step::Clear(record);
+            None
+        } else if self.is_unknown && self.is_of_this_term(&record) && record.holder().is_none() {
+            self.cleared(core, record, now)
+        } else {
+            Some(self.done(core, ReleaseResult::NotOurs, now))
         }
-        let time = core.next_time(now, record.renew_time());
-        let object = core.author.release(&record, &time, self.context);
-        self.step = Step::Clear;
-        core.replace(object, None, now);
-        None
     }
 
-    fn cleared(&mut self, core: &mut Core, record: LeaseRecord, now: Now) -> Option<Phase> {
+    fn cleared(&mut self, core: &mut Core, record: LeaseRecord, now: Now) -> Option<Next> {
         core.saw(record.clone(), now);
         match core.release {
             Release::Delete => {
-                self.step = Step::Delete(Box::new(record));
+                self.step = Step::Delete(record);
                 self.due = now.boot;
                 None
             }
-            Release::Clear | Release::Keep => Some(self.done(core, Given::Clear, now)),
+            Release::Clear | Release::Keep => Some(self.done(core, ReleaseResult::Clear, now)),
         }
     }
 
     /// Holder, uid, acquireTime and leaseTransitions are those of the term (law 8).
     fn is_this_terms(&self, core: &Core, record: &LeaseRecord) -> bool {
         self.is_of_this_term(record)
-            && record.is_held_by(&core.author.identity)
-            && record.acquire_time() == Some(self.facts.acquired_at.as_str())
+            && record.is_held_by(&core.writer.identity)
+            && record.acquire_time() == Some(self.info.acquired_at.as_str())
     }
 
     /// Nobody has acquired the Lease since this term did.
     fn is_of_this_term(&self, record: &LeaseRecord) -> bool {
-        record.uid() == self.facts.uid && record.transitions() == self.facts.transitions
+        record.uid() == self.info.uid && record.transitions() == self.info.transitions
+    }
+
+    fn failed(&mut self, core: &mut Core, operation: super::Operation, message: &str, sent: Instant, now: Now) {
+        core.report_failure(operation, sent, message.into());
+        self.retry(core, sent, None, now);
     }
 
     fn retry(&mut self, core: &mut Core, sent: Instant, retry_after: Option<Duration>, now: Now) {
         self.due = core.leader_retry(sent, retry_after, self.until, now);
     }
 
-    fn retry_unknown(&mut self, core: &mut Core, sent: Instant, retry_after: Option<Duration>, now: Now) {
-        self.unknown = true;
-        self.retry(core, sent, retry_after, now);
-    }
-
-    fn done(&self, core: &mut Core, how: Given, now: Now) -> Phase {
-        core.report(Event::Released { how });
-        leave(core, self.term, self.then, Following::after_release(core.timing, now))
+    fn done(&self, core: &mut Core, how: ReleaseResult, now: Now) -> Next {
+        core.recorder.released(how);
+        core.leave(self.term, self.then, Some(self.timing.takeable(now.boot, self.timing.duration)))
     }
 }

@@ -3,13 +3,16 @@
 //! Owns record hygiene: times with six digits, a renewTime that rises, acquireTime and leaseTransitions that change
 //! only with the holder, and the fields of others left alone.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::{record::LeaseRecord, trace::TraceContext};
-use crate::{law::Timing, link::Facts};
+use crate::{
+    law::{Timing, whole_seconds},
+    link::TermInfo,
+};
 
 /// Annotation: its value, a full identity, is the holder that is asked to step down. Removed by any acquiring write (law 17).
 pub const STEP_DOWN: &str = "tenure.dev/step-down";
@@ -22,6 +25,8 @@ pub const TRACEPARENT: &str = "tenure.dev/traceparent";
 /// Annotation: who has acquired the Lease and not given it back; a release mark beside it is not that holder's. client-go's late
 /// release does not check the holder, so a client that was cut off may still empty another's Lease.
 pub const HOLDER: &str = "tenure.dev/holder";
+/// Identity: holds a Lease that was not given back, until whoever had it is dead for certain (law 14). No replica bears it.
+pub const NOBODY: &str = "tenure.dev/nobody";
 
 /// The API group and version of Leases.
 pub const API_VERSION: &str = "coordination.k8s.io/v1";
@@ -37,7 +42,7 @@ const LAST_TIME: i64 = 253_402_128_000 * SECOND;
 
 /// Who writes, and what it adds to a Lease that it acquires.
 #[derive(Clone, Debug)]
-pub struct Author {
+pub struct LeaseWriter {
     /// Full identity.
     pub identity: String,
     /// Name of the Lease.
@@ -50,21 +55,24 @@ pub struct Author {
     pub annotations: BTreeMap<String, String>,
 }
 
-impl Author {
-    /// A Lease that does not exist yet.
+impl LeaseWriter {
+    /// A Lease that was not given back, or does not exist: held by nobody for `duration`. acquireTime goes, leaseTransitions stays
+    /// as read (law 14).
     #[must_use]
-    pub fn create(&self, timing: Timing, time: &str, context: TraceContext) -> Value {
-        let mut object = json!({
-            "apiVersion": API_VERSION,
-            "kind": KIND,
-            "metadata": {"name": self.name, "namespace": self.namespace},
-            "spec": {},
-        });
-        self.mark_acquired(&mut object, context);
+    pub fn nobody(&self, from: Option<&LeaseRecord>, duration: Duration, time: &str) -> Value {
+        let mut object = match from {
+            Some(from) => self.copy(from),
+            None => json!({
+                "apiVersion": API_VERSION,
+                "kind": KIND,
+                "metadata": {"name": self.name, "namespace": self.namespace},
+                "spec": {},
+            }),
+        };
+        self.mark_held(&mut object, NOBODY);
         let spec = spec_of(&mut object);
-        self.hold(spec, timing, time);
-        spec.insert("acquireTime".into(), time.into());
-        spec.insert("leaseTransitions".into(), 0.into());
+        hold(spec, NOBODY, duration, time);
+        spec.remove("acquireTime");
         object
     }
 
@@ -75,7 +83,7 @@ impl Author {
         let mut object = self.copy(from);
         self.mark_acquired(&mut object, context);
         let spec = spec_of(&mut object);
-        self.hold(spec, timing, time);
+        hold(spec, &self.identity, timing.duration, time);
         let changes = !from.is_held_by(&self.identity);
         if changes || from.acquire_time().is_none() {
             spec.insert("acquireTime".into(), time.into());
@@ -88,13 +96,13 @@ impl Author {
     /// labels and annotations, they are restored. What is changed of the two stays: it may be another term's, and then this one is
     /// not released (law 8).
     #[must_use]
-    pub fn renew(&self, from: &LeaseRecord, facts: &Facts, timing: Timing, time: &str) -> Value {
+    pub fn renew(&self, from: &LeaseRecord, info: &TermInfo, timing: Timing, time: &str) -> Value {
         let mut object = self.copy(from);
-        self.mark_held(&mut object);
+        self.mark_held(&mut object, &self.identity);
         let spec = spec_of(&mut object);
-        self.hold(spec, timing, time);
-        spec.entry("acquireTime").or_insert_with(|| facts.acquired_at.as_str().into());
-        spec.entry("leaseTransitions").or_insert_with(|| facts.transitions.into());
+        hold(spec, &self.identity, timing.duration, time);
+        spec.entry("acquireTime").or_insert_with(|| info.acquired_at.as_str().into());
+        spec.entry("leaseTransitions").or_insert_with(|| info.transitions.into());
         object
     }
 
@@ -128,28 +136,22 @@ impl Author {
         object
     }
 
-    fn hold(&self, spec: &mut Map<String, Value>, timing: Timing, time: &str) {
-        spec.insert("holderIdentity".into(), self.identity.as_str().into());
-        spec.insert("leaseDurationSeconds".into(), timing.duration_seconds().into());
-        spec.insert("renewTime".into(), time.into());
-    }
-
     fn mark_acquired(&self, object: &mut Value, context: TraceContext) {
         let annotations = annotations_of(object);
         annotations.remove(STEP_DOWN);
         annotations.remove(STEP_DOWN_TO);
         annotations.insert(TRACEPARENT.into(), context.to_string().into());
-        self.mark_held(object);
+        self.mark_held(object, &self.identity);
     }
 
-    fn mark_held(&self, object: &mut Value) {
+    fn mark_held(&self, object: &mut Value, holder: &str) {
         let labels = map_of(metadata_of(object), "labels");
         // Another manager's label stays: otherwise the two would overwrite each other for ever.
         labels.entry(MANAGED_BY.0).or_insert_with(|| MANAGED_BY.1.into());
         labels.extend(self.labels.iter().map(|(name, value)| (name.clone(), value.as_str().into())));
         let annotations = annotations_of(object);
         annotations.extend(self.annotations.iter().map(|(name, value)| (name.clone(), value.as_str().into())));
-        annotations.insert(HOLDER.into(), self.identity.as_str().into());
+        annotations.insert(HOLDER.into(), holder.into());
     }
 }
 
@@ -182,7 +184,15 @@ impl Stamps {
     }
 }
 
-fn micros(time: &str) -> Option<i64> {
+/// Who holds it for how long, and since when it is unchanged.
+fn hold(spec: &mut Map<String, Value>, holder: &str, duration: Duration, time: &str) {
+    spec.insert("holderIdentity".into(), holder.into());
+    spec.insert("leaseDurationSeconds".into(), whole_seconds(duration).into());
+    spec.insert("renewTime".into(), time.into());
+}
+
+/// A time in a record, in microseconds.
+pub(crate) fn micros(time: &str) -> Option<i64> {
     let time: Timestamp = time.parse().ok()?;
     Some(time.as_microsecond().clamp(0, LAST_TIME))
 }

@@ -1,7 +1,7 @@
-//! Credentials and connections: made when first needed, and renewed when they fail, are in doubt or soon expire.
+//! Credentials and connections: made when first needed, and anew when they fail or are in doubt.
 //!
-//! Owns every run of a credential plugin. A run is never tied to a request, whose deadline may be shorter than the plugin takes:
-//! its result is used whenever it comes, and the previous credentials until then.
+//! Owns when that is done, never more than once at a time. It is never tied to a request, whose deadline may be shorter than a
+//! credential plugin takes: the result is used whenever it comes, and the previous credentials until then.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,7 +11,7 @@ use tokio::{
 };
 
 use crate::{
-    api::{AccessError, Cluster, Dialer},
+    api::{AccessError, Cluster, Dialer, PLUGIN_PATIENCE},
     clock,
     time::Instant,
     words::one_line,
@@ -19,9 +19,6 @@ use crate::{
 
 /// Finds the cluster. Called again when files and plugins may give a different answer.
 pub(super) type Discover = Arc<dyn Fn() -> Result<Cluster, AccessError> + Send + Sync>;
-
-/// Credentials are renewed this long before they expire; those valid for less than twice that, after half of their lifetime.
-const AHEAD: Duration = Duration::from_secs(60);
 
 /// From one renewal to the next while the last credentials still serve: plugins ask other people's servers.
 const PAUSE: Duration = Duration::from_secs(10);
@@ -37,25 +34,16 @@ pub(super) struct Access {
 #[derive(Default)]
 struct State {
     /// A credential plugin that hangs is awaited again, not run a second time in parallel.
-    building: Option<JoinHandle<Result<(Dialer, Instant), AccessError>>>,
+    building: Option<JoinHandle<Result<Dialer, AccessError>>>,
     /// When that, or the last one before it, began.
     begun: Instant,
-    built: Option<Built>,
-    /// When to build anew, however long the credentials are valid.
+    built: Option<Dialer>,
+    /// When to build anew.
     again: Option<Instant>,
     /// What was built was refused: the next request waits for new credentials.
     refused: bool,
     /// The log says that they cannot be renewed.
     told: bool,
-}
-
-/// What was built last.
-#[derive(Clone)]
-pub(super) struct Built {
-    /// Makes clients.
-    pub(super) dialer: Dialer,
-    /// When to ask again, because its credentials will end.
-    pub(super) renew: Instant,
 }
 
 impl Access {
@@ -68,7 +56,7 @@ impl Access {
     ///
     /// # Errors
     /// There is no access now; the next call tries again.
-    pub(super) async fn dialer(&self) -> Result<Built, AccessError> {
+    pub(super) async fn dialer(&self) -> Result<Dialer, AccessError> {
         self.dial(true).await
     }
 
@@ -77,15 +65,15 @@ impl Access {
     /// # Errors
     /// As [`Self::dialer`].
     pub(super) async fn dialer_of_watch(&self) -> Result<Dialer, AccessError> {
-        Ok(self.dial(false).await?.dialer)
+        self.dial(false).await
     }
 
-    async fn dial(&self, is_request: bool) -> Result<Built, AccessError> {
+    async fn dial(&self, is_request: bool) -> Result<Dialer, AccessError> {
         let mut state = self.state.lock().await;
         let state = &mut *state;
         let now = clock::boot();
         let is_doubted = state.again.is_some_and(|again| again <= now);
-        if let Some(built) = state.built.as_ref().filter(|built| now < built.renew && !is_doubted) {
+        if let Some(built) = state.built.as_ref().filter(|_| !is_doubted) {
             return Ok(built.clone());
         }
         let building = state.building.get_or_insert_with(|| {
@@ -103,16 +91,16 @@ impl Access {
         };
         (state.building, state.again) = (None, None);
         match (made, &mut state.built) {
-            (Ok((dialer, at)), built) => {
+            (Ok(dialer), built) => {
                 state.told = false;
-                Ok(built.insert(Built::new(dialer, at)).clone())
+                Ok(built.insert(dialer).clone())
             }
             // Past their end too: only the server knows whether it still accepts them.
             (Err(error), Some(built)) => {
                 if !std::mem::replace(&mut state.told, true) {
                     tracing::warn!(error = one_line(&error), "credentials cannot be renewed; the old ones are used on");
                 }
-                built.renew = clock::boot() + PAUSE;
+                state.again = Some(clock::boot() + PAUSE);
                 Ok(built.clone())
             }
             (Err(error), None) => Err(error),
@@ -135,19 +123,13 @@ impl Access {
         state.again = Some(state.again.map_or(soon, |again| again.min(soon)));
     }
 
-    fn build(&self) -> JoinHandle<Result<(Dialer, Instant), AccessError>> {
+    fn build(&self) -> JoinHandle<Result<Dialer, AccessError>> {
         let (discover, connect_timeout) = (Arc::clone(&self.discover), self.connect_timeout);
-        spawn_blocking(move || {
-            let dialer = discover()?.dialer(connect_timeout)?;
-            Ok((dialer, clock::boot()))
+        tokio::spawn(async move {
+            let found = spawn_blocking(move || discover()).await;
+            let cluster = found.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))?;
+            cluster.dialer(connect_timeout, PLUGIN_PATIENCE).await
         })
-    }
-}
-
-impl Built {
-    fn new(dialer: Dialer, at: Instant) -> Self {
-        let renew = dialer.lifetime().map_or(Instant::NEVER, |lifetime| (at + lifetime).before(AHEAD.min(lifetime / 2)));
-        Self { dialer, renew }
     }
 }
 
@@ -159,7 +141,6 @@ mod tests {
     };
 
     use super::*;
-    use crate::api::Prompt;
 
     fn counted() -> (Access, Arc<AtomicUsize>) {
         let made = Arc::new(AtomicUsize::new(0));
@@ -187,7 +168,7 @@ mod tests {
     }
 
     fn nowhere() -> Result<Cluster, AccessError> {
-        Cluster::from_kubeconfig(&["/nonexistent/config".into()], Prompt::Never)
+        Cluster::from_kubeconfig(&["/nonexistent/config".into()])
     }
 
     async fn attempt_is_over(access: &Access) {
@@ -202,7 +183,7 @@ mod tests {
 
     async fn until_another_than(first: &Dialer, access: &Access) {
         let another = async {
-            while access.dialer().await.unwrap().dialer.is(first) {
+            while access.dialer().await.unwrap().is(first) {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
@@ -212,43 +193,27 @@ mod tests {
     #[tokio::test]
     async fn a_server_that_is_not_reached_is_looked_for_again_while_the_old_access_serves() {
         let (access, made, release) = held_back(|| Ok(Cluster::without_credentials("http://127.0.0.1:1")));
-        let first = access.dialer().await.unwrap().dialer;
+        let first = access.dialer().await.unwrap();
         long_ago(&access).await;
 
         access.doubt();
 
-        assert!(access.dialer().await.unwrap().dialer.is(&first), "without a delay");
+        assert!(access.dialer().await.unwrap().is(&first), "without a delay");
         drop(release);
         until_another_than(&first, &access).await;
         assert_eq!(made.load(Ordering::Relaxed), 2);
     }
 
     #[tokio::test]
-    async fn what_has_ended_serves_until_there_is_something_newer() {
-        let (access, _, release) = held_back(|| Ok(Cluster::without_credentials("http://127.0.0.1:1")));
-        let first = access.dialer().await.unwrap().dialer;
-        if let Some(built) = &mut access.state.lock().await.built {
-            built.renew = Instant::BOOT;
-        }
-
-        let second = tokio::time::timeout(Duration::from_secs(20), access.dialer()).await;
-
-        assert!(second.expect("without a wait").unwrap().dialer.is(&first));
-        drop(release);
-        until_another_than(&first, &access).await;
-    }
-
-    #[tokio::test]
-    async fn what_has_ended_serves_on_where_it_cannot_be_made_anew_and_is_not_made_at_each_request() {
+    async fn the_old_access_serves_on_where_none_can_be_made_anew_and_that_is_not_tried_at_each_request() {
         let (access, made, release) = held_back(nowhere);
-        let first = access.dialer().await.unwrap().dialer;
-        if let Some(built) = &mut access.state.lock().await.built {
-            built.renew = Instant::BOOT;
-        }
+        let first = access.dialer().await.unwrap();
+        long_ago(&access).await;
+        access.doubt();
         drop(release);
 
         for _ in 0..10 {
-            assert!(access.dialer().await.unwrap().dialer.is(&first));
+            assert!(access.dialer().await.unwrap().is(&first));
             attempt_is_over(&access).await;
         }
 
@@ -258,51 +223,27 @@ mod tests {
     #[tokio::test]
     async fn refused_credentials_are_waited_for_by_one_request_and_used_on_where_they_cannot_be_made_anew() {
         let (access, made, release) = held_back(nowhere);
-        let first = access.dialer().await.unwrap().dialer;
+        let first = access.dialer().await.unwrap();
 
         access.refused();
 
         let waiting = tokio::time::timeout(Duration::from_millis(50), access.dialer()).await;
         assert!(waiting.is_err(), "new ones are waited for");
-        assert!(access.dialer().await.unwrap().dialer.is(&first), "the old ones serve while they are made");
+        assert!(access.dialer().await.unwrap().is(&first), "the old ones serve while they are made");
         drop(release);
         attempt_is_over(&access).await;
-        assert!(access.dialer().await.unwrap().dialer.is(&first), "and where they cannot be made");
+        assert!(access.dialer().await.unwrap().is(&first), "and where they cannot be made");
         assert_eq!(made.load(Ordering::Relaxed), 2);
-    }
-
-    #[test]
-    fn credentials_are_renewed_a_minute_before_they_end_and_short_lived_ones_half_way() {
-        let path = std::env::temp_dir().join(format!("tenure-access-{}", std::process::id()));
-        let built = |seconds: u32| {
-            let end = format!("date -u -d \\\"@$(($(date +%s) + {seconds}))\\\" +%FT%TZ");
-            let script = format!("echo \\\"{{status: {{token: t, expirationTimestamp: '$({end})'}}}}\\\"");
-            let kubeconfig = format!(
-                "{{current-context: c, contexts: [{{name: c, context: {{cluster: c, user: u}}}}], clusters: [{{name: c, cluster: \
-                 {{server: 'http://127.0.0.1:1'}}}}], users: [{{name: u, user: {{exec: {{apiVersion: \
-                 client.authentication.k8s.io/v1, command: /bin/sh, args: [-c, \"{script}\"]}}}}}}]}}"
-            );
-            std::fs::write(&path, kubeconfig).unwrap();
-            let cluster = Cluster::from_kubeconfig(std::slice::from_ref(&path), Prompt::Never).unwrap();
-            Built::new(cluster.dialer(PAUSE).unwrap(), Instant::BOOT)
-        };
-
-        let [long, short] = [built(3600), built(100)];
-
-        let _ = std::fs::remove_file(&path);
-        let lifetime = |built: &Built| built.dialer.lifetime().unwrap();
-        assert_eq!(long.renew.since(Instant::BOOT), lifetime(&long) - Duration::from_secs(60));
-        assert_eq!(short.renew.since(Instant::BOOT), lifetime(&short) / 2);
     }
 
     #[tokio::test]
     async fn doubts_in_a_row_are_one() {
         let (access, made) = counted();
-        let first = access.dialer().await.unwrap().dialer;
+        let first = access.dialer().await.unwrap();
 
         for _ in 0..10 {
             access.doubt();
-            assert!(access.dialer().await.unwrap().dialer.is(&first));
+            assert!(access.dialer().await.unwrap().is(&first));
         }
 
         assert!(access.state.lock().await.building.is_none());

@@ -7,13 +7,13 @@ use http::StatusCode;
 use serde_json::Value;
 
 use crate::{
-    api::{ExchangeError, Reply, place::Place},
-    election::{Answer, Complaint, Refusal, Request},
+    api::{ExchangeError, Reply, key::LeaseKey},
+    election::{Answer, Refusal, Request, RequestError},
     words::one_line,
 };
 
-/// The answer to `request` about the Lease at this place.
-pub(super) fn classify(request: &Request, place: &Place, reply: Result<Reply, ExchangeError>) -> Answer {
+/// The answer to `request` about this Lease.
+pub(super) fn classify(request: &Request, key: &LeaseKey, reply: Result<Reply, ExchangeError>) -> Answer {
     let reply = match reply {
         Ok(reply) => reply,
         Err(error @ ExchangeError::Credentials(_)) => {
@@ -25,8 +25,8 @@ pub(super) fn classify(request: &Request, place: &Place, reply: Result<Reply, Ex
     };
     let refused = |refusal| Answer::Refused { refusal, message: said(&reply) };
     match reply.status {
-        status if status.is_success() => succeeded(request, place, &reply),
-        StatusCode::NOT_FOUND if reply.is_absence_of("leases", &place.name) => Answer::NotFound,
+        status if status.is_success() => succeeded(request, key, &reply),
+        StatusCode::NOT_FOUND if reply.is_absence_of("leases", &key.name) => Answer::NotFound,
         StatusCode::NOT_FOUND if reply.names_an_object() => refused(Refusal::NoSuchPlace),
         StatusCode::NOT_FOUND => {
             let mut message = said(&reply);
@@ -44,12 +44,12 @@ pub(super) fn classify(request: &Request, place: &Place, reply: Result<Reply, Ex
     }
 }
 
-fn succeeded(request: &Request, place: &Place, reply: &Reply) -> Answer {
+fn succeeded(request: &Request, key: &LeaseKey, reply: &Reply) -> Answer {
     if matches!(request, Request::Delete { .. }) {
         return Answer::Deleted;
     }
     match serde_json::from_slice::<Value>(&reply.body) {
-        Ok(object) if place.holds(&object) => Answer::Object(object.into()),
+        Ok(object) if key.names(&object) => Answer::Object(object.into()),
         Ok(_) | Err(_) => {
             let message = format!("the API server answered {} with what is not this Lease", reply.status.as_u16());
             Answer::Unknown { message: message.into(), retry_after: None }
@@ -61,8 +61,8 @@ fn unknown(reply: &Reply) -> Answer {
     Answer::Unknown { message: said(reply), retry_after: reply.retry_after }
 }
 
-fn said(reply: &Reply) -> Complaint {
-    Complaint { status: Some(reply.status.as_u16()), words: reply.message() }
+fn said(reply: &Reply) -> RequestError {
+    RequestError { status: Some(reply.status.as_u16()), words: reply.message() }
 }
 
 /// A status and a body: only a 2xx that can be read is an object, and only a 404 that says so is about the Lease.
@@ -71,9 +71,9 @@ pub(crate) fn fuzz(bytes: &[u8]) {
     let Some(([high, low], body)) = bytes.split_first_chunk() else { return };
     let Ok(status) = StatusCode::from_u16(u16::from_be_bytes([*high, *low])) else { return };
     let reply = Reply { status, retry_after: None, body: body.to_vec().into() };
-    let place = Place { namespace: "default".into(), name: "lease".into() };
+    let key = LeaseKey { namespace: "default".into(), name: "lease".into() };
     let is_absence = reply.is_absence_of("leases", "lease");
-    match classify(&Request::Get, &place, Ok(reply)) {
+    match classify(&Request::Get, &key, Ok(reply)) {
         Answer::Object(object) => assert!(status.is_success() && object.is_object()),
         Answer::NotFound => assert!(is_absence),
         Answer::Conflict => assert_eq!(status, StatusCode::CONFLICT),
@@ -89,8 +89,8 @@ mod tests {
 
     use super::*;
 
-    fn here() -> Place {
-        Place { namespace: "billing".into(), name: "writer".into() }
+    fn here() -> LeaseKey {
+        LeaseKey { namespace: "billing".into(), name: "writer".into() }
     }
 
     fn reply(status: u16, body: &str) -> Result<Reply, ExchangeError> {

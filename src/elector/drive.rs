@@ -18,9 +18,9 @@ use crate::{
     clock,
     election::{Action, Answer, Elector, Event, Input, Request, RequestId, Watched},
     http::Health,
-    link::{ToElector, ToInit, Welcome},
+    link::{InitialState, ToElector, ToInit},
     process::memory,
-    telemetry::{Fact, Telemetry},
+    telemetry::Telemetry,
     time::{Instant, Now},
     wire::Broken,
 };
@@ -41,7 +41,7 @@ pub(super) struct Edges {
 }
 
 /// The elector's loop.
-pub(super) struct Drive {
+pub(super) struct EventLoop {
     link: Link,
     elector: Elector,
     guard: Guard,
@@ -79,15 +79,15 @@ impl Drop for Task {
     }
 }
 
-impl Drive {
+impl EventLoop {
     /// The loop of a machine that `start` makes once everything around it is set up.
     ///
     /// # Errors
     /// There is no timer.
-    pub(super) fn new(edges: Edges, welcome: Welcome, start: impl FnOnce(Welcome) -> Elector) -> io::Result<Self> {
+    pub(super) fn new(edges: Edges, initial: InitialState, start: impl FnOnce(InitialState) -> Elector) -> io::Result<Self> {
         let Edges { link, lease, mut guard, health, telemetry } = edges;
-        let beat_every = welcome.config.lease.duration / BEATS;
-        if let Some(resume) = &welcome.resume {
+        let beat_every = initial.config.lease.duration / BEATS;
+        if let Some(resume) = &initial.resume {
             guard.arm(resume.term, resume.confirmed.deadlines.hard);
         }
         let (arrive, arrived) = mpsc::channel(INBOX);
@@ -106,8 +106,8 @@ impl Drive {
             watches: 0,
             beat_every,
             beat_due: Instant::BOOT,
-            slew: Slew::new(welcome.config.timing().drift),
-            elector: start(welcome),
+            slew: Slew::new(initial.config.timing().drift),
+            elector: start(initial),
         })
     }
 
@@ -179,7 +179,7 @@ impl Drive {
     fn told(&mut self, message: ToElector, now: Now) {
         self.guard.told(&message);
         self.health.heard(now.boot);
-        self.record(Fact::Received(&message));
+        self.telemetry.heard(&message);
         self.elector.handle(Input::Told(message), now);
     }
 
@@ -206,24 +206,22 @@ impl Drive {
                     memory::forget_start();
                     memory::keep_what_is_used();
                 }
-                self.record(Fact::Reported(&event));
+                self.telemetry.report(&event, clock::boot());
             }
         }
         Ok(())
     }
 
     fn tell(&mut self, mut message: ToInit) -> Result<(), Broken> {
-        if let ToInit::Lead { facts, .. } = &mut message {
-            self.telemetry.amend(facts);
+        if let ToInit::Lead { info, .. } = &mut message {
+            self.telemetry.amend(info);
         }
         self.guard.telling(&message);
         if message == ToInit::Done {
             self.finish();
             return Ok(());
         }
-        self.send_to_init(&message)?;
-        self.record(Fact::Sent(&message));
-        Ok(())
+        self.send_to_init(&message)
     }
 
     /// A heartbeat, unless earlier messages still wait to be sent.
@@ -232,7 +230,7 @@ impl Drive {
             self.beat_due = clock::boot() + self.beat_every;
             return Ok(());
         }
-        self.send_to_init(&ToInit::Beat)
+        self.send_to_init(&ToInit::Heartbeat)
     }
 
     /// Every message is a heartbeat.
@@ -243,16 +241,12 @@ impl Drive {
 
     /// Init's end is the end of this process, so what telemetry still has goes out before init is told that all is done.
     fn finish(&mut self) {
-        let flushed = self.telemetry.finish(clock::now());
+        let flushed = self.telemetry.finish();
         let arrive = self.arrive.clone();
         spawn(async move {
             flushed.await;
             let _ = arrive.send(Arrived::Flushed).await;
         });
-    }
-
-    fn record(&mut self, fact: Fact<'_>) {
-        self.telemetry.record(fact, clock::now());
     }
 
     fn send(&self, id: RequestId, request: Request) -> Task {

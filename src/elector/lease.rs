@@ -12,14 +12,9 @@ use kube::client::Body;
 use serde_json::json;
 use tokio::{sync::Mutex, time::Instant};
 
-use super::{
-    access::{Access, Built},
-    classify::classify,
-    watch::Watch,
-};
+use super::{access::Access, classify::classify, watch::Watch};
 use crate::{
-    api::{ExchangeError, exchange, place::Place},
-    clock,
+    api::{ExchangeError, exchange, key::LeaseKey},
     election::{Answer, Refusal, Request},
     words::one_line,
 };
@@ -30,21 +25,15 @@ const JSON: &str = "application/json";
 #[derive(Clone)]
 pub(super) struct Lease {
     access: Access,
-    place: Place,
+    key: LeaseKey,
     timeout: Duration,
-    client: Arc<Mutex<Option<Connected>>>,
-}
-
-/// A client, and what it was made with.
-struct Connected {
-    built: Built,
-    client: kube::Client,
+    client: Arc<Mutex<Option<kube::Client>>>,
 }
 
 impl Lease {
     /// `timeout` is that of each request, from credentials to the last byte of the reply.
-    pub(super) fn new(access: Access, place: Place, timeout: Duration) -> Self {
-        Self { access, place, timeout, client: Arc::default() }
+    pub(super) fn new(access: Access, key: LeaseKey, timeout: Duration) -> Self {
+        Self { access, key, timeout, client: Arc::default() }
     }
 
     /// Sends `request` once. After an unknown outcome, and after every refusal that another server might not repeat, the next
@@ -71,7 +60,7 @@ impl Lease {
 
     /// A watch of it, from this version on; it has a connection of its own.
     pub(super) fn watch(&self, resource_version: Option<String>) -> Watch {
-        Watch { access: self.access.clone(), place: self.place.clone(), resource_version, timeout: self.timeout }
+        Watch { access: self.access.clone(), key: self.key.clone(), resource_version, timeout: self.timeout }
     }
 
     async fn attempt(&self, request: &Request) -> Answer {
@@ -96,40 +85,37 @@ impl Lease {
         if let Err(ExchangeError::Transport(_) | ExchangeError::Timeout(_)) = &reply {
             self.access.doubt();
         }
-        classify(request, &self.place, reply)
+        classify(request, &self.key, reply)
     }
 
     async fn client(&self) -> Result<kube::Client, Answer> {
         let mut connected = self.client.lock().await;
         // What befell the watch is no reason to leave a connection that serves (law 16).
-        if let Some(Connected { client, .. }) = connected.as_ref().filter(|connected| clock::boot() < connected.built.renew) {
+        if let Some(client) = connected.as_ref() {
             return Ok(client.clone());
         }
-        let built = match self.access.dialer().await {
-            Ok(built) => built,
+        let dialer = match self.access.dialer().await {
+            Ok(dialer) => dialer,
             // Not a byte was sent, so it is a refusal and not unknown.
             Err(error) => return Err(Answer::Refused { refusal: Refusal::Unauthorized, message: one_line(&error).into() }),
         };
-        let client = match connected.take() {
-            Some(Connected { built: before, client }) if before.dialer.is(&built.dialer) => client,
-            Some(_) | None => built.dialer.client(),
-        };
-        *connected = Some(Connected { built, client: client.clone() });
+        let client = dialer.client();
+        *connected = Some(client.clone());
         Ok(client)
     }
 
     fn http(&self, request: &Request) -> Result<http::Request<Body>, http::Error> {
         let (method, path, body) = match request {
-            Request::Get => (Method::GET, self.place.object(), None),
-            Request::Create(object) => (Method::POST, self.place.collection(), Some(object.to_string())),
-            Request::Replace(object) => (Method::PUT, self.place.object(), Some(object.to_string())),
+            Request::Get => (Method::GET, self.key.object(), None),
+            Request::Create(object) => (Method::POST, self.key.collection(), Some(object.to_string())),
+            Request::Replace(object) => (Method::PUT, self.key.object(), Some(object.to_string())),
             Request::Delete { uid, resource_version } => {
                 let options = json!({
                     "apiVersion": "v1",
                     "kind": "DeleteOptions",
                     "preconditions": {"uid": uid, "resourceVersion": resource_version},
                 });
-                (Method::DELETE, self.place.object(), Some(options.to_string()))
+                (Method::DELETE, self.key.object(), Some(options.to_string()))
             }
         };
         let builder = http::Request::builder().method(method).uri(path).header(ACCEPT, JSON);
@@ -146,7 +132,7 @@ mod tests {
 
     use super::*;
     use crate::api::{
-        Cluster, Prompt,
+        Cluster,
         stub::{Say, Stub, json},
     };
 
@@ -159,8 +145,8 @@ mod tests {
             count.fetch_add(1, Ordering::Relaxed);
             Ok(cluster.clone())
         };
-        let place = Place { namespace: "billing".into(), name: "writer".into() };
-        (Lease::new(Access::new(Arc::new(discover), timeout), place, timeout), discovered)
+        let key = LeaseKey { namespace: "billing".into(), name: "writer".into() };
+        (Lease::new(Access::new(Arc::new(discover), timeout), key, timeout), discovered)
     }
 
     async fn line_and_body(request: Request) -> (String, String) {
@@ -258,8 +244,8 @@ mod tests {
             let _ = held.lock().unwrap().recv();
             Ok(cluster.clone())
         };
-        let (place, timeout) = (Place { namespace: "billing".into(), name: "writer".into() }, Duration::from_secs(2));
-        let lease = Lease::new(Access::new(Arc::new(discover), timeout), place, timeout);
+        let (key, timeout) = (LeaseKey { namespace: "billing".into(), name: "writer".into() }, Duration::from_secs(2));
+        let lease = Lease::new(Access::new(Arc::new(discover), timeout), key, timeout);
         let began = Instant::now();
 
         let credentials = async {
@@ -298,8 +284,8 @@ mod tests {
             }
             Ok(cluster.clone())
         };
-        let (place, timeout) = (Place { namespace: "billing".into(), name: "writer".into() }, Duration::from_millis(500));
-        let lease = Lease::new(Access::new(Arc::new(discover), timeout), place, timeout);
+        let (key, timeout) = (LeaseKey { namespace: "billing".into(), name: "writer".into() }, Duration::from_millis(500));
+        let lease = Lease::new(Access::new(Arc::new(discover), timeout), key, timeout);
 
         let mut answers = Vec::new();
         for _ in 0..4 {
@@ -312,10 +298,10 @@ mod tests {
 
     #[tokio::test]
     async fn without_credentials_nothing_is_sent_and_nothing_is_unknown() {
-        let discover = || Cluster::from_kubeconfig(&["/nonexistent/config".into()], Prompt::Never);
-        let place = Place { namespace: "billing".into(), name: "writer".into() };
+        let discover = || Cluster::from_kubeconfig(&["/nonexistent/config".into()]);
+        let key = LeaseKey { namespace: "billing".into(), name: "writer".into() };
         let timeout = Duration::from_secs(20);
-        let lease = Lease::new(Access::new(Arc::new(discover), timeout), place, timeout);
+        let lease = Lease::new(Access::new(Arc::new(discover), timeout), key, timeout);
 
         let answer = lease.send(&Request::Create(json!({}).into())).await;
 
@@ -340,10 +326,10 @@ mod tests {
         });
         let path = directory.join("config");
         std::fs::write(&path, kubeconfig.to_string()).unwrap();
-        let place = Place { namespace: "billing".into(), name: "writer".into() };
+        let key = LeaseKey { namespace: "billing".into(), name: "writer".into() };
         let timeout = Duration::from_millis(300);
-        let discover = move || Cluster::from_kubeconfig(std::slice::from_ref(&path), Prompt::Never);
-        let lease = Lease::new(Access::new(Arc::new(discover), timeout), place, timeout);
+        let discover = move || Cluster::from_kubeconfig(std::slice::from_ref(&path));
+        let lease = Lease::new(Access::new(Arc::new(discover), timeout), key, timeout);
 
         let mut has_credentials = false;
         let later = async {
@@ -376,9 +362,9 @@ mod tests {
             let _ = gate.lock().unwrap().recv();
             Ok(cluster.clone())
         };
-        let place = Place { namespace: "billing".into(), name: "writer".into() };
+        let key = LeaseKey { namespace: "billing".into(), name: "writer".into() };
         let timeout = Duration::from_secs(2);
-        let lease = Lease::new(Access::new(Arc::new(discover), timeout), place, timeout);
+        let lease = Lease::new(Access::new(Arc::new(discover), timeout), key, timeout);
 
         let first = lease.send(&Request::Get).await;
         let second = lease.send(&Request::Get).await;

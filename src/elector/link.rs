@@ -67,12 +67,12 @@ mod tests {
         let (mut init, socket) = End::pair().unwrap();
         let mut link = Link::new(socket).unwrap();
 
-        init.send(&ToElector::Beat).unwrap();
+        init.send(&ToElector::Heartbeat).unwrap();
         link.ready().await.unwrap();
-        assert_eq!(link.receive().unwrap(), Some(ToElector::Beat));
+        assert_eq!(link.receive().unwrap(), Some(ToElector::Heartbeat));
 
         while !link.is_clogged() {
-            link.send(&ToInit::Beat).unwrap();
+            link.send(&ToInit::Heartbeat).unwrap();
         }
         while link.is_clogged() {
             while init.receive::<ToInit>().unwrap().is_some() {}

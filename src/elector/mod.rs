@@ -2,7 +2,7 @@
 //!
 //! Owns the edges of the [`Elector`] machine: the link to init, requests and the watch, the timer, and the second guard at H.
 //! Never decides who leads, never starts a process except the kubeconfig's credential plugins, and reads no configuration: init
-//! hands it over in the Welcome.
+//! hands it over in the InitialState.
 //!
 //! - [`drive`] is the loop; [`link`], the [`alarm`](crate::alarm) and its inbox are all that can wake it.
 //! - [`lease`] and [`watch`] carry requests out, with the credentials of [`access`]; [`classify`] says what a reply means.
@@ -31,21 +31,21 @@ use nix::{
 use tokio::{io::unix::AsyncFd, task::spawn_blocking};
 
 use self::{
-    access::{Access, Built},
-    drive::{Drive, Edges},
+    access::Access,
+    drive::{Edges, EventLoop},
     guard::Guard,
     lease::Lease,
     link::Link,
 };
 use crate::{
-    api::{AccessError, Cluster, Prompt, place::Place},
+    api::{AccessError, Cluster, key::LeaseKey},
     clock,
     config::LogFormat,
     election::Elector,
     exit,
     http::{Health, HttpError, serve},
-    link::{FD, ToElector, ToInit, VERSION, Welcome},
-    stderr::Lines,
+    link::{FD, InitialState, ToElector, ToInit, VERSION},
+    stderr::StderrLog,
     telemetry::{Telemetry, log},
     wire::Broken,
     words::one_line,
@@ -65,7 +65,7 @@ mod watch;
 #[cfg(any(test, fuzzing))]
 pub(crate) use self::{classify::fuzz as fuzz_reply, watch::fuzz as fuzz_watch};
 
-/// Init sends the Welcome as it starts an elector; one that does not is stopped, and will start another elector.
+/// Init sends the InitialState as it starts an elector; one that does not is stopped, and will start another elector.
 const WELCOME_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How often a successor that cannot serve probes tries again.
@@ -86,9 +86,9 @@ enum Failure {
     Start(#[source] io::Error),
     #[error("cannot start the elector")]
     Link(#[source] Broken),
-    #[error("init gave no welcome within {WELCOME_TIMEOUT:?}")]
+    #[error("init gave no initial within {WELCOME_TIMEOUT:?}")]
     NoWelcome,
-    #[error("init did not begin with a welcome")]
+    #[error("init did not begin with a initial")]
     Unexpected,
     #[error("init speaks version {0} of the link, this elector {VERSION}")]
     Version(u16),
@@ -111,7 +111,7 @@ pub fn run() -> u8 {
         if tracing::dispatcher::has_been_set() {
             tracing::error!("{line}");
         } else {
-            Lines::new(LogFormat::Text).write(format!("{line}\n").as_bytes());
+            StderrLog::new(LogFormat::Text).write(format!("{line}\n").as_bytes());
         }
     }
     failure.exit_code()
@@ -168,8 +168,8 @@ fn elect(socket: OwnedFd) -> Result<(), Failure> {
         .map_err(Failure::Start)?;
     let whole = async {
         let mut link = Link::new(socket).map_err(Failure::Start)?;
-        let welcome = greet(&mut link).await?;
-        lead_or_follow(link, welcome).await
+        let initial = greet(&mut link).await?;
+        lead_or_follow(link, initial).await
     };
     // A task of its own: the future that the runtime itself polls is woken through the kernel each time.
     let ended = match runtime.block_on(async { tokio::spawn(whole).await }) {
@@ -184,7 +184,7 @@ fn elect(socket: OwnedFd) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn greet(link: &mut Link) -> Result<Welcome, Failure> {
+async fn greet(link: &mut Link) -> Result<InitialState, Failure> {
     link.send(&ToInit::Hello { version: VERSION }).map_err(Failure::Link)?;
     let first = async {
         loop {
@@ -195,17 +195,17 @@ async fn greet(link: &mut Link) -> Result<Welcome, Failure> {
         }
     };
     let first = tokio::time::timeout(WELCOME_TIMEOUT, first).await.map_err(|_| Failure::NoWelcome)?;
-    let ToElector::Welcome(welcome) = first.map_err(Failure::Link)? else { return Err(Failure::Unexpected) };
-    if welcome.version != VERSION {
-        return Err(Failure::Version(welcome.version));
+    let ToElector::InitialState(initial) = first.map_err(Failure::Link)? else { return Err(Failure::Unexpected) };
+    if initial.version != VERSION {
+        return Err(Failure::Version(initial.version));
     }
-    Ok(*welcome)
+    Ok(*initial)
 }
 
 /// Runs until the link ends; returns what is known of its init if that has left something to kill.
-async fn lead_or_follow(mut link: Link, welcome: Welcome) -> Result<Option<remains::Init>, Failure> {
-    log::start(&welcome.config.log);
-    let mut init = remains::Init::of(&welcome);
+async fn lead_or_follow(mut link: Link, initial: InitialState) -> Result<Option<remains::Init>, Failure> {
+    log::start(&initial.config.log);
+    let mut init = remains::Init::of(&initial);
     // From here on init's end shows as the end of the link, and what it leaves is this process's to kill.
     prctl::set_pdeathsig(None).map_err(|errno| Failure::Start(errno.into()))?;
     let guard = Guard::start(init.killer()).map_err(Failure::Start)?;
@@ -213,22 +213,22 @@ async fn lead_or_follow(mut link: Link, welcome: Welcome) -> Result<Option<remai
     // Without one it would panic, even for the collector's name.
     drop(thread::Builder::new().spawn(|| ()).map_err(Failure::Start)?.join());
     drop(spawn_blocking(|| ()).await);
-    let context = welcome.context.clone();
-    let discover = move || Cluster::again(context.as_deref(), Prompt::Never);
-    let access = Access::new(Arc::new(discover), welcome.config.lease.attempt_timeout);
-    let health = Health::new(welcome.config.lease.duration, clock::boot());
-    if let Err(failure) = prepare(&welcome, &access, &health).await {
+    let context = initial.context.clone();
+    let discover = move || Cluster::again(context.as_ref());
+    let access = Access::new(Arc::new(discover), initial.config.lease.attempt_timeout);
+    let health = Health::new(initial.config.lease.duration, clock::boot());
+    if let Err(failure) = prepare(&initial, &access, &health).await {
         link.send(&ToInit::Failed { code: failure.exit_code(), message: one_line(&failure) }).map_err(Failure::Link)?;
         return Err(failure);
     }
-    let place = Place { namespace: welcome.config.lease.namespace.clone(), name: welcome.config.lease.name.clone() };
-    let lease = Lease::new(access, place, welcome.config.lease.attempt_timeout);
+    let key = LeaseKey { namespace: initial.config.lease.namespace.clone(), name: initial.config.lease.name.clone() };
+    let lease = Lease::new(access, key, initial.config.lease.attempt_timeout);
     // What is not UTF-8 is refused as it is shown, not passed over.
     let variable = |name: &str| env::var_os(name).map(|value| value.to_string_lossy().into_owned());
-    let telemetry = Telemetry::start(&welcome, variable, clock::now());
+    let telemetry = Telemetry::start(&initial, variable);
     let seed = getrandom::u64().unwrap_or_else(|_| clock::boot().as_nanos());
     let edges = Edges { link, lease, guard, health, telemetry };
-    let drive = Drive::new(edges, welcome, |welcome| Elector::new(welcome, seed, clock::now())).map_err(Failure::Start)?;
+    let drive = EventLoop::new(edges, initial, |initial| Elector::new(initial, seed, clock::now())).map_err(Failure::Start)?;
     let ended = drive.run(&mut init).await;
     tracing::debug!(error = one_line(&ended), "the link ended");
     Ok(match ended {
@@ -255,9 +255,9 @@ fn tell_where(address: SocketAddr) {
 
 /// What cannot work is found out before the first request of the first elector. Later ones keep trying: a term may be in progress,
 /// and what worked once may work again.
-async fn prepare(welcome: &Welcome, access: &Access, health: &Health) -> Result<(), Failure> {
-    let is_first = welcome.generation <= 1 && welcome.resume.is_none();
-    if let Some(listen) = welcome.config.http.listen {
+async fn prepare(initial: &InitialState, access: &Access, health: &Health) -> Result<(), Failure> {
+    let is_first = initial.generation <= 1 && initial.resume.is_none();
+    if let Some(listen) = initial.config.http.listen {
         match serve(listen, health.clone()) {
             Ok(address) => tell_where(address),
             Err(error) if is_first => return Err(Failure::Probes(error)),
@@ -270,9 +270,9 @@ async fn prepare(welcome: &Welcome, access: &Access, health: &Health) -> Result<
     if !is_first {
         return Ok(());
     }
-    match tokio::time::timeout(welcome.config.lease.attempt_timeout, access.dialer()).await {
+    match tokio::time::timeout(initial.config.lease.attempt_timeout, access.dialer()).await {
         Ok(Err(error)) if !error.may_pass() => Err(Failure::Access(error)),
-        Ok(Ok(Built { dialer, .. })) => {
+        Ok(Ok(dialer)) => {
             tracing::info!("the API server is {}", dialer.server());
             if let Some(proxy) = dialer.ignored_proxy() {
                 tracing::warn!("{proxy}");

@@ -6,10 +6,10 @@ use nix::unistd::getppid;
 
 use crate::{
     clock, environment,
-    link::{ToElector, Welcome},
+    link::{InitialState, ToElector},
     process::{
         PID1, Pid,
-        kill::{self, Sweep, Verdict, kill_everything_but_init},
+        kill::{self, KillSweep, Verdict, kill_everything_but_init},
         scan::{Scope, Spare},
     },
     words::one_line,
@@ -17,6 +17,9 @@ use crate::{
 
 /// What SIGKILL does not remove within this is stuck in the kernel, or not ours to kill.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Between two passes; what is killed here is reaped elsewhere.
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// The init that started this elector.
 #[derive(Clone, Debug)]
@@ -30,11 +33,11 @@ pub(super) struct Init {
 }
 
 impl Init {
-    pub(super) fn of(welcome: &Welcome) -> Self {
+    pub(super) fn of(initial: &InitialState) -> Self {
         let pid = getppid();
-        let marker = format!("{}={}", environment::IDENTITY, welcome.identity);
-        let group = welcome.resume.as_ref().and_then(|resume| resume.main).map(Pid::from_raw);
-        Self { pid, pid1: welcome.pid1 && pid == PID1, marker, group }
+        let marker = format!("{}={}", environment::IDENTITY, initial.identity);
+        let group = initial.resume.as_ref().and_then(|resume| resume.main).map(Pid::from_raw);
+        Self { pid, pid1: initial.pid1 && pid == PID1, marker, group }
     }
 
     /// Whether it is alive. While it dies it may still seem so.
@@ -48,13 +51,13 @@ impl Init {
             ToElector::Started { pid, .. } => self.group = Some(Pid::from_raw(*pid)),
             ToElector::Restarting { .. } | ToElector::Stopped { .. } => self.group = None,
             ToElector::Acknowledged { .. }
-            | ToElector::Beat
+            | ToElector::Heartbeat
             | ToElector::Hooked { .. }
             | ToElector::Warn(_)
             | ToElector::Shutdown
             | ToElector::Stopping { .. }
             | ToElector::Unproved { .. }
-            | ToElector::Welcome(_) => {}
+            | ToElector::InitialState(_) => {}
         }
     }
 
@@ -62,7 +65,7 @@ impl Init {
     /// init is not PID 1, to every descendant of init.
     pub(super) fn killer(&self) -> impl FnMut() + Send + 'static {
         let (pid, pid1) = (self.pid, self.pid1);
-        let mut sweep = Sweep::open()
+        let mut sweep = KillSweep::open()
             .inspect_err(|error| tracing::error!(error = one_line(error), "the elector cannot guard the deadline"))
             .ok();
         move || {
@@ -85,7 +88,7 @@ impl Init {
             // First, because to find the others takes files that a process stuck in the kernel may hold up.
             let _ = kill::send_group(group, kill::SIGKILL);
         }
-        let Ok(mut sweep) = Sweep::open() else { return };
+        let Ok(mut sweep) = KillSweep::open() else { return };
         let scope = Scope::Remains { entry: &self.marker, group: self.group };
         let me = [Pid::this()];
         let end = clock::boot() + PATIENCE;
@@ -93,7 +96,7 @@ impl Init {
             if let Ok(Verdict::Proved) = sweep.pass(scope, Spare { init: self.pid, electors: &me }) {
                 return;
             }
-            thread::sleep(sweep.pause());
+            thread::sleep(PAUSE);
         }
     }
 }

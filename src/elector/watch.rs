@@ -14,18 +14,19 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::access::Access;
 use crate::{
-    api::{ExchangeError, MAX_BODY, place::Place, send},
-    election::{Complaint, WatchEnd, Watched},
+    api::{ExchangeError, MAX_BODY, key::LeaseKey, send},
+    election::{RequestError, WatchEnd, Watched},
     words::{one_line, squeezed},
 };
 
-/// The server ends a watch after one to two times this: seldom, and not for all replicas at once.
-const LEAST_SECONDS: u64 = 1_800;
+/// The server ends a watch after about ten minutes, so that a dead one is replaced by then; not for all replicas at once.
+const LEAST_SECONDS: u64 = 540;
+const SPREAD_SECONDS: u64 = 120;
 
 /// What is watched, and from where on.
 pub(super) struct Watch {
     pub(super) access: Access,
-    pub(super) place: Place,
+    pub(super) key: LeaseKey,
     /// The version of the last object read; none: start from the current state.
     pub(super) resource_version: Option<String>,
     /// How long the reply may take to begin.
@@ -48,8 +49,8 @@ impl Watch {
         hand_on(Watched::Ended(end)).await;
     }
 
-    async fn stream(&self, hand_on: &impl AsyncFn(Watched)) -> Result<(), Complaint> {
-        let seconds = LEAST_SECONDS + fastrand::u64(..LEAST_SECONDS);
+    async fn stream(&self, hand_on: &impl AsyncFn(Watched)) -> Result<(), RequestError> {
+        let seconds = LEAST_SECONDS + fastrand::u64(..SPREAD_SECONDS);
         let end = Instant::now() + Duration::from_secs(seconds) + self.timeout;
         let late = |_| failed(&ExchangeError::Timeout(self.timeout));
         let mut body = timeout(self.timeout, self.begin(seconds)).await.map_err(late)??;
@@ -66,19 +67,19 @@ impl Watch {
             let Ok(data) = frame.into_data() else { continue };
             lines.push(&data);
             while let Some(line) = lines.next()? {
-                if let Some(watched) = read(&line, &self.place)? {
+                if let Some(watched) = read(&line, &self.key)? {
                     hand_on(watched).await;
                 }
             }
         }
     }
 
-    async fn begin(&self, seconds: u64) -> Result<Body, Complaint> {
+    async fn begin(&self, seconds: u64) -> Result<Body, RequestError> {
         let dialer = self.access.dialer_of_watch().await.map_err(|error| failed(&error))?;
         let mut uri = format!(
             "{}?watch=true&fieldSelector=metadata.name%3D{}&allowWatchBookmarks=true&timeoutSeconds={seconds}",
-            self.place.collection(),
-            self.place.name,
+            self.key.collection(),
+            self.key.name,
         );
         if let Some(version) = &self.resource_version {
             uri.push_str("&resourceVersion=");
@@ -97,23 +98,23 @@ impl Watch {
     }
 }
 
-fn failed(error: &(dyn std::error::Error + 'static)) -> Complaint {
+fn failed(error: &(dyn std::error::Error + 'static)) -> RequestError {
     one_line(error).into()
 }
 
 /// By a Status object, as the reply itself or in an ERROR event.
-fn refused(status: u16, said: &Value) -> Complaint {
+fn refused(status: u16, said: &Value) -> RequestError {
     let words = said.get("message").and_then(Value::as_str).unwrap_or_default();
-    Complaint { status: Some(status), words: squeezed(words) }
+    RequestError { status: Some(status), words: squeezed(words) }
 }
 
 /// One event; none if it is not about this Lease.
-fn read(line: &[u8], place: &Place) -> Result<Option<Watched>, Complaint> {
+fn read(line: &[u8], key: &LeaseKey) -> Result<Option<Watched>, RequestError> {
     let mut event: Value = serde_json::from_slice(line).map_err(|error| failed(&error))?;
     let object = event.get_mut("object").map(Value::take).unwrap_or_default();
     let kind = event.get("type").and_then(Value::as_str).unwrap_or_default();
     let metadata = |key| object.get("metadata").and_then(|metadata| metadata.get(key)).and_then(Value::as_str);
-    let ours = place.holds(&object);
+    let ours = key.names(&object);
     match kind {
         "ADDED" | "MODIFIED" => Ok(ours.then_some(Watched::Changed(object.into()))),
         "DELETED" => Ok(ours.then_some(Watched::Deleted(object.into()))),
@@ -143,7 +144,7 @@ impl Lines {
         self.bytes.is_empty()
     }
 
-    fn next(&mut self) -> Result<Option<Bytes>, Complaint> {
+    fn next(&mut self) -> Result<Option<Bytes>, RequestError> {
         loop {
             let rest = self.bytes.get(self.searched..).unwrap_or_default();
             let Some(length) = rest.iter().position(|byte| *byte == b'\n') else {
@@ -164,13 +165,13 @@ impl Lines {
 #[cfg(any(test, fuzzing))]
 pub(crate) fn fuzz(bytes: &[u8]) {
     let Some((length, stream)) = bytes.split_first() else { return };
-    let place = Place { namespace: "default".into(), name: "lease".into() };
+    let key = LeaseKey { namespace: "default".into(), name: "lease".into() };
     let watched = |pieces: &mut dyn Iterator<Item = &[u8]>| {
         let (mut lines, mut seen) = (Lines::default(), Vec::new());
         for piece in pieces {
             lines.push(piece);
             while let Ok(Some(line)) = lines.next() {
-                match read(&line, &place) {
+                match read(&line, &key) {
                     Ok(event) => seen.extend(event),
                     Err(end) => return (seen, Some(end)),
                 }
@@ -205,7 +206,7 @@ mod tests {
         let cluster = stub.cluster();
         let watch = Watch {
             access: Access::new(Arc::new(move || Ok(cluster.clone())), Duration::from_secs(5)),
-            place: Place { namespace: "billing".into(), name: "writer".into() },
+            key: LeaseKey { namespace: "billing".into(), name: "writer".into() },
             resource_version: version.map(Into::into),
             timeout: Duration::from_secs(5),
         };
@@ -238,7 +239,7 @@ mod tests {
             assert!(query.split('&').any(|given| given == part), "{query}");
         }
         let seconds = query.split('&').find_map(|part| part.strip_prefix("timeoutSeconds=")).unwrap();
-        assert!((1_800..3_600).contains(&seconds.parse::<u64>().unwrap()), "{query}");
+        assert!((540..660).contains(&seconds.parse::<u64>().unwrap()), "{query}");
     }
 
     #[tokio::test]

@@ -31,8 +31,7 @@ fn livez(vital: Vital, now: Instant) -> Reply {
     if silent > vital.duration {
         return reply(StatusCode::SERVICE_UNAVAILABLE, format!("init has been silent for {} s", silent.as_secs()));
     }
-    // Of a term that init was not told of nothing runs.
-    if let Some(Led { confirmed, .. }) = vital.view.leading.filter(|led| led.from != Instant::NEVER) {
+    if let Some(Led { confirmed, .. }) = vital.view.leading {
         let age = now.since(confirmed);
         if age > vital.duration + TOLERANCE {
             return reply(StatusCode::SERVICE_UNAVAILABLE, format!("leads without a renewal for {} s", age.as_secs()));
@@ -52,7 +51,6 @@ fn leader(vital: Vital, now: Instant) -> Reply {
     match vital.view.leading {
         Some(led) if led.ending => reply(StatusCode::SERVICE_UNAVAILABLE, "stops leading"),
         Some(led) if now >= led.deadlines.hard => reply(StatusCode::SERVICE_UNAVAILABLE, "the term is over"),
-        Some(led) if now < led.from => reply(StatusCode::SERVICE_UNAVAILABLE, "waits to lead"),
         Some(_) => reply(StatusCode::OK, "leader"),
         None => reply(StatusCode::SERVICE_UNAVAILABLE, "standby"),
     }
@@ -82,7 +80,7 @@ mod tests {
 
     fn leading() -> Vital {
         let deadlines = Deadlines { soft: after(9), hard: after(13), end: after(14) };
-        let led = Led { term: Term(1), confirmed: START, deadlines, from: START, ending: false };
+        let led = Led { term: Term(1), confirmed: START, deadlines, ending: false };
         Vital { view: View { ready: true, leading: Some(led) }, ..standby() }
     }
 
@@ -106,13 +104,6 @@ mod tests {
     }
 
     #[test]
-    fn a_term_that_init_was_not_told_of_fails_no_standby_however_old_it_is() {
-        let mut vital = Vital { heard: after(3600), ..leading() };
-        vital.view.leading = vital.view.leading.map(|led| Led { from: Instant::NEVER, ..led });
-        assert_eq!(status("/livez", vital, after(3600)), 200);
-    }
-
-    #[test]
     fn ready_comes_with_the_first_read_and_needs_no_leadership() {
         let unread = Vital { view: View { ready: false, leading: None }, ..standby() };
         assert_eq!(status("/readyz", unread, START), 503);
@@ -132,16 +123,6 @@ mod tests {
     fn a_leader_past_its_hard_deadline_is_not_the_leader() {
         assert_eq!(status("/leader", leading(), after(13).before(Duration::from_nanos(1))), 200);
         assert_eq!(status("/leader", leading(), after(13)), 503);
-    }
-
-    #[test]
-    fn whoever_holds_the_lease_and_still_waits_is_not_the_leader() {
-        let mut waiting = leading();
-        waiting.view.leading = waiting.view.leading.map(|led| Led { from: after(5), ..led });
-
-        let early = answer(&Method::GET, "/leader", waiting, after(5).before(Duration::from_nanos(1)));
-        assert_eq!((early.status.as_u16(), early.text.as_str()), (503, "waits to lead"));
-        assert_eq!(status("/leader", waiting, after(5)), 200);
     }
 
     #[test]

@@ -2,26 +2,20 @@
 
 use std::{
     io::{self, ErrorKind},
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    os::fd::AsFd,
 };
 
-use nix::{fcntl::OFlag, sys::stat::Mode};
-
-use super::{
-    drive::Drive,
-    elector::{Elector, Killed, StartError},
-    hooks::Hook,
-};
+use super::{elector::StartError, event_loop::EventLoop};
 use crate::{
     clock,
     config::Signal,
     exit,
-    link::{Exit, ToInit},
+    link::ToInit,
     process::{
         Pid,
-        fuse::{Fuse, FuseError},
+        fuse::FuseError,
         kill,
-        spawn::{self, Outcome, Place, Setup, SpawnError, Spawning},
+        spawn::{Command, Input as Stdin, Outcome, ProcessGroup, Setup, SpawnError, Spawning},
     },
     role::Role,
     supervision::{Action, Agent, Input, Launch, NotSpawned, Scan, Target},
@@ -29,27 +23,7 @@ use crate::{
     words::one_line,
 };
 
-/// Children whose outcome is not yet known.
-#[derive(Debug, Default)]
-pub(super) struct Pending {
-    workload: Option<Spawning>,
-    pub(super) promotion: Option<Spawning>,
-    pub(super) demotion: Option<Spawning>,
-}
-
-impl Pending {
-    /// Readable once the workload's outcome is known. A promotion's shows when it ends.
-    pub(super) fn fd(&self) -> Option<BorrowedFd<'_>> {
-        self.workload.as_ref().map(AsFd::as_fd)
-    }
-
-    /// Whether a promotion signal is being sent.
-    pub(super) const fn promotes(&self) -> bool {
-        self.promotion.is_some()
-    }
-}
-
-impl Drive {
+impl EventLoop {
     /// Carries out the agent's actions, in order, until there are none.
     pub(super) fn carry_out(&mut self, agent: &mut Agent) {
         loop {
@@ -78,8 +52,8 @@ impl Drive {
                 false
             }
         };
-        let Some(main) = self.main.filter(|_| hard.is_some()) else { return };
-        let electors = self.electors();
+        let Some(main) = self.processes.main.filter(|_| hard.is_some()) else { return };
+        let electors = self.electors.pids();
         let covered = self.fuses.cover(main).and_then(|()| self.fuses.search(|| self.prover.groups(Some(main), &electors)));
         match covered {
             Ok(true) if followed && self.fuses.has_recovered() => self.warn("the kernel fuse works again".into()),
@@ -88,20 +62,38 @@ impl Drive {
         }
     }
 
-    /// Adds fuses for the groups of what was started lately, and looks after those that nothing has moved.
+    /// Adds fuses for the groups of what was started lately.
     pub(super) fn tend_fuses(&mut self) {
-        let (main, electors) = (self.main, self.electors());
-        let searched = self.fuses.search_soon(|| self.prover.groups(main, &electors));
-        if let Err(error) = searched.and_then(|()| self.fuses.look_after()) {
+        let (main, electors) = (self.processes.main, self.electors.pids());
+        if let Err(error) = self.fuses.search_soon(|| self.prover.groups(main, &electors)) {
             self.tell_fuseless(&error);
         }
     }
 
-    pub(super) fn spare_fuse(&mut self) -> Option<Fuse> {
-        self.fuses.spare().unwrap_or_else(|error| {
-            self.tell_fuseless(&error);
-            None
-        })
+    /// Forks the workload or a hook, with a fuse of its own if it may lead.
+    pub(super) fn fork(
+        &mut self,
+        command: &Command,
+        group: ProcessGroup,
+        input: Stdin,
+        not_after: Option<Instant>,
+        fused: bool,
+    ) -> Result<Spawning, SpawnError> {
+        let fuse = if fused { self.fuses.spare() } else { Ok(None) };
+        let fuse = fuse.map_err(|error| self.tell_fuseless(&error)).ok().flatten();
+        let spawning = command.spawn(&Setup {
+            inherited: self.processes.inherited,
+            group,
+            input,
+            link: None,
+            oom_score_adjust: self.processes.oom_score_adjust,
+            not_after,
+            fuse: fuse.as_ref().map(AsFd::as_fd),
+        })?;
+        if let Some(fuse) = fuse {
+            self.fuses.keep(fuse, spawning.pid);
+        }
+        Ok(spawning)
     }
 
     fn tell_fuseless(&mut self, why: &FuseError) {
@@ -112,7 +104,7 @@ impl Drive {
     }
 
     fn tell_refused(&mut self) {
-        if !std::mem::replace(&mut self.refused, true) {
+        if !std::mem::replace(&mut self.processes.refused, true) {
             let line = "the workload runs as a user that tenure may not signal, so it dies only with the container: run both as the \
                         same user, or give the container the capability KILL";
             self.warn(line.into());
@@ -123,64 +115,52 @@ impl Drive {
         match action {
             Action::StartElector => self.start_elector(agent),
             Action::KillElector => self.kill_elector(agent),
-            Action::Tell(message) => drop(self.elector.as_mut().map(|elector| elector.send(&message))),
+            Action::Tell(message) => {
+                // What cannot be sent shows when its link is read.
+                self.electors.send(&message);
+            }
             Action::Spawn { role, launch } => self.spawn(agent, role, launch),
-            Action::Signal { target, signal } if self.main == Some(named(target)) => {
+            Action::Signal { target, signal } if self.processes.main == Some(named(target)) => {
                 if matches!(send(target, signal), Err(error) if error.kind() == ErrorKind::PermissionDenied) {
                     self.tell_refused();
                 }
             }
             // It ended meanwhile, and its id may be reused.
             Action::Signal { .. } => {}
-            Action::Promote { pid, signal, not_after } if self.main == Some(Pid::from_raw(pid)) => {
-                self.promote(agent, pid, signal, not_after);
-            }
-            // It ended meanwhile, and its id may be reused.
-            Action::Promote { .. } => {}
-            Action::CallOff => {
-                if let Some(promotion) = &self.pending.promotion {
-                    // It may be gone already.
-                    let _ = send(Target::Main(promotion.pid.as_raw()), kill::SIGKILL);
-                }
-            }
-            Action::Demote { pid, signal } => self.demote(agent, pid, signal),
-            Action::Hook { hook, facts, reason, not_after } => self.hook(agent, hook, facts.as_ref(), reason, not_after),
+            Action::TellRole { pid, role, signal, not_after } => self.tell_role(agent, pid, role, signal, not_after),
+            Action::CallOff => self.roles.call_off(),
+            Action::Hook { hook, info, reason, not_after } => self.hook(agent, hook, info.as_ref(), reason, not_after),
             // Its id may be reused once it has ended.
-            Action::KillHook { pid } if self.is_hook(pid) => drop(send(Target::Group(pid), kill::SIGKILL)),
+            Action::KillHook { pid } if self.processes.is_hook(pid) => drop(send(Target::Group(pid), kill::SIGKILL)),
             Action::KillHook { .. } => {}
             Action::DrainNotify => self.drain_notify(agent),
             Action::Prove => {
                 self.reap(agent);
-                let scan = self.prover.look(&self.electors());
+                let scan = self.prover.look(&self.electors.pids());
                 agent.handle(Input::Scanned(scan), clock::boot());
             }
-            Action::Walk => self.walk(agent, false),
+            Action::Sweep => self.sweep(agent, false),
             Action::KillAll => {
                 // ESRCH: nobody is left. There is no other failure for PID 1.
                 let _ = kill::kill_everything();
-                self.killed_all = !self.electors().is_empty();
-                self.walk(agent, true);
+                self.sweep(agent, true);
             }
             Action::Die => die(),
             Action::Warn(line) => self.warn(line),
-            Action::LastWords(words) => self.log.last_words(&words),
+            Action::TerminationMessage(words) => self.log.termination_message(&words),
             Action::Exit(code) => {
-                self.take_terminal_back();
+                self.foreground.take_back();
                 self.over = Some(code);
             }
         }
     }
 
     fn start_elector(&mut self, agent: &mut Agent) {
-        let input = match Elector::start(agent.welcome(), self.inherited) {
-            Ok(elector) => {
-                self.killed_all = false;
-                self.elector = Some(elector);
-                Input::ElectorStarted
-            }
+        let input = match self.electors.start(agent.initial_state()) {
+            Ok(()) => Input::ElectorStarted,
             Err(error) => {
                 let message = one_line(&error);
-                if matches!(error, StartError::Welcome(_)) {
+                if matches!(error, StartError::InitialState(_)) {
                     agent.handle(Input::Told(ToInit::Failed { code: exit::INVALID, message }), clock::boot());
                 } else {
                     self.complain(message);
@@ -193,89 +173,67 @@ impl Drive {
 
     /// No user code of it runs after the SIGKILL, so what is in the link now is all there will ever be (law 10).
     fn kill_elector(&mut self, agent: &mut Agent) {
-        let Some(elector) = &mut self.elector else { return };
-        elector.kill();
-        self.killed_electors.push(Killed { pid: elector.pid(), failure: elector.failure() });
+        self.electors.kill();
         self.drain_link_first(agent);
-        self.elector = None;
+        self.electors.close();
     }
 
     fn spawn(&mut self, agent: &mut Agent, role: Option<Role>, launch: Option<Launch>) {
-        let facts = launch.as_ref().and_then(|launch| launch.facts.as_ref());
+        let info = launch.as_ref().and_then(|launch| launch.info.as_ref());
         let not_after = launch.as_ref().map(|launch| launch.not_after).filter(|at| *at != Instant::NEVER);
-        // A standby needs none, and those of a term that is just over may still stand.
-        let fuse = launch.as_ref().and_then(|_| self.spare_fuse());
-        // Nothing else is started there, and init is not to keep a mount there busy.
-        let home = self.once.then(leave_directory).flatten();
-        let spawned = self.programs.workload(role, facts).and_then(|command| {
-            command.spawn(&Setup {
-                inherited: self.inherited,
-                place: self.terminal.map_or(Place::Group, Place::Foreground),
-                directory: home.as_ref().map(AsFd::as_fd),
-                input: spawn::Input::Inherited,
-                link: None,
-                oom_score_adjust: self.oom_score_adjust,
-                not_after,
-                fuse: fuse.as_ref().map(AsFd::as_fd),
-            })
-        });
+        // A standby needs no fuse, and those of a term that is just over may still stand.
+        let (group, fused) = (self.foreground.group(), launch.is_some());
+        let command = self.processes.programs.workload(role, info);
+        let spawned = command.and_then(|command| self.fork(&command, group, Stdin::Inherited, not_after, fused));
         let input = match spawned {
             Ok(spawning) => {
-                self.main = Some(spawning.pid);
-                if let Some(fuse) = fuse {
-                    self.fuses.keep(fuse, spawning.pid);
-                }
+                self.processes.main = Some(spawning.pid);
                 let pid = spawning.pid.as_raw();
-                self.pending.workload = Some(spawning);
+                self.processes.spawning = Some(spawning);
                 if launch.is_some() {
                     self.prover.prepare();
                 }
                 Input::Forked { pid }
             }
             Err(error) => {
-                let message = format!("{}: {}", self.programs.name(), one_line(&error));
+                let message = format!("{}: {}", self.processes.programs.name(), one_line(&error));
                 Input::NotSpawned(match error {
                     SpawnError::Nul(_) => NotSpawned::Failed { code: exit::CANNOT_EXECUTE, message },
-                    SpawnError::Pipe(_) | SpawnError::Null(_) | SpawnError::Fork(_) => NotSpawned::Unavailable { message },
+                    SpawnError::Unavailable(..) => NotSpawned::Unavailable { message },
                 })
             }
         };
         agent.handle(input, clock::boot());
     }
 
-    fn walk(&mut self, agent: &mut Agent, everything: bool) {
-        self.reap(agent);
-        // These are init's own children, not reaped yet: killing them needs no /proc, which may be hidden or need a descriptor.
+    fn sweep(&mut self, agent: &mut Agent, everything: bool) {
+        // These are init's own children, not reaped yet: killing them needs no /proc, which may be hidden or need a descriptor, and
+        // waits for no reaping.
         let mut killed = everything;
-        for pid in [self.main, self.hook.as_ref().and_then(Hook::main)].into_iter().flatten() {
+        for pid in [self.processes.main, self.processes.hook_main()].into_iter().flatten() {
             let _ = (kill::send_group(pid, kill::SIGKILL), kill::send(pid, kill::SIGKILL));
             killed = true;
         }
-        let scan = self.prover.walk(&self.electors());
+        self.reap(agent);
+        let scan = self.prover.sweep(&self.electors.pids());
         agent.handle(Input::Scanned(Scan { killed: scan.killed || killed, ..scan }), clock::boot());
     }
 
-    /// Every elector that has not been reaped.
-    fn electors(&self) -> Vec<Pid> {
-        self.killed_electors.iter().map(|killed| killed.pid).chain(self.elector.as_ref().map(Elector::pid)).collect()
-    }
-
-    /// Takes in what became of children between fork and execve.
-    pub(super) fn take_outcomes(&mut self, agent: &mut Agent) {
-        if let Some(outcome) = self.pending.workload.as_mut().and_then(Spawning::outcome) {
-            self.pending.workload = None;
+    /// Takes in what became of the workload between fork and execve.
+    pub(super) fn take_outcome(&mut self, agent: &mut Agent) {
+        if let Some(outcome) = self.processes.spawning.as_mut().and_then(Spawning::outcome) {
+            self.processes.spawning = None;
             self.workload_outcome(agent, outcome);
             self.carry_out(agent);
         }
     }
 
-    /// Takes in what a child reports of its start, before its end.
-    pub(super) fn report_before_end(&mut self, agent: &mut Agent, pid: Pid, exit: Exit) {
-        if let Some(mut spawning) = self.pending.workload.take_if(|spawning| spawning.pid == pid) {
+    /// Takes in what the workload reports of its start, before its end.
+    pub(super) fn report_before_end(&mut self, agent: &mut Agent, pid: Pid) {
+        if let Some(mut spawning) = self.processes.spawning.take_if(|spawning| spawning.pid == pid) {
             let outcome = spawning.outcome().unwrap_or(Outcome::Done);
             self.workload_outcome(agent, outcome);
         }
-        self.report_told(agent, pid, exit);
     }
 
     fn workload_outcome(&mut self, agent: &mut Agent, outcome: Outcome) {
@@ -286,7 +244,7 @@ impl Drive {
             }
             Outcome::Late => Input::NotSpawned(NotSpawned::Late),
             Outcome::Failed(failure) => {
-                let message = format!("{}: {failure}", self.programs.name());
+                let message = format!("{}: {failure}", self.processes.programs.name());
                 Input::NotSpawned(NotSpawned::Failed { code: failure.code(), message })
             }
         };
@@ -304,13 +262,6 @@ fn send(target: Target, signal: Signal) -> io::Result<()> {
         Target::Main(pid) => kill::send(Pid::from_raw(pid), signal),
         Target::Group(pid) => kill::send_group(Pid::from_raw(pid), signal),
     }
-}
-
-/// Changes to the root directory; returns the one it left, none if it stays.
-fn leave_directory() -> Option<OwnedFd> {
-    let left = nix::fcntl::open(".", OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty()).ok()?;
-    std::env::set_current_dir("/").ok()?;
-    Some(left)
 }
 
 /// No destructors, no buffers, no waiting for other threads: the kernel kills the namespace now.

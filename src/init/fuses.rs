@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use nix::sys::resource::{Resource, getrlimit};
 
+use super::proof::Groups;
 use crate::{
     clock,
     process::{
@@ -34,13 +35,12 @@ const SOON: [Duration; 5] = [
     Duration::from_secs(1),
 ];
 
-/// When to set fuses again: one that goes unanswered fires after some fifteen seconds.
-const LOOK_AFTER: Duration = Duration::from_secs(5);
-
 /// Each takes two descriptors and a few kilobytes of kernel memory; a workload of more groups has some without one.
 const MOST: usize = 64;
 /// Descriptors that the rest of init needs, also to start a workload or another elector.
 const SPARED: u64 = 32;
+/// Descriptors that are enough for all of it.
+pub(super) const DESCRIPTORS: u64 = SPARED + 2 * MOST as u64;
 
 /// Init does nothing else while it sets fuses, or lights new ones: longest time for all of them together.
 const PASS: Duration = Duration::from_millis(300);
@@ -53,10 +53,12 @@ pub(super) struct Fuses {
     lit: Vec<Fuse>,
     /// As many as this process has descriptors for, [`MOST`] at the most.
     most: usize,
+    /// When something of a leader was last started or promoted.
+    started: Option<Instant>,
+    /// When the last search ended, and how long it took.
+    searched: (Instant, Duration),
+    /// From when on a renewal may search.
     search_from: Instant,
-    soon: Soon,
-    /// When they are set again at the latest.
-    look_after_at: Option<Instant>,
     failed: bool,
 }
 
@@ -67,9 +69,9 @@ impl Fuses {
             hard: None,
             lit: Vec::new(),
             most: most(descriptors),
+            started: None,
+            searched: (Instant::BOOT, Duration::ZERO),
             search_from: Instant::BOOT,
-            soon: Soon::OVER,
-            look_after_at: None,
             failed: false,
         }
     }
@@ -84,15 +86,9 @@ impl Fuses {
             self.set_all(clock::boot() + PASS)?;
         } else {
             self.lit.clear();
-            (self.soon, self.look_after_at) = (Soon::OVER, None);
+            self.started = None;
         }
         Ok(true)
-    }
-
-    /// Sets all of them again, if nothing has for a while: this notices a loopback interface that has stopped answering, and a
-    /// suspend of the machine, even in a term that is not renewed.
-    pub(super) fn look_after(&mut self) -> Result<(), FuseError> {
-        if self.look_after_at.is_some_and(|at| at <= clock::boot()) { self.set_all(clock::boot() + PASS) } else { Ok(()) }
     }
 
     /// Those that are left at `until` are removed, unless they are set to H already.
@@ -113,7 +109,6 @@ impl Fuses {
             };
             failed.is_none() && set().map_err(|error| failed = Some(error)).is_ok()
         });
-        self.look_after_at = (!self.lit.is_empty()).then(|| clock::boot() + LOOK_AFTER);
         failed.map_or(Ok(()), Err)
     }
 
@@ -135,7 +130,11 @@ impl Fuses {
     /// One for the group that a child is about to make of itself. None while nothing of a leader may run, or if there are too
     /// many.
     pub(super) fn spare(&self) -> Result<Option<Fuse>, FuseError> {
-        self.hard.filter(|_| self.lit.len() < self.most).map(Fuse::light).transpose()
+        match self.hard {
+            Some(hard) if self.lit.len() < self.most => Fuse::light(hard).map(Some),
+            Some(_) if self.most < MOST => Err(FuseError::Descriptors(self.most)),
+            Some(_) | None => Ok(None),
+        }
     }
 
     /// Keeps it for this group.
@@ -143,13 +142,12 @@ impl Fuses {
         // A group that is gone already needs none.
         if fuse.bind(group).is_ok() {
             self.lit.push(fuse);
-            self.look_after_at.get_or_insert_with(|| clock::boot() + LOOK_AFTER);
         }
     }
 
     /// Makes sure that this group has one.
     pub(super) fn cover(&mut self, group: Pid) -> Result<(), FuseError> {
-        if self.lit.iter().any(|fuse| fuse.group() == Some(group)) {
+        if self.lit.iter().any(|fuse| fuse.kills(group)) {
             return Ok(());
         }
         if let Some(fuse) = self.spare()? {
@@ -160,44 +158,42 @@ impl Fuses {
 
     /// Something of a leader was started or promoted: it may make groups of its own from now on.
     pub(super) fn started(&mut self) {
-        if self.hard.is_some() {
-            self.soon = Soon::after(clock::boot());
-        }
+        self.started = self.hard.map(|_| clock::boot());
     }
 
-    /// When [`Self::search_soon`] or [`Self::look_after`] is due.
+    /// When [`Self::search_soon`] is due. What a costly search, or an init that was stopped, has delayed is skipped.
     pub(super) fn due(&self) -> Option<Instant> {
-        [self.soon.due, self.look_after_at].into_iter().flatten().min()
+        let (started, (ended, took)) = (self.started?, self.searched);
+        SOON.iter().map(|after| started + *after).find(|due| *due > ended + took * SEARCHING_SOON)
     }
 
     /// Covers each group that is found now, if that is due.
-    pub(super) fn search_soon(&mut self, find: impl FnOnce() -> Option<Vec<Pid>>) -> Result<(), FuseError> {
-        let began = clock::boot();
-        if self.soon.due.is_none_or(|due| due > began) {
-            return Ok(());
-        }
-        let searched = self.cover_all(find(), clock::boot() + PASS);
-        self.soon.searched(began, clock::boot());
-        searched
+    pub(super) fn search_soon(&mut self, find: impl FnOnce() -> Option<Groups>) -> Result<(), FuseError> {
+        if self.due().is_some_and(|due| due <= clock::boot()) { self.cover_all(find, PASS) } else { Ok(()) }
     }
 
     /// Covers each group that is found now, unless the last search was costly and not long ago; whether it searched.
-    pub(super) fn search(&mut self, find: impl FnOnce() -> Option<Vec<Pid>>) -> Result<bool, FuseError> {
-        let began = clock::boot();
-        if began < self.search_from {
+    pub(super) fn search(&mut self, find: impl FnOnce() -> Option<Groups>) -> Result<bool, FuseError> {
+        if clock::boot() < self.search_from {
             return Ok(false);
         }
-        let searched = self.cover_all(find(), clock::boot() + PASS);
-        let now = clock::boot();
-        self.search_from = now + now.since(began) * SEARCHING;
-        searched.map(|()| true)
+        let covered = self.cover_all(find, PASS);
+        let (ended, took) = self.searched;
+        self.search_from = ended + took * SEARCHING;
+        covered.map(|()| true)
     }
 
-    /// The present ones stay if the groups cannot be told. Groups that are left at `until` are for the next search.
-    fn cover_all(&mut self, groups: Option<Vec<Pid>>, until: Instant) -> Result<(), FuseError> {
-        let Some(groups) = groups else { return Ok(()) };
-        self.lit.retain(|fuse| fuse.group().is_some_and(|group| groups.contains(&group)));
-        groups.into_iter().take_while(|_| clock::boot() < until).try_for_each(|group| self.cover(group))
+    /// Removes the fuses of groups that are known to be gone, or to hold strangers; that a group is not found proves neither.
+    /// Groups that are left when the time for a pass is over are for the next search.
+    fn cover_all(&mut self, find: impl FnOnce() -> Option<Groups>, pass: Duration) -> Result<(), FuseError> {
+        let began = clock::boot();
+        let Groups { ours, strange } = find().unwrap_or_default();
+        self.lit.retain(|fuse| fuse.group().is_some_and(|group| !strange.contains(&group)));
+        let until = clock::boot() + pass;
+        let covered = ours.into_iter().take_while(|_| clock::boot() < until).try_for_each(|group| self.cover(group));
+        let ended = clock::boot();
+        self.searched = (ended, ended.since(began));
+        covered
     }
 }
 
@@ -206,118 +202,115 @@ fn most(descriptors: u64) -> usize {
     usize::try_from(descriptors.saturating_sub(SPARED) / 2).unwrap_or(MOST).min(MOST)
 }
 
-/// The searches soon after a start.
-#[derive(Clone, Copy, Debug)]
-struct Soon {
-    start: Instant,
-    /// The next one; none when they are over.
-    due: Option<Instant>,
-}
-
-impl Soon {
-    const OVER: Self = Self { start: Instant::BOOT, due: None };
-
-    fn after(start: Instant) -> Self {
-        Self { start, due: SOON.first().map(|after| start + *after) }
-    }
-
-    /// A search was made. Those that it delayed, or that would come too soon after a costly one, are skipped.
-    fn searched(&mut self, began: Instant, ended: Instant) {
-        let from = ended + ended.since(began) * SEARCHING_SOON;
-        self.due = SOON.iter().map(|after| self.start + *after).find(|due| *due > from);
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::os::unix::process::CommandExt as _;
+    use std::{os::unix::process::CommandExt as _, process::Child};
 
     use super::*;
 
-    const START: Instant = Instant::from_nanos(7_000_000_000);
+    const FAR: Duration = Duration::from_hours(1);
 
-    /// When searches follow the start, in milliseconds, if each takes this long and is made when it is due.
-    fn searches(cost: Duration) -> Vec<u128> {
-        let (mut soon, mut at) = (Soon::after(START), Vec::new());
-        while let Some(due) = soon.due {
-            at.push(due.since(START).as_millis());
-            soon.searched(due, due + cost);
+    /// A process group of its own, which ends with this.
+    struct Group(Child);
+
+    impl Group {
+        fn new() -> Self {
+            Self(std::process::Command::new("sleep").arg("60").process_group(0).spawn().unwrap())
         }
-        at
+
+        fn id(&self) -> Pid {
+            Pid::from_raw(self.0.id().cast_signed())
+        }
+    }
+
+    impl Drop for Group {
+        fn drop(&mut self) {
+            self.0.kill().unwrap();
+            self.0.wait().unwrap();
+        }
+    }
+
+    /// In a term, with a fuse for each of the groups.
+    fn lit(groups: &[&Group]) -> Fuses {
+        let mut fuses = Fuses::new();
+        fuses.follow(Some(clock::boot() + FAR)).unwrap();
+        groups.iter().for_each(|group| fuses.cover(group.id()).unwrap());
+        fuses
+    }
+
+    fn covered(fuses: &Fuses) -> Vec<Pid> {
+        fuses.lit.iter().filter_map(Fuse::group).collect()
+    }
+
+    fn ours(groups: &[&Group]) -> Option<Groups> {
+        Some(Groups { ours: groups.iter().map(|group| group.id()).collect(), strange: Vec::new() })
     }
 
     #[test]
-    fn it_is_searched_soon_after_a_start_and_more_and_more_rarely() {
+    fn it_is_searched_soon_after_a_start_more_and_more_rarely_and_less_where_that_is_costly() {
+        let start = Instant::from_nanos(7_000_000_000);
+        let searches = |cost| {
+            let (mut fuses, mut at) = (Fuses { started: Some(start), ..Fuses::new() }, Vec::new());
+            while let Some(due) = fuses.due() {
+                at.push(due.since(start).as_millis());
+                fuses.searched = (due + cost, cost);
+            }
+            at
+        };
         assert_eq!(searches(Duration::from_micros(400)), [10, 30, 100, 300, 1_000]);
-    }
-
-    #[test]
-    fn costly_searches_are_fewer() {
         assert_eq!(searches(Duration::from_millis(8)), [10, 100, 300, 1_000]);
         assert_eq!(searches(Duration::from_millis(200)), [10]);
+
+        let late = (start + Duration::from_millis(500), Duration::ZERO);
+        let stopped = Fuses { started: Some(start), searched: late, ..Fuses::new() };
+        assert_eq!(stopped.due(), Some(start + Duration::from_secs(1)), "it makes up for none that it missed");
     }
 
     #[test]
-    fn an_init_that_was_stopped_makes_up_for_none_that_it_missed() {
-        let mut soon = Soon::after(START);
-        let late = START + Duration::from_millis(500);
-        soon.searched(late, late);
-        assert_eq!(soon.due, Some(START + Duration::from_secs(1)));
-    }
+    fn a_group_keeps_its_fuse_unless_it_is_known_to_be_gone_or_to_hold_strangers() {
+        let [unseen, strange, gone] = [(); 3].map(|()| Group::new());
+        let mut fuses = lit(&[&unseen, &strange, &gone]);
+        let (unseen_id, strange_id) = (unseen.id(), strange.id());
 
-    #[test]
-    fn a_search_that_can_tell_nothing_takes_no_fuse_away() {
-        let mut child = std::process::Command::new("sleep").arg("60").process_group(0).spawn().unwrap();
-        let group = Pid::from_raw(child.id().try_into().unwrap());
-        let mut fuses = Fuses::new();
-        fuses.follow(Some(clock::boot() + Duration::from_secs(3600))).unwrap();
-        fuses.cover(group).unwrap();
         fuses.search(|| None).unwrap();
-        let kept: Vec<_> = fuses.lit.iter().map(Fuse::group).collect();
-        child.kill().unwrap();
-        child.wait().unwrap();
-        assert_eq!(kept, [Some(group)]);
+        let untold = covered(&fuses).len();
+        drop(gone);
+        fuses.cover_all(|| Some(Groups { ours: Vec::new(), strange: vec![strange_id] }), PASS).unwrap();
+
+        assert_eq!((untold, covered(&fuses), fuses.lit.len()), (3, vec![unseen_id], 1));
     }
 
     #[test]
-    fn groups_get_as_many_fuses_as_there_are_descriptors_for_and_what_is_gone_gives_its_own_back() {
-        let mut children = [(); 2].map(|()| std::process::Command::new("sleep").arg("60").process_group(0).spawn().unwrap());
-        let [first, second] = children.each_ref().map(|child| Pid::from_raw(child.id().try_into().unwrap()));
-        let mut fuses = Fuses::new();
-        fuses.most = 1;
-        fuses.follow(Some(clock::boot() + Duration::from_secs(3600))).unwrap();
-        let lit = |fuses: &Fuses| fuses.lit.iter().map(Fuse::group).collect::<Vec<_>>();
+    fn there_are_as_many_as_there_are_descriptors_for_what_is_gone_gives_its_own_back_and_a_lack_is_told() {
+        let (first, second) = (Group::new(), Group::new());
+        let mut fuses = Fuses { most: 1, ..lit(&[]) };
 
-        fuses.cover(first).unwrap();
-        fuses.cover(second).unwrap();
-        let full = lit(&fuses);
-        fuses.cover_all(Some(vec![second]), Instant::NEVER).unwrap();
-        let later = lit(&fuses);
+        fuses.cover(first.id()).unwrap();
+        let full = fuses.cover(second.id());
+        drop(first);
+        fuses.search(|| ours(&[&second])).unwrap();
 
-        for child in &mut children {
-            child.kill().unwrap();
-            child.wait().unwrap();
-        }
-        assert_eq!((full, later), (vec![Some(first)], vec![Some(second)]));
+        assert!(matches!(full, Err(FuseError::Descriptors(1))), "{full:?}");
+        assert_eq!(covered(&fuses), [second.id()]);
+        assert!(matches!(Fuses { most: MOST, ..lit(&[]) }.spare(), Ok(Some(_))));
+        assert!(matches!(Fuses { most: 0, ..lit(&[]) }.spare(), Err(FuseError::Descriptors(0))));
+        assert!(matches!(Fuses { most: 0, ..Fuses::new() }.spare(), Ok(None)), "nothing of a leader may run");
+        assert_eq!([16, 32, 64, DESCRIPTORS, u64::MAX].map(most), [0, 0, 16, MOST, MOST]);
     }
 
     #[test]
     fn for_what_there_is_no_time_is_left_without() {
-        let mut child = std::process::Command::new("sleep").arg("60").process_group(0).spawn().unwrap();
-        let group = Pid::from_raw(child.id().try_into().unwrap());
-        let mut fuses = Fuses::new();
-        fuses.follow(Some(clock::boot() + Duration::from_secs(3600))).unwrap();
+        let group = Group::new();
+        let mut fuses = lit(&[]);
 
-        fuses.cover_all(Some(vec![group]), clock::boot()).unwrap();
+        fuses.cover_all(|| ours(&[&group]), Duration::ZERO).unwrap();
         let unlit = fuses.lit.len();
-        fuses.cover(group).unwrap();
+        fuses.cover(group.id()).unwrap();
         let kept = fuses.set_all(clock::boot());
         let (at_h, hard) = (fuses.lit.len(), fuses.hard.unwrap());
         fuses.hard = Some(hard + Duration::from_secs(1));
         let set = fuses.set_all(clock::boot());
 
-        child.kill().unwrap();
-        child.wait().unwrap();
         assert!(kept.is_ok() && matches!(set, Err(FuseError::Slow)), "{kept:?} {set:?}");
         assert_eq!((unlit, at_h, fuses.lit.len()), (0, 1, 0));
     }
@@ -334,32 +327,9 @@ mod tests {
     #[test]
     fn a_search_says_whether_it_was_one() {
         let mut fuses = Fuses::new();
-        assert!(matches!(fuses.search(|| Some(Vec::new())), Ok(true)));
+        assert!(matches!(fuses.search(|| ours(&[])), Ok(true)));
         fuses.search_from = Instant::NEVER;
-        assert!(matches!(fuses.search(|| Some(Vec::new())), Ok(false)));
-    }
-
-    #[test]
-    fn those_that_nothing_moves_are_looked_after() {
-        let mut child = std::process::Command::new("sleep").arg("60").process_group(0).spawn().unwrap();
-        let group = Pid::from_raw(child.id().try_into().unwrap());
-        let mut fuses = Fuses::new();
-        fuses.follow(Some(clock::boot() + Duration::from_secs(3600))).unwrap();
-        fuses.cover(group).unwrap();
-        let first = fuses.due();
-        fuses.look_after_at = Some(clock::boot());
-        fuses.look_after().unwrap();
-        let second = fuses.due();
-        child.kill().unwrap();
-        child.wait().unwrap();
-        assert!(first.is_some() && second > first, "{first:?} {second:?}");
-        fuses.follow(None).unwrap();
-        assert_eq!(fuses.due(), None);
-    }
-
-    #[test]
-    fn they_leave_init_the_descriptors_that_it_needs_itself() {
-        assert_eq!([16, 32, 64, 1024, u64::MAX].map(most), [0, 0, 16, 64, 64]);
+        assert!(matches!(fuses.search(|| ours(&[])), Ok(false)));
     }
 
     #[test]
@@ -367,7 +337,7 @@ mod tests {
         let mut fuses = Fuses::new();
         fuses.started();
         assert_eq!(fuses.due(), None);
-        fuses.follow(Some(START)).unwrap();
+        fuses.follow(Some(clock::boot())).unwrap();
         fuses.started();
         assert!(fuses.due().is_some());
         fuses.follow(None).unwrap();

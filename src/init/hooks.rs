@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::drive::Drive;
+use super::event_loop::EventLoop;
 use crate::{
     clock,
     config::HookKind,
@@ -50,6 +50,10 @@ impl Hook {
         }
     }
 
+    pub(super) fn is(&self, pid: i32) -> bool {
+        self.pid.as_raw() == pid
+    }
+
     /// When to look again whether all of it is gone.
     pub(super) fn look_again(&self) -> Option<Instant> {
         match self.stage {
@@ -59,10 +63,10 @@ impl Hook {
     }
 }
 
-impl Drive {
+impl EventLoop {
     /// Whether what was reaped was the main process of the hook.
     pub(super) fn hook_main_ended(&mut self, pid: Pid, exit: Exit) -> bool {
-        let Some(hook) = self.hook.as_mut().filter(|hook| hook.main() == Some(pid)) else { return false };
+        let Some(hook) = self.processes.hook.as_mut().filter(|hook| hook.main() == Some(pid)) else { return false };
         let kind = hook.kind;
         let stage = std::mem::replace(&mut hook.stage, Stage::Leaving(exit));
         if let Stage::Running(mut spawning) = stage
@@ -76,17 +80,10 @@ impl Drive {
     /// Reports its end once nobody of its group is left.
     pub(super) fn end_hook(&mut self, agent: &mut Agent) {
         let is_over = |hook: &mut Hook| hook.main().is_none() && kill::is_group_gone(hook.pid);
-        if let Some(Hook { kind, began, pid, stage: Stage::Leaving(exit) }) = self.hook.take_if(is_over) {
+        if let Some(Hook { kind, began, pid, stage: Stage::Leaving(exit) }) = self.processes.hook.take_if(is_over) {
             let ended = clock::boot();
-            if let Some(elector) = &mut self.elector {
-                elector.send(&ToElector::Hooked { hook: kind, began, ended, exit });
-            }
+            self.electors.send(&ToElector::Hooked { hook: kind, began, ended, exit });
             agent.handle(Input::Reaped { pid: pid.as_raw(), exit }, ended);
         }
-    }
-
-    /// Whether this is the process group of a hook that has not ended.
-    pub(super) fn is_hook(&self, pid: i32) -> bool {
-        self.hook.as_ref().is_some_and(|hook| hook.pid.as_raw() == pid)
     }
 }

@@ -1,10 +1,10 @@
-//! Init's own lines, while no elector is there to write them; and the last words of a failed start.
+//! Init's own lines, while no elector is there to write them; and the termination message of a failed start.
 //!
-//! Never waits: see [`Lines`]. Level and format are those of the elector's lines.
+//! Never waits: see [`StderrLog`]. Level and format are those of the elector's lines.
 
 use crate::{
     config::{self, LogLevel},
-    stderr::{self, Lines, leave},
+    stderr::{self, StderrLog, write_termination_message},
 };
 
 /// Init's lines.
@@ -12,7 +12,7 @@ use crate::{
 pub(super) struct Log {
     config: config::Log,
     /// Opened with the first line.
-    lines: Option<Lines>,
+    lines: Option<StderrLog>,
 }
 
 impl Log {
@@ -25,15 +25,15 @@ impl Log {
     }
 
     /// Says why there is nothing to run, also where kubelet looks for it.
-    pub(super) fn last_words(&mut self, text: &str) {
+    pub(super) fn termination_message(&mut self, text: &str) {
         self.write(LogLevel::Error, text);
-        leave(&format!("tenure: {text}\n"));
+        write_termination_message(&format!("tenure: {text}\n"));
     }
 
     fn write(&mut self, level: LogLevel, text: &str) {
         let config::Log { level: least, format } = self.config;
         if level <= least {
-            self.lines.get_or_insert_with(|| Lines::new(format)).write(stderr::line(format, level, text).as_bytes());
+            self.lines.get_or_insert_with(|| StderrLog::new(format)).write(stderr::line(format, level, text).as_bytes());
         }
     }
 }

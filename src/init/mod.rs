@@ -2,18 +2,20 @@
 //!
 //! Does what the [`Agent`] decides. One thread, one poll(2) over signals, one absolute CLOCK_BOOTTIME timer, the link to the
 //! elector, NOTIFY_SOCKET and the children that are about to execute. Nothing in it waits for standard error, for the elector or
-//! for the workload. What it cannot avoid waiting for is bounded: a fork, a walk through /proc, two milliseconds to see a signal's
-//! handler before a demotion, two hundred for a fuse and half a second for all of them together.
+//! for the workload. What it cannot avoid waiting for is bounded: a fork, a walk through /proc, a millisecond to see that a
+//! signal is blocked before a demotion, two hundred for a fuse and half a second for all of them together.
 //!
-//! - [`drive`] is the loop, [`actions`] carries the actions out; [`roles`] those that tell a running workload its role.
-//! - [`elector`] starts the elector and speaks to it; [`programs`] knows the workload and the hooks, and what they are told.
+//! - [`event_loop`] is the loop, and [`timer`] what ends its sleep; [`actions`] carries the actions out, [`roles`] those that tell
+//!   a running workload its role.
+//! - [`elector`] starts the elector and speaks to it; [`processes`] are the workload and its hook, [`programs`] what they are
+//!   started from and told; [`foreground`] is their terminal.
 //! - [`hooks`] makes sure that a hook ends as a whole; [`fuses`] has the kernel kill at H if neither init nor the elector runs.
 //! - [`proof`] kills and scans for what is left; [`log`] and [`identity`] are what their names say.
 
 use std::{error::Error, fmt::Display};
 
 use crate::{
-    api::{Cluster, Prompt},
+    api::Cluster,
     cli::Run,
     config::{self, Acknowledge, Config, LogFormat, Purpose},
     exit,
@@ -24,30 +26,31 @@ use crate::{
         slice,
         terminal::Terminal,
     },
-    stderr::{Lines, leave},
-    supervision::{Agent, Settings},
+    stderr::{StderrLog, write_termination_message},
+    supervision::{Agent, AgentConfig},
     words::one_line,
 };
 
-use self::{drive::Drive, log::Log, programs::Programs};
+use self::{event_loop::EventLoop, log::Log, programs::Programs};
 
 mod actions;
-mod drive;
 mod elector;
+mod event_loop;
+mod foreground;
 mod fuses;
 mod hooks;
 mod identity;
 mod log;
+mod processes;
 mod programs;
 mod proof;
 mod roles;
+mod timer;
 
 /// Reads the configuration, once and for all, and runs the workload; returns the exit code.
 #[must_use]
 pub fn start(arguments: &Run) -> u8 {
-    // Nothing is guarded yet, and a file may be a pipe that never ends.
-    signals::end_at_once();
-    match config::load(&arguments.settings, &arguments.command, Purpose::Run) {
+    match config::load(&arguments.flags, &arguments.command, Purpose::Run) {
         Ok(loaded) => {
             let mut log = Log::new(loaded.config.log.clone());
             for note in &loaded.notes {
@@ -57,8 +60,8 @@ pub fn start(arguments: &Run) -> u8 {
         }
         Err(invalid) => {
             let words = format!("tenure: {invalid}\n");
-            Lines::new(LogFormat::Text).write(words.as_bytes());
-            leave(&words);
+            StderrLog::new(LogFormat::Text).write(words.as_bytes());
+            write_termination_message(&words);
             exit::INVALID
         }
     }
@@ -73,17 +76,16 @@ pub fn run(config: Config) -> u8 {
 
 fn run_with(config: Config, mut log: Log) -> u8 {
     match prepare(config, &mut log) {
-        Ok((prepared, settings)) => {
-            let guards = settings.config.lease.enabled;
-            let drive = Drive::new(prepared, &settings, log);
-            if guards {
+        Ok((prepared, config)) => {
+            let event_loop = EventLoop::new(prepared, &config, log);
+            if config.config.lease.enabled {
                 memory::forget_start();
                 memory::keep_what_is_used();
             }
-            drive.run(Agent::new(settings))
+            event_loop.run(Agent::new(config))
         }
         Err(Unprepared { code, why }) => {
-            log.last_words(&why);
+            log.termination_message(&why);
             code
         }
     }
@@ -115,19 +117,19 @@ impl Unprepared {
     }
 }
 
-fn prepare(mut config: Config, log: &mut Log) -> Result<(Prepared, Settings), Unprepared> {
+fn prepare(mut config: Config, log: &mut Log) -> Result<(Prepared, AgentConfig), Unprepared> {
     let guards = config.lease.enabled;
     let mut context = None;
     if guards {
-        let cluster = Cluster::discover(Prompt::Never).map_err(|error| Unprepared::new(error.exit_code(), &error))?;
-        context = cluster.context().map(str::to_owned);
+        let cluster = Cluster::discover().map_err(|error| Unprepared::new(error.exit_code(), &error))?;
+        context = cluster.context();
         if config.lease.namespace.is_empty() {
             // The workload is told it too.
             let namespace = cluster.namespace().map_err(|error| Unprepared::new(error.exit_code(), &error))?;
             config.lease.namespace = namespace.into();
         }
     }
-    let inherited = signals::block().map_err(|error| Unprepared::system("the signals cannot be blocked", &error))?;
+    let mut inherited = signals::block().map_err(|error| Unprepared::system("the signals cannot be blocked", &error))?;
     let pid1 = Pid::this().as_raw() == 1;
     if !pid1 {
         adopt(guards, log)?;
@@ -136,6 +138,7 @@ fn prepare(mut config: Config, log: &mut Log) -> Result<(Prepared, Settings), Un
     if guards {
         let pod_name = std::env::var("POD_NAME").ok();
         identity = identity::full(&config, pod_name).map_err(|error| Unprepared::new(error.exit_code(), &error))?;
+        inherited.raise_descriptors(fuses::DESCRIPTORS);
         // Refused by older kernels and some containers; it only makes late wake-ups rarer.
         drop(slice::shorten());
     }
@@ -149,8 +152,8 @@ fn prepare(mut config: Config, log: &mut Log) -> Result<(Prepared, Settings), Un
     let signals = Signals::open().map_err(|error| Unprepared::system("signals cannot be awaited", &error))?;
     let terminal = Terminal::of_stdin();
     // Whatever standard input is, a key may end the workload: it is lent the terminal once it asks for it.
-    let settings = Settings { config, identity, context, pid1, terminal: Terminal::is_there() };
-    Ok((Prepared { inherited, signals, programs, notify, terminal }, settings))
+    let config = AgentConfig { config, identity, context, pid1, terminal: Terminal::is_there() };
+    Ok((Prepared { inherited, signals, programs, notify, terminal }, config))
 }
 
 /// Adopts the orphans of the workload where init is not PID 1.

@@ -9,7 +9,7 @@ use std::{
 use crate::{
     config::{Config, HookKind},
     environment::{IDENTITY, LEASE, NAMESPACE, NOTIFY_SOCKET, OF_A_TERM, REASON, ROLE, TRACEPARENT, TRACESTATE},
-    link::{Facts, Reason},
+    link::{Reason, TermInfo},
     process::{
         resolve::{ResolveError, resolve},
         spawn::{Command, SpawnError},
@@ -85,8 +85,8 @@ impl Programs {
     ///
     /// # Errors
     /// A NUL byte in what it is told.
-    pub(super) fn workload(&self, role: Option<Role>, facts: Option<&Facts>) -> Result<Command, SpawnError> {
-        self.command(&self.workload, role, facts, None)
+    pub(super) fn workload(&self, role: Option<Role>, info: Option<&TermInfo>) -> Result<Command, SpawnError> {
+        self.command(&self.workload, role, info, None)
     }
 
     /// A hook, told its term and why that ended; none if it is not set.
@@ -96,14 +96,14 @@ impl Programs {
     pub(super) fn hook(
         &self,
         hook: HookKind,
-        facts: Option<&Facts>,
+        info: Option<&TermInfo>,
         reason: Option<Reason>,
     ) -> Result<Option<Command>, SpawnError> {
         let (program, role) = match hook {
             HookKind::AfterLead => (&self.after_lead, Role::Leader),
             HookKind::BeforeFollow => (&self.before_follow, Role::Standby),
         };
-        program.as_ref().map(|program| self.command(program, Some(role), facts, reason)).transpose()
+        program.as_ref().map(|program| self.command(program, Some(role), info, reason)).transpose()
     }
 
     /// The name of the workload's program, for people.
@@ -115,15 +115,15 @@ impl Programs {
         &self,
         program: &Program,
         role: Option<Role>,
-        facts: Option<&Facts>,
+        info: Option<&TermInfo>,
         reason: Option<Reason>,
     ) -> Result<Command, SpawnError> {
         let mut told = BTreeMap::new();
         if let Some(role) = role {
             told.insert(ROLE.into(), role.as_str().into());
         }
-        if let Some(facts) = facts {
-            facts.export(&mut told);
+        if let Some(info) = info {
+            info.export(&mut told);
         }
         if let Some(reason) = reason {
             told.insert(REASON.into(), reason.as_str().into());

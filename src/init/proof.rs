@@ -1,4 +1,4 @@
-//! The scan that ends each step of the kill ladder.
+//! The scan that ends each step of the stop escalation.
 
 use std::io;
 
@@ -7,20 +7,29 @@ use nix::unistd::getpgrp;
 use crate::{
     process::{
         Pid,
-        kill::{self, Sweep, Verdict},
+        kill::{self, KillSweep, Verdict},
         scan::{Found, Scanner, Scope, Spare},
     },
     supervision::Scan,
 };
 
-type How = fn(&mut Sweep, Scope<'_>, Spare<'_>) -> io::Result<Verdict>;
+type How = fn(&mut KillSweep, Scope<'_>, Spare<'_>) -> io::Result<Verdict>;
 
 /// What init needs to scan and to kill.
 #[derive(Debug)]
 pub(super) struct Prover {
     pid1: bool,
-    sweep: Option<Sweep>,
+    sweep: Option<KillSweep>,
     scanner: Option<Scanner>,
+}
+
+/// The process groups that a scan found.
+#[derive(Debug, Default)]
+pub(super) struct Groups {
+    /// Those that hold nobody but the workload, as far as can be told.
+    pub(super) ours: Vec<Pid>,
+    /// Those that somebody else is in.
+    pub(super) strange: Vec<Pid>,
 }
 
 impl Prover {
@@ -31,33 +40,33 @@ impl Prover {
     /// Opens what the next scan needs, if it is not open, so that no kill has to wait for it or do without (law 2).
     pub(super) fn prepare(&mut self) {
         if self.sweep.is_none() {
-            self.sweep = Sweep::open().ok();
+            self.sweep = KillSweep::open().ok();
         }
     }
 
     /// SIGKILL to everything but init and these electors; returns what was found. All that can be reaped was reaped before.
-    pub(super) fn walk(&mut self, electors: &[Pid]) -> Scan {
-        let found = self.scan(electors, Sweep::pass);
+    pub(super) fn sweep(&mut self, electors: &[Pid]) -> Scan {
+        let found = self.scan(electors, KillSweep::pass);
         Scan { killed: !found.left.is_empty(), ..found }
     }
 
     /// Scans without sending a signal.
     pub(super) fn look(&mut self, electors: &[Pid]) -> Scan {
-        self.scan(electors, Sweep::look)
+        self.scan(electors, KillSweep::look)
     }
 
-    /// The process groups of all that a walk would kill, and `main`'s; only those that hold nobody else. None if that cannot be
-    /// told.
-    pub(super) fn groups(&mut self, main: Option<Pid>, electors: &[Pid]) -> Option<Vec<Pid>> {
+    /// The process groups of all that a sweep would kill, and `main`'s. None if that cannot be told.
+    pub(super) fn groups(&mut self, main: Option<Pid>, electors: &[Pid]) -> Option<Groups> {
         let (scope, own) = (self.scope(), getpgrp());
         let Found { targets, strange, .. } = self.scanner()?.find(scope, Spare { init: Pid::this(), electors }).ok()?;
         // A dead leader may have living threads.
         let living = targets.iter().filter(|process| process.state != b'Z' || process.threads > 1).map(|process| process.group);
         let is_ours = |group: &Pid| group.as_raw() > 1 && *group != own && !strange.contains(group);
-        let mut groups: Vec<Pid> = living.filter(is_ours).chain(main).collect();
-        groups.sort_unstable();
-        groups.dedup();
-        Some(groups)
+        let mut ours: Vec<Pid> = living.filter(is_ours).chain(main).collect();
+        ours.sort_unstable();
+        ours.dedup();
+        let strange = strange.iter().copied().filter(|group| Some(*group) != main).collect();
+        Some(Groups { ours, strange })
     }
 
     const fn scope(&self) -> Scope<'static> {
@@ -67,17 +76,14 @@ impl Prover {
     fn scan(&mut self, electors: &[Pid], how: How) -> Scan {
         let scope = self.scope();
         self.prepare();
-        let verdict = self.sweep.as_mut().map(|sweep| (how(sweep, scope, Spare { init: Pid::this(), electors }), sweep));
+        let verdict = self.sweep.as_mut().map(|sweep| how(sweep, scope, Spare { init: Pid::this(), electors }));
         match verdict {
-            Some((Ok(Verdict::Proved), sweep)) => {
-                sweep.begin();
-                Scan { clean: true, ..Scan::default() }
-            }
-            Some((Ok(Verdict::Left(left)), _)) => {
+            Some(Ok(Verdict::Proved)) => Scan { clean: true, ..Scan::default() },
+            Some(Ok(Verdict::Left(left))) => {
                 Scan { left: left.pids.iter().map(|pid| pid.as_raw()).collect(), denied: left.refused, ..Scan::default() }
             }
             // Without /proc the kernel still knows whether PID 1 is alone.
-            Some((Err(_), _)) | None => {
+            Some(Err(_)) | None => {
                 Scan { clean: self.pid1 && electors.is_empty() && kill::is_alone().unwrap_or(false), ..Scan::default() }
             }
         }

@@ -13,6 +13,6 @@ pub struct LastSeen {
     pub duration: Duration,
     /// uid of the Lease if it was held when it was last seen.
     pub held: Option<String>,
-    /// Until when holders may run that lost it without giving it back, and that whoever took it then may not have waited for.
-    pub displaced_until: Option<Instant>,
+    /// Until when holders may run that the Lease does not name, whoever has held it since.
+    pub not_before: Instant,
 }

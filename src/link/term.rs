@@ -1,4 +1,4 @@
-//! What both sides know of a term: its facts, what is confirmed of it, why and how it ended.
+//! What both sides know of a term: its info, what is confirmed of it, why and how it ended.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -14,7 +14,7 @@ pub struct Term(pub u64);
 
 /// What the workload is told of its term; constant within the term.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Facts {
+pub struct TermInfo {
     /// `TENURE_FENCING_TOKEN`: resourceVersion of the acquiring write.
     pub token: String,
     /// `TENURE_LEASE_UID`.
@@ -27,8 +27,8 @@ pub struct Facts {
     pub traceparent: String,
 }
 
-impl Facts {
-    /// Adds the variables of these facts to `env`; init knows the rest by itself.
+impl TermInfo {
+    /// Adds the variables of these info to `env`; init knows the rest by itself.
     pub fn export(&self, env: &mut BTreeMap<String, String>) {
         env.insert(environment::TERM.into(), self.transitions.to_string());
         env.insert(environment::FENCING_TOKEN.into(), self.token.clone());
@@ -81,6 +81,8 @@ pub enum Reason {
     LostDeleted,
     /// The Lease was deleted and recreated.
     LostRecreated,
+    /// A copy of this replica, such as a restored snapshot of its memory, renews the Lease too.
+    LostToCopy,
 }
 
 impl Reason {
@@ -88,7 +90,12 @@ impl Reason {
     #[must_use]
     pub const fn is_loss(self) -> bool {
         match self {
-            Self::Expired | Self::LostToHolder | Self::LostCleared | Self::LostDeleted | Self::LostRecreated => true,
+            Self::Expired
+            | Self::LostToHolder
+            | Self::LostCleared
+            | Self::LostDeleted
+            | Self::LostRecreated
+            | Self::LostToCopy => true,
             Self::Signal
             | Self::Exited
             | Self::SpawnFailed
@@ -115,6 +122,7 @@ impl Reason {
             Self::LostCleared => "lost-cleared",
             Self::LostDeleted => "lost-deleted",
             Self::LostRecreated => "lost-recreated",
+            Self::LostToCopy => "lost-to-copy",
         }
     }
 }

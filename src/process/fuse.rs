@@ -7,10 +7,11 @@
 //!
 //! As long as the loopback interface answers, it never fires early, and fires late by less than 0.1 s (before Linux 6.15 by at
 //! most a sixteenth of the time that was left when it was set: [`Fuse::is_steady`]; before 5.10 it would be later, or never, so
-//! that there is none). An unanswered one would fire after about fifteen probes, which are a second apart: its holder sets it
-//! often enough to notice. Its clock in the kernel stops while the machine is suspended, unlike init's own timer; one that has
-//! slept is replaced when it is set. It kills only what is in the group when it fires. The kernel holds a reference to the group
-//! itself, so that a number which is recycled later is never hit.
+//! that there is none). An unanswered one fires after about fifteen probes, which are a second apart. Its clock in the kernel
+//! stops while the machine is suspended, unlike init's own timer; one that has slept is replaced when it is set. It kills only
+//! what is in the group when it fires, and not what has another user (unless init is root of the host's user namespace) or is the
+//! init of a PID namespace of its own. The kernel holds a reference to the group itself, so that a number which is recycled later
+//! is never hit.
 //!
 //! A POSIX timer cannot do this: its signal goes to the process that created it, execve deletes it, and SIGKILL from within never
 //! reaches the PID 1 of a namespace. A tracer's exit would (PTRACE_O_EXITKILL), but a traced init stops on every SIGSTOP until
@@ -35,7 +36,7 @@ use nix::{
     unistd::Pid,
 };
 
-use crate::{clock, time::Instant};
+use crate::{clock, process::kill, time::Instant};
 
 /// A lit fuse. Dropping it disarms it.
 #[derive(Debug)]
@@ -59,24 +60,18 @@ pub enum FuseError {
     /// The loopback interface is down, or sockets are refused.
     #[error("no connection over the loopback interface")]
     Connect(#[source] io::Error),
-    /// What is sent does not stay in the kernel's TCP: something redirects it.
-    #[error("a connection over the loopback interface does not fill up")]
-    Bottomless,
-    /// The loopback interface has stopped answering.
-    #[error("the loopback interface does not answer any more")]
-    Unanswered,
     /// An option that it needs is refused.
     #[error("a connection cannot be given a timeout and a signal")]
     Arm(#[source] io::Error),
     /// It would fire much too late, or never.
     #[error("this kernel ends a connection whose window is zero too late, or never; Linux 5.10 and 5.4.96 end it in time")]
     Kernel,
-    /// It would fire early.
-    #[error("net.ipv4.tcp_retries2 is {0}; set it to more than {TOO_MANY}")]
-    Impatient(u8),
     /// To set all fuses takes too long.
     #[error("the loopback interface is too slow")]
     Slow,
+    /// Each takes two descriptors.
+    #[error("the limit on open files (ulimit -n) has room for {0} of them")]
+    Descriptors(usize),
 }
 
 impl Fuse {
@@ -85,10 +80,13 @@ impl Fuse {
     /// # Errors
     /// [`FuseError`].
     pub fn light(at: Instant) -> Result<Self, FuseError> {
-        suit()?;
+        // What cannot be read counts as usual.
+        if !is_exact(&fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default()) {
+            return Err(FuseError::Kernel);
+        }
         let (sender, receiver) = connection().map_err(FuseError::Connect)?;
         let (since, slept) = (clock::boot() + FIRST_PROBE, clock::slept());
-        fill(&sender, &receiver)?;
+        fill(&sender, &receiver).map_err(FuseError::Connect)?;
         let mut fuse = Self { sender, _receiver: receiver, since, slept, steady: false, at: Instant::BOOT, group: None };
         fuse.arm(at).map_err(FuseError::Arm)?;
         Ok(fuse)
@@ -111,10 +109,18 @@ impl Fuse {
         Ok(())
     }
 
-    /// The group that it kills, if [`Self::bind`] has set one.
+    /// The group that it kills, if [`Self::bind`] has set one and somebody is left in it, a zombie perhaps.
     #[must_use]
-    pub const fn group(&self) -> Option<Pid> {
-        self.group
+    pub fn group(&self) -> Option<Pid> {
+        self.group.filter(|group| self.kills(*group))
+    }
+
+    /// Whether it kills this group, which is there.
+    #[must_use]
+    pub fn kills(&self, group: Pid) -> bool {
+        // The kernel tells its reference by number only while it lives (since Linux 5.15): another group may have the number.
+        let owner = || control(self.as_fd(), libc::F_GETOWN, 0);
+        self.group == Some(group) && owner() == Ok(-group.as_raw()) && !kill::is_group_gone(group)
     }
 
     /// When it fires.
@@ -133,11 +139,8 @@ impl Fuse {
     /// fire at another time.
     ///
     /// # Errors
-    /// [`FuseError`]; it still fires at the previous time, or earlier if it goes unanswered.
+    /// [`FuseError`]; it still fires at the previous time.
     pub fn set(&mut self, at: Instant) -> Result<(), FuseError> {
-        if unanswered(self.as_fd()).is_ok_and(|probes| probes >= TOO_MANY) {
-            return Err(FuseError::Unanswered);
-        }
         let is_awake = clock::slept().abs_diff(self.slept) < NAP;
         // A new one begins to count after its first probe.
         let is_near = at <= clock::boot() + FIRST_PROBE * 2;
@@ -151,7 +154,7 @@ impl Fuse {
             Err(_) if at == self.at => return Ok(()),
             lit => lit?,
         };
-        if let Some(group) = self.group
+        if let Some(group) = self.group()
             && let Err(error) = fuse.bind(group)
             && error.raw_os_error() != Some(libc::ESRCH)
         {
@@ -195,7 +198,7 @@ impl Drop for Fuse {
 
 /// Gives the fuse behind a descriptor to a process group; async-signal-safe.
 pub(crate) fn own(fuse: BorrowedFd<'_>, group: Pid) -> nix::Result<()> {
-    control(fuse, libc::F_SETOWN, -group.as_raw())
+    control(fuse, libc::F_SETOWN, -group.as_raw()).map(drop)
 }
 
 /// The kernel's shortest wait before it probes a window of zero; it counts the timeout from the first probe.
@@ -216,26 +219,11 @@ const PATIENCE: Duration = Duration::from_millis(50);
 /// More writes than the smallest buffers hold.
 const ENOUGH: usize = 64;
 
-/// Unanswered probes in a row that are no coincidence. The kernel gives up at tcp_retries2, which is 15 unless somebody sets it.
-const TOO_MANY: u8 = 3;
-
 /// uapi/linux/tcp.h: the longest wait between two probes.
 const TCP_RTO_MAX_MS: i32 = 44;
 
 /// asm-generic/fcntl.h.
 const F_SETSIG: i32 = 10;
-
-/// Whether the kernel, and its settings for this network namespace, suit a fuse. What cannot be read counts as usual.
-fn suit() -> Result<(), FuseError> {
-    let read = |path| fs::read_to_string(path).unwrap_or_default();
-    if !is_exact(&read("/proc/sys/kernel/osrelease")) {
-        return Err(FuseError::Kernel);
-    }
-    match read("/proc/sys/net/ipv4/tcp_retries2").trim().parse() {
-        Ok(retries) if retries <= TOO_MANY => Err(FuseError::Impatient(retries)),
-        Ok(_) | Err(_) => Ok(()),
-    }
-}
 
 /// Whether TCP_USER_TIMEOUT ends a connection whose window is zero, and in time (9d9b1ee0b2d1 and 344db93ae3ee in Linux).
 fn is_exact(release: &str) -> bool {
@@ -258,24 +246,22 @@ fn connection() -> io::Result<(TcpStream, TcpStream)> {
     Ok((sender, receiver))
 }
 
-fn fill(mut sender: &TcpStream, mut receiver: &TcpStream) -> Result<(), FuseError> {
-    setsockopt(sender, sockopt::SndBuf, &1).map_err(|errno| FuseError::Connect(errno.into()))?;
-    sender.set_nonblocking(true).map_err(FuseError::Connect)?;
-    let full = (0..ENOUGH).find_map(|_| sender.write(&[0; 4096]).err());
-    match full.map(|error| (error.kind(), error)) {
-        Some((ErrorKind::WouldBlock, _)) => {}
-        Some((_, error)) => return Err(FuseError::Connect(error)),
-        None => return Err(FuseError::Bottomless),
+fn fill(mut sender: &TcpStream, mut receiver: &TcpStream) -> io::Result<()> {
+    // Otherwise what is sent does not stay in the kernel's TCP: something redirects it.
+    let bottomless = || Err(io::Error::other("it does not fill up"));
+    setsockopt(sender, sockopt::SndBuf, &1)?;
+    sender.set_nonblocking(true)?;
+    match (0..ENOUGH).find_map(|_| sender.write(&[0; 4096]).err()) {
+        Some(full) if full.kind() == ErrorKind::WouldBlock => {}
+        Some(error) => return Err(error),
+        None => return bottomless(),
     }
-    arrives(receiver.as_fd()).map_err(FuseError::Connect)?;
+    arrives(receiver.as_fd())?;
     // Announces that the window is zero, now that it is; otherwise that would happen 40 ms later.
-    receiver.write_all(&[0]).map_err(FuseError::Connect)?;
+    receiver.write_all(&[0])?;
     // The kernel may deliver later than the call returns; once the signal is set, whatever arrives kills.
-    arrives(sender.as_fd()).map_err(FuseError::Connect)?;
-    if unsent(sender.as_fd()).map_err(|errno| FuseError::Connect(errno.into()))? == 0 {
-        return Err(FuseError::Bottomless);
-    }
-    Ok(())
+    arrives(sender.as_fd())?;
+    if unsent(sender.as_fd())? == 0 { bottomless() } else { Ok(()) }
 }
 
 /// Waits for the first byte.
@@ -296,19 +282,6 @@ fn unsent(socket: BorrowedFd<'_>) -> nix::Result<i32> {
     Ok(bytes)
 }
 
-/// How many probes in a row were not answered.
-#[expect(unsafe_code, reason = "nix does not wrap it")]
-fn unanswered(socket: BorrowedFd<'_>) -> nix::Result<u8> {
-    // The beginning of struct tcp_info: state, ca_state, retransmits, probes.
-    let mut info = [0_u8; 4];
-    let mut length = info.len() as libc::socklen_t;
-    let into = info.as_mut_ptr();
-    // SAFETY: the kernel writes at most `length` bytes to a live local.
-    let got = unsafe { libc::getsockopt(socket.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_INFO, into.cast(), &raw mut length) };
-    let [.., probes] = info;
-    Errno::result(got).map(|_| probes)
-}
-
 #[expect(unsafe_code, reason = "nix does not wrap it")]
 fn set_option(socket: BorrowedFd<'_>, option: i32, value: i32) -> nix::Result<()> {
     let value = &raw const value;
@@ -319,9 +292,12 @@ fn set_option(socket: BorrowedFd<'_>, option: i32, value: i32) -> nix::Result<()
 
 /// fcntl(2) with a number; async-signal-safe.
 #[expect(unsafe_code, reason = "nix does not wrap these")]
-fn control(file: BorrowedFd<'_>, command: i32, argument: i32) -> nix::Result<()> {
-    // SAFETY: both commands take a number.
-    Errno::result(unsafe { libc::fcntl(file.as_raw_fd(), command, argument) }).map(drop)
+fn control(file: BorrowedFd<'_>, command: i32, argument: i32) -> nix::Result<i32> {
+    // SAFETY: the commands take a number or nothing. A process group is told as a negative number, which is no error.
+    match unsafe { libc::fcntl(file.as_raw_fd(), command, argument) } {
+        -1 => Err(Errno::last()),
+        result => Ok(result),
+    }
 }
 
 #[cfg(test)]

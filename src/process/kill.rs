@@ -1,12 +1,11 @@
 //! Sends signals, and SIGKILL until nobody is left.
 //!
 //! Owns every kill(2) of init and the elector, and the proof of death that permits a release (law 8). Never waits: a pass takes as
-//! long as a scan, and its caller makes another when children were reaped or [`Sweep::pause`] is over.
+//! long as a scan, and its caller makes another when children were reaped or some time is over.
 
 use std::{
     io,
     os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
-    time::Duration,
 };
 
 use nix::{errno::Errno, unistd::Pid};
@@ -97,36 +96,27 @@ pub enum Verdict {
 /// What kept a pass from being clean.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Left {
-    /// The targets, zombies included.
+    /// The targets, zombies included. None: some may have been missed, or /proc hides processes, so that only [`kill_everything`]
+    /// leads to a proof.
     pub pids: Vec<Pid>,
-    /// How many vanished during the scan, or may be targets and cannot be told.
-    pub unclear: usize,
     /// Some of them may not be killed: they belong to another user (EPERM), or a security module forbids it (EACCES).
     pub refused: bool,
-    /// Nobody was seen, but /proc may hide processes: only [`kill_everything`] leads to a proof.
-    pub hidden: bool,
 }
 
-/// Repeats SIGKILL walks of /proc until a clean pass; for init, and for the elector's guard (which proves nothing: init reaps).
+/// SIGKILL to all that /proc shows, pass by pass until one is clean; for init, and for the elector's guard (which proves nothing:
+/// init reaps).
 #[derive(Debug)]
-pub struct Sweep {
+pub struct KillSweep {
     scanner: Scanner,
-    pidfd: bool,
-    passes: u32,
 }
 
-impl Sweep {
+impl KillSweep {
     /// Opens /proc.
     ///
     /// # Errors
     /// [`ScanError`].
     pub fn open() -> Result<Self, ScanError> {
-        Ok(Self { scanner: Scanner::open()?, pidfd: true, passes: 0 })
-    }
-
-    /// Forgets the passes so far: another stop begins.
-    pub const fn begin(&mut self) {
-        self.passes = 0;
+        Ok(Self { scanner: Scanner::open()? })
     }
 
     /// Kills all of `scope` but `spare`, or proves that nobody is left to kill.
@@ -137,14 +127,10 @@ impl Sweep {
     ///
     /// # Errors
     /// If /proc cannot be listed: then nothing is proved, and PID 1 is left with [`kill_everything`]. EPERM for
-    /// [`Scope::Namespace`] unless the caller or its parent `spare.init` is PID 1.
+    /// [`Scope::Namespace`] unless called by PID 1: on a plain host it would be the whole machine.
     pub fn pass(&mut self, scope: Scope<'_>, spare: Spare<'_>) -> io::Result<Verdict> {
-        self.passes = self.passes.saturating_add(1);
         if scope == Scope::Namespace {
-            require_container(spare.init)?;
-            if self.passes >= FREEZE_FROM {
-                self.freeze(spare);
-            }
+            require_pid1()?;
         }
         self.twice(scope, spare, SIGKILL)
     }
@@ -152,18 +138,18 @@ impl Sweep {
     /// The same proof, and the same account of what is left, without killing anything.
     ///
     /// # Errors
-    /// As [`Sweep::pass`].
+    /// As [`KillSweep::pass`].
     pub fn look(&mut self, scope: Scope<'_>, spare: Spare<'_>) -> io::Result<Verdict> {
         self.twice(scope, spare, Signal(0))
     }
 
     fn twice(&mut self, scope: Scope<'_>, spare: Spare<'_>, signal: Signal) -> io::Result<Verdict> {
         for _ in 0..2 {
-            let left = self.walk(scope, spare, signal)?;
+            let (left, unclear) = self.once(scope, spare, signal)?;
             if scope == Scope::Descendants && left.pids.is_empty() && self.scanner.has_no_other_children(spare) {
                 return Ok(Verdict::Proved);
             }
-            if left != Left::default() {
+            if unclear > 0 || !left.pids.is_empty() {
                 return Ok(Verdict::Left(left));
             }
         }
@@ -171,60 +157,28 @@ impl Sweep {
             Scope::Namespace if spare.electors.is_empty() => is_alone()?,
             Scope::Namespace | Scope::Descendants | Scope::Remains { .. } => !self.scanner.is_partial(),
         };
-        if proved { Ok(Verdict::Proved) } else { Ok(Verdict::Left(Left { hidden: true, ..Left::default() })) }
+        Ok(if proved { Verdict::Proved } else { Verdict::Left(Left::default()) })
     }
 
-    /// Stops every process of the namespace but init and the caller, in one step of the kernel that no fork escapes; SIGKILL then
-    /// finds them all. The electors are continued at once, and so are their plugins, whatever group they are in.
-    fn freeze(&mut self, spare: Spare<'_>) {
-        // The walk finds those that may not be signalled; ESRCH is fine.
-        let _ = kill(-1, Signal(libc::SIGSTOP));
-        for elector in spare.electors {
-            let _ = send_group(*elector, SIGCONT);
-        }
-        let Ok(found) = self.scanner.find(Scope::Namespace, Spare { electors: &[], ..spare }) else { return };
-        for process in found.targets.iter().filter(|process| spare.covers(process)) {
-            let _ = kill(process.pid.as_raw(), SIGCONT);
-        }
-    }
-
-    /// How long to wait for SIGCHLD before the next pass: 1 ms, doubling to 16 ms. Processes from outside die without a SIGCHLD.
-    #[must_use]
-    pub fn pause(&self) -> Duration {
-        Duration::from_millis(1 << self.passes.saturating_sub(1).min(4))
-    }
-
-    fn walk(&mut self, scope: Scope<'_>, spare: Spare<'_>, signal: Signal) -> io::Result<Left> {
+    fn once(&mut self, scope: Scope<'_>, spare: Spare<'_>, signal: Signal) -> io::Result<(Left, usize)> {
         let found = self.scanner.find(scope, spare)?;
-        let mut left = Left { unclear: found.unclear, ..Left::default() };
+        let mut left = Left::default();
         for process in found.targets {
             let sent = match scope {
                 // A pid that was freed and taken since the scan names somebody who is to die too, or a plugin, which is run again.
                 Scope::Namespace => kill(process.pid.as_raw(), signal),
-                Scope::Descendants | Scope::Remains { .. } => send_identified(found.scanner, process, signal, &mut self.pidfd),
+                Scope::Descendants | Scope::Remains { .. } => send_identified(found.scanner, process, signal),
             };
             left.pids.push(process.pid);
             left.refused |= matches!(sent, Err(Errno::EPERM | Errno::EACCES)) && process.state != b'Z';
         }
-        Ok(left)
+        Ok((left, found.unclear))
     }
-}
-
-/// The first pass that stops everybody before it walks: by then, what is left forks faster than a walk finds it.
-const FREEZE_FROM: u32 = 3;
-
-/// [`Scope::Namespace`] is for PID 1 and its child: on a plain host it would be the whole machine.
-fn require_container(init: Pid) -> nix::Result<()> {
-    let is_child = init.as_raw() == 1 && Pid::parent() == init;
-    if Pid::this().as_raw() == 1 || is_child { Ok(()) } else { Err(Errno::EPERM) }
 }
 
 /// Signals exactly this process: since the scan, its parent may have freed its pid, and a stranger taken it.
-fn send_identified(scanner: &Scanner, process: &Process, signal: Signal, pidfd: &mut bool) -> nix::Result<()> {
-    let handle = if *pidfd { pidfd_open(process.pid) } else { Err(Errno::ENOSYS) };
-    if matches!(handle, Err(Errno::ENOSYS | Errno::EPERM)) {
-        *pidfd = false;
-    }
+fn send_identified(scanner: &Scanner, process: &Process, signal: Signal) -> nix::Result<()> {
+    let handle = pidfd_open(process.pid);
     if scanner.look(process.pid).is_none_or(|now| now.start != process.start) {
         return Err(Errno::ESRCH);
     }
@@ -271,22 +225,18 @@ mod tests {
 
     use super::*;
 
-    const SIGUSR1: Signal = Signal(libc::SIGUSR1);
-
     #[test]
     fn a_pid_that_was_recycled_is_not_signalled() {
         use std::os::unix::process::ExitStatusExt as _;
-        for mut pidfd in [true, false] {
-            let mut child = Command::new("sleep").arg("600").spawn().unwrap();
-            let scanner = Scanner::open().unwrap();
-            let now = scanner.look(Pid::from_raw(child.id().cast_signed())).unwrap();
-            let before = Process { start: now.start - 1, ..now };
+        let mut child = Command::new("sleep").arg("600").spawn().unwrap();
+        let scanner = Scanner::open().unwrap();
+        let now = scanner.look(Pid::from_raw(child.id().cast_signed())).unwrap();
+        let before = Process { start: now.start - 1, ..now };
 
-            let to_another = send_identified(&scanner, &before, SIGUSR1, &mut pidfd);
-            let to_this_one = send_identified(&scanner, &now, SIGKILL, &mut pidfd);
+        let to_another = send_identified(&scanner, &before, Signal(libc::SIGUSR1));
+        let to_this_one = send_identified(&scanner, &now, SIGKILL);
 
-            assert_eq!((to_another, to_this_one), (Err(Errno::ESRCH), Ok(())));
-            assert_eq!(child.wait().as_ref().ok().and_then(ExitStatus::signal), Some(libc::SIGKILL));
-        }
+        assert_eq!((to_another, to_this_one), (Err(Errno::ESRCH), Ok(())));
+        assert_eq!(child.wait().as_ref().ok().and_then(ExitStatus::signal), Some(libc::SIGKILL));
     }
 }

@@ -55,17 +55,3 @@ fn forget(start: usize, length: usize) {
         let _ = unsafe { libc::madvise(first as *mut c_void, end - first, MADV_DONTNEED) };
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn there_is_code_to_forget() {
-        let mut segments = Vec::new();
-
-        collect(&mut segments);
-
-        assert!(segments.iter().map(|(_, length)| length).sum::<usize>() > 100_000, "{segments:?}");
-    }
-}

@@ -26,11 +26,8 @@ const MAX_DATAGRAM: usize = 4096;
 /// Why a datagram was rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Rejected {
-    /// Longer than a notification is.
-    #[error("a notification of more than {MAX_DATAGRAM} bytes was dropped")]
-    TooLong,
-    /// Not UTF-8.
-    #[error("a notification that is not text was dropped")]
+    /// Longer than a notification is, or not UTF-8.
+    #[error("a notification that is not text, or of more than {MAX_DATAGRAM} bytes, was dropped")]
     NotText,
     /// Nobody can tell who sent it.
     #[error("a notification was dropped: without a usable /proc nobody knows who sent it")]
@@ -78,8 +75,8 @@ impl NotifySocket {
     pub fn receive(&self, main: Pid, scanner: Option<&Scanner>) -> io::Result<Option<Result<Option<Role>, Rejected>>> {
         let mut buffer = [0; MAX_DATAGRAM];
         let Some((length, sender)) = self.read(&mut buffer)? else { return Ok(None) };
-        let Some(bytes) = buffer.get(..length) else { return Ok(Some(Err(Rejected::TooLong))) };
-        let Ok(text) = std::str::from_utf8(bytes) else { return Ok(Some(Err(Rejected::NotText))) };
+        let text = buffer.get(..length).and_then(|bytes| std::str::from_utf8(bytes).ok());
+        let Some(text) = text else { return Ok(Some(Err(Rejected::NotText))) };
         // Whoever says something else may be gone already, as systemd-notify is once its BARRIER=1 was read.
         let Some(role) = parse(text) else { return Ok(Some(Ok(None))) };
         let Some(scanner) = scanner else { return Ok(Some(Err(Rejected::Unknown))) };

@@ -15,69 +15,61 @@ use crate::{config::Signal, link::Exit};
 pub fn next(before: impl FnOnce(Pid)) -> Option<(Pid, Exit)> {
     let pid = peek()?;
     before(pid);
-    let exit = reap(pid)?;
+    let dead = waitid(Some(pid), libc::WEXITED).ok()??;
+    let exit = match dead.code {
+        libc::CLD_EXITED => Exit::Code(u8::try_from(dead.status).unwrap_or(u8::MAX)),
+        _ => Exit::Signal(dead.status),
+    };
     Some((pid, exit))
 }
 
 /// A dead child that was not reaped yet. It stays.
 #[must_use]
 pub fn peek() -> Option<Pid> {
-    let changed = waitid(libc::P_ALL, 0, libc::WEXITED | libc::WNOWAIT);
-    changed.ok().flatten().map(|(pid, _)| pid)
+    waitid(None, libc::WEXITED | libc::WNOWAIT).ok().flatten().map(|changed| changed.pid)
 }
 
 /// Whether this child is dead, and not reaped yet. It stays.
 #[must_use]
 pub fn is_dead(child: Pid) -> bool {
-    let Ok(id) = child.as_raw().try_into() else { return false };
-    matches!(waitid(libc::P_PID, id, libc::WEXITED | libc::WNOWAIT), Ok(Some(_)))
+    matches!(waitid(Some(child), libc::WEXITED | libc::WNOWAIT), Ok(Some(_)))
 }
 
 /// The signal that stopped this child since it was last asked. It is not reaped.
 #[must_use]
 pub fn stopped_by(child: Pid) -> Option<Signal> {
-    let id = child.as_raw().try_into().ok()?;
-    let (_, signal) = waitid(libc::P_PID, id, libc::WSTOPPED).ok()??;
-    Some(Signal(signal))
+    waitid(Some(child), libc::WSTOPPED).ok().flatten().map(|changed| Signal(changed.status))
 }
 
 /// Whether init has no child at all, dead or alive.
 #[must_use]
 pub fn is_childless() -> bool {
-    waitid(libc::P_ALL, 0, libc::WEXITED | libc::WNOWAIT) == Err(Errno::ECHILD)
+    matches!(waitid(None, libc::WEXITED | libc::WNOWAIT), Err(Errno::ECHILD))
 }
 
-/// The child that changed as asked, and its status; `None` if none has. Never waits.
+/// A child that changed, and how.
+struct Changed {
+    pid: Pid,
+    code: i32,
+    status: i32,
+}
+
+/// This or any child that changed as asked; `None` if none has. Never waits.
 #[expect(unsafe_code, reason = "nix's waitid fails on children that a real-time signal killed")]
-fn waitid(kind: libc::idtype_t, id: libc::id_t, changes: i32) -> nix::Result<Option<(Pid, i32)>> {
+fn waitid(child: Option<Pid>, changes: i32) -> nix::Result<Option<Changed>> {
+    let (kind, id) = child.map_or((libc::P_ALL, 0), |child| (libc::P_PID, child.as_raw().cast_unsigned()));
     let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
     loop {
         // SAFETY: info is a zeroed siginfo_t of our own, which waitid leaves alone or fills for a child that changed.
-        let (result, pid, status) = unsafe {
+        let (result, changed) = unsafe {
             let result = libc::waitid(kind, id, info.as_mut_ptr(), changes | libc::WNOHANG);
             let info = info.assume_init_ref();
-            (result, info.si_pid(), info.si_status())
+            (result, Changed { pid: Pid::from_raw(info.si_pid()), code: info.si_code, status: info.si_status() })
         };
         match Errno::result(result) {
-            Ok(_) => return Ok((pid > 0).then(|| (Pid::from_raw(pid), status))),
+            Ok(_) => return Ok((changed.pid.as_raw() > 0).then_some(changed)),
             Err(Errno::EINTR) => {}
             Err(errno) => return Err(errno),
-        }
-    }
-}
-
-#[expect(unsafe_code, reason = "nix's waitpid loses children that a real-time signal killed")]
-fn reap(pid: Pid) -> Option<Exit> {
-    let mut status = 0;
-    loop {
-        // SAFETY: status is a live local.
-        let result = unsafe { libc::waitpid(pid.as_raw(), &raw mut status, libc::WNOHANG) };
-        match Errno::result(result) {
-            Ok(0) => return None,
-            Ok(_) if libc::WIFSIGNALED(status) => return Some(Exit::Signal(libc::WTERMSIG(status))),
-            Ok(_) => return Some(Exit::Code(u8::try_from(libc::WEXITSTATUS(status)).unwrap_or(u8::MAX))),
-            Err(Errno::EINTR) => {}
-            Err(_) => return None,
         }
     }
 }

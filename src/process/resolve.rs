@@ -1,6 +1,7 @@
 //! Finds the program of a command, before a Lease is acquired for it.
 //!
-//! Owns the search. Never executes anything; execve may still fail on what only it checks (an interpreter's interpreter).
+//! Owns the search, and what the mode of a file tells. Never reads a file: whether the kernel can execute what is in it is execve's
+//! word.
 
 use std::{
     ffi::OsStr,
@@ -14,11 +15,7 @@ use nix::{
     unistd::{AccessFlags, faccessat},
 };
 
-use self::header::Header;
-
 use crate::exit;
-
-mod header;
 
 /// Where execvp looks when there is no PATH.
 const DEFAULT_PATH: &str = "/usr/local/bin:/bin:/usr/bin";
@@ -39,16 +36,8 @@ pub enum ResolveError {
     NotExecutable {
         /// The file.
         file: PathBuf,
-        /// Directory, permissions, format.
+        /// Directory, permissions.
         why: &'static str,
-    },
-    /// Its interpreter, or its dynamic loader, cannot be run.
-    #[error("{}: its interpreter {unfit}", file.display())]
-    Interpreter {
-        /// The file.
-        file: PathBuf,
-        /// What is wrong with the interpreter.
-        unfit: Box<Self>,
     },
 }
 
@@ -59,7 +48,6 @@ impl ResolveError {
         match self {
             Self::NotFound { .. } => exit::NOT_FOUND,
             Self::NotExecutable { .. } => exit::CANNOT_EXECUTE,
-            Self::Interpreter { unfit, .. } => unfit.code(),
         }
     }
 }
@@ -69,24 +57,6 @@ impl ResolveError {
 /// # Errors
 /// [`ResolveError`], with the exit code.
 pub fn resolve(program: &str, path: Option<&OsStr>) -> Result<PathBuf, ResolveError> {
-    let file = find(program, path)?;
-    match header::of(&file) {
-        Header::Left => Ok(file),
-        Header::Unfit(why) => Err(ResolveError::NotExecutable { file, why }),
-        Header::Interpreted(interpreter) => {
-            // It comes from a file, and a carriage return at its end must be visible.
-            let program = interpreter.to_string_lossy().escape_debug().to_string();
-            let unfit = match check(interpreter) {
-                Some(Ok(_)) => return Ok(file),
-                Some(Err(unfit)) => unfit,
-                None => ResolveError::NotFound { program, path: None },
-            };
-            Err(ResolveError::Interpreter { file, unfit: unfit.into() })
-        }
-    }
-}
-
-fn find(program: &str, path: Option<&OsStr>) -> Result<PathBuf, ResolveError> {
     if program.contains('/') {
         return check(PathBuf::from(program))
             .unwrap_or_else(|| Err(ResolveError::NotFound { program: program.to_owned(), path: None }));
@@ -169,35 +139,6 @@ mod tests {
         assert_eq!(fails("./Cargo.toml", ""), (126, "./Cargo.toml: is not executable (its mode, or a noexec mount)".into()));
         let long = format!("/bin/{}", "x".repeat(256));
         assert_eq!(fails(&long, ""), (126, format!("{long}: File name too long")));
-    }
-
-    #[test]
-    fn an_interpreter_that_cannot_be_run_is_named() {
-        for (line, code, words) in [
-            ("#!/no/such/int\n", 127, "/no/such/int: not found"),
-            ("#!/bin/sh\r\n", 127, "/bin/sh\\r: not found"),
-            ("#! ./Cargo.toml x\n", 126, "./Cargo.toml: is not executable (its mode, or a noexec mount)"),
-            ("#!/proc\n", 126, "/proc: is a directory"),
-        ] {
-            let script = script(line);
-            let name = script.to_str().unwrap();
-            assert_eq!(fails(name, ""), (code, format!("{name}: its interpreter {words}")), "{line:?}");
-            std::fs::remove_file(script).unwrap();
-        }
-    }
-
-    #[test]
-    fn a_script_that_can_be_run_is_found() {
-        let script = script("#!/bin/sh\n");
-        assert_eq!(resolve(script.to_str().unwrap(), None).as_ref(), Ok(&script));
-        std::fs::remove_file(script).unwrap();
-    }
-
-    fn script(text: &str) -> PathBuf {
-        let file = std::env::temp_dir().join(format!("tenure-resolve-{:032x}", u128::from(getrandom::u64().unwrap())));
-        std::fs::write(&file, text).unwrap();
-        std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-        file
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Reads from /proc which processes are there.
 //!
-//! Owns reading `/proc/PID/stat` and choosing the targets of a walk. Never signals anybody.
+//! Owns reading `/proc/PID/stat` and choosing the targets of a sweep. Never signals anybody.
 //!
 //! What a scan may miss: a process that a dying one forks behind the cursor of the directory. Its ancestors, up to a child of
 //! init, are seen or still to be reaped by init, so a scan during which init reaps nobody misses none of init's tree. What came
@@ -42,7 +42,7 @@ pub struct Process {
     pub start: u64,
 }
 
-/// The targets of a walk, before [`Spare`] is left out.
+/// The targets of a sweep, before [`Spare`] is left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope<'a> {
     /// Everything that is visible: init is PID 1.
@@ -101,7 +101,6 @@ pub struct Scanner {
     table: Vec<Process>,
     kin: Vec<Kin>,
     strange: Vec<Pid>,
-    environment: Vec<u8>,
 }
 
 impl Scanner {
@@ -124,7 +123,6 @@ impl Scanner {
             table: Vec::with_capacity(1024),
             kin: Vec::with_capacity(1024),
             strange: Vec::with_capacity(1024),
-            environment: Vec::new(),
         })
     }
 
@@ -150,11 +148,11 @@ impl Scanner {
             Scope::Descendants => {
                 kin::trace(&self.table, &mut self.kin, Some(spare.init));
                 // What vanished was a stranger's, or has an ancestor in the list: init reaps none of its own meanwhile.
-                unreadable + self.ask_again(spare.init)
+                unreadable + self.kin.iter().filter(|kin| **kin == Kin::Lost).count()
             }
             Scope::Remains { entry, group } => {
                 for (process, kin) in self.table.iter().zip(&mut self.kin) {
-                    if Some(process.group) == group || files::has_entry(&self.proc, process.pid, entry, &mut self.environment) {
+                    if Some(process.group) == group || files::has_entry(process.pid, entry) {
                         *kin = Kin::Yes;
                     }
                 }
@@ -175,7 +173,7 @@ impl Scanner {
     #[must_use]
     pub fn has_no_other_children(&self, spare: Spare<'_>) -> bool {
         let is_spared = |pid: &Pid| self.look(*pid).is_some_and(|process| spare.covers(&process));
-        spare.init == Pid::this() && files::children(&self.proc, spare.init).is_some_and(|pids| pids.iter().all(is_spared))
+        spare.init == Pid::this() && files::children(spare.init).is_some_and(|pids| pids.iter().all(is_spared))
     }
 
     /// The process with this pid, if it is there and can be read.
@@ -187,37 +185,9 @@ impl Scanner {
     /// Whether `pid` is `ancestor`, or descends from it by the chain of parents.
     #[must_use]
     pub fn descends(&self, pid: Pid, ancestor: Pid) -> bool {
-        pid == ancestor || self.climb(pid, ancestor) == Kin::Yes
-    }
-
-    /// Follows the parents of `pid` as they are now.
-    fn climb(&self, pid: Pid, ancestor: Pid) -> Kin {
-        let mut at = pid;
+        let parent = |pid: &Pid| self.look(*pid).map(|process| process.parent);
         // A chain longer than this is a loop made of recycled pids.
-        for _ in 0..1024 {
-            match self.look(at) {
-                Some(process) if process.parent == ancestor => return Kin::Yes,
-                Some(process) if process.parent.as_raw() <= 1 => return Kin::No,
-                Some(process) => at = process.parent,
-                None if at == pid => return Kin::Gone,
-                None => return Kin::Lost,
-            }
-        }
-        Kin::Lost
-    }
-
-    /// Decides those whose parent was not in the list: parents come and go while it is made. Returns how many stay undecided.
-    fn ask_again(&mut self, init: Pid) -> usize {
-        let mut undecided = 0;
-        for at in 0..self.table.len() {
-            let (Some(process), Some(Kin::Lost)) = (self.table.get(at), self.kin.get(at)) else { continue };
-            let climbed = [(); 3].iter().map(|()| self.climb(process.pid, init)).find(|kin| *kin != Kin::Lost);
-            undecided += usize::from(climbed.is_none());
-            if let (Some(climbed), Some(kin)) = (climbed, self.kin.get_mut(at)) {
-                *kin = climbed;
-            }
-        }
-        undecided
+        std::iter::successors(Some(pid), parent).take(1024).any(|pid| pid == ancestor)
     }
 
     /// Fills the table by rising pid. Returns how many vanished and how many cannot be read; the latter are in it with state `?`.

@@ -1,4 +1,4 @@
-//! The signal state that tenure was started with, and the signals that it receives.
+//! What tenure was started with and its children get, and the signals that it receives.
 //!
 //! Owns the signal mask and the signalfd. Never sends one.
 
@@ -6,16 +6,15 @@ use std::{
     io,
     os::fd::{AsFd, BorrowedFd},
     sync::{
-        Mutex, OnceLock, PoisonError,
+        OnceLock,
         atomic::{AtomicBool, Ordering},
     },
 };
 
 use nix::{
     sys::{
-        signal::{
-            SIGTSTP, SaFlags, SigAction, SigHandler, SigSet, SigmaskHow, Signal as Name, kill, raise, sigaction, sigprocmask,
-        },
+        resource::{Resource, getrlimit, setrlimit},
+        signal::{SIGTSTP, SigSet, SigmaskHow, kill, raise, sigprocmask},
         signalfd::SignalFd,
     },
     unistd::Pid,
@@ -24,7 +23,7 @@ use nix::{
 use super::mask::Mask;
 use crate::config::Signal;
 
-/// The signal state, other than handlers, that a program inherits: the workload gets what tenure got.
+/// The signal state, other than handlers, and the limit that a program inherits: the workload gets what tenure got.
 #[derive(Clone, Copy, Debug)]
 pub struct Inherited {
     /// The blocked ones.
@@ -33,64 +32,41 @@ pub struct Inherited {
     pub ignores_pipe: bool,
     /// Whether SIGCHLD was ignored, which would leave no children to reap. tenure changes no other disposition.
     pub ignores_child: bool,
+    /// The soft limit on descriptors, if tenure has raised its own since.
+    pub descriptors: Option<u64>,
 }
 
-/// Blocks every signal except the faults, ends [`end_at_once`], and returns what was in place before the first call.
+impl Inherited {
+    /// Raises this process's soft limit on descriptors to `enough`, as far as the hard one goes.
+    pub fn raise_descriptors(&mut self, enough: u64) {
+        if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
+            && soft < enough.min(hard)
+            && setrlimit(Resource::RLIMIT_NOFILE, enough.min(hard), hard).is_ok()
+        {
+            self.descriptors = Some(soft);
+        }
+    }
+}
+
+/// Blocks every signal except the faults, and returns what was in place before the first call.
 ///
 /// # Errors
 /// None for a valid set.
 pub fn block() -> io::Result<Inherited> {
-    let inherited = take()?;
-    // Only now that they are blocked, so that none is lost.
-    put_back();
-    Ok(inherited)
+    let mask = TAKEN.set()?;
+    Ok(Inherited {
+        mask: *MASK.get_or_init(|| mask),
+        ignores_pipe: IGNORED_PIPE.load(Ordering::Relaxed),
+        ignores_child: IGNORED_CHILD.load(Ordering::Relaxed),
+        descriptors: None,
+    })
 }
 
 /// [`block`] in the first instructions of a program, long before main. What arrives earlier is lost to PID 1, because the kernel
 /// drops a signal that it neither blocks nor handles. For `.init_array`.
 pub extern "C" fn block_first() {
     // Whoever needs them blocked calls it again, and gets the error.
-    drop(take());
-}
-
-fn take() -> io::Result<Inherited> {
-    let mask = TAKEN.set()?;
-    Ok(Inherited {
-        mask: *MASK.get_or_init(|| mask),
-        ignores_pipe: IGNORED_PIPE.load(Ordering::Relaxed),
-        ignores_child: IGNORED_CHILD.load(Ordering::Relaxed),
-    })
-}
-
-/// Until the next [`block`], those that end a replica on which nothing runs end this process at once, with 0, and so do those that
-/// came before: what is read at the start may have no end. PID 1 would not be ended by their default actions.
-pub fn end_at_once() {
-    // None of it fails for valid signals.
-    let replaced = ENDING.iter().filter_map(|signal| Some((*signal, replace(*signal, &leaves()).ok()?))).collect();
-    *REPLACED.lock().unwrap_or_else(PoisonError::into_inner) = replaced;
-    let _ = ENDING.iter().fold(TAKEN, |mask, signal| mask.without(*signal as i32)).set();
-}
-
-fn put_back() {
-    for (signal, action) in REPLACED.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
-        let _ = replace(signal, &action);
-    }
-}
-
-fn leaves() -> SigAction {
-    SigAction::new(SigHandler::Handler(leave), SaFlags::empty(), SigSet::empty())
-}
-
-#[expect(unsafe_code, reason = "a handler does what is async-signal-safe, and nothing else")]
-extern "C" fn leave(_: libc::c_int) {
-    // SAFETY: it is async-signal-safe, takes a number and does not return.
-    unsafe { libc::_exit(0) }
-}
-
-#[expect(unsafe_code, reason = "a disposition is set")]
-fn replace(signal: Name, action: &SigAction) -> nix::Result<SigAction> {
-    // SAFETY: the only handler that is ever installed here is async-signal-safe.
-    unsafe { sigaction(signal, action) }
+    drop(block());
 }
 
 /// Puts back the mask that the program was started with.
@@ -162,12 +138,6 @@ const TAKEN: Mask = {
     let [fpe, ill, segv, bus, abrt, trap, sys] = Signal::FAULTS;
     Mask::ALL.without(fpe).without(ill).without(segv).without(bus).without(abrt).without(trap).without(sys)
 };
-
-/// Those that end a replica on which nothing runs.
-const ENDING: [Name; 3] = [Name::SIGTERM, Name::SIGINT, Name::SIGQUIT];
-
-/// What [`end_at_once`] replaced.
-static REPLACED: Mutex<Vec<(Name, SigAction)>> = Mutex::new(Vec::new());
 
 /// The mask before the first [`block`].
 static MASK: OnceLock<Mask> = OnceLock::new();

@@ -5,19 +5,19 @@
 //! for the child's report, which init polls ([`Spawning`]). Forking a process as small as init takes 0.1 ms.
 //!
 //! The child makes only system calls, on memory that was prepared before the fork. Its steps: die with init; own group or
-//! session; terminal; standard input; descriptors; oom_score_adj; the signal dispositions and the mask that tenure was started
-//! with; the deadline (law 15); execve.
+//! session; terminal; standard input; descriptors; oom_score_adj; the limit on descriptors, the signal dispositions and the mask
+//! that tenure was started with; the deadline (law 15); execve.
 
 use std::{
     ffi::{CString, NulError, OsStr, c_char},
+    fmt,
     fs::File,
     io::{self, Read as _},
     os::{
-        fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd},
+        fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd as _, OwnedFd},
         unix::ffi::OsStrExt,
     },
     path::Path,
-    time::Duration,
 };
 
 use nix::{
@@ -34,9 +34,9 @@ use crate::{
 };
 
 mod child;
-mod disposition;
+mod handling;
 
-pub use disposition::Fate;
+use handling::StatusFiles;
 
 /// A program with its arguments and its whole environment, ready for execve.
 #[derive(Clone, Debug)]
@@ -49,12 +49,10 @@ pub struct Command {
 /// How a child is set up.
 #[derive(Clone, Copy, Debug)]
 pub struct Setup<'a> {
-    /// The signal state that it gets.
+    /// The signal state and the limit that it gets.
     pub inherited: Inherited,
     /// Its process group or session.
-    pub place: Place,
-    /// The directory in which it starts; none: init's.
-    pub directory: Option<BorrowedFd<'a>>,
+    pub group: ProcessGroup,
     /// Its standard input.
     pub input: Input,
     /// What becomes its descriptor 3. Every other one above 2 is closed by the execve.
@@ -69,9 +67,9 @@ pub struct Setup<'a> {
 
 /// The process group or session of a child.
 #[derive(Clone, Copy, Debug)]
-pub enum Place {
-    /// It leads a process group of its own.
-    Group,
+pub enum ProcessGroup {
+    /// It leads one of its own.
+    Own,
     /// The same, in the foreground of the terminal.
     Foreground(Terminal),
     /// It leads a session of its own, without a terminal.
@@ -109,13 +107,28 @@ pub enum Outcome {
 }
 
 /// Which step of a child failed, and how.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{step}: {}", errno.desc())]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// The step.
     pub step: Step,
     /// The error.
     pub errno: Errno,
+}
+
+/// A step of a child.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Step {
+    /// Asking to be killed when init dies.
+    DieWithInit = 1,
+    /// What else comes before the last step.
+    Prepare,
+    /// execve.
+    Execute,
+    /// Emptying NOTIFY_SOCKET.
+    Drain,
+    /// The signal of a role.
+    Signal,
 }
 
 impl Failure {
@@ -129,46 +142,21 @@ impl Failure {
     }
 }
 
-/// A step of a child.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Step {
-    /// Asking to be killed when init dies.
-    DieWithInit = 1,
-    /// A process group or a session of its own.
-    Place,
-    /// Its directory.
-    Directory,
-    /// Standard input.
-    Input,
-    /// Descriptor 3.
-    Link,
-    /// Mask and dispositions.
-    Signals,
-    /// Reading the clock.
-    Clock,
-    /// execve.
-    Execute,
-    /// Emptying NOTIFY_SOCKET.
-    Drain,
-    /// The signal of [`promote`] or [`demote`].
-    Signal,
-}
-
-impl std::fmt::Display for Step {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::DieWithInit => "cannot bind the child to init's life",
-            Self::Place => "cannot make a process group or session",
-            Self::Directory => "cannot start in the directory of init",
-            Self::Input => "cannot set standard input",
-            Self::Link => "cannot hand over the link",
-            Self::Signals => "cannot restore the signals",
-            Self::Clock => "cannot read the clock",
-            Self::Execute => "cannot execute",
-            Self::Drain => "cannot empty NOTIFY_SOCKET",
-            Self::Signal => "cannot signal",
-        })
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let step = match self.step {
+            Step::DieWithInit => "cannot bind the child to init's life",
+            Step::Prepare => "cannot prepare the child",
+            Step::Execute => "cannot execute",
+            Step::Drain => "cannot empty NOTIFY_SOCKET",
+            Step::Signal => "cannot signal",
+        };
+        let hint = match (self.step, self.errno) {
+            (Step::Execute, Errno::ENOENT) => " (the file, or the interpreter that its #! line or its program header names)",
+            (Step::Execute, Errno::ENOEXEC) => " (neither a program for this machine nor a script with a #! line)",
+            _ => "",
+        };
+        write!(f, "{step}: {}{hint}", self.errno.desc())
     }
 }
 
@@ -178,15 +166,9 @@ pub enum SpawnError {
     /// A string with a NUL byte.
     #[error("the command or its environment contains a NUL byte")]
     Nul(#[from] NulError),
-    /// No pipe for its report.
-    #[error("no pipe for a child")]
-    Pipe(#[source] io::Error),
-    /// No /dev/null.
-    #[error("/dev/null cannot be opened")]
-    Null(#[source] io::Error),
-    /// No process.
-    #[error("no further process can be started")]
-    Fork(#[source] io::Error),
+    /// No process, or not what every child needs.
+    #[error("{0}")]
+    Unavailable(&'static str, #[source] io::Error),
 }
 
 impl Command {
@@ -221,22 +203,21 @@ impl Command {
         let environment = pointers(&self.environment);
         let null = match setup.input {
             Input::Inherited => None,
-            Input::Null => Some(File::open("/dev/null").map_err(SpawnError::Null)?),
+            Input::Null => {
+                Some(File::open("/dev/null").map_err(|error| SpawnError::Unavailable("/dev/null cannot be opened", error))?)
+            }
         };
         let score =
             oom_scores(setup.oom_score_adjust).filter(|(own, childs)| own != childs).map(|(_, childs)| childs.to_string());
-        let spawning = fork(&child::Plan {
-            place: Some(setup.place),
-            directory: setup.directory,
+        let spawning = fork(&child::Plan::Execute(child::Execution {
+            setup,
             null: null.as_ref().map(AsRawFd::as_raw_fd),
-            link: setup.link.map(|link| link.as_raw_fd()),
             score: score.as_deref().map(str::as_bytes),
-            inherited: Some(setup.inherited),
-            not_after: setup.not_after,
-            fuse: setup.fuse,
-            act: child::Act::Execute { program: &self.program, arguments: &arguments, environment: &environment },
-        })?;
-        if let Place::Group | Place::Foreground(_) = setup.place {
+            program: &self.program,
+            arguments: &arguments,
+            environment: &environment,
+        }))?;
+        if let ProcessGroup::Own | ProcessGroup::Foreground(_) = setup.group {
             // Both sides do it, so that the group exists whichever is first. It fails harmlessly after the execve.
             let _ = nix::unistd::setpgid(spawning.pid, spawning.pid);
         }
@@ -244,83 +225,42 @@ impl Command {
     }
 }
 
-/// Promotes a running workload by a signal from a forked child, which exits without sending it after `not_after` (law 15). `pid`
-/// is a child that has not been reaped. The forked child waits while the signal would end or stop that process because it has not
-/// set up its handling yet. Then it drains `notify`, so that whatever is read there later was said after the signal (law 8);
-/// nobody else reads it before. Where it is to be `taken` it ends only when the process has taken the signal, so that no other
-/// can overtake it, and with another status than 0 if that does not happen before `not_after`.
-///
-/// # Errors
-/// [`SpawnError`]; nothing was sent then.
-pub fn promote(
-    pid: Pid,
-    signal: Signal,
-    not_after: Instant,
-    notify: Option<BorrowedFd<'_>>,
-    taken: bool,
-) -> Result<Spawning, SpawnError> {
-    tell(pid, signal, Some(not_after), notify, taken)
+/// A signal that tells a running workload its role.
+#[derive(Clone, Copy, Debug)]
+pub struct RoleSignal<'a> {
+    /// A child that has not been reaped.
+    pub pid: Pid,
+    /// Which. Without a deadline, ask [`handles`] before.
+    pub signal: Signal,
+    /// For a promotion: it is sent as soon as the process handles it, and not at this time or later (law 15).
+    pub not_after: Option<Instant>,
+    /// Drained before, so that whatever is read there later was said after the signal (law 8); nobody else reads it meanwhile.
+    pub notify: Option<BorrowedFd<'a>>,
+    /// The child that sends it ends only once the process has taken it, so that no other can overtake it, and with another status
+    /// than 0 if that is gone or it is too late. One that is stopped, or dumps its core for minutes, can be sent a signal without
+    /// ever being told of its role.
+    pub until_taken: bool,
 }
 
-/// Demotes a running workload by a signal from a forked child, which ends once the process has taken it, and with another status
-/// than 0 once that is gone. One that is stopped, or dumps its core for minutes, can be sent a signal without ever being told of
-/// its role (law 8). Ask [`fate`] before whether it handles the signal.
-///
-/// # Errors
-/// [`SpawnError`]; nothing was sent then.
-pub fn demote(pid: Pid, signal: Signal) -> Result<Spawning, SpawnError> {
-    tell(pid, signal, None, None, true)
-}
-
-fn tell(
-    pid: Pid,
-    signal: Signal,
-    not_after: Option<Instant>,
-    notify: Option<BorrowedFd<'_>>,
-    until_taken: bool,
-) -> Result<Spawning, SpawnError> {
-    // If it is refused the pid must do: it is wrong only if the child is stopped while init reaps the process and its pid is
-    // recycled.
-    let handle = kill::pidfd_open(pid).ok();
-    fork(&child::Plan {
-        place: None,
-        directory: None,
-        null: None,
-        link: None,
-        score: None,
-        inherited: None,
-        not_after,
-        fuse: None,
-        act: child::Act::Signal {
-            handle: handle.as_ref().map(AsFd::as_fd),
-            pid,
-            signal,
-            files: &disposition::Files::of(pid),
-            notify,
-            until_taken,
-        },
-    })
-}
-
-/// What a signal would do to a process, as far as /proc tells. Takes a few milliseconds unless the process handles or ignores it.
-#[must_use]
-pub fn fate(pid: Pid, signal: Signal) -> Fate {
-    const LOOKS: usize = 3;
-    let files = disposition::Files::of(pid);
-    let mut worst = Fate::Blocks;
-    for look in 1..=LOOKS {
-        match files.fate(signal) {
-            fate @ (Fate::Handles | Fate::Ignores) => return fate,
-            // Perhaps only for a moment: while it begins to wait for the signal, or was interrupted there.
-            Fate::Ends => worst = Fate::Ends,
-            // While it creates a process.
-            Fate::Blocks => {}
-        }
-        if look < LOOKS {
-            std::thread::sleep(Duration::from_millis(1));
-        }
+impl RoleSignal<'_> {
+    /// Sends it from a forked child.
+    ///
+    /// # Errors
+    /// [`SpawnError`]; nothing was sent then.
+    pub fn spawn(&self) -> Result<Spawning, SpawnError> {
+        // If it is refused the pid must do: it is wrong only if the child is stopped while init reaps the process and its pid is
+        // recycled.
+        let handle = kill::pidfd_open(self.pid).ok();
+        let files = StatusFiles::of(self.pid);
+        fork(&child::Plan::Signal { role_signal: self, handle: handle.as_ref().map(AsFd::as_fd), files: &files })
     }
-    worst
+}
+
+/// Whether a process has a handler for a signal (`SigCgt` in /proc/PID/status), or blocks it (`SigBlk`) to read it; what cannot be
+/// read counts as neither. Takes a millisecond in the latter case.
+#[must_use]
+pub fn handles(pid: Pid, signal: Signal) -> bool {
+    StatusFiles::of(pid).handles(signal)
 }
 
 impl Spawning {
@@ -343,35 +283,29 @@ impl AsFd for Spawning {
 
 #[expect(unsafe_code, reason = "fork")]
 fn fork(plan: &child::Plan<'_>) -> Result<Spawning, SpawnError> {
-    let failed = |errno: Errno| SpawnError::Pipe(errno.into());
+    let failed = |errno: Errno| SpawnError::Unavailable("no pipe for a child", errno.into());
+    let no_process = |errno: Errno| SpawnError::Unavailable("no further process can be started", errno.into());
     let (report, end) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK).map_err(failed)?;
     let end = above_link(end).map_err(failed)?;
     let parent = Pid::this();
     // No handler of ours may run in the child.
-    let mask = Mask::ALL.set().map_err(|errno| SpawnError::Fork(errno.into()))?;
+    let mask = Mask::ALL.set().map_err(no_process)?;
     // SAFETY: the child calls nothing but `child::run`, which makes only async-signal-safe calls and does not return.
     let forked = match unsafe { libc::fork() } {
         0 => child::run(plan, parent, end.as_raw_fd()),
         result => Errno::result(result),
     };
     let _ = mask.set();
-    let pid = forked.map_err(|errno| SpawnError::Fork(errno.into()))?;
+    let pid = forked.map_err(no_process)?;
     Ok(Spawning { pid: Pid::from_raw(pid), report: File::from(report) })
 }
 
 /// The child's end of the pipe, moved out of the way of the link's descriptor.
-fn above_link(end: OwnedFd) -> nix::Result<OwnedFd> {
-    if end.as_raw_fd() > link::FD {
-        return Ok(end);
-    }
-    owned(fcntl(&end, FcntlArg::F_DUPFD_CLOEXEC(link::FD + 1))?)
-}
-
 #[expect(unsafe_code, reason = "fcntl returns the duplicate as a number")]
-fn owned(fd: RawFd) -> nix::Result<OwnedFd> {
-    use std::os::fd::FromRawFd as _;
+fn above_link(end: OwnedFd) -> nix::Result<OwnedFd> {
+    let moved = fcntl(&end, FcntlArg::F_DUPFD_CLOEXEC(link::FD + 1))?;
     // SAFETY: fcntl just made it, and nobody else knows it.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    Ok(unsafe { OwnedFd::from_raw_fd(moved) })
 }
 
 fn pointers(strings: &[CString]) -> Vec<*const c_char> {

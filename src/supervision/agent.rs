@@ -7,34 +7,35 @@ use std::collections::VecDeque;
 
 use crate::{
     config::{Config, Hooks, Runs, Signal, Signals},
-    link::{LastSeen, Reason, Term, ToElector, VERSION, Welcome},
+    law::Timing,
+    link::{InitialState, KubeContext, LastSeen, Reason, Term, ToElector, VERSION},
     time::Instant,
 };
 
 use super::{
     Action, Input, Launch,
     electors::{Electors, Move},
-    held::Held,
+    term::ActiveTerm,
     workload::{Policy, Workload},
 };
 
-mod ending;
+mod shutdown;
 mod stopping;
 #[cfg(test)]
 mod tests;
 mod told;
 
-use ending::Ending;
+use shutdown::Shutdown;
 
 /// What the agent knows of its environment, set once.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct AgentConfig {
     /// The validated configuration.
     pub config: Config,
     /// Full identity, constant per init.
     pub identity: String,
     /// The kubeconfig context that this replica's Lease is in; none: the pod's own cluster.
-    pub context: Option<String>,
+    pub context: Option<KubeContext>,
     /// Init is PID 1, so that kill(-1) and its own end kill everything.
     pub pid1: bool,
     /// The workload has a terminal, or may be lent it: a key may end it.
@@ -44,20 +45,20 @@ pub struct Settings {
 /// The state machine that init's loop drives.
 #[derive(Clone, Debug)]
 pub struct Agent {
-    settings: Settings,
+    config: AgentConfig,
+    /// The same for every term and every elector of this init (law 1).
+    timing: Timing,
     workload: Workload,
     electors: Electors,
-    held: Option<Held>,
+    term: Option<ActiveTerm>,
     last_term: Term,
-    /// The greatest instant before which nothing may start; nothing lowers it (law 14).
-    not_before: Option<Instant>,
     /// What counts of what the electors saw of the Lease (law 11, 14).
     last_seen: Option<LastSeen>,
     /// The end of the D in which the others go first, after the last term that was given up voluntarily.
-    sit_out: Option<Instant>,
+    backoff: Option<Instant>,
     /// An elector reported that no elector can work.
     failed: Option<u8>,
-    ending: Option<Ending>,
+    shutdown: Option<Shutdown>,
     /// [`Action::Exit`] went out: nothing more is done.
     over: bool,
     actions: VecDeque<Action>,
@@ -66,18 +67,18 @@ pub struct Agent {
 impl Agent {
     /// At the start of init, before anything runs. The first `handle_timeout`, due at once, starts what there is to start.
     #[must_use]
-    pub fn new(settings: Settings) -> Self {
+    pub fn new(config: AgentConfig) -> Self {
         Self {
-            workload: Workload::new(Policy::of(&settings.config, settings.pid1, settings.terminal)),
-            electors: Electors::new(settings.config.lease.duration),
-            settings,
-            held: None,
+            timing: config.config.timing(),
+            workload: Workload::new(Policy::of(&config.config, config.pid1, config.terminal)),
+            electors: Electors::new(config.config.lease.duration),
+            config,
+            term: None,
             last_term: Term(0),
-            not_before: None,
             last_seen: None,
-            sit_out: None,
+            backoff: None,
             failed: None,
-            ending: None,
+            shutdown: None,
             over: false,
             actions: VecDeque::new(),
         }
@@ -92,7 +93,12 @@ impl Agent {
     /// H, while anything of a leader may run: from then on nothing of it may, whether init runs or not (law 3).
     #[must_use]
     pub fn hard(&self) -> Option<Instant> {
-        self.held.as_ref().filter(|_| self.workload.leads()).map(|held| held.deadlines().hard)
+        self.leading().map(|term| term.deadlines().hard)
+    }
+
+    /// The term, while its deadlines are to be enforced: its proof of death disarms them (law 3).
+    fn leading(&self) -> Option<&ActiveTerm> {
+        self.term.as_ref().filter(|_| self.workload.leads())
     }
 
     /// Takes in what arrived, read at `now`. Never acts on a deadline that has passed: that is [`Self::handle_timeout`]'s (law 9).
@@ -107,16 +113,14 @@ impl Agent {
             }
             Input::ElectorStarted => {
                 self.electors.started(now);
-                if let Some(ending) = &mut self.ending {
-                    ending.told = true;
+                if let Some(shutdown) = &mut self.shutdown {
+                    shutdown.was_told();
                 }
                 self.tell_start();
             }
             Input::ElectorNotStarted | Input::ElectorEnded => {
                 self.electors.ended(now);
-                if let Some(held) = &mut self.held {
-                    held.change_elector();
-                }
+                self.change_elector();
             }
             Input::LinkBroken => self.give_elector_up(now),
             Input::Signal(signal) => self.signalled(Signal(signal), now),
@@ -135,25 +139,25 @@ impl Agent {
 
     /// The first message to an elector that starts now: nothing else tells it what has happened since it was asked for.
     #[must_use]
-    pub fn welcome(&self) -> Welcome {
-        let mut config = self.settings.config.clone();
+    pub fn initial_state(&self) -> InitialState {
+        let mut config = self.config.config.clone();
         config.workload.command.clear();
         config.workload.env.clear();
         config.hooks = Hooks::default();
         config.signals = Signals::default();
-        Welcome {
+        let resume = |term: &ActiveTerm| term.resume(self.timing, self.workload.leads(), self.workload.main());
+        InitialState {
             version: VERSION,
             config,
-            identity: self.settings.identity.clone(),
-            context: self.settings.context.clone(),
+            identity: self.config.identity.clone(),
+            context: self.config.context.clone(),
             generation: self.electors.generation(),
             last_term: self.last_term,
-            resume: self.held.as_ref().map(|held| held.resume(self.workload.leads(), self.workload.main())),
-            not_before: self.not_before,
+            resume: self.term.as_ref().map(resume),
             last_seen: self.last_seen.clone(),
-            sit_out: self.sit_out,
-            shutdown: self.ending.is_some(),
-            pid1: self.settings.pid1,
+            backoff: self.backoff,
+            shutdown: self.shutdown.is_some(),
+            pid1: self.config.pid1,
         }
     }
 
@@ -168,15 +172,11 @@ impl Agent {
         if self.over {
             return None;
         }
-        let armed = self.held.as_ref().filter(|_| self.workload.leads());
-        let hard = armed.filter(|held| !held.is_spent()).map(|held| held.deadlines().hard);
-        let soft = armed.filter(|held| held.is_live()).map(|held| held.deadlines().soft);
-        let start = self.held.as_ref().filter(|held| held.is_live() && !self.workload.leads()).and(self.not_before);
-        let start = start.filter(|_| self.ending.is_none() && self.workload.leads_until().is_none());
-        let end = self.ending.as_ref().filter(|_| self.waits_to_end()).and_then(|ending| ending.due(self.held.as_ref()));
+        let deadline = self.leading().and_then(ActiveTerm::due);
+        let end = self.shutdown.as_ref().filter(|_| self.waits_to_end()).and_then(|shutdown| shutdown.due(self.term.as_ref()));
         let elector = self.electors.due(self.wants_elector());
         let first = (self.is_plain() && self.is_new()).then_some(Instant::BOOT);
-        [hard, soft, start, end, elector, first, self.workload.poll_timeout()].into_iter().flatten().min()
+        [deadline, end, elector, first, self.workload.poll_timeout()].into_iter().flatten().min()
     }
 
     /// Acts on what is due at `now`. The loop drained the link just before (law 9).
@@ -189,7 +189,11 @@ impl Agent {
         }
         let wanted = self.wants_elector();
         match self.electors.step(wanted, now) {
-            Some(Move::Start) => self.start_elector(),
+            Some(Move::Start) => {
+                // Its predecessor may not have been reaped.
+                self.change_elector();
+                self.actions.push_back(Action::StartElector);
+            }
             Some(Move::Kill) => {
                 self.warn("the elector was silent for too long and is killed".into());
                 self.actions.push_back(Action::KillElector);
@@ -205,7 +209,7 @@ impl Agent {
 impl Agent {
     fn settle(&mut self, now: Instant) {
         self.flush(now);
-        if self.ending.is_none() {
+        if self.shutdown.is_none() {
             self.want(now);
             self.flush(now);
         }
@@ -234,57 +238,51 @@ impl Agent {
         }
         if self.is_plain() {
             if self.is_new() {
-                self.workload.lead(Launch { facts: None, not_after: Instant::NEVER }, now);
+                self.workload.lead(Launch { info: None, not_after: Instant::NEVER }, now);
             }
             return;
         }
-        if !self.workload.leads() && self.workload.is_stuck() && self.held.as_ref().is_some_and(Held::is_live) {
+        if !self.workload.leads() && self.workload.is_stuck() && self.term.as_ref().is_some_and(ActiveTerm::is_live) {
             // What a standby left does not die, so nothing can be started here: another replica may be able to. If it dies after
             // all, it is too late for this term.
             self.workload.hold();
             self.begin_stop(Reason::SpawnFailed, now);
         }
-        match &self.held {
-            Some(held) if held.is_live() && self.not_before.is_none_or(|at| at <= now) => {
-                let not_after = held.lasting(self.settings.config.timing(), self.not_before).soft;
+        match &self.term {
+            Some(term) if term.is_live() => {
+                let not_after = term.deadlines().soft;
                 if self.workload.leads_until() != Some(not_after) {
-                    self.workload.lead(Launch { facts: Some(held.facts.clone()), not_after }, now);
+                    self.workload.lead(Launch { info: Some(term.info.clone()), not_after }, now);
                 }
             }
-            // Until the elector has said Ended, its guard may kill at an H that has passed, whatever runs.
-            Some(held) if !held.is_live() && (!held.is_answered() || held.is_spent()) => {}
-            Some(_) | None if self.settings.config.workload.runs == Runs::Always => {
-                self.workload.stand_by(now);
-            }
-            Some(_) | None => {}
+            Some(term) if !term.frees_standby() => {}
+            Some(_) | None => match self.config.config.workload.runs {
+                Runs::Always => self.workload.stand_by(now),
+                Runs::Leading => {}
+            },
         }
     }
 
     fn wants_elector(&self) -> bool {
-        let useful = match &self.ending {
-            None => true,
-            Some(ending) => ending.wants_elector(self.held.as_ref()),
-        };
+        let useful = self.shutdown.as_ref().is_none_or(|shutdown| shutdown.wants_elector(self.term.as_ref()));
         useful && !self.is_plain() && self.failed.is_none() && !self.workload.kills_everything()
     }
 
-    fn start_elector(&mut self) {
-        // Its predecessor may not have been reaped.
-        if let Some(held) = &mut self.held {
-            held.change_elector();
+    fn change_elector(&mut self) {
+        if let Some(term) = &mut self.term {
+            term.change_elector();
         }
-        self.actions.push_back(Action::StartElector);
     }
 
     fn is_plain(&self) -> bool {
-        !self.settings.config.lease.enabled
+        !self.config.config.lease.enabled
     }
 
     /// Whether nothing was ever wanted of the workload.
     fn is_new(&self) -> bool {
         self.workload.leads_until().is_none()
             && self.workload.exit().is_none()
-            && self.ending.is_none()
+            && self.shutdown.is_none()
             && self.workload.is_down()
     }
 
@@ -302,7 +300,7 @@ impl Agent {
     /// A start while there was no elector is told to the next one.
     fn tell_start(&mut self) {
         if self.electors.is_alive()
-            && let Some(start) = self.held.as_mut().and_then(Held::tell_start)
+            && let Some(start) = self.term.as_mut().and_then(ActiveTerm::tell_start)
         {
             self.tell(start);
         }

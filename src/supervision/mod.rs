@@ -11,25 +11,25 @@
 //!    ([`Input::FuseFired`] says that the kernel has), so an extension that waited in the link while init did not run is taken in
 //!    before the stop that it prevents.
 //! 2. The immediate result of an action is fed at once, before any input but [`Input::Reaped`]: whether [`Action::Spawn`],
-//!    [`Action::Hook`] and [`Action::StartElector`] forked, and the scan of [`Action::Prove`], [`Action::Walk`],
+//!    [`Action::Hook`] and [`Action::StartElector`] forked, and the scan of [`Action::Prove`], [`Action::Sweep`],
 //!    [`Action::KillAll`].
 //! 3. After [`Action::KillElector`] it drains the link into the agent and closes it (law 10).
 
 use crate::{
     config::{HookKind, Signal},
-    link::{Exit, Facts, Reason, ToElector, ToInit},
+    link::{Exit, Reason, TermInfo, ToElector, ToInit},
     role::Role,
     time::Instant,
 };
 
-pub use self::agent::{Agent, Settings};
+pub use self::agent::{Agent, AgentConfig};
 
 mod agent;
 mod electors;
-mod held;
-mod ladder;
+mod escalation;
 mod restarts;
 mod roles;
+mod term;
 mod workload;
 
 /// What arrived.
@@ -38,7 +38,7 @@ mod workload;
 pub enum Input {
     /// From the elector.
     Told(ToInit),
-    /// The elector runs, its link is open and the Welcome is on its way.
+    /// The elector runs, its link is open and the InitialState is on its way.
     ElectorStarted,
     /// The elector could not be started.
     ElectorNotStarted,
@@ -68,7 +68,7 @@ pub enum Input {
     },
     /// Init has no child left: proof enough for a plain init that is not PID 1; fed only there.
     Childless,
-    /// Answer to [`Action::Prove`], [`Action::Walk`] and [`Action::KillAll`].
+    /// Answer to [`Action::Prove`], [`Action::Sweep`] and [`Action::KillAll`].
     Scanned(Scan),
     /// The kernel has killed a process group of the leader at H, while init did not run.
     FuseFired,
@@ -77,21 +77,10 @@ pub enum Input {
 /// The outcome of telling a workload its role, and what it answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RoleInput {
-    /// [`Action::Promote`] has sent its signal, and where no notification is asked for the workload has taken it.
-    Promoted,
-    /// Its deadline came first: nothing was sent.
-    PromotionLate,
-    /// The child of [`Action::Promote`] was killed, and may have sent the signal or not; or the workload has not taken it by the
-    /// deadline.
-    PromotionKilled,
-    /// A step of it failed: nothing was sent.
-    NotPromoted,
-    /// [`Action::Demote`] has sent its signal, and where the signal is the acknowledgement, the workload has taken it.
-    Demoted,
-    /// The signal could not be sent, or would have been nothing to the process or its end, or was not taken.
-    NotDemoted,
-    /// [`Action::DrainNotify`] failed: what is read may have been said before.
-    NotDrained,
+    /// [`Action::TellRole`] has sent its signal, and where no notification is asked for the workload has taken it.
+    Signalled,
+    /// It has not, or that cannot be told: it came too late, was killed, or a step of it failed.
+    NotSignalled,
     /// [`Action::Hook`] forked; if its command cannot run, that shows in how the process ends.
     HookForked {
         /// Its id, which is also its process group's.
@@ -139,8 +128,8 @@ pub enum NotSpawned {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Launch {
     /// What it is told; none for a plain init.
-    pub facts: Option<Facts>,
-    /// S, or the one that the end of a wait leaves: nothing is started, continued or promoted from here on (law 15).
+    pub info: Option<TermInfo>,
+    /// S: nothing is started, continued or promoted from here on (law 15).
     pub not_after: Instant,
 }
 
@@ -156,7 +145,7 @@ pub enum Target {
 /// What the agent wants done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Start an elector; its first message is [`Agent::welcome`], as it is then.
+    /// Start an elector; its first message is [`Agent::initial_state`], as it is then.
     StartElector,
     /// SIGKILL the elector, drain its link, close it.
     KillElector,
@@ -176,38 +165,30 @@ pub enum Action {
         /// Which.
         signal: Signal,
     },
-    /// Send the promotion signal from a forked child that drains NOTIFY_SOCKET and checks the clock last (law 8, 15). The child
-    /// waits while the signal would end the process, as it would just after its start. Nothing that is said before the child has
-    /// ended is fed before its [`RoleInput::Promoted`].
-    Promote {
+    /// Tell a running workload its role by a signal, from a forked child that drains NOTIFY_SOCKET and checks the clock last (law 8,
+    /// 15). A promotion waits while the signal would end the process, as it would just after its start. Nothing that is said
+    /// before the child has ended is fed before its [`RoleInput::Signalled`].
+    TellRole {
         /// The main process.
         pid: i32,
-        /// Which.
+        /// Which role.
+        role: Role,
+        /// By which signal.
         signal: Signal,
-        /// It is not sent at this instant or later (law 15).
-        not_after: Instant,
+        /// It is not sent at this instant or later (law 15); none for a demotion.
+        not_after: Option<Instant>,
     },
-    /// SIGKILL the child of [`Action::Promote`], if there still is one: its workload is being stopped.
-    /// Whether it had sent the signal is unknown: [`RoleInput::PromotionKilled`].
+    /// SIGKILL the child of [`Action::TellRole`], if there still is one: its workload is being stopped.
     CallOff,
-    /// Send the demotion signal. Sending it is no acknowledgement (law 8): the answer is [`RoleInput::Demoted`] or
-    /// [`RoleInput::NotDemoted`], or the end of the process.
-    Demote {
-        /// The main process.
-        pid: i32,
-        /// Which.
-        signal: Signal,
-    },
     /// Start a hook in a process group of its own.
     Hook {
         /// Which.
         hook: HookKind,
         /// What it is told.
-        facts: Option<Facts>,
+        info: Option<TermInfo>,
         /// Why the term ended, for `TENURE_REASON`.
         reason: Option<Reason>,
-        /// S for a promotion, H for a demotion, or those that the end of a wait leaves: its forked child checks the clock last,
-        /// as with [`Action::Promote`] (law 15).
+        /// S for a promotion, H for a demotion: its forked child checks the clock last, as with [`Action::TellRole`] (law 15).
         not_after: Instant,
     },
     /// SIGKILL the process group of this hook.
@@ -215,12 +196,12 @@ pub enum Action {
         /// Its id.
         pid: i32,
     },
-    /// Discard every datagram that waits on NOTIFY_SOCKET.
+    /// Discard every datagram that waits on NOTIFY_SOCKET: in place of a signal, and answered like one.
     DrainNotify,
     /// Reap and scan.
     Prove,
     /// SIGKILL everything but init and the elector, reap and scan.
-    Walk,
+    Sweep,
     /// `kill(-1, SIGKILL)`, reap and scan. As PID 1 only.
     KillAll,
     /// End init at once; the kernel kills the namespace. As PID 1 only.
@@ -228,7 +209,7 @@ pub enum Action {
     /// Log this as a warning.
     Warn(String),
     /// Log why nothing can be run, and write it to /dev/termination-log.
-    LastWords(String),
+    TerminationMessage(String),
     /// End init with this code, its log flushed.
     Exit(u8),
 }

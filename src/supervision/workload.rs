@@ -3,7 +3,7 @@
 //! Owns the main process, its restarts and its shutdown. Knows nothing of Leases, links and electors: the agent says what is
 //! wanted, and until when something may be started; the workload reports what became of it.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, sync::Arc};
 
 use crate::{
     config::Signal,
@@ -15,7 +15,7 @@ use crate::{
 
 use super::{
     Action, Launch, NotSpawned, Target,
-    ladder::{Ladder, Step},
+    escalation::{Step, StopEscalation},
     restarts::Restarts,
     roles::{Outcome, Roles},
 };
@@ -40,8 +40,6 @@ pub(crate) enum Happened {
     Interrupted,
     /// It cannot be executed.
     SpawnFailed { code: u8, message: String },
-    /// It cannot be executed now, and is not tried again.
-    Unavailable { message: String },
     /// It was not promoted: its hook failed, it could not be told, or did not acknowledge it.
     NotPromoted(Reason),
     /// Nothing of a leader runs: it was proved dead, or acknowledged its demotion.
@@ -53,13 +51,11 @@ pub(crate) enum Happened {
 /// The machine.
 #[derive(Clone, Debug)]
 pub(crate) struct Workload {
-    policy: Policy,
+    policy: Arc<Policy>,
     wanted: Wanted,
     actual: Actual,
     /// Since the last proof something of a leader was started.
     leads: bool,
-    /// A kill(-1) left init alone, and nothing was started since.
-    alone: bool,
     restarts: Restarts,
     /// The stop under way, or the last one.
     account: Account,
@@ -89,20 +85,19 @@ enum Actual {
     /// Killed if its execve is not done by `late`.
     Starting { launch: Option<Launch>, pid: Option<i32>, kill_at: Option<Instant>, late: Option<Instant> },
     /// The main process runs; with its roles if it runs always.
-    Running { pid: i32, since: Instant, roles: Option<Roles>, yield_by: Option<Instant> },
-    /// Being stopped.
-    Ending { main: Option<i32>, ladder: Ladder, again_at: Option<Instant> },
+    Running { pid: i32, since: Instant, roles: Option<Roles> },
+    /// Being stopped, and then, if `again_at` is set, started again.
+    Stopping { main: Option<i32>, escalation: StopEscalation, again_at: Option<Instant> },
 }
 
 impl Workload {
     pub(crate) fn new(policy: Policy) -> Self {
         Self {
             restarts: Restarts::new(policy.config.restart.clone()),
-            policy,
+            policy: Arc::new(policy),
             wanted: Wanted::Down,
             actual: Actual::Stopped,
             leads: false,
-            alone: false,
             account: Account::default(),
             proved: None,
             actions: VecDeque::new(),
@@ -121,23 +116,23 @@ impl Workload {
     }
 
     /// Whether it is being stopped.
-    pub(crate) fn is_ending(&self) -> bool {
-        matches!(self.actual, Actual::Ending { .. })
+    pub(crate) fn is_stopping(&self) -> bool {
+        matches!(self.actual, Actual::Stopping { .. })
     }
 
     /// Whether only what its main process left behind is still to be killed.
     pub(crate) fn is_being_swept(&self) -> bool {
-        matches!(&self.actual, Actual::Ending { main: None, ladder, .. } if !ladder.asks())
+        matches!(&self.actual, Actual::Stopping { main: None, escalation, .. } if !escalation.asks())
     }
 
     /// Whether it is being killed, and no longer asked.
     pub(crate) fn is_being_killed(&self) -> bool {
-        matches!(&self.actual, Actual::Ending { ladder, .. } if !ladder.asks())
+        matches!(&self.actual, Actual::Stopping { escalation, .. } if !escalation.asks())
     }
 
     /// Whether SIGKILL was reported not to suffice.
     pub(crate) fn is_stuck(&self) -> bool {
-        matches!(&self.actual, Actual::Ending { ladder, .. } if ladder.is_stuck())
+        matches!(&self.actual, Actual::Stopping { escalation, .. } if escalation.is_stuck())
     }
 
     /// Whether a main process runs that signals can be forwarded to.
@@ -147,7 +142,7 @@ impl Workload {
 
     /// Whether kill(-1) is being repeated.
     pub(crate) fn kills_everything(&self) -> bool {
-        matches!(&self.actual, Actual::Ending { ladder, .. } if ladder.kills_everything())
+        matches!(&self.actual, Actual::Stopping { escalation, .. } if escalation.kills_everything())
     }
 
     /// Until when a leader may be started, if one is wanted.
@@ -179,16 +174,6 @@ impl Workload {
         if self.leads_until().is_none() {
             self.wait_no_longer(now);
         }
-        match &mut self.actual {
-            Actual::Running { roles: Some(roles), .. } => roles.follow_soft(launch.not_after),
-            // For the hook that follows: the child itself goes by what it was given.
-            Actual::Starting { launch: Some(started), .. } => started.not_after = launch.not_after,
-            Actual::Running { roles: None, .. }
-            | Actual::Starting { launch: None, .. }
-            | Actual::Stopped
-            | Actual::Waiting { .. }
-            | Actual::Ending { .. } => {}
-        }
         self.wanted = Wanted::Leader(launch);
         self.advance(now);
     }
@@ -196,8 +181,8 @@ impl Workload {
     /// A crashed standby is restarted without its delay, since the Lease is now held for it.
     fn wait_no_longer(&mut self, now: Instant) {
         match &mut self.actual {
-            Actual::Waiting { until } | Actual::Ending { again_at: Some(until), .. } => *until = now.min(*until),
-            Actual::Ending { again_at: None, .. } | Actual::Stopped | Actual::Starting { .. } | Actual::Running { .. } => {}
+            Actual::Waiting { until } | Actual::Stopping { again_at: Some(until), .. } => *until = now.min(*until),
+            Actual::Stopping { again_at: None, .. } | Actual::Stopped | Actual::Starting { .. } | Actual::Running { .. } => {}
         }
     }
 
@@ -220,7 +205,7 @@ impl Workload {
                     self.descend(None, kill_at, now);
                 }
             }
-            Actual::Ending { main, .. } => *main = Some(child),
+            Actual::Stopping { main, .. } => *main = Some(child),
             Actual::Stopped | Actual::Waiting { .. } | Actual::Running { .. } => {}
         }
     }
@@ -228,16 +213,16 @@ impl Workload {
     pub(crate) fn spawned(&mut self, now: Instant) {
         let Actual::Starting { launch, pid: Some(pid), .. } = &self.actual else { return };
         let (launch, pid) = (launch.clone(), *pid);
-        let (roles, outcome) = match (launch, self.policy.roles.clone()) {
-            (Some(launch), Some(policy)) => {
-                let (roles, outcome) = Roles::leader(policy, pid, launch, now, &mut self.actions);
+        let (roles, outcome) = match launch {
+            Some(launch) if self.policy.always => {
+                let (roles, outcome) = Roles::leader(Arc::clone(&self.policy), pid, launch, now, &mut self.actions);
                 (Some(roles), outcome)
             }
-            (Some(_), None) => (None, Outcome::Promoted),
-            (None, policy) => (policy.map(|policy| Roles::standby(policy, pid)), Outcome::Pending),
+            Some(_) => (None, Outcome::Promoted),
+            None => (Some(Roles::standby(Arc::clone(&self.policy), pid)), Outcome::Pending),
         };
         self.forget_stop();
-        self.actual = Actual::Running { pid, since: now, roles, yield_by: None };
+        self.actual = Actual::Running { pid, since: now, roles };
         self.take(outcome, now);
         self.advance(now);
     }
@@ -247,25 +232,17 @@ impl Workload {
             return;
         }
         match why {
-            NotSpawned::Late => self.actual = Actual::Waiting { until: now },
+            NotSpawned::Late => (self.actual, self.leads) = (Actual::Waiting { until: now }, false),
             NotSpawned::Failed { code, message } => {
-                (self.actual, self.wanted) = (Actual::Stopped, Wanted::Down);
+                (self.actual, self.wanted, self.leads) = (Actual::Stopped, Wanted::Down, false);
                 self.happened.push_back(Happened::SpawnFailed { code, message });
             }
+            // A crash, from which the next start may be spared.
             NotSpawned::Unavailable { message } => {
-                match self.again(Exit::Code(exit::INTERNAL), "the workload cannot be started now", now, now) {
-                    Some(until) => {
-                        self.actual = Actual::Waiting { until };
-                        self.actions.push_back(Action::Warn(message));
-                    }
-                    None => {
-                        (self.actual, self.wanted) = (Actual::Stopped, Wanted::Down);
-                        self.happened.push_back(Happened::Unavailable { message });
-                    }
-                }
+                self.actions.push_back(Action::Warn(message));
+                self.ended(Exit::Code(exit::INTERNAL), now, now);
             }
         }
-        self.leads = false;
     }
 
     pub(crate) fn poll_action(&mut self) -> Option<Action> {
@@ -279,10 +256,8 @@ impl Workload {
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         match &self.actual {
             Actual::Waiting { until } => self.may_start(*until).then_some(*until),
-            Actual::Running { roles, yield_by, .. } => {
-                [roles.as_ref().and_then(Roles::due), *yield_by].into_iter().flatten().min()
-            }
-            Actual::Ending { ladder, .. } => ladder.due(),
+            Actual::Running { roles, .. } => roles.as_ref().and_then(Roles::due),
+            Actual::Stopping { escalation, .. } => escalation.due(),
             Actual::Starting { pid: Some(_), late, .. } => *late,
             Actual::Stopped | Actual::Starting { pid: None, .. } => None,
         }
@@ -290,27 +265,27 @@ impl Workload {
 
     pub(crate) fn handle_timeout(&mut self, now: Instant) {
         let mut said = None;
-        if let Actual::Running { roles, yield_by, .. } = &mut self.actual {
-            if yield_by.is_some_and(|at| at <= now) {
-                said = Some("the workload did not acknowledge its demotion in time and is killed".into());
-                self.kill(now);
-            } else if let Some(roles) = roles {
-                let outcome = roles.handle_timeout(now, &mut self.actions);
-                self.take_news(outcome, now);
-            }
+        if let Actual::Running { roles: Some(roles), .. } = &mut self.actual {
+            let outcome = roles.handle_timeout(now, &mut self.actions);
+            said = match outcome {
+                Outcome::NotPromoted(_) => Some("the workload did not acknowledge its promotion in time and is stopped"),
+                Outcome::NotDemoted => Some("the workload did not acknowledge its demotion in time and is killed"),
+                Outcome::Pending | Outcome::Promoted | Outcome::Demoted => None,
+            };
+            self.take(outcome, now);
         }
         if let Actual::Starting { pid: Some(pid), late, .. } = &mut self.actual
             && late.take_if(|at| *at <= now).is_some()
         {
             // Its end counts as that of one that ran: a file system that hangs now may answer the next time.
             self.actions.push_back(Action::Signal { target: Target::Main(*pid), signal: Signal(libc::SIGKILL) });
-            said = Some("the workload was not executed within lease.duration and is killed".into());
+            said = Some("the workload was not executed within lease.duration and is killed");
         }
-        if let Actual::Ending { ladder, .. } = &mut self.actual {
-            while let Some(step) = ladder.step(now) {
+        if let Actual::Stopping { escalation, .. } = &mut self.actual {
+            while let Some(step) = escalation.step(now) {
                 match step {
                     Step::Prove => self.actions.push_back(Action::Prove),
-                    Step::Walk => self.actions.push_back(Action::Walk),
+                    Step::Sweep => self.actions.push_back(Action::Sweep),
                     Step::KillAll => self.actions.push_back(Action::KillAll),
                     Step::Die => self.actions.push_back(Action::Die),
                     Step::Unproved(pids) => self.happened.push_back(Happened::Unproved(pids)),
@@ -318,7 +293,7 @@ impl Workload {
             }
         }
         // After the kill (law 2).
-        self.actions.extend(said.map(Action::Warn));
+        self.actions.extend(said.map(|line| Action::Warn(line.into())));
         self.advance(now);
     }
 
@@ -335,7 +310,7 @@ impl Workload {
             {
                 self.leads = true;
                 let outcome = roles.promote(launch.clone(), now, &mut self.actions);
-                self.take_news(outcome, now);
+                self.take(outcome, now);
             }
             (Wanted::Down | Wanted::Standby | Wanted::Leader(_), _) => {}
         }
@@ -355,13 +330,12 @@ impl Workload {
             Wanted::Down | Wanted::Standby => None,
         };
         self.leads = launch.is_some();
-        self.alone = false;
         let role = match (self.policy.plain, &launch) {
             (true, _) => None,
             (false, Some(_)) => Some(Role::Leader),
             (false, None) => Some(Role::Standby),
         };
-        let late = self.policy.start_timeout.map(|timeout| now + timeout);
+        let late = (!self.policy.plain).then(|| now + self.policy.start_timeout);
         self.actual = Actual::Starting { launch: launch.clone(), pid: None, kill_at: None, late };
         self.actions.push_back(Action::Spawn { role, launch });
     }
@@ -370,7 +344,7 @@ impl Workload {
     pub(crate) fn main(&self) -> Option<i32> {
         match &self.actual {
             Actual::Running { pid, .. } => Some(*pid),
-            Actual::Ending { main: pid, .. } | Actual::Starting { pid, .. } => *pid,
+            Actual::Stopping { main: pid, .. } | Actual::Starting { pid, .. } => *pid,
             Actual::Stopped | Actual::Waiting { .. } => None,
         }
     }

@@ -1,212 +1,280 @@
 //! Sends spans to a collector.
 //!
-//! Owns a bounded queue and one task on the elector's runtime: only that task ever waits for the collector, or for the files with
-//! the certificate authorities. A batch is sent again and again until it is taken, refused for good, or late; meanwhile spans
-//! queue up, and those that do not fit are dropped. Failures are logged once for each state.
+//! Owns whether and which traces are exported. The queue, the batches, the retries and what follows from most OTEL_* variables are
+//! the SDK's; its thread alone ever waits for the collector, or for a file. Read here are only these:
+//!
+//! | variable | |
+//! |---|---|
+//! | `OTEL_EXPORTER_OTLP_(TRACES_)ENDPOINT` | none: nothing is exported, so that a bare pod calls no collector that nobody runs |
+//! | `OTEL_SDK_DISABLED`, `OTEL_TRACES_EXPORTER` | `true`, `none`: nothing is exported |
+//! | `OTEL_EXPORTER_OTLP_(TRACES_)PROTOCOL` | `http/protobuf` unless `grpc` |
+//! | `OTEL_EXPORTER_OTLP_(TRACES_)TIMEOUT` | also ends each request, which the SDK leaves to its client |
+//! | `OTEL_EXPORTER_OTLP_(TRACES_)CERTIFICATE` | the authorities to trust |
+//! | `OTEL_BSP_MAX_QUEUE_SIZE` | [`QUEUE`] unless set |
+//! | `OTEL_BSP_SCHEDULE_DELAY` | no less than [`SHORTEST_DELAY`] |
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use http::Uri;
-use opentelemetry_otlp::{ExporterBuildError, RetryPolicy, SpanExporter, WithExportConfig as _, WithHttpConfig as _};
+use opentelemetry::{Key, KeyValue, TraceId, trace::SpanKind};
+use opentelemetry_otlp::{Protocol as Encoding, RetryPolicy, SpanExporter, WithExportConfig as _, WithHttpConfig as _};
 use opentelemetry_sdk::{
     Resource,
-    trace::{SpanData, SpanExporter as _},
+    trace::{
+        BatchConfigBuilder, BatchSpanProcessor, Config as SdkConfig, SamplingDecision, ShouldSample, SpanData, SpanProcessor as _,
+    },
 };
-use tokio::{
-    sync::mpsc::{self, error::TrySendError},
-    task::JoinHandle,
-    time::{Instant, timeout, timeout_at},
-};
+use tokio::task::spawn_blocking;
 use tracing::{info, warn};
 
-use super::{
-    connect::{Cause, Collector, TlsError},
-    settings::Settings,
-};
-use crate::{api::url::names_a_server, words::one_line};
+use super::client::CollectorClient;
+use crate::{api::url::names_a_server, link::FLUSH};
 
-/// The longest wait before a batch is sent again, unless the collector asks for more: it is soon found to be back, and until then
-/// asked rarely.
-const LONGEST_DELAY: Duration = Duration::from_secs(1);
+/// For one export, in milliseconds.
+const TIMEOUT: u64 = 10_000;
+
+/// How many spans may wait; spans are few, and the SDK touches the memory for all of them at once.
+const QUEUE: usize = 256;
+
+/// No queue is longer: the SDK would panic where there is no memory for it.
+const LONGEST_QUEUE: usize = 1 << 16;
+
+/// Between two batches, in milliseconds: without a delay the SDK's thread would never rest, and slow down a container with little
+/// CPU as a whole.
+const SHORTEST_DELAY: u64 = 100;
+
+/// How spans are exported.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct OtlpConfig {
+    /// The variable with the endpoint.
+    variable: String,
+    /// Its host and port. Not the whole URL: a user, a password or a key may stand in it.
+    collector: String,
+    pub(super) is_https: bool,
+    pub(super) protocol: Protocol,
+    /// The variable that names a PEM file with the authorities to trust in place of the system's, and that file.
+    pub(super) certificate: Option<(String, PathBuf)>,
+    /// For one request.
+    pub(super) timeout: Duration,
+    queue: usize,
+    /// Between two batches; none: the SDK's.
+    delay: Option<Duration>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Protocol {
+    HttpProtobuf,
+    Grpc,
+}
+
+/// The variable of this name holds no endpoint.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0} is not a URL: write http://HOST:PORT or https://HOST:PORT")]
+pub(super) struct NotAUrl(String);
+
+impl OtlpConfig {
+    /// Reads variables by name through `variable`; `None` if nothing is to be exported.
+    pub(super) fn read(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Self>, NotAUrl> {
+        let set = |name: &str| variable(name).filter(|value| !value.is_empty());
+        let is = |name: &str, word: &str| set(name).is_some_and(|value| value.eq_ignore_ascii_case(word));
+        let of_traces = |name: &str| {
+            let names = [format!("OTEL_EXPORTER_OTLP_TRACES_{name}"), format!("OTEL_EXPORTER_OTLP_{name}")];
+            names.into_iter().find_map(|name| set(&name).map(|value| (name, value)))
+        };
+        if is("OTEL_SDK_DISABLED", "true") || is("OTEL_TRACES_EXPORTER", "none") {
+            return Ok(None);
+        }
+        let Some((variable, endpoint)) = of_traces("ENDPOINT") else { return Ok(None) };
+        let Some(endpoint) = endpoint.parse::<Uri>().ok().filter(names_a_server) else { return Err(NotAUrl(variable)) };
+        let host = endpoint.host().unwrap_or_default();
+        let protocol = match of_traces("PROTOCOL") {
+            Some((_, value)) if value.eq_ignore_ascii_case("grpc") => Protocol::Grpc,
+            Some((name, value)) if !value.eq_ignore_ascii_case("http/protobuf") => {
+                warn!("{name}={value} is not supported: spans go out by http/protobuf; there is grpc, too");
+                Protocol::HttpProtobuf
+            }
+            Some(_) | None => Protocol::HttpProtobuf,
+        };
+        let millis = of_traces("TIMEOUT").and_then(|(_, millis)| millis.parse().ok()).filter(|millis| *millis > 0);
+        let queue = set("OTEL_BSP_MAX_QUEUE_SIZE").and_then(|size| size.parse().ok()).unwrap_or(QUEUE);
+        let delay = set("OTEL_BSP_SCHEDULE_DELAY").and_then(|millis| millis.parse::<u64>().ok());
+        Ok(Some(Self {
+            variable,
+            collector: endpoint.port_u16().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}")),
+            is_https: endpoint.scheme_str() == Some("https"),
+            protocol,
+            certificate: of_traces("CERTIFICATE").map(|(name, path)| (name, path.into())),
+            timeout: Duration::from_millis(millis.unwrap_or(TIMEOUT)),
+            queue: queue.min(LONGEST_QUEUE),
+            delay: delay.map(|millis| Duration::from_millis(millis.max(SHORTEST_DELAY))),
+        }))
+    }
+}
 
 /// Spans on their way.
 #[derive(Debug)]
-pub(crate) struct Export {
-    queue: mpsc::Sender<SpanData>,
-    task: JoinHandle<()>,
-    dropping: bool,
-}
-
-/// What the last export showed of the collector.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    Taking,
-    /// It takes spans, but perhaps not all of them.
-    Complaining,
-    Failing,
-}
-
-/// Spans cannot be exported with these settings.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum ExportError {
-    #[error("{0} is not a URL: write http://HOST:PORT or https://HOST:PORT")]
-    Endpoint(String),
-    #[error("the OTLP endpoint wants TLS")]
-    Tls(#[source] TlsError),
-    #[error("the OTLP exporter cannot be made")]
-    Exporter(#[source] ExporterBuildError),
-}
-
-impl ExportError {
-    pub(crate) fn tell(&self) {
-        warn!(error = one_line(self), "traces are not exported");
-    }
+pub(super) struct Export {
+    processor: BatchSpanProcessor,
+    sampler: Box<dyn ShouldSample>,
 }
 
 impl Export {
-    /// Starts the task that sends what is queued, as spans of `resource`.
-    pub(crate) fn start(settings: Settings, resource: Resource) -> Result<Self, ExportError> {
-        let endpoint = endpoint(&settings)?;
-        let (queue, queued) = mpsc::channel(settings.batch.queue);
-        Ok(Self { queue, task: tokio::spawn(run(endpoint, settings, resource, queued)), dropping: false })
+    /// Starts the thread that sends what is queued, as spans of `identity`.
+    pub(super) fn start(config: OtlpConfig, identity: &str) -> Result<Self, NotAUrl> {
+        let OtlpConfig { variable, collector, protocol, queue, delay, .. } = config.clone();
+        let exporter = SpanExporter::builder()
+            .with_http()
+            .with_protocol(Encoding::HttpBinary)
+            // Nothing but the timeout ends the retries.
+            .with_retry_policy(RetryPolicy::recommended().with_max_retries(usize::MAX))
+            .with_http_client(CollectorClient::new(config))
+            .build()
+            // The exporter's own words would show the URL.
+            .map_err(|_| NotAUrl(variable))?;
+        let mut batches = BatchConfigBuilder::default().with_max_queue_size(queue);
+        if let Some(delay) = delay {
+            batches = batches.with_scheduled_delay(delay);
+        }
+        let mut processor = BatchSpanProcessor::builder(exporter).with_batch_config(batches.build()).build();
+        processor.set_resource(&resource(Resource::builder().build(), identity));
+        info!(collector, protocol = protocol.as_str(), "transitions are exported as traces");
+        Ok(Self { processor, sampler: SdkConfig::default().sampler })
     }
 
-    /// Whether spans have somewhere to go, as far as that is known.
-    pub(crate) fn works(&self) -> bool {
-        !self.queue.is_closed()
+    /// Whether the spans of this trace are exported. By its id alone, so that all replicas decide alike about a trace that they
+    /// share, and the standard's parent-based samplers decide as the root did.
+    pub(super) fn samples(&self, trace_id: u128) -> bool {
+        let sampled = self.sampler.should_sample(None, TraceId::from(trace_id), "transition", &SpanKind::Internal, &[], &[]);
+        sampled.decision == SamplingDecision::RecordAndSample
     }
 
-    /// Queues `span`, or drops it.
-    pub(crate) fn queue(&mut self, span: SpanData) {
-        match self.queue.try_send(span) {
-            Ok(()) => self.dropping = false,
-            Err(TrySendError::Full(_)) if !self.dropping => {
-                self.dropping = true;
-                warn!("spans are dropped: the collector does not take them fast enough");
-            }
-            Err(TrySendError::Full(_) | TrySendError::Closed(_)) => {}
+    /// Queues `span` if its trace is sampled, or drops it.
+    pub(super) fn queue(&self, span: SpanData) {
+        if self.samples(u128::from_be_bytes(span.span_context.trace_id().to_bytes())) {
+            self.processor.on_end(span);
         }
     }
 
-    /// Sends what is queued, and gives up after `bound`.
-    pub(crate) async fn finish(self, bound: Duration) {
-        let Self { queue, mut task, .. } = self;
-        drop(queue);
-        if timeout(bound, &mut task).await.is_err() {
-            task.abort();
+    /// Sends what is queued, and gives up after [`FLUSH`].
+    pub(super) async fn finish(self) {
+        let sent = spawn_blocking(move || self.processor.shutdown_with_timeout(FLUSH)).await;
+        if !matches!(sent, Ok(Ok(()))) {
             warn!("the last spans were not sent: the collector did not take them in time");
         }
     }
 }
 
-fn endpoint(settings: &Settings) -> Result<Uri, ExportError> {
-    settings.endpoint.parse().ok().filter(names_a_server).ok_or_else(|| ExportError::Endpoint(settings.endpoint_name.clone()))
-}
-
-async fn run(endpoint: Uri, settings: Settings, resource: Resource, queued: mpsc::Receiver<SpanData>) {
-    match exporter(&endpoint, &settings).await {
-        Ok((mut exporter, cause)) => {
-            // Not the whole URL: a user, a password or a key may stand in it.
-            let host = endpoint.host().unwrap_or_default();
-            let collector = &endpoint.port_u16().map_or_else(|| host.into(), |port| format!("{host}:{port}"));
-            info!(collector, protocol = settings.protocol.as_str(), "transitions are exported as traces");
-            exporter.set_resource(&resource);
-            send(exporter, cause, queued, &settings, collector).await;
-        }
-        Err(error) => error.tell(),
-    }
-}
-
-async fn exporter(endpoint: &Uri, settings: &Settings) -> Result<(SpanExporter, Cause), ExportError> {
-    let collector = Collector::new(endpoint, settings).await.map_err(ExportError::Tls)?;
-    let cause = collector.cause();
-    let exporter = SpanExporter::builder()
-        .with_http()
-        .with_endpoint(&settings.endpoint)
-        .with_protocol(opentelemetry_otlp::Protocol::HttpBinary)
-        .with_timeout(settings.timeout)
-        // Nothing but the timeout ends the retries.
-        .with_retry_policy(RetryPolicy::recommended().with_max_retries(usize::MAX).with_max_delay(LONGEST_DELAY))
-        .with_http_client(collector)
-        .build()
-        .map_err(ExportError::Exporter)?;
-    Ok((exporter, cause))
-}
-
-async fn send(exporter: SpanExporter, cause: Cause, mut queued: mpsc::Receiver<SpanData>, settings: &Settings, collector: &str) {
-    let Settings { batch, timeout: bound, endpoint_name: variable, .. } = settings;
-    let mut state = State::Taking;
-    while let Some(span) = queued.recv().await {
-        let mut spans = vec![span];
-        let due = Instant::now() + batch.delay;
-        while spans.len() < batch.size
-            && let Ok(Some(span)) = timeout_at(due, queued.recv()).await
-        {
-            spans.push(span);
-        }
-        // The exporter's own timeout only keeps it from another try.
-        let error = match timeout(*bound, exporter.export(spans)).await {
-            Ok(done) => done.err().map(|error| error.to_string()),
-            Err(_) => Some(format!("no answer within {bound:?}")),
-        };
-        let cause = cause.take();
-        let now = match (&error, &cause) {
-            (None, None) => State::Taking,
-            (None, Some(_)) => State::Complaining,
-            (Some(_), _) => State::Failing,
-        };
-        if std::mem::replace(&mut state, now) == now {
-            continue;
-        }
-        match now {
-            State::Taking => info!("the collector takes spans again"),
-            State::Complaining => warn!(cause, collector, variable, "the collector complains of spans"),
-            State::Failing => warn!(error = cause.or(error), collector, variable, "the collector does not take spans"),
+impl Protocol {
+    /// OpenTelemetry's word.
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::HttpProtobuf => "http/protobuf",
+            Self::Grpc => "grpc",
         }
     }
+}
+
+/// Who reports, beside what was `detected`: the instance is always the replica. The version is tenure's, so it is left out of a
+/// service that is named otherwise. The pod is not known here, nor is its namespace, which need not be the Lease's.
+fn resource(detected: Resource, identity: &str) -> Resource {
+    let name = detected.get(&Key::from_static_str("service.name"));
+    let is_named = name.is_some_and(|name| !name.as_str().starts_with("unknown_service"));
+    let named = [KeyValue::new("service.name", "tenure"), KeyValue::new("service.version", env!("CARGO_PKG_VERSION"))];
+    let named = if is_named { Vec::new() } else { named.to_vec() };
+    let detected = detected.iter().map(|(key, value)| KeyValue::new(key.clone(), value.clone()));
+    let identity = KeyValue::new("service.instance.id", identity.to_owned());
+    Resource::builder_empty().with_attributes(detected).with_attributes(named).with_attribute(identity).build()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::{
-        election::trace::TraceContext,
-        telemetry::{
-            spans::Spans,
-            transition::{Anchor, Name, Outcome, Phase},
-        },
-        time::{Instant as Boot, Now},
-    };
+    use opentelemetry::Value;
 
-    fn span() -> SpanData {
-        let (parent, anchor) = (TraceContext { trace_id: 1, span_id: 2 }, Anchor::new(Now { boot: Boot::BOOT, wall: 0 }));
-        let phase = Phase::new(Name::Renew, Boot::BOOT, Boot::BOOT);
-        Spans::new(("money".into(), "billing".into()), 1).of(Outcome::During { parent, anchor, term: 1, phase }).swap_remove(0)
+    use super::*;
+
+    const ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
+
+    fn read(variables: &[(&str, &str)]) -> Result<Option<OtlpConfig>, NotAUrl> {
+        OtlpConfig::read(|name| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned()))
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn an_export_with_all_its_retries_ends_at_the_timeout() {
-        let variables = [("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1"), ("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "1")];
-        let variable = |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
-        let settings = Settings::read(variable).unwrap();
-        let both = 2 * settings.timeout;
-        let began = Instant::now();
+    fn with(variables: &[(&str, &str)]) -> OtlpConfig {
+        read(&[&[(ENDPOINT, "http://c:4318")], variables].concat()).unwrap().unwrap()
+    }
 
-        let mut export = Export::start(settings, Resource::builder_empty().build()).unwrap();
-        export.queue(span());
-        export.queue(span());
-        export.finish(3 * both).await;
-
-        let late = began.elapsed() - both;
-        assert!(late < Duration::from_millis(100), "{late:?}");
+    #[test]
+    fn nothing_is_exported_without_an_endpoint_or_where_that_is_switched_off() {
+        let endpoint = (ENDPOINT, "http://c:4318");
+        for variables in [
+            &[][..],
+            &[(ENDPOINT, "")],
+            &[endpoint, ("OTEL_SDK_DISABLED", "True")],
+            &[endpoint, ("OTEL_TRACES_EXPORTER", "none")],
+        ] {
+            assert_eq!(read(variables), Ok(None), "{variables:?}");
+        }
+        assert!(read(&[endpoint, ("OTEL_SDK_DISABLED", "false"), ("OTEL_TRACES_EXPORTER", "otlp")]).unwrap().is_some());
     }
 
     #[test]
     fn an_endpoint_that_is_no_url_is_told_with_its_variable() {
         for wrong in ["collector:4318", "ftp://collector", "//collector", "http://127.0.0.1:99999", "http://collector:"] {
-            let settings = Settings::read(|name| (name == "OTEL_EXPORTER_OTLP_ENDPOINT").then(|| wrong.to_owned())).unwrap();
-            let said = endpoint(&settings).unwrap_err().to_string();
-            assert!(said.starts_with("OTEL_EXPORTER_OTLP_ENDPOINT is not a URL: write http://HOST:PORT"), "{said}");
+            assert_eq!(read(&[(ENDPOINT, wrong)]), Err(NotAUrl(ENDPOINT.into())), "{wrong}");
         }
+        let told = NotAUrl(ENDPOINT.into()).to_string();
+        assert!(told.starts_with("OTEL_EXPORTER_OTLP_ENDPOINT is not a URL: write http://HOST:PORT"), "{told}");
+    }
+
+    #[test]
+    fn what_is_of_traces_alone_counts_before_the_general_and_nothing_of_the_url_is_kept_but_the_server() {
+        let config = with(&[
+            ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "https://u:hush@traces:1/x?key=hush"),
+            ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", ""),
+            ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"),
+            ("OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE", "/of-traces"),
+            ("OTEL_EXPORTER_OTLP_CERTIFICATE", "/general"),
+            ("OTEL_EXPORTER_OTLP_TIMEOUT", "400"),
+            ("OTEL_BSP_MAX_QUEUE_SIZE", "8"),
+        ]);
+        let expected = OtlpConfig {
+            variable: "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT".into(),
+            collector: "traces:1".into(),
+            is_https: true,
+            protocol: Protocol::Grpc,
+            certificate: Some(("OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE".into(), "/of-traces".into())),
+            timeout: Duration::from_millis(400),
+            queue: 8,
+            delay: None,
+        };
+        assert_eq!(config, expected);
+    }
+
+    #[test]
+    fn a_value_that_cannot_work_leaves_the_default() {
+        let protocol = with(&[("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json")]).protocol;
+        assert_eq!(protocol, Protocol::HttpProtobuf);
+        for timeout in ["0", "-1", "soon"] {
+            assert_eq!(with(&[("OTEL_EXPORTER_OTLP_TIMEOUT", timeout)]).timeout, Duration::from_secs(10));
+        }
+        let delay = |millis| with(&[("OTEL_BSP_SCHEDULE_DELAY", millis)]).delay;
+        assert_eq!(
+            [delay("0"), delay("2000"), delay("soon")],
+            [Some(100), Some(2_000), None].map(|delay| delay.map(Duration::from_millis))
+        );
+        assert_eq!(with(&[("OTEL_BSP_MAX_QUEUE_SIZE", "18446744073709551615")]).queue, LONGEST_QUEUE);
+    }
+
+    #[test]
+    fn a_service_may_be_renamed_and_an_instance_is_the_replica() {
+        let told = |detected: &[(&'static str, &'static str)]| {
+            let detected = detected.iter().map(|(key, value)| KeyValue::new(*key, *value));
+            let resource = resource(Resource::builder_empty().with_attributes(detected).build(), "web-0_ab");
+            let of = |key: &'static str| resource.get(&Key::new(key)).as_ref().map(Value::to_string);
+            ["service.name", "service.version", "service.instance.id"].map(of)
+        };
+        let some = |text: &str| Some(text.to_owned());
+        let ours = [some("tenure"), some(env!("CARGO_PKG_VERSION")), some("web-0_ab")];
+        assert_eq!(told(&[("service.name", "unknown_service:tenure")]), ours);
+        assert_eq!(told(&[("service.name", "billing"), ("service.instance.id", "7")]), [some("billing"), None, some("web-0_ab")]);
     }
 }

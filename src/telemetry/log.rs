@@ -16,12 +16,12 @@ use tracing_subscriber::{
 
 use crate::{
     config::{Log, LogFormat, LogLevel},
-    stderr::Lines,
+    stderr::StderrLog,
 };
 
 /// From here on, the process logs to standard error as `config` says. A second call changes nothing.
 pub fn start(config: &Log) {
-    let lines = Mutex::new(Lines::new(config.format));
+    let lines = Mutex::new(StderrLog::new(config.format));
     if tracing::subscriber::set_global_default(subscriber(config, lines)).is_err() {
         tracing::debug!("the log was started already");
     }
@@ -54,7 +54,7 @@ const fn level(level: LogLevel) -> LevelFilter {
 }
 
 /// The formatter passes each line in one write.
-impl io::Write for Lines {
+impl io::Write for StderrLog {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         Self::write(self, line);
         Ok(line.len())
@@ -123,6 +123,7 @@ mod tests {
         let lines = logged(LogLevel::Trace, LogFormat::Text, || {
             tracing::info!(target: "hyper::proto", "authorization: Bearer secret");
             tracing::warn!(target: "kube_client", "a warning");
+            tracing::warn!(target: "kube_client::client::tls", "a secret of each handshake");
             tracing::trace!("ours");
         });
         assert!(lines.contains("a warning") && lines.contains("ours") && !lines.contains("secret"), "{lines}");

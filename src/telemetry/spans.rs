@@ -11,144 +11,164 @@ use opentelemetry::{
 };
 use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
 
-use super::transition::{Anchor, Campaign, Earlier, Name, Origin, Outcome, Phase, Transition, exit_fact};
-use crate::election::trace::TraceContext;
+use crate::{
+    election::{
+        Event, ReleaseResult,
+        trace::TraceContext,
+        transition::{Anchor, Earlier, LostCampaign, Origin, Outcome, Phase, PhaseKind, TermPhase, Transition},
+    },
+    link::Exit,
+    time::Instant,
+};
 
-/// Makes spans of outcomes.
+/// Makes spans of events.
 #[derive(Debug)]
-pub(crate) struct Spans {
-    /// Its namespace and name.
-    lease: (String, String),
+pub(super) struct Spans {
+    lease: [KeyValue; 2],
     scope: InstrumentationScope,
     random: fastrand::Rng,
 }
 
-/// What makes up a span besides its name and times.
-struct Shape {
-    context: TraceContext,
-    parent: Option<Parent>,
-    link: Option<Earlier>,
-    anchor: Anchor,
-}
-
-struct Parent {
-    span_id: u64,
-    remote: bool,
-}
-
 impl Spans {
-    /// Spans about `lease`, given by its namespace and name; `seed` feeds the ids of children.
-    pub(crate) fn new(lease: (String, String), seed: u64) -> Self {
+    /// Spans about the Lease of this namespace and name; `seed` feeds the ids of children.
+    pub(super) fn new(namespace: String, name: String, seed: u64) -> Self {
+        let lease = [KeyValue::new("tenure.lease", name), KeyValue::new("tenure.lease_namespace", namespace)];
         let scope = InstrumentationScope::builder("tenure").with_version(env!("CARGO_PKG_VERSION")).build();
         Self { lease, scope, random: fastrand::Rng::with_seed(seed) }
     }
 
-    /// The spans of `outcome`, parents first.
-    pub(crate) fn of(&mut self, outcome: Outcome) -> Vec<SpanData> {
-        match outcome {
-            Outcome::Transition(transition) => self.transition(*transition),
-            Outcome::Lost(campaign) => vec![self.lost(&campaign)],
-            Outcome::During { parent, anchor, term, phase } => {
-                let mut span = self.child(parent, anchor, phase);
-                span.attributes.push(KeyValue::new("tenure.term", i64::from(term)));
-                span.attributes.extend(self.lease_facts());
+    /// The spans of `event`, parents first.
+    pub(super) fn of(&mut self, event: &Event) -> Vec<SpanData> {
+        match event {
+            Event::Transitioned(transition) => self.transition(transition),
+            Event::CampaignLost(campaign) => vec![self.lost(campaign)],
+            Event::WithinTerm(within) => {
+                let TermPhase { context, term, anchor, phase } = &**within;
+                let mut span = self.child(*context, *anchor, phase);
+                span.attributes.push(KeyValue::new("tenure.term", i64::from(*term)));
+                span.attributes.extend(self.lease.clone());
                 vec![span]
             }
+            Event::Ready
+            | Event::NewLeader { .. }
+            | Event::HeldByNobody { .. }
+            | Event::Campaigning { .. }
+            | Event::Renewed { .. }
+            | Event::Failed { .. }
+            | Event::Recovered { .. }
+            | Event::Stopping { .. }
+            | Event::Odd { .. } => Vec::new(),
         }
     }
 
-    fn transition(&mut self, transition: Transition) -> Vec<SpanData> {
-        let Transition {
-            to,
-            reason,
-            term,
-            token,
-            context,
-            origin,
-            from,
-            until,
-            anchor,
-            margin,
-            phases,
-            exit,
-            facts,
-            error,
-            demoted: _,
-        } = transition;
-        let mut whole = Phase::new(Name::Transition, from, until);
-        whole.facts = vec![KeyValue::new("tenure.to", to.as_str()), KeyValue::new("tenure.reason", reason.as_str())];
-        whole.facts.extend(self.lease_facts());
-        whole.facts.extend(term.map(|term| KeyValue::new("tenure.term", i64::from(term))));
-        whole.facts.extend(token.map(|token| KeyValue::new("tenure.fencing_token", token)));
-        whole.facts.extend(margin.map(|margin| KeyValue::new("tenure.margin_left", margin.0)));
-        whole.facts.extend(exit.map(exit_fact));
-        whole.facts.extend(facts);
-        whole.error = error.map(str::to_owned);
-        let mut spans = vec![self.span(whole, Shape::after(context, origin, anchor))];
-        spans.extend(phases.into_iter().map(|phase| self.child(context, anchor, phase)));
+    fn transition(&mut self, transition: &Transition) -> Vec<SpanData> {
+        let Transition { to, reason, term, token, context, origin, from, until, anchor, margin, phases, exit, release, outcome } =
+            transition;
+        let mut whole = self.after("transition", *context, *origin, *anchor, (*from, *until));
+        whole.attributes = vec![KeyValue::new("tenure.to", to.as_str()), KeyValue::new("tenure.reason", reason.as_str())];
+        whole.attributes.extend(self.lease.clone());
+        whole.attributes.push(KeyValue::new("tenure.term", i64::from(*term)));
+        whole.attributes.push(KeyValue::new("tenure.fencing_token", token.clone()));
+        whole.attributes.extend(margin.map(|margin| KeyValue::new("tenure.margin_left", margin.0)));
+        whole.attributes.extend(exit.map(exit_attribute));
+        whole.attributes.extend(release.map(|how| KeyValue::new("tenure.release", how.as_str())));
+        whole.status = match outcome {
+            Outcome::NeverLed => Status::error("the term ended before the workload led"),
+            Outcome::Complete | Outcome::Demoted => Status::Unset,
+        };
+        let mut spans = vec![whole];
+        spans.extend(phases.iter().map(|phase| self.child(*context, *anchor, phase)));
         spans
     }
 
-    fn lost(&self, campaign: &Campaign) -> SpanData {
-        let mut phase = Phase::new(Name::Campaign, campaign.from, campaign.until)
-            .with(KeyValue::new("tenure.reason", campaign.reason.as_str()))
-            .with(KeyValue::new("tenure.outcome", "lost"));
-        phase.facts.extend(self.lease_facts());
-        self.span(phase, Shape::after(campaign.context, campaign.origin, campaign.anchor))
+    fn lost(&self, campaign: &LostCampaign) -> SpanData {
+        let LostCampaign { reason, context, origin, anchor, until } = *campaign;
+        let mut span = self.after("campaign", context, origin, anchor, (anchor.0.boot, until));
+        span.attributes = vec![KeyValue::new("tenure.reason", reason.as_str()), KeyValue::new("tenure.outcome", "lost")];
+        span.attributes.extend(self.lease.clone());
+        span
     }
 
-    fn child(&mut self, of: TraceContext, anchor: Anchor, phase: Phase) -> SpanData {
+    fn child(&mut self, of: TraceContext, anchor: Anchor, phase: &Phase) -> SpanData {
+        let Phase { kind, from, until } = phase;
         let context = TraceContext { span_id: self.random.u64(1..), ..of };
-        let parent = Some(Parent { span_id: of.span_id, remote: false });
-        self.span(phase, Shape { context, parent, link: None, anchor })
+        let mut span = self.span(kind.as_str(), context, anchor, (*from, *until));
+        span.parent_span_id = SpanId::from(of.span_id);
+        match kind {
+            PhaseKind::Campaign | PhaseKind::WorkloadStop | PhaseKind::WorkloadKill | PhaseKind::WorkloadProof => {}
+            PhaseKind::Acquire => span.span_kind = SpanKind::Client,
+            PhaseKind::WorkloadStart { pid, after } => {
+                span.attributes.push(KeyValue::new("process.pid", i64::from(*pid)));
+                span.attributes.extend(after.map(exit_attribute));
+            }
+            PhaseKind::Hook { hook, exit } => {
+                span.attributes = vec![KeyValue::new("tenure.hook", hook.name()), exit_attribute(*exit)];
+                if *exit != Exit::Code(0) {
+                    span.status = Status::error("the hook failed");
+                }
+            }
+            PhaseKind::Release(how) => {
+                span.span_kind = SpanKind::Client;
+                span.attributes.push(KeyValue::new("tenure.release", how.as_str()));
+                if *how == ReleaseResult::Unknown {
+                    span.status = Status::error("the release is unconfirmed");
+                }
+            }
+            PhaseKind::Renew { operation, margin, error } => {
+                span.span_kind = SpanKind::Client;
+                span.attributes.push(KeyValue::new("tenure.operation", operation.as_str()));
+                span.attributes.push(KeyValue::new("tenure.margin_left", margin.0));
+                span.status = Status::error(error.to_string());
+            }
+        }
+        span
     }
 
-    fn span(&self, phase: Phase, shape: Shape) -> SpanData {
-        let Shape { context, parent, link, anchor } = shape;
-        let kind = match phase.name {
-            Name::Acquire | Name::Release | Name::Renew => SpanKind::Client,
-            Name::Transition
-            | Name::Campaign
-            | Name::WorkloadStart
-            | Name::Hook
-            | Name::WorkloadStop
-            | Name::WorkloadKill
-            | Name::WorkloadProof => SpanKind::Internal,
-        };
-        let mut links = SpanLinks::default();
-        links.links.extend(link.map(|link| Link::new(span_context(link.context, link.remote), Vec::new(), 0)));
+    fn after(
+        &self,
+        name: &'static str,
+        context: TraceContext,
+        origin: Origin,
+        anchor: Anchor,
+        times: (Instant, Instant),
+    ) -> SpanData {
+        let mut span = self.span(name, context, anchor, times);
+        match origin {
+            Origin::None => {}
+            Origin::Handover(Earlier { context, remote }) => {
+                (span.parent_span_id, span.parent_span_is_remote) = (SpanId::from(context.span_id), remote);
+            }
+            Origin::After(Earlier { context, remote }) => {
+                span.links.links.push(Link::new(span_context(context, remote), Vec::new(), 0));
+            }
+        }
+        span
+    }
+
+    fn span(&self, name: &'static str, context: TraceContext, anchor: Anchor, (from, until): (Instant, Instant)) -> SpanData {
         SpanData {
             span_context: span_context(context, false),
-            parent_span_id: parent.as_ref().map_or(SpanId::INVALID, |parent| SpanId::from(parent.span_id)),
-            parent_span_is_remote: parent.is_some_and(|parent| parent.remote),
-            span_kind: kind,
-            name: phase.name.as_str().into(),
-            start_time: time(anchor.wall(phase.from)),
-            end_time: time(anchor.wall(phase.until)),
-            attributes: phase.facts,
+            parent_span_id: SpanId::INVALID,
+            parent_span_is_remote: false,
+            span_kind: SpanKind::Internal,
+            name: name.into(),
+            start_time: time(anchor.wall(from)),
+            end_time: time(anchor.wall(until)),
+            attributes: Vec::new(),
             dropped_attributes_count: 0,
             events: SpanEvents::default(),
-            links,
-            status: phase.error.map_or(Status::Unset, Status::error),
+            links: SpanLinks::default(),
+            status: Status::Unset,
             instrumentation_scope: self.scope.clone(),
         }
     }
-
-    fn lease_facts(&self) -> [KeyValue; 2] {
-        let (namespace, name) = self.lease.clone();
-        [KeyValue::new("tenure.lease", name), KeyValue::new("tenure.lease_namespace", namespace)]
-    }
 }
 
-impl Shape {
-    fn after(context: TraceContext, origin: Origin, anchor: Anchor) -> Self {
-        match origin {
-            Origin::None => Self { context, parent: None, link: None, anchor },
-            Origin::Handover(Earlier { context: TraceContext { span_id, .. }, remote }) => {
-                Self { context, parent: Some(Parent { span_id, remote }), link: None, anchor }
-            }
-            Origin::After(earlier) => Self { context, parent: None, link: Some(earlier), anchor },
-        }
+/// How a process ended.
+fn exit_attribute(exit: Exit) -> KeyValue {
+    match exit {
+        Exit::Code(code) => KeyValue::new("process.exit.code", i64::from(code)),
+        Exit::Signal(signal) => KeyValue::new("tenure.exit_signal", i64::from(signal)),
     }
 }
 
@@ -161,3 +181,6 @@ fn span_context(context: TraceContext, remote: bool) -> SpanContext {
 fn time(nanos: i128) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_nanos(u64::try_from(nanos.max(0)).unwrap_or(u64::MAX))
 }
+
+#[cfg(test)]
+mod tests;

@@ -25,11 +25,11 @@ pub(crate) fn directory() -> Option<PathBuf> {
 /// Runs the inner test, and cleans up. A short one is forgone where the machine cannot give replicas their own networks.
 pub(crate) fn run(length: Duration) -> Result<(), Failed> {
     if let Some(reason) = hindrance() {
-        let part = format!("the attack takes network namespaces, veth, a bridge and iptables: {reason}");
-        return forgo(&part, length).map_err(Into::into);
+        let reason = format!("it takes network namespaces, veth, a bridge and iptables: {reason}");
+        return forgo("the attack", &reason, length).map_err(Into::into);
     }
     if !crate::peer::build() {
-        forgo("client-go's wrapper cannot be built (go): no replica is client-go's", length)?;
+        forgo("an attack beside client-go", "its wrapper cannot be built (go)", length)?;
     }
     let directory = Directory::new();
     let status = apart().arg(env::current_exe()?).env(DIRECTORY, &directory.0).env(SCRATCH, &directory.0).status()?;

@@ -1,22 +1,21 @@
-//! What an attack of ten minutes or more must not lack; a shorter one only says what it lacks.
+//! What an attack of ten minutes or more must not lack, wherever it runs; a shorter one says what it lacks.
 
 use std::{collections::BTreeSet, time::Duration};
 
-use crate::{fault::Fault, history::History};
+use crate::{fault::Fault, history::History, support::incomplete};
 
 /// In this time each of the four worlds draws every fault twice; now and then one cannot be injected when it is drawn.
 const COMPLETE: Duration = Duration::from_secs(600);
 
-/// Says that a part is not run.
+/// Says that a part is not run, and what stands in the way.
 ///
 /// # Errors
 /// It must be.
-pub(crate) fn forgo(part: &str, length: Duration) -> Result<(), String> {
-    let line = format!("NOT RUN: {part}");
+pub(crate) fn forgo(part: &str, reason: &str, length: Duration) -> Result<(), String> {
     if length >= COMPLETE {
-        return Err(line);
+        return Err(format!("{part}: {reason}"));
     }
-    println!("{line}");
+    incomplete::not_run(part, reason);
     Ok(())
 }
 
@@ -26,5 +25,13 @@ pub(crate) fn judge(histories: &[History], length: Duration) -> Result<(), Strin
     let rounds = histories.iter().flat_map(|history| &history.rounds);
     let struck: BTreeSet<&Fault> = rounds.flat_map(|round| &round.faults).collect();
     let missing: Vec<_> = Fault::ALL.iter().filter(|fault| !struck.contains(fault)).map(|fault| fault.describe()).collect();
-    if missing.is_empty() { Ok(()) } else { forgo(&format!("faults that never struck: {}", missing.join(", ")), length) }
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let line = format!("faults that did not come up: {}", missing.join(", "));
+    if length >= COMPLETE {
+        return Err(line);
+    }
+    println!("attack: {line}");
+    Ok(())
 }

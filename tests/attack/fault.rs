@@ -4,8 +4,11 @@ use std::time::Duration;
 
 use crate::{
     lease::Change,
-    network::Fault as Packets,
-    window::{Half, Moment},
+    network::Fault as Lost,
+    window::{
+        Half::{self, Reply, Request},
+        Moment::{self, Acquire, Release, Renew},
+    },
 };
 
 /// One kind of fault.
@@ -22,7 +25,7 @@ pub(crate) enum Fault {
     FreezeElector,
     FreezeBoth,
     FreezeWorkload,
-    Packets(Packets),
+    Packets(Lost),
     NoAnswers,
     NoReplies,
     Refused,
@@ -34,7 +37,6 @@ pub(crate) enum Fault {
     Lease(Change),
     RevokeRights,
     RevokeToken,
-    ExpireToken,
     WallForward,
     WallBack,
     Starve,
@@ -55,208 +57,111 @@ pub(crate) enum Group {
     Processor,
 }
 
-impl Fault {
-    pub(crate) const ALL: [Self; 46] = [
-        Self::Term,
-        Self::KillInit,
-        Self::KillElector,
-        Self::KillElectorAround(Moment::Acquire, Half::Request),
-        Self::KillElectorAround(Moment::Acquire, Half::Reply),
-        Self::KillElectorAround(Moment::Renew, Half::Request),
-        Self::KillElectorAround(Moment::Renew, Half::Reply),
-        Self::KillElectorAround(Moment::Release, Half::Request),
-        Self::KillElectorAround(Moment::Release, Half::Reply),
-        Self::KillElectorInWait,
-        Self::KillElectorAfterProof,
-        Self::KillWorkload,
-        Self::FreezeInit,
-        Self::FreezeElector,
-        Self::FreezeBoth,
-        Self::FreezeWorkload,
-        Self::Packets(Packets::Out),
-        Self::Packets(Packets::In),
-        Self::Packets(Packets::Both),
-        Self::Packets(Packets::Syns),
-        Self::Packets(Packets::Down),
-        Self::NoAnswers,
-        Self::NoReplies,
-        Self::Refused,
-        Self::Reset,
-        Self::FreezeEtcd,
-        Self::RestartEtcd,
-        Self::FreezeApiServer,
-        Self::RestartApiServer,
-        Self::Lease(Change::Delete),
-        Self::Lease(Change::DeleteHeldBack),
-        Self::Lease(Change::EditHolder),
-        Self::Lease(Change::ClearHolder),
-        Self::Lease(Change::NullHolder),
-        Self::Lease(Change::EmptySpec),
-        Self::Lease(Change::RaiseDuration),
-        Self::Lease(Change::EditRenewTime),
-        Self::Lease(Change::RestoreMetadata),
-        Self::RevokeRights,
-        Self::RevokeToken,
-        Self::ExpireToken,
-        Self::WallForward,
-        Self::WallBack,
-        Self::Starve,
-        Self::Crowd,
-        Self::Spinners,
-    ];
+/// A row of the table of faults.
+struct Kind {
+    fault: Fault,
+    words: &'static str,
+    group: Group,
+    /// Minimum and maximum duration in milliseconds; zero where nothing has to be undone.
+    lasts: (u64, u64),
+}
 
-    pub(crate) const fn describe(self) -> &'static str {
-        match self {
-            Self::Term => "SIGTERM to init",
-            Self::KillInit => "init killed",
-            Self::KillElector => "elector killed",
-            Self::KillElectorAround(Moment::Acquire, Half::Request) => "elector killed, its taking on the way",
-            Self::KillElectorAround(Moment::Acquire, Half::Reply) => "elector killed, its taking unanswered",
-            Self::KillElectorAround(Moment::Renew, Half::Request) => "elector killed, its renewal on the way",
-            Self::KillElectorAround(Moment::Renew, Half::Reply) => "elector killed, its renewal unanswered",
-            Self::KillElectorAround(Moment::Release, Half::Request) => "elector killed, its release on the way",
-            Self::KillElectorAround(Moment::Release, Half::Reply) => "elector killed, its release unanswered",
-            Self::KillElectorInWait => "elector killed in the creation wait",
-            Self::KillElectorAfterProof => "elector killed between proof and release",
-            Self::KillWorkload => "workload killed",
-            Self::FreezeInit => "init frozen",
-            Self::FreezeElector => "elector frozen",
-            Self::FreezeBoth => "init and elector frozen",
-            Self::FreezeWorkload => "workload frozen",
-            Self::Packets(Packets::Out) => "packets out lost",
-            Self::Packets(Packets::In) => "packets in lost",
-            Self::Packets(Packets::Both) => "packets both ways lost",
-            Self::Packets(Packets::Syns) => "connections reset, SYNs lost",
-            Self::Packets(Packets::Down) => "interface down",
-            Self::NoAnswers => "accepted, never answered",
-            Self::NoReplies => "replies swallowed",
-            Self::Refused => "connections refused",
-            Self::Reset => "connections reset",
-            Self::FreezeEtcd => "etcd frozen",
-            Self::RestartEtcd => "etcd killed and restarted",
-            Self::FreezeApiServer => "API server frozen",
-            Self::RestartApiServer => "API server killed and restarted",
-            Self::Lease(Change::Delete) => "Lease deleted",
-            Self::Lease(Change::DeleteHeldBack) => "Lease deleted, held by a finalizer",
-            Self::Lease(Change::EditHolder) => "another holder written",
-            Self::Lease(Change::ClearHolder) => "holder emptied",
-            Self::Lease(Change::NullHolder) => "holder set to null",
-            Self::Lease(Change::EmptySpec) => "spec emptied",
-            Self::Lease(Change::RaiseDuration) => "duration raised",
-            Self::Lease(Change::EditRenewTime) => "renewTime edited",
-            Self::Lease(Change::RestoreMetadata) => "metadata restored",
-            Self::RevokeRights => "RoleBinding deleted",
-            Self::RevokeToken => "token revoked",
-            Self::ExpireToken => "token expired",
-            Self::WallForward => "wall clock forward",
-            Self::WallBack => "wall clock back",
-            Self::Starve => "a fifth of a processor",
-            Self::Crowd => "50 spinners beside it",
-            Self::Spinners => "200 spinners for the whole machine",
+const fn kind(fault: Fault, words: &'static str, group: Group, lasts: (u64, u64)) -> Kind {
+    Kind { fault, words, group, lasts }
+}
+
+const AT_ONCE: (u64, u64) = (0, 0);
+const NETWORK: (u64, u64) = (500, 9_000);
+const DELAYED: (u64, u64) = (100, 6_000);
+
+/// All kinds. Killing an elector around a write delays the first such write, whoever makes it. A freeze of both usually lasts until
+/// after the next one may lead, a restart until it answers again, a revoked token longer than the 10 s for which the API server caches
+/// its verdict on it.
+const KINDS: [Kind; Fault::COUNT] = {
+    use Fault::*;
+    [
+        kind(Term, "SIGTERM to init", Group::Processes, AT_ONCE),
+        kind(KillInit, "init killed", Group::Processes, AT_ONCE),
+        kind(KillElector, "elector killed", Group::Processes, AT_ONCE),
+        kind(KillElectorAround(Acquire, Request), "elector killed, its taking on the way", Group::Processes, DELAYED),
+        kind(KillElectorAround(Acquire, Reply), "elector killed, its taking unanswered", Group::Processes, DELAYED),
+        kind(KillElectorAround(Renew, Request), "elector killed, its renewal on the way", Group::Processes, DELAYED),
+        kind(KillElectorAround(Renew, Reply), "elector killed, its renewal unanswered", Group::Processes, DELAYED),
+        kind(KillElectorAround(Release, Request), "elector killed, its release on the way", Group::Processes, DELAYED),
+        kind(KillElectorAround(Release, Reply), "elector killed, its release unanswered", Group::Processes, DELAYED),
+        kind(KillElectorInWait, "elector killed while nobody holds", Group::Processes, AT_ONCE),
+        kind(KillElectorAfterProof, "elector killed between proof and release", Group::Processes, DELAYED),
+        kind(KillWorkload, "workload killed", Group::Processes, AT_ONCE),
+        kind(FreezeInit, "init frozen", Group::Processes, (500, 8_000)),
+        kind(FreezeElector, "elector frozen", Group::Processes, (500, 8_000)),
+        kind(FreezeBoth, "init and elector frozen", Group::Processes, (2_000, 12_000)),
+        kind(FreezeWorkload, "workload frozen", Group::Processes, (500, 3_000)),
+        kind(Packets(Lost::Out), "packets out lost", Group::Network, NETWORK),
+        kind(Packets(Lost::In), "packets in lost", Group::Network, NETWORK),
+        kind(Packets(Lost::Both), "packets both ways lost", Group::Network, NETWORK),
+        kind(Packets(Lost::Syns), "connections reset, SYNs lost", Group::Network, NETWORK),
+        kind(Packets(Lost::Down), "interface down", Group::Network, NETWORK),
+        kind(NoAnswers, "accepted, never answered", Group::Network, NETWORK),
+        kind(NoReplies, "replies swallowed", Group::Network, NETWORK),
+        kind(Refused, "connections refused", Group::Network, NETWORK),
+        kind(Reset, "connections reset", Group::Network, AT_ONCE),
+        kind(FreezeEtcd, "etcd frozen", Group::Server, (500, 7_000)),
+        kind(RestartEtcd, "etcd killed and restarted", Group::Server, (5_000, 5_000)),
+        kind(FreezeApiServer, "API server frozen", Group::Server, (500, 7_000)),
+        kind(RestartApiServer, "API server killed and restarted", Group::Server, (5_000, 5_000)),
+        kind(Lease(Change::Delete), "Lease deleted", Group::Lease, AT_ONCE),
+        kind(Lease(Change::DeleteHeldBack), "Lease deleted, held by a finalizer", Group::Lease, (500, 4_000)),
+        kind(Lease(Change::EditHolder), "another holder written", Group::Lease, AT_ONCE),
+        kind(Lease(Change::ClearHolder), "holder emptied", Group::Lease, AT_ONCE),
+        kind(Lease(Change::NullHolder), "holder set to null", Group::Lease, AT_ONCE),
+        kind(Lease(Change::EmptySpec), "spec emptied", Group::Lease, AT_ONCE),
+        kind(Lease(Change::RaiseDuration), "duration raised", Group::Lease, AT_ONCE),
+        kind(Lease(Change::EditRenewTime), "renewTime edited", Group::Lease, AT_ONCE),
+        kind(Lease(Change::RestoreMetadata), "metadata restored", Group::Lease, AT_ONCE),
+        kind(RevokeRights, "RoleBinding deleted", Group::Rights, (1_000, 9_000)),
+        kind(RevokeToken, "token revoked", Group::Rights, (11_000, 16_000)),
+        kind(WallForward, "wall clock forward", Group::Clock, (2_000, 6_000)),
+        kind(WallBack, "wall clock back", Group::Clock, (2_000, 6_000)),
+        kind(Starve, "a fifth of a processor", Group::Processor, (3_000, 8_000)),
+        kind(Crowd, "50 spinners beside it", Group::Processor, (3_000, 8_000)),
+        kind(Spinners, "200 spinners for the whole machine", Group::Server, (2_000, 5_000)),
+    ]
+};
+
+impl Fault {
+    const COUNT: usize = 45;
+
+    /// All, in the order of the report.
+    pub(crate) const ALL: [Self; Self::COUNT] = {
+        let mut all = [Self::Term; Self::COUNT];
+        let mut index = 0;
+        while index < Self::COUNT {
+            all[index] = KINDS[index].fault;
+            index += 1;
         }
+        all
+    };
+
+    fn kind(self) -> &'static Kind {
+        KINDS.iter().find(|kind| kind.fault == self).expect("the table has all kinds")
     }
 
-    pub(crate) const fn group(self) -> Group {
-        match self {
-            Self::Term
-            | Self::KillInit
-            | Self::KillElector
-            | Self::KillElectorAround(..)
-            | Self::KillElectorInWait
-            | Self::KillElectorAfterProof
-            | Self::KillWorkload
-            | Self::FreezeInit
-            | Self::FreezeElector
-            | Self::FreezeBoth
-            | Self::FreezeWorkload => Group::Processes,
-            Self::Packets(_) | Self::NoAnswers | Self::NoReplies | Self::Refused | Self::Reset => Group::Network,
-            Self::FreezeEtcd | Self::RestartEtcd | Self::FreezeApiServer | Self::RestartApiServer | Self::Spinners => {
-                Group::Server
-            }
-            Self::Lease(_) => Group::Lease,
-            Self::RevokeRights | Self::RevokeToken | Self::ExpireToken => Group::Rights,
-            Self::WallForward | Self::WallBack => Group::Clock,
-            Self::Starve | Self::Crowd => Group::Processor,
-        }
+    pub(crate) fn describe(self) -> &'static str {
+        self.kind().words
+    }
+
+    pub(crate) fn group(self) -> Group {
+        self.kind().group
     }
 
     /// Whether it affects one replica, rather than the Lease or the server.
-    pub(crate) const fn strikes_a_replica(self) -> bool {
-        match self.group() {
-            Group::Processes | Group::Network | Group::Rights | Group::Clock | Group::Processor => true,
-            Group::Server | Group::Lease => false,
-        }
-    }
-
-    /// Whether it affects one replica, and nothing that the others use too.
-    pub(crate) const fn strikes_one_replica_only(self) -> bool {
-        match self {
-            Self::Term
-            | Self::KillInit
-            | Self::KillElector
-            | Self::KillElectorAfterProof
-            | Self::KillWorkload
-            | Self::FreezeInit
-            | Self::FreezeElector
-            | Self::FreezeBoth
-            | Self::FreezeWorkload
-            | Self::Packets(_)
-            | Self::NoAnswers
-            | Self::NoReplies
-            | Self::Refused
-            | Self::Reset
-            | Self::RevokeRights
-            | Self::RevokeToken
-            | Self::ExpireToken
-            | Self::WallForward
-            | Self::WallBack
-            | Self::Starve
-            | Self::Crowd => true,
-            // The first such write is delayed, whoever makes it, and the Lease is deleted.
-            Self::KillElectorAround(..) | Self::KillElectorInWait => false,
-            Self::FreezeEtcd
-            | Self::RestartEtcd
-            | Self::FreezeApiServer
-            | Self::RestartApiServer
-            | Self::Lease(_)
-            | Self::Spinners => false,
-        }
+    pub(crate) fn strikes_a_replica(self) -> bool {
+        !matches!(self.group(), Group::Server | Group::Lease)
     }
 
     /// Minimum and maximum duration; zero where nothing has to be undone.
-    pub(crate) const fn lasts(self) -> (Duration, Duration) {
-        let (least, most) = match self {
-            Self::Term
-            | Self::KillInit
-            | Self::KillElector
-            | Self::KillElectorInWait
-            | Self::KillWorkload
-            | Self::Reset
-            | Self::Lease(Change::Delete)
-            | Self::Lease(Change::EditHolder)
-            | Self::Lease(Change::ClearHolder)
-            | Self::Lease(Change::NullHolder)
-            | Self::Lease(Change::EmptySpec)
-            | Self::Lease(Change::RaiseDuration)
-            | Self::Lease(Change::EditRenewTime)
-            | Self::Lease(Change::RestoreMetadata) => (0, 0),
-            Self::FreezeInit | Self::FreezeElector => (500, 8_000),
-            // Usually until after the next one may lead.
-            Self::FreezeBoth => (2_000, 12_000),
-            Self::KillElectorAround(..) | Self::KillElectorAfterProof => (100, 6_000),
-            Self::FreezeWorkload => (500, 3_000),
-            Self::Packets(_) | Self::NoAnswers | Self::NoReplies | Self::Refused => (500, 9_000),
-            Self::FreezeEtcd | Self::FreezeApiServer => (500, 7_000),
-            // Until it answers again.
-            Self::RestartEtcd | Self::RestartApiServer => (5_000, 5_000),
-            Self::Lease(Change::DeleteHeldBack) => (500, 4_000),
-            Self::RevokeRights => (1_000, 9_000),
-            // The API server caches its verdict on a token for 10 s.
-            Self::RevokeToken | Self::ExpireToken => (11_000, 16_000),
-            Self::Spinners => (2_000, 5_000),
-            Self::WallForward | Self::WallBack => (2_000, 6_000),
-            Self::Starve | Self::Crowd => (3_000, 8_000),
-        };
+    pub(crate) fn lasts(self) -> (Duration, Duration) {
+        let (least, most) = self.kind().lasts;
         (Duration::from_millis(least), Duration::from_millis(most))
     }
 }

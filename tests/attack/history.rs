@@ -26,8 +26,6 @@ pub(crate) struct History {
     pub(crate) events: Vec<Event>,
     pub(crate) spans: Vec<Span>,
     pub(crate) rounds: Vec<Past>,
-    /// When the server was found to have answered nothing in time.
-    pub(crate) silences: Vec<Instant>,
     /// What each replica requested and logged, and how it ended.
     pub(crate) replicas: Vec<Replica>,
     /// The server's audit log, in the order of its answers.
@@ -53,7 +51,6 @@ impl History {
     pub(crate) fn of(world: World, broken_off: Option<String>) -> Self {
         let World { number, stage, shared, mut spans, rounds, remains, .. } = world;
         spans.extend(shared.spans.borrow().iter().cloned());
-        let silences = shared.silences.borrow().clone();
         let replicas = remains.into_iter().map(|remains| Replica {
             name: remains.name,
             is_peer: remains.is_peer,
@@ -67,7 +64,6 @@ impl History {
             events: stage.witness.all(),
             spans,
             rounds,
-            silences,
             replicas: replicas.collect(),
             audit: stage.audit(),
             namespace: stage.namespace,

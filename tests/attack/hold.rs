@@ -9,7 +9,7 @@ use tenure::time::Instant;
 
 use crate::{
     fault::Fault,
-    history::{History, Replica, text},
+    history::{History, Replica},
     judge::{Excuse, Verdict},
     support::witness::{Life, Process},
     world::place_of,
@@ -77,7 +77,7 @@ fn end(replica: &Replica, life: &Life) -> Option<Instant> {
         replica.exchanges.iter().filter(|exchange| exchange.succeeded()).filter_map(|exchange| exchange.answer.as_ref());
     let stored: Vec<&Value> = answers.map(|answer| &answer.body["spec"]).collect();
     let requests = replica.exchanges.iter().map(|exchange| &exchange.request);
-    let mut holds = requests.filter(|request| request.is_write() && !text(request.spec(), "holderIdentity").is_empty());
+    let mut holds = requests.filter(|request| request.is_held());
     let last = holds.rfind(|hold| hold.at <= life.last && stored.contains(&hold.spec()))?;
     Some(last.at + Duration::from_secs(last.spec()["leaseDurationSeconds"].as_u64()?))
 }

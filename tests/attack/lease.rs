@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::support::stage::Stage;
 
 /// For one request.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
+const PATIENCE: Duration = Duration::from_secs(2);
 const FINALIZER: &str = "attack.tenure.dev/held-back";
 
 /// What an administrator does to Leases. No duration is shortened and no old spec restored: nobody could be safe then.
@@ -66,13 +66,13 @@ pub(crate) async fn make(stage: &Stage, change: Change, chance: u64) -> bool {
 
 /// The Lease as it is now, if the server answers.
 pub(crate) async fn look(stage: &Stage) -> Option<Value> {
-    ask(stage, Method::GET, None).await.map(|(_, lease)| lease)
+    ask(stage, Method::GET, &stage.lease.path(), None).await.map(|(_, lease)| lease)
 }
 
 /// Removes the finalizer; whether it is gone.
 pub(crate) async fn let_go(stage: &Stage) -> bool {
     let held = |lease: &Value| lease["metadata"]["finalizers"].as_array().is_some_and(|held| !held.is_empty());
-    match ask(stage, Method::GET, None).await {
+    match ask(stage, Method::GET, &stage.lease.path(), None).await {
         Some((200, lease)) if held(&lease) => edit(stage, |lease| lease["metadata"]["finalizers"] = json!([])).await,
         Some((200 | 404, _)) => true,
         Some(_) | None => false,
@@ -80,15 +80,15 @@ pub(crate) async fn let_go(stage: &Stage) -> bool {
 }
 
 async fn delete(stage: &Stage) -> bool {
-    matches!(ask(stage, Method::DELETE, None).await, Some((200 | 202, _)))
+    matches!(ask(stage, Method::DELETE, &stage.lease.path(), None).await, Some((200 | 202, _)))
 }
 
 /// Tries three times, since the holder renews meanwhile.
 async fn edit(stage: &Stage, change: impl Fn(&mut Value)) -> bool {
     for _ in 0..3 {
-        let Some((200, mut lease)) = ask(stage, Method::GET, None).await else { return false };
+        let Some((200, mut lease)) = ask(stage, Method::GET, &stage.lease.path(), None).await else { return false };
         change(&mut lease);
-        match ask(stage, Method::PUT, Some(&lease)).await {
+        match ask(stage, Method::PUT, &stage.lease.path(), Some(&lease)).await {
             Some((200, _)) => return true,
             Some((409, _)) => {}
             Some(_) | None => return false,
@@ -97,6 +97,7 @@ async fn edit(stage: &Stage, change: impl Fn(&mut Value)) -> bool {
     false
 }
 
-async fn ask(stage: &Stage, method: Method, body: Option<&Value>) -> Option<(u16, Value)> {
-    tokio::time::timeout(PATIENCE, stage.api.attempt(method, &stage.lease.path(), body)).await.ok()?.ok()
+/// One request, if the server answers it in time.
+pub(crate) async fn ask(stage: &Stage, method: Method, path: &str, body: Option<&Value>) -> Option<(u16, Value)> {
+    tokio::time::timeout(PATIENCE, stage.api.attempt(method, path, body)).await.ok()?.ok()
 }

@@ -52,12 +52,9 @@ mod peer;
 mod picture;
 mod plan;
 mod processor;
-mod pulse;
 mod report;
 mod rights;
 mod standby;
-mod takeover;
-mod token;
 mod verdicts;
 mod wall;
 mod window;
@@ -96,8 +93,7 @@ fn attack(directory: &Path) -> ExitCode {
     let begin = clock::boot();
     let histories = local.block_on(&runtime, async {
         let server = Server::start(server::Kind::Real);
-        let shared = Rc::new(Shared { server, spans: Vec::new().into(), troubled: false.into(), silences: Vec::new().into() });
-        let pulse = tokio::task::spawn_local(pulse::feel(shared.clone()));
+        let shared = Rc::new(Shared { server, spans: Vec::new().into(), troubled: false.into() });
         let mut fates = Vec::new();
         for (number, kind) in (0..).zip(Kind::ALL) {
             let seed = seed.wrapping_mul(Kind::ALL.len() as u64).wrapping_add(number.into());
@@ -108,7 +104,6 @@ fn attack(directory: &Path) -> ExitCode {
         for fate in fates {
             histories.push(fate.await.expect("a world without a panic"));
         }
-        pulse.abort();
         histories
     });
     let verdicts: Vec<_> = histories.iter().map(judge::judge).collect();
@@ -140,7 +135,7 @@ fn keep(histories: &[History], begin: Instant) -> PathBuf {
             |name: &str, text: &str| fs::write(place.join(format!("world-{}-{name}", history.world)), text).expect("a file");
         let plain = picture::plain(history, begin, end);
         print!("{plain}");
-        file("timeline.svg", &picture::svg(history, begin, end));
+        file("timeline.txt", &plain);
         for replica in &history.replicas {
             file(&format!("replica-{}.log", replica.name), &replica.lines.join("\n"));
         }

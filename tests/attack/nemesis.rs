@@ -15,14 +15,10 @@ use crate::{
     processor::Spinners,
     rights,
     support::{
-        proxy::{
-            fault::{Fault as Answer, Times, Valve},
-            flow::Flow,
-            log::Verb,
-        },
+        proxy::{fault::Valve, flow::Flow},
         server::{Program, Server},
     },
-    token, window,
+    window,
     world::{Past, Span, World, place_of},
 };
 
@@ -36,7 +32,7 @@ const YOUNG: u64 = 1_000;
 const AGAIN: Duration = Duration::from_millis(200);
 /// One in this many rounds begins with a leader that is not tenure.
 const PEERS_TURN: usize = 3;
-/// A creator's wait is longer than this, in milliseconds.
+/// The wait for nobody is longer than this, in milliseconds.
 const LONG_WAIT: u64 = 3_500;
 /// The largest error of a wall clock: a day.
 const FAR_OFF: i64 = 86_400;
@@ -50,7 +46,6 @@ enum Undo {
     Finalizer,
     Rights,
     Token,
-    OldToken,
     Wall,
     Processor,
     Window(Valve),
@@ -201,18 +196,6 @@ async fn strike(world: &mut World, index: usize, blow: &Blow) -> Option<Done> {
             lease::make(&world.stage, change, blow.chance).await.then_some(done)
         }
         Fault::RevokeRights => rights::unbind(&world.stage, &place.account).await.then_some(Done::For(Undo::Rights)),
-        Fault::ExpireToken => {
-            let key = world.shared.server.kubeconfig().with_file_name("service-account.key");
-            let token = token::short_lived(&world.stage, &key, &place.account).await?;
-            std::fs::write(world.stage.token_file(&replica.name), &token).expect("a file");
-            // This makes a client read its token again.
-            replica.proxy.on(|request| request.verb != Verb::Watch, Times::Only(1), Answer::refused(401, "Unauthorized"));
-            if blow.chance.is_multiple_of(2) {
-                tokio::time::sleep(token::LIVES).await;
-                std::fs::write(world.stage.token_file(&replica.name), &place.token).expect("a file");
-            }
-            Some(Done::For(Undo::OldToken))
-        }
         Fault::RevokeToken => rights::revoke(&world.stage, &place.account).await.then_some(Done::For(Undo::Token)),
         Fault::WallForward | Fault::WallBack => {
             let seconds = i64::try_from(blow.chance % FAR_OFF.unsigned_abs()).unwrap_or(FAR_OFF) + 1;
@@ -246,10 +229,6 @@ async fn revert(world: &mut World, place: Option<usize>, undo: &Undo) -> bool {
             let place = &mut world.places[place];
             std::fs::write(world.stage.token_file(&place.replica.name), &token).expect("a file");
             place.token = token;
-        }
-        Undo::OldToken => {
-            let place = &world.places[place];
-            std::fs::write(world.stage.token_file(&place.replica.name), &place.token).expect("a file");
         }
         Undo::Wall => _ = world.places[place].wall.shift(0),
         Undo::Processor => world.places[place].processor.relieve(),

@@ -13,6 +13,8 @@ use nix::{
     unistd::Pid,
 };
 
+use crate::support::incomplete;
+
 /// The share of one CPU that a starved replica keeps, in percent.
 const QUOTA: u32 = 20;
 /// The share that it has together with a crowd.
@@ -40,7 +42,7 @@ impl Processor {
             fs::create_dir(group).is_ok() && (group.join("cpu.cfs_quota_us").exists() || group.join("cpu.max").exists())
         });
         if made.is_none() {
-            println!("attack: no cgroup with a quota can be made here: no replica is starved of processor time");
+            incomplete::not_run("an attack on the processor time of replicas", "no cgroup with a quota can be made");
         }
         Self { group: made, crowd: Vec::new() }
     }

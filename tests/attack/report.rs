@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use tenure::time::Instant;
+
 use crate::{
     fault::Fault,
     history::History,
@@ -12,10 +14,8 @@ use crate::{
 #[derive(Default)]
 struct Row {
     times: usize,
-    terms: usize,
     overlaps: usize,
-    at_once: Duration,
-    handovers: Vec<Duration>,
+    worst: Duration,
     led_again: Duration,
 }
 
@@ -25,26 +25,11 @@ pub(crate) fn show(histories: &[History], verdicts: &[Verdict]) -> bool {
     for (history, verdict) in histories.iter().zip(verdicts) {
         count(history, verdict, &mut rows);
     }
-    println!();
-    println!(
-        "{:<42} {:>6} {:>6} {:>9} {:>12} {:>16} {:>16} {:>18}",
-        "fault", "times", "terms", "overlaps", "at once", "median handover", "worst handover", "led again within"
-    );
+    println!("\n{:<42} {:>6} {:>9} {:>16} {:>18}", "fault", "times", "overlaps", "worst handover", "led again within");
     for fault in Fault::ALL {
-        let row = rows.remove(&fault).unwrap_or_default();
-        let mut handovers = row.handovers;
-        handovers.sort();
-        println!(
-            "{:<42} {:>6} {:>6} {:>9} {:>12} {:>16} {:>16} {:>18}",
-            fault.describe(),
-            row.times,
-            row.terms,
-            row.overlaps,
-            millis(Some(&row.at_once)),
-            millis(handovers.get(handovers.len() / 2)),
-            millis(handovers.last()),
-            millis(Some(&row.led_again)),
-        );
+        let Row { times, overlaps, worst, led_again } = rows.remove(&fault).unwrap_or_default();
+        let (worst, led_again) = (worst.as_secs_f64(), led_again.as_secs_f64());
+        println!("{:<42} {times:>6} {overlaps:>9} {worst:>14.3} s {led_again:>16.3} s", fault.describe());
     }
     sum_up(histories, verdicts)
 }
@@ -52,29 +37,20 @@ pub(crate) fn show(histories: &[History], verdicts: &[Verdict]) -> bool {
 /// A round with two faults counts for both. A handover lasts from the last stamp of one term to the first of the next.
 fn count(history: &History, verdict: &Verdict, rows: &mut BTreeMap<Fault, Row>) {
     for round in &history.rounds {
-        let within = |overlap: &&Overlap| overlap.from >= round.from && overlap.from <= round.led;
+        let within = |at: Instant| at >= round.from && at <= round.led;
+        let handovers = history.lives.windows(2).filter(|pair| within(pair[1].first));
+        let worst = handovers.map(|pair| pair[1].first.since(pair[0].last)).max().unwrap_or_default();
         for fault in &round.faults {
             let row = rows.entry(*fault).or_default();
             row.times += 1;
+            row.worst = row.worst.max(worst);
             row.led_again = row.led_again.max(led_again(history, round));
             let blamed = |overlap: &&Overlap| match overlap.excuse {
                 None => true,
                 Some(Excuse::Young | Excuse::NoFuse) => *fault == Fault::FreezeBoth,
                 Some(Excuse::Peer) => false,
             };
-            for overlap in verdict.overlaps.iter().filter(within).filter(blamed) {
-                row.overlaps += 1;
-                row.at_once += overlap.to.since(overlap.from);
-            }
-            for pair in history.lives.windows(2) {
-                if let [earlier, later] = pair
-                    && later.first >= round.from
-                    && later.first <= round.led
-                {
-                    row.terms += 1;
-                    row.handovers.push(later.first.since(earlier.last));
-                }
-            }
+            row.overlaps += verdict.overlaps.iter().filter(|overlap| within(overlap.from)).filter(blamed).count();
         }
     }
 }
@@ -98,10 +74,8 @@ fn sum_up(histories: &[History], verdicts: &[Verdict]) -> bool {
     };
     let refused: usize = histories.iter().map(refused).sum();
     println!(
-        "\n{terms} terms, {faults} faults, {replicas} replicas, {} writes, {refused} requests with a token that the server refused; \
-         a new connection not answered in time {} times",
+        "\n{terms} terms, {faults} faults, {replicas} replicas, {} writes, {refused} requests with a token that the server refused",
         sum(|verdict| verdict.writes),
-        histories.first().map_or(0, |history| history.silences.len()),
     );
     let overlaps = |excused: fn(Option<Excuse>) -> bool| -> usize {
         verdicts.iter().map(|verdict| verdict.overlaps.iter().filter(|overlap| excused(overlap.excuse)).count()).sum()
@@ -127,8 +101,4 @@ fn sum_up(histories: &[History], verdicts: &[Verdict]) -> bool {
         }
     }
     verdicts.iter().all(|verdict| verdict.violations.is_empty())
-}
-
-fn millis(span: Option<&Duration>) -> String {
-    span.map_or_else(|| "-".to_owned(), |span| format!("{:.1} ms", span.as_secs_f64() * 1e3))
 }

@@ -3,7 +3,7 @@
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::{lease::PATIENCE, support::stage::Stage};
+use crate::{lease::ask, support::stage::Stage};
 
 /// Deletes its RoleBinding; whether it could.
 pub(crate) async fn unbind(stage: &Stage, account: &str) -> bool {
@@ -49,8 +49,4 @@ async fn create(stage: &Stage, path: &str, object: &Value) -> Option<Value> {
         (201 | 409, body) => Some(body),
         _ => None,
     }
-}
-
-async fn ask(stage: &Stage, method: Method, path: &str, body: Option<&Value>) -> Option<(u16, Value)> {
-    tokio::time::timeout(PATIENCE, stage.api.attempt(method, path, body)).await.ok()?.ok()
 }

@@ -1,4 +1,4 @@
-//! Kills an elector at a chosen moment: while a write of its own is in flight, or in the wait before a creator's workload.
+//! Kills an elector at a chosen moment: while a write of its own is in flight, or while it waits for nobody.
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use crate::{
     lease,
     nemesis::soon,
     support::{
+        procfs::children,
         proxy::{
             fault::{Fault, Times, Valve},
             log::{Exchange, Request, Verb},
         },
-        replica::children,
     },
     world::World,
 };
@@ -42,7 +42,7 @@ impl Moment {
         let spec = request.spec();
         let takes = request.is_held() && spec["acquireTime"] == spec["renewTime"];
         match self {
-            Self::Acquire => takes || request.verb == Verb::Create,
+            Self::Acquire => takes,
             Self::Renew => request.is_held() && !takes,
             Self::Release => request.is_release(),
         }
@@ -113,7 +113,7 @@ pub(crate) async fn kill_in_wait(world: &World, after: Duration) -> bool {
     }
     let made = |exchange: &Exchange| {
         let request = &exchange.request;
-        Moment::Acquire.is(request) && exchange.succeeded() && clock::boot() >= request.at + after
+        request.is_nobody() && exchange.succeeded() && clock::boot() >= request.at + after
     };
     kill_whose(world, begun, made).await.is_some()
 }

@@ -97,8 +97,6 @@ pub(crate) struct Shared {
     pub(crate) spans: RefCell<Vec<Span>>,
     /// Whether it has a fault now.
     pub(crate) troubled: RefCell<bool>,
-    /// When it was found to have answered nothing in time, fault or none.
-    pub(crate) silences: RefCell<Vec<Instant>>,
 }
 
 /// Where replicas run, one after another.

@@ -3,15 +3,22 @@
 use std::time::Duration;
 
 use serde_json::Value;
+use tenure::election::writes::NOBODY;
 
 use crate::{
-    fault::Fault,
+    fault::{Fault, Group},
     history::{History, text},
     judge::Verdict,
     support::audit::Record,
-    takeover,
     world::{account, place_of},
 };
+
+/// The server timestamps an answer a little after it has stored the object, and notifies watches in between.
+const SLACK: Duration = Duration::from_millis(250);
+/// How long a server stays slow after its own fault.
+const TROUBLE: Duration = Duration::from_secs(10);
+/// The shortest D in any world.
+const SHORTEST: Duration = Duration::from_secs(4);
 
 /// One version.
 pub(crate) struct Version<'a> {
@@ -124,6 +131,12 @@ fn judge_one(history: &History, version: &Version<'_>, place: usize, before: Opt
     }
     let old = before.map_or("", |before| before.holder());
     let transitions = before.map_or(0, |before| before.transitions());
+    if version.holder() == NOBODY {
+        return judge_nobody(version, before, transitions);
+    }
+    if version.record.verb == "create" {
+        return Err("takes what is not there".into());
+    }
     if version.holder().is_empty() {
         return judge_release(version, place, old, transitions);
     }
@@ -141,14 +154,42 @@ fn judge_one(history: &History, version: &Version<'_>, place: usize, before: Opt
         return Err("takes, and does not count one transition or note the time".into());
     }
     match before.filter(|before| !before.holder().is_empty()) {
-        Some(before) => takeover::judge(history, version, before),
+        Some(before) => judge_takeover(history, version, before),
         None => Ok(()),
     }
 }
 
+/// It takes the place of no holder, and names itself beside the holder, so that no mark hides it (law 14).
+fn judge_nobody(version: &Version<'_>, before: Option<&Version<'_>>, transitions: i64) -> Result<(), String> {
+    let spec = version.spec();
+    if before.is_some_and(|before| !before.holder().is_empty() && before.holder() != NOBODY) {
+        return Err("gives to nobody what somebody held".into());
+    }
+    if before.is_some_and(|before| before.holder() == NOBODY && before.duration() >= version.duration()) {
+        return Err("gives to nobody anew what nobody held for as long".into());
+    }
+    if version.record.stored["metadata"]["annotations"]["tenure.dev/holder"] != NOBODY || !spec["acquireTime"].is_null() {
+        return Err("gives to nobody in the shape of something else".into());
+    }
+    if version.transitions() != transitions { Err("gives to nobody and counts".into()) } else { Ok(()) }
+}
+
+/// The holder must have been observed for the duration that it wrote.
+fn judge_takeover(history: &History, version: &Version<'_>, before: &Version<'_>) -> Result<(), String> {
+    let (from, to) = (history.moment(before.since), history.moment(version.record.answered));
+    // A server in trouble timestamps its answers late.
+    let stamps_late = history.faults_within(from.before(TROUBLE), to).any(|span| span.fault.group() == Group::Server);
+    // In some worlds another time is configured for nobody, which is no shorter than any duration there.
+    let least = if before.holder() == NOBODY { before.duration().min(SHORTEST) } else { before.duration() };
+    if to.since(from) + SLACK < least && !stamps_late {
+        return Err(format!("takes over after {:?}", to.since(from)));
+    }
+    Ok(())
+}
+
 fn judge_release(version: &Version<'_>, place: usize, old: &str, transitions: i64) -> Result<(), String> {
     let spec = version.spec();
-    if old.is_empty() || place_of(old) != place {
+    if old.is_empty() || old == NOBODY || place_of(old) != place {
         return Err("releases what another held".into());
     }
     if spec["leaseDurationSeconds"] != 1 || spec["acquireTime"] != spec["renewTime"] {

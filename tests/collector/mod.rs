@@ -2,19 +2,19 @@
 //!
 //! It runs on its own thread until it is dropped.
 
-#![allow(dead_code, unreachable_pub, reason = "each test binary has its own copy, and uses a part of it")]
+#![allow(unreachable_pub, reason = "a test binary's module")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{
     collections::BTreeMap,
     net::SocketAddr,
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
-        mpsc::{Receiver, RecvTimeoutError, Sender, channel},
+        mpsc::{Receiver, Sender, channel},
     },
     thread::JoinHandle,
-    time::Duration,
 };
 
 use bytes::Bytes;
@@ -28,7 +28,7 @@ use hyper::{
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use opentelemetry_proto::tonic::{
     collector::trace::v1::{
-        ExportTracePartialSuccess, ExportTraceServiceRequest, ExportTraceServiceResponse,
+        ExportTraceServiceRequest, ExportTraceServiceResponse,
         trace_service_server::{TraceService, TraceServiceServer},
     },
     common::v1::{KeyValue, any_value::Value},
@@ -44,14 +44,6 @@ use tokio_rustls::TlsAcceptor;
 use tonic::{Code, Status};
 use tower::Service as _;
 
-#[path = "../support/scratch.rs"]
-mod scratch;
-
-use scratch::Scratch;
-
-/// Longest wait for something that must arrive.
-pub const PATIENCE: Duration = Duration::from_secs(30);
-
 /// The protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wire {
@@ -64,13 +56,11 @@ pub enum Wire {
 pub enum Manner {
     /// Accepts it.
     Obliging,
-    /// Accepts it in part, and reports that on two lines.
-    Grudging,
     /// Reads it and never answers.
     Silent,
     /// Is out of service for as many requests, and obliging from then on.
     Late(usize),
-    /// Refuses it for good, and says why on two lines.
+    /// Refuses it for good, and repeats the credentials.
     Refusing,
 }
 
@@ -86,23 +76,15 @@ pub struct Seen {
     pub parent_is_remote: Option<bool>,
     /// (trace, span) of each link.
     pub links: Vec<(String, String)>,
-    /// The flag "it is remote" of each link, if the exporter set it.
-    pub links_are_remote: Vec<Option<bool>>,
     pub attributes: BTreeMap<String, String>,
     pub resource: BTreeMap<String, String>,
-    /// Nanoseconds since 1970.
-    pub start: u64,
-    pub end: u64,
-    /// The status text, if it is an error.
-    pub error: Option<String>,
     /// Headers of the request that carried it.
     pub headers: HeaderMap,
 }
 
 pub struct Collector {
     address: SocketAddr,
-    /// Its path, and the directory that it is in.
-    certificate: Option<(String, Scratch)>,
+    certificate: Option<String>,
     arrived: Receiver<Seen>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -114,11 +96,11 @@ impl Collector {
         Self::serve(wire, manner, None)
     }
 
-    /// With a certificate for `localhost` that only [`Self::certificate`] vouches for.
-    pub fn start_with_tls(wire: Wire) -> Self {
+    /// With a certificate for `localhost` in `directory` that only itself vouches for.
+    pub fn start_with_tls(wire: Wire, directory: &Path) -> Self {
         let issued = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
-        let scratch = Scratch::new();
-        let certificate = scratch.file("certificate.pem", issued.cert.pem());
+        let certificate = directory.join(format!("{wire:?}.pem"));
+        std::fs::write(&certificate, issued.cert.pem()).unwrap();
         let key = rustls::pki_types::PrivateKeyDer::try_from(issued.signing_key.serialize_der()).unwrap();
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = rustls::ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
@@ -127,10 +109,10 @@ impl Collector {
             Wire::Http => vec![b"http/1.1".to_vec()],
             Wire::Grpc => vec![b"h2".to_vec()],
         };
-        Self::serve(wire, Manner::Obliging, Some((TlsAcceptor::from(Arc::new(config)), (certificate, scratch))))
+        Self::serve(wire, Manner::Obliging, Some((TlsAcceptor::from(Arc::new(config)), certificate.to_str().unwrap().to_owned())))
     }
 
-    fn serve(wire: Wire, manner: Manner, tls: Option<(TlsAcceptor, (String, Scratch))>) -> Self {
+    fn serve(wire: Wire, manner: Manner, tls: Option<(TlsAcceptor, String)>) -> Self {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
@@ -160,19 +142,7 @@ impl Collector {
 
     /// The value for OTEL_EXPORTER_OTLP_CERTIFICATE.
     pub fn certificate(&self) -> String {
-        self.certificate.as_ref().unwrap().0.clone()
-    }
-
-    /// Waits until what has arrived so far satisfies `enough`.
-    pub fn wait(&mut self, what: &str, enough: impl Fn(&[Seen]) -> bool) -> Vec<Seen> {
-        let deadline = tenure::clock::boot() + PATIENCE;
-        while !enough(&self.seen) {
-            match self.arrived.recv_timeout(deadline.since(tenure::clock::boot())) {
-                Ok(seen) => self.seen.push(seen),
-                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => panic!("{what}: only {:#?}", self.seen),
-            }
-        }
-        self.seen.clone()
+        self.certificate.clone().unwrap()
     }
 
     /// What has arrived by now.
@@ -229,15 +199,6 @@ struct Take {
     asked: Arc<AtomicUsize>,
 }
 
-/// `google.rpc.Status`, by which OTLP/HTTP says why it takes no spans.
-#[derive(prost::Message)]
-struct Refusal {
-    #[prost(int32, tag = "1")]
-    code: i32,
-    #[prost(string, tag = "2")]
-    message: String,
-}
-
 impl Take {
     async fn over_http(self, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, hyper::Error> {
         let (head, body) = request.into_parts();
@@ -248,10 +209,10 @@ impl Take {
             Err(refusal) => {
                 let passes = refusal.code() == Code::Unavailable;
                 let status = if passes { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::FORBIDDEN };
-                (status, Refusal { code: refusal.code().into(), message: refusal.message().to_owned() }.encode_to_vec())
+                (status, refusal.message().into())
             }
         };
-        Ok(Response::builder().status(status).header("content-type", "application/x-protobuf").body(answer.into()).unwrap())
+        Ok(Response::builder().status(status).body(answer.into()).unwrap())
     }
 
     async fn take(&self, message: ExportTraceServiceRequest, headers: &HeaderMap) -> Result<ExportTraceServiceResponse, Status> {
@@ -259,19 +220,16 @@ impl Take {
             Manner::Late(tries) if self.asked.fetch_add(1, Ordering::Relaxed) < tries => {
                 return Err(Status::unavailable("starting"));
             }
-            Manner::Refusing => return Err(Status::permission_denied("the quota\nis used up")),
-            Manner::Late(_) | Manner::Obliging | Manner::Grudging | Manner::Silent => {}
+            Manner::Refusing => return Err(Status::permission_denied(format!("no\n{:?}", headers["authorization"]))),
+            Manner::Late(_) | Manner::Obliging | Manner::Silent => {}
         }
         for seen in read(message, headers) {
             let _ = self.arrive.send(seen);
         }
-        let grudge = || ExportTracePartialSuccess { rejected_spans: 1, error_message: "the quota\nis used up".to_owned() };
-        let partial_success = match self.manner {
-            Manner::Grudging => Some(grudge()),
-            Manner::Silent => std::future::pending().await,
-            Manner::Obliging | Manner::Late(_) | Manner::Refusing => None,
-        };
-        Ok(ExportTraceServiceResponse { partial_success })
+        if self.manner == Manner::Silent {
+            std::future::pending::<()>().await;
+        }
+        Ok(ExportTraceServiceResponse::default())
     }
 }
 
@@ -306,13 +264,9 @@ fn seen(span: Span, resource: &BTreeMap<String, String>, headers: &HeaderMap) ->
         span: hex(&span.span_id),
         parent: hex(&span.parent_span_id),
         parent_is_remote: is_remote(span.flags),
-        links_are_remote: span.links.iter().map(|link| is_remote(link.flags)).collect(),
         links: span.links.into_iter().map(link).collect(),
         attributes: readable(span.attributes),
         resource: resource.clone(),
-        start: span.start_time_unix_nano,
-        end: span.end_time_unix_nano,
-        error: span.status.filter(|status| status.code == 2).map(|status| status.message),
         headers: headers.clone(),
     }
 }

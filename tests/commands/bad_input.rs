@@ -2,10 +2,7 @@
 
 use std::{fs, net::Ipv4Addr, os::unix::fs::PermissionsExt, path::Path, process::Command};
 
-use nix::{
-    sys::stat::Mode,
-    unistd::{geteuid, mkfifo},
-};
+use nix::unistd::geteuid;
 use tokio::net::TcpSocket;
 
 use crate::{
@@ -37,30 +34,6 @@ fn a_service_link_of_kubernetes_is_no_unknown_key() {
 }
 
 #[test]
-fn a_bad_duration_is_78_and_says_how_to_write_one() {
-    let remedy = "is not a duration: write a number and a unit, such as 15s, 1m30s or 200ms";
-    for wrong in ["15", "15 parsecs", "-5s", "", "1h-", "P1Y"] {
-        let flag = format!("--lease-duration={wrong}");
-        tenure(&["--lease", "x", &flag, "--", "true"], &[]).says(78, &["--lease-duration: lease.duration: ", remedy]);
-    }
-}
-
-#[test]
-fn an_empty_command_is_78_and_says_where_it_goes() {
-    tenure(&["--lease", "x"], &[]).says(78, &["workload.command: there is no workload: write it after --"]);
-    tenure(&["--lease", "x", "--", ""], &[])
-        .says(78, &["the command line: workload.command: its first element, the program, is empty"]);
-    let variables = [("TENURE_WORKLOAD__COMMAND", "[]"), ("TENURE_LEASE__NAME", "x")];
-    tenure(&[], &variables).says(78, &["TENURE_WORKLOAD__COMMAND: workload.command: there is no workload"]);
-}
-
-#[test]
-fn a_lease_without_a_name_is_78_and_says_the_three_ways_to_name_it() {
-    tenure(&["--", "true"], &[]).says(78, &["--lease NAME, TENURE_LEASE__NAME or lease.name in a file"]);
-    tenure(&["--lease", "___", "--", "true"], &[]).says(78, &["--lease: lease.name: \"___\" has no character"]);
-}
-
-#[test]
 fn timings_that_break_the_law_are_78_with_the_numbers_and_the_change_that_helps() {
     let parts = [
         "--lease-duration: lease.duration: only 1 attempt to renew fits",
@@ -82,7 +55,7 @@ fn timings_that_break_the_law_are_78_with_the_numbers_and_the_change_that_helps(
 #[test]
 fn every_mistake_is_said_at_once() {
     let place = Scratch::new();
-    let file = place.file("tenure.toml", "[lease]\nname = 'x'\nduration = 15\n\n[workload]\nrunz = 'always'\n");
+    let file = place.file("tenure.yaml", "lease:\n  name: x\n  duration: 15\n\nworkload:\n  runz: always\n");
     let variables = [("TENURE_CONFIG", file.as_str()), ("TENURE_LOG__LEVEL", "loud")];
     let ended = tenure(&["--set", "workload.onLoss=stay"], &variables);
     ended.says(
@@ -107,19 +80,25 @@ fn a_configuration_file_that_cannot_be_read_is_78_and_says_who_named_it() {
 }
 
 #[test]
-fn a_pipe_is_a_file_if_somebody_writes_to_it_and_else_78() {
-    let place = Scratch::new();
-    let pipe = place.join("pipe");
-    mkfifo(&pipe, Mode::S_IRWXU).unwrap();
-    let path = pipe.to_str().unwrap();
-    let said =
-        format!("--config: the configuration file {path:?} cannot be read: it is a pipe, and nobody wrote to it within 10 s");
-    tenure(&["--config", path, "--", "true"], &[]).says(78, &[&said]);
+fn a_flag_that_does_not_exist_is_not_advised_as_the_workload() {
+    for line in [&["--watch"][..], &["check", "--watch"]] {
+        let ended = tenure(line, &[]);
+        ended.says(64, &["unexpected argument '--watch' found"]);
+        assert!(!ended.err.contains("as a value"), "{ended:?}");
+    }
+    tenure(&["--leese", "x"], &[]).says(64, &["a similar argument exists: '--lease'"]);
+}
 
-    let end = pipe.clone();
-    let writer = std::thread::spawn(move || fs::write(end, "lease: {name: billing}"));
-    tenure(&["config", "effective", "--config", path], &[]).says(0, &["name: billing"]);
-    writer.join().unwrap().unwrap();
+#[test]
+fn a_dotted_key_in_a_file_is_answered_with_how_to_write_it() {
+    let place = Scratch::new();
+    let file = place.file("tenure.yaml", "lease.name: a\nworkload:\n  stop.grace: 5s\nlog.colour: red\n");
+    let parts = [
+        "lease.name: there is no such key: write name below lease",
+        "workload.stop.grace: there is no such key: write grace below workload.stop",
+        "log.colour: there is no such key: `tenure config default` lists them all",
+    ];
+    tenure(&["--config", &file, "--", "true"], &[]).says(78, &parts);
 }
 
 #[test]
@@ -127,7 +106,7 @@ fn a_command_line_that_cannot_be_parsed_is_64_and_a_bad_value_on_a_flag_78() {
     tenure(&["--leese", "x"], &[]).says(64, &["unexpected argument '--leese'", "--lease"]);
     tenure(&["sleep", "10"], &[]).says(64, &["unexpected argument 'sleep'", "the workload goes after --"]);
     tenure(&["--lease", "a", "status"], &[])
-        .says(64, &["unexpected argument 'status'", "write the command first, as in: tenure status --lease a"]);
+        .says(64, &["unexpected argument 'status'", "the command status goes first, before all options"]);
     tenure(&["--lease", "x", "--leader-election=maybe", "--", "true"], &[])
         .says(78, &["--leader-election: \"maybe\" is neither on nor off"]);
     tenure(&["status", "x", "-o", "xml"], &[]).says(78, &["invalid value 'xml'"]);
@@ -136,26 +115,27 @@ fn a_command_line_that_cannot_be_parsed_is_64_and_a_bad_value_on_a_flag_78() {
 }
 
 #[test]
-fn a_program_that_cannot_run_leaves_the_lease_alone() {
+fn a_program_that_cannot_run_leaves_the_lease_alone_as_far_as_its_mode_tells() {
     let place = Scratch::new();
     let path = place.join("kubeconfig");
     let _server = Embedded::start(&path);
     let variables = [("KUBECONFIG", path.to_str().unwrap())];
-    let script = place.file("script", "#!/no/such/int\n");
-    fs::set_permissions(&script, PermissionsExt::from_mode(0o755)).unwrap();
-    let words = format!("{script}: its interpreter /no/such/int: not found");
-    let run = |program| tenure(&["--lease", "x", "--set", "lease.creationWait=0s", "--", program], &variables);
-    let program = fs::read("/bin/true").unwrap();
-    let loader = program.windows(9).position(|part| part == b"/ld-linux").unwrap();
-    let program = place.file("program", [&program[..loader], b"/no", &program[loader + 3..]].concat());
-    fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
-    run(&program).says(127, &[&format!("{program}: its interpreter /"), "/no-linux", ": not found"]);
+    let run = |program: &str| tenure(&["--lease", "x", "--set", "lease.creationWait=0s", "--", program], &variables);
     run("/nowhere").says(127, &["/nowhere: not found"]);
     run("/etc/passwd").says(126, &["/etc/passwd: is not executable"]);
-    run(&script).says(127, &[&words]);
     tenure(&["status", "x"], &variables).says(2, &[]);
-    tenure(&["check", "--offline", "--lease", "x", "--", &script], &[])
-        .says(78, &["FAIL  the workload cannot be executed (127)", &words]);
+    tenure(&["check", "--offline", "--lease", "x", "--", "/nowhere"], &[])
+        .says(78, &["FAIL  the workload cannot be executed (127): /nowhere: not found"]);
+
+    for (text, code, words) in [
+        ("#!/no/such/int\n", 127, "cannot execute: No such file or directory (the file, or the interpreter"),
+        ("echo no line\n", 126, "cannot execute: Exec format error (neither a program for this machine nor a script"),
+    ] {
+        let script = place.file("script", text);
+        fs::set_permissions(&script, PermissionsExt::from_mode(0o755)).unwrap();
+        run(&script).says(code, &[&format!("{script}: {words}"), "spawn-failed"]);
+        tenure(&["status", "x"], &variables).says(1, &["free"]);
+    }
 }
 
 #[test]

@@ -3,11 +3,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 mod access;
-mod advice;
 mod bad_input;
 mod check;
 mod config;
-mod endless;
 mod replica;
 #[path = "../support/scratch.rs"]
 mod scratch;

@@ -48,7 +48,7 @@ fn a_replica_says_what_is_odd_about_it() {
 }
 
 #[test]
-fn a_replica_says_which_settings_of_traces_cannot_be_used() {
+fn a_replica_says_which_endpoint_of_traces_cannot_be_used() {
     let place = Scratch::new();
     let path = place.file("kubeconfig", kubeconfig("server: 'http://127.0.0.1:1'"));
     for endpoint in [&b"http://127.0.0.1:99999"[..], b"http://\xff"] {
@@ -57,11 +57,6 @@ fn a_replica_says_which_settings_of_traces_cannot_be_used() {
         replica.says(&["OTEL_EXPORTER_OTLP_ENDPOINT is not a URL"]);
         assert_eq!(replica.end(), Some(0));
     }
-    let endpoint = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1");
-    let variables = [("KUBECONFIG", path.as_str()), endpoint, ("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip")];
-    let replica = Running::start(&["--lease", "x", "--", "true"], &variables);
-    replica.says(&["COMPRESSION=gzip"]);
-    assert_eq!(replica.end(), Some(0));
 }
 
 #[test]
@@ -143,4 +138,23 @@ fn a_replica_of_a_pod_without_a_namespace_of_its_own_uses_the_one_that_is_config
         78,
         &["does not tell its own (/var/run/secrets/kubernetes.io/serviceaccount/namespace): name one with --namespace"],
     );
+}
+
+#[test]
+fn few_open_files_cost_no_fuse_where_more_are_granted_and_are_told_where_they_are_not() {
+    let place = Scratch::new();
+    let path = place.join("kubeconfig");
+    let _server = Embedded::start(&path);
+    let limited = |limit: &str| {
+        let report = "ulimit -Sn; grep 'open files' /proc/$PPID/limits";
+        let replica = ["--lease", "x", "--set", "lease.creationWait=0s", "--", "sh", "-c", report];
+        let limited = ["--leader-election=off", "--", "prlimit", limit, env!("CARGO_BIN_EXE_tenure")];
+        tenure(&[&limited[..], &replica].concat(), &[("KUBECONFIG", path.to_str().unwrap())])
+    };
+
+    let raised = limited("--nofile=33:200");
+    raised.says(0, &["33\nMax open files            160                  200 "]);
+    assert!(!raised.err.contains("kernel fuse"), "{raised:?}");
+
+    limited("--nofile=33:33").says(0, &["33\n", "no kernel fuse", "the limit on open files (ulimit -n) has room for 0 of them"]);
 }

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::{
     scratch::Scratch,
+    wait::wait_for,
     world::{Pod, kubeconfig, scripted, tenure, tenure_in_a_pod, unprinted},
 };
 
@@ -49,7 +50,7 @@ fn a_lease_that_is_held_is_0() {
 }
 
 #[test]
-fn a_lease_that_expired_or_is_free_is_1() {
+fn a_lease_that_expired_is_free_or_nobodys_is_1() {
     let place = Scratch::new();
     let written = tenure::clock::boot();
     let path = server(&place, "/leases/x ", &lease("x", "pod-1", SignedDuration::from_secs(601)));
@@ -60,6 +61,9 @@ fn a_lease_that_expired_or_is_free_is_1() {
     let place = Scratch::new();
     let path = server(&place, "/leases/x ", &lease("x", "", NOW));
     tenure(&["status", "x"], &[("KUBECONFIG", &path)]).says(1, &["x       free    -"]);
+    let place = Scratch::new();
+    let path = server(&place, "/leases/x ", &lease("x", "tenure.dev/nobody", NOW));
+    tenure(&["status", "x"], &[("KUBECONFIG", &path)]).says(1, &["x       nobody, until 20"]);
 }
 
 #[test]
@@ -74,11 +78,16 @@ fn an_answer_that_could_not_be_printed_is_70_whatever_it_was() {
 #[test]
 fn a_credential_plugin_that_hangs_is_not_awaited_longer_than_a_server() {
     let place = Scratch::new();
-    let plugin = "exec: {apiVersion: client.authentication.k8s.io/v1, command: sleep, args: ['600']}";
+    let pid = place.join("pid");
+    let script = format!("sh -c 'echo $$ >{}; exec sleep 600'; true", pid.display());
+    let plugin = format!("exec: {{apiVersion: client.authentication.k8s.io/v1, command: sh, args: [-c, \"{script}\"]}}");
     let text = kubeconfig("server: 'https://127.0.0.1:1'").replace("user: {}", &format!("user: {{{plugin}}}"));
     let path = place.file("kubeconfig", text);
     tenure(&["status", "x"], &[("KUBECONFIG", &path)])
-        .says(77, &["the credential plugin sleep did not end within 10s, and was killed"]);
+        .says(77, &["the credential plugin sh did not end within 10s, and was killed"]);
+    let stat = format!("/proc/{}/stat", fs::read_to_string(pid).unwrap().trim());
+    let is_gone = || fs::read_to_string(&stat).map_or(true, |stat| stat.contains(") Z ")).then_some(());
+    wait_for("what the plugin has started is gone too", is_gone);
 }
 
 #[test]
@@ -203,5 +212,5 @@ fn without_a_name_it_asks_for_one_and_with_two_it_refuses() {
 
 #[test]
 fn its_help_says_that_it_judges_by_the_wall_clock() {
-    tenure(&["status", "--help"], &[]).says(0, &["0 held, 1 free or expired, 2 no such Lease", "wall clock"]);
+    tenure(&["status", "--help"], &[]).says(0, &["0 held, 1 free, expired or held by nobody", "wall clock"]);
 }

@@ -5,9 +5,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tenure::clock;
 
-use crate::{
+use super::{
     assert_dead_by,
-    spec::{CALM, assert_acquires, assert_on_version, calm, held, is_held_by, released, soft, time, wait},
+    spec::{CALM, assert_acquires, assert_nobody, assert_on_version, calm, held, released, soft, time, wait},
     support::{
         case::{Case, cases},
         proxy::{
@@ -18,19 +18,19 @@ use crate::{
         stage::{LEASE, Prepared, Stage, timing},
         workload::Behaviour,
     },
-    takeover,
+    takeover, vacated,
 };
 
 pub fn all() -> Vec<Case> {
     cases![
-        case_1_an_absent_lease_is_created_and_run_on_after_the_creation_wait,
-        case_1_an_absent_lease_is_run_on_at_once_where_the_wait_is_opted_out_of,
+        case_1_an_absent_lease_is_created_held_by_nobody_and_taken_after_the_wait,
         case_2_a_creation_that_comes_second_observes,
-        case_3_an_empty_spec_is_taken_at_once_and_run_on_later,
-        case_3_a_null_spec_is_taken_at_once_and_run_on_later,
+        case_3_an_empty_spec_is_held_by_nobody_first,
+        case_3_a_null_spec_is_held_by_nobody_first,
         case_4_a_released_lease_is_taken_and_run_on_at_once,
-        case_5_a_null_holder_is_taken_at_once_and_run_on_later,
-        case_5_a_cleared_holder_is_taken_at_once_and_run_on_later,
+        case_5_a_null_holder_is_held_by_nobody_first,
+        case_5_a_cleared_holder_is_held_by_nobody_first,
+        case_5_a_mark_beside_a_name_is_held_by_nobody_first,
         case_6_a_renewal_time_long_past_gives_no_right,
         case_7_a_renewal_time_in_the_future_defers_nothing,
         case_8_a_silent_holder_is_replaced_by_exactly_one_write,
@@ -42,45 +42,32 @@ pub fn all() -> Vec<Case> {
         case_21_a_takeover_that_was_done_but_not_answered_is_found_out,
         case_21_its_end_counts_from_the_send_of_that_takeover,
         case_22_a_takeover_that_was_lost_is_repeated,
-        case_24_a_takeover_confirmed_after_the_soft_deadline_renews_first,
+        case_24_a_takeover_confirmed_after_the_soft_deadline_is_written_again,
         case_25_the_own_name_with_another_nonce_is_foreign,
         case_27_a_lease_under_deletion_is_left_alone,
     ]
 }
 
-async fn case_1_an_absent_lease_is_created_and_run_on_after_the_creation_wait(stage: Stage) {
+async fn case_1_an_absent_lease_is_created_held_by_nobody_and_taken_after_the_wait(stage: Stage) {
     let since = clock::boot();
-    let me = stage.prepare("me").await.set("lease.creationWait", "6s").set("lease.labels", json!({ "team": "a" })).start();
+    let me = stage.prepare("me").await.set("lease.labels", json!({ "team": "a" })).start();
 
     let start = stage.witness.start("me", 0).await;
 
-    let created = takeover(&me).await;
+    let created = vacated(&me).await;
     assert_eq!((created.request.verb, created.answer.as_ref().expect("an answer").status), (Verb::Create, 201));
-    assert_acquires(&created, "me", 0, since);
+    assert_nobody(&created, 4);
     let metadata = &created.request.body["metadata"];
     assert_eq!((&metadata["name"], &metadata["namespace"]), (&json!(LEASE), &json!(stage.namespace)));
     assert_eq!(metadata["labels"], json!({ "app.kubernetes.io/managed-by": "tenure", "team": "a" }));
     assert!(metadata["uid"].is_null() && metadata["resourceVersion"].is_null(), "{metadata}");
-    // Not before the wait is over; it renews meanwhile, with the wait as the record's duration until then.
-    let over = created.answered_at() + wait(6.0);
-    assert!(start.at() >= over);
-    assert_eq!(start.variable("TENURE_FENCING_TOKEN"), created.version());
-    assert_eq!(created.request.spec()["leaseDurationSeconds"], 6);
-    let shorter = me.proxy.log.first("D in the record", |e| e.request.spec()["leaseDurationSeconds"] == 4).await;
-    assert!(shorter.request.at >= over);
-    let waiting = me.proxy.log.writes().into_iter().filter(|e| e.request.at < shorter.request.at).count();
-    assert!(waiting >= 3, "{waiting} writes while it waited");
-}
-
-async fn case_1_an_absent_lease_is_run_on_at_once_where_the_wait_is_opted_out_of(stage: Stage) {
-    let me = stage.prepare("me").await.unhurried().set("lease.creationWait", "0s").start();
-
-    let start = stage.witness.start("me", 0).await;
-
-    let created = takeover(&me).await;
-    assert_eq!(created.request.verb, Verb::Create);
-    assert_eq!(created.request.spec()["leaseDurationSeconds"], 20);
-    assert!(start.at() < created.answered_at() + wait(20.0), "no creation wait");
+    let taken = takeover(&me).await;
+    assert!(taken.request.at >= created.answered_at() + wait(4.0));
+    assert_acquires(&taken, "me", 1, since);
+    assert_on_version(&taken, &created.answer.expect("an answer").body);
+    assert_eq!(start.variable("TENURE_FENCING_TOKEN"), taken.version());
+    let before = me.proxy.log.writes().into_iter().filter(|e| e.request.at <= start.at()).count();
+    assert!(before <= 3, "nobody, the takeover, and a renewal at the most");
 }
 
 async fn case_2_a_creation_that_comes_second_observes(stage: Stage) {
@@ -104,33 +91,36 @@ async fn case_2_a_creation_that_comes_second_observes(stage: Stage) {
 }
 
 /// # Panics
-/// If the takeover did not follow the first sight of the Lease at once.
+/// If that write did not follow the first sight of the Lease at once.
 async fn assert_taken_at_once(me: &Replica, taken: &Exchange) {
     let seen = me.proxy.log.first("a read", |e| e.request.verb == Verb::Get && e.answer.is_some()).await;
     assert!(taken.request.at < seen.answered_at() + wait(4.0), "it waited for nothing");
 }
 
-async fn taken_at_once_and_run_on_later(stage: Stage, spec: Value, transitions: i64) {
+async fn held_by_nobody_and_taken_later(stage: Stage, spec: Value, transitions: i64) {
     let since = clock::boot();
     let object = stage.lease.create(spec).await;
     let me = stage.start("me").await;
 
     let start = stage.witness.start("me", 0).await;
 
+    let vacated = vacated(&me).await;
+    assert_nobody(&vacated, 4);
+    assert_eq!(vacated.request.spec().get("leaseTransitions"), object["spec"].get("leaseTransitions"));
+    assert_on_version(&vacated, &object);
+    assert_taken_at_once(&me, &vacated).await;
     let taken = takeover(&me).await;
+    assert!(taken.request.at >= vacated.answered_at() + wait(4.0));
     assert_acquires(&taken, "me", transitions, since);
-    assert_on_version(&taken, &object);
-    assert_taken_at_once(&me, &taken).await;
-    assert!(start.at() >= taken.answered_at() + wait(4.0));
     assert_eq!(start.variable("TENURE_TERM"), transitions.to_string());
 }
 
-async fn case_3_an_empty_spec_is_taken_at_once_and_run_on_later(stage: Stage) {
-    taken_at_once_and_run_on_later(stage, json!({}), 1).await;
+async fn case_3_an_empty_spec_is_held_by_nobody_first(stage: Stage) {
+    held_by_nobody_and_taken_later(stage, json!({}), 1).await;
 }
 
-async fn case_3_a_null_spec_is_taken_at_once_and_run_on_later(stage: Stage) {
-    taken_at_once_and_run_on_later(stage, Value::Null, 1).await;
+async fn case_3_a_null_spec_is_held_by_nobody_first(stage: Stage) {
+    held_by_nobody_and_taken_later(stage, Value::Null, 1).await;
 }
 
 async fn case_4_a_released_lease_is_taken_and_run_on_at_once(stage: Stage) {
@@ -145,17 +135,29 @@ async fn case_4_a_released_lease_is_taken_and_run_on_at_once(stage: Stage) {
     assert_on_version(&taken, &object);
     assert_taken_at_once(&me, &taken).await;
     assert_ne!(taken.request.spec()["acquireTime"], object["spec"]["acquireTime"]);
-    assert!(start.at() < taken.answered_at() + wait(4.0), "no creation wait");
+    assert!(start.at() < taken.answered_at() + wait(4.0), "no wait");
 }
 
-async fn case_5_a_null_holder_is_taken_at_once_and_run_on_later(stage: Stage) {
+async fn case_5_a_null_holder_is_held_by_nobody_first(stage: Stage) {
     let mut spec = released();
     spec["holderIdentity"] = Value::Null;
-    taken_at_once_and_run_on_later(stage, spec, 4).await;
+    held_by_nobody_and_taken_later(stage, spec, 4).await;
 }
 
-async fn case_5_a_cleared_holder_is_taken_at_once_and_run_on_later(stage: Stage) {
-    taken_at_once_and_run_on_later(stage, held("", 4), 4).await;
+async fn case_5_a_cleared_holder_is_held_by_nobody_first(stage: Stage) {
+    held_by_nobody_and_taken_later(stage, held("", 4), 4).await;
+}
+
+async fn case_5_a_mark_beside_a_name_is_held_by_nobody_first(stage: Stage) {
+    stage.lease.create(released()).await;
+    stage.lease.edit(|lease| lease["metadata"]["annotations"] = json!({ "tenure.dev/holder": "x_1" })).await;
+    let me = stage.start("me").await;
+
+    stage.witness.start("me", 0).await;
+
+    let vacated = vacated(&me).await;
+    assert_nobody(&vacated, 4);
+    assert!(takeover(&me).await.request.at >= vacated.answered_at() + wait(4.0));
 }
 
 /// A takeover after at least `seconds` of silence, with exactly one write.
@@ -321,7 +323,7 @@ async fn case_22_a_takeover_that_was_lost_is_repeated(stage: Stage) {
     assert_ne!(specs[0], specs[1], "no two attempts are equal");
 }
 
-async fn case_24_a_takeover_confirmed_after_the_soft_deadline_renews_first(stage: Stage) {
+async fn case_24_a_takeover_confirmed_after_the_soft_deadline_is_written_again(stage: Stage) {
     stage.lease.create(released()).await;
     let me = stage.prepare("me").await;
     me.proxy.on(|request| request.is_held(), Times::Only(1), Fault::lost_reply());
@@ -333,8 +335,12 @@ async fn case_24_a_takeover_confirmed_after_the_soft_deadline_renews_first(stage
     me.proxy.mend().await;
 
     let start = stage.witness.start("me", 0).await;
-    let renewed = me.proxy.log.nth(1, "a fresh write", |e| e.request.is_held() && e.succeeded()).await;
-    assert!(start.at() >= renewed.request.at);
+    let again = me.proxy.log.nth(1, "a fresh write", |e| e.request.is_held() && e.succeeded()).await;
+    assert!(start.at() >= again.request.at);
+    assert_eq!(start.variable("TENURE_FENCING_TOKEN"), again.version(), "that write begins the term");
+    for kept in ["holderIdentity", "acquireTime", "leaseTransitions"] {
+        assert_eq!(again.request.spec()[kept], taken.request.spec()[kept]);
+    }
 }
 
 async fn case_25_the_own_name_with_another_nonce_is_foreign(stage: Stage) {
@@ -351,9 +357,8 @@ async fn case_27_a_lease_under_deletion_is_left_alone(stage: Stage) {
 
     stage.lease.edit(|lease| lease["metadata"]["finalizers"] = json!([])).await;
 
-    let created = takeover(&me).await;
+    let created = vacated(&me).await;
     assert_eq!(created.request.verb, Verb::Create);
     let start = stage.witness.start("me", 0).await;
     assert!(start.at() >= created.answered_at() + wait(4.0));
-    assert!(is_held_by(created.request.spec(), "me"));
 }

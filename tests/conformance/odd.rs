@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tenure::clock;
 
-use crate::{
+use super::{
     acquire::taken_after_silence,
     said,
     spec::{assert_acquires, assert_on_version, held, wait},

@@ -6,7 +6,7 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use tenure::clock;
 
-use crate::{
+use super::{
     lead,
     spec::released,
     support::{
@@ -26,7 +26,6 @@ pub fn all() -> Vec<Case> {
         case_48_a_preferred_other_is_given_way,
         case_48_being_preferred_changes_nothing,
         case_49_a_lease_kept_for_another_is_not_taken,
-        case_49_who_competes_leaves_it_to_the_preferred_holder_for_one_duration,
         case_50_every_write_on_a_lease_keeps_its_strategy,
         case_50_no_preferred_holder_is_written_without_a_strategy,
         case_51_fields_of_the_future_are_kept,
@@ -101,18 +100,6 @@ async fn case_49_a_lease_kept_for_another_is_not_taken(stage: Stage) {
     me.proxy.log.first("a later read", |e| e.request.verb == Verb::Get && e.request.at > since + timing::DURATION * 2).await;
 
     assert!(me.proxy.log.writes().is_empty());
-}
-
-async fn case_49_who_competes_leaves_it_to_the_preferred_holder_for_one_duration(stage: Stage) {
-    let since = clock::boot();
-    stage.lease.create(kept()).await;
-    let me = stage.prepare("me").await.set("lease.onStrategy", "compete").start();
-    stage.witness.start("me", 0).await;
-
-    let taken = me.proxy.log.first("a takeover", |e| e.request.is_write()).await;
-
-    assert!(taken.request.at >= since + timing::DURATION);
-    assert!(me.runs());
 }
 
 async fn case_50_every_write_on_a_lease_keeps_its_strategy(stage: Stage) {

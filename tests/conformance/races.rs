@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use serde_json::{Value, json};
-use tenure::clock;
+use tenure::{clock, election::writes::NOBODY};
 
-use crate::{
-    assert_dead_by, counts_from, is_renewal, last_confirmed, lead,
-    spec::{UNHURRIED, calm, end, held, is_held_by, released, soft, wait},
+use super::{
+    assert_dead_by, assert_stopped_at_s, is_renewal, last_confirmed, lead,
+    spec::{UNHURRIED, calm, held, released, soft, time, wait},
     support::{
         PATIENCE,
         case::{Case, cases},
@@ -21,20 +21,20 @@ use crate::{
         witness::Event,
         workload::Behaviour,
     },
-    token, until,
+    takeover, token, until, vacated,
 };
 
 pub fn all() -> Vec<Case> {
     cases![
         case_76_nothing_starts_on_the_validity_that_a_release_gave_up,
-        case_77_a_stop_inside_the_creation_wait_leaves_the_wait_to_the_next,
-        case_78_a_lease_retaken_does_not_shorten_the_first_wait,
-        case_78_nor_does_a_new_elector,
+        case_77_a_stop_while_nobody_holds_writes_nothing_and_the_next_waits_from_its_sight,
+        case_78_what_is_wiped_again_and_again_is_held_by_nobody_again,
+        case_78_a_new_elector_waits_as_long,
         case_79_a_stale_read_does_not_bring_a_lost_term_back,
         case_80_a_new_elector_keeps_the_constants_of_the_term,
         case_81_an_elector_that_dies_in_a_renewal_is_not_noticed,
         case_82_a_stop_during_a_pending_restart_starts_nothing,
-        case_83_the_first_shorter_write_dates_the_end,
+        case_83_a_displaced_leader_is_waited_for_whoever_has_led_since,
         case_84_no_two_electors_write_the_same,
         case_85_an_init_that_oversleeps_starts_nothing,
         case_86_a_frozen_elector_of_a_follower_is_replaced,
@@ -42,6 +42,10 @@ pub fn all() -> Vec<Case> {
         case_88_a_passed_deadline_of_an_old_term_kills_nothing,
         case_89_a_request_to_an_earlier_holder_is_removed,
         case_90_only_its_holder_retakes_a_paused_lease,
+        case_91_labels_of_others_do_not_lengthen_the_wait_for_nobody,
+        case_92_a_copy_that_renews_too_ends_the_term,
+        case_93_without_a_creation_wait_nobody_is_waited_for,
+        case_93_a_holder_is_waited_for_all_the_same,
     ]
 }
 
@@ -65,43 +69,50 @@ async fn case_76_nothing_starts_on_the_validity_that_a_release_gave_up(stage: St
     assert!(token(&second) > token(&first));
 }
 
-async fn case_77_a_stop_inside_the_creation_wait_leaves_the_wait_to_the_next(stage: Stage) {
-    let me = stage.prepare("me").await.set("lease.creationWait", "7s").start();
-    let created = me.proxy.log.first("a creation", |e| e.request.verb == Verb::Create && e.succeeded()).await;
+async fn case_77_a_stop_while_nobody_holds_writes_nothing_and_the_next_waits_from_its_sight(stage: Stage) {
+    let me = stage.prepare("me").await.unhurried().start();
+    vacated(&me).await;
 
     me.signal(Signal::SIGTERM).await;
 
-    me.exit().await;
-    let spec = stage.lease.read().await.expect("a Lease")["spec"].clone();
-    assert!(is_held_by(&spec, "me") && spec["leaseDurationSeconds"] == 7, "{spec}");
+    assert_eq!(me.exit().await, 0);
+    assert_eq!((me.proxy.log.writes().len(), stage.witness.starts("me")), (1, 0));
+    stage.lease.edit(|lease| lease["spec"]["leaseDurationSeconds"] = json!(4)).await;
     let x = stage.start("x").await;
-    let start = stage.witness.start("x", 0).await;
-    assert!(start.at() >= created.answered_at() + wait(7.0));
-    assert_eq!(stage.witness.starts("me"), 0);
-    drop(x);
+    stage.witness.start("x", 0).await;
+    let seen = x.proxy.log.first("a read", |e| e.request.verb == Verb::Get && e.succeeded()).await;
+    let taken = takeover(&x).await;
+    assert!(taken.request.at >= seen.request.at + wait(4.0) && !x.proxy.log.writes().iter().any(|e| e.request.is_nobody()));
 }
 
-async fn case_78_a_lease_retaken_does_not_shorten_the_first_wait(stage: Stage) {
-    let me = stage.prepare("me").await.set("lease.creationWait", "7s").start();
-    let created = me.proxy.log.first("a creation", |e| e.request.verb == Verb::Create && e.succeeded()).await;
+async fn case_78_what_is_wiped_again_and_again_is_held_by_nobody_again(stage: Stage) {
+    let me = stage.start("me").await;
+    let mut last = clock::boot();
+    for count in 0..4 {
+        me.proxy.log.nth(count, "nobody's hold", |e| e.request.is_nobody() && e.succeeded()).await;
+        last = clock::boot();
+        stage.lease.set_spec(Value::Null).await;
+    }
 
+    let start = stage.witness.start("me", 0).await;
+
+    assert!(start.at() >= last + wait(4.0), "never before a whole wait");
+    assert!(me.proxy.log.count(|e| e.request.is_nobody()) <= 8, "paced as retries");
+}
+
+async fn case_78_a_new_elector_waits_as_long(stage: Stage) {
+    stage.lease.create(held("x_1", 8)).await;
+    let me = stage.start("me").await;
+    me.proxy.log.first("a watch", |e| e.request.verb == Verb::Watch && e.succeeded()).await;
+    let wiped = clock::boot();
+    stage.lease.set_spec(Value::Null).await;
+    vacated(&me).await;
+
+    kill(me.elector().await, Signal::SIGKILL).expect("the elector lives");
     stage.lease.set_spec(released()).await;
 
     let start = stage.witness.start("me", 0).await;
-    assert!(start.at() >= created.answered_at() + wait(7.0));
-    assert_ne!(start.variable("TENURE_FENCING_TOKEN"), created.version(), "a term of its own");
-}
-
-async fn case_78_nor_does_a_new_elector(stage: Stage) {
-    let me = stage.prepare("me").await.set("lease.creationWait", "7s").start();
-    let created = me.proxy.log.first("a creation", |e| e.request.verb == Verb::Create && e.succeeded()).await;
-    me.proxy.log.first("a renewal", |e| e.request.is_held() && e.succeeded()).await;
-
-    kill(me.elector().await, Signal::SIGKILL).expect("the elector lives");
-
-    let start = stage.witness.start("me", 0).await;
-    assert!(start.at() >= created.answered_at() + wait(7.0));
-    assert_eq!(start.variable("TENURE_FENCING_TOKEN"), created.version(), "the term goes on");
+    assert!(start.at() >= wiped + wait(8.0), "it was told what its predecessor had seen");
 }
 
 async fn case_79_a_stale_read_does_not_bring_a_lost_term_back(stage: Stage) {
@@ -146,9 +157,8 @@ async fn case_80_a_new_elector_keeps_the_constants_of_the_term(stage: Stage) {
     me.proxy.cut();
     let cut = clock::boot();
     let stop = stage.witness.signal("me", "SIGTERM").await;
-    let end = UNHURRIED.end(last_confirmed(&me, cut).request.at);
-    assert!(stop.at() >= UNHURRIED.soft(counts_from(&me, cut)) && stop.at() < end);
-    assert_dead_by(&stage, "me", end).await;
+    assert_stopped_at_s(UNHURRIED, &me, &stop, cut);
+    assert_dead_by(&stage, "me", UNHURRIED.end(last_confirmed(&me, cut).request.at)).await;
 }
 
 /// A leader whose elector dies during a renewal that commits but is not answered; returns that renewal and the next write.
@@ -199,22 +209,23 @@ async fn case_82_a_stop_during_a_pending_restart_starts_nothing(stage: Stage) {
     assert_eq!(stage.witness.starts("me"), 1);
 }
 
-async fn case_83_the_first_shorter_write_dates_the_end(stage: Stage) {
-    stage.lease.create(held("", 8)).await;
-    let prepared = stage.prepare("me").await.workload(&Behaviour::stubborn());
-    let shorter = |request: &Request| request.is_held() && request.spec()["leaseDurationSeconds"] == 4;
-    prepared.proxy.on(shorter, Times::Always, Fault::lost_reply());
-    let me = prepared.start();
-    me.proxy.log.first("a takeover", |e| e.request.is_held() && e.succeeded()).await;
+/// A leader that is cut off, and whose Lease somebody who did not wait takes and gives back; the standby that saw it, and a fresh one.
+async fn case_83_a_displaced_leader_is_waited_for_whoever_has_led_since(stage: Stage) {
+    let (me, _) = lead(&stage, calm(stage.prepare("me").await).workload(&Behaviour::stubborn())).await;
     let x = stage.start("x").await;
+    x.proxy.log.first("a watch", |e| e.request.verb == Verb::Watch && e.succeeded()).await;
+    me.proxy.log.nth(2, "renewals", |e| e.request.is_held() && e.succeeded()).await;
 
-    let first = me.proxy.log.first("the first shorter write", |e| shorter(&e.request) && e.succeeded()).await;
     me.proxy.cut();
+    let displaced = clock::boot();
+    stage.lease.set_spec(held("client-go", 2)).await;
+    stage.lease.set_spec(released()).await;
+    let fresh = calm(stage.prepare("fresh").await).start();
 
-    stage.witness.start("x", 0).await;
-    assert_eq!(stage.witness.starts("me"), 1);
-    assert!(stage.witness.last_alive("me") < end(first.request.at));
-    drop(x);
+    let start = stage.witness.first("the next start", |event| event.what == "start" && event.replica != "me").await;
+    assert!(start.at() >= displaced + wait(10.0), "{:?} after it", start.at().since(displaced));
+    assert!(stage.witness.last_alive("me") < start.at());
+    drop((x, fresh));
 }
 
 /// Stopped before it reads the Lead. The stop between its check and the exec, which cannot be timed from outside, is tested in
@@ -228,7 +239,7 @@ async fn case_85_an_init_that_oversleeps_starts_nothing(stage: Stage) {
     let taken = me.proxy.log.first("a takeover done", |e| e.request.is_held() && e.succeeded()).await;
     me.signal(Signal::SIGSTOP).await;
     valve.open();
-    let x = stage.start("x").await;
+    let x = stage.prepare("x").await.unhurried().start();
     stage.witness.start("x", 0).await;
     assert!(clock::boot() > soft(taken.request.at));
 
@@ -271,7 +282,8 @@ async fn case_87_a_late_confirmation_revives_nothing(stage: Stage) {
 }
 
 async fn case_88_a_passed_deadline_of_an_old_term_kills_nothing(stage: Stage) {
-    let (me, first) = lead(&stage, stage.prepare("me").await.unhurried()).await;
+    let prepared = stage.prepare("me").await.unhurried().set("lease.creationWait", "0s");
+    let (me, first) = lead(&stage, prepared).await;
     me.proxy.log.nth(1, "a renewal", |e| e.request.is_held() && e.succeeded()).await;
 
     stage.lease.set_spec(released()).await;
@@ -319,4 +331,64 @@ async fn case_90_only_its_holder_retakes_a_paused_lease(stage: Stage) {
     stage.witness.start("me", 1).await;
     assert!(x.proxy.log.writes().is_empty());
     assert_eq!(stage.witness.starts("x"), 0);
+}
+
+async fn case_91_labels_of_others_do_not_lengthen_the_wait_for_nobody(stage: Stage) {
+    let me = stage.start("me").await;
+    let vacated = vacated(&me).await;
+
+    let labels = async {
+        for count in 0.. {
+            stage.lease.edit(|lease| lease["metadata"]["labels"]["theirs"] = json!(count.to_string())).await;
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+    };
+    let start = tokio::select! {
+        () = labels => unreachable!("labels are written without end"),
+        start = stage.witness.start("me", 0) => start,
+    };
+
+    assert!(start.at() >= vacated.answered_at() + wait(4.0));
+    assert_eq!(me.proxy.log.count(|e| e.request.is_nobody()), 1);
+}
+
+async fn case_92_a_copy_that_renews_too_ends_the_term(stage: Stage) {
+    let prepared = calm(stage.prepare("me").await);
+    prepared.proxy.on(|request| request.verb == Verb::Watch, Times::Always, Fault::silent_watch(""));
+    let (me, _) = lead(&stage, prepared).await;
+    me.proxy.log.nth(1, "a renewal", |e| e.request.is_held() && e.succeeded()).await;
+
+    let copied = clock::boot();
+    stage.lease.edit(|lease| lease["spec"]["renewTime"] = json!(time(1))).await;
+
+    let stop = stage.witness.signal("me", "SIGTERM").await;
+    let renewals = |e: &Exchange| e.request.at > copied && e.request.is_held() && e.succeeded();
+    assert_eq!(me.proxy.log.count(|e| renewals(e) && e.request.at < stop.at() + wait(4.0)), 0, "it renews no further");
+    me.said("lost-to-copy").await;
+}
+
+async fn case_93_without_a_creation_wait_nobody_is_waited_for(stage: Stage) {
+    for (name, spec) in [("absent", None), ("free", Some(Value::Null)), ("nobody", Some(held(NOBODY, 20)))] {
+        let stage = stage.beside(name).await;
+        if let Some(spec) = spec {
+            stage.lease.create(spec).await;
+        }
+
+        let me = stage.prepare("me").await.unhurried().set("lease.creationWait", "0s").start();
+
+        let start = stage.witness.start("me", 0).await;
+        let first = me.proxy.log.first("a read", |e| e.request.verb == Verb::Get && e.answer.is_some()).await;
+        assert!(start.at() < first.answered_at() + wait(20.0), "{name}");
+    }
+}
+
+async fn case_93_a_holder_is_waited_for_all_the_same(stage: Stage) {
+    stage.lease.create(held("client-go", 4)).await;
+    let since = clock::boot();
+    stage.lease.edit(|lease| lease["metadata"]["annotations"] = json!({ "tenure.dev/holder": "x_1" })).await;
+    let me = stage.prepare("me").await.set("lease.creationWait", "0s").start();
+
+    stage.witness.start("me", 0).await;
+
+    assert!(takeover(&me).await.request.at >= since + wait(4.0));
 }

@@ -6,8 +6,8 @@ use serde_json::json;
 use tenure::clock;
 use tokio::task::JoinSet;
 
-use crate::{
-    assert_dead_by, counts_from, is_renewal, last_confirmed, lead,
+use super::{
+    LATE, assert_dead_by, assert_stopped_at_s, is_renewal, last_confirmed, late, lead,
     spec::{CALM, Spans, assert_on_version, calm},
     support::{
         case::{Case, cases},
@@ -79,7 +79,7 @@ async fn case_30_an_answer_whose_version_did_not_rise_moves_nothing(stage: Stage
     let stop = stage.witness.signal("me", "SIGTERM").await;
 
     let last = last_confirmed(&me, stop.at());
-    assert!(stop.at() < CALM.end(last.request.at), "the answers counted for nothing");
+    assert!(stop.at() < CALM.soft(last.request.at) + late(last.request.at), "the answers counted for nothing");
     assert_dead_by(&stage, "me", CALM.end(last.request.at)).await;
 }
 
@@ -111,15 +111,15 @@ async fn black_hole(stage: Stage, phase: Duration) {
     let retried = clock::boot();
 
     let stop = stage.witness.signal("me", "SIGTERM").await;
-    // What was in flight at the cut may or may not have been confirmed.
+    assert_stopped_at_s(CALM, &me, &stop, cut);
     let last = last_confirmed(&me, cut);
-    assert!(stop.at() >= CALM.soft(counts_from(&me, cut)), "not before S, {phase:?} after a renewal");
-    assert!(stop.at() < CALM.hard(last.request.at) + timing::RENEW_PERIOD, "at S, {phase:?} after a renewal");
-    assert!(retried < CALM.hard(last.request.at), "new connections, {phase:?} after a renewal");
+    // While the machine stands still nothing is tried.
+    let stood_still = late(cut) > LATE * 2;
+    assert!(stood_still || retried < CALM.hard(last.request.at), "new connections, {phase:?} after a renewal");
     assert_dead_by(&stage, "me", CALM.end(last.request.at)).await;
 }
 
-/// Ten thousand of them run in virtual time: `ten_thousand_slow_renewals_do_not_drift` in src/election/tests/renew.rs.
+/// Ten thousand of them run in virtual time: `deadlines_count_from_the_send_however_late_the_reply` in src/election/tests/renew.rs.
 async fn case_40_slow_replies_do_not_drift(stage: Stage) {
     // Long enough for a term to survive a reply that a stall made too late, and the conflict after it.
     let (attempt, spans) = (Duration::from_secs(2), Spans { duration: Duration::from_secs(16), ..CALM });
@@ -136,6 +136,6 @@ async fn case_40_slow_replies_do_not_drift(stage: Stage) {
 
     let stop = stage.witness.signal("me", "SIGTERM").await;
     let last = last_confirmed(&me, cut);
-    assert!(stop.at() < spans.end(last.request.at));
+    assert!(stop.at() < spans.soft(last.request.at) + late(last.request.at));
     assert_dead_by(&stage, "me", spans.end(last.request.at)).await;
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tenure::{clock, time::Instant};
+use tenure::{clock, election::writes::NOBODY, time::Instant};
 
 use crate::support::{
     proxy::log::Exchange,
@@ -113,6 +113,18 @@ pub fn assert_acquires(write: &Exchange, name: &str, transitions: i64, since: In
     let digits = time.split_once('.').and_then(|(_, rest)| rest.strip_suffix('Z')).expect("a fraction, and Zulu time");
     assert!(digits.len() == 6 && digits.bytes().all(|byte| byte.is_ascii_digit()), "{time}");
     assert!((wall(since)..=clock::wall()).contains(&micros(time)), "{time} is not now");
+}
+
+/// # Panics
+/// If `write` is not the one that lets nobody hold the Lease for this long.
+pub fn assert_nobody(write: &Exchange, seconds: i64) {
+    let spec = write.request.spec();
+    assert_eq!((&spec["holderIdentity"], &spec["leaseDurationSeconds"]), (&json!(NOBODY), &json!(seconds)), "{spec}");
+    assert_eq!(
+        (spec.get("acquireTime"), write.request.body["metadata"]["annotations"]["tenure.dev/holder"].as_str()),
+        (None, Some(NOBODY))
+    );
+    assert!((clock::wall() - micros(spec["renewTime"].as_str().expect("a time"))).abs() < 60_000_000, "{spec} is not now");
 }
 
 /// The wall clock at this instant.

@@ -12,8 +12,8 @@ use nix::{
 use tenure::{
     clock,
     config::{Acknowledge, Config, Hook, HookKind, Runs, Signal},
-    law::Timing,
-    link::{Exit, Reason, Term, Then, ToElector, ToInit},
+    link::{Exit, Reason, Then, ToElector},
+    time::Instant,
 };
 
 use super::{
@@ -21,7 +21,7 @@ use super::{
     procfs::{children, state},
     scratch::{Scratch, open_for_reader},
     wait::{wait_for, wait_until},
-    world::{World, burdened, burdening, config, lead, patient, sleep_until, timing, unhurried, unhurriedly},
+    world::{World, burdened, config, patient, sleep_until, timing, unhurried, within},
 };
 
 pub(crate) fn always(acknowledge: Acknowledge, command: &[&str]) -> Config {
@@ -33,6 +33,20 @@ pub(crate) fn always(acknowledge: Acknowledge, command: &[&str]) -> Config {
     config.signals.on_follow = Some(Signal(libc::SIGUSR2));
     config
 }
+
+/// A workload that is told its role by these scripts alone.
+pub(crate) fn hooked(command: &[&str], after_lead: &str, before_follow: &str) -> Config {
+    let hook = |script: &str| {
+        let command = ["sh", "-c", script].map(str::to_owned).to_vec();
+        Some(Hook { command, ..serde_json::from_str(r#"{"command": []}"#).unwrap() })
+    };
+    let mut config = always(Acknowledge::Hook, command);
+    (config.signals.on_lead, config.signals.on_follow) = (None, None);
+    (config.hooks.after_lead, config.hooks.before_follow) = (hook(after_lead), hook(before_follow));
+    config
+}
+
+pub(crate) const STARTS: [&str; 3] = ["sh", "-c", "echo starts; exec sleep 1000"];
 
 pub(crate) fn notifying(behaviour: &str) -> Config {
     let ourselves = std::env::current_exe().unwrap().display().to_string();
@@ -53,19 +67,19 @@ pub(crate) fn a_standby_that_ends_before_the_elector_has_spoken_is_spoken_of() {
 }
 
 /// Starts and promotes it; returns its pid in its own namespace.
-pub(crate) fn promoted(config: &Config, timing: Timing) -> (World, String) {
+pub(crate) fn promoted(config: &Config) -> (World, String) {
     let (mut world, _) = World::contained(config);
     let said = world.line();
     let (pid, role) = said.split_once(' ').unwrap();
     assert_eq!(role, "standby");
-    let started = world.lead(timing, clock::boot());
+    let started = world.lead(clock::boot());
     assert_eq!(started.to_string(), pid);
     assert_eq!(world.line(), "leads");
     (world, pid.to_owned())
 }
 
 pub(crate) fn the_role_is_told_by_signals_and_acknowledged_by_datagrams() {
-    let (mut world, _) = promoted(&notifying("obeys"), patient());
+    let (mut world, _) = promoted(&notifying("obeys"));
     let before = world.others();
     world.step_down(7, Reason::StepDown);
     assert_eq!(world.line(), "follows");
@@ -74,7 +88,7 @@ pub(crate) fn the_role_is_told_by_signals_and_acknowledged_by_datagrams() {
 }
 
 pub(crate) fn a_demotion_without_a_word_is_a_kill_and_a_fresh_standby() {
-    let (mut world, pid) = promoted(&notifying("stubborn"), patient());
+    let (mut world, pid) = promoted(&notifying("stubborn"));
     world.step_down(7, Reason::LostToHolder);
     assert_eq!(world.line(), "follows");
     assert_eq!(world.stopped_in_the_end(7), Then::Follow);
@@ -86,9 +100,9 @@ pub(crate) fn a_workload_that_was_dead_when_its_demotion_was_signalled_is_proved
     let script = "trap 'setsid sleep 1000 & echo leads' USR1; echo starts; while :; do sleep 0.01; done";
     let (mut world, _) = World::contained(&always(Acknowledge::None, &["sh", "-c", script]));
     assert_eq!(world.line(), "starts");
-    world.lead(patient(), clock::boot());
+    world.lead(clock::boot());
     assert_eq!(world.line(), "leads");
-    let main = children(world.init()).into_iter().find(|pid| *pid != world.elector()).unwrap();
+    let main = main_of(&world);
     world.freeze();
     kill(main, KILL).unwrap();
     wait_until("it is dead", || state(main) == Some('Z'));
@@ -102,19 +116,21 @@ pub(crate) fn a_workload_that_was_dead_when_its_demotion_was_signalled_is_proved
 }
 
 /// A workload that says its role, and is trusted to take it on; and its main process.
-fn trusted(trapped: &str, on_follow: i32) -> (World, Pid) {
-    let script = format!("trap 'echo leads' USR1; trap 'echo follows' {trapped}; echo starts $$; while :; do sleep 0.01; done");
-    let mut config = always(Acknowledge::None, &["sh", "-c", &script]);
-    config.signals.on_follow = Some(Signal(on_follow));
-    let (mut world, _) = World::contained(&config);
+fn trusted() -> (World, Pid) {
+    let script = "trap 'echo leads' USR1; trap 'echo follows' USR2; echo starts $$; while :; do sleep 0.01; done";
+    let (mut world, _) = World::contained(&always(Acknowledge::None, &["sh", "-c", script]));
     world.line();
-    let main = children(world.init()).into_iter().find(|pid| *pid != world.elector()).unwrap();
+    let main = main_of(&world);
     (world, main)
 }
 
+fn main_of(world: &World) -> Pid {
+    children(world.init()).into_iter().find(|pid| *pid != world.elector()).unwrap()
+}
+
 pub(crate) fn a_workload_that_takes_its_signals_lives_on_in_either_role() {
-    let (mut world, main) = trusted("USR2", libc::SIGUSR2);
-    world.lead(patient(), clock::boot());
+    let (mut world, main) = trusted();
+    world.lead(clock::boot());
     assert_eq!(world.line(), "leads");
     world.step_down(7, Reason::StepDown);
     assert_eq!(world.line(), "follows");
@@ -122,42 +138,32 @@ pub(crate) fn a_workload_that_takes_its_signals_lives_on_in_either_role() {
     assert!(state(main).is_some_and(|state| state != 'Z'));
 }
 
-pub(crate) fn a_stopped_workload_is_not_demoted_by_a_signal_that_it_has_not_taken() {
-    let (mut world, main) = trusted("USR2", libc::SIGUSR2);
-    world.lead(patient(), clock::boot());
-    assert_eq!(world.line(), "leads");
-    kill(main, STOP).unwrap();
-    wait_until("it is stopped", || state(main) == Some('T'));
-    world.step_down(7, Reason::LostToHolder);
-    assert_eq!(world.stopped_in_the_end(7), Then::Follow);
-    assert!(world.line().starts_with("starts "), "it was killed, and a fresh standby runs");
-}
-
-pub(crate) fn a_stopped_workload_is_not_promoted_by_a_signal_that_it_has_not_taken() {
-    let (mut world, main) = trusted("USR2", libc::SIGUSR2);
-    kill(main, STOP).unwrap();
-    wait_until("it is stopped", || state(main) == Some('T'));
-    world.tell(&lead(patient(), clock::boot()));
-    assert_eq!(world.hear(), ToElector::Acknowledged { term: Term(1), serial: 0 });
-    world.step_down(7, Reason::LostToHolder);
-    assert_eq!(world.stopped_in_the_end(7), Then::Follow, "nothing was heard of a start");
-    assert!(world.line().starts_with("starts "), "it was killed, and a fresh standby runs");
-}
-
-pub(crate) fn a_workload_to_which_its_demotion_is_nothing_is_killed_and_proved_dead() {
-    let (mut world, _) = trusted("USR2", libc::SIGWINCH);
-    world.lead(patient(), clock::boot());
-    assert_eq!(world.line(), "leads");
-    world.step_down(7, Reason::LostToHolder);
-    assert_eq!(world.stopped_in_the_end(7), Then::Follow);
-    assert!(world.line().starts_with("starts "), "it was killed, and a fresh standby runs");
+pub(crate) fn a_stopped_workload_is_told_no_role_by_a_signal_that_it_has_not_taken() {
+    for leads in [true, false] {
+        let (mut world, main) = trusted();
+        let stop = || {
+            kill(main, STOP).unwrap();
+            wait_until("it is stopped", || state(main) == Some('T'));
+        };
+        if leads {
+            world.lead(clock::boot());
+            assert_eq!(world.line(), "leads");
+            stop();
+        } else {
+            stop();
+            world.begin(clock::boot());
+        }
+        world.step_down(7, Reason::LostToHolder);
+        assert_eq!(world.stopped_in_the_end(7), Then::Follow, "nothing was heard of a start");
+        assert!(world.line().starts_with("starts "), "it was killed, and a fresh standby runs");
+    }
 }
 
 pub(crate) fn a_workload_that_does_not_handle_its_demotion_is_killed_and_proved_dead() {
     let script = "trap 'setsid sleep 1000 & echo leads' USR1; sleep 1000 & echo starts; while :; do wait; done";
     let (mut world, _) = World::contained(&always(Acknowledge::None, &["sh", "-c", script]));
     assert_eq!(world.line(), "starts");
-    world.lead(patient(), clock::boot());
+    world.lead(clock::boot());
     assert_eq!(world.line(), "leads");
 
     world.step_down(7, Reason::StepDown);
@@ -169,27 +175,24 @@ pub(crate) fn a_workload_that_does_not_handle_its_demotion_is_killed_and_proved_
 
 pub(crate) fn a_promotion_waits_for_the_handler_of_a_workload_that_just_started() {
     let (mut world, ready) = unready();
-    world.tell(&lead(patient(), clock::boot()));
-    assert_eq!(world.hear(), ToElector::Acknowledged { term: Term(1), serial: 0 });
+    world.begin(clock::boot());
     ready.get();
     assert_eq!(world.line(), "leads");
     assert!(matches!(world.hear(), ToElector::Started { .. }));
 }
 
-pub(crate) fn a_promotion_whose_messenger_was_killed_is_sent_again() {
-    let (mut world, ready) = unready();
-    world.tell(&lead(patient(), clock::boot()));
-    assert_eq!(world.hear(), ToElector::Acknowledged { term: Term(1), serial: 0 });
-    let first = wait_for("the one that is to send the signal", || messenger(&world));
+pub(crate) fn a_promotion_whose_messenger_was_killed_is_a_stop_and_a_fresh_standby() {
+    let (mut world, _ready) = unready();
+    world.begin(clock::boot());
+    let child = wait_for("the one that is to send the signal", || messenger(&world));
 
-    kill(first, KILL).unwrap();
+    kill(child, KILL).unwrap();
 
-    wait_for("another one", || messenger(&world).filter(|pid| *pid != first));
-    world.tell(&ToInit::Beat);
-    assert_eq!(world.hear(), ToElector::Beat, "nobody has been promoted");
-    ready.get();
-    assert_eq!(world.line(), "leads");
-    assert!(matches!(world.hear(), ToElector::Started { .. }));
+    let stopping = world.hear();
+    assert!(matches!(stopping, ToElector::Stopping { reason: Reason::NotAcknowledged, .. }), "{stopping:?}");
+    world.step_down(7, Reason::NotAcknowledged);
+    assert_eq!(world.stopped(7), Then::Follow);
+    assert_eq!(world.line(), "starts", "a fresh standby");
 }
 
 /// Init's child that waits until the workload handles the signal of its promotion; it has executed nothing.
@@ -219,42 +222,34 @@ impl Ready {
     }
 }
 
-pub(crate) fn a_workload_that_never_handles_its_promotion_stays_the_standby_that_it_is() {
-    let mut config = always(Acknowledge::None, &["sh", "-c", "echo starts; exec sleep 1000"]);
-    config.lease.duration = timing().duration;
-    let (mut world, _) = World::contained(&config);
-    assert_eq!(world.line(), "starts");
-    let workload = wait_for("the workload", || world.others().first().map(|(pid, _)| *pid));
-    let sent = clock::boot();
-    world.tell(&lead(timing(), sent));
-    assert_eq!(world.hear(), ToElector::Acknowledged { term: Term(1), serial: 0 });
-    for seconds in [2, 4, 6, 8, 10, 12] {
-        sleep_until(sent + Duration::from_secs(seconds));
-        let acknowledged = world.extend(timing(), clock::boot());
-        assert_eq!(world.hear(), acknowledged);
-    }
-    let ToElector::Stopping { reason, at, .. } = world.hear() else { panic!("not given up") };
-    assert_eq!((reason, at >= sent + timing().duration), (Reason::NotAcknowledged, true));
-    world.step_down(7, Reason::NotAcknowledged);
-    assert_eq!(world.stopped(7), Then::Follow);
-    assert!(world.others().iter().any(|(pid, _)| *pid == workload), "it was told nothing and lives");
+pub(crate) fn a_workload_that_does_not_handle_its_promotion_by_s_is_stopped() {
+    let config = always(Acknowledge::None, &["sh", "-c", "echo starts; exec sleep 1000"]);
+    gives_up_at(&config, "starts", |world, a| world.deadlines(a).soft);
 }
 
 pub(crate) fn a_workload_that_does_not_acknowledge_its_promotion_is_stopped() {
-    let mut config =
-        always(Acknowledge::Notify, &["sh", "-c", "trap 'echo mute' USR1; echo starts; while :; do sleep 0.01; done"]);
-    config.lease.duration = timing().duration;
-    let (mut world, _) = World::contained(&config);
+    let script = "trap 'echo mute' USR1; echo starts; while :; do sleep 0.01; done";
+    let config = always(Acknowledge::Notify, &["sh", "-c", script]);
+    gives_up_at(&config, "mute", |_, a| a + timing().duration);
+}
+
+/// The term is renewed, and given up all the same.
+fn gives_up_at(config: &Config, last_line: &str, at: fn(&World, Instant) -> Instant) {
+    let (mut world, _) = World::contained(&within(timing(), config.clone()));
     assert_eq!(world.line(), "starts");
-    let sent = clock::boot();
-    world.tell(&lead(patient(), sent));
-    assert_eq!(world.hear(), ToElector::Acknowledged { term: Term(1), serial: 0 });
-    assert_eq!(world.line(), "mute");
-    sleep_until(sent + timing().duration / 2);
-    world.tell(&ToInit::Beat);
-    assert_eq!(world.hear(), ToElector::Beat, "the elector is not the silent one");
+    let a = clock::boot();
+    world.begin(a);
+    if last_line != "starts" {
+        assert_eq!(world.line(), last_line);
+    }
+    let due = at(&world, a);
+    while clock::boot() + Duration::from_secs(2) < due {
+        sleep_until(clock::boot() + Duration::from_secs(1));
+        let acknowledged = world.extend(clock::boot());
+        assert_eq!(world.hear(), acknowledged);
+    }
     let ToElector::Stopping { reason, at, .. } = world.hear() else { panic!("not given up") };
-    assert_eq!((reason, at >= sent + timing().duration), (Reason::NotAcknowledged, true));
+    assert_eq!((reason, at >= due), (Reason::NotAcknowledged, true));
     world.step_down(7, Reason::NotAcknowledged);
     assert_eq!(world.stopped(7), Then::Follow);
     assert_eq!(world.line(), "starts", "a fresh standby");
@@ -265,15 +260,14 @@ pub(crate) fn a_workload_that_says_much_before_it_handles_its_signal_is_promoted
     let go = scratch.join("go");
     let (mut world, _) = World::contained(&notifying(go.to_str().unwrap()));
     assert!(world.line().ends_with(" standby"));
-    world.tell(&lead(patient(), clock::boot()));
-    assert_eq!(world.hear(), ToElector::Acknowledged { term: Term(1), serial: 0 });
+    world.begin(clock::boot());
     fs::write(&go, "").unwrap();
     assert_eq!(world.line(), "leads");
     assert!(matches!(world.hear(), ToElector::Started { .. }));
 }
 
 pub(crate) fn a_word_from_somebody_else_acknowledges_nothing() {
-    let (mut world, _) = promoted(&notifying("stubborn"), patient());
+    let (mut world, _) = promoted(&notifying("stubborn"));
     let workload = wait_for("the workload", || world.others().first().map(|(pid, _)| *pid));
     let environment = fs::read_to_string(format!("/proc/{workload}/environ")).unwrap();
     let address = environment.split('\0').find_map(|entry| entry.strip_prefix("NOTIFY_SOCKET=")).unwrap().to_owned();
@@ -286,7 +280,7 @@ pub(crate) fn a_word_from_somebody_else_acknowledges_nothing() {
 }
 
 pub(crate) fn a_word_from_before_the_question_is_no_answer() {
-    let (mut world, _) = promoted(&notifying("foretells"), patient());
+    let (mut world, _) = promoted(&notifying("foretells"));
     let workload = wait_for("the workload", || world.others().first().map(|(pid, _)| *pid));
     // Init would read it at once, and nobody has asked yet.
     world.freeze();
@@ -303,8 +297,8 @@ pub(crate) fn a_word_from_before_the_question_is_no_answer() {
 }
 
 pub(crate) fn a_workload_that_floods_its_socket_is_killed_in_time_all_the_same() {
-    let (world, _) = promoted(&burdening(notifying("floods")), burdened());
-    let end = burdened().deadlines(clock::boot()).end;
+    let (world, _) = promoted(&within(burdened(), notifying("floods")));
+    let end = world.deadlines(clock::boot()).end;
     let ToElector::Stopping { reason, at, .. } = world.hear() else { panic!("it goes on") };
     assert_eq!((reason, at < end), (Reason::Expired, true));
     sleep_until(end);
@@ -314,56 +308,39 @@ pub(crate) fn a_workload_that_floods_its_socket_is_killed_in_time_all_the_same()
 pub(crate) fn the_role_is_told_and_acknowledged_by_hooks() {
     let scratch = Scratch::new();
     let log = scratch.join("hooks");
-    let script = "echo $$ $TENURE_ROLE; while :; do sleep 0.01; done";
-    let hook = |words: &str| {
-        let command = ["sh", "-c", &format!("echo {words} >>{}", log.display())].map(str::to_owned).to_vec();
-        Some(Hook { command, ..serde_json::from_str(r#"{"command": []}"#).unwrap() })
-    };
-    let mut config = always(Acknowledge::Hook, &["sh", "-c", script]);
-    (config.signals.on_lead, config.signals.on_follow) = (None, None);
-    config.hooks.after_lead = hook("$TENURE_ROLE $TENURE_FENCING_TOKEN");
-    config.hooks.before_follow = hook("$TENURE_ROLE $TENURE_FENCING_TOKEN $TENURE_REASON");
+    let hook = |words: &str| format!("echo {words} >>{}", log.display());
+    let after_lead = hook("$TENURE_ROLE $TENURE_FENCING_TOKEN");
+    let config = hooked(&STARTS, &after_lead, &hook("$TENURE_ROLE $TENURE_FENCING_TOKEN $TENURE_REASON"));
     let (mut world, _) = World::contained(&config);
-    assert!(world.line().ends_with(" standby"));
-    world.tell(&lead(patient(), clock::boot()));
-    assert_eq!(world.hear(), ToElector::Acknowledged { term: Term(1), serial: 0 });
-    assert!(matches!(world.hear(), ToElector::Started { .. }));
+    assert_eq!(world.line(), "starts");
+    world.lead(clock::boot());
     world.step_down(7, Reason::StepDown);
     assert_eq!(world.stopped(7), Then::Follow);
     assert_eq!(fs::read_to_string(&log).unwrap(), "leader 17\nstandby 17 step-down\n");
-    let hooked = [HookKind::AfterLead, HookKind::BeforeFollow].map(|hook| (hook, Exit::Code(0)));
-    assert_eq!(world.hooked.take(), hooked, "in time to be told of");
+    let reported = [HookKind::AfterLead, HookKind::BeforeFollow].map(|hook| (hook, Exit::Code(0)));
+    assert_eq!(world.hooked.take(), reported, "in time to be told of");
 }
 
 pub(crate) fn a_hook_that_hangs_is_killed_at_its_timeout() {
     // With a killMargin that leaves its end time to be seen before the promotion is given up for want of one.
-    let mut config = unhurriedly(always(Acknowledge::Hook, &["sh", "-c", "echo starts; exec sleep 1000"]));
-    (config.signals.on_lead, config.signals.on_follow) = (None, None);
-    let hook = serde_json::from_str(r#"{"command": ["sleep", "1000"], "timeout": "300ms"}"#).unwrap();
-    config.hooks.after_lead = Some(hook);
+    let config = hooked(&STARTS, "sleep 1000", "true");
+    let mut config = within(unhurried().with_duration(patient().duration), config);
+    config.hooks.after_lead.as_mut().unwrap().timeout = Duration::from_millis(300);
     let (mut world, _) = World::contained(&config);
     assert_eq!(world.line(), "starts");
 
-    world.tell(&lead(unhurried().with_duration(patient().duration), clock::boot()));
+    world.begin(clock::boot());
 
-    assert_eq!(world.hear(), ToElector::Acknowledged { term: Term(1), serial: 0 });
     let stopping = world.hear();
     assert!(matches!(stopping, ToElector::Stopping { reason: Reason::HookFailed, .. }), "{stopping:?}");
     assert_eq!(world.hooked.take(), [(HookKind::AfterLead, Exit::Signal(libc::SIGKILL))]);
 }
 
 pub(crate) fn what_a_hook_leaves_running_ends_with_it() {
-    let hook = |script: &str| {
-        let command = ["sh", "-c", script].map(str::to_owned).to_vec();
-        Some(Hook { command, ..serde_json::from_str(r#"{"command": []}"#).unwrap() })
-    };
-    let mut config = always(Acknowledge::Hook, &["sh", "-c", "echo starts; exec sleep 1000"]);
-    (config.signals.on_lead, config.signals.on_follow) = (None, None);
-    config.hooks.after_lead = hook("(trap '' TERM HUP; sleep 1000; echo promotes) &");
-    config.hooks.before_follow = hook("sleep 1000 &");
+    let config = hooked(&STARTS, "(trap '' TERM HUP; sleep 1000; echo promotes) &", "sleep 1000 &");
     let (mut world, _) = World::contained(&config);
     assert_eq!(world.line(), "starts");
-    world.lead(patient(), clock::boot());
+    world.lead(clock::boot());
     assert_eq!(world.others().len(), 1, "the workload alone");
     world.step_down(7, Reason::StepDown);
     assert_eq!(world.stopped(7), Then::Follow);

@@ -14,7 +14,7 @@ use tenure::{
 use super::{
     procfs::state,
     wait::wait_until,
-    world::{World, config, confirmed, facts, patient, timing},
+    world::{World, config, info, patient, timing, within},
 };
 
 const OBEDIENT: &str = "echo ready; exec sleep 600";
@@ -22,52 +22,38 @@ const OBEDIENT: &str = "echo ready; exec sleep 600";
 pub(crate) fn the_workload_does_not_notice_that_its_elector_was_killed() {
     let (mut world, first) = World::contained(&config(OBEDIENT));
     let a = clock::boot();
-    world.lead(patient(), a);
+    world.lead(a);
     let before = world.others();
     kill(world.elector(), Signal::SIGKILL).unwrap();
     let next = world.next_elector();
     assert_eq!((first.generation, next.generation, next.identity == first.identity), (1, 2, true));
     let resume = next.resume.unwrap();
-    assert_eq!((resume.term, resume.facts, resume.timing, resume.stopping), (Term(1), facts(), patient(), None));
-    assert_eq!(resume.confirmed, confirmed(patient(), a));
+    assert_eq!((resume.term, resume.info, resume.timing, resume.stopping), (Term(1), info(), patient(), None));
+    assert_eq!(resume.confirmed, world.confirmed(a));
     assert_eq!(pids(&world.others()), pids(&before));
-    let acknowledged = world.extend(patient(), clock::boot());
+    let acknowledged = world.extend(clock::boot());
     assert_eq!(world.hear(), acknowledged);
     world.step_down(1, Reason::StepDown);
     assert_eq!(world.stopped(1), Then::Follow);
 }
 
-pub(crate) fn an_elector_that_was_stopped_is_killed_and_replaced() {
-    let mut config = config(OBEDIENT);
-    config.lease.duration = timing().duration;
-    let (mut world, _) = World::contained(&config);
-    world.lead(patient(), clock::boot());
-    let stopped = world.elector();
-    kill(stopped, Signal::SIGSTOP).unwrap();
-    let next = world.next_elector();
-    assert_eq!((next.generation, next.resume.unwrap().stopping), (2, None));
-    wait_until("the stopped one is gone", || state(stopped).is_none());
-    assert_eq!(world.others().len(), 1);
-}
-
-pub(crate) fn the_plugins_of_a_stopped_elector_die_with_it() {
-    let mut config = config(OBEDIENT);
-    config.lease.duration = timing().duration;
-    let (mut world, _) = World::contained(&config);
-    world.lead(patient(), clock::boot());
-    let workload = pids(&world.others());
+pub(crate) fn an_elector_that_was_stopped_is_killed_with_its_plugins_and_replaced() {
+    let (mut world, _) = World::contained(&within(timing(), config(OBEDIENT)));
     world.start_plugin();
-    wait_until("it has a plugin", || world.others().len() > workload.len());
+    wait_until("it has a plugin", || !world.others().is_empty());
+    let stopped = world.elector();
 
-    kill(world.elector(), Signal::SIGSTOP).unwrap();
+    kill(stopped, Signal::SIGSTOP).unwrap();
 
-    world.next_elector();
-    wait_until("the workload is alone", || pids(&world.others()) == workload);
+    let next = world.next_elector();
+    assert_eq!((next.generation, next.resume), (2, None));
+    wait_until("the stopped one is gone", || state(stopped).is_none());
+    wait_until("its plugin too", || world.others().is_empty());
 }
 
 pub(crate) fn one_that_speaks_nonsense_is_replaced() {
     let (mut world, _) = World::contained(&config(OBEDIENT));
-    world.lead(patient(), clock::boot());
+    world.lead(clock::boot());
     world.tell_nonsense();
     assert_eq!(world.next_elector().generation, 2);
     assert_eq!(world.others().len(), 1);

@@ -18,6 +18,7 @@ use nix::{
     poll::{PollFd, PollFlags, PollTimeout, poll},
     sys::{
         signal::{SigSet, Signal},
+        signalfd::SignalFd,
         socket::{AddressFamily, MsgFlags, SockFlag, SockType, UnixAddr, connect, recv, send, socket},
     },
 };
@@ -106,8 +107,10 @@ fn workload(behaviour: &str) {
         signals.thread_block().unwrap();
         own_words();
     }
+    let reader = SignalFd::new(&signals).unwrap();
     loop {
-        match signals.wait().unwrap() {
+        let received = reader.read_signal().unwrap().unwrap();
+        match Signal::try_from(received.ssi_signo.cast_signed()).unwrap() {
             Signal::SIGUSR1 => {
                 say("leads");
                 notify("X_TENURE_ROLE=leader");

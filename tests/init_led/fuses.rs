@@ -15,7 +15,7 @@ use super::{
     faces::HEADLESS,
     procfs::state,
     wait::wait_until,
-    world::{World, config, sleep_until, timing},
+    world::{World, config, sleep_until, timing, within},
 };
 
 /// Ignores its stop signal, and has a child in its process group.
@@ -53,54 +53,54 @@ fn is_dead(world: &World) -> bool {
 
 /// Resumes init after E. Before E, init would end itself if its proof took half of the time left.
 fn wake_after_e(world: &World, a: Instant) {
-    sleep_until(timing().deadlines(a).end);
+    sleep_until(world.deadlines(a).end);
     world.signal(Signal::SIGCONT);
 }
 
 pub(crate) fn init_and_elector_stopped_the_workload_dies_before_e_and_not_before_h() {
-    let mut world = World::leading(&config(STUBBORN), timing());
+    let mut world = World::leading(&within(timing(), config(STUBBORN)));
     let a = clock::boot();
-    let acknowledged = world.extend(timing(), a);
+    let acknowledged = world.extend(a);
     assert_eq!(world.hear(), acknowledged);
     world.freeze();
     wait_until("the fuse", || is_dead(&world));
     let dead = clock::boot();
-    assert!(dead >= timing().deadlines(a).hard && dead < timing().deadlines(a).end, "{dead:?}");
+    assert!(dead >= world.deadlines(a).hard && dead < world.deadlines(a).end, "{dead:?}");
     wake_after_e(&world, a);
     // kill(-1) also killed the elector.
     assert_eq!(world.next_elector().resume.unwrap().stopping, Some(Reason::Expired));
 }
 
 pub(crate) fn what_left_the_group_dies_too_once_a_renewal_has_passed() {
-    renewed_once(World::contained(&config(DAEMON)).0);
+    renewed_once(World::contained(&within(timing(), config(DAEMON))).0);
 }
 
 pub(crate) fn the_same_holds_where_init_is_not_pid_1() {
-    renewed_once(World::start(&config(DAEMON), false).0);
+    renewed_once(World::start(&within(timing(), config(DAEMON)), false).0);
 }
 
 pub(crate) fn it_also_holds_of_a_group_without_its_leader() {
-    renewed_once(World::start(&config(LEADERLESS), false).0);
+    renewed_once(World::start(&within(timing(), config(LEADERLESS)), false).0);
 }
 
 fn renewed_once(mut world: World) {
-    world.lead(timing(), clock::boot());
+    world.lead(clock::boot());
     world.line();
     let a = clock::boot();
-    let acknowledged = world.extend(timing(), a);
+    let acknowledged = world.extend(a);
     assert_eq!(world.hear(), acknowledged);
     // The answer comes after the fuses were placed.
-    world.tell(&ToInit::Beat);
-    assert_eq!(world.hear(), ToElector::Beat);
+    world.tell(&ToInit::Heartbeat);
+    assert_eq!(world.hear(), ToElector::Heartbeat);
     world.freeze();
-    sleep_until(timing().deadlines(a).end);
+    sleep_until(world.deadlines(a).end);
     assert!(is_dead(&world), "{:?}", world.others());
 }
 
 pub(crate) fn what_left_the_group_dies_although_its_main_thread_has_ended() {
     let this = std::env::current_exe().unwrap();
     let command = format!("setsid {} {HEADLESS} & exec sleep 1000", this.display());
-    renewed_once(World::contained(&config(&command)).0);
+    renewed_once(World::contained(&within(timing(), config(&command))).0);
 }
 
 pub(crate) fn what_left_the_group_soon_after_the_start_dies_without_a_renewal() {
@@ -109,7 +109,8 @@ pub(crate) fn what_left_the_group_soon_after_the_start_dies_without_a_renewal() 
 
 pub(crate) fn what_left_the_group_soon_after_a_promotion_does_too() {
     dies_frozen_with_two_fuses(|| {
-        let (mut world, _) = World::contained(&always(Acknowledge::None, &["sh", "-c", STARTS_A_DAEMON_WHEN_PROMOTED]));
+        let config = always(Acknowledge::None, &["sh", "-c", STARTS_A_DAEMON_WHEN_PROMOTED]);
+        let (mut world, _) = World::contained(&within(timing(), config));
         assert_eq!(world.line(), "starts");
         world
     });
@@ -118,10 +119,10 @@ pub(crate) fn what_left_the_group_soon_after_a_promotion_does_too() {
 /// On a busy machine the daemon may start after the last look: then the test tries again.
 fn dies_frozen_with_two_fuses(begin: impl Fn() -> World) {
     for _ in 0..10 {
-        let mut world = begin();
+        let world = begin();
         let (init, before) = (world.init(), sockets(&world));
         let a = clock::boot();
-        world.lead(timing(), a);
+        world.lead(a);
         let looked = clock::boot() + LAST_LOOK;
         // While init sleeps, it is not in the middle of creating one.
         let lit = || sockets(&world) == before + 2 * SOCKETS_OF_A_FUSE && state(init) == Some('S');
@@ -132,7 +133,7 @@ fn dies_frozen_with_two_fuses(begin: impl Fn() -> World) {
             continue;
         }
         world.freeze();
-        sleep_until(timing().deadlines(a).end);
+        sleep_until(world.deadlines(a).end);
         assert!(is_dead(&world), "{:?}", world.others());
         return;
     }
@@ -148,11 +149,11 @@ fn sockets(world: &World) -> usize {
 pub(crate) fn an_extension_in_the_link_of_a_stopped_init_comes_too_late_at_h() {
     let mut config = config(STUBBORN);
     config.workload.on_exit = OnExit::Restart;
-    let mut world = World::leading(&config, timing());
+    let mut world = World::leading(&within(timing(), config));
     let a = clock::boot();
     world.freeze();
-    sleep_until(timing().deadlines(a).soft);
-    world.extend(timing(), clock::boot());
+    sleep_until(world.deadlines(a).soft);
+    world.extend(clock::boot());
     wait_until("the fuse", || is_dead(&world));
     wake_after_e(&world, a);
     // kill(-1) also killed the elector.
@@ -160,29 +161,29 @@ pub(crate) fn an_extension_in_the_link_of_a_stopped_init_comes_too_late_at_h() {
 }
 
 pub(crate) fn a_demoted_workload_outlives_h() {
-    let (mut world, _) = promoted(&notifying("obeys"), timing());
+    let (mut world, _) = promoted(&within(timing(), notifying("obeys")));
     let a = clock::boot();
     world.step_down(7, Reason::StepDown);
     assert_eq!(world.line(), "follows");
     assert_eq!(world.stopped(7), Then::Follow);
     // The answer comes after the fuses are gone, which is the last step of a demotion.
-    world.tell(&ToInit::Beat);
-    assert_eq!(world.hear(), ToElector::Beat);
+    world.tell(&ToInit::Heartbeat);
+    assert_eq!(world.hear(), ToElector::Heartbeat);
     let before = world.others().len();
     world.freeze();
-    sleep_until(timing().deadlines(a).end);
+    sleep_until(world.deadlines(a).end);
     assert!(!is_dead(&world));
     world.signal(Signal::SIGCONT);
     world.tell(&ToInit::Ended { term: Term(1) });
-    world.tell(&ToInit::Beat);
-    assert_eq!(world.hear(), ToElector::Beat);
+    world.tell(&ToInit::Heartbeat);
+    assert_eq!(world.hear(), ToElector::Heartbeat);
     assert_eq!(world.others().len(), before);
 }
 
 pub(crate) fn a_promoted_workload_does_not() {
-    let (world, _) = promoted(&notifying("obeys"), timing());
+    let (world, _) = promoted(&within(timing(), notifying("obeys")));
     let a = clock::boot();
     world.freeze();
-    sleep_until(timing().deadlines(a).end);
+    sleep_until(world.deadlines(a).end);
     assert!(is_dead(&world), "{:?}", world.others());
 }

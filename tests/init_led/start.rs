@@ -3,44 +3,32 @@
 use std::fs;
 
 use nix::unistd::Pid;
-use tenure::{
-    clock,
-    config::{Acknowledge, Hook},
-    process::slice,
-};
+use tenure::{clock, process::slice};
 
 use super::{
-    always::always,
+    always::hooked,
+    incomplete::not_run,
     scratch::Scratch,
-    world::{POD, World, config, patient},
+    world::{POD, World, config},
 };
 
 pub(crate) fn the_pod_gives_the_name() {
     let mut config = config("true");
     config.lease.identity = String::new();
-    let (_world, welcome) = World::contained(&config);
-    assert!(welcome.identity.starts_with(&format!("{POD}_")), "{}", welcome.identity);
+    let (_world, initial) = World::contained(&config);
+    assert!(initial.identity.starts_with(&format!("{POD}_")), "{}", initial.identity);
 }
 
-pub(crate) fn the_workload_has_the_score_that_was_configured() {
-    let mut config = config("cat /proc/self/oom_score_adj; exec sleep 600");
-    config.workload.oom_score_adjust = RAISED;
-    let (mut world, _) = World::contained(&config);
-    world.lead(patient(), clock::boot());
-    assert_eq!(world.line(), raised_score());
-}
-
-pub(crate) fn a_hook_has_the_score_of_the_workload() {
+pub(crate) fn the_workload_and_its_hooks_have_the_score_that_was_configured() {
     let scratch = Scratch::new();
     let seen = scratch.join("score");
-    let command = ["sh", "-c", &format!("cat /proc/self/oom_score_adj >{}", seen.display())].map(str::to_owned).to_vec();
-    let mut config = always(Acknowledge::Hook, &["sh", "-c", "echo starts; exec sleep 600"]);
-    (config.signals.on_lead, config.signals.on_follow) = (None, None);
-    config.hooks.after_lead = Some(Hook { command, ..serde_json::from_str(r#"{"command": []}"#).unwrap() });
+    let score = "cat /proc/self/oom_score_adj";
+    let command = ["sh", "-c", &format!("{score}; exec sleep 600")];
+    let mut config = hooked(&command, &format!("{score} >{}", seen.display()), "true");
     config.workload.oom_score_adjust = RAISED;
     let (mut world, _) = World::contained(&config);
-    world.line();
-    world.lead(patient(), clock::boot());
+    assert_eq!(world.line(), raised_score());
+    world.lead(clock::boot());
     assert_eq!(fs::read_to_string(seen).unwrap().trim(), raised_score());
 }
 
@@ -51,11 +39,11 @@ pub(crate) fn only_init_has_a_short_slice() {
     let short = match short {
         Ok(short) if short < ordinary => short,
         Ok(_) => {
-            return eprintln!("NOT RUN: only_init_has_a_short_slice: the policy or nice value of this test favours it already");
+            return not_run("that only init has a short slice", "the policy or nice value of this test favours it already");
         }
-        Err(error) => return eprintln!("NOT RUN: only_init_has_a_short_slice: none is granted here (Linux 6.12 does): {error}"),
+        Err(error) => return not_run("that only init has a short slice", format!("Linux 6.12 grants one: {error}")),
     };
-    let world = World::leading(&config("echo ready; exec sleep 600"), patient());
+    let world = World::leading(&config("echo ready; exec sleep 600"));
     let [(workload, _)] = world.others()[..] else { panic!("{:?}", world.others()) };
 
     let slices = [world.init(), world.elector(), workload].map(slice_of);

@@ -15,13 +15,13 @@ use nix::{
 use tenure::{
     clock,
     config::OnExit,
-    link::{Reason, Term, Then, ToElector, ToInit},
+    link::{Exit, Reason, Term, Then, ToElector, ToInit},
 };
 
 use super::{
     scratch::Scratch,
     wait::wait_until,
-    world::{World, config, lead, patient},
+    world::{World, config, timing, within},
 };
 
 /// Daemons in their own sessions that ignore TERM, adopted by init; and a main process that ends on TERM.
@@ -30,26 +30,20 @@ const DAEMONS: &str = "trap 'exit 0' TERM
       setsid sh -c '(trap \"\" TERM HUP INT; while :; do sleep 1; done) &' & i=$((i+1))
     done; wait; echo ready; while :; do sleep 0.01; done";
 
-pub(crate) fn stopped_is_told_when_the_whole_tree_is_gone_and_not_before() {
-    let world = World::leading(&config(DAEMONS), patient());
-    assert!(world.others().len() > 20, "{:?}", world.others());
-    world.step_down(7, Reason::StepDown);
-    assert_eq!(world.stopped_in_the_end(7), Then::Follow);
-    assert_eq!(world.others(), []);
-}
-
-pub(crate) fn the_same_holds_where_init_is_not_pid_1() {
-    let (mut world, _) = World::start(&config(DAEMONS), false);
-    world.lead(patient(), clock::boot());
-    world.line();
-    assert!(world.others().len() > 20, "{:?}", world.others());
-    world.step_down(7, Reason::StepDown);
-    assert_eq!(world.stopped_in_the_end(7), Then::Follow);
-    assert_eq!(world.others(), []);
+pub(crate) fn stopped_is_told_when_the_whole_tree_is_gone_and_not_before_whether_init_is_pid_1_or_not() {
+    for contained in [true, false] {
+        let (mut world, _) = World::start(&config(DAEMONS), contained);
+        world.lead(clock::boot());
+        world.line();
+        assert!(world.others().len() > 20, "{:?}", world.others());
+        world.step_down(7, Reason::StepDown);
+        assert_eq!(world.stopped_in_the_end(7), Then::Follow);
+        assert_eq!(world.others(), []);
+    }
 }
 
 pub(crate) fn a_process_that_was_executed_into_the_container_is_gone_too() {
-    let world = World::leading(&config("echo ready; exec sleep 600"), patient());
+    let world = World::leading(&config("echo ready; exec sleep 600"));
     let init = world.init().to_string();
     let mut shell = Command::new("nsenter")
         .args(["--target", &init, "--pid", "--mount", "sh", "-c", "trap '' TERM HUP; while :; do sleep 1; done"])
@@ -66,34 +60,28 @@ pub(crate) fn a_process_that_was_executed_into_the_container_is_gone_too() {
 }
 
 /// The proc of its own PID namespace: init sees the one that it covered.
-pub(crate) fn without_its_proc_nothing_is_proved_while_anybody_lives() {
-    let (mut world, _) = World::contained(&config(DAEMONS));
+pub(crate) fn without_its_proc_nothing_is_proved_before_h_kills_everything() {
+    let (mut world, _) = World::contained(&within(timing(), config(DAEMONS)));
     let init = world.init().to_string();
     let umount = Command::new("nsenter").args(["--target", &init, "--mount", "--pid", "umount", "--lazy", "/proc"]).status();
     assert!(umount.expect("nsenter is needed").success());
-    world.lead(patient(), clock::boot());
+    world.lead(clock::boot());
     world.line();
     assert!(world.others().len() > 20, "{:?}", world.others());
 
     world.step_down(7, Reason::StepDown);
 
-    loop {
-        match world.hear_to_the_end() {
-            Some(ToElector::Stopped { .. }) => break,
-            Some(_) => {}
-            None => {
-                // Only kill(-1) reaches what init cannot see, and it kills the elector too.
-                world.next_elector();
-                world.step_down(8, Reason::StepDown);
-            }
-        }
+    while let Some(heard) = world.hear_to_the_end() {
+        assert!(matches!(heard, ToElector::Unproved { .. }), "{heard:?}");
     }
+    // Only kill(-1) reaches what init cannot see, and it kills the elector too.
+    world.next_elector();
     assert_eq!(world.others(), []);
 }
 
 pub(crate) fn term_is_a_planned_stop_then_a_release_then_the_workloads_code() {
     let script = "trap 'exit 9' TERM; echo ready; while :; do sleep 0.01; done";
-    let world = World::leading(&config(script), patient());
+    let world = World::leading(&config(script));
     world.signal(Signal::SIGTERM);
     let stopping = world.hear();
     assert!(matches!(stopping, ToElector::Stopping { reason: Reason::Signal, .. }), "{stopping:?}");
@@ -108,8 +96,8 @@ pub(crate) fn term_is_a_planned_stop_then_a_release_then_the_workloads_code() {
 
 pub(crate) fn term_while_following_ends_with_0() {
     let (world, _) = World::contained(&config("echo ready"));
-    world.tell(&ToInit::Beat);
-    assert_eq!(world.hear(), ToElector::Beat);
+    world.tell(&ToInit::Heartbeat);
+    assert_eq!(world.hear(), ToElector::Heartbeat);
     world.signal(Signal::SIGTERM);
     assert_eq!(world.hear(), ToElector::Shutdown);
     world.tell(&ToInit::Done);
@@ -124,8 +112,7 @@ pub(crate) fn a_workload_that_cannot_be_executed_any_more_ends_with_127() {
     config.workload.command = vec![file.display().to_string()];
     let (world, _) = World::contained(&config);
     fs::remove_file(&file).unwrap();
-    world.tell(&lead(patient(), clock::boot()));
-    assert_eq!(world.hear(), ToElector::Acknowledged { term: Term(1), serial: 0 });
+    world.begin(clock::boot());
     let stopping = world.hear();
     assert!(matches!(stopping, ToElector::Stopping { reason: Reason::SpawnFailed, .. }), "{stopping:?}");
     world.step_down(7, Reason::SpawnFailed);
@@ -148,10 +135,10 @@ pub(crate) fn the_workload_is_told_its_term() {
         eval echo $name=\\$TENURE_$name; done; echo $TRACEPARENT; echo $GIVEN; echo ${TENURE_IDENTITY%_*}; sleep 600";
     let mut config = config(script);
     config.workload.env.insert("GIVEN".into(), "by the configuration".into());
-    let (mut world, welcome) = World::contained(&config);
-    assert!(welcome.identity.starts_with("me_") && welcome.config.workload.command.is_empty(), "{welcome:?}");
-    assert_eq!(welcome.context.as_deref(), Some("here"));
-    world.lead(patient(), clock::boot());
+    let (mut world, initial) = World::contained(&config);
+    assert!(initial.identity.starts_with("me_") && initial.config.workload.command.is_empty(), "{initial:?}");
+    assert!(initial.context.is_some_and(|context| context.name == "here" && context.server.starts_with("http")), "pinned");
+    world.lead(clock::boot());
     let said: Vec<String> = (0..10).map(|_| world.line()).collect();
     assert_eq!(
         said,
@@ -178,10 +165,9 @@ pub(crate) fn a_workload_for_which_there_is_no_descriptor_is_tried_again() {
     let is_open = |fd: &u64| fs::symlink_metadata(format!("/proc/{init}/fd/{fd}")).is_ok();
     let (limit, _) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
     limit_descriptors(init, (0..).find(|fd| !is_open(fd)).unwrap());
-    world.tell(&lead(patient(), clock::boot()));
-    assert_eq!(world.hear(), ToElector::Acknowledged { term: Term(1), serial: 0 });
-    world.tell(&ToInit::Beat);
-    assert_eq!(world.hear(), ToElector::Beat, "the term goes on");
+    world.begin(clock::boot());
+    let restarting = world.hear();
+    assert!(matches!(restarting, ToElector::Restarting { exit: Exit::Code(70), .. }), "{restarting:?}");
 
     limit_descriptors(init, limit);
 

@@ -23,8 +23,10 @@ use nix::{
 use tenure::{
     clock,
     config::{Config, HookKind},
-    law::Timing,
-    link::{Confirmed, Exit, Facts, MAX_MESSAGE, Reason, Term, Then, ToElector, ToInit, VERSION, Welcome, decode, encode},
+    law::{Deadlines, Timing},
+    link::{
+        Confirmed, Exit, InitialState, MAX_MESSAGE, Reason, Term, TermInfo, Then, ToElector, ToInit, VERSION, decode, encode,
+    },
     time::Instant,
 };
 
@@ -65,31 +67,24 @@ pub(crate) fn burdened() -> Timing {
 /// The name of the pod, as the environment gives it.
 pub(crate) const POD: &str = "billing-7";
 
-/// `sh -c script`, with the settings of [`patient`] in the configuration too.
+/// `sh -c script`, in [`patient`] terms.
 pub(crate) fn config(script: &str) -> Config {
     let mut config = Config::default();
     config.lease.name = "billing".into();
     config.lease.namespace = "shop".into();
     config.lease.identity = "me".into();
-    config.lease.duration = patient().duration;
-    config.lease.renew_period = timing().renew_period;
-    config.lease.attempt_timeout = timing().attempt_timeout;
     config.workload.command = ["sh", "-c", script].map(str::to_owned).to_vec();
-    config.workload.stop.loss_grace = timing().loss_grace;
-    config.workload.stop.kill_margin = timing().kill_margin;
-    config
+    within(patient(), config)
 }
 
-/// This with the killMargin of [`unhurried`].
-pub(crate) fn unhurriedly(mut config: Config) -> Config {
-    config.workload.stop.kill_margin = unhurried().kill_margin;
+/// This in terms of these constants.
+pub(crate) fn within(timing: Timing, mut config: Config) -> Config {
+    config.lease.duration = timing.duration;
+    config.lease.renew_period = timing.renew_period;
+    config.lease.attempt_timeout = timing.attempt_timeout;
+    config.workload.stop.loss_grace = timing.loss_grace;
+    config.workload.stop.kill_margin = timing.kill_margin;
     config
-}
-
-/// This with the killMargin and the G of [`burdened`].
-pub(crate) fn burdening(mut config: Config) -> Config {
-    config.workload.stop.loss_grace = burdened().loss_grace;
-    unhurriedly(config)
 }
 
 /// [`config`] in a shell that supports real-time signals.
@@ -109,20 +104,21 @@ pub(crate) struct World {
     /// The test's end of the current elector's link.
     link: OwnedFd,
     serial: u64,
+    timing: Timing,
     /// The hooks that ended, as reported by init.
     pub(crate) hooked: RefCell<Vec<(HookKind, Exit)>>,
 }
 
 impl World {
     /// As PID 1 of its own PID namespace, with an elector that has said Hello.
-    pub(crate) fn contained(config: &Config) -> (Self, Welcome) {
+    pub(crate) fn contained(config: &Config) -> (Self, InitialState) {
         Self::start(config, true)
     }
 
-    pub(crate) fn start(config: &Config, contained: bool) -> (Self, Welcome) {
+    pub(crate) fn start(config: &Config, contained: bool) -> (Self, InitialState) {
         let mut world = Self::ungreeted(config, contained);
-        let welcome = world.greet();
-        (world, welcome)
+        let initial = world.greet();
+        (world, initial)
     }
 
     /// With an elector that has not said anything yet.
@@ -148,27 +144,38 @@ impl World {
         let (output, errors) = (Lines::of(child.stdout.take().unwrap()), child.stderr.take());
         let link = accept(&listener);
         let hooked = RefCell::default();
-        Self { child, output, errors, contained, listener, link, serial: 0, hooked }
+        Self { child, output, errors, contained, listener, link, serial: 0, timing: config.timing(), hooked }
     }
 
     /// Leads from now on, and its workload has printed a line.
-    pub(crate) fn leading(config: &Config, timing: Timing) -> Self {
+    pub(crate) fn leading(config: &Config) -> Self {
         let (mut world, _) = Self::contained(config);
-        world.lead(timing, clock::boot());
+        world.lead(clock::boot());
         world.line();
         world
     }
 
+    /// S, H and E of a write sent at `a`.
+    pub(crate) fn deadlines(&self, a: Instant) -> Deadlines {
+        self.timing.deadlines(a)
+    }
+
+    /// What a write sent at `a` confirms.
+    pub(crate) fn confirmed(&self, a: Instant) -> Confirmed {
+        let deadlines = self.deadlines(a);
+        Confirmed { uid: "u-1".into(), resource_version: "17".into(), spec: "{}".into(), deadlines }
+    }
+
     /// Accepts the next elector.
-    pub(crate) fn next_elector(&mut self) -> Welcome {
+    pub(crate) fn next_elector(&mut self) -> InitialState {
         self.link = accept(&self.listener);
         self.greet()
     }
 
-    fn greet(&mut self) -> Welcome {
-        let ToElector::Welcome(welcome) = self.hear() else { panic!("no Welcome") };
+    fn greet(&mut self) -> InitialState {
+        let ToElector::InitialState(initial) = self.hear() else { panic!("no InitialState") };
         self.tell(&ToInit::Hello { version: VERSION });
-        *welcome
+        *initial
     }
 
     pub(crate) fn tell(&self, message: &ToInit) {
@@ -207,18 +214,28 @@ impl World {
         }
     }
 
-    /// Starts term 1, sent at `a`; returns once the workload has started.
-    pub(crate) fn lead(&mut self, timing: Timing, a: Instant) -> i32 {
-        self.tell(&lead(timing, a));
+    /// Starts term 1, sent at `a`; returns once init has heard of it.
+    pub(crate) fn begin(&self, a: Instant) {
+        self.tell_lead(a);
         assert_eq!(self.hear(), ToElector::Acknowledged { term: Term(1), serial: 0 });
+    }
+
+    pub(crate) fn tell_lead(&self, a: Instant) {
+        let (timing, confirmed) = (self.timing, self.confirmed(a));
+        self.tell(&ToInit::Lead { term: Term(1), info: info(), timing, confirmed });
+    }
+
+    /// The same; returns once the workload has started.
+    pub(crate) fn lead(&self, a: Instant) -> i32 {
+        self.begin(a);
         let ToElector::Started { term: Term(1), pid, .. } = self.hear() else { panic!("not started") };
         pid
     }
 
     /// Sends a renewal sent at `a`, without waiting for its effect.
-    pub(crate) fn extend(&mut self, timing: Timing, a: Instant) -> ToElector {
+    pub(crate) fn extend(&mut self, a: Instant) -> ToElector {
         self.serial += 1;
-        self.tell(&ToInit::Extend { term: Term(1), serial: self.serial, confirmed: confirmed(timing, a) });
+        self.tell(&ToInit::Extend { term: Term(1), serial: self.serial, confirmed: self.confirmed(a) });
         ToElector::Acknowledged { term: Term(1), serial: self.serial }
     }
 
@@ -322,8 +339,8 @@ impl Drop for World {
     }
 }
 
-pub(crate) fn facts() -> Facts {
-    Facts {
+pub(crate) fn info() -> TermInfo {
+    TermInfo {
         token: "17".into(),
         uid: "u-1".into(),
         transitions: 4,
@@ -337,15 +354,6 @@ fn answer(request: u64, heard: ToElector) -> Then {
         ToElector::Stopped { term: Term(1), request: answered, then, .. } if answered == request => then,
         other => panic!("{other:?}"),
     }
-}
-
-/// As after a creation wait, which alone makes D longer than the configured one.
-pub(crate) fn lead(timing: Timing, a: Instant) -> ToInit {
-    ToInit::Lead { term: Term(1), facts: facts(), timing, confirmed: confirmed(timing, a), not_before: Some(a) }
-}
-
-pub(crate) fn confirmed(timing: Timing, a: Instant) -> Confirmed {
-    Confirmed { uid: "u-1".into(), resource_version: "17".into(), spec: "{}".into(), deadlines: timing.deadlines(a) }
 }
 
 pub(crate) fn sleep_until(instant: Instant) {

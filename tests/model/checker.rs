@@ -8,12 +8,15 @@ use crate::{
     fault::{Aim, Fault, Kind},
     judge::Wrong,
     peer::Peer,
-    register::Register,
     world::{Actor, World},
 };
 
 /// How long after the last fault its consequences may still do harm.
 const AFTERMATH: Ns = S;
+
+/// The properties that a control breaks.
+pub const NEVER_TWO: &str = "two never lead at once";
+pub const NEVER_LATE: &str = "nothing outlives what init knows";
 
 /// What happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +44,7 @@ impl Model for Family {
     type Action = Step;
 
     fn init_states(&self) -> Vec<World> {
-        vec![World::new(Register::new(self.start), &self.setups, self.peer, self.most)]
+        vec![World::new(self.start, &self.setups, self.peer, self.most)]
     }
 
     fn actions(&self, world: &World, steps: &mut Vec<Step>) {
@@ -98,6 +101,7 @@ impl Model for Family {
             }
             Step::Strike(fault) => {
                 world.left -= 1;
+                self.struck.lock().expect("nobody panics with it").insert(fault.kind);
                 world.strike(fault, setups);
             }
             Step::Mend(fault) => world.mend(fault, setups),
@@ -118,10 +122,10 @@ impl Model for Family {
     fn properties(&self) -> Vec<Property<Self>> {
         let holds = |name, condition| Property::<Self>::always(name, condition);
         let mut all = vec![
-            holds("two never lead at once", |_, world| world.judge.wrong() != Some(Wrong::Overlap)),
+            holds(NEVER_TWO, |_, world| world.judge.wrong() != Some(Wrong::Overlap)),
             holds("fencing tokens rise", |_, world| world.judge.wrong() != Some(Wrong::Token)),
             holds("nothing is released before the proof", |_, world| world.judge.wrong() != Some(Wrong::Release)),
-            holds("nothing outlives what init knows", |_, world| world.judge.wrong() != Some(Wrong::Late)),
+            holds(NEVER_LATE, |_, world| world.judge.wrong() != Some(Wrong::Late)),
             holds("no workload is stopped without a cause", |_, world| world.judge.wrong() != Some(Wrong::Disturbed)),
             holds("somebody leads in the end", |_, world| world.judge.wrong() != Some(Wrong::Unled)),
             holds("no machine spins", |_, world| world.judge.wrong() != Some(Wrong::Spins)),

@@ -9,7 +9,7 @@ use tenure::{
     config::Acknowledge,
     link::{Exit, ToElector, ToInit},
     role::Role,
-    supervision::{Action, Agent, Input, RoleInput, Settings},
+    supervision::{Action, Agent, AgentConfig, Input, RoleInput},
     time::Instant,
 };
 
@@ -77,16 +77,16 @@ pub struct Container {
 impl Container {
     /// A container that starts now.
     pub fn start(who: Who, setup: &Setup) -> Self {
-        let settings =
-            Settings { config: setup.config.clone(), identity: who.to_string(), context: None, pid1: true, terminal: false };
+        let config =
+            AgentConfig { config: setup.config.clone(), identity: who.to_string(), context: None, pid1: true, terminal: false };
         Self {
             who,
             elector: None,
-            tree: Tree::default(),
+            tree: Tree::new(setup.hides),
             frozen: false,
             dawdles: false,
             over: None,
-            agent: Sealed::new(Agent::new(settings)),
+            agent: Sealed::new(Agent::new(config)),
             actions: VecDeque::new(),
             undead: false,
             signals: VecDeque::new(),
@@ -100,6 +100,17 @@ impl Container {
             fuse: None,
             blown: false,
         }
+    }
+
+    /// Whether nothing is under way in it but a workload that leads.
+    pub fn rests(&self) -> bool {
+        let waits = self.actions.is_empty() && self.signals.is_empty() && self.words.is_empty() && self.spawned.is_none();
+        waits && !self.frozen && !self.undead && self.tree.rests() && self.elector.as_ref().is_some_and(ElectorProcess::rests)
+    }
+
+    /// Its memory, restored elsewhere: its connections are broken.
+    pub fn restored(&self, who: Who) -> Self {
+        Self { who, elector: self.elector.as_ref().map(ElectorProcess::restored), ..self.clone() }
     }
 
     /// SIGTERM, or another signal, to init.
@@ -176,18 +187,8 @@ impl Container {
     /// The instant past which nothing of a leader is left, whatever is stopped: E as init knows it, or will know it from the first
     /// message queued for it. The next one is sent only once it has answered that (law 10).
     pub fn known_end(&self, setup: &Setup) -> Option<Instant> {
-        let extension = |message: &ToInit| match message {
-            ToInit::Extend { confirmed, .. } => Some(confirmed.deadlines.end),
-            ToInit::Hello { .. }
-            | ToInit::Lead { .. }
-            | ToInit::Shorten { .. }
-            | ToInit::StepDown { .. }
-            | ToInit::Releasing { .. }
-            | ToInit::Ended { .. }
-            | ToInit::Saw(_)
-            | ToInit::Beat
-            | ToInit::Done
-            | ToInit::Failed { .. } => None,
+        let extension = |message: &ToInit| {
+            if let ToInit::Extend { confirmed, .. } = message { Some(confirmed.deadlines.end) } else { None }
         };
         let waiting = self.elector.as_ref().and_then(|elector| elector.to_init.iter().find_map(extension));
         let end = self.agent.hard()? + setup.config.workload.stop.kill_margin;
@@ -212,7 +213,7 @@ impl Container {
         self.agent.change(|agent| {
             does(agent);
             while let Some(action) = agent.poll_action() {
-                if !matches!(action, Action::Warn(_) | Action::LastWords(_)) {
+                if !matches!(action, Action::Warn(_) | Action::TerminationMessage(_)) {
                     actions.push_back(action);
                 }
             }
@@ -242,8 +243,8 @@ impl Container {
     }
 
     fn told(&mut self, message: ToInit, around: &Around<'_>) {
-        if let ToInit::Lead { facts, .. } = &message {
-            self.token = facts.token.parse().unwrap_or_default();
+        if let ToInit::Lead { info, .. } = &message {
+            self.token = info.token.parse().unwrap_or_default();
         }
         self.handle(Input::Told(message), around);
     }
@@ -251,11 +252,10 @@ impl Container {
     fn reap(&mut self, around: &Around<'_>) {
         while let Some((pid, exit)) = self.tree.reap() {
             if self.promoter.take_if(|promoter| *promoter == pid).is_some() {
-                self.handle(promotion(exit), around);
+                self.handle(told(exit), around);
             }
             if self.demoter.take_if(|demoter| *demoter == pid).is_some() {
-                let demoted = exit == Exit::Code(0);
-                self.handle(Input::Role(if demoted { RoleInput::Demoted } else { RoleInput::NotDemoted }), around);
+                self.handle(told(exit), around);
             }
             if let Some((_, outcome)) = self.spawned.take_if(|(child, _)| *child == pid) {
                 self.handle(outcome.map_or_else(Input::NotSpawned, |()| Input::Spawned), around);
@@ -267,7 +267,7 @@ impl Container {
     fn act(&mut self, action: Action, around: &mut Around<'_>) {
         match action {
             Action::StartElector => {
-                self.elector = Some(ElectorProcess::start(self.tree.pid(), self.agent.welcome()));
+                self.elector = Some(ElectorProcess::start(self.tree.pid(), self.agent.initial_state()));
                 self.handle(Input::ElectorStarted, around);
             }
             Action::KillElector => self.kill_elector(around),
@@ -277,23 +277,29 @@ impl Container {
                 let pid = self.tree.fork(token, launch.map(|launch| launch.not_after));
                 self.handle(Input::Forked { pid }, around);
             }
-            Action::Promote { pid, not_after, .. } => self.promoter = Some(self.tree.promote(pid, self.token, not_after)),
+            Action::TellRole { pid, not_after: Some(not_after), .. } => {
+                self.promoter = Some(self.tree.promote(pid, self.token, not_after));
+            }
             Action::CallOff => {
                 if let Some(promoter) = self.promoter {
                     self.tree.call_off(promoter);
                 }
             }
-            Action::Demote { pid, .. } if self.trusts_signals => self.demoter = Some(self.tree.demote(pid)),
-            Action::Demote { pid, .. } => {
+            Action::TellRole { pid, not_after: None, .. } if self.trusts_signals => self.demoter = Some(self.tree.demote(pid)),
+            Action::TellRole { pid, not_after: None, .. } => {
+                self.words.clear();
                 self.tree.order(pid, Role::Standby, self.token);
-                self.handle(Input::Role(RoleInput::Demoted), around);
+                self.handle(Input::Role(RoleInput::Signalled), around);
             }
-            Action::DrainNotify => self.words.clear(),
+            Action::DrainNotify => {
+                self.words.clear();
+                self.handle(Input::Role(RoleInput::Signalled), around);
+            }
             Action::Prove => {
                 self.reap(around);
                 self.handle(Input::Scanned(self.tree.scan(false)), around);
             }
-            Action::Walk => self.walk(around),
+            Action::Sweep => self.walk(around),
             Action::KillAll => {
                 if let Some(elector) = &mut self.elector {
                     elector.die();
@@ -301,7 +307,11 @@ impl Container {
                 self.walk(around);
             }
             Action::Die | Action::Exit(_) => self.end(around),
-            Action::Signal { .. } | Action::Hook { .. } | Action::KillHook { .. } | Action::Warn(_) | Action::LastWords(_) => {}
+            Action::Signal { .. }
+            | Action::Hook { .. }
+            | Action::KillHook { .. }
+            | Action::Warn(_)
+            | Action::TerminationMessage(_) => {}
         }
     }
 
@@ -335,11 +345,10 @@ impl Container {
     }
 }
 
-/// What the end of the promoting child means.
-const fn promotion(exit: Exit) -> Input {
+/// What the end of the child that tells a role means.
+const fn told(exit: Exit) -> Input {
     match exit {
-        Exit::Code(0) => Input::Role(RoleInput::Promoted),
-        Exit::Code(_) => Input::Role(RoleInput::PromotionLate),
-        Exit::Signal(_) => Input::Role(RoleInput::PromotionKilled),
+        Exit::Code(0) => Input::Role(RoleInput::Signalled),
+        Exit::Code(_) | Exit::Signal(_) => Input::Role(RoleInput::NotSignalled),
     }
 }

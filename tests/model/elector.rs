@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use tenure::{
-    election::{Action, Answer, Elector, Input, Request, RequestId, armed::Armed},
-    link::{ToElector, ToInit, VERSION, Welcome},
+    election::{Action, Answer, Elector, Input, Request, RequestId, WatchEnd, Watched, armed::Armed},
+    link::{InitialState, ToElector, ToInit, VERSION},
     time::Instant,
 };
 
@@ -64,12 +64,12 @@ struct Guard {
 
 impl ElectorProcess {
     /// One that init has just started.
-    pub fn start(pid: i32, welcome: Welcome) -> Self {
+    pub fn start(pid: i32, initial: InitialState) -> Self {
         Self {
             pid,
             to_init: VecDeque::from([ToInit::Hello { version: VERSION }]),
-            beat_every: welcome.config.lease.duration / BEATS,
-            to_elector: VecDeque::from([ToElector::Welcome(Box::new(welcome))]),
+            beat_every: initial.config.lease.duration / BEATS,
+            to_elector: VecDeque::from([ToElector::InitialState(Box::new(initial))]),
             inbox: VecDeque::new(),
             is_dead: false,
             frozen: false,
@@ -86,6 +86,18 @@ impl ElectorProcess {
     /// Whether its guard would act at H.
     pub const fn guards(&self) -> bool {
         !self.is_dead && !self.frozen && self.machine.is_some()
+    }
+
+    /// Whether nothing is under way in it.
+    pub fn rests(&self) -> bool {
+        let idle = self.request.is_none() && self.actions.is_empty() && self.inbox.is_empty();
+        self.guards() && idle && self.to_init.is_empty() && self.to_elector.is_empty() && self.watch_from.is_none()
+    }
+
+    /// The same process in a memory that is restored.
+    pub fn restored(&self) -> Self {
+        let broken = Input::Watched(Watched::Ended(WatchEnd::Failed("restored".into())));
+        Self { watches: false, inbox: VecDeque::from([broken]), ..self.clone() }
     }
 
     /// SIGKILL.
@@ -183,11 +195,11 @@ impl Container {
             return Some((request.id, unsent));
         }
         if elector.machine.is_none() {
-            if let Some(ToElector::Welcome(welcome)) = elector.to_elector.pop_front() {
-                if let Some(resume) = &welcome.resume {
+            if let Some(ToElector::InitialState(initial)) = elector.to_elector.pop_front() {
+                if let Some(resume) = &initial.resume {
                     elector.guard.armed.arm(resume.term, resume.confirmed.deadlines.hard);
                 }
-                elector.machine = Some(Sealed::new(Elector::new(*welcome, 7, now)));
+                elector.machine = Some(Sealed::new(Elector::new(*initial, 7, now)));
                 elector.with_machine(|_| {});
             }
             return None;
@@ -213,7 +225,7 @@ impl Container {
             elector.with_machine(|machine| machine.handle(Input::Answered { id: request.id, answer }, now));
         }
         if elector.beat_due.before(elector.beat_every / 4) <= boot {
-            elector.tell(ToInit::Beat, boot);
+            elector.tell(ToInit::Heartbeat, boot);
         }
         None
     }

@@ -1,6 +1,10 @@
 //! The models: each is a family of schedules with a few kinds of faults and a budget for them.
 
-use std::time::Duration;
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use tenure::config::{self, Acknowledge, Config, Drift, OnExit, Release, Runs, Signal};
 
@@ -36,6 +40,10 @@ pub struct Family {
     pub mends: bool,
     /// No fault of this family is a reason to stop a workload.
     pub undisturbed: bool,
+    /// A bound of the law is broken: it must be reported that two led at once.
+    pub is_control: bool,
+    /// The kinds of faults that struck.
+    pub struck: Arc<Mutex<BTreeSet<Kind>>>,
 }
 
 /// One replica and its node.
@@ -47,6 +55,10 @@ pub struct Setup {
     pub death: Ns,
     /// The kernel kills at H.
     pub fuse: bool,
+    /// Nothing runs there at first: a copy may be restored there.
+    pub vacant: bool,
+    /// SIGKILL spares the workload, and no scan finds it.
+    pub hides: bool,
 }
 
 /// How much to explore.
@@ -61,9 +73,9 @@ pub enum Size {
 /// All of them.
 pub fn families(size: Size) -> Vec<Family> {
     use Kind::{
-        Clear, Conflict, CrashElector, Cut, Dawdle, Delete, Exit, Forbid, FreezeElector, FreezeInit, HoldReply, HoldRequest,
-        KillInit, LoseReply, LoseRequest, Pause, Refuse, RepeatRequest, Seize, StaleWord, Stall, StepDown, Terminate, Throttle,
-        Unauthorize, Unset, Wipe,
+        Clear, Conflict, Copy, CrashElector, Cut, Dawdle, Delete, Exit, Forbid, FreezeElector, FreezeInit, HoldReply,
+        HoldRequest, KillInit, LoseReply, LoseRequest, Pause, Refuse, RepeatRequest, Seize, StaleWatch, StaleWord, Stall,
+        StepDown, Terminate, Throttle, Unauthorize, Unset, Wipe,
     };
     let large = size == Size::Large;
     let more = u8::from(large);
@@ -80,6 +92,8 @@ pub fn families(size: Size) -> Vec<Family> {
         calm: until + 4 * S,
         mends: true,
         undisturbed: false,
+        is_control: false,
+        struck: Arc::default(),
     };
     vec![
         base("lost requests and replies", &[LoseRequest, HoldRequest, LoseReply, HoldReply, Cut], 1, 1_500 * MS),
@@ -98,8 +112,16 @@ pub fn families(size: Size) -> Vec<Family> {
         base("elector restarts and lost replies", &[CrashElector, LoseReply], 1, 2_500 * MS),
         base("deletions and edits", &[Delete, Clear, Seize, Cut], 1, 1_500 * MS),
         Family { mends: large, ..base("deletions and cuts", &[Delete, Clear, Cut], 2, 0) },
-        Family { start: Start::Free, ..base("creation wait", &[CrashElector, Delete, Clear], 1, 3_500 * MS) },
+        Family { start: Start::Free, ..base("nobody holds", &[CrashElector, KillInit, Delete, Clear, Wipe], 1, 3_500 * MS) },
+        Family {
+            start: Start::Free,
+            mends: large,
+            ..base("nobody holds, and late writes", &[HoldRequest, RepeatRequest, LoseReply], 2, 100 * MS)
+        },
         Family { start: Start::Absent, ..base("creation", &[HoldRequest, RepeatRequest, LoseReply, Delete], 1, 1_500 * MS) },
+        // A second API server serves the watch.
+        Family { mends: large, ..base("stale watches", &[StaleWatch, Stall, Delete, Clear, StepDown], 2, 200 * MS) },
+        Family { setups: copied(), calm: 10 * S, ..base("a copied replica", &[Copy, LoseReply, Cut], 1, 1_500 * MS) },
         base("step-downs", &[StepDown, Exit, Terminate, CrashElector], 1, 1_500 * MS),
         base("pauses", &[Pause, StepDown, Cut], 1, 1_500 * MS),
         Family { mends: large, ..base("pauses, losses and restarts", &[Pause, Cut, Clear, CrashElector], 2, 200 * MS) },
@@ -113,7 +135,7 @@ pub fn families(size: Size) -> Vec<Family> {
         Family {
             setups: fused(unasked(always(pair(3, 3)))),
             mends: large,
-            ..base("always, and both frozen in a demotion", &[StepDown, FreezeInit, FreezeElector], 3, 0)
+            ..base("always, and both frozen in a demotion", &[StepDown, FreezeInit, FreezeElector], 2, 0)
         },
         Family { setups: pair(5, 3), calm: 7 * S, ..base("mixed durations", &[LoseRequest, HoldReply, Cut], 1, 1_100 * MS) },
         // The holder is cut off and runs on for its D, which is longer than that of the follower that has seen it and finds the
@@ -133,15 +155,6 @@ pub fn families(size: Size) -> Vec<Family> {
             mends: large,
             ..base("mixed durations and a lost sight", &[Cut, CrashElector, Delete], 3, 1_020 * MS)
         },
-        // A wait longer than D: its end moves E back, in init first.
-        Family {
-            setups: fused(waiting(pair(3, 3))),
-            start: Start::Free,
-            from: 5_900 * MS,
-            calm: 10 * S,
-            mends: large,
-            ..base("end of a creation wait", &[FreezeElector, FreezeInit], 2, 6_100 * MS)
-        },
         Family { setups: mixed(20_000, 5_000), ..base("mixed drifts", &[LoseRequest, HoldReply, Cut], 1, 1_100 * MS) },
         Family {
             setups: mixed(5_000, 20_000),
@@ -155,6 +168,9 @@ pub fn families(size: Size) -> Vec<Family> {
             ..base("beside client-go", &[LoseReply, HoldReply, HoldRequest, Cut], 1, 1_500 * MS)
         },
         Family { setups: slow(pair(3, 3)), ..base("slow deaths", &[Cut, FreezeInit, FreezeElector], 1, 1_100 * MS) },
+        control("control: a clock that is wrong by three times rho", too_fast(pair(3, 3)), &base),
+        control("control: a death after killMargin", too_slow(pair(3, 3)), &base),
+        control("control: two terms in one replica", hiding(pair(3, 3)), &base),
     ]
 }
 
@@ -177,6 +193,35 @@ fn mixed(slow: u32, fast: u32) -> Vec<Setup> {
     for (setup, drift) in setups.iter_mut().zip([slow, fast]) {
         setup.config.lease.clock_drift = Drift(drift);
     }
+    setups
+}
+
+/// A model in which a bound of the law is broken.
+fn control(name: &'static str, setups: Vec<Setup>, base: &impl Fn(&'static str, &[Kind], u8, Ns) -> Family) -> Family {
+    Family { setups, is_control: true, ..base(name, &[Kind::Cut], 1, 1_500 * MS) }
+}
+
+fn too_fast(mut setups: Vec<Setup>) -> Vec<Setup> {
+    setups[1].clock.rate = 1_000_000 + 3 * DRIFT;
+    setups
+}
+
+fn too_slow(mut setups: Vec<Setup>) -> Vec<Setup> {
+    setups.iter_mut().for_each(|setup| setup.death = 100 * MS);
+    setups
+}
+
+/// One replica only, whose workload outlives its term unseen.
+fn hiding(mut setups: Vec<Setup>) -> Vec<Setup> {
+    setups.truncate(1);
+    setups.iter_mut().for_each(|setup| setup.hides = true);
+    setups
+}
+
+/// The third place is that of a copy of the first replica.
+fn copied() -> Vec<Setup> {
+    let mut setups = pair(3, 3);
+    setups.push(Setup { vacant: true, ..setups[0].clone() });
     setups
 }
 
@@ -203,12 +248,6 @@ fn unasked(mut setups: Vec<Setup>) -> Vec<Setup> {
     setups
 }
 
-/// The workload waits 5 s if the Lease was free but without the mark.
-fn waiting(mut setups: Vec<Setup>) -> Vec<Setup> {
-    setups.iter_mut().for_each(|setup| setup.config.lease.creation_wait = Some(Duration::from_secs(5)));
-    setups
-}
-
 /// The kernel kills at H, so that init and elector may both be stopped.
 fn fused(mut setups: Vec<Setup>) -> Vec<Setup> {
     setups.iter_mut().for_each(|setup| setup.fuse = true);
@@ -227,7 +266,7 @@ fn slow(mut setups: Vec<Setup>) -> Vec<Setup> {
 
 fn setup(duration: u64, rate: u32, boot: u64) -> Setup {
     let mut config = Config {
-        lease: config::Lease {
+        lease: config::LeaseConfig {
             name: "lease".into(),
             namespace: "default".into(),
             duration: Duration::from_secs(duration),
@@ -235,7 +274,7 @@ fn setup(duration: u64, rate: u32, boot: u64) -> Setup {
             attempt_timeout: Duration::from_millis(500),
             clock_drift: Drift(DRIFT),
             release: Release::Clear,
-            ..config::Lease::default()
+            ..config::LeaseConfig::default()
         },
         ..Config::default()
     };
@@ -245,5 +284,5 @@ fn setup(duration: u64, rate: u32, boot: u64) -> Setup {
     config.workload.stop.kill_margin = Duration::ZERO;
     config.workload.stop.loss_grace = Duration::from_millis(200);
     config.workload.stop.grace = Duration::from_millis(300);
-    Setup { config, clock: Clock { rate, boot, wall: EPOCH }, death: 0, fuse: false }
+    Setup { config, clock: Clock { rate, boot, wall: EPOCH }, death: 0, fuse: false, vacant: false, hides: false }
 }

@@ -15,6 +15,7 @@ use crate::{
     container::{Around, Container},
     family::Setup,
     judge::Judge,
+    register::TheLease,
     world::{Flight, Stage, World},
 };
 
@@ -27,7 +28,7 @@ pub struct Fault {
 }
 
 /// The kinds of faults.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// A request never arrives.
     LoseRequest,
@@ -53,6 +54,10 @@ pub enum Kind {
     Cut,
     /// Only the watch stalls.
     Stall,
+    /// The watch begins again at an older version, as at a second API server whose cache is behind.
+    StaleWatch,
+    /// The memory of a replica is restored beside it.
+    Copy,
     /// SIGKILL to the elector.
     CrashElector,
     /// SIGSTOP to the elector.
@@ -108,6 +113,8 @@ impl Kind {
             Self::LoseReply | Self::HoldReply => Aim::Reply,
             Self::Cut
             | Self::Stall
+            | Self::StaleWatch
+            | Self::Copy
             | Self::CrashElector
             | Self::FreezeElector
             | Self::FreezeInit
@@ -164,6 +171,8 @@ impl World {
         match kind {
             Kind::Cut => !road.cut,
             Kind::Stall => !road.stalled,
+            Kind::StaleWatch => elector && self.before.is_some(),
+            Kind::Copy => on == 0 && self.places.len() < 3 && self.judge.is_leading(container.who) && container.rests(),
             // An elector that is stopped, dead or not yet there cannot stand in for init. Without a fuse that is not covered.
             Kind::FreezeInit => !container.frozen && (container.has_fuse || container.is_guarded()),
             Kind::CrashElector | Kind::FreezeElector => elector && (container.has_fuse || !container.frozen),
@@ -214,6 +223,8 @@ impl World {
                 (None, peer) => peer.iter_mut().for_each(|peer| peer.cut = true),
             },
             Kind::Stall => self.places[on].road.stalled = true,
+            Kind::StaleWatch => self.rewind(on),
+            Kind::Copy => self.copy(on, setups),
             Kind::CrashElector => self.inside(on, setups, |container, _| {
                 if let Some(elector) = &mut container.elector {
                     elector.die();
@@ -234,10 +245,7 @@ impl World {
             Kind::Wipe => self.edit(|lease| lease["spec"] = json!({})),
             Kind::Unset => self.edit(|lease| lease["spec"]["leaseDurationSeconds"] = Value::Null),
             Kind::Seize => self.edit(|lease| lease["spec"]["holderIdentity"] = "somebody".into()),
-            Kind::Delete => {
-                let event = self.register.delete();
-                self.publish(event);
-            }
+            Kind::Delete => drop(self.change(TheLease::delete)),
             Kind::StepDown => self.edit(|lease| {
                 let holder = lease["spec"]["holderIdentity"].clone();
                 lease["metadata"]["annotations"][STEP_DOWN] = holder;
@@ -251,8 +259,7 @@ impl World {
     }
 
     fn edit(&mut self, edit: impl FnOnce(&mut Value)) {
-        let event = self.register.edit(edit);
-        self.publish(event);
+        self.change(|register| register.edit(edit));
     }
 
     /// Whether it is in effect.
@@ -280,6 +287,8 @@ impl World {
             | Kind::Conflict
             | Kind::LoseReply
             | Kind::HoldReply
+            | Kind::StaleWatch
+            | Kind::Copy
             | Kind::CrashElector
             | Kind::KillInit
             | Kind::Terminate

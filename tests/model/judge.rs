@@ -4,12 +4,18 @@
 
 use std::fmt::Display;
 
-use crate::{clock::Ns, world::Who};
+use crate::{
+    clock::{Ns, S},
+    world::Who,
+};
+
+/// So long after a replica was restored beside itself, only one of the two may lead: neither knew more than its last write.
+const PARTED: Ns = 7 * S;
 
 /// The violations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Wrong {
-    /// Two led at once.
+    /// Two terms led at once, of two replicas or of one.
     Overlap,
     /// A fencing token that does not rise.
     Token,
@@ -30,6 +36,8 @@ pub enum Wrong {
 pub struct Judge {
     /// The leaders: each process, and its token.
     alive: Vec<(Who, i32, u64)>,
+    /// Since when a replica is there twice, restored from its own memory.
+    copied: Option<Ns>,
     /// The term that ran last.
     last: Option<(Who, u64)>,
     /// When somebody last led.
@@ -44,18 +52,26 @@ pub struct Judge {
 impl Judge {
     /// A process leads from now on.
     pub fn leads(&mut self, who: Who, pid: i32, token: u64) {
-        if let Some((other, other_pid, theirs)) = self.alive.iter().find(|(other, ..)| *other != who) {
+        let other = self.alive.iter().find(|(other, _, theirs)| (*other, *theirs) != (who, token)).copied();
+        if let Some((other, other_pid, theirs)) = other.filter(|_| self.copied.is_none()) {
             let what = format!("{who} leads as pid {pid} under {token}, {other} still does as pid {other_pid} under {theirs}");
             return self.fail(Wrong::Overlap, what);
         }
         if self.last != Some((who, token)) {
-            if let Some((before, last)) = self.last.filter(|(_, last)| token <= *last) {
+            if let Some((before, last)) = self.last.filter(|(_, last)| token <= *last && self.copied.is_none()) {
                 return self.fail(Wrong::Token, format!("{who} leads under {token} after {before} did under {last}"));
             }
             self.terms += 1;
             self.last = Some((who, token));
         }
         self.alive.push((who, pid, token));
+    }
+
+    /// `copy` is restored from the memory of `original`: both lead, until one of them has lost the Lease.
+    pub fn copies(&mut self, original: Who, copy: Who, now: Ns) {
+        let running: Vec<_> = self.alive.iter().filter(|(who, ..)| *who == original).copied().collect();
+        self.alive.extend(running.into_iter().map(|(_, pid, token)| (copy, pid, token)));
+        self.copied = Some(now);
     }
 
     /// The process no longer leads.
@@ -82,9 +98,15 @@ impl Judge {
     }
 
     /// Time has passed.
-    pub const fn passes(&mut self, now: Ns) {
+    pub fn passes(&mut self, now: Ns) {
         if self.is_led() {
             self.led = now;
+        }
+        if self.copied.take_if(|since| *since + PARTED < now).is_some()
+            && let Some((one, two)) = self.alive.iter().zip(self.alive.iter().skip(1)).find(|(one, two)| one.0 != two.0)
+        {
+            let what = format!("{} and {} lead long after one was restored from the other's memory", one.0, two.0);
+            self.fail(Wrong::Overlap, what);
         }
     }
 

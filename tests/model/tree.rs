@@ -18,6 +18,8 @@ use crate::{clock::Ns, judge::Judge, world::Who};
 pub struct Tree {
     processes: Vec<Process>,
     next: i32,
+    /// SIGKILL spares its workloads, and no scan finds them: a control, which must be reported.
+    hides: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -54,6 +56,10 @@ enum Errand {
 pub type Spawned = (i32, Result<(), NotSpawned>);
 
 impl Tree {
+    pub fn new(hides: bool) -> Self {
+        Self { hides, ..Self::default() }
+    }
+
     /// A new pid.
     pub const fn pid(&mut self) -> i32 {
         self.next += 1;
@@ -205,6 +211,7 @@ impl Tree {
         for process in &mut self.processes {
             match process.stage {
                 Stage::Forked(..) => process.stage = Stage::Zombie(Exit::Signal(9)),
+                Stage::Runs(_) if self.hides => {}
                 Stage::Runs(_) => process.dies = process.dies.or(Some(now + death)),
                 Stage::Zombie(_) => {}
             }
@@ -243,8 +250,15 @@ impl Tree {
 
     /// What a scan finds.
     pub fn scan(&self, killed: bool) -> Scan {
-        let left: Vec<i32> = self.processes.iter().map(|process| process.pid).collect();
+        let hidden = |process: &&Process| self.hides && matches!(process.stage, Stage::Runs(_));
+        let left: Vec<i32> = self.processes.iter().filter(|process| !hidden(process)).map(|process| process.pid).collect();
         Scan { clean: left.is_empty(), left, denied: false, killed }
+    }
+
+    /// Whether every process runs, and goes on.
+    pub fn rests(&self) -> bool {
+        let steady = |process: &Process| matches!(process.stage, Stage::Runs(_)) && process.dies.is_none();
+        self.processes.iter().all(steady) && !self.has_orders()
     }
 
     /// When the last one will be dead, if all are killed.

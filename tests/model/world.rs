@@ -2,6 +2,7 @@
 
 use std::{collections::VecDeque, fmt::Display, sync::Arc};
 
+use serde_json::Value;
 use tenure::election::{Answer, Request, RequestId, Watched, record::LeaseRecord};
 
 use crate::{
@@ -12,7 +13,7 @@ use crate::{
     family::Setup,
     judge::{Judge, Wrong},
     peer::Peer,
-    register::Register,
+    register::{Start, TheLease},
 };
 
 /// One life of a replica: its container from start to end.
@@ -35,7 +36,9 @@ impl Display for Who {
 pub struct World {
     /// Real time.
     pub now: Ns,
-    pub register: Register,
+    pub register: TheLease,
+    /// The Lease before its last change, if it was there.
+    pub before: Option<Arc<Value>>,
     pub places: Vec<Place>,
     /// A client-go replica.
     pub peer: Option<Peer>,
@@ -112,14 +115,16 @@ impl PartialEq for World {
 }
 
 impl World {
-    pub fn new(register: Register, setups: &[Setup], peer: Option<Clock>, left: u8) -> Self {
-        let places = setups.iter().enumerate().map(|(replica, setup)| Place {
+    pub fn new(start: Start, setups: &[Setup], peer: Option<Clock>, left: u8) -> Self {
+        let begins = setups.iter().enumerate().filter(|(_, setup)| !setup.vacant);
+        let places = begins.map(|(replica, setup)| Place {
             container: Sealed::new(Container::start(Who { replica, life: 1 }, setup)),
             road: Road::default(),
         });
         Self {
             now: 0,
-            register,
+            register: TheLease::new(start),
+            before: None,
             places: places.collect(),
             peer: peer.map(|clock| Peer::start(setups.len(), clock)),
             flights: Vec::new(),
@@ -209,32 +214,35 @@ impl World {
     }
 
     fn commit(&mut self, from: Who, request: &Request) -> Answer {
-        let before = self.register.version();
-        let answer = self.register.carry_out(request);
-        if self.register.version() == before {
-            return answer;
-        }
-        let event = match (&answer, request) {
-            (Answer::Object(object), _) => Some(Watched::Changed(object.clone())),
-            _ => None,
-        };
+        let mut answer = None;
+        let changed = self.change(|register| answer = Some(register.carry_out(request)));
         let cleared = |object: &Arc<_>| LeaseRecord::read(Arc::clone(object)).is_some_and(|lease| lease.holder().is_none());
-        if self.register.lease().is_none_or(cleared) {
+        if changed && self.register.lease().is_none_or(cleared) {
             self.judge.released(from);
         }
-        self.publish(event);
-        answer
+        answer.unwrap_or(Answer::NotFound)
     }
 
-    /// Passes a change on to the watches.
-    pub fn publish(&mut self, event: Option<Watched>) {
-        let Some(event) = event else { return };
+    /// Passes a change of the Lease on to the watches; returns whether there was one.
+    pub fn change(&mut self, change: impl FnOnce(&mut TheLease)) -> bool {
+        let (version, before) = (self.register.version(), self.register.lease().cloned());
+        change(&mut self.register);
+        let events = self.register.changes_since(version).into_iter().flatten();
+        let event = events.last().and_then(|change| match &change.after {
+            Some(lease) => Some(Watched::Changed(Arc::clone(lease))),
+            None => change.deleted().map(|gone| Watched::Deleted(gone.into())),
+        });
+        // The history is no part of the state.
+        self.register.compact();
+        let Some(event) = event else { return false };
+        self.before = before;
         for on in 0..self.places.len() {
             if self.places[on].container.elector.as_ref().is_some_and(|elector| elector.watches && !elector.is_dead) {
                 self.places[on].road.events.push_back(event.clone());
                 self.catch_up(on);
             }
         }
+        true
     }
 
     /// Delivers the events that wait for this replica's watch, if any.
@@ -249,6 +257,23 @@ impl World {
                 elector.inbox.extend(events.into_iter().map(tenure::election::Input::Watched));
             }
         });
+    }
+
+    /// The watch of this replica is told again what there was before, and what there is.
+    pub fn rewind(&mut self, on: usize) {
+        let versions = [self.before.as_ref(), self.register.lease()];
+        self.places[on].road.events.extend(versions.into_iter().flatten().cloned().map(Watched::Changed));
+        self.catch_up(on);
+    }
+
+    /// The memory of this replica is restored in the place that is vacant.
+    pub fn copy(&mut self, on: usize, setups: &[Setup]) {
+        let original = &self.places[on].container;
+        let copy = Who { replica: self.places.len(), life: 1 };
+        self.judge.copies(original.who, copy, self.now);
+        let container = Sealed::new(original.restored(copy));
+        self.places.push(Place { container, road: Road::default() });
+        debug_assert_eq!(self.places.len(), setups.len(), "a place is vacant");
     }
 
     fn begin_watch(&mut self, on: usize, setups: &[Setup]) {

@@ -19,8 +19,8 @@ use crate::{
     weave::{Change, Woven, weave},
 };
 
-/// The prefixes of the modules' unit tests.
-const ROOMS: [&str; 5] = ["law::", "election::", "supervision::", "link::", "time::"];
+/// The prefixes of the unit tests of the modules that decide, which model and simulation run too.
+pub(crate) const DECIDING: [&str; 6] = ["law::", "election::", "supervision::", "link::", "wire::", "time::"];
 /// A mutant that allocates memory without end fails; in kilobytes of address space.
 const MEMORY: u32 = 8_000_000;
 
@@ -32,37 +32,28 @@ pub(crate) struct Checks {
 }
 
 impl Checks {
-    /// Builds them, with these additional `settings` of cargo. Those that do not compile are left out.
+    /// Builds them. Those that do not compile are left out.
     ///
     /// # Errors
     /// The compiler's message, if it is not caused by a mutant.
-    pub(crate) fn build(copy: &Copy, changes: &[Change], settings: &[&str]) -> Result<Self, String> {
+    pub(crate) fn build(copy: &Copy, changes: &[Change]) -> Result<Self, String> {
         let mut unviable = BTreeMap::new();
         // Compile errors show soonest in the library alone.
-        settle(copy, changes, &["build", "--lib"], settings, &mut unviable)?;
+        settle(copy, changes, &["build", "--lib"], &mut unviable)?;
         let build = ["test", "--no-run", "--lib", "--test", "model", "--test", "simulation"];
-        let messages = settle(copy, changes, &build, settings, &mut unviable)?;
+        let messages = settle(copy, changes, &build, &mut unviable)?;
         Ok(Self { executables: messages.iter().filter_map(executable).collect(), unviable })
-    }
-
-    /// Checks that they could be built, without a mutant.
-    ///
-    /// # Errors
-    /// The compiler's message.
-    pub(crate) fn compile(copy: &Copy) -> Result<(), String> {
-        let check = ["check", "--lib", "--test", "model", "--test", "simulation"];
-        settle(copy, &[], &check, &[], &mut BTreeMap::new()).map(drop)
     }
 
     /// The unit tests that fail, or the first of them if none is `named`; what was said last if they failed without a name. One
     /// that takes all memory or time takes the results of the others with it: then the named one is run alone.
-    pub(crate) fn unit(&self, mutant: usize, named: Option<&str>) -> Option<Vec<String>> {
+    pub(crate) fn unit(&self, mutant: usize, rooms: &[&str], named: Option<&str>) -> Option<Vec<String>> {
         let ran = |which: &[&str]| {
             let mut command = self.command("tenure", mutant, 20);
             command.args(which);
             watch(command, |line| named.is_none() && failed(line).is_some())
         };
-        let mut printed = ran(&ROOMS);
+        let mut printed = ran(rooms);
         if !printed.success && !printed.lines.iter().any(|line| failed(line).is_some()) {
             printed = named.map_or(printed, |named| ran(&[named]));
         }
@@ -74,7 +65,7 @@ impl Checks {
 
     /// The family of the model that fails first, among those with this text in their name.
     pub(crate) fn model(&self, mutant: usize, family: Option<&str>) -> Option<String> {
-        let mut command = self.command("model", mutant, 120);
+        let mut command = self.command("model", mutant, 300);
         command.args(family);
         let Printed { lines, .. } = watch(command, |line| failed(line).is_some());
         // A mutant whose states take too long to explore counts as not found.
@@ -108,7 +99,6 @@ fn settle(
     copy: &Copy,
     changes: &[Change],
     command: &[&str],
-    settings: &[&str],
     unviable: &mut BTreeMap<usize, String>,
 ) -> Result<Vec<Value>, String> {
     loop {
@@ -117,7 +107,6 @@ fn settle(
         copy.make(&woven);
         let mut cargo = copy.cargo();
         cargo.args(command).args(["--profile", "simulation", "--message-format", "json"]);
-        cargo.args(settings.iter().flat_map(|setting| ["--config", setting]));
         let Printed { success, lines } = watch(cargo, |_| false);
         let messages: Vec<Value> = lines.iter().filter_map(|line| serde_json::from_str(line).ok()).collect();
         if success {

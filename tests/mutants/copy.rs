@@ -7,7 +7,18 @@ use std::{
     process::Command,
 };
 
-use crate::{list, package, weave::Woven};
+use crate::{list, weave::Woven};
+
+/// Added to the product's `src/lib.rs`.
+const MUTANT: &str = r#"
+/// The mutant that runs; 0 is none.
+#[must_use]
+pub fn mutant() -> usize {
+    static NUMBER: std::sync::LazyLock<usize> =
+        std::sync::LazyLock::new(|| std::env::var("TENURE_MUTANT").ok().and_then(|text| text.parse().ok()).unwrap_or(0));
+    *NUMBER
+}
+"#;
 
 /// Where the copy and its build output are.
 pub(crate) struct Copy {
@@ -28,8 +39,7 @@ impl Copy {
         Self::within(&env::var_os("TENURE_MUTANTS").map_or_else(|| cache.join("tenure/mutants"), PathBuf::from))
     }
 
-    /// Makes it the working tree's state of all files that git does not ignore, with [`package`] in the product's place and these
-    /// woven files. An unchanged file keeps its time, so that what depends on it is not rebuilt.
+    /// Makes it the working tree's state of all files that git does not ignore, with these woven files. An unchanged file keeps its time, so that what depends on it is not rebuilt.
     ///
     /// # Panics
     /// It cannot be written.
@@ -69,12 +79,11 @@ impl Copy {
 
 /// The copy's text of this file, without mutants.
 pub(crate) fn original(file: &Path) -> Vec<u8> {
-    let text = fs::read(list::root().join(file)).expect("a file of the repository can be read");
-    match file.to_str() {
-        Some("Cargo.toml") => package::manifest(&String::from_utf8_lossy(&text)).into_bytes(),
-        Some("src/lib.rs") => package::ROOMS.into(),
-        Some(_) | None => text,
+    let mut text = fs::read(list::root().join(file)).expect("a file of the repository can be read");
+    if file == Path::new("src/lib.rs") {
+        text.extend(MUTANT.as_bytes());
     }
+    text
 }
 
 fn tracked(root: &Path) -> Vec<PathBuf> {

@@ -57,6 +57,15 @@ impl Mutant {
         Ok(change)
     }
 
+    /// The prefix of the unit tests of its room; what is not of the product counts as what decides.
+    pub(crate) fn room(&self) -> String {
+        let mut parts = self.file.iter().map(|part| part.to_string_lossy());
+        match (parts.next().as_deref(), parts.next()) {
+            (Some("src"), Some(room)) => format!("{}::", room.trim_end_matches(".rs")),
+            (Some(_) | None, _) => "law::".into(),
+        }
+    }
+
     /// Checks that its rule contains that sentence.
     ///
     /// # Errors

@@ -5,7 +5,7 @@ use std::{collections::VecDeque, env, process::ExitCode, sync::Mutex, thread};
 use clap::Parser;
 
 use crate::{
-    check::Checks,
+    check::{Checks, DECIDING},
     copy::Copy,
     list::{self, Mutant},
     weave::Change,
@@ -16,7 +16,7 @@ const TERMS: u64 = 20_000;
 /// How many of the unit tests that find a mutant are printed.
 const PRINTED: usize = 3;
 
-/// Runs the mutants of the law, all or some; `everywhere [TEXT]...` those that cargo-mutants makes.
+/// Runs the mutants of the law, all or some.
 #[derive(Parser)]
 #[command(name = "tests/mutants/run")]
 struct Wanted {
@@ -47,7 +47,7 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     let is_wanted = |mutant: &Mutant| words.is_empty() || words.iter().any(|word| is_called(mutant, word));
     let mutants: VecDeque<(usize, Mutant)> = (1..).zip(listed).filter(|(_, mutant)| is_wanted(mutant)).collect();
     let changes: Result<Vec<Change>, String> = mutants.iter().map(|(number, mutant)| mutant.change(*number)).collect();
-    let checks = match changes.and_then(|changes| Checks::build(&Copy::kept(), &changes, &[])) {
+    let checks = match changes.and_then(|changes| Checks::build(&Copy::kept(), &changes)) {
         Ok(checks) => checks,
         Err(why) => {
             eprintln!("{why}");
@@ -78,7 +78,7 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
 }
 
 /// Does this for each, on all CPUs; returns for how many it was true.
-pub(crate) fn for_each<T: Send>(all: VecDeque<T>, does: impl Fn(T) -> bool + Sync) -> usize {
+fn for_each<T: Send>(all: VecDeque<T>, does: impl Fn(T) -> bool + Sync) -> usize {
     let workers = thread::available_parallelism().map_or(1, usize::from);
     let all = Mutex::new(all);
     let next = || all.lock().expect("nobody panics with it").pop_front();
@@ -102,9 +102,9 @@ fn shorten(names: &[String]) -> String {
 }
 
 /// A check that fails without any mutant proves nothing.
-pub(crate) fn holds_without(checks: &Checks) -> Result<(), String> {
+fn holds_without(checks: &Checks) -> Result<(), String> {
     let found = Found {
-        unit: checks.unit(0, None),
+        unit: checks.unit(0, &DECIDING, None),
         model: checks.model(0, None),
         simulation: checks.simulation(0, terms().unwrap_or(TERMS)),
     };
@@ -114,13 +114,17 @@ pub(crate) fn holds_without(checks: &Checks) -> Result<(), String> {
     }
 }
 
-/// Runs the checks that the list names, or all if it says that nothing finds the mutant.
+/// Runs the checks that the list names, or all if it says that nothing finds the mutant. Model and simulation run what decides.
 fn check(checks: &Checks, number: usize, mutant: &Mutant, every: bool) -> Found {
+    let room = mutant.room();
+    if !DECIDING.contains(&room.as_str()) {
+        return Found { unit: checks.unit(number, &[&room], mutant.unit.as_deref()), ..Found::default() };
+    }
     let every = every || mutant.because.is_some();
     let terms = mutant.simulation.or_else(|| every.then(|| terms().unwrap_or(TERMS)));
     let family = mutant.model.as_deref().filter(|_| !every);
     Found {
-        unit: checks.unit(number, mutant.unit.as_deref()),
+        unit: checks.unit(number, &DECIDING, mutant.unit.as_deref()),
         model: if every || family.is_some() { checks.model(number, family) } else { None },
         simulation: terms.and_then(|terms| checks.simulation(number, terms)),
     }

@@ -93,7 +93,7 @@ fn bodies(text: &str) -> Vec<Body> {
 
 fn is_function(code: &str) -> bool {
     let code = code.strip_prefix("pub").map_or(code, |rest| rest.split_once(' ').map_or(rest, |(_, rest)| rest));
-    ["fn ", "const fn ", "unsafe fn "].iter().any(|word| code.starts_with(word))
+    ["fn ", "const fn ", "unsafe fn ", "async fn "].iter().any(|word| code.starts_with(word))
 }
 
 fn holds(outer: &Range<usize>, inner: &Range<usize>) -> bool {

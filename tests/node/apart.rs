@@ -6,6 +6,8 @@ use std::{
     process::{Command, ExitCode, Stdio},
 };
 
+use crate::incomplete;
+
 /// Environment variable that tells the inner test its directory.
 pub(crate) const DIRECTORY: &str = "TENURE_TEST_NODE_DIRECTORY";
 /// Environment variable with the image to import.
@@ -28,10 +30,10 @@ const PROGRAMS: &[&str] = &[
     "host-local",
 ];
 
-/// Prepares, runs the inner test, cleans up. Where the machine cannot run a node, it says so and succeeds.
+/// Prepares, runs the inner test, cleans up. Where the machine cannot run a node, it says so.
 pub(crate) fn run() -> ExitCode {
     if let Some(reason) = hindrance() {
-        println!("NOT RUN: a real node: {reason}");
+        incomplete::not_run("a real node", reason);
         return ExitCode::SUCCESS;
     }
     lines("cluster/binaries/build", PROGRAMS);

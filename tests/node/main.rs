@@ -1,6 +1,6 @@
 //! deploy/ on a real node: the Dockerfile's image under kubelet and containerd, and every way in which a leader can end there.
 //!
-//! Run it as root: `cargo test --test node`. It builds what it needs, prints a table of measured gaps and cleans up after itself.
+//! Run it as root: `.ci/nightly node`. It builds what it needs, prints a table of measured gaps and cleans up after itself.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -12,6 +12,8 @@
 use std::{env, path::Path, process::ExitCode};
 
 mod apart;
+#[path = "../support/incomplete.rs"]
+mod incomplete;
 mod node;
 mod show;
 mod stamps;

@@ -2,9 +2,10 @@
 
 #![allow(clippy::expect_used, reason = "a test ends where its preparations fail")]
 
-mod bomb;
 mod burning;
 mod forgetting;
+#[path = "../support/incomplete.rs"]
+mod incomplete;
 mod notifying;
 #[path = "../support/scratch.rs"]
 mod scratch;

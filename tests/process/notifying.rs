@@ -18,12 +18,12 @@ use nix::{
     unistd::{Pid, getpid, pipe2},
 };
 use tenure::{
+    config::Signal,
     process::{
-        kill::SIGCONT,
         notify::{NotifySocket, Rejected},
         scan::Scanner,
         signals,
-        spawn::{Command, Outcome, promote},
+        spawn::{Command, Outcome, RoleSignal},
     },
     role::Role,
     time::Instant,
@@ -83,7 +83,7 @@ test_in!(Pid1, what_is_too_long_or_no_text_or_was_drained_says_nothing, {
     say(&socket.address(), b"X_TENURE_ROLE=leader\n\xff");
     say(&socket.address(), b"X_TENURE_ROLE=leader\nX_TENURE_ROLE=follower");
 
-    assert_eq!(hear(&socket, getpid()), Err(Rejected::TooLong));
+    assert_eq!(hear(&socket, getpid()), Err(Rejected::NotText));
     assert_eq!(hear(&socket, getpid()), Err(Rejected::NotText));
     assert_eq!(hear(&socket, getpid()), Ok(Some(Role::Leader)));
     let scanner = Scanner::open().expect("/proc");
@@ -92,10 +92,12 @@ test_in!(Pid1, what_is_too_long_or_no_text_or_was_drained_says_nothing, {
 
 test_in!(Pid1, a_promotion_throws_away_what_was_said_before_its_signal, {
     let socket = NotifySocket::open().expect("a socket");
-    let child = shell("exec sleep 1000");
+    let child = shell("trap : USR1; while :; do sleep 0.01; done");
     say(&socket.address(), b"X_TENURE_ROLE=leader");
 
-    let mut promotion = promote(child, SIGCONT, Instant::NEVER, Some(socket.as_fd()), false).expect("a child");
+    let (signal, notify) = (Signal(libc::SIGUSR1), Some(socket.as_fd()));
+    let promotion = RoleSignal { pid: child, signal, not_after: Some(Instant::NEVER), notify, until_taken: false };
+    let mut promotion = promotion.spawn().expect("a child");
 
     assert_eq!(outcome(&mut promotion), Outcome::Done);
     assert_eq!(socket.receive(child, None).expect("a socket"), None);
@@ -110,17 +112,7 @@ test_in!(Pid1, without_proc_what_is_said_is_taken_in_and_not_believed, {
     assert_eq!((first, second), (Some(Err(Rejected::Unknown)), None));
 });
 
-test_in!(Pid1, descriptors_that_come_along_are_closed_and_hide_no_sender, {
-    let socket = NotifySocket::open().expect("a socket");
-    let (read, write) = pipe2(OFlag::O_NONBLOCK).expect("a pipe");
-    say_with(&socket, b"BARRIER=1", &[write.as_raw_fd(); 3]);
-    drop(write);
-
-    assert_eq!(hear(&socket, getpid()), Ok(None));
-    assert_eq!(nix::unistd::read(&read, &mut [0]), Ok(0), "nobody holds the other end");
-});
-
-test_in!(Pid1, descriptors_that_come_along_are_none_of_ours_however_few_we_may_have, {
+test_in!(Pid1, descriptors_that_come_along_are_closed_and_hide_no_sender_however_few_we_may_have, {
     let socket = NotifySocket::open().expect("a socket");
     let scanner = Scanner::open().expect("/proc");
     let (read, write) = pipe2(OFlag::O_NONBLOCK).expect("a pipe");

@@ -5,17 +5,19 @@ use std::{fs, io::Read as _, os::fd::AsFd as _, path::Path, process::Stdio};
 use nix::{
     errno::Errno,
     fcntl::OFlag,
-    unistd::{dup, pipe2},
+    sys::resource::{Resource, getrlimit, setrlimit},
+    unistd::{Pid, dup, pipe2},
 };
 use tenure::{
     clock,
+    config::Signal,
     link::Exit,
     process::{
         kill::{self, SIGCONT, SIGKILL},
         reap,
         scan::Scanner,
         signals,
-        spawn::{self, Command, Failure, Outcome, Place, Setup, Spawning, Step},
+        spawn::{self, Command, Failure, Outcome, ProcessGroup, RoleSignal, Setup, Spawning, Step},
     },
     time::Instant,
 };
@@ -72,7 +74,7 @@ test_in!(Pid1, a_child_that_was_stopped_past_its_deadline_runs_nothing, {
         for _ in 0..500 {
             let deadline = clock::boot() + std::time::Duration::from_millis(200);
             let mut child = script.spawn(&Setup { not_after: Some(deadline), ..setup(inherited) }).expect("a child");
-            kill::send(child.pid, tenure::config::Signal(libc::SIGSTOP)).expect("it lives");
+            kill::send(child.pid, Signal(libc::SIGSTOP)).expect("it lives");
             wait_until("a stop or an end", || matches!(scanner.look(child.pid).map(|child| child.state), Some(b'T' | b'Z')));
             let is_ours = fs::read_link(format!("/proc/{}/exe", child.pid)).is_ok_and(|exe| exe == ours);
             // One that was stopped too late has reported already; the parent does not wait for one that has not.
@@ -112,21 +114,13 @@ test_in!(Pid1, a_deadline_that_is_past_or_not_decides, {
     wait_until("its end", || reap::next(|_| {}) == Some((early.pid, Exit::Code(7))));
 });
 
-test_in!(Pid1, a_signal_is_not_sent_past_its_deadline, {
-    let child = shell("sleep 1000 & kill -STOP $$; wait");
-    let scanner = Scanner::open().expect("/proc");
-    let stopped = || scanner.look(child).is_some_and(|child| child.state == b'T');
-    wait_until("it to stop", stopped);
+fn promote(pid: Pid, signal: Signal, not_after: Instant, until_taken: bool) -> RoleSignal<'static> {
+    RoleSignal { not_after: Some(not_after), until_taken, ..demote(pid, signal) }
+}
 
-    let mut late = spawn::promote(child, SIGCONT, Instant::BOOT, None, false).expect("a child");
-    let late_outcome = outcome(&mut late);
-    let still = stopped();
-    let mut early = spawn::promote(child, SIGCONT, Instant::NEVER, None, false).expect("a child");
-    let early_outcome = outcome(&mut early);
-
-    assert_eq!((late_outcome, still, early_outcome), (Outcome::Late, true, Outcome::Done));
-    wait_until("it to go on", || !stopped());
-});
+fn demote(pid: Pid, signal: Signal) -> RoleSignal<'static> {
+    RoleSignal { pid, signal, not_after: None, notify: None, until_taken: true }
+}
 
 test_in!(Pid1, a_signal_waits_until_its_process_has_a_handler, {
     let scratch = Scratch::new();
@@ -134,11 +128,11 @@ test_in!(Pid1, a_signal_waits_until_its_process_has_a_handler, {
     nix::unistd::mkfifo(&ready, nix::sys::stat::Mode::S_IRUSR | nix::sys::stat::Mode::S_IWUSR).expect("a fifo");
     let child =
         shell(&format!("read word <{}; trap 'touch {}' USR1; while :; do sleep 0.01; done", ready.display(), told.display()));
-    let usr1 = tenure::config::Signal(libc::SIGUSR1);
+    let usr1 = Signal(libc::SIGUSR1);
 
     let soon = clock::boot() + std::time::Duration::from_millis(50);
-    let late_outcome = outcome(&mut spawn::promote(child, usr1, soon, None, false).expect("a child"));
-    let mut early = spawn::promote(child, usr1, Instant::NEVER, None, false).expect("a child");
+    let late_outcome = outcome(&mut promote(child, usr1, soon, false).spawn().expect("a child"));
+    let mut early = promote(child, usr1, Instant::NEVER, false).spawn().expect("a child");
     let before = early.outcome();
     fs::write(&ready, "go\n").expect("it reads");
     let after = outcome(&mut early);
@@ -153,7 +147,7 @@ test_in!(Pid1, a_signal_that_was_sent_is_taken_only_by_a_process_that_runs, {
     let ready = scratch.join("ready");
     let child = shell(&format!("trap : USR1 USR2; touch {}; while :; do sleep 0.01; done", ready.display()));
     wait_until("its traps", || ready.exists());
-    let (usr1, usr2) = (tenure::config::Signal(libc::SIGUSR1), tenure::config::Signal(libc::SIGUSR2));
+    let (usr1, usr2) = (Signal(libc::SIGUSR1), Signal(libc::SIGUSR2));
     let mut ends = std::collections::BTreeMap::new();
     let mut reaped = |pid| {
         while let Some((pid, exit)) = reap::next(|_| {}) {
@@ -161,13 +155,13 @@ test_in!(Pid1, a_signal_that_was_sent_is_taken_only_by_a_process_that_runs, {
         }
         ends.get(&pid).copied()
     };
-    kill::send(child, tenure::config::Signal(libc::SIGSTOP)).expect("it runs");
+    kill::send(child, Signal(libc::SIGSTOP)).expect("it runs");
 
     let soon = clock::boot() + std::time::Duration::from_millis(100);
-    let promotion = spawn::promote(child, usr1, soon, None, true).expect("a child");
+    let promotion = promote(child, usr1, soon, true).spawn().expect("a child");
     wait_until("the end of the promotion", || reaped(promotion.pid).is_some());
-    let demotion = spawn::demote(child, usr2).expect("a child");
-    let untaken = spawn::promote(child, usr1, Instant::NEVER, None, false).expect("a child");
+    let demotion = demote(child, usr2).spawn().expect("a child");
+    let untaken = promote(child, usr1, Instant::NEVER, false).spawn().expect("a child");
     wait_until("what waits for nothing", || reaped(untaken.pid).is_some());
     let waits = reaped(demotion.pid);
     kill::send(child, SIGCONT).expect("it is there");
@@ -176,7 +170,7 @@ test_in!(Pid1, a_signal_that_was_sent_is_taken_only_by_a_process_that_runs, {
     let ends = [reaped(promotion.pid), waits, reaped(demotion.pid), reaped(untaken.pid)];
     assert_eq!(ends, [Some(Exit::Code(1)), None, Some(Exit::Code(0)), Some(Exit::Code(0))]);
 
-    let orphan = spawn::demote(child, tenure::config::Signal(libc::SIGKILL)).expect("a child");
+    let orphan = demote(child, Signal(libc::SIGKILL)).spawn().expect("a child");
     wait_until("the end of one whose process is gone", || reaped(orphan.pid).is_some());
     assert_eq!(reaped(orphan.pid), Some(Exit::Code(1)));
 });
@@ -185,21 +179,39 @@ test_in!(Pid1, a_program_that_cannot_be_executed_says_why, {
     let scratch = Scratch::new();
     let text = scratch.file("text", "neither ELF nor #!");
     let inherited = signals::block().expect("signals");
-    let fail = |program: &Path| {
+    let fail = |program: &Path, hint: &str| {
         let command = Command::new(program, &["x".to_owned()], [("A", "b")]).expect("no NUL");
         let mut child = command.spawn(&setup(inherited)).expect("a child");
         let outcome = outcome(&mut child);
         wait_until("its end", || reap::next(|_| {}).is_some());
         match outcome {
-            Outcome::Failed(Failure { step: Step::Execute, errno }) => (errno, Failure { step: Step::Execute, errno }.code()),
+            Outcome::Failed(failure @ Failure { step: Step::Execute, errno }) => {
+                assert!(failure.to_string().starts_with("cannot execute: ") && failure.to_string().contains(hint), "{failure}");
+                (errno, failure.code())
+            }
             Outcome::Done | Outcome::Late | Outcome::Failed(_) => panic!("{outcome:?}"),
         }
     };
 
-    assert_eq!(fail("/does/not/exist".as_ref()), (Errno::ENOENT, 127));
-    assert_eq!(fail(text.as_ref()), (Errno::EACCES, 126));
+    assert_eq!(fail(text.as_ref(), "Permission denied"), (Errno::EACCES, 126));
     fs::set_permissions(&text, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("our file");
-    assert_eq!(fail(text.as_ref()), (Errno::ENOEXEC, 126));
+    assert_eq!(fail(text.as_ref(), "neither a program for this machine nor a script with a #! line"), (Errno::ENOEXEC, 126));
+    fs::write(&text, "#!/no/such/int\n").expect("our file");
+    assert_eq!(fail(text.as_ref(), "the file, or the interpreter that its #! line"), (Errno::ENOENT, 127));
+});
+
+test_in!(Pid1, a_child_gets_the_limit_on_descriptors_that_tenure_was_started_with, {
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).expect("a limit");
+    setrlimit(Resource::RLIMIT_NOFILE, 40, hard).expect("less is granted");
+    let mut inherited = signals::block().expect("signals");
+
+    inherited.raise_descriptors(60);
+    inherited.raise_descriptors(50);
+    let raised = getrlimit(Resource::RLIMIT_NOFILE).expect("a limit");
+    let child = shell_with("exit $(ulimit -Sn)", &setup(inherited));
+
+    wait_until("its end", || reap::next(|_| {}) == Some((child, Exit::Code(40))));
+    assert_eq!(raised, (60, hard));
 });
 
 test_in!(Pid1, a_child_gets_the_link_at_three_and_nothing_else, {
@@ -214,19 +226,6 @@ test_in!(Pid1, a_child_gets_the_link_at_three_and_nothing_else, {
     let mut said = String::new();
     reader.read_to_string(&mut said).expect("text");
     assert_eq!(said, "0 1 2 3 /dev/null\n");
-});
-
-test_in!(Pid1, a_child_leads_a_group_or_a_session, {
-    let inherited = signals::block().expect("signals");
-    let scanner = Scanner::open().expect("/proc");
-    let look = |place| {
-        let pid = shell_with("exec sleep 1000", &Setup { place, ..setup(inherited) });
-        let process = scanner.look(pid).expect("it lives");
-        (process.group == pid, process.session == pid)
-    };
-
-    assert_eq!(look(Place::Group), (true, false));
-    assert_eq!(look(Place::Session), (true, true));
 });
 
 test_in!(Child, a_child_dies_with_the_thread_that_made_it, {
@@ -265,7 +264,7 @@ fn the_terminal_is_handed_over_and_taken_back() {
 
     let child = shell_with(
         "exec sleep 1000",
-        &Setup { place: Place::Foreground(terminal), input: spawn::Input::Inherited, ..setup(inherited) },
+        &Setup { group: ProcessGroup::Foreground(terminal), input: spawn::Input::Inherited, ..setup(inherited) },
     );
 
     assert_eq!(foreground(), child);

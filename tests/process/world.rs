@@ -14,7 +14,7 @@ use tenure::process::{
     reap,
     scan::{Scanner, Scope, Spare},
     signals::{self, Inherited},
-    spawn::{self, Input, Outcome, Place, Setup, Spawning},
+    spawn::{self, Input, Outcome, ProcessGroup, Setup, Spawning},
 };
 
 use crate::{slept, wait::PATIENCE};
@@ -34,8 +34,7 @@ pub(crate) enum World {
 const LATE_LOOPBACK: &str = r#"
     ip link set lo up
     all=$(printf %x $(((1 << $(nproc)) - 1)))
-    mount -t sysfs sysfs /sys && echo "$all" >/sys/class/net/lo/queues/rx-0/rps_cpus ||
-        echo "NOT TESTED: a loopback interface that delivers late" >&2
+    mount -t sysfs sysfs /sys && echo "$all" >/sys/class/net/lo/queues/rx-0/rps_cpus && export LATE=1
     exec "$@"
 "#;
 
@@ -93,8 +92,7 @@ pub(crate) use test_in;
 pub(crate) fn setup(inherited: Inherited) -> Setup<'static> {
     Setup {
         inherited,
-        place: Place::Group,
-        directory: None,
+        group: ProcessGroup::Own,
         input: Input::Null,
         link: None,
         oom_score_adjust: 0,

@@ -3,7 +3,7 @@
 use crate::clock::Ns;
 
 /// See the module. Events that were scheduled are not cancelled; one that comes too early is ignored.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Alarm {
     /// When it is to ring.
     wanted: Ns,

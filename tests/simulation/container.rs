@@ -1,22 +1,20 @@
 //! One container: init with the shipping agent, driven as in its loop, and the processes under it.
 //!
-//! The order of steps is that of `init/drive.rs`.
+//! The order of steps is that of `init/event_loop.rs`.
 
 use std::{collections::VecDeque, rc::Rc, time::Duration};
 
 use tenure::{
     link::{Exit, Term, ToInit},
     role::Role,
-    supervision::{Action, Agent, Input, RoleInput, Settings},
+    supervision::{Action, Agent, AgentConfig, Input, RoleInput},
 };
 
 use crate::{
     alarm::Alarm,
     clock::{Clock, MS, Ns, S},
-    conduct::{Conduct, Look},
     elector::ElectorProcess,
     engine::{Child, Engine, Event, Who},
-    nemesis::Window,
     plan::Node,
     tree::{Outcome, Tree},
 };
@@ -31,6 +29,7 @@ pub use stops::Moment;
 const MESSAGES_A_TURN: usize = 256;
 
 /// See the module.
+#[derive(Clone)]
 pub struct Container {
     pub who: Who,
     pub identity: Rc<str>,
@@ -41,9 +40,6 @@ pub struct Container {
     /// Init is gone: the container ends.
     pub over: bool,
     agent: Agent,
-    /// One of its electors has lied.
-    pub lied: bool,
-    conduct: Conduct,
     /// Init is stopped.
     frozen: bool,
     /// Until when.
@@ -81,8 +77,8 @@ impl Container {
         let duration = nanos(node.config.lease.duration);
         let able = if node.is_quick() { e.now + node.startup + S } else { Ns::MAX };
         e.judge.begins(who, &identity, duration, able);
-        let settings =
-            Settings { config: node.config.clone(), identity: identity.to_string(), context: None, pid1: true, terminal: false };
+        let (config, identity_of) = (node.config.clone(), identity.to_string());
+        let config = AgentConfig { config, identity: identity_of, context: None, pid1: true, terminal: false };
         let mut container = Self {
             who,
             identity,
@@ -90,9 +86,7 @@ impl Container {
             elector: None,
             tree: Tree::new(who),
             over: false,
-            agent: Agent::new(settings),
-            lied: false,
-            conduct: Conduct::new(),
+            agent: Agent::new(config),
             frozen: false,
             frozen_until: 0,
             freeze_before: None,
@@ -113,6 +107,28 @@ impl Container {
         };
         container.wake_init(0, e);
         container
+    }
+
+    /// The memory of this container, restored as the replica of this number, if nothing is under way in it but a workload that leads.
+    pub fn restored(&self, replica: usize, e: &mut Engine) -> Option<Self> {
+        let who = Who { replica, life: 1 };
+        let quiet =
+            !self.over && !self.frozen && e.now >= self.suspended_until && self.cut_off.is_none() && self.undead.is_empty();
+        let alone = self.spawning.is_none() && self.promoter.is_none() && self.demoter.is_none() && self.hook.is_none();
+        let elector = self.elector.as_ref()?.restored(who)?;
+        let tree = self.tree.restored(who)?;
+        if !(quiet && alone && e.judge.runs_for(self.who)) {
+            return None;
+        }
+        let mut twin = Self { who, tree, alarm: Alarm::off(), fuse: Fuse::new(), elector: Some(elector), ..self.clone() };
+        twin.wake_init(0, e);
+        twin.follow_hard(e);
+        let (clock, latency) = (twin.clock(), e.latency(twin.node.wake));
+        if let Some(elector) = &mut twin.elector {
+            elector.wake(latency, e);
+            elector.set_guard(clock, latency, e);
+        }
+        Some(twin)
     }
 
     pub fn clock(&self) -> Clock {
@@ -136,7 +152,6 @@ impl Container {
 
     /// SIGTERM, or another signal, to init.
     pub fn signal(&mut self, signal: i32, e: &mut Engine) {
-        self.conduct.signalled(self.clock().boot(e.now));
         e.judge.trouble(self.who.replica, Ns::MAX);
         self.signals.push_back(signal);
         self.wake(e);
@@ -179,13 +194,6 @@ impl Container {
         }
         if self.stands() {
             return;
-        }
-        let stop = &self.node.config.workload.stop;
-        let look = self.tree.look();
-        // A child that is on its way to demote it has as long as that takes.
-        let look = Look { untouched: look.untouched && self.demoter.is_none(), ..look };
-        if let Some(wrong) = self.conduct.rests(look, stop.loss_grace, Duration::from_nanos(self.node.wake), now) {
-            e.judge.fail(format!("{}: init {wrong}", self.who));
         }
         if let Some(at) = self.agent.poll_timeout() {
             let span = self.clock().real(at).saturating_sub(e.now);
@@ -234,21 +242,12 @@ impl Container {
             {
                 self.spawned(outcome.unwrap_or(Ok(())), e);
             }
-            if self.promoter.take_if(|promoter| *promoter == pid).is_some() {
-                let input = match exit {
-                    Exit::Code(0) => Input::Role(RoleInput::Promoted),
-                    Exit::Code(_) => Input::Role(RoleInput::PromotionLate),
-                    Exit::Signal(_) => Input::Role(RoleInput::PromotionKilled),
-                };
-                self.handle(input, e);
+            let promoted = self.promoter.take_if(|promoter| *promoter == pid).is_some();
+            if promoted || self.demoter.take_if(|demoter| *demoter == pid).is_some() {
+                let told = exit == Exit::Code(0);
+                self.handle(Input::Role(if told { RoleInput::Signalled } else { RoleInput::NotSignalled }), e);
             }
-            if self.demoter.take_if(|demoter| *demoter == pid).is_some() {
-                let demoted = exit == Exit::Code(0);
-                self.handle(Input::Role(if demoted { RoleInput::Demoted } else { RoleInput::NotDemoted }), e);
-            }
-            if self.hook.take_if(|hook| *hook == pid).is_some() && exit != Exit::Code(0) {
-                self.conduct.failed(self.clock().boot(e.now));
-            }
+            self.hook.take_if(|hook| *hook == pid);
             self.main.take_if(|main| *main == pid);
             self.handle(Input::Reaped { pid, exit }, e);
         }
@@ -311,31 +310,14 @@ impl Container {
     }
 
     fn heard(&mut self, message: &ToInit, e: &mut Engine) {
-        self.conduct.hears(message, self.agent.leads(), self.clock().boot(e.now));
         if let ToInit::Releasing { term, .. } = message {
             self.void = Some(*term);
         }
-        if let ToInit::Lead { facts, .. } = message {
-            self.token.clone_from(&facts.token);
+        if let ToInit::Lead { info, .. } = message {
+            self.token.clone_from(&info.token);
         }
-        match message {
-            ToInit::Beat => {}
-            ToInit::Lead { term, confirmed, not_before, .. } => e.note(self.who, || {
-                format!("init hears Lead of term {} until {:?}, not before {not_before:?}", term.0, confirmed.deadlines.soft)
-            }),
-            ToInit::Extend { term, serial, confirmed } => {
-                e.note(self.who, || {
-                    format!("init hears Extend {serial} of term {} until {:?}", term.0, confirmed.deadlines.soft)
-                });
-            }
-            ToInit::Shorten { .. }
-            | ToInit::Hello { .. }
-            | ToInit::StepDown { .. }
-            | ToInit::Releasing { .. }
-            | ToInit::Ended { .. }
-            | ToInit::Saw(_)
-            | ToInit::Done
-            | ToInit::Failed { .. } => e.note(self.who, || format!("init hears {message:?}")),
+        if *message != ToInit::Heartbeat {
+            e.note(self.who, || format!("init hears {message:?}"));
         }
     }
 
@@ -360,9 +342,9 @@ impl Container {
         }
     }
 
-    /// A point at which a fault may strike at once.
-    pub fn window(&self, window: Window, e: &mut Engine) {
-        self.node.plan.window(window, self.who, e);
+    /// A step of the protocol, after which a fault may strike at once.
+    pub fn step(&self, e: &mut Engine) {
+        self.node.plan.step(self.who, e);
     }
 
     /// Init is gone, and the kernel kills the rest; the next container follows.

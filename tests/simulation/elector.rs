@@ -5,21 +5,16 @@
 use std::{collections::VecDeque, time::Duration};
 
 use tenure::{
-    election::{Action, Answer, Elector, Input, Request, RequestId},
-    law::Deadlines,
-    link::{Confirmed, Term, ToElector, ToInit, Welcome},
+    election::{Action, Answer, Elector, Input, Request, RequestId, WatchEnd, Watched},
+    link::{InitialState, Term, ToElector, ToInit},
     time::Instant,
 };
 
 use crate::{
     alarm::Alarm,
     clock::{Clock, MS, Ns},
-    engine::{Child, Engine, Event},
-    evidence::Evidence,
+    engine::{Child, Engine, Event, Who},
 };
-
-/// The serial of a message that no machine has sent.
-pub const LIE: u64 = u64::MAX;
 
 mod guard;
 mod turn;
@@ -29,6 +24,7 @@ use guard::Guard;
 const BEATS: u32 = 4;
 
 /// See the module.
+#[derive(Clone)]
 pub struct ElectorProcess {
     pub child: Child,
     pub to_init: VecDeque<ToInit>,
@@ -48,11 +44,6 @@ pub struct ElectorProcess {
     cut_off: Option<Action>,
     alarm: Alarm,
     inbox: VecDeque<Input>,
-    evidence: Evidence,
-    /// The last confirmation that it sent to init for its term.
-    confirmed: Option<(Term, Confirmed)>,
-    /// The message with which the term began.
-    lead: Option<ToInit>,
     /// The term in which it has announced a release.
     pub releasing: Option<Term>,
     guard: Guard,
@@ -60,20 +51,8 @@ pub struct ElectorProcess {
     beat_every: Duration,
 }
 
-/// What an elector may say falsely.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lie {
-    /// An extension that no write can have earned.
-    Extension,
-    /// A release that nobody may write.
-    Release,
-    /// The same term again, without its initial wait.
-    NoWait,
-    /// The end of a wait after which D is longer, and an extension by that D.
-    Duration,
-}
-
 /// The request in flight.
+#[derive(Clone)]
 pub struct Outstanding {
     pub id: RequestId,
     /// Present until its first byte leaves.
@@ -84,12 +63,12 @@ pub struct Outstanding {
 
 impl ElectorProcess {
     /// One that init has just started.
-    pub fn start(child: Child, welcome: Welcome) -> Self {
+    pub fn start(child: Child, initial: InitialState) -> Self {
         Self {
             child,
             to_init: VecDeque::new(),
-            beat_every: welcome.config.lease.duration / BEATS,
-            to_elector: VecDeque::from([ToElector::Welcome(Box::new(welcome))]),
+            beat_every: initial.config.lease.duration / BEATS,
+            to_elector: VecDeque::from([ToElector::InitialState(Box::new(initial))]),
             is_dead: false,
             is_zombie: false,
             outstanding: None,
@@ -102,9 +81,6 @@ impl ElectorProcess {
             cut_off: None,
             alarm: Alarm::off(),
             inbox: VecDeque::new(),
-            evidence: Evidence::default(),
-            confirmed: None,
-            lead: None,
             releasing: None,
             guard: Guard::new(),
             beat_due: Instant::BOOT,
@@ -215,58 +191,23 @@ impl ElectorProcess {
         self.arrives(Input::Answered { id, answer }, span, e);
     }
 
-    /// Tells init what no machine would; true if it leads, which makes it a lie.
-    pub fn lies(&mut self, lie: Lie, now: Instant) -> bool {
-        let Some((term, confirmed)) = self.confirmed.clone().filter(|_| !self.is_dead) else { return false };
-        if lie == Lie::NoWait {
-            let Some(ToInit::Lead { facts, timing, not_before, .. }) = self.lead.clone() else { return false };
-            if not_before.is_none_or(|end| end <= now) {
-                return false;
-            }
-            let next = Term(term.0 + 1);
-            self.to_init.push_back(ToInit::Ended { term });
-            self.to_init.push_back(ToInit::Lead { term: next, facts, timing, confirmed, not_before: None });
-            return true;
-        }
-        // Far enough that it is not true by the time it is read either.
-        let long = Duration::from_secs(100_000);
-        let far = |at: Instant| at.max(now) + long;
-        let Deadlines { soft, hard, end } = confirmed.deadlines;
-        let deadlines = Deadlines { soft: far(soft), hard: far(hard), end: far(end) };
-        if lie == Lie::Duration {
-            let Some(ToInit::Lead { timing, .. }) = self.lead else { return false };
-            let (timing, deadlines) = (timing.with_duration(long * 2), confirmed.deadlines);
-            self.to_init.push_back(ToInit::Shorten { term, serial: LIE - 1, timing, deadlines });
-        }
-        self.to_init.push_back(if lie == Lie::Release {
-            ToInit::Releasing { term, serial: LIE }
-        } else {
-            ToInit::Extend { term, serial: LIE, confirmed: Confirmed { deadlines, ..confirmed } }
-        });
-        true
-    }
-
     fn telling(&mut self, message: &ToInit) {
         self.guard.armed.telling(message);
-        match message {
-            ToInit::Lead { term, facts, confirmed, .. } => {
-                self.evidence.begins(&facts.uid);
-                self.confirmed = Some((*term, confirmed.clone()));
-                self.lead = Some(message.clone());
-            }
-            ToInit::Extend { term, confirmed, .. } => self.confirmed = Some((*term, confirmed.clone())),
-            ToInit::Ended { .. } => {
-                self.evidence.ends();
-                self.confirmed = None;
-            }
-            ToInit::Releasing { term, .. } => self.releasing = Some(*term),
-            ToInit::Hello { .. }
-            | ToInit::Shorten { .. }
-            | ToInit::StepDown { .. }
-            | ToInit::Saw(_)
-            | ToInit::Beat
-            | ToInit::Done
-            | ToInit::Failed { .. } => {}
+        if let ToInit::Releasing { term, .. } = message {
+            self.releasing = Some(*term);
         }
+    }
+
+    /// The same process in the memory of a replica that is restored, if it does nothing else just now: its connections are broken.
+    pub fn restored(&self, who: Who) -> Option<Self> {
+        let rests = self.is_up && !self.is_dead && !self.frozen && self.outstanding.is_none() && self.cut_off.is_none();
+        let twin = Self {
+            child: Child { who, ..self.child },
+            alarm: Alarm::off(),
+            guard: Guard::armed(self.guard.armed),
+            inbox: VecDeque::from([Input::Watched(Watched::Ended(WatchEnd::Failed("restored".into())))]),
+            ..self.clone()
+        };
+        (rests && self.machine.is_some()).then_some(twin)
     }
 }

@@ -87,8 +87,8 @@ pub enum Event {
     Strike,
     /// It injects this fault into that replica.
     Aimed(Who, Fault),
-    /// Its elector writes the release mark without a proof of death.
-    Robbed(Who),
+    /// What excused that two ran at once is over.
+    Settles,
     /// All faults are over.
     Calm,
 }
@@ -189,6 +189,11 @@ impl Engine {
             21..=60 => self.between(0, most.min(5 * MS)),
             61..=255 => self.between(US, (200 * US).min(most)),
         }
+    }
+
+    /// A fault of this kind took effect.
+    pub fn struck(&mut self, fault: Fault) {
+        *self.faults.entry(fault).or_default() += 1;
     }
 
     /// Adds a line to the story.

@@ -1,13 +1,15 @@
-//! What a replica may write (laws 8, 12 and 17), and that what others wrote stays.
+//! What a replica may write (laws 8, 12, 14 and 17), and that what others wrote stays.
 
 use serde_json::Value;
 use tenure::election::{
-    record::{LeaseRecord, Standing},
+    record::{LeaseRecord, LeaseState},
     writes::{PAUSED, STEP_DOWN, STEP_DOWN_TO, TRACEPARENT},
 };
 
 use crate::judge::Held;
 
+/// Who holds the Lease while nobody does (law 14).
+pub const NOBODY: &str = "tenure.dev/nobody";
 /// The label, and the annotation, that people write.
 pub const LABEL: &str = "colour";
 
@@ -20,6 +22,8 @@ pub struct Write<'w> {
     /// The state before it, and for how long it had existed, in nanoseconds.
     pub old: Option<(&'w Value, u64)>,
     pub new: &'w Value,
+    /// `creationWait: 0s`: what is free is taken at once.
+    pub opts_out: bool,
     /// uid, acquireTime and leaseTransitions of the last term that this replica's init was told of.
     pub held: Option<&'w Held>,
 }
@@ -28,47 +32,48 @@ impl Write<'_> {
     /// What is wrong with it.
     pub fn wrong(&self) -> Option<&'static str> {
         let new = Spec(self.new);
-        if !new.six("acquireTime") && !new.holder().is_empty() {
-            return Some("has no acquireTime of six digits");
-        }
         if !new.six("renewTime") {
             return Some("has no renewTime of six digits");
         }
-        if !new.holder().is_empty() && new.holder() != self.me {
-            return Some("names somebody else");
-        }
-        let Some((old, since)) = self.old else {
-            return (new.transitions() != 0).then_some("is new and counts transitions");
-        };
-        if foreign(old) != foreign(self.new) {
+        if let Some((old, _)) = self.old
+            && foreign(old) != foreign(self.new)
+        {
             return Some("changes a label, an annotation or a finalizer of others");
         }
-        let spec = Spec(old);
+        let old = self.old.map(|(old, _)| Spec(old));
+        if new.holder() == NOBODY {
+            return nobodys(old.as_ref(), &new);
+        }
+        let Some((object, since)) = self.old else { return Some("creates the Lease and holds it") };
+        let old = Spec(object);
         if new.holder().is_empty() {
-            return self.released(&spec, &new);
+            return self.released(&old, &new);
         }
-        let same = spec.holder() == new.holder();
-        if same {
-            let kept = ["", new.text("acquireTime")].contains(&spec.text("acquireTime"));
-            // What somebody has removed is restored.
-            let counted = !old["spec"]["leaseTransitions"].is_null();
-            if !kept || counted && new.transitions() != spec.transitions() {
-                return Some("changes acquireTime or leaseTransitions without the holder");
-            }
-            if new.text("renewTime") <= spec.text("renewTime") {
-                return Some("has a renewTime that does not rise");
-            }
-            // A renewal keeps the trace; a term that is lost and taken again starts a new one.
-            let taken = annotation(old, TRACEPARENT) != annotation(self.new, TRACEPARENT);
-            return taken.then(|| self.acquired(old, since)).flatten();
+        if new.holder() != self.me {
+            return Some("names somebody else");
         }
-        if new.text("acquireTime") != new.text("renewTime") {
-            return Some("changes the holder and keeps acquireTime");
+        if !new.six("acquireTime") {
+            return Some("has no acquireTime of six digits");
         }
-        if new.transitions() != spec.transitions().saturating_add(1) {
-            return Some("changes the holder and counts no transition");
+        if old.holder() != new.holder() {
+            let fresh = new.text("acquireTime") == new.text("renewTime");
+            let counted = new.transitions() == old.transitions().saturating_add(1);
+            let wrong = (!fresh).then_some("changes the holder and keeps acquireTime");
+            let wrong = wrong.or_else(|| (!counted).then_some("changes the holder and counts no transition"));
+            return wrong.or_else(|| self.acquired(object, since));
         }
-        self.acquired(old, since)
+        let kept = ["", new.text("acquireTime")].contains(&old.text("acquireTime"));
+        // What somebody has removed is restored.
+        let counted = !object["spec"]["leaseTransitions"].is_null();
+        if !kept || counted && new.transitions() != old.transitions() {
+            return Some("changes acquireTime or leaseTransitions without the holder");
+        }
+        if new.text("renewTime") <= old.text("renewTime") {
+            return Some("has a renewTime that does not rise");
+        }
+        // A renewal keeps the trace; a term that is lost and taken again starts a new one.
+        let taken = annotation(object, TRACEPARENT) != annotation(self.new, TRACEPARENT);
+        taken.then(|| self.acquired(object, since)).flatten()
     }
 
     fn released(&self, old: &Spec<'_>, new: &Spec<'_>) -> Option<&'static str> {
@@ -82,15 +87,19 @@ impl Write<'_> {
         if !mine {
             return Some("empties what its last term has not acquired");
         }
-        if LeaseRecord::read(self.new.clone().into()).is_none_or(|new| new.standing() != Standing::Released) {
+        if new.state() != Some(LeaseState::Released) {
             return Some("is given back and does not say so");
         }
         (new.transitions() != old.transitions()).then_some("is released and counts a transition")
     }
 
     fn acquired(&self, old: &Value, since: u64) -> Option<&'static str> {
-        let holder = old["spec"]["holderIdentity"].as_str().unwrap_or_default();
-        if annotation(old, PAUSED) == Some("true") && holder != self.me {
+        let spec = Spec(old);
+        // Everything else was held by nobody first, and was waited for.
+        if spec.state() == Some(LeaseState::Free) && !self.opts_out {
+            return Some("takes a Lease that is free without a mark");
+        }
+        if annotation(old, PAUSED) == Some("true") && spec.holder() != self.me {
             return Some("takes a Lease that is paused");
         }
         if !old["metadata"]["deletionTimestamp"].is_null() {
@@ -100,11 +109,31 @@ impl Write<'_> {
             return Some("takes a Lease and leaves the request for a step-down");
         }
         let promised = annotation(old, STEP_DOWN_TO).is_some_and(|candidate| candidate != self.me);
-        let released = || LeaseRecord::read(old.clone().into()).is_some_and(|old| old.standing() == Standing::Released);
         // A mark is never the same twice, so that everybody sees it from its beginning. The clock may run fast.
-        let early = promised && since < self.duration / 10 * 9 && released();
+        let early = promised && since < self.duration / 10 * 9 && spec.state() == Some(LeaseState::Released);
         early.then_some("takes a Lease that is promised to another one")
     }
+}
+
+/// A Lease that nobody gave back is written as held by nobody, and gives nothing to anybody (law 14).
+fn nobodys(old: Option<&Spec<'_>>, new: &Spec<'_>) -> Option<&'static str> {
+    if !new.text("acquireTime").is_empty() {
+        return Some("is nobody's and has an acquireTime");
+    }
+    if annotation(new.0, "tenure.dev/holder") != Some(NOBODY) {
+        return Some("is nobody's and keeps another name");
+    }
+    let Some(old) = old else { return (new.transitions() != 0).then_some("is new and counts transitions") };
+    if ![NOBODY, ""].contains(&old.holder()) {
+        return Some("takes somebody's Lease for nobody");
+    }
+    if annotation(old.0, PAUSED) == Some("true") || !old.0["metadata"]["deletionTimestamp"].is_null() {
+        return Some("is nobody's although it is paused or being deleted");
+    }
+    if new.transitions() != old.transitions() {
+        return Some("is nobody's and counts a transition");
+    }
+    (new.seconds() < old.seconds()).then_some("shortens what nobody holds")
 }
 
 fn annotation<'v>(object: &'v Value, name: &str) -> Option<&'v str> {
@@ -128,9 +157,17 @@ impl Spec<'_> {
         self.text("holderIdentity")
     }
 
+    fn seconds(&self) -> i64 {
+        self.0["spec"]["leaseDurationSeconds"].as_i64().unwrap_or_default()
+    }
+
     fn transitions(&self) -> i32 {
         let transitions = self.0["spec"]["leaseTransitions"].as_i64().unwrap_or_default();
         i32::try_from(transitions).unwrap_or(i32::MAX)
+    }
+
+    fn state(&self) -> Option<LeaseState> {
+        LeaseRecord::read(self.0.clone().into()).map(|record| record.state())
     }
 
     fn six(&self, field: &str) -> bool {

@@ -33,11 +33,9 @@ mod alarm;
 #[path = "../support/client_go.rs"]
 mod client_go;
 mod clock;
-mod conduct;
 mod container;
 mod elector;
 mod engine;
-mod evidence;
 mod hygiene;
 mod judge;
 mod nemesis;
@@ -52,6 +50,7 @@ mod tally;
 mod tree;
 mod world;
 
+use plan::Control;
 use progress::Progress;
 use tally::Tally;
 use world::World;
@@ -61,6 +60,8 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Terms to simulate unless another number is requested.
 const TERMS: u64 = 15_000;
+/// Worlds in one of which a control must be reported.
+const CONTROLS: u64 = 300;
 /// Worlds between two progress checks.
 const BATCH: u64 = 16;
 
@@ -82,6 +83,21 @@ fn two_never_run_at_once_and_somebody_runs_in_the_end() {
         tell(seed);
         panic!("SEED={seed}: {wrong}");
     }
+    let missing = total.missing();
+    assert!(terms < TERMS || missing.is_empty(), "these faults never took effect: {missing:?}");
+}
+
+/// A judge that reports nothing proves nothing.
+#[test]
+fn what_breaks_a_bound_of_the_law_is_reported() {
+    for control in Control::ALL {
+        let reports = |seed| {
+            let mut world = World::new(seed, false, Some(control));
+            world.run();
+            world.e.judge.verdict().is_some_and(|wrong| wrong.starts_with("two at once"))
+        };
+        assert!((0..CONTROLS).any(reports), "{control:?} goes unnoticed");
+    }
 }
 
 /// Simulates worlds until there are enough terms, or a violation.
@@ -90,7 +106,7 @@ fn work(progress: &Progress) -> Tally {
     while let Some(first) = progress.next(BATCH) {
         let before = (tally.terms, tally.strikes());
         for seed in first..first + BATCH {
-            let mut world = World::new(seed, false);
+            let mut world = World::new(seed, false, None);
             // What panics is a violation of its own; only the seed tells of which world.
             if let Err(panic) = catch_unwind(AssertUnwindSafe(|| world.run())) {
                 eprintln!("SEED={seed}: a panic");
@@ -110,7 +126,7 @@ fn work(progress: &Progress) -> Tally {
 
 /// Prints the story of a seed.
 fn tell(seed: u64) {
-    let mut world = World::new(seed, true);
+    let mut world = World::new(seed, true, None);
     world.run();
     for line in world.e.story() {
         eprintln!("{line}");

@@ -1,23 +1,18 @@
 //! What goes wrong, and what people do to the Lease.
 //!
-//! Owns the faults. What the law does not cover is not among them: nobody forges the mark of a release, shortens a duration or
-//! restores an older spec. Three things are counted separately: processes that only the kernel watches, because init and elector
-//! are stopped, and that it does not know of; those that run on for a moment when their node wakes; and a client-go that takes a
-//! Lease that it emptied itself.
+//! Owns the faults, each of which reports whether it took effect. Of what the law does not cover, nobody forges the mark of a
+//! release, shortens a duration or restores an older spec; the rest is told to the judge where it is injected.
 
 use std::time::Duration;
 
-use tenure::election::{
-    Request,
-    writes::{PAUSED, STEP_DOWN},
-};
+use tenure::election::writes::{PAUSED, STEP_DOWN};
 
 use crate::{
     clock::{MS, Ns, S},
     container::Moment,
-    engine::{Event, Who},
-    hygiene::LABEL,
+    engine::{Child, Event, Who},
     network::Mood,
+    peer::PEER,
     server::Admission,
     world::World,
 };
@@ -33,21 +28,31 @@ mod calm;
 mod edits;
 mod processes;
 mod roads;
+mod schedules;
 
-/// Something that goes wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Fault {
+/// Declares the faults, and the list of all.
+macro_rules! faults {
+    ($($(#[$what:meta])* $name:ident,)*) => {
+        /// Something that goes wrong.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Fault {
+            $($(#[$what])* $name,)*
+        }
+
+        impl Fault {
+            pub const ALL: &[Self] = &[$(Self::$name,)*];
+        }
+    };
+}
+
+faults! {
     StopElector,
     StopInit,
     StopBoth,
     KillElector,
     /// The node is suspended: everything stops except its BOOTTIME.
     Suspend,
-    /// The elector tells init of an extension that no write can have earned, or of a release that nobody may write.
-    Lie,
     KillContainer,
-    /// The leader is cut off, its Lease is cleared or deleted, and whoever waits to replace it is disturbed in its wait.
-    Interregnum,
     Terminate,
     Murder,
     CutUp,
@@ -61,12 +66,18 @@ pub enum Fault {
     Isolate,
     /// The last answer before that is slow, too.
     LastAnswer,
+    /// Writes are carried out and not answered.
+    Mute,
     Moods,
     /// The network repeats requests.
     Twice,
     /// Admission shortens an acquired duration, or reverts a write.
     Meddling,
     BreakWatch,
+    /// A watch begins again at an older version.
+    StaleWatch,
+    /// A watch is served by a second API server, whose cache is behind.
+    SecondServer,
     Compact,
     Delete,
     DeleteSlowly,
@@ -83,6 +94,18 @@ pub enum Fault {
     Pause,
     Label,
     JumpWall,
+    /// The memory of a replica is restored beside it.
+    Copy,
+    /// The leader is cut off, its Lease is cleared or deleted, and whoever waits to replace it is disturbed in its wait.
+    Interregnum,
+    /// The Lease is cleared or deleted twice, and a replica that saw the first time is blind until after the second.
+    TwiceGone,
+    /// Whoever takes an expired Lease is answered late, and the Lease is cleared meanwhile.
+    Overtaken,
+    /// The spec is wiped as soon as somebody writes it, for a while.
+    WipedAtOnce,
+    /// Somebody writes a label every five seconds.
+    Labels,
 }
 
 /// What hangs permanently at the end.
@@ -94,97 +117,31 @@ pub enum Hang {
     Electors,
 }
 
-/// A step of the protocol after which a fault may strike at once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Window {
-    Get,
-    Create,
-    Replace,
-    Remove,
-    Lead,
-    Extend,
-    Shorten,
-    StepDown,
-    Releasing,
-    Ended,
-    Acknowledged,
-    Stopped,
-    Spawn,
-    Asked,
-}
-
-impl Window {
-    pub const fn of(request: &Request) -> Self {
-        match request {
-            Request::Get => Self::Get,
-            Request::Create(_) => Self::Create,
-            Request::Replace(_) => Self::Replace,
-            Request::Delete { .. } => Self::Remove,
-        }
-    }
-}
-
 impl Fault {
-    pub const ALL: [Self; 35] = [
-        Self::StopElector,
-        Self::StopInit,
-        Self::StopBoth,
-        Self::KillElector,
-        Self::Suspend,
-        Self::Lie,
-        Self::KillContainer,
-        Self::Interregnum,
-        Self::Terminate,
-        Self::Murder,
-        Self::CutUp,
-        Self::CutDown,
-        Self::CutBoth,
-        Self::CutAll,
-        Self::Losses,
-        Self::SlowAnswers,
-        Self::Isolate,
-        Self::LastAnswer,
-        Self::Moods,
-        Self::Twice,
-        Self::Meddling,
-        Self::BreakWatch,
-        Self::Compact,
-        Self::Delete,
-        Self::DeleteSlowly,
-        Self::Clear,
-        Self::Steal,
-        Self::Unset,
-        Self::Lengthen,
-        Self::StepDown,
-        Self::HandOver,
-        Self::Misdirect,
-        Self::Pause,
-        Self::Label,
-        Self::JumpWall,
-    ];
-
     /// Whether it makes sense directly after a step of one replica.
     pub const fn is_aimed(self) -> bool {
-        !matches!(self, Self::CutAll | Self::Compact | Self::JumpWall | Self::Pause | Self::Interregnum)
+        !matches!(self, Self::CutAll | Self::Compact | Self::JumpWall | Self::Pause) && !self.is_schedule()
     }
 
-    /// Whether it removes the record, or its spec.
-    pub const fn takes_the_record_away(self) -> bool {
-        matches!(self, Self::Interregnum | Self::Delete | Self::DeleteSlowly | Self::Clear)
+    /// Whether it is a sequence of others.
+    pub const fn is_schedule(self) -> bool {
+        matches!(self, Self::Interregnum | Self::TwiceGone | Self::Overtaken | Self::WipedAtOnce | Self::Labels)
     }
 
-    /// Whether it is compatible with a client-go replica, which starts its workload at once on a Lease that is free or gone.
-    pub const fn spares_client_go(self) -> bool {
+    /// Whether no Lease is free after it that its holder did not give back.
+    pub const fn leaves_the_holder(self) -> bool {
         !matches!(
             self,
             Self::Interregnum
+                | Self::TwiceGone
+                | Self::Overtaken
+                | Self::WipedAtOnce
                 | Self::Meddling
                 | Self::Delete
                 | Self::DeleteSlowly
                 | Self::Clear
                 | Self::Steal
                 | Self::Unset
-                | Self::Lie
         )
     }
 
@@ -197,8 +154,14 @@ impl Fault {
 impl World {
     /// Injects it.
     pub fn strike(&mut self, who: Who, fault: Fault) {
+        if self.hits(who, fault) {
+            self.e.struck(fault);
+        }
+    }
+
+    /// Injects it; returns whether it took effect.
+    fn hits(&mut self, who: Who, fault: Fault) -> bool {
         let replica = who.replica;
-        *self.e.faults.entry(fault).or_default() += 1;
         match fault {
             Fault::StopElector => self.stop_elector(replica),
             Fault::StopInit => self.stop_init(replica),
@@ -207,15 +170,13 @@ impl World {
                 self.living(replica, |container, e| {
                     container.freeze(Moment::Now, init, e);
                     container.freeze_elector(0, elector, e);
-                });
+                })
             }
             Fault::Suspend => {
                 let span = self.pause().min(LONGEST_SLEEP);
                 self.e.judge.trouble(replica, self.e.now + span);
-                self.living(replica, |container, e| container.suspend(span, e));
+                self.living(replica, |container, e| container.suspend(span, e))
             }
-            Fault::Lie => self.lie(replica),
-            Fault::Interregnum => self.interregnum(),
             Fault::KillElector => self.kill_elector(replica),
             Fault::KillContainer => self.living(replica, |container, e| container.end("the machine kills it", e)),
             Fault::Terminate => self.living(replica, |container, e| container.signal(SIGTERM, e)),
@@ -223,36 +184,42 @@ impl World {
             Fault::CutUp => self.cut(replica, true, false),
             Fault::CutDown => self.cut(replica, false, true),
             Fault::CutBoth => self.cut(replica, true, true),
-            Fault::CutAll => (0..self.replicas.len()).for_each(|replica| self.cut(replica, true, true)),
+            Fault::CutAll => {
+                (0..self.replicas.len()).map(|replica| self.cut(replica, true, true)).fold(false, |any, one| any | one)
+            }
             Fault::Losses => {
                 let until = self.e.now + self.pause();
                 self.replicas[replica].road.bad = (until, self.e.rng.f64());
                 self.e.judge.trouble(replica, until + self.plan.latest);
+                true
             }
             Fault::SlowAnswers => {
                 let span = self.pause();
-                self.slow_down(replica, span);
+                self.slow_down(replica, span)
             }
             Fault::Isolate => {
                 let span = self.plan.longest;
-                self.cut_for(replica, true, true, span);
+                self.cut_for(replica, true, true, span)
             }
             Fault::LastAnswer => {
                 let renewals = nanos(self.replicas[replica].node.config.lease.renew_period) * 2;
-                self.slow_down(replica, renewals);
                 let span = self.e.between(0, renewals);
                 self.e.after(span, Event::Aimed(who, Fault::Isolate));
+                self.slow_down(replica, renewals)
             }
+            Fault::Mute => self.mute(replica),
             Fault::Moods => {
                 let until = self.e.now + self.pause();
                 let mood = Mood::BAD[self.e.rng.usize(..Mood::BAD.len())];
                 self.e.note(who, || format!("the server is {mood:?}"));
                 self.replicas[replica].road.mood = (until, mood);
                 self.e.judge.trouble(replica, until + RETRY_AFTER);
+                true
             }
             Fault::Twice => {
                 self.replicas[replica].road.twice = self.e.now + self.pause();
                 self.e.note(who, || "the network repeats requests".into());
+                true
             }
             Fault::Meddling => {
                 let until = self.e.now + self.pause();
@@ -260,14 +227,27 @@ impl World {
                 self.e.note(who, || format!("{admission:?}"));
                 self.replicas[replica].road.admission = (until, admission);
                 self.e.judge.trouble_for_all(until);
+                true
             }
             Fault::BreakWatch => {
                 let broken = self.e.rng.bool();
-                for child in self.server.watchers().into_iter().filter(|child| child.who.replica == replica) {
-                    self.server.hang_up(child, broken, &mut self.e);
-                }
+                let watches = self.watches_of(replica);
+                watches.iter().for_each(|child| self.server.hang_up(*child, broken, &mut self.e));
+                !watches.is_empty()
             }
-            Fault::Compact => self.server.compact(),
+            Fault::StaleWatch | Fault::SecondServer => {
+                let watches = self.watches_of(replica);
+                let lag = if fault == Fault::SecondServer { self.plan.watch.lag } else { 0 };
+                for child in &watches {
+                    self.server.rewind(*child, lag, &mut self.e);
+                    self.server.feed(*child, &self.replicas[replica].road, self.plan.watch, &mut self.e);
+                }
+                !watches.is_empty()
+            }
+            Fault::Compact => {
+                self.server.compact();
+                true
+            }
             Fault::Delete => self.delete(),
             Fault::DeleteSlowly => self.delete_slowly(),
             Fault::Clear => self.clear(),
@@ -283,15 +263,9 @@ impl World {
                 let paused = self.e.rng.bool();
                 self.edit("pause", |lease| {
                     lease["metadata"]["annotations"][PAUSED] = if paused { "true" } else { "false" }.into()
-                });
+                })
             }
-            Fault::Label => {
-                let label = self.e.rng.u32(..).to_string();
-                self.edit("label", |lease| {
-                    lease["metadata"]["annotations"][LABEL] = label.as_str().into();
-                    lease["metadata"]["labels"][LABEL] = label.into();
-                });
-            }
+            Fault::Label => self.label(),
             Fault::JumpWall => {
                 let micros = self.e.rng.i64(-10_000_000..10_000_000) * if self.e.chance(0.1) { 100_000 } else { 1 };
                 let node = &mut self.replicas[replica].node;
@@ -299,7 +273,14 @@ impl World {
                 if let Some(container) = &mut self.replicas[replica].container {
                     container.node.clock.wall = container.node.clock.wall.saturating_add(micros);
                 }
+                true
             }
+            Fault::Copy => self.copy(replica),
+            Fault::Interregnum => self.interregnum(),
+            Fault::TwiceGone => self.twice_gone(who),
+            Fault::Overtaken => self.overtaken(),
+            Fault::WipedAtOnce => self.wiped_at_once(who),
+            Fault::Labels => self.labels(who),
         }
     }
 
@@ -312,17 +293,22 @@ impl World {
         if self.e.rng.bool() { 0 } else { self.e.rng.u32(1..6) }
     }
 
-    fn delete(&mut self) {
+    fn delete(&mut self) -> bool {
         self.e.judge.trouble_for_all(self.e.now);
-        self.server.delete(&mut self.e);
+        let deleted = self.server.delete(&mut self.e);
         self.publish();
+        deleted
+    }
+
+    fn watches_of(&self, replica: usize) -> Vec<Child> {
+        self.server.watchers().into_iter().filter(|child| child.who.replica == replica).collect()
     }
 
     /// Injects the next fault, and schedules the one after it.
     pub fn strike_somewhere(&mut self) {
         let anyone = self.e.rng.usize(..self.replicas.len());
         let replica = self.e.judge.leader().filter(|_| self.e.rng.bool()).map_or(anyone, |who| who.replica);
-        if replica == self.replicas.len() {
+        if replica == PEER {
             let span = self.pause();
             self.cut_peer(span);
             let span = self.e.between(0, self.plan.gap * 2);

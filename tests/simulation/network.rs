@@ -91,6 +91,8 @@ pub struct Road {
     pub mood: (Ns, Mood),
     /// Until then, requests are duplicated on the way.
     pub twice: Ns,
+    /// Until then, no answer to a write arrives.
+    pub mute: Ns,
     /// Until then, admission does this to writes.
     pub admission: (Ns, Admission),
 }
@@ -106,6 +108,7 @@ impl Road {
             slow: (0, 0),
             mood: (0, Mood::Fine),
             twice: 0,
+            mute: 0,
             admission: (0, Admission::Sound),
         }
     }
@@ -113,7 +116,7 @@ impl Road {
     /// Until when it has a fault.
     pub fn trouble(&self) -> Ns {
         let late = [self.bad.0, self.mood.0].map(|until| until.saturating_add(self.latest));
-        [self.up_cut, self.down_cut, self.slow.0, self.admission.0].into_iter().chain(late).max().unwrap_or_default()
+        [self.up_cut, self.down_cut, self.slow.0, self.admission.0, self.mute].into_iter().chain(late).max().unwrap_or_default()
     }
 
     /// Ends its faults for good.

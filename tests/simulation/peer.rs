@@ -10,6 +10,7 @@ use crate::{
     client_go::{ClientGo, Deed, Times},
     clock::{Clock, MS, Ns, S},
     engine::{Child, Engine, Event, Who},
+    judge::Uncovered,
     network::{Flight, Road},
     world::World,
 };
@@ -21,7 +22,12 @@ pub struct Habits {
     pub clock: Clock,
     /// How long it leads at most before it crashes.
     pub lasts: Ns,
+    /// Nothing of this world makes it break the law.
+    pub lawful: bool,
 }
+
+/// Its number among the replicas.
+pub const PEER: usize = 100;
 
 /// See the module.
 pub struct Peer {
@@ -51,6 +57,16 @@ impl Peer {
 
     fn child(&self) -> Child {
         Child { who: self.who, pid: 1 }
+    }
+}
+
+impl Peer {
+    /// It crashes then at the latest, if it leads by then.
+    pub fn crashes_by(&mut self, at: Ns, e: &mut Engine) {
+        if self.crash != Ns::MAX {
+            self.crash = self.crash.min(at);
+            self.wake(e);
+        }
     }
 }
 
@@ -102,12 +118,10 @@ impl World {
             Some(Deed::Leads(token)) => {
                 self.e.note(peer.who, || format!("client-go RUNS under token {token}"));
                 peer.crash = self.e.now + self.e.spread(10 * MS, peer.habits.lasts);
-                // One that empties another's Lease and takes it at once runs beside that one; two tenures do not.
-                let lawful = !peer.habits.times.releases;
-                if !lawful {
-                    self.e.judge.exposes(peer.who, Ns::MAX);
+                if !peer.habits.lawful {
+                    self.e.judge.injects(Uncovered::ClientGo, peer.who, Ns::MAX);
                 }
-                self.e.judge.runs(peer.child(), &token, lawful, self.e.now);
+                self.e.judge.runs(peer.child(), &token, true, self.e.now);
             }
             Some(Deed::Ends) => {
                 self.e.note(peer.who, || "client-go ends".into());
@@ -130,10 +144,10 @@ impl World {
 impl Habits {
     /// Habits of a peer whose clock error is at most this many millionths.
     pub fn random(error: u32, epoch: i64, rng: &mut fastrand::Rng) -> Self {
-        let lease = rng.u64(3..12);
+        let lease = rng.u64(2..12);
         let share = |percent: u64| Instant::from_nanos(lease * S / 100 * percent).since(Instant::BOOT);
         let times = Times { lease, renew_deadline: share(60), retry_period: share(15), timeout: share(25), releases: rng.bool() };
         let clock = Clock { rate: rng.u32(1_000_000 - error..=1_000_000 + error), boot: rng.u64(S..1_000_000 * S), wall: epoch };
-        Self { times, clock, lasts: rng.u64(S..60 * S) }
+        Self { times, clock, lasts: rng.u64(S..60 * S), lawful: false }
     }
 }

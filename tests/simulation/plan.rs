@@ -13,8 +13,9 @@ use tenure::{
 use crate::{
     clock::{Clock, MS, Ns, S},
     engine::{Engine, Event, Who, spread},
-    nemesis::{Fault, Hang, Window},
+    nemesis::{Fault, Hang},
     peer,
+    register::Start,
     server::{EPOCH, WatchHabits},
     tree::{ON_FOLLOW, ON_LEAD},
 };
@@ -40,8 +41,8 @@ pub struct Plan {
     pub longest: Ns,
     /// D in seconds, if it is the same for all.
     pub common: Option<u64>,
-    /// D differs, and records are taken away.
-    pub mixes: bool,
+    /// A term may be gone with its record before whoever takes the Lease has seen it: the law does not cover that.
+    pub unseen: bool,
     /// What hangs permanently at the end.
     pub hang: Option<Hang>,
     /// How soon one term follows another.
@@ -50,6 +51,8 @@ pub struct Plan {
     pub always: bool,
     /// A client-go replica on the same Lease.
     pub peer: Option<peer::Habits>,
+    /// What there is in the beginning.
+    pub start: Start,
     /// No request is carried out later than this after its first byte.
     pub latest: Ns,
 }
@@ -110,9 +113,17 @@ pub struct Habits {
     pub foreign: f64,
     /// Fraction of electors that hang in the kernel when they are killed.
     pub stuck: f64,
+    /// Nothing finds or kills its daemons: a control, which must be reported.
+    pub hides: bool,
 }
 
 impl Node {
+    /// The longest that it waits for what nobody gave back, by what it knows itself.
+    pub fn longest_wait(&self) -> Ns {
+        let lease = &self.config.lease;
+        nanos(lease.duration.max(lease.creation_wait.unwrap_or_default()))
+    }
+
     /// Whether its terms expire only through faults: the delays of its CPU and its network are negligible.
     pub fn is_quick(&self) -> bool {
         let patience = nanos(self.config.lease.attempt_timeout);
@@ -121,8 +132,8 @@ impl Node {
 }
 
 impl Plan {
-    /// A point at which a fault may strike at once.
-    pub fn window(&self, _window: Window, who: Who, e: &mut Engine) {
+    /// A step of the protocol, after which a fault may strike at once.
+    pub fn step(&self, who: Who, e: &mut Engine) {
         if !e.chance(self.windowed) {
             return;
         }
@@ -133,8 +144,54 @@ impl Plan {
     }
 }
 
+/// What breaks a bound that the law relies on: the judge has to report it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Control {
+    /// The clock of a follower is wrong by three times rho.
+    FastClock,
+    /// SIGKILL takes effect long after killMargin.
+    LateDeath,
+    /// What a term leaves behind outlives it unseen, so that the next one of the same replica runs beside it.
+    Leftovers,
+}
+
+impl Control {
+    /// Every one.
+    pub const ALL: [Self; 3] = [Self::FastClock, Self::LateDeath, Self::Leftovers];
+
+    fn breaks(self, nodes: &mut Vec<Node>) {
+        match self {
+            Self::FastClock => {
+                for (node, rate) in nodes.iter_mut().zip([950_000, 1_150_000, 1_150_000]) {
+                    (node.clock.rate, node.config.lease.clock_drift) = (rate, Drift(50_000));
+                    (node.habits.deaf, node.habits.slow_death) = (1.0, 1.0);
+                }
+            }
+            Self::LateDeath => {
+                for Node { habits, config, .. } in nodes {
+                    (habits.death, habits.slow_death, habits.deaf) = (nanos(config.lease.duration), 1.0, 1.0);
+                }
+            }
+            Self::Leftovers => {
+                nodes.truncate(1);
+                for Node { habits, .. } in nodes {
+                    (habits.hides, habits.daemons) = (true, 2);
+                }
+            }
+        }
+    }
+}
+
 /// The nodes of a run.
-pub fn nodes(rng: &mut Rng) -> Vec<Node> {
+pub fn nodes(rng: &mut Rng, control: Option<Control>) -> Vec<Node> {
+    let mut nodes = sound(rng);
+    if let Some(control) = control {
+        control.breaks(&mut nodes);
+    }
+    nodes
+}
+
+fn sound(rng: &mut Rng) -> Vec<Node> {
     let count = if rng.u8(..4) == 0 { 3 } else { 2 };
     let same = rng.bool();
     let pace = *choice(rng, &[Pace::Steady, Pace::Hasty, Pace::Rapid, Pace::Rapid]);
@@ -148,14 +205,13 @@ pub fn nodes(rng: &mut Rng) -> Vec<Node> {
         _ => Release::Clear,
     };
     let drift = timings.iter().map(|timing| timing.drift).min().unwrap_or_default();
-    let peer = (rng.u8(..8) == 0).then(|| peer::Habits::random(drift / 2, EPOCH, rng));
-    let plan = Rc::new(plan(rng, pace, longest, same, peer));
-    // A D that a replica has not seen cannot be waited out when it is gone together with the record, unless the wait is set.
-    let creation_wait = match rng.u8(..4) {
+    let peer = (rng.u8(..6) == 0).then(|| peer::Habits::random(drift / 2, EPOCH, rng));
+    let creation_wait = match rng.u8(..6) {
         0 => Some(longest + Duration::from_millis(rng.u64(..5_000))),
-        1..=3 if plan.mixes && (pace == Pace::Steady || rng.u8(..3) == 0) => Some(longest),
+        1 => Some(Duration::ZERO),
         _ => None,
     };
+    let plan = Rc::new(plan(rng, pace, longest, same, peer, creation_wait));
     let on_exit = match pace {
         Pace::Steady => *choice(rng, &[OnExit::Exit, OnExit::Follow, OnExit::Restart]),
         Pace::Hasty | Pace::Rapid => OnExit::Exit,
@@ -164,14 +220,35 @@ pub fn nodes(rng: &mut Rng) -> Vec<Node> {
     nodes.map(|(index, timing)| node(rng, index, timing, creation_wait, release, on_exit, &plan)).collect()
 }
 
-fn plan(rng: &mut Rng, pace: Pace, longest: Duration, same: bool, peer: Option<peer::Habits>) -> Plan {
+fn plan(
+    rng: &mut Rng,
+    pace: Pace,
+    longest: Duration,
+    same: bool,
+    mut peer: Option<peer::Habits>,
+    creation_wait: Option<Duration>,
+) -> Plan {
     let mut faults = Fault::ALL.to_vec();
-    faults.retain(|fault| peer.is_none() || fault.spares_client_go());
+    if creation_wait == Some(Duration::ZERO) {
+        // Whoever opts out of the waits waits for holders only.
+        faults.retain(|fault| fault.leaves_the_holder());
+        peer.iter_mut().for_each(|peer| peer.times.releases = false);
+    }
+    if rng.bool() {
+        faults.retain(|fault| peer.is_none() || fault.leaves_the_holder());
+    }
     rng.shuffle(&mut faults);
+    // Those of several steps are the rarest to do harm otherwise.
+    let schedule = faults.iter().copied().find(|fault| fault.is_schedule()).filter(|_| rng.bool());
     faults.truncate(rng.usize(1..=8));
-    // A waiter keeps a lengthened duration, and whoever takes the Lease after that record is gone may never have seen it.
-    let takes_away = faults.iter().any(|fault| fault.takes_the_record_away());
-    faults.retain(|fault| *fault != Fault::Lengthen || !takes_away);
+    faults.extend(schedule);
+    let takes_away = !faults.iter().all(|fault| fault.leaves_the_holder());
+    if let Some(peer) = &mut peer {
+        // It creates a Lease, takes a free one and runs at once, and one that releases may empty another's.
+        peer.lawful = !takes_away && !peer.times.releases;
+    }
+    let waits = creation_wait.is_some_and(|wait| wait >= longest);
+    let unseen = (!same && takes_away && !waits) || peer.is_some_and(|peer| !peer.lawful);
     let hang = match rng.u8(..8) {
         0 => Some(Hang::Init),
         1 => Some(Hang::Electors),
@@ -196,14 +273,16 @@ fn plan(rng: &mut Rng, pace: Pace, longest: Duration, same: bool, peer: Option<p
             lossy: rarely(rng, 1.0),
             overtaken: rarely(rng, 0.5),
             delay: spread(rng, MS, quickly(100 * MS, 3 * S)),
+            lag: spread(rng, MS, quickly(S, 10 * S)),
         },
         longest: nanos(longest) + 15 * S,
         common: same.then_some(longest.as_secs()),
-        mixes: !same && takes_away,
+        unseen,
         hang,
         pace,
         always,
         peer,
+        start: *choice(rng, &[Start::Absent, Start::Free, Start::Released]),
         latest: spread(rng, quickly(S, 30 * S), quickly(5 * S, 30 * S)),
     }
 }
@@ -223,7 +302,7 @@ fn node(
     let wake = (margin - MS) / 100 * rng.u64(1..if tight { 4 } else { 100 });
     let death = margin - MS - wake;
     let mut config = Config {
-        lease: config::Lease {
+        lease: config::LeaseConfig {
             name: "lease".into(),
             namespace: "default".into(),
             duration: timing.duration,
@@ -232,7 +311,7 @@ fn node(
             clock_drift: Drift(timing.drift),
             release,
             creation_wait,
-            ..config::Lease::default()
+            ..config::LeaseConfig::default()
         },
         ..Config::default()
     };
@@ -282,6 +361,7 @@ fn node(
             0.0
         },
         stuck: if rng.u8(..4) == 0 { rng.f64() } else { 0.0 },
+        hides: false,
     };
     if plan.always {
         config.workload.runs = Runs::Always;

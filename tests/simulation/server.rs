@@ -4,35 +4,27 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use tenure::{
-    apiserver::Place,
+    apiserver::register::Change,
     election::{
         Answer, Request, WatchEnd, Watched,
-        record::{LeaseRecord, Standing},
+        record::{LeaseRecord, LeaseState},
     },
 };
 
 use crate::{
     clock::{Ns, S, US},
     engine::{Child, Engine, Event, Who},
+    nemesis::Fault,
     network::Road,
-    register::{Change, Register, Twin},
+    register::{Start, TheLease},
 };
-
-/// The simulation's only Lease.
-pub const PLACE: Place<'static> = Place { namespace: "default", name: "lease" };
 
 /// The server's clock when the simulation begins, in microseconds since 1970.
 pub const EPOCH: i64 = 1_800_000_000_000_000;
-/// The creation time of everything, which nobody looks at.
-pub const CREATED: &str = "2027-01-15T08:00:00Z";
-
-/// In one of this many worlds the embedded server's store runs beside the register.
-const TWINS: u64 = 100;
 
 /// See the module.
 pub struct Server {
-    register: Register,
-    twin: Option<Twin>,
+    register: TheLease,
     watches: Vec<Watch>,
 }
 
@@ -43,6 +35,8 @@ struct Watch {
     after: u64,
     /// When the last event arrives, at the earliest.
     arrives: Ns,
+    /// By how much the server's cache is behind.
+    lag: Ns,
 }
 
 /// How watches behave.
@@ -54,6 +48,8 @@ pub struct WatchHabits {
     pub overtaken: f64,
     /// The longest delay of an event.
     pub delay: Ns,
+    /// By how much the cache of the second API server is behind: what it has not seen is not in its watches.
+    pub lag: Ns,
 }
 
 /// How admission changes a write.
@@ -68,9 +64,8 @@ pub enum Admission {
 }
 
 impl Server {
-    pub fn new(seed: u64) -> Self {
-        let twin = seed.is_multiple_of(TWINS).then(|| Twin::new(seed));
-        Self { register: Register::new(), twin, watches: Vec::new() }
+    pub fn new(start: Start) -> Self {
+        Self { register: TheLease::new(start), watches: Vec::new() }
     }
 
     /// The Lease as it is.
@@ -88,11 +83,6 @@ impl Server {
         let admitted = self.admitted(request, admission);
         let request = admitted.as_ref().unwrap_or(request);
         let answer = self.register.carry_out(request);
-        if let Some(twin) = &mut self.twin
-            && let Some(difference) = twin.differs(request, &answer)
-        {
-            e.judge.fail(difference);
-        }
         if self.register.version() == before {
             return answer;
         }
@@ -131,7 +121,7 @@ impl Server {
                 let old = LeaseRecord::read(self.register.lease().cloned()?)?;
                 let spec = &mut object["spec"];
                 let duration = spec["leaseDurationSeconds"].as_i64().filter(|duration| *duration > 2)?;
-                if spec["acquireTime"] != spec["renewTime"] || old.standing() == Standing::Free {
+                if spec["acquireTime"] != spec["renewTime"] || old.state() == LeaseState::Free {
                     return None;
                 }
                 spec["leaseDurationSeconds"] = (duration / 2).max(2).into();
@@ -144,38 +134,25 @@ impl Server {
         Some(if replaced { Request::Replace(object.into()) } else { Request::Create(object.into()) })
     }
 
-    /// Somebody's edit of the Lease, if there is one.
-    pub fn edit(&mut self, what: &str, edit: impl FnOnce(&mut Value), e: &mut Engine) {
-        let Some(old) = self.register.lease().cloned() else { return };
-        let mut object = Value::clone(&old);
-        edit(&mut object);
-        let object = Arc::new(object);
-        let twin = self.twin.as_ref().map(|_| Arc::clone(&object));
-        let answer = self.register.replace(object);
-        if let (Some(twin), Some(object)) = (&mut self.twin, twin)
-            && let Some(difference) = twin.differs_after_edit(object, &answer)
-        {
-            e.judge.fail(difference);
-        }
-        self.judged(Some(&*old), e);
-        if let Answer::Object(lease) = answer {
-            e.note("nobody", || format!("EDITED ({what}): {} as {}", lease["spec"], lease["metadata"]["resourceVersion"]));
-        }
+    /// Somebody's edit of the Lease, if there is one; returns whether it changed anything.
+    pub fn edit(&mut self, what: &str, edit: impl FnOnce(&mut Value), e: &mut Engine) -> bool {
+        self.changed(|register| register.edit(edit), |now| format!("EDITED ({what}): {now}"), e)
     }
 
     /// Somebody's DELETE.
-    pub fn delete(&mut self, e: &mut Engine) {
-        let old = self.register.lease().cloned();
-        let answer = self.register.delete(None);
-        if let Some(twin) = &mut self.twin
-            && let Some(difference) = twin.differs_after_delete(&answer)
-        {
-            e.judge.fail(difference);
-        }
-        if answer == Answer::Deleted {
+    pub fn delete(&mut self, e: &mut Engine) -> bool {
+        self.changed(TheLease::delete, |now| format!("DELETED: {now}"), e)
+    }
+
+    fn changed(&mut self, change: impl FnOnce(&mut TheLease), what: impl FnOnce(&Value) -> String, e: &mut Engine) -> bool {
+        let (old, before) = (self.register.lease().cloned(), self.register.version());
+        change(&mut self.register);
+        let changed = self.register.version() > before;
+        if changed {
             self.judged(old.as_deref(), e);
-            e.note("nobody", || format!("DELETED as {}", self.register.version()));
+            e.note("nobody", || what(self.lease().map_or(&Value::Null, |lease| &lease["spec"])));
         }
+        changed
     }
 
     fn judged(&self, old: Option<&Value>, e: &mut Engine) {
@@ -187,18 +164,39 @@ impl Server {
         self.register.compact();
     }
 
-    /// A watch begins.
+    /// A watch begins, after the version that was asked for or after an earlier one: without one, it begins with a state.
     pub fn watch(&mut self, child: Child, number: u64, version: Option<&str>, road: &Road, habits: WatchHabits, e: &mut Engine) {
         self.watches.retain(|watch| watch.child != child);
         let after = version.and_then(|version| version.parse().ok());
-        self.watches.push(Watch { child, number, after: after.unwrap_or_else(|| self.register.version()), arrives: 0 });
+        self.watches.push(Watch { child, number, after: after.unwrap_or_else(|| self.register.version()), arrives: 0, lag: 0 });
+        match e.rng.u8(..16) {
+            0 => self.rewind(child, 0, e),
+            1 => self.rewind(child, habits.lag, e),
+            _ => {}
+        }
+        let Some(watch) = self.watches.last() else { return };
         if after.is_none()
-            && let Some(lease) = self.register.lease().cloned()
+            && let Some(lease) = self.lease_at(watch.after)
         {
             let event = Watched::Changed(lease);
-            e.after(road.usual, Event::Watched(child, number, Box::new(event)));
+            e.after(road.usual + watch.lag, Event::Watched(child, number, Box::new(event)));
         }
         self.feed(child, road, habits, e);
+    }
+
+    /// The Lease as it was at this version, as far as that is known.
+    fn lease_at(&self, version: u64) -> Option<Arc<Value>> {
+        let later = self.register.changes_since(version).and_then(|mut changes| changes.next());
+        later.map_or_else(|| self.register.lease(), |change| change.before.as_ref()).cloned()
+    }
+
+    /// The watch of `child` begins again some versions ago, at a server that is behind by this much.
+    pub fn rewind(&mut self, child: Child, lag: Ns, e: &mut Engine) {
+        let fault = if lag > 0 { Fault::SecondServer } else { Fault::StaleWatch };
+        if let Some(watch) = self.watches.iter_mut().find(|watch| watch.child == child) {
+            (watch.after, watch.lag) = (watch.after.saturating_sub(e.rng.u64(1..=5)), lag);
+            e.struck(fault);
+        }
     }
 
     /// The watch of `child` ends.
@@ -226,7 +224,7 @@ impl Server {
                 continue;
             }
             let Some(at) = road.down(e) else { continue };
-            let at = at + e.spread(US, habits.delay);
+            let at = at + e.spread(US, habits.delay) + watch.lag;
             let at = if e.chance(habits.overtaken) {
                 at + e.spread(US, 5 * S)
             } else {
@@ -257,7 +255,5 @@ fn event(change: &Change) -> Option<Watched> {
     if let Some(after) = &change.after {
         return Some(Watched::Changed(Arc::clone(after)));
     }
-    let mut gone = Value::clone(change.before.as_deref()?);
-    gone["metadata"]["resourceVersion"] = change.version.to_string().into();
-    Some(Watched::Deleted(gone.into()))
+    change.deleted().map(|gone| Watched::Deleted(gone.into()))
 }

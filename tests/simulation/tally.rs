@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 
 use nix::time::{ClockId, clock_gettime};
 
-use crate::{clock::S, engine::Engine, nemesis::Fault};
+use crate::{clock::S, engine::Engine, judge::Uncovered, nemesis::Fault};
 
 /// Sums over worlds.
 #[derive(Debug, Default)]
@@ -18,8 +18,8 @@ pub struct Tally {
     /// Virtual seconds.
     pub seconds: u64,
     pub faults: BTreeMap<Fault, u64>,
-    /// Overlaps that the law does not cover: init and elector were both stopped.
-    pub exposed: u64,
+    /// Overlaps that the law does not cover.
+    pub exposed: BTreeMap<Uncovered, u64>,
     /// CPU time of the threads.
     pub cpu: Duration,
     /// The first world with a violation, and the violation.
@@ -34,13 +34,16 @@ impl Tally {
         self.runs += e.judge.runs;
         self.events += e.events;
         self.seconds += e.now / S;
-        self.exposed += e.judge.exposed;
-        for (fault, times) in &e.faults {
-            *self.faults.entry(*fault).or_default() += times;
-        }
+        add(&mut self.exposed, &e.judge.exposed);
+        add(&mut self.faults, &e.faults);
         if let Some(wrong) = e.judge.verdict() {
             self.wrong = Some((seed, wrong.to_owned()));
         }
+    }
+
+    /// The kinds of faults that never took effect.
+    pub fn missing(&self) -> Vec<Fault> {
+        Fault::ALL.iter().copied().filter(|fault| !self.faults.contains_key(fault)).collect()
     }
 
     /// Faults of all kinds.
@@ -63,13 +66,17 @@ impl Tally {
         self.runs += other.runs;
         self.events += other.events;
         self.seconds += other.seconds;
-        self.exposed += other.exposed;
+        add(&mut self.exposed, &other.exposed);
+        add(&mut self.faults, &other.faults);
         self.cpu += other.cpu;
-        for (fault, times) in other.faults {
-            *self.faults.entry(fault).or_default() += times;
-        }
         self.wrong = self.wrong.or(other.wrong);
         self
+    }
+}
+
+fn add<K: Ord + Copy>(sums: &mut BTreeMap<K, u64>, more: &BTreeMap<K, u64>) {
+    for (kind, times) in more {
+        *sums.entry(*kind).or_default() += times;
     }
 }
 
@@ -87,7 +94,7 @@ impl fmt::Display for Tally {
             f,
             "{worlds} worlds, {terms} terms ({runs} of which ran something), {faults} faults, {events} events, \
              {seconds} virtual seconds, \
-             {overlaps} overlaps ({exposed} more that the law does not cover), \
+             {overlaps} overlaps (not covered: {exposed:?}), \
              {speed:.0} terms per CPU-minute"
         )
     }

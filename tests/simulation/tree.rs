@@ -12,7 +12,6 @@ use tenure::{
 
 use crate::{
     clock::{Clock, MS, Ns},
-    conduct::Look,
     engine::{Child, Engine, Event, Who},
     plan::Habits,
 };
@@ -34,14 +33,14 @@ const SIGTERM: i32 = 15;
 const SIGKILL: i32 = 9;
 
 /// The processes that init has to reap or to kill.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Tree {
     who: Who,
     processes: Vec<Process>,
     next: i32,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Process {
     pid: i32,
     stage: Stage,
@@ -57,7 +56,7 @@ struct Process {
     orders: VecDeque<Order>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Stage {
     /// Between fork and execve; checks the clock last (law 15). Without a token it is to stand by.
     Forked { token: Option<String>, not_after: Instant },
@@ -88,6 +87,8 @@ struct Manner {
     foreign: bool,
     /// It is the workload's main process.
     main: bool,
+    /// Nothing finds or kills it.
+    hidden: bool,
 }
 
 /// The killers.
@@ -163,7 +164,8 @@ impl Tree {
     /// Adds a daemon. The kernel kills it at H if it stays in the group of a parent that the kernel kills.
     fn daemon(&mut self, token: &str, parent: bool, habits: &Habits, e: &mut Engine) {
         let pid = self.pid();
-        let manner = Manner { obeys_in: None, foreign: e.chance(habits.foreign), main: false, ..manner(habits, e) };
+        let manner =
+            Manner { obeys_in: None, foreign: e.chance(habits.foreign), main: false, hidden: habits.hides, ..manner(habits, e) };
         let covered = e.rng.bool() && parent && !manner.foreign;
         e.judge.runs(Child { who: self.who, pid }, token, covered, e.now);
         e.note(self.who, || format!("pid {pid} is left behind by the workload"));
@@ -222,7 +224,9 @@ impl Tree {
             | Stage::Zombie(_) => None,
         });
         let mut any = false;
-        let reached = |process: &&mut Process| !process.manner.foreign && (killer != Killer::Fuse || process.covered);
+        let reached = |process: &&mut Process| {
+            !process.manner.foreign && !process.manner.hidden && (killer != Killer::Fuse || process.covered)
+        };
         for process in self.processes.iter_mut().filter(reached) {
             any |= process.kill(self.who, e);
         }
@@ -234,16 +238,6 @@ impl Tree {
             }
         }
         any
-    }
-
-    /// The workload's present state. Its main process is the one that was not left behind.
-    pub fn look(&self) -> Look {
-        let mut look = Look::default();
-        for process in self.processes.iter().filter(|process| matches!(process.stage, Stage::Runs { .. }) && !process.killed) {
-            look.untouched |= !process.asked;
-            look.running |= process.manner.main;
-        }
-        look
     }
 
     /// SIGKILL to this process.
@@ -282,6 +276,14 @@ impl Tree {
         true
     }
 
+    /// The same processes in a memory that is restored, if all of them run and none is about to end.
+    pub fn restored(&self, who: Who) -> Option<Self> {
+        let steady = |process: &Process| {
+            matches!(process.stage, Stage::Runs { .. }) && !process.killed && process.ends.is_none() && process.orders.is_empty()
+        };
+        self.processes.iter().all(steady).then(|| Self { who, ..self.clone() })
+    }
+
     /// Reaps a zombie.
     pub fn reap(&mut self) -> Option<(i32, Exit)> {
         let index = self.processes.iter().position(|process| matches!(process.stage, Stage::Zombie(_)))?;
@@ -292,7 +294,8 @@ impl Tree {
 
     /// What a scan finds.
     pub fn scan(&self, killed: bool) -> Scan {
-        let left: Vec<i32> = self.processes.iter().map(|process| process.pid).collect();
+        let found = self.processes.iter().filter(|process| !process.manner.hidden);
+        let left: Vec<i32> = found.map(|process| process.pid).collect();
         let denied = self.processes.iter().any(|process| process.manner.foreign);
         Scan { clean: left.is_empty(), left, denied, killed }
     }
@@ -337,5 +340,12 @@ impl Process {
 fn manner(habits: &Habits, e: &mut Engine) -> Manner {
     let obeys_in = if e.chance(habits.deaf) { None } else { Some(e.spread(MS, habits.lingers)) };
     let dies_in = if e.chance(habits.slow_death) { habits.death } else { e.spread(10_000, habits.death.max(10_000)) };
-    Manner { obeys_in, dies_in: dies_in.min(habits.death), breeds: e.chance(habits.breeds), foreign: false, main: true }
+    Manner {
+        obeys_in,
+        dies_in: dies_in.min(habits.death),
+        breeds: e.chance(habits.breeds),
+        foreign: false,
+        main: true,
+        hidden: false,
+    }
 }

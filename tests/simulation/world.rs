@@ -1,6 +1,6 @@
 //! The whole simulation: replicas, networks, the server, and the events that connect them.
 
-use std::rc::Rc;
+use std::{rc::Rc, time::Duration};
 
 use tenure::election::{Answer, Request, RequestId};
 
@@ -9,8 +9,8 @@ use crate::{
     container::Container,
     engine::{Child, Engine, Event, Who},
     network::{Flight, Reply, Road},
-    peer::Peer,
-    plan::{self, Node, Plan},
+    peer::{PEER, Peer},
+    plan::{self, Control, Node, Plan},
     server::{Admission, Server},
 };
 
@@ -34,20 +34,22 @@ pub struct World {
     pub peer: Option<Peer>,
     pub plan: Rc<Plan>,
     pub calm_since: Option<Ns>,
-    /// The duration that a Lease had before it was cleared of it, in seconds: terms may still count on it.
-    pub cleared: u64,
+    /// A replica was restored beside itself.
+    pub is_copied: bool,
 }
 
 impl World {
-    /// The world of this seed.
-    pub fn new(seed: u64, told: bool) -> Self {
+    /// The world of this seed, in which this may break a bound.
+    pub fn new(seed: u64, told: bool, control: Option<Control>) -> Self {
         let mut e = Engine::new(seed, told);
-        let nodes = plan::nodes(&mut e.rng);
+        let nodes = plan::nodes(&mut e.rng, control);
         let plan = Rc::clone(&nodes[0].plan);
         e.note("plan", || format!("{plan:?}"));
-        if plan.mixes && nodes[0].config.lease.creation_wait.is_none() {
+        if plan.unseen {
             e.judge.excuses_strangers();
         }
+        e.judge.opts_out = nodes[0].config.lease.creation_wait == Some(Duration::ZERO);
+        e.judge.longest = nodes.iter().map(Node::longest_wait).max().unwrap_or_default();
         for node in &nodes {
             let (timing, lease) = (node.config.timing(), &node.config.lease);
             e.note(&node.name, || {
@@ -72,13 +74,14 @@ impl World {
         }
         e.at(plan.storm, Event::Calm);
         e.after(0, Event::Strike);
-        let who = Who { replica: replicas.len(), life: 1 };
+        let who = Who { replica: PEER, life: 1 };
         let peer = plan.peer.map(|habits| {
             let mut peer = Peer::start(who, Road::new(MS, plan.latest), habits, &e);
             peer.wake(&mut e);
             peer
         });
-        Self { e, server: Server::new(seed), replicas, peer, plan, calm_since: None, cleared: 0 }
+        let server = Server::new(plan.start);
+        Self { e, server, replicas, peer, plan, calm_since: None, is_copied: false }
     }
 
     /// Runs it to the end.
@@ -99,7 +102,7 @@ impl World {
             }
             let Some(calm) = self.calm_since else { continue };
             if self.e.now >= calm + aftermath && self.e.judge.is_led() {
-                return self.e.judge.ends(self.e.now);
+                return self.e.judge.settles(self.e.now);
             }
             if self.e.now > calm + bound {
                 self.e.judge.fail(format!("nobody leads {} s after the last fault", bound / S));
@@ -114,11 +117,17 @@ impl World {
         Some((container, &mut self.e))
     }
 
-    /// Runs `does` on the container of a replica that has one.
-    pub fn living(&mut self, replica: usize, does: impl FnOnce(&mut Container, &mut Engine)) {
-        if let Some(container) = self.replicas[replica].container.as_mut().filter(|container| !container.over) {
-            does(container, &mut self.e);
-        }
+    /// Runs `does` on the container of a replica, if it has one.
+    pub fn living(&mut self, replica: usize, does: impl FnOnce(&mut Container, &mut Engine)) -> bool {
+        let container = self.replicas[replica].container.as_mut().filter(|container| !container.over);
+        container.map(|container| does(container, &mut self.e)).is_some()
+    }
+
+    /// One more replica, whose container runs already.
+    pub fn add(&mut self, container: Container) {
+        let node = container.node.clone();
+        let road = Road::new(node.usual, self.plan.latest);
+        self.replicas.push(Replica { road, node, life: container.who.life, container: Some(container) });
     }
 
     pub fn identities(&self) -> Vec<String> {
@@ -160,7 +169,7 @@ impl World {
             Event::Arrive(flight) => self.arrive(*flight),
             Event::Reply(reply) => {
                 let Reply { to, id, answer } = *reply;
-                if to.who.replica == self.replicas.len() {
+                if to.who.replica == PEER {
                     return self.answered_peer(to, id, answer);
                 }
                 self.on(to.who, |container, e| {
@@ -187,7 +196,7 @@ impl World {
             Event::Strike if self.calm_since.is_none() => self.strike_somewhere(),
             Event::Aimed(who, fault) if self.calm_since.is_none() => self.strike(who, fault),
             Event::Strike | Event::Aimed(..) => {}
-            Event::Robbed(who) => self.rob(who),
+            Event::Settles => self.e.judge.settles(self.e.now),
             Event::Calm => self.calm(),
         }
     }
@@ -251,7 +260,8 @@ impl World {
                 format!("is answered with {answer:?}")
             }
         });
-        if let Some(at) = self.road(from.who.replica).clone().down(&mut self.e) {
+        let mute = self.e.now < self.road(from.who.replica).mute && request != Request::Get;
+        if let Some(at) = self.road(from.who.replica).clone().down(&mut self.e).filter(|_| !mute) {
             self.e.at(at, Event::Reply(Box::new(Reply { to: from, id, answer })));
         }
     }

@@ -1,4 +1,4 @@
-//! Cases: each runs against both API servers, many at a time.
+//! Cases: each runs against an API server, the real one or the embedded one or each of them, many at a time.
 
 use std::{
     fs,
@@ -17,13 +17,13 @@ use super::{
 };
 
 /// Cases mostly wait for deadlines, so several run at a time; with more, two busy cores delay replies enough to lose terms.
-const AT_A_TIME: usize = 8;
+const AT_A_TIME: usize = 10;
 
-/// A case: its name, and what it does on its stage.
+/// A case: its name, where it runs, and what it does on its stage.
 pub struct Case {
     /// As a sentence; begins with the number of the conformance case, if any.
     pub name: &'static str,
-    /// The servers on which it runs.
+    /// The servers on which it runs, once on each.
     pub on: &'static [Kind],
     /// Its body.
     pub body: fn(Stage) -> Pin<Box<dyn Future<Output = ()>>>,
@@ -31,6 +31,9 @@ pub struct Case {
 
 /// Both servers.
 pub const BOTH: &[Kind] = &[Kind::Embedded, Kind::Real];
+
+/// The real one, whose behaviour is the truth.
+pub const REAL: &[Kind] = &[Kind::Real];
 
 /// Cases of async functions that take a [`Stage`], each on both servers.
 #[allow(unused_macros, reason = "each test binary has its own copy")]

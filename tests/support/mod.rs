@@ -5,10 +5,11 @@
 //! - [`proxy`] stands between one client and the server, records every request and injects the faults.
 //! - [`replica`] runs tenure as PID 1 of its own PID namespace.
 //! - [`workload`] is the program that it runs; [`witness`] receives its messages and proves when it was alive.
-//! - [`stage`] puts them together for one case; [`case`] runs each case on both servers.
-//! - [`audit`] reads the real server's audit log.
+//! - [`stage`] puts them together for one case; [`case`] runs each case on its servers.
+//! - [`audit`] reads the real server's audit log; [`programs`] are the pinned ones.
+//! - [`incomplete`] is for what cannot be checked here.
 //! - `client_go` is a peer without clock and IO: only the simulation and the model use it, each including its file.
-//! - `wait`, `lines`, `procfs`, `scratch` and `slept` are for tests without a runtime, which include them likewise.
+//! - `wait`, `lines`, `scratch` and `slept` are for tests without a runtime, which include them likewise, and [`procfs`].
 //!
 //! Nothing here sleeps to let something happen: it waits for the event, with a deadline. That nothing happens is checked by
 //! watching for a while.
@@ -20,10 +21,14 @@ use std::time::Duration;
 pub mod api;
 pub mod audit;
 pub mod case;
+pub mod incomplete;
+pub mod procfs;
+pub mod programs;
 pub mod proxy;
 pub mod replica;
 pub mod server;
 pub mod stage;
+pub mod stalls;
 pub mod witness;
 pub mod workload;
 

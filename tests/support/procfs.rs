@@ -18,6 +18,19 @@ pub(crate) fn children(parent: Pid) -> Vec<Pid> {
     children.split_whitespace().filter_map(|pid| pid.parse().ok()).map(Pid::from_raw).collect()
 }
 
+/// Its pid in its own namespace.
+pub(crate) fn own_id(pid: Pid) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
+    ids.split_whitespace().last()?.parse().ok()
+}
+
+/// The words of its command line.
+pub(crate) fn command_line(pid: Pid) -> Vec<String> {
+    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    line.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned()).collect()
+}
+
 /// Its state letter as in proc(5); none if it is gone.
 pub(crate) fn state(pid: Pid) -> Option<char> {
     stat(pid)?.chars().next()

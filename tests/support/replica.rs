@@ -16,7 +16,13 @@ use nix::{
 use serde_json::Value;
 use tokio::{sync::watch, task::JoinHandle};
 
-use super::{PATIENCE, proxy::Proxy, within, workload::FACE};
+use super::{
+    PATIENCE,
+    procfs::{children, command_line, is_dead, own_id},
+    proxy::Proxy,
+    within,
+    workload::FACE,
+};
 
 /// A running replica; everything in it ends when this is dropped, or when this process ends, however that happens.
 pub struct Replica {
@@ -148,7 +154,7 @@ impl Replica {
     /// Waits until a process has ended; a zombie counts as ended.
     pub async fn gone(&self, pid: Pid) {
         within(PATIENCE, &format!("{pid} of {} is gone", self.name), async {
-            while matches!(stat(pid.as_raw()), Some((state, _)) if state != "Z" && state != "X") {
+            while !is_dead(pid) {
                 tokio::time::sleep(Duration::from_millis(2)).await;
             }
         })
@@ -250,34 +256,6 @@ impl Drop for Intruder {
         drop(self.0.kill());
         drop(self.0.wait());
     }
-}
-
-/// Processes whose parent this is.
-pub fn children(parent: Pid) -> Vec<Pid> {
-    let entries = fs::read_dir("/proc").expect("/proc").filter_map(Result::ok);
-    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    pids.filter(|pid| stat(*pid).is_some_and(|(_, of)| of == parent.as_raw())).map(Pid::from_raw).collect()
-}
-
-/// State and parent of a process.
-fn stat(pid: i32) -> Option<(String, i32)> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name before them may contain blanks and parentheses.
-    let mut words = stat.rsplit_once(')')?.1.split_whitespace();
-    Some((words.next()?.to_owned(), words.next()?.parse().ok()?))
-}
-
-/// A process's pid in its own namespace.
-fn own_id(pid: Pid) -> Option<u32> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
-    ids.split_whitespace().last()?.parse().ok()
-}
-
-/// The words of a process's command line.
-pub fn command_line(pid: Pid) -> Vec<String> {
-    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    line.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned()).collect()
 }
 
 /// Writes a kubeconfig for a client behind this proxy, with a file for the token.

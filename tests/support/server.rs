@@ -16,7 +16,7 @@ use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
-use tenure::apiserver::{self, Namespaces, Options, Rules};
+use tenure::apiserver;
 
 use super::api::Api;
 
@@ -123,11 +123,9 @@ impl Server {
 }
 
 fn embedded(directory: &Path) -> Runs {
-    let rules = Rules { namespaces: Namespaces::Any, coordinated: true };
-    let server = apiserver::Server::start(&Options { rules, ..Options::default() }).expect("the embedded API server");
+    let server = apiserver::Server::start(([127, 0, 0, 1], 0).into()).expect("the embedded API server");
     fs::create_dir(directory).expect("a new directory");
-    let client = server.client("admin").expect("a client of it");
-    fs::write(directory.join("kubeconfig"), client.kubeconfig()).expect("a file");
+    fs::write(directory.join("kubeconfig"), server.kubeconfig(server.address())).expect("a file");
     Runs::Embedded { _server: server }
 }
 

@@ -5,7 +5,7 @@
 #![allow(dead_code, reason = "each test binary has its own copy, and uses a part of it")]
 
 use std::{
-    io::{Error, ErrorKind, Result, Write as _},
+    io::{Error, ErrorKind, Result},
     os::unix::process::CommandExt as _,
     process::Command,
     sync::OnceLock,
@@ -13,6 +13,8 @@ use std::{
 };
 
 use tenure::{clock, time::Instant};
+
+use super::incomplete;
 
 /// How long it has slept.
 pub(crate) const ASLEEP: Duration = Duration::from_secs(100_000);
@@ -29,8 +31,7 @@ pub(crate) fn flags() -> &'static [&'static str] {
     let try_it = || {
         let tried = try_it();
         if let Err(error) = &tried {
-            // Printed even if the harness captures what tests print.
-            let _ = writeln!(std::io::stderr(), "NOT TESTED: deadlines on a machine that has been suspended: {error}");
+            incomplete::not_run("deadlines on a machine that has been suspended", error);
         }
         tried.is_ok()
     };

@@ -22,7 +22,7 @@ use super::{
     proxy::Proxy,
     replica::{Launch, Replica, write_kubeconfig},
     server::{Kind, Server},
-    within,
+    stalls, within,
     witness::Witness,
     workload::Behaviour,
 };
@@ -79,6 +79,7 @@ impl Stage {
     }
 
     async fn build(kind: Kind, api: Api, kubeconfig: PathBuf, audit_log: PathBuf, directory: &Path) -> Self {
+        stalls::watch();
         let namespace = format!("case-{:08x}", fastrand::u32(..));
         if kind == Kind::Real {
             api.create("/api/v1/namespaces", &json!({ "metadata": { "name": namespace } })).await;

@@ -15,13 +15,16 @@ pub(super) fn check(config: &Config, report: &mut Report) {
     let deadlines = timing.deadlines(Instant::BOOT);
     let after = |instant: Instant| humane::format(instant.since(Instant::BOOT));
     let takeover = longer(timing.duration, timing.drift);
+    // Longer where the record, or what was seen before it, has a longer one.
+    let nobody = config.lease.creation_wait.unwrap_or(timing.duration);
     report.section("timing, counted from the send of the last renewal that is confirmed");
     report.text(&format!(
         "{} renewal due (R), and {} attempts of up to {} and a pause of {} fit before S\n\
          {} S: stop signal, if no renewal was confirmed\n\
          {} H: SIGKILL to every process\n\
          {} E: every process is gone, the Lease no longer valid\n\
-         {} a standby that watched all the time may take over; {} if its watch is dead",
+         {} a standby that watched all the time may take over; {} if its watch is dead\n\
+         {} a Lease that no holder gave back is taken, once nobody has held it for {}",
         column(&humane::format(timing.renew_period)),
         timing.attempts(),
         humane::format(timing.attempt_timeout),
@@ -31,6 +34,8 @@ pub(super) fn check(config: &Config, report: &mut Report) {
         column(&after(deadlines.end)),
         column(&humane::format(takeover)),
         humane::format(takeover + timing.renew_period),
+        column(&humane::format(longer(nobody, timing.drift))),
+        humane::format(nobody),
     ));
     let stop = &config.workload.stop;
     report.good(&format!(

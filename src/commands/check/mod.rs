@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 use self::power::{Finding, Power, Proc};
 use super::{access::Access, block_on};
 use crate::{
+    api::PLUGIN_PATIENCE,
     cli,
     config::{self, Config, HookKind, Purpose},
     console,
@@ -22,7 +23,7 @@ mod permissions;
 mod power;
 
 pub(super) fn run(check: &cli::Check) -> u8 {
-    let loaded = match config::load(&check.settings, &check.command, Purpose::Inspect) {
+    let loaded = match config::load(&check.flags, &check.command, Purpose::Inspect) {
         Ok(loaded) => loaded,
         Err(invalid) => return super::refuse(&invalid),
     };
@@ -75,7 +76,7 @@ fn check_programs(config: &Config, report: &mut Report) {
 
 async fn check_server(config: &Config, report: &mut Report) {
     report.section("API server");
-    let access = match Access::open(config.lease.attempt_timeout, None) {
+    let access = match Access::open(config.lease.attempt_timeout, PLUGIN_PATIENCE).await {
         Ok(access) => access,
         Err(error) => return report.bad(error.exit_code(), &one_line(&error)),
     };
@@ -95,7 +96,7 @@ async fn check_server(config: &Config, report: &mut Report) {
         Ok(Some(lease)) => {
             report.good(&format!("Lease {namespace}/{name} is there, read in {took:.1?}"));
             let record = LeaseRecord::read(lease.into());
-            if let Some(odd) = record.and_then(|record| oddity(&record, config.lease.on_strategy, None)) {
+            if let Some(odd) = record.and_then(|record| oddity(&record, None)) {
                 report.note(odd);
             }
         }

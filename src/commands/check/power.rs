@@ -6,14 +6,16 @@ use std::fs;
 
 use nix::{
     fcntl::{AT_FDCWD, AtFlags},
-    unistd::{AccessFlags, Pid, faccessat},
+    sched::{CloneFlags, unshare},
+    sys::wait::{WaitStatus, waitpid},
+    unistd::{AccessFlags, ForkResult, Pid, faccessat, fork},
 };
 
 use crate::{
     process::{
         PID1,
         fuse::Fuse,
-        kill, runs_our_program,
+        runs_our_program,
         scan::{ScanError, Scanner},
         slice, spawn,
     },
@@ -31,16 +33,16 @@ pub(super) struct Power {
     pub(super) pid1: bool,
     /// The effective user.
     pub(super) uid: u32,
+    /// Whether its numbers are those of the host: this user namespace is the host's.
+    pub(super) host_users: bool,
+    /// Whether a program may make a PID namespace of its own.
+    pub(super) nests: bool,
     /// What `/proc/self/status` says.
     pub(super) status: Status,
     /// Whether the root file system ignores setuid bits.
     pub(super) nosuid: bool,
     /// What /proc is good for.
     pub(super) proc: Proc,
-    /// Whether pidfd_open(2) is allowed.
-    pub(super) pidfd: bool,
-    /// Whether a cgroup.kill of this container's own is there and writable.
-    pub(super) cgroup_kill: bool,
     /// Whether the kernel's fuse is steady, or why there is none.
     pub(super) fuse: Result<bool, String>,
     /// Whether a shorter time slice is granted.
@@ -97,6 +99,8 @@ impl Power {
         Self {
             pid1: Pid::this() == PID1 || runs_our_program(PID1),
             uid: nix::unistd::geteuid().as_raw(),
+            host_users: read("/proc/self/uid_map").split_whitespace().eq(["0", "0", "4294967295"]),
+            nests: may_nest(),
             status: parse_status(&read("/proc/self/status")),
             nosuid: root_is_nosuid(&read("/proc/self/mountinfo")),
             proc: match Scanner::open() {
@@ -105,8 +109,6 @@ impl Power {
                 Err(ScanError::Foreign) => Proc::Foreign,
                 Err(ScanError::Open(_)) => Proc::Absent,
             },
-            pidfd: kill::pidfd_open(Pid::this()).is_ok(),
-            cgroup_kill: writable("/sys/fs/cgroup/cgroup.kill"),
             fuse: Fuse::light(Instant::NEVER).map(|fuse| fuse.is_steady()).map_err(|error| one_line(&error)),
             slice: slice::shorten().is_ok(),
             oom_scores: spawn::oom_scores(oom_score_adjust).filter(|_| writable("/proc/self/oom_score_adj")),
@@ -139,8 +141,8 @@ impl Power {
             self.reach(),
             self.sight(),
             self.refusal(),
-            self.identity(),
             self.fuse(),
+            self.fuse_reach(),
             self.promptness(),
             self.memory(),
             self.confinement(),
@@ -190,16 +192,6 @@ impl Power {
         finding(true, "no child can become a user whom tenure may not kill")
     }
 
-    fn identity(&self) -> Finding {
-        match (self.pid1, self.pidfd) {
-            (_, true) => finding(true, "pidfd_open works: no signal goes to a recycled pid"),
-            (true, false) => finding(true, "pidfd_open is refused: not needed, PID 1 alone frees the pids of its children"),
-            (false, false) => {
-                finding(false, "pidfd_open is refused: a walk checks pid and start time just before each signal instead")
-            }
-        }
-    }
-
     fn fuse(&self) -> Finding {
         match &self.fuse {
             Ok(true) => finding(
@@ -218,6 +210,26 @@ impl Power {
                 ),
             ),
         }
+    }
+
+    /// What kill(2) may do the fuse may not: it asks whether init is root of the host's user namespace, capabilities or not, or has
+    /// the user of the process (sigio_perm in the kernel); and SIGKILL is forced on no init of a PID namespace.
+    fn fuse_reach(&self) -> Finding {
+        let is_root = self.uid == 0 && self.host_users;
+        let user = (!is_root && (self.may_change_users() || self.may_execute_setuid_programs())).then_some(
+            "processes of another user (run as one user that is not root, with allowPrivilegeEscalation: false, or as root of the \
+             host's users)",
+        );
+        let nested =
+            self.nests.then_some("the first process of a PID namespace that the workload makes (a sandbox; seccomp forbids it)");
+        let beyond: Vec<_> = [user, nested].into_iter().flatten().collect();
+        if beyond.is_empty() {
+            return finding(
+                true,
+                "no process of the workload can leave the reach of a fuse: it cannot change its user, nor its PID namespace",
+            );
+        }
+        finding(false, &format!("a fuse does not reach {}: those die by init or the elector only", beyond.join(", nor ")))
     }
 
     fn promptness(&self) -> Finding {
@@ -265,9 +277,25 @@ impl Power {
             _ => "a seccomp filter",
         };
         let privileges = if self.status.no_new_privs { "no new privileges" } else { "new privileges possible" };
-        let cgroup = if self.cgroup_kill { "cgroup.kill writable (not used)" } else { "cgroup.kill not writable (not needed)" };
-        finding(true, &format!("uid {}, {privileges}, {seccomp}, {cgroup}", self.uid))
+        finding(true, &format!("uid {}, {privileges}, {seccomp}", self.uid))
     }
+}
+
+/// Tries it in a child, by itself and with a user namespace, which needs no privilege where that is allowed.
+#[expect(unsafe_code, reason = "fork")]
+fn may_nest() -> bool {
+    // SAFETY: the child makes two system calls, and ends without running anything of this process.
+    let child = match unsafe { fork() } {
+        Ok(ForkResult::Parent { child }) => child,
+        Ok(ForkResult::Child) => {
+            let alone = unshare(CloneFlags::CLONE_NEWPID);
+            let nests = alone.or_else(|_| unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWPID)).is_ok();
+            // SAFETY: it takes a number and does not return.
+            unsafe { libc::_exit(nests.into()) }
+        }
+        Err(_) => return true,
+    };
+    !matches!(waitpid(child, None), Ok(WaitStatus::Exited(_, 0)))
 }
 
 const fn has(capabilities: u64, capability: u32) -> bool {
@@ -305,11 +333,11 @@ mod tests {
     const CONFINED: Power = Power {
         pid1: true,
         uid: 65532,
+        host_users: true,
+        nests: false,
         status: Status { no_new_privs: true, effective: 0, permitted: 0, bounding: 0, seccomp: 2 },
         nosuid: false,
         proc: Proc::Whole,
-        pidfd: true,
-        cgroup_kill: false,
         fuse: Ok(true),
         slice: true,
         oom_scores: Some((0, 100)),
@@ -328,7 +356,7 @@ mod tests {
             pid1: false,
             status,
             proc: Proc::Partial,
-            pidfd: false,
+            nests: true,
             fuse: Err("sockets are refused".into()),
             slice: false,
             oom_scores: None,
@@ -358,6 +386,24 @@ mod tests {
         assert!(!Power { status: regained, uid: 65532, ..drops.clone() }.may_be_refused());
         let kept = Status { no_new_privs: true, ..regained };
         assert!(!Power { status: kept, ..drops }.may_be_refused());
+    }
+
+    #[test]
+    fn a_fuse_reaches_no_other_user_unless_init_is_root_of_the_hosts_users_and_no_init_of_a_nested_namespace() {
+        let capabilities = 1 << CAP_KILL | 1 << CAP_SETUID;
+        let status = Status { no_new_privs: true, effective: capabilities, permitted: capabilities, ..CONFINED.status };
+        let reach = |power: Power| power.fuse_reach();
+
+        let kills = Power { status, ..CONFINED };
+        assert!(!kills.may_be_refused() && !reach(kills.clone()).strong, "kill(2) may what the fuse may not");
+        let mapped = Power { uid: 0, host_users: false, ..kills.clone() };
+        assert!(reach(mapped).text.starts_with("a fuse does not reach processes of another user"));
+        assert!(reach(Power { uid: 0, ..kills }).strong);
+        let gains = Status { no_new_privs: false, bounding: 1, ..CONFINED.status };
+        assert!(!reach(Power { status: gains, ..CONFINED }).strong);
+
+        let Finding { strong, text } = reach(Power { nests: true, ..CONFINED });
+        assert!(!strong && text.starts_with("a fuse does not reach the first process of a PID namespace"), "{text}");
     }
 
     #[test]

@@ -5,12 +5,13 @@
 
 use std::{
     fs, io,
+    net::Ipv4Addr,
     path::{Path, PathBuf},
 };
 
 use super::{block_on, interrupts::Interrupts};
 use crate::{
-    apiserver::{Options, Server, StartError},
+    apiserver::{Server, StartError},
     cli::Demo,
     clock,
     console::{answer, complain},
@@ -19,11 +20,13 @@ use crate::{
 };
 
 mod cell;
+mod relay;
 mod replica;
 mod script;
 mod timeline;
 mod workload;
 
+use relay::Relay;
 use replica::Replica;
 use script::{Script, Stuck};
 use timeline::Drawn;
@@ -44,6 +47,8 @@ enum Failed {
     Server(#[from] StartError),
     #[error("no directory for the demo's files: {}", .directory.display())]
     Directory { directory: PathBuf, source: io::Error },
+    #[error("a replica has no network")]
+    Relay(#[source] io::Error),
     #[error("a replica does not start")]
     Replica(#[source] io::Error),
     #[error("the stamps of the workloads cannot be read")]
@@ -85,14 +90,16 @@ fn show() -> u8 {
 /// What the workloads' stamps prove.
 fn play(directory: &Path) -> Result<Drawn, Failed> {
     make(directory).map_err(|source| Failed::Directory { directory: directory.to_owned(), source })?;
-    let server = Server::start(&Options::default())?;
+    let server = Server::start((Ipv4Addr::LOCALHOST, 0).into())?;
     let contained = cell::is_possible().map_err(Failed::Replica)?;
-    let mut replicas = Vec::new();
-    for name in ["red", "green", "blue"] {
-        replicas.push(Replica::new(name, server.client(name)?, directory, contained).map_err(Failed::Replica)?);
-    }
     block_on(async {
         let mut interrupts = Interrupts::catch().map_err(Failed::Signals)?;
+        let mut replicas = Vec::new();
+        for name in ["red", "green", "blue"] {
+            let network = Relay::start(server.address()).await.map_err(Failed::Relay)?;
+            let kubeconfig = server.kubeconfig(network.address);
+            replicas.push(Replica::new(name, network, &kubeconfig, directory, contained).map_err(Failed::Replica)?);
+        }
         let mut script = Script::new(replicas, directory, clock::boot());
         tokio::select! {
             played = script.play(contained) => played?,

@@ -16,7 +16,8 @@ use nix::{
 };
 use serde_json::json;
 
-use crate::{apiserver::Client, commands::dev_server::write_private};
+use super::relay::Relay;
+use crate::commands::dev_server::write_private;
 
 /// Name of the demo's Lease.
 pub(super) const LEASE: &str = "demo";
@@ -26,8 +27,8 @@ pub(super) const LEASE: &str = "demo";
 pub(super) struct Replica {
     /// Its name, and the colour in which it is drawn.
     pub(super) name: &'static str,
-    /// Its network.
-    pub(super) network: Client,
+    /// Its way to the API server.
+    pub(super) network: Relay,
     directory: PathBuf,
     /// In a PID namespace of its own.
     contained: bool,
@@ -39,9 +40,15 @@ impl Replica {
     ///
     /// # Errors
     /// They cannot be written.
-    pub(super) fn new(name: &'static str, network: Client, directory: &Path, contained: bool) -> io::Result<Self> {
-        write_private(&directory.join(format!("{name}.kubeconfig")), &network.kubeconfig())?;
-        fs::write(directory.join(format!("{name}.json")), settings(name).to_string())?;
+    pub(super) fn new(
+        name: &'static str,
+        network: Relay,
+        kubeconfig: &str,
+        directory: &Path,
+        contained: bool,
+    ) -> io::Result<Self> {
+        write_private(&directory.join(format!("{name}.kubeconfig")), kubeconfig)?;
+        fs::write(directory.join(format!("{name}.json")), config(name).to_string())?;
         Ok(Self { name, network, directory: directory.to_owned(), contained, child: None })
     }
 
@@ -118,7 +125,7 @@ impl Drop for Replica {
 
 /// Short timings that the law still allows: S, H and E are 2.27, 2.57 and 2.97 s after a write, and a rival takes over after 3.03
 /// s.
-fn settings(name: &str) -> serde_json::Value {
+fn config(name: &str) -> serde_json::Value {
     json!({
         "lease": {
             "name": LEASE,

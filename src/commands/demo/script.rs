@@ -17,10 +17,10 @@ use super::{
     timeline::{self, Drawn, Mark},
     workload::{self, Run},
 };
-use crate::{apiserver::Link, console::say, time::Instant};
+use crate::{console::say, time::Instant};
 
 /// How long a leader leads before something is done to it.
-const REIGN: Duration = Duration::from_millis(1_300);
+const TERM: Duration = Duration::from_millis(1_300);
 /// Longest wait for the next leader: several times what the law allows.
 const PATIENCE: Duration = Duration::from_secs(15);
 /// Between two looks at the stamps.
@@ -107,10 +107,10 @@ impl Script {
         let first = self.leader_after(self.begin).await?;
         self.tell(first.first, &format!("{} leads: nobody knows who held a new Lease before, so it waited 3 s", first.replica))?;
         for act in ACTS {
-            sleep(REIGN).await;
+            sleep(TERM).await;
             self.perform(act).await?;
         }
-        sleep(REIGN).await;
+        sleep(TERM).await;
         self.end().await
     }
 
@@ -150,7 +150,7 @@ impl Script {
         }
         for replica in self.replicas.iter_mut().filter(|replica| replica.name == name) {
             replica.network.heal();
-            let deadline = Deadline::now() + REIGN;
+            let deadline = Deadline::now() + TERM;
             while stopped.is_none() && replica.is_running()? && Deadline::now() < deadline {
                 sleep(GLANCE).await;
             }
@@ -224,7 +224,7 @@ fn inflict(act: Act, replica: &Replica) -> Result<Option<Pid>, Stuck> {
             send(init, Signal::SIGSTOP)?;
             return Ok(Some(init));
         }
-        Act::Cut => replica.network.set_link(Link::Cut),
+        Act::Cut => replica.network.cut(),
     }
     Ok(None)
 }

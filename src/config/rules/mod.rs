@@ -51,14 +51,13 @@ impl Judgement {
     }
 }
 
-/// Gives the Lease, in a configuration that was judged good, the name that it has in the API. Whether a prefix is part of it.
-pub(super) fn name_in_full(config: &mut Config, purpose: Purpose) -> bool {
+/// Gives the Lease, in a configuration that was judged good, the name that it has in the API.
+pub(super) fn name_in_full(config: &mut Config, purpose: Purpose) {
     let lease = &mut config.lease;
-    if lease.name.is_empty() || !(lease.enabled || purpose == Purpose::Look) {
-        return false;
+    if !lease.name.is_empty() && (lease.enabled || purpose == Purpose::Look) {
+        lease.name = names::called(lease);
+        lease.prefix.clear();
     }
-    lease.name = names::called(lease);
-    !std::mem::take(&mut lease.prefix).is_empty()
 }
 
 /// Says everything that is wrong with `config`, and what is odd in it.
@@ -81,30 +80,21 @@ pub(super) fn judge(config: &Config, purpose: Purpose) -> Judgement {
         timing::judge(config, &mut judgement);
         roles::judge(config, &mut judgement);
     } else {
-        roles::judge_rewrite("leader", &config.signals.rewrite.leader, &mut judgement);
+        roles::judge_rewrite("leader", &config.signals.rewrite.leader, [None; 2], &mut judgement);
         note_what_does_nothing(config, &mut judgement);
     }
     judgement
 }
 
-/// A plain init has no elector that could answer probes, and nobody to tell a role.
+/// A plain init has no elector that could answer probes, nobody to tell a role or to follow, and no Lease to lose.
 fn note_what_does_nothing(config: &Config, judgement: &mut Judgement) {
-    if config.http.listen.is_some() {
-        judgement.note("http.listen: there are no probes without leader election");
-    }
-    for key in roles::set(config) {
-        judgement.note(format!("{key}: without leader election there is no role to tell"));
-    }
-    match config.workload.runs {
-        Runs::Leading => {}
-        Runs::Always => judgement.note("workload.runs: without leader election nobody tells the workload that it leads"),
-    }
-    match config.workload.on_exit {
-        OnExit::Exit | OnExit::Restart => {}
-        OnExit::Follow => judgement.note("workload.onExit: without leader election there is nobody to follow: it means exit"),
-    }
-    match config.workload.on_loss {
-        OnLoss::Follow => {}
-        OnLoss::Exit => judgement.note("workload.onLoss: without leader election there is no Lease to lose"),
+    let others = [
+        ("http.listen", config.http.listen.is_some()),
+        ("workload.runs", config.workload.runs == Runs::Always),
+        ("workload.onExit", config.workload.on_exit == OnExit::Follow),
+        ("workload.onLoss", config.workload.on_loss == OnLoss::Exit),
+    ];
+    for key in roles::set(config).chain(others.into_iter().filter_map(|(key, is_set)| is_set.then_some(key))) {
+        judgement.note(format!("{key}: what it says does nothing without leader election"));
     }
 }

@@ -1,7 +1,7 @@
 //! Whether the Lease can carry its name, namespace, identity, labels and annotations.
 
 use super::Judgement;
-use crate::config::Lease;
+use crate::config::LeaseConfig;
 
 /// Of an object and of a prefix of a label.
 const LONGEST_NAME: usize = 253;
@@ -12,9 +12,12 @@ const LARGEST_METADATA: usize = 64 * 1024;
 const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 const OWN_PREFIX: &str = "tenure.dev/";
 
-pub(super) fn judge(lease: &Lease, judgement: &mut Judgement) {
+pub(super) fn judge(lease: &LeaseConfig, judgement: &mut Judgement) {
     judge_name(lease, judgement);
     judge_namespace(lease, judgement);
+    if lease.identity.starts_with(OWN_PREFIX) {
+        judgement.refuse(&["lease.identity"], "names below tenure.dev/ are tenure's own: choose another");
+    }
     if !can_stand(&lease.identity) {
         judgement.refuse(&["lease.identity"], "must be at most 253 bytes long, without control characters");
     }
@@ -27,14 +30,14 @@ pub fn can_stand(identity: &str) -> bool {
     identity.len() <= LONGEST_NAME && !identity.chars().any(char::is_control)
 }
 
-pub(super) fn judge_namespace(lease: &Lease, judgement: &mut Judgement) {
+pub(super) fn judge_namespace(lease: &LeaseConfig, judgement: &mut Judgement) {
     if !lease.namespace.is_empty() && !is_label(&lease.namespace) {
         let message = format!("{:?} is not a valid namespace: at most 63 of a to z, 0 to 9 and hyphens within", lease.namespace);
         judgement.refuse(&["lease.namespace"], message);
     }
 }
 
-fn judge_name(lease: &Lease, judgement: &mut Judgement) {
+fn judge_name(lease: &LeaseConfig, judgement: &mut Judgement) {
     if lease.name.is_empty() {
         judgement.refuse(&["lease.name"], "the Lease needs a name: --lease NAME, TENURE_LEASE__NAME or lease.name in a file");
         return;
@@ -60,7 +63,7 @@ fn judge_name(lease: &Lease, judgement: &mut Judgement) {
 }
 
 /// What the Lease is called in the API.
-pub(super) fn called(lease: &Lease) -> String {
+pub(super) fn called(lease: &LeaseConfig) -> String {
     made_valid(&format!("{}{}", lease.prefix, lease.name))
 }
 
@@ -78,7 +81,7 @@ fn made_valid(wanted: &str) -> String {
     name
 }
 
-fn judge_metadata(lease: &Lease, judgement: &mut Judgement) {
+fn judge_metadata(lease: &LeaseConfig, judgement: &mut Judgement) {
     for (key, value) in &lease.labels {
         let path = format!("lease.labels.{key}");
         judge_key(&path, key, judgement);
@@ -135,15 +138,15 @@ fn is_qualified(text: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn judged(change: impl FnOnce(&mut Lease)) -> (Lease, Judgement) {
-        let mut lease = Lease { name: "billing".into(), ..Lease::default() };
+    fn judged(change: impl FnOnce(&mut LeaseConfig)) -> (LeaseConfig, Judgement) {
+        let mut lease = LeaseConfig { name: "billing".into(), ..LeaseConfig::default() };
         change(&mut lease);
         let mut judgement = Judgement::default();
         judge(&lease, &mut judgement);
         (lease, judgement)
     }
 
-    fn is_refused(change: impl FnOnce(&mut Lease)) -> bool {
+    fn is_refused(change: impl FnOnce(&mut LeaseConfig)) -> bool {
         !judged(change).1.violations.is_empty()
     }
 
@@ -222,6 +225,7 @@ mod tests {
     #[test]
     fn an_identity_has_no_control_characters_and_an_end() {
         assert!(is_refused(|lease| lease.identity = "a\nb".into()) && is_refused(|lease| lease.identity = "a".repeat(254)));
+        assert!(is_refused(|lease| lease.identity = "tenure.dev/nobody".into()), "it is reserved");
         assert!(!is_refused(|lease| lease.identity = "pod-1".into()) && !is_refused(|lease| lease.identity = "a".repeat(253)));
     }
 }

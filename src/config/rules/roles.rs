@@ -6,16 +6,15 @@ use super::{
     Judgement,
     workload::{is_catchable, judge_command},
 };
-use crate::config::{Acknowledge, Config, HookKind, Runs, Signal, Signals};
+use crate::config::{Acknowledge, Config, HookKind, Runs, Signal};
 
 /// What arrives, and what the workload gets.
 type Rules = BTreeMap<Signal, Option<Signal>>;
 
 pub(super) fn judge(config: &Config, judgement: &mut Judgement) {
-    for (role, rules) in [("leader", &config.signals.rewrite.leader), ("standby", &config.signals.rewrite.standby)] {
-        judge_rewrite(role, rules, judgement);
-        judge_what_tells(role, rules, &config.signals, judgement);
-    }
+    let roles = [config.signals.on_lead, config.signals.on_follow];
+    judge_rewrite("leader", &config.signals.rewrite.leader, roles, judgement);
+    judge_rewrite("standby", &config.signals.rewrite.standby, roles, judgement);
     match config.workload.runs {
         Runs::Leading => refuse_what_means_nothing(config, judgement),
         Runs::Always => judge_telling(config, judgement),
@@ -52,8 +51,17 @@ fn judge_telling(config: &Config, judgement: &mut Judgement) {
             judgement.refuse(&[&format!("hooks.{name}.timeout")], "0s leaves a hook no time: write one such as 10s");
         }
     }
-    for (path, signal) in [("signals.onLead", signals.on_lead), ("signals.onFollow", signals.on_follow)] {
-        let Some(signal) = signal else { continue };
+    for (path, signal, key, hook, role) in [
+        ("signals.onLead", signals.on_lead, "hooks.afterLead", &hooks.after_lead, "leads"),
+        ("signals.onFollow", signals.on_follow, "hooks.beforeFollow", &hooks.before_follow, "follows"),
+    ] {
+        let Some(signal) = signal else {
+            if hook.is_none() {
+                let message = format!("nobody tells the workload that it {role}: set this or {key}");
+                judgement.refuse(&[path, key], message);
+            }
+            continue;
+        };
         if !is_catchable(signal) {
             judgement.refuse(&[path], format!("{} cannot be caught: choose one that the workload handles", signal.name()));
         } else if signal == Signal(libc::SIGCONT) {
@@ -64,18 +72,6 @@ fn judge_telling(config: &Config, judgement: &mut Judgement) {
     }
     if signals.on_lead.is_some() && signals.on_lead == signals.on_follow {
         judgement.refuse(&["signals.onFollow", "signals.onLead"], "both are the same: the workload could not tell them apart");
-    }
-    if signals.on_lead.is_none() && hooks.after_lead.is_none() {
-        judgement.refuse(
-            &["signals.onLead", "hooks.afterLead"],
-            "nobody tells the workload that it leads: set this or hooks.afterLead",
-        );
-    }
-    if signals.on_follow.is_none() && hooks.before_follow.is_none() {
-        judgement.refuse(
-            &["signals.onFollow", "hooks.beforeFollow"],
-            "nobody tells the workload that it follows: set this or hooks.beforeFollow",
-        );
     }
     match config.workload.acknowledge {
         None => judgement.refuse(
@@ -93,10 +89,10 @@ fn judge_telling(config: &Config, judgement: &mut Judgement) {
     }
 }
 
-/// What holds of a plain init's too.
-pub(super) fn judge_rewrite(role: &str, rules: &Rules, judgement: &mut Judgement) {
+/// Also of a plain init, where no signal tells a role.
+pub(super) fn judge_rewrite(role: &str, rules: &Rules, roles: [Option<Signal>; 2], judgement: &mut Judgement) {
     for (from, to) in rules {
-        let path = path(role, *from);
+        let path = format!("signals.rewrite.{role}.{}", from.name());
         if *from == Signal(libc::SIGTERM) {
             judgement.refuse(&[&path], "SIGTERM is a stop and not forwarded: set workload.stop.signal");
         } else if !from.is_forwardable() {
@@ -104,27 +100,16 @@ pub(super) fn judge_rewrite(role: &str, rules: &Rules, judgement: &mut Judgement
         }
         if to.is_some_and(|to| !is_catchable(to)) {
             judgement.refuse(&[&path], "would kill or stop the workload past its guard: choose a signal that can be caught");
+        } else if to.is_some() && roles.contains(to) {
+            judgement.refuse(&[&path], "would tell the workload a role that it does not have: choose another signal");
         }
     }
-}
-
-fn judge_what_tells(role: &str, rules: &Rules, signals: &Signals, judgement: &mut Judgement) {
-    for (from, to) in rules {
-        if to.is_some() && [signals.on_lead, signals.on_follow].contains(to) {
-            let message = "would tell the workload a role that it does not have: choose another signal";
-            judgement.refuse(&[&path(role, *from)], message);
-        }
-    }
-}
-
-fn path(role: &str, from: Signal) -> String {
-    format!("signals.rewrite.{role}.{}", from.name())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Hook;
+    use crate::config::{Hook, Signals};
 
     const LEAD: Signal = Signal(libc::SIGUSR1);
     const FOLLOW: Signal = Signal(libc::SIGUSR2);

@@ -26,45 +26,57 @@ const MOST_DRIFT: u32 = 200_000;
 
 pub(super) fn judge(config: &Config, judgement: &mut Judgement) {
     let before = judgement.violations.len();
-    judge_each(config, judgement);
+    judge_each(config.timing(), judgement);
     if judgement.violations.len() == before {
         judge_together(config.timing(), judgement);
     }
-    judge_creation_wait(config, judgement);
+    let Some(wait) = config.lease.creation_wait else { return };
+    judge_seconds("lease.creationWait", wait, judgement);
+    if wait < config.lease.duration {
+        judgement.note(format!(
+            "lease.creationWait: {} is less than lease.duration: after the Lease was deleted or cleared by hand, a leader that is cut off \
+             may still run when the next one starts",
+            humane::format(wait)
+        ));
+    }
 }
 
-fn judge_each(config: &Config, judgement: &mut Judgement) {
-    let timing = config.timing();
-    let written = humane::format(timing.duration);
-    if timing.duration < SHORTEST_LEASE || timing.duration > LONGEST_LEASE {
-        let message = format!("{written} is out of range: 2s is the shortest, {}s the longest", LONGEST_LEASE.as_secs());
-        judgement.refuse(&["lease.duration"], message);
-    } else if timing.duration.subsec_nanos() != 0 {
-        let whole = timing.duration.as_secs() + 1;
-        judgement.refuse(&["lease.duration"], format!("{written} is not in whole seconds, as a Lease has them: write {whole}s"));
+fn judge_each(timing: Timing, judgement: &mut Judgement) {
+    for (path, span, least) in [
+        ("lease.duration", timing.duration, SHORTEST_LEASE),
+        ("lease.renewPeriod", timing.renew_period, SHORTEST_PERIOD),
+        ("lease.attemptTimeout", timing.attempt_timeout, SHORTEST_ATTEMPT),
+        ("workload.stop.killMargin", timing.kill_margin, SHORTEST_MARGIN),
+    ] {
+        if span < least {
+            let message = format!("{} is too short: {} is the shortest", humane::format(span), humane::format(least));
+            judgement.refuse(&[path], message);
+        }
     }
-    if timing.renew_period < SHORTEST_PERIOD {
-        let message = format!("{} is too short: 1s is the shortest", humane::format(timing.renew_period));
-        judgement.refuse(&["lease.renewPeriod"], message);
-    }
-    if timing.attempt_timeout < SHORTEST_ATTEMPT {
-        let message = format!("{} is too short: 10ms is the shortest", humane::format(timing.attempt_timeout));
-        judgement.refuse(&["lease.attemptTimeout"], message);
-    }
+    judge_seconds("lease.duration", timing.duration, judgement);
     if !(LEAST_DRIFT..=MOST_DRIFT).contains(&timing.drift) {
         judgement.refuse(
             &["lease.clockDrift"],
             "is out of range: 0.01% is the least that clocks differ by, 20% the most that makes sense",
         );
     }
-    if timing.kill_margin < SHORTEST_MARGIN {
-        let message = format!("{} is too short to kill and prove: 100ms is the shortest", humane::format(timing.kill_margin));
-        judgement.refuse(&["workload.stop.killMargin"], message);
-    } else if timing.kill_margin < ADVISED_MARGIN {
+    if (SHORTEST_MARGIN..ADVISED_MARGIN).contains(&timing.kill_margin) {
         judgement.note(format!(
-            "workload.stop.killMargin: {} is shorter than the delay with which a busy machine may wake init; 1s is advised, 2s under a tight CPU limit",
+            "workload.stop.killMargin: {} is shorter than the delay with which a busy machine may wake init; 1s is advised, 2s under a \
+             tight CPU limit",
             humane::format(timing.kill_margin)
         ));
+    }
+}
+
+/// What a Lease can say: whole seconds, and not too many.
+fn judge_seconds(path: &str, span: Duration, judgement: &mut Judgement) {
+    let written = humane::format(span);
+    if span > LONGEST_LEASE {
+        judgement.refuse(&[path], format!("{written} is too long: {}s is the longest", LONGEST_LEASE.as_secs()));
+    } else if span.subsec_nanos() != 0 {
+        let whole = span.as_secs() + 1;
+        judgement.refuse(&[path], format!("{written} is not in whole seconds, as a Lease has them: write {whole}s"));
     }
 }
 
@@ -126,23 +138,27 @@ fn remedies(timing: Timing, attempts: u32) -> Vec<String> {
     if let Some(secs) = longer {
         remedies.push(format!("lease.duration to {secs}s or more"));
     }
-    let renew = |renew_period| Timing { renew_period, ..timing };
-    let attempt = |attempt_timeout| Timing { attempt_timeout, ..timing };
-    let grace = |loss_grace| Timing { loss_grace, ..timing };
-    let margin = |kill_margin| Timing { kill_margin, ..timing };
-    let mut shorter = |key: &str, now: Duration, least: Duration, with: &dyn Fn(Duration) -> Timing| {
+    type With = fn(Timing, Duration) -> Timing;
+    let shorter: [(&str, Duration, Duration, With); 4] = [
+        ("lease.renewPeriod", timing.renew_period, SHORTEST_PERIOD, |timing, renew_period| Timing { renew_period, ..timing }),
+        ("lease.attemptTimeout", timing.attempt_timeout, SHORTEST_ATTEMPT, |timing, attempt_timeout| Timing {
+            attempt_timeout,
+            ..timing
+        }),
+        ("workload.stop.lossGrace", timing.loss_grace, Duration::ZERO, |timing, loss_grace| Timing { loss_grace, ..timing }),
+        ("workload.stop.killMargin", timing.kill_margin, Config::default().workload.stop.kill_margin, |timing, kill_margin| {
+            Timing { kill_margin, ..timing }
+        }),
+    ];
+    for (key, now, least, with) in shorter {
         // In steps, counted down from what is set: the first that fits is the longest.
         let step = Duration::from_millis(10);
         let steps = u64::try_from(now.saturating_sub(least).as_millis() / step.as_millis()).unwrap_or(u64::MAX);
-        let at = |steps: u64| least + step * u32::try_from(steps).unwrap_or(u32::MAX);
-        if let Some(down) = first(0, steps, |down| fits(with(at(steps - down)))) {
-            remedies.push(format!("{key} to {} or less", humane::format(at(steps - down))));
+        let at = |down: u64| least + step * u32::try_from(steps - down).unwrap_or(u32::MAX);
+        if let Some(down) = first(0, steps, |down| fits(with(timing, at(down)))) {
+            remedies.push(format!("{key} to {} or less", humane::format(at(down))));
         }
-    };
-    shorter("lease.renewPeriod", timing.renew_period, SHORTEST_PERIOD, &renew);
-    shorter("lease.attemptTimeout", timing.attempt_timeout, SHORTEST_ATTEMPT, &attempt);
-    shorter("workload.stop.lossGrace", timing.loss_grace, Duration::ZERO, &grace);
-    shorter("workload.stop.killMargin", timing.kill_margin, Config::default().workload.stop.kill_margin, &margin);
+    }
     remedies
 }
 
@@ -160,24 +176,6 @@ fn first(mut low: u64, mut high: u64, good: impl Fn(u64) -> bool) -> Option<u64>
         }
     }
     Some(low)
-}
-
-fn judge_creation_wait(config: &Config, judgement: &mut Judgement) {
-    let Some(wait) = config.lease.creation_wait else { return };
-    let written = humane::format(wait);
-    if wait > LONGEST_LEASE {
-        let message = format!("{written} is too long: {}s is the longest", LONGEST_LEASE.as_secs());
-        judgement.refuse(&["lease.creationWait"], message);
-    } else if wait.subsec_nanos() != 0 {
-        let whole = wait.as_secs() + 1;
-        let message = format!("{written} is not in whole seconds, as a Lease has them: write {whole}s");
-        judgement.refuse(&["lease.creationWait"], message);
-    } else if wait < config.lease.duration {
-        judgement.note(format!(
-            "lease.creationWait: {written} is less than lease.duration: after the Lease was deleted or cleared by hand, a leader that \
-             is cut off may still run when the next one starts"
-        ));
-    }
 }
 
 #[cfg(test)]

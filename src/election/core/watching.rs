@@ -15,8 +15,17 @@ const LONGEST_WATCH_PAUSE: Duration = Duration::from_secs(60);
 /// A watch that lasted this long has worked.
 const WORKED: Duration = Duration::from_secs(10);
 
+#[derive(Clone, Debug)]
+pub(super) struct Watch {
+    state: State,
+    /// Consecutive watches that failed early.
+    failures: u32,
+    /// The version to resume from.
+    version: Option<String>,
+}
+
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Watch {
+enum State {
     /// Not yet started, or ended: start no earlier than `at`, and after a read if the last version cannot be trusted.
     Idle { at: Instant, read_first: bool },
     Running {
@@ -33,88 +42,90 @@ pub(crate) enum News {
     Deleted(LeaseRecord),
 }
 
+impl Watch {
+    pub(super) const fn new() -> Self {
+        Self { state: State::Idle { at: Instant::BOOT, read_first: true }, failures: 0, version: None }
+    }
+
+    /// A read has provided a version to watch from; none: there is no Lease.
+    pub(super) fn resumes_from(&mut self, version: Option<&str>) {
+        self.version = version.map(str::to_owned);
+        if let State::Idle { read_first, .. } = &mut self.state {
+            *read_first = false;
+        }
+    }
+}
+
 impl Core {
     /// Takes in a watch event; returns the record if it was news. A deletion is passed on even if that Lease was not the last one
     /// seen: an old event of another may have come in between.
     pub(crate) fn watched(&mut self, watched: Watched, now: Now) -> Option<News> {
         self.note_recovery(&watched, now);
-        if let (Watch::Running { brought, .. }, Watched::Changed(_) | Watched::Deleted(_) | Watched::Bookmark(_)) =
-            (&mut self.watch, &watched)
+        if let (State::Running { brought, .. }, Watched::Changed(_) | Watched::Deleted(_) | Watched::Bookmark(_)) =
+            (&mut self.watch.state, &watched)
         {
             *brought = true;
         }
         match watched {
             Watched::Changed(object) => {
                 let record = LeaseRecord::read(object)?;
-                self.version = Some(record.resource_version().to_owned());
-                let is_news = self.sight.watched(record.clone(), now.boot);
-                self.overlooked &= self.sight.record().is_none_or(|seen| seen.resource_version() != record.resource_version());
+                self.watch.version = Some(record.resource_version().to_owned());
+                let is_news = self.observation.watched(record.clone(), now.boot);
+                self.hand_on();
                 if !is_news {
                     return None;
                 }
-                self.has_heard(now);
-                self.hand_on();
+                self.pacing.heard(self.timing, now.boot);
                 self.report_holder(&record);
                 Some(News::Changed(record))
             }
             Watched::Deleted(object) => {
                 let record = LeaseRecord::read(object)?;
-                self.version = Some(record.resource_version().to_owned());
-                if self.sight.deleted(&record, now.boot) {
-                    self.has_heard(now);
+                self.watch.version = Some(record.resource_version().to_owned());
+                if self.observation.deleted(&record, now.boot) {
+                    self.pacing.heard(self.timing, now.boot);
                     self.hand_on();
                 }
                 Some(News::Deleted(record))
             }
             Watched::Bookmark(version) => {
-                self.version = Some(version);
+                self.watch.version = Some(version);
                 None
             }
             Watched::Ended(end) => {
-                let Watch::Running { started, brought } = self.watch else { return None };
-                let (read_first, forbidden) = match end {
-                    WatchEnd::Closed => (false, false),
-                    WatchEnd::Forbidden(_) => (true, true),
-                    WatchEnd::Failed(_) => (true, false),
-                };
-                let failures = if now.boot.since(started) < WORKED { self.watch_failures } else { 0 };
-                let slowing = doubled(LEAST_BETWEEN_WATCHES, failures, LONGEST_WATCH_PAUSE);
-                let pause = if forbidden { LONGEST_WATCH_PAUSE } else { slowing };
-                self.watch = Watch::Idle { at: (started + pause).max(now.boot), read_first };
-                // What ends at once each time, as behind a proxy that holds streams back, is no watch either.
-                let in_vain = read_first || !brought && now.boot.since(started) < WORKED;
-                self.watch_failures = if in_vain { failures.saturating_add(1) } else { 0 };
-                // What it missed is read at once. If watches keep failing, the reads keep their pace.
-                if read_first && !forbidden && failures == 0 {
-                    self.read_wanted = true;
-                }
-                match end {
-                    WatchEnd::Closed => {}
-                    WatchEnd::Forbidden(message) | WatchEnd::Failed(message) => {
-                        self.report_failure(Operation::Watch, now.boot, message)
-                    }
-                }
+                self.watch_ended(end, now);
                 None
             }
         }
     }
 
-    /// Takes in that a read brought `record`. If reads bring what changes, and the watch does not, that is started anew: a proxy may
-    /// keep the connection of a watch that is dead.
-    pub(crate) fn doubt_watch(&mut self, record: &LeaseRecord, now: Now) {
-        let missed = self.sight.record().is_some_and(|seen| seen.resource_version() != record.resource_version());
-        if missed
-            && self.overlooked
-            && let Watch::Running { started, .. } = self.watch
-            && now.boot.since(started) >= LONGEST_WATCH_PAUSE
-        {
-            self.watch = Watch::Idle { at: now.boot, read_first: false };
+    fn watch_ended(&mut self, end: WatchEnd, now: Now) {
+        let State::Running { started, brought } = self.watch.state else { return };
+        let (read_first, forbidden) = match end {
+            WatchEnd::Closed => (false, false),
+            WatchEnd::Forbidden(_) => (true, true),
+            WatchEnd::Failed(_) => (true, false),
+        };
+        let failures = if now.boot.since(started) < WORKED { self.watch.failures } else { 0 };
+        let slowing = doubled(LEAST_BETWEEN_WATCHES, failures, LONGEST_WATCH_PAUSE);
+        let pause = if forbidden { LONGEST_WATCH_PAUSE } else { slowing };
+        self.watch.state = State::Idle { at: (started + pause).max(now.boot), read_first };
+        // What ends at once each time, as behind a proxy that holds streams back, is no watch either.
+        let in_vain = read_first || !brought && now.boot.since(started) < WORKED;
+        self.watch.failures = if in_vain { failures.saturating_add(1) } else { 0 };
+        // What it missed is read at once. If watches keep failing, the reads keep their pace.
+        if read_first && !forbidden && failures == 0 {
+            self.pacing.want_read();
+        }
+        match end {
+            WatchEnd::Closed => {}
+            WatchEnd::Forbidden(message) | WatchEnd::Failed(message) => self.report_failure(Operation::Watch, now.boot, message),
         }
     }
 
     /// A watch that keeps failing after a few events has not recovered.
     fn note_recovery(&mut self, watched: &Watched, now: Now) {
-        let Watch::Running { started, .. } = self.watch else { return };
+        let State::Running { started, .. } = self.watch.state else { return };
         let works = match watched {
             Watched::Changed(_) | Watched::Deleted(_) | Watched::Bookmark(_) => now.boot.since(started) >= LONGEST_WATCH_PAUSE,
             Watched::Ended(WatchEnd::Closed) => true,
@@ -126,29 +137,21 @@ impl Core {
         }
     }
 
-    /// A read has provided a version to watch from.
-    pub(super) fn read_for_watch(&mut self, now: Now) {
-        if let Watch::Idle { read_first, .. } = &mut self.watch {
-            *read_first = false;
-        }
-        self.tick_watch(now);
-    }
-
     /// Starts the watch if it is due.
     pub(crate) fn tick_watch(&mut self, now: Now) {
-        if let Watch::Idle { at, read_first: false } = self.watch
+        if let State::Idle { at, read_first: false } = self.watch.state
             && at <= now.boot
         {
-            self.watch = Watch::Running { started: now.boot, brought: false };
-            self.act(Action::Watch { resource_version: self.version.clone() });
+            self.watch.state = State::Running { started: now.boot, brought: false };
+            self.act(Action::Watch { resource_version: self.watch.version.clone() });
         }
     }
 
     /// When the watch is due, if no read is needed first.
     pub(crate) const fn watch_timeout(&self) -> Option<Instant> {
-        match self.watch {
-            Watch::Idle { at, read_first: false } => Some(at),
-            Watch::Idle { read_first: true, .. } | Watch::Running { .. } => None,
+        match self.watch.state {
+            State::Idle { at, read_first: false } => Some(at),
+            State::Idle { read_first: true, .. } | State::Running { .. } => None,
         }
     }
 }

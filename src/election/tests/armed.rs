@@ -1,6 +1,6 @@
 //! What the second guard is armed for (law 3, 8).
 
-use super::bench::{Bench, plus, seconds};
+use super::bench::{Bench, seconds};
 use crate::{
     election::armed::Armed,
     link::{Reason, Stop, Term, Then, ToElector, ToInit},
@@ -35,17 +35,6 @@ fn the_second_guard_kills_at_h_as_init_was_told_of_it_last() {
 }
 
 #[test]
-fn the_second_guard_kills_earlier_where_the_end_of_a_wait_moves_h_back() {
-    let mut bench = Bench::with(serde_json::json!({"holderIdentity": "", "leaseDurationSeconds": 60}));
-    bench.run(plus(60) + seconds(3));
-    let shortened = bench.told.iter().rposition(|message| matches!(message, ToInit::Shorten { .. }));
-    bench.told.truncate(shortened.expect("the wait is over") + 1);
-    let Some(ToInit::Shorten { deadlines, .. }) = bench.told.last() else { unreachable!("found above") };
-
-    assert_eq!(armed(&bench).hard(), deadlines.hard);
-}
-
-#[test]
 fn a_proof_disarms_the_second_guard_for_its_own_term_only() {
     let bench = Bench::leading();
     let mut armed = armed(&bench);
@@ -62,8 +51,7 @@ fn a_proof_disarms_the_second_guard_for_its_own_term_only() {
 #[test]
 fn the_end_of_a_term_disarms_the_second_guard() {
     let mut bench = Bench::leading();
-    bench.stopping(Reason::Signal);
-    bench.prove(Then::Follow);
+    bench.stop(Reason::Signal, Then::Follow);
     bench.run(seconds(1));
     assert!(bench.told.contains(&ToInit::Ended { term: Term(1) }));
 

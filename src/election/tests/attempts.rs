@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use super::bench::{Bench, START, lost, seconds, welcome};
+use super::bench::{Bench, START, initial_state, lost, seconds};
 use crate::{
     config::Config,
     election::{Answer, Refusal, Request},
-    link::{Reason, Welcome},
+    link::{InitialState, Reason},
 };
 
 #[test]
@@ -35,7 +35,7 @@ fn as_many_attempts_are_made_as_the_law_counts_on_however_short_they_are() {
     config.workload.stop.kill_margin = Duration::from_millis(100);
     config.workload.stop.loss_grace = Duration::from_millis(400);
     assert_eq!(config.timing().attempts(), 2);
-    let mut bench = Bench::leading_with(Welcome { config, ..welcome() });
+    let mut bench = Bench::leading_with(InitialState { config, ..initial_state() });
     bench.answers = false;
     let before = bench.sent.len();
 
@@ -168,8 +168,7 @@ fn a_leaders_refused_credentials_are_tried_again_once_at_once_then_with_a_pause(
     bench.answer(refused());
     assert_eq!((bench.sent.len(), bench.awaited.is_none()), (sent + 1, true));
 
-    bench.answers = true;
-    bench.run(seconds(1));
+    bench.run_answered(seconds(1));
     bench.answers = false;
     bench.run(seconds(3));
     let sent = bench.sent.len();
@@ -180,8 +179,7 @@ fn a_leaders_refused_credentials_are_tried_again_once_at_once_then_with_a_pause(
 #[test]
 fn a_change_that_the_watch_brings_costs_no_conflict() {
     let mut bench = Bench::leading();
-    bench.register.edit(|object| object["metadata"]["labels"] = serde_json::json!({"theirs": "x"}));
-    bench.watch_register();
+    bench.see(|object| object["metadata"]["labels"] = serde_json::json!({"theirs": "x"}));
     let sent = bench.sent.len();
 
     bench.run(seconds(3));

@@ -1,13 +1,14 @@
 //! One elector, a register with compare-and-swap, an init that cooperates, and a clock that only the test moves.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
 
 use crate::{
-    config::{Config, Lease},
-    election::{Action, Answer, Elector, Event, Input, Request, RequestId, Watched, armed::Armed, record::later},
-    link::{LastSeen, Reason, Resume, Stop, Term, Then, ToElector, ToInit, Welcome},
+    apiserver::register::{self, Preconditions, StatusError},
+    config::{Config, LeaseConfig},
+    election::{Action, Answer, Elector, Event, Input, Refusal, Request, RequestId, Watched, armed::Armed, record::later},
+    link::{InitialState, LastSeen, Reason, Resume, Stop, Term, Then, ToElector, ToInit},
     time::{Instant, Now},
 };
 
@@ -36,12 +37,10 @@ pub(super) struct Bench {
 }
 
 /// The Lease as a server keeps it.
-#[derive(Default)]
-pub(super) struct Register {
-    pub(super) object: Option<Value>,
-    version: u64,
-    uids: u64,
-}
+pub(super) struct Register(register::Register);
+
+const KEY: &str = "default/lease";
+const CREATED: &str = "2026-01-01T00:00:00Z";
 
 pub(super) fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
@@ -54,42 +53,42 @@ pub(super) fn plus(duration: u64) -> Duration {
     Duration::from_millis(duration * 1010)
 }
 
-pub(super) fn welcome() -> Welcome {
-    let lease = Lease { name: "lease".into(), namespace: "default".into(), ..Lease::default() };
-    Welcome::first(Config { lease, ..Config::default() }, ME.into())
+pub(super) fn initial_state() -> InitialState {
+    let lease = LeaseConfig { name: "lease".into(), namespace: "default".into(), ..LeaseConfig::default() };
+    InitialState::first(Config { lease, ..Config::default() }, ME.into())
 }
 
 impl Bench {
     pub(super) fn new() -> Self {
-        Self::start(welcome(), Register::default())
+        Self::start(initial_state(), Register::default())
     }
 
     /// With a Lease of this spec.
     pub(super) fn with(spec: Value) -> Self {
-        Self::start(welcome(), Register::holding(spec))
+        Self::start(initial_state(), Register::holding(spec))
     }
 
     /// Leading for one millisecond, after a release mark.
     pub(super) fn leading() -> Self {
-        Self::leading_with(welcome())
+        Self::leading_with(initial_state())
     }
 
-    pub(super) fn leading_with(welcome: Welcome) -> Self {
-        let mut bench = Self::start(welcome, Register::holding(mark()));
+    pub(super) fn leading_with(initial: InitialState) -> Self {
+        let mut bench = Self::start(initial, Register::holding(mark()));
         bench.run(Duration::from_millis(1));
         assert!(bench.leads().is_some(), "the bench leads");
         bench
     }
 
-    pub(super) fn start(welcome: Welcome, register: Register) -> Self {
+    pub(super) fn start(initial: InitialState, register: Register) -> Self {
         let now = Now { boot: START, wall: WALL };
         let mut armed = Armed::disarmed();
-        if let Some(resume) = &welcome.resume {
+        if let Some(resume) = &initial.resume {
             armed.arm(resume.term, resume.confirmed.deadlines.hard);
         }
         let mut bench = Self {
-            knows_a_term: welcome.resume.is_some(),
-            elector: Elector::new(welcome, 7, now),
+            knows_a_term: initial.resume.is_some(),
+            elector: Elector::new(initial, 7, now),
             now,
             register,
             told: Vec::new(),
@@ -129,6 +128,12 @@ impl Bench {
         panic!("the machine never rests");
     }
 
+    /// The server answers from now on.
+    pub(super) fn run_answered(&mut self, span: Duration) {
+        self.answers = true;
+        self.run(span);
+    }
+
     /// Moves the clock without waking the elector: a gap.
     pub(super) fn pass(&mut self, to: Instant) {
         let span = to.since(self.now.boot);
@@ -164,17 +169,14 @@ impl Bench {
 
     /// The watch delivers the register's current state.
     pub(super) fn watch_register(&mut self) {
-        let object = self.register.object.clone().expect("there is a Lease");
+        let object = self.register.object().expect("there is a Lease");
         self.watch(Watched::Changed(object.into()));
     }
 
-    /// The holder renews so often, at this pace.
-    pub(super) fn hear_renewals(&mut self, times: u32, pace: Duration) {
-        for renewal in 10..10 + times {
-            self.run(pace);
-            self.register.edit(|object| object["spec"]["renewTime"] = format!("2026-01-01T00:00:{renewal}.000000Z").into());
-            self.watch_register();
-        }
+    /// Somebody else edits the Lease, and the watch delivers that.
+    pub(super) fn see(&mut self, edit: impl FnOnce(&mut Value)) {
+        self.register.edit(edit);
+        self.watch_register();
     }
 
     pub(super) fn tell(&mut self, message: ToElector) {
@@ -201,6 +203,12 @@ impl Bench {
     pub(super) fn stopping(&mut self, reason: Reason) {
         let term = self.leads().expect("a term was begun");
         self.tell(ToElector::Stopping { term, reason, at: self.now.boot });
+    }
+
+    /// A stop that init began, and proves at once.
+    pub(super) fn stop(&mut self, reason: Reason, then: Then) {
+        self.stopping(reason);
+        self.prove(then);
     }
 
     fn input(&mut self, input: Input) {
@@ -265,10 +273,10 @@ impl Bench {
         let mut resume = None;
         for message in &self.told {
             match message.clone() {
-                ToInit::Lead { term, facts, timing, confirmed, .. } => {
+                ToInit::Lead { term, info, timing, confirmed, .. } => {
                     resume = Some(Resume {
                         term,
-                        facts,
+                        info,
                         timing,
                         confirmed,
                         stopping: None,
@@ -279,11 +287,6 @@ impl Bench {
                     });
                 }
                 ToInit::Extend { confirmed, .. } => resume.as_mut().expect("led").confirmed = confirmed,
-                ToInit::Shorten { timing, deadlines, .. } => {
-                    let resume = resume.as_mut().expect("led");
-                    resume.timing = timing;
-                    resume.confirmed.deadlines = deadlines;
-                }
                 _ => {}
             }
         }
@@ -320,6 +323,12 @@ impl Bench {
     }
 }
 
+impl Default for Register {
+    fn default() -> Self {
+        Self(register::Register::new(0))
+    }
+}
+
 impl Register {
     pub(super) fn holding(spec: Value) -> Self {
         let mut register = Self::default();
@@ -327,77 +336,67 @@ impl Register {
         register
     }
 
-    /// A new Lease with this spec.
-    pub(super) fn put(&mut self, spec: Value) {
-        self.uids += 1;
-        self.version += 10;
-        let metadata = json!({
-            "name": "lease", "namespace": "default",
-            "uid": format!("uid-{}", self.uids), "resourceVersion": self.version.to_string(),
-        });
-        self.object = Some(json!({"kind": "Lease", "metadata": metadata, "spec": spec}));
+    pub(super) fn object(&self) -> Option<Value> {
+        self.0.get(KEY).map(|object| Value::clone(object))
     }
 
-    /// An edit by somebody else.
+    /// A new Lease with this spec, whatever is there.
+    pub(super) fn put(&mut self, spec: Value) {
+        self.0.remove(KEY);
+        let bare = json!({"kind": "Lease", "metadata": {"name": "lease", "namespace": "default"}});
+        self.0.create(KEY, bare.into(), CREATED).expect("an empty Lease is valid");
+        self.edit(|object| object["spec"] = spec);
+    }
+
+    /// An edit by somebody else, whether or not it is valid.
     pub(super) fn edit(&mut self, edit: impl FnOnce(&mut Value)) {
-        self.version += 10;
-        let object = self.object.as_mut().expect("there is a Lease");
-        edit(object);
-        object["metadata"]["resourceVersion"] = self.version.to_string().into();
+        let mut object = self.object().expect("there is a Lease");
+        edit(&mut object);
+        self.0.commit(KEY, object);
     }
 
     /// Deletes it; returns the event that the watch would deliver.
     pub(super) fn delete(&mut self) -> Watched {
-        self.edit(|_| {});
-        Watched::Deleted(self.object.take().expect("there was a Lease").into())
+        let version = self.0.version();
+        self.0.remove(KEY);
+        let mut changes = self.0.changes_since(version).expect("it is remembered");
+        Watched::Deleted(changes.next().and_then(register::Change::deleted).expect("there was a Lease").into())
     }
 
     pub(super) fn spec(&self) -> &Value {
-        &self.object.as_ref().expect("there is a Lease")["spec"]
+        &self.0.get(KEY).expect("there is a Lease")["spec"]
     }
 
     pub(super) fn apply(&mut self, request: &Request) -> Answer {
-        match request {
-            Request::Get => self.object.clone().map_or(Answer::NotFound, |object| Answer::Object(object.into())),
-            Request::Create(_) if self.object.is_some() => Answer::Conflict,
+        let answer = match request {
+            Request::Get => self.0.get(KEY).cloned().ok_or(StatusError::NotFound),
             Request::Create(object) => {
-                assert_eq!(object["metadata"].get("uid"), None);
-                assert_eq!(object["metadata"].get("resourceVersion"), None);
-                self.put(object["spec"].clone());
-                let metadata = &object["metadata"];
-                let stored = self.object.as_mut().expect("just put");
-                stored["metadata"]["labels"] = metadata["labels"].clone();
-                stored["metadata"]["annotations"] = metadata["annotations"].clone();
-                Answer::Object(stored.clone().into())
+                assert_eq!((object["metadata"].get("uid"), object["metadata"].get("resourceVersion")), (None, None));
+                self.0.create(KEY, Arc::clone(object), CREATED)
             }
-            Request::Replace(object) => {
-                let Some(stored) = &self.object else { return Answer::NotFound };
-                let same = |name: &str| stored["metadata"][name] == object["metadata"][name];
-                if !same("uid") || !same("resourceVersion") {
-                    return Answer::Conflict;
-                }
-                if *stored != **object {
-                    self.object = Some(Value::clone(object));
-                    self.edit(|_| {});
-                }
-                Answer::Object(self.object.clone().expect("stored").into())
-            }
+            Request::Replace(object) => self.0.replace(KEY, Arc::clone(object), CREATED),
             Request::Delete { uid, resource_version } => {
-                let Some(stored) = &self.object else { return Answer::NotFound };
-                if stored["metadata"]["uid"] != **uid || stored["metadata"]["resourceVersion"] != **resource_version {
-                    return Answer::Conflict;
-                }
-                self.object = None;
-                Answer::Deleted
+                let must = Preconditions { uid: Some(uid), resource_version: Some(resource_version) };
+                return self.0.delete(KEY, must, CREATED).map_or_else(refused, |_| Answer::Deleted);
             }
-        }
+        };
+        answer.map_or_else(refused, Answer::Object)
+    }
+}
+
+fn refused(error: StatusError) -> Answer {
+    match error {
+        StatusError::NotFound => Answer::NotFound,
+        StatusError::AlreadyExists | StatusError::Conflict(_) => Answer::Conflict,
+        StatusError::Invalid { rule, .. } => Answer::Refused { refusal: Refusal::Invalid, message: rule.into() },
+        StatusError::Expired => unreachable!("no watch is asked for"),
     }
 }
 
 fn acknowledgement(message: &ToInit) -> Option<ToElector> {
     match message {
         ToInit::Lead { term, .. } => Some(ToElector::Acknowledged { term: *term, serial: 0 }),
-        ToInit::Extend { term, serial, .. } | ToInit::Shorten { term, serial, .. } | ToInit::Releasing { term, serial } => {
+        ToInit::Extend { term, serial, .. } | ToInit::Releasing { term, serial } => {
             Some(ToElector::Acknowledged { term: *term, serial: *serial })
         }
         _ => None,

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::bench::{Bench, ME, START, TICK, held, lost, mark, plus, seconds};
 use crate::{
-    election::{Answer, Event, Refusal, Request, Vacancy},
+    election::{AcquireReason, Answer, Event, Refusal, Request},
     link::{Reason, Then, ToElector, ToInit},
 };
 
@@ -19,20 +19,12 @@ pub(super) fn campaigning() -> Bench {
     bench
 }
 
-/// A bench whose acquiring PUT was answered at S: its first renewal is under way.
+/// A bench whose acquiring PUT was answered at S: it is written again.
 fn proved_at_s() -> Bench {
     let mut bench = campaigning();
     bench.run(Duration::from_millis(9_850));
     bench.serve();
-    bench
-}
-
-/// A bench whose POST was just sent and is not answered.
-fn creating() -> Bench {
-    let mut bench = Bench::new();
-    bench.answers = false;
-    bench.serve();
-    assert!(matches!(bench.awaited, Some((_, Request::Create(_)))));
+    assert!(bench.awaits_a_write());
     bench
 }
 
@@ -42,9 +34,8 @@ fn a_takeover_whose_reply_was_lost_is_proved_by_a_read_and_dated_from_its_send()
     let sent = bench.last_sent();
     bench.run(seconds(2));
     bench.serve_silently();
-    bench.answers = true;
 
-    bench.run(seconds(1));
+    bench.run_answered(seconds(1));
 
     let Some(ToInit::Lead { confirmed, .. }) = bench.told.iter().find(|message| matches!(message, ToInit::Lead { .. })) else {
         panic!("no term: {:?}", bench.told);
@@ -57,50 +48,13 @@ fn a_takeover_that_did_not_arrive_is_repeated_on_the_same_version_with_new_bytes
     let mut bench = campaigning();
     let first = bench.body();
     bench.answer(lost());
-    bench.answers = true;
 
-    bench.run(seconds(1));
+    bench.run_answered(seconds(1));
 
     let second = bench.body();
     assert_eq!(first["metadata"]["resourceVersion"], second["metadata"]["resourceVersion"]);
     assert_ne!(first["spec"]["renewTime"], second["spec"]["renewTime"]);
     assert!(bench.leads().is_some());
-}
-
-#[test]
-fn a_creation_that_did_not_arrive_is_repeated_without_haste() {
-    let mut bench = creating();
-    let first = bench.body();
-    bench.answer(lost());
-    bench.answers = true;
-
-    bench.run(seconds(1));
-
-    let second = bench.body();
-    assert_ne!(first["spec"]["renewTime"], second["spec"]["renewTime"]);
-    assert!(bench.leads().is_some());
-    assert!(bench.gets() <= 4, "{} reads", bench.gets());
-}
-
-#[test]
-fn a_creation_that_commits_after_it_was_repeated_is_known_by_its_bytes() {
-    let mut bench = creating();
-    let late = bench.awaited.as_ref().unwrap().1.clone();
-    let sent = bench.last_sent();
-    bench.answer(lost());
-    bench.run(seconds(1));
-    bench.serve();
-    bench.run(seconds(1));
-    assert!(matches!(bench.awaited, Some((_, Request::Create(_)))), "another creation is under way");
-    bench.register.apply(&late);
-    bench.serve();
-    assert_eq!(bench.leads(), None, "the conflict proves nothing");
-
-    bench.serve();
-
-    let Some(ToInit::Lead { confirmed, .. }) = bench.told.last() else { panic!("{:?}", bench.told) };
-    assert_eq!(confirmed.deadlines.end, sent + Duration::from_millis(14_850));
-    assert_eq!(bench.writes().len(), 2);
 }
 
 #[test]
@@ -114,61 +68,95 @@ fn a_takeover_that_commits_late_is_still_known_by_its_bytes() {
     bench.run(seconds(1));
     bench.register.apply(&late);
     bench.serve();
-    bench.answers = true;
 
-    bench.run(seconds(1));
+    bench.run_answered(seconds(1));
 
     let Some(ToInit::Lead { confirmed, .. }) = bench.told.first() else { panic!("{:?}", bench.told) };
     assert_eq!(confirmed.deadlines.end, bench.sent[1].0 + Duration::from_millis(14_850));
 }
 
 #[test]
-fn a_takeover_that_is_proved_after_s_starts_nothing_before_a_renewal() {
+fn a_takeover_that_is_proved_after_s_is_written_again_and_that_write_begins_the_term() {
     let mut bench = proved_at_s();
     assert_eq!(bench.leads(), None, "proved at S");
+    let (stored, sent) = (bench.register.object().unwrap(), bench.last_sent());
 
     bench.serve();
 
-    let Some(ToInit::Lead { facts, confirmed, .. }) = bench.told.first() else { panic!("{:?}", bench.told) };
-    assert_eq!(facts.token, "20", "the acquiring write's version, not the renewal's");
-    assert_eq!(confirmed.resource_version, "30");
+    let Some(ToInit::Lead { info, confirmed, .. }) = bench.told.first() else { panic!("{:?}", bench.told) };
+    assert_eq!((info.token.as_str(), confirmed.resource_version.as_str()), ("5", "5"), "by its own version");
+    assert_eq!(confirmed.deadlines.end, sent + Duration::from_millis(14_850));
+    let (before, after) = (&stored["spec"], bench.register.spec());
+    assert_ne!(before["renewTime"], after["renewTime"]);
+    assert_eq!((&before["acquireTime"], &before["leaseTransitions"]), (&after["acquireTime"], &after["leaseTransitions"]));
 }
 
 #[test]
-fn a_term_that_never_began_is_over_when_somebody_else_writes_its_holder_after_e() {
-    for watched in [false, true] {
+fn a_takeover_that_is_written_again_meets_a_foreign_edit_and_goes_on_while_the_spec_is_its_own() {
+    let mut bench = proved_at_s();
+    bench.register.edit(|object| object["metadata"]["labels"]["theirs"] = "x".into());
+
+    bench.run_answered(seconds(1));
+
+    assert!(bench.leads().is_some());
+    assert_eq!(bench.register.object().as_ref().unwrap()["metadata"]["labels"]["theirs"], "x");
+}
+
+#[test]
+fn a_takeover_that_is_written_again_is_over_once_the_lease_says_something_else() {
+    for spec in [held("x", 15), json!({})] {
         let mut bench = proved_at_s();
-        // Its renewals are lost, another leads meanwhile, and somebody puts this replica back by hand.
-        bench.run(seconds(10));
-        bench.register.edit(|object| object["spec"] = held("x", 15));
-        bench.register.edit(|object| object["spec"] = held(ME, 15));
-        if watched {
-            bench.watch_register();
-        }
-        bench.answer(Answer::Conflict);
-        bench.answers = true;
-        bench.run(seconds(10));
-        assert_eq!(bench.leads(), None, "under a token that is not the greatest any more");
+        bench.register.edit(|object| object["spec"] = spec);
 
-        bench.run(seconds(10));
+        bench.run_answered(seconds(15));
 
-        let Some(ToInit::Lead { facts, .. }) = bench.told.first() else { panic!("{:?}", bench.told) };
-        assert_eq!(facts.token, "50", "a write of a new term, after the whole wait");
+        assert_eq!(bench.leads(), None);
+        assert!(bench.events.iter().any(|event| matches!(event, Event::CampaignLost(_))));
     }
 }
 
 #[test]
-fn a_renewal_of_a_term_that_never_began_is_found_by_a_read_after_e() {
+fn an_own_name_after_a_change_in_between_is_foreign() {
     let mut bench = proved_at_s();
-    bench.run(seconds(10));
-    bench.serve_silently();
-    bench.watch_register();
-    bench.answers = true;
+    let own = bench.register.spec().clone();
+    bench.answer(lost());
+    bench.see(|object| object["spec"] = held("x", 15));
+    bench.register.edit(|object| object["spec"] = own);
 
+    bench.run_answered(seconds(15));
+
+    assert_eq!(bench.leads(), None, "it waits the whole duration");
+}
+
+#[test]
+fn a_takeover_that_the_watch_has_overtaken_starts_nothing() {
+    let mut bench = campaigning();
+    let reply = {
+        let (_, request) = bench.awaited.clone().unwrap();
+        bench.register.apply(&request)
+    };
+    bench.see(|object| object["spec"] = json!({}));
+
+    bench.answer(reply);
+    assert_eq!(bench.leads(), None);
+    bench.run_answered(seconds(15));
+
+    assert_eq!(bench.leads(), None, "whoever had it before it was cleared may run");
+}
+
+#[test]
+fn a_shutdown_after_a_late_takeover_writes_it_again_to_give_it_back() {
+    let mut bench = proved_at_s();
+
+    bench.tell(ToElector::Shutdown);
+    assert!(!bench.is_done());
+    bench.serve();
+    assert_eq!(bench.step_down_reason(), Some(Reason::Signal));
+    bench.answers = true;
+    bench.prove(Then::Exit);
     bench.run(seconds(1));
 
-    let Some(ToInit::Lead { facts, .. }) = bench.told.first() else { panic!("{:?}", bench.told) };
-    assert_eq!(facts.token, "20", "nobody has written in between");
+    assert_eq!((bench.register.spec()["holderIdentity"].as_str(), bench.is_done()), (Some(""), true));
 }
 
 #[test]
@@ -185,14 +173,14 @@ fn a_takeover_that_is_proved_one_tick_before_s_starts() {
 fn a_200_that_changed_nothing_or_something_else_is_no_proof() {
     let mut bench = campaigning();
     let mut unchanged = bench.body();
-    unchanged["metadata"]["resourceVersion"] = "10".into();
+    unchanged["metadata"]["resourceVersion"] = "3".into();
     bench.answer(Answer::Object(unchanged.into()));
     assert_eq!(bench.leads(), None);
 
     let mut bench = campaigning();
     let mut other = bench.body();
     other["spec"]["renewTime"] = "2020-01-01T00:00:00.000000Z".into();
-    other["metadata"]["resourceVersion"] = "20".into();
+    other["metadata"]["resourceVersion"] = "4".into();
     bench.answer(Answer::Object(other.into()));
     assert_eq!(bench.leads(), None);
 }
@@ -201,17 +189,17 @@ fn a_200_that_changed_nothing_or_something_else_is_no_proof() {
 fn a_write_that_was_answered_is_never_proved_again() {
     let mut bench = campaigning();
     bench.serve();
-    let first = bench.register.object.clone().unwrap();
+    let first = bench.register.object().unwrap();
     bench.stopping(Reason::Signal);
     bench.register.edit(|object| object["spec"]["holderIdentity"] = "x".into());
-    bench.serve();
     bench.prove(Then::Follow);
+    bench.serve();
+    bench.serve();
     assert_eq!(bench.told.last(), Some(&ToInit::Ended { term: bench.leads().unwrap() }));
     let terms = bench.told.len();
 
     bench.register.edit(|object| *object = first);
-    bench.answers = true;
-    bench.run(seconds(10));
+    bench.run_answered(seconds(10));
 
     assert!(!bench.told[terms..].iter().any(|message| matches!(message, ToInit::Lead { .. })));
 }
@@ -239,39 +227,16 @@ fn a_shutdown_during_a_lost_takeover_ends_after_a_read() {
     bench.register.edit(|object| object["spec"]["holderIdentity"] = "x".into());
 
     bench.serve();
-    assert!(bench.is_done(), "the conflict says that it is not mine");
-    assert_eq!(bench.writes().len(), 1);
-}
-
-#[test]
-fn a_shutdown_after_s_tells_init_nothing_of_a_term_in_which_nothing_ran() {
-    let mut bench = proved_at_s();
-
-    bench.tell(ToElector::Shutdown);
-    bench.answer(lost());
-
-    assert_eq!((bench.leads(), bench.guarding(), bench.is_done()), (None, false, true));
-}
-
-#[test]
-fn a_shutdown_after_s_awaits_the_renewal_that_is_on_its_way_and_releases_what_it_proves() {
-    let mut bench = proved_at_s();
-
-    bench.tell(ToElector::Shutdown);
     bench.serve();
-    assert_eq!((bench.leads().is_some(), bench.step_down_reason()), (true, Some(Reason::Signal)));
-    bench.answers = true;
-    bench.prove(Then::Exit);
-    bench.run(seconds(1));
-
-    assert_eq!((bench.register.spec()["holderIdentity"].as_str(), bench.is_done()), (Some(""), true));
+    assert!(bench.is_done(), "after a conflict the read says that it is not mine");
+    assert_eq!(bench.writes().len(), 1);
 }
 
 #[test]
 fn conflicts_without_end_are_paced() {
     let mut bench = Bench::with(mark());
     bench.answers = false;
-    let object = bench.register.object.clone().unwrap();
+    let object = bench.register.object().unwrap();
     for _ in 0..200 {
         match bench.awaited.as_ref().map(|(_, request)| request.clone()) {
             Some(Request::Get) => bench.answer(Answer::Object(object.clone().into())),
@@ -337,8 +302,7 @@ fn a_holder_that_renewed_while_reads_were_refused_and_then_died_is_followed_in_t
     bench.register.edit(|lease| lease["spec"]["renewTime"] = "2026-01-01T00:00:03.000000Z".into());
     let renewed = bench.now.boot;
 
-    bench.answers = true;
-    bench.run(plus(15) + seconds(3) + Duration::from_millis(1));
+    bench.run_answered(plus(15) + seconds(3) + Duration::from_millis(1));
 
     let term = bench.leads();
     assert!(term.is_some(), "{:?} after the last renewal", bench.now.boot.since(renewed));
@@ -363,20 +327,6 @@ fn a_followers_refused_credentials_are_tried_again_once_at_once_whatever_failed_
 }
 
 #[test]
-fn a_retry_after_is_honoured_for_one_period_by_a_term_that_never_began() {
-    let mut bench = proved_at_s();
-    let refusal = Refusal::TooManyRequests { retry_after: Some(seconds(30)) };
-    bench.answer(Answer::Refused { refusal, message: "slow down".into() });
-    let sent = bench.sent.len();
-
-    bench.run(seconds(3) - TICK);
-    assert_eq!(bench.sent.len(), sent);
-    bench.run(TICK);
-
-    assert_eq!(bench.sent.len(), sent + 1);
-}
-
-#[test]
 fn a_term_begins_with_a_campaign_that_says_why() {
     let mut bench = Bench::with(held("x", 15));
     bench.run(plus(15));
@@ -385,25 +335,8 @@ fn a_term_begins_with_a_campaign_that_says_why() {
         Event::Campaigning { why, .. } => Some(*why),
         _ => None,
     });
-    assert_eq!(why, Some(Vacancy::Expired));
+    assert_eq!(why, Some(AcquireReason::Expired));
     assert_eq!(bench.register.spec()["holderIdentity"], ME);
-}
-
-#[test]
-fn a_creation_that_did_not_arrive_is_repeated_without_a_storm() {
-    let mut bench = Bench::new();
-    bench.answers = false;
-    bench.serve();
-    let first = bench.body();
-    bench.answer(lost());
-    bench.run(seconds(1));
-    bench.answers = true;
-
-    bench.run(seconds(1));
-
-    assert_ne!(bench.body()["spec"]["renewTime"], first["spec"]["renewTime"]);
-    assert!(bench.leads().is_some());
-    assert!(bench.sent.len() <= 5, "{:?}", bench.sent);
 }
 
 #[test]
@@ -420,6 +353,38 @@ fn attempts_that_fail_for_one_transition_are_one_campaign_at_a_slowing_pace() {
 
     let campaigns = bench.events.iter().filter(|event| matches!(event, Event::Campaigning { .. })).count();
     assert_eq!(campaigns, 1);
-    assert!(!bench.events.contains(&Event::CampaignLost), "nobody else took it");
+    assert!(!bench.events.iter().any(|event| matches!(event, Event::CampaignLost(_))), "nobody else took it");
     assert!(bench.writes().len() <= 15, "{} writes in 30 s", bench.writes().len());
+}
+
+#[test]
+fn a_shutdown_after_a_conflict_with_an_own_unanswered_takeover_gives_the_lease_back() {
+    let mut bench = campaigning();
+    let (_, first) = bench.awaited.clone().unwrap();
+    bench.answer(lost());
+    bench.run(seconds(1));
+    bench.serve();
+    bench.run(seconds(1));
+    bench.register.apply(&first);
+    bench.serve();
+
+    bench.tell(ToElector::Shutdown);
+    bench.serve();
+
+    assert_eq!((bench.is_done(), bench.step_down_reason()), (false, Some(Reason::Signal)));
+}
+
+#[test]
+fn a_shutdown_with_a_late_takeover_of_a_lease_that_is_being_deleted_ends() {
+    let mut bench = proved_at_s();
+    bench.answer(lost());
+    bench.register.edit(|object| {
+        object["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+        object["metadata"]["finalizers"] = json!(["x/y"]);
+    });
+    bench.run_answered(seconds(1));
+
+    bench.tell(ToElector::Shutdown);
+
+    assert!(bench.is_done());
 }

@@ -1,15 +1,15 @@
 //! Giving the Lease back, after the proof only (law 8).
 
-use super::bench::{Bench, ME, lost, plus, seconds, welcome};
+use super::bench::{Bench, ME, held, initial_state, lost, mark, plus, seconds};
 use crate::{
     config::Release,
-    election::{Answer, Event, Given, Refusal, Request},
+    election::{Answer, Event, Refusal, Request},
     link::{Reason, Then, ToElector, ToInit},
 };
 
 pub(super) fn released(bench: &Bench) -> Option<&'static str> {
     bench.events.iter().rev().find_map(|event| match event {
-        Event::Released { how } => Some(how.as_str()),
+        Event::Transitioned(transition) => Some(transition.release?.as_str()),
         _ => None,
     })
 }
@@ -29,13 +29,18 @@ pub(super) fn acknowledge_release(bench: &mut Bench) {
     bench.tell(ToElector::Acknowledged { term, serial });
 }
 
+/// The same, and init has acknowledged: the release is on its way.
+pub(super) fn releasing(then: Then) -> Bench {
+    let mut bench = proved(then);
+    acknowledge_release(&mut bench);
+    bench
+}
+
 #[test]
 fn a_release_leaves_the_mark_and_everything_else_as_it_was() {
     let mut bench = Bench::leading();
-    let before = bench.register.object.clone().unwrap();
-    bench.stopping(Reason::Signal);
-
-    bench.prove(Then::Exit);
+    let before = bench.register.object().unwrap();
+    bench.stop(Reason::Signal, Then::Exit);
     bench.run(seconds(1));
 
     let spec = bench.register.spec();
@@ -43,107 +48,57 @@ fn a_release_leaves_the_mark_and_everything_else_as_it_was() {
     assert_eq!(spec["leaseDurationSeconds"], 1);
     assert_eq!(spec["acquireTime"], spec["renewTime"]);
     assert_eq!(spec["leaseTransitions"], before["spec"]["leaseTransitions"]);
-    assert_eq!(bench.register.object.as_ref().unwrap()["metadata"]["labels"], before["metadata"]["labels"]);
+    assert_eq!(bench.register.object().as_ref().unwrap()["metadata"]["labels"], before["metadata"]["labels"]);
     assert!(bench.is_done());
     assert_eq!(released(&bench), Some("clear"));
 }
 
 #[test]
-fn nothing_of_a_release_is_written_before_init_has_voided_the_deadlines() {
+fn between_the_proof_and_the_free_lease_there_is_one_write_and_init_has_voided_the_deadlines_before_it() {
     let mut bench = proved(Then::Exit);
-    let writes = bench.writes().len();
-    bench.serve();
-    assert_eq!((bench.awaited.as_ref(), bench.writes().len()), (None, writes), "the read was answered, and nothing follows it");
+    assert_eq!(bench.awaited, None);
+    let sent = bench.sent.len();
 
     acknowledge_release(&mut bench);
+    bench.serve();
 
-    assert!(bench.awaits_a_write());
+    assert_eq!(bench.sent.len(), sent + 1);
+    assert_eq!((released(&bench), bench.is_done()), (Some("clear"), true));
 }
 
 #[test]
-fn the_fresh_read_overlaps_with_the_end_of_the_workload() {
+fn a_release_is_based_on_the_version_that_was_last_seen_as_the_terms_own() {
     let mut bench = Bench::leading();
-    bench.answers = false;
+    bench.see(|object| object["metadata"]["labels"]["theirs"] = "x".into());
     bench.stopping(Reason::Signal);
-    assert_eq!(bench.awaited.as_ref().map(|(_, request)| request), Some(&Request::Get));
-    bench.serve();
-    assert_eq!(bench.awaited, None, "and the renewals keep their pace");
-    let gets = bench.gets();
+    let sent = bench.sent.len();
 
     bench.prove(Then::Exit);
+    bench.run(seconds(1));
 
-    assert!(bench.awaits_a_write());
-    assert_eq!(bench.gets(), gets);
-}
-
-/// Stopping for three seconds: a renewal was answered after the fresh read, and the request after it awaits its answer.
-fn renewed_through_the_stop() -> Bench {
-    let mut bench = Bench::leading();
-    bench.stopping(Reason::Signal);
-    bench.serve();
-    bench.answers = false;
-    bench.run(seconds(3));
-    assert!(bench.awaits_a_write());
-    bench.serve();
-    bench
+    assert_eq!((released(&bench), bench.sent.len()), (Some("clear"), sent + 1));
+    assert_eq!(bench.register.object().as_ref().unwrap()["metadata"]["labels"]["theirs"], "x");
 }
 
 #[test]
-fn a_read_that_a_renewal_followed_is_not_fresh() {
-    let mut bench = renewed_through_the_stop();
-
-    bench.prove(Then::Exit);
-
-    assert_eq!(bench.awaited.as_ref().map(|(_, request)| request), Some(&Request::Get));
-}
-
-#[test]
-fn a_renewal_during_the_stop_is_followed_by_a_fresh_read() {
-    let mut bench = renewed_through_the_stop();
-    assert_eq!(bench.awaited.as_ref().map(|(_, request)| request), Some(&Request::Get));
-    bench.serve();
-    assert_eq!(bench.awaited, None, "and the renewals keep their pace");
-
-    bench.prove(Then::Exit);
-
-    assert!(bench.awaits_a_write());
-}
-
-#[test]
-fn a_read_that_a_change_followed_is_not_fresh() {
-    for after_the_proof in [false, true] {
-        let mut bench = Bench::leading();
-        bench.answers = false;
-        bench.stopping(Reason::Signal);
+fn what_the_read_after_a_conflict_shows_of_another_term_is_left_alone() {
+    let edits: [fn(&mut serde_json::Value); 4] = [
+        |spec| spec["holderIdentity"] = "".into(),
+        |spec| spec["holderIdentity"] = "x".into(),
+        |spec| spec["acquireTime"] = "2030-01-01T00:00:00Z".into(),
+        |spec| spec["leaseTransitions"] = 9.into(),
+    ];
+    for edit in edits {
+        let mut bench = proved(Then::Exit);
+        bench.register.edit(|object| edit(&mut object["spec"]));
+        acknowledge_release(&mut bench);
         bench.serve();
-        bench.acknowledges = !after_the_proof;
-        if after_the_proof {
-            bench.prove(Then::Exit);
-        }
-        bench.register.edit(|object| object["metadata"]["labels"] = serde_json::json!({"theirs": "x"}));
-        bench.watch_register();
+        let writes = bench.writes().len();
 
-        if after_the_proof {
-            acknowledge_release(&mut bench)
-        } else {
-            bench.prove(Then::Exit)
-        }
+        bench.serve();
 
-        assert_eq!(bench.awaited.as_ref().map(|(_, request)| request), Some(&Request::Get), "{after_the_proof}");
+        assert_eq!((bench.writes().len(), released(&bench), bench.is_done()), (writes, Some("not-ours"), true));
     }
-}
-
-#[test]
-fn a_stop_while_the_renewals_fail_sends_no_read_of_its_own() {
-    let mut bench = Bench::leading();
-    bench.answers = false;
-    bench.run(seconds(5));
-    let gets = bench.gets();
-
-    bench.answer(lost());
-    bench.stopping(Reason::Signal);
-
-    assert_eq!(bench.gets(), gets);
 }
 
 #[test]
@@ -159,70 +114,24 @@ fn nothing_is_released_without_a_proof_of_this_request() {
 }
 
 #[test]
-fn another_holder_in_the_fresh_read_is_left_alone() {
-    let mut bench = proved(Then::Exit);
-    bench.register.edit(|object| object["spec"]["holderIdentity"] = "x".into());
-    let writes = bench.writes().len();
-    acknowledge_release(&mut bench);
-
-    bench.serve();
-
-    assert_eq!(bench.writes().len(), writes);
-    assert_eq!(released(&bench), Some("not-ours"));
-    assert!(bench.is_done());
-}
-
-#[test]
-fn a_later_term_under_my_own_name_is_left_alone() {
-    for edit in ["acquireTime", "leaseTransitions"] {
-        let mut bench = proved(Then::Exit);
-        bench
-            .register
-            .edit(|object| object["spec"][edit] = if edit == "acquireTime" { "2030-01-01T00:00:00Z".into() } else { 9.into() });
-        let writes = bench.writes().len();
-        acknowledge_release(&mut bench);
-        bench.serve();
-        assert_eq!(bench.writes().len(), writes, "{edit}");
-    }
-}
-
-#[test]
 fn a_deleted_lease_is_not_made_again() {
     let mut bench = proved(Then::Exit);
     bench.register.delete();
-    let writes = bench.writes().len();
     acknowledge_release(&mut bench);
 
     bench.serve();
-
-    assert_eq!(bench.writes().len(), writes);
-    assert!(bench.is_done());
-}
-
-#[test]
-fn a_conflict_is_read_and_released_again() {
-    let mut bench = proved(Then::Exit);
-    acknowledge_release(&mut bench);
     bench.serve();
-    bench.register.edit(|object| object["metadata"]["labels"] = serde_json::json!({"theirs": "x"}));
-    bench.answers = true;
 
-    bench.run(seconds(1));
-
-    assert_eq!(released(&bench), Some("clear"));
-    assert_eq!(bench.register.object.as_ref().unwrap()["metadata"]["labels"]["theirs"], "x");
+    assert_eq!((bench.register.object().as_ref(), released(&bench), bench.is_done()), (None, Some("not-ours"), true));
 }
 
 #[test]
 fn a_release_whose_reply_was_lost_is_recognised() {
-    let mut bench = proved(Then::Exit);
-    acknowledge_release(&mut bench);
-    bench.serve();
+    let mut bench = releasing(Then::Exit);
     bench.serve_silently();
     let writes = bench.writes().len();
-    bench.answers = true;
 
-    bench.run(seconds(1));
+    bench.run_answered(seconds(1));
 
     assert_eq!(released(&bench), Some("clear"));
     assert_eq!(bench.writes().len(), writes);
@@ -235,8 +144,7 @@ fn a_dead_api_bounds_the_release_by_two_attempts() {
         bench.answers = false;
         bench.run(if renews { seconds(3) } else { seconds(1) });
         assert_eq!(bench.awaits_a_write(), renews);
-        bench.stopping(Reason::Signal);
-        bench.prove(Then::Exit);
+        bench.stop(Reason::Signal, Then::Exit);
         let began = bench.now.boot;
         while !bench.is_done() {
             bench.run(std::time::Duration::from_millis(100));
@@ -253,8 +161,7 @@ fn a_dead_api_bounds_the_release_by_two_attempts() {
 #[test]
 fn after_a_release_the_others_go_first_for_one_duration() {
     let mut bench = Bench::leading();
-    bench.stopping(Reason::StepDown);
-    bench.prove(Then::Follow);
+    bench.stop(Reason::StepDown, Then::Follow);
     bench.run(plus(15) - std::time::Duration::from_millis(1));
     assert_eq!(bench.leads().map(|term| term.0), Some(1));
 
@@ -264,47 +171,54 @@ fn after_a_release_the_others_go_first_for_one_duration() {
 }
 
 #[test]
-fn delete_clears_first_and_deletes_with_both_preconditions() {
-    let mut welcome = welcome();
-    welcome.config.lease.release = Release::Delete;
-    let mut bench = Bench::leading_with(welcome);
-    bench.stopping(Reason::Signal);
+fn the_others_go_first_only_until_one_of_them_has_led() {
+    let mut bench = Bench::leading();
+    bench.stop(Reason::StepDown, Then::Follow);
+    bench.run(seconds(1));
+    bench.see(|object| object["spec"] = held("x", 15));
+    bench.see(|object| object["spec"] = mark());
 
-    bench.prove(Then::Exit);
+    bench.run(seconds(1));
+
+    assert_eq!(bench.leads().map(|term| term.0), Some(2));
+}
+
+#[test]
+fn delete_clears_first_and_deletes_with_both_preconditions() {
+    let mut initial = initial_state();
+    initial.config.lease.release = Release::Delete;
+    let mut bench = Bench::leading_with(initial);
+    bench.stop(Reason::Signal, Then::Exit);
     bench.run(seconds(1));
 
     let writes = bench.writes();
     let [.., Request::Replace(clear), Request::Delete { uid, resource_version }] = &writes[..] else { panic!("{writes:?}") };
     assert_eq!(clear["spec"]["holderIdentity"], "");
-    assert_eq!(uid, "uid-1");
-    assert_eq!(resource_version, "30");
-    assert_eq!(bench.register.object, None);
+    assert_eq!((uid.as_str(), resource_version.as_str()), (clear["metadata"]["uid"].as_str().unwrap(), "5"));
+    assert_eq!(bench.register.object(), None);
 }
 
 #[test]
 fn a_delete_that_is_not_permitted_leaves_a_released_lease_and_is_not_repeated() {
-    let mut welcome = welcome();
-    welcome.config.lease.release = Release::Delete;
-    let mut bench = Bench::leading_with(welcome);
+    let mut initial = initial_state();
+    initial.config.lease.release = Release::Delete;
+    let mut bench = Bench::leading_with(initial);
     bench.answers = false;
-    bench.stopping(Reason::Signal);
-    bench.serve();
-
-    bench.prove(Then::Exit);
+    bench.stop(Reason::Signal, Then::Exit);
     bench.serve();
     assert!(matches!(bench.sent.last(), Some((_, Request::Delete { .. }))));
     bench.answer(Answer::Refused { refusal: Refusal::Forbidden, message: "no delete".into() });
 
     assert!(bench.is_done());
-    assert!(bench.events.iter().any(|event| matches!(event, Event::Released { how: Given::Clear })), "{:?}", bench.events);
+    assert_eq!(released(&bench), Some("clear"));
     assert_eq!(bench.register.spec()["holderIdentity"], "");
 }
 
 #[test]
 fn keep_writes_nothing() {
-    let mut welcome = welcome();
-    welcome.config.lease.release = Release::Keep;
-    let mut bench = Bench::leading_with(welcome);
+    let mut initial = initial_state();
+    initial.config.lease.release = Release::Keep;
+    let mut bench = Bench::leading_with(initial);
     bench.stopping(Reason::Signal);
     let writes = bench.writes().len();
 
@@ -319,8 +233,7 @@ fn keep_writes_nothing() {
 #[test]
 fn a_loss_releases_nothing() {
     let mut bench = Bench::leading();
-    bench.register.edit(|object| object["spec"]["holderIdentity"] = "x".into());
-    bench.watch_register();
+    bench.see(|object| object["spec"]["holderIdentity"] = "x".into());
     let writes = bench.writes().len();
 
     bench.prove(Then::Exit);
@@ -332,12 +245,9 @@ fn a_loss_releases_nothing() {
 
 #[test]
 fn a_release_that_was_sent_starts_nothing_on_the_old_validity() {
-    let mut bench = proved(Then::Follow);
-    acknowledge_release(&mut bench);
-    bench.serve();
+    let mut bench = releasing(Then::Follow);
     bench.answer(lost());
-    bench.answers = true;
-    bench.run(std::time::Duration::from_millis(100));
+    bench.run_answered(std::time::Duration::from_millis(100));
 
     assert_eq!(bench.elector.view().leading, None);
     bench.run(seconds(1));
@@ -346,23 +256,10 @@ fn a_release_that_was_sent_starts_nothing_on_the_old_validity() {
 }
 
 #[test]
-fn a_refused_release_is_tried_again() {
-    let mut bench = proved(Then::Exit);
-    acknowledge_release(&mut bench);
-    bench.serve();
-    bench.answer(Answer::Refused { refusal: Refusal::Forbidden, message: "no".into() });
-    bench.answers = true;
-
-    bench.run(seconds(1));
-
-    assert_eq!(released(&bench), Some("clear"));
-}
-
-#[test]
 fn a_release_that_never_succeeds_is_repeated_without_a_storm() {
-    let busy = Refusal::TooManyRequests { retry_after: None };
-    let refused = Answer::Refused { refusal: busy, message: "busy".into() };
-    for answer in [Answer::Conflict, refused, lost()] {
+    let refused = |refusal| Answer::Refused { refusal, message: "no".into() };
+    let busy = refused(Refusal::TooManyRequests { retry_after: None });
+    for answer in [Answer::Conflict, busy, refused(Refusal::Forbidden), lost()] {
         let mut bench = proved(Then::Exit);
         let writes = bench.writes().len();
         acknowledge_release(&mut bench);
@@ -383,17 +280,14 @@ fn a_release_that_never_succeeds_is_repeated_without_a_storm() {
 #[test]
 fn a_retry_after_is_honoured_in_a_release_but_leaves_room_for_an_attempt() {
     for (retry_after, expected) in [(1, 1_000), (30, 2_000)] {
-        let mut bench = proved(Then::Exit);
-        acknowledge_release(&mut bench);
-        bench.serve();
+        let mut bench = releasing(Then::Exit);
         let (writes, began) = (bench.writes().len(), bench.now.boot);
         let refusal = Refusal::TooManyRequests { retry_after: Some(seconds(retry_after)) };
         bench.answer(Answer::Refused { refusal, message: "slow down".into() });
 
         bench.run(std::time::Duration::from_millis(expected - 1));
         assert_eq!((bench.writes().len(), bench.awaited.is_none()), (writes, true));
-        bench.answers = true;
-        bench.run(seconds(1));
+        bench.run_answered(seconds(1));
 
         assert_eq!(released(&bench), Some("clear"));
         assert!(bench.now.boot.since(began) <= seconds(4));

@@ -1,8 +1,8 @@
 //! What becomes of a release that does not go smoothly: late messages, wrong answers, and what others do to the Lease (law 8).
 
 use super::{
-    bench::{Bench, ME, lost, seconds},
-    release::{acknowledge_release, proved, released},
+    bench::{Bench, ME, Register, lost, mark, seconds},
+    release::{acknowledge_release, proved, released, releasing},
 };
 use crate::{
     election::{Answer, Refusal, Request},
@@ -35,48 +35,19 @@ fn no_acknowledgement_of_an_earlier_message_lets_a_release_begin() {
 #[test]
 fn a_release_that_is_answered_with_another_lease_is_none_yet() {
     let mut bench = proved(Then::Exit);
-    let before = bench.register.object.clone().expect("a Lease");
+    let before = bench.register.object().expect("a Lease");
     acknowledge_release(&mut bench);
-    bench.serve();
 
     bench.answer(Answer::Object(before.into()));
     assert_eq!(released(&bench), None);
-    bench.answers = true;
-    bench.run(seconds(1));
+    bench.run_answered(seconds(1));
 
     assert_eq!((released(&bench), bench.register.spec()["holderIdentity"].as_str()), (Some("clear"), Some("")));
 }
 
 #[test]
-fn a_lease_that_somebody_else_has_cleared_was_not_given_back() {
-    let mut bench = proved(Then::Exit);
-    bench.register.edit(|object| object["spec"]["holderIdentity"] = "".into());
-    acknowledge_release(&mut bench);
-
-    bench.serve();
-
-    assert_eq!(released(&bench), Some("not-ours"));
-}
-
-#[test]
-fn a_cleared_lease_that_was_made_anew_is_not_the_one_that_was_given_back() {
-    let mut bench = proved(Then::Exit);
-    acknowledge_release(&mut bench);
-    bench.serve();
-    bench.answer(lost());
-    bench.register.put(super::bench::mark());
-    bench.answers = true;
-
-    bench.run(seconds(1));
-
-    assert_eq!(released(&bench), Some("not-ours"));
-}
-
-#[test]
-fn the_first_conflict_of_a_release_costs_no_pause() {
-    let mut bench = proved(Then::Exit);
-    acknowledge_release(&mut bench);
-    bench.serve();
+fn a_conflict_is_read_and_released_again_and_the_first_one_costs_no_pause() {
+    let mut bench = releasing(Then::Exit);
     bench.register.edit(|object| object["metadata"]["labels"] = serde_json::json!({"theirs": "x"}));
 
     bench.serve();
@@ -85,6 +56,9 @@ fn the_first_conflict_of_a_release_costs_no_pause() {
     bench.answer(Answer::Conflict);
 
     assert_eq!(bench.awaited, None, "the second one is paced");
+    bench.run_answered(seconds(1));
+    assert_eq!(released(&bench), Some("clear"));
+    assert_eq!(bench.register.object().as_ref().unwrap()["metadata"]["labels"]["theirs"], "x");
 }
 
 /// Another replica may have led in between: its workload may run, and a mark would start the next one beside it.
@@ -96,9 +70,7 @@ fn a_lease_that_was_handed_back_by_an_edit_is_not_released_however_often_it_was_
         object["spec"]["leaseTransitions"] = 9.into();
     });
     bench.run(seconds(10));
-    bench.stopping(Reason::Signal);
-
-    bench.prove(Then::Follow);
+    bench.stop(Reason::Signal, Then::Follow);
     bench.run(seconds(1));
 
     assert_eq!(bench.register.spec()["holderIdentity"], ME);
@@ -106,27 +78,31 @@ fn a_lease_that_was_handed_back_by_an_edit_is_not_released_however_often_it_was_
 }
 
 #[test]
-fn a_lease_that_another_has_released_meanwhile_is_not_the_one_that_was_given_back() {
-    let mut bench = proved(Then::Exit);
-    acknowledge_release(&mut bench);
-    bench.serve();
-    bench.answer(lost());
-    bench.register.edit(|object| {
-        object["spec"] = super::bench::mark();
-        object["spec"]["leaseTransitions"] = 6.into();
-    });
-    bench.answers = true;
+fn a_lease_that_another_has_released_or_made_anew_meanwhile_is_not_the_one_that_was_given_back() {
+    let edits: [fn(&mut Register); 2] = [
+        |register| register.put(mark()),
+        |register| {
+            register.edit(|object| {
+                object["spec"] = mark();
+                object["spec"]["leaseTransitions"] = 6.into();
+            });
+        },
+    ];
+    for edit in edits {
+        let mut bench = releasing(Then::Exit);
+        bench.answer(lost());
+        edit(&mut bench.register);
 
-    bench.run(seconds(1));
+        bench.run_answered(seconds(1));
 
-    assert_eq!(released(&bench), Some("not-ours"));
+        assert_eq!(released(&bench), Some("not-ours"));
+    }
 }
 
 #[test]
 fn credentials_that_are_refused_in_a_release_are_tried_again_once_at_once_then_with_a_pause() {
     let refused = || Answer::Refused { refusal: Refusal::Unauthorized, message: "token".into() };
-    let mut bench = proved(Then::Exit);
-    acknowledge_release(&mut bench);
+    let mut bench = releasing(Then::Exit);
     let sent = bench.sent.len();
 
     bench.answer(refused());
@@ -138,9 +114,7 @@ fn credentials_that_are_refused_in_a_release_are_tried_again_once_at_once_then_w
 
 #[test]
 fn a_release_that_was_given_up_and_arrives_late_begins_no_term() {
-    let mut bench = proved(Then::Follow);
-    acknowledge_release(&mut bench);
-    bench.serve();
+    let mut bench = releasing(Then::Follow);
     let late = bench.awaited.take();
     bench.run(seconds(4));
     assert_eq!((released(&bench), bench.leads()), (Some("unknown"), Some(Term(1))));
@@ -148,8 +122,7 @@ fn a_release_that_was_given_up_and_arrives_late_begins_no_term() {
     let read = std::mem::replace(&mut bench.awaited, late);
     bench.serve();
     bench.awaited = read;
-    bench.answers = true;
-    bench.run(seconds(10));
+    bench.run_answered(seconds(10));
 
     assert_eq!((bench.register.spec()["holderIdentity"].as_str(), bench.leads()), (Some(""), Some(Term(1))));
 }

@@ -12,8 +12,7 @@ fn a_first_read_makes_it_ready_and_nothing_before_does() {
     bench.answer(lost());
     assert!(!bench.elector.view().ready);
 
-    bench.answers = true;
-    bench.run(seconds(1));
+    bench.run_answered(seconds(1));
 
     assert!(bench.elector.view().ready);
     assert!(bench.events.contains(&Event::Ready));
@@ -48,9 +47,8 @@ fn a_take_that_was_forbidden_hinders_no_creation() {
             let deleted = bench.register.delete();
             bench.watch(deleted);
         }
-        bench.answers = true;
 
-        bench.run(seconds(1));
+        bench.run_answered(seconds(1));
 
         assert!(matches!(bench.writes().last(), Some(Request::Create(_))), "{deleted_before_the_answer}");
     }
@@ -84,12 +82,11 @@ fn without_permission_to_create_the_object_is_waited_for() {
     bench.answers = false;
     bench.serve();
     bench.answer(Answer::Refused { refusal: Refusal::Forbidden, message: "no create".into() });
-    bench.answers = true;
-    bench.run(seconds(2));
+    bench.run_answered(seconds(2));
     assert_eq!(bench.writes().len(), 1, "not repeated at once");
     bench.register.put(mark());
 
-    bench.run(seconds(4));
+    bench.run(plus(15));
 
     assert!(bench.leads().is_some());
 }
@@ -126,24 +123,10 @@ fn a_lease_that_came_and_went_may_be_created_by_whoever_was_forbidden_to_before(
     bench.watch_register();
     let deleted = bench.register.delete();
     bench.watch(deleted);
-    bench.answers = true;
 
-    bench.run(seconds(1));
+    bench.run_answered(seconds(1));
 
     assert_eq!(bench.writes().len(), 2);
-}
-
-#[test]
-fn refused_credentials_are_tried_again_once_at_once_then_with_a_pause() {
-    let mut bench = Bench::with(mark());
-    bench.answers = false;
-    for _ in 0..2 {
-        bench.answer(Answer::Refused { refusal: Refusal::Unauthorized, message: "token".into() });
-        bench.run(TICK);
-    }
-
-    assert_eq!(bench.sent.len(), 2);
-    assert_eq!(bench.awaited, None);
 }
 
 /// What has recovered, in order.
@@ -164,8 +147,7 @@ fn what_failed_has_recovered_when_it_is_answered_and_nothing_else_has() {
     bench.answer(forbidden());
     bench.run(seconds(1));
     bench.answer(lost());
-    bench.answers = true;
-    bench.run(seconds(1));
+    bench.run_answered(seconds(1));
     assert_eq!(recovered(&bench), [Operation::Get], "it still may not create");
 
     bench.run(seconds(60));
@@ -182,8 +164,7 @@ fn an_answer_that_is_no_lease_ends_no_failure() {
     bench.answer(Answer::Object(serde_json::Value::Null.into()));
     assert_eq!(recovered(&bench), []);
 
-    bench.answers = true;
-    bench.run(seconds(5));
+    bench.run_answered(seconds(5));
 
     assert_eq!(recovered(&bench), [Operation::Get]);
 }
@@ -194,9 +175,30 @@ fn a_leaders_renewal_that_failed_has_recovered_with_the_next() {
     bench.answers = false;
     bench.run(seconds(4));
     bench.answer(lost());
-    bench.answers = true;
 
-    bench.run(plus(3));
+    bench.run_answered(plus(3));
 
     assert_eq!(recovered(&bench), [Operation::Update]);
+}
+
+/// A snapshot of its memory that is restored beside it has its identity, its times and its random numbers.
+#[test]
+fn the_acquisition_of_a_copy_that_woke_in_the_same_millisecond_confirms_nothing() {
+    let campaigning = |later| {
+        let mut bench = Bench::with(mark());
+        bench.answers = false;
+        bench.run(later);
+        bench.serve();
+        bench
+    };
+    let (original, mut copy) = (campaigning(Duration::ZERO), campaigning(TICK));
+    assert_eq!(original.body()["spec"], copy.body()["spec"]);
+    let (_, stored) = original.awaited.unwrap();
+    copy.register.apply(&stored);
+
+    copy.answer(lost());
+    copy.answers = true;
+    copy.run(seconds(10));
+
+    assert_eq!(copy.leads(), None);
 }

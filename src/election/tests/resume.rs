@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::bench::{Bench, ME, Register, START, mark, plus, seconds, takes_exactly_after, welcome};
+use super::bench::{Bench, ME, Register, START, initial_state, mark, plus, seconds, takes_exactly_after};
 use crate::{
-    election::{Elector, Event, Request, Watched},
-    link::{Reason, Resume, Term, Then, ToInit, Welcome},
+    election::{Event, Request, Watched},
+    link::{InitialState, Reason, Resume, Term, Then, ToInit},
     time::{Instant, Now},
 };
 
@@ -13,8 +13,8 @@ use crate::{
 fn successor(old: Bench, change: impl FnOnce(&mut Resume)) -> Bench {
     let mut resume = old.resume();
     change(&mut resume);
-    let welcome = Welcome { generation: 2, last_term: resume.term, resume: Some(resume), ..welcome() };
-    let mut bench = Bench::start(welcome, old.register);
+    let initial = InitialState { generation: 2, last_term: resume.term, resume: Some(resume), ..initial_state() };
+    let mut bench = Bench::start(initial, old.register);
     let span = old.now.boot.since(START);
     bench.now = Now { boot: START + span, wall: old.now.wall };
     bench
@@ -78,7 +78,7 @@ fn a_renewal_of_the_predecessor_that_nobody_confirmed_moves_nothing_and_is_writt
     old.answers = false;
     old.run(seconds(3));
     old.serve_silently();
-    let unknown = old.register.object.clone().unwrap();
+    let unknown = old.register.object().unwrap();
     let end = old.resume().confirmed.deadlines.end;
 
     let mut new = successor(old, |_| {});
@@ -113,9 +113,9 @@ fn the_bytes_of_a_successor_differ_even_if_the_wall_clock_is_behind() {
 fn the_term_keeps_its_constants_whatever_the_settings_say() {
     let old = Bench::leading();
     let resume = old.resume();
-    let mut welcome = Welcome { generation: 2, last_term: Term(1), resume: Some(resume), ..welcome() };
-    welcome.config.lease.duration = seconds(60);
-    let mut new = Bench::start(welcome, old.register);
+    let mut initial = InitialState { generation: 2, last_term: Term(1), resume: Some(resume), ..initial_state() };
+    initial.config.lease.duration = seconds(60);
+    let mut new = Bench::start(initial, old.register);
 
     new.run(seconds(10));
 
@@ -123,18 +123,17 @@ fn the_term_keeps_its_constants_whatever_the_settings_say() {
 }
 
 #[test]
-fn a_successor_in_a_stop_asks_for_a_proof_of_its_own_and_releases() {
-    let mut old = Bench::leading();
-    old.run(seconds(4));
+fn a_read_that_a_successor_awaits_at_the_proof_lets_no_release_out_before_init_knows() {
+    let mut new = successor(Bench::leading(), |resume| resume.stopping = Some(Reason::Signal));
+    (new.answers, new.acknowledges) = (false, false);
+    let (_, read) = new.awaited.clone().expect("its first read");
 
-    let mut new = successor(old, |resume| resume.stopping = Some(Reason::Signal));
-    new.run(Duration::from_millis(1));
-    assert_eq!(new.step_down_reason(), Some(Reason::Signal));
     new.prove(Then::Exit);
+    let answer = new.register.apply(&read);
+    new.answer(answer);
     new.run(seconds(1));
 
-    assert_eq!(new.register.spec()["holderIdentity"], "");
-    assert!(new.is_done());
+    assert_eq!(new.writes().len(), 0);
 }
 
 #[test]
@@ -171,8 +170,7 @@ fn a_successor_after_an_announced_release_never_leads_on() {
 fn a_successor_of_a_release_that_was_committed_finds_no_loss_in_it() {
     let mut old = Bench::leading();
     old.run(seconds(4));
-    old.stopping(Reason::StepDown);
-    old.prove(Then::Follow);
+    old.stop(Reason::StepDown, Then::Follow);
     old.run(seconds(1));
     assert_eq!(old.register.spec()["holderIdentity"], "");
     let soft = old.resume().confirmed.deadlines.soft;
@@ -205,8 +203,8 @@ fn a_successor_finds_a_loss_in_its_first_read() {
 #[test]
 fn an_event_from_before_the_term_is_no_loss_although_a_successor_has_read_nothing_yet() {
     let mut old = Bench::leading();
-    let mut before = old.register.object.clone().unwrap();
-    before["metadata"]["resourceVersion"] = "15".into();
+    let mut before = old.register.object().unwrap();
+    before["metadata"]["resourceVersion"] = "3".into();
     before["spec"]["holderIdentity"] = "x".into();
     old.run(seconds(4));
 
@@ -221,9 +219,9 @@ fn an_event_from_before_the_term_is_no_loss_although_a_successor_has_read_nothin
 fn an_acquiring_write_of_a_dead_elector_is_foreign_to_the_next() {
     let mut old = Bench::leading();
     old.run(seconds(1));
-    let welcome = Welcome { generation: 2, ..welcome() };
+    let initial = InitialState { generation: 2, ..initial_state() };
 
-    let mut new = Bench::start(welcome, old.register);
+    let mut new = Bench::start(initial, old.register);
     new.run(seconds(15));
 
     assert_eq!(new.writes().len(), 0);
@@ -231,28 +229,8 @@ fn an_acquiring_write_of_a_dead_elector_is_foreign_to_the_next() {
 }
 
 #[test]
-fn an_end_of_wait_is_handed_on() {
-    let end = START + seconds(100);
-    let welcome = Welcome { not_before: Some(end), ..welcome() };
-    let bench = Bench::leading_with(welcome);
-
-    let not_before = bench.told.iter().find_map(|message| match message {
-        ToInit::Lead { not_before, .. } => Some(*not_before),
-        _ => None,
-    });
-    assert_eq!(not_before, Some(Some(end)));
-}
-
-#[test]
 fn the_duration_in_which_the_others_go_first_is_handed_on() {
-    let sit_out = Some(START + plus(15));
+    let backoff = Some(START + plus(15));
 
-    takes_exactly_after(&mut Bench::start(Welcome { sit_out, ..welcome() }, Register::holding(mark())), plus(15));
-}
-
-#[test]
-fn equal_seeds_and_inputs_give_equal_actions() {
-    let now = Now { boot: START, wall: 1 };
-    let (mut a, mut b) = (Elector::new(welcome(), 3, now), Elector::new(welcome(), 3, now));
-    assert_eq!(a.poll_action(), b.poll_action());
+    takes_exactly_after(&mut Bench::start(InitialState { backoff, ..initial_state() }, Register::holding(mark())), plus(15));
 }

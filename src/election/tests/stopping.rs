@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::bench::{Bench, ME, seconds};
 use crate::{
-    election::{Event, Request, writes::STEP_DOWN},
+    election::{Event, writes::STEP_DOWN},
     link::{Reason, Stop, Term, Then, ToElector, ToInit},
 };
 
@@ -28,15 +28,13 @@ fn renewing() -> Bench {
 #[test]
 fn a_renewal_on_its_way_at_the_proof_is_awaited_and_is_no_release() {
     let mut bench = renewing();
-    bench.stopping(Reason::Signal);
-    bench.prove(Then::Exit);
+    bench.stop(Reason::Signal, Then::Exit);
     assert!(!is_releasing(&bench), "while a write may still land");
 
     bench.serve();
     assert_eq!((extensions(&bench), is_releasing(&bench)), (0, true), "nothing runs whose deadline it could move");
     assert_eq!(bench.register.spec()["holderIdentity"], ME);
-    bench.answers = true;
-    bench.run(seconds(1));
+    bench.run_answered(seconds(1));
 
     assert_eq!(bench.register.spec()["holderIdentity"], "");
 }
@@ -46,8 +44,7 @@ fn a_renewal_that_is_answered_after_a_loss_extends_nothing() {
     let mut bench = renewing();
     let (_, renewal) = bench.awaited.clone().expect("a renewal");
     let answer = bench.register.apply(&renewal);
-    bench.register.edit(|object| object["spec"]["holderIdentity"] = "x".into());
-    bench.watch_register();
+    bench.see(|object| object["spec"]["holderIdentity"] = "x".into());
     assert_eq!(bench.step_down_reason(), Some(Reason::LostToHolder));
 
     bench.answer(answer);
@@ -65,7 +62,7 @@ fn a_proof_that_waits_in_the_link_behind_other_messages_disarms_s_and_h() {
         let stop = Stop { began: None, killed: None, exited: None, exit: None, proved: bench.now.boot };
         bench.pass(bench.now.boot + late);
 
-        bench.tell_all([ToElector::Beat, ToElector::Stopped { term, request, stop, then: Then::Exit }]);
+        bench.tell_all([ToElector::Heartbeat, ToElector::Stopped { term, request, stop, then: Then::Exit }]);
 
         assert!(!bench.guarding() && is_releasing(&bench), "{late:?}: {:?}", bench.told);
         assert_eq!(bench.step_down_reason(), Some(Reason::Signal));
@@ -78,24 +75,9 @@ fn a_request_to_step_down_changes_nothing_about_a_stop_that_has_begun() {
     bench.stopping(Reason::Signal);
     let first = bench.step_down();
 
-    bench.register.edit(|object| object["metadata"]["annotations"] = json!({(STEP_DOWN): ME}));
-    bench.watch_register();
+    bench.see(|object| object["metadata"]["annotations"] = json!({(STEP_DOWN): ME}));
 
     assert_eq!((bench.step_down(), bench.step_down_reason()), (first, Some(Reason::Signal)));
-}
-
-#[test]
-fn a_renewal_that_is_due_goes_before_the_read_for_the_release() {
-    let mut bench = Bench::leading();
-    bench.answers = false;
-    let due = bench.elector.poll_timeout().expect("a renewal is due");
-    bench.pass(due);
-
-    bench.stopping(Reason::Signal);
-    assert!(bench.awaits_a_write());
-    bench.serve();
-
-    assert!(matches!(bench.awaited, Some((_, Request::Get))));
 }
 
 #[test]
@@ -108,7 +90,6 @@ fn the_proof_of_another_term_is_none_although_it_answers_the_request() {
     bench.tell(ToElector::Stopped { term: Term(99), request, stop, then: Then::Exit });
 
     assert!(!is_releasing(&bench));
-    assert!(!bench.events.contains(&Event::Proved(stop)));
 }
 
 #[test]

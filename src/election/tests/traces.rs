@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::bench::{Bench, Register, held, mark, plus, welcome};
+use super::bench::{Bench, Register, held, initial_state, mark, plus};
 use crate::election::{Event, trace::TraceContext, writes::TRACEPARENT};
 
 const OTHER: TraceContext = TraceContext { trace_id: 0xa1, span_id: 0xb2 };
@@ -11,7 +11,7 @@ const OTHER: TraceContext = TraceContext { trace_id: 0xa1, span_id: 0xb2 };
 fn campaign(spec: Value) -> (TraceContext, Option<TraceContext>) {
     let mut register = Register::holding(spec);
     register.edit(|object| object["metadata"]["annotations"] = json!({(TRACEPARENT): OTHER.to_string()}));
-    let mut bench = Bench::start(welcome(), register);
+    let mut bench = Bench::start(initial_state(), register);
     bench.run(plus(15));
     let of = |event: &Event| match event {
         Event::Campaigning { context, other, .. } => Some((*context, *other)),

@@ -2,21 +2,8 @@
 
 use std::time::Duration;
 
-use serde_json::json;
-
 use super::bench::{Bench, TICK, held, plus, seconds, takes_exactly_after};
-use crate::election::{Answer, Event, Operation, Refusal, Request, WatchEnd, Watched, writes::STEP_DOWN_TO};
-
-#[test]
-fn a_dead_watch_delays_a_takeover_by_a_renew_period_at_most() {
-    let mut bench = Bench::with(held("x", 15));
-    bench.run(TICK);
-    bench.register.edit(|object| object["spec"]["renewTime"] = "2026-01-01T00:00:01.000000Z".into());
-
-    bench.run(plus(15) + seconds(3));
-
-    assert!(bench.leads().is_some(), "taken at D(1+rho) + R after the renewal that the watch did not bring");
-}
+use crate::election::{Answer, Event, Operation, Refusal, Request, WatchEnd, Watched};
 
 #[test]
 fn a_watch_that_falls_silent_delays_a_takeover_by_a_renew_period_at_most() {
@@ -84,38 +71,11 @@ fn once_the_watch_let_a_renewal_pass_a_takeover_is_delayed_by_a_renew_period_at_
 }
 
 #[test]
-fn a_watch_that_brings_nothing_while_reads_do_is_started_anew_once_a_minute() {
-    let mut bench = Bench::with(held("x", 15));
-    for renewal in 0..59 {
-        bench.run(seconds(3));
-        bench.register.edit(|object| object["spec"]["renewTime"] = format!("r{renewal}").into());
-    }
-
-    assert_eq!(bench.watches.len(), 3, "in less than three minutes");
-    assert_eq!(bench.writes(), Vec::<&Request>::new());
-}
-
-#[test]
-fn one_change_that_a_read_was_first_to_bring_makes_no_watch_a_dead_one() {
-    let mut bench = Bench::with(held("x", 600));
-    bench.run(seconds(90));
-    for renewal in 0..3 {
-        bench.register.edit(|object| object["spec"]["renewTime"] = format!("r{renewal}").into());
-        bench.run(seconds(4));
-        bench.watch_register();
-        bench.run(seconds(60));
-    }
-
-    assert_eq!(bench.watches.len(), 1);
-}
-
-#[test]
 fn a_follower_that_hears_renewals_reads_about_once_a_minute() {
     let mut bench = Bench::with(held("x", 15));
     bench.run(seconds(2));
     for renewal in 0..200 {
-        bench.register.edit(|object| object["spec"]["renewTime"] = format!("r{renewal}").into());
-        bench.watch_register();
+        bench.see(|object| object["spec"]["renewTime"] = format!("r{renewal}").into());
         bench.run(seconds(3));
     }
 
@@ -140,7 +100,7 @@ fn a_watch_that_is_always_a_little_slower_than_the_reads_is_not_taken_for_dead()
 #[test]
 fn a_watch_event_older_than_what_was_read_is_ignored() {
     let mut bench = Bench::with(held("x", 15));
-    let old = bench.register.object.clone().unwrap();
+    let old = bench.register.object().unwrap();
     bench.register.edit(|object| object["spec"]["holderIdentity"] = "y".into());
     bench.run(seconds(5));
     bench.watch(Watched::Changed(old.into()));
@@ -151,7 +111,7 @@ fn a_watch_event_older_than_what_was_read_is_ignored() {
 #[test]
 fn a_watch_event_of_an_earlier_lease_shortens_no_wait() {
     let mut bench = Bench::with(held("x", 15));
-    let old = bench.register.object.clone().unwrap();
+    let old = bench.register.object().unwrap();
     bench.register.put(held("y", 60));
     bench.run(seconds(5));
     bench.watch(Watched::Changed(old.into()));
@@ -160,22 +120,9 @@ fn a_watch_event_of_an_earlier_lease_shortens_no_wait() {
 }
 
 #[test]
-fn a_watch_event_from_before_a_deletion_takes_no_turn_from_the_candidate() {
-    let mut bench = Bench::with(held("x", 15));
-    let old = bench.register.object.clone().unwrap();
-    bench.register.edit(|object| object["metadata"]["annotations"] = json!({(STEP_DOWN_TO): "y_1"}));
-    bench.run(seconds(1));
-    let deleted = bench.register.delete();
-    bench.watch(deleted);
-    bench.watch(Watched::Changed(old.into()));
-
-    takes_exactly_after(&mut bench, plus(15));
-}
-
-#[test]
 fn a_watch_that_brings_only_what_is_old_holds_no_read_off() {
     let mut bench = Bench::with(held("x", 15));
-    let old = bench.register.object.clone().unwrap();
+    let old = bench.register.object().unwrap();
     bench.run(seconds(1));
     let gets = bench.gets();
 
@@ -196,7 +143,7 @@ fn an_expired_watch_is_restarted_from_a_fresh_read() {
 
     bench.run(seconds(1));
 
-    assert_eq!(bench.watches, vec![Some("10".into()), Some("20".into())]);
+    assert_eq!(bench.watches, vec![Some("3".into()), Some("4".into())]);
 }
 
 #[test]
@@ -230,18 +177,14 @@ fn a_minute_of_watches_that_end(how: fn() -> WatchEnd) -> (Bench, usize) {
 }
 
 #[test]
-fn a_watch_that_ends_at_once_each_time_is_tried_more_and_more_rarely() {
-    let (_, ended) = a_minute_of_watches_that_end(|| WatchEnd::Closed);
+fn a_watch_that_ends_or_fails_each_time_is_tried_more_and_more_rarely_and_leaves_the_reads_their_pace() {
+    let ends: [fn() -> WatchEnd; 2] = [|| WatchEnd::Closed, || WatchEnd::Failed("no stream".into())];
+    for how in ends {
+        let (bench, ended) = a_minute_of_watches_that_end(how);
 
-    assert!((5..=8).contains(&ended), "{ended} watches in a minute");
-}
-
-#[test]
-fn a_watch_that_fails_each_time_is_tried_more_and_more_rarely_and_leaves_the_reads_their_pace() {
-    let (bench, failed) = a_minute_of_watches_that_end(|| WatchEnd::Failed("no stream".into()));
-
-    assert!(bench.gets() <= 21, "{} reads in a minute, not one for each R", bench.gets());
-    assert!((5..=8).contains(&failed), "{failed} watches in a minute");
+        assert!(bench.gets() <= 21, "{} reads in a minute, not one for each R", bench.gets());
+        assert!((5..=8).contains(&ended), "{ended} watches in a minute");
+    }
 }
 
 #[test]

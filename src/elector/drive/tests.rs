@@ -13,7 +13,7 @@ use tokio::{task::JoinHandle, time::timeout};
 use super::*;
 use crate::{
     api::{
-        place::Place,
+        key::LeaseKey,
         stub::{Say, Seen, Stub, json as reply},
     },
     config::Config,
@@ -67,20 +67,20 @@ impl Replica {
         config.lease.renew_period = Duration::from_millis(200);
         config.workload.stop.loss_grace = Duration::from_secs(1);
         config.lease.creation_wait = Some(Duration::ZERO);
-        let welcome = Welcome { pid1: false, ..Welcome::first(config, "me_1".into()) };
+        let initial = InitialState { pid1: false, ..InitialState::first(config, "me_1".into()) };
         let cluster = stub.cluster();
         let access = Access::new(Arc::new(move || Ok(cluster.clone())), PATIENCE);
-        let place = Place { namespace: "billing".into(), name: "writer".into() };
-        let mut init_seen = Init::of(&welcome);
+        let key = LeaseKey { namespace: "billing".into(), name: "writer".into() };
+        let mut init_seen = Init::of(&initial);
         let edges = Edges {
             link: Link::new(ours).unwrap(),
-            lease: Lease::new(access, place, welcome.config.lease.attempt_timeout),
+            lease: Lease::new(access, key, initial.config.lease.attempt_timeout),
             guard: Guard::start(|| ()).unwrap(),
             health: Health::new(PATIENCE, clock::boot()),
-            telemetry: Telemetry::start(&welcome, |_| None, clock::now()),
+            telemetry: Telemetry::start(&initial, |_| None),
         };
-        let start = |welcome| Elector::new(welcome, 7, clock::now());
-        let drive = Drive::new(edges, welcome, start).unwrap();
+        let start = |initial| Elector::new(initial, 7, clock::now());
+        let drive = EventLoop::new(edges, initial, start).unwrap();
         let ended = spawn(async move { drive.run(&mut init_seen).await });
         Self { socket: register(init).unwrap(), ended }
     }
@@ -89,16 +89,14 @@ impl Replica {
         send(self.socket.get_ref().as_raw_fd(), &encode(message).unwrap(), MsgFlags::empty()).unwrap();
     }
 
-    /// The next message that is neither a Beat nor for the next elector; Lead, Extend, Shorten and Releasing are acknowledged at once.
+    /// The next message that is neither a Heartbeat nor for the next elector; Lead, Extend and Releasing are acknowledged at once.
     async fn hears(&self) -> ToInit {
         loop {
             let message = self.hears_all().await;
             match &message {
-                ToInit::Beat | ToInit::Saw(_) => continue,
+                ToInit::Heartbeat | ToInit::Saw(_) => continue,
                 ToInit::Lead { term, .. } => self.say(&ToElector::Acknowledged { term: *term, serial: 0 }),
-                ToInit::Extend { term, serial, .. }
-                | ToInit::Shorten { term, serial, .. }
-                | ToInit::Releasing { term, serial } => {
+                ToInit::Extend { term, serial, .. } | ToInit::Releasing { term, serial } => {
                     self.say(&ToElector::Acknowledged { term: *term, serial: *serial });
                 }
                 ToInit::Hello { .. } | ToInit::StepDown { .. } | ToInit::Ended { .. } | ToInit::Done | ToInit::Failed { .. } => {}
@@ -139,8 +137,8 @@ async fn a_term_goes_from_its_first_write_to_its_release() {
     let replica = Replica::start(&stub);
 
     let before = clock::boot();
-    let ToInit::Lead { term: Term(1), facts, confirmed, .. } = replica.hears().await else { panic!("no Lead") };
-    assert_eq!((facts.token.as_str(), facts.uid.as_str()), ("101", "u"));
+    let ToInit::Lead { term: Term(1), info, confirmed, .. } = replica.hears().await else { panic!("no Lead") };
+    assert_eq!((info.token.as_str(), info.uid.as_str()), ("102", "u"));
     assert!(confirmed.deadlines.end > before && confirmed.deadlines.end < clock::boot() + Duration::from_secs(4));
 
     let ToInit::Extend { serial: 1, confirmed: extended, .. } = replica.hears().await else { panic!("no Extend") };
@@ -167,7 +165,7 @@ async fn it_gives_signs_of_life_while_a_request_hangs() {
     let replica = Replica::start(&stub);
 
     for _ in 0..2 {
-        assert_eq!(replica.hears_all().await, ToInit::Beat);
+        assert_eq!(replica.hears_all().await, ToInit::Heartbeat);
     }
 }
 

@@ -1,6 +1,6 @@
 //! Reads and parses the files of /proc.
 
-use std::{io::Write as _, os::fd::OwnedFd, str::SplitAsciiWhitespace};
+use std::{ffi::CStr, fs, io::Write as _, os::fd::OwnedFd, str::SplitAsciiWhitespace};
 
 use nix::{
     errno::Errno,
@@ -23,9 +23,14 @@ pub(super) fn hidepid(mounts: &str) -> Option<&str> {
 
 /// The process with this pid. ENOENT and ESRCH: it is gone.
 pub(super) fn stat(proc: &OwnedFd, pid: Pid) -> nix::Result<Process> {
-    let mut buffer = [0; 1024];
-    let length = read_file(proc, pid, "stat", &mut buffer)?;
-    buffer.get(..length).and_then(|line| parse_stat(pid, line)).ok_or(Errno::EIO)
+    let mut path = [0; 32];
+    write!(path.as_mut_slice(), "{pid}/stat").map_err(|_| Errno::ENAMETOOLONG)?;
+    let path = CStr::from_bytes_until_nul(&path).map_err(|_| Errno::ENAMETOOLONG)?;
+    let file = openat(proc, path, OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())?;
+    // The kernel gives it whole.
+    let mut line = [0; 1024];
+    let length = read(&file, &mut line)?;
+    line.get(..length).and_then(|line| parse_stat(pid, line)).ok_or(Errno::EIO)
 }
 
 /// The fields after the name of a process, which may hold spaces, parentheses and newlines: the state, then numbers. Allocates
@@ -46,45 +51,15 @@ fn parse_stat(pid: Pid, line: &[u8]) -> Option<Process> {
 }
 
 /// Whether the environment that a process was started with has this entry; false if it cannot be read.
-pub(super) fn has_entry(proc: &OwnedFd, pid: Pid, entry: &str, buffer: &mut Vec<u8>) -> bool {
-    // The kernel limits an environment to a quarter of the stack limit; the buffer doubles until it fits.
-    buffer.resize(buffer.len().max(32 * 1024), 0);
-    loop {
-        match read_file(proc, pid, "environ", buffer) {
-            Ok(length) if length == buffer.len() => buffer.resize(length * 2, 0),
-            Ok(length) => {
-                return buffer.get(..length).is_some_and(|all| all.split(|byte| *byte == 0).any(|one| one == entry.as_bytes()));
-            }
-            Err(_) => return false,
-        }
-    }
+pub(super) fn has_entry(pid: Pid, entry: &str) -> bool {
+    let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    environment.split(|byte| *byte == 0).any(|one| one == entry.as_bytes())
 }
 
-/// The children of this single-threaded process, including those that /proc hides. `None` if the kernel does not tell, or there
-/// are more than a few hundred.
-pub(super) fn children(proc: &OwnedFd, pid: Pid) -> Option<Vec<Pid>> {
-    let mut buffer = [0; 4096];
-    let length = read_file(proc, pid, &format!("task/{pid}/children"), &mut buffer).ok()?;
-    let text = std::str::from_utf8(buffer.get(..length).filter(|text| text.len() < buffer.len())?).ok()?;
-    text.split_ascii_whitespace().map(|pid| pid.parse().ok().map(Pid::from_raw)).collect()
-}
-
-/// Reads `/proc/PID/name` into `buffer`, as much as fits.
-fn read_file(proc: &OwnedFd, pid: Pid, name: &str, buffer: &mut [u8]) -> nix::Result<usize> {
-    let mut path = [0; 32];
-    write!(path.as_mut_slice(), "{pid}/{name}").map_err(|_| Errno::ENAMETOOLONG)?;
-    let path = std::ffi::CStr::from_bytes_until_nul(&path).map_err(|_| Errno::ENAMETOOLONG)?;
-    let file = openat(proc, path, OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())?;
-    let mut length = 0;
-    while let Some(rest) = buffer.get_mut(length..).filter(|rest| !rest.is_empty()) {
-        match read(&file, rest) {
-            Ok(0) => break,
-            Ok(more) => length += more,
-            Err(Errno::EINTR) => {}
-            Err(errno) => return Err(errno),
-        }
-    }
-    Ok(length)
+/// The children of this single-threaded process, including those that /proc hides. `None` if the kernel does not tell.
+pub(super) fn children(pid: Pid) -> Option<Vec<Pid>> {
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;
+    children.split_ascii_whitespace().map(|pid| pid.parse().ok().map(Pid::from_raw)).collect()
 }
 
 #[cfg(test)]

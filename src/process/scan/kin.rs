@@ -15,49 +15,34 @@ pub(super) enum Kin {
     No,
     /// It cannot be told: the chain of parents leaves the list.
     Lost,
-    /// It is not there any more.
-    Gone,
 }
 
 /// Decides every unknown entry of `table` (sorted by pid) by its chain of parents: it gets the verdict of the next decided one.
 /// With a `root`, its descendants are kin, but not itself; without one, chains that leave the table are not kin.
 pub(super) fn trace(table: &[Process], kin: &mut [Kin], root: Option<Pid>) {
     let root_start = root.and_then(|root| table.get(index(table, root)?)).map_or(0, |root| root.start);
-    for first in 0..table.len() {
-        let (verdict, last) = follow(table, kin, first, root, root_start);
-        let mut at = Some(first);
-        while let Some(index_of_one) = at
-            && let Some(one) = kin.get_mut(index_of_one)
-            && *one == Kin::Unknown
-        {
-            *one = verdict;
-            at = table.get(index_of_one).filter(|_| index_of_one != last).and_then(|process| index(table, process.parent));
+    // Most parents have lower pids than their children, so that few rounds are needed.
+    let mut undecided = usize::MAX;
+    while let left = kin.iter().filter(|kin| **kin == Kin::Unknown).count()
+        && left < undecided
+    {
+        undecided = left;
+        for (at, process) in table.iter().enumerate() {
+            // The top, or older than the root and so not its child.
+            let is_above = process.parent.as_raw() == 0 || Some(process.pid) == root || process.start < root_start;
+            let verdict = match index(table, process.parent) {
+                _ if is_above => Kin::No,
+                _ if Some(process.parent) == root => Kin::Yes,
+                Some(parent) => kin.get(parent).copied().unwrap_or(Kin::Lost),
+                None => Kin::Lost,
+            };
+            if let Some(kin @ Kin::Unknown) = kin.get_mut(at) {
+                *kin = verdict;
+            }
         }
     }
-}
-
-/// The verdict for `first`, and the last process of its chain to which it applies.
-fn follow(table: &[Process], kin: &[Kin], first: usize, root: Option<Pid>, root_start: u64) -> (Kin, usize) {
-    let mut at = first;
-    // A chain longer than the table is a loop made of recycled pids.
-    for _ in 0..=table.len() {
-        let (Some(process), Some(known)) = (table.get(at), kin.get(at)) else { break };
-        if *known != Kin::Unknown {
-            return (*known, at);
-        }
-        // The top, or older than the root and so not its child.
-        if process.parent.as_raw() == 0 || Some(process.pid) == root || process.start < root_start {
-            return (Kin::No, at);
-        }
-        if Some(process.parent) == root {
-            return (Kin::Yes, at);
-        }
-        match index(table, process.parent) {
-            Some(parent) => at = parent,
-            None => break,
-        }
-    }
-    (Kin::Lost, at)
+    // What is left is a loop made of recycled pids.
+    kin.iter_mut().filter(|kin| **kin == Kin::Unknown).for_each(|kin| *kin = Kin::Lost);
 }
 
 fn index(table: &[Process], pid: Pid) -> Option<usize> {

@@ -6,7 +6,7 @@ use super::*;
 use crate::{
     config::{self, OnExit, Signal},
     law::Deadlines,
-    link::{Confirmed, Exit, Facts, Reason, Then, ToInit},
+    link::{Confirmed, Exit, Reason, TermInfo, Then, ToInit},
     role::Role,
     supervision::{NotSpawned, RoleInput, Scan, Target},
 };
@@ -34,7 +34,7 @@ const fn tick() -> Duration {
 
 /// D 15 s, rho 1 %, G 4 s, killMargin 1 s: S is 9.85 s, H 13.85 s, E 14.85 s after a send.
 fn config() -> Config {
-    let workload = config::Workload { command: vec!["work".into()], ..config::Workload::default() };
+    let workload = config::WorkloadConfig { command: vec!["work".into()], ..config::WorkloadConfig::default() };
     Config { workload, ..Config::default() }
 }
 
@@ -54,20 +54,29 @@ impl World {
     }
 
     fn with(config: Config, pid1: bool) -> Self {
-        let agent = Agent::new(Settings { config, identity: "me".into(), context: None, pid1, terminal: false });
-        let mut world = Self { agent, now: ms(1000), actions: Vec::new(), pid: MAIN };
+        let mut world = Self::of(config, pid1, false);
         world.due();
-        if world.started_elector().is_some() {
-            world.feed(Input::ElectorStarted);
-            world.told(ToInit::Hello { version: VERSION });
-        }
+        world.take();
+        world.greet();
         world
+    }
+
+    /// At the start of init, before its first wake-up.
+    fn of(config: Config, pid1: bool, terminal: bool) -> Self {
+        let agent = Agent::new(AgentConfig { config, identity: "me".into(), context: None, pid1, terminal });
+        Self { agent, now: ms(1000), actions: Vec::new(), pid: MAIN }
+    }
+
+    /// An elector starts, and says Hello.
+    fn greet(&mut self) {
+        self.feed(Input::ElectorStarted);
+        self.told(ToInit::Hello { version: VERSION });
     }
 
     /// Leads from now on, and runs.
     fn leading(config: Config) -> Self {
         let mut world = Self::new(config);
-        world.lead(1, None);
+        world.lead(1);
         world.run();
         world.take();
         world
@@ -92,7 +101,7 @@ impl World {
         while let Some(next) = self.agent.poll_timeout().filter(|next| *next <= at) {
             self.now = self.now.max(next);
             self.due();
-            if self.actions.iter().any(|action| matches!(action, Action::Walk | Action::KillAll | Action::Prove)) {
+            if self.actions.iter().any(|action| matches!(action, Action::Sweep | Action::KillAll | Action::Prove)) {
                 break;
             }
         }
@@ -120,8 +129,15 @@ impl World {
         self.take().into_iter().filter_map(tell).collect()
     }
 
-    fn started_elector(&mut self) -> Option<Welcome> {
-        self.take().contains(&Action::StartElector).then(|| self.agent.welcome())
+    fn started_elector(&mut self) -> Option<InitialState> {
+        self.take().contains(&Action::StartElector).then(|| self.agent.initial_state())
+    }
+
+    /// The elector ends, and the next one is started.
+    fn replace_elector(&mut self) -> InitialState {
+        self.feed(Input::ElectorEnded);
+        self.due();
+        self.started_elector().expect("another elector")
     }
 
     fn wants(&self, action: &Action) -> bool {
@@ -134,10 +150,20 @@ impl World {
         self.actions.iter().find_map(spawn)
     }
 
-    fn lead(&mut self, term: u64, not_before: Option<Instant>) {
+    fn lead(&mut self, term: u64) {
+        self.lead_by(term, self.now);
+    }
+
+    /// A Lead that init reads only at its S, so that nothing is started.
+    fn lead_too_late(&mut self, term: u64) {
+        let sent = self.now;
+        self.sleep_until(deadlines(sent).soft);
+        self.lead_by(term, sent);
+    }
+
+    fn lead_by(&mut self, term: u64, sent: Instant) {
         let timing = config().timing();
-        let confirmed = confirmed(self.now);
-        self.told(ToInit::Lead { term: Term(term), facts: facts(), timing, confirmed, not_before });
+        self.told(ToInit::Lead { term: Term(term), info: info(), timing, confirmed: confirmed(sent) });
     }
 
     fn extend(&mut self, term: u64, serial: u64, sent: Instant) {
@@ -160,11 +186,29 @@ impl World {
         self.feed(Input::Reaped { pid: self.pid, exit });
     }
 
-    /// The walk that is due finds nobody.
+    /// The sweep that is due finds nobody.
     fn prove(&mut self) {
         self.due();
-        assert!(self.wants(&Action::Walk), "no walk: {:?}", self.actions);
+        assert!(self.wants(&Action::Sweep), "no sweep: {:?}", self.actions);
         self.feed(Input::Scanned(Scan { clean: true, ..Scan::default() }));
+    }
+
+    /// The main process ends, and the sweep finds nobody.
+    fn exit_proved(&mut self, exit: Exit) {
+        self.exit(exit);
+        self.prove();
+    }
+
+    /// Request 9 asks the first term to end, and it does.
+    fn step_down_proved(&mut self, reason: Reason, exit: Exit) {
+        self.step_down(9, reason);
+        self.exit_proved(exit);
+    }
+
+    /// The elector is done, and init ends.
+    fn done_ends_with(&mut self, code: u8) {
+        self.told(ToInit::Done);
+        assert_eq!(self.actions.last(), Some(&Action::Exit(code)));
     }
 
     /// Advances the time to `at`, with a process that no SIGKILL removes. Detects a busy loop.
@@ -177,7 +221,7 @@ impl World {
             self.now = self.now.max(next);
             let before = self.actions.len();
             self.due();
-            let scans = |action: &Action| matches!(action, Action::Walk | Action::KillAll | Action::Prove);
+            let scans = |action: &Action| matches!(action, Action::Sweep | Action::KillAll | Action::Prove);
             if self.actions.iter().skip(before).any(scans) {
                 self.feed(Input::Scanned(Scan { left: vec![7], killed: true, ..Scan::default() }));
             }
@@ -192,8 +236,8 @@ impl World {
     }
 }
 
-fn facts() -> Facts {
-    Facts {
+fn info() -> TermInfo {
+    TermInfo {
         token: "7".into(),
         uid: "u".into(),
         transitions: 3,

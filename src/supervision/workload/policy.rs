@@ -1,50 +1,52 @@
-//! What the settings say of the workload.
+//! What the configuration says of the workload.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
-use crate::{
-    config::{self, Runs},
-    supervision::roles::RolePolicy,
-};
+use crate::config::{self, Acknowledge, Hooks, Runs, Signals};
 
-/// What the settings say of it.
+/// What the configuration says of it.
 #[derive(Clone, Debug)]
 pub(crate) struct Policy {
     /// Init is PID 1.
     pub(crate) pid1: bool,
     /// Without a Lease: it has no role.
     pub(crate) plain: bool,
+    /// It runs on standbys too, and is told its role.
+    pub(crate) always: bool,
     /// The terminal was handed over: its keys reach the workload, not init.
     pub(crate) terminal: bool,
-    pub(crate) config: config::Workload,
-    pub(crate) rewrite: config::Rewrite,
-    /// Under a Lease, how long an execve may take: as long as a crash would leave it without a leader.
-    pub(crate) start_timeout: Option<Duration>,
-    /// How a running workload is told its role; none unless it runs always.
-    pub(crate) roles: Option<Arc<RolePolicy>>,
+    pub(crate) config: config::WorkloadConfig,
+    pub(crate) signals: Signals,
+    pub(crate) hooks: Hooks,
+    /// How long an execve may take under a Lease: as long as a crash would leave it without a leader.
+    pub(crate) start_timeout: Duration,
 }
 
 impl Policy {
     pub(crate) fn of(config: &config::Config, pid1: bool, terminal: bool) -> Self {
         let plain = !config.lease.enabled;
-        let roles = match config.workload.runs {
-            Runs::Always if !plain => Some(Arc::new(RolePolicy {
-                acknowledge: config.workload.acknowledge.unwrap_or(config::Acknowledge::None),
-                signals: config.signals.clone(),
-                hooks: config.hooks.clone(),
-                patience: promotion_patience(config),
-                margin: config.workload.stop.kill_margin,
-            })),
-            Runs::Always | Runs::Leading => None,
-        };
-        let start_timeout = Some(config.lease.duration).filter(|_| !plain);
-        let (config, rewrite) = (config.workload.clone(), config.signals.rewrite.clone());
-        Self { pid1, plain, terminal, config, rewrite, start_timeout, roles }
+        Self {
+            pid1,
+            plain,
+            always: config.workload.runs == Runs::Always && !plain,
+            terminal,
+            config: config.workload.clone(),
+            signals: config.signals.clone(),
+            hooks: config.hooks.clone(),
+            start_timeout: config.lease.duration,
+        }
     }
-}
 
-/// How long a promotion may take: as long as a crash would leave the Lease without a leader, or as long as its hook may take.
-fn promotion_patience(config: &config::Config) -> Duration {
-    let hook = config.hooks.after_lead.as_ref().map_or(Duration::ZERO, |hook| hook.timeout);
-    config.lease.duration.max(hook)
+    /// Whether its word is awaited, beside its signal and its hook.
+    pub(crate) fn asks_for_word(&self) -> bool {
+        self.config.acknowledge == Some(Acknowledge::Notify)
+    }
+
+    /// How long a promotion's signal may take to be sent, and then the workload to acknowledge it: as long as its hook may take to
+    /// end, and at least as long as a crash would leave the Lease without a leader. One that is silent for longer is of less use.
+    pub(crate) fn promotion_patience(&self) -> Duration {
+        let margin = self.config.stop.kill_margin;
+        let hook = self.hooks.after_lead.as_ref().map_or(Duration::ZERO, |hook| hook.timeout.saturating_add(margin));
+        self.start_timeout.max(hook)
+    }
 }

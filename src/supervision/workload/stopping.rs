@@ -1,12 +1,12 @@
 //! The way down: asked, killed, proved dead; and what follows if it ended by itself (law 3, 7, 8).
 
-use std::{fmt::Display, time::Duration};
+use std::time::Duration;
 
 use super::{Actual, Happened, Wanted, Workload};
 use crate::{
     config::{OnExit, Signal},
     link::{Exit, Reason, Stop},
-    supervision::{Action, Scan, ladder::Ladder, roles::Outcome},
+    supervision::{Action, Scan, escalation::StopEscalation},
     time::Instant,
 };
 
@@ -31,24 +31,19 @@ impl Workload {
     /// where only a standby is starting or ending, otherwise after a proof that is made from now on.
     pub(crate) fn give_way(&mut self, reason: Reason, kill_at: Instant, not_after: Instant, now: Instant) {
         self.wanted = Wanted::Down;
-        if self.policy.roles.is_some() && !self.leads && matches!(self.actual, Actual::Starting { .. } | Actual::Ending { .. }) {
+        if self.policy.always && !self.leads && matches!(self.actual, Actual::Starting { .. } | Actual::Stopping { .. }) {
             // A standby that is starting or ending leads no more than one that runs; its remains are killed as before.
             self.yielded(now);
             return;
         }
-        let Actual::Running { roles: Some(roles), yield_by, .. } = &mut self.actual else {
+        if let Actual::Running { roles: Some(roles), .. } = &mut self.actual
+            && let Some(outcome) = roles.demote(reason, kill_at, not_after, now, &mut self.actions)
+        {
+            self.account.began.get_or_insert(now);
+            self.take(outcome, now);
+        } else {
             self.descend(None, kill_at, now);
-            return;
-        };
-        let Some(outcome) = roles.demote(reason, not_after, now, &mut self.actions) else {
-            self.descend(None, kill_at, now);
-            return;
-        };
-        if outcome == Outcome::Pending {
-            *yield_by = Some(kill_at.or_earlier(*yield_by));
         }
-        self.account.began.get_or_insert(now);
-        self.take(outcome, now);
     }
 
     /// Nothing is wanted. `signal` replaces the stop signal. SIGKILL no later than `kill_at`.
@@ -62,10 +57,10 @@ impl Workload {
         self.wanted = Wanted::Down;
         match self.actual {
             Actual::Running { .. } | Actual::Starting { .. } => self.kill(now),
-            Actual::Stopped | Actual::Waiting { .. } | Actual::Ending { .. } => self.descend(None, now, now),
+            Actual::Stopped | Actual::Waiting { .. } | Actual::Stopping { .. } => self.descend(None, now, now),
         }
-        if let Actual::Ending { ladder, .. } = &mut self.actual {
-            ladder.hard(hard, now);
+        if let Actual::Stopping { escalation, .. } = &mut self.actual {
+            escalation.hard(hard, now);
         }
     }
 
@@ -76,16 +71,16 @@ impl Workload {
                 self.ended(exit, since, now);
             }
             Actual::Running { roles: Some(roles), .. } if roles.is_hook(pid) => {
-                let outcome = roles.hook_ended(Some(exit), now, &mut self.actions);
-                self.take_news(outcome, now);
+                let outcome = roles.hook_ended(Some(exit), &mut self.actions);
+                self.take(outcome, now);
             }
-            Actual::Ending { main, ladder, .. } if *main == Some(pid) => {
+            Actual::Stopping { main, escalation, .. } if *main == Some(pid) => {
                 *main = None;
                 self.account.end = Some((now, exit));
-                ladder.main_ended(now);
+                escalation.main_ended(now);
             }
             Actual::Starting { pid: Some(main), .. } if *main == pid => self.ended(exit, now, now),
-            Actual::Ending { ladder, .. } => ladder.reaped(now),
+            Actual::Stopping { escalation, .. } => escalation.reaped(now),
             Actual::Running { .. } | Actual::Stopped | Actual::Waiting { .. } | Actual::Starting { .. } => {}
         }
     }
@@ -98,14 +93,11 @@ impl Workload {
     }
 
     pub(crate) fn scanned(&mut self, scan: Scan, now: Instant) {
-        let Actual::Ending { ladder, again_at, .. } = &mut self.actual else { return };
-        // If /proc hides processes only being alone is a proof, and another kill(-1) to be alone again would kill every elector.
-        let clean = scan.clean || (self.alone && scan.left.is_empty());
-        if !ladder.scanned(Scan { clean, ..scan }, now) {
+        let Actual::Stopping { escalation, again_at, .. } = &mut self.actual else { return };
+        if !escalation.scanned(scan, now) {
             return;
         }
-        self.alone |= ladder.kills_everything();
-        self.account.killed = self.account.killed.or_else(|| ladder.killed());
+        self.account.killed = self.account.killed.or_else(|| escalation.killed());
         self.actual = again_at.map_or(Actual::Stopped, |until| Actual::Waiting { until });
         self.leads = false;
         self.yielded(now);
@@ -119,13 +111,12 @@ impl Workload {
     }
 
     /// The main process ended without being stopped.
-    fn ended(&mut self, exit: Exit, since: Instant, now: Instant) {
+    pub(super) fn ended(&mut self, exit: Exit, since: Instant, now: Instant) {
         self.account.began.get_or_insert(now);
         self.account.end = Some((now, exit));
         let asked = matches!(self.wanted, Wanted::Down);
         let interrupted = self.policy.terminal && from_terminal(exit);
-        let ended = format_args!("the workload ended ({exit})");
-        let again_at = if asked || interrupted { None } else { self.again(exit, ended, since, now) };
+        let again_at = if asked || interrupted { None } else { self.again(exit, since, now) };
         if !asked {
             if again_at.is_none() {
                 self.wanted = Wanted::Down;
@@ -139,7 +130,7 @@ impl Workload {
         self.actual = self.killing(None, again_at, now);
     }
 
-    pub(super) fn again(&mut self, exit: Exit, what: impl Display, since: Instant, now: Instant) -> Option<Instant> {
+    fn again(&mut self, exit: Exit, since: Instant, now: Instant) -> Option<Instant> {
         match self.policy.config.on_exit {
             OnExit::Exit => None,
             OnExit::Follow if self.leads => None,
@@ -147,7 +138,8 @@ impl Workload {
             OnExit::Restart if self.restarts.covers(exit) => {
                 let next = self.restarts.next(since, now);
                 if next.is_none() {
-                    self.actions.push_back(Action::Warn(format!("{what}, and workload.restart has no restart left for it")));
+                    let line = format!("the workload ended ({exit}), and workload.restart has no restart left for it");
+                    self.actions.push_back(Action::Warn(line));
                 }
                 next
             }
@@ -161,21 +153,20 @@ impl Workload {
             Actual::Stopped | Actual::Waiting { .. } => {
                 self.actual = self.killing(None, None, now);
             }
-            Actual::Ending { ladder, again_at, .. } => {
+            Actual::Stopping { escalation, again_at, .. } => {
                 *again_at = None;
-                ladder.squeeze(kill_at);
+                escalation.squeeze(kill_at);
             }
             Actual::Running { .. } | Actual::Starting { pid: Some(_), .. } => {
                 let Some(pid) = self.main() else { return };
-                self.abandon_roles();
-                let kill_at = kill_at.or_earlier(self.yield_by());
+                let kill_at = kill_at.or_earlier(self.abandon_roles());
                 self.account.began.get_or_insert(now);
                 for signal in [signal.unwrap_or(self.policy.config.stop.signal), Signal(libc::SIGCONT)] {
                     self.actions.push_back(Action::Signal { target: self.target(pid), signal });
                 }
                 let (mode, margin) = (self.policy.config.stop.kill_mode, self.margin());
-                let ladder = Ladder::asking(self.policy.pid1, mode, margin, kill_at);
-                self.actual = Actual::Ending { main: Some(pid), ladder, again_at: None };
+                let escalation = StopEscalation::asking(self.policy.pid1, mode, margin, kill_at);
+                self.actual = Actual::Stopping { main: Some(pid), escalation, again_at: None };
             }
             Actual::Starting { pid: None, kill_at: stop, .. } => *stop = Some(kill_at.or_earlier(*stop)),
         }
@@ -190,20 +181,14 @@ impl Workload {
     }
 
     fn killing(&self, main: Option<i32>, again_at: Option<Instant>, now: Instant) -> Actual {
-        Actual::Ending { main, ladder: Ladder::killing(self.policy.pid1, self.margin(), now), again_at }
+        Actual::Stopping { main, escalation: StopEscalation::killing(self.policy.pid1, self.margin(), now), again_at }
     }
 
-    fn abandon_roles(&mut self) {
-        if let Actual::Running { roles: Some(roles), .. } = &self.actual {
-            roles.abandon(&mut self.actions);
-        }
-    }
-
-    pub(super) fn yield_by(&self) -> Option<Instant> {
-        match self.actual {
-            Actual::Running { yield_by, .. } => yield_by,
-            Actual::Stopped | Actual::Waiting { .. } | Actual::Starting { .. } | Actual::Ending { .. } => None,
-        }
+    /// There is no role left to tell; returns by when a demotion had to be acknowledged.
+    fn abandon_roles(&mut self) -> Option<Instant> {
+        let Actual::Running { roles: Some(roles), .. } = &self.actual else { return None };
+        roles.abandon(&mut self.actions);
+        roles.yields_by()
     }
 
     pub(super) fn margin(&self) -> Duration {

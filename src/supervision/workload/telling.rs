@@ -23,8 +23,8 @@ impl Workload {
 
     /// Whether only a change of role may send it (law 8, 15).
     pub(crate) fn tells_a_role(&self, signal: Signal) -> bool {
-        let signals = self.policy.roles.as_ref().map(|policy| [policy.signals.on_lead, policy.signals.on_follow]);
-        signals.is_some_and(|signals| signals.contains(&Some(signal)))
+        let signals = &self.policy.signals;
+        self.policy.always && [signals.on_lead, signals.on_follow].contains(&Some(signal))
     }
 
     /// Passes it on as it is.
@@ -36,23 +36,16 @@ impl Workload {
 
     /// What the workload gets for this signal; none: nothing.
     pub(crate) fn rewritten(&self, signal: Signal) -> Option<Signal> {
-        let role = match &self.actual {
-            Actual::Running { roles: Some(roles), .. } => roles.role(),
-            Actual::Running { roles: None, .. }
-            | Actual::Ending { .. }
-            | Actual::Stopped
-            | Actual::Waiting { .. }
-            | Actual::Starting { .. } => {
-                if self.policy.roles.is_some() && !self.leads {
-                    Role::Standby
-                } else {
-                    Role::Leader
-                }
-            }
+        let role = if let Actual::Running { roles: Some(roles), .. } = &self.actual {
+            roles.role()
+        } else if self.policy.always && !self.leads {
+            Role::Standby
+        } else {
+            Role::Leader
         };
         let rewrite = match role {
-            Role::Leader => &self.policy.rewrite.leader,
-            Role::Standby => &self.policy.rewrite.standby,
+            Role::Leader => &self.policy.signals.rewrite.leader,
+            Role::Standby => &self.policy.signals.rewrite.standby,
         };
         rewrite.get(&signal).copied().unwrap_or(Some(signal))
     }
@@ -61,34 +54,25 @@ impl Workload {
     pub(crate) fn role(&mut self, input: RoleInput, now: Instant) {
         if let Actual::Running { roles: Some(roles), .. } = &mut self.actual {
             let outcome = roles.handle(input, now, &mut self.actions);
-            self.take_news(outcome, now);
+            self.take(outcome, now);
         } else if let RoleInput::HookForked { pid } = input {
             // The stop came between.
             self.actions.push_back(Action::KillHook { pid });
         }
     }
 
-    /// As [`Self::take`], for unsolicited news: that a standby is a standby is none.
-    pub(super) fn take_news(&mut self, outcome: Outcome, now: Instant) {
-        let yielding = matches!(self.actual, Actual::Running { yield_by: Some(_), .. });
-        if outcome != Outcome::Demoted || yielding {
-            self.take(outcome, now);
-        }
-    }
-
     pub(super) fn take(&mut self, outcome: Outcome, now: Instant) {
-        let Actual::Running { pid, yield_by, .. } = &mut self.actual else { return };
+        let Actual::Running { pid, .. } = self.actual else { return };
         match outcome {
             Outcome::Pending => {}
-            Outcome::Promoted => self.happened.push_back(Happened::Leads { pid: *pid }),
+            Outcome::Promoted => self.happened.push_back(Happened::Leads { pid }),
             Outcome::Demoted => {
-                *yield_by = None;
                 self.leads = false;
                 self.yielded(now);
                 self.account = Account::default();
             }
-            Outcome::Failed(_) if yield_by.is_some() => self.kill(now),
-            Outcome::Failed(reason) => self.happened.push_back(Happened::NotPromoted(reason)),
+            Outcome::NotPromoted(reason) => self.happened.push_back(Happened::NotPromoted(reason)),
+            Outcome::NotDemoted => self.kill(now),
         }
     }
 

@@ -13,9 +13,8 @@ use tenure::{
 use super::Container;
 use crate::{
     clock::{MS, Ns, S},
-    elector::{ElectorProcess, LIE},
+    elector::ElectorProcess,
     engine::{Child, Engine, Event},
-    nemesis::Window,
     tree::{Hook, Killer},
 };
 
@@ -23,59 +22,45 @@ impl Container {
     pub(super) fn act(&mut self, action: Action, e: &mut Engine) {
         match action {
             Action::StartElector => {
-                let welcome = self.agent.welcome();
+                let initial = self.agent.initial_state();
                 let pid = self.tree.pid();
                 let child = Child { who: self.who, pid };
-                e.note(self.who, || format!("elector {} starts, resuming {}", welcome.generation, welcome.resume.is_some()));
+                e.note(self.who, || format!("elector {} starts, resuming {}", initial.generation, initial.resume.is_some()));
                 let span = e.spread(MS, self.node.startup);
                 e.judge.trouble(self.who.replica, e.now + span + S);
-                self.elector = Some(ElectorProcess::start(child, welcome));
+                self.elector = Some(ElectorProcess::start(child, initial));
                 e.after(span, Event::ElectorUp(child));
                 self.handle(Input::ElectorStarted, e);
             }
             Action::KillElector => self.kill_elector(e),
             Action::Tell(message) => self.tell(message, e),
             Action::Spawn { launch, .. } => {
-                self.begins();
                 let habits = &self.node.habits;
-                let pid = match launch.and_then(|launch| Some((launch.facts?, launch.not_after))) {
-                    Some((facts, not_after)) => {
-                        let pid = self.tree.fork(facts.token, not_after, self.fuse.is_lit(), habits, e);
+                let pid = match launch.and_then(|launch| Some((launch.info?, launch.not_after))) {
+                    Some((info, not_after)) => {
+                        let pid = self.tree.fork(info.token, not_after, self.fuse.is_lit(), habits, e);
                         e.note(self.who, || format!("forks pid {pid}, not to run after {not_after:?}"));
                         pid
                     }
                     None => self.tree.fork_standby(habits, e),
                 };
                 self.main = Some(pid);
-                self.conduct.spawned();
                 self.spawning = Some((pid, None));
                 self.handle(Input::Forked { pid }, e);
-                self.window(Window::Spawn, e);
+                self.step(e);
             }
             Action::Signal { target, signal } => {
                 let (Target::Main(pid) | Target::Group(pid)) = target;
                 e.note(self.who, || format!("signal {} to pid {pid}", signal.0));
-                if signal.0 == libc::SIGTERM
-                    && let Some(wrong) = self.conduct.asks(self.clock().boot(e.now))
-                {
-                    e.judge.fail(format!("{}: init {wrong}", self.who));
-                }
                 self.tree.ask(pid, signal.0, e);
-                self.window(Window::Asked, e);
+                self.step(e);
             }
             Action::Prove => {
                 self.reap(e);
                 let scan = self.tree.scan(false);
                 self.handle(Input::Scanned(scan), e);
             }
-            Action::Walk => {
-                self.reap(e);
-                let (look, grace) = (self.tree.look(), self.node.config.workload.stop.grace);
-                if let Some(wrong) = self.conduct.kills(look, grace, self.clock().boot(e.now)) {
-                    e.judge.fail(format!("{}: init {wrong}", self.who));
-                }
-                self.walk(Killer::Walk, e);
-            }
+            Action::Sweep => self.walk(Killer::Walk, e),
             Action::KillAll => {
                 e.note(self.who, || "kill(-1)".into());
                 self.shoot_elector(e);
@@ -87,22 +72,17 @@ impl Container {
                 self.end("init is done", e);
             }
             Action::Warn(line) => {
-                if !self.lied && line.starts_with("the elector ") && !line.contains("silent") {
-                    e.judge.fail(format!("{}: init finds that {line}, though it did not lie", self.who));
-                }
-                if line.contains("did not acknowledge its promotion") {
-                    // Without an elector, nobody else is told.
-                    self.conduct.gives_up(self.clock().boot(e.now));
+                if line.starts_with("the elector ") && !line.contains("silent") {
+                    e.judge.fail(format!("{}: init finds that {line}", self.who));
                 }
                 e.note(self.who, || format!("init warns: {line}"));
             }
-            Action::LastWords(words) => e.note(self.who, || format!("init's last words: {words}")),
-            Action::Promote { pid, not_after, .. } => {
-                self.begins();
+            Action::TerminationMessage(words) => e.note(self.who, || format!("init's last words: {words}")),
+            Action::TellRole { pid, not_after: Some(not_after), .. } => {
                 let promoter = self.tree.promote(pid, self.token.clone(), not_after, &self.node.habits, e);
                 e.note(self.who, || format!("forks pid {promoter} to promote {pid} not after {not_after:?}"));
                 self.promoter = Some(promoter);
-                self.window(Window::Spawn, e);
+                self.step(e);
             }
             Action::CallOff => {
                 e.note(self.who, || "calls the promotion off".into());
@@ -111,8 +91,8 @@ impl Container {
                     self.tree.call_off(promoter, clock, &self.node.habits, e);
                 }
             }
-            Action::Demote { pid, signal } => {
-                self.window(Window::Asked, e);
+            Action::TellRole { pid, signal, not_after: None, .. } => {
+                self.step(e);
                 if self.node.config.workload.acknowledge == Some(Acknowledge::None) {
                     let demoter = self.tree.demote(pid, &self.node.habits, e);
                     e.note(self.who, || format!("forks pid {demoter} to demote {pid}"));
@@ -120,11 +100,15 @@ impl Container {
                     return;
                 }
                 e.note(self.who, || format!("signal {} to pid {pid}", signal.0));
+                self.words.clear();
                 self.tree.order(pid, Role::Standby, "", &self.node.habits, e);
-                self.handle(Input::Role(RoleInput::Demoted), e);
+                self.handle(Input::Role(RoleInput::Signalled), e);
             }
-            Action::DrainNotify => self.words.clear(),
-            Action::Hook { hook, facts, not_after, .. } => self.hook(hook, facts.map(|facts| facts.token), not_after, e),
+            Action::DrainNotify => {
+                self.words.clear();
+                self.handle(Input::Role(RoleInput::Signalled), e);
+            }
+            Action::Hook { hook, info, not_after, .. } => self.hook(hook, info.map(|info| info.token), not_after, e),
             Action::KillHook { pid } => {
                 e.note(self.who, || format!("kills hook {pid}"));
                 self.tree.kill_child(pid, e);
@@ -133,21 +117,9 @@ impl Container {
         }
     }
 
-    /// Init has accepted a term; it cannot acknowledge it to an elector that it has just killed.
-    fn begins(&mut self) {
-        self.conduct.begins(self.agent.welcome().last_term);
-    }
-
     fn hook(&mut self, kind: HookKind, token: Option<String>, not_after: Instant, e: &mut Engine) {
         let (Some(main), Some(token)) = (self.main, token) else { return self.handle(Input::Role(RoleInput::HookNotForked), e) };
-        if kind == HookKind::AfterLead {
-            // Where it alone promotes.
-            self.begins();
-        }
         if kind == HookKind::BeforeFollow {
-            if let Some(wrong) = self.conduct.asks(self.clock().boot(e.now)) {
-                e.judge.fail(format!("{}: init {wrong}", self.who));
-            }
             self.tree.is_asked(main);
         }
         let hook = Hook { kind, workload: main, token, not_after };
@@ -155,7 +127,7 @@ impl Container {
         e.note(self.who, || format!("forks hook {} as pid {pid}", kind.name()));
         self.hook = Some(pid);
         self.handle(Input::Role(RoleInput::HookForked { pid }), e);
-        self.window(Window::Spawn, e);
+        self.step(e);
     }
 
     fn walk(&mut self, killer: Killer, e: &mut Engine) {
@@ -175,36 +147,15 @@ impl Container {
             }
             e.judge.expired_in_peace(self.who, term, e.now);
         }
-        if let ToElector::Stopping { reason: Reason::NotAcknowledged | Reason::HookFailed, .. } = message {
-            self.conduct.gives_up(self.clock().boot(e.now));
-        }
-        if let ToElector::Acknowledged { serial: 0, .. } = message {
-            self.begins();
-        }
-        if let ToElector::Acknowledged { serial: LIE, .. } = message {
-            e.after(0, Event::Robbed(self.who));
-        }
         if let Some(elector) = &mut self.elector {
-            if message != ToElector::Beat {
+            if message != ToElector::Heartbeat {
                 e.note(self.who, || format!("init tells {message:?}"));
             }
-            let window = match &message {
-                ToElector::Stopped { .. } => Some(Window::Stopped),
-                ToElector::Acknowledged { .. } => Some(Window::Acknowledged),
-                ToElector::Welcome(_)
-                | ToElector::Started { .. }
-                | ToElector::Restarting { .. }
-                | ToElector::Stopping { .. }
-                | ToElector::Unproved { .. }
-                | ToElector::Shutdown
-                | ToElector::Beat
-                | ToElector::Hooked { .. }
-                | ToElector::Warn(_) => None,
-            };
+            let is_step = matches!(message, ToElector::Acknowledged { .. } | ToElector::Stopped { .. });
             elector.to_elector.push_back(message);
             elector.wake(span, e);
-            if let Some(window) = window {
-                self.window(window, e);
+            if is_step {
+                self.step(e);
             }
         }
     }

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// See the module.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Fuse {
     hard: Option<Instant>,
     alarm: Alarm,

@@ -5,6 +5,7 @@ use crate::{
     clock::{MS, Ns},
     elector::ElectorProcess,
     engine::{Engine, Event},
+    judge::Uncovered,
 };
 
 /// When a SIGSTOP to init takes effect.
@@ -19,10 +20,6 @@ pub enum Moment {
 }
 
 impl Container {
-    pub fn is_frozen(&self) -> bool {
-        self.frozen
-    }
-
     /// Whether its node is suspended.
     pub const fn sleeps(&self, now: Ns) -> bool {
         now < self.suspended_until
@@ -65,7 +62,7 @@ impl Container {
         if self.frozen && !self.is_guarded() {
             let margin = super::nanos(self.node.config.workload.stop.kill_margin);
             let elector = self.elector.as_ref().map_or(Ns::MAX, ElectorProcess::stands_until);
-            e.judge.exposes(self.who, self.frozen_until.min(elector).saturating_add(margin));
+            e.judge.injects(Uncovered::Unguarded, self.who, self.frozen_until.min(elector).saturating_add(margin));
         }
     }
 
@@ -78,7 +75,8 @@ impl Container {
         e.note(self.who, || format!("the node is suspended for {} ms", span / MS));
         self.suspended_until = until;
         // On waking the workload may run for as long as it takes to kill it.
-        e.judge.suspends(self.who, until + super::nanos(self.node.config.workload.stop.kill_margin));
+        let end = until + super::nanos(self.node.config.workload.stop.kill_margin);
+        e.judge.injects(Uncovered::Suspended, self.who, end);
         self.freeze(Moment::Now, span, e);
         self.freeze_elector(0, span, e);
     }
@@ -95,7 +93,6 @@ impl Container {
         self.freeze_before = None;
         if std::mem::take(&mut self.frozen) {
             e.note(self.who, || "init goes on".into());
-            self.conduct.thawed(self.clock().boot(e.now));
             e.judge.trouble(self.who.replica, e.now);
             self.alarm.clear();
             self.wake(e);

@@ -19,13 +19,17 @@ pub(super) struct Guard {
 
 impl Guard {
     pub(super) const fn new() -> Self {
-        Self { armed: Armed::disarmed(), wake: Ns::MAX }
+        Self::armed(Armed::disarmed())
+    }
+
+    pub(super) const fn armed(armed: Armed) -> Self {
+        Self { armed, wake: Ns::MAX }
     }
 }
 
 impl ElectorProcess {
     /// The guard's own timer, independent of the loop.
-    pub(super) fn set_guard(&mut self, clock: Clock, latency: Ns, e: &mut Engine) {
+    pub fn set_guard(&mut self, clock: Clock, latency: Ns, e: &mut Engine) {
         let Guard { armed, wake } = self.guard;
         let hard = armed.hard();
         let at = clock.real(hard).max(e.now).saturating_add(latency);

@@ -1,38 +1,33 @@
-//! What people and malfunctioning electors do to the Lease.
+//! What people do to the Lease.
 
 use serde_json::{Value, json};
 use tenure::election::writes::{STEP_DOWN, STEP_DOWN_TO};
 
 use crate::{
     clock::{Ns, S, US},
-    engine::Who,
+    hygiene::LABEL,
     server::EPOCH,
     world::World,
 };
 
 impl World {
-    pub(super) fn edit(&mut self, what: &str, edit: impl FnOnce(&mut Value)) {
+    /// Somebody's edit; returns whether it changed anything.
+    pub(super) fn edit(&mut self, what: &str, edit: impl FnOnce(&mut Value)) -> bool {
         self.e.judge.trouble_for_all(self.e.now);
-        self.server.edit(what, edit, &mut self.e);
+        let edited = self.server.edit(what, edit, &mut self.e);
         self.publish();
+        edited
     }
 
-    /// `who` loses its hold to its malfunctioning elector, which writes the release mark; init believes it.
-    pub fn rob(&mut self, who: Who) {
-        let time = stamp(self.e.now);
-        let identity = format!("{}_{who}", self.replicas[who.replica].node.name);
-        let holds = self.server.lease().is_some_and(|lease| lease["spec"]["holderIdentity"] == identity);
-        // What it writes after a true proof is its own affair.
-        if holds && self.e.judge.runs_for(who) {
-            self.edit("robbed", |lease| {
-                let spec = &mut lease["spec"];
-                (spec["holderIdentity"], spec["leaseDurationSeconds"]) = ("".into(), 1.into());
-                (spec["acquireTime"], spec["renewTime"]) = (time.clone().into(), time.into());
-            });
-        }
+    pub(super) fn label(&mut self) -> bool {
+        let label = self.e.rng.u32(..).to_string();
+        self.edit("label", |lease| {
+            lease["metadata"]["annotations"][LABEL] = label.as_str().into();
+            lease["metadata"]["labels"][LABEL] = label.into();
+        })
     }
 
-    pub(super) fn lengthen(&mut self) {
+    pub(super) fn lengthen(&mut self) -> bool {
         let longest = self.plan.longest / S;
         self.edit("longer", |lease| {
             let spec = &mut lease["spec"];
@@ -40,52 +35,51 @@ impl World {
             if let Some(duration) = duration.filter(|_| spec["holderIdentity"] != "") {
                 spec["leaseDurationSeconds"] = (duration + 3).into();
             }
-        });
+        })
     }
 
     /// Only where every D is the same: otherwise a follower that has never seen the one in the record would not wait long enough.
-    pub(super) fn unset(&mut self) {
-        let Some(common) = self.plan.common else { return };
+    pub(super) fn unset(&mut self) -> bool {
+        let Some(common) = self.plan.common else { return false };
         self.edit("no duration", |lease| {
             let spec = &mut lease["spec"];
             if spec["leaseDurationSeconds"] == common && spec["holderIdentity"] != "" {
                 spec["leaseDurationSeconds"] = Value::Null;
             }
-        });
+        })
     }
 
-    pub(super) fn delete_slowly(&mut self) {
+    pub(super) fn delete_slowly(&mut self) -> bool {
         let over = self.server.lease().is_some_and(|lease| !lease["metadata"]["deletionTimestamp"].is_null());
         if over {
             return self.edit("finalizer gone", |lease| lease["metadata"]["finalizers"] = json!([]));
         }
         self.edit("finalizer", |lease| lease["metadata"]["finalizers"] = json!(["tenure.dev/simulated"]));
-        self.server.delete(&mut self.e);
-        self.publish();
+        self.delete()
     }
 
-    pub(super) fn clear(&mut self) {
+    pub(super) fn clear(&mut self) -> bool {
         let how = self.e.rng.u8(..3);
-        let recorded = self.server.lease().and_then(|lease| lease["spec"]["leaseDurationSeconds"].as_u64());
-        self.cleared = recorded.unwrap_or(self.cleared);
         self.edit("clear", |lease| match how {
             // From a null it would recreate the mark that was there before.
             0 if lease["spec"]["holderIdentity"].is_null() => {}
             0 => lease["spec"]["holderIdentity"] = "".into(),
             1 => lease["spec"]["holderIdentity"] = Value::Null,
             _ => lease["spec"] = json!({}),
-        });
+        })
     }
 
-    /// Writes another holder in: a stranger, or one of the replicas, which does not know of it.
-    pub(super) fn steal(&mut self) {
+    pub(super) fn wipe(&mut self) -> bool {
+        self.edit("wipe", |lease| lease["spec"] = json!({}))
+    }
+
+    /// Writes another holder in: a stranger, or one of the replicas, which does not know of it. It holds for as long as any term
+    /// counts on: a shorter one is not covered.
+    pub(super) fn steal(&mut self) -> bool {
         let mut names: Vec<String> = self.identities();
         names.push("stranger".into());
         let name = names[self.e.rng.usize(..names.len())].clone();
-        let time = stamp(self.e.now);
-        // A longer one that is gone before everybody has seen it cannot be waited out, and a shorter one than a term counts on is
-        // not: the law covers neither.
-        let duration = self.plan.common.unwrap_or(10).max(self.cleared);
+        let (time, duration) = (stamp(self.e.now), self.plan.longest / S);
         self.edit("another holder", |lease| {
             let transitions = lease["spec"]["leaseTransitions"].as_i64().unwrap_or_default();
             let spec = &mut lease["spec"];
@@ -95,10 +89,10 @@ impl World {
             if spec["leaseDurationSeconds"].as_i64().unwrap_or_default() < 2 {
                 spec["leaseDurationSeconds"] = duration.into();
             }
-        });
+        })
     }
 
-    pub(super) fn ask_to_step_down(&mut self, to: bool) {
+    pub(super) fn ask_to_step_down(&mut self, to: bool) -> bool {
         let names = self.identities();
         let candidate = names.get(self.e.rng.usize(..names.len().max(1))).cloned();
         if let Some(holder) = self.server.lease().and_then(|lease| lease["spec"]["holderIdentity"].as_str()) {
@@ -114,7 +108,7 @@ impl World {
             if let (true, Some(candidate)) = (to, candidate) {
                 annotations[STEP_DOWN_TO] = candidate.into();
             }
-        });
+        })
     }
 }
 

@@ -1,72 +1,49 @@
 //! Faults of processes, and what malfunctioning ones say.
 
-use super::{Fault, nanos};
-use crate::{
-    clock::MS,
-    container::Moment,
-    elector::Lie,
-    engine::{Event, Who},
-    world::World,
-};
+use crate::{clock::S, container::Moment, judge::Uncovered, world::World};
 
 impl World {
-    pub(super) fn stop_elector(&mut self, replica: usize) {
+    pub(super) fn stop_elector(&mut self, replica: usize) -> bool {
         let (actions, span) = (self.actions(), self.pause());
-        self.living(replica, |container, e| container.freeze_elector(actions, span, e));
+        self.living(replica, |container, e| container.freeze_elector(actions, span, e))
     }
 
-    pub(super) fn stop_init(&mut self, replica: usize) {
+    pub(super) fn stop_init(&mut self, replica: usize) -> bool {
         let span = self.pause();
         let moment = match self.e.rng.u8(..4) {
             0 => Moment::Spawn,
             1 => Moment::Action(self.e.rng.u32(1..6)),
             _ => Moment::Now,
         };
-        self.living(replica, |container, e| container.freeze(moment, span, e));
+        self.living(replica, |container, e| container.freeze(moment, span, e))
     }
 
-    pub(super) fn kill_elector(&mut self, replica: usize) {
+    pub(super) fn kill_elector(&mut self, replica: usize) -> bool {
         self.living(replica, |container, e| {
             e.note(container.who, || "the elector is killed".into());
             container.shoot_elector(e);
-        });
+        })
     }
 
-    /// Whoever takes over has to wait until the leader, which knows nothing of it, is gone.
-    pub(super) fn interregnum(&mut self) {
-        let Some(leader) = self.e.judge.leader() else { return };
-        let span = self.plan.longest;
-        self.cut_for(leader.replica, true, true, span);
-        if self.e.rng.bool() {
-            self.clear();
-        } else {
-            self.delete();
+    /// Restores the memory of this replica beside it, once in a world: both believe that they lead.
+    pub(super) fn copy(&mut self, replica: usize) -> bool {
+        let index = self.replicas.len();
+        if self.is_copied {
+            return false;
         }
-        for replica in (0..self.replicas.len()).filter(|replica| *replica != leader.replica) {
-            let (life, wait) = (self.replicas[replica].life, nanos(self.replicas[replica].node.config.lease.duration));
-            let span = self.e.between(0, wait);
-            let faults = [Fault::Terminate, Fault::Terminate, Fault::Lie, Fault::KillElector, Fault::StopElector];
-            let fault = faults[self.e.rng.usize(..faults.len())];
-            self.e.after(span, Event::Aimed(Who { replica, life }, fault));
-        }
-    }
-
-    pub(super) fn lie(&mut self, replica: usize) {
-        let lies = [Lie::Extension, Lie::Release, Lie::NoWait, Lie::Duration];
-        let lie = lies[self.e.rng.usize(..lies.len())];
-        self.living(replica, |container, e| {
-            let now = container.clock().boot(e.now);
-            let lied = container.elector.as_mut().is_some_and(|elector| elector.lies(lie, now));
-            if lied && !container.is_frozen() {
-                e.note(container.who, || "the elector lies".into());
-            }
-            container.lied |= lied;
-            container.wake(e);
-            if lied && lie == Lie::NoWait {
-                // Its term now differs from its init's, and it does not live long.
-                let span = e.spread(MS, 100 * MS);
-                e.after(span, Event::Aimed(container.who, Fault::KillElector));
-            }
-        });
+        let Some(original) = &self.replicas[replica].container else { return false };
+        let Some(twin) = original.restored(index, &mut self.e) else { return false };
+        let (from, to) = (original.who, twin.who);
+        // Neither knows more than its last confirmed write: within D one of them has lost.
+        let until = self.e.now + super::nanos(twin.node.config.lease.duration) * 2 + S;
+        self.e.note(to, || format!("is restored from the memory of {from}"));
+        self.e.judge.begins(to, &twin.identity, super::nanos(twin.node.config.lease.duration), u64::MAX);
+        self.e.judge.copied(from, to, until);
+        self.e.judge.injects(Uncovered::Copied, to, until);
+        self.e.judge.trouble_for_all(until);
+        self.e.at(until + 1, crate::engine::Event::Settles);
+        self.is_copied = true;
+        self.add(twin);
+        true
     }
 }

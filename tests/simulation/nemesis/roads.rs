@@ -7,20 +7,30 @@ use crate::{
 };
 
 impl World {
-    pub(super) fn slow_down(&mut self, replica: usize, span: Ns) {
+    /// Writes are carried out and not answered, for a while.
+    pub(super) fn mute(&mut self, replica: usize) -> bool {
+        let until = self.e.now + self.pause();
+        self.e.note(format!("r{replica}"), || "hears of no write".into());
+        self.replicas[replica].road.mute = until;
+        self.e.judge.trouble(replica, until);
+        true
+    }
+
+    pub(super) fn slow_down(&mut self, replica: usize, span: Ns) -> bool {
         let until = self.e.now + span;
         let patience = self.replicas[replica].node.config.lease.attempt_timeout;
         self.e.note(format!("r{replica}"), || "is answered slowly".into());
         self.replicas[replica].road.slow = (until, nanos(patience));
         self.e.judge.trouble(replica, until);
+        true
     }
 
-    pub(super) fn cut(&mut self, replica: usize, up: bool, down: bool) {
+    pub(super) fn cut(&mut self, replica: usize, up: bool, down: bool) -> bool {
         let span = self.pause();
-        self.cut_for(replica, up, down, span);
+        self.cut_for(replica, up, down, span)
     }
 
-    pub(super) fn cut_for(&mut self, replica: usize, up: bool, down: bool, span: Ns) {
+    pub(super) fn cut_for(&mut self, replica: usize, up: bool, down: bool, span: Ns) -> bool {
         let until = self.e.now + span;
         self.e.note(format!("r{replica}"), || {
             format!("is cut off until {}.{:03}: up {up}, down {down}", until / S, until % S / MS)
@@ -33,5 +43,6 @@ impl World {
         if down {
             road.down_cut = until;
         }
+        true
     }
 }

@@ -13,7 +13,7 @@ use crate::{
 const LONGEST: u64 = 200 * MS;
 
 /// Its task: to tell `workload` its role in the term of `token`.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Hook {
     pub kind: HookKind,
     pub workload: i32,

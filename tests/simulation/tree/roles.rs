@@ -15,7 +15,7 @@ pub const ON_LEAD: i32 = libc::SIGUSR1;
 pub const ON_FOLLOW: i32 = libc::SIGUSR2;
 
 /// A role that it was told, and has not taken on yet.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Order {
     at: Ns,
     role: Role,
@@ -114,7 +114,7 @@ impl Tree {
             Role::Leader if process.killed => return None,
             Role::Leader => {
                 e.note(self.who, || format!("RUNS as pid {pid} under token {token}"));
-                e.judge.obeys(child, &token, process.covered, e.now);
+                e.judge.runs(child, &token, process.covered, e.now);
                 process.stage = Stage::Runs { token };
                 process.may_exit(child, habits, e);
             }

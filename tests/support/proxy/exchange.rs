@@ -34,12 +34,9 @@ impl Service {
     /// # Errors
     /// What ends the client's connection without an answer.
     pub async fn answer(self, request: hyper::Request<Incoming>) -> Result<Response<Body>, BoxError> {
-        let (mut head, body) = request.into_parts();
+        let (head, body) = request.into_parts();
         let bytes = body.collect().await?.to_bytes();
         let request = noted(&head, &bytes);
-        if let Some(genuine) = self.rules.genuine(&request.authorization) {
-            head.headers.insert(header::AUTHORIZATION, genuine.parse()?);
-        }
         let is_watch = request.verb == Verb::Watch;
         let Fault { hidden, request: arrival, reply, what } = self.rules.take(&request);
         let echo = request.body.to_string();

@@ -192,7 +192,6 @@ pub enum Times {
 #[derive(Default)]
 pub struct Rules {
     rules: Mutex<Vec<Rule>>,
-    rotated: Mutex<Option<(String, String)>>,
 }
 
 struct Rule {
@@ -208,16 +207,6 @@ impl Rules {
 
     pub fn clear(&self) {
         self.rules.lock().expect("no panic inside").clear();
-    }
-
-    pub fn rotate(&self, rotated: String, genuine: String) {
-        *self.rotated.lock().expect("no panic inside") = Some((rotated, genuine));
-    }
-
-    /// The header that the server gets in place of this `Authorization` header.
-    pub fn genuine(&self, authorization: &str) -> Option<String> {
-        let rotated = self.rotated.lock().expect("no panic inside");
-        rotated.as_ref().filter(|(rotated, _)| rotated == authorization).map(|(_, genuine)| genuine.clone())
     }
 
     /// The fault for this request; uses it up once.

@@ -4,7 +4,7 @@ use std::{sync::Mutex, time::Duration};
 
 use http::Method;
 use serde_json::Value;
-use tenure::time::Instant;
+use tenure::{election::writes::NOBODY, time::Instant};
 use tokio::sync::watch;
 
 use crate::support::{PATIENCE, within};
@@ -79,9 +79,15 @@ impl Request {
         &self.body["spec"]
     }
 
-    /// Whether it is a PUT that makes somebody the holder.
+    /// Whether it is a PUT that makes or keeps a replica the holder.
     pub fn is_held(&self) -> bool {
-        self.verb == Verb::Update && self.spec()["holderIdentity"].as_str().is_some_and(|holder| !holder.is_empty())
+        let holds = |holder: &str| !holder.is_empty() && holder != NOBODY;
+        self.verb == Verb::Update && self.spec()["holderIdentity"].as_str().is_some_and(holds)
+    }
+
+    /// Whether it is a POST or PUT that makes nobody the holder.
+    pub fn is_nobody(&self) -> bool {
+        matches!(self.verb, Verb::Create | Verb::Update) && self.spec()["holderIdentity"] == NOBODY
     }
 
     /// Whether it is a PUT in the shape of a release.

@@ -146,11 +146,6 @@ impl Proxy {
         self.rules.add(when, times, fault);
     }
 
-    /// Lets the client send `rotated` where the server knows `genuine`: a token that rotates while the server's stays.
-    pub fn rotate_token(&self, rotated: &str, genuine: &str) {
-        self.rules.rotate(format!("Bearer {rotated}"), format!("Bearer {genuine}"));
-    }
-
     /// Removes all rules.
     pub fn clear(&self) {
         self.rules.clear();

@@ -38,19 +38,17 @@ fn restarting() -> Config {
 
 /// Runs as a standby.
 fn standby(config: Config) -> World {
-    let agent = Agent::new(Settings { config, identity: "me".into(), context: None, pid1: true, terminal: false });
-    let mut world = World { agent, now: ms(1000), actions: Vec::new(), pid: MAIN };
+    let mut world = World::of(config, true, false);
     world.due();
     assert_eq!(world.spawns(), Some((Some(Role::Standby), None)));
     world.run();
-    world.feed(Input::ElectorStarted);
-    world.told(ToInit::Hello { version: VERSION });
+    world.greet();
     world.take();
     world
 }
 
 #[test]
-fn a_standby_that_is_told_to_end_tells_its_elector_before_its_workload_has_stopped() {
+fn a_standby_that_is_told_to_end_tells_its_elector_before_its_workload_has_stopped_and_ends_with_its_code() {
     let mut world = standby(always(Acknowledge::Notify));
 
     world.feed(Input::Signal(libc::SIGTERM));
@@ -59,25 +57,8 @@ fn a_standby_that_is_told_to_end_tells_its_elector_before_its_workload_has_stopp
     assert!(world.wants(&Action::Tell(ToElector::Shutdown)), "{:?}", world.actions);
     world.told(ToInit::Done);
     assert!(!world.actions.iter().any(|action| matches!(action, Action::Exit(_))), "the standby has its grace");
-    world.exit(Exit::Code(0));
-    world.prove();
-    assert_eq!(world.actions.last(), Some(&Action::Exit(0)));
-}
-
-#[test]
-fn that_a_standby_ended_is_told_and_whether_it_is_started_again() {
-    for (on_exit, line) in [
-        (OnExit::Restart, "the standby ended (killed by SIGSEGV) and is started again"),
-        (OnExit::Exit, "the standby ended (killed by SIGSEGV)"),
-    ] {
-        let mut config = always(Acknowledge::Notify);
-        config.workload.on_exit = on_exit;
-        let mut world = standby(config);
-
-        world.exit(Exit::Signal(libc::SIGSEGV));
-
-        assert!(world.wants(&Action::Warn(line.into())), "{:?}", world.actions);
-    }
+    world.exit_proved(Exit::Code(7));
+    assert_eq!(world.actions.last(), Some(&Action::Exit(7)));
 }
 
 #[test]
@@ -86,22 +67,20 @@ fn a_lease_that_came_while_a_standby_stops_is_given_back_before_it_has() {
     world.feed(Input::Signal(libc::SIGTERM));
     world.take();
 
-    world.lead(1, None);
+    world.lead(1);
     world.step_down(9, Reason::Signal);
 
     assert_eq!(world.stopped(), Some((9, Then::Exit)));
     assert!(world.agent.hard().is_none(), "nothing leads");
     world.told(ToInit::Ended { term: Term(1) });
-    world.exit(Exit::Code(0));
-    world.prove();
-    world.told(ToInit::Done);
-    assert_eq!(world.actions.last(), Some(&Action::Exit(0)));
+    world.exit_proved(Exit::Code(0));
+    world.done_ends_with(0);
 }
 
 #[test]
-fn a_demotion_that_nothing_had_to_be_told_of_is_no_death() {
+fn a_standby_that_never_led_answers_a_step_down_as_it_is_and_that_is_no_death() {
     let mut world = standby(always(Acknowledge::None));
-    world.lead(1, Some(ms(60_000)));
+    world.lead_too_late(1);
 
     world.step_down(9, Reason::StepDown);
 
@@ -113,30 +92,35 @@ fn a_demotion_that_nothing_had_to_be_told_of_is_no_death() {
 /// Leads, acknowledged by a notification.
 fn leader() -> World {
     let mut world = standby(always(Acknowledge::Notify));
-    world.lead(1, None);
-    world.feed(Input::Role(RoleInput::Promoted));
+    world.lead(1);
+    world.feed(Input::Role(RoleInput::Signalled));
     world.feed(Input::Role(RoleInput::Notified(Role::Leader)));
     world.take();
     world
 }
 
-/// Leads, acknowledged by its hook.
-fn hooked_leader() -> World {
-    let mut world = standby(hooked(Acknowledge::Hook));
-    world.lead(1, None);
-    world.feed(Input::Role(RoleInput::Promoted));
+/// Leads, acknowledged as is asked for and by its hook.
+fn hooked_leader(acknowledge: Acknowledge) -> World {
+    let mut world = standby(hooked(acknowledge));
+    world.lead(1);
+    world.feed(Input::Role(RoleInput::Signalled));
     world.feed(Input::Role(RoleInput::HookForked { pid: HOOK }));
+    world.feed(Input::Role(RoleInput::Notified(Role::Leader)));
     world.feed(Input::Reaped { pid: HOOK, exit: Exit::Code(0) });
     world.take();
     world
 }
 
 fn promotion(world: &World) -> Action {
-    Action::Promote { pid: MAIN, signal: Signal(libc::SIGUSR1), not_after: deadlines(world.now).soft }
+    tells(Role::Leader, libc::SIGUSR1, Some(deadlines(world.now).soft))
 }
 
 fn demotion() -> Action {
-    Action::Demote { pid: MAIN, signal: Signal(libc::SIGUSR2) }
+    tells(Role::Standby, libc::SIGUSR2, None)
+}
+
+fn tells(role: Role, signal: i32, not_after: Option<Instant>) -> Action {
+    Action::TellRole { pid: MAIN, role, signal: Signal(signal), not_after }
 }
 
 fn started(world: &World) -> Action {
@@ -169,40 +153,33 @@ fn a_key_that_tells_a_role_is_a_stop_all_the_same() {
     assert!(world.wants(&to_main(libc::SIGTERM)));
 }
 
-/// It ends, and leaves a process that SIGKILL does not remove.
-fn leaves_the_undying(world: &mut World, until: Instant) {
-    world.exit(Exit::Code(1));
-    world.never_proved(until);
-}
-
 #[test]
 fn a_lease_is_given_back_where_the_remains_of_a_standby_let_nothing_start() {
-    let mut world = standby(restarting());
-    leaves_the_undying(&mut world, ms(3000));
-    world.lead(1, None);
-    assert!(world.wants(&Action::Tell(ToElector::Stopping { term: Term(1), reason: Reason::SpawnFailed, at: world.now })));
-    world.step_down(9, Reason::SpawnFailed);
-    assert_eq!(world.stopped(), Some((9, Then::Follow)));
-}
-
-#[test]
-fn it_is_given_back_too_where_that_shows_while_it_is_held() {
-    let mut world = standby(restarting());
-    world.exit(Exit::Code(1));
-    world.lead(1, None);
-    world.take();
-    world.never_proved(ms(1500));
-    assert_eq!(world.take().iter().filter(|action| matches!(action, Action::Tell(ToElector::Stopping { .. }))).count(), 0);
-    world.never_proved(ms(2500));
-    let gives_back = |action: &Action| matches!(action, Action::Tell(ToElector::Stopping { reason: Reason::SpawnFailed, .. }));
-    assert!(world.actions.iter().any(gives_back));
+    for held_before in [false, true] {
+        let mut world = standby(restarting());
+        world.exit(Exit::Code(1));
+        if held_before {
+            world.lead(1);
+        }
+        world.never_proved(ms(2000).before(tick()));
+        assert!(!world.actions.iter().any(|action| matches!(action, Action::Tell(ToElector::Stopping { .. }))));
+        world.never_proved(ms(2500));
+        if !held_before {
+            world.lead(1);
+        }
+        let gives_back =
+            |action: &Action| matches!(action, Action::Tell(ToElector::Stopping { reason: Reason::SpawnFailed, .. }));
+        assert!(world.actions.iter().any(gives_back), "{:?}", world.actions);
+        world.step_down(9, Reason::SpawnFailed);
+        assert_eq!(world.stopped(), Some((9, Then::Follow)));
+    }
 }
 
 #[test]
 fn nothing_is_started_in_a_term_that_was_given_up_even_if_the_remains_of_the_standby_die_after_all() {
     let mut world = standby(restarting());
     world.exit(Exit::Code(1));
-    world.lead(1, None);
+    world.lead(1);
     world.never_proved(ms(2050));
     world.take();
 
@@ -218,10 +195,9 @@ fn a_standby_that_waits_to_be_started_again_is_started_at_once_to_lead() {
     let mut config = restarting();
     config.workload.restart.delay = Duration::from_secs(30);
     let mut world = standby(config);
-    world.exit(Exit::Code(1));
-    world.prove();
+    world.exit_proved(Exit::Code(1));
     world.take();
-    world.lead(1, None);
+    world.lead(1);
     assert!(matches!(world.spawns(), Some((Some(Role::Leader), Some(_)))));
 }
 
@@ -243,17 +219,16 @@ fn a_restart_while_leading_is_told_so_at_its_start() {
     let mut config = always(Acknowledge::Notify);
     config.workload.on_exit = OnExit::Restart;
     let mut world = standby(config);
-    world.lead(1, None);
-    world.feed(Input::Role(RoleInput::Promoted));
+    world.lead(1);
+    world.feed(Input::Role(RoleInput::Signalled));
     world.feed(Input::Role(RoleInput::Notified(Role::Leader)));
-    world.exit(Exit::Code(1));
-    world.prove();
+    world.exit_proved(Exit::Code(1));
     world.take();
     world.sleep_until(ms(2000));
     world.due();
     assert_eq!(
         world.spawns(),
-        Some((Some(Role::Leader), Some(Launch { facts: Some(facts()), not_after: deadlines(ms(1000)).soft })))
+        Some((Some(Role::Leader), Some(Launch { info: Some(info()), not_after: deadlines(ms(1000)).soft })))
     );
     world.run();
     assert!(world.wants(&started(&world)));
@@ -261,51 +236,24 @@ fn a_restart_while_leading_is_told_so_at_its_start() {
 }
 
 #[test]
-fn a_standby_that_never_led_answers_a_step_down_as_it_is() {
-    let mut world = standby(always(Acknowledge::Notify));
-    world.lead(1, Some(ms(9000)));
-    world.step_down(9, Reason::LostDeleted);
-    assert_eq!(world.stopped(), Some((9, Then::Follow)));
-}
-
-#[test]
-fn signals_reach_a_standby_rewritten_for_its_role() {
+fn signals_reach_the_workload_rewritten_for_its_role_while_it_ends_too() {
     let mut config = always(Acknowledge::None);
     config.signals.rewrite.standby.insert(Signal(libc::SIGHUP), Some(Signal(libc::SIGWINCH)));
-    let mut world = standby(config);
-    world.feed(Input::Signal(libc::SIGHUP));
-    assert_eq!(world.take(), [to_main(libc::SIGWINCH)]);
-    world.lead(1, None);
-    world.feed(Input::Role(RoleInput::Promoted));
-    world.take();
-    world.feed(Input::Signal(libc::SIGHUP));
-    assert_eq!(world.take(), [to_main(libc::SIGHUP)]);
-}
-
-#[test]
-fn signals_reach_a_standby_rewritten_for_its_role_while_it_ends_too() {
-    let mut config = always(Acknowledge::None);
-    config.signals.rewrite.leader.insert(Signal(libc::SIGHUP), Some(Signal(libc::SIGWINCH)));
-    let mut world = standby(config);
-    world.feed(Input::Signal(libc::SIGTERM));
-    world.take();
-    world.feed(Input::Signal(libc::SIGHUP));
-
-    assert_eq!(world.take(), [to_main(libc::SIGHUP)]);
-}
-
-#[test]
-fn signals_reach_a_leader_rewritten_for_its_role_while_it_ends_too() {
-    let mut config = always(Acknowledge::None);
-    config.signals.rewrite.leader.insert(Signal(libc::SIGHUP), Some(Signal(libc::SIGWINCH)));
-    let mut world = standby(config);
-    world.lead(1, None);
-    world.feed(Input::Role(RoleInput::Promoted));
-    world.feed(Input::Signal(libc::SIGTERM));
-    world.take();
-    world.feed(Input::Signal(libc::SIGHUP));
-
-    assert_eq!(world.take(), [to_main(libc::SIGWINCH)]);
+    config.signals.rewrite.leader.insert(Signal(libc::SIGHUP), Some(Signal(libc::SIGURG)));
+    let standby = standby(config);
+    let mut leader = standby.clone();
+    leader.lead(1);
+    leader.feed(Input::Role(RoleInput::Signalled));
+    for (mut world, signal) in [(standby, libc::SIGWINCH), (leader, libc::SIGURG)] {
+        for ends in [false, true] {
+            if ends {
+                world.feed(Input::Signal(libc::SIGTERM));
+            }
+            world.take();
+            world.feed(Input::Signal(libc::SIGHUP));
+            assert_eq!(world.take(), [to_main(signal)]);
+        }
+    }
 }
 
 #[test]
@@ -313,34 +261,18 @@ fn term_while_a_standby_waits_to_be_started_again_ends_with_0() {
     let mut config = always(Acknowledge::Notify);
     config.workload.on_exit = OnExit::Restart;
     let mut world = standby(config);
-    world.exit(Exit::Code(3));
-    world.prove();
+    world.exit_proved(Exit::Code(3));
 
     world.feed(Input::Signal(libc::SIGTERM));
-    world.told(ToInit::Done);
-
-    assert_eq!(world.actions.last(), Some(&Action::Exit(0)));
+    world.done_ends_with(0);
 }
 
 #[test]
 fn a_standby_that_ends_with_on_exit_exit_ends_init() {
     let mut world = standby(always(Acknowledge::None));
-    world.exit(Exit::Code(5));
-    world.prove();
+    world.exit_proved(Exit::Code(5));
     assert!(world.wants(&Action::Tell(ToElector::Shutdown)));
-    world.told(ToInit::Done);
-    assert_eq!(world.actions.last(), Some(&Action::Exit(5)));
-}
-
-#[test]
-fn term_stops_a_standby_and_ends_with_its_code() {
-    let mut world = standby(always(Acknowledge::None));
-    world.feed(Input::Signal(libc::SIGTERM));
-    assert!(world.wants(&to_main(libc::SIGTERM)));
-    world.exit(Exit::Code(7));
-    world.prove();
-    world.told(ToInit::Done);
-    assert_eq!(world.actions.last(), Some(&Action::Exit(7)));
+    world.done_ends_with(5);
 }
 
 #[test]
@@ -348,23 +280,7 @@ fn term_stops_a_leader_as_a_whole() {
     let mut world = leader();
     world.feed(Input::Signal(libc::SIGTERM));
     assert!(world.wants(&to_main(libc::SIGTERM)));
-    world.step_down(9, Reason::Signal);
-    world.exit(Exit::Code(0));
-    world.prove();
+    world.step_down_proved(Reason::Signal, Exit::Code(0));
     assert_eq!(world.stopped(), Some((9, Then::Exit)));
     assert!(world.spawns().is_none());
-}
-
-#[test]
-fn a_standby_waits_out_the_creation_wait_of_its_term_as_a_standby() {
-    let mut world = standby(always(Acknowledge::None));
-    world.lead(1, Some(ms(6000)));
-    world.take();
-    world.sleep_until(ms(6000).before(tick()));
-    world.due();
-    assert_eq!(world.take(), []);
-    world.sleep_until(ms(6000));
-    world.due();
-    let promote = Action::Promote { pid: MAIN, signal: Signal(libc::SIGUSR1), not_after: deadlines(ms(1000)).soft };
-    assert_eq!(world.take(), [promote]);
 }

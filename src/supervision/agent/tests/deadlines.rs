@@ -39,27 +39,17 @@ fn everything_is_killed_at_h_and_not_a_tick_earlier() {
 }
 
 #[test]
-fn what_was_stopped_is_not_continued_by_a_signal_that_init_reads_after_h() {
-    let mut world = World::leading(config());
-    for (at, passed) in [(deadlines(A).hard.before(tick()), true), (deadlines(A).hard, false)] {
-        world.sleep_until(at);
-        world.feed(Input::Signal(libc::SIGCONT));
-        assert_eq!(world.take(), if passed { vec![to_main(libc::SIGCONT)] } else { vec![] });
-    }
-}
-
-#[test]
-fn nor_by_a_stop_that_init_reads_after_h() {
+fn what_was_stopped_is_not_continued_by_what_init_reads_after_h() {
+    let reads: [fn(&mut World); 3] = [
+        |world| world.feed(Input::Signal(libc::SIGCONT)),
+        |world| world.feed(Input::Signal(libc::SIGTERM)),
+        |world| world.step_down(9, Reason::StepDown),
+    ];
     for (at, continued) in [(deadlines(A).hard.before(tick()), true), (deadlines(A).hard, false)] {
-        for by_signal in [true, false] {
+        for read in reads {
             let mut world = World::leading(config());
-            world.now = at;
-            if by_signal {
-                world.feed(Input::Signal(libc::SIGTERM));
-            } else {
-                world.step_down(9, Reason::StepDown);
-            }
-            assert!(world.wants(&to_main(libc::SIGTERM)));
+            world.sleep_until(at);
+            read(&mut world);
             assert_eq!(world.wants(&to_main(libc::SIGCONT)), continued);
         }
     }
@@ -101,76 +91,47 @@ fn init_ends_half_a_margin_after_h_if_there_is_no_proof() {
 }
 
 #[test]
-fn not_pid_1_walks_go_on_after_h_and_the_elector_hears_that_there_is_no_proof() {
-    let mut world = World::with(config(), false);
-    world.lead(1, None);
-    world.run();
-    world.take();
-    world.wake_until(deadlines(A).hard);
-    for _ in 0..100 {
-        assert!(!world.wants(&Action::KillAll) && !world.wants(&Action::Die));
-        world.feed(Input::Scanned(Scan { left: vec![MAIN], ..Scan::default() }));
-        world.sleep_until(world.agent.poll_timeout().unwrap());
-        world.due();
-    }
-    assert!(world.tells().contains(&ToElector::Unproved { term: Term(1), pids: vec![MAIN] }));
-}
-
-#[test]
-fn remains_that_cannot_be_seen_are_told_as_such() {
+fn not_pid_1_sweeps_go_on_after_h_and_it_is_told_that_there_is_no_proof() {
     for (left, line) in [
         (vec![MAIN], format!("processes are left that SIGKILL does not remove: [{MAIN}]")),
         (vec![], "what the workload left behind cannot be seen, and may still be running".into()),
     ] {
         let mut world = World::with(config(), false);
-        world.lead(1, None);
+        world.lead(1);
         world.run();
         world.wake_until(deadlines(A).hard);
         for _ in 0..100 {
+            assert!(!world.wants(&Action::KillAll) && !world.wants(&Action::Die));
             world.feed(Input::Scanned(Scan { left: left.clone(), ..Scan::default() }));
             world.sleep_until(world.agent.poll_timeout().unwrap());
             world.due();
         }
-
-        assert!(world.actions.contains(&Action::Warn(line)), "{:?}", world.actions);
+        assert!(world.wants(&Action::Tell(ToElector::Unproved { term: Term(1), pids: left })));
+        assert!(world.wants(&Action::Warn(line)), "{:?}", world.actions);
     }
 }
 
 #[test]
-fn an_extension_moves_the_deadlines_and_is_acknowledged() {
+fn an_extension_moves_the_deadlines_and_never_back_and_is_acknowledged() {
     let mut world = World::leading(config());
     world.sleep_until(ms(4000));
-    world.extend(1, 1, ms(3900));
-    assert_eq!(world.tells(), [acknowledged(1, 1)]);
-    assert_eq!(world.agent.poll_timeout(), Some(deadlines(ms(3900)).soft));
-}
-
-#[test]
-fn within_a_term_the_deadlines_never_move_back() {
-    let mut world = World::leading(config());
-    world.sleep_until(ms(4000));
+    world.extend(2, 1, ms(3900));
+    assert_eq!(world.tells(), [], "it is of another term");
     world.extend(1, 1, ms(3900));
     world.extend(1, 2, ms(2000));
+    assert_eq!(world.tells(), [acknowledged(1, 1), acknowledged(1, 2)]);
     assert_eq!(world.agent.poll_timeout(), Some(deadlines(ms(3900)).soft));
 }
 
 #[test]
-fn an_extension_that_waited_in_the_link_past_s_is_taken_before_the_stop() {
-    let mut world = World::leading(config());
-    world.sleep_until(deadlines(A).soft + tick());
-    world.extend(1, 1, ms(4000));
-    world.due();
-    assert_eq!(world.tells(), [acknowledged(1, 1)]);
-    assert!(!world.wants(&to_main(libc::SIGTERM)));
-}
-
-#[test]
-fn an_extension_that_waited_in_the_link_past_h_is_taken_before_the_kill() {
-    let mut world = World::leading(config());
-    world.sleep_until(deadlines(A).hard + tick());
-    world.extend(1, 1, ms(14_000));
-    world.due();
-    assert_eq!(world.take(), [Action::Tell(acknowledged(1, 1))]);
+fn an_extension_that_waited_in_the_link_past_s_or_h_is_taken_before_the_stop() {
+    for (passed, sent) in [(deadlines(A).soft, ms(4000)), (deadlines(A).hard, ms(14_000))] {
+        let mut world = World::leading(config());
+        world.sleep_until(passed + tick());
+        world.extend(1, 1, sent);
+        world.due();
+        assert_eq!(world.take(), [Action::Tell(acknowledged(1, 1))]);
+    }
 }
 
 #[test]
@@ -191,7 +152,7 @@ fn what_the_kernel_killed_at_h_no_extension_revives() {
 fn the_kernel_is_given_h_from_the_start_to_the_proof_and_not_beyond() {
     let mut world = World::new(config());
     assert_eq!(world.agent.hard(), None);
-    world.lead(1, None);
+    world.lead(1);
     assert_eq!(world.agent.hard(), Some(deadlines(A).hard), "before the spawn is carried out");
     world.run();
     world.sleep_until(ms(4000));
@@ -239,33 +200,11 @@ fn an_extension_beyond_what_a_send_of_now_would_give_is_dropped() {
 }
 
 #[test]
-fn an_extension_of_another_term_is_dropped() {
-    let mut world = World::leading(config());
-    world.sleep_until(ms(4000));
-    world.extend(2, 1, ms(3900));
-    assert_eq!(world.tells(), []);
-}
-
-#[test]
-fn while_a_planned_stop_is_under_way_extensions_are_taken() {
-    let mut world = World::leading(config());
-    world.step_down(9, Reason::StepDown);
-    world.take();
-    world.sleep_until(ms(4000));
-    world.extend(1, 1, ms(4000));
-    assert_eq!(world.tells(), [acknowledged(1, 1)]);
-    world.wake_until(deadlines(A).hard);
-    assert!(!world.wants(&Action::KillAll), "H has moved on");
-}
-
-#[test]
 fn proof_disarms_s_and_h() {
     let mut world = World::leading(config());
-    world.step_down(9, Reason::StepDown);
-    world.exit(Exit::Code(0));
-    world.prove();
+    world.step_down_proved(Reason::StepDown, Exit::Code(0));
     world.take();
-    world.feed(Input::Told(ToInit::Beat));
+    world.feed(Input::Told(ToInit::Heartbeat));
     world.sleep_until(deadlines(A).end);
     world.due();
     assert!(!world.wants(&Action::KillAll) && !world.wants(&to_main(libc::SIGTERM)));
@@ -275,8 +214,7 @@ fn proof_disarms_s_and_h() {
 fn a_proof_that_is_asked_for_again_is_told_with_the_time_of_the_first() {
     let mut world = World::leading(config());
     world.wake_until(deadlines(A).soft);
-    world.exit(Exit::Code(0));
-    world.prove();
+    world.exit_proved(Exit::Code(0));
     let gone = world.now;
     world.take();
 

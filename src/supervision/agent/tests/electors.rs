@@ -9,11 +9,9 @@ fn the_next_elector_is_handed_the_term_as_it_stands() {
     world.sleep_until(ms(4000));
     world.extend(1, 1, ms(3900));
     world.take();
-    world.feed(Input::ElectorEnded);
-    world.due();
-    let welcome = world.started_elector().unwrap();
-    let resume = welcome.resume.unwrap();
-    assert_eq!((welcome.generation, welcome.last_term, welcome.shutdown), (2, Term(1), false));
+    let initial = world.replace_elector();
+    let resume = initial.resume.unwrap();
+    assert_eq!((initial.generation, initial.last_term, initial.shutdown), (2, Term(1), false));
     assert_eq!((resume.term, resume.timing, resume.confirmed), (Term(1), config().timing(), confirmed(ms(3900))));
     assert_eq!((resume.stopping, resume.released, resume.main, resume.told), (None, false, Some(MAIN), true));
 }
@@ -21,7 +19,7 @@ fn the_next_elector_is_handed_the_term_as_it_stands() {
 #[test]
 fn a_start_while_there_was_no_elector_is_told_to_the_next_one_and_only_to_that() {
     let mut world = World::new(config());
-    world.lead(1, None);
+    world.lead(1);
     world.feed(Input::ElectorEnded);
     world.run();
     let started = world.now;
@@ -41,28 +39,6 @@ fn a_start_while_there_was_no_elector_is_told_to_the_next_one_and_only_to_that()
 }
 
 #[test]
-fn a_term_keeps_its_constants_whatever_the_settings_say() {
-    let mut config = config();
-    config.lease.duration = Duration::from_secs(60);
-    let mut world = World::new(config);
-    world.lead(1, None);
-    world.run();
-    world.feed(Input::ElectorEnded);
-    world.due();
-    assert_eq!(world.started_elector().unwrap().resume.unwrap().timing.duration, Duration::from_secs(15));
-}
-
-#[test]
-fn shortened_deadlines_are_what_the_next_elector_gets() {
-    let mut world = World::leading(config());
-    let short = deadlines(ms(500));
-    world.told(ToInit::Shorten { term: Term(1), serial: 1, timing: config().timing(), deadlines: short });
-    world.feed(Input::ElectorEnded);
-    world.due();
-    assert_eq!(world.started_elector().unwrap().resume.unwrap().confirmed.deadlines, short);
-}
-
-#[test]
 fn the_death_of_the_elector_does_not_touch_the_workload_before_s() {
     let mut world = World::leading(config());
     world.feed(Input::ElectorEnded);
@@ -73,62 +49,32 @@ fn the_death_of_the_elector_does_not_touch_the_workload_before_s() {
 #[test]
 fn a_fresh_elector_is_not_believed_about_a_proof_that_answered_the_one_before() {
     let mut world = World::leading(config());
-    world.step_down(9, Reason::StepDown);
-    world.exit(Exit::Code(0));
-    world.prove();
-    world.feed(Input::ElectorEnded);
-    world.due();
-    assert_eq!(world.started_elector().unwrap().resume.unwrap().stopping, Some(Reason::StepDown));
+    world.step_down_proved(Reason::StepDown, Exit::Code(0));
+    assert_eq!(world.replace_elector().resume.unwrap().stopping, Some(Reason::StepDown));
     world.feed(Input::ElectorStarted);
     world.told(ToInit::Releasing { term: Term(1), serial: 1 });
     assert!(!world.wants(&Action::Tell(acknowledged(1, 1))));
 }
 
 #[test]
-fn a_fresh_elector_gets_its_own_proof() {
-    let mut world = World::leading(config());
-    world.step_down(9, Reason::StepDown);
-    world.exit(Exit::Code(0));
-    world.feed(Input::ElectorEnded);
-    world.due();
-    world.feed(Input::Scanned(Scan { clean: true, ..Scan::default() }));
-    world.feed(Input::ElectorStarted);
-    world.take();
-    world.step_down(3, Reason::StepDown);
-    assert_eq!(world.stopped(), None);
-    world.prove();
-    assert_eq!(world.stopped(), Some((3, Then::Follow)));
-}
-
-#[test]
 fn a_release_that_was_announced_is_handed_on() {
     let mut world = World::leading(config());
-    world.step_down(9, Reason::StepDown);
-    world.exit(Exit::Code(0));
-    world.prove();
+    world.step_down_proved(Reason::StepDown, Exit::Code(0));
     world.told(ToInit::Releasing { term: Term(1), serial: 1 });
-    world.feed(Input::ElectorEnded);
-    world.due();
-    assert!(world.started_elector().unwrap().resume.unwrap().released);
+    assert!(world.replace_elector().resume.unwrap().released);
 }
 
 #[test]
-fn an_elector_that_follows_in_silence_for_d_is_killed() {
-    let mut world = World::new(config());
-    world.wake_until(ms(16_000).before(tick()));
-    assert!(!world.wants(&Action::KillElector));
-    world.wake_until(ms(16_000));
-    assert!(world.wants(&Action::KillElector));
-}
-
-#[test]
-fn an_elector_that_leads_in_silence_for_d_is_killed() {
-    let mut world = World::leading(config());
-    world.step_down(9, Reason::StepDown);
-    world.exit(Exit::Code(0));
-    world.prove();
-    world.wake_until(ms(16_000));
-    assert!(world.wants(&Action::KillElector));
+fn an_elector_that_is_silent_for_d_is_killed_whether_it_follows_or_leads() {
+    let mut leads = World::leading(config());
+    leads.step_down(9, Reason::StepDown);
+    leads.exit_proved(Exit::Code(0));
+    for mut world in [World::new(config()), leads] {
+        world.wake_until(ms(16_000).before(tick()));
+        assert!(!world.wants(&Action::KillElector));
+        world.wake_until(ms(16_000));
+        assert!(world.wants(&Action::KillElector));
+    }
 }
 
 #[test]
@@ -136,7 +82,7 @@ fn an_elector_that_beats_lives() {
     let mut world = World::new(config());
     for second in 1..100 {
         world.wake_until(ms(1000 + second * 5000));
-        world.told(ToInit::Beat);
+        world.told(ToInit::Heartbeat);
     }
     assert!(!world.wants(&Action::KillElector));
     assert_eq!(world.tells().len(), 99);
@@ -156,9 +102,7 @@ fn what_was_in_the_link_of_a_killed_elector_counts() {
     world.feed(Input::LinkBroken);
     world.extend(1, 1, ms(3900));
     assert_eq!(world.take(), [Action::KillElector]);
-    world.feed(Input::ElectorEnded);
-    world.due();
-    assert_eq!(world.started_elector().unwrap().resume.unwrap().confirmed, confirmed(ms(3900)));
+    assert_eq!(world.replace_elector().resume.unwrap().confirmed, confirmed(ms(3900)));
 }
 
 #[test]
@@ -179,7 +123,7 @@ fn no_elector_is_started_into_a_repeated_kill_of_everything() {
 fn an_elector_that_cannot_work_ends_init_with_its_code_if_nothing_leads() {
     let mut world = World::new(config());
     world.told(ToInit::Failed { code: 78, message: "no kubeconfig".into() });
-    assert!(world.wants(&Action::LastWords("no kubeconfig".into())));
+    assert!(world.wants(&Action::TerminationMessage("no kubeconfig".into())));
     world.feed(Input::ElectorEnded);
     assert_eq!(world.actions.last(), Some(&Action::Exit(78)));
 }
@@ -192,32 +136,22 @@ fn an_elector_that_cannot_work_leaves_the_workload_until_s_and_then_ends_init() 
     world.wake_until(deadlines(ms(1000)).soft);
     assert!(world.wants(&to_main(libc::SIGTERM)));
     assert!(world.started_elector().is_none());
-    world.exit(Exit::Code(0));
-    world.prove();
+    world.exit_proved(Exit::Code(0));
     assert_eq!(world.actions.last(), Some(&Action::Exit(78)));
 }
 
 #[test]
-fn of_a_term_that_is_proved_over_the_next_one_gets_no_hard_deadline() {
-    let mut world = World::leading(config());
-    world.step_down(9, Reason::StepDown);
-    world.exit(Exit::Code(0));
-    world.prove();
-    world.feed(Input::ElectorEnded);
-    world.due();
-    let told = world.started_elector().unwrap().resume.unwrap().confirmed.deadlines;
-    assert_eq!(told, Deadlines { hard: Instant::NEVER, ..deadlines(ms(1000)) });
-}
-
-#[test]
-fn of_a_term_whose_stop_is_not_proved_the_next_one_guards_the_hard_deadline() {
-    let mut world = World::leading(config());
-    world.step_down(9, Reason::StepDown);
-
-    world.feed(Input::ElectorEnded);
-    world.due();
-
-    assert_eq!(world.started_elector().unwrap().resume.unwrap().confirmed.deadlines, deadlines(ms(1000)));
+fn only_of_a_term_whose_stop_is_not_proved_the_next_one_guards_the_hard_deadline() {
+    for (proved, hard) in [(true, Instant::NEVER), (false, deadlines(ms(1000)).hard)] {
+        let mut world = World::leading(config());
+        world.step_down(9, Reason::StepDown);
+        world.exit(Exit::Code(0));
+        if proved {
+            world.prove();
+        }
+        let resume = world.replace_elector().resume.unwrap();
+        assert_eq!(resume.confirmed.deadlines, Deadlines { hard, ..deadlines(ms(1000)) });
+    }
 }
 
 #[test]
@@ -232,10 +166,7 @@ fn the_next_one_is_told_what_began_the_stop_or_the_first_loss() {
         world.step_down(1, first);
         world.step_down(2, second);
 
-        world.feed(Input::ElectorEnded);
-        world.due();
-
-        assert_eq!(world.started_elector().unwrap().resume.unwrap().stopping, Some(told), "{first:?}, {second:?}");
+        assert_eq!(world.replace_elector().resume.unwrap().stopping, Some(told), "{first:?}, {second:?}");
     }
 }
 
@@ -247,10 +178,8 @@ fn one_that_replaces_an_elector_which_was_not_reaped_is_not_answered_what_that_o
     world.take();
     world.wake_until(ms(2000));
     assert!(world.started_elector().is_some());
-    world.feed(Input::ElectorStarted);
-    world.told(ToInit::Hello { version: VERSION });
-    world.exit(Exit::Code(0));
-    world.prove();
+    world.greet();
+    world.exit_proved(Exit::Code(0));
     assert_eq!(world.stopped(), None);
     world.step_down(1, Reason::StepDown);
     world.prove();
@@ -258,55 +187,14 @@ fn one_that_replaces_an_elector_which_was_not_reaped_is_not_answered_what_that_o
 }
 
 #[test]
-fn the_next_elector_is_told_until_when_the_workload_waits() {
-    let mut world = World::new(config());
-    world.lead(1, Some(ms(60_000)));
-    world.take();
-
-    world.feed(Input::ElectorEnded);
-    world.due();
-
-    assert_eq!(world.started_elector().unwrap().not_before, Some(ms(60_000)));
-}
-
-#[test]
 fn the_next_elector_is_told_what_counts_of_what_was_seen_of_the_lease_last() {
     let mut world = World::new(config());
-    let last_seen = LastSeen { duration: Duration::from_secs(40), held: Some("uid".into()), displaced_until: Some(ms(50_000)) };
-    world.told(ToInit::Saw(LastSeen { duration: Duration::from_secs(60), held: None, displaced_until: None }));
+    let last_seen = LastSeen { duration: Duration::from_secs(40), held: Some("uid".into()), not_before: ms(50_000) };
+    world.told(ToInit::Saw(LastSeen { duration: Duration::from_secs(60), held: None, not_before: Instant::BOOT }));
     world.told(ToInit::Saw(last_seen.clone()));
     world.take();
 
-    world.feed(Input::ElectorEnded);
-    world.due();
-
-    assert_eq!(world.started_elector().unwrap().last_seen, Some(last_seen));
-}
-
-#[test]
-fn where_proc_hides_processes_a_fresh_elector_is_answered_by_the_proof_that_cost_its_predecessor() {
-    let mut world = World::leading(config());
-    world.step_down(9, Reason::StepDown);
-    world.exit(Exit::Code(0));
-    let hidden = Scan::default();
-    while !world.wants(&Action::KillAll) {
-        world.take();
-        world.wake_until(world.now + Duration::from_millis(100));
-        world.feed(Input::Scanned(hidden.clone()));
-    }
-    world.feed(Input::ElectorEnded);
-    world.feed(Input::Scanned(Scan { clean: true, ..Scan::default() }));
-    world.wake_until(world.now + Duration::from_secs(1));
-    assert!(world.started_elector().is_some());
-    world.feed(Input::ElectorStarted);
-    world.told(ToInit::Hello { version: VERSION });
-
-    world.step_down(1, Reason::StepDown);
-    world.due();
-    assert!(world.wants(&Action::Walk), "{:?}", world.actions);
-    world.feed(Input::Scanned(hidden));
-
-    assert_eq!(world.stopped(), Some((1, Then::Follow)));
+    assert_eq!(world.replace_elector().last_seen, Some(last_seen));
 }
 
 #[test]
@@ -317,10 +205,9 @@ fn an_elector_that_starts_while_init_ends_the_term_is_told_so() {
     world.feed(Input::ElectorEnded);
     world.due();
     world.exit(Exit::Code(1));
-    let welcome = world.started_elector().unwrap();
-    assert_eq!(welcome.resume.unwrap().stopping, Some(Reason::Exited));
-    world.feed(Input::ElectorStarted);
-    world.told(ToInit::Hello { version: VERSION });
+    let initial = world.started_elector().unwrap();
+    assert_eq!(initial.resume.unwrap().stopping, Some(Reason::Exited));
+    world.greet();
     world.step_down(1, Reason::Exited);
     world.prove();
     assert_eq!(world.stopped(), Some((1, Then::Follow)));

@@ -18,14 +18,13 @@ fn an_orphan_that_is_reaped_shortens_no_grace_and_nobody_looks_for_more() {
     reap_an_orphan(&mut world);
 
     assert_eq!(world.take(), []);
-    world.exit(Exit::Code(0));
-    world.prove();
+    world.exit_proved(Exit::Code(0));
 }
 
 #[test]
 fn an_orphan_that_is_reaped_while_the_workload_starts_is_not_its_end() {
     let mut world = World::new(config());
-    world.lead(1, None);
+    world.lead(1);
     world.feed(Input::Forked { pid: MAIN });
 
     reap_an_orphan(&mut world);

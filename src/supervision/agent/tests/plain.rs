@@ -10,11 +10,10 @@ fn plain(pid1: bool) -> World {
 }
 
 fn plain_of(config: Config, pid1: bool) -> World {
-    let agent = Agent::new(Settings { config, identity: String::new(), context: None, pid1, terminal: false });
-    let mut world = World { agent, now: ms(1000), actions: Vec::new(), pid: MAIN };
+    let mut world = World::of(config, pid1, false);
     assert_eq!(world.agent.poll_timeout(), Some(Instant::BOOT));
     world.due();
-    assert_eq!(world.spawns(), Some((None, Some(Launch { facts: None, not_after: Instant::NEVER }))));
+    assert_eq!(world.spawns(), Some((None, Some(Launch { info: None, not_after: Instant::NEVER }))));
     world.run();
     assert_eq!(world.agent.poll_timeout(), None);
     world.take();
@@ -29,18 +28,13 @@ fn as_pid_1_it_ends_with_its_workload_and_leaves_the_rest_to_the_kernel() {
 }
 
 #[test]
-fn not_pid_1_it_ends_at_once_if_no_child_is_left() {
+fn not_pid_1_it_ends_once_no_child_is_left_and_kills_what_the_workload_left_behind() {
     let mut world = plain(false);
     world.exit(Exit::Code(3));
     assert_eq!(world.take(), []);
-    world.feed(Input::Childless);
-    assert_eq!(world.take(), [Action::Exit(3)]);
-}
-
-#[test]
-fn not_pid_1_it_kills_what_the_workload_left_behind_before_it_ends() {
-    let mut world = plain(false);
-    world.exit(Exit::Code(3));
+    let mut childless = world.clone();
+    childless.feed(Input::Childless);
+    assert_eq!(childless.take(), [Action::Exit(3)]);
     world.prove();
     assert_eq!(world.actions.last(), Some(&Action::Exit(3)));
 }
@@ -86,8 +80,7 @@ fn it_sleeps_until_its_workload_is_to_be_started_again() {
     config.lease.enabled = false;
     config.workload.on_exit = OnExit::Restart;
     let mut world = plain_of(config, true);
-    world.exit(Exit::Code(3));
-    world.prove();
+    world.exit_proved(Exit::Code(3));
     assert_eq!(world.agent.poll_timeout(), Some(ms(2000)));
     world.wake_until(ms(2000));
     assert!(world.spawns().is_some());
@@ -105,29 +98,15 @@ fn a_workload_that_runs_always_has_no_role_and_gets_every_signal() {
 }
 
 #[test]
-fn after_the_grace_the_tree_is_killed() {
-    let mut world = plain(true);
-    world.feed(Input::Signal(libc::SIGTERM));
-    world.wake_until(ms(21_000).before(tick()));
-    assert!(!world.wants(&Action::Walk));
-    world.wake_until(ms(21_000));
-    assert!(world.wants(&Action::Walk));
-}
-
-#[test]
-fn not_pid_1_it_does_not_wait_for_what_sigkill_does_not_remove() {
-    let mut world = plain(false);
-    world.exit(Exit::Code(3));
-    world.never_proved(ms(60_000));
-    assert!(world.wants(&Action::Exit(3)));
-}
-
-#[test]
-fn pid_1_ends_with_a_workload_that_it_may_not_kill() {
-    let mut world = plain(true);
-    world.feed(Input::Signal(libc::SIGTERM));
-    world.never_proved(ms(60_000));
-    assert_eq!(world.actions.last(), Some(&Action::Exit(137)));
+fn it_does_not_wait_for_what_sigkill_does_not_remove() {
+    let mut beside = plain(false);
+    beside.exit(Exit::Code(3));
+    let mut pid1 = plain(true);
+    pid1.feed(Input::Signal(libc::SIGTERM));
+    for (mut world, code) in [(beside, 3), (pid1, 137)] {
+        world.never_proved(ms(60_000));
+        assert_eq!(world.actions.last(), Some(&Action::Exit(code)));
+    }
 }
 
 #[test]
@@ -146,10 +125,7 @@ fn not_pid_1_a_third_signal_ends_it_whatever_is_left() {
 fn no_length_of_an_attempt_is_too_long() {
     let mut config = config();
     (config.lease.enabled, config.lease.attempt_timeout) = (false, Duration::MAX);
-    let agent = Agent::new(Settings { config, identity: String::new(), context: None, pid1: true, terminal: false });
-    let mut world = World { agent, now: ms(1000), actions: Vec::new(), pid: MAIN };
-    world.due();
-    world.run();
+    let mut world = plain_of(config, true);
     world.exit(Exit::Code(3));
     assert!(world.wants(&Action::Exit(3)));
 }

@@ -1,15 +1,32 @@
-//! Promotion: the signal, the notification, the hook, and a promotion that is called off or given up.
+//! Promotion: the signal, the hook, the notification; and that any doubt about it is a stop and a fresh standby.
 
 use super::*;
+
+/// The signal was sent, and the hook runs.
+fn hooked_promotion(acknowledge: Acknowledge) -> World {
+    let mut world = standby(hooked(acknowledge));
+    world.lead(1);
+    world.feed(Input::Role(RoleInput::Signalled));
+    world.feed(Input::Role(RoleInput::HookForked { pid: HOOK }));
+    world.take();
+    world
+}
+
+/// Whether the term is given up for this reason, and the workload stopped.
+fn gives_up(world: &World, reason: Reason) -> bool {
+    world.wants(&Action::Tell(ToElector::Stopping { term: Term(1), reason, at: world.now }))
+        && world.wants(&to_main(libc::SIGTERM))
+        && !world.actions.contains(&demotion())
+}
 
 #[test]
 fn a_promotion_signals_with_s_as_its_limit_and_counts_once_acknowledged_after_that() {
     let mut world = standby(always(Acknowledge::Notify));
-    world.lead(1, None);
+    world.lead(1);
     assert_eq!(world.take(), [Action::Tell(acknowledged(1, 0)), promotion(&world)]);
     world.feed(Input::Role(RoleInput::Notified(Role::Leader)));
     assert_eq!(world.take(), [], "a word of before the signal acknowledges nothing");
-    world.feed(Input::Role(RoleInput::Promoted));
+    world.feed(Input::Role(RoleInput::Signalled));
     assert_eq!(world.take(), []);
     world.feed(Input::Role(RoleInput::Notified(Role::Standby)));
     assert_eq!(world.take(), [], "the other role's word acknowledges nothing");
@@ -20,10 +37,7 @@ fn a_promotion_signals_with_s_as_its_limit_and_counts_once_acknowledged_after_th
 #[test]
 fn nothing_is_promoted_at_s() {
     let mut world = standby(always(Acknowledge::None));
-    let confirmed = confirmed(world.now);
-    world.sleep_until(confirmed.deadlines.soft);
-    let (facts, timing) = (facts(), config().timing());
-    world.told(ToInit::Lead { term: Term(1), facts, timing, confirmed, not_before: None });
+    world.lead_too_late(1);
     assert_eq!(world.take(), [Action::Tell(acknowledged(1, 0))]);
     assert!(!world.agent.leads());
 }
@@ -31,212 +45,139 @@ fn nothing_is_promoted_at_s() {
 #[test]
 fn with_acknowledge_none_the_sent_signal_is_enough() {
     let mut world = standby(always(Acknowledge::None));
-    world.lead(1, None);
+    world.lead(1);
     world.take();
-    world.feed(Input::Role(RoleInput::Promoted));
+    world.feed(Input::Role(RoleInput::Signalled));
     assert_eq!(world.take(), [started(&world)]);
     world.step_down(9, Reason::StepDown);
     assert!(world.wants(&demotion()));
     assert_eq!(world.stopped(), None, "not sent yet");
-    world.feed(Input::Role(RoleInput::Demoted));
+    world.feed(Input::Role(RoleInput::Signalled));
     assert_eq!(world.stopped(), Some((9, Then::Follow)));
 }
 
 #[test]
-fn no_word_counts_from_a_socket_that_could_not_be_emptied() {
-    let mut world = leader();
-    world.step_down(9, Reason::StepDown);
-    world.feed(Input::Role(RoleInput::NotDrained));
-    world.feed(Input::Role(RoleInput::Notified(Role::Standby)));
-    assert_eq!(world.stopped(), None);
-    world.due();
-    assert!(world.wants(&Action::Walk));
-}
-
-#[test]
-fn a_promotion_without_a_signal_drains_the_socket() {
+fn without_a_signal_the_socket_is_emptied_before_any_word_counts() {
     let mut config = always(Acknowledge::Notify);
-    config.signals.on_lead = None;
+    (config.signals.on_lead, config.signals.on_follow) = (None, None);
     let mut world = standby(config);
-    world.lead(1, None);
+    world.lead(1);
     assert_eq!(world.take(), [Action::Tell(acknowledged(1, 0)), Action::DrainNotify]);
-    world.feed(Input::Role(RoleInput::NotDrained));
-    world.feed(Input::Role(RoleInput::Notified(Role::Leader)));
-    assert!(gives_up(&world));
-}
+    let mut full = world.clone();
+    full.feed(Input::Role(RoleInput::NotSignalled));
+    assert!(gives_up(&full, Reason::NotAcknowledged));
 
-#[test]
-fn a_loss_before_the_promotion_is_acknowledged_stops_the_workload() {
-    let mut world = standby(always(Acknowledge::Notify));
-    world.lead(1, None);
-    world.feed(Input::Role(RoleInput::Promoted));
-    world.take();
-    world.step_down(9, Reason::LostToHolder);
-    assert!(world.wants(&to_main(libc::SIGTERM)));
-    assert!(!world.wants(&demotion()), "no role signal before the last one is acknowledged");
+    world.feed(Input::Role(RoleInput::Signalled));
+    world.feed(Input::Role(RoleInput::Notified(Role::Leader)));
+    assert_eq!(world.take(), [started(&world)]);
+    world.step_down(9, Reason::StepDown);
+    assert_eq!(world.take(), [Action::DrainNotify]);
+    world.feed(Input::Role(RoleInput::NotSignalled));
     world.feed(Input::Role(RoleInput::Notified(Role::Standby)));
     assert_eq!(world.stopped(), None);
-}
-
-#[test]
-fn a_promotion_whose_signal_is_not_sent_yet_is_not_taken_back_by_a_signal() {
-    let mut world = standby(always(Acknowledge::None));
-    world.lead(1, None);
-    world.take();
-    world.step_down(9, Reason::StepDown);
-    assert!(world.wants(&to_main(libc::SIGTERM)));
-    assert_eq!(world.stopped(), None);
-}
-
-/// Whether the term is stopped for want of an acknowledgement.
-fn gives_up(world: &World) -> bool {
-    world.wants(&Action::Tell(ToElector::Stopping { term: Term(1), reason: Reason::NotAcknowledged, at: world.now }))
-}
-
-#[test]
-fn a_standby_that_is_slow_to_handle_its_promotion_has_until_the_s_in_force() {
-    let mut world = standby(hooked(Acknowledge::Hook));
-    world.lead(1, None);
-    renew(&mut world, 9);
-    world.wake_until(deadlines(ms(1000)).soft);
-    world.take();
-    world.feed(Input::Role(RoleInput::PromotionLate));
-    let again = Action::Promote { pid: MAIN, signal: Signal(libc::SIGUSR1), not_after: ms(16_000) };
-    assert_eq!(world.take(), [again], "S is 18.85 s now, and one D is over at 16 s");
-    renew(&mut world, 12);
-    world.feed(Input::Role(RoleInput::Promoted));
-    let hook = |action: &Action| if let Action::Hook { not_after, .. } = action { Some(*not_after) } else { None };
-    assert_eq!(world.actions.iter().find_map(hook), Some(deadlines(ms(12_000)).soft));
-}
-
-#[test]
-fn a_standby_that_does_not_handle_its_promotion_for_one_duration_lives_on_and_the_term_is_given_up() {
-    let mut world = standby(always(Acknowledge::Notify));
-    world.lead(1, None);
-    renew(&mut world, 9);
-    world.wake_until(deadlines(ms(1000)).soft);
-    world.feed(Input::Role(RoleInput::PromotionLate));
-    let until =
-        |world: &World, until| world.wants(&Action::Promote { pid: MAIN, signal: Signal(libc::SIGUSR1), not_after: until });
-    assert!(until(&world, ms(16_000)), "{:?}", world.actions);
-    renew(&mut world, 15);
-    world.wake_until(ms(16_000));
-    world.feed(Input::Role(RoleInput::PromotionLate));
-    assert!(gives_up(&world));
-    world.step_down(9, Reason::NotAcknowledged);
-    assert!(!world.wants(&to_main(libc::SIGTERM)));
-    assert_eq!(world.stopped(), Some((9, Then::Follow)));
-}
-
-#[test]
-fn a_standby_that_could_not_be_told_lives_on_and_the_term_is_given_up() {
-    let mut world = standby(always(Acknowledge::Notify));
-    world.lead(1, None);
-    world.feed(Input::Role(RoleInput::NotPromoted));
-    assert!(gives_up(&world));
-    world.step_down(9, Reason::NotAcknowledged);
-    assert!(!world.wants(&to_main(libc::SIGTERM)));
-    assert_eq!(world.stopped(), Some((9, Then::Follow)));
-    assert!(!world.agent.leads());
-}
-
-#[test]
-fn a_promotion_whose_hook_does_not_even_die_ends_the_term() {
-    let mut world = standby(hooked(Acknowledge::Hook));
-    world.lead(1, None);
-    world.feed(Input::Role(RoleInput::Promoted));
-    world.feed(Input::Role(RoleInput::HookForked { pid: HOOK }));
-    world.wake_until(ms(4000));
-    assert!(world.wants(&Action::KillHook { pid: HOOK }));
-    world.wake_until(ms(5000).before(tick()));
-    assert!(!gives_up(&world));
-    world.wake_until(ms(5000));
-    assert!(gives_up(&world));
-}
-
-#[test]
-fn a_standby_that_only_starts_yields_at_once_and_lives() {
-    let agent = Agent::new(Settings {
-        config: always(Acknowledge::Notify),
-        identity: "me".into(),
-        context: None,
-        pid1: true,
-        terminal: false,
-    });
-    let mut world = World { agent, now: ms(1000), actions: Vec::new(), pid: MAIN };
     world.due();
-    world.feed(Input::Forked { pid: MAIN });
-    world.feed(Input::ElectorStarted);
-    world.told(ToInit::Hello { version: VERSION });
-    world.lead(1, Some(ms(60_000)));
-    world.step_down(1, Reason::LostDeleted);
-    assert_eq!(world.stopped(), Some((1, Then::Follow)));
-    world.feed(Input::Spawned);
-    assert!(!world.wants(&to_main(libc::SIGTERM)));
+    assert!(world.wants(&Action::Sweep));
 }
 
 #[test]
-fn the_hook_of_what_starts_as_a_leader_has_until_the_s_of_when_it_runs() {
-    let mut config = hooked(Acknowledge::Hook);
-    config.workload.on_exit = OnExit::Restart;
-    let mut world = standby(config);
-    world.exit(Exit::Code(1));
-    world.prove();
-    world.lead(1, None);
-    assert!(world.spawns().is_some_and(|(role, _)| role == Some(Role::Leader)));
-    world.feed(Input::Forked { pid: MAIN });
-    world.take();
-
-    world.sleep_until(ms(2000));
-    world.extend(1, 1, world.now);
-    world.feed(Input::Spawned);
-
-    let soft = deadlines(ms(2000)).soft;
-    let is_hook = |action: &Action| matches!(action, Action::Hook { not_after, .. } if *not_after == soft);
-    assert!(world.actions.iter().any(is_hook), "{:?}", world.actions);
+fn whatever_is_asked_for_a_promotion_counts_once_its_hook_has_ended_well() {
+    for acknowledge in [Acknowledge::None, Acknowledge::Notify, Acknowledge::Hook] {
+        let mut world = hooked_promotion(acknowledge);
+        world.feed(Input::Role(RoleInput::Notified(Role::Leader)));
+        assert_eq!(world.take(), [], "{acknowledge:?}");
+        world.feed(Input::Reaped { pid: HOOK, exit: Exit::Code(0) });
+        assert_eq!(world.take(), [started(&world)], "{acknowledge:?}");
+    }
 }
 
 #[test]
-fn a_promotion_without_its_word_for_one_duration_ends_the_term_and_the_workload() {
-    let mut world = standby(always(Acknowledge::Notify));
-    world.lead(1, None);
-    world.wake_until(ms(2000));
-    world.feed(Input::Role(RoleInput::Promoted));
-    renew(&mut world, 9);
-    world.wake_until(ms(17_000).before(tick()));
-    assert_eq!(world.take(), []);
-    world.wake_until(ms(17_000));
-    assert!(gives_up(&world));
-    assert!(world.wants(&to_main(libc::SIGTERM)));
-    assert!(!world.wants(&demotion()), "no role signal before the last one is acknowledged");
+fn a_promotion_that_was_not_told_or_whose_hook_fails_is_a_stop_and_a_fresh_standby() {
+    let fails = |exit| move |world: &mut World| world.feed(Input::Reaped { pid: HOOK, exit });
+    let untold = |world: &mut World| world.feed(Input::Role(RoleInput::NotSignalled));
+    let not_started = |world: &mut World| world.feed(Input::Role(RoleInput::HookNotForked));
+    let in_flight = |world: &mut World| world.lead(1);
+    let hook_starts = |world: &mut World| {
+        world.lead(1);
+        world.feed(Input::Role(RoleInput::Signalled));
+    };
+    let hook_runs = |world: &mut World| {
+        world.lead(1);
+        world.feed(Input::Role(RoleInput::Signalled));
+        world.feed(Input::Role(RoleInput::HookForked { pid: HOOK }));
+    };
+    let late = "it was not over within hooks.afterLead.timeout, and was killed";
+    type Way<'a> = (&'a dyn Fn(&mut World), &'a dyn Fn(&mut World), Reason, Option<&'a str>);
+    let ways: [Way<'_>; 4] = [
+        (&in_flight, &untold, Reason::NotAcknowledged, None),
+        (&hook_starts, &not_started, Reason::HookFailed, Some("it could not be started")),
+        (&hook_runs, &fails(Exit::Code(1)), Reason::HookFailed, Some("exit code 1")),
+        (
+            &hook_runs,
+            &|world| {
+                world.wake_until(ms(4000).before(tick()));
+                assert!(!world.wants(&Action::KillHook { pid: HOOK }));
+                world.wake_until(ms(4000));
+                assert!(world.wants(&Action::KillHook { pid: HOOK }));
+                fails(Exit::Signal(libc::SIGKILL))(world);
+            },
+            Reason::HookFailed,
+            Some(late),
+        ),
+    ];
+    for (begins, fails, reason, line) in ways {
+        for acknowledge in [Acknowledge::Hook, Acknowledge::Notify] {
+            let mut world = standby(hooked(acknowledge));
+            begins(&mut world);
+
+            fails(&mut world);
+
+            assert!(gives_up(&world, reason), "{reason:?} {:?}", world.actions);
+            let line = line.map(|line| Action::Warn(format!("hook afterLead failed: {line}")));
+            assert!(line.is_none_or(|line| world.wants(&line)), "{:?}", world.actions);
+            world.step_down_proved(reason, Exit::Code(0));
+            assert!(world.wants(&Action::Spawn { role: Some(Role::Standby), launch: None }));
+            assert_eq!(world.stopped(), Some((9, Then::Follow)));
+        }
+    }
 }
 
 #[test]
-fn a_promotion_of_which_nothing_is_heard_ends_the_same() {
-    let mut world = standby(always(Acknowledge::None));
-    world.lead(1, None);
-    renew(&mut world, 9);
-    world.wake_until(ms(17_000).before(tick()));
-    assert_eq!(world.take(), [], "who sends the signal has a killMargin to end");
-    world.wake_until(ms(17_000));
-    assert!(gives_up(&world));
-    assert!(world.wants(&to_main(libc::SIGTERM)), "the signal may have been sent");
-}
+fn a_promotion_that_is_not_acknowledged_within_one_duration_is_given_up() {
+    let told = |world: &mut World| {
+        world.wake_until(ms(2000));
+        world.feed(Input::Role(RoleInput::Signalled));
+    };
+    let undying_hook = |world: &mut World| {
+        told(world);
+        world.feed(Input::Role(RoleInput::HookForked { pid: HOOK }));
+    };
+    type Way<'a> = (Acknowledge, u64, &'a dyn Fn(&mut World), u64);
+    let ways: [Way<'_>; 4] = [
+        // Of who sends the signal nothing is heard.
+        (Acknowledge::None, 0, &|_| {}, 16_000),
+        (Acknowledge::Notify, 0, &told, 17_000),
+        (Acknowledge::Hook, 3, &undying_hook, 17_000),
+        // One that may take longer has as long, and a killMargin to die.
+        (Acknowledge::Hook, 18, &undying_hook, 21_000),
+    ];
+    for (acknowledge, hook, begins, at) in ways {
+        let mut config = if hook == 0 { always(acknowledge) } else { hooked(acknowledge) };
+        if let Some(after_lead) = &mut config.hooks.after_lead {
+            after_lead.timeout = Duration::from_secs(hook);
+        }
+        let mut world = standby(config);
+        world.lead(1);
+        begins(&mut world);
+        renew(&mut world, 9);
+        renew(&mut world, 15);
 
-#[test]
-fn a_hook_with_more_time_gives_the_word_as_much() {
-    let mut config = hooked(Acknowledge::Notify);
-    config.hooks.after_lead.as_mut().unwrap().timeout = Duration::from_secs(18);
-    let mut world = standby(config);
-    world.lead(1, None);
-    world.feed(Input::Role(RoleInput::Promoted));
-    world.feed(Input::Role(RoleInput::HookForked { pid: HOOK }));
-    world.feed(Input::Reaped { pid: HOOK, exit: Exit::Code(0) });
-    renew(&mut world, 10);
-    world.wake_until(ms(19_000).before(tick()));
-    assert_eq!(world.take(), []);
-    world.wake_until(ms(19_000));
-    assert!(gives_up(&world));
+        world.wake_until(ms(at).before(tick()));
+        assert!(!gives_up(&world, Reason::NotAcknowledged), "{acknowledge:?} {hook}");
+        world.wake_until(ms(at));
+        assert!(gives_up(&world, Reason::NotAcknowledged), "{acknowledge:?} {hook} {:?}", world.actions);
+        let line = "the workload did not acknowledge its promotion in time and is stopped";
+        assert!(world.wants(&Action::Warn(line.into())), "{:?}", world.actions);
+    }
 }
 
 #[test]
@@ -251,46 +192,58 @@ fn a_promotion_that_was_acknowledged_is_not_given_up() {
 }
 
 #[test]
-fn a_promotion_that_is_on_its_way_is_called_off_before_the_stop_signal() {
-    let mut world = standby(always(Acknowledge::Notify));
-    world.lead(1, None);
-    world.take();
-    world.step_down(9, Reason::LostToHolder);
-    let actions = world.take();
-    let position = |wanted: &Action| actions.iter().position(|action| action == wanted);
-    assert!(position(&Action::CallOff).is_some());
-    assert!(position(&Action::CallOff) < position(&to_main(libc::SIGTERM)), "{actions:?}");
+fn a_stop_before_the_promotion_is_acknowledged_is_no_demotion_and_what_is_on_its_way_ends_before_it() {
+    let in_flight = || {
+        let mut world = standby(always(Acknowledge::Notify));
+        world.lead(1);
+        world
+    };
+    let told = || {
+        let mut world = in_flight();
+        world.feed(Input::Role(RoleInput::Signalled));
+        world
+    };
+    let in_hook = || hooked_promotion(Acknowledge::None);
+    let stops: [fn(&mut World); 3] = [
+        |world| world.step_down(9, Reason::StepDown),
+        |world| world.step_down(9, Reason::LostToHolder),
+        |world| world.feed(Input::Signal(libc::SIGTERM)),
+    ];
+    let kill_hook = Action::KillHook { pid: HOOK };
+    type Way<'a> = (&'a dyn Fn() -> World, Option<&'a Action>);
+    let ways: [Way<'_>; 3] = [(&in_flight, Some(&Action::CallOff)), (&told, None), (&in_hook, Some(&kill_hook))];
+    for (begins, ends) in ways {
+        for stop in stops {
+            let mut world = begins();
+            world.take();
+
+            stop(&mut world);
+
+            let at = |wanted: &Action| world.actions.iter().position(|action| action == wanted);
+            assert!(at(&to_main(libc::SIGTERM)).is_some() && at(&demotion()).is_none(), "{:?}", world.actions);
+            assert!(ends.is_none_or(|ends| at(ends).is_some() && at(ends) < at(&to_main(libc::SIGTERM))), "{:?}", world.actions);
+            world.feed(Input::Role(RoleInput::Notified(Role::Standby)));
+            assert_eq!(world.stopped(), None);
+            assert!(world.agent.leads());
+        }
+    }
 }
 
 #[test]
-fn a_promotion_that_is_on_its_way_is_called_off_where_the_workload_is_killed_at_once() {
+fn a_promotion_that_is_on_its_way_at_h_is_called_off() {
     let mut world = standby(always(Acknowledge::Notify));
-    world.lead(1, None);
+    world.lead(1);
     world.take();
-    world.wake_until(deadlines(ms(1000)).hard);
-    assert!(world.wants(&Action::CallOff));
-}
-
-#[test]
-fn a_stop_kills_the_hook_of_the_promotion_before_the_stop_signal() {
-    let mut world = standby(hooked(Acknowledge::None));
-    world.lead(1, None);
-    world.feed(Input::Role(RoleInput::Promoted));
-    world.feed(Input::Role(RoleInput::HookForked { pid: HOOK }));
-    world.take();
-
-    world.feed(Input::Signal(libc::SIGTERM));
-
-    let position = |wanted: &Action| world.actions.iter().position(|action| action == wanted);
-    assert!(position(&Action::KillHook { pid: HOOK }).is_some(), "{:?}", world.actions);
-    assert!(position(&Action::KillHook { pid: HOOK }) < position(&to_main(libc::SIGTERM)));
+    world.sleep_until(deadlines(ms(1000)).hard);
+    world.due();
+    assert!(world.wants(&Action::CallOff) && world.wants(&Action::KillAll));
 }
 
 #[test]
 fn a_hook_that_starts_into_a_stop_is_killed() {
     let mut world = standby(hooked(Acknowledge::None));
-    world.lead(1, None);
-    world.feed(Input::Role(RoleInput::Promoted));
+    world.lead(1);
+    world.feed(Input::Role(RoleInput::Signalled));
     world.feed(Input::Signal(libc::SIGTERM));
     world.take();
 
@@ -300,78 +253,31 @@ fn a_hook_that_starts_into_a_stop_is_killed() {
 }
 
 #[test]
-fn what_is_told_at_the_end_of_a_creation_wait_goes_by_the_s_and_h_that_this_end_leaves_at_least() {
-    let mut world = standby(hooked(Acknowledge::None));
-    let own = config().timing();
-    let (end, waiting) = (world.now, own.with_duration(Duration::from_secs(60)));
-    let long = Confirmed { deadlines: waiting.deadlines(end), ..confirmed(end) };
-    let begins = |world: &World| {
-        let begins = |action: &Action| {
-            let (Action::Promote { not_after, .. } | Action::Hook { not_after, .. }) = action else { return None };
-            Some(*not_after)
-        };
-        world.actions.iter().find_map(begins)
-    };
-    world.told(ToInit::Lead { term: Term(1), facts: facts(), timing: waiting, confirmed: long, not_before: Some(end) });
-    assert_eq!(begins(&world), Some(own.deadlines(end).soft));
-    world.take();
+fn a_standby_that_only_starts_yields_at_once_and_lives() {
+    let mut world = World::of(always(Acknowledge::Notify), true, false);
+    world.due();
+    world.feed(Input::Forked { pid: MAIN });
+    world.greet();
+    world.lead(1);
+    world.step_down(1, Reason::LostDeleted);
+    assert_eq!(world.stopped(), Some((1, Then::Follow)));
+    world.feed(Input::Spawned);
+    assert!(!world.wants(&to_main(libc::SIGTERM)));
+}
 
-    world.feed(Input::Role(RoleInput::Promoted));
-    assert_eq!(begins(&world), Some(own.deadlines(end).soft));
+#[test]
+fn what_starts_as_a_leader_is_told_by_its_hook_alone() {
+    let mut config = hooked(Acknowledge::Notify);
+    config.workload.on_exit = OnExit::Restart;
+    let mut world = standby(config);
+    world.exit_proved(Exit::Code(1));
+    world.lead(1);
+    world.take();
+    world.feed(Input::Forked { pid: MAIN });
+    world.feed(Input::Spawned);
+    let not_after = deadlines(world.now).soft;
+    assert_eq!(world.take(), [Action::Hook { hook: HookKind::AfterLead, info: Some(info()), reason: None, not_after }]);
     world.feed(Input::Role(RoleInput::HookForked { pid: HOOK }));
     world.feed(Input::Reaped { pid: HOOK, exit: Exit::Code(0) });
-    world.take();
-
-    world.step_down(9, Reason::PreferredHolder);
-    world.feed(Input::Role(RoleInput::Demoted));
-    assert_eq!(begins(&world), Some(own.deadlines(end).hard));
-}
-
-#[test]
-fn a_workload_that_may_have_been_told_that_it_leads_is_no_standby_until_it_has_died() {
-    let mut world = standby(always(Acknowledge::None));
-    world.lead(1, None);
-    world.take();
-    world.now = deadlines(ms(1000)).soft;
-    world.feed(Input::Role(RoleInput::PromotionKilled));
-    world.step_down(9, Reason::Expired);
-    assert!(world.wants(&to_main(libc::SIGTERM)));
-    assert_eq!(world.stopped(), None);
-}
-
-#[test]
-fn what_may_have_been_told_by_an_attempt_that_was_killed_is_not_untold_by_the_next() {
-    let soft = deadlines(ms(1000)).soft;
-    for next in [RoleInput::NotPromoted, RoleInput::PromotionLate] {
-        let mut world = standby(always(Acknowledge::None));
-        world.lead(1, None);
-        world.take();
-        world.feed(Input::Role(RoleInput::PromotionKilled));
-        assert!(world.wants(&Action::Promote { pid: MAIN, signal: Signal(libc::SIGUSR1), not_after: soft }));
-        world.now = soft;
-        world.feed(Input::Role(next));
-        world.step_down(9, Reason::Expired);
-        assert!(world.wants(&to_main(libc::SIGTERM)), "{next:?}");
-        assert_eq!(world.stopped(), None, "{next:?}");
-    }
-}
-
-#[test]
-fn a_promotion_that_was_told_is_not_called_off() {
-    let mut world = leader();
-    world.step_down(9, Reason::LostToHolder);
-    assert!(!world.wants(&Action::CallOff));
-}
-
-#[test]
-fn a_promotion_hook_that_fails_ends_the_term_and_the_workload() {
-    let mut world = standby(hooked(Acknowledge::Hook));
-    world.lead(1, None);
-    world.feed(Input::Role(RoleInput::Promoted));
-    world.feed(Input::Role(RoleInput::HookForked { pid: HOOK }));
-    world.take();
-    world.feed(Input::Reaped { pid: HOOK, exit: Exit::Code(1) });
-    assert!(world.wants(&Action::Tell(ToElector::Stopping { term: Term(1), reason: Reason::HookFailed, at: world.now })));
-    assert!(world.wants(&to_main(libc::SIGTERM)));
-    assert!(world.wants(&Action::Warn("hook afterLead failed: exit code 1".into())), "{:?}", world.actions);
+    assert_eq!(world.take(), [started(&world)]);
 }

@@ -8,8 +8,7 @@ fn a_standby_that_ends_with_on_exit_follow_is_started_again_after_its_delay() {
     config.workload.on_exit = OnExit::Follow;
     let mut world = standby(config);
 
-    world.exit(Exit::Code(5));
-    world.prove();
+    world.exit_proved(Exit::Code(5));
 
     assert_eq!(world.agent.poll_timeout(), Some(ms(2000)));
     world.wake_until(ms(2000));
@@ -23,10 +22,10 @@ fn a_standby_has_its_whole_grace_although_no_release_would_be_waited_for_that_lo
     let kill_at = world.now + config().workload.stop.grace;
 
     world.wake_until(kill_at.before(tick()));
-    assert!(!world.actions.iter().any(|action| matches!(action, Action::Walk | Action::Exit(_))), "{:?}", world.actions);
+    assert!(!world.actions.iter().any(|action| matches!(action, Action::Sweep | Action::Exit(_))), "{:?}", world.actions);
 
     world.wake_until(kill_at);
-    assert!(world.wants(&Action::Walk));
+    assert!(world.wants(&Action::Sweep));
 }
 
 #[test]
@@ -48,7 +47,6 @@ fn a_standby_is_stopped_where_no_elector_can_work() {
     world.feed(Input::ElectorEnded);
 
     assert!(world.wants(&to_main(libc::SIGTERM)), "{:?}", world.actions);
-    world.exit(Exit::Code(0));
-    world.prove();
+    world.exit_proved(Exit::Code(0));
     assert_eq!(world.actions.last(), Some(&Action::Exit(78)));
 }

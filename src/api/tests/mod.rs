@@ -1,0 +1,3 @@
+//! What tests of several rooms use.
+
+pub(crate) mod stub;

@@ -1,0 +1,87 @@
+//! What people and telemetry are told of the Lease and of requests: each state once.
+
+use std::collections::BTreeSet;
+
+use super::Core;
+use crate::{
+    election::{
+        Event, Operation, RequestError,
+        record::{LeaseRecord, LeaseState},
+        writes::{STEP_DOWN, STEP_DOWN_TO},
+    },
+    time::Instant,
+};
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Reports {
+    /// Operations whose last request failed.
+    failing: BTreeSet<Operation>,
+    holder: Option<String>,
+    oddity: Option<&'static str>,
+}
+
+impl Core {
+    pub(crate) fn report_failure(&mut self, operation: Operation, sent: Instant, message: RequestError) {
+        self.reports.failing.insert(operation);
+        self.report_recorded(|recorder| recorder.failed(operation, sent, &message));
+        self.report(Event::Failed { operation, message });
+    }
+
+    /// Assumes that `operation` succeeds until its failure is reported; returns whether it was failing.
+    pub(crate) fn expect_success(&mut self, operation: Operation) -> bool {
+        self.reports.failing.remove(&operation)
+    }
+
+    /// Reports that an operation which `failed` before has recovered, unless this answer is a failure too.
+    pub(crate) fn report_recovery(&mut self, operation: Operation, failed: bool) {
+        if failed && !self.reports.failing.contains(&operation) {
+            self.report(Event::Recovered { operation });
+        }
+    }
+
+    pub(super) fn report_oddity(&mut self, record: &LeaseRecord) {
+        let odd = oddity(record, Some(&self.writer.identity));
+        if let Some(message) = odd.filter(|_| odd != self.reports.oddity) {
+            self.report(Event::Odd { message: message.into() });
+        }
+        self.reports.oddity = odd;
+    }
+
+    pub(super) fn report_holder(&mut self, record: &LeaseRecord) {
+        let Some(holder) = record.holder().filter(|_| record.state() == LeaseState::Held) else { return };
+        if holder == self.writer.identity {
+            self.reports.holder = None;
+            return;
+        }
+        if self.reports.holder.as_deref() == Some(holder) {
+            return;
+        }
+        let holder = holder.to_owned();
+        self.reports.holder = Some(holder.clone());
+        self.report(Event::NewLeader { holder });
+    }
+}
+
+/// What makes replicas wait for the Lease, or leave it alone, in a way that people would not expect of `me`.
+pub(crate) fn oddity(record: &LeaseRecord, me: Option<&str>) -> Option<&'static str> {
+    let is_held = record.state() == LeaseState::Held;
+    let asked = record.annotation(STEP_DOWN).is_some_and(|holder| is_held && !record.is_held_by(holder));
+    let promised = record.annotation(STEP_DOWN_TO).is_some_and(|candidate| !is_held && Some(candidate) != me);
+    if record.is_being_deleted() {
+        Some("the Lease is being deleted and waits for its finalizers: nobody acquires it before it is gone")
+    } else if record.is_paused() {
+        Some("the Lease is paused by its annotation tenure.dev/paused: nobody takes it but the holder that it names")
+    } else if is_held && record.duration().is_none() {
+        Some("the Lease is held without a valid leaseDurationSeconds: it is taken only after the longest known duration")
+    } else if record.strategy().is_some() {
+        Some("the Lease has a strategy, so a coordinator appoints its holders: tenure takes it only as its preferredHolder")
+    } else if promised {
+        Some(
+            "the Lease is free for the replica that its annotation tenure.dev/step-down-to names: the others wait for lease.duration",
+        )
+    } else if asked {
+        Some("the annotation tenure.dev/step-down of the Lease does not name its holder in full, so nobody steps down")
+    } else {
+        None
+    }
+}

@@ -1,0 +1,163 @@
+//! The one request in flight, and the acquisitions and renewals whose outcome is unknown (law 6).
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::Core;
+use crate::{
+    election::{
+        Action, Operation, Request, RequestId,
+        record::{LeaseRecord, later, metadata_of, spec_of},
+        trace::TraceContext,
+        writes::{TRACEPARENT, micros},
+    },
+    time::{Instant, Now},
+};
+
+/// How many unanswered writes are remembered. One that is forgotten and still arrives counts as a stranger's and is waited for
+/// (law 13): safe, and even the longest outage does not exhaust memory.
+const MOST_UNKNOWN: usize = 100;
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Requests {
+    sent: u64,
+    /// The latest, until its answer comes.
+    awaited: Option<Asked>,
+    unknown: Vec<Attempt>,
+}
+
+/// A write that was sent: what it carried, and when its first byte may have left.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Attempt {
+    /// A read that shows exactly its spec confirms it (law 6).
+    object: Arc<Value>,
+    /// a.
+    pub(crate) sent: Instant,
+    /// The transition's span, if it acquires the Lease.
+    pub(crate) acquires: Option<TraceContext>,
+}
+
+/// What is known of a request when its answer comes.
+#[derive(Clone, Debug)]
+pub(crate) struct Asked {
+    pub(crate) attempt: Option<Attempt>,
+    pub(crate) operation: Operation,
+    pub(crate) sent: Instant,
+}
+
+impl Attempt {
+    /// The resourceVersion that it was based on; none for a POST.
+    fn base(&self) -> Option<&str> {
+        metadata_of(&self.object, "resourceVersion").and_then(Value::as_str)
+    }
+
+    /// A copy of this replica may have acquired the Lease with the same spec, but not in the same span.
+    fn left_its_span_on(&self, record: &LeaseRecord) -> bool {
+        self.acquires.is_none_or(|context| record.annotation(TRACEPARENT).and_then(TraceContext::parse) == Some(context))
+    }
+
+    /// Its renewTime, in microseconds.
+    pub(crate) fn time(&self) -> Option<i64> {
+        spec_of(&self.object).get("renewTime").and_then(Value::as_str).and_then(micros)
+    }
+
+    /// Whether `record` is exactly what this write carried (law 6).
+    pub(crate) fn is(&self, record: &LeaseRecord) -> bool {
+        let uid = metadata_of(&self.object, "uid").and_then(Value::as_str);
+        spec_of(&self.object) == record.spec() && uid.is_none_or(|uid| uid == record.uid())
+    }
+
+    /// Whether a reply with `record` proves this write: the spec as sent, at a higher version (law 1).
+    pub(crate) fn is_proved_by(&self, record: &LeaseRecord) -> bool {
+        let rose = self.base().is_none_or(|base| later(record.resource_version(), base));
+        rose && self.is(record)
+    }
+}
+
+impl Requests {
+    pub(crate) const fn is_awaiting(&self) -> bool {
+        self.awaited.is_some()
+    }
+
+    /// The write whose answer is awaited.
+    pub(crate) fn awaited_attempt(&self) -> Option<&Attempt> {
+        self.awaited.as_ref()?.attempt.as_ref()
+    }
+
+    /// The request that the answer `id` belongs to; none if it is not awaited.
+    pub(crate) fn answered(&mut self, id: RequestId) -> Option<Asked> {
+        let latest = RequestId(self.sent);
+        self.awaited.take_if(|_| id == latest)
+    }
+
+    /// Awaits no answer any more: one that comes later says nothing.
+    pub(crate) fn forgo_answer(&mut self) {
+        self.awaited = None;
+    }
+
+    /// Remembers a write without an answer, which a read may still find stored (law 6).
+    pub(crate) fn remember(&mut self, attempt: Attempt) {
+        if self.unknown.len() == MOST_UNKNOWN {
+            self.unknown.remove(0);
+        }
+        self.unknown.push(attempt);
+    }
+
+    /// The unanswered write that a quorum read of `record` proves.
+    pub(crate) fn proved_by(&self, record: &LeaseRecord) -> Option<&Attempt> {
+        self.unknown.iter().find(|attempt| attempt.is_proved_by(record) && attempt.left_its_span_on(record))
+    }
+
+    /// Whether `record` is what an unanswered write carried: a read will tell.
+    pub(crate) fn may_be(&self, record: &LeaseRecord) -> bool {
+        self.unknown.iter().any(|attempt| attempt.is(record))
+    }
+
+    /// Forgets the writes that can no more be stored, because the version that they were based on is gone.
+    pub(crate) fn forget_overtaken(&mut self, record: &LeaseRecord) {
+        self.unknown.retain(|attempt| attempt.base() == Some(record.resource_version()));
+    }
+
+    /// No write of before confirms anything again.
+    pub(crate) fn forget_all(&mut self) {
+        self.unknown.clear();
+    }
+
+    /// The latest renewTime that a write without an answer carries, in microseconds.
+    pub(crate) fn latest_time(&self) -> Option<i64> {
+        self.unknown.iter().chain(self.awaited_attempt()).filter_map(Attempt::time).max()
+    }
+}
+
+impl Core {
+    pub(crate) fn get(&mut self, now: Now) {
+        self.request(Request::Get, Operation::Get, None, now);
+    }
+
+    /// A POST, which acquires nothing (law 12).
+    pub(crate) fn create(&mut self, object: Value, now: Now) {
+        let object = Arc::new(object);
+        let attempt = Attempt { object: Arc::clone(&object), sent: now.boot, acquires: None };
+        self.request(Request::Create(object), Operation::Create, Some(attempt), now);
+    }
+
+    /// A PUT; `acquires` with the span of its transition, if it is to begin a term.
+    pub(crate) fn replace(&mut self, object: Value, acquires: Option<TraceContext>, now: Now) {
+        let object = Arc::new(object);
+        let attempt = Attempt { object: Arc::clone(&object), sent: now.boot, acquires };
+        self.request(Request::Replace(object), Operation::Update, Some(attempt), now);
+    }
+
+    pub(crate) fn delete(&mut self, record: &LeaseRecord, now: Now) {
+        let (uid, resource_version) = (record.uid().to_owned(), record.resource_version().to_owned());
+        self.request(Request::Delete { uid, resource_version }, Operation::Delete, None, now);
+    }
+
+    fn request(&mut self, request: Request, operation: Operation, attempt: Option<Attempt>, now: Now) {
+        self.requests.sent += 1;
+        self.requests.awaited = Some(Asked { attempt, operation, sent: now.boot });
+        self.pacing.asked(now.boot);
+        self.act(Action::Request { id: RequestId(self.requests.sent), request });
+    }
+}

@@ -1,0 +1,261 @@
+//! What a follower has seen of the Lease, and when it may take it.
+//!
+//! Owns law 11, 13, 14 and 17 for the follower: the unbroken observation of one (uid, spec), the wait for the record's own
+//! duration, what nobody has given back and is first held by nobody, the memory of who may still run although the record no longer
+//! names it, and what must not be taken although it is free. No time in the record is compared with a clock.
+
+use std::time::Duration;
+
+use super::{
+    AcquireReason,
+    record::{LeaseRecord, LeaseState, later},
+    writes::{HOLDER, STEP_DOWN, STEP_DOWN_TO, micros},
+};
+use crate::{law::Timing, link::LastSeen, time::Instant};
+
+/// What was last seen of the Lease.
+#[derive(Clone, Debug)]
+pub(crate) struct Observation {
+    me: String,
+    timing: Timing,
+    /// If the user has set it.
+    creation_wait: Option<Duration>,
+    seen: Seen,
+    /// uid of the Lease that was held when it was last seen held, unless that is known to be gone.
+    held: Option<String>,
+    /// That of the Lease last seen, even if it is gone: watch events must be later.
+    version: Option<String>,
+    /// o: since when (uid, spec) has been unchanged, or the Lease absent.
+    since: Instant,
+    /// How often that has begun anew.
+    sights: u64,
+    /// The duration of the last held record that had one, or a longer one recorded since while nobody led: "last seen D". Own D, if
+    /// there was none.
+    last_duration: Duration,
+    /// The latest renewTime that was seen. Nobody's next one has to differ from all that others may still be watching.
+    latest_time: Option<String>,
+    /// The memory: until then holders may run that the Lease does not name, whoever has held it since (law 14).
+    not_before: Instant,
+}
+
+#[derive(Clone, Debug)]
+enum Seen {
+    Nothing,
+    Absent,
+    Lease(LeaseRecord),
+}
+
+/// What may be done about the Lease.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Eligibility {
+    /// Nothing has been seen yet.
+    Unknown,
+    /// Not until something changes: it is paused, being deleted, or its coordinator's to give.
+    Closed,
+    /// It was not given back: it is first written as held by nobody for `duration` (law 14).
+    Vacant {
+        /// The record to replace; none: there is no Lease.
+        from: Option<LeaseRecord>,
+        /// The longest known.
+        duration: Duration,
+    },
+    /// It may be taken at `at`.
+    Open {
+        /// When.
+        at: Instant,
+        /// Why it is free.
+        why: AcquireReason,
+        /// The record to replace.
+        from: LeaseRecord,
+    },
+}
+
+impl Observation {
+    /// Nothing has been seen of the Lease by this elector, but what counts of what earlier ones saw.
+    pub(crate) fn after(last_seen: LastSeen, me: String, timing: Timing, creation_wait: Option<Duration>) -> Self {
+        let LastSeen { duration, held, not_before } = last_seen;
+        Self {
+            me,
+            timing,
+            creation_wait,
+            seen: Seen::Nothing,
+            held,
+            version: None,
+            since: Instant::BOOT,
+            sights: 0,
+            last_duration: duration,
+            latest_time: None,
+            not_before,
+        }
+    }
+
+    /// What counts of what was seen for the next elector, which may find the Lease gone.
+    pub(crate) fn last_seen(&self) -> LastSeen {
+        LastSeen { duration: self.last_duration, held: self.held.clone(), not_before: self.not_before }
+    }
+
+    /// Takes in a version of the Lease from a reply, which is always believed (law 16).
+    pub(crate) fn read(&mut self, record: LeaseRecord, now: Instant) {
+        self.note_time(&record);
+        let (before, is_first_sight) = (self.longest(), !self.shows(&record));
+        let is_another = self.held.as_ref().is_some_and(|uid| uid != record.uid());
+        let state = self.state_of(&record);
+        let recorded = record.duration().unwrap_or(self.last_duration);
+        self.last_duration = match state {
+            // A reply that the watch has overtaken tells of an earlier holder.
+            LeaseState::Held if !self.is_past(&record) => recorded,
+            LeaseState::Held | LeaseState::Nobody | LeaseState::Free => self.last_duration.max(recorded),
+            LeaseState::Released => self.last_duration,
+        };
+        let was_displaced = match state {
+            LeaseState::Nobody | LeaseState::Free => true,
+            LeaseState::Held => record.annotation(HOLDER).is_some_and(|name| !record.is_held_by(name)),
+            LeaseState::Released => false,
+        };
+        if is_first_sight {
+            self.begin_sight(now);
+        }
+        if is_another || is_first_sight && was_displaced {
+            self.remember(before.max(self.longest()), now);
+        }
+        if is_another || record.holder().is_some() {
+            self.held = record.holder().map(|_| record.uid().to_owned());
+        }
+        self.version = Some(record.resource_version().to_owned());
+        self.seen = Seen::Lease(record);
+    }
+
+    /// Takes in a version from the watch; false if it is no later than what was seen, of this Lease or of an earlier one that is
+    /// gone (law 16). Such a one still tells for how long somebody may have it.
+    pub(crate) fn watched(&mut self, record: LeaseRecord, now: Instant) -> bool {
+        let is_news = self.version.as_ref().is_none_or(|version| later(record.resource_version(), version));
+        if is_news {
+            self.read(record, now);
+        } else if record.holder().is_some() {
+            self.note_time(&record);
+            self.last_duration = self.last_duration.max(record.duration().unwrap_or_default());
+        }
+        is_news
+    }
+
+    /// The Lease does not exist.
+    pub(crate) fn absent(&mut self, now: Instant) {
+        if !matches!(self.seen, Seen::Absent) {
+            self.begin_sight(now);
+            (self.seen, self.held) = (Seen::Absent, None);
+            self.remember(self.longest(), now);
+        }
+    }
+
+    /// The watch says that this Lease was deleted; false if it is not the one last seen, or the event is older.
+    pub(crate) fn deleted(&mut self, record: &LeaseRecord, now: Instant) -> bool {
+        let current = matches!(&self.seen, Seen::Lease(seen)
+            if seen.uid() == record.uid() && !later(seen.resource_version(), record.resource_version()));
+        if current {
+            self.version = Some(record.resource_version().to_owned());
+            self.absent(now);
+        }
+        current
+    }
+
+    /// The version last seen.
+    pub(crate) const fn record(&self) -> Option<&LeaseRecord> {
+        match &self.seen {
+            Seen::Lease(record) => Some(record),
+            Seen::Nothing | Seen::Absent => None,
+        }
+    }
+
+    /// Whether (uid, spec) of `record` is what was last seen.
+    pub(crate) fn shows(&self, record: &LeaseRecord) -> bool {
+        self.record().is_some_and(|seen| seen.says_the_same_as(record))
+    }
+
+    /// Whether something later than `record` was seen, which a reply then does not know of.
+    pub(crate) fn is_past(&self, record: &LeaseRecord) -> bool {
+        self.version.as_ref().is_some_and(|version| later(version, record.resource_version()))
+    }
+
+    /// Which sight this is: another number means that (uid, spec) has changed since, if only for a moment.
+    pub(crate) const fn sight(&self) -> u64 {
+        self.sights
+    }
+
+    /// The latest renewTime that was seen.
+    pub(crate) fn latest_time(&self) -> Option<&str> {
+        self.latest_time.as_deref()
+    }
+
+    /// Whether somebody else leads.
+    pub(crate) fn is_led_by_another(&self) -> bool {
+        self.record().is_some_and(|record| record.state() == LeaseState::Held && !record.is_held_by(&self.me))
+    }
+
+    /// What the law allows. `proved` is an acquisition of this replica that is stored, but began no term: as long as the Lease says
+    /// just that, it need not be waited for (law 12).
+    pub(crate) fn eligibility(&self, proved: Option<&LeaseRecord>) -> Eligibility {
+        let record = match &self.seen {
+            Seen::Nothing => return Eligibility::Unknown,
+            Seen::Absent => return Eligibility::Vacant { from: None, duration: self.longest() },
+            Seen::Lease(record) => record,
+        };
+        let is_for_another = record.strategy().is_some() && record.preferred_holder() != Some(self.me.as_str());
+        if record.is_paused() && !record.is_held_by(&self.me) || is_for_another || record.is_being_deleted() {
+            return Eligibility::Closed;
+        }
+        let recorded = record.duration().unwrap_or_default();
+        let candidate = record.annotation(STEP_DOWN_TO);
+        let (at, why, candidate) = match self.state_of(record) {
+            LeaseState::Held if proved.is_some_and(|proved| proved.says_the_same_as(record)) => {
+                (self.since, AcquireReason::Expired, None)
+            }
+            LeaseState::Held => {
+                let expired = self.timing.takeable(self.since, record.duration().unwrap_or_else(|| self.longest()));
+                let was_asked = record.annotation(STEP_DOWN).is_some_and(|holder| record.is_held_by(holder));
+                (expired, AcquireReason::Expired, candidate.filter(|_| was_asked))
+            }
+            LeaseState::Nobody if self.creation_wait.is_some() || recorded >= self.longest() => {
+                let wait = self.creation_wait.unwrap_or(recorded);
+                (self.timing.takeable(self.since, wait), AcquireReason::Nobody, candidate)
+            }
+            LeaseState::Free if self.creation_wait == Some(Duration::ZERO) => (self.since, AcquireReason::Cleared, candidate),
+            LeaseState::Nobody | LeaseState::Free => {
+                return Eligibility::Vacant { from: Some(record.clone()), duration: self.longest() };
+            }
+            LeaseState::Released => (self.since, AcquireReason::Released, candidate),
+        };
+        // The others leave it to a named candidate for one D (law 17).
+        let is_deferred = candidate.is_some_and(|candidate| candidate != self.me);
+        let at = if is_deferred { self.timing.takeable(at, self.timing.duration) } else { at };
+        Eligibility::Open { at: at.max(self.not_before), why, from: record.clone() }
+    }
+
+    fn note_time(&mut self, record: &LeaseRecord) {
+        let time = record.renew_time().filter(|time| micros(time) > self.latest_time.as_deref().and_then(micros));
+        self.latest_time = time.map(str::to_owned).or_else(|| self.latest_time.take());
+    }
+
+    const fn begin_sight(&mut self, now: Instant) {
+        self.since = now;
+        self.sights += 1;
+    }
+
+    /// The longest duration known.
+    fn longest(&self) -> Duration {
+        self.last_duration.max(self.timing.duration)
+    }
+
+    /// A mark that follows a hold of one second proves nothing: its duration may be that one's (law 14).
+    fn state_of(&self, record: &LeaseRecord) -> LeaseState {
+        match record.state() {
+            LeaseState::Released if self.last_duration == Duration::from_secs(1) => LeaseState::Free,
+            state @ (LeaseState::Held | LeaseState::Nobody | LeaseState::Released | LeaseState::Free) => state,
+        }
+    }
+
+    /// Somebody whom the Lease does not name may run for up to `duration`.
+    fn remember(&mut self, duration: Duration, now: Instant) {
+        let until = self.timing.takeable(now, self.creation_wait.unwrap_or(duration));
+        self.not_before = self.not_before.max(until);
+    }
+}

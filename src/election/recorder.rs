@@ -1,0 +1,323 @@
+//! Records a term as it goes, for people and telemetry: what is over becomes an [`Event`].
+//!
+//! Owns the pairing: a campaign with the term that it won, a stop with its proof and its release. Decides nothing, so what it
+//! holds is no part of a machine's state. A term may be an earlier elector's, whose beginning nobody knows any more; the
+//! transition then says so, and nothing claims a leadership that never began.
+
+use std::{fmt, mem};
+
+use super::{
+    AcquireReason, Event, Operation, ReleaseResult, RequestError,
+    trace::TraceContext,
+    transition::{
+        Anchor, Earlier, LostCampaign, Margin, Origin, Outcome, Phase, PhaseKind, TermPhase, Transition, TransitionReason,
+    },
+};
+use crate::{
+    config::HookKind,
+    link::{Exit, Reason, Resume, Stop, TermInfo, ToElector},
+    role::Role,
+    time::{Instant, Now},
+};
+
+#[derive(Clone)]
+pub(super) struct Recorder {
+    now: Now,
+    campaign: Option<LostCampaign>,
+    term: Option<RecordedTerm>,
+    /// The Lease is held, and the workload does not lead yet.
+    promotion: Option<Promotion>,
+    /// The workload ended by itself and is started again.
+    restart: Option<(Instant, Exit)>,
+    /// When init began a stop by itself.
+    stop_began: Option<Instant>,
+    demotion: Option<Demotion>,
+    /// Those of the transition in progress.
+    hooks: Vec<Phase>,
+    /// This replica's last transitions to leader and to standby.
+    own: [Option<TraceContext>; 2],
+}
+
+#[derive(Clone)]
+struct RecordedTerm {
+    transitions: i32,
+    token: String,
+    /// The transition that began it.
+    context: TraceContext,
+    /// E.
+    end: Instant,
+}
+
+#[derive(Clone)]
+struct Promotion {
+    reason: TransitionReason,
+    origin: Origin,
+    anchor: Anchor,
+    /// When the acquiring write was sent and proved; none: by an elector that has ended.
+    acquired: Option<(Instant, Instant)>,
+}
+
+#[derive(Clone)]
+struct Demotion {
+    reason: Reason,
+    context: TraceContext,
+    anchor: Anchor,
+    from: Instant,
+    /// How nothing was left, when that was known here, and with how much margin.
+    proved: Option<(Stop, Instant, Margin)>,
+    release: Option<(Instant, ReleaseResult)>,
+}
+
+impl Recorder {
+    /// Nothing is recorded yet except, in a restarted elector, the term in progress.
+    pub(super) fn new(resume: Option<&Resume>, now: Now) -> Self {
+        let term = resume.map(|resume| RecordedTerm::new(&resume.info, resume.confirmed.deadlines.end));
+        let pending = resume.filter(|resume| !resume.told && resume.stopping.is_none());
+        let resumed =
+            |_| Promotion { reason: TransitionReason::Resumed, origin: Origin::None, anchor: Anchor(now), acquired: None };
+        Self {
+            now,
+            campaign: None,
+            promotion: pending.map(resumed),
+            own: [term.as_ref().map(|term| term.context), None],
+            term,
+            restart: None,
+            stop_began: None,
+            demotion: None,
+            hooks: Vec::new(),
+        }
+    }
+
+    /// What is recorded next happens at `now`.
+    pub(super) const fn turn(&mut self, now: Now) {
+        self.now = now;
+    }
+
+    /// The Lease may be taken, whose last transition was `other`.
+    pub(super) fn campaigning(&mut self, reason: AcquireReason, context: TraceContext, other: Option<TraceContext>) {
+        let origin = match other.map(|context| Earlier { context, remote: !self.own.contains(&Some(context)) }) {
+            Some(earlier) if reason == AcquireReason::Released => Origin::Handover(earlier),
+            Some(earlier) => Origin::After(earlier),
+            None => Origin::None,
+        };
+        self.campaign = Some(LostCampaign { reason, context, origin, anchor: Anchor(self.now), until: self.now.boot });
+    }
+
+    /// Somebody else took the Lease, or changed it.
+    pub(super) fn lost(&mut self) -> Option<Event> {
+        let campaign = self.campaign.take()?;
+        Some(Event::CampaignLost(Box::new(LostCampaign { until: self.now.boot, ..campaign })))
+    }
+
+    /// A term begins, valid until `end`, by a write that was sent at `sent`.
+    pub(super) fn acquired(&mut self, info: &TermInfo, sent: Instant, end: Instant) {
+        self.term = Some(RecordedTerm::new(info, end));
+        self.promotion = self.campaign.take().map(|LostCampaign { reason, origin, anchor, .. }| Promotion {
+            reason: TransitionReason::Acquired(reason),
+            origin,
+            anchor,
+            acquired: Some((sent, self.now.boot)),
+        });
+    }
+
+    /// A renewal was proved.
+    pub(super) const fn extended(&mut self, end: Instant) {
+        if let Some(term) = &mut self.term {
+            term.end = end;
+        }
+    }
+
+    /// Init said something.
+    pub(super) fn heard(&mut self, message: &ToElector) -> Option<Event> {
+        match message {
+            ToElector::Started { pid, at, .. } => self.started(*pid, *at),
+            ToElector::Restarting { exit, at, .. } => {
+                self.restart = Some((*at, *exit));
+                None
+            }
+            ToElector::Stopping { at, .. } => {
+                match &mut self.demotion {
+                    // Both sides began it, as at S.
+                    Some(demotion) => demotion.from = demotion.from.min(*at),
+                    None => self.stop_began = Some(*at),
+                }
+                None
+            }
+            ToElector::Hooked { hook, began, ended, exit } => {
+                self.hooked(*hook, Phase::new(PhaseKind::Hook { hook: *hook, exit: *exit }, *began, *ended))
+            }
+            ToElector::InitialState(_)
+            | ToElector::Acknowledged { .. }
+            | ToElector::Stopped { .. }
+            | ToElector::Unproved { .. }
+            | ToElector::Shutdown
+            | ToElector::Heartbeat
+            | ToElector::Warn(_) => None,
+        }
+    }
+
+    fn started(&mut self, pid: i32, at: Instant) -> Option<Event> {
+        let restart = self.restart.take();
+        if let Some(promotion) = self.promotion.take() {
+            return self.promoted(promotion, Some((pid, at)));
+        }
+        let (from, exit) = restart?;
+        self.within_term(Phase::new(PhaseKind::WorkloadStart { pid, after: Some(exit) }, from, at))
+    }
+
+    /// A phase of the transition in progress, or of the term if it outlasted that.
+    fn hooked(&mut self, hook: HookKind, phase: Phase) -> Option<Event> {
+        let of = |demotion: &Demotion| hook == HookKind::BeforeFollow || phase.from >= demotion.from;
+        if self.promotion.is_some() || self.demotion.as_ref().is_some_and(of) {
+            self.hooks.push(phase);
+            return None;
+        }
+        self.within_term(phase)
+    }
+
+    /// A request failed that was sent at `sent`.
+    pub(super) fn failed(&self, operation: Operation, sent: Instant, error: &RequestError) -> Option<Event> {
+        let is_proved = self.demotion.as_ref().is_some_and(|demotion| demotion.proved.is_some());
+        // A watch that fails costs a term nothing.
+        if is_proved || operation == Operation::Watch {
+            return None;
+        }
+        let margin = Margin::until(self.term.as_ref()?.end, self.now.boot);
+        let kind = PhaseKind::Renew { operation, margin, error: error.clone() };
+        self.within_term(Phase::new(kind, sent, self.now.boot))
+    }
+
+    fn within_term(&self, phase: Phase) -> Option<Event> {
+        let RecordedTerm { context, transitions, .. } = *self.term.as_ref()?;
+        Some(Event::WithinTerm(Box::new(TermPhase { context, term: transitions, anchor: Anchor(self.now), phase })))
+    }
+
+    /// The term ends, for this reason if for another before.
+    pub(super) fn stopping(&mut self, reason: Reason, context: TraceContext) -> Option<Event> {
+        if let Some(demotion) = &mut self.demotion {
+            demotion.reason = reason;
+            return None;
+        }
+        let now = self.now.boot;
+        let from = self.stop_began.take().unwrap_or(now).min(now);
+        self.demotion = Some(Demotion { reason, context, anchor: Anchor(self.now), from, proved: None, release: None });
+        let promotion = self.promotion.take()?;
+        self.promoted(promotion, None)
+    }
+
+    /// The workload is proved gone.
+    pub(super) fn proved(&mut self, stop: Stop) {
+        if let (Some(demotion), Some(term)) = (&mut self.demotion, &self.term) {
+            let awaited_restart = self.restart.take().is_some() && stop.proved < demotion.from;
+            let stop = if awaited_restart { stop.of_nothing(demotion.from) } else { stop };
+            demotion.from = demotion.from.min(stop.began.unwrap_or(demotion.from));
+            demotion.proved = Some((stop, self.now.boot, Margin::until(term.end, stop.proved)));
+        }
+    }
+
+    /// The release is over.
+    pub(super) const fn released(&mut self, how: ReleaseResult) {
+        if let Some(demotion) = &mut self.demotion {
+            demotion.release = Some((self.now.boot, how));
+        }
+    }
+
+    /// The term is over.
+    pub(super) fn ended(&mut self) -> Option<Event> {
+        self.stop_began = None;
+        let (term, demotion) = (self.term.take()?, self.demotion.take()?);
+        Some(self.demoted(term, demotion))
+    }
+
+    /// The transition to leader, with the workload's process and when it led, if it ever did.
+    fn promoted(&mut self, promotion: Promotion, ran: Option<(i32, Instant)>) -> Option<Event> {
+        let Promotion { reason, origin, anchor, acquired } = promotion;
+        let (term, from) = (self.term.as_ref()?, anchor.0.boot);
+        let mut phases = Vec::new();
+        if let Some((sent, acquired)) = acquired {
+            let sent = sent.max(from);
+            phases.extend([Phase::new(PhaseKind::Campaign, from, acquired), Phase::new(PhaseKind::Acquire, sent, acquired)]);
+        }
+        let held = acquired.map_or(from, |(_, acquired)| acquired);
+        if let Some((pid, at)) = ran {
+            phases.push(Phase::new(PhaseKind::WorkloadStart { pid, after: None }, held.min(at), at));
+        }
+        phases.append(&mut self.hooks);
+        self.own[0] = Some(term.context);
+        Some(Event::Transitioned(Box::new(Transition {
+            to: Role::Leader,
+            reason,
+            term: term.transitions,
+            token: term.token.clone(),
+            context: term.context,
+            origin,
+            from,
+            until: ran.map_or(self.now.boot, |(_, at)| at).max(held),
+            anchor,
+            margin: ran.map(|(_, at)| Margin::until(term.end, at)),
+            phases,
+            exit: None,
+            release: None,
+            outcome: if ran.is_some() { Outcome::Complete } else { Outcome::NeverLed },
+        })))
+    }
+
+    /// The transition to standby.
+    fn demoted(&mut self, term: RecordedTerm, demotion: Demotion) -> Event {
+        let Demotion { reason, context, anchor, from, proved, release } = demotion;
+        let mut phases = mem::take(&mut self.hooks);
+        let mut outcome = Outcome::Complete;
+        if let Some((stop, known, _)) = proved {
+            let gone = stop.exited.unwrap_or(stop.proved);
+            if let Some(began) = stop.began {
+                phases.push(Phase::new(PhaseKind::WorkloadStop, began, gone));
+            }
+            if let Some(killed) = stop.killed {
+                phases.push(Phase::new(PhaseKind::WorkloadKill, killed, if killed <= gone { gone } else { stop.proved }));
+            }
+            if stop.began.is_some() && stop.exited.is_none() && stop.killed.is_none() {
+                outcome = Outcome::Demoted;
+            } else {
+                let last = stop.exited.or(stop.killed).unwrap_or_else(|| from.min(stop.proved));
+                phases.push(Phase::new(PhaseKind::WorkloadProof, last, stop.proved));
+            }
+            // No request was sent for one that is kept.
+            if let Some((until, how)) = release.filter(|(_, how)| *how != ReleaseResult::Keep) {
+                phases.push(Phase::new(PhaseKind::Release(how), known, until));
+            }
+        }
+        self.own[1] = Some(context);
+        Event::Transitioned(Box::new(Transition {
+            to: Role::Standby,
+            reason: TransitionReason::Ended(reason),
+            term: term.transitions,
+            token: term.token,
+            context,
+            origin: Origin::After(Earlier { context: term.context, remote: false }),
+            from,
+            until: phases.iter().map(|phase| phase.until).max().unwrap_or(self.now.boot).max(from),
+            anchor,
+            margin: proved.map(|(_, _, margin)| margin),
+            phases,
+            exit: proved.and_then(|(stop, ..)| stop.exit),
+            release: release.map(|(_, how)| how),
+            outcome,
+        }))
+    }
+}
+
+impl RecordedTerm {
+    fn new(info: &TermInfo, end: Instant) -> Self {
+        let context = TraceContext::parse(&info.traceparent).unwrap_or(TraceContext::UNKNOWN);
+        Self { transitions: info.transitions, token: info.token.clone(), context, end }
+    }
+}
+
+impl fmt::Debug for Recorder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Recorder").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

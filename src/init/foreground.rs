@@ -1,0 +1,121 @@
+//! Who has the terminal, and who is suspended with whom.
+
+use crate::{
+    config::Signal,
+    process::{
+        Pid, kill, reap,
+        signals::{self, Received},
+        spawn::ProcessGroup,
+        terminal::Terminal,
+    },
+};
+
+const UNSUSPENDED: &str = "Ctrl-Z suspends no workload that runs under a Lease";
+const WAITING: &str = "the workload is stopped by SIGTTIN or SIGTTOU, and tenure has no terminal to give it";
+
+/// The terminal, and the signals of job control.
+pub(super) struct Foreground {
+    terminal: Option<Terminal>,
+    /// Without a Lease nobody has to guard the workload: init is suspended with it.
+    suspends: bool,
+    /// A child changed its state; it may have been suspended.
+    changed: bool,
+    /// Init got this SIGTSTP, SIGTTIN or SIGTTOU and passed it on.
+    told_to_stop: Option<Received>,
+}
+
+impl Foreground {
+    pub(super) const fn new(terminal: Option<Terminal>, suspends: bool) -> Self {
+        Self { terminal, suspends, changed: false, told_to_stop: None }
+    }
+
+    /// The process group of a workload that starts.
+    pub(super) fn group(&self) -> ProcessGroup {
+        self.terminal.map_or(ProcessGroup::Own, ProcessGroup::Foreground)
+    }
+
+    /// What the agent is to hear of a signal to init; otherwise a line about it.
+    pub(super) fn filter(&mut self, received: Received, main: Option<Pid>) -> Result<Option<i32>, &'static str> {
+        match received.signal.0 {
+            libc::SIGCHLD => {
+                self.changed = true;
+                return Ok(None);
+            }
+            // They mean init's own use of the terminal; from people they mean what the workload takes them for.
+            libc::SIGTTIN | libc::SIGTTOU if received.from_kernel => return Ok(None),
+            // Ctrl-Z in a terminal that was not handed over.
+            libc::SIGTSTP if received.from_kernel && !self.suspends => return Err(UNSUSPENDED),
+            libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU => self.told_to_stop = Some(received).filter(|_| self.suspends),
+            libc::SIGCONT => {
+                self.told_to_stop = None;
+                self.hand_over(main);
+            }
+            _ => {}
+        }
+        Ok(Some(received.signal.0))
+    }
+
+    /// Ctrl-Z in a terminal that was handed over stops the workload alone, and so does its use of the terminal from the
+    /// background, or a Ctrl-Z that init passes on. No shell sees that: either init stops too until a shell continues it, or the
+    /// workload is given the terminal or continued, so that this does not hang. One that is stopped for want of a terminal that
+    /// nobody has stays so under a Lease; that is the line that is returned.
+    pub(super) fn resume(&mut self, main: Option<Pid>) -> Option<&'static str> {
+        let main = main.filter(|_| std::mem::take(&mut self.changed))?;
+        let (in_foreground, by_terminal) = match reap::stopped_by(main)? {
+            Signal(libc::SIGTSTP) if self.terminal.is_some() => (true, true),
+            stop @ Signal(libc::SIGTSTP) => {
+                let told = self.told_to_stop.take().filter(|told| told.signal == stop)?;
+                (told.from_kernel, told.from_kernel)
+            }
+            Signal(libc::SIGTTIN | libc::SIGTTOU) if self.lend(main) => {
+                go_on(main);
+                return None;
+            }
+            // One that a person sent stops this job as little as that person's SIGTSTP does.
+            stop @ Signal(libc::SIGTTIN | libc::SIGTTOU) => {
+                (false, self.told_to_stop.take().is_none_or(|told| told.signal != stop))
+            }
+            Signal(_) => return None,
+        };
+        if self.suspends {
+            self.take_back();
+            // Without init the terminal would have stopped the whole job, such as a pipeline or a script around it.
+            signals::suspend(by_terminal);
+        }
+        if self.hand_over(Some(main)) || in_foreground {
+            go_on(main);
+        }
+        (!self.suspends).then_some(if in_foreground { UNSUSPENDED } else { WAITING })
+    }
+
+    /// Gives the workload the terminal that it asks for although standard input is another file, as at the end of a pipe.
+    fn lend(&mut self, main: Pid) -> bool {
+        self.hand_over(Some(main)) || {
+            self.terminal = Terminal::of_session();
+            self.hand_over(Some(main))
+        }
+    }
+
+    /// Gives the workload the terminal if init has it, perhaps only since a shell's `fg`. After a `bg` it is the shell's.
+    fn hand_over(&mut self, main: Option<Pid>) -> bool {
+        let Some(main) = main else { return false };
+        let Some(terminal) = Terminal::of_stdin().or_else(|| self.terminal?.if_ours()) else {
+            self.terminal = self.terminal.filter(|terminal| terminal.foreground() == Some(main));
+            return false;
+        };
+        self.terminal = Some(terminal);
+        terminal.hand_to(main).is_ok()
+    }
+
+    pub(super) fn take_back(&self) {
+        if let Some(terminal) = self.terminal {
+            // The terminal may be gone.
+            drop(terminal.take_back());
+        }
+    }
+}
+
+/// The whole foreground job was stopped. It may be gone.
+fn go_on(main: Pid) {
+    let _ = kill::send_group(main, Signal(libc::SIGCONT));
+}

@@ -1,0 +1,170 @@
+//! Whether a process handles a signal, and has taken it, as far as /proc tells.
+//!
+//! Owns reading the two files that say it. System calls only, no allocation: they are read between fork and the child's end.
+
+use std::ffi::{CStr, CString};
+
+use nix::unistd::Pid;
+
+use super::child;
+use crate::{
+    config::Signal,
+    process::{kill, scan::stat_fields},
+};
+
+/// Longer than a status is with some hundred supplementary groups.
+const ENOUGH: usize = 8192;
+
+/// Signals that are nothing to a process which has no handler.
+const IGNORED_BY_DEFAULT: [i32; 4] = [libc::SIGCHLD, libc::SIGCONT, libc::SIGURG, libc::SIGWINCH];
+
+/// The flags of a thread that is dying: PF_EXITING, PF_POSTCOREDUMP, PF_DUMPCORE and PF_SIGNALED.
+const DYING: u64 = 0x4 | 0x8 | 0x200 | 0x400;
+
+/// What has become of a signal that was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Receipt {
+    /// The process has it.
+    Taken,
+    /// It is pending, or the process is stopped or dying, when it takes none.
+    Pending,
+    /// The process is gone, or cannot be seen.
+    Gone,
+}
+
+/// The files of one process, named before the fork.
+#[derive(Debug)]
+pub(super) struct StatusFiles {
+    status: CString,
+    stat: CString,
+}
+
+impl StatusFiles {
+    pub(super) fn of(pid: Pid) -> Self {
+        let file = |name| CString::new(format!("/proc/{pid}/{name}")).unwrap_or_default();
+        Self { status: file("status"), stat: file("stat") }
+    }
+
+    /// Whether it has a handler for the signal, or blocks it, as those do that read it from a signalfd. Who creates a process
+    /// blocks every signal for a moment: one that ends the process later is never taken, but one that is ignored then would seem
+    /// to be. What cannot be read counts as neither.
+    pub(super) fn handles(&self, signal: Signal) -> bool {
+        let has = |set| read(&self.status, &mut [0; ENOUGH]).is_some_and(|status| has(status, set, signal));
+        let blocks = || has(b"SigBlk:") && !has(b"SigIgn:") && !IGNORED_BY_DEFAULT.contains(&signal.0);
+        has(b"SigCgt:")
+            || blocks() && {
+                child::wait(1);
+                blocks()
+            }
+    }
+
+    /// What has become of the signal since it was sent.
+    pub(super) fn receipt(&self, signal: Signal) -> Receipt {
+        let mut buffer = [0; ENOUGH];
+        let Some(status) = read(&self.status, &mut buffer) else { return Receipt::Gone };
+        let is_pending = is_pending(status, signal);
+        // After the pending ones: what kills the process is pending before it shows here.
+        match read(&self.stat, &mut buffer) {
+            None => Receipt::Gone,
+            Some(stat) if is_pending || takes_none(stat) => Receipt::Pending,
+            Some(_) => Receipt::Taken,
+        }
+    }
+}
+
+/// The beginning of a file, as much as fits; `None` if it cannot be opened.
+#[expect(unsafe_code, reason = "async-signal-safe system calls")]
+fn read<'a>(path: &CStr, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
+    let mut length = 0;
+    // SAFETY: the path is a live string, and each read goes into what is left of a live buffer.
+    unsafe {
+        let file = libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
+        if file < 0 {
+            return None;
+        }
+        while let Some(rest) = buffer.get_mut(length..).filter(|rest| !rest.is_empty()) {
+            match usize::try_from(libc::read(file, rest.as_mut_ptr().cast(), rest.len())) {
+                Ok(0) | Err(_) => break,
+                Ok(more) => length += more,
+            }
+        }
+        libc::close(file);
+    }
+    buffer.get(..length)
+}
+
+/// Whether the signal, or one that kills, has not reached the process yet.
+fn is_pending(status: &[u8], signal: Signal) -> bool {
+    let sets: [&[u8]; 2] = [b"SigPnd:", b"ShdPnd:"];
+    sets.into_iter().any(|set| has(status, set, signal) || has(status, set, kill::SIGKILL))
+}
+
+/// Whether the process is stopped or dying, by the stat of its main thread: the flags are the sixth field after the state.
+fn takes_none(stat: &[u8]) -> bool {
+    let Some(mut fields) = stat_fields(stat) else { return true };
+    let state = fields.next().unwrap_or_default();
+    let flags: u64 = fields.nth(5).and_then(|flags| flags.parse().ok()).unwrap_or(DYING);
+    matches!(state, "T" | "t" | "Z" | "X") || flags & DYING != 0
+}
+
+/// Whether the set of that name in a status has the signal; signal 1 is the lowest bit.
+fn has(status: &[u8], name: &[u8], signal: Signal) -> bool {
+    let set = |line: &[u8]| u64::from_str_radix(std::str::from_utf8(line.strip_prefix(name)?).ok()?.trim(), 16).ok();
+    let Some(set) = status.split(|byte| *byte == b'\n').find_map(set) else { return false };
+    (1..=64).contains(&signal.0) && set >> (signal.0 - 1) & 1 == 1
+}
+
+#[cfg(test)]
+mod tests {
+    use nix::sys::signal::{SigSet, SigmaskHow};
+
+    use super::*;
+
+    #[test]
+    fn the_sets_of_a_status_are_read_signal_by_signal() {
+        for signal in [1, libc::SIGUSR1, 34, 64] {
+            let own = 1_u64 << (signal - 1);
+            let caught = |set| {
+                has(format!("Name:\tSigCgt:\nSigIgn:\t{own:016x}\nSigCgt:\t{set:016x}\n").as_bytes(), b"SigCgt:", Signal(signal))
+            };
+            assert!(caught(own) && caught(u64::MAX) && !caught(!own), "{signal}");
+
+            let killed = 1_u64 << (libc::SIGKILL - 1);
+            let pending = |thread, process| {
+                is_pending(format!("Name:\tx\nSigPnd:\t{thread:016x}\nShdPnd:\t{process:016x}\n").as_bytes(), Signal(signal))
+            };
+            assert!(!pending(!(own | killed), !(own | killed)), "{signal}");
+            assert!(pending(own, 0) && pending(0, own) && pending(killed, 0) && pending(0, killed), "{signal}");
+        }
+    }
+
+    #[test]
+    fn a_process_that_is_stopped_or_dying_takes_no_signal_whatever_its_name_is() {
+        let takes_none = |state: &str, flags: u64| {
+            takes_none(format!("7 (a) T (b) {state} 1 7 7 0 -1 {} 9 0 9 0 9\n", 0x0040_0100 | flags).as_bytes())
+        };
+        assert_eq!(["R", "S", "D", "I"].map(|state| takes_none(state, 0)), [false; 4]);
+        assert_eq!(["T", "t", "Z", "X"].map(|state| takes_none(state, 0)), [true; 4]);
+        assert_eq!([0x4, 0x8, 0x200, 0x400].map(|flag| takes_none("D", flag)), [true; 4]);
+    }
+
+    #[test]
+    fn what_cannot_be_read_handles_nothing_and_has_taken_nothing() {
+        let (own, nobody) = (StatusFiles::of(Pid::this()), StatusFiles::of(Pid::from_raw(0)));
+        assert!(own.handles(Signal(libc::SIGSEGV)), "as Rust's runtime does");
+        let thread = StatusFiles::of(nix::unistd::gettid());
+        assert!(!thread.handles(Signal(libc::SIGUSR2)));
+        let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_BLOCK).unwrap();
+        assert!(thread.handles(Signal(libc::SIGUSR2)), "it may read it from a signalfd");
+        for nothing in [libc::SIGWINCH, libc::SIGPIPE] {
+            assert!(!thread.handles(Signal(nothing)), "{nothing}: it is ignored once it is not blocked");
+        }
+        assert!(!own.handles(Signal(libc::SIGPIPE)) && !nobody.handles(Signal(libc::SIGSEGV)));
+        before.thread_set_mask().unwrap();
+        assert_eq!(
+            (own.receipt(Signal(libc::SIGWINCH)), nobody.receipt(Signal(libc::SIGWINCH))),
+            (Receipt::Taken, Receipt::Gone)
+        );
+        assert!(!has(b"Name:\tx\nSigCgt:\tnothing\n", b"SigCgt:", Signal(libc::SIGUSR1)) && takes_none(b""));
+    }
+}

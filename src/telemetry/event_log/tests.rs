@@ -1,0 +1,272 @@
+use serde_json::Value;
+
+use super::*;
+use crate::{
+    config::{Log, LogFormat, LogLevel},
+    election::transition::{Anchor, Margin, Origin, Phase, PhaseKind, TransitionReason},
+    link::{Reason, Term},
+    telemetry::log::captured,
+    time::Now,
+};
+
+const CONTEXT: TraceContext = TraceContext { trace_id: 0xab, span_id: 0xcd };
+
+/// The lines of what `log` does, as JSON from info on.
+fn logged(log: impl FnOnce(&mut EventLog)) -> Vec<Value> {
+    written(LogFormat::Json, log).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn written(format: LogFormat, log: impl FnOnce(&mut EventLog)) -> String {
+    let config = Log { level: LogLevel::Info, format };
+    captured(&config, || log(&mut EventLog::new("billing".into(), "pod-1_ab".into())))
+}
+
+fn ms(millis: u64) -> Instant {
+    Instant::BOOT + Duration::from_millis(millis)
+}
+
+fn reported(lines: &mut EventLog, millis: u64, event: &Event) {
+    lines.event(event, ms(millis));
+}
+
+fn failed(message: &str) -> Event {
+    Event::Failed { operation: Operation::Update, message: message.into() }
+}
+
+const fn recovered(operation: Operation) -> Event {
+    Event::Recovered { operation }
+}
+
+fn renewed() -> Event {
+    Event::Renewed { latency: Duration::from_millis(2) }
+}
+
+fn stood_by() -> Transition {
+    Transition {
+        to: Role::Standby,
+        reason: TransitionReason::Ended(Reason::StepDown),
+        term: 7,
+        token: "42".into(),
+        context: CONTEXT,
+        origin: Origin::None,
+        from: ms(0),
+        until: ms(30),
+        anchor: Anchor(Now { boot: ms(0), wall: 0 }),
+        margin: Some(Margin(13.5)),
+        phases: vec![
+            Phase { kind: PhaseKind::WorkloadStop, from: ms(0), until: ms(20) },
+            Phase { kind: PhaseKind::Release(ReleaseResult::Clear), from: ms(25), until: ms(30) },
+        ],
+        exit: Some(Exit::Code(3)),
+        release: Some(ReleaseResult::Clear),
+        outcome: Outcome::Complete,
+    }
+}
+
+/// The lines about these transitions.
+fn told(transitions: impl IntoIterator<Item = Transition>) -> Vec<Value> {
+    logged(|lines| {
+        for transition in transitions {
+            reported(lines, 0, &Event::Transitioned(Box::new(transition)));
+        }
+    })
+}
+
+#[test]
+fn a_transition_is_one_line_with_role_reason_term_margin_durations_and_ids() {
+    let lines = told([stood_by()]);
+    let [line] = &lines[..] else { panic!("{lines:?}") };
+    let said = ["level", "role", "reason", "lease"].map(|name| line[name].as_str().unwrap());
+    assert_eq!(said, ["INFO", "standby", "step-down", "billing"]);
+    assert_eq!((line["term"].as_i64(), line["margin_left"].as_f64()), (Some(7), Some(13.5)));
+    let took = ["seconds", "stop", "release"].map(|name| line[name].as_f64().unwrap());
+    assert_eq!(took, [0.03, 0.02, 0.005]);
+    assert_eq!(line["exit"], "exit code 3");
+    assert!(line.get("kill").is_none(), "{line}");
+    let ids = ["trace_id", "span_id"].map(|name| line[name].as_str().unwrap());
+    assert_eq!(ids, ["000000000000000000000000000000ab", "00000000000000cd"]);
+}
+
+#[test]
+fn the_token_is_said_of_who_leads_only() {
+    let lines = told([stood_by(), Transition { to: Role::Leader, ..stood_by() }]);
+    let tokens: Vec<_> = lines.iter().map(|line| line.get("token").and_then(Value::as_str)).collect();
+    assert_eq!(tokens, [None, Some("42")]);
+}
+
+#[test]
+fn a_transition_says_what_became_of_the_workload_and_of_the_lease() {
+    let with = |release, outcome| Transition { release: Some(release), outcome, ..stood_by() };
+    let lines = told([
+        stood_by(),
+        with(ReleaseResult::Keep, Outcome::Demoted),
+        with(ReleaseResult::NotOurs, Outcome::Complete),
+        with(ReleaseResult::Unknown, Outcome::Complete),
+        Transition { to: Role::Leader, outcome: Outcome::NeverLed, ..stood_by() },
+    ]);
+    let said: Vec<_> = lines.iter().map(|line| ["level", "message"].map(|name| line[name].as_str().unwrap())).collect();
+    let gone = "standing by: the workload is gone";
+    let left = format!("{gone}; the Lease is no longer this term's, and left as it is");
+    let unknown = format!("{gone}; the release is unconfirmed: the next leader may have to wait until the Lease expires");
+    let expected = [
+        ["INFO", gone],
+        ["INFO", "standing by: the workload was demoted, and keeps running"],
+        ["INFO", &left],
+        ["WARN", &unknown],
+        ["WARN", "held the Lease, but the term ended before the workload led"],
+    ];
+    assert_eq!(said, expected);
+}
+
+#[test]
+fn a_restart_says_how_the_workload_ended() {
+    for (exit, field) in [(Exit::Code(3), "exit_code"), (Exit::Signal(9), "exit_signal")] {
+        let restarting = ToElector::Restarting { term: Term(1), exit, at: ms(0) };
+        let lines = logged(|lines| lines.heard(&restarting));
+        let ended = match exit {
+            Exit::Code(code) => i64::from(code),
+            Exit::Signal(signal) => signal.into(),
+        };
+        assert_eq!((lines[0]["level"].as_str(), lines[0][field].as_i64()), (Some("WARN"), Some(ended)));
+    }
+}
+
+#[test]
+fn the_name_of_a_holder_cannot_be_taken_for_a_field() {
+    let holder = "x\" role=\"leader\"\n";
+    let text = written(LogFormat::Text, |lines| reported(lines, 0, &Event::NewLeader { holder: holder.into() }));
+    assert!(text.contains(r#"holder="x\" role=\"leader\" ""#), "{text}");
+    let lines = logged(|lines| reported(lines, 0, &Event::NewLeader { holder: holder.into() }));
+    assert_eq!(lines[0]["holder"].as_str(), Some("x\" role=\"leader\" "));
+}
+
+#[test]
+fn a_failure_is_told_once_for_each_state_and_its_end_with_their_number() {
+    let lines = logged(|lines| {
+        for millis in 0..5 {
+            reported(lines, millis, &failed("timed out"));
+        }
+        for status in [503, 500, 503] {
+            let message = RequestError { status: Some(status), words: String::new() };
+            reported(lines, 5, &Event::Failed { operation: Operation::Update, message });
+        }
+        reported(lines, 6, &recovered(Operation::Update));
+        reported(lines, 7, &renewed());
+    });
+    let messages: Vec<_> = lines.iter().map(|line| line["message"].as_str().unwrap()).collect();
+    let expected = [
+        "a request to the API server failed: timed out",
+        "a request to the API server failed: the API server answered 503",
+        "a request to the API server failed: the API server answered 500",
+        "requests to the API server work again",
+    ];
+    assert_eq!(messages, expected);
+    assert_eq!(lines[3]["failures"].as_u64(), Some(8));
+}
+
+#[test]
+fn failures_that_alternate_are_told_once_each_and_so_many_at_a_time() {
+    let lines = logged(|lines| {
+        for second in 0..40 {
+            reported(lines, second * 1000, &failed(["refused", "timed out"][second as usize % 2]));
+        }
+    });
+    assert_eq!(lines.len(), 2, "{lines:?}");
+
+    let mut lines = EventLog::new("billing".into(), "pod-1_ab".into());
+    for name in 'a'..='z' {
+        reported(&mut lines, 0, &failed(&name.to_string()));
+    }
+    assert_eq!(lines.failing[&Operation::Update].told.len(), STATES);
+}
+
+#[test]
+fn a_watch_that_is_refused_while_renewals_work_is_told_once() {
+    let lines = logged(|lines| {
+        for minute in 0..9 {
+            reported(lines, minute * 60_000, &Event::Failed { operation: Operation::Watch, message: "403 forbidden".into() });
+            reported(lines, minute * 60_000 + 1, &renewed());
+        }
+    });
+    assert_eq!(lines.len(), 1, "{lines:?}");
+}
+
+#[test]
+fn operations_that_fail_in_turn_are_one_state_each_and_end_each_by_itself() {
+    let lines = logged(|lines| {
+        for second in 0..9 {
+            for operation in [Operation::Get, Operation::Update] {
+                reported(lines, second * 1000, &Event::Failed { operation, message: "timed out".into() });
+            }
+        }
+        reported(lines, 9000, &recovered(Operation::Update));
+        reported(lines, 9001, &Event::Failed { operation: Operation::Get, message: "timed out".into() });
+    });
+    let told: Vec<_> = lines.iter().map(|line| line["operation"].as_str().unwrap()).collect();
+    assert_eq!(told, ["get", "update", "update"], "{lines:?}");
+}
+
+#[test]
+fn a_failure_that_says_the_time_is_one_state() {
+    let lines = logged(|lines| {
+        for second in 100..110 {
+            let message = format!("certificate expired: verification time {second} (UNIX), ({} seconds ago)", second - 90);
+            reported(lines, second * 1000, &failed(&message));
+        }
+    });
+    assert_eq!(lines.len(), 1, "{lines:?}");
+}
+
+#[test]
+fn a_missing_permission_is_an_error_with_its_remedy_where_nothing_goes_without_it() {
+    let forbidden = || RequestError { status: Some(403), words: "leases is forbidden".into() };
+    let lines = logged(|lines| {
+        for operation in [Operation::Update, Operation::Watch] {
+            reported(lines, 0, &Event::Failed { operation, message: forbidden() });
+        }
+    });
+    let told: Vec<_> = lines.iter().map(|line| (line["level"].as_str().unwrap(), line["message"].as_str().unwrap())).collect();
+    let failure = "a request to the API server failed: the API server answered 403: leases is forbidden";
+    let remedy = format!("{failure} (`tenure check` tells which permissions are missing)");
+    assert_eq!(told, [("ERROR", remedy.as_str()), ("WARN", failure)]);
+}
+
+#[test]
+fn a_failure_that_lasts_is_told_again_after_a_while() {
+    let lines = logged(|lines| {
+        reported(lines, 0, &failed("timed out"));
+        reported(lines, 599_999, &failed("timed out"));
+        reported(lines, 600_000, &failed("timed out"));
+    });
+    assert_eq!(lines.len(), 2);
+}
+
+#[test]
+fn the_text_of_others_is_one_line_of_bounded_length() {
+    let lines = logged(|lines| {
+        let message = format!("first\nsecond\x1b[31m\u{202e}{}", "ü".repeat(5_000));
+        reported(lines, 0, &Event::Odd { message });
+    });
+    let message = lines[0]["message"].as_str().unwrap();
+    assert!(message.starts_with("first second [31m ü") && message.ends_with('…') && message.len() <= 1030, "{message}");
+}
+
+#[test]
+fn what_happens_all_the_time_is_not_shown_at_info() {
+    let lines = logged(|lines| {
+        reported(lines, 0, &renewed());
+        lines.heard(&ToElector::Heartbeat);
+    });
+    assert_eq!(lines, Vec::<Value>::new());
+}
+
+#[test]
+fn what_init_has_to_say_and_the_beginning_of_a_stop_are_told() {
+    let lines = logged(|lines| {
+        lines.heard(&ToElector::Warn("a line".into()));
+        reported(lines, 0, &Event::Stopping { reason: Reason::StepDown, context: CONTEXT });
+    });
+    let said: Vec<_> = lines.iter().map(|line| ["level", "message"].map(|name| line[name].as_str().unwrap())).collect();
+    assert_eq!(said, [["WARN", "a line"], ["INFO", "stopping the workload"]]);
+    assert_eq!(lines[1]["reason"], "step-down");
+}

@@ -1,0 +1,43 @@
+//! All tests that need an API server, in one pool: each case has a namespace of its own, mostly waits, and shares the servers.
+//!
+//! ```text
+//! cargo test --test cluster                       all
+//! cargo test --test cluster case_56               a case, by the number or by a word of its name
+//! cargo test --test cluster real::                those on the real server (the others: embedded::)
+//! ```
+//!
+//! - [`conformance`]: the law, seen from outside;
+//! - [`telemetry_replicas`]: what replicas report of their transitions;
+//! - [`deploy`]: `deploy/` is admitted, and grants what is needed;
+//! - [`documentation`]: each command of the README and of docs/ works;
+//! - [`apiserver`]: what clients of Leases depend on, the same on the embedded server as on the real one;
+//! - [`harness`]: what all of these rely on.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stderr,
+    unreachable_pub,
+    reason = "a test fails by panicking, and says why"
+)]
+
+use std::process::ExitCode;
+
+mod apiserver;
+mod collector;
+mod conformance;
+mod deploy;
+mod documentation;
+mod harness;
+mod support;
+mod telemetry_replicas;
+
+fn main() -> ExitCode {
+    let mut groups = conformance::groups();
+    groups.push(("deploy", deploy::all()));
+    groups.push(("documentation", documentation::all()));
+    groups.push(("telemetry", telemetry_replicas::all()));
+    groups.push(("harness", harness::all()));
+    groups.extend(apiserver::groups());
+    support::case::main(groups)
+}

@@ -1,0 +1,219 @@
+//! `kubectl apply -k deploy` against a real API server: it is admitted, grants exactly the permissions that tenure needs, and can
+//! be repeated.
+
+use std::{
+    fs,
+    io::Write as _,
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+};
+
+use serde_json::{Value, json};
+
+use crate::support::{
+    PATIENCE,
+    case::{Case, REAL},
+    programs,
+    stage::Stage,
+};
+
+const DEPLOY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy");
+
+/// Cases of functions that take a namespace, on the real server.
+macro_rules! applied {
+    ($($name:ident),* $(,)?) => {
+        vec![$(Case {
+            name: stringify!($name),
+            on: REAL,
+            body: |stage| Box::pin(async move { $name(&Namespace::restricted(&stage)) }),
+        }),*]
+    };
+}
+
+pub(crate) fn all() -> Vec<Case> {
+    applied![
+        its_pods_are_admitted_where_pod_security_is_restricted,
+        the_account_may_do_to_its_lease_what_tenure_needs_and_nothing_else,
+        a_second_apply_leaves_the_holder_alone,
+        a_prefix_reaches_every_place_where_the_lease_is_named,
+        its_configuration_is_one_that_tenure_takes,
+        its_pods_have_the_grace_period_that_their_configuration_needs,
+        the_builder_has_the_pinned_toolchain,
+    ]
+}
+
+fn its_pods_are_admitted_where_pod_security_is_restricted(cluster: &Namespace) {
+    let warnings = cluster.kubectl(&["apply", "-k", DEPLOY]).success().stderr;
+    assert_eq!(String::from_utf8_lossy(&warnings), "");
+
+    let template = &cluster.get("deployment/tenure")["spec"]["template"];
+    let mut pod = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": template["metadata"], "spec": template["spec"] });
+    pod["metadata"]["generateName"] = json!("tenure-");
+
+    cluster.create(&pod).success();
+    pod["spec"]["containers"][0]["securityContext"]["allowPrivilegeEscalation"] = json!(true);
+    let refused = cluster.create(&pod).failure();
+    assert!(refused.contains("violates PodSecurity \"restricted"), "{refused}");
+}
+
+fn the_account_may_do_to_its_lease_what_tenure_needs_and_nothing_else(cluster: &Namespace) {
+    cluster.kubectl(&["apply", "-k", DEPLOY]).success();
+
+    // The authorizer learns of bindings through its own watch, at first even of the one by which accounts may ask.
+    let deadline = tenure::clock::boot() + PATIENCE;
+    while cluster.account_may("get", "leases.coordination.k8s.io/tenure") != Some(true) {
+        assert!(tenure::clock::boot() < deadline, "the role binding is not in force");
+    }
+    for verb in ["get", "watch", "update"] {
+        assert_eq!(cluster.account_may(verb, "leases.coordination.k8s.io/tenure"), Some(true), "{verb} is missing");
+        assert_eq!(cluster.account_may(verb, "leases.coordination.k8s.io/other"), Some(false), "{verb} on any Lease");
+    }
+    for verb in ["create", "list", "patch", "delete", "deletecollection"] {
+        assert_eq!(cluster.account_may(verb, "leases.coordination.k8s.io/tenure"), Some(false), "{verb} is too much");
+    }
+    assert_eq!(cluster.account_may("get", "secrets"), Some(false));
+    assert_eq!(cluster.account_may("get", "pods"), Some(false));
+}
+
+fn a_second_apply_leaves_the_holder_alone(cluster: &Namespace) {
+    cluster.kubectl(&["apply", "-k", DEPLOY]).success();
+    let mut held = cluster.get("lease/tenure");
+    held["spec"] = json!({
+        "holderIdentity": "pod_0", "leaseDurationSeconds": 15, "leaseTransitions": 3,
+        "acquireTime": "2026-01-01T00:00:00.000000Z", "renewTime": "2026-01-01T00:00:03.000000Z",
+    });
+    held["metadata"]["labels"]["app.kubernetes.io/managed-by"] = json!("tenure");
+    let path = format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases/tenure", cluster.name);
+    cluster.feed(&["replace", "--raw", &path, "-f", "-"], &held).success();
+    let before = cluster.get("lease/tenure");
+
+    let said = cluster.kubectl(&["apply", "-k", DEPLOY]).success().stdout;
+    cluster.kubectl(&["apply", "--server-side", "--force-conflicts", "-k", DEPLOY]).success();
+
+    let said = String::from_utf8(said).unwrap();
+    assert!(said.lines().any(|line| line == "lease.coordination.k8s.io/tenure unchanged"), "{said}");
+    let after = cluster.get("lease/tenure");
+    assert_eq!(after["spec"], before["spec"]);
+    assert_eq!(after["metadata"]["labels"], before["metadata"]["labels"]);
+}
+
+fn a_prefix_reaches_every_place_where_the_lease_is_named(cluster: &Namespace) {
+    let overlay = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/deploy/overlay");
+    cluster.kubectl(&["apply", "-k", DEPLOY]).success();
+    cluster.kubectl(&["apply", "-k", overlay]).success();
+
+    let role = cluster.get("role/billing-tenure");
+    let deployment = cluster.get("deployment/billing-tenure");
+    let container = &deployment["spec"]["template"]["spec"]["containers"][0];
+    cluster.get("lease/billing-tenure");
+    assert_eq!(role["rules"][0]["resourceNames"], json!(["billing-tenure"]));
+    assert_eq!(container["env"][0], json!({ "name": "TENURE_LEASE__NAME", "value": "billing-tenure" }));
+    assert_eq!(container["image"], "billing:1");
+    let selector = json!({ "app.kubernetes.io/name": "tenure", "app.kubernetes.io/instance": "billing" });
+    assert_eq!(deployment["spec"]["selector"]["matchLabels"], selector, "it would select the other's pods");
+    assert_eq!(cluster.get("pdb/billing-tenure")["spec"]["selector"]["matchLabels"], selector);
+}
+
+fn its_configuration_is_one_that_tenure_takes(_: &Namespace) {
+    let mut tenure = Command::new(env!("CARGO_BIN_EXE_tenure"));
+    tenure.args(["config", "effective", "--lease=tenure", "--config"]).arg(Path::new(DEPLOY).join("tenure.yaml"));
+
+    tenure.output().unwrap().success();
+}
+
+fn its_pods_have_the_grace_period_that_their_configuration_needs(cluster: &Namespace) {
+    cluster.kubectl(&["apply", "-k", DEPLOY]).success();
+    let mut tenure = Command::new(env!("CARGO_BIN_EXE_tenure"));
+    tenure.args(["check", "--offline", "--lease=tenure", "--config"]).arg(Path::new(DEPLOY).join("tenure.yaml"));
+
+    let said = tenure.output().unwrap().success().stdout;
+
+    let said = String::from_utf8(said).unwrap();
+    let (_, needed) = said.split_once("terminationGracePeriodSeconds: ").unwrap();
+    let needed: u64 = needed.split(' ').next().unwrap().parse().unwrap();
+    let granted = cluster.get("deployment/tenure")["spec"]["template"]["spec"]["terminationGracePeriodSeconds"].as_u64().unwrap();
+    assert!(granted >= needed, "{granted} s granted, {needed} s needed");
+}
+
+fn the_builder_has_the_pinned_toolchain(_: &Namespace) {
+    let file = |name| fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).unwrap();
+
+    let pinned = file("rust-toolchain.toml");
+    let pinned = pinned.split("channel = \"").nth(1).and_then(|rest| rest.split('"').next()).unwrap();
+
+    assert!(file("Dockerfile").contains(&format!("ARG BUILDER=rust:{pinned}-slim\n")), "rust-toolchain.toml says {pinned}");
+}
+
+/// A new namespace on the API server, under Pod Security `restricted`.
+struct Namespace {
+    name: String,
+    kubeconfig: PathBuf,
+}
+
+impl Namespace {
+    fn restricted(stage: &Stage) -> Self {
+        let namespace = Self { name: format!("deploy-{:08x}", fastrand::u32(..)), kubeconfig: stage.kubeconfig().to_owned() };
+        let levels = ["enforce", "warn"].map(|mode| (format!("pod-security.kubernetes.io/{mode}"), json!("restricted")));
+        let labels: Value = levels.into_iter().collect();
+        let object = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": namespace.name, "labels": labels } });
+        namespace.create(&object).success();
+        namespace
+    }
+
+    fn kubectl(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().expect("kubectl starts")
+    }
+
+    /// kubectl with this object on its standard input.
+    fn feed(&self, arguments: &[&str], object: &Value) -> Output {
+        let mut command = self.command(arguments);
+        let mut child =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("kubectl starts");
+        child.stdin.take().unwrap().write_all(object.to_string().as_bytes()).unwrap();
+        child.wait_with_output().unwrap()
+    }
+
+    fn create(&self, object: &Value) -> Output {
+        self.feed(&["create", "-f", "-"], object)
+    }
+
+    fn get(&self, object: &str) -> Value {
+        serde_json::from_slice(&self.kubectl(&["get", "-o", "json", object]).success().stdout).unwrap()
+    }
+
+    /// Whether the ServiceAccount of deploy/ is permitted this; none if it may not even ask.
+    fn account_may(&self, verb: &str, object: &str) -> Option<bool> {
+        let account = format!("--as=system:serviceaccount:{}:tenure", self.name);
+        let output = self.kubectl(&["auth", "can-i", verb, object, &account]);
+        // The reason may follow a "no".
+        match String::from_utf8_lossy(&output.stdout).split_whitespace().next() {
+            Some("yes") => Some(true),
+            Some("no") => Some(false),
+            _ => None,
+        }
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(programs::path("kubectl"));
+        command.arg("--kubeconfig").arg(&self.kubeconfig).args(["--namespace", &self.name]).args(arguments);
+        command
+    }
+}
+
+/// How a command is expected to end.
+trait Ended {
+    fn success(self) -> Output;
+    fn failure(self) -> String;
+}
+
+impl Ended for Output {
+    fn success(self) -> Output {
+        assert!(self.status.success(), "{}", String::from_utf8_lossy(&self.stderr));
+        self
+    }
+
+    fn failure(self) -> String {
+        assert!(!self.status.success(), "{}", String::from_utf8_lossy(&self.stdout));
+        String::from_utf8(self.stderr).unwrap()
+    }
+}

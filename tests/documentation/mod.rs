@@ -1,0 +1,196 @@
+//! Each command of the README and of docs/ is run: every line of a fenced block of `sh` is on a list here, or it fails. Each link leads
+//! to a file.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    io::{BufRead as _, BufReader, Read as _},
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+};
+
+use serde_json::{Value, json};
+
+use crate::support::{
+    case::{Case, REAL},
+    programs,
+    stage::Stage,
+};
+
+const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+
+/// How a command is run.
+enum How {
+    /// To its end, which is success, and it prints this.
+    Ends(&'static str),
+    /// Until it prints this on a line; then it runs on beside those that follow.
+    Stays(&'static str),
+    /// By something else: this file, which contains these words.
+    By(&'static str, &'static str),
+}
+
+use How::{By, Ends, Stays};
+
+/// Where the documentation lets the dev-server write its kubeconfig.
+const LEASES: &str = "/tmp/leases";
+
+/// In this order, on one API server, while a replica leads the Lease `billing-writer`.
+const COMMANDS: &[(&str, How)] = &[
+    ("kubectl apply -k deploy", Ends("lease.coordination.k8s.io/tenure created")),
+    ("tenure status billing-writer", Ends("billing-writer")),
+    ("tenure config default", Ends("renewPeriod: 3s")),
+    ("tenure config effective --lease billing-writer", Ends("--lease")),
+    ("tenure config schema", Ends("\"$schema\"")),
+    ("tenure check --lease billing-writer -- billing-writer", Ends("update Lease")),
+    ("tenure check --offline --lease billing-writer -- billing-writer", Ends("terminationGracePeriodSeconds")),
+    ("kubectl annotate lease billing-writer --overwrite tenure.dev/paused=true", Ends("annotated")),
+    ("kubectl annotate lease billing-writer --overwrite tenure.dev/paused=false", Ends("annotated")),
+    (
+        "kubectl annotate lease billing-writer --overwrite tenure.dev/step-down=\"$(kubectl get lease billing-writer -o \
+         jsonpath='{.spec.holderIdentity}')\"",
+        Ends("annotated"),
+    ),
+    ("tenure --leader-election=off -- echo runs", Ends("runs")),
+    ("cargo run -- dev-server --kubeconfig-out /tmp/leases", Stays("Leases are served")),
+    ("KUBECONFIG=/tmp/leases cargo run -- --lease demo -- sh -c 'echo leading; exec sleep infinity'", Stays("leading")),
+    ("kubectl --kubeconfig /tmp/leases get leases", Ends("demo")),
+    ("cargo run -- demo", By("tests/demo.rs", "\"demo\"")),
+    ("kubectl exec deploy/tenure -- /tenure check", By("tests/node/show.rs", "\"--\", \"/tenure\", \"check\"")),
+    ("buildah build -t tenure .", By("tests/image/build", "image tenure \"${flags[@]}\"")),
+    ("buildah build -t tenure-example deploy", By("tests/image/build", "image tenure-example")),
+    ("tests/run", By(".ci/run", "\ntests/run\n")),
+];
+
+pub(crate) fn all() -> Vec<Case> {
+    vec![
+        Case { name: "each_command_does_what_it_says", on: REAL, body: |stage| Box::pin(run_all(stage)) },
+        Case { name: "each_link_leads_to_a_file", on: REAL, body: |_| Box::pin(async { follow_links() }) },
+    ]
+}
+
+fn follow_links() {
+    for (page, text) in pages() {
+        let links = text.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next());
+        for link in links.filter(|link| !link.is_empty() && !link.starts_with("https://")) {
+            assert!(page.with_file_name(link).exists(), "{}: {link}", page.display());
+        }
+    }
+}
+
+async fn run_all(stage: Stage) {
+    let listed: BTreeSet<String> = COMMANDS.iter().map(|(line, _)| (*line).to_owned()).collect();
+    assert_eq!(documented(), listed, "what is documented, and what is run here");
+    let place = Place::of(&stage);
+    let _leader = place.start("TENURE_LEASE__CREATION_WAIT=0s tenure --lease billing-writer -- billing-writer", "writes");
+    let mut running = Vec::new();
+
+    for (line, how) in COMMANDS {
+        match how {
+            Ends(words) => place.run(line, words),
+            Stays(words) => running.push(place.start(line, words)),
+            By(file, words) => {
+                let text = fs::read_to_string(Path::new(ROOT).join(file)).expect("a file");
+                assert!(text.contains(words), "{file} does not run {line:?} any more");
+            }
+        }
+    }
+
+    // It was asked to step down; alone, it leads again after a while.
+    let lease = stage.api.lease(&stage.namespace, "billing-writer");
+    let next = |lease: Option<&Value>| lease.is_some_and(|lease| lease["spec"]["leaseTransitions"] != 0);
+    lease.wait("the next term", next).await;
+    // Whatever came last needs those before it.
+    while running.pop().is_some() {}
+}
+
+/// The README and its pages, with their paths.
+fn pages() -> Vec<(PathBuf, String)> {
+    let pages = fs::read_dir(Path::new(ROOT).join("docs")).expect("docs").map(|page| page.expect("a page").path());
+    let all = pages.chain(["README.md", "SECURITY.md", "CHANGELOG.md"].map(|name| Path::new(ROOT).join(name)));
+    all.map(|page| (page.clone(), fs::read_to_string(page).expect("a page"))).collect()
+}
+
+/// The commands of all pages, without their comments.
+fn documented() -> BTreeSet<String> {
+    let mut commands = BTreeSet::new();
+    for (_, text) in pages() {
+        for block in text.split("```sh\n").skip(1).filter_map(|rest| rest.split("```").next()) {
+            let lines = block.lines().filter_map(|line| line.split("  #").next()).map(str::trim);
+            commands.extend(lines.filter(|line| !line.is_empty()).map(str::to_owned));
+        }
+    }
+    commands
+}
+
+/// Where they run: `tenure` and `kubectl` are on the PATH, `cargo run --` is tenure, and so is a program to run.
+struct Place {
+    directory: PathBuf,
+    kubeconfig: PathBuf,
+    path: String,
+}
+
+impl Place {
+    fn of(stage: &Stage) -> Self {
+        let directory = stage.directory().join("documented");
+        fs::create_dir(&directory).expect("a new directory");
+        let tenure = env!("CARGO_BIN_EXE_tenure");
+        let scripts = [
+            ("tenure", format!("exec {tenure} \"$@\"")),
+            ("kubectl", format!("exec {} \"$@\"", programs::path("kubectl").display())),
+            ("cargo", format!("shift 2\nexec {tenure} \"$@\"")),
+            ("billing-writer", "echo writes\nexec sleep infinity".to_owned()),
+        ];
+        for (name, script) in scripts {
+            let file = directory.join(name);
+            fs::write(&file, format!("#!/bin/sh\n{script}\n")).expect("a script");
+            fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).expect("it can be run");
+        }
+        let text = fs::read_to_string(stage.kubeconfig()).expect("a kubeconfig");
+        let mut kubeconfig: Value = serde_saphyr::from_str(&text).expect("YAML");
+        kubeconfig["contexts"][0]["context"]["namespace"] = json!(stage.namespace);
+        let file = directory.join("kubeconfig");
+        fs::write(&file, kubeconfig.to_string()).expect("a kubeconfig");
+        let path = format!("{}:{}", directory.display(), std::env::var("PATH").unwrap_or_default());
+        Self { kubeconfig: file, path, directory }
+    }
+
+    /// The line as a shell runs it, in the root of the repository. It ends with this process.
+    fn shell(&self, line: &str) -> Command {
+        let line = line.replace(LEASES, &self.directory.join("leases").to_string_lossy());
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL", "timeout", "60", "sh", "-c", &line]).current_dir(ROOT).stdin(Stdio::null());
+        command.env("PATH", &self.path).env("KUBECONFIG", &self.kubeconfig);
+        command
+    }
+
+    fn run(&self, line: &str, words: &str) {
+        let output = self.shell(line).output().expect("a shell");
+        let (said, complained) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success(), "{line}: {}\n{said}{complained}", output.status);
+        assert!(said.contains(words), "{line}: no {words:?} in\n{said}{complained}");
+    }
+
+    fn start(&self, line: &str, words: &str) -> Running {
+        let mut running = Running(self.shell(line).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("a shell"));
+        let mut said = BufReader::new(running.0.stdout.take().expect("piped"));
+        let mut first = String::new();
+        said.read_line(&mut first).expect("text");
+        assert!(first.contains(words), "{line}: {first:?}");
+        // Whatever it says later must not fill the pipe.
+        std::thread::spawn(move || drop(said.read_to_end(&mut Vec::new())));
+        running
+    }
+}
+
+/// Stopped when dropped.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // `timeout` passes it on to what it runs.
+        let pid = nix::unistd::Pid::from_raw(i32::try_from(self.0.id()).expect("a pid"));
+        let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM);
+        drop(self.0.wait());
+    }
+}
