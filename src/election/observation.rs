@@ -126,7 +126,7 @@ impl Observation {
     }
 
     /// Takes in a version from the watch; false if it is no later than what was seen, of this Lease or of an earlier one that is
-    /// gone (law 16). Such a one still tells for how long somebody may have it.
+    /// gone (law 16). Such a one still tells for how long somebody may have it; and one of another Lease, that its holder may run.
     pub(crate) fn watched(&mut self, record: LeaseRecord, now: Instant) -> bool {
         let is_news = self.version.as_ref().is_none_or(|version| later(record.resource_version(), version));
         if is_news {
@@ -134,6 +134,10 @@ impl Observation {
         } else if record.holder().is_some() {
             self.note_time(&record);
             self.last_duration = self.last_duration.max(record.duration().unwrap_or_default());
+            if self.record().is_none_or(|seen| seen.uid() != record.uid()) {
+                // It was gone before what is seen now was there.
+                self.remember(record.duration().unwrap_or_else(|| self.longest()), self.since);
+            }
         }
         is_news
     }

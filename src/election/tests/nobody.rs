@@ -364,6 +364,20 @@ fn a_late_event_of_a_longer_hold_that_is_gone_lengthens_the_wait_for_nobody() {
 }
 
 #[test]
+fn a_late_event_of_another_lease_that_was_held_tells_of_a_holder_that_may_run() {
+    let mut bench = Bench::with(held("x", 15));
+    let old = bench.register.object().unwrap();
+    bench.register.delete();
+    bench.register.put(held("y", 2));
+    let mut bench = Bench::start(initial_state(), bench.register);
+    bench.run(seconds(1));
+
+    bench.watch(Watched::Changed(old.into()));
+
+    takes_exactly_after(&mut bench, plus(15) - seconds(1));
+}
+
+#[test]
 fn nobodys_time_rises_above_all_that_was_seen_whatever_the_own_clock_says() {
     let mut bench =
         Bench::with(json!({"holderIdentity": NOBODY, "leaseDurationSeconds": 15, "renewTime": "2030-01-01T00:00:00.000001Z"}));
