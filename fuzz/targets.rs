@@ -11,7 +11,7 @@ use std::{sync::Arc, time::Duration};
 use serde_json::Value;
 
 use crate::{
-    config::{self, Config, OnExit, Runs},
+    config::{self, Config, OnExit, Preset, Runs},
     election::{
         Action as Wish, Answer, Elector, Input as News, Request,
         record::{LeaseRecord, LeaseState},
@@ -133,7 +133,15 @@ pub fn link(bytes: &[u8]) {
     if bytes.first().is_some_and(|byte| byte & 2 == 2) {
         config.workload.on_exit = OnExit::Restart;
     }
-    let mut agent = Agent::new(AgentConfig { config, identity: "me".into(), context: None, pid1: true, terminal: false });
+    let mut agent = Agent::new(AgentConfig {
+        config,
+        preset: Preset::Run,
+        began: Instant::BOOT,
+        identity: "me".into(),
+        context: None,
+        pid1: true,
+        terminal: false,
+    });
     let mut now = BEGIN;
     let mut rest = bytes.get(1..).unwrap_or_default();
     while let Some(([length, tenths], more)) = rest.split_first_chunk() {

@@ -7,6 +7,8 @@ use std::{ffi::OsString, net::SocketAddr, path::PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::exit;
+
 mod refused;
 
 pub use refused::Refused;
@@ -45,6 +47,9 @@ pub struct ConfigFlags {
     /// The same, where a command takes it without a flag.
     #[arg(skip)]
     pub lease_argument: Option<String>,
+    /// Which command this is a part of.
+    #[arg(skip)]
+    pub preset: Preset,
     /// Namespace of the Lease (lease.namespace)
     #[arg(long, value_name = "NAMESPACE")]
     pub namespace: Option<String>,
@@ -66,6 +71,54 @@ pub struct ConfigFlags {
     /// Any key, such as workload.stop.lossGrace=2s; lists and maps in YAML or JSON
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
+}
+
+/// The commands that run a workload: all of them are `run` with other defaults.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Preset {
+    /// `run`.
+    #[default]
+    Run,
+    /// `lock`.
+    Lock(Lock),
+}
+
+/// How long `lock` waits.
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lock {
+    /// Wait for ever (the default)
+    #[arg(long, conflicts_with_all = ["timeout", "at_once"])]
+    pub wait: bool,
+    /// Wait this long for a holder that lives, such as 30s; what looks abandoned is watched for as long as it takes to be sure
+    #[arg(long, value_name = "DURATION", conflicts_with = "at_once")]
+    pub timeout: Option<String>,
+    /// Wait for no holder that lives: --timeout 0s
+    #[arg(long = "try")]
+    pub at_once: bool,
+    /// Exit code if a holder that lives was waited for in vain
+    #[arg(short = 'E', long, value_name = "CODE", default_value_t = exit::HELD)]
+    pub conflict_exit_code: u8,
+}
+
+/// Runs a command once, under a lock.
+#[derive(Args)]
+struct LockLine {
+    /// Name of the lock; its Lease is lock-NAME, behind lease.prefix. --lease NAME in its place is the name of a Lease as it is
+    #[arg(value_name = "NAME", required_unless_present = "lease", conflicts_with = "lease")]
+    name: Option<String>,
+    #[command(flatten)]
+    lock: Lock,
+    #[command(flatten)]
+    flags: ConfigFlags,
+    /// What to run: a program and its arguments, no shell
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+impl From<LockLine> for Run {
+    fn from(LockLine { name, lock, flags, command }: LockLine) -> Self {
+        Self { flags: ConfigFlags { lease_argument: name, preset: Preset::Lock(lock), ..flags }, command }
+    }
 }
 
 /// A command for people.
@@ -202,6 +255,7 @@ pub fn parse(line: impl IntoIterator<Item = OsString>) -> Result<Face, Refused> 
     Ok(match face {
         None => Face::Run(run),
         Some(Named::Run(run)) => Face::Run(run),
+        Some(Named::Lock(lock)) => Face::Run(lock.into()),
         Some(Named::Check(check)) => Face::Command(Command::Check(check)),
         Some(Named::Status(status)) => Face::Command(Command::Status(status)),
         Some(Named::Config { about }) => Face::Command(Command::Config(about)),
@@ -233,6 +287,15 @@ struct Line {
 enum Named {
     /// Run the workload while this replica holds the Lease (the default: the word may be left out)
     Run(Run),
+    /// Run a command once, under a lock that no two hold at a time: `run` that ends with its command
+    ///
+    /// Of a configuration file and the environment only lease (without its name), workload.stop, workload.env,
+    /// workload.oomScoreAdjust and log apply, so that it can be run beside a replica.
+    ///
+    /// Exit codes: the command's; 75 another holds the lock, 76 the lock was lost and the command stopped, 69 nothing could be
+    /// read within the bound, 77 not permitted, 128 + N signal N ended the wait.
+    #[command(verbatim_doc_comment)]
+    Lock(LockLine),
     /// Check configuration, timing, permissions, the API server and this container's power to kill
     Check(Check),
     /// Say who holds a Lease, since when and how stale it is
@@ -259,8 +322,8 @@ enum Named {
 const EXIT_CODES: &str = "\
 Exit codes:
   the workload's own; 128 + N if signal N killed it; 126, 127 it cannot be executed or found
-  64 unknown command line, 69 API server unavailable, 70 internal, 76 leadership lost (workload.onLoss: exit),
-  77 not permitted, 78 invalid configuration
+  64 unknown command line, 69 API server unavailable, 70 internal, 75 the lock is held by another,
+  76 leadership lost (workload.onLoss: exit, or in a lock), 77 not permitted, 78 invalid configuration
 
 Every key of the configuration: tenure config default";
 
@@ -295,6 +358,39 @@ mod tests {
     fn a_workload_may_have_the_name_of_a_face() {
         let Face::Run(run) = parsed(&["--", "check"]).unwrap() else { panic!("not run") };
         assert_eq!(run.command, ["check"]);
+    }
+
+    #[test]
+    fn a_lock_is_run_with_other_defaults() {
+        let lock = |line: &[&str]| {
+            let Face::Run(run) = parsed(line).unwrap() else { panic!("not run") };
+            let Preset::Lock(lock) = run.flags.preset else { panic!("no lock") };
+            (run.flags.lease_argument, run.flags.log_level, run.command, lock)
+        };
+        let forever = Lock { conflict_exit_code: 75, ..Lock::default() };
+        let command = vec!["sleep".to_owned(), "1".to_owned()];
+        assert_eq!(
+            lock(&["lock", "--log-level", "warn", "backup", "--", "sleep", "1"]),
+            (Some("backup".into()), Some("warn".into()), command.clone(), forever.clone())
+        );
+        let exact = lock(&["lock", "--lease", "x", "--timeout", "5", "-E", "3", "--", "sleep", "1"]);
+        assert_eq!(exact, (None, None, command, Lock { timeout: Some("5".into()), conflict_exit_code: 3, ..forever }));
+    }
+
+    #[test]
+    fn a_lock_that_cannot_be_parsed_is_64_and_was_to_run_a_workload() {
+        for line in [
+            &["lock", "x"][..],
+            &["lock", "x", "--"],
+            &["lock", "--", "true"],
+            &["lock", "--lease", "x", "y", "--", "true"],
+            &["lock", "x", "--try", "--timeout", "1s", "--", "true"],
+            &["lock", "x", "--try", "--wait", "--", "true"],
+            &["lock", "x", "--timeout", "1s", "--wait", "--", "true"],
+        ] {
+            assert_eq!((refused(line), parsed(line).unwrap_err().is_of_run()), (64, true), "{line:?}");
+        }
+        assert_eq!(refused(&["lock", "x", "-E", "256", "--", "true"]), 78);
     }
 
     #[test]

@@ -8,6 +8,8 @@ pub const USAGE: u8 = 64;
 pub const UNAVAILABLE: u8 = 69;
 /// Something on this machine failed that tenure cannot do without.
 pub const INTERNAL: u8 = 70;
+/// The lock is held by another, and not waited for any longer.
+pub const HELD: u8 = 75;
 /// The Lease was lost, and `workload.onLoss` says `exit`.
 pub const LEADERSHIP_LOST: u8 = 76;
 /// The API server does not permit what a command needs.

@@ -76,8 +76,9 @@
 //! # Rules of the follower
 //!
 //! 11. It waits the D of the record, times 1 + rho, through which it has seen one uid and spec without a break, whoever holds it.
-//!     No time in a record is compared with the local clock. If no duration is recorded, it waits the longest known: of its own D,
-//!     the last that it saw (nobody's never lowers that) and the recorded one.
+//!     No time in a record is compared with the local clock, except to wait for longer where a bound would have it give up. If no
+//!     duration is recorded, it waits the longest known: of its own D, the last that it saw (nobody's never lowers that) and the
+//!     recorded one.
 //! 12. It takes the Lease by one PUT with the uid and the resourceVersion that it read, never by PATCH or POST. The proof of it
 //!     begins the term. If S, counted from its send, is past by then, or something later was seen, the Lease is written again on
 //!     that version, and that write begins the term. After a 409 it reads the Lease, and waits anew if uid or spec changed.
@@ -89,6 +90,8 @@
 //!     whoever lost a Lease that was not given back may run, whoever has held it since. From each first sight of one that is free,
 //!     nobody's or held by another than the name beside it, of none, and of another uid than the one last seen held, nothing is
 //!     taken for the longest known times 1 + rho. `lease.creationWait` replaces both waits, but none for a holder.
+//!     `lease.foreignRelease: trust` takes one that is there and free for given back, unless a name is beside it, or was beside the
+//!     holder last seen.
 //! 15. A write that is confirmed after S, counted from its own send, starts nothing (12). A child that executes, or signals a
 //!     promotion, reads the clock as its last step, and does nothing from S on; a demotion's hook has until H to begin.
 //! 16. The watch makes things faster and nothing depends on it: with a dead one a takeover is R later at most. Its older versions

@@ -50,7 +50,7 @@
 //! [`law`] turns the sending of a write into the deadlines of the holder, and the sighting of a record into the instant at which a
 //! follower may take it. It proves that the former always come before the latter, and holds the rules that all rooms follow.
 //! Deadlines are absolute CLOCK_BOOTTIME instants counted from just before the first byte of a write; no wall clock takes part in
-//! any decision.
+//! any of that.
 //!
 //! # Rooms
 //!

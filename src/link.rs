@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 pub use self::seen::LastSeen;
 pub use self::term::{Confirmed, Exit, Reason, Stop, Term, TermInfo};
 use crate::{
-    config::{Config, HookKind},
+    config::{Config, HookKind, Preset},
     law::Timing,
     time::Instant,
 };
@@ -94,6 +94,13 @@ pub enum ToInit {
     Heartbeat,
     /// Answer to [`ToElector::Shutdown`]: nothing is left to do towards the API server.
     Done,
+    /// The Lease is waited for no longer, as [`Preset::patience`] has it. Init exits with `code`; there is no term.
+    GaveUp {
+        /// One of [`crate::exit`], or the user's.
+        code: u8,
+        /// One line: why.
+        message: String,
+    },
     /// The elector cannot work, and starting it again would not help. Init exits with `code` if nothing leads.
     Failed {
         /// One of [`crate::exit`].
@@ -229,6 +236,10 @@ pub struct InitialState {
     pub version: u16,
     /// The validated configuration, without what only init needs (command, env, hooks).
     pub config: Config,
+    /// Which command runs the workload.
+    pub preset: Preset,
+    /// When init began: it may wait for so long.
+    pub began: Instant,
     /// Full identity, constant per init.
     pub identity: String,
     /// The kubeconfig context that this replica's Lease is in; none: the pod's own cluster. Constant per init.
@@ -256,6 +267,8 @@ impl InitialState {
         Self {
             version: VERSION,
             config,
+            preset: Preset::Run,
+            began: Instant::BOOT,
             identity,
             context: None,
             generation: 1,

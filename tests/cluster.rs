@@ -11,6 +11,7 @@
 //! - [`deploy`]: `deploy/` is admitted, and grants what is needed;
 //! - [`documentation`]: each command of the README and of docs/ works;
 //! - [`apiserver`]: what clients of Leases depend on, the same on the embedded server as on the real one;
+//! - [`locks`]: `tenure lock`, alone, in a crowd and beside grelmicro;
 //! - [`harness`]: what all of these rely on.
 
 #![allow(
@@ -29,6 +30,7 @@ mod conformance;
 mod deploy;
 mod documentation;
 mod harness;
+mod locks;
 mod support;
 mod telemetry_replicas;
 
@@ -38,6 +40,7 @@ fn main() -> ExitCode {
     groups.push(("documentation", documentation::all()));
     groups.push(("telemetry", telemetry_replicas::all()));
     groups.push(("harness", harness::all()));
+    groups.push(("locks", locks::all()));
     groups.extend(apiserver::groups());
     support::case::main(groups)
 }

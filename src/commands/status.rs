@@ -1,6 +1,6 @@
 //! `tenure status`: who holds a Lease, as it looks from here.
 //!
-//! Owns the only use of a wall clock to call a Lease expired. That is for people: no decision rests on it.
+//! Calls a Lease expired by the wall clock. That is for people: no decision rests on it.
 
 use std::{fmt::Write as _, time::Duration};
 

@@ -49,6 +49,9 @@ pub struct LeaseConfig {
     #[serde(with = "MaybeSpan")]
     #[schemars(with = "Option<Span>")]
     pub creation_wait: Option<Duration>,
+    /// Whether a Lease that was emptied, not deleted, by a holder that is no tenure counts as given back: grelmicro leaves no other
+    /// sign of it.
+    pub foreign_release: ForeignRelease,
 }
 
 impl Default for LeaseConfig {
@@ -67,6 +70,7 @@ impl Default for LeaseConfig {
             annotations: BTreeMap::new(),
             release: Release::Clear,
             creation_wait: None,
+            foreign_release: ForeignRelease::Wait,
         }
     }
 }
@@ -82,4 +86,15 @@ pub enum Release {
     Delete,
     /// Write nothing.
     Keep,
+}
+
+/// Whether a Lease that a holder without tenure has emptied counts as given back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum ForeignRelease {
+    /// It is waited for like any that nobody gave back.
+    #[default]
+    Wait,
+    /// It does.
+    Trust,
 }

@@ -9,9 +9,10 @@ use figment::{
 };
 
 use super::{
-    Config,
+    Config, Preset,
     keys::Shape,
-    rules::{self, Purpose},
+    preset,
+    rules::{self, Judgement, Purpose},
     sources::{self, Entry, Layer},
 };
 use crate::cli::ConfigFlags;
@@ -21,6 +22,8 @@ use crate::cli::ConfigFlags;
 pub struct Loaded {
     /// The values.
     pub config: Config,
+    /// Which command runs the workload.
+    pub preset: Preset,
     /// What is odd in it, one line each.
     pub notes: Vec<String>,
     /// Where each value came from that is not a default, by its path.
@@ -79,17 +82,20 @@ pub(super) fn load_from(
     purpose: Purpose,
     variables: &[(OsString, OsString)],
 ) -> Result<Loaded, Invalid> {
-    merge([sources::file(flags, variables), sources::environment(variables), sources::flags(flags, command)], purpose)
+    let mut layers = [sources::file(flags, variables), sources::environment(variables), sources::flags(flags, command)];
+    preset::narrow(&flags.preset, &mut layers);
+    merge(layers, flags, purpose)
 }
 
 /// The same of a file with this text, for fuzzing.
 #[cfg(any(test, fuzzing))]
 pub(crate) fn load_text(text: &str, variables: &[(&str, &str)]) -> Result<Loaded, Invalid> {
     let variables: Vec<_> = variables.iter().map(|(name, value)| (name.into(), value.into())).collect();
-    merge([sources::text_of("fuzz".into(), text), sources::environment(&variables), Layer::default()], Purpose::Inspect)
+    let layers = [sources::text_of("fuzz".into(), text), sources::environment(&variables), Layer::default()];
+    merge(layers, &ConfigFlags::default(), Purpose::Inspect)
 }
 
-fn merge(mut layers: [Layer; 3], purpose: Purpose) -> Result<Loaded, Invalid> {
+fn merge(mut layers: [Layer; 3], flags: &ConfigFlags, purpose: Purpose) -> Result<Loaded, Invalid> {
     let mut problems: Vec<Problem> = layers.iter_mut().flat_map(refuse_bad_values).collect();
     let origins = layers.iter().flat_map(|layer| &layer.entries).map(|entry| (entry.path(), entry.origin.clone())).collect();
     if layers.iter().any(|layer| layer.unread) {
@@ -97,7 +103,9 @@ fn merge(mut layers: [Layer; 3], purpose: Purpose) -> Result<Loaded, Invalid> {
     }
     let merged = layers.iter().fold(Figment::new(), |figment, layer| figment.merge(layer));
     let mut config: Config = merged.extract().map_err(|error| Invalid { problems: vec![Problem::whole(&error)] })?;
-    let judgement = rules::judge(&config, purpose);
+    let mut judgement = Judgement::default();
+    let preset = preset::fix(flags, &mut config, &mut judgement);
+    rules::judge(&config, purpose, &mut judgement);
     // A rule about a key whose value is refused already would only repeat that.
     let known: Vec<String> = problems.iter().map(|problem| problem.path.clone()).collect();
     let fresh = judgement
@@ -109,7 +117,7 @@ fn merge(mut layers: [Layer; 3], purpose: Purpose) -> Result<Loaded, Invalid> {
         return Err(Invalid { problems });
     }
     rules::name_in_full(&mut config, purpose);
-    Ok(Loaded { config, notes: judgement.notes, origins })
+    Ok(Loaded { config, preset, notes: judgement.notes, origins })
 }
 
 /// Takes out of `layer` what the type of its key refuses.

@@ -25,6 +25,7 @@ pub(crate) mod humane;
 mod keys;
 mod lease;
 mod load;
+mod preset;
 mod roles;
 mod rules;
 mod scalars;
@@ -34,10 +35,11 @@ mod sources;
 mod tests;
 mod workload;
 
-pub use lease::{LeaseConfig, Release};
+pub use lease::{ForeignRelease, LeaseConfig, Release};
 #[cfg(any(test, fuzzing))]
 pub(crate) use load::load_text;
 pub use load::{Invalid, Loaded, Origin, Problem, load};
+pub use preset::{Patience, Preset};
 pub use roles::{Hook, HookKind, Hooks, Rewrite, Signals};
 pub use rules::{Purpose, can_stand};
 pub use scalars::{Drift, Signal};

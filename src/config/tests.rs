@@ -8,7 +8,10 @@ use std::{
 };
 
 use super::{load::load_from, *};
-use crate::{cli::ConfigFlags, link};
+use crate::{
+    cli::{self, ConfigFlags},
+    link,
+};
 
 /// A file that is gone with the test.
 struct File(PathBuf);
@@ -432,4 +435,96 @@ fn a_hook_that_is_missing_is_told_although_the_other_one_is_refused() {
     let said = problems(&file.flags(), &[]);
     assert!(said.iter().any(|problem| problem.contains("there is no hooks.beforeFollow")), "{said:?}");
     assert!(!said.iter().any(|problem| problem.contains("there is no hooks.afterLead")), "{said:?}");
+}
+
+fn lock(name: &str, given: ConfigFlags) -> ConfigFlags {
+    ConfigFlags { preset: cli::Preset::Lock(cli::Lock::default()), lease_argument: Some(name.into()), ..given }
+}
+
+#[test]
+fn a_lock_takes_of_a_replicas_file_and_variables_what_applies_and_judges_nothing_else() {
+    let text = "lease: {name: main, prefix: shop., duration: 20s}
+http: {listen: nonsense}
+hooks: {afterLead: {command: 7}}
+signals: {onLead: NONE, rewrite: {standby: {SIGHUP: SIGKILL}}}
+workload: {command: [serve], runs: always, onExit: restart, onLoss: follow, restart: {burst: 0}, env: {A: b}, oomScoreAdjust: 7, stop: {grace: 5s}}
+log: {format: json}
+";
+    let file = File::new("shared.yaml", text);
+    let Loaded { config, preset, notes, .. } = loaded(
+        &lock("Backup", file.flags()),
+        &[
+            ("TENURE_LEASE__NAME", "main"),
+            ("TENURE_WORKLOAD__RUNS", "always"),
+            ("TENURE_HTTP__LISTEN", "0.0.0.0:1"),
+            ("TENURE_LEASE__RENEW_PERIOD", "4s"),
+        ],
+    );
+
+    let mut expected = Config::default();
+    expected.lease.name = "shop-lock-backup".into();
+    (expected.lease.duration, expected.lease.renew_period) = (Duration::from_secs(20), Duration::from_secs(4));
+    expected.workload.command = vec!["sleep".into()];
+    expected.workload.on_loss = OnLoss::Exit;
+    expected.workload.env.insert("A".into(), "b".into());
+    (expected.workload.oom_score_adjust, expected.workload.stop.grace) = (7, Duration::from_secs(5));
+    expected.log.format = LogFormat::Json;
+    assert_eq!((config, preset), (expected, Preset::Lock { patience: None }));
+    assert_eq!(notes, ["the Lease is called shop-lock-backup, for \"shop.lock:Backup\" cannot be the name of an object"]);
+}
+
+#[test]
+fn a_lock_is_told_of_a_misspelt_key_and_of_flags_that_do_not_apply_all_at_once() {
+    let file = File::new("misspelt.yaml", "lease: {durations: 20s}\nworkload: {stop: {grace: 1}, runs: sometimes}\n");
+    let set = ["workload.runs=always", "http.listen=1.2.3.4:5", "workload.restart.delay=1s"].map(String::from).into();
+    let given = ConfigFlags { leader_election: Some("off".into()), set, ..file.flags() };
+
+    let said = problems(&lock("", given), &[]);
+
+    let parts = [
+        "lease.durations: there is no such key",
+        "workload.stop.grace: ",
+        "--set workload.runs: workload.runs: does not apply",
+        "--set http.listen: http.listen: does not apply",
+        "--set workload.restart.delay: workload.restart.delay: does not apply",
+        "--leader-election: lease.enabled: without leader election there is no lock",
+        "lease.name: the Lease needs a name",
+    ];
+    assert!(parts.iter().all(|part| said.iter().any(|said| said.contains(part))), "{said:#?}");
+    assert_eq!(said.len(), parts.len(), "{said:#?}");
+}
+
+#[test]
+fn the_name_of_a_lock_becomes_that_of_its_lease_as_grelmicro_has_it() {
+    for (name, lease, is_said) in [
+        ("my-resource", "lock-my-resource", false),
+        ("a.b--C_d", "lock-a-b-c-d", true),
+        ("\u{212A}elvin \u{130}", "lock-kelvin-i", true),
+        (&"x".repeat(300), &format!("lock-{}", "x".repeat(248)), true),
+    ] {
+        let Loaded { config, notes, .. } = loaded(&lock(name, ConfigFlags::default()), &[]);
+        assert_eq!((config.lease.name.as_str(), notes.len()), (lease, usize::from(is_said)), "{name}");
+    }
+    for name in ["", "\u{65e5}\u{672c}", "-.-"] {
+        let said = problems(&lock(name, ConfigFlags::default()), &[]);
+        assert!(said.len() == 1 && said[0].contains("lease.name"), "{said:?}");
+    }
+    let exact = ConfigFlags { preset: cli::Preset::Lock(cli::Lock::default()), ..flags(&["lease.prefix=shop."]) };
+    assert_eq!(loaded(&exact, &[]).config.lease.name, "shop.x", "--lease says the whole name");
+}
+
+#[test]
+fn the_bound_of_a_lock_has_a_unit_and_a_try_is_none_at_all() {
+    let preset = |at_once, timeout: Option<&str>| {
+        let bound = cli::Lock { at_once, timeout: timeout.map(String::from), conflict_exit_code: 9, wait: false };
+        ConfigFlags { preset: cli::Preset::Lock(bound), ..lock("x", ConfigFlags::default()) }
+    };
+    let patience = |limit| Preset::Lock { patience: Some(Patience { limit, code: 9 }) };
+    assert_eq!(loaded(&preset(false, None), &[]).preset, Preset::Lock { patience: None });
+    assert_eq!(loaded(&preset(true, None), &[]).preset, patience(Duration::ZERO));
+    assert_eq!(loaded(&preset(false, Some("1m30s")), &[]).preset, patience(Duration::from_secs(90)));
+    for wrong in ["5", "-1s", "soon"] {
+        let said = problems(&preset(false, Some(wrong)), &[]);
+        assert!(said.len() == 1 && said[0].starts_with("--timeout: ") && said[0].contains("is not a duration"), "{said:?}");
+    }
 }

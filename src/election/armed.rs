@@ -40,6 +40,7 @@ impl Armed {
             | ToInit::Saw(_)
             | ToInit::Heartbeat
             | ToInit::Done
+            | ToInit::GaveUp { .. }
             | ToInit::Failed { .. } => {}
         }
     }

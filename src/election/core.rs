@@ -15,13 +15,14 @@ use super::{
     Action, Event,
     elector::Next,
     observation::Observation,
+    patience::Patience,
     record::LeaseRecord,
     recorder::Recorder,
     trace::TraceContext,
     writes::{LeaseWriter, Stamps},
 };
 use crate::{
-    config::Release,
+    config::{Preset, Release},
     law::Timing,
     link::{InitialState, LastSeen, Term, Then, ToInit},
     time::{Instant, Now},
@@ -42,6 +43,8 @@ pub(crate) struct Core {
     pub(crate) release: Release,
     pub(crate) last_term: Term,
     pub(crate) shutdown: bool,
+    /// None: what is waited for is waited for for ever.
+    pub(crate) patience: Option<Patience>,
     /// A first read succeeded.
     pub(crate) ready: bool,
     pub(crate) observation: Observation,
@@ -64,12 +67,17 @@ impl Core {
         let nothing = || LastSeen { duration: config.lease.duration, held: None, not_before: Instant::BOOT };
         let last_seen = initial.last_seen.clone().unwrap_or_else(nothing);
         let (identity, timing) = (initial.identity.clone(), config.timing());
+        let mut recorder = Recorder::new(initial.resume.as_ref(), now);
+        if initial.preset != Preset::Run {
+            recorder.waits();
+        }
         Self {
-            observation: Observation::after(last_seen.clone(), identity.clone(), timing, config.lease.creation_wait),
+            observation: Observation::after(last_seen.clone(), identity.clone(), timing, &config.lease),
             writer: LeaseWriter {
                 identity,
                 name: config.lease.name.clone(),
                 namespace: config.lease.namespace.clone(),
+                kind: initial.preset.kind(),
                 labels: config.lease.labels.clone(),
                 annotations: config.lease.annotations.clone(),
             },
@@ -77,6 +85,7 @@ impl Core {
             release: config.lease.release,
             last_term: initial.last_term,
             shutdown: initial.shutdown,
+            patience: initial.preset.patience().map(|bound| Patience::new(bound, initial.began)),
             // Its predecessor has read the Lease.
             ready: initial.resume.is_some(),
             handed_on: last_seen,
@@ -84,7 +93,7 @@ impl Core {
             pacing: Pacing::new(now),
             watch: Watch::new(),
             reports: Reports::default(),
-            recorder: Recorder::new(initial.resume.as_ref(), now),
+            recorder,
             actions: VecDeque::new(),
             step_downs: 0,
             stamps: Stamps::new(initial.generation),

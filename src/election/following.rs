@@ -11,6 +11,7 @@ use super::{
     elector::Next,
     leading::Leading,
     observation::Eligibility,
+    patience::Patience,
     record::LeaseRecord,
     recorder::Recorder,
     trace::TraceContext,
@@ -18,6 +19,7 @@ use super::{
 };
 use crate::{
     law::RETRY_PAUSE,
+    link::ToInit,
     time::{Instant, Now},
 };
 
@@ -75,6 +77,8 @@ impl Following {
 
     pub(crate) fn tick(&mut self, core: &mut Core, now: Now) -> Option<Next> {
         if core.shutdown && !self.may_hold(core) {
+            let context = core.next_context(None);
+            core.report_recorded(|recorder| recorder.waited_in_vain(context));
             return Some(Next::Finish);
         }
         core.tick_watch(now);
@@ -84,7 +88,17 @@ impl Following {
         if core.observation.is_led_by_another() {
             (self.backoff, self.writes) = (None, Paced::default());
         }
-        if core.requests.is_awaiting() || now.boot < core.pacing.retry_at() {
+        if core.requests.is_awaiting() {
+            return None;
+        }
+        if !core.shutdown
+            && let Some((code, message)) = core.gives_up(&self.eligibility(core), self.is_unsettled(), now)
+        {
+            core.shutdown = true;
+            core.tell(ToInit::GaveUp { code, message });
+            return self.tick(core, now);
+        }
+        if now.boot < core.pacing.retry_at() {
             return None;
         }
         if self.is_unsettled() {
@@ -117,7 +131,8 @@ impl Following {
             Some(at) => at.max(retry).min(core.pacing.next_read(core.timing)),
             None => core.pacing.next_read(core.timing),
         };
-        Some(watch.map_or(act, |watch| watch.min(act)))
+        let patience = core.patience.as_ref().and_then(Patience::due);
+        [watch, patience].into_iter().flatten().chain([act]).min()
     }
 
     pub(crate) fn watched(&mut self, core: &mut Core, watched: Watched, now: Now) {

@@ -19,7 +19,7 @@ use crate::link::{Reason, ToElector, ToInit};
 
 use self::{
     trace::TraceContext,
-    transition::{LostCampaign, TermPhase, Transition},
+    transition::{Anchor, LostCampaign, Phase, TermPhase, Transition},
 };
 
 pub(crate) use self::core::oddity;
@@ -31,6 +31,7 @@ mod elector;
 mod following;
 mod leading;
 mod observation;
+mod patience;
 pub mod record;
 mod recorder;
 mod releasing;
@@ -300,6 +301,15 @@ pub enum Event {
     Transitioned(Box<Transition>),
     /// Something within a term is over, outside its transitions.
     WithinTerm(Box<TermPhase>),
+    /// What runs once waits for the Lease no longer.
+    WaitedInVain {
+        /// Its span.
+        context: TraceContext,
+        /// Ties it to the wall clock.
+        anchor: Anchor,
+        /// From when until when, and for whom.
+        wait: Phase,
+    },
     /// Something unusual about the Lease, reported once per state.
     Odd {
         /// One line.

@@ -11,7 +11,12 @@ use super::{
     record::{LeaseRecord, LeaseState, later},
     writes::{HOLDER, STEP_DOWN, STEP_DOWN_TO, micros},
 };
-use crate::{law::Timing, link::LastSeen, time::Instant};
+use crate::{
+    config::{ForeignRelease, LeaseConfig},
+    law::Timing,
+    link::LastSeen,
+    time::Instant,
+};
 
 /// What was last seen of the Lease.
 #[derive(Clone, Debug)]
@@ -20,9 +25,12 @@ pub(crate) struct Observation {
     timing: Timing,
     /// If the user has set it.
     creation_wait: Option<Duration>,
+    foreign_release: ForeignRelease,
     seen: Seen,
     /// uid of the Lease that was held when it was last seen held, unless that is known to be gone.
     held: Option<String>,
+    /// The holder that was last seen, if one was, had its name in [`HOLDER`] too.
+    was_named: bool,
     /// That of the Lease last seen, even if it is gone: watch events must be later.
     version: Option<String>,
     /// o: since when (uid, spec) has been unchanged, or the Lease absent.
@@ -72,14 +80,16 @@ pub(crate) enum Eligibility {
 
 impl Observation {
     /// Nothing has been seen of the Lease by this elector, but what counts of what earlier ones saw.
-    pub(crate) fn after(last_seen: LastSeen, me: String, timing: Timing, creation_wait: Option<Duration>) -> Self {
+    pub(crate) fn after(last_seen: LastSeen, me: String, timing: Timing, config: &LeaseConfig) -> Self {
         let LastSeen { duration, held, not_before } = last_seen;
         Self {
             me,
             timing,
-            creation_wait,
+            creation_wait: config.creation_wait,
+            foreign_release: config.foreign_release,
             seen: Seen::Nothing,
             held,
+            was_named: false,
             version: None,
             since: Instant::BOOT,
             sights: 0,
@@ -120,6 +130,9 @@ impl Observation {
         }
         if is_another || record.holder().is_some() {
             self.held = record.holder().map(|_| record.uid().to_owned());
+        }
+        if record.holder().is_some() {
+            self.was_named = record.annotation(HOLDER).is_some();
         }
         self.version = Some(record.resource_version().to_owned());
         self.seen = Seen::Lease(record);
@@ -251,7 +264,9 @@ impl Observation {
 
     /// A mark that follows a hold of one second proves nothing: its duration may be that one's (law 14).
     fn state_of(&self, record: &LeaseRecord) -> LeaseState {
+        let is_foreign = || !self.was_named && record.annotation(HOLDER).is_none();
         match record.state() {
+            LeaseState::Free if self.foreign_release == ForeignRelease::Trust && is_foreign() => LeaseState::Released,
             LeaseState::Released if self.last_duration == Duration::from_secs(1) => LeaseState::Free,
             state @ (LeaseState::Held | LeaseState::Nobody | LeaseState::Released | LeaseState::Free) => state,
         }

@@ -24,6 +24,8 @@ use crate::{
 pub(super) struct Recorder {
     now: Now,
     campaign: Option<LostCampaign>,
+    /// Since when what runs once waits for the Lease, and for which holder last.
+    wait: Option<(Instant, Option<String>)>,
     term: Option<RecordedTerm>,
     /// The Lease is held, and the workload does not lead yet.
     promotion: Option<Promotion>,
@@ -78,6 +80,7 @@ impl Recorder {
         Self {
             now,
             campaign: None,
+            wait: None,
             promotion: pending.map(resumed),
             own: [term.as_ref().map(|term| term.context), None],
             term,
@@ -91,6 +94,29 @@ impl Recorder {
     /// What is recorded next happens at `now`.
     pub(super) const fn turn(&mut self, now: Now) {
         self.now = now;
+    }
+
+    /// What runs once waits for the Lease.
+    pub(super) fn waits(&mut self) {
+        self.wait = Some((self.now.boot, None));
+    }
+
+    /// This one leads now.
+    pub(super) fn led_by(&mut self, holder: &str) {
+        if let Some((_, waited_for)) = &mut self.wait {
+            *waited_for = Some(holder.to_owned());
+        }
+    }
+
+    /// It waits no longer, without the Lease.
+    pub(super) fn waited_in_vain(&mut self, context: TraceContext) -> Option<Event> {
+        let wait = self.waited(self.now.boot)?;
+        Some(Event::WaitedInVain { context, anchor: Anchor(self.now), wait })
+    }
+
+    fn waited(&mut self, until: Instant) -> Option<Phase> {
+        let (since, holder) = self.wait.take()?;
+        Some(Phase::new(PhaseKind::Wait { holder }, since, until))
     }
 
     /// The Lease may be taken, whose last transition was `other`.
@@ -232,8 +258,9 @@ impl Recorder {
     /// The transition to leader, with the workload's process and when it led, if it ever did.
     fn promoted(&mut self, promotion: Promotion, ran: Option<(i32, Instant)>) -> Option<Event> {
         let Promotion { reason, origin, anchor, acquired } = promotion;
-        let (term, from) = (self.term.as_ref()?, anchor.0.boot);
-        let mut phases = Vec::new();
+        let from = anchor.0.boot;
+        let mut phases: Vec<_> = self.waited(from).into_iter().collect();
+        let term = self.term.as_ref()?;
         if let Some((sent, acquired)) = acquired {
             let sent = sent.max(from);
             phases.extend([Phase::new(PhaseKind::Campaign, from, acquired), Phase::new(PhaseKind::Acquire, sent, acquired)]);

@@ -108,6 +108,11 @@ pub struct Phase {
 /// What a phase is.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PhaseKind {
+    /// What runs once waited for the Lease, before it could be taken.
+    Wait {
+        /// For whom, last.
+        holder: Option<String>,
+    },
     /// From the moment when the Lease could be taken until it was held.
     Campaign,
     /// The write that took the Lease, from its send to the proof.
@@ -150,6 +155,7 @@ impl PhaseKind {
     #[must_use]
     pub const fn as_str(&self) -> &'static str {
         match self {
+            Self::Wait { .. } => "wait",
             Self::Campaign => "campaign",
             Self::Acquire => "acquire",
             Self::WorkloadStart { .. } => "workload.start",

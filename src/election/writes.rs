@@ -28,6 +28,9 @@ pub const HOLDER: &str = "tenure.dev/holder";
 /// Identity: holds a Lease that was not given back, until whoever had it is dead for certain (law 14). No replica bears it.
 pub const NOBODY: &str = "tenure.dev/nobody";
 
+/// Label: for which command the Lease was made, on those that are not `run`'s.
+pub const KIND_LABEL: &str = "tenure.dev/kind";
+
 /// The API group and version of Leases.
 pub const API_VERSION: &str = "coordination.k8s.io/v1";
 /// Their kind.
@@ -49,6 +52,8 @@ pub struct LeaseWriter {
     pub name: String,
     /// Its namespace.
     pub namespace: String,
+    /// Of a Lease that it creates: its [`KIND_LABEL`].
+    pub kind: Option<&'static str>,
     /// Added to its labels.
     pub labels: BTreeMap<String, String>,
     /// Added to its annotations.
@@ -69,6 +74,9 @@ impl LeaseWriter {
                 "spec": {},
             }),
         };
+        if let (None, Some(kind)) = (from, self.kind) {
+            map_of(metadata_of(&mut object), "labels").insert(KIND_LABEL.into(), kind.into());
+        }
         self.mark_held(&mut object, NOBODY);
         let spec = spec_of(&mut object);
         hold(spec, NOBODY, duration, time);

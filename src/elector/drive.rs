@@ -23,6 +23,7 @@ use crate::{
     telemetry::Telemetry,
     time::{Instant, Now},
     wire::Broken,
+    words::bounded,
 };
 
 /// A burst of watch events waits in the connection, not in memory.
@@ -215,6 +216,9 @@ impl EventLoop {
     fn tell(&mut self, mut message: ToInit) -> Result<(), Broken> {
         if let ToInit::Lead { info, .. } = &mut message {
             self.telemetry.amend(info);
+        }
+        if let ToInit::GaveUp { message, .. } = &mut message {
+            *message = bounded(message).into_owned();
         }
         self.guard.telling(&message);
         if message == ToInit::Done {

@@ -17,7 +17,8 @@ use std::{error::Error, fmt::Display};
 use crate::{
     api::Cluster,
     cli::Run,
-    config::{self, Acknowledge, Config, LogFormat, Purpose},
+    clock,
+    config::{self, Acknowledge, Config, LogFormat, Preset, Purpose},
     exit,
     process::{
         Pid, memory,
@@ -56,7 +57,7 @@ pub fn start(arguments: &Run) -> u8 {
             for note in &loaded.notes {
                 log.warn(note);
             }
-            run_with(loaded.config, log)
+            run_with(loaded.config, loaded.preset, log)
         }
         Err(invalid) => {
             let words = format!("tenure: {invalid}\n");
@@ -71,11 +72,11 @@ pub fn start(arguments: &Run) -> u8 {
 #[must_use]
 pub fn run(config: Config) -> u8 {
     let log = Log::new(config.log.clone());
-    run_with(config, log)
+    run_with(config, Preset::Run, log)
 }
 
-fn run_with(config: Config, mut log: Log) -> u8 {
-    match prepare(config, &mut log) {
+fn run_with(config: Config, preset: Preset, mut log: Log) -> u8 {
+    match prepare(config, preset, &mut log) {
         Ok((prepared, config)) => {
             let event_loop = EventLoop::new(prepared, &config, log);
             if config.config.lease.enabled {
@@ -117,7 +118,8 @@ impl Unprepared {
     }
 }
 
-fn prepare(mut config: Config, log: &mut Log) -> Result<(Prepared, AgentConfig), Unprepared> {
+fn prepare(mut config: Config, preset: Preset, log: &mut Log) -> Result<(Prepared, AgentConfig), Unprepared> {
+    let began = clock::boot();
     let guards = config.lease.enabled;
     let mut context = None;
     if guards {
@@ -127,6 +129,13 @@ fn prepare(mut config: Config, log: &mut Log) -> Result<(Prepared, AgentConfig),
             // The workload is told it too.
             let namespace = cluster.namespace().map_err(|error| Unprepared::new(error.exit_code(), &error))?;
             config.lease.namespace = namespace.into();
+        }
+        if preset != Preset::Run && programs::leads_already(&config, |name| std::env::var(name).ok()) {
+            let why = format!(
+                "the Lease {} is already held by the tenure that runs this: it would be waited for in vain",
+                config.lease.name
+            );
+            return Err(Unprepared { code: exit::INVALID, why });
         }
     }
     let mut inherited = signals::block().map_err(|error| Unprepared::system("the signals cannot be blocked", &error))?;
@@ -152,7 +161,7 @@ fn prepare(mut config: Config, log: &mut Log) -> Result<(Prepared, AgentConfig),
     let signals = Signals::open().map_err(|error| Unprepared::system("signals cannot be awaited", &error))?;
     let terminal = Terminal::of_stdin();
     // Whatever standard input is, a key may end the workload: it is lent the terminal once it asks for it.
-    let config = AgentConfig { config, identity, context, pid1, terminal: Terminal::is_there() };
+    let config = AgentConfig { config, preset, began, identity, context, pid1, terminal: Terminal::is_there() };
     Ok((Prepared { inherited, signals, programs, notify, terminal }, config))
 }
 

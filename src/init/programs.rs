@@ -135,6 +135,12 @@ impl Programs {
     }
 }
 
+/// Whether the process that starts this one belongs to the leader's workload, under this very Lease.
+pub(super) fn leads_already(config: &Config, variable: impl Fn(&str) -> Option<String>) -> bool {
+    let told = [(ROLE, Role::Leader.as_str()), (NAMESPACE, &config.lease.namespace), (LEASE, &config.lease.name)];
+    told.into_iter().all(|(name, value)| variable(name).as_deref() == Some(value))
+}
+
 /// Whether a variable of this name makes way for what is told. The state of another trace's parent says nothing about this one.
 fn is_replaced(name: &str, told: &BTreeMap<String, String>) -> bool {
     told.contains_key(name) || name == TRACESTATE && told.contains_key(TRACEPARENT)

@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 
 use crate::{
-    config::{Config, Hooks, Runs, Signal, Signals},
+    config::{Config, Hooks, Preset, Runs, Signal, Signals},
     law::Timing,
     link::{InitialState, KubeContext, LastSeen, Reason, Term, ToElector, VERSION},
     time::Instant,
@@ -32,6 +32,10 @@ use shutdown::Shutdown;
 pub struct AgentConfig {
     /// The validated configuration.
     pub config: Config,
+    /// Which command runs the workload.
+    pub preset: Preset,
+    /// When init began.
+    pub began: Instant,
     /// Full identity, constant per init.
     pub identity: String,
     /// The kubeconfig context that this replica's Lease is in; none: the pod's own cluster.
@@ -149,6 +153,8 @@ impl Agent {
         InitialState {
             version: VERSION,
             config,
+            preset: self.config.preset.clone(),
+            began: self.config.began,
             identity: self.config.identity.clone(),
             context: self.config.context.clone(),
             generation: self.electors.generation(),

@@ -19,6 +19,7 @@ use crate::{
     },
     link::Exit,
     time::Instant,
+    words::bounded,
 };
 
 /// Makes spans of events.
@@ -46,6 +47,13 @@ impl Spans {
                 let TermPhase { context, term, anchor, phase } = &**within;
                 let mut span = self.child(*context, *anchor, phase);
                 span.attributes.push(KeyValue::new("tenure.term", i64::from(*term)));
+                span.attributes.extend(self.lease.clone());
+                vec![span]
+            }
+            Event::WaitedInVain { context, anchor, wait } => {
+                let mut span = self.child(*context, *anchor, wait);
+                span.parent_span_id = SpanId::INVALID;
+                span.attributes.push(KeyValue::new("tenure.outcome", "lost"));
                 span.attributes.extend(self.lease.clone());
                 vec![span]
             }
@@ -96,6 +104,10 @@ impl Spans {
         span.parent_span_id = SpanId::from(of.span_id);
         match kind {
             PhaseKind::Campaign | PhaseKind::WorkloadStop | PhaseKind::WorkloadKill | PhaseKind::WorkloadProof => {}
+            PhaseKind::Wait { holder } => {
+                span.attributes
+                    .extend(holder.clone().map(|holder| KeyValue::new("tenure.holder", bounded(&holder).into_owned())));
+            }
             PhaseKind::Acquire => span.span_kind = SpanKind::Client,
             PhaseKind::WorkloadStart { pid, after } => {
                 span.attributes.push(KeyValue::new("process.pid", i64::from(*pid)));

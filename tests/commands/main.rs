@@ -6,6 +6,7 @@ mod access;
 mod bad_input;
 mod check;
 mod config;
+mod lock;
 mod replica;
 #[path = "../support/scratch.rs"]
 mod scratch;

@@ -12,7 +12,7 @@ mod races;
 mod refusals;
 mod release;
 mod renew;
-mod spec;
+pub(crate) mod spec;
 mod surroundings;
 
 use std::time::Duration;

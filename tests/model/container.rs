@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 
 use tenure::{
-    config::Acknowledge,
+    config::{Acknowledge, Preset},
     link::{Exit, ToElector, ToInit},
     role::Role,
     supervision::{Action, Agent, AgentConfig, Input, RoleInput},
@@ -77,8 +77,15 @@ pub struct Container {
 impl Container {
     /// A container that starts now.
     pub fn start(who: Who, setup: &Setup) -> Self {
-        let config =
-            AgentConfig { config: setup.config.clone(), identity: who.to_string(), context: None, pid1: true, terminal: false };
+        let config = AgentConfig {
+            config: setup.config.clone(),
+            preset: Preset::Run,
+            began: Instant::BOOT,
+            identity: who.to_string(),
+            context: None,
+            pid1: true,
+            terminal: false,
+        };
         Self {
             who,
             elector: None,

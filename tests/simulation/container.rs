@@ -5,9 +5,11 @@
 use std::{collections::VecDeque, rc::Rc, time::Duration};
 
 use tenure::{
+    config::Preset,
     link::{Exit, Term, ToInit},
     role::Role,
     supervision::{Action, Agent, AgentConfig, Input, RoleInput},
+    time::Instant,
 };
 
 use crate::{
@@ -78,7 +80,15 @@ impl Container {
         let able = if node.is_quick() { e.now + node.startup + S } else { Ns::MAX };
         e.judge.begins(who, &identity, duration, able);
         let (config, identity_of) = (node.config.clone(), identity.to_string());
-        let config = AgentConfig { config, identity: identity_of, context: None, pid1: true, terminal: false };
+        let config = AgentConfig {
+            config,
+            preset: Preset::Run,
+            began: Instant::BOOT,
+            identity: identity_of,
+            context: None,
+            pid1: true,
+            terminal: false,
+        };
         let mut container = Self {
             who,
             identity,

@@ -6,6 +6,7 @@
 use super::{Config, OnExit, OnLoss, Runs};
 
 pub use names::can_stand;
+pub(super) use names::dashed;
 
 mod names;
 mod roles;
@@ -42,11 +43,11 @@ pub(super) struct Violation {
 }
 
 impl Judgement {
-    fn refuse(&mut self, about: &[&str], message: impl Into<String>) {
+    pub(super) fn refuse(&mut self, about: &[&str], message: impl Into<String>) {
         self.violations.push(Violation { about: about.iter().map(|path| (*path).into()).collect(), message: message.into() });
     }
 
-    fn note(&mut self, note: impl Into<String>) {
+    pub(super) fn note(&mut self, note: impl Into<String>) {
         self.notes.push(note.into());
     }
 }
@@ -61,29 +62,27 @@ pub(super) fn name_in_full(config: &mut Config, purpose: Purpose) {
 }
 
 /// Says everything that is wrong with `config`, and what is odd in it.
-pub(super) fn judge(config: &Config, purpose: Purpose) -> Judgement {
-    let mut judgement = Judgement::default();
+pub(super) fn judge(config: &Config, purpose: Purpose, judgement: &mut Judgement) {
     if purpose == Purpose::Look {
         if config.lease.name.is_empty() {
-            names::judge_namespace(&config.lease, &mut judgement);
+            names::judge_namespace(&config.lease, judgement);
         } else {
-            names::judge(&config.lease, &mut judgement);
+            names::judge(&config.lease, judgement);
         }
-        return judgement;
+        return;
     }
     if !config.workload.command.is_empty() || purpose == Purpose::Run {
-        workload::judge_main(config, &mut judgement);
+        workload::judge_main(config, judgement);
     }
-    workload::judge(config, &mut judgement);
+    workload::judge(config, judgement);
     if config.lease.enabled {
-        names::judge(&config.lease, &mut judgement);
-        timing::judge(config, &mut judgement);
-        roles::judge(config, &mut judgement);
+        names::judge(&config.lease, judgement);
+        timing::judge(config, judgement);
+        roles::judge(config, judgement);
     } else {
-        roles::judge_rewrite("leader", &config.signals.rewrite.leader, [None; 2], &mut judgement);
-        note_what_does_nothing(config, &mut judgement);
+        roles::judge_rewrite("leader", &config.signals.rewrite.leader, [None; 2], judgement);
+        note_what_does_nothing(config, judgement);
     }
-    judgement
 }
 
 /// A plain init has no elector that could answer probes, nobody to tell a role or to follow, and no Lease to lose.

@@ -81,6 +81,20 @@ fn made_valid(wanted: &str) -> String {
     name
 }
 
+/// grelmicro's rule, so that both mean the same Lease.
+pub(in crate::config) fn dashed(wanted: &str) -> String {
+    let mut name = String::new();
+    for c in wanted.to_lowercase().chars() {
+        match c {
+            'a'..='z' | '0'..='9' => name.push(c),
+            _ if name.ends_with('-') => {}
+            _ => name.push('-'),
+        }
+    }
+    name.truncate(LONGEST_NAME);
+    name.trim_matches('-').to_owned()
+}
+
 fn judge_metadata(lease: &LeaseConfig, judgement: &mut Judgement) {
     for (key, value) in &lease.labels {
         let path = format!("lease.labels.{key}");

@@ -1,6 +1,6 @@
 //! What people and telemetry are told of the Lease and of requests: each state once.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use super::Core;
 use crate::{
@@ -14,29 +14,35 @@ use crate::{
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Reports {
-    /// Operations whose last request failed.
-    failing: BTreeSet<Operation>,
+    /// Operations whose last request failed, and why.
+    failing: BTreeMap<Operation, RequestError>,
     holder: Option<String>,
     oddity: Option<&'static str>,
 }
 
 impl Core {
     pub(crate) fn report_failure(&mut self, operation: Operation, sent: Instant, message: RequestError) {
-        self.reports.failing.insert(operation);
+        self.reports.failing.insert(operation, message.clone());
         self.report_recorded(|recorder| recorder.failed(operation, sent, &message));
         self.report(Event::Failed { operation, message });
     }
 
     /// Assumes that `operation` succeeds until its failure is reported; returns whether it was failing.
     pub(crate) fn expect_success(&mut self, operation: Operation) -> bool {
-        self.reports.failing.remove(&operation)
+        self.reports.failing.remove(&operation).is_some()
     }
 
     /// Reports that an operation which `failed` before has recovered, unless this answer is a failure too.
     pub(crate) fn report_recovery(&mut self, operation: Operation, failed: bool) {
-        if failed && !self.reports.failing.contains(&operation) {
+        if failed && !self.reports.failing.contains_key(&operation) {
             self.report(Event::Recovered { operation });
         }
+    }
+
+    /// What keeps the Lease from being read or taken, what is denied first; that there is no watch does not.
+    pub(crate) fn failure(&self) -> Option<&RequestError> {
+        let failing = || self.reports.failing.iter().filter(|(operation, _)| **operation != Operation::Watch);
+        failing().find(|(_, error)| error.is_forbidden()).or_else(|| failing().next()).map(|(_, error)| error)
     }
 
     pub(super) fn report_oddity(&mut self, record: &LeaseRecord) {
@@ -58,6 +64,7 @@ impl Core {
         }
         let holder = holder.to_owned();
         self.reports.holder = Some(holder.clone());
+        self.recorder.led_by(&holder);
         self.report(Event::NewLeader { holder });
     }
 }

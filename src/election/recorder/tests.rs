@@ -326,3 +326,23 @@ fn a_restarted_elector_tells_the_start_that_the_one_before_it_did_not_see_and_no
     assert_eq!((led.from, led.until, led.margin), (ms(1_000), ms(9_000), Some(Margin(6.0))));
     assert_eq!(parts(&led), [("workload.start", ms(1_000), ms(9_000))]);
 }
+
+#[test]
+fn a_wait_is_told_with_whom_it_was_for_whether_it_was_in_vain_or_not() {
+    let wait = |from, until| Phase::new(PhaseKind::Wait { holder: Some("b".into()) }, ms(from), ms(until));
+    let waiting = || {
+        let mut recorder = follower();
+        recorder.at(0).waits();
+        recorder.at(1).led_by("a");
+        recorder.at(2).led_by("b");
+        recorder
+    };
+    let mut recorder = waiting();
+    recorder.at(10).campaigning(AcquireReason::Expired, CONTEXT, None);
+    recorder.at(15).acquired(&info(), ms(12), ms(15_000));
+    assert_eq!(transition(recorder.at(25).heard(&started(20))).phases[0], wait(0, 10));
+
+    let in_vain = Event::WaitedInVain { context: CONTEXT, anchor: Anchor(at(30)), wait: wait(0, 30) };
+    assert_eq!(waiting().at(30).waited_in_vain(CONTEXT), Some(in_vain));
+    assert_eq!(follower().at(30).waited_in_vain(CONTEXT), None, "a replica that stands by waits for nothing");
+}

@@ -6,6 +6,7 @@ mod attempts;
 mod bench;
 mod campaign_outcome;
 mod nobody;
+mod patience;
 mod release;
 mod release_outcome;
 mod renew;

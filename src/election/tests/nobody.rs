@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::bench::{Bench, ME, Register, TICK, held, initial_state, lost, mark, plus, seconds, takes_exactly_after};
 use crate::{
+    config::{ForeignRelease, Preset},
     election::{
         AcquireReason, Answer, Event, Request, Watched,
         writes::{HOLDER, NOBODY, PAUSED, STEP_DOWN_TO},
@@ -41,6 +42,17 @@ fn leads_exactly_after(bench: &mut Bench, span: Duration) {
     assert_eq!(bench.leads(), before, "leads before {span:?}");
     bench.run(TICK);
     assert_ne!(bench.leads(), before, "does not lead after {span:?}");
+}
+
+#[test]
+fn a_lease_says_which_command_created_it_and_none_is_claimed_that_is_there() {
+    for (register, kind) in [(Register::default(), json!("lock")), (Register::holding(json!({})), Value::Null)] {
+        let mut bench = Bench::start(InitialState { preset: Preset::Lock { patience: None }, ..initial_state() }, register);
+        bench.run(TICK);
+        bench.run(plus(15));
+        assert!(bench.leads().is_some());
+        assert_eq!(bench.register.object().unwrap()["metadata"]["labels"]["tenure.dev/kind"], kind);
+    }
 }
 
 #[test]
@@ -386,4 +398,38 @@ fn nobodys_time_rises_above_all_that_was_seen_whatever_the_own_clock_says() {
     clear(&mut bench);
 
     assert!(bench.body()["spec"]["renewTime"].as_str() > Some("2030-01-01T00:00:00.000001Z"), "{}", bench.body());
+}
+
+#[test]
+fn what_a_foreign_holder_has_emptied_is_given_back_where_that_is_trusted() {
+    let trusting = |register| {
+        let mut initial = initial_state();
+        initial.config.lease.foreign_release = ForeignRelease::Trust;
+        Bench::start(initial, register)
+    };
+    let vacated = || json!({"holderIdentity": null, "leaseTransitions": 4});
+    let mut bench = trusting(Register::holding(vacated()));
+    bench.run(TICK);
+    assert!(bench.leads().is_some(), "whoever sees it for the first time");
+
+    let mut bench = trusting(Register::holding(held("grelmicro", 60)));
+    bench.run(TICK);
+    bench.see(|object| object["spec"] = vacated());
+    bench.run(TICK);
+    assert!(bench.leads().is_some(), "whoever has seen its holder");
+
+    let mut bench = trusting(annotated(vacated(), json!({HOLDER: "other"})));
+    bench.run(TICK);
+    assert_eq!(bench.leads(), None, "whose name is beside it has not given it back");
+
+    let mut bench = trusting(annotated(held("other", 15), json!({HOLDER: "other"})));
+    bench.run(TICK);
+    bench.see(|object| (object["spec"], object["metadata"]["annotations"]) = (vacated(), json!({})));
+    bench.run(TICK);
+    assert_eq!(bench.leads(), None, "nor has whose name was");
+
+    for mut bench in [trusting(Register::default()), Bench::with(vacated())] {
+        bench.run(seconds(15));
+        assert_eq!(bench.leads(), None, "what is deleted is not, and by default nothing is");
+    }
 }

@@ -99,7 +99,12 @@ impl Replica {
                 ToInit::Extend { term, serial, .. } | ToInit::Releasing { term, serial } => {
                     self.say(&ToElector::Acknowledged { term: *term, serial: *serial });
                 }
-                ToInit::Hello { .. } | ToInit::StepDown { .. } | ToInit::Ended { .. } | ToInit::Done | ToInit::Failed { .. } => {}
+                ToInit::Hello { .. }
+                | ToInit::StepDown { .. }
+                | ToInit::Ended { .. }
+                | ToInit::Done
+                | ToInit::GaveUp { .. }
+                | ToInit::Failed { .. } => {}
             }
             return message;
         }

@@ -1,7 +1,7 @@
 //! The end of init: signals that ask for it, what it waits for, and the exit code.
 
 use crate::{
-    config::{OnExit, Signal},
+    config::{OnExit, Preset, Signal},
     link::{Exit, FLUSH, Reason, ToElector},
     time::Instant,
 };
@@ -13,8 +13,12 @@ const UNFINISHED: &str = "init ends before the elector has said what became of t
 /// Init was asked, or has reason, to end.
 #[derive(Clone, Debug)]
 pub(super) struct Shutdown {
-    /// None: the workload's own, 0 if none ran.
+    /// None: the workload's own.
     code: Option<u8>,
+    /// If none ran.
+    code_of_nothing: u8,
+    /// What is said last.
+    pub(super) why: Option<String>,
     /// TERM so far, and INT and QUIT where they were for init alone.
     signals: u8,
     /// The workload was sent INT or QUIT in place of its stop signal.
@@ -35,7 +39,7 @@ enum Informed {
 
 impl Shutdown {
     pub(super) const fn with(code: Option<u8>) -> Self {
-        Self { code, signals: 0, passed: false, elector: Informed::No, by: None }
+        Self { code, code_of_nothing: 0, why: None, signals: 0, passed: false, elector: Informed::No, by: None }
     }
 
     /// The current elector knows.
@@ -65,15 +69,15 @@ impl Agent {
     /// A signal to init.
     pub(super) fn signalled(&mut self, signal: Signal, now: Instant) {
         match signal.0 {
-            libc::SIGTERM => self.asked_to_end(None, now),
-            libc::SIGINT | libc::SIGQUIT if !self.workload.is_running() => self.asked_to_end(None, now),
+            libc::SIGTERM => self.asked_to_end(signal, None, now),
+            libc::SIGINT | libc::SIGQUIT if !self.workload.is_running() => self.asked_to_end(signal, None, now),
             // The program may handle it and go on, as a JVM does with QUIT; if it ends instead, so does init.
             libc::SIGINT | libc::SIGQUIT if self.is_plain() && self.config.config.workload.on_exit != OnExit::Restart => {
                 self.workload.forward(signal);
             }
             libc::SIGINT | libc::SIGQUIT => {
-                if let Some(signal) = self.workload.rewritten(signal) {
-                    self.asked_to_end(Some(signal).filter(|signal| !self.workload.tells_a_role(*signal)), now);
+                if let Some(passed) = self.workload.rewritten(signal) {
+                    self.asked_to_end(signal, Some(passed).filter(|signal| !self.workload.tells_a_role(*signal)), now);
                 }
             }
             _ => self.workload.forward(signal),
@@ -82,10 +86,13 @@ impl Agent {
 
     /// The first TERM leaves the planned grace, the second that of a loss, the third kills at once. The fourth does not even wait
     /// for the Lease to be given back. A `signal` that is passed on begins a stop, and hastens none.
-    fn asked_to_end(&mut self, signal: Option<Signal>, now: Instant) {
+    fn asked_to_end(&mut self, by: Signal, signal: Option<Signal>, now: Instant) {
         // The exit code of a standby that waits to be started again does not count here.
         let nothing_runs = self.workload.is_down() && self.term.is_none() && !self.is_plain();
-        let shutdown = self.shutdown.get_or_insert_with(|| Shutdown::with(nothing_runs.then_some(0)));
+        // A script must not believe that its command ran.
+        let code_of_nothing = if self.config.preset == Preset::Run { 0 } else { Exit::Signal(by.0).code() };
+        let begin = || Shutdown { code_of_nothing, ..Shutdown::with(nothing_runs.then_some(code_of_nothing)) };
+        let shutdown = self.shutdown.get_or_insert_with(begin);
         shutdown.signals = shutdown.signals.saturating_add(signal.is_none().into());
         let stop = &self.config.config.workload.stop;
         let kill_at = match shutdown.signals {
@@ -162,12 +169,16 @@ impl Agent {
 
     fn finish(&mut self, now: Instant) {
         let never_reaped = || self.workload.is_stuck().then_some(Exit::Signal(libc::SIGKILL));
-        let own = || self.workload.exit().or_else(never_reaped).map_or(0, Exit::code);
+        let of_nothing = self.shutdown.as_ref().map_or(0, |shutdown| shutdown.code_of_nothing);
+        let own = || self.workload.exit().or_else(never_reaped).map_or(of_nothing, Exit::code);
         let code = self.shutdown.as_ref().and_then(|shutdown| shutdown.code).unwrap_or_else(own);
         // One that hangs would not write the warning.
         self.give_elector_up(now);
         if self.term.is_some() {
             self.warn(UNFINISHED.into());
+        }
+        if let Some(why) = self.shutdown.as_mut().and_then(|shutdown| shutdown.why.take()) {
+            self.actions.push_back(Action::TerminationMessage(why));
         }
         self.exit(code);
     }

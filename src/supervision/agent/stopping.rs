@@ -2,7 +2,7 @@
 
 use super::Agent;
 use crate::{
-    config::{OnExit, OnLoss},
+    config::{OnExit, OnLoss, Preset},
     exit,
     link::{Reason, Stop, Term, Then, ToElector},
     supervision::{Action, workload::Happened},
@@ -73,9 +73,13 @@ impl Agent {
         self.flush(now);
     }
 
+    /// What runs once does not campaign again, whoever took the Lease from it.
     pub(super) fn on_loss(&mut self, reason: Reason) {
-        if reason.is_loss() && self.config.config.workload.on_loss == OnLoss::Exit {
-            self.begin_shutdown(Some(exit::LEADERSHIP_LOST));
+        let is_lost = reason.is_loss() || self.config.preset != Preset::Run;
+        if is_lost && self.config.config.workload.on_loss == OnLoss::Exit && self.shutdown.is_none() {
+            let since = self.term.as_ref().map(|term| format!(", held since {}", term.info.acquired_at)).unwrap_or_default();
+            let why = format!("the Lease {} was lost ({}){since}", self.config.config.lease.name, reason.as_str());
+            self.begin_shutdown(Some(exit::LEADERSHIP_LOST)).why = Some(why);
         }
     }
 

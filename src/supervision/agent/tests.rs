@@ -16,6 +16,7 @@ mod begin;
 mod deadlines;
 mod electors;
 mod leading;
+mod once;
 mod orphans;
 mod plain;
 mod shutdown;
@@ -63,7 +64,12 @@ impl World {
 
     /// At the start of init, before its first wake-up.
     fn of(config: Config, pid1: bool, terminal: bool) -> Self {
-        let agent = Agent::new(AgentConfig { config, identity: "me".into(), context: None, pid1, terminal });
+        let preset = Preset::Run;
+        Self::at(AgentConfig { config, preset, began: Instant::BOOT, identity: "me".into(), context: None, pid1, terminal })
+    }
+
+    fn at(config: AgentConfig) -> Self {
+        let agent = Agent::new(config);
         Self { agent, now: ms(1000), actions: Vec::new(), pid: MAIN }
     }
 

@@ -48,6 +48,12 @@ impl Agent {
                     shutdown.done();
                 }
             }
+            ToInit::GaveUp { .. } if self.term.is_some() => self.breach(format_args!("gave up within a term"), now),
+            ToInit::GaveUp { code, message } => {
+                if self.shutdown.is_none() {
+                    self.begin_shutdown(Some(code)).why = Some(message);
+                }
+            }
             ToInit::Failed { code, message } => {
                 self.actions.push_back(Action::TerminationMessage(message));
                 self.failed = Some(code);

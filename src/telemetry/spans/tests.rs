@@ -131,3 +131,13 @@ fn what_fails_within_a_term_is_a_span_of_it_with_its_error() {
         assert!(said(span).contains(&(fact.0.to_owned(), fact.1.to_owned())), "{span:?}");
     }
 }
+
+#[test]
+fn a_wait_in_vain_is_a_trace_of_its_own_with_whom_it_was_for() {
+    let wait = phase(PhaseKind::Wait { holder: Some("other\n1".into()) }, 1, 2);
+    let [span] = &spans(Event::WaitedInVain { context: CONTEXT, anchor: anchor(), wait })[..] else { panic!("one span") };
+    assert_eq!((&*span.name, span.parent_span_id, span.end_time), ("wait", SpanId::INVALID, wall(2)));
+    for fact in [("tenure.holder", "other 1"), ("tenure.outcome", "lost"), ("tenure.lease", "billing")] {
+        assert!(said(span).contains(&(fact.0.to_owned(), fact.1.to_owned())), "{span:?}");
+    }
+}

@@ -1,0 +1,124 @@
+//! What a command that is `run` with other defaults makes of a configuration that it may share with a replica.
+//!
+//! Owns which keys apply to it, what is fixed, and the name of its Lease.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Config, OnLoss, humane,
+    keys::{self, Found},
+    load::Problem,
+    rules::{Judgement, dashed},
+    sources::Layer,
+};
+use crate::cli;
+
+/// Which command runs the workload; init and elector are told.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Preset {
+    /// `tenure run`.
+    #[default]
+    Run,
+    /// `tenure lock`: once, and then it is over.
+    Lock {
+        /// None: for ever.
+        patience: Option<Patience>,
+    },
+}
+
+/// How long a holder that lives is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Patience {
+    /// From the start of init.
+    pub limit: Duration,
+    /// The exit code after that.
+    pub code: u8,
+}
+
+impl Preset {
+    /// The value of the label [`KIND`](crate::election::writes::KIND_LABEL) on a Lease that it creates.
+    #[must_use]
+    pub const fn kind(&self) -> Option<&'static str> {
+        match self {
+            Self::Run => None,
+            Self::Lock { .. } => Some("lock"),
+        }
+    }
+
+    /// How long a holder that lives is waited for; none: for ever.
+    #[must_use]
+    pub const fn patience(&self) -> Option<Patience> {
+        match self {
+            Self::Run => None,
+            Self::Lock { patience } => *patience,
+        }
+    }
+}
+
+/// What goes before the name that is typed, as grelmicro has it.
+const fn prefix(preset: &cli::Preset) -> Option<&'static str> {
+    match preset {
+        cli::Preset::Run => None,
+        cli::Preset::Lock(_) => Some("lock:"),
+    }
+}
+
+/// Takes out of file and environment, which may be a replica's, what does not apply. In flags it is refused.
+pub(super) fn narrow(preset: &cli::Preset, [file, environment, flags]: &mut [Layer; 3]) {
+    if *preset == cli::Preset::Run {
+        return;
+    }
+    for layer in [file, environment] {
+        layer.entries.retain(|entry| applies(&entry.key.path));
+        layer.problems.retain(|problem| applies(&problem.path) || !matches!(keys::find(&problem.path), Found::Key(_)));
+    }
+    let is_foreign = |path: &str| !applies(path) && !["lease.name", "workload.command"].contains(&path);
+    let foreign = flags.entries.extract_if(.., |entry| is_foreign(&entry.key.path));
+    let message = "does not apply to a command that runs once, under a lock: remove it";
+    let refused = foreign.map(|entry| Problem { path: entry.key.path.clone(), origin: entry.origin, message: message.into() });
+    flags.problems.extend(refused);
+}
+
+fn applies(path: &str) -> bool {
+    let section = ["lease.", "log.", "workload.stop."].iter().any(|section| path.starts_with(section));
+    section && path != "lease.name" || ["workload.env", "workload.oomScoreAdjust"].contains(&path)
+}
+
+/// Sets what is fixed, and judges what is this command's own.
+pub(super) fn fix(flags: &cli::ConfigFlags, config: &mut Config, judgement: &mut Judgement) -> Preset {
+    let preset = match &flags.preset {
+        cli::Preset::Run => return Preset::Run,
+        cli::Preset::Lock(lock) => Preset::Lock { patience: patience(lock, judgement) },
+    };
+    config.workload.on_loss = OnLoss::Exit;
+    if !std::mem::replace(&mut config.lease.enabled, true) {
+        judgement.refuse(&["lease.enabled"], "without leader election there is no lock: remove it");
+    }
+    let lease = &mut config.lease;
+    if let (Some(before), Some(name)) =
+        (prefix(&flags.preset), flags.lease_argument.as_ref().filter(|name| !dashed(name).is_empty()))
+    {
+        let wanted = format!("{}{before}{name}", lease.prefix);
+        lease.prefix.clear();
+        lease.name = dashed(&wanted);
+        if lease.name != wanted.replacen(':', "-", 1) {
+            judgement.note(format!("the Lease is called {}, for {wanted:?} cannot be the name of an object", lease.name));
+        }
+    }
+    preset
+}
+
+fn patience(lock: &cli::Lock, judgement: &mut Judgement) -> Option<Patience> {
+    let limit = match lock.timeout.as_deref().map(humane::parse) {
+        Some(Ok(limit)) => limit,
+        Some(Err(message)) => {
+            judgement.refuse(&["--timeout"], message);
+            return None;
+        }
+        None if lock.at_once => Duration::ZERO,
+        None => return None,
+    };
+    Some(Patience { limit, code: lock.conflict_exit_code })
+}

@@ -1,0 +1,79 @@
+//! `tenure lock`, before it waits for anybody.
+
+use crate::{
+    scratch::Scratch,
+    world::{Embedded, tenure},
+};
+
+const NO_WAIT: (&str, &str) = ("TENURE_LEASE__CREATION_WAIT", "0s");
+
+#[test]
+fn a_lock_within_itself_is_78_and_within_another_is_taken() {
+    let place = Scratch::new();
+    let file = place.join("kubeconfig");
+    let _server = Embedded::start(&file);
+    let variables = [("KUBECONFIG", file.to_str().unwrap()), NO_WAIT];
+    let this = env!("CARGO_BIN_EXE_tenure");
+    let within = |outer: &[&str], inner: &[&str]| {
+        tenure(&[&["lock"], outer, &["--", this, "lock", "--try"], inner, &["--", "echo", "ran"]].concat(), &variables)
+    };
+
+    within(&["a"], &["a"]).says(78, &["the Lease lock-a is already held by the tenure that runs this"]);
+    within(&["a"], &["--lease", "lock-a"]).says(78, &["already held"]);
+    within(&["a"], &["b"]).says(0, &["ran"]);
+    within(&["a"], &["--namespace", "other", "a"]).says(0, &["ran"]);
+}
+
+#[test]
+fn outside_a_container_the_weaker_guarantee_is_said_once() {
+    let place = Scratch::new();
+    let file = place.join("kubeconfig");
+    let _server = Embedded::start(&file);
+    let ended = tenure(&["lock", "a", "--", "true"], &[("KUBECONFIG", file.to_str().unwrap()), NO_WAIT]);
+    ended.says(0, &["the guarantee is weaker"]);
+    assert_eq!(ended.err.matches("not PID 1").count(), 1, "{ended:?}");
+}
+
+#[test]
+fn all_that_is_wrong_with_a_lock_is_said_at_once() {
+    let place = Scratch::new();
+    let file = place.file("tenure.yaml", "lease: {duration: 1s}\nworkload: {stop: {graze: 1s}, onExit: nonsense}\n");
+    let line = [
+        "lock",
+        "--config",
+        &file,
+        "--timeout",
+        "5",
+        "--leader-election",
+        "off",
+        "--set",
+        "workload.runs=always",
+        "",
+        "--",
+        "true",
+    ];
+    let ended = tenure(&line, &[("TENURE_HTTP__LISTEN", "nonsense")]);
+    ended.says(
+        78,
+        &[
+            "refused for 6 reasons",
+            ":2: workload.stop.graze: there is no such key",
+            "--set workload.runs: workload.runs: does not apply",
+            "--timeout: \"5\" is not a duration",
+            "--leader-election: lease.enabled: without leader election there is no lock",
+            "lease.name: the Lease needs a name",
+            ":1: lease.duration: 1s is too short",
+        ],
+    );
+}
+
+#[test]
+fn a_line_that_is_no_lock_is_64() {
+    for (line, said) in [
+        (&["lock", "a"][..], "required"),
+        (&["lock", "a", "--try", "--timeout", "5s", "--", "true"], "cannot be used with"),
+        (&["lock", "a", "true"], "the workload goes after --"),
+    ] {
+        tenure(line, &[]).says(64, &[said]);
+    }
+}
