@@ -8,7 +8,7 @@ use super::*;
 use crate::{
     clock,
     law::Timing,
-    link::{Confirmed, Reason, TermInfo, VERSION},
+    link::{Confirmed, Reason, Slot, TermInfo, VERSION},
 };
 
 /// Words that break parsers more often than random bytes do.
@@ -155,6 +155,7 @@ fn told(mode: u8, messages: &[ToInit]) -> Vec<u8> {
 
 fn lead(timing: Timing) -> ToInit {
     let info = TermInfo {
+        slot: Slot::default(),
         token: "7".into(),
         uid: "u".into(),
         transitions: 1,

@@ -81,10 +81,10 @@ pub fn lease(bytes: &[u8]) {
     let mut follower = Elector::new(initial_state(), 7, now);
     for _ in 0..64 {
         while let Some(wish) = follower.poll_action() {
-            let Wish::Request { id, request } = wish else { continue };
+            let Wish::Request { id, request, .. } = wish else { continue };
             let answer = match request {
                 Request::Get => Answer::Object(Arc::clone(&object)),
-                Request::Create(_) | Request::Delete { .. } => panic!("it is there, and not ours: {request:?}"),
+                Request::List | Request::Create(_) | Request::Delete { .. } => panic!("it is there, and not ours: {request:?}"),
                 Request::Replace(written) => return judge(&object, &written, now.boot.since(BEGIN)),
             };
             follower.handle(News::Answered { id, answer }, now);

@@ -53,6 +53,9 @@ pub struct ConfigFlags {
     /// Namespace of the Lease (lease.namespace)
     #[arg(long, value_name = "NAMESPACE")]
     pub namespace: Option<String>,
+    /// How many replicas may run it at a time, each by a Lease of its own (lease.slots)
+    #[arg(long, value_name = "N")]
+    pub slots: Option<String>,
     /// Base of this replica's identity (lease.identity)
     #[arg(long, value_name = "NAME")]
     pub identity: Option<String>,

@@ -22,6 +22,10 @@ pub const NAMESPACE: &str = "TENURE_NAMESPACE";
 pub const REASON: &str = "TENURE_REASON";
 /// [`crate::role::Role`].
 pub const ROLE: &str = "TENURE_ROLE";
+/// Which of the slots is held.
+pub const SLOT: &str = "TENURE_SLOT";
+/// How many slots there are.
+pub const SLOTS: &str = "TENURE_SLOTS";
 /// The leaseTransitions of the term.
 pub const TERM: &str = "TENURE_TERM";
 /// The span of the transition, in W3C Trace Context format.
@@ -30,10 +34,10 @@ pub const TRACEPARENT: &str = "TRACEPARENT";
 pub const TRACESTATE: &str = "TRACESTATE";
 
 /// The variables about one term or its end: those of an outer tenure are not passed on.
-pub const OF_A_TERM: [&str; 7] = [ACQUIRED_AT, EXIT_CODE, EXIT_SIGNAL, FENCING_TOKEN, LEASE_UID, REASON, TERM];
+pub const OF_A_TERM: [&str; 8] = [ACQUIRED_AT, EXIT_CODE, EXIT_SIGNAL, FENCING_TOKEN, LEASE_UID, REASON, SLOT, TERM];
 
 /// Whether only tenure sets this variable, so that users may not.
 #[must_use]
 pub fn is_own(name: &str) -> bool {
-    OF_A_TERM.contains(&name) || [NOTIFY_SOCKET, IDENTITY, LEASE, NAMESPACE, ROLE, TRACEPARENT, TRACESTATE].contains(&name)
+    OF_A_TERM.contains(&name) || [NOTIFY_SOCKET, IDENTITY, LEASE, NAMESPACE, ROLE, SLOTS, TRACEPARENT, TRACESTATE].contains(&name)
 }

@@ -8,12 +8,12 @@
 //! spans from "now" (law 3), and every message about a term names it, so that nothing said of one term is taken for another (law
 //! 8).
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
 pub use self::seen::LastSeen;
-pub use self::term::{Confirmed, Exit, Reason, Stop, Term, TermInfo};
+pub use self::term::{Confirmed, Exit, Reason, Slot, Stop, Term, TermInfo};
 use crate::{
     config::{Config, HookKind, Preset},
     law::Timing,
@@ -89,7 +89,12 @@ pub enum ToInit {
         term: Term,
     },
     /// What the next elector needs of what was seen of the Lease has changed.
-    Saw(LastSeen),
+    Saw {
+        /// Of which Lease.
+        slot: Slot,
+        /// What was seen of it.
+        last_seen: LastSeen,
+    },
     /// Sign of life; answered by [`ToElector::Heartbeat`].
     Heartbeat,
     /// Answer to [`ToElector::Shutdown`]: nothing is left to do towards the API server.
@@ -250,8 +255,8 @@ pub struct InitialState {
     pub last_term: Term,
     /// A term in progress.
     pub resume: Option<Resume>,
-    /// What counts of what earlier electors saw of the Lease; none: nothing but what each finds in its own configuration.
-    pub last_seen: Option<LastSeen>,
+    /// What counts of what earlier electors saw of each Lease; none: nothing but what each finds in its own configuration.
+    pub last_seen: BTreeMap<Slot, LastSeen>,
     /// No campaign before this: the Lease was given up voluntarily.
     pub backoff: Option<Instant>,
     /// Whether init was told to end already.
@@ -274,7 +279,7 @@ impl InitialState {
             generation: 1,
             last_term: Term(0),
             resume: None,
-            last_seen: None,
+            last_seen: BTreeMap::new(),
             backoff: None,
             shutdown: false,
             pid1: true,

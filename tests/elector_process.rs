@@ -24,8 +24,8 @@ use tenure::{
     clock,
     config::{self, Config},
     link::{
-        Confirmed, Exit, InitialState, KubeContext, MAX_MESSAGE, Resume, Stop, Term, TermInfo, Then, ToElector, ToInit, VERSION,
-        decode, encode,
+        Confirmed, Exit, InitialState, KubeContext, MAX_MESSAGE, Resume, Slot, Stop, Term, TermInfo, Then, ToElector, ToInit,
+        VERSION, decode, encode,
     },
     process,
 };
@@ -318,6 +318,7 @@ fn resume(sent: tenure::time::Instant, main: Option<Pid>) -> Resume {
     Resume {
         term: Term(1),
         info: TermInfo {
+            slot: Slot::default(),
             token: "1".into(),
             uid: "u".into(),
             transitions: 1,

@@ -9,6 +9,7 @@ use super::{
     humane::{MaybeSpan, Span},
     scalars::Drift,
 };
+use crate::link::Slot;
 
 /// The Lease and the timing of the election.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -38,6 +39,9 @@ pub struct LeaseConfig {
     /// Bound on the error of a clock's rate; with client-go replicas on the Lease, of both nodes' together. chrony may slew by
     /// 8.3 %: set maxslewrate 5000 in chrony.conf, or 10% here.
     pub clock_drift: Drift,
+    /// How many Leases there are to hold, each by one replica: at most so many workloads run, 64 at most. The second is called
+    /// NAME-slot-1.
+    pub slots: u8,
     /// Put on the Lease beside `app.kubernetes.io/managed-by`, which is `tenure` unless somebody has set it.
     pub labels: BTreeMap<String, String>,
     /// Put on the Lease.
@@ -54,6 +58,14 @@ pub struct LeaseConfig {
     pub foreign_release: ForeignRelease,
 }
 
+impl LeaseConfig {
+    /// The name of the Lease of this slot.
+    #[must_use]
+    pub fn name_of(&self, slot: Slot) -> String {
+        if slot.0 == 0 { self.name.clone() } else { format!("{}-slot-{}", self.name, slot.0) }
+    }
+}
+
 impl Default for LeaseConfig {
     fn default() -> Self {
         Self {
@@ -66,6 +78,7 @@ impl Default for LeaseConfig {
             renew_period: Duration::from_secs(3),
             attempt_timeout: Duration::from_secs(2),
             clock_drift: Drift::default(),
+            slots: 1,
             labels: BTreeMap::new(),
             annotations: BTreeMap::new(),
             release: Release::Clear,

@@ -213,6 +213,7 @@ pub(super) fn flags(flags: &ConfigFlags, command: &[String]) -> Layer {
         ("--lease", "lease.name", &flags.lease),
         ("LEASE", "lease.name", &flags.lease_argument),
         ("--namespace", "lease.namespace", &flags.namespace),
+        ("--slots", "lease.slots", &flags.slots),
         ("--identity", "lease.identity", &flags.identity),
         ("--lease-duration", "lease.duration", &flags.lease_duration),
         ("--log-level", "log.level", &flags.log_level),

@@ -37,7 +37,7 @@ impl Armed {
             ToInit::Hello { .. }
             | ToInit::StepDown { .. }
             | ToInit::Releasing { .. }
-            | ToInit::Saw(_)
+            | ToInit::Saw { .. }
             | ToInit::Heartbeat
             | ToInit::Done
             | ToInit::GaveUp { .. }

@@ -24,7 +24,7 @@ use super::{
 use crate::{
     config::{Preset, Release},
     law::Timing,
-    link::{InitialState, LastSeen, Term, Then, ToInit},
+    link::{InitialState, LastSeen, Slot, Term, Then, ToInit},
     time::{Instant, Now},
 };
 
@@ -36,8 +36,21 @@ mod watching;
 /// Carries a nanosecond into all bits of a span's id.
 const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
 
+/// What a follower may do beside those of the other slots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// Whatever the law allows.
+    Own,
+    /// Read and watch.
+    Look,
+    /// Nothing: another slot is held, or its write is not settled.
+    Idle,
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct Core {
+    pub(crate) slot: Slot,
+    pub(crate) turn: Turn,
     pub(crate) writer: LeaseWriter,
     pub(crate) timing: Timing,
     pub(crate) release: Release,
@@ -62,16 +75,18 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    pub(crate) fn new(initial: &InitialState, seed: u64, now: Now) -> Self {
+    pub(crate) fn new(initial: &InitialState, slot: Slot, seed: u64, now: Now) -> Self {
         let config = &initial.config;
         let nothing = || LastSeen { duration: config.lease.duration, held: None, not_before: Instant::BOOT };
-        let last_seen = initial.last_seen.clone().unwrap_or_else(nothing);
+        let last_seen = initial.last_seen.get(&slot).cloned().unwrap_or_else(nothing);
         let (identity, timing) = (initial.identity.clone(), config.timing());
         let mut recorder = Recorder::new(initial.resume.as_ref(), now);
         if initial.preset != Preset::Run {
             recorder.waits();
         }
         Self {
+            slot,
+            turn: Turn::Own,
             observation: Observation::after(last_seen.clone(), identity.clone(), timing, &config.lease),
             writer: LeaseWriter {
                 identity,
@@ -186,7 +201,7 @@ impl Core {
         let last_seen = self.observation.last_seen();
         if last_seen != self.handed_on {
             self.handed_on = last_seen.clone();
-            self.tell(ToInit::Saw(last_seen));
+            self.tell(ToInit::Saw { slot: self.slot, last_seen });
         }
     }
 

@@ -1,9 +1,15 @@
 //! The election of one replica: a state machine without clock or IO.
 
-use super::{Action, Input, core::Core, following::Following, leading::Leading, releasing::Releasing};
+use super::{
+    Action, Input,
+    core::{Core, Turn},
+    following::{Candidacy, Following},
+    leading::Leading,
+    releasing::Releasing,
+};
 use crate::{
     law::Deadlines,
-    link::{InitialState, Term, ToElector, ToInit},
+    link::{InitialState, Slot, Term, ToElector, ToInit},
     time::{Instant, Now},
 };
 
@@ -66,7 +72,12 @@ impl Elector {
     /// The election as init hands it to a new elector; a term in progress continues. `seed` feeds jitter and trace ids.
     #[must_use]
     pub fn new(initial: InitialState, seed: u64, now: Now) -> Self {
-        let mut core = Core::new(&initial, seed, now);
+        Self::of_slot(initial, Slot::default(), seed, now)
+    }
+
+    /// The election for one of several Leases, whose name `initial` tells.
+    pub(super) fn of_slot(initial: InitialState, slot: Slot, seed: u64, now: Now) -> Self {
+        let mut core = Core::new(&initial, slot, seed, now);
         let phase = match initial.resume {
             Some(resume) => Phase::Leading(Box::new(Leading::resume(&mut core, resume, now))),
             None => Phase::Following(Following::until(initial.backoff)),
@@ -143,6 +154,60 @@ impl Elector {
             Phase::Following(_) | Phase::Releasing(_) | Phase::Finished => None,
         };
         View { ready: self.core.ready, leading }
+    }
+
+    /// The name of its Lease.
+    pub(super) fn lease(&self) -> &str {
+        &self.core.writer.name
+    }
+
+    pub(super) const fn slot(&self) -> Slot {
+        self.core.slot
+    }
+
+    pub(super) const fn last_term(&self) -> Term {
+        self.core.last_term
+    }
+
+    /// Whether no other slot may be written: this one is held, or a write to it is not settled.
+    pub(super) fn is_busy(&self) -> bool {
+        match &self.phase {
+            Phase::Following(following) => following.is_busy(&self.core),
+            Phase::Leading(_) | Phase::Releasing(_) => true,
+            Phase::Finished => false,
+        }
+    }
+
+    pub(super) const fn is_finished(&self) -> bool {
+        matches!(self.phase, Phase::Finished)
+    }
+
+    /// When it would write, if it may.
+    pub(super) fn candidacy(&self) -> Option<(Instant, Candidacy)> {
+        match &self.phase {
+            Phase::Following(following) => following.candidacy(&self.core),
+            Phase::Leading(_) | Phase::Releasing(_) | Phase::Finished => None,
+        }
+    }
+
+    /// A read that it wants is never sent.
+    pub(super) fn forgo_read(&mut self) {
+        self.core.requests.forgo_answer();
+    }
+
+    /// What it may do from now on; `last_term` is the last that any slot began.
+    pub(super) fn set_turn(&mut self, turn: Turn, last_term: Term) {
+        (self.core.turn, self.core.last_term) = (turn, last_term);
+    }
+
+    /// Reads the Lease soon.
+    pub(super) fn look_again(&mut self, now: Now) {
+        match &mut self.phase {
+            Phase::Following(_) => self.core.pacing.want_read(),
+            Phase::Leading(leading) => leading.look_again(now),
+            Phase::Releasing(_) | Phase::Finished => {}
+        }
+        self.handle_timeout(now);
     }
 
     fn told(&mut self, message: ToElector, now: Now) {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::{
     AcquireReason, Answer, Event, Operation, Refusal, RequestError, Watched,
-    core::{Asked, Attempt, Core, doubled},
+    core::{Asked, Attempt, Core, Turn, doubled},
     elector::Next,
     leading::Leading,
     observation::Eligibility,
@@ -35,6 +35,16 @@ pub(crate) struct Following {
     writes: Paced,
     /// Creations that were forbidden since there was a Lease: somebody else must create it.
     creations: Paced,
+}
+
+/// The order in which slots are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Candidacy {
+    Released,
+    Expired,
+    Free,
+    /// Nobody's to be first.
+    Vacant,
 }
 
 /// What is tried again and again, later each time.
@@ -81,6 +91,9 @@ impl Following {
             core.report_recorded(|recorder| recorder.waited_in_vain(context));
             return Some(Next::Finish);
         }
+        if core.turn == Turn::Idle {
+            return None;
+        }
         core.tick_watch(now);
         if core.observation.record().is_some() {
             self.creations = Paced::default();
@@ -105,7 +118,8 @@ impl Following {
             core.get(now);
             return None;
         }
-        match (self.eligibility(core), self.act_at(core)) {
+        let act_at = self.act_at(core).filter(|_| core.turn == Turn::Own);
+        match (self.eligibility(core), act_at) {
             (Eligibility::Unknown, _) => core.get(now),
             (Eligibility::Vacant { from, duration }, Some(at)) if at <= now.boot => {
                 self.hold_for_nobody(core, from.as_ref(), duration, now);
@@ -121,6 +135,9 @@ impl Following {
     }
 
     pub(crate) fn timeout(&self, core: &Core) -> Option<Instant> {
+        if core.turn == Turn::Idle {
+            return None;
+        }
         let watch = core.watch_timeout();
         if core.requests.is_awaiting() {
             return watch;
@@ -128,6 +145,7 @@ impl Following {
         let retry = core.pacing.retry_at();
         let act = match self.act_at(core) {
             _ if self.is_unsettled() => retry,
+            Some(_) if core.turn == Turn::Look => core.pacing.next_read(core.timing),
             Some(at) => at.max(retry).min(core.pacing.next_read(core.timing)),
             None => core.pacing.next_read(core.timing),
         };
@@ -187,13 +205,30 @@ impl Following {
                 }
             }
             (attempt, Answer::Unknown { message, retry_after }) => unknown(core, attempt, operation, message, retry_after, now),
-            (_, Answer::Deleted) => core.failed(operation, NOT_WHAT_WAS_SENT.into(), None, now),
+            (_, Answer::Deleted | Answer::Listed { .. }) => core.failed(operation, NOT_WHAT_WAS_SENT.into(), None, now),
         }
         None
     }
 
     fn eligibility(&self, core: &Core) -> Eligibility {
         core.observation.eligibility(self.campaign.as_ref().and_then(|campaign| campaign.outdated.as_ref()))
+    }
+
+    /// Whether a write of this replica's is not settled, or has taken a Lease that began no term: no other is written meanwhile.
+    pub(crate) fn is_busy(&self, core: &Core) -> bool {
+        core.requests.awaited_attempt().is_some() || self.may_hold(core)
+    }
+
+    /// When the next write is due, and how it compares with those of other slots.
+    pub(crate) fn candidacy(&self, core: &Core) -> Option<(Instant, Candidacy)> {
+        let candidacy = match self.eligibility(core) {
+            Eligibility::Open { why: AcquireReason::Released, .. } => Candidacy::Released,
+            Eligibility::Open { why: AcquireReason::Expired, .. } => Candidacy::Expired,
+            Eligibility::Open { why: AcquireReason::Nobody | AcquireReason::Cleared, .. } => Candidacy::Free,
+            Eligibility::Vacant { .. } => Candidacy::Vacant,
+            Eligibility::Unknown | Eligibility::Closed => return None,
+        };
+        Some((self.act_at(core)?.max(core.pacing.retry_at()), candidacy))
     }
 
     /// When the next write is due; none: never, unless something changes.

@@ -102,6 +102,7 @@ impl Leading {
     pub(crate) fn begin(core: &mut Core, record: LeaseRecord, sent: Instant, context: TraceContext, now: Now) -> Self {
         core.last_term = Term(core.last_term.0.saturating_add(1));
         let info = TermInfo {
+            slot: core.slot,
             token: record.resource_version().to_owned(),
             uid: record.uid().to_owned(),
             transitions: record.transitions(),
@@ -249,6 +250,12 @@ impl Leading {
             }
             Some(News::Changed(_) | News::Deleted(_)) | None => {}
         }
+    }
+
+    /// The watch no longer shows the Lease: it is gone, or only its label. A read tells.
+    pub(crate) const fn look_again(&mut self, now: Now) {
+        self.renewal.is_read_wanted = true;
+        self.renewal.due = now.boot;
     }
 
     /// A renewal needs init's acknowledgement of the last extension, and a term that is not lost, proved dead or released (law 4, 7,

@@ -15,7 +15,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::link::{Reason, ToElector, ToInit};
+use crate::link::{Reason, Slot, ToElector, ToInit};
 
 use self::{
     trace::TraceContext,
@@ -24,6 +24,7 @@ use self::{
 
 pub(crate) use self::core::oddity;
 pub use self::elector::{Elector, Led, View};
+pub use self::pool::Pool;
 
 pub mod armed;
 mod core;
@@ -32,6 +33,7 @@ mod following;
 mod leading;
 mod observation;
 mod patience;
+mod pool;
 pub mod record;
 mod recorder;
 mod releasing;
@@ -48,12 +50,14 @@ pub struct RequestId(pub u64);
 pub enum Action {
     /// Send this request, within the attempt timeout, and report its outcome as [`Input::Answered`]. Retry and add nothing.
     Request {
+        /// For which Lease; [`Request::List`] is for all.
+        slot: Slot,
         /// Returned in the answer.
         id: RequestId,
         /// What to send.
         request: Request,
     },
-    /// Watch the Lease from this version on; replaces any earlier watch.
+    /// Watch the Lease, or all of several slots, from this version on; replaces any earlier watch.
     Watch {
         /// The version of the last object read; none: start from the current state.
         resource_version: Option<String>,
@@ -69,6 +73,8 @@ pub enum Action {
 pub enum Request {
     /// GET, a quorum read (no resourceVersion parameter).
     Get,
+    /// LIST of the Leases with the label of the slots, a quorum read.
+    List,
     /// POST.
     Create(Arc<Value>),
     /// PUT of the whole object with uid and resourceVersion.
@@ -87,6 +93,8 @@ pub enum Request {
 pub enum Operation {
     /// A read.
     Get,
+    /// A read of several.
+    List,
     /// POST.
     Create,
     /// PUT.
@@ -103,6 +111,7 @@ impl Operation {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Get => "get",
+            Self::List => "list",
             Self::Create => "create",
             Self::Update => "update",
             Self::Delete => "delete",
@@ -116,6 +125,13 @@ impl Operation {
 pub enum Answer {
     /// 2xx with an object that could be read.
     Object(Arc<Value>),
+    /// 2xx of a LIST.
+    Listed {
+        /// Those that could be read, of whatever name.
+        objects: Vec<Arc<Value>>,
+        /// That of the list.
+        resource_version: String,
+    },
     /// 2xx of a DELETE.
     Deleted,
     /// 404 for this very Lease.

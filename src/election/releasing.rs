@@ -146,7 +146,7 @@ impl Releasing {
                 (None, _) => self.failed(core, operation, UNREADABLE, sent, now),
             },
             (None, Answer::Deleted) => return Some(self.done(core, ReleaseResult::Delete, now)),
-            (Some(_), Answer::Deleted) => self.failed(core, operation, NOT_WHAT_WAS_SENT, sent, now),
+            (_, Answer::Listed { .. }) | (Some(_), Answer::Deleted) => self.failed(core, operation, NOT_WHAT_WAS_SENT, sent, now),
             (_, Answer::NotFound) => {
                 core.saw_absence(now);
                 let how = if matches!(self.step, Step::Delete(_)) { ReleaseResult::Delete } else { ReleaseResult::NotOurs };

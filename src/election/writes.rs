@@ -25,6 +25,8 @@ pub const TRACEPARENT: &str = "tenure.dev/traceparent";
 /// Annotation: who has acquired the Lease and not given it back; a release mark beside it is not that holder's. client-go's late
 /// release does not check the holder, so a client that was cut off may still empty another's Lease.
 pub const HOLDER: &str = "tenure.dev/holder";
+/// Label of Leases of which a replica holds one at most: the name of the first.
+pub const SLOTS: &str = "tenure.dev/slots";
 /// Identity: holds a Lease that was not given back, until whoever had it is dead for certain (law 14). No replica bears it.
 pub const NOBODY: &str = "tenure.dev/nobody";
 

@@ -3,6 +3,8 @@
 //! The distinction that matters is between what was certainly not done and what is unknown (law 5, 6): a 404 is about the Lease
 //! only if it says so, and a 2xx counts only if it can be read.
 
+use std::sync::Arc;
+
 use http::StatusCode;
 use serde_json::Value;
 
@@ -44,6 +46,25 @@ pub(super) fn classify(request: &Request, key: &LeaseKey, reply: Result<Reply, E
     }
 }
 
+/// The answer to a LIST of the Leases of all slots.
+pub(super) fn classify_list(reply: Result<Reply, ExchangeError>) -> Answer {
+    // No Lease has this name.
+    let nameless = LeaseKey { namespace: String::new(), name: String::new() };
+    let listed = |reply: &Reply| {
+        let mut list: Value = serde_json::from_slice(&reply.body).ok()?;
+        let resource_version = list.pointer("/metadata/resourceVersion")?.as_str()?.to_owned();
+        let Value::Array(items) = list.get_mut("items")?.take() else { return None };
+        Some(Answer::Listed { objects: items.into_iter().map(Arc::new).collect(), resource_version })
+    };
+    match reply {
+        Ok(reply) if reply.status.is_success() => listed(&reply).unwrap_or_else(|| {
+            let message = format!("the API server answered {} with what is not a list", reply.status.as_u16());
+            Answer::Unknown { message: message.into(), retry_after: None }
+        }),
+        reply => classify(&Request::List, &nameless, reply),
+    }
+}
+
 fn succeeded(request: &Request, key: &LeaseKey, reply: &Reply) -> Answer {
     if matches!(request, Request::Delete { .. }) {
         return Answer::Deleted;
@@ -79,7 +100,7 @@ pub(crate) fn fuzz(bytes: &[u8]) {
         Answer::Conflict => assert_eq!(status, StatusCode::CONFLICT),
         Answer::Refused { .. } => assert!(status.is_client_error()),
         Answer::Unknown { .. } => {}
-        Answer::Deleted => panic!("nothing was to be deleted"),
+        Answer::Deleted | Answer::Listed { .. } => panic!("that was not asked for"),
     }
 }
 

@@ -16,9 +16,9 @@ use super::{guard::Guard, lease::Lease, link::Link, register, remains::Init, sle
 use crate::{
     alarm::Alarm,
     clock,
-    election::{Action, Answer, Elector, Event, Input, Request, RequestId, Watched},
+    election::{Action, Answer, Event, Input, Pool, Request, RequestId, Watched},
     http::Health,
-    link::{InitialState, ToElector, ToInit},
+    link::{InitialState, Slot, ToElector, ToInit},
     process::memory,
     telemetry::Telemetry,
     time::{Instant, Now},
@@ -44,7 +44,7 @@ pub(super) struct Edges {
 /// The elector's loop.
 pub(super) struct EventLoop {
     link: Link,
-    elector: Elector,
+    elector: Pool,
     guard: Guard,
     health: Health,
     telemetry: Telemetry,
@@ -85,7 +85,7 @@ impl EventLoop {
     ///
     /// # Errors
     /// There is no timer.
-    pub(super) fn new(edges: Edges, initial: InitialState, start: impl FnOnce(InitialState) -> Elector) -> io::Result<Self> {
+    pub(super) fn new(edges: Edges, initial: InitialState, start: impl FnOnce(InitialState) -> Pool) -> io::Result<Self> {
         let Edges { link, lease, mut guard, health, telemetry } = edges;
         let beat_every = initial.config.lease.duration / BEATS;
         if let Some(resume) = &initial.resume {
@@ -198,7 +198,7 @@ impl EventLoop {
 
     fn carry_out(&mut self, action: Action) -> Result<(), Broken> {
         match action {
-            Action::Request { id, request } => self.request = Some(self.send(id, request)),
+            Action::Request { slot, id, request } => self.request = Some(self.send(slot, id, request)),
             Action::Watch { resource_version } => self.watch = Some(self.watch(resource_version)),
             Action::Tell(message) => self.tell(message)?,
             Action::Report(event) => {
@@ -253,10 +253,10 @@ impl EventLoop {
         });
     }
 
-    fn send(&self, id: RequestId, request: Request) -> Task {
+    fn send(&self, slot: Slot, id: RequestId, request: Request) -> Task {
         let (lease, arrive) = (self.lease.clone(), self.arrive.clone());
         let task = spawn(async move {
-            let answer = lease.send(&request).await;
+            let answer = lease.send(slot, &request).await;
             let _ = arrive.send(Arrived::Answer(id, answer)).await;
         });
         Task(task.abort_handle())

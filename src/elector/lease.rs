@@ -1,9 +1,10 @@
-//! Requests for one Lease.
+//! Requests for the Lease of each slot, and for all of them.
 //!
 //! Owns the requests' URLs and headers and the connection that they share. What goes out is exactly what the election asked for.
 
 use std::{sync::Arc, time::Duration};
 
+use form_urlencoded::byte_serialize;
 use http::{
     Method,
     header::{ACCEPT, CONTENT_TYPE},
@@ -12,36 +13,76 @@ use kube::client::Body;
 use serde_json::json;
 use tokio::{sync::Mutex, time::Instant};
 
-use super::{access::Access, classify::classify, watch::Watch};
+use super::{
+    access::Access,
+    classify::{classify, classify_list},
+    watch::Watch,
+};
 use crate::{
     api::{ExchangeError, exchange, key::LeaseKey},
-    election::{Answer, Refusal, Request},
+    config::LeaseConfig,
+    election::{Answer, Refusal, Request, writes::SLOTS},
+    link::Slot,
     words::one_line,
 };
 
 const JSON: &str = "application/json";
 
-/// The Lease on the API server. Clones share the connection.
+/// Where the Leases of all slots are: one at least.
+#[derive(Clone)]
+pub(super) struct Keys(Arc<[LeaseKey]>);
+
+impl Keys {
+    pub(super) fn of(config: &LeaseConfig) -> Self {
+        let key = |slot| LeaseKey { namespace: config.namespace.clone(), name: config.name_of(Slot(slot)) };
+        Self((0..config.slots.max(1)).map(key).collect())
+    }
+
+    /// That of a slot; there is no other than those that were configured.
+    fn of_slot(&self, slot: Slot) -> &LeaseKey {
+        &self.0[usize::from(slot.0).min(self.0.len() - 1)]
+    }
+
+    pub(super) fn collection(&self) -> String {
+        self.0[0].collection()
+    }
+
+    /// Whether `object` is one of these Leases.
+    pub(super) fn names(&self, object: &serde_json::Value) -> bool {
+        self.0.iter().any(|key| key.names(object))
+    }
+
+    /// The query for exactly these Leases, or for those of all slots by their label.
+    pub(super) fn query(&self) -> String {
+        let name = &self.0[0].name;
+        match &*self.0 {
+            [_] => format!("fieldSelector=metadata.name%3D{name}"),
+            _ => format!("labelSelector={}%3D{name}", byte_serialize(SLOTS.as_bytes()).collect::<String>()),
+        }
+    }
+}
+
+/// The Leases on the API server. Clones share the connection.
 #[derive(Clone)]
 pub(super) struct Lease {
     access: Access,
-    key: LeaseKey,
+    keys: Keys,
     timeout: Duration,
     client: Arc<Mutex<Option<kube::Client>>>,
 }
 
 impl Lease {
     /// `timeout` is that of each request, from credentials to the last byte of the reply.
-    pub(super) fn new(access: Access, key: LeaseKey, timeout: Duration) -> Self {
-        Self { access, key, timeout, client: Arc::default() }
+    pub(super) fn new(access: Access, keys: Keys, timeout: Duration) -> Self {
+        Self { access, keys, timeout, client: Arc::default() }
     }
 
     /// Sends `request` once. After an unknown outcome, and after every refusal that another server might not repeat, the next
     /// request uses a new connection (law 5); after a refusal of the credentials, new credentials too.
-    pub(super) async fn send(&self, request: &Request) -> Answer {
-        let answer = self.attempt(request).await;
+    pub(super) async fn send(&self, slot: Slot, request: &Request) -> Answer {
+        let answer = self.attempt(slot, request).await;
         let is_in_doubt = match &answer {
-            Answer::Object(_) | Answer::Deleted | Answer::NotFound | Answer::Conflict => false,
+            Answer::Object(_) | Answer::Listed { .. } | Answer::Deleted | Answer::NotFound | Answer::Conflict => false,
             // What it refuses for its content, every server does.
             Answer::Refused { message, .. } => message.status != Some(422),
             Answer::Unknown { .. } => true,
@@ -58,12 +99,12 @@ impl Lease {
         answer
     }
 
-    /// A watch of it, from this version on; it has a connection of its own.
+    /// A watch of them, from this version on; it has a connection of its own.
     pub(super) fn watch(&self, resource_version: Option<String>) -> Watch {
-        Watch { access: self.access.clone(), key: self.key.clone(), resource_version, timeout: self.timeout }
+        Watch { access: self.access.clone(), keys: self.keys.clone(), resource_version, timeout: self.timeout }
     }
 
-    async fn attempt(&self, request: &Request) -> Answer {
+    async fn attempt(&self, slot: Slot, request: &Request) -> Answer {
         let end = Instant::now() + self.timeout;
         let client = match tokio::time::timeout_at(end, self.client()).await {
             Ok(Ok(client)) => client,
@@ -73,7 +114,7 @@ impl Lease {
                 return Answer::Refused { refusal: Refusal::Unauthorized, message: message.into() };
             }
         };
-        let http = match self.http(request) {
+        let http = match self.http(slot, request) {
             Ok(http) => http,
             Err(error) => return Answer::Refused { refusal: Refusal::Invalid, message: one_line(&error).into() },
         };
@@ -85,7 +126,12 @@ impl Lease {
         if let Err(ExchangeError::Transport(_) | ExchangeError::Timeout(_)) = &reply {
             self.access.doubt();
         }
-        classify(request, &self.key, reply)
+        match request {
+            Request::List => classify_list(reply),
+            Request::Get | Request::Create(_) | Request::Replace(_) | Request::Delete { .. } => {
+                classify(request, self.keys.of_slot(slot), reply)
+            }
+        }
     }
 
     async fn client(&self) -> Result<kube::Client, Answer> {
@@ -104,18 +150,20 @@ impl Lease {
         Ok(client)
     }
 
-    fn http(&self, request: &Request) -> Result<http::Request<Body>, http::Error> {
+    fn http(&self, slot: Slot, request: &Request) -> Result<http::Request<Body>, http::Error> {
+        let key = self.keys.of_slot(slot);
         let (method, path, body) = match request {
-            Request::Get => (Method::GET, self.key.object(), None),
-            Request::Create(object) => (Method::POST, self.key.collection(), Some(object.to_string())),
-            Request::Replace(object) => (Method::PUT, self.key.object(), Some(object.to_string())),
+            Request::Get => (Method::GET, key.object(), None),
+            Request::List => (Method::GET, format!("{}?{}", key.collection(), self.keys.query()), None),
+            Request::Create(object) => (Method::POST, key.collection(), Some(object.to_string())),
+            Request::Replace(object) => (Method::PUT, key.object(), Some(object.to_string())),
             Request::Delete { uid, resource_version } => {
                 let options = json!({
                     "apiVersion": "v1",
                     "kind": "DeleteOptions",
                     "preconditions": {"uid": uid, "resourceVersion": resource_version},
                 });
-                (Method::DELETE, self.key.object(), Some(options.to_string()))
+                (Method::DELETE, key.object(), Some(options.to_string()))
             }
         };
         let builder = http::Request::builder().method(method).uri(path).header(ACCEPT, JSON);
@@ -138,6 +186,10 @@ mod tests {
 
     const LEASE: &str = r#"{"metadata":{"name":"writer","resourceVersion":"7"},"spec":{}}"#;
 
+    fn keys() -> Keys {
+        Keys::of(&LeaseConfig { namespace: "billing".into(), name: "writer".into(), ..LeaseConfig::default() })
+    }
+
     fn lease(stub: &Stub, timeout: Duration) -> (Lease, Arc<AtomicUsize>) {
         let (cluster, discovered) = (stub.cluster(), Arc::new(AtomicUsize::new(0)));
         let count = Arc::clone(&discovered);
@@ -145,13 +197,13 @@ mod tests {
             count.fetch_add(1, Ordering::Relaxed);
             Ok(cluster.clone())
         };
-        let key = LeaseKey { namespace: "billing".into(), name: "writer".into() };
+        let key = keys();
         (Lease::new(Access::new(Arc::new(discover), timeout), key, timeout), discovered)
     }
 
     async fn line_and_body(request: Request) -> (String, String) {
         let mut stub = Stub::start([json(200, LEASE)]).await;
-        lease(&stub, Duration::from_secs(20)).0.send(&request).await;
+        lease(&stub, Duration::from_secs(20)).0.send(Slot::default(), &request).await;
         let seen = stub.seen.recv().await.unwrap();
         (seen.line, seen.body)
     }
@@ -182,7 +234,7 @@ mod tests {
 
         let mut connections = Vec::new();
         for _ in 0..4 {
-            lease.send(&Request::Get).await;
+            lease.send(Slot::default(), &Request::Get).await;
             connections.push(stub.seen.recv().await.unwrap().connection);
         }
 
@@ -196,8 +248,8 @@ mod tests {
             let mut stub = Stub::start([json(status, "{}"), json(200, LEASE)]).await;
             let (lease, _) = lease(&stub, Duration::from_secs(20));
 
-            lease.send(&Request::Get).await;
-            lease.send(&Request::Get).await;
+            lease.send(Slot::default(), &Request::Get).await;
+            lease.send(Slot::default(), &Request::Get).await;
 
             let seen = [stub.seen.recv().await.unwrap().connection, stub.seen.recv().await.unwrap().connection];
             assert_eq!(seen, connections, "{status}");
@@ -208,7 +260,7 @@ mod tests {
     async fn an_end_of_the_watch_leaves_the_connection_alone() {
         let mut stub = Stub::answering(|_| json(200, LEASE)).await;
         let (lease, discovered) = lease(&stub, Duration::from_secs(20));
-        lease.send(&Request::Get).await;
+        lease.send(Slot::default(), &Request::Get).await;
 
         // As a watch does whose server is gone, more than the pause after the last time.
         lease.access.refused();
@@ -216,7 +268,7 @@ mod tests {
         while discovered.load(Ordering::Relaxed) < 2 {
             tokio::task::yield_now().await;
         }
-        lease.send(&Request::Get).await;
+        lease.send(Slot::default(), &Request::Get).await;
 
         assert_eq!([stub.seen.recv().await.unwrap().connection, stub.seen.recv().await.unwrap().connection], [0, 0]);
     }
@@ -226,8 +278,8 @@ mod tests {
         let mut stub = Stub::start([Say::Silence, json(200, LEASE)]).await;
         let (lease, _) = lease(&stub, Duration::from_secs(2));
 
-        let first = lease.send(&Request::Get).await;
-        let second = lease.send(&Request::Get).await;
+        let first = lease.send(Slot::default(), &Request::Get).await;
+        let second = lease.send(Slot::default(), &Request::Get).await;
 
         assert!(matches!(first, Answer::Unknown { .. }), "{first:?}");
         assert!(matches!(second, Answer::Object(_)), "{second:?}");
@@ -244,7 +296,7 @@ mod tests {
             let _ = held.lock().unwrap().recv();
             Ok(cluster.clone())
         };
-        let (key, timeout) = (LeaseKey { namespace: "billing".into(), name: "writer".into() }, Duration::from_secs(2));
+        let (key, timeout) = (keys(), Duration::from_secs(2));
         let lease = Lease::new(Access::new(Arc::new(discover), timeout), key, timeout);
         let began = Instant::now();
 
@@ -252,7 +304,7 @@ mod tests {
             tokio::time::advance(timeout - Duration::from_millis(500)).await;
             drop(release);
         };
-        let (answer, ()) = tokio::join!(lease.send(&Request::Get), credentials);
+        let (answer, ()) = tokio::join!(lease.send(Slot::default(), &Request::Get), credentials);
 
         assert!(matches!(answer, Answer::Unknown { .. }), "{answer:?}");
         assert!(began.elapsed() < timeout + Duration::from_millis(100), "{:?}", began.elapsed());
@@ -263,8 +315,8 @@ mod tests {
         let mut stub = Stub::start([json(401, "{}"), json(200, LEASE)]).await;
         let (lease, discovered) = lease(&stub, Duration::from_secs(20));
 
-        let first = lease.send(&Request::Get).await;
-        let second = lease.send(&Request::Get).await;
+        let first = lease.send(Slot::default(), &Request::Get).await;
+        let second = lease.send(Slot::default(), &Request::Get).await;
 
         assert!(matches!(first, Answer::Refused { refusal: Refusal::Unauthorized, .. }), "{first:?}");
         assert!(matches!(second, Answer::Object(_)), "{second:?}");
@@ -284,12 +336,12 @@ mod tests {
             }
             Ok(cluster.clone())
         };
-        let (key, timeout) = (LeaseKey { namespace: "billing".into(), name: "writer".into() }, Duration::from_millis(500));
+        let (key, timeout) = (keys(), Duration::from_millis(500));
         let lease = Lease::new(Access::new(Arc::new(discover), timeout), key, timeout);
 
         let mut answers = Vec::new();
         for _ in 0..4 {
-            answers.push(matches!(lease.send(&Request::Get).await, Answer::Object(_)));
+            answers.push(matches!(lease.send(Slot::default(), &Request::Get).await, Answer::Object(_)));
         }
 
         drop(release);
@@ -299,11 +351,11 @@ mod tests {
     #[tokio::test]
     async fn without_credentials_nothing_is_sent_and_nothing_is_unknown() {
         let discover = || Cluster::from_kubeconfig(&["/nonexistent/config".into()]);
-        let key = LeaseKey { namespace: "billing".into(), name: "writer".into() };
+        let key = keys();
         let timeout = Duration::from_secs(20);
         let lease = Lease::new(Access::new(Arc::new(discover), timeout), key, timeout);
 
-        let answer = lease.send(&Request::Create(json!({}).into())).await;
+        let answer = lease.send(Slot::default(), &Request::Create(json!({}).into())).await;
 
         let Answer::Refused { refusal: Refusal::Unauthorized, message } = answer else { panic!("{answer:?}") };
         assert!(message.words.contains("/nonexistent/config"), "{message}");
@@ -326,7 +378,7 @@ mod tests {
         });
         let path = directory.join("config");
         std::fs::write(&path, kubeconfig.to_string()).unwrap();
-        let key = LeaseKey { namespace: "billing".into(), name: "writer".into() };
+        let key = keys();
         let timeout = Duration::from_millis(300);
         let discover = move || Cluster::from_kubeconfig(std::slice::from_ref(&path));
         let lease = Lease::new(Access::new(Arc::new(discover), timeout), key, timeout);
@@ -334,7 +386,7 @@ mod tests {
         let mut has_credentials = false;
         let later = async {
             loop {
-                let answer = lease.send(&Request::Get).await;
+                let answer = lease.send(Slot::default(), &Request::Get).await;
                 // A slow machine makes some unknown, which is no refusal.
                 assert!(!has_credentials || !matches!(answer, Answer::Refused { .. }), "{answer:?}");
                 has_credentials |= matches!(answer, Answer::Object(_));
@@ -362,14 +414,14 @@ mod tests {
             let _ = gate.lock().unwrap().recv();
             Ok(cluster.clone())
         };
-        let key = LeaseKey { namespace: "billing".into(), name: "writer".into() };
+        let key = keys();
         let timeout = Duration::from_secs(2);
         let lease = Lease::new(Access::new(Arc::new(discover), timeout), key, timeout);
 
-        let first = lease.send(&Request::Get).await;
-        let second = lease.send(&Request::Get).await;
+        let first = lease.send(Slot::default(), &Request::Get).await;
+        let second = lease.send(Slot::default(), &Request::Get).await;
         go.send(()).unwrap();
-        let third = lease.send(&Request::Get).await;
+        let third = lease.send(Slot::default(), &Request::Get).await;
 
         assert!(matches!(first, Answer::Refused { .. }), "{first:?}");
         assert!(matches!(second, Answer::Refused { .. }), "{second:?}");

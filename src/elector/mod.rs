@@ -1,6 +1,6 @@
 //! The elector process: the only part of `run` that talks to the API server.
 //!
-//! Owns the edges of the [`Elector`] machine: the link to init, requests and the watch, the timer, and the second guard at H.
+//! Owns the edges of the [`Pool`] machine: the link to init, requests and the watch, the timer, and the second guard at H.
 //! Never decides who leads, never starts a process except the kubeconfig's credential plugins, and reads no configuration: init
 //! hands it over in the InitialState.
 //!
@@ -34,14 +34,14 @@ use self::{
     access::Access,
     drive::{Edges, EventLoop},
     guard::Guard,
-    lease::Lease,
+    lease::{Keys, Lease},
     link::Link,
 };
 use crate::{
-    api::{AccessError, Cluster, key::LeaseKey},
+    api::{AccessError, Cluster},
     clock,
     config::LogFormat,
-    election::Elector,
+    election::Pool,
     exit,
     http::{Health, HttpError, serve},
     link::{FD, InitialState, ToElector, ToInit, VERSION},
@@ -221,14 +221,13 @@ async fn lead_or_follow(mut link: Link, initial: InitialState) -> Result<Option<
         link.send(&ToInit::Failed { code: failure.exit_code(), message: one_line(&failure) }).map_err(Failure::Link)?;
         return Err(failure);
     }
-    let key = LeaseKey { namespace: initial.config.lease.namespace.clone(), name: initial.config.lease.name.clone() };
-    let lease = Lease::new(access, key, initial.config.lease.attempt_timeout);
+    let lease = Lease::new(access, Keys::of(&initial.config.lease), initial.config.lease.attempt_timeout);
     // What is not UTF-8 is refused as it is shown, not passed over.
     let variable = |name: &str| env::var_os(name).map(|value| value.to_string_lossy().into_owned());
     let telemetry = Telemetry::start(&initial, variable);
     let seed = getrandom::u64().unwrap_or_else(|_| clock::boot().as_nanos());
     let edges = Edges { link, lease, guard, health, telemetry };
-    let drive = EventLoop::new(edges, initial, |initial| Elector::new(initial, seed, clock::now())).map_err(Failure::Start)?;
+    let drive = EventLoop::new(edges, initial, |initial| Pool::new(initial, seed, clock::now())).map_err(Failure::Start)?;
     let ended = drive.run(&mut init).await;
     tracing::debug!(error = one_line(&ended), "the link ended");
     Ok(match ended {

@@ -1,4 +1,4 @@
-//! The watch on one Lease: it makes things faster, and nothing is correct because of it (law 16).
+//! The watch on the Leases: it makes things faster, and nothing is correct because of it (law 16).
 //!
 //! Owns one streaming request on a connection of its own, and the reading of its lines. Starts once and ends once: when to watch
 //! again is up to the election.
@@ -12,9 +12,9 @@ use kube::client::Body;
 use serde_json::Value;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::access::Access;
+use super::{access::Access, lease::Keys};
 use crate::{
-    api::{ExchangeError, MAX_BODY, key::LeaseKey, send},
+    api::{ExchangeError, MAX_BODY, send},
     election::{RequestError, WatchEnd, Watched},
     words::{one_line, squeezed},
 };
@@ -26,7 +26,7 @@ const SPREAD_SECONDS: u64 = 120;
 /// What is watched, and from where on.
 pub(super) struct Watch {
     pub(super) access: Access,
-    pub(super) key: LeaseKey,
+    pub(super) keys: Keys,
     /// The version of the last object read; none: start from the current state.
     pub(super) resource_version: Option<String>,
     /// How long the reply may take to begin.
@@ -67,7 +67,7 @@ impl Watch {
             let Ok(data) = frame.into_data() else { continue };
             lines.push(&data);
             while let Some(line) = lines.next()? {
-                if let Some(watched) = read(&line, &self.key)? {
+                if let Some(watched) = read(&line, &self.keys)? {
                     hand_on(watched).await;
                 }
             }
@@ -77,9 +77,9 @@ impl Watch {
     async fn begin(&self, seconds: u64) -> Result<Body, RequestError> {
         let dialer = self.access.dialer_of_watch().await.map_err(|error| failed(&error))?;
         let mut uri = format!(
-            "{}?watch=true&fieldSelector=metadata.name%3D{}&allowWatchBookmarks=true&timeoutSeconds={seconds}",
-            self.key.collection(),
-            self.key.name,
+            "{}?watch=true&{}&allowWatchBookmarks=true&timeoutSeconds={seconds}",
+            self.keys.collection(),
+            self.keys.query(),
         );
         if let Some(version) = &self.resource_version {
             uri.push_str("&resourceVersion=");
@@ -108,13 +108,13 @@ fn refused(status: u16, said: &Value) -> RequestError {
     RequestError { status: Some(status), words: squeezed(words) }
 }
 
-/// One event; none if it is not about this Lease.
-fn read(line: &[u8], key: &LeaseKey) -> Result<Option<Watched>, RequestError> {
+/// One event; none if it is not about one of these Leases.
+fn read(line: &[u8], keys: &Keys) -> Result<Option<Watched>, RequestError> {
     let mut event: Value = serde_json::from_slice(line).map_err(|error| failed(&error))?;
     let object = event.get_mut("object").map(Value::take).unwrap_or_default();
     let kind = event.get("type").and_then(Value::as_str).unwrap_or_default();
     let metadata = |key| object.get("metadata").and_then(|metadata| metadata.get(key)).and_then(Value::as_str);
-    let ours = key.names(&object);
+    let ours = keys.names(&object);
     match kind {
         "ADDED" | "MODIFIED" => Ok(ours.then_some(Watched::Changed(object.into()))),
         "DELETED" => Ok(ours.then_some(Watched::Deleted(object.into()))),
@@ -165,7 +165,8 @@ impl Lines {
 #[cfg(any(test, fuzzing))]
 pub(crate) fn fuzz(bytes: &[u8]) {
     let Some((length, stream)) = bytes.split_first() else { return };
-    let key = LeaseKey { namespace: "default".into(), name: "lease".into() };
+    let config = crate::config::LeaseConfig { namespace: "default".into(), name: "lease".into(), ..Default::default() };
+    let key = Keys::of(&config);
     let watched = |pieces: &mut dyn Iterator<Item = &[u8]>| {
         let (mut lines, mut seen) = (Lines::default(), Vec::new());
         for piece in pieces {
@@ -191,6 +192,7 @@ mod tests {
 
     use super::*;
     use crate::api::stub::{Say, Stub, json};
+    use crate::config::LeaseConfig;
 
     const CHANGED: &str = r#"{"type":"MODIFIED","object":{"metadata":{"name":"writer","resourceVersion":"7"}}}"#;
 
@@ -206,7 +208,7 @@ mod tests {
         let cluster = stub.cluster();
         let watch = Watch {
             access: Access::new(Arc::new(move || Ok(cluster.clone())), Duration::from_secs(5)),
-            key: LeaseKey { namespace: "billing".into(), name: "writer".into() },
+            keys: Keys::of(&LeaseConfig { namespace: "billing".into(), name: "writer".into(), ..LeaseConfig::default() }),
             resource_version: version.map(Into::into),
             timeout: Duration::from_secs(5),
         };

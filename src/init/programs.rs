@@ -8,8 +8,8 @@ use std::{
 
 use crate::{
     config::{Config, HookKind},
-    environment::{IDENTITY, LEASE, NAMESPACE, NOTIFY_SOCKET, OF_A_TERM, REASON, ROLE, TRACEPARENT, TRACESTATE},
-    link::{Reason, TermInfo},
+    environment::{IDENTITY, LEASE, NAMESPACE, NOTIFY_SOCKET, OF_A_TERM, REASON, ROLE, SLOTS, TRACEPARENT, TRACESTATE},
+    link::{Reason, Slot, TermInfo},
     process::{
         resolve::{ResolveError, resolve},
         spawn::{Command, SpawnError},
@@ -23,6 +23,8 @@ pub(super) struct Programs {
     workload: Program,
     after_lead: Option<Program>,
     before_follow: Option<Program>,
+    /// The names of the Leases, by slot.
+    leases: Vec<String>,
     environment: BTreeMap<OsString, OsString>,
 }
 
@@ -77,6 +79,7 @@ impl Programs {
             workload: find(&config.workload.command).map_err(FindError::Workload)?,
             after_lead: hook(HookKind::AfterLead)?,
             before_follow: hook(HookKind::BeforeFollow)?,
+            leases: (0..config.lease.slots).map(|slot| config.lease.name_of(Slot(slot))).collect(),
             environment,
         })
     }
@@ -124,6 +127,7 @@ impl Programs {
         }
         if let Some(info) = info {
             info.export(&mut told);
+            told.extend(self.leases.get(usize::from(info.slot.0)).map(|lease| (LEASE.into(), lease.clone())));
         }
         if let Some(reason) = reason {
             told.insert(REASON.into(), reason.as_str().into());
@@ -166,6 +170,7 @@ fn environment(
     let lease = &config.lease;
     let known = [
         (LEASE, Some(lease.name.clone())),
+        (SLOTS, Some(lease.slots.to_string())),
         (NAMESPACE, Some(lease.namespace.clone()).filter(|namespace| !namespace.is_empty())),
         (IDENTITY, Some(identity.to_owned())),
         (NOTIFY_SOCKET, notify),
@@ -225,6 +230,7 @@ mod tests {
             "TENURE_FENCING_TOKEN",
             "TENURE_LEASE_UID",
             "TENURE_REASON",
+            "TENURE_SLOT",
             "TENURE_TERM",
             "OTHER",
         ];
@@ -233,6 +239,6 @@ mod tests {
         let environment = environment(&config(), outer, "me", None);
 
         let names: Vec<_> = environment.keys().filter_map(|name| name.to_str()).collect();
-        assert_eq!(names, ["OTHER", "TENURE_IDENTITY", "TENURE_LEASE"]);
+        assert_eq!(names, ["OTHER", "TENURE_IDENTITY", "TENURE_LEASE", "TENURE_SLOTS"]);
     }
 }

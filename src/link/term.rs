@@ -9,12 +9,18 @@ use crate::{config::Signal, environment, law::Deadlines, time::Instant};
 /// A term of one init: rises with each acquisition, across its electors, and starts at 1.
 ///
 /// It is not `leaseTransitions`, which belongs to the Lease.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Term(pub u64);
+
+/// One of the `lease.slots` Leases, from 0 on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Slot(pub u8);
 
 /// What the workload is told of its term; constant within the term.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TermInfo {
+    /// `TENURE_SLOT`: which Lease is held.
+    pub slot: Slot,
     /// `TENURE_FENCING_TOKEN`: resourceVersion of the acquiring write.
     pub token: String,
     /// `TENURE_LEASE_UID`.
@@ -30,6 +36,7 @@ pub struct TermInfo {
 impl TermInfo {
     /// Adds the variables of these info to `env`; init knows the rest by itself.
     pub fn export(&self, env: &mut BTreeMap<String, String>) {
+        env.insert(environment::SLOT.into(), self.slot.0.to_string());
         env.insert(environment::TERM.into(), self.transitions.to_string());
         env.insert(environment::FENCING_TOKEN.into(), self.token.clone());
         env.insert(environment::LEASE_UID.into(), self.uid.clone());

@@ -3,12 +3,12 @@
 //! Owns the term, its deadlines, the electors and the end of init. Everything about the workload itself is left to the workload's
 //! own machine.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use crate::{
     config::{Config, Hooks, Preset, Runs, Signal, Signals},
     law::Timing,
-    link::{InitialState, KubeContext, LastSeen, Reason, Term, ToElector, VERSION},
+    link::{InitialState, KubeContext, LastSeen, Reason, Slot, Term, ToElector, VERSION},
     time::Instant,
 };
 
@@ -57,7 +57,7 @@ pub struct Agent {
     term: Option<ActiveTerm>,
     last_term: Term,
     /// What counts of what the electors saw of the Lease (law 11, 14).
-    last_seen: Option<LastSeen>,
+    last_seen: BTreeMap<Slot, LastSeen>,
     /// The end of the D in which the others go first, after the last term that was given up voluntarily.
     backoff: Option<Instant>,
     /// An elector reported that no elector can work.
@@ -79,7 +79,7 @@ impl Agent {
             config,
             term: None,
             last_term: Term(0),
-            last_seen: None,
+            last_seen: BTreeMap::new(),
             backoff: None,
             failed: None,
             shutdown: None,

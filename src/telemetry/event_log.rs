@@ -163,7 +163,7 @@ impl EventLog {
         let (lease, operation_name) = (self.lease.as_str(), operation.as_str());
         let is_needed = match operation {
             Operation::Get | Operation::Update => true,
-            Operation::Create | Operation::Delete | Operation::Watch => false,
+            Operation::Create | Operation::List | Operation::Delete | Operation::Watch => false,
         };
         if is_needed && complaint.is_forbidden() {
             error!(

@@ -25,7 +25,8 @@ use tenure::{
     config::{Config, HookKind},
     law::{Deadlines, Timing},
     link::{
-        Confirmed, Exit, InitialState, MAX_MESSAGE, Reason, Term, TermInfo, Then, ToElector, ToInit, VERSION, decode, encode,
+        Confirmed, Exit, InitialState, MAX_MESSAGE, Reason, Slot, Term, TermInfo, Then, ToElector, ToInit, VERSION, decode,
+        encode,
     },
     time::Instant,
 };
@@ -341,6 +342,7 @@ impl Drop for World {
 
 pub(crate) fn info() -> TermInfo {
     TermInfo {
+        slot: Slot::default(),
         token: "17".into(),
         uid: "u-1".into(),
         transitions: 4,

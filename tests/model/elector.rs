@@ -255,7 +255,7 @@ impl ElectorProcess {
 
     fn act(&mut self, action: Action, boot: Instant) {
         match action {
-            Action::Request { id, request } => {
+            Action::Request { id, request, .. } => {
                 self.request = Some(Pending { id, unsent: Some(request), late: Ns::MAX });
             }
             Action::Watch { resource_version } => (self.watches, self.watch_from) = (true, Some(resource_version)),

@@ -46,6 +46,7 @@ mod progress;
 mod register;
 mod server;
 mod sights;
+mod slots;
 mod tally;
 mod tree;
 mod world;

@@ -58,6 +58,7 @@ impl TheLease {
     /// Carries a request out.
     pub fn carry_out(&mut self, request: &Request) -> Answer {
         let done = match request {
+            Request::List => unreachable!("there is one Lease"),
             Request::Get => self.lease().cloned().ok_or(StatusError::NotFound),
             Request::Create(object) => self.0.create(KEY, Arc::clone(object), CREATED),
             Request::Replace(object) => self.0.replace(KEY, Arc::clone(object), CREATED),

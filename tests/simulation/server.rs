@@ -77,7 +77,7 @@ impl Server {
     pub fn carry_out(&mut self, who: Who, me: &str, request: &Request, admission: Admission, e: &mut Engine) -> Answer {
         let before = self.register.version();
         let old = match request {
-            Request::Get => None,
+            Request::Get | Request::List => None,
             Request::Create(_) | Request::Replace(_) | Request::Delete { .. } => self.register.lease().cloned(),
         };
         let admitted = self.admitted(request, admission);
@@ -107,7 +107,7 @@ impl Server {
         let (object, replaced) = match request {
             Request::Create(object) => (object, false),
             Request::Replace(object) => (object, true),
-            Request::Get | Request::Delete { .. } => return None,
+            Request::Get | Request::List | Request::Delete { .. } => return None,
         };
         if admission == Admission::Sound {
             return None;

@@ -256,7 +256,12 @@ impl World {
         };
         self.e.note(from.who, || match &answer {
             Answer::Object(object) => format!("is answered with {}", object["metadata"]["resourceVersion"]),
-            Answer::Deleted | Answer::NotFound | Answer::Conflict | Answer::Refused { .. } | Answer::Unknown { .. } => {
+            Answer::Listed { .. }
+            | Answer::Deleted
+            | Answer::NotFound
+            | Answer::Conflict
+            | Answer::Refused { .. }
+            | Answer::Unknown { .. } => {
                 format!("is answered with {answer:?}")
             }
         });
@@ -292,6 +297,6 @@ fn is_release(request: &Request) -> bool {
     match request {
         Request::Replace(object) => object["spec"]["holderIdentity"] == "",
         Request::Delete { .. } => true,
-        Request::Get | Request::Create(_) => false,
+        Request::Get | Request::List | Request::Create(_) => false,
     }
 }

@@ -106,6 +106,7 @@ impl ClientGo {
                 | Answer::Conflict
                 | Answer::NotFound
                 | Answer::Deleted
+                | Answer::Listed { .. }
                 | Answer::Refused { .. }
                 | Answer::Unknown { .. } => Deed::Exits,
             });
@@ -129,7 +130,12 @@ impl ClientGo {
             }
             // The fast path failed: it reads the Lease, and decides then.
             Answer::Conflict if writes => Some(self.ask(Request::Get, now)),
-            Answer::NotFound | Answer::Conflict | Answer::Deleted | Answer::Refused { .. } | Answer::Unknown { .. } => None,
+            Answer::NotFound
+            | Answer::Conflict
+            | Answer::Deleted
+            | Answer::Listed { .. }
+            | Answer::Refused { .. }
+            | Answer::Unknown { .. } => None,
         }
     }
 

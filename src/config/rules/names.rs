@@ -9,11 +9,14 @@ const LONGEST_NAME: usize = 253;
 const LONGEST_LABEL: usize = 63;
 /// All annotations and labels together: they travel over the link with everything else.
 const LARGEST_METADATA: usize = 64 * 1024;
+/// Each is read and written on its own.
+const MOST_SLOTS: u8 = 64;
 const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 const OWN_PREFIX: &str = "tenure.dev/";
 
 pub(super) fn judge(lease: &LeaseConfig, judgement: &mut Judgement) {
     judge_name(lease, judgement);
+    judge_slots(lease, judgement);
     judge_namespace(lease, judgement);
     if lease.identity.starts_with(OWN_PREFIX) {
         judgement.refuse(&["lease.identity"], "names below tenure.dev/ are tenure's own: choose another");
@@ -34,6 +37,16 @@ pub(super) fn judge_namespace(lease: &LeaseConfig, judgement: &mut Judgement) {
     if !lease.namespace.is_empty() && !is_label(&lease.namespace) {
         let message = format!("{:?} is not a valid namespace: at most 63 of a to z, 0 to 9 and hyphens within", lease.namespace);
         judgement.refuse(&["lease.namespace"], message);
+    }
+}
+
+fn judge_slots(lease: &LeaseConfig, judgement: &mut Judgement) {
+    if !(1..=MOST_SLOTS).contains(&lease.slots) {
+        judgement.refuse(&["lease.slots"], format!("{} is not a number of slots from 1 to {MOST_SLOTS}", lease.slots));
+    } else if lease.slots > 1 && called(lease).len() > LONGEST_LABEL {
+        let message =
+            "the name is the value of a label where there are several slots: it may have 63 characters, prefix included";
+        judgement.refuse(&["lease.name", "lease.slots"], message);
     }
 }
 

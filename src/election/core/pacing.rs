@@ -61,7 +61,7 @@ impl Pacing {
         (self.credentials_refused, self.read_wanted) = (false, wants_another);
     }
 
-    pub(super) const fn want_read(&mut self) {
+    pub(crate) const fn want_read(&mut self) {
         self.read_wanted = true;
     }
 

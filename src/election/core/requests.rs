@@ -158,6 +158,6 @@ impl Core {
         self.requests.sent += 1;
         self.requests.awaited = Some(Asked { attempt, operation, sent: now.boot });
         self.pacing.asked(now.boot);
-        self.act(Action::Request { id: RequestId(self.requests.sent), request });
+        self.act(Action::Request { slot: self.slot, id: RequestId(self.requests.sent), request });
     }
 }

@@ -69,7 +69,9 @@ impl Leading {
                 self.failed(core, operation, message, asked.sent, retry_after, now);
                 self.unheard(operation);
             }
-            (_, Answer::Deleted) => self.failed(core, operation, NOT_WHAT_WAS_SENT.into(), asked.sent, None, now),
+            (_, Answer::Deleted | Answer::Listed { .. }) => {
+                self.failed(core, operation, NOT_WHAT_WAS_SENT.into(), asked.sent, None, now)
+            }
         }
     }
 
@@ -86,7 +88,7 @@ impl Leading {
                 self.renewal.unanswered += 1;
                 self.renewal.is_read_wanted |= self.renewal.unanswered >= 2;
             }
-            Operation::Delete | Operation::Watch => {}
+            Operation::List | Operation::Delete | Operation::Watch => {}
         }
     }
 

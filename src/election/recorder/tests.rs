@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::*;
 use crate::{
     law::{Deadlines, Timing},
-    link::{Confirmed, Term},
+    link::{Confirmed, Slot, Term},
 };
 
 const CONTEXT: TraceContext = TraceContext { trace_id: 0xa, span_id: 0xb };
@@ -23,7 +23,14 @@ fn at(millis: u64) -> Now {
 }
 
 fn info() -> TermInfo {
-    TermInfo { token: "42".into(), uid: "u".into(), transitions: 7, acquired_at: String::new(), traceparent: CONTEXT.to_string() }
+    TermInfo {
+        slot: Slot::default(),
+        token: "42".into(),
+        uid: "u".into(),
+        transitions: 7,
+        acquired_at: String::new(),
+        traceparent: CONTEXT.to_string(),
+    }
 }
 
 fn started(millis: u64) -> ToElector {

@@ -219,13 +219,13 @@ impl Bench {
     fn drain(&mut self) {
         while let Some(action) = self.elector.poll_action() {
             match action {
-                Action::Request { id, request } => {
+                Action::Request { id, request, .. } => {
                     assert!(self.awaited.is_none(), "one request at a time");
                     self.sent.push((self.now.boot, request.clone()));
                     self.awaited = Some((id, request));
                 }
                 Action::Watch { resource_version } => self.watches.push(resource_version),
-                Action::Tell(ToInit::Saw(last_seen)) => self.saw.push(last_seen),
+                Action::Tell(ToInit::Saw { last_seen, .. }) => self.saw.push(last_seen),
                 Action::Tell(message) => {
                     self.armed.telling(&message);
                     self.knows_a_term |= matches!(message, ToInit::Lead { .. });
@@ -309,7 +309,7 @@ impl Bench {
     pub(super) fn body(&self) -> Value {
         let body = self.writes().into_iter().rev().find_map(|request| match request {
             Request::Create(object) | Request::Replace(object) => Some(Value::clone(object)),
-            Request::Get | Request::Delete { .. } => None,
+            Request::Get | Request::List | Request::Delete { .. } => None,
         });
         body.expect("something was written")
     }
@@ -369,6 +369,7 @@ impl Register {
 
     pub(super) fn apply(&mut self, request: &Request) -> Answer {
         let answer = match request {
+            Request::List => unreachable!("there is one Lease"),
             Request::Get => self.0.get(KEY).cloned().ok_or(StatusError::NotFound),
             Request::Create(object) => {
                 assert_eq!((object["metadata"].get("uid"), object["metadata"].get("resourceVersion")), (None, None));

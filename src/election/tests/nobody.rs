@@ -11,7 +11,7 @@ use crate::{
         AcquireReason, Answer, Event, Request, Watched,
         writes::{HOLDER, NOBODY, PAUSED, STEP_DOWN_TO},
     },
-    link::{InitialState, LastSeen},
+    link::{InitialState, LastSeen, Slot},
     time::Instant,
 };
 
@@ -297,7 +297,7 @@ fn what_is_remembered_is_handed_on_to_the_next_elector() {
     assert_eq!((last_seen.duration, last_seen.held.as_deref()), (seconds(40), None));
     old.register.put(mark());
 
-    let initial = InitialState { generation: 2, last_seen: Some(last_seen.clone()), ..initial_state() };
+    let initial = InitialState { generation: 2, last_seen: [(Slot::default(), last_seen.clone())].into(), ..initial_state() };
     let mut new = Bench::start(initial, old.register);
     new.run(last_seen.not_before.since(new.now.boot) - TICK);
     assert_eq!(new.leads(), None);
@@ -308,7 +308,7 @@ fn what_is_remembered_is_handed_on_to_the_next_elector() {
 #[test]
 fn another_uid_than_the_one_that_the_last_elector_saw_held_is_no_clean_slate() {
     let last_seen = LastSeen { duration: seconds(40), held: Some("uid-0".into()), not_before: Instant::BOOT };
-    let initial = InitialState { generation: 2, last_seen: Some(last_seen), ..initial_state() };
+    let initial = InitialState { generation: 2, last_seen: [(Slot::default(), last_seen)].into(), ..initial_state() };
 
     leads_exactly_after(&mut Bench::start(initial, Register::holding(mark())), plus(40));
 }

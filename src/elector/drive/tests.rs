@@ -12,12 +12,9 @@ use tokio::{task::JoinHandle, time::timeout};
 
 use super::*;
 use crate::{
-    api::{
-        key::LeaseKey,
-        stub::{Say, Seen, Stub, json as reply},
-    },
+    api::stub::{Say, Seen, Stub, json as reply},
     config::Config,
-    elector::access::Access,
+    elector::{access::Access, lease::Keys},
     link::{MAX_MESSAGE, Reason, Stop, Term, Then, decode, encode},
 };
 
@@ -70,16 +67,15 @@ impl Replica {
         let initial = InitialState { pid1: false, ..InitialState::first(config, "me_1".into()) };
         let cluster = stub.cluster();
         let access = Access::new(Arc::new(move || Ok(cluster.clone())), PATIENCE);
-        let key = LeaseKey { namespace: "billing".into(), name: "writer".into() };
         let mut init_seen = Init::of(&initial);
         let edges = Edges {
             link: Link::new(ours).unwrap(),
-            lease: Lease::new(access, key, initial.config.lease.attempt_timeout),
+            lease: Lease::new(access, Keys::of(&initial.config.lease), initial.config.lease.attempt_timeout),
             guard: Guard::start(|| ()).unwrap(),
             health: Health::new(PATIENCE, clock::boot()),
             telemetry: Telemetry::start(&initial, |_| None),
         };
-        let start = |initial| Elector::new(initial, 7, clock::now());
+        let start = |initial| Pool::new(initial, 7, clock::now());
         let drive = EventLoop::new(edges, initial, start).unwrap();
         let ended = spawn(async move { drive.run(&mut init_seen).await });
         Self { socket: register(init).unwrap(), ended }
@@ -94,7 +90,7 @@ impl Replica {
         loop {
             let message = self.hears_all().await;
             match &message {
-                ToInit::Heartbeat | ToInit::Saw(_) => continue,
+                ToInit::Heartbeat | ToInit::Saw { .. } => continue,
                 ToInit::Lead { term, .. } => self.say(&ToElector::Acknowledged { term: *term, serial: 0 }),
                 ToInit::Extend { term, serial, .. } | ToInit::Releasing { term, serial } => {
                     self.say(&ToElector::Acknowledged { term: *term, serial: *serial });

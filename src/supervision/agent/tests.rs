@@ -6,7 +6,7 @@ use super::*;
 use crate::{
     config::{self, OnExit, Signal},
     law::Deadlines,
-    link::{Confirmed, Exit, Reason, TermInfo, Then, ToInit},
+    link::{Confirmed, Exit, Reason, Slot, TermInfo, Then, ToInit},
     role::Role,
     supervision::{NotSpawned, RoleInput, Scan, Target},
 };
@@ -244,6 +244,7 @@ impl World {
 
 fn info() -> TermInfo {
     TermInfo {
+        slot: Slot::default(),
         token: "7".into(),
         uid: "u".into(),
         transitions: 3,

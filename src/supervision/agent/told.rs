@@ -38,7 +38,9 @@ impl Agent {
                 }
             }
             ToInit::Ended { term } => self.ended(term, now),
-            ToInit::Saw(last_seen) => self.last_seen = Some(last_seen),
+            ToInit::Saw { slot, last_seen } => {
+                self.last_seen.insert(slot, last_seen);
+            }
             ToInit::Heartbeat => self.tell(ToElector::Heartbeat),
             ToInit::Done => {
                 let leads = self.leads();

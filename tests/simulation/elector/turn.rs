@@ -103,7 +103,7 @@ impl Container {
         let delay = e.latency(self.node.wake);
         let Some(elector) = self.runner(pid) else { return };
         match action {
-            Action::Request { id, request } => {
+            Action::Request { id, request, .. } => {
                 e.note(who, || format!("asks {}", describe(&request)));
                 elector.outstanding = Some(Outstanding { id, unsent: Some(request), held_up: false, late: false });
                 e.after(delay, Event::Send(child, id));
@@ -135,7 +135,7 @@ impl Container {
                 } else if matches!(message, ToInit::Ended { .. }) {
                     e.judge.ended(who, e.now);
                 }
-                let is_step = !matches!(message, ToInit::Hello { .. } | ToInit::Saw(_) | ToInit::Heartbeat | ToInit::Done);
+                let is_step = !matches!(message, ToInit::Hello { .. } | ToInit::Saw { .. } | ToInit::Heartbeat | ToInit::Done);
                 elector.to_init.push_back(message);
                 self.wake(e);
                 if is_step {
@@ -158,6 +158,7 @@ impl Container {
 fn describe(request: &Request) -> String {
     match request {
         Request::Get => "GET".into(),
+        Request::List => "LIST".into(),
         Request::Create(object) => format!("POST {}", object["spec"]),
         Request::Replace(object) => format!("PUT on {} {}", object["metadata"]["resourceVersion"], object["spec"]),
         Request::Delete { resource_version, .. } => format!("DELETE of {resource_version}"),

@@ -1,0 +1,413 @@
+//! Several Leases, of which a replica holds one at most: an [`Elector`] for each, and whose turn it is.
+//!
+//! Owns the order of the slots, the reads and the watch that they share, and that one is written at a time: while a slot is held, or a
+//! write to it is not settled, nothing is written to another. Decides nothing about a Lease: the law is each elector's own, and a
+//! turn that is waited for only makes it later. With one slot everything passes through.
+
+use std::{collections::VecDeque, sync::Arc, time::Duration};
+
+use serde_json::Value;
+
+use super::{
+    Action, Answer, Elector, Event, Input, Operation, Refusal, Request, RequestId, View, WatchEnd, Watched,
+    core::Turn,
+    record::{LeaseRecord, metadata_of},
+    writes::SLOTS,
+};
+use crate::{
+    link::{InitialState, Slot, ToElector, ToInit},
+    time::{Instant, Now},
+};
+
+/// The longest wait before a slot is written, so that replicas which see the same do not all do the same.
+const SPREAD: Duration = Duration::from_millis(50);
+/// Where a list is forbidden, it is tried again after this.
+const LIST_AGAIN: Duration = Duration::from_secs(60);
+
+/// The election of one replica for one of its slots.
+#[derive(Clone, Debug)]
+pub struct Pool {
+    electors: Vec<Elector>,
+    /// The name of slot 0.
+    base: String,
+    renew_period: Duration,
+    /// Where ties begin: another slot for another replica.
+    first: usize,
+    random: fastrand::Rng,
+    /// Who held a slot last.
+    held: usize,
+    /// The slot that is written next, and when.
+    plan: Option<(usize, Instant)>,
+    reads: Reads,
+    watch: SharedWatch,
+    sent: u64,
+    in_flight: Option<(RequestId, Flight)>,
+    actions: VecDeque<Action>,
+    said: Said,
+}
+
+/// Reads of followers that are not sent yet, or wait for the list.
+#[derive(Clone, Debug)]
+struct Reads {
+    wanted: Vec<(usize, RequestId)>,
+    /// What a list does not show, because it is gone, or its label.
+    by_name: VecDeque<(usize, RequestId)>,
+    /// No list before this: it is forbidden.
+    list_at: Instant,
+    by_name_at: Instant,
+}
+
+#[derive(Clone, Debug, Default)]
+struct SharedWatch {
+    is_running: bool,
+    version: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Flight {
+    List,
+    Of(usize, RequestId),
+}
+
+/// What is said once, whichever slots it is about.
+#[derive(Clone, Debug, Default)]
+struct Said {
+    ready: bool,
+    gave_up: bool,
+    done: bool,
+    list_forbidden: bool,
+    more_slots: bool,
+}
+
+impl Reads {
+    fn forget(&mut self, elector: usize) {
+        self.wanted.retain(|(at, _)| *at != elector);
+        self.by_name.retain(|(at, _)| *at != elector);
+    }
+}
+
+impl Pool {
+    /// The election as init hands it to a new elector; a term in progress continues. `seed` feeds jitter and trace ids.
+    #[must_use]
+    pub fn new(initial: InitialState, seed: u64, now: Now) -> Self {
+        let lease = &initial.config.lease;
+        let (count, base) = (lease.slots.max(1), lease.name.clone());
+        let hash = initial.identity.bytes().fold(0_u64, |hash, byte| hash.wrapping_mul(31).wrapping_add(byte.into()));
+        let mut random = fastrand::Rng::with_seed(seed);
+        let (renew_period, first) = (lease.renew_period, hash % u64::from(count));
+        let held = initial.resume.as_ref().map_or(0, |resume| resume.info.slot.0.into());
+        let electors = (0..count).map(|slot| {
+            let mut initial = initial.clone();
+            if count > 1 {
+                initial.config.lease.name = initial.config.lease.name_of(Slot(slot));
+                initial.config.lease.labels.insert(SLOTS.into(), base.clone());
+            }
+            initial.resume.take_if(|resume| resume.info.slot != Slot(slot));
+            let seed = if count > 1 { random.u64(..) } else { seed };
+            Elector::of_slot(initial, Slot(slot), seed, now)
+        });
+        let mut pool = Self {
+            electors: electors.collect(),
+            base,
+            renew_period,
+            first: usize::try_from(first).unwrap_or_default(),
+            random,
+            held,
+            plan: None,
+            reads: Reads { wanted: Vec::new(), by_name: VecDeque::new(), list_at: now.boot, by_name_at: now.boot },
+            watch: SharedWatch::default(),
+            sent: 0,
+            in_flight: None,
+            actions: VecDeque::new(),
+            said: Said::default(),
+        };
+        if pool.electors.len() > 1 {
+            pool.take_turns(now);
+        }
+        pool
+    }
+
+    /// Takes in what arrived at `now`; see [`Elector::handle`].
+    pub fn handle(&mut self, input: Input, now: Now) {
+        if let [only] = &mut *self.electors {
+            return only.handle(input, now);
+        }
+        match input {
+            Input::Told(ToElector::Shutdown) => {
+                self.electors.iter_mut().for_each(|elector| elector.handle(Input::Told(ToElector::Shutdown), now));
+                return;
+            }
+            Input::Told(message) => return self.electors[self.held].handle(Input::Told(message), now),
+            Input::Watched(watched) => self.watched(watched, now),
+            Input::Answered { id, answer } => self.answered(id, answer, now),
+        }
+        self.take_turns(now);
+    }
+
+    /// Does what is due at `now`.
+    pub fn handle_timeout(&mut self, now: Now) {
+        self.electors.iter_mut().for_each(|elector| elector.handle_timeout(now));
+        if self.electors.len() > 1 {
+            self.take_turns(now);
+        }
+    }
+
+    /// The next thing to do, in order.
+    pub fn poll_action(&mut self) -> Option<Action> {
+        match &mut *self.electors {
+            [only] => only.poll_action(),
+            _ => self.actions.pop_front(),
+        }
+    }
+
+    /// When [`Pool::handle_timeout`] is due; an instant in the past means at once.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let own = self.electors.iter().filter_map(Elector::poll_timeout).min();
+        if self.electors.len() == 1 || self.in_flight.is_some() || self.busy().is_some() {
+            return own;
+        }
+        let read = Some(self.reads.by_name_at).filter(|_| !self.reads.by_name.is_empty());
+        let due = || self.electors.iter().filter_map(Elector::candidacy).map(|(at, _)| at).min();
+        let write = self.plan.map(|(_, at)| at).or_else(due);
+        [own, read, write].into_iter().flatten().min()
+    }
+
+    /// What probes see.
+    #[must_use]
+    pub fn view(&self) -> View {
+        let views = || self.electors.iter().map(Elector::view);
+        View { ready: views().any(|view| view.ready), leading: views().find_map(|view| view.leading) }
+    }
+
+    fn busy(&self) -> Option<usize> {
+        self.electors.iter().position(Elector::is_busy)
+    }
+
+    /// Until nothing is left to do at `now`.
+    fn take_turns(&mut self, now: Now) {
+        loop {
+            self.collect();
+            let busy = self.busy();
+            self.seat(busy);
+            if let Some(busy) = busy {
+                (self.held, self.plan) = (busy, None);
+                return;
+            }
+            self.read(now);
+            let Some(next) = self.next(now) else {
+                self.plan = None;
+                return;
+            };
+            match self.plan {
+                Some((planned, at)) if planned == next && at <= now.boot && self.in_flight.is_none() => {
+                    self.plan = None;
+                    self.seat(Some(next));
+                    self.reads.forget(next);
+                    self.electors[next].forgo_read();
+                    self.electors[next].handle_timeout(now);
+                }
+                Some((planned, _)) if planned == next => return,
+                Some(_) | None => {
+                    self.plan = Some((next, now.boot + SPREAD.mul_f64(self.random.f64())));
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Only the one whose turn it is may write; while a slot is held or unsettled the others do nothing.
+    fn seat(&mut self, whose: Option<usize>) {
+        let last_term = self.electors.iter().map(Elector::last_term).max().unwrap_or_default();
+        for (at, elector) in self.electors.iter_mut().enumerate() {
+            let turn = match whose {
+                None => Turn::Look,
+                Some(whose) if whose == at => Turn::Own,
+                Some(_) => Turn::Idle,
+            };
+            elector.set_turn(turn, last_term);
+        }
+    }
+
+    /// The slot that is to be written: what was given back comes first.
+    fn next(&self, now: Now) -> Option<usize> {
+        let count = self.electors.len();
+        let due = self.electors.iter().enumerate().filter_map(|(at, elector)| {
+            let (_, candidacy) = elector.candidacy().filter(|(due, _)| *due <= now.boot)?;
+            Some((candidacy, (at + count - self.first) % count, at))
+        });
+        due.min().map(|(.., at)| at)
+    }
+
+    /// Takes over what the electors want done.
+    fn collect(&mut self) {
+        for at in 0..self.electors.len() {
+            while let Some(action) = self.electors[at].poll_action() {
+                match action {
+                    Action::Request { id, request: Request::Get, .. } if !self.electors[at].is_busy() => {
+                        self.reads.wanted.push((at, id));
+                    }
+                    Action::Request { slot, id, request } => self.send(Flight::Of(at, id), slot, request),
+                    Action::Watch { resource_version } => self.start_watch(resource_version),
+                    Action::Tell(ToInit::Done) => {
+                        let is_done = self.electors.iter().all(Elector::is_finished);
+                        if is_done && !std::mem::replace(&mut self.said.done, true) {
+                            self.actions.push_back(action);
+                        }
+                    }
+                    // Another slot may still be had.
+                    Action::Tell(ToInit::GaveUp { .. }) => {
+                        let is_last =
+                            self.electors.iter().enumerate().all(|(other, elector)| other == at || elector.is_finished());
+                        if is_last && !std::mem::replace(&mut self.said.gave_up, true) {
+                            self.actions.push_back(action);
+                        }
+                    }
+                    Action::Report(Event::Ready) if std::mem::replace(&mut self.said.ready, true) => {}
+                    Action::Tell(_) | Action::Report(_) => self.actions.push_back(action),
+                }
+            }
+        }
+    }
+
+    fn send(&mut self, flight: Flight, slot: Slot, request: Request) {
+        self.sent += 1;
+        let id = RequestId(self.sent);
+        self.in_flight = Some((id, flight));
+        self.actions.push_back(Action::Request { slot, id, request });
+    }
+
+    /// Sends the next read that is due: one list for all, and by name what it does not show.
+    fn read(&mut self, now: Now) {
+        if self.in_flight.is_some() {
+            return;
+        }
+        if now.boot < self.reads.list_at {
+            self.reads.by_name.extend(self.reads.wanted.drain(..));
+        }
+        if now.boot >= self.reads.by_name_at
+            && let Some((at, id)) = self.reads.by_name.pop_front()
+        {
+            // Without a list there is a read for each slot: no more of them than for one.
+            let pause = if now.boot < self.reads.list_at { self.renew_period } else { Duration::ZERO };
+            self.reads.by_name_at = now.boot + pause;
+            let slot = self.electors[at].slot();
+            return self.send(Flight::Of(at, id), slot, Request::Get);
+        }
+        if !self.reads.wanted.is_empty() {
+            self.electors.iter_mut().for_each(|elector| elector.look_again(now));
+            self.collect();
+            self.send(Flight::List, Slot::default(), Request::List);
+        }
+    }
+
+    fn answered(&mut self, id: RequestId, answer: Answer, now: Now) {
+        let Some((_, flight)) = self.in_flight.take_if(|(awaited, _)| *awaited == id) else { return };
+        match (flight, answer) {
+            (Flight::Of(at, id), answer) => self.electors[at].handle(Input::Answered { id, answer }, now),
+            (Flight::List, Answer::Listed { objects, resource_version }) => self.listed(&objects, resource_version, now),
+            (Flight::List, Answer::Refused { refusal: Refusal::Forbidden, message }) => {
+                self.reads.list_at = now.boot + LIST_AGAIN;
+                if !std::mem::replace(&mut self.said.list_forbidden, true) {
+                    self.actions.push_back(Action::Report(Event::Failed { operation: Operation::List, message }));
+                }
+            }
+            (Flight::List, answer @ (Answer::Refused { .. } | Answer::Unknown { .. })) => self.read_in_vain(&answer, now),
+            (Flight::List, Answer::Object(_) | Answer::Deleted | Answer::NotFound | Answer::Conflict) => {
+                self.read_in_vain(
+                    &Answer::Unknown { message: "the answer is not a list of Leases".into(), retry_after: None },
+                    now,
+                );
+            }
+        }
+    }
+
+    fn listed(&mut self, objects: &[Arc<Value>], resource_version: String, now: Now) {
+        if std::mem::take(&mut self.said.list_forbidden) {
+            self.actions.push_back(Action::Report(Event::Recovered { operation: Operation::List }));
+        }
+        if !self.watch.is_running {
+            self.watch.version = Some(resource_version);
+        }
+        for (at, id) in std::mem::take(&mut self.reads.wanted) {
+            match objects.iter().find(|object| name(object) == Some(self.electors[at].lease())) {
+                Some(object) => self.electors[at].handle(Input::Answered { id, answer: Answer::Object(Arc::clone(object)) }, now),
+                // It may only have lost its label.
+                None => self.reads.by_name.push_back((at, id)),
+            }
+        }
+        self.report_more_slots(objects);
+    }
+
+    fn read_in_vain(&mut self, answer: &Answer, now: Now) {
+        for (at, id) in std::mem::take(&mut self.reads.wanted) {
+            self.electors[at].handle(Input::Answered { id, answer: answer.clone() }, now);
+        }
+    }
+
+    fn start_watch(&mut self, resource_version: Option<String>) {
+        if !std::mem::replace(&mut self.watch.is_running, true) {
+            let resource_version = self.watch.version.clone().or(resource_version);
+            self.actions.push_back(Action::Watch { resource_version });
+        }
+    }
+
+    fn watched(&mut self, watched: Watched, now: Now) {
+        match watched {
+            Watched::Changed(object) => {
+                self.heard(&object);
+                if let Some(elector) = self.elector_of(&object) {
+                    elector.handle(Input::Watched(Watched::Changed(object)), now);
+                }
+            }
+            // Who takes the label away from a Lease does not take the Lease away.
+            Watched::Deleted(object) => {
+                self.heard(&object);
+                if let Some(elector) = self.elector_of(&object) {
+                    elector.look_again(now);
+                }
+            }
+            Watched::Bookmark(version) => {
+                self.watch.version = Some(version.clone());
+                for elector in &mut self.electors {
+                    elector.handle(Input::Watched(Watched::Bookmark(version.clone())), now);
+                }
+            }
+            Watched::Ended(end) => {
+                self.watch.is_running = false;
+                self.watch.version.take_if(|_| end != WatchEnd::Closed);
+                for elector in &mut self.electors {
+                    elector.handle(Input::Watched(Watched::Ended(end.clone())), now);
+                }
+            }
+        }
+    }
+
+    fn heard(&mut self, object: &Value) {
+        let version = metadata_of(object, "resourceVersion").and_then(Value::as_str);
+        self.watch.version = version.map(str::to_owned).or_else(|| self.watch.version.take());
+    }
+
+    fn elector_of(&mut self, object: &Value) -> Option<&mut Elector> {
+        let name = name(object)?;
+        self.electors.iter_mut().find(|elector| elector.lease() == name)
+    }
+
+    /// Other replicas may have more slots: those of an older configuration, or a newer one.
+    fn report_more_slots(&mut self, objects: &[Arc<Value>]) {
+        let count = self.electors.len();
+        let slot = |object: &Value| name(object)?.strip_prefix(&self.base)?.strip_prefix("-slot-")?.parse::<usize>().ok();
+        let is_beyond = |object: &Arc<Value>| {
+            let record = LeaseRecord::read(Arc::clone(object));
+            slot(object).is_some_and(|slot| slot >= count) && record.is_some_and(|record| record.holder().is_some())
+        };
+        if objects.iter().any(is_beyond) && !std::mem::replace(&mut self.said.more_slots, true) {
+            let message = format!("somebody holds a slot of {} beyond the {count} of this replica's lease.slots", self.base);
+            self.actions.push_back(Action::Report(Event::Odd { message }));
+        }
+    }
+}
+
+fn name(object: &Value) -> Option<&str> {
+    metadata_of(object, "name")?.as_str()
+}
