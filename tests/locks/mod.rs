@@ -5,6 +5,7 @@
 
 mod crowd;
 mod grelmicro;
+mod slots;
 
 use std::time::Duration;
 
@@ -12,6 +13,10 @@ use nix::sys::signal::{Signal, kill};
 use serde_json::json;
 use tenure::clock;
 
+use self::slots::{
+    a_lease_without_its_label_still_has_its_holder, two_of_three_hold_a_slot_each_and_the_third_takes_the_one_that_is_given_back,
+    where_a_list_is_forbidden_a_slot_is_read_by_its_name,
+};
 use crate::{
     conformance::spec::{calm, held, micros, released, wait, wall},
     support::{
@@ -40,6 +45,9 @@ pub(crate) fn all() -> Vec<Case> {
         a_bound_that_passes_in_an_unanswered_acquisition_waits_for_what_became_of_it,
         a_lock_beside_a_replica_takes_of_its_configuration_what_applies,
         what_a_foreign_holder_empties_is_taken_at_once_where_that_is_trusted,
+        two_of_three_hold_a_slot_each_and_the_third_takes_the_one_that_is_given_back,
+        a_lease_without_its_label_still_has_its_holder,
+        where_a_list_is_forbidden_a_slot_is_read_by_its_name,
     ];
     let others = [crowd::all(), grelmicro::all()].into_iter().flatten();
     cases.into_iter().chain(others).map(|case| Case { on: REAL, ..case }).collect()

@@ -28,8 +28,9 @@ pub(super) async fn check(access: &Access, namespace: &str, config: &Config, rep
     let name = &config.lease.name;
     let mut deletes = false;
     for (verb, without) in needed(config) {
-        // RBAC cannot restrict create by name: a rule with resourceNames never matches it.
-        let named = if verb == "create" { None } else { Some(name.as_str()) };
+        // RBAC cannot restrict create by name, nor what several slots share: a rule with resourceNames never matches it.
+        let is_shared = verb == "create" || verb == "list" || verb == "watch" && config.lease.slots > 1;
+        let named = if is_shared { None } else { Some(name.as_str()) };
         let what =
             named.map_or_else(|| format!("{verb} leases in {namespace}"), |name| format!("{verb} Lease {namespace}/{name}"));
         let answer = access.review(REVIEWS, &question(namespace, verb, named)).await;
@@ -61,6 +62,9 @@ fn needed(config: &Config) -> Vec<(&'static str, Without)> {
         ("update", Without::Nothing),
         ("watch", Without::Lesser("standbys poll, and take over up to lease.renewPeriod later")),
     ];
+    if config.lease.slots > 1 {
+        needed.push(("list", Without::Lesser("each slot is read by its name, one every lease.renewPeriod")));
+    }
     match config.lease.release {
         Release::Delete => needed.push(("delete", Without::Lesser("a released Lease is left, free to be taken"))),
         Release::Clear | Release::Keep => {}
@@ -92,12 +96,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_delete_is_needed_only_where_releasing_deletes() {
+    fn a_delete_is_needed_only_where_releasing_deletes_and_a_list_only_for_several_slots() {
         let mut config = Config::default();
         let verbs = |config: &Config| needed(config).into_iter().map(|(verb, _)| verb).collect::<Vec<_>>();
         assert_eq!(verbs(&config), ["get", "update", "watch", "create"]);
         config.lease.release = Release::Delete;
         assert_eq!(verbs(&config), ["get", "update", "watch", "delete", "create"]);
+        config.lease.slots = 2;
+        assert_eq!(verbs(&config), ["get", "update", "watch", "list", "delete", "create"]);
     }
 
     #[test]
