@@ -3,11 +3,11 @@
 //! A flag's value is validated with the rest of the configuration (exit code 78), so it stays text here. A line that cannot be
 //! parsed at all exits with 64 instead of clap's 2.
 
-use std::{ffi::OsString, net::SocketAddr, path::PathBuf};
+use std::{ffi::OsString, net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::exit;
+use crate::{config::humane, exit};
 
 mod refused;
 
@@ -131,6 +131,8 @@ pub enum Command {
     Check(Check),
     /// `status`.
     Status(Status),
+    /// `prune`.
+    Prune(Prune),
     /// `config`.
     Config(ConfigCommand),
     /// `dev-server`.
@@ -156,12 +158,44 @@ pub struct Check {
 /// Says who holds a Lease.
 #[derive(Args, Clone, Debug, Default)]
 pub struct Status {
-    /// Name of the Lease, without lease.prefix [default: lease.name of the configuration]
+    /// Name of the Lease, without lease.prefix; lock:NAME of a lock, task:NAME of a task [default: $TENURE_LEASE in a workload, else lease.name of the configuration]
     #[arg(value_name = "LEASE", conflicts_with_all = ["selector", "lease"])]
     pub name: Option<String>,
     /// Every Lease of the namespace with these labels, in place of one by its name
     #[arg(short = 'l', long, value_name = "SELECTOR", conflicts_with = "lease")]
     pub selector: Option<String>,
+    /// 0 only if exactly this identity holds it, such as $TENURE_IDENTITY
+    #[arg(long, value_name = "ID", conflicts_with = "selector")]
+    pub holder: Option<String>,
+    /// Ask no wall clock: 0 once a renewal is seen, 1 if there is none for the Lease's whole duration
+    #[arg(long, conflicts_with = "selector")]
+    pub observe: bool,
+    /// A line for each Lease, and then for each event: acquired, expired, released or deleted. SIGINT ends it with 0
+    #[arg(long, requires = "selector", conflicts_with_all = ["name", "lease"])]
+    pub watch: bool,
+    /// With --watch: renewed, too
+    #[arg(short, long, requires = "watch", conflicts_with_all = ["name", "lease"])]
+    pub verbose: bool,
+    /// Form of the output
+    #[arg(short, long, value_name = "FORMAT", default_value = "table")]
+    pub output: Output,
+    /// Configuration.
+    #[command(flatten)]
+    pub flags: ConfigFlags,
+}
+
+/// Deletes Leases that nobody uses.
+#[derive(Args, Clone, Debug)]
+pub struct Prune {
+    /// Only those with these labels; one that names tenure.dev/kind decides on the kind itself ('!tenure.dev/kind': those of `run`)
+    #[arg(short = 'l', long, value_name = "SELECTOR")]
+    pub selector: Option<String>,
+    /// How long ago a Lease was given back, at least
+    #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = humane::parse)]
+    pub older_than: Duration,
+    /// Only say which may be deleted
+    #[arg(long)]
+    pub dry_run: bool,
     /// Form of the output
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
     pub output: Output,
@@ -261,6 +295,7 @@ pub fn parse(line: impl IntoIterator<Item = OsString>) -> Result<Face, Refused> 
         Some(Named::Lock(lock)) => Face::Run(lock.into()),
         Some(Named::Check(check)) => Face::Command(Command::Check(check)),
         Some(Named::Status(status)) => Face::Command(Command::Status(status)),
+        Some(Named::Prune(prune)) => Face::Command(Command::Prune(prune)),
         Some(Named::Config { about }) => Face::Command(Command::Config(about)),
         Some(Named::DevServer(server)) => Face::Command(Command::DevServer(server)),
         Some(Named::Demo { part }) => Face::Command(Command::Demo(part.unwrap_or_default())),
@@ -303,11 +338,21 @@ enum Named {
     Check(Check),
     /// Say who holds a Lease, since when and how stale it is
     ///
-    /// Exit codes: 0 held, 1 free, expired or held by nobody (not given back, and waited for), 2 no such Lease. Whether a Lease is held or expired is judged by this machine's
-    /// wall clock, because a command that looks once has no other. A replica never relies on it: it takes a Lease only after
-    /// watching it unchanged for its whole duration. If this clock is wrong, so is the answer, by the same amount.
+    /// Exit codes: 0 held, 1 free, expired or held by nobody (not given back, and waited for), 2 no such Lease. Whether a Lease
+    /// is held or expired is judged by this machine's wall clock, because a command that looks once has no other. A replica never
+    /// relies on it: it takes a Lease only after watching it unchanged for its whole duration. If this clock is wrong, so is the
+    /// answer, by the same amount. --observe asks none, and takes as long.
     #[command(verbatim_doc_comment)]
     Status(Status),
+    /// Delete the Leases of locks that nobody uses
+    ///
+    /// Of those that tenure made: what was given back, --older-than ago, and what looks expired and then stays as it is for its own
+    /// duration, which is waited for. What was touched since it was listed is in use, and stays. So does what is paused, owned by
+    /// another object, being deleted, or has a strategy.
+    ///
+    /// Exit codes: 0, 1 the server refused to delete some, 69 it does not answer, 77 it is not permitted.
+    #[command(verbatim_doc_comment)]
+    Prune(Prune),
     /// Print the JSON Schema, the defaults, or the configuration in effect
     Config {
         #[command(subcommand)]

@@ -14,8 +14,13 @@ pub(crate) fn answer(text: &str, code: u8) -> u8 {
 
 /// Prints to standard output.
 pub(crate) fn say(text: &str) -> io::Result<()> {
+    heard(tell(text))
+}
+
+/// The same for who ends when the reader went away.
+pub(crate) fn tell(text: &str) -> io::Result<()> {
     let mut out = io::stdout();
-    heard(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
+    out.write_all(text.as_bytes()).and_then(|()| out.flush())
 }
 
 /// A reader that went away is not an error.

@@ -69,7 +69,7 @@
 //! | [`elector`] | acts: the elector's loop, the Lease client, the watch, the second guard |
 //! | [`api`] | finds the cluster, knows where a Lease is, sends single requests |
 //! | [`telemetry`], [`http`], [`stderr`] | edges that can never delay a transition |
-//! | [`commands`], `console` | `status`, `check`, `config`, `demo`, `dev-server`, one room each; their output |
+//! | [`commands`], `console` | `status`, `prune`, `check`, `config`, `demo`, `dev-server`, one room each; their output |
 //! | [`apiserver`] | the embedded Lease API, on a register that simulations and tests share |
 //! | [`role`], [`exit`], [`environment`] | leader or standby; the exit codes; the variables that a workload is given |
 //! | [`words`] | what errors and outsiders say, put on one line |

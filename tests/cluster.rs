@@ -7,6 +7,7 @@
 //! ```
 //!
 //! - [`conformance`]: the law, seen from outside;
+//! - [`beside`]: the commands that watch Leases, or delete them;
 //! - [`telemetry_replicas`]: what replicas report of their transitions;
 //! - [`deploy`]: `deploy/` is admitted, and grants what is needed;
 //! - [`documentation`]: each command of the README and of docs/ works;
@@ -25,6 +26,7 @@
 use std::process::ExitCode;
 
 mod apiserver;
+mod beside;
 mod collector;
 mod conformance;
 mod deploy;
@@ -36,6 +38,7 @@ mod telemetry_replicas;
 
 fn main() -> ExitCode {
     let mut groups = conformance::groups();
+    groups.extend(beside::groups());
     groups.push(("deploy", deploy::all()));
     groups.push(("documentation", documentation::all()));
     groups.push(("telemetry", telemetry_replicas::all()));

@@ -1,6 +1,6 @@
 //! Where Leases are on the API server, and which objects there are Leases.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::election::writes::{API_VERSION, KIND};
 
@@ -35,6 +35,12 @@ pub(crate) fn collection(namespace: &str) -> String {
     format!("/apis/{API_VERSION}/namespaces/{namespace}/leases")
 }
 
+/// The body of a DELETE of exactly this version.
+pub(crate) fn delete_options(uid: &str, resource_version: &str) -> String {
+    let preconditions = json!({"uid": uid, "resourceVersion": resource_version});
+    json!({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions}).to_string()
+}
+
 /// Whether this is a Lease of this namespace. An object may leave out its kind, version and namespace, as those in a list do.
 pub(crate) fn is_lease_of(namespace: &str, object: &Value) -> bool {
     let may_be = |place, expected| object.pointer(place).and_then(Value::as_str).is_none_or(|text| text == expected);
@@ -43,8 +49,6 @@ pub(crate) fn is_lease_of(namespace: &str, object: &Value) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     fn here() -> LeaseKey {

@@ -1,10 +1,11 @@
-//! How a command reaches the API server: single requests, each with a deadline.
+//! How a command reaches the API server: single requests, each with a deadline, and a watch.
 
 use std::time::Duration;
 
 use form_urlencoded::Serializer;
-use http::Request;
-use kube::client::Body;
+use futures_core::Stream;
+use http::{Request, StatusCode, header::CONTENT_TYPE};
+use kube::{client::Body, core::WatchEvent};
 use serde_json::Value;
 
 use crate::{
@@ -12,11 +13,50 @@ use crate::{
         self, AccessError, CallError, Cluster,
         key::{self, LeaseKey},
     },
+    cli::ConfigFlags,
+    config::{self, Config, Loaded},
+    console::complain,
     election::record::LeaseRecord,
+    exit,
+    words::one_line,
 };
 
+/// For one request, and for credentials: people wait.
+pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
+
 /// Leases per page, because a reply's length is bounded; kubectl asks for as many.
-const PAGE: usize = 500;
+const PAGE: &str = "500";
+/// A dead watch goes unnoticed for this long.
+pub(super) const WATCH: Duration = Duration::from_secs(60);
+
+/// What a watch brings.
+pub(super) type Event = kube::Result<WatchEvent<Value>>;
+
+/// Has a command that people wait for look at Leases, with the configuration and the namespace; returns the exit code.
+pub(super) fn look(flags: &ConfigFlags, needs_name: bool, ask: impl AsyncFnOnce(&Config, &Access, &str) -> u8) -> u8 {
+    let Loaded { config, notes, .. } = match config::load(flags, &[], config::Purpose::Look) {
+        Ok(loaded) => loaded,
+        Err(invalid) => return super::refuse(&invalid),
+    };
+    if needs_name && config.lease.name.is_empty() {
+        complain("which Lease? Name it, or select some by their labels with -l");
+        return exit::INVALID;
+    }
+    super::warn(&notes);
+    let looked = super::block_on(async {
+        let access = Access::open(TIMEOUT, TIMEOUT).await?;
+        let namespace = access.namespace(&config.lease.namespace)?;
+        Ok(ask(&config, &access, namespace).await)
+    });
+    let looked = looked.unwrap_or_else(|error| {
+        complain(&format!("the API server cannot be asked: {error}"));
+        Ok(exit::INTERNAL)
+    });
+    looked.unwrap_or_else(|refused: AccessError| {
+        complain(&one_line(&refused));
+        refused.exit_code()
+    })
+}
 
 /// A connection to a cluster for one command.
 pub(super) struct Access {
@@ -32,6 +72,16 @@ impl Access {
         let cluster = Cluster::discover()?;
         let client = cluster.dialer(timeout, patience).await?.client();
         Ok(Self { cluster, client, timeout })
+    }
+
+    /// Says why there is no answer, and returns the exit code. The selector is the only part of these requests that can be invalid.
+    pub(super) fn complain(&self, error: &CallError, has_selector: bool) -> u8 {
+        if has_selector && error.status() == Some(StatusCode::BAD_REQUEST) {
+            complain(&format!("--selector: {}", one_line(error)));
+            return exit::INVALID;
+        }
+        complain(&format!("{} ({}): {}", self.cluster.url(), self.cluster.source(), one_line(error)));
+        error.exit_code()
     }
 
     /// The cluster.
@@ -63,27 +113,43 @@ impl Access {
         matches!(answer, Err(CallError::Refused(reply)) if reply.is_absence_of("namespaces", namespace))
     }
 
-    /// Every Lease of a namespace that `selector` matches.
-    pub(super) async fn leases(&self, namespace: &str, selector: &str) -> Result<Vec<Value>, CallError> {
+    /// Every Lease of a namespace that `selector` matches, and the version as of which they are all.
+    pub(super) async fn leases(&self, namespace: &str, selector: &str) -> Result<(Vec<Value>, String), CallError> {
         let is_one = |object: &Value| key::is_lease_of(namespace, object) && is_stored(object);
         let (mut leases, mut next) = (Vec::new(), String::new());
         loop {
-            let query = page_query(selector, &next);
+            let query = query(&[("limit", PAGE), ("continue", &next), ("labelSelector", selector)]);
             let mut page = self.call(Request::get(format!("{}?{query}", key::collection(namespace))), Body::empty()).await?;
             match page.get_mut("items").map(Value::take) {
                 Some(Value::Array(items)) if items.iter().all(is_one) => leases.extend(items),
                 Some(_) | None => return Err(CallError::Another("list of Leases")),
             }
-            next = page.pointer("/metadata/continue").and_then(Value::as_str).unwrap_or_default().to_owned();
+            let metadata = |name| page.pointer(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+            next = metadata("/metadata/continue");
             if next.is_empty() {
-                return Ok(leases);
+                return Ok((leases, metadata("/metadata/resourceVersion")));
             }
         }
     }
 
+    /// What happens to them after `version`, for [`WATCH`] at most if the server lives. Has no deadline of its own.
+    pub(super) async fn watch(&self, namespace: &str, selector: &str, version: &str) -> kube::Result<impl Stream<Item = Event>> {
+        let query = query(&[("resourceVersion", version), ("labelSelector", selector)]);
+        let uri = format!("{}?watch=true&timeoutSeconds={}&{query}", key::collection(namespace), WATCH.as_secs());
+        self.client.request_events(Request::get(uri).body(Vec::new()).map_err(kube::Error::HttpError)?).await
+    }
+
+    /// Deletes a Lease as it was read; if anything has changed since then, the server refuses.
+    pub(super) async fn delete(&self, namespace: &str, name: &str, read: &LeaseRecord) -> Result<(), CallError> {
+        let key = LeaseKey { namespace: namespace.into(), name: name.into() };
+        let options = key::delete_options(read.uid(), read.resource_version());
+        let request = Request::delete(key.object()).header(CONTENT_TYPE, "application/json");
+        self.call(request, Body::from(options.into_bytes())).await.map(drop)
+    }
+
     /// Creates an object that is answered but not stored, such as an access review.
     pub(super) async fn review(&self, path: &str, body: &Value) -> Result<Value, CallError> {
-        let request = Request::post(path).header(http::header::CONTENT_TYPE, "application/json");
+        let request = Request::post(path).header(CONTENT_TYPE, "application/json");
         self.call(request, Body::from(body.to_string().into_bytes())).await
     }
 
@@ -99,11 +165,8 @@ fn is_stored(object: &Value) -> bool {
     LeaseRecord::read(object.clone().into()).is_some()
 }
 
-/// The query for a page of the Leases that `selector` matches; `next` is the previous page's continue token.
-fn page_query(selector: &str, next: &str) -> String {
-    let mut query = Serializer::new(String::new());
-    query.append_pair("limit", &PAGE.to_string()).append_pair("continue", next).append_pair("labelSelector", selector);
-    query.finish()
+fn query(parameters: &[(&str, &str)]) -> String {
+    Serializer::new(String::new()).extend_pairs(parameters).finish()
 }
 
 #[cfg(test)]
@@ -112,8 +175,8 @@ mod tests {
 
     #[test]
     fn a_selector_survives_a_query() {
-        let query = page_query("a.b/c in (x, y),!z=é", "b+c");
+        let query = query(&[("continue", "b+c"), ("labelSelector", "a.b/c in (x, y),!z=é")]);
 
-        assert_eq!(query, "limit=500&continue=b%2Bc&labelSelector=a.b%2Fc+in+%28x%2C+y%29%2C%21z%3D%C3%A9");
+        assert_eq!(query, "continue=b%2Bc&labelSelector=a.b%2Fc+in+%28x%2C+y%29%2C%21z%3D%C3%A9");
     }
 }

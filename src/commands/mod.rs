@@ -14,6 +14,8 @@ mod config;
 mod demo;
 mod dev_server;
 mod interrupts;
+mod prune;
+mod seen;
 mod status;
 
 /// Runs a command, and returns its exit code.
@@ -23,6 +25,7 @@ pub fn run(command: &Command) -> u8 {
         Command::Config(about) => config::run(about),
         Command::Check(arguments) => check::run(arguments),
         Command::Status(arguments) => status::run(arguments),
+        Command::Prune(arguments) => prune::run(arguments),
         Command::DevServer(about) => dev_server::run(about),
         Command::Demo(part) => demo::run(part),
     }

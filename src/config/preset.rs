@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Config, OnLoss, humane,
+    Config, LeaseConfig, OnLoss, humane,
     keys::{self, Found},
     load::Problem,
     rules::{Judgement, dashed},
@@ -57,14 +57,6 @@ impl Preset {
     }
 }
 
-/// What goes before the name that is typed, as grelmicro has it.
-const fn prefix(preset: &cli::Preset) -> Option<&'static str> {
-    match preset {
-        cli::Preset::Run => None,
-        cli::Preset::Lock(_) => Some("lock:"),
-    }
-}
-
 /// Takes out of file and environment, which may be a replica's, what does not apply. In flags it is refused.
 pub(super) fn narrow(preset: &cli::Preset, [file, environment, flags]: &mut [Layer; 3]) {
     if *preset == cli::Preset::Run {
@@ -88,6 +80,7 @@ fn applies(path: &str) -> bool {
 
 /// Sets what is fixed, and judges what is this command's own.
 pub(super) fn fix(flags: &cli::ConfigFlags, config: &mut Config, judgement: &mut Judgement) -> Preset {
+    give_name(flags, &mut config.lease, judgement);
     let preset = match &flags.preset {
         cli::Preset::Run => return Preset::Run,
         cli::Preset::Lock(lock) => Preset::Lock { patience: patience(lock, judgement) },
@@ -96,18 +89,28 @@ pub(super) fn fix(flags: &cli::ConfigFlags, config: &mut Config, judgement: &mut
     if !std::mem::replace(&mut config.lease.enabled, true) {
         judgement.refuse(&["lease.enabled"], "without leader election there is no lock: remove it");
     }
-    let lease = &mut config.lease;
-    if let (Some(before), Some(name)) =
-        (prefix(&flags.preset), flags.lease_argument.as_ref().filter(|name| !dashed(name).is_empty()))
-    {
-        let wanted = format!("{}{before}{name}", lease.prefix);
-        lease.prefix.clear();
-        lease.name = dashed(&wanted);
-        if lease.name != wanted.replacen(':', "-", 1) {
-            judgement.note(format!("the Lease is called {}, for {wanted:?} cannot be the name of an object", lease.name));
-        }
-    }
     preset
+}
+
+/// The name that was typed, with the kind before it, as grelmicro has it. Where the command does not tell the kind, the name does.
+fn give_name(flags: &cli::ConfigFlags, lease: &mut LeaseConfig, judgement: &mut Judgement) {
+    let kinds = [("lock:", "lock:"), ("task:", "tasklock:")];
+    let typed = flags.lease_argument.as_deref().and_then(|name| match flags.preset {
+        cli::Preset::Run => kinds.iter().find_map(|(kind, before)| Some((*before, name.strip_prefix(kind)?))),
+        cli::Preset::Lock(_) => Some(("lock:", name)),
+    });
+    let Some((before, name)) = typed else { return };
+    lease.name = name.into();
+    // That is refused like any other name of which nothing is left.
+    if dashed(name).is_empty() {
+        return;
+    }
+    let wanted = format!("{}{before}{name}", lease.prefix);
+    lease.prefix.clear();
+    lease.name = dashed(&wanted);
+    if lease.name != wanted.replacen(':', "-", 1) {
+        judgement.note(format!("the Lease is called {}, for {wanted:?} cannot be the name of an object", lease.name));
+    }
 }
 
 fn patience(lock: &cli::Lock, judgement: &mut Judgement) -> Option<Patience> {

@@ -10,7 +10,6 @@ use http::{
     header::{ACCEPT, CONTENT_TYPE},
 };
 use kube::client::Body;
-use serde_json::json;
 use tokio::{sync::Mutex, time::Instant};
 
 use super::{
@@ -19,7 +18,10 @@ use super::{
     watch::Watch,
 };
 use crate::{
-    api::{ExchangeError, exchange, key::LeaseKey},
+    api::{
+        ExchangeError, exchange,
+        key::{LeaseKey, delete_options},
+    },
     config::LeaseConfig,
     election::{Answer, Refusal, Request, writes::SLOTS},
     link::Slot,
@@ -158,12 +160,7 @@ impl Lease {
             Request::Create(object) => (Method::POST, key.collection(), Some(object.to_string())),
             Request::Replace(object) => (Method::PUT, key.object(), Some(object.to_string())),
             Request::Delete { uid, resource_version } => {
-                let options = json!({
-                    "apiVersion": "v1",
-                    "kind": "DeleteOptions",
-                    "preconditions": {"uid": uid, "resourceVersion": resource_version},
-                });
-                (Method::DELETE, key.object(), Some(options.to_string()))
+                (Method::DELETE, key.object(), Some(delete_options(uid, resource_version)))
             }
         };
         let builder = http::Request::builder().method(method).uri(path).header(ACCEPT, JSON);
@@ -177,6 +174,8 @@ impl Lease {
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use serde_json::json;
 
     use super::*;
     use crate::api::{

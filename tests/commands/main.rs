@@ -7,6 +7,7 @@ mod bad_input;
 mod check;
 mod config;
 mod lock;
+mod prune;
 mod replica;
 #[path = "../support/scratch.rs"]
 mod scratch;

@@ -12,7 +12,10 @@ use crate::{
 };
 
 /// An API server's answer for a Lease that does not exist.
-const ABSENT: &str = r#"{"message":"leases.coordination.k8s.io \"none\" not found","details":{"kind":"leases","name":"none"}}"#;
+fn absent(name: &str) -> String {
+    json!({ "message": format!("leases.coordination.k8s.io {name:?} not found"), "details": { "kind": "leases", "name": name } })
+        .to_string()
+}
 
 fn lease(name: &str, holder: &str, renewed: SignedDuration) -> Value {
     let renewed = format!("{:.6}", tenure::clock::timestamp() - renewed);
@@ -28,7 +31,7 @@ fn lease(name: &str, holder: &str, renewed: SignedDuration) -> Value {
 /// A server with one answer for every request whose first line contains `part`.
 fn server(place: &Scratch, part: &'static str, answer: &Value) -> String {
     let text: &'static str = answer.to_string().leak();
-    scripted(place, vec![(part, 200, text), ("GET ", 404, ABSENT)].leak())
+    scripted(place, vec![(part, 200, text), ("GET ", 404, absent("none").leak())].leak())
 }
 
 const NOW: SignedDuration = SignedDuration::ZERO;
@@ -64,6 +67,61 @@ fn a_lease_that_expired_is_free_or_nobodys_is_1() {
     let place = Scratch::new();
     let path = server(&place, "/leases/x ", &lease("x", "tenure.dev/nobody", NOW));
     tenure(&["status", "x"], &[("KUBECONFIG", &path)]).says(1, &["x       nobody, until 20"]);
+}
+
+#[test]
+fn whether_a_certain_holder_has_it_is_asked_by_the_whole_identity() {
+    let place = Scratch::new();
+    let path = server(&place, "/leases/x ", &lease("x", "pod-1_ab", NOW));
+    let status = |holder| tenure(&["status", "x", "--holder", holder], &[("KUBECONFIG", &path)]);
+    status("pod-1_ab").says(0, &["held    pod-1_ab"]);
+    for other in ["pod-1", "pod-2_ab", ""] {
+        status(other).says(1, &["held    pod-1_ab"]);
+    }
+    let asked = tenure(&["status", "none", "--holder", "pod-1_ab"], &[("KUBECONFIG", &path)]);
+    asked.says(2, &["no Lease none"]);
+    for (holder, age) in [("pod-1_ab", SignedDuration::from_secs(601)), ("tenure.dev/nobody", NOW)] {
+        let place = Scratch::new();
+        let path = server(&place, "/leases/x ", &lease("x", holder, age));
+        tenure(&["status", "x", "--holder", holder], &[("KUBECONFIG", &path)]).says(1, &[]);
+    }
+}
+
+#[test]
+fn a_lock_or_a_task_is_named_as_where_it_is_run() {
+    let place = Scratch::new();
+    let path = server(&place, "nowhere", &json!({}));
+    let status = |name, prefix| tenure(&["status", name], &[("KUBECONFIG", &path), ("TENURE_LEASE__PREFIX", prefix)]);
+    for (name, prefix, lease) in [
+        ("lock:My.Own--Lock", "", "lock-my-own-lock"),
+        ("lock:a", "Team.", "team-lock-a"),
+        ("task:a.b", "", "tasklock-a-b"),
+        ("clock:a.b", "", "clock-a.b"),
+    ] {
+        let path = scripted(&place, vec![("GET ", 404, &*absent(lease).leak())].leak());
+        tenure(&["status", name], &[("KUBECONFIG", &path), ("TENURE_LEASE__PREFIX", prefix)])
+            .says(2, &[&format!("no Lease {lease} in namespace default")]);
+    }
+    for empty in ["lock:", "task:"] {
+        status(empty, "").says(78, &["which Lease?"]);
+    }
+    status("lock:é", "").says(78, &["has no character"]);
+}
+
+#[test]
+fn inside_a_workload_it_asks_for_the_lease_under_which_that_runs() {
+    let place = Scratch::new();
+    let path = server(&place, "/namespaces/shop/leases/no-x ", &{
+        let mut lease = lease("no-x", "pod-1_ab", NOW);
+        lease["metadata"]["namespace"] = json!("shop");
+        lease
+    });
+    let told = [("KUBECONFIG", path.as_str()), ("TENURE_LEASE", "no-x"), ("TENURE_NAMESPACE", "shop")];
+    let variables = [&told[..], &[("TENURE_LEASE__NAME", "other"), ("TENURE_LEASE__PREFIX", "no")]].concat();
+    tenure(&["status"], &variables).says(0, &["no-x    held    pod-1_ab"]);
+    tenure(&["status", "ne"], &variables).says(2, &["no Lease none in namespace default"]);
+    tenure(&["status", "--lease", "ne"], &variables).says(2, &["no Lease none in namespace default"]);
+    tenure(&["status", "--namespace", "other"], &variables).says(69, &["answered 404"]);
 }
 
 #[test]
@@ -207,7 +265,23 @@ fn a_namespace_that_is_none_is_78_with_and_without_a_name() {
 #[test]
 fn without_a_name_it_asks_for_one_and_with_two_it_refuses() {
     tenure(&["status"], &[]).says(78, &["which Lease?"]);
-    tenure(&["status", "x", "-l", "a=b"], &[]).says(64, &["cannot be used with"]);
+    for line in [
+        &["status", "x", "-l", "a=b"][..],
+        &["status", "-l", "a=b", "--holder", "x"],
+        &["status", "-l", "a=b", "--observe"],
+        &["status", "x", "--observe", "--watch"],
+    ] {
+        tenure(line, &[]).says(64, &["cannot be used with"]);
+    }
+    for (line, said) in [
+        (&["status", "--watch"][..], "--selector"),
+        (&["status", "x", "--watch"], "--watch"),
+        (&["status", "--lease", "x", "--watch"], "--watch"),
+        (&["status", "-l", "a=b", "-v"], "--watch"),
+        (&["status", "x", "-v"], "-v"),
+    ] {
+        tenure(line, &[]).says(64, &[said]);
+    }
 }
 
 #[test]

@@ -19,6 +19,8 @@ use crate::support::{
 
 const DEPLOY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy");
 
+const PRUNE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/prune");
+
 /// Cases of functions that take a namespace, on the real server.
 macro_rules! applied {
     ($($name:ident),* $(,)?) => {
@@ -39,6 +41,8 @@ pub(crate) fn all() -> Vec<Case> {
         its_configuration_is_one_that_tenure_takes,
         its_pods_have_the_grace_period_that_their_configuration_needs,
         the_builder_has_the_pinned_toolchain,
+        the_job_that_prunes_is_admitted_and_may_list_and_delete_leases_and_nothing_else,
+        a_container_of_that_job_deletes_what_nobody_uses,
     ]
 }
 
@@ -46,33 +50,22 @@ fn its_pods_are_admitted_where_pod_security_is_restricted(cluster: &Namespace) {
     let warnings = cluster.kubectl(&["apply", "-k", DEPLOY]).success().stderr;
     assert_eq!(String::from_utf8_lossy(&warnings), "");
 
-    let template = &cluster.get("deployment/tenure")["spec"]["template"];
-    let mut pod = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": template["metadata"], "spec": template["spec"] });
-    pod["metadata"]["generateName"] = json!("tenure-");
-
-    cluster.create(&pod).success();
-    pod["spec"]["containers"][0]["securityContext"]["allowPrivilegeEscalation"] = json!(true);
-    let refused = cluster.create(&pod).failure();
-    assert!(refused.contains("violates PodSecurity \"restricted"), "{refused}");
+    cluster.admits(&cluster.get("deployment/tenure")["spec"]["template"]);
 }
 
 fn the_account_may_do_to_its_lease_what_tenure_needs_and_nothing_else(cluster: &Namespace) {
     cluster.kubectl(&["apply", "-k", DEPLOY]).success();
 
-    // The authorizer learns of bindings through its own watch, at first even of the one by which accounts may ask.
-    let deadline = tenure::clock::boot() + PATIENCE;
-    while cluster.account_may("get", "leases.coordination.k8s.io/tenure") != Some(true) {
-        assert!(tenure::clock::boot() < deadline, "the role binding is not in force");
-    }
+    let account = cluster.account("tenure", "get");
     for verb in ["get", "watch", "update"] {
-        assert_eq!(cluster.account_may(verb, "leases.coordination.k8s.io/tenure"), Some(true), "{verb} is missing");
-        assert_eq!(cluster.account_may(verb, "leases.coordination.k8s.io/other"), Some(false), "{verb} on any Lease");
+        assert_eq!(account.may(verb, "leases.coordination.k8s.io/tenure"), Some(true), "{verb} is missing");
+        assert_eq!(account.may(verb, "leases.coordination.k8s.io/other"), Some(false), "{verb} on any Lease");
     }
     for verb in ["create", "list", "patch", "delete", "deletecollection"] {
-        assert_eq!(cluster.account_may(verb, "leases.coordination.k8s.io/tenure"), Some(false), "{verb} is too much");
+        assert_eq!(account.may(verb, "leases.coordination.k8s.io/tenure"), Some(false), "{verb} is too much");
     }
-    assert_eq!(cluster.account_may("get", "secrets"), Some(false));
-    assert_eq!(cluster.account_may("get", "pods"), Some(false));
+    assert_eq!(account.may("get", "secrets"), Some(false));
+    assert_eq!(account.may("get", "pods"), Some(false));
 }
 
 fn a_second_apply_leaves_the_holder_alone(cluster: &Namespace) {
@@ -144,6 +137,45 @@ fn the_builder_has_the_pinned_toolchain(_: &Namespace) {
     assert!(file("Dockerfile").contains(&format!("ARG BUILDER=rust:{pinned}-slim\n")), "rust-toolchain.toml says {pinned}");
 }
 
+fn the_job_that_prunes_is_admitted_and_may_list_and_delete_leases_and_nothing_else(cluster: &Namespace) {
+    let warnings = cluster.kubectl(&["apply", "-k", PRUNE]).success().stderr;
+    assert_eq!(String::from_utf8_lossy(&warnings), "");
+
+    cluster.admits(&cluster.get("cronjob/tenure-prune")["spec"]["jobTemplate"]["spec"]["template"]);
+    let account = cluster.account("tenure-prune", "delete");
+    assert_eq!(account.may("list", "leases.coordination.k8s.io"), Some(true));
+    for verb in ["get", "watch", "create", "update", "patch", "deletecollection"] {
+        assert_eq!(account.may(verb, "leases.coordination.k8s.io/tenure"), Some(false), "{verb} is too much");
+    }
+    assert_eq!((account.may("list", "pods"), account.may("delete", "pods")), (Some(false), Some(false)));
+}
+
+fn a_container_of_that_job_deletes_what_nobody_uses(cluster: &Namespace) {
+    cluster.kubectl(&["apply", "-k", PRUNE]).success();
+    let labels = json!({ "app.kubernetes.io/managed-by": "tenure", "tenure.dev/kind": "lock" });
+    for (name, holder) in [("given-back", ""), ("held", "pod_0")] {
+        let spec = json!({
+            "holderIdentity": holder, "leaseDurationSeconds": 1, "leaseTransitions": 3,
+            "acquireTime": "2026-01-01T00:00:00.000000Z", "renewTime": "2026-01-01T00:00:00.000000Z",
+        });
+        let metadata =
+            json!({ "name": name, "labels": labels, "annotations": { "tenure.dev/paused": (!holder.is_empty()).to_string() } });
+        let lease = json!({ "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec });
+        cluster.create(&lease).success();
+    }
+    let account = cluster.account("tenure-prune", "delete");
+
+    let container = &cluster.get("cronjob/tenure-prune")["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"][0];
+    let arguments = container["args"].as_array().unwrap().iter().map(|argument| argument.as_str().unwrap());
+    let mut tenure = Command::new(env!("CARGO_BIN_EXE_tenure"));
+    tenure.args(arguments).args(["--namespace", &cluster.name]).env("KUBECONFIG", account.kubeconfig());
+    let said = String::from_utf8(tenure.output().unwrap().success().stdout).unwrap();
+
+    assert!(said.contains("given-back") && said.contains("deleted"), "{said}");
+    let left = cluster.get("leases")["items"].as_array().unwrap().iter().map(|lease| lease["metadata"]["name"].clone()).collect();
+    assert_eq!(Value::Array(left), json!(["held"]));
+}
+
 /// A new namespace on the API server, under Pod Security `restricted`.
 struct Namespace {
     name: String,
@@ -181,10 +213,45 @@ impl Namespace {
         serde_json::from_slice(&self.kubectl(&["get", "-o", "json", object]).success().stdout).unwrap()
     }
 
-    /// Whether the ServiceAccount of deploy/ is permitted this; none if it may not even ask.
-    fn account_may(&self, verb: &str, object: &str) -> Option<bool> {
-        let account = format!("--as=system:serviceaccount:{}:tenure", self.name);
-        let output = self.kubectl(&["auth", "can-i", verb, object, &account]);
+    /// Pods of this template are admitted, and would not be with more privileges.
+    fn admits(&self, template: &Value) {
+        let mut pod = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": template["metadata"], "spec": template["spec"] });
+        pod["metadata"]["generateName"] = json!("tenure-");
+        self.create(&pod).success();
+        pod["spec"]["containers"][0]["securityContext"]["allowPrivilegeEscalation"] = json!(true);
+        let refused = self.create(&pod).failure();
+        assert!(refused.contains("violates PodSecurity \"restricted"), "{refused}");
+    }
+
+    /// A ServiceAccount of deploy/, once it may do this to the Lease `tenure`.
+    fn account(&self, name: &'static str, verb: &str) -> Account<'_> {
+        let account = Account { namespace: self, name };
+        // The authorizer learns of bindings through its own watch, at first even of the one by which accounts may ask.
+        let deadline = tenure::clock::boot() + PATIENCE;
+        while account.may(verb, "leases.coordination.k8s.io/tenure") != Some(true) {
+            assert!(tenure::clock::boot() < deadline, "the role binding is not in force");
+        }
+        account
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(programs::path("kubectl"));
+        command.arg("--kubeconfig").arg(&self.kubeconfig).args(["--namespace", &self.name]).args(arguments);
+        command
+    }
+}
+
+/// A ServiceAccount of deploy/.
+struct Account<'a> {
+    namespace: &'a Namespace,
+    name: &'static str,
+}
+
+impl Account<'_> {
+    /// Whether it is permitted this; none if it may not even ask.
+    fn may(&self, verb: &str, object: &str) -> Option<bool> {
+        let account = format!("--as=system:serviceaccount:{}:{}", self.namespace.name, self.name);
+        let output = self.namespace.kubectl(&["auth", "can-i", verb, object, &account]);
         // The reason may follow a "no".
         match String::from_utf8_lossy(&output.stdout).split_whitespace().next() {
             Some("yes") => Some(true),
@@ -193,10 +260,15 @@ impl Namespace {
         }
     }
 
-    fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(programs::path("kubectl"));
-        command.arg("--kubeconfig").arg(&self.kubeconfig).args(["--namespace", &self.name]).args(arguments);
-        command
+    /// A kubeconfig with a token of its own.
+    fn kubeconfig(&self) -> PathBuf {
+        let token = self.namespace.kubectl(&["create", "token", self.name]).success().stdout;
+        let text = fs::read_to_string(&self.namespace.kubeconfig).unwrap();
+        let mut kubeconfig: Value = serde_saphyr::from_str(&text).unwrap();
+        kubeconfig["users"][0]["user"] = json!({ "token": String::from_utf8(token).unwrap().trim() });
+        let file = self.namespace.kubeconfig.with_file_name(format!("{}-{}", self.namespace.name, self.name));
+        fs::write(&file, kubeconfig.to_string()).unwrap();
+        file
     }
 }
 

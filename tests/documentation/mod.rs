@@ -39,6 +39,11 @@ const LEASES: &str = "/tmp/leases";
 const COMMANDS: &[(&str, How)] = &[
     ("kubectl apply -k deploy", Ends("lease.coordination.k8s.io/tenure created")),
     ("tenure status billing-writer", Ends("billing-writer")),
+    ("tenure status billing-writer --observe", Ends("held")),
+    ("tenure status -l app.kubernetes.io/managed-by=tenure --watch", Stays("acquired")),
+    ("tenure prune --dry-run", Ends("")),
+    ("tenure prune", Ends("")),
+    ("kubectl apply -k deploy/prune", Ends("cronjob.batch/tenure-prune created")),
     ("tenure config default", Ends("renewPeriod: 3s")),
     ("tenure config effective --lease billing-writer", Ends("--lease")),
     ("tenure config schema", Ends("\"$schema\"")),

@@ -1,106 +1,22 @@
-//! `tenure status`: who holds a Lease, as it looks from here.
+//! A Lease as it looked at one moment, and the forms in which that is printed.
 //!
 //! Calls a Lease expired by the wall clock. That is for people: no decision rests on it.
 
 use std::{fmt::Write as _, time::Duration};
 
-use http::StatusCode;
 use jiff::Timestamp;
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
-use super::{access::Access, block_on};
 use crate::{
-    api::{AccessError, CallError},
-    cli::{self, Output},
-    clock,
-    config::{self, Config, humane},
-    console,
+    cli::Output,
+    config::humane,
     election::record::{LeaseRecord, LeaseState},
-    exit,
-    words::{bounded, one_line, visible},
+    words::{bounded, visible},
 };
 
-const HELD: u8 = 0;
-const FREE: u8 = 1;
-const ABSENT: u8 = 2;
-/// For one request, and for credentials: people wait.
-const TIMEOUT: Duration = Duration::from_secs(10);
-
-pub(super) fn run(status: &cli::Status) -> u8 {
-    let flags = cli::ConfigFlags { lease_argument: status.name.clone(), ..status.flags.clone() };
-    let loaded = match config::load(&flags, &[], config::Purpose::Look) {
-        Ok(loaded) => loaded,
-        Err(invalid) => return super::refuse(&invalid),
-    };
-    if status.selector.is_none() && loaded.config.lease.name.is_empty() {
-        console::complain("which Lease? Name it, or select some by their labels with -l");
-        return exit::INVALID;
-    }
-    super::warn(&loaded.notes);
-    block_on(ask(status, &loaded.config)).unwrap_or_else(|error| {
-        console::complain(&format!("the API server cannot be asked: {error}"));
-        exit::INTERNAL
-    })
-}
-
-async fn ask(status: &cli::Status, config: &Config) -> u8 {
-    let refused = |error: AccessError| {
-        console::complain(&one_line(&error));
-        error.exit_code()
-    };
-    let access = match Access::open(TIMEOUT, TIMEOUT).await {
-        Ok(access) => access,
-        Err(error) => return refused(error),
-    };
-    let namespace = match access.namespace(&config.lease.namespace) {
-        Ok(namespace) => namespace,
-        Err(error) => return refused(error),
-    };
-    let found = match &status.selector {
-        Some(selector) => access.leases(namespace, selector).await,
-        None => access.lease(namespace, &config.lease.name).await.map(|lease| lease.into_iter().collect()),
-    };
-    let leases: Vec<_> = match found {
-        Ok(objects) => objects.iter().map(|object| Seen::at(clock::timestamp(), object, config.lease.duration)).collect(),
-        // The selector is the only part of these requests that can be invalid.
-        Err(error) if status.selector.is_some() && error.status() == Some(StatusCode::BAD_REQUEST) => {
-            console::complain(&format!("--selector: {}", one_line(&error)));
-            return exit::INVALID;
-        }
-        Err(error) => return complain(&access, &error),
-    };
-    if leases.is_empty() {
-        let which = status.selector.as_ref().map_or_else(|| config.lease.name.clone(), |selector| format!("with {selector}"));
-        console::complain(&match access.lacks_namespace(namespace).await {
-            true => format!("there is no namespace {namespace}"),
-            false => format!("there is no Lease {which} in namespace {namespace}"),
-        });
-        // For programs that read it, a list of none is a list.
-        let text = if status.selector.is_some() { shown(status, &leases) } else { String::new() };
-        return console::answer(&text, ABSENT);
-    }
-    console::answer(&shown(status, &leases), if leases.iter().all(|lease| lease.state == State::Held) { HELD } else { FREE })
-}
-
-fn shown(status: &cli::Status, leases: &[Seen]) -> String {
-    let many = status.selector.is_some();
-    match status.output {
-        Output::Table if leases.is_empty() => String::new(),
-        Output::Table => table(leases),
-        Output::Json => json(leases, many),
-        Output::Yaml => yaml(leases, many),
-    }
-}
-
-/// Says why there is no answer, and returns the exit code.
-fn complain(access: &Access, error: &CallError) -> u8 {
-    console::complain(&format!("{} ({}): {}", access.cluster().url(), access.cluster().source(), one_line(error)));
-    error.exit_code()
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+pub(super) enum State {
     Held,
     Expired,
     /// It was not given back, and is waited for.
@@ -109,7 +25,7 @@ enum State {
 }
 
 impl State {
-    const fn as_str(self) -> &'static str {
+    pub(super) const fn as_str(self) -> &'static str {
         match self {
             Self::Held => "held",
             Self::Expired => "expired",
@@ -121,28 +37,31 @@ impl State {
 
 /// A Lease as it looked at one moment.
 #[derive(Debug)]
-struct Seen {
-    namespace: String,
-    name: String,
-    state: State,
-    holder: Option<String>,
-    paused: bool,
-    since: Option<Timestamp>,
-    transitions: i32,
-    renewed: Option<Timestamp>,
-    duration: Option<Duration>,
+pub(super) struct Seen {
+    pub(super) namespace: String,
+    pub(super) name: String,
+    pub(super) state: State,
+    pub(super) holder: Option<String>,
+    pub(super) paused: bool,
+    pub(super) since: Option<Timestamp>,
+    pub(super) transitions: i32,
+    pub(super) renewed: Option<Timestamp>,
+    pub(super) duration: Option<Duration>,
     /// When its duration is over.
-    until: Option<Timestamp>,
-    now: Timestamp,
+    pub(super) until: Option<Timestamp>,
+    pub(super) now: Timestamp,
 }
+
+/// The head of a table of them.
+pub(super) const HEAD: [&str; 6] = ["LEASE", "STATE", "HOLDER", "SINCE", "TRANSITIONS", "RENEWED"];
 
 /// What programs read of it, in the order in which it is shown.
 #[derive(Debug)]
-struct Document([(&'static str, Value); 11]);
+pub(super) struct Document(pub(super) Vec<(&'static str, Value)>);
 
 impl Seen {
     /// `own` is the duration of a record that names a holder but no duration.
-    fn at(now: Timestamp, object: &Value, own: Duration) -> Self {
+    pub(super) fn at(now: Timestamp, object: &Value, own: Duration) -> Self {
         let metadata = |name| object.pointer(&format!("/metadata/{name}")).and_then(Value::as_str).unwrap_or_default().to_owned();
         let time = |text: Option<&str>| text.and_then(moment);
         let record = LeaseRecord::read(object.clone().into());
@@ -172,9 +91,8 @@ impl Seen {
         }
     }
 
-    fn row(&self) -> [String; 6] {
-        let second = |time: Timestamp| Timestamp::from_second(time.as_second()).unwrap_or(time).to_string();
-        let moment = |time: Option<Timestamp>| time.map_or_else(|| "-".into(), second);
+    pub(super) fn row(&self) -> [String; 6] {
+        let moment = |time: Option<Timestamp>| time.map_or_else(|| "-".into(), to_the_second);
         let until = if self.state == State::Nobody { format!(", until {}", moment(self.until)) } else { String::new() };
         [
             self.name.clone(),
@@ -186,13 +104,13 @@ impl Seen {
         ]
     }
 
-    fn document(&self) -> Document {
+    pub(super) fn document(&self) -> Document {
         let seconds = self.renewed.map(|renewed| ago(self.now, renewed) / 1_000_000).map(|millis| {
             #[expect(clippy::cast_precision_loss, reason = "milliseconds of a few centuries are exact in an f64")]
             let millis = millis as f64;
             millis / 1000.0
         });
-        Document([
+        Document(vec![
             ("namespace", json!(self.namespace)),
             ("name", json!(self.name)),
             ("state", json!(self.state.as_str())),
@@ -219,8 +137,13 @@ fn moment(text: &str) -> Option<Timestamp> {
     text.parse().ok().or_else(|| text.starts_with("9999-12-31T").then_some(Timestamp::MAX))
 }
 
+/// As tables have it.
+pub(super) fn to_the_second(time: Timestamp) -> String {
+    Timestamp::from_second(time.as_second()).unwrap_or(time).to_string()
+}
+
 /// Nanoseconds from `then` to `now`; negative if `then` is in the future.
-fn ago(now: Timestamp, then: Timestamp) -> i128 {
+pub(super) fn ago(now: Timestamp, then: Timestamp) -> i128 {
     now.as_nanosecond() - then.as_nanosecond()
 }
 
@@ -231,37 +154,49 @@ fn spoken(ago: i128) -> String {
     if ahead { format!("{span} ahead of this clock") } else { format!("{span} ago") }
 }
 
-fn table(leases: &[Seen]) -> String {
-    let head = ["LEASE", "STATE", "HOLDER", "SINCE", "TRANSITIONS", "RENEWED"].map(String::from);
-    let rows: Vec<_> = [head].into_iter().chain(leases.iter().map(Seen::row)).collect();
-    let mut widths = [0; 6];
-    for row in &rows {
+/// One Lease as a row of a table, and as programs read it.
+pub(super) type Line<const N: usize> = ([String; N], Document);
+
+/// One object if one Lease was asked for by name, else a list.
+pub(super) fn shown<const N: usize>(output: Output, many: bool, head: [&str; N], lines: &[Line<N>]) -> String {
+    match output {
+        Output::Table if lines.is_empty() => String::new(),
+        Output::Table => table(head, lines),
+        Output::Json => json(lines, many),
+        Output::Yaml => yaml(lines, many),
+    }
+}
+
+fn table<const N: usize>(head: [&str; N], lines: &[Line<N>]) -> String {
+    let head = head.map(String::from);
+    let rows = || [&head].into_iter().chain(lines.iter().map(|(row, _)| row));
+    let mut widths = [0; N];
+    for row in rows() {
         for (width, cell) in widths.iter_mut().zip(row) {
             *width = cell.chars().count().max(*width);
         }
     }
     let mut text = String::new();
-    for row in &rows {
+    for row in rows() {
         let line: String = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}   ")).collect();
         let _ = writeln!(text, "{}", line.trim_end());
     }
     text
 }
 
-/// One object if one Lease was asked for by name, else a list.
-fn json(leases: &[Seen], many: bool) -> String {
-    let text = match leases {
-        [lease] if !many => serde_json::to_string_pretty(&lease.document()),
-        leases => serde_json::to_string_pretty(&leases.iter().map(Seen::document).collect::<Vec<_>>()),
+fn json<const N: usize>(lines: &[Line<N>], many: bool) -> String {
+    let text = match lines {
+        [(_, document)] if !many => serde_json::to_string_pretty(document),
+        lines => serde_json::to_string_pretty(&lines.iter().map(|(_, document)| document).collect::<Vec<_>>()),
     };
     format!("{}\n", text.unwrap_or_default())
 }
 
-/// The same; a JSON scalar is a YAML scalar too.
-fn yaml(leases: &[Seen], many: bool) -> String {
-    let mut text = if leases.is_empty() { "[]\n".to_owned() } else { String::new() };
-    for lease in leases {
-        for (at, (key, value)) in lease.document().0.iter().enumerate() {
+/// The same as JSON; a JSON scalar is a YAML scalar too.
+fn yaml<const N: usize>(lines: &[Line<N>], many: bool) -> String {
+    let mut text = if lines.is_empty() { "[]\n".to_owned() } else { String::new() };
+    for (_, document) in lines {
+        for (at, (key, value)) in document.0.iter().enumerate() {
             let before = match at {
                 _ if !many => "",
                 0 => "- ",
@@ -276,6 +211,7 @@ fn yaml(leases: &[Seen], many: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock;
 
     const OWN: Duration = Duration::from_secs(15);
 
@@ -286,6 +222,10 @@ mod tests {
 
     fn read(text: &str) -> Value {
         serde_json::from_str(text).unwrap()
+    }
+
+    fn said(output: Output, seen: &Seen, many: bool) -> String {
+        shown(output, many, HEAD, &[(seen.row(), seen.document())])
     }
 
     fn seen(spec: Value) -> Seen {
@@ -324,7 +264,7 @@ mod tests {
         {
             let seen = seen(json!({ "holderIdentity": "tenure.dev/nobody", "renewTime": renewed, "leaseDurationSeconds": 15 }));
             assert_eq!(seen.row()[1..3], [format!("nobody, until {until}"), "-".into()]);
-            let said = read(&json(&[seen], false));
+            let said = read(&said(Output::Json, &seen, false));
             assert_eq!((&said["state"], &said["holder"], &said["until"]), (&json!("nobody"), &Value::Null, &json!(until)));
         }
     }
@@ -336,7 +276,7 @@ mod tests {
             lease["metadata"]["annotations"] = json!({ "tenure.dev/paused": value });
             let seen = Seen::at(clock::timestamp(), &lease, OWN);
             assert_eq!(seen.row()[1], if paused { "free, paused" } else { "free" }, "{value}");
-            assert_eq!(read(&json(&[seen], false))["paused"], paused);
+            assert_eq!(read(&said(Output::Json, &seen, false))["paused"], paused);
         }
     }
 
@@ -355,33 +295,33 @@ mod tests {
 
     #[test]
     fn a_holder_cannot_write_on_the_terminal() {
-        let text = table(&[seen(json!({ "holderIdentity": "a\u{1b}[2Jb\nc", "leaseDurationSeconds": 15 }))]);
+        let text = said(Output::Table, &seen(json!({ "holderIdentity": "a\u{1b}[2Jb\nc", "leaseDurationSeconds": 15 })), false);
         assert_eq!(text.lines().count(), 2, "{text}");
         assert!(text.contains("a\u{fffd}[2Jb\u{fffd}c"), "{text}");
     }
 
     #[test]
     fn a_holder_of_any_length_leaves_a_table() {
-        let text = table(&[seen(json!({ "holderIdentity": "a".repeat(70_000), "leaseDurationSeconds": 15 }))]);
+        let text = said(Output::Table, &seen(json!({ "holderIdentity": "a".repeat(70_000), "leaseDurationSeconds": 15 })), false);
         assert!(text.lines().count() == 2 && text.len() < 4_000 && text.contains("aaa…   -"), "{text}");
     }
 
     #[test]
     fn the_three_forms_say_the_same() {
-        let seen = [seen(json!({
+        let seen = seen(json!({
             "holderIdentity": "pod-1_ab", "leaseDurationSeconds": 15, "leaseTransitions": 3,
             "acquireTime": "2026-01-01T00:00:00.999999Z", "renewTime": "2026-01-01T00:00:08.500000Z",
-        }))];
+        }));
         assert_eq!(
-            table(&seen),
+            said(Output::Table, &seen, false),
             "LEASE     STATE   HOLDER     SINCE                  TRANSITIONS   RENEWED\n\
              billing   held    pod-1_ab   2026-01-01T00:00:00Z   3             1s ago\n"
         );
-        let object = read(&json(&seen, false));
+        let object = read(&said(Output::Json, &seen, false));
         assert_eq!((&object["renewedSecondsAgo"], &object["state"]), (&json!(1.5), &json!("held")));
-        assert_eq!(read(&json(&seen, true)), json!([object]));
-        assert!(json(&seen, false).starts_with("{\n  \"namespace\": \"shop\",\n  \"name\": \"billing\",\n"));
-        assert!(yaml(&seen, false).contains("\nholder: \"pod-1_ab\"\n"), "{}", yaml(&seen, false));
-        assert!(yaml(&seen, true).starts_with("- namespace: \"shop\"\n  name: \"billing\"\n"));
+        assert_eq!(read(&said(Output::Json, &seen, true)), json!([object]));
+        assert!(said(Output::Json, &seen, false).starts_with("{\n  \"namespace\": \"shop\",\n  \"name\": \"billing\",\n"));
+        assert!(said(Output::Yaml, &seen, false).contains("\nholder: \"pod-1_ab\"\n"));
+        assert!(said(Output::Yaml, &seen, true).starts_with("- namespace: \"shop\"\n  name: \"billing\"\n"));
     }
 }

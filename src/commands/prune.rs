@@ -1,0 +1,113 @@
+//! `tenure prune`: deletes Leases that nobody uses.
+//!
+//! Owns the choice of them. A wall clock says which are worth a look, and deletes nothing that somebody may hold: what is held
+//! goes only after it was watched for its own duration (law 11), and everything only in the version that was listed.
+
+use std::time::Duration;
+
+use http::StatusCode;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use super::{
+    access,
+    seen::{self, Line, Seen, ago},
+};
+use crate::{
+    cli, clock,
+    config::humane,
+    console::{answer, complain},
+    election::{
+        record::{LeaseRecord, LeaseState, metadata_of},
+        writes::KIND_LABEL,
+    },
+    exit,
+};
+
+/// What tenure made.
+const OURS: &str = "app.kubernetes.io/managed-by=tenure";
+const REFUSED: u8 = 1;
+
+pub(super) fn run(prune: &cli::Prune) -> u8 {
+    access::look(&prune.flags, false, async |config, access, namespace| {
+        let selector = selector(prune.selector.as_deref().unwrap_or_default());
+        let leases = match access.leases(namespace, &selector).await {
+            Ok((leases, _)) => leases,
+            Err(error) => return access.complain(&error, true),
+        };
+        let listed = clock::boot();
+        let mut found: Vec<_> = leases.into_iter().filter_map(|lease| Unused::of(lease, prune.older_than)).collect();
+        found.sort_by_key(|unused| unused.watched);
+        if let Some(last) = found.last().filter(|last| !prune.dry_run && !last.watched.is_zero()) {
+            complain(&format!("some look expired, and are watched for {}", humane::format(last.watched)));
+        }
+        let mut refused = None;
+        for unused in found.iter_mut().filter(|_| !prune.dry_run) {
+            // tokio's timers stand still while the machine is suspended, so this is late, never early.
+            sleep(config.timing().takeable(listed, unused.watched).since(clock::boot())).await;
+            unused.outcome = match access.delete(namespace, &unused.seen.name, &unused.record).await {
+                Ok(()) => "deleted",
+                Err(error) if matches!(error.status(), Some(StatusCode::NOT_FOUND | StatusCode::CONFLICT)) => "in use",
+                Err(error) => {
+                    refused = Some((access.complain(&error, false), error.status()));
+                    if error.status().is_some() { "refused" } else { "unknown" }
+                }
+            };
+            if unused.outcome == "unknown" {
+                break;
+            }
+        }
+        let code = match refused {
+            None => 0,
+            Some((code, None)) => code,
+            Some((code @ exit::NOT_PERMITTED, _)) if found.iter().all(|unused| unused.outcome == "refused") => code,
+            Some(_) => REFUSED,
+        };
+        let lines: Vec<_> = found.into_iter().map(Unused::line).collect();
+        answer(&seen::shown(prune.output, true, HEAD, &lines), code)
+    })
+}
+
+/// What tenure made, for locks unless `asked` speaks of the kind itself: `run` has none, and may lack the right to create its Lease
+/// again.
+fn selector(asked: &str) -> String {
+    let kind = if asked.contains(KIND_LABEL) { String::new() } else { format!("{KIND_LABEL}=lock") };
+    [OURS, &kind, asked].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(",")
+}
+
+/// A Lease that may be deleted as it was listed.
+struct Unused {
+    seen: Seen,
+    record: LeaseRecord,
+    /// For how long it has to stay as it is first.
+    watched: Duration,
+    outcome: &'static str,
+}
+
+const HEAD: [&str; 5] = ["LEASE", "STATE", "HOLDER", "RENEWED", "OUTCOME"];
+
+impl Unused {
+    fn of(lease: Value, older_than: Duration) -> Option<Self> {
+        let seen = Seen::at(clock::timestamp(), &lease, Duration::ZERO);
+        let is_owned = metadata_of(&lease, "ownerReferences").is_some_and(|owners| owners != &json!([]));
+        let record = LeaseRecord::read(lease.into())?;
+        if is_owned || record.is_paused() || record.is_being_deleted() || record.strategy().is_some() {
+            return None;
+        }
+        let age = |moment: Option<Timestamp>| u128::try_from(ago(seen.now, moment?)).ok();
+        let is_past = |moment, span: Duration| age(moment).is_some_and(|age| age > span.as_nanos());
+        let watched = match record.state() {
+            LeaseState::Released if is_past(seen.renewed, older_than) => Duration::ZERO,
+            LeaseState::Held | LeaseState::Nobody if is_past(seen.until, Duration::ZERO) => record.duration()?,
+            LeaseState::Held | LeaseState::Nobody | LeaseState::Released | LeaseState::Free => return None,
+        };
+        Some(Self { seen, record, watched, outcome: "candidate" })
+    }
+
+    fn line(self) -> Line<5> {
+        let ([name, state, holder, _, _, renewed], mut document) = (self.seen.row(), self.seen.document());
+        document.0.push(("outcome", json!(self.outcome)));
+        ([name, state, holder, renewed, self.outcome.into()], document)
+    }
+}

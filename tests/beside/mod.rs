@@ -1,0 +1,155 @@
+//! What people run beside replicas: the commands that watch Leases over time, and the one that deletes them.
+
+mod observe;
+mod prune;
+mod watch;
+
+use std::{
+    fs,
+    io::{BufRead as _, BufReader},
+    net::Ipv4Addr,
+    os::unix::process::ExitStatusExt as _,
+    path::PathBuf,
+    process::{Command, Output, Stdio},
+};
+
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use serde_json::{Value, json};
+use tokio::{
+    sync::mpsc::{UnboundedReceiver, unbounded_channel},
+    task::{JoinHandle, spawn_blocking},
+};
+
+use crate::support::{
+    PATIENCE,
+    case::{Case, REAL},
+    proxy::Proxy,
+    replica::write_kubeconfig,
+    stage::{Prepared, Stage},
+    within,
+};
+
+pub(crate) fn groups() -> Vec<(&'static str, Vec<Case>)> {
+    let real = |cases: Vec<Case>| cases.into_iter().map(|case| Case { on: REAL, ..case }).collect();
+    vec![("observe", real(observe::all())), ("prune", real(prune::all())), ("watch", real(watch::all()))]
+}
+
+/// Where commands run: as an administrator, behind a proxy, in the namespace of the case.
+struct Desk<'a> {
+    stage: &'a Stage,
+    proxy: Proxy,
+    kubeconfig: PathBuf,
+}
+
+/// How a command ended.
+#[derive(Debug)]
+struct Ended {
+    code: i32,
+    out: String,
+    err: String,
+}
+
+impl Ended {
+    fn json(&self) -> Value {
+        serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+}
+
+impl<'a> Desk<'a> {
+    async fn of(stage: &'a Stage) -> Self {
+        let Prepared { proxy, .. } = stage.prepare_at("desk", stage.api.token().to_owned(), Ipv4Addr::LOCALHOST).await;
+        let directory = stage.directory().join("desk");
+        fs::create_dir_all(&directory).expect("a directory");
+        let kubeconfig = write_kubeconfig(&directory, &proxy, stage.api.token());
+        Self { stage, proxy, kubeconfig }
+    }
+
+    fn command(&self, line: &[&str]) -> Command {
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL", env!("CARGO_BIN_EXE_tenure")]).args(line);
+        command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default()).env("KUBECONFIG", &self.kubeconfig);
+        command
+            .env("TENURE_LEASE__NAMESPACE", &self.stage.namespace)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command
+    }
+
+    /// Runs it to its end.
+    async fn ends(&self, line: &[&str]) -> Ended {
+        let mut running = self.starts(line);
+        let mut out = String::new();
+        within(PATIENCE, &format!("{line:?} ends"), async {
+            while let Some(line) = running.lines.recv().await {
+                out.extend([&line, "\n"]);
+            }
+        })
+        .await;
+        let (code, err) = running.exit().await;
+        Ended { code, out, err }
+    }
+
+    fn starts(&self, line: &[&str]) -> Running {
+        let mut child = self.command(line).spawn().expect("it starts");
+        let (out, lines) = unbounded_channel();
+        let stdout = BufReader::new(child.stdout.take().expect("piped"));
+        // Without a receiver it closes the pipe.
+        std::thread::spawn(move || stdout.lines().map_while(Result::ok).try_for_each(|line| out.send(line)));
+        let pid = Pid::from_raw(i32::try_from(child.id()).expect("a pid"));
+        let ended = spawn_blocking(move || child.wait_with_output().expect("a child"));
+        Running { pid, lines, ended }
+    }
+
+    /// Creates a Lease with these labels.
+    async fn lease(&self, name: &str, labels: &Value, spec: &Value) -> Value {
+        self.create(&json!({ "metadata": { "name": name, "labels": labels }, "spec": spec })).await
+    }
+
+    async fn create(&self, lease: &Value) -> Value {
+        self.stage.api.create(&self.stage.lease.collection(), lease).await
+    }
+}
+
+/// A command that goes on; it ends when this is dropped.
+struct Running {
+    pid: Pid,
+    lines: UnboundedReceiver<String>,
+    ended: JoinHandle<Output>,
+}
+
+impl Running {
+    /// The next line.
+    async fn line(&mut self) -> String {
+        within(PATIENCE, "a line", self.lines.recv()).await.expect("it says more")
+    }
+
+    /// The next line, which is JSON.
+    async fn json(&mut self) -> Value {
+        let line = self.line().await;
+        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"))
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill(self.pid, signal).expect("it lives");
+    }
+
+    /// Its exit code, or 128 plus the signal that ended it, and what it complained of.
+    async fn exit(mut self) -> (i32, String) {
+        let output = within(PATIENCE, "it ends", &mut self.ended).await.expect("no panic inside");
+        let code = output.status.code().unwrap_or_else(|| 128 + output.status.signal().unwrap_or_default());
+        (code, String::from_utf8(output.stderr).expect("text"))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if !self.ended.is_finished() {
+            // It may have ended in between.
+            let _ = kill(self.pid, Signal::SIGKILL);
+        }
+    }
+}

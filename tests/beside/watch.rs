@@ -1,0 +1,190 @@
+//! `tenure status --watch`: nothing that happens is missed, whatever becomes of the watch.
+
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+use super::{Desk, Running};
+use crate::{
+    conformance::spec::{held, released, time},
+    support::{
+        case::{Case, cases},
+        proxy::{
+            fault::{Canned, Fault, Times},
+            log::{Request, Verb},
+        },
+        stage::Stage,
+    },
+};
+
+pub(super) fn all() -> Vec<Case> {
+    cases![
+        every_event_is_a_line,
+        renewals_are_shown_if_asked_for,
+        nothing_is_missed_when_the_version_is_gone,
+        nothing_is_missed_when_the_server_is_away,
+        a_reader_that_goes_away_ends_it_in_silence,
+        both_signals_end_it_with_0,
+        a_first_list_that_fails_ends_it,
+    ]
+}
+
+const WATCH: &[&str] = &["status", "-l", "team=x", "--watch", "-o", "json"];
+
+fn labels() -> Value {
+    json!({ "team": "x" })
+}
+
+/// The event and the name of the next lines, sorted: a list has no order.
+async fn next(running: &mut Running, count: usize) -> Vec<(String, String)> {
+    let mut lines = Vec::new();
+    for _ in 0..count {
+        let line = running.json().await;
+        let text = |key: &str| line[key].as_str().expect("text").to_owned();
+        lines.push((text("event"), text("name")));
+    }
+    lines.sort();
+    lines
+}
+
+#[track_caller]
+fn assert_said(lines: &[(String, String)], expected: &[(&str, &str)]) {
+    let lines: Vec<_> = lines.iter().map(|(event, name)| (event.as_str(), name.as_str())).collect();
+    assert_eq!(lines, expected);
+}
+
+async fn every_event_is_a_line(stage: Stage) {
+    let desk = Desk::of(&stage).await;
+    let mut old = held("gone", 2);
+    old["renewTime"] = json!(time(-60));
+    for (name, spec) in [("a", held("me", 600)), ("b", old), ("c", released()), ("main", held("brief", 2))] {
+        desk.lease(name, &labels(), &spec).await;
+    }
+    desk.lease("other", &json!({}), &held("me", 600)).await;
+    let mut running = desk.starts(WATCH);
+
+    let initial = [("acquired", "a"), ("acquired", "main"), ("expired", "b"), ("released", "c")];
+    assert_said(&next(&mut running, 4).await, &initial);
+    let expired = running.json().await;
+    assert_eq!((&expired["event"], &expired["name"], &expired["state"]), (&json!("expired"), &json!("main"), &json!("expired")));
+    stage.lease.set_spec(held("brief", 600)).await;
+    assert_said(&next(&mut running, 1).await, &[("acquired", "main")]);
+    // Its renewal is not said.
+    stage.lease.edit(|object| object["spec"]["renewTime"] = json!(time(1))).await;
+    stage.lease.set_spec(held("next", 600)).await;
+    let acquired = running.json().await;
+    assert_eq!((&acquired["event"], &acquired["holder"]), (&json!("acquired"), &json!("next")));
+    stage.lease.set_spec(released()).await;
+    assert_said(&next(&mut running, 1).await, &[("released", "main")]);
+    stage.lease.delete().await;
+    assert_said(&next(&mut running, 1).await, &[("deleted", "main")]);
+}
+
+async fn renewals_are_shown_if_asked_for(stage: Stage) {
+    let desk = Desk::of(&stage).await;
+    desk.lease("main", &labels(), &held("me", 600)).await;
+    let mut running = desk.starts(&["status", "-l", "team=x", "--watch", "-v"]);
+    let first = running.line().await;
+    assert!(first.contains("acquired") && first.contains("main   held   me"), "{first}");
+
+    // An edit that is no renewal is none.
+    stage.lease.edit(|object| object["metadata"]["labels"]["more"] = json!("x")).await;
+    stage.lease.edit(|object| object["spec"]["renewTime"] = json!(time(1))).await;
+
+    let renewed = running.line().await;
+    assert!(renewed.contains("renewed") && renewed.contains("main   held   me"), "{renewed}");
+    stage.lease.set_spec(released()).await;
+    let last = running.line().await;
+    assert!(last.contains("released") && last.contains("main   free   -"), "{last}");
+    running.signal(Signal::SIGINT);
+    assert_eq!(running.exit().await, (0, String::new()));
+}
+
+fn is_watch(request: &Request) -> bool {
+    request.verb == Verb::Watch
+}
+
+async fn nothing_is_missed_when_the_version_is_gone(stage: Stage) {
+    let desk = Desk::of(&stage).await;
+    for name in ["a", "main"] {
+        desk.lease(name, &labels(), &held("me", 600)).await;
+    }
+    let gone = r#"{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","code":410,"message":"too old"}"#;
+    let event = format!("{{\"type\":\"ERROR\",\"object\":{gone}}}\n");
+    desk.proxy.on(is_watch, Times::Only(1), Fault::ended_watch(&event));
+    let answer = Canned { status: 410, body: gone.to_owned(), ..Canned::default() };
+    desk.proxy.on(is_watch, Times::Only(1), Fault::answered(answer));
+    let mut running = desk.starts(WATCH);
+    assert_said(&next(&mut running, 2).await, &[("acquired", "a"), ("acquired", "main")]);
+
+    desk.proxy.log.first("a watch", |e| is_watch(&e.request)).await;
+    stage.lease.delete().await;
+    assert_said(&next(&mut running, 1).await, &[("deleted", "main")]);
+    desk.proxy.log.first("a watch that goes on", |e| is_watch(&e.request) && e.succeeded()).await;
+    stage.lease.create(json!({})).await;
+    stage.lease.edit(|object| object["metadata"]["labels"] = labels()).await;
+
+    assert_said(&next(&mut running, 1).await, &[("released", "main")]);
+    assert_eq!(desk.proxy.log.count(|e| is_watch(&e.request)), 3);
+    running.signal(Signal::SIGTERM);
+    assert_eq!(running.exit().await, (0, String::new()), "that a version is gone is nothing to complain of");
+}
+
+async fn nothing_is_missed_when_the_server_is_away(stage: Stage) {
+    let desk = Desk::of(&stage).await;
+    for name in ["a", "b", "main"] {
+        desk.lease(name, &labels(), &held("me", 600)).await;
+    }
+    let mut running = desk.starts(WATCH);
+    next(&mut running, 3).await;
+    desk.proxy.log.first("a watch", |e| is_watch(&e.request) && e.succeeded()).await;
+
+    desk.proxy.refuse().await;
+    stage.lease.set_spec(held("next", 600)).await;
+    stage.api.lease(&stage.namespace, "a").delete().await;
+    desk.proxy.mend().await;
+
+    assert_said(&next(&mut running, 2).await, &[("acquired", "main"), ("deleted", "a")]);
+    desk.proxy.reset();
+    stage.lease.set_spec(released()).await;
+    assert_said(&next(&mut running, 1).await, &[("released", "main")]);
+    running.signal(Signal::SIGINT);
+    assert_eq!(running.exit().await.0, 0);
+}
+
+async fn a_reader_that_goes_away_ends_it_in_silence(stage: Stage) {
+    let desk = Desk::of(&stage).await;
+    desk.lease("main", &labels(), &held("me", 600)).await;
+    let mut running = desk.starts(WATCH);
+    running.line().await;
+
+    running.lines.close();
+    // The thread that reads notices with the first of these, and closes the pipe; the command with the second or third.
+    let ended = tokio::task::spawn_local(running.exit());
+    while !ended.is_finished() {
+        stage.lease.set_spec(held("other", 600)).await;
+        stage.lease.set_spec(released()).await;
+    }
+
+    assert_eq!(ended.await.expect("no panic inside"), (0, String::new()));
+}
+
+async fn both_signals_end_it_with_0(stage: Stage) {
+    let desk = Desk::of(&stage).await;
+    desk.lease("main", &labels(), &held("me", 600)).await;
+    for signal in [Signal::SIGINT, Signal::SIGTERM] {
+        let mut running = desk.starts(WATCH);
+        running.line().await;
+        running.signal(signal);
+        assert_eq!(running.exit().await, (0, String::new()), "{signal}");
+    }
+}
+
+async fn a_first_list_that_fails_ends_it(stage: Stage) {
+    let desk = Desk::of(&stage).await;
+    let is_list = |request: &Request| request.verb == Verb::List;
+    desk.proxy.on(is_list, Times::Only(1), Fault::refused(403, "Forbidden"));
+    assert_eq!(desk.ends(WATCH).await.code, 77);
+    desk.proxy.on(is_list, Times::Only(1), Fault::hung_up());
+    assert_eq!(desk.ends(WATCH).await.code, 69);
+    assert_eq!(desk.ends(&["status", "-l", "a===", "--watch"]).await.code, 78);
+}
