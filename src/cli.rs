@@ -84,6 +84,8 @@ pub enum Preset {
     Run,
     /// `lock`.
     Lock(Lock),
+    /// `task`.
+    Task(Task),
 }
 
 /// How long `lock` waits.
@@ -103,14 +105,32 @@ pub struct Lock {
     pub conflict_exit_code: u8,
 }
 
-/// Runs a command once, under a lock.
+/// When `task` runs.
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
+pub struct Task {
+    /// From the start of one run to that of the next, in whole seconds, such as 1h
+    #[arg(long, value_name = "INTERVAL")]
+    pub every: String,
+    /// Run it now, or not at all, and end with it: for what comes again by itself, such as a CronJob
+    #[arg(long)]
+    pub once: bool,
+    /// Stop a run that takes longer, such as 10m
+    #[arg(long, value_name = "DURATION")]
+    pub limit: Option<String>,
+    /// Exit code if it is not due, or another replica runs it
+    #[arg(short = 'E', long, value_name = "CODE", default_value_t = exit::HELD, requires = "once")]
+    pub conflict_exit_code: u8,
+}
+
+/// Runs a command under a name that replicas share.
 #[derive(Args)]
-struct LockLine {
-    /// Name of the lock; its Lease is lock-NAME, behind lease.prefix. --lease NAME in its place is the name of a Lease as it is
+struct NamedRun<How: Args> {
+    /// What is shared; its Lease is lock-NAME or tasklock-NAME, behind lease.prefix. --lease NAME in its place is the name of a Lease
+    /// as it is
     #[arg(value_name = "NAME", required_unless_present = "lease", conflicts_with = "lease")]
     name: Option<String>,
     #[command(flatten)]
-    lock: Lock,
+    how: How,
     #[command(flatten)]
     flags: ConfigFlags,
     /// What to run: a program and its arguments, no shell
@@ -118,9 +138,10 @@ struct LockLine {
     command: Vec<String>,
 }
 
-impl From<LockLine> for Run {
-    fn from(LockLine { name, lock, flags, command }: LockLine) -> Self {
-        Self { flags: ConfigFlags { lease_argument: name, preset: Preset::Lock(lock), ..flags }, command }
+impl<How: Args> NamedRun<How> {
+    fn with(self, preset: impl FnOnce(How) -> Preset) -> Run {
+        let Self { name, how, flags, command } = self;
+        Run { flags: ConfigFlags { lease_argument: name, preset: preset(how), ..flags }, command }
     }
 }
 
@@ -292,7 +313,8 @@ pub fn parse(line: impl IntoIterator<Item = OsString>) -> Result<Face, Refused> 
     Ok(match face {
         None => Face::Run(run),
         Some(Named::Run(run)) => Face::Run(run),
-        Some(Named::Lock(lock)) => Face::Run(lock.into()),
+        Some(Named::Lock(lock)) => Face::Run(lock.with(Preset::Lock)),
+        Some(Named::Task(task)) => Face::Run(task.with(Preset::Task)),
         Some(Named::Check(check)) => Face::Command(Command::Check(check)),
         Some(Named::Status(status)) => Face::Command(Command::Status(status)),
         Some(Named::Prune(prune)) => Face::Command(Command::Prune(prune)),
@@ -333,12 +355,17 @@ enum Named {
     /// Exit codes: the command's; 75 another holds the lock, 76 the lock was lost and the command stopped, 69 nothing could be
     /// read within the bound, 77 not permitted, 128 + N signal N ended the wait.
     #[command(verbatim_doc_comment)]
-    Lock(LockLine),
+    Lock(NamedRun<Lock>),
+    /// Run a command at most once per interval over all replicas, and never two at once
+    ///
+    /// Of a configuration file and the environment the same applies as for a lock, and task.
+    #[command(verbatim_doc_comment)]
+    Task(NamedRun<Task>),
     /// Check configuration, timing, permissions, the API server and this container's power to kill
     Check(Check),
     /// Say who holds a Lease, since when and how stale it is
     ///
-    /// Exit codes: 0 held, 1 free, expired or held by nobody (not given back, and waited for), 2 no such Lease. Whether a Lease
+    /// Exit codes: 0 held, 1 free, resting, expired or held by nobody (not given back, and waited for), 2 no such Lease. Whether a Lease
     /// is held or expired is judged by this machine's wall clock, because a command that looks once has no other. A replica never
     /// relies on it: it takes a Lease only after watching it unchanged for its whole duration. If this clock is wrong, so is the
     /// answer, by the same amount. --observe asks none, and takes as long.
@@ -435,6 +462,9 @@ mod tests {
             &["lock", "x", "--try", "--timeout", "1s", "--", "true"],
             &["lock", "x", "--try", "--wait", "--", "true"],
             &["lock", "x", "--timeout", "1s", "--wait", "--", "true"],
+            &["task", "x", "--", "true"],
+            &["task", "x", "--every", "1h"],
+            &["task", "x", "--every", "1h", "-E", "3", "--", "true"],
         ] {
             assert_eq!((refused(line), parsed(line).unwrap_err().is_of_run()), (64, true), "{line:?}");
         }

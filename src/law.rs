@@ -76,9 +76,8 @@
 //! # Rules of the follower
 //!
 //! 11. It waits the D of the record, times 1 + rho, through which it has seen one uid and spec without a break, whoever holds it.
-//!     No time in a record is compared with the local clock, except to wait for longer where a bound would have it give up. If no
-//!     duration is recorded, it waits the longest known: of its own D, the last that it saw (nobody's never lowers that) and the
-//!     recorded one.
+//!     No time in a record makes that shorter, whatever the local clock says. If no duration is recorded, it waits the longest
+//!     known: of its own D, the last that it saw (nobody's never lowers that) and the recorded one.
 //! 12. It takes the Lease by one PUT with the uid and the resourceVersion that it read, never by PATCH or POST. The proof of it
 //!     begins the term. If S, counted from its send, is past by then, or something later was seen, the Lease is written again on
 //!     that version, and that write begins the term. After a 409 it reads the Lease, and waits anew if uid or spec changed.
@@ -91,11 +90,12 @@
 //!     nobody's or held by another than the name beside it, of none, and of another uid than the one last seen held, nothing is
 //!     taken for the longest known times 1 + rho. `lease.creationWait` replaces both waits, but none for a holder.
 //!     `lease.foreignRelease: trust` takes one that is there and free for given back, unless a name is beside it, or was beside the
-//!     holder last seen.
+//!     holder last seen. One that rests (`tenure.dev/rests` is its renewTime and holder) was given back as well, and is taken once
+//!     its duration has passed since renewTime by the wall clock, or since it was first seen.
 //! 15. A write that is confirmed after S, counted from its own send, starts nothing (12). A child that executes, or signals a
 //!     promotion, reads the clock as its last step, and does nothing from S on; a demotion's hook has until H to begin.
-//! 16. The watch makes things faster and nothing depends on it: with a dead one a takeover is R later at most. Its older versions
-//!     of one uid are dropped, a quorum read is always believed.
+//! 16. The watch makes things faster and nothing depends on it: with a dead one a takeover is R later at most, and a minute
+//!     where the Lease rested. Its older versions of one uid are dropped, a quorum read is always believed.
 //! 17. A Lease that is being deleted is not acquired. A request to step down names the full identity of a holder and is removed
 //!     by the next acquisition; others give the named candidate one D. A Lease with a strategy is taken only by its preferred
 //!     holder. A pause keeps others from taking the Lease, but not the recorded holder; it moves neither S nor H.

@@ -82,7 +82,7 @@ impl fmt::Debug for Instant {
 
 /// The clock readings that a deciding room gets with every input.
 ///
-/// Only `boot` takes part in decisions; `wall` is written into records for people to read.
+/// Whether two may run at once is decided by `boot` alone; `wall` is written into records, and tells when a task is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Now {
     /// CLOCK_BOOTTIME, read before the input is handled.

@@ -51,7 +51,7 @@ impl Refused {
     /// Whether this was to start a container's workload, and not a command that people run beside one.
     #[must_use]
     pub fn is_of_run(&self) -> bool {
-        self.error.use_stderr() && (["run", "lock"].contains(&&*self.word) || !names().any(|name| name == self.word))
+        self.error.use_stderr() && (["run", "lock", "task"].contains(&&*self.word) || !names().any(|name| name == self.word))
     }
 
     /// A tip about an unexpected word.

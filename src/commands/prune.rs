@@ -99,8 +99,9 @@ impl Unused {
         let is_past = |moment, span: Duration| age(moment).is_some_and(|age| age > span.as_nanos());
         let watched = match record.state() {
             LeaseState::Released if is_past(seen.renewed, older_than) => Duration::ZERO,
+            LeaseState::Resting if is_past(seen.until, Duration::ZERO) && is_past(seen.renewed, older_than) => Duration::ZERO,
             LeaseState::Held | LeaseState::Nobody if is_past(seen.until, Duration::ZERO) => record.duration()?,
-            LeaseState::Held | LeaseState::Nobody | LeaseState::Released | LeaseState::Free => return None,
+            LeaseState::Held | LeaseState::Resting | LeaseState::Nobody | LeaseState::Released | LeaseState::Free => return None,
         };
         Some(Self { seen, record, watched, outcome: "candidate" })
     }

@@ -21,6 +21,8 @@ pub(super) enum State {
     Expired,
     /// It was not given back, and is waited for.
     Nobody,
+    /// A task has run, and is not due yet.
+    Resting,
     Free,
 }
 
@@ -30,6 +32,7 @@ impl State {
             Self::Held => "held",
             Self::Expired => "expired",
             Self::Nobody => "nobody",
+            Self::Resting => "resting",
             Self::Free => "free",
         }
     }
@@ -70,10 +73,11 @@ impl Seen {
         let duration = record.and_then(LeaseRecord::duration);
         let until = renewed.map(|renewed| renewed.saturating_add(duration.unwrap_or(own)).unwrap_or(Timestamp::MAX));
         let state = match record.map(LeaseRecord::state) {
+            Some(LeaseState::Resting) if until.is_some_and(|until| now <= until) => State::Resting,
             Some(LeaseState::Held) if until.is_some_and(|until| now <= until) => State::Held,
             Some(LeaseState::Held) => State::Expired,
             Some(LeaseState::Nobody) => State::Nobody,
-            Some(LeaseState::Released | LeaseState::Free) | None => State::Free,
+            Some(LeaseState::Resting | LeaseState::Released | LeaseState::Free) | None => State::Free,
         };
         let holder = record.and_then(LeaseRecord::holder).filter(|_| state != State::Nobody).map(str::to_owned);
         Self {
@@ -93,7 +97,8 @@ impl Seen {
 
     pub(super) fn row(&self) -> [String; 6] {
         let moment = |time: Option<Timestamp>| time.map_or_else(|| "-".into(), to_the_second);
-        let until = if self.state == State::Nobody { format!(", until {}", moment(self.until)) } else { String::new() };
+        let ends = matches!(self.state, State::Nobody | State::Resting);
+        let until = if ends { format!(", until {}", moment(self.until)) } else { String::new() };
         [
             self.name.clone(),
             format!("{}{until}{}", self.state.as_str(), if self.paused { ", paused" } else { "" }),
@@ -266,6 +271,18 @@ mod tests {
             assert_eq!(seen.row()[1..3], [format!("nobody, until {until}"), "-".into()]);
             let said = read(&said(Output::Json, &seen, false));
             assert_eq!((&said["state"], &said["holder"], &said["until"]), (&json!("nobody"), &Value::Null, &json!(until)));
+        }
+    }
+
+    #[test]
+    fn a_lease_rests_until_its_next_run_is_due_and_is_free_then() {
+        for (renewed, state) in
+            [("2026-01-01T00:00:07Z", "resting, until 2026-01-01T00:00:22Z"), ("2025-12-31T00:00:00Z", "free")]
+        {
+            let mut lease = lease(json!({ "holderIdentity": "a", "renewTime": renewed, "leaseDurationSeconds": 15 }));
+            lease["metadata"]["annotations"] = json!({ "tenure.dev/rests": format!("{renewed} a") });
+            let seen = Seen::at("2026-01-01T00:00:10Z".parse().unwrap(), &lease, OWN);
+            assert_eq!(seen.row()[1..3], [state.to_owned(), "a".into()]);
         }
     }
 

@@ -31,6 +31,7 @@ mod rules;
 mod scalars;
 mod schema;
 mod sources;
+mod task;
 #[cfg(test)]
 mod tests;
 mod workload;
@@ -44,6 +45,7 @@ pub use roles::{Hook, HookKind, Hooks, Rewrite, Signals};
 pub use rules::{Purpose, can_stand};
 pub use scalars::{Drift, Signal};
 pub use schema::{DEFAULTS, schema};
+pub use task::{AfterCrash, OnFailure, Task, TaskConfig};
 pub use workload::{Acknowledge, KillMode, OnExit, OnLoss, Restart, RestartPolicy, Runs, Stop, WorkloadConfig};
 
 /// Everything that a user can set.
@@ -54,6 +56,8 @@ pub struct Config {
     pub lease: LeaseConfig,
     /// The wrapped process.
     pub workload: WorkloadConfig,
+    /// A task, with `tenure task` only.
+    pub task: TaskConfig,
     /// Signals that tell a running workload its role.
     pub signals: Signals,
     /// Commands around a change of role.

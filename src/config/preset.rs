@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Config, LeaseConfig, OnLoss, humane,
+    Config, LeaseConfig, OnLoss, Task, humane,
     keys::{self, Found},
     load::Problem,
     rules::{Judgement, dashed},
@@ -26,6 +26,8 @@ pub enum Preset {
         /// None: for ever.
         patience: Option<Patience>,
     },
+    /// `tenure task`: at most once per interval.
+    Task(Task),
 }
 
 /// How long a holder that lives is waited for.
@@ -44,15 +46,36 @@ impl Preset {
         match self {
             Self::Run => None,
             Self::Lock { .. } => Some("lock"),
+            Self::Task(_) => Some("task"),
         }
     }
 
     /// How long a holder that lives is waited for; none: for ever.
     #[must_use]
-    pub const fn patience(&self) -> Option<Patience> {
+    pub fn patience(&self) -> Option<Patience> {
         match self {
             Self::Run => None,
             Self::Lock { patience } => *patience,
+            Self::Task(task) => task.once.map(|code| Patience { limit: Duration::ZERO, code }),
+        }
+    }
+
+    /// Whether it ends with its command.
+    #[must_use]
+    pub const fn is_once(&self) -> bool {
+        match self {
+            Self::Run => false,
+            Self::Lock { .. } => true,
+            Self::Task(task) => task.once.is_some(),
+        }
+    }
+
+    /// The task, if it is one.
+    #[must_use]
+    pub const fn task(&self) -> Option<&Task> {
+        match self {
+            Self::Run | Self::Lock { .. } => None,
+            Self::Task(task) => Some(task),
         }
     }
 }
@@ -62,13 +85,15 @@ pub(super) fn narrow(preset: &cli::Preset, [file, environment, flags]: &mut [Lay
     if *preset == cli::Preset::Run {
         return;
     }
+    let is_task = matches!(preset, cli::Preset::Task(_));
+    let applies = |path: &str| applies(path) || is_task && path.starts_with("task.");
     for layer in [file, environment] {
         layer.entries.retain(|entry| applies(&entry.key.path));
         layer.problems.retain(|problem| applies(&problem.path) || !matches!(keys::find(&problem.path), Found::Key(_)));
     }
     let is_foreign = |path: &str| !applies(path) && !["lease.name", "workload.command"].contains(&path);
     let foreign = flags.entries.extract_if(.., |entry| is_foreign(&entry.key.path));
-    let message = "does not apply to a command that runs once, under a lock: remove it";
+    let message = "does not apply to a lock or a task: remove it";
     let refused = foreign.map(|entry| Problem { path: entry.key.path.clone(), origin: entry.origin, message: message.into() });
     flags.problems.extend(refused);
 }
@@ -83,9 +108,12 @@ pub(super) fn fix(flags: &cli::ConfigFlags, config: &mut Config, judgement: &mut
     give_name(flags, &mut config.lease, judgement);
     let preset = match &flags.preset {
         cli::Preset::Run => return Preset::Run,
-        cli::Preset::Lock(lock) => Preset::Lock { patience: patience(lock, judgement) },
+        cli::Preset::Lock(lock) => {
+            config.workload.on_loss = OnLoss::Exit;
+            Preset::Lock { patience: patience(lock, judgement) }
+        }
+        cli::Preset::Task(said) => Preset::Task(Task::of(said, &mut config.workload, judgement)),
     };
-    config.workload.on_loss = OnLoss::Exit;
     if !std::mem::replace(&mut config.lease.enabled, true) {
         judgement.refuse(&["lease.enabled"], "without leader election there is no lock: remove it");
     }
@@ -98,6 +126,7 @@ fn give_name(flags: &cli::ConfigFlags, lease: &mut LeaseConfig, judgement: &mut 
     let typed = flags.lease_argument.as_deref().and_then(|name| match flags.preset {
         cli::Preset::Run => kinds.iter().find_map(|(kind, before)| Some((*before, name.strip_prefix(kind)?))),
         cli::Preset::Lock(_) => Some(("lock:", name)),
+        cli::Preset::Task(_) => Some(("tasklock:", name)),
     });
     let Some((before, name)) = typed else { return };
     lease.name = name.into();

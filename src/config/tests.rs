@@ -528,3 +528,46 @@ fn the_bound_of_a_lock_has_a_unit_and_a_try_is_none_at_all() {
         assert!(said.len() == 1 && said[0].starts_with("--timeout: ") && said[0].contains("is not a duration"), "{said:?}");
     }
 }
+
+fn task(every: &str, limit: Option<&str>, once: bool, given: ConfigFlags) -> ConfigFlags {
+    let how = cli::Task { every: every.into(), limit: limit.map(str::to_owned), once, conflict_exit_code: 9 };
+    ConfigFlags { preset: cli::Preset::Task(how), lease_argument: Some("Report".into()), ..given }
+}
+
+#[test]
+fn a_task_follows_after_each_run_and_one_that_runs_once_ends_with_it() {
+    let file = File::new("task.yaml", "task: {afterCrash: run}\nworkload: {onExit: restart}\n");
+    for (once, on_exit, on_loss) in [(false, OnExit::Follow, OnLoss::Follow), (true, OnExit::Exit, OnLoss::Exit)] {
+        let flags = task("1h", Some("90s"), once, ConfigFlags { set: vec!["task.onFailure=release".into()], ..file.flags() });
+        let Loaded { config, preset, .. } = loaded(&flags, &[]);
+        assert_eq!(
+            (config.lease.name.as_str(), config.workload.on_exit, config.workload.on_loss),
+            ("tasklock-report", on_exit, on_loss)
+        );
+        assert_eq!(config.task, TaskConfig { after_crash: AfterCrash::Run, on_failure: OnFailure::Release });
+        let [every, limit] = [3_600, 90].map(Duration::from_secs);
+        assert_eq!(preset, Preset::Task(Task { every, limit: Some(limit), once: once.then_some(9) }));
+        assert_eq!((preset.kind(), preset.is_once()), (Some("task"), once));
+    }
+}
+
+#[test]
+fn an_interval_is_in_whole_seconds_and_neither_it_nor_a_limit_is_longer_than_a_lease_can_say() {
+    for every in ["0s", "999ms", "1500ms", "2147483648s", "10", "never"] {
+        let said = problems(&task(every, None, false, ConfigFlags::default()), &[]);
+        assert!(matches!(&said[..], [said] if said.starts_with(&format!("--every: {every:?} is not "))), "{said:?}");
+    }
+    for limit in ["0s", "2147483648s", "10"] {
+        let said = problems(&task("1s", Some(limit), true, ConfigFlags::default()), &[]);
+        assert!(matches!(&said[..], [said] if said.starts_with(&format!("--limit: {limit:?} is not "))), "{said:?}");
+    }
+    for (every, limit) in [("1s", "1500ms"), ("2147483647s", "2147483647s")] {
+        loaded(&task(every, Some(limit), false, ConfigFlags::default()), &[]);
+    }
+}
+
+#[test]
+fn what_is_a_tasks_own_does_not_apply_to_a_lock() {
+    let said = problems(&lock("x", ConfigFlags { set: vec!["task.afterCrash=run".into()], ..ConfigFlags::default() }), &[]);
+    assert!(matches!(&said[..], [said] if said.contains("task.afterCrash: does not apply")), "{said:?}");
+}

@@ -1,6 +1,6 @@
 //! What all phases of an election share: what they want done, the request in flight, what was seen of the Lease, and the pace.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, time::Duration};
 
 use pacing::Pacing;
 pub(crate) use pacing::doubled;
@@ -22,7 +22,7 @@ use super::{
     writes::{LeaseWriter, Stamps},
 };
 use crate::{
-    config::{Preset, Release},
+    config::{AfterCrash, OnFailure, Release},
     law::Timing,
     link::{InitialState, LastSeen, Slot, Term, Then, ToInit},
     time::{Instant, Now},
@@ -54,6 +54,9 @@ pub(crate) struct Core {
     pub(crate) writer: LeaseWriter,
     pub(crate) timing: Timing,
     pub(crate) release: Release,
+    /// The interval of a task.
+    pub(crate) every: Option<Duration>,
+    pub(crate) on_failure: OnFailure,
     pub(crate) last_term: Term,
     pub(crate) shutdown: bool,
     /// None: what is waited for is waited for for ever.
@@ -80,14 +83,16 @@ impl Core {
         let nothing = || LastSeen { duration: config.lease.duration, held: None, not_before: Instant::BOOT };
         let last_seen = initial.last_seen.get(&slot).cloned().unwrap_or_else(nothing);
         let (identity, timing) = (initial.identity.clone(), config.timing());
+        let every = initial.preset.task().map(|task| task.every);
+        let crash_wait = every.filter(|_| config.task.after_crash == AfterCrash::Wait);
         let mut recorder = Recorder::new(initial.resume.as_ref(), now);
-        if initial.preset != Preset::Run {
+        if initial.preset.is_once() {
             recorder.waits();
         }
         Self {
             slot,
             turn: Turn::Own,
-            observation: Observation::after(last_seen.clone(), identity.clone(), timing, &config.lease),
+            observation: Observation::after(last_seen.clone(), identity.clone(), timing, &config.lease, crash_wait),
             writer: LeaseWriter {
                 identity,
                 name: config.lease.name.clone(),
@@ -98,6 +103,8 @@ impl Core {
             },
             timing,
             release: config.lease.release,
+            every,
+            on_failure: config.task.on_failure,
             last_term: initial.last_term,
             shutdown: initial.shutdown,
             patience: initial.preset.patience().map(|bound| Patience::new(bound, initial.began)),
@@ -171,7 +178,7 @@ impl Core {
         self.report_oddity(&record);
         self.report_holder(&record);
         self.watch.resumes_from(Some(record.resource_version()));
-        self.observation.read(record, now.boot);
+        self.observation.read(record, now);
         self.hand_on();
         self.tick_watch(now);
     }

@@ -126,7 +126,7 @@ impl Following {
             }
             (Eligibility::Open { why, from, .. }, Some(at)) if at <= now.boot => self.campaign(core, why, &from, now),
             (Eligibility::Vacant { .. } | Eligibility::Open { .. } | Eligibility::Closed, _) => {
-                if core.pacing.next_read(core.timing) <= now.boot {
+                if core.next_read() <= now.boot {
                     core.get(now);
                 }
             }
@@ -145,9 +145,9 @@ impl Following {
         let retry = core.pacing.retry_at();
         let act = match self.act_at(core) {
             _ if self.is_unsettled() => retry,
-            Some(_) if core.turn == Turn::Look => core.pacing.next_read(core.timing),
-            Some(at) => at.max(retry).min(core.pacing.next_read(core.timing)),
-            None => core.pacing.next_read(core.timing),
+            Some(_) if core.turn == Turn::Look => core.next_read(),
+            Some(at) => at.max(retry).min(core.next_read()),
+            None => core.next_read(),
         };
         let patience = core.patience.as_ref().and_then(Patience::due);
         [watch, patience].into_iter().flatten().chain([act]).min()
@@ -222,7 +222,7 @@ impl Following {
     /// When the next write is due, and how it compares with those of other slots.
     pub(crate) fn candidacy(&self, core: &Core) -> Option<(Instant, Candidacy)> {
         let candidacy = match self.eligibility(core) {
-            Eligibility::Open { why: AcquireReason::Released, .. } => Candidacy::Released,
+            Eligibility::Open { why: AcquireReason::Released | AcquireReason::Due, .. } => Candidacy::Released,
             Eligibility::Open { why: AcquireReason::Expired, .. } => Candidacy::Expired,
             Eligibility::Open { why: AcquireReason::Nobody | AcquireReason::Cleared, .. } => Candidacy::Free,
             Eligibility::Vacant { .. } => Candidacy::Vacant,
@@ -238,6 +238,8 @@ impl Following {
             Eligibility::Closed => None,
             Eligibility::Vacant { from: None, .. } => Some(self.writes.not_before.max(self.creations.not_before)),
             Eligibility::Vacant { from: Some(_), .. } => Some(self.writes.not_before),
+            // Many replicas know when it is due, and one of them may have taken it: a read costs less than a write in vain.
+            Eligibility::Open { at, why: AcquireReason::Due, .. } if !core.pacing.has_asked_since(at) => None,
             Eligibility::Open { at, .. } => {
                 // The pace of nobody's hold holds up no takeover that need not wait.
                 let retry = if self.campaign.is_some() { self.writes.not_before } else { Instant::BOOT };

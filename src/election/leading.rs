@@ -3,6 +3,8 @@
 //! Owns renewal, the term's deadlines as the elector knows them, loss, and the stop that precedes every end of a term (law 1, 3 to
 //! 8, 10). Init enforces the deadlines, and at H the second guard does too ([`super::armed`]).
 
+use std::time::Duration;
+
 use super::{
     Event, Watched,
     core::{Core, News},
@@ -87,6 +89,8 @@ struct Ending {
 #[derive(Clone, Copy, Debug)]
 struct Proof {
     then: Then,
+    /// Of a task that ran: the Lease rests until it is over.
+    interval: Option<Duration>,
     /// When it was known here.
     at: Instant,
 }

@@ -342,6 +342,8 @@ pub enum AcquireReason {
     Expired,
     /// It was not given back, and whoever had it is dead by now (law 14).
     Nobody,
+    /// The interval of its task is over, and whatever ran is dead.
+    Due,
     /// It was not given back, and nobody is to be waited for: `lease.creationWait` is 0.
     Cleared,
 }
@@ -354,6 +356,7 @@ impl AcquireReason {
             Self::Released => "released",
             Self::Expired => "expired",
             Self::Nobody => "nobody",
+            Self::Due => "due",
             Self::Cleared => "cleared",
         }
     }
@@ -366,6 +369,8 @@ pub enum ReleaseResult {
     Clear,
     /// It is deleted.
     Delete,
+    /// It waits to be due.
+    Rest,
     /// Not at all: configured so.
     Keep,
     /// Not at all: it no longer belonged to this term.
@@ -381,6 +386,7 @@ impl ReleaseResult {
         match self {
             Self::Clear => "clear",
             Self::Delete => "delete",
+            Self::Rest => "rest",
             Self::Keep => "keep",
             Self::NotOurs => "not-ours",
             Self::Unknown => "unknown",

@@ -2,7 +2,8 @@
 //!
 //! Owns law 11, 13, 14 and 17 for the follower: the unbroken observation of one (uid, spec), the wait for the record's own
 //! duration, what nobody has given back and is first held by nobody, the memory of who may still run although the record no longer
-//! names it, and what must not be taken although it is free. No time in the record is compared with a clock.
+//! names it, and what must not be taken although it is free. A time in the record is compared with a clock only to tell when a task is
+//! due whose last run is proved dead, or waited out like any holder: a wrong clock shifts a run, and lets no two run at once.
 
 use std::time::Duration;
 
@@ -15,8 +16,11 @@ use crate::{
     config::{ForeignRelease, LeaseConfig},
     law::Timing,
     link::LastSeen,
-    time::Instant,
+    time::{Instant, Now},
 };
+
+/// The basis and the prime of the hash FNV-1a.
+const FNV: (u32, u32) = (0x811C_9DC5, 0x0100_0193);
 
 /// What was last seen of the Lease.
 #[derive(Clone, Debug)]
@@ -26,7 +30,11 @@ pub(crate) struct Observation {
     /// If the user has set it.
     creation_wait: Option<Duration>,
     foreign_release: ForeignRelease,
+    /// From the start of a run whose replica crashed to the next.
+    crash_wait: Option<Duration>,
     seen: Seen,
+    /// The clocks when that was last confirmed, before it was due.
+    seen_at: Now,
     /// uid of the Lease that was held when it was last seen held, unless that is known to be gone.
     held: Option<String>,
     /// The holder that was last seen, if one was, had its name in [`HOLDER`] too.
@@ -80,14 +88,22 @@ pub(crate) enum Eligibility {
 
 impl Observation {
     /// Nothing has been seen of the Lease by this elector, but what counts of what earlier ones saw.
-    pub(crate) fn after(last_seen: LastSeen, me: String, timing: Timing, config: &LeaseConfig) -> Self {
+    pub(crate) fn after(
+        last_seen: LastSeen,
+        me: String,
+        timing: Timing,
+        config: &LeaseConfig,
+        crash_wait: Option<Duration>,
+    ) -> Self {
         let LastSeen { duration, held, not_before } = last_seen;
         Self {
             me,
             timing,
             creation_wait: config.creation_wait,
             foreign_release: config.foreign_release,
+            crash_wait,
             seen: Seen::Nothing,
+            seen_at: Now { boot: Instant::BOOT, wall: 0 },
             held,
             was_named: false,
             version: None,
@@ -105,7 +121,8 @@ impl Observation {
     }
 
     /// Takes in a version of the Lease from a reply, which is always believed (law 16).
-    pub(crate) fn read(&mut self, record: LeaseRecord, now: Instant) {
+    pub(crate) fn read(&mut self, record: LeaseRecord, clocks: Now) {
+        let now = clocks.boot;
         self.note_time(&record);
         let (before, is_first_sight) = (self.longest(), !self.shows(&record));
         let is_another = self.held.as_ref().is_some_and(|uid| uid != record.uid());
@@ -115,12 +132,12 @@ impl Observation {
             // A reply that the watch has overtaken tells of an earlier holder.
             LeaseState::Held if !self.is_past(&record) => recorded,
             LeaseState::Held | LeaseState::Nobody | LeaseState::Free => self.last_duration.max(recorded),
-            LeaseState::Released => self.last_duration,
+            LeaseState::Resting | LeaseState::Released => self.last_duration,
         };
         let was_displaced = match state {
             LeaseState::Nobody | LeaseState::Free => true,
             LeaseState::Held => record.annotation(HOLDER).is_some_and(|name| !record.is_held_by(name)),
-            LeaseState::Released => false,
+            LeaseState::Resting | LeaseState::Released => false,
         };
         if is_first_sight {
             self.begin_sight(now);
@@ -135,16 +152,20 @@ impl Observation {
             self.was_named = record.annotation(HOLDER).is_some();
         }
         self.version = Some(record.resource_version().to_owned());
+        // A clock that is set meanwhile moves what is due, but not what has been.
+        if is_first_sight || self.due_at().is_none_or(|due| now < due) {
+            self.seen_at = clocks;
+        }
         self.seen = Seen::Lease(record);
     }
 
     /// Takes in a version from the watch; false if it is no later than what was seen, of this Lease or of an earlier one that is
     /// gone (law 16). Such a one still tells for how long somebody may have it; and one of another Lease, that its holder may run.
-    pub(crate) fn watched(&mut self, record: LeaseRecord, now: Instant) -> bool {
+    pub(crate) fn watched(&mut self, record: LeaseRecord, now: Now) -> bool {
         let is_news = self.version.as_ref().is_none_or(|version| later(record.resource_version(), version));
         if is_news {
             self.read(record, now);
-        } else if record.holder().is_some() {
+        } else if record.holder().is_some() && record.state() != LeaseState::Resting {
             self.note_time(&record);
             self.last_duration = self.last_duration.max(record.duration().unwrap_or_default());
             if self.record().is_none_or(|seen| seen.uid() != record.uid()) {
@@ -216,20 +237,28 @@ impl Observation {
             Seen::Absent => return Eligibility::Vacant { from: None, duration: self.longest() },
             Seen::Lease(record) => record,
         };
+        let state = self.state_of(record);
+        let is_mine = state == LeaseState::Held && record.is_held_by(&self.me);
         let is_for_another = record.strategy().is_some() && record.preferred_holder() != Some(self.me.as_str());
-        if record.is_paused() && !record.is_held_by(&self.me) || is_for_another || record.is_being_deleted() {
+        if record.is_paused() && !is_mine || is_for_another || record.is_being_deleted() {
             return Eligibility::Closed;
         }
         let recorded = record.duration().unwrap_or_default();
         let candidate = record.annotation(STEP_DOWN_TO);
-        let (at, why, candidate) = match self.state_of(record) {
+        let (at, why, candidate) = match state {
             LeaseState::Held if proved.is_some_and(|proved| proved.says_the_same_as(record)) => {
                 (self.since, AcquireReason::Expired, None)
             }
+            LeaseState::Resting => {
+                let wait = record.duration().unwrap_or_else(|| self.longest());
+                (self.due(record, record.renew_time(), wait), AcquireReason::Due, candidate)
+            }
             LeaseState::Held => {
                 let expired = self.timing.takeable(self.since, record.duration().unwrap_or_else(|| self.longest()));
+                let due = self.crash_wait.map(|wait| self.due(record, record.acquire_time(), wait)).filter(|due| *due > expired);
                 let was_asked = record.annotation(STEP_DOWN).is_some_and(|holder| record.is_held_by(holder));
-                (expired, AcquireReason::Expired, candidate.filter(|_| was_asked))
+                let (at, why) = due.map_or((expired, AcquireReason::Expired), |due| (due, AcquireReason::Due));
+                (at, why, candidate.filter(|_| was_asked))
             }
             LeaseState::Nobody if self.creation_wait.is_some() || recorded >= self.longest() => {
                 let wait = self.creation_wait.unwrap_or(recorded);
@@ -245,6 +274,27 @@ impl Observation {
         let is_deferred = candidate.is_some_and(|candidate| candidate != self.me);
         let at = if is_deferred { self.timing.takeable(at, self.timing.duration) } else { at };
         Eligibility::Open { at: at.max(self.not_before), why, from: record.clone() }
+    }
+
+    /// When the next run is due, before which nobody takes the Lease; none if nothing but its holder is waited for.
+    pub(crate) fn due_at(&self) -> Option<Instant> {
+        match self.eligibility(None) {
+            Eligibility::Open { at, why: AcquireReason::Due, .. } => Some(at),
+            Eligibility::Unknown | Eligibility::Closed | Eligibility::Vacant { .. } | Eligibility::Open { .. } => None,
+        }
+    }
+
+    /// When `wait` has passed since `time` by the wall clock, or since what is seen was first seen: no date in the future blocks
+    /// anybody for ever. And a moment later, another one for each replica: not all come at once.
+    fn due(&self, record: &LeaseRecord, time: Option<&str>, wait: Duration) -> Instant {
+        let passed = self.seen_at.wall.saturating_sub(time.and_then(micros).unwrap_or_default());
+        let left = i64::try_from(wait.as_micros()).unwrap_or(i64::MAX).saturating_sub(passed);
+        let span = Duration::from_micros(left.unsigned_abs());
+        let due = if left < 0 { self.seen_at.boot.before(span) } else { self.seen_at.boot + span };
+        let bytes = record.renew_time().unwrap_or_default().bytes().chain(self.me.bytes());
+        let hash = bytes.fold(FNV.0, |hash: u32, byte| (hash ^ u32::from(byte)).wrapping_mul(FNV.1));
+        let moment = self.timing.renew_period.mul_f64(f64::from(hash) / f64::from(u32::MAX) / 4.0);
+        due.min(self.timing.takeable(self.since, wait)) + moment
     }
 
     fn note_time(&mut self, record: &LeaseRecord) {
@@ -268,7 +318,9 @@ impl Observation {
         match record.state() {
             LeaseState::Free if self.foreign_release == ForeignRelease::Trust && is_foreign() => LeaseState::Released,
             LeaseState::Released if self.last_duration == Duration::from_secs(1) => LeaseState::Free,
-            state @ (LeaseState::Held | LeaseState::Nobody | LeaseState::Released | LeaseState::Free) => state,
+            state @ (LeaseState::Held | LeaseState::Resting | LeaseState::Nobody | LeaseState::Released | LeaseState::Free) => {
+                state
+            }
         }
     }
 

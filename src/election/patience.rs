@@ -9,7 +9,7 @@ use super::{
     AcquireReason, Event, RequestError,
     core::{Core, oddity},
     observation::Eligibility,
-    record::LeaseRecord,
+    record::{LeaseRecord, LeaseState},
 };
 use crate::{
     config::{self, humane},
@@ -62,6 +62,14 @@ impl Core {
             _ if self.failure().is_some_and(RequestError::is_forbidden) => return Some(self.unavailable(now)),
             Eligibility::Closed => return Some((patience.code, self.not_acquired(None, now))),
             Eligibility::Vacant { .. } => (now.boot, false),
+            // Beside a date so far in the future every single run would be in vain: there, too, only watching can tell.
+            Eligibility::Open { at, why: AcquireReason::Due, from }
+                if now.boot < *at && from.ahead(now.wall) <= at.since(now.boot) =>
+            {
+                let left = Duration::from_secs(at.since(now.boot).as_secs());
+                let due = format!("the next run is due in {}", humane::format(left));
+                return Some((patience.code, self.not_acquired(Some(due), now)));
+            }
             Eligibility::Open { at, why, .. } => (*at, *why == AcquireReason::Expired),
         };
         if at <= now.boot {
@@ -103,7 +111,8 @@ impl Core {
                     format!("{} ago", humane::format(Duration::from_secs(seconds)))
                 },
             );
-            Some(format!("it is held by {holder} since {since}, renewed {age}"))
+            let is = if record.state() == LeaseState::Resting { "was run" } else { "is held" };
+            Some(format!("it {is} by {holder} since {since}, renewed {age}"))
         });
         let odd = record.and_then(|record| oddity(record, Some(&self.writer.identity))).map(str::to_owned);
         let parts: Vec<_> = [why, held, odd].into_iter().flatten().collect();

@@ -12,7 +12,7 @@ use std::{
 
 use serde_json::{Map, Value};
 
-use super::writes::{HOLDER, NOBODY, PAUSED, micros};
+use super::writes::{HOLDER, NOBODY, PAUSED, RESTS, micros, rests};
 
 /// One version of the Lease. Immutable, so that clones are cheap.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,6 +29,8 @@ static NO_SPEC: LazyLock<Map<String, Value>> = LazyLock::new(Map::new);
 pub enum LeaseState {
     /// Somebody does.
     Held,
+    /// It was given back until it is due: [`RESTS`] names this very renewTime and holder (law 14).
+    Resting,
     /// It was not given back, and is waited for: held by [`NOBODY`] (law 14).
     Nobody,
     /// The mark that a proper release leaves: holder "", duration 1, acquireTime = renewTime, and no name beside it (law 14).
@@ -146,6 +148,12 @@ impl LeaseRecord {
         Some(wall.saturating_sub(micros(self.renew_time()?)?))
     }
 
+    /// How far in the future its renewTime is by this wall clock.
+    #[must_use]
+    pub fn ahead(&self, wall: i64) -> Duration {
+        Duration::from_micros(self.age(wall).map_or(0, |age| u64::try_from(age.saturating_neg()).unwrap_or_default()))
+    }
+
     /// `spec.strategy`: a coordinator appoints the holders.
     #[must_use]
     pub fn strategy(&self) -> Option<&str> {
@@ -163,7 +171,10 @@ impl LeaseRecord {
     pub fn state(&self) -> LeaseState {
         match self.holder() {
             Some(NOBODY) => return LeaseState::Nobody,
-            Some(_) => return LeaseState::Held,
+            Some(holder) => {
+                let is_resting = self.renew_time().is_some_and(|time| self.annotation(RESTS) == Some(&rests(time, holder)));
+                return if is_resting { LeaseState::Resting } else { LeaseState::Held };
+            }
             None => {}
         }
         let emptied = self.text("holderIdentity") == Some("");

@@ -12,8 +12,9 @@ use super::{
     core::{Asked, Core},
     elector::Next,
     following::{NOT_WHAT_WAS_SENT, UNREADABLE},
-    record::LeaseRecord,
+    record::{LeaseRecord, LeaseState},
     trace::TraceContext,
+    writes::micros,
 };
 use crate::{
     config::Release,
@@ -30,6 +31,8 @@ pub(crate) struct Releasing {
     serial: u64,
     context: TraceContext,
     then: Then,
+    /// The interval of a task that ran: the Lease rests until it is over.
+    interval: Option<Duration>,
     step: Step,
     /// Whatever is not done by then stays undone: the followers wait out D.
     until: Instant,
@@ -63,6 +66,8 @@ pub(crate) struct Remainder {
     /// The span of the stop.
     pub(crate) context: TraceContext,
     pub(crate) then: Then,
+    /// See [`Releasing`].
+    pub(crate) interval: Option<Duration>,
     /// When the proof was known.
     pub(crate) proved: Instant,
     /// A previous elector may have sent a release.
@@ -71,7 +76,7 @@ pub(crate) struct Remainder {
 
 impl Releasing {
     pub(crate) fn begin(core: &mut Core, remainder: Remainder, now: Now) -> Self {
-        let Remainder { term, info, timing, serial, base, context, then, proved, was_released } = remainder;
+        let Remainder { term, info, timing, serial, base, context, then, interval, proved, was_released } = remainder;
         // A read that the leader sent: its answer would come before init's.
         core.requests.forgo_answer();
         core.tell(ToInit::Releasing { term, serial });
@@ -82,6 +87,7 @@ impl Releasing {
             serial,
             context,
             then,
+            interval,
             step: Step::Void(None),
             until: proved + timing.release_limit(),
             due: now.boot,
@@ -106,7 +112,10 @@ impl Releasing {
             Step::Void(_) => {}
             Step::Clear(record) => {
                 let time = core.next_time(now, record.renew_time());
-                let object = core.writer.release(record, &time, self.context);
+                let object = match self.left(now) {
+                    Some(left) => core.writer.rest(record, left, &time, self.context),
+                    None => core.writer.release(record, &time, self.context),
+                };
                 self.step = Step::Settle;
                 core.replace(object, None, now);
             }
@@ -183,6 +192,9 @@ impl Releasing {
     fn read(&mut self, core: &mut Core, record: LeaseRecord, now: Now) -> Option<Next> {
         core.saw(record.clone(), now);
         if self.is_this_terms(core, &record) {
+            if record.state() == LeaseState::Resting {
+                return self.cleared(core, record, now);
+            }
             self.step = Step::Clear(record);
             None
         } else if self.is_unknown && self.is_of_this_term(&record) && record.holder().is_none() {
@@ -194,6 +206,9 @@ impl Releasing {
 
     fn cleared(&mut self, core: &mut Core, record: LeaseRecord, now: Now) -> Option<Next> {
         core.saw(record.clone(), now);
+        if record.state() == LeaseState::Resting {
+            return Some(self.done(core, ReleaseResult::Rest, now));
+        }
         match core.release {
             Release::Delete => {
                 self.step = Step::Delete(record);
@@ -202,6 +217,13 @@ impl Releasing {
             }
             Release::Clear | Release::Keep => Some(self.done(core, ReleaseResult::Clear, now)),
         }
+    }
+
+    /// What is left of the interval, by the wall clock: it ends at the same time for everybody.
+    fn left(&self, now: Now) -> Option<Duration> {
+        let passed = now.wall.saturating_sub(micros(&self.info.acquired_at)?);
+        let passed = Duration::from_micros(u64::try_from(passed).unwrap_or_default());
+        self.interval?.checked_sub(passed).filter(|left| !left.is_zero())
     }
 
     /// Holder, uid, acquireTime and leaseTransitions are those of the term (law 8).
@@ -227,6 +249,8 @@ impl Releasing {
 
     fn done(&self, core: &mut Core, how: ReleaseResult, now: Now) -> Next {
         core.recorder.released(how);
-        core.leave(self.term, self.then, Some(self.timing.takeable(now.boot, self.timing.duration)))
+        // Whoever has done its run need not let the others go first.
+        let backoff = self.timing.takeable(now.boot, self.timing.duration);
+        core.leave(self.term, self.then, Some(backoff).filter(|_| self.interval.is_none()))
     }
 }

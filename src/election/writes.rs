@@ -8,7 +8,10 @@ use std::{collections::BTreeMap, time::Duration};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::{record::LeaseRecord, trace::TraceContext};
+use super::{
+    record::{LeaseRecord, LeaseState},
+    trace::TraceContext,
+};
 use crate::{
     law::{Timing, whole_seconds},
     link::TermInfo,
@@ -27,6 +30,8 @@ pub const TRACEPARENT: &str = "tenure.dev/traceparent";
 pub const HOLDER: &str = "tenure.dev/holder";
 /// Label of Leases of which a replica holds one at most: the name of the first.
 pub const SLOTS: &str = "tenure.dev/slots";
+/// Annotation: the renewTime of the record and its holder, once that is proved dead and the Lease only waits to be due (law 14).
+pub const RESTS: &str = "tenure.dev/rests";
 /// Identity: holds a Lease that was not given back, until whoever had it is dead for certain (law 14). No replica bears it.
 pub const NOBODY: &str = "tenure.dev/nobody";
 
@@ -87,14 +92,14 @@ impl LeaseWriter {
     }
 
     /// A Lease that is taken, whether it was free or held. acquireTime and leaseTransitions change only with the holder: taking it
-    /// again after a loss while the record still names this replica counts no transition.
+    /// again after a loss while the record still names this replica counts no transition. After a rest that is another hold.
     #[must_use]
     pub fn acquire(&self, from: &LeaseRecord, timing: Timing, time: &str, context: TraceContext) -> Value {
         let mut object = self.copy(from);
         self.mark_acquired(&mut object, context);
         let spec = spec_of(&mut object);
         hold(spec, &self.identity, timing.duration, time);
-        let changes = !from.is_held_by(&self.identity);
+        let changes = !from.is_held_by(&self.identity) || from.state() == LeaseState::Resting;
         if changes || from.acquire_time().is_none() {
             spec.insert("acquireTime".into(), time.into());
         }
@@ -116,18 +121,32 @@ impl LeaseWriter {
         object
     }
 
+    /// A Lease that is given back, and taken again only after `left`: who looks at nothing but the spec sees it held until then.
+    #[must_use]
+    pub fn rest(&self, from: &LeaseRecord, left: Duration, time: &str, context: TraceContext) -> Value {
+        let mut object = self.given_back(from, context);
+        annotations_of(&mut object).insert(RESTS.into(), rests(time, &self.identity).into());
+        hold(spec_of(&mut object), &self.identity, left, time);
+        object
+    }
+
     /// A Lease that is given back: the release mark.
     #[must_use]
     pub fn release(&self, from: &LeaseRecord, time: &str, context: TraceContext) -> Value {
-        let mut object = self.copy(from);
-        let annotations = annotations_of(&mut object);
-        annotations.remove(HOLDER);
-        annotations.insert(TRACEPARENT.into(), context.to_string().into());
+        let mut object = self.given_back(from, context);
         let spec = spec_of(&mut object);
         spec.insert("holderIdentity".into(), "".into());
         spec.insert("leaseDurationSeconds".into(), 1.into());
         spec.insert("acquireTime".into(), time.into());
         spec.insert("renewTime".into(), time.into());
+        object
+    }
+
+    fn given_back(&self, from: &LeaseRecord, context: TraceContext) -> Value {
+        let mut object = self.copy(from);
+        let annotations = annotations_of(&mut object);
+        annotations.remove(HOLDER);
+        annotations.insert(TRACEPARENT.into(), context.to_string().into());
         object
     }
 
@@ -162,6 +181,7 @@ impl LeaseWriter {
         let annotations = annotations_of(object);
         annotations.extend(self.annotations.iter().map(|(name, value)| (name.clone(), value.as_str().into())));
         annotations.insert(HOLDER.into(), holder.into());
+        annotations.remove(RESTS);
     }
 }
 
@@ -192,6 +212,11 @@ impl Stamps {
         self.last = millis * MILLISECOND + self.number;
         display(self.last)
     }
+}
+
+/// What [`RESTS`] says of a record with this renewTime and holder.
+pub(crate) fn rests(time: &str, holder: &str) -> String {
+    format!("{time} {holder}")
 }
 
 /// Who holds it for how long, and since when it is unchanged.

@@ -70,6 +70,8 @@ pub enum Reason {
     Exited,
     /// The command could not be executed, or could not be started because what ran before does not die.
     SpawnFailed,
+    /// A run of a task took as long as it may (`task.limit`).
+    Limit,
     /// A hook failed whose failure ends the term.
     HookFailed,
     /// The role signal was not acknowledged in time (`runs: always`).
@@ -106,6 +108,7 @@ impl Reason {
             Self::Signal
             | Self::Exited
             | Self::SpawnFailed
+            | Self::Limit
             | Self::HookFailed
             | Self::NotAcknowledged
             | Self::StepDown
@@ -120,6 +123,7 @@ impl Reason {
             Self::Signal => "signal",
             Self::Exited => "exited",
             Self::SpawnFailed => "spawn-failed",
+            Self::Limit => "limit",
             Self::HookFailed => "hook-failed",
             Self::NotAcknowledged => "not-acknowledged",
             Self::StepDown => "step-down",

@@ -182,7 +182,7 @@ impl Agent {
         let end = self.shutdown.as_ref().filter(|_| self.waits_to_end()).and_then(|shutdown| shutdown.due(self.term.as_ref()));
         let elector = self.electors.due(self.wants_elector());
         let first = (self.is_plain() && self.is_new()).then_some(Instant::BOOT);
-        [deadline, end, elector, first, self.workload.poll_timeout()].into_iter().flatten().min()
+        [deadline, end, elector, first, self.limit(), self.workload.poll_timeout()].into_iter().flatten().min()
     }
 
     /// Acts on what is due at `now`. The loop drained the link just before (law 9).
@@ -192,6 +192,7 @@ impl Agent {
         }
         if self.workload.leads() {
             self.enforce(now);
+            self.limit_run(now);
         }
         let wanted = self.wants_elector();
         match self.electors.step(wanted, now) {

@@ -1,5 +1,7 @@
 //! The term that init holds, its deadlines, and what may change them.
 
+use std::time::Duration;
+
 use crate::{
     law::{Deadlines, Timing},
     link::{Confirmed, Reason, Resume, Term, TermInfo, ToElector},
@@ -17,6 +19,8 @@ pub(crate) struct ActiveTerm {
     untold: Option<(i32, Instant)>,
     /// An elector was told that it leads.
     told: bool,
+    /// Since when it leads.
+    runs_since: Option<Instant>,
     state: State,
 }
 
@@ -67,6 +71,7 @@ impl ActiveTerm {
             confirmed,
             untold: None,
             told: false,
+            runs_since: None,
             state: State::Live,
         })
     }
@@ -188,7 +193,12 @@ impl ActiveTerm {
 
     /// The workload has started to lead, or was promoted, at `at`.
     pub(crate) fn started(&mut self, pid: i32, at: Instant) {
-        self.untold = Some((pid, at));
+        (self.untold, self.runs_since) = (Some((pid, at)), Some(at));
+    }
+
+    /// When it has led for as long as a run may take.
+    pub(crate) fn spent(&self, limit: Option<Duration>) -> Option<Instant> {
+        Some(self.runs_since.filter(|_| self.is_live())? + limit?)
     }
 
     /// What an elector that can be told is to be told of the start.

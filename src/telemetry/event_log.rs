@@ -122,6 +122,7 @@ impl EventLog {
                 line!(warn, "{words}; the release is unconfirmed: the next leader may have to wait until the Lease expires");
             }
             Some(ReleaseResult::NotOurs) => line!(info, "{words}; the Lease is no longer this term's, and left as it is"),
+            Some(ReleaseResult::Rest) => line!(info, "{words}; the Lease rests until the next run is due"),
             Some(ReleaseResult::Clear | ReleaseResult::Delete | ReleaseResult::Keep) | None => line!(info, "{words}"),
         }
     }

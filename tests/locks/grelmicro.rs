@@ -31,7 +31,7 @@ pub(super) fn all() -> Vec<Case> {
 }
 
 /// Runs one of its scripts; none, and said so, where grelmicro cannot be had.
-fn python(script: &str, arguments: &[&str], input: &str) -> Option<Output> {
+pub(super) fn python(script: &str, arguments: &[&str], input: &str) -> Option<Output> {
     let mut command = Command::new(format!("{HERE}/grelmicro"));
     command.arg(format!("{HERE}/{script}")).args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("bash");

@@ -1,4 +1,4 @@
-//! `tenure lock`: what a script may rely on, with real processes on a real kube-apiserver.
+//! `tenure lock` and `tenure task`: what a script may rely on, with real processes on a real kube-apiserver.
 //!
 //! A lock's Lease is named by `--lease`, because the replicas' rights are for that of the stage; its configuration file is a
 //! replica's. In [`grelmicro`] the names are the lock's own.
@@ -6,6 +6,7 @@
 mod crowd;
 mod grelmicro;
 mod slots;
+mod tasks;
 
 use std::time::Duration;
 
@@ -49,15 +50,19 @@ pub(crate) fn all() -> Vec<Case> {
         a_lease_without_its_label_still_has_its_holder,
         where_a_list_is_forbidden_a_slot_is_read_by_its_name,
     ];
-    let others = [crowd::all(), grelmicro::all()].into_iter().flatten();
+    let others = [crowd::all(), grelmicro::all(), tasks::all()].into_iter().flatten();
     cases.into_iter().chain(others).map(|case| Case { on: REAL, ..case }).collect()
 }
 
-/// It is run by `tenure lock` with these options, on the Lease of the stage.
-fn locked(mut prepared: Prepared, options: &[&str]) -> Prepared {
+fn locked(prepared: Prepared, options: &[&str]) -> Prepared {
+    by(prepared, "lock", options)
+}
+
+/// It is run by this command of tenure with these options, on the Lease of the stage.
+fn by(mut prepared: Prepared, command: &str, options: &[&str]) -> Prepared {
     let launch = &mut prepared.launch;
     let config = launch.directory.join(&launch.name).join("tenure.json");
-    let before = [TENURE, "lock", "--config", &config.to_string_lossy(), "--lease", LEASE].map(String::from);
+    let before = [TENURE, command, "--config", &config.to_string_lossy(), "--lease", LEASE].map(String::from);
     launch.runner =
         Some(before.into_iter().chain(options.iter().map(|option| (*option).to_owned())).chain(["--".into()]).collect());
     prepared

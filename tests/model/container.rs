@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 
 use tenure::{
-    config::{Acknowledge, Preset},
+    config::Acknowledge,
     link::{Exit, ToElector, ToInit},
     role::Role,
     supervision::{Action, Agent, AgentConfig, Input, RoleInput},
@@ -79,7 +79,7 @@ impl Container {
     pub fn start(who: Who, setup: &Setup) -> Self {
         let config = AgentConfig {
             config: setup.config.clone(),
-            preset: Preset::Run,
+            preset: setup.preset.clone(),
             began: Instant::BOOT,
             identity: who.to_string(),
             context: None,

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use tenure::config::{self, Acknowledge, Config, Drift, OnExit, Release, Runs, Signal};
+use tenure::config::{self, Acknowledge, Config, Drift, OnExit, Preset, Release, Runs, Signal, Task};
 
 use crate::{
     clock::{Clock, MS, Ns, S},
@@ -16,6 +16,8 @@ use crate::{
 
 /// The wall clock when a model begins, in microseconds since 1970.
 const EPOCH: i64 = 1_800_000_000_000_000;
+/// In microseconds.
+const HOUR: i64 = 3_600_000_000;
 /// rho in parts per million.
 const DRIFT: u32 = 10_000;
 
@@ -50,6 +52,7 @@ pub struct Family {
 #[derive(Clone, Debug)]
 pub struct Setup {
     pub config: Config,
+    pub preset: Preset,
     pub clock: Clock,
     /// From SIGKILL to the end of the workload.
     pub death: Ns,
@@ -136,6 +139,12 @@ pub fn families(size: Size) -> Vec<Family> {
             setups: fused(unasked(always(pair(3, 3)))),
             mends: large,
             ..base("always, and both frozen in a demotion", &[StepDown, FreezeInit, FreezeElector], 2, 0)
+        },
+        Family { setups: tasks(pair(3, 3)), ..base("rests", &[Exit, LoseReply, HoldRequest], 2, 100 * MS) },
+        Family {
+            setups: tasks(vec![setup(3, 1_000_000 - DRIFT / 2, 1_000 * S)]),
+            peer: Some(Clock { rate: 1_000_000 + DRIFT / 2, boot: 5_000 * S, wall: EPOCH }),
+            ..base("rests, beside client-go", &[Exit, LoseReply, Cut], 1, 1_500 * MS)
         },
         Family { setups: pair(5, 3), calm: 7 * S, ..base("mixed durations", &[LoseRequest, HoldReply, Cut], 1, 1_100 * MS) },
         // The holder is cut off and runs on for its D, which is longer than that of the follower that has seen it and finds the
@@ -242,6 +251,15 @@ fn always(mut setups: Vec<Setup>) -> Vec<Setup> {
     setups
 }
 
+/// A workload is a run of a task, which is due soon; the wall clocks are an hour apart.
+fn tasks(mut setups: Vec<Setup>) -> Vec<Setup> {
+    for (at, setup) in setups.iter_mut().enumerate() {
+        setup.preset = Preset::Task(Task { every: Duration::from_secs(2), limit: None, once: None });
+        setup.clock.wall += HOUR * i64::try_from(at + 1).expect("a few");
+    }
+    setups
+}
+
 /// The signal suffices.
 fn unasked(mut setups: Vec<Setup>) -> Vec<Setup> {
     setups.iter_mut().for_each(|setup| setup.config.workload.acknowledge = Some(Acknowledge::None));
@@ -284,5 +302,13 @@ fn setup(duration: u64, rate: u32, boot: u64) -> Setup {
     config.workload.stop.kill_margin = Duration::ZERO;
     config.workload.stop.loss_grace = Duration::from_millis(200);
     config.workload.stop.grace = Duration::from_millis(300);
-    Setup { config, clock: Clock { rate, boot, wall: EPOCH }, death: 0, fuse: false, vacant: false, hides: false }
+    Setup {
+        config,
+        preset: Preset::Run,
+        clock: Clock { rate, boot, wall: EPOCH },
+        death: 0,
+        fuse: false,
+        vacant: false,
+        hides: false,
+    }
 }

@@ -3,7 +3,10 @@
 use std::{collections::VecDeque, fmt::Display, sync::Arc};
 
 use serde_json::Value;
-use tenure::election::{Answer, Request, RequestId, Watched, record::LeaseRecord};
+use tenure::election::{
+    Answer, Request, RequestId, Watched,
+    record::{LeaseRecord, LeaseState},
+};
 
 use crate::{
     clock::{Clock, Ns},
@@ -216,7 +219,10 @@ impl World {
     fn commit(&mut self, from: Who, request: &Request) -> Answer {
         let mut answer = None;
         let changed = self.change(|register| answer = Some(register.carry_out(request)));
-        let cleared = |object: &Arc<_>| LeaseRecord::read(Arc::clone(object)).is_some_and(|lease| lease.holder().is_none());
+        let cleared = |object: &Arc<_>| {
+            let is_given_back = |lease: LeaseRecord| lease.holder().is_none() || lease.state() == LeaseState::Resting;
+            LeaseRecord::read(Arc::clone(object)).is_some_and(is_given_back)
+        };
         if changed && self.register.lease().is_none_or(cleared) {
             self.judge.released(from);
         }

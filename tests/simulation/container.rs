@@ -5,7 +5,6 @@
 use std::{collections::VecDeque, rc::Rc, time::Duration};
 
 use tenure::{
-    config::Preset,
     link::{Exit, Term, ToInit},
     role::Role,
     supervision::{Action, Agent, AgentConfig, Input, RoleInput},
@@ -82,7 +81,7 @@ impl Container {
         let (config, identity_of) = (node.config.clone(), identity.to_string());
         let config = AgentConfig {
             config,
-            preset: Preset::Run,
+            preset: node.preset.clone(),
             began: Instant::BOOT,
             identity: identity_of,
             context: None,

@@ -3,10 +3,10 @@
 use serde_json::Value;
 use tenure::election::{
     record::{LeaseRecord, LeaseState},
-    writes::{PAUSED, STEP_DOWN, STEP_DOWN_TO, TRACEPARENT},
+    writes::{HOLDER, PAUSED, STEP_DOWN, STEP_DOWN_TO, TRACEPARENT},
 };
 
-use crate::judge::Held;
+use crate::{clock::US, judge::Held, server::EPOCH};
 
 /// Who holds the Lease while nobody does (law 14).
 pub const NOBODY: &str = "tenure.dev/nobody";
@@ -24,6 +24,10 @@ pub struct Write<'w> {
     pub new: &'w Value,
     /// `creationWait: 0s`: what is free is taken at once.
     pub opts_out: bool,
+    /// From the beginning of one run of a task to the next, in nanoseconds, where it can be told.
+    pub interval: Option<u64>,
+    /// Real time in nanoseconds.
+    pub now: u64,
     /// uid, acquireTime and leaseTransitions of the last term that this replica's init was told of.
     pub held: Option<&'w Held>,
 }
@@ -46,7 +50,7 @@ impl Write<'_> {
         }
         let Some((object, since)) = self.old else { return Some("creates the Lease and holds it") };
         let old = Spec(object);
-        if new.holder().is_empty() {
+        if new.holder().is_empty() || new.state() == Some(LeaseState::Resting) {
             return self.released(&old, &new);
         }
         if new.holder() != self.me {
@@ -55,12 +59,12 @@ impl Write<'_> {
         if !new.six("acquireTime") {
             return Some("has no acquireTime of six digits");
         }
-        if old.holder() != new.holder() {
+        if old.holder() != new.holder() || old.state() == Some(LeaseState::Resting) {
             let fresh = new.text("acquireTime") == new.text("renewTime");
             let counted = new.transitions() == old.transitions().saturating_add(1);
             let wrong = (!fresh).then_some("changes the holder and keeps acquireTime");
             let wrong = wrong.or_else(|| (!counted).then_some("changes the holder and counts no transition"));
-            return wrong.or_else(|| self.acquired(object, since));
+            return wrong.or_else(|| self.early(&old, since)).or_else(|| self.acquired(object, since));
         }
         let kept = ["", new.text("acquireTime")].contains(&old.text("acquireTime"));
         // What somebody has removed is restored.
@@ -87,10 +91,27 @@ impl Write<'_> {
         if !mine {
             return Some("empties what its last term has not acquired");
         }
-        if new.state() != Some(LeaseState::Released) {
-            return Some("is given back and does not say so");
+        match new.state() {
+            Some(LeaseState::Released) => {}
+            Some(LeaseState::Resting) if old.text("acquireTime") != new.text("acquireTime") => {
+                return Some("rests and forgets when its run began");
+            }
+            Some(LeaseState::Resting) if annotation(new.0, HOLDER).is_some() => return Some("rests and still names its holder"),
+            Some(LeaseState::Resting) => {}
+            Some(LeaseState::Held | LeaseState::Nobody | LeaseState::Free) | None => {
+                return Some("is given back and does not say so");
+            }
         }
         (new.transitions() != old.transitions()).then_some("is released and counts a transition")
+    }
+
+    /// Between two runs of a task lies its interval, as far as the clocks that it is waited by are right.
+    fn early(&self, old: &Spec<'_>, since: u64) -> Option<&'static str> {
+        let began = old.text("acquireTime").parse::<jiff::Timestamp>().ok()?.as_microsecond() - EPOCH;
+        // A time that had to rise may be ahead of its clock.
+        let began = u64::try_from(began).ok()?.saturating_mul(US).min(self.now - since);
+        let early = old.state() == Some(LeaseState::Resting) && self.now - began < self.interval? / 10 * 9;
+        early.then_some("begins a run before the interval of the last one is over")
     }
 
     fn acquired(&self, old: &Value, since: u64) -> Option<&'static str> {
@@ -136,6 +157,11 @@ fn nobodys(old: Option<&Spec<'_>>, new: &Spec<'_>) -> Option<&'static str> {
     (new.seconds() < old.seconds()).then_some("shortens what nobody holds")
 }
 
+/// Whether somebody holds it.
+pub fn state_of(object: &Value) -> Option<LeaseState> {
+    LeaseRecord::read(object.clone().into()).map(|record| record.state())
+}
+
 fn annotation<'v>(object: &'v Value, name: &str) -> Option<&'v str> {
     object["metadata"]["annotations"][name].as_str()
 }
@@ -167,7 +193,7 @@ impl Spec<'_> {
     }
 
     fn state(&self) -> Option<LeaseState> {
-        LeaseRecord::read(self.0.clone().into()).map(|record| record.state())
+        state_of(self.0)
     }
 
     fn six(&self, field: &str) -> bool {

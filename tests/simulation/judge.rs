@@ -62,7 +62,9 @@ struct Running {
 pub struct Judge {
     /// Nobody waits for what is free, by the settings of this world.
     pub opts_out: bool,
-    /// The longest D or creation wait of this world: so long what nobody gave back may be left alone.
+    /// The interval of a task, where all wall clocks show the same.
+    pub interval: Option<Ns>,
+    /// The longest D, interval or creation wait of this world: so long what nobody gave back may be left alone.
     pub longest: Ns,
     /// What each one has seen, where it counts.
     sights: Option<Sights>,

@@ -6,7 +6,9 @@ use std::{rc::Rc, time::Duration};
 
 use fastrand::Rng;
 use tenure::{
-    config::{self, Acknowledge, Config, Drift, Hook, OnExit, OnLoss, Release, Runs, Signal},
+    config::{
+        self, Acknowledge, AfterCrash, Config, Drift, Hook, OnExit, OnFailure, OnLoss, Preset, Release, Runs, Signal, Task,
+    },
     law::Timing,
 };
 
@@ -49,6 +51,10 @@ pub struct Plan {
     pub pace: Pace,
     /// Workloads always run, and are told their role.
     pub always: bool,
+    /// Workloads are runs of a task.
+    pub task: Option<Task>,
+    /// Every wall clock shows the same, all the time.
+    pub same_wall: bool,
     /// A client-go replica on the same Lease.
     pub peer: Option<peer::Habits>,
     /// What there is in the beginning.
@@ -74,6 +80,7 @@ pub struct Node {
     pub name: String,
     pub plan: Rc<Plan>,
     pub config: Config,
+    pub preset: Preset,
     pub clock: Clock,
     /// w: the longest wait for a CPU.
     pub wake: Ns,
@@ -118,10 +125,11 @@ pub struct Habits {
 }
 
 impl Node {
-    /// The longest that it waits for what nobody gave back, by what it knows itself.
+    /// The longest that it waits for what nobody gave back, or for the next run, by what it knows itself.
     pub fn longest_wait(&self) -> Ns {
         let lease = &self.config.lease;
-        nanos(lease.duration.max(lease.creation_wait.unwrap_or_default()))
+        let interval = self.preset.task().map(|task| task.every).unwrap_or_default();
+        nanos(lease.duration.max(lease.creation_wait.unwrap_or_default()).max(interval))
     }
 
     /// Whether its terms expire only through faults: the delays of its CPU and its network are negligible.
@@ -132,6 +140,13 @@ impl Node {
 }
 
 impl Plan {
+    /// From one run of a task to the next; none where clocks or people may shorten it.
+    pub fn interval(&self) -> Option<Ns> {
+        let edits = [Fault::Unset, Fault::Steal, Fault::Meddling, Fault::JumpWall, Fault::Interregnum];
+        let exact = self.same_wall && self.peer.is_none() && !edits.iter().any(|fault| self.faults.contains(fault));
+        self.task.as_ref().filter(|_| exact).map(|task| nanos(task.every))
+    }
+
     /// A step of the protocol, after which a fault may strike at once.
     pub fn step(&self, who: Who, e: &mut Engine) {
         if !e.chance(self.windowed) {
@@ -257,6 +272,19 @@ fn plan(
     let rarely = |rng: &mut Rng, share: f64| if rng.bool() { 0.0 } else { share * rng.f64() };
     let rapid = pace == Pace::Rapid;
     let always = rng.u8(..if rapid { 10 } else { 3 }) == 0;
+    let task = (!always && rng.u8(..4) == 0).then(|| {
+        let limit = (rng.u8(..3) == 0).then(|| Duration::from_nanos(spread(rng, 100 * MS, 10 * S)));
+        Task { every: Duration::from_secs(rng.u64(1..if rapid { 3 } else { 9 })), limit, once: rng.bool().then_some(75) }
+    });
+    // A single run looks once: a holder whose clock is ahead looks alive for as long as that.
+    let is_once = task.as_ref().is_some_and(|task| task.once.is_some());
+    let same_wall = is_once || rng.bool();
+    if same_wall {
+        faults.retain(|fault| *fault != Fault::JumpWall);
+    }
+    if faults.is_empty() {
+        faults.push(Fault::StopElector);
+    }
     if always {
         // Otherwise it hardly ever hears that it no longer leads.
         faults.extend([Fault::StepDown; 3]);
@@ -267,7 +295,12 @@ fn plan(
         gap: spread(rng, quickly(500 * MS, 200 * MS), quickly(30 * S, 10 * S)),
         faults,
         windowed: rarely(rng, if rapid { 0.02 } else { 0.5 }),
-        restart: if pace == Pace::Steady { spread(rng, 20 * MS, 10 * S) } else { 20 * MS },
+        // A single run comes again as a CronJob's does.
+        restart: match pace {
+            _ if is_once => spread(rng, 500 * MS, 5 * S),
+            Pace::Steady => spread(rng, 20 * MS, 10 * S),
+            Pace::Hasty | Pace::Rapid => 20 * MS,
+        },
         longest_pause: spread(rng, quickly(100 * MS, S), quickly(5 * S, 90 * S)),
         watch: WatchHabits {
             lossy: rarely(rng, 1.0),
@@ -281,6 +314,8 @@ fn plan(
         hang,
         pace,
         always,
+        task,
+        same_wall,
         peer,
         start: *choice(rng, &[Start::Absent, Start::Free, Start::Released]),
         latest: spread(rng, quickly(S, 30 * S), quickly(5 * S, 30 * S)),
@@ -330,7 +365,9 @@ fn node(
         1 => 1_000_000 + drift,
         _ => rng.u32(1_000_000 - drift..=1_000_000 + drift),
     };
-    let clock = Clock { rate, boot: rng.u64(S..1_000_000 * S), wall: EPOCH + rng.i64(-3_600_000_000..3_600_000_000) };
+    let hour = if plan.same_wall { 1 } else { 3_600_000_000 };
+    let skew = rng.i64(1 - hour..hour) / if rng.bool() { 1 } else { 1_000 };
+    let clock = Clock { rate, boot: rng.u64(S..1_000_000 * S), wall: EPOCH + skew };
     let rapid = plan.pace == Pace::Rapid;
     let mut habits = Habits {
         exec: spread(rng, MS, if rapid || tight { 20 * MS } else { S }),
@@ -377,10 +414,17 @@ fn node(
         habits.foreign = 0.0;
         habits.exits = if rapid { 0.5 } else { 0.1 };
     }
+    if let Some(task) = &plan.task {
+        (config.workload.on_exit, config.workload.on_loss) =
+            if task.once.is_some() { (OnExit::Exit, OnLoss::Exit) } else { (OnExit::Follow, OnLoss::Follow) };
+        config.task.after_crash = if rng.bool() { AfterCrash::Wait } else { AfterCrash::Run };
+        config.task.on_failure = if rng.bool() { OnFailure::Rest } else { OnFailure::Release };
+    }
     Node {
         name: format!("replica{index}"),
         plan: Rc::clone(plan),
         config,
+        preset: plan.task.clone().map_or(Preset::Run, Preset::Task),
         clock,
         wake,
         startup: spread(rng, 2 * MS, if rapid { 20 * MS } else { 300 * MS }),

@@ -2,12 +2,13 @@
 
 use std::{rc::Rc, time::Duration};
 
-use tenure::election::{Answer, Request, RequestId};
+use tenure::election::{Answer, Request, RequestId, record::LeaseState};
 
 use crate::{
     clock::{MS, Ns, S},
     container::Container,
     engine::{Child, Engine, Event, Who},
+    hygiene::state_of,
     network::{Flight, Reply, Road},
     peer::{PEER, Peer},
     plan::{self, Control, Node, Plan},
@@ -49,6 +50,7 @@ impl World {
             e.judge.excuses_strangers();
         }
         e.judge.opts_out = nodes[0].config.lease.creation_wait == Some(Duration::ZERO);
+        e.judge.interval = plan.interval();
         e.judge.longest = nodes.iter().map(Node::longest_wait).max().unwrap_or_default();
         for node in &nodes {
             let (timing, lease) = (node.config.timing(), &node.config.lease);
@@ -292,10 +294,10 @@ impl World {
     }
 }
 
-/// Whether it empties the Lease, or deletes it.
+/// Whether it empties the Lease, lets it rest, or deletes it.
 fn is_release(request: &Request) -> bool {
     match request {
-        Request::Replace(object) => object["spec"]["holderIdentity"] == "",
+        Request::Replace(object) => object["spec"]["holderIdentity"] == "" || state_of(object) == Some(LeaseState::Resting),
         Request::Delete { .. } => true,
         Request::Get | Request::List | Request::Create(_) => false,
     }

@@ -53,7 +53,7 @@ fn event(before: Option<&Seen>, after: &Seen) -> Option<&'static str> {
         }
         (_, State::Held) => Some("acquired"),
         (_, State::Expired) => Some("expired"),
-        (before, State::Nobody | State::Free) => before.is_none().then_some("released"),
+        (before, State::Nobody | State::Resting | State::Free) => before.is_none().then_some("released"),
     }
 }
 

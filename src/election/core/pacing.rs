@@ -70,6 +70,10 @@ impl Pacing {
         self.retry_at
     }
 
+    pub(crate) fn has_asked_since(&self, at: Instant) -> bool {
+        self.asked >= at
+    }
+
     /// Notes that the credentials were refused; true if that is the first time since a request succeeded: the edge reads them
     /// again, and one attempt follows at once (law 5).
     pub(crate) const fn are_first_refused(&mut self) -> bool {
@@ -77,10 +81,14 @@ impl Pacing {
     }
 
     /// When a follower reads if it hears nothing before: soon after the watch should have brought the next renewal; every R from
-    /// then on, so that a dead watch delays a takeover by R at most (law 16); and before the connection is idle for too long.
-    pub(crate) fn next_read(&self, timing: Timing) -> Instant {
+    /// then on, so that a dead watch delays a takeover by R at most (law 16); and before the connection is idle for too long. One
+    /// that is not due is left alone but for the latter.
+    fn next_read(&self, timing: Timing, due: Option<Instant>) -> Instant {
         if self.read_wanted {
             return self.retry_at;
+        }
+        if let Some(due) = due.filter(|due| !self.has_asked_since(*due)) {
+            return due.min(self.asked + KEEP_WARM).max(self.retry_at);
         }
         let period = timing.renew_period;
         let silent = if self.heard >= self.asked { self.heard + period + period / 10 } else { self.asked + period };
@@ -89,6 +97,11 @@ impl Pacing {
 }
 
 impl Core {
+    /// When a follower reads if it hears nothing before.
+    pub(crate) fn next_read(&self) -> Instant {
+        self.pacing.next_read(self.timing, self.observation.due_at())
+    }
+
     /// Notes that a follower's credentials were refused.
     pub(crate) fn refused_credentials(&mut self, operation: Operation, message: RequestError, now: Now) {
         if !self.pacing.are_first_refused() {

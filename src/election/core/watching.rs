@@ -70,7 +70,7 @@ impl Core {
             Watched::Changed(object) => {
                 let record = LeaseRecord::read(object)?;
                 self.watch.version = Some(record.resource_version().to_owned());
-                let is_news = self.observation.watched(record.clone(), now.boot);
+                let is_news = self.observation.watched(record.clone(), now);
                 self.hand_on();
                 if !is_news {
                     return None;

@@ -2,7 +2,7 @@
 
 use super::{Ending, Leading, Proof, Stage};
 use crate::{
-    config::Release,
+    config::{OnFailure, Release},
     election::{
         Event, ReleaseResult,
         core::Core,
@@ -11,7 +11,7 @@ use crate::{
         trace::TraceContext,
     },
     law::Deadlines,
-    link::{Reason, Stop, Then, ToInit},
+    link::{Exit, Reason, Stop, Then, ToInit},
     time::Now,
 };
 
@@ -51,7 +51,13 @@ impl Leading {
         if let Stage::Stopping(ending) = self.stage
             && ending.request == request
         {
-            self.stage = Stage::Proved(ending, Proof { then, at: now.boot });
+            let rests = match (stop.exit, core.on_failure) {
+                (None, _) => false,
+                (Some(Exit::Code(0)), _) | (_, OnFailure::Rest) => true,
+                (Some(_), OnFailure::Release) => ending.reason == Reason::Limit,
+            };
+            let interval = core.every.filter(|_| rests);
+            self.stage = Stage::Proved(ending, Proof { then, interval, at: now.boot });
             self.deadlines = Deadlines::NEVER;
             core.recorder.proved(stop);
         }
@@ -73,7 +79,7 @@ impl Leading {
         if ending.reason.is_loss() {
             return Some(core.leave(self.term, proof.then, None));
         }
-        if core.release == Release::Keep {
+        if core.release == Release::Keep && proof.interval.is_none() {
             core.recorder.released(ReleaseResult::Keep);
             let backoff = self.timing.takeable(now.boot, self.timing.duration);
             return Some(core.leave(self.term, proof.then, Some(backoff)));
@@ -86,6 +92,7 @@ impl Leading {
             base: self.base.take(),
             context: ending.context,
             then: proof.then,
+            interval: proof.interval,
             proved: proof.at,
             was_released: ending.was_released,
         };

@@ -8,7 +8,7 @@ use crate::{
     apiserver::register::{self, Preconditions, StatusError},
     config::{Config, LeaseConfig},
     election::{Action, Answer, Elector, Event, Input, Refusal, Request, RequestId, Watched, armed::Armed, record::later},
-    link::{InitialState, LastSeen, Reason, Resume, Stop, Term, Then, ToElector, ToInit},
+    link::{Exit, InitialState, LastSeen, Reason, Resume, Stop, Term, Then, ToElector, ToInit},
     time::{Instant, Now},
 };
 
@@ -195,8 +195,13 @@ impl Bench {
 
     /// Init proves the workload of the last StepDown gone.
     pub(super) fn prove(&mut self, then: Then) {
+        self.prove_ended(None, then);
+    }
+
+    /// The same, with the end of its main process.
+    pub(super) fn prove_ended(&mut self, exit: Option<Exit>, then: Then) {
         let (term, request) = self.step_down().expect("a StepDown was told");
-        let stop = Stop { began: None, killed: None, exited: None, exit: None, proved: self.now.boot };
+        let stop = Stop { began: None, killed: None, exited: None, exit, proved: self.now.boot };
         self.tell(ToElector::Stopped { term, request, stop, then });
     }
 

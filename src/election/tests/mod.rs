@@ -13,6 +13,7 @@ mod renew;
 mod requests;
 mod resume;
 mod stopping;
+mod task;
 mod traces;
 mod watching;
 mod words;

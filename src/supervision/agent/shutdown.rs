@@ -1,7 +1,7 @@
 //! The end of init: signals that ask for it, what it waits for, and the exit code.
 
 use crate::{
-    config::{OnExit, Preset, Signal},
+    config::{OnExit, Signal},
     link::{Exit, FLUSH, Reason, ToElector},
     time::Instant,
 };
@@ -90,7 +90,7 @@ impl Agent {
         // The exit code of a standby that waits to be started again does not count here.
         let nothing_runs = self.workload.is_down() && self.term.is_none() && !self.is_plain();
         // A script must not believe that its command ran.
-        let code_of_nothing = if self.config.preset == Preset::Run { 0 } else { Exit::Signal(by.0).code() };
+        let code_of_nothing = if self.config.preset.is_once() { Exit::Signal(by.0).code() } else { 0 };
         let begin = || Shutdown { code_of_nothing, ..Shutdown::with(nothing_runs.then_some(code_of_nothing)) };
         let shutdown = self.shutdown.get_or_insert_with(begin);
         shutdown.signals = shutdown.signals.saturating_add(signal.is_none().into());

@@ -2,9 +2,9 @@
 
 use super::Agent;
 use crate::{
-    config::{OnExit, OnLoss, Preset},
+    config::{OnExit, OnLoss},
     exit,
-    link::{Reason, Stop, Term, Then, ToElector},
+    link::{Exit, Reason, Stop, Term, Then, ToElector},
     supervision::{Action, workload::Happened},
     time::Instant,
 };
@@ -21,6 +21,23 @@ impl Agent {
             self.give_way(now);
             self.tell_stopping(Reason::Expired, now);
         }
+    }
+
+    /// When a task has run for as long as it may.
+    pub(super) fn limit(&self) -> Option<Instant> {
+        self.term.as_ref()?.spent(self.config.preset.task()?.limit)
+    }
+
+    /// Stops a task that has, for good if it is to run once: whatever it makes of the signal, it was not done.
+    pub(super) fn limit_run(&mut self, now: Instant) {
+        if self.limit().is_none_or(|at| now < at) {
+            return;
+        }
+        if self.config.preset.is_once() {
+            self.begin_shutdown(Some(Exit::Signal(self.config.config.workload.stop.signal.0).code()));
+        }
+        self.begin_stop(Reason::Limit, now);
+        self.give_way(now);
     }
 
     /// H has come.
@@ -75,7 +92,7 @@ impl Agent {
 
     /// What runs once does not campaign again, whoever took the Lease from it.
     pub(super) fn on_loss(&mut self, reason: Reason) {
-        let is_lost = reason.is_loss() || self.config.preset != Preset::Run;
+        let is_lost = reason.is_loss() || self.config.preset.is_once();
         if is_lost && self.config.config.workload.on_loss == OnLoss::Exit && self.shutdown.is_none() {
             let since = self.term.as_ref().map(|term| format!(", held since {}", term.info.acquired_at)).unwrap_or_default();
             let why = format!("the Lease {} was lost ({}){since}", self.config.config.lease.name, reason.as_str());

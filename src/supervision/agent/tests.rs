@@ -20,6 +20,7 @@ mod once;
 mod orphans;
 mod plain;
 mod shutdown;
+mod task;
 mod terms;
 
 /// The workload's main process.

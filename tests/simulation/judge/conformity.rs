@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use tenure::{
-    election::writes::PAUSED,
+    election::{record::LeaseState, writes::PAUSED},
     link::{Term, TermInfo},
     time::Instant,
 };
@@ -11,7 +11,7 @@ use super::{Judge, Replica, Running};
 use crate::{
     clock::{Ns, S},
     engine::Who,
-    hygiene::Write,
+    hygiene::{Write, state_of},
 };
 
 /// How many writes are remembered.
@@ -51,7 +51,8 @@ impl Judge {
 impl Judge {
     /// `who` has changed the Lease.
     pub fn changed(&mut self, who: Who, me: &str, before: Option<&Value>, after: &Value, now: Ns) {
-        let released = after["spec"]["holderIdentity"].as_str().is_none_or(str::is_empty);
+        let emptied = after["spec"]["holderIdentity"].as_str().is_none_or(str::is_empty);
+        let released = emptied || state_of(after) == Some(LeaseState::Resting);
         if released && let Some(((_, pid), Running { token, .. })) = self.alive.iter().find(|((other, _), _)| *other == who) {
             return self.fail(format!("{who} has released the Lease while pid {pid} runs under {token}"));
         }
@@ -63,6 +64,8 @@ impl Judge {
             old: before.map(|before| (before, now.saturating_sub(self.since))),
             new: after,
             opts_out: self.opts_out,
+            interval: self.interval,
+            now,
             held: self.held.get(&who),
         };
         if let Some(wrong) = write.wrong() {

@@ -1,0 +1,181 @@
+//! `tenure task`: at most one run per interval, and never two at once.
+
+use std::{collections::BTreeSet, process::Command, time::Duration};
+
+use nix::sys::signal::{Signal, kill};
+use serde_json::json;
+
+use super::{TENURE, by, crowd::ended, grelmicro::python, running};
+use crate::{
+    conformance::spec::{calm, held, released, time},
+    support::{
+        case::{Case, cases},
+        proxy::log::Verb,
+        replica::Replica,
+        stage::{Prepared, Stage},
+        stalls,
+        workload::Behaviour,
+    },
+};
+
+const REPLICAS: usize = 5;
+const RUNS: usize = 50;
+/// After so many runs somebody is killed.
+const RUNS_A_KILL: usize = 8;
+
+pub(super) fn all() -> Vec<Case> {
+    cases![
+        five_replicas_make_one_run_at_most_in_each_of_fifty_intervals_whoever_is_killed,
+        a_single_run_leaves_a_rest_and_until_that_is_over_the_next_is_75,
+        a_run_that_takes_too_long_is_stopped_counts_and_is_no_success,
+        a_signal_while_waiting_ends_the_loop_with_0_and_a_single_run_with_143,
+        a_failed_run_rests_or_is_left_to_another_replica,
+        a_rest_is_held_for_grelmicro_until_it_is_over,
+    ]
+}
+
+async fn task(stage: &Stage, name: &str, options: &[&str]) -> Prepared {
+    by(calm(stage.prepare(name).await).set("lease.attemptTimeout", "2s"), "task", options)
+}
+
+/// It reports to the witness, and ends by itself.
+async fn short(stage: &Stage, name: &str) -> Replica {
+    let mut prepared = by(stage.prepare(name).await, "task", &["--every", "1s"]);
+    let ending = ["timeout", "--preserve-status", "--signal=USR2", "0.15"].map(String::from);
+    prepared.launch.workload.splice(0..0, ending);
+    prepared.start()
+}
+
+async fn five_replicas_make_one_run_at_most_in_each_of_fifty_intervals_whoever_is_killed(stage: Stage) {
+    stage.lease.create(released()).await;
+    let mut replicas = Vec::new();
+    for number in 0..REPLICAS {
+        replicas.push(short(&stage, &format!("r{number}")).await);
+    }
+
+    for run in 0..RUNS {
+        let start = stage.witness.nth(run, "a run", |event| event.what == "start").await;
+        if run % RUNS_A_KILL == RUNS_A_KILL - 1 {
+            // Now the one that runs, now any.
+            let runner = replicas.iter().position(|replica| replica.name == start.replica).expect("one of them");
+            let at = if run % (2 * RUNS_A_KILL) < RUNS_A_KILL { runner } else { fastrand::usize(..REPLICAS) };
+            kill(replicas[at].init().await, Signal::SIGKILL).expect("init lives");
+            replicas[at].exit().await;
+            replicas[at] = short(&stage, &format!("r{at}")).await;
+        }
+    }
+
+    let starts: Vec<_> = stage.witness.all().into_iter().filter(|event| event.what == "start").collect();
+    for pair in starts.windows(2) {
+        let [first, next] = pair else { continue };
+        // From one write to the next it is an interval. A machine that stands still delays the one start or the other.
+        let apart = next.at().since(first.at()) + stalls::since(first.at());
+        assert!(apart > Duration::from_millis(700), "two runs in one interval: {first:?}, {next:?}");
+    }
+    let ran: BTreeSet<_> = starts.iter().map(|start| &start.replica).collect();
+    assert!(ran.len() > 1, "{ran:?}");
+}
+
+async fn a_single_run_leaves_a_rest_and_until_that_is_over_the_next_is_75(stage: Stage) {
+    stage.lease.create(released()).await;
+    let once = |options: &[&'static str]| [&["--every", "60s", "--once"], options].concat();
+    let me = running(task(&stage, "me", &once(&[])).await, &["sh", "-c", "exit 7"]).start();
+    assert_eq!(me.exit().await, 7);
+
+    let left = stage.lease.read().await.expect("the Lease");
+    let (spec, annotations) = (&left["spec"], &left["metadata"]["annotations"]);
+    let text = |field: &str| spec[field].as_str().expect("a text").to_owned();
+    assert!(text("holderIdentity").starts_with("me_") && text("acquireTime") < text("renewTime"), "{spec}");
+    assert!(spec["leaseDurationSeconds"].as_i64().is_some_and(|seconds| (30..=60).contains(&seconds)), "{spec}");
+    assert_eq!(annotations["tenure.dev/rests"], format!("{} {}", text("renewTime"), text("holderIdentity")));
+    assert!(annotations["tenure.dev/holder"].is_null(), "{annotations}");
+
+    for (name, options, code) in [("early", &[][..], 75), ("coded", &["-E", "9"], 9)] {
+        let me = running(task(&stage, name, &once(options)).await, &["true"]).start();
+        assert_eq!((me.exit().await, me.proxy.log.writes().len()), (code, 0));
+        me.said("was not acquired: the next run is due in").await;
+    }
+
+    let past = time(-90);
+    stage
+        .lease
+        .edit(|lease| {
+            lease["metadata"]["annotations"]["tenure.dev/rests"] = json!(format!("{past} {}", text("holderIdentity")));
+            lease["spec"]["renewTime"] = json!(past);
+        })
+        .await;
+    let due = running(task(&stage, "due", &once(&[])).await, &["true"]).start();
+    assert_eq!(due.exit().await, 0);
+    assert_eq!(stage.lease.read().await.expect("the Lease")["spec"]["leaseTransitions"], 5);
+
+    stage.lease.set_spec(held("x_1", 60)).await;
+    let beside = running(task(&stage, "beside", &once(&[])).await, &["true"]).start();
+    assert_eq!(beside.exit().await, 75);
+    beside.said("it is held by x_1").await;
+}
+
+async fn a_run_that_takes_too_long_is_stopped_counts_and_is_no_success(stage: Stage) {
+    stage.lease.create(released()).await;
+    let options = ["--every", "60s", "--limit", "1s", "--once", "--set", "task.onFailure=release"];
+    let me = task(&stage, "me", &options).await.workload(&Behaviour::lingering(Duration::ZERO)).start();
+    assert_eq!(me.exit().await, 143);
+    let lived = stage.witness.last_alive("me").since(stage.witness.start("me", 0).await.at());
+    assert!(lived > Duration::from_millis(900), "{lived:?}");
+    assert_eq!(stage.lease.read().await.expect("the Lease")["spec"]["holderIdentity"].as_str().map(|who| &who[..3]), Some("me_"));
+
+    let beside = stage.beside("loop").await;
+    beside.lease.create(released()).await;
+    let me = task(&beside, "me", &["--every", "2s", "--limit", "1s"]).await.workload(&Behaviour::stubborn()).start();
+    let [first, next] = [beside.witness.start("me", 0).await, beside.witness.start("me", 1).await];
+    assert!(next.at() > first.at() + Duration::from_secs(2));
+    me.said("reason=\"limit\"").await;
+    beside.witness.assert_no_overlap();
+}
+
+async fn a_signal_while_waiting_ends_the_loop_with_0_and_a_single_run_with_143(stage: Stage) {
+    let mut abandoned = held("x_1", 60);
+    abandoned["renewTime"] = json!(time(-90));
+    abandoned["acquireTime"] = json!(time(-120));
+    stage.lease.create(abandoned).await;
+    for (name, options, code) in [("loop", &["--every", "60s"][..], 0), ("once", &["--every", "60s", "--once"], 143)] {
+        let me = task(&stage, name, options).await.start();
+        me.proxy.log.first("a watch", |e| e.request.verb == Verb::Watch && e.succeeded()).await;
+
+        me.signal(Signal::SIGTERM).await;
+
+        assert_eq!((me.exit().await, me.proxy.log.writes().len()), (code, 0));
+    }
+    assert!(stage.witness.all().is_empty(), "nothing ran");
+}
+
+async fn a_failed_run_rests_or_is_left_to_another_replica(stage: Stage) {
+    stage.lease.create(released()).await;
+    let fails = |prepared| running(prepared, &["sh", "-c", "exit 7"]);
+    let first = fails(task(&stage, "first", &["--every", "60s", "--set", "task.onFailure=release"]).await).start();
+    first.said("exit=\"exit code 7\"").await;
+    let next = fails(task(&stage, "next", &["--every", "60s"]).await).start();
+    next.said("the Lease rests until the next run is due").await;
+
+    assert!(first.runs() && next.runs(), "a loop goes on");
+    let left = stage.lease.read().await.expect("the Lease");
+    assert!(left["spec"]["holderIdentity"].as_str().is_some_and(|holder| holder.starts_with("next_")), "{}", left["spec"]);
+}
+
+async fn a_rest_is_held_for_grelmicro_until_it_is_over(stage: Stage) {
+    let lease = stage.api.lease(&stage.namespace, "tasklock-shared-report");
+    lease.create(released()).await;
+    let mut command = Command::new(TENURE);
+    command.args(["task", "--namespace", &stage.namespace, "Shared.Report", "--every", "60s", "--once", "--", "true"]);
+    let child = command.env_clear().env("PATH", "/usr/bin:/bin").env("KUBECONFIG", stage.kubeconfig()).spawn().expect("tenure");
+    assert_eq!(ended(child).await, Some(0));
+
+    let (kubeconfig, namespace) = (stage.kubeconfig().to_string_lossy().into_owned(), stage.namespace.clone());
+    let says = || {
+        let output = python("held.py", &[&kubeconfig, &namespace, "Shared.Report"], "")?;
+        Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    };
+    let Some(said) = says() else { return };
+    assert_eq!(said, "held");
+    lease.edit(|lease| lease["spec"]["renewTime"] = json!(time(-90))).await;
+    assert_eq!(says().as_deref(), Some("runs"));
+}
