@@ -59,6 +59,7 @@ const COMMANDS: &[(&str, How)] = &[
     ("tenure --leader-election=off -- echo runs", Ends("runs")),
     ("tenure lock --timeout 10m billing-export -- echo exports", Ends("exports")),
     ("tenure task nightly-report --every 24h --limit 1h -- echo reports", Stays("reports")),
+    ("tenure --lease worker --slots 3 -- echo works", Stays("works")),
     ("cargo run -- dev-server --kubeconfig-out /tmp/leases", Stays("Leases are served")),
     ("KUBECONFIG=/tmp/leases cargo run -- --lease demo -- sh -c 'echo leading; exec sleep infinity'", Stays("leading")),
     ("kubectl --kubeconfig /tmp/leases get leases", Ends("demo")),
