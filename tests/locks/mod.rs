@@ -5,6 +5,7 @@
 
 mod crowd;
 mod grelmicro;
+mod leases4s;
 mod slots;
 mod tasks;
 
@@ -50,7 +51,7 @@ pub(crate) fn all() -> Vec<Case> {
         a_lease_without_its_label_still_has_its_holder,
         where_a_list_is_forbidden_a_slot_is_read_by_its_name,
     ];
-    let others = [crowd::all(), grelmicro::all(), tasks::all()].into_iter().flatten();
+    let others = [crowd::all(), grelmicro::all(), leases4s::all(), tasks::all()].into_iter().flatten();
     cases.into_iter().chain(others).map(|case| Case { on: REAL, ..case }).collect()
 }
 
