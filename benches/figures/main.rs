@@ -30,6 +30,7 @@ mod footprint;
 mod fuse;
 mod handover;
 mod idle;
+mod locks;
 mod refusal;
 mod start;
 mod storm;
@@ -57,6 +58,8 @@ enum Figure {
     Idle,
     /// Memory of an idle leader, size of the binary.
     Footprint,
+    /// One lock beside flock, and pools of slots with many who wait: requests, events.
+    Locks,
     /// A plain init beside tini.
     Start,
 }
@@ -102,6 +105,7 @@ fn main() -> ExitCode {
             Figure::Storm => runtime.block_on(storm::show(&server, &programs, rounds(500))),
             Figure::Idle => runtime.block_on(idle::show(&server, &programs)),
             Figure::Footprint => runtime.block_on(footprint::show(&server, &programs)),
+            Figure::Locks => runtime.block_on(locks::show(&server, &programs, rounds(100))),
             Figure::Start => start::show(&programs, rounds(1_000)),
         }
     }
