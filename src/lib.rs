@@ -68,7 +68,7 @@
 //! | [`process`] | acts: scan, spawn, signal, kill, reap, prove |
 //! | [`elector`] | acts: the elector's loop, the Lease client, the watch, the second guard |
 //! | [`api`] | finds the cluster, knows where a Lease is, sends single requests |
-//! | [`telemetry`], [`http`], [`stderr`] | edges that can never delay a transition |
+//! | [`telemetry`], [`http`], [`stderr`] | edges that can never delay a transition: traces, metrics and log; probes and pages |
 //! | [`commands`], `console` | `status`, `prune`, `check`, `config`, `demo`, `dev-server`, one room each; their output |
 //! | [`apiserver`] | the embedded Lease API, on a register that simulations and tests share |
 //! | [`role`], [`exit`], [`environment`] | leader or standby; the exit codes; the variables that a workload is given |

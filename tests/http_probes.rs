@@ -10,7 +10,7 @@ use std::{
 
 use tenure::{
     clock,
-    election::{Led, View},
+    election::{Event, Led, View},
     http::{Health, serve},
     law::Deadlines,
     link::Term,
@@ -84,13 +84,12 @@ async fn init_that_is_silent_for_the_duration_makes_it_unhealthy() {
 async fn a_query_changes_nothing_and_other_pages_do_not_exist() {
     let address = served(&standby());
     assert!(get(address, "/readyz?verbose").await.starts_with("HTTP/1.1 200 "));
-    assert!(get(address, "/metrics").await.starts_with("HTTP/1.1 404 "));
-    assert!(get(address, "/").await.starts_with("HTTP/1.1 404 "));
+    assert!(get(address, "/healthz").await.starts_with("HTTP/1.1 404 "));
 }
 
 #[tokio::test]
 async fn an_answer_is_text_that_nobody_keeps_on_a_connection_that_ends() {
-    let answer = get(served(&standby()), "/leader").await.to_ascii_lowercase();
+    let answer = get(served(&standby()), "/readyz").await.to_ascii_lowercase();
     for header in ["content-type: text/plain", "cache-control: no-store", "connection: close"] {
         assert!(answer.contains(header), "{header} in {answer}");
     }
@@ -163,4 +162,43 @@ async fn an_address_that_is_taken_is_told_with_its_key() {
     let address = served(&standby());
     let error = one_line(&serve(address, standby()).unwrap_err());
     assert!(error.starts_with(&format!("cannot listen on {address} (http.listen): ")), "{error}");
+}
+
+#[tokio::test]
+async fn the_page_reads_nothing_but_events_and_the_metrics_are_text() {
+    let address = served(&standby());
+    let page = get(address, "/").await;
+    assert!(page.starts_with("HTTP/1.1 200 ") && page.contains("connect-src 'self'") && page.contains("EventSource"), "{page}");
+    let metrics = get(address, "/metrics").await;
+    assert!(metrics.starts_with("HTTP/1.1 200 ") && metrics.contains("text/plain; version=0.0.4"), "{metrics}");
+    assert!(exchange(address, "POST /status HTTP/1.1\r\nHost: x\r\n\r\n").await.starts_with("HTTP/1.1 404 "));
+}
+
+#[tokio::test]
+async fn events_tell_the_status_and_again_when_it_changes() {
+    let health = standby();
+    health.introduce("a_1", "default", "billing");
+    let address = served(&health);
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(b"GET /events HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+    let mut said = Vec::new();
+    read_until(&mut stream, &mut said, "\"holder\":null").await;
+
+    health.event(&Event::NewLeader { holder: "b_2".into() });
+
+    read_until(&mut stream, &mut said, "\"holder\":\"b_2\"").await;
+    let said = String::from_utf8(said).unwrap();
+    assert!(said.contains("text/event-stream"), "{said}");
+    let leader = get(address, "/leader").await;
+    assert!(leader.starts_with("HTTP/1.1 503 ") && leader.ends_with("{\"name\":\"b_2\"}\n"), "{leader}");
+}
+
+async fn read_until(stream: &mut TcpStream, said: &mut Vec<u8>, words: &str) {
+    timeout(PATIENCE, async {
+        while !String::from_utf8_lossy(said).contains(words) {
+            assert!(stream.read_buf(said).await.unwrap() > 0, "it goes on");
+        }
+    })
+    .await
+    .expect(words);
 }

@@ -62,17 +62,17 @@ pub struct Config {
     pub signals: Signals,
     /// Commands around a change of role.
     pub hooks: Hooks,
-    /// Probes.
+    /// Probes and pages.
     pub http: Http,
     /// Log lines.
     pub log: Log,
 }
 
-/// Probes.
+/// Probes and pages.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Http {
-    /// Where /livez, /readyz and /leader listen; nowhere unless set.
+    /// Where the probes and pages listen; nowhere unless set.
     #[serde(with = "Listen")]
     #[schemars(with = "Option<String>")]
     pub listen: Option<SocketAddr>,

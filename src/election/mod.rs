@@ -19,7 +19,7 @@ use crate::link::{Reason, Slot, ToElector, ToInit};
 
 use self::{
     trace::TraceContext,
-    transition::{Anchor, LostCampaign, Phase, TermPhase, Transition},
+    transition::{Anchor, LostCampaign, Margin, Phase, TermPhase, Transition},
 };
 
 pub(crate) use self::core::oddity;
@@ -86,6 +86,20 @@ pub enum Request {
         /// Precondition.
         resource_version: String,
     },
+}
+
+impl Request {
+    /// What it asks for.
+    #[must_use]
+    pub const fn operation(&self) -> Operation {
+        match self {
+            Self::Get => Operation::Get,
+            Self::List => Operation::List,
+            Self::Create(_) => Operation::Create,
+            Self::Replace(_) => Operation::Update,
+            Self::Delete { .. } => Operation::Delete,
+        }
+    }
 }
 
 /// What the API server is asked to do, named as in RBAC.
@@ -293,6 +307,8 @@ pub enum Event {
     Renewed {
         /// From the send to the answer.
         latency: Duration,
+        /// What was left before S.
+        margin: Margin,
     },
     /// A request failed; for metrics, and for one log line per state.
     Failed {

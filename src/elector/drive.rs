@@ -4,7 +4,7 @@
 //! actions are carried out, in order (law 9). The time of a write is read before the machine makes it, and that of a sight after
 //! its last byte.
 
-use std::io;
+use std::{io, time::Duration};
 
 use tokio::{
     io::unix::AsyncFd,
@@ -16,7 +16,7 @@ use super::{guard::Guard, lease::Lease, link::Link, register, remains::Init, sle
 use crate::{
     alarm::Alarm,
     clock,
-    election::{Action, Answer, Event, Input, Pool, Request, RequestId, Watched},
+    election::{Action, Answer, Event, Input, Operation, Pool, Request, RequestId, Watched},
     http::Health,
     link::{InitialState, Slot, ToElector, ToInit},
     process::memory,
@@ -57,14 +57,14 @@ pub(super) struct EventLoop {
     request: Option<Task>,
     watch: Option<Task>,
     watches: u64,
-    beat_every: std::time::Duration,
+    beat_every: Duration,
     beat_due: Instant,
     slew: Slew,
 }
 
 /// What tasks hand to the loop.
 enum Arrived {
-    Answer(RequestId, Answer),
+    Answer(RequestId, Operation, Answer, Duration),
     /// From the watch of this number.
     Watched(u64, Watched),
     /// Telemetry is flushed, or out of time: init may be told that all is done.
@@ -186,7 +186,10 @@ impl EventLoop {
 
     fn take_in(&mut self, arrived: Arrived) -> Result<(), Broken> {
         let input = match arrived {
-            Arrived::Answer(id, answer) => Input::Answered { id, answer },
+            Arrived::Answer(id, operation, answer, took) => {
+                self.telemetry.requested(operation, &answer, took);
+                Input::Answered { id, answer }
+            }
             Arrived::Watched(number, watched) if number == self.watches => Input::Watched(watched),
             // Of a watch that was replaced.
             Arrived::Watched(..) => return Ok(()),
@@ -207,6 +210,7 @@ impl EventLoop {
                     memory::forget_start();
                     memory::keep_what_is_used();
                 }
+                self.health.event(&event);
                 self.telemetry.report(&event, clock::boot());
             }
         }
@@ -256,14 +260,17 @@ impl EventLoop {
     fn send(&self, slot: Slot, id: RequestId, request: Request) -> Task {
         let (lease, arrive) = (self.lease.clone(), self.arrive.clone());
         let task = spawn(async move {
+            let sent = clock::boot();
             let answer = lease.send(slot, &request).await;
-            let _ = arrive.send(Arrived::Answer(id, answer)).await;
+            let took = clock::boot().since(sent);
+            let _ = arrive.send(Arrived::Answer(id, request.operation(), answer, took)).await;
         });
         Task(task.abort_handle())
     }
 
     fn watch(&mut self, resource_version: Option<String>) -> Task {
         self.watches += 1;
+        self.telemetry.watching();
         let (number, arrive) = (self.watches, self.arrive.clone());
         let task = spawn(self.lease.watch(resource_version).run(async move |watched| {
             let _ = arrive.send(Arrived::Watched(number, watched)).await;

@@ -217,14 +217,16 @@ async fn lead_or_follow(mut link: Link, initial: InitialState) -> Result<Option<
     let discover = move || Cluster::again(context.as_ref());
     let access = Access::new(Arc::new(discover), initial.config.lease.attempt_timeout);
     let health = Health::new(initial.config.lease.duration, clock::boot());
+    health.introduce(&initial.identity, &initial.config.lease.namespace, &initial.config.lease.name);
     if let Err(failure) = prepare(&initial, &access, &health).await {
         link.send(&ToInit::Failed { code: failure.exit_code(), message: one_line(&failure) }).map_err(Failure::Link)?;
         return Err(failure);
     }
     let lease = Lease::new(access, Keys::of(&initial.config.lease), initial.config.lease.attempt_timeout);
+    let page = initial.config.http.listen.map(|_| health.metrics().clone());
     // What is not UTF-8 is refused as it is shown, not passed over.
     let variable = |name: &str| env::var_os(name).map(|value| value.to_string_lossy().into_owned());
-    let telemetry = Telemetry::start(&initial, variable);
+    let telemetry = Telemetry::start(&initial, page, variable);
     let seed = getrandom::u64().unwrap_or_else(|_| clock::boot().as_nanos());
     let edges = Edges { link, lease, guard, health, telemetry };
     let drive = EventLoop::new(edges, initial, |initial| Pool::new(initial, seed, clock::now())).map_err(Failure::Start)?;

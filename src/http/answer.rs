@@ -18,7 +18,12 @@ pub(crate) fn answer(method: &Method, path: &str, vital: Vital, now: Instant) ->
         "/livez" => livez,
         "/readyz" => readyz,
         "/leader" => leader,
-        _ => return reply(StatusCode::NOT_FOUND, "no such page: there are /livez, /readyz and /leader"),
+        _ => {
+            return reply(
+                StatusCode::NOT_FOUND,
+                "no such page: there are /, /livez, /readyz, /leader, /status, /events and /metrics",
+            );
+        }
     };
     if *method != Method::GET && *method != Method::HEAD {
         return reply(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are answered");

@@ -2,16 +2,25 @@
 
 use std::time::Duration;
 
+use prometheus::Registry;
 use tokio::sync::watch;
 
-use crate::{election::View, time::Instant};
+use super::board::Board;
+use crate::{
+    election::{Event, View},
+    time::Instant,
+};
 
 /// How long a leader may go without a renewal beyond D before `/livez` fails; by then it should long have stopped leading.
 pub const TOLERANCE: Duration = Duration::from_secs(5);
 
-/// Written by the elector's loop, read by the probes; both cheaply and without waiting.
+/// Written by the elector's loop, read by the pages; both cheaply and without waiting.
 #[derive(Clone, Debug)]
-pub struct Health(watch::Sender<Vital>);
+pub struct Health {
+    vital: watch::Sender<Vital>,
+    board: watch::Sender<Board>,
+    metrics: Registry,
+}
 
 /// The state behind the probes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,22 +38,69 @@ impl Health {
     #[must_use]
     pub fn new(duration: Duration, now: Instant) -> Self {
         let view = View { ready: false, leading: None };
-        Self(watch::Sender::new(Vital { duration, heard: now, view }))
+        let vital = watch::Sender::new(Vital { duration, heard: now, view });
+        Self { vital, board: watch::Sender::default(), metrics: Registry::new() }
+    }
+
+    /// Of this replica and the Lease with this namespace and name.
+    pub fn introduce(&self, identity: &str, namespace: &str, lease: &str) {
+        self.board.send_replace(Board::new(identity, namespace, lease));
     }
 
     /// Init said something.
     pub fn heard(&self, at: Instant) {
-        self.0.send_modify(|vital| vital.heard = at);
+        self.vital.send_if_modified(|vital| {
+            vital.heard = at;
+            false
+        });
     }
 
     /// The election moved on.
     pub fn update(&self, view: View) {
-        self.0.send_modify(|vital| vital.view = view);
+        self.vital.send_if_modified(|vital| std::mem::replace(&mut vital.view, view) != view);
+    }
+
+    /// The election reported this.
+    pub fn event(&self, event: &Event) {
+        self.board.send_if_modified(|board| board.event(event));
     }
 
     /// What was last written.
     #[must_use]
     pub fn vital(&self) -> Vital {
-        *self.0.borrow()
+        *self.vital.borrow()
+    }
+
+    /// What `/metrics` shows.
+    #[must_use]
+    pub const fn metrics(&self) -> &Registry {
+        &self.metrics
+    }
+
+    pub(super) fn board(&self) -> watch::Ref<'_, Board> {
+        self.board.borrow()
+    }
+
+    /// Tells of changes from now on.
+    pub(super) fn changes(&self) -> Changes {
+        Changes { vital: self.vital.subscribe(), board: self.board.subscribe() }
+    }
+}
+
+/// Waits for what follows.
+pub(super) struct Changes {
+    vital: watch::Receiver<Vital>,
+    board: watch::Receiver<Board>,
+}
+
+impl Changes {
+    /// The next one; at once if it came since the last.
+    pub(super) async fn next(&mut self) {
+        tokio::select! {
+            _ = self.vital.changed() => {}
+            _ = self.board.changed() => {}
+        }
+        self.vital.mark_unchanged();
+        self.board.mark_unchanged();
     }
 }

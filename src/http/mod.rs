@@ -1,4 +1,4 @@
-//! Probes over HTTP: `/livez`, `/readyz`, `/leader`.
+//! Pages over HTTP, to be read only.
 //!
 //! Owns the listener and the answers. Never decides anything and never delays the elector: it reads what the elector's loop last
 //! wrote into [`Health`], on the same thread, with limits on connections, time and size.
@@ -7,9 +7,14 @@
 //! |---|---|---|
 //! | `/livez` | init answers, and a leader renews | init has been silent for D, or a leader has not renewed for D and [`TOLERANCE`] |
 //! | `/readyz` | the elector has read the Lease, on leaders and standbys, or goes on with a term of its predecessor | before that |
-//! | `/leader` | this replica leads | it does not |
+//! | `/leader` | this replica leads | it does not; both name the holder |
+//! | `/metrics` | for Prometheus | |
+//! | `/status`, `/events` | JSON: now, and again with each change (server-sent events) | |
+//! | `/` | both for people | |
 
 mod answer;
+mod board;
+mod events;
 mod health;
 mod server;
 

@@ -1,22 +1,39 @@
-//! The listener of the probes.
+//! The listener of the pages.
 
-use std::{collections::VecDeque, convert::Infallible, io, net::SocketAddr, time::Duration};
+use std::{
+    collections::VecDeque,
+    convert::Infallible,
+    io,
+    net::SocketAddr,
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use bytes::Bytes;
-use http::{HeaderValue, Request, Response, StatusCode, header};
-use http_body_util::Full;
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http_body_util::{Either, Full, channel::Channel};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
+use prometheus::TextEncoder;
 use tokio::{
     net::{TcpListener, TcpStream},
     task::AbortHandle,
     time::{sleep, timeout},
 };
 
-use super::{answer::answer, health::Health};
-use crate::clock;
+use super::{answer::answer, events, health::Health};
+use crate::{clock, words::one_line};
 
-/// From the accepted connection to its last byte; kubelet asks within a second or two.
+/// For people.
+const PAGE: &str = include_str!("page.html");
+/// It reads `events` and nothing else.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'";
+
+/// From the accepted connection to its last byte, unless that is a stream; kubelet asks within a second or two.
 const EXCHANGE: Duration = Duration::from_secs(5);
 /// Concurrent connections. One more closes the oldest, so that silent clients cannot keep a probe from its answer.
 const CONNECTIONS: usize = 64;
@@ -65,8 +82,7 @@ async fn accept(listener: TcpListener, health: Health) {
                 {
                     oldest.abort();
                 }
-                let exchange = timeout(EXCHANGE, exchange(stream, health.clone()));
-                open.push_back(tokio::spawn(exchange).abort_handle());
+                open.push_back(tokio::spawn(exchange(stream, health.clone())).abort_handle());
             }
             Err(error) => {
                 tracing::debug!(%error, "a connection to http.listen was not accepted");
@@ -76,27 +92,70 @@ async fn accept(listener: TcpListener, health: Health) {
     }
 }
 
+type Body = Either<Full<Bytes>, Channel<Bytes>>;
+
 /// One request and its answer: a probe opens a connection each time.
 async fn exchange(stream: TcpStream, health: Health) {
+    let streams = Arc::new(AtomicBool::new(false));
     let service = service_fn(|request| {
         let response = respond(&request, &health);
+        streams.store(matches!(response.body(), Either::Right(_)), Ordering::Relaxed);
         async { Ok::<_, Infallible>(response) }
     });
-    let served = http1::Builder::new().keep_alive(false).max_buf_size(HEAD).serve_connection(TokioIo::new(stream), service).await;
-    if let Err(error) = served {
+    let mut builder = http1::Builder::new();
+    let mut served = pin!(builder.keep_alive(false).max_buf_size(HEAD).serve_connection(TokioIo::new(stream), service));
+    let mut ended = timeout(EXCHANGE, &mut served).await;
+    if ended.is_err() && streams.load(Ordering::Relaxed) {
+        ended = timeout(events::STREAM, served).await;
+    }
+    if let Ok(Err(error)) = ended {
         tracing::debug!(%error, "an exchange on http.listen broke off");
     }
 }
 
-fn respond(request: &Request<Incoming>, health: &Health) -> Response<Full<Bytes>> {
-    let reply = answer(request.method(), request.uri().path(), health.vital(), clock::boot());
-    let mut response = Response::new(Full::from(reply.text + "\n"));
-    *response.status_mut() = reply.status;
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    if reply.status == StatusCode::METHOD_NOT_ALLOWED {
-        headers.insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
+fn respond(request: &Request<Incoming>, health: &Health) -> Response<Body> {
+    let page = Some(request.uri().path()).filter(|_| *request.method() == Method::GET);
+    let now = clock::boot();
+    match page {
+        Some("/") => {
+            let mut response = ok("text/html; charset=utf-8", PAGE.into());
+            response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
+            response
+        }
+        Some("/status") => ok("application/json", format!("{}\n", health.board().status(health.vital(), now)).into()),
+        Some("/metrics") => match TextEncoder::new().encode_to_string(&health.metrics().gather()) {
+            Ok(text) => ok("text/plain; version=0.0.4; charset=utf-8", text.into()),
+            Err(error) => response(StatusCode::INTERNAL_SERVER_ERROR, "text/plain; charset=utf-8", one_line(&error).into()),
+        },
+        Some("/events") => {
+            let streamed = ok("text/event-stream", Bytes::new());
+            streamed.map(|_| Either::Right(events::stream(health.clone())))
+        }
+        Some(_) | None => probe(request, health),
     }
+}
+
+fn probe(request: &Request<Incoming>, health: &Health) -> Response<Body> {
+    let reply = answer(request.method(), request.uri().path(), health.vital(), clock::boot());
+    let mut response = match request.uri().path() {
+        "/leader" => response(reply.status, "application/json", format!("{}\n", health.board().leader()).into()),
+        _ => response(reply.status, "text/plain; charset=utf-8", (reply.text + "\n").into()),
+    };
+    if reply.status == StatusCode::METHOD_NOT_ALLOWED {
+        response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
+    }
+    response
+}
+
+fn ok(kind: &'static str, body: Bytes) -> Response<Body> {
+    response(StatusCode::OK, kind, body)
+}
+
+fn response(status: StatusCode, kind: &'static str, body: Bytes) -> Response<Body> {
+    let mut response = Response::new(Either::Left(Full::new(body)));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
 }

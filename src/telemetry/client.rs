@@ -30,7 +30,7 @@ use tokio::{runtime::Handle, time::timeout};
 use tracing::{info, warn};
 
 use super::{
-    export::{OtlpConfig, Protocol},
+    export::{OtlpConfig, Protocol, Signal},
     grpc,
 };
 use crate::words::one_line;
@@ -69,6 +69,7 @@ pub(super) struct CollectorClient {
 #[derive(Clone, Debug)]
 struct Connections {
     client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    signal: Signal,
     protocol: Protocol,
     timeout: Duration,
 }
@@ -95,8 +96,8 @@ impl CollectorClient {
             return;
         }
         match failure {
-            Some(error) => warn!(error, "the collector does not take spans"),
-            None => info!("the collector takes spans again"),
+            Some(error) => warn!(error, "the collector does not take {}", self.config.signal.plural()),
+            None => info!("the collector takes {} again", self.config.signal.plural()),
         }
     }
 }
@@ -123,7 +124,7 @@ impl HttpClient for CollectorClient {
 
 impl Connections {
     fn new(config: &OtlpConfig) -> Result<Self, TlsError> {
-        let OtlpConfig { protocol, timeout, .. } = *config;
+        let OtlpConfig { signal, protocol, timeout, .. } = *config;
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
@@ -141,14 +142,14 @@ impl Connections {
                 client.http2_keep_alive_interval(timeout / 2).http2_keep_alive_timeout(timeout / 4);
             }
         }
-        Ok(Self { client: client.build(HttpsConnector::from((tcp, tls))), protocol, timeout })
+        Ok(Self { client: client.build(HttpsConnector::from((tcp, tls))), signal, protocol, timeout })
     }
 
     /// The answer as of OTLP over HTTP, and why the spans were not taken, if they were not.
     async fn exchange(self, request: Request<Bytes>) -> Result<(Response<Bytes>, Option<String>), HttpError> {
         let request = match self.protocol {
             Protocol::HttpProtobuf => request,
-            Protocol::Grpc => grpc::call(request)?,
+            Protocol::Grpc => grpc::call(self.signal, request)?,
         };
         let (mut head, body) = self.client.request(request.map(Full::new)).await?.into_parts();
         let mut refusal = (!head.status.is_success()).then(|| format!("HTTP {}", head.status));

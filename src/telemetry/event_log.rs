@@ -78,7 +78,9 @@ impl EventLog {
                 let ((trace_id, span_id), reason) = (ids(context), reason.as_str());
                 info!(lease, reason, trace_id, span_id, "did not acquire the Lease: somebody else has written it");
             }
-            Event::Renewed { latency } => debug!(latency = readable(latency.as_secs_f64()), "renewed"),
+            Event::Renewed { latency, margin } => {
+                debug!(latency = readable(latency.as_secs_f64()), margin_left = readable(margin.0), "renewed");
+            }
             Event::Failed { operation, message, .. } => self.failed(*operation, message, now),
             Event::Recovered { operation } => self.recovered(*operation),
             Event::Stopping { reason, context } => {

@@ -1,15 +1,16 @@
-//! Sends spans to a collector.
+//! Sends spans and metrics to a collector.
 //!
-//! Owns whether and which traces are exported. The queue, the batches, the retries and what follows from most OTEL_* variables are
-//! the SDK's; its thread alone ever waits for the collector, or for a file. Read here are only these:
+//! Owns whether and which are exported. The queue, the batches, the retries and what follows from most OTEL_* variables are the
+//! SDK's; its threads alone ever wait for the collector, or for a file. Read here are only these, where SIGNAL is TRACES or METRICS
+//! and may be left out:
 //!
 //! | variable | |
 //! |---|---|
-//! | `OTEL_EXPORTER_OTLP_(TRACES_)ENDPOINT` | none: nothing is exported, so that a bare pod calls no collector that nobody runs |
-//! | `OTEL_SDK_DISABLED`, `OTEL_TRACES_EXPORTER` | `true`, `none`: nothing is exported |
-//! | `OTEL_EXPORTER_OTLP_(TRACES_)PROTOCOL` | `http/protobuf` unless `grpc` |
-//! | `OTEL_EXPORTER_OTLP_(TRACES_)TIMEOUT` | also ends each request, which the SDK leaves to its client |
-//! | `OTEL_EXPORTER_OTLP_(TRACES_)CERTIFICATE` | the authorities to trust |
+//! | `OTEL_EXPORTER_OTLP_SIGNAL_ENDPOINT` | none: nothing is exported, so that a bare pod calls no collector that nobody runs |
+//! | `OTEL_SDK_DISABLED`, `OTEL_SIGNAL_EXPORTER` | `true`, `none`: nothing is exported |
+//! | `OTEL_EXPORTER_OTLP_SIGNAL_PROTOCOL` | `http/protobuf` unless `grpc` |
+//! | `OTEL_EXPORTER_OTLP_SIGNAL_TIMEOUT` | also ends each request, which the SDK leaves to its client |
+//! | `OTEL_EXPORTER_OTLP_SIGNAL_CERTIFICATE` | the authorities to trust |
 //! | `OTEL_BSP_MAX_QUEUE_SIZE` | [`QUEUE`] unless set |
 //! | `OTEL_BSP_SCHEDULE_DELAY` | no less than [`SHORTEST_DELAY`] |
 
@@ -17,7 +18,7 @@ use std::{path::PathBuf, time::Duration};
 
 use http::Uri;
 use opentelemetry::{Key, KeyValue, TraceId, trace::SpanKind};
-use opentelemetry_otlp::{Protocol as Encoding, RetryPolicy, SpanExporter, WithExportConfig as _, WithHttpConfig as _};
+use opentelemetry_otlp::{MetricExporter, Protocol as Encoding, RetryPolicy, SpanExporter, WithExportConfig, WithHttpConfig};
 use opentelemetry_sdk::{
     Resource,
     trace::{
@@ -43,9 +44,35 @@ const LONGEST_QUEUE: usize = 1 << 16;
 /// CPU as a whole.
 const SHORTEST_DELAY: u64 = 100;
 
-/// How spans are exported.
+/// What is exported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Signal {
+    Traces,
+    Metrics,
+}
+
+impl Signal {
+    /// In the names of variables.
+    const fn variable(self) -> &'static str {
+        match self {
+            Self::Traces => "TRACES",
+            Self::Metrics => "METRICS",
+        }
+    }
+
+    /// In the log.
+    pub(super) const fn plural(self) -> &'static str {
+        match self {
+            Self::Traces => "spans",
+            Self::Metrics => "metrics",
+        }
+    }
+}
+
+/// How spans or metrics are exported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct OtlpConfig {
+    pub(super) signal: Signal,
     /// The variable with the endpoint.
     variable: String,
     /// Its host and port. Not the whole URL: a user, a password or a key may stand in it.
@@ -73,37 +100,38 @@ pub(super) enum Protocol {
 pub(super) struct NotAUrl(String);
 
 impl OtlpConfig {
-    /// Reads variables by name through `variable`; `None` if nothing is to be exported.
-    pub(super) fn read(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Self>, NotAUrl> {
+    /// Reads variables by name through `variable`; `None` if nothing of `signal` is to be exported.
+    pub(super) fn read(signal: Signal, variable: impl Fn(&str) -> Option<String>) -> Result<Option<Self>, NotAUrl> {
         let set = |name: &str| variable(name).filter(|value| !value.is_empty());
         let is = |name: &str, word: &str| set(name).is_some_and(|value| value.eq_ignore_ascii_case(word));
-        let of_traces = |name: &str| {
-            let names = [format!("OTEL_EXPORTER_OTLP_TRACES_{name}"), format!("OTEL_EXPORTER_OTLP_{name}")];
+        let of_signal = |name: &str| {
+            let names = [format!("OTEL_EXPORTER_OTLP_{}_{name}", signal.variable()), format!("OTEL_EXPORTER_OTLP_{name}")];
             names.into_iter().find_map(|name| set(&name).map(|value| (name, value)))
         };
-        if is("OTEL_SDK_DISABLED", "true") || is("OTEL_TRACES_EXPORTER", "none") {
+        if is("OTEL_SDK_DISABLED", "true") || is(&format!("OTEL_{}_EXPORTER", signal.variable()), "none") {
             return Ok(None);
         }
-        let Some((variable, endpoint)) = of_traces("ENDPOINT") else { return Ok(None) };
+        let Some((variable, endpoint)) = of_signal("ENDPOINT") else { return Ok(None) };
         let Some(endpoint) = endpoint.parse::<Uri>().ok().filter(names_a_server) else { return Err(NotAUrl(variable)) };
         let host = endpoint.host().unwrap_or_default();
-        let protocol = match of_traces("PROTOCOL") {
+        let protocol = match of_signal("PROTOCOL") {
             Some((_, value)) if value.eq_ignore_ascii_case("grpc") => Protocol::Grpc,
             Some((name, value)) if !value.eq_ignore_ascii_case("http/protobuf") => {
-                warn!("{name}={value} is not supported: spans go out by http/protobuf; there is grpc, too");
+                warn!("{name}={value} is not supported: {} go out by http/protobuf; there is grpc, too", signal.plural());
                 Protocol::HttpProtobuf
             }
             Some(_) | None => Protocol::HttpProtobuf,
         };
-        let millis = of_traces("TIMEOUT").and_then(|(_, millis)| millis.parse().ok()).filter(|millis| *millis > 0);
+        let millis = of_signal("TIMEOUT").and_then(|(_, millis)| millis.parse().ok()).filter(|millis| *millis > 0);
         let queue = set("OTEL_BSP_MAX_QUEUE_SIZE").and_then(|size| size.parse().ok()).unwrap_or(QUEUE);
         let delay = set("OTEL_BSP_SCHEDULE_DELAY").and_then(|millis| millis.parse::<u64>().ok());
         Ok(Some(Self {
+            signal,
             variable,
             collector: endpoint.port_u16().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}")),
             is_https: endpoint.scheme_str() == Some("https"),
             protocol,
-            certificate: of_traces("CERTIFICATE").map(|(name, path)| (name, path.into())),
+            certificate: of_signal("CERTIFICATE").map(|(name, path)| (name, path.into())),
             timeout: Duration::from_millis(millis.unwrap_or(TIMEOUT)),
             queue: queue.min(LONGEST_QUEUE),
             delay: delay.map(|millis| Duration::from_millis(millis.max(SHORTEST_DELAY))),
@@ -121,23 +149,17 @@ pub(super) struct Export {
 impl Export {
     /// Starts the thread that sends what is queued, as spans of `identity`.
     pub(super) fn start(config: OtlpConfig, identity: &str) -> Result<Self, NotAUrl> {
-        let OtlpConfig { variable, collector, protocol, queue, delay, .. } = config.clone();
-        let exporter = SpanExporter::builder()
-            .with_http()
-            .with_protocol(Encoding::HttpBinary)
-            // Nothing but the timeout ends the retries.
-            .with_retry_policy(RetryPolicy::recommended().with_max_retries(usize::MAX))
-            .with_http_client(CollectorClient::new(config))
-            .build()
-            // The exporter's own words would show the URL.
-            .map_err(|_| NotAUrl(variable))?;
+        let OtlpConfig { variable, queue, delay, .. } = config.clone();
+        let exporter = through(SpanExporter::builder().with_http(), config.clone()).build();
+        // The exporter's own words would show the URL.
+        let exporter = exporter.map_err(|_| NotAUrl(variable))?;
         let mut batches = BatchConfigBuilder::default().with_max_queue_size(queue);
         if let Some(delay) = delay {
             batches = batches.with_scheduled_delay(delay);
         }
         let mut processor = BatchSpanProcessor::builder(exporter).with_batch_config(batches.build()).build();
         processor.set_resource(&resource(Resource::builder().build(), identity));
-        info!(collector, protocol = protocol.as_str(), "transitions are exported as traces");
+        config.tell("transitions are exported as traces");
         Ok(Self { processor, sampler: SdkConfig::default().sampler })
     }
 
@@ -164,6 +186,28 @@ impl Export {
     }
 }
 
+/// What sends metrics.
+pub(super) fn metrics(config: OtlpConfig) -> Result<MetricExporter, NotAUrl> {
+    let exporter = through(MetricExporter::builder().with_http(), config.clone()).build();
+    let exporter = exporter.map_err(|_| NotAUrl(config.variable.clone()))?;
+    config.tell("metrics are exported");
+    Ok(exporter)
+}
+
+/// Lets an exporter use tenure's own client.
+fn through<B: WithExportConfig + WithHttpConfig>(builder: B, config: OtlpConfig) -> B {
+    // Nothing but the timeout ends the retries.
+    let retries = RetryPolicy::recommended().with_max_retries(usize::MAX);
+    let builder = builder.with_protocol(Encoding::HttpBinary).with_retry_policy(retries);
+    builder.with_http_client(CollectorClient::new(config))
+}
+
+impl OtlpConfig {
+    fn tell(&self, what: &str) {
+        info!(collector = self.collector, protocol = self.protocol.as_str(), "{what}");
+    }
+}
+
 impl Protocol {
     /// OpenTelemetry's word.
     const fn as_str(self) -> &'static str {
@@ -176,7 +220,7 @@ impl Protocol {
 
 /// Who reports, beside what was `detected`: the instance is always the replica. The version is tenure's, so it is left out of a
 /// service that is named otherwise. The pod is not known here, nor is its namespace, which need not be the Lease's.
-fn resource(detected: Resource, identity: &str) -> Resource {
+pub(super) fn resource(detected: Resource, identity: &str) -> Resource {
     let name = detected.get(&Key::from_static_str("service.name"));
     let is_named = name.is_some_and(|name| !name.as_str().starts_with("unknown_service"));
     let named = [KeyValue::new("service.name", "tenure"), KeyValue::new("service.version", env!("CARGO_PKG_VERSION"))];
@@ -195,7 +239,9 @@ mod tests {
     const ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 
     fn read(variables: &[(&str, &str)]) -> Result<Option<OtlpConfig>, NotAUrl> {
-        OtlpConfig::read(|name| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned()))
+        OtlpConfig::read(Signal::Traces, |name| {
+            variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
+        })
     }
 
     fn with(variables: &[(&str, &str)]) -> OtlpConfig {
@@ -237,6 +283,7 @@ mod tests {
             ("OTEL_BSP_MAX_QUEUE_SIZE", "8"),
         ]);
         let expected = OtlpConfig {
+            signal: Signal::Traces,
             variable: "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT".into(),
             collector: "traces:1".into(),
             is_https: true,

@@ -6,17 +6,23 @@
 use bytes::{BufMut as _, Bytes, BytesMut};
 use http::{HeaderMap, HeaderValue, Request, StatusCode, Uri, Version, header, uri::PathAndQuery};
 
-/// The method that takes traces.
-const EXPORT: PathAndQuery = PathAndQuery::from_static("/opentelemetry.proto.collector.trace.v1.TraceService/Export");
+use super::export::Signal;
+
+/// The methods that take traces and metrics.
+const TRACES: PathAndQuery = PathAndQuery::from_static("/opentelemetry.proto.collector.trace.v1.TraceService/Export");
+const METRICS: PathAndQuery = PathAndQuery::from_static("/opentelemetry.proto.collector.metrics.v1.MetricsService/Export");
 
 /// One byte, 0 for "not compressed", and the length in four.
 const PREFIX: usize = 5;
 
 /// The gRPC call with the message of `request`, to its server.
-pub(super) fn call(request: Request<Bytes>) -> Result<Request<Bytes>, http::uri::InvalidUriParts> {
+pub(super) fn call(signal: Signal, request: Request<Bytes>) -> Result<Request<Bytes>, http::uri::InvalidUriParts> {
     let (mut head, message) = request.into_parts();
     let mut uri = head.uri.into_parts();
-    uri.path_and_query = Some(EXPORT);
+    uri.path_and_query = Some(match signal {
+        Signal::Traces => TRACES,
+        Signal::Metrics => METRICS,
+    });
     head.uri = Uri::from_parts(uri)?;
     head.version = Version::HTTP_2;
     head.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
@@ -72,9 +78,9 @@ mod tests {
     #[test]
     fn a_call_is_the_message_in_a_frame_with_its_length() {
         let request = Request::post("http://u@collector:1/v1/traces?x").header("authorization", "t").body("abc".into()).unwrap();
-        let call = call(request).unwrap();
+        let call = call(Signal::Traces, request).unwrap();
         assert_eq!(&call.body()[..], b"\0\0\0\0\x03abc");
-        assert_eq!(call.uri().to_string(), format!("http://u@collector:1{EXPORT}"));
+        assert_eq!(call.uri().to_string(), format!("http://u@collector:1{TRACES}"));
         assert_eq!(
             ["content-type", "te", "authorization"].map(|name| &call.headers()[name]),
             ["application/grpc", "trailers", "t"]

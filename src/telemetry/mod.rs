@@ -1,4 +1,4 @@
-//! Traces and log lines; can never delay a transition.
+//! Traces, metrics and log lines; can never delay a transition.
 //!
 //! Owns what people and collectors get to see of an election. Everything here is told what happened afterwards, on the elector's
 //! own thread, and never waits there: log lines that do not fit are dropped, spans go to a bounded queue of the SDK's.
@@ -7,15 +7,19 @@
 //! whatever the election reports, [`Telemetry::heard`] for each message from init, and [`Telemetry::amend`] before a Lead. Before
 //! it sends Done it awaits the future of [`Telemetry::finish`], and keeps running meanwhile.
 
+use std::time::Duration;
+
+use prometheus::Registry;
 use tracing::warn;
 
 use self::{
     event_log::EventLog,
-    export::{Export, OtlpConfig},
+    export::{Export, OtlpConfig, Signal},
+    metrics::Metrics,
     spans::Spans,
 };
 use crate::{
-    election::{Event, trace::TraceContext},
+    election::{Answer, Event, Operation, trace::TraceContext},
     link::{InitialState, TermInfo, ToElector},
     time::Instant,
 };
@@ -25,6 +29,7 @@ mod event_log;
 mod export;
 mod grpc;
 pub mod log;
+mod metrics;
 mod spans;
 
 /// The elector's output to people and collectors.
@@ -34,30 +39,38 @@ pub struct Telemetry {
     spans: Spans,
     /// `None`: nothing is exported.
     export: Option<Export>,
+    /// `None`: nobody reads any.
+    metrics: Option<Metrics>,
 }
 
 impl Telemetry {
     /// Reads the standard OTEL_* variables, those that decide whether anything is exported through `variable`; without an endpoint
-    /// in them nothing is exported and nothing runs, and neither is it where they cannot work, which is logged.
+    /// in them nothing is exported and nothing runs, and neither is it where they cannot work, which is logged. The metrics are
+    /// in `page` as well, if there is one.
     ///
     /// The namespace in `initial` is the Lease's, discovered if the configuration leaves it open.
     ///
     /// # Panics
     /// Outside a tokio runtime, and where no thread can be had.
     #[must_use]
-    pub fn start(initial: &InitialState, variable: impl Fn(&str) -> Option<String>) -> Self {
+    pub fn start(initial: &InitialState, page: Option<Registry>, variable: impl Fn(&str) -> Option<String>) -> Self {
         let lease = &initial.config.lease;
-        let config = OtlpConfig::read(variable);
+        let config = OtlpConfig::read(Signal::Traces, &variable);
         let export = config.and_then(|config| config.map(|config| Export::start(config, &initial.identity)).transpose());
         let export = export.unwrap_or_else(|error| {
             warn!("traces are not exported: {error}");
             None
         });
+        let otlp = OtlpConfig::read(Signal::Metrics, &variable).unwrap_or_else(|error| {
+            warn!("metrics are not exported: {error}");
+            None
+        });
+        let metrics = Metrics::start(page, otlp, &lease.name, &initial.identity);
         let log = EventLog::new(lease.name.clone(), initial.identity.clone());
         if let Some(resume) = &initial.resume {
             log.resumed(resume);
         }
-        Self { log, spans: Spans::new(lease.namespace.clone(), lease.name.clone(), fastrand::u64(..)), export }
+        Self { log, spans: Spans::new(lease.namespace.clone(), lease.name.clone(), fastrand::u64(..)), export, metrics }
     }
 
     /// Marks the transition's span that the workload is given as not sampled, where it is not. Without an exporter it stays as the
@@ -76,21 +89,41 @@ impl Telemetry {
         if let Some(export) = &self.export {
             self.spans.of(event).into_iter().for_each(|span| export.queue(span));
         }
+        self.metrics.iter().for_each(|metrics| metrics.event(event));
     }
 
-    /// Logs what init said.
+    /// Logs and counts what init said.
     pub fn heard(&self, message: &ToElector) {
         self.log.heard(message);
+        self.metrics.iter().for_each(|metrics| metrics.heard(message));
+    }
+
+    /// A request was answered after this long.
+    pub fn requested(&self, operation: Operation, answer: &Answer, took: Duration) {
+        self.metrics.iter().for_each(|metrics| metrics.requested(operation, answer, took));
+    }
+
+    /// A watch began.
+    pub fn watching(&self) {
+        self.metrics.iter().for_each(Metrics::watching);
     }
 
     /// Sends what is left, for at most [`FLUSH`](crate::link::FLUSH); from now on nothing is exported. To be awaited after the
     /// release, and before init is told that all is done: when init ends, so does this process.
     pub fn finish(&mut self) -> impl Future<Output = ()> + Send + 'static + use<> {
-        let export = self.export.take();
+        let (export, metrics) = (self.export.take(), self.metrics.take());
         async {
-            if let Some(export) = export {
-                export.finish().await;
-            }
+            let spans = async {
+                if let Some(export) = export {
+                    export.finish().await;
+                }
+            };
+            let metrics = async {
+                if let Some(metrics) = metrics {
+                    metrics.finish().await;
+                }
+            };
+            tokio::join!(spans, metrics);
         }
     }
 }

@@ -6,11 +6,11 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     net::SocketAddr,
     path::Path,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
         mpsc::{Receiver, Sender, channel},
     },
@@ -27,9 +27,15 @@ use hyper::{
 };
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use opentelemetry_proto::tonic::{
-    collector::trace::v1::{
-        ExportTraceServiceRequest, ExportTraceServiceResponse,
-        trace_service_server::{TraceService, TraceServiceServer},
+    collector::{
+        metrics::v1::{
+            ExportMetricsServiceRequest, ExportMetricsServiceResponse,
+            metrics_service_server::{MetricsService, MetricsServiceServer},
+        },
+        trace::v1::{
+            ExportTraceServiceRequest, ExportTraceServiceResponse,
+            trace_service_server::{TraceService, TraceServiceServer},
+        },
     },
     common::v1::{KeyValue, any_value::Value},
     trace::v1::{Span, span::Link},
@@ -86,6 +92,7 @@ pub struct Collector {
     address: SocketAddr,
     certificate: Option<String>,
     arrived: Receiver<Seen>,
+    metrics: Arc<Mutex<BTreeSet<String>>>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
     seen: Vec<Seen>,
@@ -119,17 +126,19 @@ impl Collector {
         let (arrive, arrived) = channel();
         let (stop, stopped) = oneshot::channel();
         let (acceptor, certificate) = tls.unzip();
+        let metrics = Arc::default();
+        let named = Arc::clone(&metrics);
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async move {
                 let listener = TcpListener::from_std(listener).unwrap();
                 tokio::select! {
-                    () = accept(listener, acceptor, wire, Take { manner, arrive, asked: Arc::default() }) => {}
+                    () = accept(listener, acceptor, wire, Take { manner, arrive, named, asked: Arc::default() }) => {}
                     _ = stopped => {}
                 }
             });
         });
-        Self { address, certificate, arrived, stop: Some(stop), thread: Some(thread), seen: Vec::new() }
+        Self { address, certificate, arrived, metrics, stop: Some(stop), thread: Some(thread), seen: Vec::new() }
     }
 
     /// The value for OTEL_EXPORTER_OTLP_ENDPOINT.
@@ -149,6 +158,12 @@ impl Collector {
     pub fn seen(&mut self) -> Vec<Seen> {
         self.seen.extend(self.arrived.try_iter());
         self.seen.clone()
+    }
+
+    /// The names of the metrics that have arrived by now. They are taken at once, whatever the manner.
+    #[allow(dead_code, reason = "not every test that collects looks at metrics")]
+    pub fn metrics(&self) -> BTreeSet<String> {
+        self.metrics.lock().unwrap().clone()
     }
 }
 
@@ -184,8 +199,14 @@ where
     let _ = match wire {
         Wire::Http => http1::Builder::new().serve_connection(io, service_fn(|request| take.clone().over_http(request))).await,
         Wire::Grpc => {
-            let server = TraceServiceServer::new(take);
-            let service = service_fn(move |request: Request<Incoming>| server.clone().call(request));
+            let (traces, metrics) = (TraceServiceServer::new(take.clone()), MetricsServiceServer::new(take));
+            let service = service_fn(move |request: Request<Incoming>| {
+                let (mut traces, mut metrics) = (traces.clone(), metrics.clone());
+                async move {
+                    let is_metrics = request.uri().path().contains("MetricsService");
+                    if is_metrics { metrics.call(request).await } else { traces.call(request).await }
+                }
+            });
             http2::Builder::new(TokioExecutor::new()).serve_connection(io, service).await
         }
     };
@@ -195,6 +216,7 @@ where
 struct Take {
     manner: Manner,
     arrive: Sender<Seen>,
+    named: Arc<Mutex<BTreeSet<String>>>,
     /// How often.
     asked: Arc<AtomicUsize>,
 }
@@ -202,6 +224,11 @@ struct Take {
 impl Take {
     async fn over_http(self, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, hyper::Error> {
         let (head, body) = request.into_parts();
+        if head.uri.path() == "/v1/metrics" {
+            let message = ExportMetricsServiceRequest::decode(body.collect().await?.to_bytes()).unwrap();
+            self.name(message);
+            return Ok(Response::new(Full::default()));
+        }
         assert_eq!((head.uri.path(), &head.headers["content-type"]), ("/v1/traces", &"application/x-protobuf".parse().unwrap()));
         let message = ExportTraceServiceRequest::decode(body.collect().await?.to_bytes()).unwrap();
         let (status, answer) = match self.take(message, &head.headers).await {
@@ -213,6 +240,12 @@ impl Take {
             }
         };
         Ok(Response::builder().status(status).body(answer.into()).unwrap())
+    }
+
+    fn name(&self, message: ExportMetricsServiceRequest) {
+        let scopes = message.resource_metrics.into_iter().flat_map(|of_resource| of_resource.scope_metrics);
+        let names = scopes.flat_map(|of_scope| of_scope.metrics).map(|metric| metric.name);
+        self.named.lock().unwrap().extend(names);
     }
 
     async fn take(&self, message: ExportTraceServiceRequest, headers: &HeaderMap) -> Result<ExportTraceServiceResponse, Status> {
@@ -230,6 +263,17 @@ impl Take {
             std::future::pending::<()>().await;
         }
         Ok(ExportTraceServiceResponse::default())
+    }
+}
+
+#[tonic::async_trait]
+impl MetricsService for Take {
+    async fn export(
+        &self,
+        request: tonic::Request<ExportMetricsServiceRequest>,
+    ) -> Result<tonic::Response<ExportMetricsServiceResponse>, Status> {
+        self.name(request.into_inner());
+        Ok(tonic::Response::new(ExportMetricsServiceResponse::default()))
     }
 }
 

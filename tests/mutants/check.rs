@@ -137,6 +137,10 @@ fn woven(changes: &[&Change]) -> Result<BTreeMap<PathBuf, Woven>, String> {
 }
 
 fn executable(message: &Value) -> Option<(String, PathBuf)> {
+    // The program is named as the library is, and built beside its tests.
+    if message["profile"]["test"] != true || message["target"]["kind"][0] == "bin" {
+        return None;
+    }
     let path = message["executable"].as_str()?;
     Some((message["target"]["name"].as_str()?.to_owned(), path.into()))
 }

@@ -160,12 +160,18 @@ impl Stage {
 
     /// The status of a GET over plain HTTP.
     pub async fn probe(&self, address: SocketAddr, path: &str) -> u16 {
+        let answer = self.page(address, path).await;
+        answer.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status")
+    }
+
+    /// The whole answer to a GET over plain HTTP.
+    pub async fn page(&self, address: SocketAddr, path: &str) -> String {
         let mut stream = TcpStream::connect(address).await.expect("the replica listens");
         let request = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).await.expect("a request");
         let mut answer = String::new();
         within(PATIENCE, "an answer to a probe", stream.read_to_string(&mut answer)).await.expect("an answer");
-        answer.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status")
+        answer
     }
 
     /// A workload not run by tenure, in this term.

@@ -38,6 +38,7 @@ pub(crate) fn all() -> Vec<Case> {
         the_workload_the_lease_and_the_trace_name_the_same_span,
         a_silent_collector_holds_up_neither_the_handover_nor_the_exit,
         headers_reach_the_collector_and_not_the_log,
+        metrics_reach_the_collector_and_whoever_reads_the_page,
         a_collector_that_takes_no_spans_is_told_once_and_not_in_its_words,
         spans_outlast_a_collector_that_is_out_of_service_for_more_than_a_few_tries,
         tls_is_spoken_with_a_collector_that_the_given_authority_vouches_for,
@@ -134,6 +135,33 @@ async fn a_handover_is_one_trace_from_the_old_leaders_stop_to_the_new_ones_start
 
 async fn a_handover_is_one_trace_from_the_old_leaders_stop_to_the_new_ones_start_over_grpc(stage: Stage) {
     handover(stage, Wire::Grpc).await;
+}
+
+async fn metrics_reach_the_collector_and_whoever_reads_the_page(stage: Stage) {
+    let collector = Collector::start(Wire::Grpc, Manner::Obliging);
+    let (address, kept) = stage.free_address();
+    let one = prepare(&stage, "one", &collector, Wire::Grpc).await.set("http.listen", address.to_string());
+    drop(kept);
+    let one = one.start();
+    stage.witness.start("one", 0).await;
+
+    let leads = || async {
+        let page = stage.page(address, "/metrics").await;
+        page.contains("leader_election_master_status{name=\"main\"} 1") && page.contains("tenure_api_request_seconds_count")
+    };
+    within(PATIENCE, "the page says that it leads", async {
+        while !leads().await {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    one.signal(Signal::SIGTERM).await;
+    assert_eq!(one.exit().await, 0);
+
+    let sent = collector.metrics();
+    for name in ["leader_election_master_status", "tenure.transitions", "tenure.transition.phase", "tenure.api.request"] {
+        assert!(sent.contains(name), "{name} is not in {sent:?}");
+    }
 }
 
 async fn a_takeover_from_a_killed_leader_is_a_trace_of_its_own_with_a_link(stage: Stage) {

@@ -132,30 +132,31 @@ impl Requests {
 
 impl Core {
     pub(crate) fn get(&mut self, now: Now) {
-        self.request(Request::Get, Operation::Get, None, now);
+        self.request(Request::Get, None, now);
     }
 
     /// A POST, which acquires nothing (law 12).
     pub(crate) fn create(&mut self, object: Value, now: Now) {
         let object = Arc::new(object);
         let attempt = Attempt { object: Arc::clone(&object), sent: now.boot, acquires: None };
-        self.request(Request::Create(object), Operation::Create, Some(attempt), now);
+        self.request(Request::Create(object), Some(attempt), now);
     }
 
     /// A PUT; `acquires` with the span of its transition, if it is to begin a term.
     pub(crate) fn replace(&mut self, object: Value, acquires: Option<TraceContext>, now: Now) {
         let object = Arc::new(object);
         let attempt = Attempt { object: Arc::clone(&object), sent: now.boot, acquires };
-        self.request(Request::Replace(object), Operation::Update, Some(attempt), now);
+        self.request(Request::Replace(object), Some(attempt), now);
     }
 
     pub(crate) fn delete(&mut self, record: &LeaseRecord, now: Now) {
         let (uid, resource_version) = (record.uid().to_owned(), record.resource_version().to_owned());
-        self.request(Request::Delete { uid, resource_version }, Operation::Delete, None, now);
+        self.request(Request::Delete { uid, resource_version }, None, now);
     }
 
-    fn request(&mut self, request: Request, operation: Operation, attempt: Option<Attempt>, now: Now) {
+    fn request(&mut self, request: Request, attempt: Option<Attempt>, now: Now) {
         self.requests.sent += 1;
+        let operation = request.operation();
         self.requests.awaited = Some(Asked { attempt, operation, sent: now.boot });
         self.pacing.asked(now.boot);
         self.act(Action::Request { slot: self.slot, id: RequestId(self.requests.sent), request });

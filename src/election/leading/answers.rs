@@ -9,6 +9,7 @@ use crate::{
         core::{Asked, Core},
         following::{NOT_WHAT_WAS_SENT, UNREADABLE},
         record::{LeaseRecord, later},
+        transition::Margin,
         writes::{STEP_DOWN, micros},
     },
     link::{Reason, ToInit},
@@ -22,7 +23,8 @@ impl Leading {
             (attempt, Answer::Object(object)) => match (LeaseRecord::read(object), attempt) {
                 (Some(record), None) => self.read(core, record, now),
                 (Some(record), Some(attempt)) if attempt.is_proved_by(&record) && self.is_mine(core, &record) => {
-                    core.report(Event::Renewed { latency: now.boot.since(attempt.sent) });
+                    let margin = Margin::until(self.deadlines.soft, now.boot);
+                    core.report(Event::Renewed { latency: now.boot.since(attempt.sent), margin });
                     self.prove(core, record, attempt.sent, now);
                 }
                 (Some(record), Some(attempt)) => {

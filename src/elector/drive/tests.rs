@@ -73,7 +73,7 @@ impl Replica {
             lease: Lease::new(access, Keys::of(&initial.config.lease), initial.config.lease.attempt_timeout),
             guard: Guard::start(|| ()).unwrap(),
             health: Health::new(PATIENCE, clock::boot()),
-            telemetry: Telemetry::start(&initial, |_| None),
+            telemetry: Telemetry::start(&initial, None, |_| None),
         };
         let start = |initial| Pool::new(initial, 7, clock::now());
         let drive = EventLoop::new(edges, initial, start).unwrap();

@@ -9,7 +9,7 @@ use super::*;
 
 fn client(variables: &[(&str, &str)]) -> CollectorClient {
     let variable = |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
-    CollectorClient::new(OtlpConfig::read(variable).unwrap().unwrap())
+    CollectorClient::new(OtlpConfig::read(Signal::Traces, variable).unwrap().unwrap())
 }
 
 fn post(url: &str) -> Request<Bytes> {

@@ -38,7 +38,7 @@ const fn recovered(operation: Operation) -> Event {
 }
 
 fn renewed() -> Event {
-    Event::Renewed { latency: Duration::from_millis(2) }
+    Event::Renewed { latency: Duration::from_millis(2), margin: Margin(6.8) }
 }
 
 fn stood_by() -> Transition {

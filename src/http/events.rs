@@ -1,0 +1,40 @@
+//! `/events`: the status, and again with each change.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use http_body_util::channel::{Channel, Sender};
+use tokio::time::{Instant, sleep, timeout};
+
+use super::health::Health;
+use crate::clock;
+
+/// A stream ends after this long; browsers open another. So none outlives its reader by more.
+pub(super) const STREAM: Duration = Duration::from_secs(600);
+/// What is said when there is nothing to say finds out who went away.
+const SILENCE: Duration = Duration::from_secs(15);
+/// Changes that come faster are told as one.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// The body of the answer, written by a task of the current runtime.
+pub(super) fn stream(health: Health) -> Channel<Bytes> {
+    let (sender, body) = Channel::new(1);
+    drop(tokio::spawn(tell(health, sender)));
+    body
+}
+
+async fn tell(health: Health, mut sender: Sender<Bytes>) {
+    let (mut changes, end) = (health.changes(), Instant::now() + STREAM);
+    let mut said = Arc::from("");
+    while Instant::now() < end {
+        let status: Arc<str> = health.board().status(health.vital(), clock::boot()).to_string().into();
+        let text = if status == said { ":\n\n".to_owned() } else { format!("data: {status}\n\n") };
+        said = status;
+        if sender.send_data(Bytes::from(text)).await.is_err() {
+            return;
+        }
+        sleep(PAUSE).await;
+        // Silence is no change.
+        let _ = timeout(SILENCE, changes.next()).await;
+    }
+}
