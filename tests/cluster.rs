@@ -13,6 +13,7 @@
 //! - [`documentation`]: each command of the README and of docs/ works;
 //! - [`apiserver`]: what clients of Leases depend on, the same on the embedded server as on the real one;
 //! - [`locks`]: `tenure lock`, alone, in a crowd and beside grelmicro;
+//! - [`monitoring`]: metrics, as a real Prometheus reads them;
 //! - [`harness`]: what all of these rely on.
 
 #![allow(
@@ -33,6 +34,7 @@ mod deploy;
 mod documentation;
 mod harness;
 mod locks;
+mod monitoring;
 mod support;
 mod telemetry_replicas;
 
@@ -44,6 +46,7 @@ fn main() -> ExitCode {
     groups.push(("telemetry", telemetry_replicas::all()));
     groups.push(("harness", harness::all()));
     groups.push(("locks", locks::all()));
+    groups.push(("monitoring", monitoring::all()));
     groups.extend(apiserver::groups());
     support::case::main(groups)
 }

@@ -43,7 +43,19 @@ pub(crate) fn all() -> Vec<Case> {
         the_builder_has_the_pinned_toolchain,
         the_job_that_prunes_is_admitted_and_may_list_and_delete_leases_and_nothing_else,
         a_container_of_that_job_deletes_what_nobody_uses,
+        what_monitors_it_is_rendered_for_the_pods_of_the_deployment,
     ]
+}
+
+/// The operator's kinds are not known to this server: what is applied is looked at.
+fn what_monitors_it_is_rendered_for_the_pods_of_the_deployment(cluster: &Namespace) {
+    let rendered = cluster.kubectl(&["kustomize", &format!("{DEPLOY}/monitoring")]).success().stdout;
+    let rendered = String::from_utf8_lossy(&rendered);
+    for kind in ["PodMonitor", "PrometheusRule", "ConfigMap"] {
+        assert!(rendered.contains(&format!("kind: {kind}\n")), "{kind} is not in\n{rendered}");
+    }
+    let deployment = fs::read_to_string(format!("{DEPLOY}/deployment.yaml")).expect("a deployment");
+    assert!(deployment.contains("name: http,") && rendered.contains("port: http\n"), "the port is named alike");
 }
 
 fn its_pods_are_admitted_where_pod_security_is_restricted(cluster: &Namespace) {

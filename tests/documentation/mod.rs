@@ -64,6 +64,7 @@ const COMMANDS: &[(&str, How)] = &[
     ("KUBECONFIG=/tmp/leases cargo run -- --lease demo -- sh -c 'echo leading; exec sleep infinity'", Stays("leading")),
     ("kubectl --kubeconfig /tmp/leases get leases", Ends("demo")),
     ("cargo run -- demo", By("tests/demo.rs", "\"demo\"")),
+    ("kubectl apply -k deploy/monitoring", By("tests/deploy/mod.rs", "what_monitors_it_is_rendered")),
     ("kubectl exec deploy/tenure -- /tenure check", By("tests/node/show.rs", "\"--\", \"/tenure\", \"check\"")),
     ("buildah build -t tenure .", By("tests/image/build", "image tenure \"${flags[@]}\"")),
     ("buildah build -t tenure-example deploy", By("tests/image/build", "image tenure-example")),

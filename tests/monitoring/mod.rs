@@ -1,0 +1,172 @@
+//! Metrics as their readers see them: a real Prometheus, and what deploy/monitoring makes of them.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    io::Write as _,
+    net::SocketAddr,
+    path::Path,
+    process::{Child, Command, Output, Stdio},
+};
+
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+use crate::{
+    conformance::spec::{held, released},
+    support::{
+        PATIENCE,
+        case::{Case, REAL},
+        incomplete,
+        stage::Stage,
+        within,
+    },
+};
+
+const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+
+pub(crate) fn all() -> Vec<Case> {
+    vec![
+        Case { name: "each_alert_fires_and_clears", on: REAL, body: |stage| Box::pin(async move { alerts(&stage) }) },
+        Case { name: "what_is_shown_and_alerted_on_is_documented", on: REAL, body: |_| Box::pin(async { names() }) },
+        Case {
+            name: "a_real_prometheus_reads_the_page_and_tells_when_nobody_leads",
+            on: REAL,
+            body: |stage| Box::pin(scrape(stage)),
+        },
+    ]
+}
+
+fn program(name: &str) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL"]).arg(format!("{ROOT}/tests/monitoring/prometheus")).arg(name);
+    command
+}
+
+/// None, and said so, where it cannot be had.
+fn promtool(arguments: &[&str], directory: &Path, input: &str) -> Option<Output> {
+    let mut command = program("promtool");
+    command.args(arguments).current_dir(directory).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("setpriv");
+    drop(child.stdin.take().expect("piped").write_all(input.as_bytes()));
+    let output = child.wait_with_output().expect("it ends");
+    if output.status.code() == Some(69) {
+        incomplete::not_run("metrics read by a real Prometheus", String::from_utf8_lossy(&output.stderr).trim());
+        return None;
+    }
+    let said = [&output.stdout[..], &output.stderr].concat();
+    assert!(output.status.success(), "promtool {arguments:?}: {}", String::from_utf8_lossy(&said));
+    Some(output)
+}
+
+/// What Prometheus itself takes of deploy/monitoring/alerts.yaml.
+fn rules() -> Value {
+    let text = fs::read_to_string(format!("{ROOT}/deploy/monitoring/alerts.yaml")).expect("alerts");
+    let mut object: Value = serde_saphyr::from_str(&text).expect("YAML");
+    object["spec"].take()
+}
+
+fn alerts(stage: &Stage) {
+    let directory = stage.directory();
+    fs::write(directory.join("alerts.json"), rules().to_string()).expect("a file");
+    fs::copy(format!("{ROOT}/tests/monitoring/alerts.test.yaml"), directory.join("alerts.test.yaml")).expect("a file");
+    if promtool(&["check", "rules", "alerts.json"], directory, "").is_some() {
+        promtool(&["test", "rules", "alerts.test.yaml"], directory, "");
+    }
+}
+
+/// The metrics that a text names, without the suffixes of a histogram.
+fn metrics_in(text: &str) -> BTreeSet<&str> {
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    let words = words.filter(|word| word.starts_with("tenure_") || word.starts_with("leader_election_"));
+    words.map(|word| ["_bucket", "_sum", "_count"].iter().find_map(|part| word.strip_suffix(part)).unwrap_or(word)).collect()
+}
+
+fn names() {
+    let read = |file: &str| fs::read_to_string(Path::new(ROOT).join(file)).expect("a file");
+    let documented = read("docs/metrics.md");
+    for file in ["deploy/monitoring/alerts.yaml", "deploy/monitoring/dashboard.json"] {
+        let text = read(file);
+        let unknown: Vec<_> = metrics_in(&text).difference(&metrics_in(&documented)).copied().collect();
+        assert!(unknown.is_empty(), "{file}: {unknown:?}");
+    }
+}
+
+async fn scrape(stage: Stage) {
+    stage.lease.create(held("somebody", 3_600)).await;
+    let (address, kept) = stage.free_address();
+    let me = stage.prepare("me").await.set("http.listen", address.to_string());
+    drop(kept);
+    let me = me.start();
+    let Some((prometheus, _running)) = start(&stage, address) else { return };
+
+    // Nobody leads: somebody does not answer.
+    until(&stage, prometheus, "ALERTS{alertname=\"TenureLeaderless\",alertstate=\"firing\"}", "1").await;
+    stage.lease.set_spec(released()).await;
+    stage.witness.start("me", 0).await;
+    until(&stage, prometheus, "leader_election_master_status{name=\"main\"}", "1").await;
+    until(&stage, prometheus, "absent(ALERTS{alertname=\"TenureLeaderless\"})", "1").await;
+
+    let page = stage.page(address, "/metrics").await;
+    let body = page.split_once("\r\n\r\n").expect("a head").1;
+    promtool(&["check", "metrics"], stage.directory(), body);
+    let documented = fs::read_to_string(format!("{ROOT}/docs/metrics.md")).expect("docs");
+    let lost: Vec<_> = metrics_in(body).difference(&metrics_in(&documented)).copied().collect();
+    assert!(lost.is_empty(), "not documented: {lost:?}");
+    me.signal(Signal::SIGTERM).await;
+    assert_eq!(me.exit().await, 0);
+}
+
+/// Stopped when dropped.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = (self.0.kill(), self.0.wait());
+    }
+}
+
+/// A Prometheus that scrapes this address every second, with the alerts of deploy/monitoring, which wait for nothing here.
+fn start(stage: &Stage, address: SocketAddr) -> Option<(SocketAddr, Running)> {
+    let directory = stage.directory();
+    promtool(&["--version"], directory, "")?;
+    let mut rules = rules();
+    for rule in rules["groups"][0]["rules"].as_array_mut().expect("rules") {
+        rule.as_object_mut().expect("a rule").remove("for");
+    }
+    let config = json!({
+        "global": { "scrape_interval": "1s", "evaluation_interval": "1s" },
+        "rule_files": ["rules.json"],
+        "scrape_configs": [{ "job_name": "tenure", "static_configs": [{ "targets": [address.to_string()] }] }],
+    });
+    fs::write(directory.join("rules.json"), rules.to_string()).expect("a file");
+    fs::write(directory.join("prometheus.json"), config.to_string()).expect("a file");
+    let (own, kept) = stage.free_address();
+    drop(kept);
+    let mut command = program("prometheus");
+    command.arg("--config.file=prometheus.json").arg(format!("--web.listen-address={own}")).arg("--storage.tsdb.path=tsdb");
+    command.current_dir(directory).stdin(Stdio::null());
+    let log = fs::File::create(directory.join("prometheus.log")).expect("a log");
+    let child = command.stdout(Stdio::null()).stderr(log).spawn().expect("setpriv");
+    Some((own, Running(child)))
+}
+
+/// Waits until a query has a first result with this value.
+async fn until(stage: &Stage, prometheus: SocketAddr, query: &str, value: &str) {
+    let path: String = form_urlencoded::Serializer::new("/api/v1/query?".to_owned()).append_pair("query", query).finish();
+    within(PATIENCE, query, async {
+        loop {
+            // It may not listen yet.
+            if tokio::net::TcpStream::connect(prometheus).await.is_ok() {
+                let answer = stage.page(prometheus, &path).await;
+                let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+                let json: Value = body.lines().find_map(|line| serde_json::from_str(line).ok()).unwrap_or_default();
+                if json["data"]["result"][0]["value"][1] == value {
+                    return;
+                }
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+        }
+    })
+    .await;
+}
