@@ -154,6 +154,12 @@ pub enum Command {
     Status(Status),
     /// `prune`.
     Prune(Prune),
+    /// `step-down`.
+    StepDown(StepDown),
+    /// `pause`.
+    Pause(Steered),
+    /// `resume`.
+    Resume(Steered),
     /// `config`.
     Config(ConfigCommand),
     /// `dev-server`.
@@ -223,6 +229,31 @@ pub struct Prune {
     /// Configuration.
     #[command(flatten)]
     pub flags: ConfigFlags,
+}
+
+/// Names a Lease whose leadership is changed.
+#[derive(Args, Clone, Debug, Default)]
+pub struct Steered {
+    /// Name of the Lease, without lease.prefix; lock:NAME of a lock, task:NAME of a task [default: $TENURE_LEASE in a workload, else lease.name of the configuration]
+    #[arg(value_name = "LEASE", conflicts_with = "lease")]
+    pub name: Option<String>,
+    /// Configuration.
+    #[command(flatten)]
+    pub flags: ConfigFlags,
+}
+
+/// Asks a holder to step down.
+#[derive(Args, Clone, Debug, Default)]
+pub struct StepDown {
+    /// Which Lease.
+    #[command(flatten)]
+    pub lease: Steered,
+    /// Full identity of a replica to which the others leave the Lease for one lease.duration
+    #[arg(long, value_name = "CANDIDATE")]
+    pub to: Option<String>,
+    /// Wait until a term has begun [default: 1m]
+    #[arg(long, value_name = "DURATION", num_args = 0..=1, require_equals = true, default_missing_value = "1m", value_parser = humane::parse)]
+    pub wait: Option<Duration>,
 }
 
 /// Form of the output.
@@ -318,6 +349,9 @@ pub fn parse(line: impl IntoIterator<Item = OsString>) -> Result<Face, Refused> 
         Some(Named::Check(check)) => Face::Command(Command::Check(check)),
         Some(Named::Status(status)) => Face::Command(Command::Status(status)),
         Some(Named::Prune(prune)) => Face::Command(Command::Prune(prune)),
+        Some(Named::StepDown(asked)) => Face::Command(Command::StepDown(asked)),
+        Some(Named::Pause(asked)) => Face::Command(Command::Pause(asked)),
+        Some(Named::Resume(asked)) => Face::Command(Command::Resume(asked)),
         Some(Named::Config { about }) => Face::Command(Command::Config(about)),
         Some(Named::DevServer(server)) => Face::Command(Command::DevServer(server)),
         Some(Named::Demo { part }) => Face::Command(Command::Demo(part.unwrap_or_default())),
@@ -380,6 +414,16 @@ enum Named {
     /// Exit codes: 0, 1 the server refused to delete some, 69 it does not answer, 77 it is not permitted.
     #[command(verbatim_doc_comment)]
     Prune(Prune),
+    /// Ask the holder of a Lease to stop its workload and give the Lease back
+    ///
+    /// Needs the rights to get and update the Lease. Exit codes: 0, 1 nobody holds it, or --wait was over before a term had begun, 2 no
+    /// such Lease.
+    #[command(verbatim_doc_comment)]
+    StepDown(StepDown),
+    /// Keep everybody from taking a Lease: its holder keeps it, but a replica that restarts is another holder
+    Pause(Steered),
+    /// Let a Lease be taken again
+    Resume(Steered),
     /// Print the JSON Schema, the defaults, or the configuration in effect
     Config {
         #[command(subcommand)]

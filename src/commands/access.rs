@@ -1,6 +1,6 @@
 //! How a command reaches the API server: single requests, each with a deadline, and a watch.
 
-use std::time::Duration;
+use std::{env, time::Duration};
 
 use form_urlencoded::Serializer;
 use futures_core::Stream;
@@ -17,6 +17,7 @@ use crate::{
     config::{self, Config, Loaded},
     console::complain,
     election::record::LeaseRecord,
+    environment::{LEASE, NAMESPACE},
     exit,
     words::one_line,
 };
@@ -56,6 +57,18 @@ pub(super) fn look(flags: &ConfigFlags, needs_name: bool, ask: impl AsyncFnOnce(
         complain(&one_line(&refused));
         refused.exit_code()
     })
+}
+
+/// For a command about the Lease `name`. Inside a workload it is by default the one under which that runs, named as it is.
+pub(super) fn on_lease(name: Option<String>, flags: &ConfigFlags) -> ConfigFlags {
+    let mut flags = ConfigFlags { lease_argument: name, ..flags.clone() };
+    let is_named = flags.lease_argument.is_some() || flags.lease.is_some();
+    if let (false, Ok(name), Ok(namespace)) = (is_named, env::var(LEASE), env::var(NAMESPACE)) {
+        flags.lease_argument = Some(name);
+        flags.namespace.get_or_insert(namespace);
+        flags.set.push("lease.prefix=".into());
+    }
+    flags
 }
 
 /// A connection to a cluster for one command.
@@ -145,6 +158,13 @@ impl Access {
         let options = key::delete_options(read.uid(), read.resource_version());
         let request = Request::delete(key.object()).header(CONTENT_TYPE, "application/json");
         self.call(request, Body::from(options.into_bytes())).await.map(drop)
+    }
+
+    /// Replaces a Lease as it was read; if anything has changed since then, the server refuses.
+    pub(super) async fn replace(&self, namespace: &str, name: &str, lease: &Value) -> Result<(), CallError> {
+        let key = LeaseKey { namespace: namespace.into(), name: name.into() };
+        let request = Request::put(key.object()).header(CONTENT_TYPE, "application/json");
+        self.call(request, Body::from(lease.to_string().into_bytes())).await.map(drop)
     }
 
     /// Creates an object that is answered but not stored, such as an access review.

@@ -17,6 +17,7 @@ mod interrupts;
 mod prune;
 mod seen;
 mod status;
+mod steer;
 
 /// Runs a command, and returns its exit code.
 #[must_use]
@@ -26,6 +27,9 @@ pub fn run(command: &Command) -> u8 {
         Command::Check(arguments) => check::run(arguments),
         Command::Status(arguments) => status::run(arguments),
         Command::Prune(arguments) => prune::run(arguments),
+        Command::StepDown(asked) => steer::step_down(asked),
+        Command::Pause(asked) => steer::pause(asked, true),
+        Command::Resume(asked) => steer::pause(asked, false),
         Command::DevServer(about) => dev_server::run(about),
         Command::Demo(part) => demo::run(part),
     }

@@ -2,6 +2,7 @@
 
 mod observe;
 mod prune;
+mod steer;
 mod watch;
 
 use std::{
@@ -34,7 +35,12 @@ use crate::support::{
 
 pub(crate) fn groups() -> Vec<(&'static str, Vec<Case>)> {
     let real = |cases: Vec<Case>| cases.into_iter().map(|case| Case { on: REAL, ..case }).collect();
-    vec![("observe", real(observe::all())), ("prune", real(prune::all())), ("watch", real(watch::all()))]
+    vec![
+        ("observe", real(observe::all())),
+        ("prune", real(prune::all())),
+        ("steer", real(steer::all())),
+        ("watch", real(watch::all())),
+    ]
 }
 
 /// Where commands run: as an administrator, behind a proxy, in the namespace of the case.

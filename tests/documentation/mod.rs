@@ -51,6 +51,9 @@ const COMMANDS: &[(&str, How)] = &[
     ("tenure check --offline --lease billing-writer -- billing-writer", Ends("terminationGracePeriodSeconds")),
     ("kubectl annotate lease billing-writer --overwrite tenure.dev/paused=true", Ends("annotated")),
     ("kubectl annotate lease billing-writer --overwrite tenure.dev/paused=false", Ends("annotated")),
+    ("tenure pause billing-writer", Ends("paused")),
+    ("tenure resume billing-writer", Ends("resumed")),
+    ("tenure step-down billing-writer --wait", Ends("leads")),
     (
         "kubectl annotate lease billing-writer --overwrite tenure.dev/step-down=\"$(kubectl get lease billing-writer -o \
          jsonpath='{.spec.holderIdentity}')\"",

@@ -2,19 +2,11 @@
 //!
 //! Owns its exit codes. `observe` asks no wall clock, `watch` goes on.
 
-use std::env;
-
 use super::{
-    access::{self, Access},
+    access::{self, Access, on_lease},
     seen::{self, Seen, State},
 };
-use crate::{
-    cli::{self, ConfigFlags},
-    clock,
-    config::Config,
-    console,
-    environment::{LEASE, NAMESPACE},
-};
+use crate::{cli, clock, config::Config, console};
 
 mod observe;
 mod watch;
@@ -24,22 +16,14 @@ const FREE: u8 = 1;
 const ABSENT: u8 = 2;
 
 pub(super) fn run(status: &cli::Status) -> u8 {
-    access::look(&flags(status), status.selector.is_none(), async |config, access, namespace| match &status.selector {
+    let flags = match status.selector {
+        None => on_lease(status.name.clone(), &status.flags),
+        Some(_) => status.flags.clone(),
+    };
+    access::look(&flags, status.selector.is_none(), async |config, access, namespace| match &status.selector {
         Some(selector) if status.watch => watch::run(status, config.lease.duration, access, namespace, selector).await,
         Some(_) | None => ask(status, config, access, namespace).await,
     })
-}
-
-/// Inside a workload the Lease is by default the one under which that runs, named as it is.
-fn flags(status: &cli::Status) -> ConfigFlags {
-    let mut flags = ConfigFlags { lease_argument: status.name.clone(), ..status.flags.clone() };
-    let is_named = status.selector.is_some() || flags.lease_argument.is_some() || flags.lease.is_some();
-    if let (false, Ok(name), Ok(namespace)) = (is_named, env::var(LEASE), env::var(NAMESPACE)) {
-        flags.lease_argument = Some(name);
-        flags.namespace.get_or_insert(namespace);
-        flags.set.push("lease.prefix=".into());
-    }
-    flags
 }
 
 async fn ask(status: &cli::Status, config: &Config, access: &Access, namespace: &str) -> u8 {

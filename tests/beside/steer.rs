@@ -1,0 +1,120 @@
+//! `tenure step-down`, `pause` and `resume`: leadership moves, or stays, as somebody says.
+
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+use tenure::clock;
+
+use super::Desk;
+use crate::{
+    conformance::spec::{held, released},
+    support::{
+        case::{Case, cases},
+        proxy::{
+            fault::{Fault, Times},
+            log::{Request, Verb},
+        },
+        stage::{LEASE, Stage},
+    },
+};
+
+pub(super) fn all() -> Vec<Case> {
+    cases![
+        a_holder_that_is_asked_steps_down_and_the_wait_ends_with_the_next_term,
+        the_candidate_is_named_with_the_request,
+        what_nobody_holds_is_1_and_what_is_not_there_2,
+        a_pause_keeps_everybody_from_it_and_a_resume_lets_them,
+        an_edit_that_meets_another_is_made_again,
+        whoever_may_not_update_is_told_so,
+    ]
+}
+
+fn annotation(lease: Option<&Value>, name: &str) -> Value {
+    lease.map_or(Value::Null, |lease| lease["metadata"]["annotations"][name].clone())
+}
+
+async fn a_holder_that_is_asked_steps_down_and_the_wait_ends_with_the_next_term(stage: Stage) {
+    stage.lease.create(released()).await;
+    let one = stage.start("one").await;
+    stage.witness.start("one", 0).await;
+    let two = stage.start("two").await;
+    two.proxy.log.first("a watch", |e| e.request.verb == Verb::Watch && e.succeeded()).await;
+    let desk = Desk::of(&stage).await;
+
+    let ended = desk.ends(&["step-down", LEASE, "--wait"]).await;
+
+    let leads = stage.witness.start("two", 0).await;
+    assert_eq!((ended.code, ended.out), (0, format!("{} leads\n", leads.variable("TENURE_IDENTITY"))), "{}", ended.err);
+    for me in [one, two] {
+        me.signal(Signal::SIGTERM).await;
+        me.exit().await;
+    }
+}
+
+async fn the_candidate_is_named_with_the_request(stage: Stage) {
+    stage.lease.create(held("one_1", 60)).await;
+    let desk = Desk::of(&stage).await;
+
+    let ended = desk.ends(&["step-down", LEASE, "--to", "two_2"]).await;
+
+    assert_eq!((ended.code, ended.out.as_str()), (0, "one_1 was asked to step down\n"), "{}", ended.err);
+    let lease = stage.lease.read().await;
+    let told = ["tenure.dev/step-down", "tenure.dev/step-down-to"].map(|name| annotation(lease.as_ref(), name));
+    assert_eq!(told, [json!("one_1"), json!("two_2")]);
+}
+
+async fn what_nobody_holds_is_1_and_what_is_not_there_2(stage: Stage) {
+    stage.lease.create(released()).await;
+    let desk = Desk::of(&stage).await;
+    let free = desk.ends(&["step-down", LEASE]).await;
+    assert_eq!((free.code, free.err.trim_end().ends_with("nobody holds the Lease main")), (1, true), "{free:?}");
+    for command in ["step-down", "pause", "resume"] {
+        assert_eq!(desk.ends(&[command, "nothing"]).await.code, 2, "{command}");
+    }
+    stage.lease.set_spec(held("gone_1", 60)).await;
+    let vain = desk.ends(&["step-down", LEASE, "--wait=1s"]).await;
+    assert_eq!((vain.code, vain.err.contains("nobody leads after 1s")), (1, true), "{vain:?}");
+    assert_eq!(desk.proxy.log.count(|e| e.request.verb == Verb::Update), 1, "nothing was written but the request");
+}
+
+async fn a_pause_keeps_everybody_from_it_and_a_resume_lets_them(stage: Stage) {
+    stage.lease.create(released()).await;
+    let desk = Desk::of(&stage).await;
+
+    let paused = desk.ends(&["pause", LEASE]).await;
+    assert_eq!((paused.code, paused.out.as_str()), (0, "paused: nobody takes it\n"), "{}", paused.err);
+    assert_eq!(annotation(stage.lease.read().await.as_ref(), "tenure.dev/paused"), "true");
+    let me = stage.start("me").await;
+    me.proxy.log.first("a watch", |e| e.request.verb == Verb::Watch && e.succeeded()).await;
+    let resuming = clock::boot();
+    let resumed = [desk.ends(&["resume", LEASE]).await, desk.ends(&["resume", LEASE]).await];
+
+    assert_eq!(resumed.map(|ended| (ended.code, ended.out)), [(0, "resumed\n".to_owned()), (0, "resumed\n".to_owned())]);
+    assert!(stage.witness.start("me", 0).await.at() > resuming);
+    assert_eq!(desk.proxy.log.count(|e| e.request.verb == Verb::Update), 2, "what is so already is not written");
+    let kept = desk.ends(&["pause", LEASE]).await;
+    assert!(kept.out.contains("me_") && kept.out.ends_with(" keeps it while it lives\n"), "{kept:?}");
+    me.signal(Signal::SIGTERM).await;
+    me.exit().await;
+}
+
+async fn an_edit_that_meets_another_is_made_again(stage: Stage) {
+    stage.lease.create(held("one_1", 60)).await;
+    let desk = Desk::of(&stage).await;
+    desk.proxy.on(|request: &Request| request.verb == Verb::Update, Times::Only(1), Fault::refused(409, "Conflict"));
+
+    let ended = desk.ends(&["pause", LEASE]).await;
+
+    assert_eq!(
+        (ended.code, annotation(stage.lease.read().await.as_ref(), "tenure.dev/paused")),
+        (0, json!("true")),
+        "{}",
+        ended.err
+    );
+}
+
+async fn whoever_may_not_update_is_told_so(stage: Stage) {
+    stage.lease.create(held("one_1", 60)).await;
+    let desk = Desk::of(&stage).await;
+    desk.proxy.on(|request: &Request| request.verb == Verb::Update, Times::Always, Fault::refused(403, "Forbidden"));
+    assert_eq!(desk.ends(&["step-down", LEASE]).await.code, 77);
+}
