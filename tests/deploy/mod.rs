@@ -1,7 +1,7 @@
-//! `kubectl apply -k deploy` against a real API server: it is admitted, grants exactly the permissions that tenure needs, and can
-//! be repeated.
+//! deploy/ against a real API server: it is admitted, grants exactly the permissions that tenure needs, and can be repeated.
 
 use std::{
+    collections::BTreeSet,
     fs,
     io::Write as _,
     path::{Path, PathBuf},
@@ -20,6 +20,8 @@ use crate::support::{
 const DEPLOY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy");
 
 const PRUNE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/prune");
+
+const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/examples");
 
 /// Cases of functions that take a namespace, on the real server.
 macro_rules! applied {
@@ -44,6 +46,9 @@ pub(crate) fn all() -> Vec<Case> {
         the_job_that_prunes_is_admitted_and_may_list_and_delete_leases_and_nothing_else,
         a_container_of_that_job_deletes_what_nobody_uses,
         what_monitors_it_is_rendered_for_the_pods_of_the_deployment,
+        the_pods_of_the_examples_are_admitted_where_pod_security_is_restricted,
+        the_accounts_of_the_examples_may_do_what_their_commands_need_and_nothing_else,
+        the_examples_have_the_leases_that_their_commands_take,
     ]
 }
 
@@ -68,7 +73,7 @@ fn its_pods_are_admitted_where_pod_security_is_restricted(cluster: &Namespace) {
 fn the_account_may_do_to_its_lease_what_tenure_needs_and_nothing_else(cluster: &Namespace) {
     cluster.kubectl(&["apply", "-k", DEPLOY]).success();
 
-    let account = cluster.account("tenure", "get");
+    let account = cluster.account("tenure", "get", "tenure");
     for verb in ["get", "watch", "update"] {
         assert_eq!(account.may(verb, "leases.coordination.k8s.io/tenure"), Some(true), "{verb} is missing");
         assert_eq!(account.may(verb, "leases.coordination.k8s.io/other"), Some(false), "{verb} on any Lease");
@@ -154,7 +159,7 @@ fn the_job_that_prunes_is_admitted_and_may_list_and_delete_leases_and_nothing_el
     assert_eq!(String::from_utf8_lossy(&warnings), "");
 
     cluster.admits(&cluster.get("cronjob/tenure-prune")["spec"]["jobTemplate"]["spec"]["template"]);
-    let account = cluster.account("tenure-prune", "delete");
+    let account = cluster.account("tenure-prune", "delete", "tenure");
     assert_eq!(account.may("list", "leases.coordination.k8s.io"), Some(true));
     for verb in ["get", "watch", "create", "update", "patch", "deletecollection"] {
         assert_eq!(account.may(verb, "leases.coordination.k8s.io/tenure"), Some(false), "{verb} is too much");
@@ -175,7 +180,7 @@ fn a_container_of_that_job_deletes_what_nobody_uses(cluster: &Namespace) {
         let lease = json!({ "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec });
         cluster.create(&lease).success();
     }
-    let account = cluster.account("tenure-prune", "delete");
+    let account = cluster.account("tenure-prune", "delete", "tenure");
 
     let container = &cluster.get("cronjob/tenure-prune")["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"][0];
     let arguments = container["args"].as_array().unwrap().iter().map(|argument| argument.as_str().unwrap());
@@ -186,6 +191,110 @@ fn a_container_of_that_job_deletes_what_nobody_uses(cluster: &Namespace) {
     assert!(said.contains("given-back") && said.contains("deleted"), "{said}");
     let left = cluster.get("leases")["items"].as_array().unwrap().iter().map(|lease| lease["metadata"]["name"].clone()).collect();
     assert_eq!(Value::Array(left), json!(["held"]));
+}
+
+/// A file of deploy/examples.
+struct Example {
+    file: &'static str,
+    account: &'static str,
+    workloads: &'static [&'static str],
+    leases: &'static [&'static str],
+}
+
+const ALL_EXAMPLES: &[Example] = &[
+    Example {
+        file: "migration.yaml",
+        account: "billing-server",
+        workloads: &["deployment/billing-server"],
+        leases: &["lock-billing-migration"],
+    },
+    Example {
+        file: "nightly.yaml",
+        account: "billing-nightly",
+        workloads: &["cronjob/billing-nightly", "cronjob/billing-nightly-again"],
+        leases: &["tasklock-billing-nightly"],
+    },
+    Example {
+        file: "periodic.yaml",
+        account: "billing-refresh",
+        workloads: &["deployment/billing-refresh"],
+        leases: &["tasklock-billing-refresh"],
+    },
+    Example {
+        file: "pool.yaml",
+        account: "billing-worker",
+        workloads: &["deployment/billing-worker"],
+        leases: &["billing-worker", "billing-worker-slot-1"],
+    },
+];
+
+/// The template of a workload's pods.
+fn template(workload: &Value) -> &Value {
+    let spec = &workload["spec"];
+    if workload["kind"] == "CronJob" { &spec["jobTemplate"]["spec"]["template"] } else { &spec["template"] }
+}
+
+fn the_pods_of_the_examples_are_admitted_where_pod_security_is_restricted(cluster: &Namespace) {
+    let files: BTreeSet<_> =
+        fs::read_dir(EXAMPLES).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
+    assert_eq!(files, ALL_EXAMPLES.iter().map(|example| example.file.to_owned()).collect(), "what is there, and what is tested");
+    let warnings = cluster.kubectl(&["apply", "-f", EXAMPLES]).success().stderr;
+    assert_eq!(String::from_utf8_lossy(&warnings), "");
+
+    for workload in ALL_EXAMPLES.iter().flat_map(|example| example.workloads) {
+        cluster.admits(template(&cluster.get(workload)));
+    }
+}
+
+fn the_accounts_of_the_examples_may_do_what_their_commands_need_and_nothing_else(cluster: &Namespace) {
+    cluster.kubectl(&["apply", "-f", EXAMPLES]).success();
+
+    for Example { file, account, leases, .. } in ALL_EXAMPLES {
+        let is_pool = leases.len() > 1;
+        let account = cluster.account(account, "update", leases[0]);
+        let may = |verb, lease: &str| account.may(verb, &format!("leases.coordination.k8s.io/{lease}"));
+        for lease in *leases {
+            for verb in ["get", "update", "watch"] {
+                assert_eq!(may(verb, lease), Some(true), "{file}: {verb} {lease} is missing");
+            }
+            for verb in ["create", "patch", "delete", "deletecollection"] {
+                assert_eq!(may(verb, lease), Some(false), "{file}: {verb} {lease} is too much");
+            }
+        }
+        for verb in ["get", "update"] {
+            assert_eq!(may(verb, "other"), Some(false), "{file}: {verb} on any Lease");
+        }
+        for verb in ["list", "watch"] {
+            assert_eq!(account.may(verb, "leases.coordination.k8s.io"), Some(is_pool), "{file}: {verb} Leases");
+        }
+        assert_eq!((account.may("get", "secrets"), account.may("get", "pods")), (Some(false), Some(false)), "{file}");
+    }
+}
+
+fn the_examples_have_the_leases_that_their_commands_take(cluster: &Namespace) {
+    cluster.kubectl(&["apply", "-f", EXAMPLES]).success();
+
+    let there = cluster.get("leases")["items"].take();
+    let there: BTreeSet<&str> =
+        there.as_array().unwrap().iter().map(|lease| lease["metadata"]["name"].as_str().unwrap()).collect();
+    assert_eq!(there, ALL_EXAMPLES.iter().flat_map(|example| example.leases).copied().collect());
+    for Example { file, workloads, leases, .. } in ALL_EXAMPLES {
+        for workload in *workloads {
+            let template = template(&cluster.get(workload)).clone();
+            let init = &template["spec"]["initContainers"][0];
+            let container = if init.is_null() { &template["spec"]["containers"][0] } else { init };
+            let line: Vec<&str> = container["args"].as_array().unwrap().iter().map(|word| word.as_str().unwrap()).collect();
+            let prefix = match line[0] {
+                "lock" => "lock-",
+                "task" => "tasklock-",
+                _ => "",
+            };
+            let name = line[1].trim_start_matches("--lease=");
+            assert_eq!(format!("{prefix}{name}"), leases[0], "{file}: {line:?}");
+            let slots = line.iter().find_map(|word| word.strip_prefix("--slots=")).unwrap_or("1");
+            assert_eq!(slots, leases.len().to_string(), "{file}: {line:?}");
+        }
+    }
 }
 
 /// A new namespace on the API server, under Pod Security `restricted`.
@@ -235,12 +344,12 @@ impl Namespace {
         assert!(refused.contains("violates PodSecurity \"restricted"), "{refused}");
     }
 
-    /// A ServiceAccount of deploy/, once it may do this to the Lease `tenure`.
-    fn account(&self, name: &'static str, verb: &str) -> Account<'_> {
+    /// A ServiceAccount of deploy/, once it may do this to this Lease.
+    fn account(&self, name: &'static str, verb: &str, lease: &str) -> Account<'_> {
         let account = Account { namespace: self, name };
         // The authorizer learns of bindings through its own watch, at first even of the one by which accounts may ask.
         let deadline = tenure::clock::boot() + PATIENCE;
-        while account.may(verb, "leases.coordination.k8s.io/tenure") != Some(true) {
+        while account.may(verb, &format!("leases.coordination.k8s.io/{lease}")) != Some(true) {
             assert!(tenure::clock::boot() < deadline, "the role binding is not in force");
         }
         account

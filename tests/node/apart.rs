@@ -10,8 +10,8 @@ use crate::incomplete;
 
 /// Environment variable that tells the inner test its directory.
 pub(crate) const DIRECTORY: &str = "TENURE_TEST_NODE_DIRECTORY";
-/// Environment variable with the image to import.
-pub(crate) const IMAGE: &str = "TENURE_TEST_NODE_IMAGE";
+/// Environment variable with the images to import, as a PATH.
+pub(crate) const IMAGES: &str = "TENURE_TEST_NODE_IMAGES";
 
 const TESTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests");
 /// The node's programs that its start script expects: built out here, where there may be a network.
@@ -38,12 +38,12 @@ pub(crate) fn run() -> ExitCode {
     }
     lines("cluster/binaries/build", PROGRAMS);
     let images = lines("image/build", &[]);
-    let image = images.iter().find(|path| path.ends_with("tenure-example.tar")).expect("the example's image");
     let directory = Directory::new();
     let status = apart()
         .arg(env::current_exe().expect("this program"))
         .env(DIRECTORY, &directory.0)
-        .env(IMAGE, image)
+        .env(IMAGES, env::join_paths(images).expect("paths"))
+        .args(env::args().skip(1))
         .status()
         .expect("it starts");
     if status.success() {

@@ -1,6 +1,8 @@
-//! deploy/ on a real node: the Dockerfile's image under kubelet and containerd, and every way in which a leader can end there.
+//! deploy/ on a real node: the Dockerfile's image under kubelet and containerd, every way in which a leader can end there, and the
+//! examples.
 //!
-//! Run it as root: `.ci/nightly node`. It builds what it needs, prints a table of measured gaps and cleans up after itself.
+//! Run it as root: `.ci/nightly node`, or a part of it: `cargo test --test node -- examples` (or `leader`). It builds what it needs,
+//! prints a table of measured gaps and cleans up after itself.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -11,16 +13,38 @@
 
 use std::{env, path::Path, process::ExitCode};
 
+use crate::{node::Node, stamps::Stamps};
+
 mod apart;
 #[path = "../support/incomplete.rs"]
 mod incomplete;
 mod node;
+mod patterns;
 mod show;
 mod stamps;
 
 fn main() -> ExitCode {
     match env::var_os(apart::DIRECTORY) {
         None => apart::run(),
-        Some(directory) => show::run(Path::new(&directory)),
+        Some(directory) => inside(Path::new(&directory)),
     }
+}
+
+fn inside(directory: &Path) -> ExitCode {
+    let begin = tenure::clock::boot();
+    let node = Node::start(directory);
+    let stamps = Stamps::keep(directory.join("pods"), directory.join("kept"));
+    println!(
+        "node: ready after {:.1} s; applying deploy/ where Pod Security is restricted",
+        tenure::clock::boot().since(begin).as_secs_f64()
+    );
+    let parts: Vec<String> = env::args().skip(1).collect();
+    let wants = |part: &str| parts.is_empty() || parts.iter().any(|wanted| wanted == part);
+    if wants("leader") {
+        show::run(&node, &stamps);
+    }
+    if wants("examples") {
+        patterns::run(&node, &stamps, directory);
+    }
+    ExitCode::SUCCESS
 }

@@ -24,7 +24,7 @@ pub(crate) const NAMESPACE: &str = "show";
 const START: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/node/start");
 const BUILD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cluster/binaries/build");
 
-/// A running node; ends when dropped.
+/// A running node with a namespace where Pod Security is restricted; ends when dropped.
 pub(crate) struct Node {
     script: Child,
     lifeline: Option<ChildStdin>,
@@ -38,13 +38,20 @@ impl Node {
         let programs = Command::new(BUILD).args(["kubectl", "ctr"]).output().unwrap();
         let [kubectl, ctr] = [0, 1].map(|line| String::from_utf8_lossy(&programs.stdout).lines().nth(line).unwrap().to_owned());
         let mut script = Command::new(START);
-        script.arg(directory).arg(env::var_os(apart::IMAGE).unwrap()).stdin(Stdio::piped()).stdout(Stdio::piped());
+        script
+            .arg(directory)
+            .args(env::split_paths(&env::var_os(apart::IMAGES).unwrap()))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
         let mut script = script.spawn().expect("the node's script starts");
         let lifeline = script.stdin.take();
         let mut line = String::new();
         BufReader::new(script.stdout.take().unwrap()).read_line(&mut line).unwrap();
         assert_eq!(line, "ready\n", "the node did not come up");
-        Self { script, lifeline, kubeconfig: directory.join("cluster/kubeconfig"), kubectl, ctr }
+        let node = Self { script, lifeline, kubeconfig: directory.join("cluster/kubeconfig"), kubectl, ctr };
+        node.kubectl(&["create", "namespace", NAMESPACE]);
+        node.kubectl(&["label", "namespace", NAMESPACE, "pod-security.kubernetes.io/enforce=restricted"]);
+        node
     }
 
     /// The output of kubectl.
@@ -65,9 +72,11 @@ impl Node {
         serde_json::from_str(&self.kubectl(&["get", object, "--output=json"])).unwrap()
     }
 
-    /// The Deployment's pods that are not being deleted.
-    pub(crate) fn pods(&self) -> Vec<Pod> {
-        let pods = self.get("pods")["items"].take();
+    /// The pods with these labels that are not being deleted.
+    pub(crate) fn pods(&self, selector: &str) -> Vec<Pod> {
+        let pods = self.kubectl(&["get", "pods", "--selector", selector, "--output=json"]);
+        let pods: Value = serde_json::from_str(&pods).unwrap();
+        let pods = &pods["items"];
         let pods = pods.as_array().unwrap().iter().filter(|pod| pod["metadata"]["deletionTimestamp"].is_null());
         pods.cloned().map(Pod).collect()
     }

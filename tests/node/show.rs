@@ -1,6 +1,6 @@
-//! The demonstrations: each way in which a leader can end, and that exactly one runs after it.
+//! The demonstrations of deploy/: each way in which a leader can end, and that exactly one runs after it.
 
-use std::{path::Path, process::ExitCode, time::Duration};
+use std::time::Duration;
 
 use nix::sys::signal::Signal;
 
@@ -10,18 +10,15 @@ use crate::{
 };
 
 const DEPLOY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy");
+const PODS: &str = "app.kubernetes.io/name=tenure";
 const OVERLAY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/node/overlay");
 /// A frozen container is killed after five failed probes, 5 s apart, and a grace period of 30 s.
 const LIVENESS: Duration = Duration::from_secs(120);
 
 /// Runs everything in order; panics where something does not hold.
-pub(crate) fn run(directory: &Path) -> ExitCode {
+pub(crate) fn run(node: &Node, stamps: &Stamps) {
     let begin = tenure::clock::boot();
-    let show = Show::begin(directory);
-    println!(
-        "node: ready after {:.1} s; applying deploy/ where Pod Security is restricted",
-        tenure::clock::boot().since(begin).as_secs_f64()
-    );
+    let show = Show { node, stamps };
     show.first_leader();
     println!("{:<34} {:>8}  {:<18} runs now", "what happens to the leader", "gap", "its container");
     show.handover("a rollout to another workload", |_| {
@@ -62,29 +59,20 @@ pub(crate) fn run(directory: &Path) -> ExitCode {
         show.stamps.runs().len(),
         tenure::clock::boot().since(begin).as_secs_f64()
     );
-    ExitCode::SUCCESS
 }
 
-struct Show {
-    node: Node,
-    stamps: Stamps,
+struct Show<'a> {
+    node: &'a Node,
+    stamps: &'a Stamps,
 }
 
-impl Show {
-    fn begin(directory: &Path) -> Self {
-        let node = Node::start(directory);
-        let stamps = Stamps::keep(directory.join("pods"), directory.join("kept"));
-        node.kubectl(&["create", "namespace", NAMESPACE]);
-        node.kubectl(&["label", "namespace", NAMESPACE, "pod-security.kubernetes.io/enforce=restricted"]);
-        Self { node, stamps }
-    }
-
+impl Show<'_> {
     /// deploy/ unchanged: both pods become ready, one runs the workload and `kubectl logs` shows it.
     fn first_leader(&self) {
         self.node.kubectl(&["apply", "-k", DEPLOY]);
         self.rolled_out();
         let (leader, run) = self.settled(0);
-        for pod in self.node.pods() {
+        for pod in self.node.pods(PODS) {
             let log = self.node.kubectl(&["logs", pod.name()]);
             assert_eq!(log.contains("starts on"), pod.name() == leader.name(), "kubectl logs {}: {log}", pod.name());
         }
@@ -99,7 +87,7 @@ impl Show {
         self.stamps.assert_no_overlap();
         let runs: Vec<Run> = self.stamps.runs().into_iter().filter(|run| run.token >= before.token).collect();
         let gap = runs.windows(2).map(|pair| pair[1].first - pair[0].last).max().unwrap();
-        let end = self.node.pods().iter().find(|pod| pod.name() == leader.name()).and_then(Pod::last_end);
+        let end = self.node.pods(PODS).iter().find(|pod| pod.name() == leader.name()).and_then(Pod::last_end);
         let end = end.map_or_else(|| "gone".to_owned(), |(reason, code, _)| format!("{reason}, {code}"));
         println!("{what:<34} {:>5}.{:02} s  {end:<18} {}", gap / 100, gap % 100, after.pod);
     }
@@ -136,7 +124,7 @@ impl Show {
         let (_, before) = self.settled(0);
         self.node.kubectl(&["set", "env", "deployment/tenure", "TENURE_LEASE__DURATON=15s"]);
         let (reason, code, message) = await_some("a pod that ends at once", PATIENCE, || {
-            self.node.pods().iter().find_map(|pod| pod.last_end().filter(|(_, code, _)| *code == 78))
+            self.node.pods(PODS).iter().find_map(|pod| pod.last_end().filter(|(_, code, _)| *code == 78))
         });
         assert!(message.contains("TENURE_LEASE__DURATON"), "the termination message: {message}");
         self.node.kubectl(&["rollout", "undo", "deployment/tenure"]);
@@ -149,7 +137,7 @@ impl Show {
     /// Waits until two pods are ready and exactly one workload runs, with at least this token, on the Lease's holder.
     fn settled(&self, token: u64) -> (Pod, Run) {
         await_some("two pods ready, and one of them alone running the workload", PATIENCE, || {
-            let pods = self.node.pods();
+            let pods = self.node.pods(PODS);
             let runs = self.stamps.runs();
             let alive: Vec<&Run> = runs.iter().filter(|run| run.last + 200 > now() && !run.has_stopped()).collect();
             let [run] = alive[..] else { return None };
@@ -164,7 +152,7 @@ impl Show {
     /// Waits until the pod has a new container, and compares the previous one's end with the expected one.
     fn restarted(&self, pod: &Pod, end: (&str, i64), limit: Duration) {
         let restarted = await_some("a restart of the container", limit, || {
-            self.node.pods().into_iter().find(|now| now.name() == pod.name() && now.restarts() > pod.restarts())
+            self.node.pods(PODS).into_iter().find(|now| now.name() == pod.name() && now.restarts() > pod.restarts())
         });
         let (reason, code, _) = restarted.last_end().expect("an end of the container before");
         assert_eq!((reason.as_str(), code), end, "the end that kubectl shows");

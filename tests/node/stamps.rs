@@ -120,7 +120,7 @@ fn parse(log: &str) -> Vec<Run> {
 }
 
 /// A time with two decimals.
-fn hundredths(text: &str) -> Option<u64> {
+pub(crate) fn hundredths(text: &str) -> Option<u64> {
     let (seconds, fraction) = text.split_once('.')?;
     Some(seconds.parse::<u64>().ok()? * 100 + fraction.parse::<u64>().ok()?)
 }
