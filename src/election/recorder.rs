@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     config::HookKind,
-    link::{Exit, Reason, Resume, Stop, TermInfo, ToElector},
+    link::{Exit, Reason, Resume, Slot, Stop, TermInfo, ToElector},
     role::Role,
     time::{Instant, Now},
 };
@@ -42,6 +42,7 @@ pub(super) struct Recorder {
 
 #[derive(Clone)]
 struct RecordedTerm {
+    slot: Slot,
     transitions: i32,
     token: String,
     /// The transition that began it.
@@ -274,6 +275,7 @@ impl Recorder {
         Some(Event::Transitioned(Box::new(Transition {
             to: Role::Leader,
             reason,
+            slot: term.slot,
             term: term.transitions,
             token: term.token.clone(),
             context: term.context,
@@ -317,6 +319,7 @@ impl Recorder {
         Event::Transitioned(Box::new(Transition {
             to: Role::Standby,
             reason: TransitionReason::Ended(reason),
+            slot: term.slot,
             term: term.transitions,
             token: term.token,
             context,
@@ -336,7 +339,7 @@ impl Recorder {
 impl RecordedTerm {
     fn new(info: &TermInfo, end: Instant) -> Self {
         let context = TraceContext::parse(&info.traceparent).unwrap_or(TraceContext::UNKNOWN);
-        Self { transitions: info.transitions, token: info.token.clone(), context, end }
+        Self { slot: info.slot, transitions: info.transitions, token: info.token.clone(), context, end }
     }
 }
 

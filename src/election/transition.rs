@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::{AcquireReason, Operation, ReleaseResult, RequestError, trace::TraceContext};
 use crate::{
     config::HookKind,
-    link::{Exit, Reason},
+    link::{Exit, Reason, Slot},
     role::Role,
     time::{Instant, Now},
 };
@@ -21,6 +21,8 @@ pub struct Transition {
     pub to: Role,
     /// Why.
     pub reason: TransitionReason,
+    /// Of several Leases, which.
+    pub slot: Slot,
     /// leaseTransitions.
     pub term: i32,
     /// The fencing token of the term.

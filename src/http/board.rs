@@ -37,6 +37,7 @@ struct Past {
     time: String,
     to: &'static str,
     reason: &'static str,
+    slot: u8,
     term: i32,
     fencing_token: String,
     seconds: f64,
@@ -90,6 +91,7 @@ impl Board {
             "role": if led.is_some() { Role::Leader } else { Role::Standby }.as_str(),
             "stopping": led.is_some_and(|led| led.ending),
             "holder": self.holder,
+            "slot": latest.map(|latest| latest.slot),
             "term": latest.map(|latest| latest.term),
             "fencingToken": latest.map(|latest| &latest.fencing_token),
             "softDeadlineSeconds": led.map(|led| left(led.deadlines.soft)),
@@ -101,11 +103,12 @@ impl Board {
 }
 
 fn past(transition: &Transition) -> Past {
-    let Transition { to, reason, term, token, from, until, anchor, margin, exit, .. } = transition;
+    let Transition { to, reason, slot, term, token, from, until, anchor, margin, exit, .. } = transition;
     Past {
         time: wall(*anchor, *until),
         to: to.as_str(),
         reason: reason.as_str(),
+        slot: slot.0,
         term: *term,
         fencing_token: token.clone(),
         seconds: until.since(*from).as_secs_f64(),
@@ -131,7 +134,7 @@ mod tests {
             transition::{Margin, Origin, Outcome, TransitionReason},
         },
         law::Deadlines,
-        link::{Exit, Reason, Term},
+        link::{Exit, Reason, Slot, Term},
         time::Now,
     };
 
@@ -142,6 +145,7 @@ mod tests {
         Event::Transitioned(Box::new(Transition {
             to,
             reason,
+            slot: Slot(1),
             term: 7,
             token: "42".into(),
             context: TraceContext { trace_id: 1, span_id: 2 },

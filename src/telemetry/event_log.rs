@@ -94,9 +94,11 @@ impl EventLog {
     }
 
     fn transitioned(&self, transition: &Transition) {
-        let Transition { to, reason, term, token, context, from, until, margin, exit, release, outcome, .. } = transition;
+        let Transition { to, reason, slot, term, token, context, from, until, margin, exit, release, outcome, .. } = transition;
         let (trace_id, span_id) = ids(*context);
         let (role, reason, lease) = (to.as_str(), reason.as_str(), self.lease.as_str());
+        // The first is the Lease of that name itself.
+        let slot = Some(slot.0).filter(|slot| *slot > 0);
         let token = Some(token.as_str()).filter(|_| *to == Role::Leader);
         let margin_left = margin.map(|margin| readable(margin.0));
         let seconds = readable(until.since(*from).as_secs_f64());
@@ -108,7 +110,7 @@ impl EventLog {
         macro_rules! line {
             ($level:ident, $($words:tt)*) => {
                 $level!(
-                    role, reason, lease, term, token, margin_left, seconds, campaign, start, exit, stop, kill, proof,
+                    role, reason, lease, slot, term, token, margin_left, seconds, campaign, start, exit, stop, kill, proof,
                     release = released, trace_id, span_id, $($words)*
                 )
             };

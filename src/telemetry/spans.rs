@@ -70,11 +70,27 @@ impl Spans {
     }
 
     fn transition(&mut self, transition: &Transition) -> Vec<SpanData> {
-        let Transition { to, reason, term, token, context, origin, from, until, anchor, margin, phases, exit, release, outcome } =
-            transition;
+        let Transition {
+            to,
+            reason,
+            slot,
+            term,
+            token,
+            context,
+            origin,
+            from,
+            until,
+            anchor,
+            margin,
+            phases,
+            exit,
+            release,
+            outcome,
+        } = transition;
         let mut whole = self.after("transition", *context, *origin, *anchor, (*from, *until));
         whole.attributes = vec![KeyValue::new("tenure.to", to.as_str()), KeyValue::new("tenure.reason", reason.as_str())];
         whole.attributes.extend(self.lease.clone());
+        whole.attributes.push(KeyValue::new("tenure.slot", i64::from(slot.0)));
         whole.attributes.push(KeyValue::new("tenure.term", i64::from(*term)));
         whole.attributes.push(KeyValue::new("tenure.fencing_token", token.clone()));
         whole.attributes.extend(margin.map(|margin| KeyValue::new("tenure.margin_left", margin.0)));

@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     config::{Log, LogFormat, LogLevel},
     election::transition::{Anchor, Margin, Origin, Phase, PhaseKind, TransitionReason},
-    link::{Reason, Term},
+    link::{Reason, Slot, Term},
     telemetry::log::captured,
     time::Now,
 };
@@ -45,6 +45,7 @@ fn stood_by() -> Transition {
     Transition {
         to: Role::Standby,
         reason: TransitionReason::Ended(Reason::StepDown),
+        slot: Slot(1),
         term: 7,
         token: "42".into(),
         context: CONTEXT,

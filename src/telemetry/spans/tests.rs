@@ -5,7 +5,7 @@ use crate::{
         AcquireReason, Operation, RequestError,
         transition::{Margin, TransitionReason},
     },
-    link::Reason,
+    link::{Reason, Slot},
     role::Role,
     time::Now,
 };
@@ -34,6 +34,7 @@ fn stood_by(origin: Origin) -> Event {
     Event::Transitioned(Box::new(Transition {
         to: Role::Standby,
         reason: TransitionReason::Ended(Reason::Signal),
+        slot: Slot(1),
         term: 7,
         token: "42".into(),
         context: CONTEXT,
@@ -78,6 +79,7 @@ fn a_transition_says_why_and_with_how_much_margin() {
         ("tenure.reason", "signal"),
         ("tenure.lease", "billing"),
         ("tenure.lease_namespace", "money"),
+        ("tenure.slot", "1"),
         ("tenure.term", "7"),
         ("tenure.fencing_token", "42"),
         ("tenure.margin_left", "13.5"),
