@@ -249,12 +249,7 @@ impl Pool {
                     }
                     Action::Request { slot, id, request } => self.send(Flight::Of(at, id), slot, request),
                     Action::Watch { resource_version } => self.start_watch(resource_version),
-                    Action::Tell(ToInit::Done) => {
-                        let is_done = self.electors.iter().all(Elector::is_finished);
-                        if is_done && !std::mem::replace(&mut self.said.done, true) {
-                            self.actions.push_back(action);
-                        }
-                    }
+                    Action::Tell(ToInit::Done) => {}
                     // Another slot may still be had.
                     Action::Tell(ToInit::GaveUp { .. }) => {
                         let is_last =
@@ -267,6 +262,9 @@ impl Pool {
                     Action::Tell(_) | Action::Report(_) => self.actions.push_back(action),
                 }
             }
+        }
+        if self.electors.iter().all(Elector::is_finished) && !std::mem::replace(&mut self.said.done, true) {
+            self.actions.push_back(Action::Tell(ToInit::Done));
         }
     }
 

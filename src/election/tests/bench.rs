@@ -390,7 +390,7 @@ impl Register {
     }
 }
 
-fn refused(error: StatusError) -> Answer {
+pub(super) fn refused(error: StatusError) -> Answer {
     match error {
         StatusError::NotFound => Answer::NotFound,
         StatusError::AlreadyExists | StatusError::Conflict(_) => Answer::Conflict,

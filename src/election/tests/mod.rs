@@ -7,6 +7,7 @@ mod bench;
 mod campaign_outcome;
 mod nobody;
 mod patience;
+mod pool;
 mod release;
 mod release_outcome;
 mod renew;

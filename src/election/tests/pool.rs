@@ -1,0 +1,372 @@
+//! Several slots, of which one replica holds one: whose turn it is, and what is believed of which.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use self::bench::{Bench, forbidden, one_of, one_who_begins_at};
+use super::bench::{START, TICK, held, lost, mark, plus, seconds};
+use crate::{
+    config::{Patience, Preset},
+    election::{Answer, Event, Request, writes::PAUSED},
+    link::{InitialState, LastSeen, Reason, Slot, Term, ToElector, ToInit},
+};
+
+mod bench;
+
+/// The longest wait before a write.
+const SPREAD: Duration = Duration::from_millis(50);
+
+/// What a slot may look like, the best first.
+const RANKS: [fn(&mut Value); 3] =
+    [|object| object["spec"] = mark(), |object| object["spec"] = held("other_1", 15), |object| object["spec"] = json!({})];
+
+fn others() -> Option<Value> {
+    Some(held("other_1", 3600))
+}
+
+#[test]
+fn what_was_given_back_is_taken_before_what_expired_and_that_before_what_nobody_had() {
+    for (better, worse) in [(0, 1), (0, 2), (1, 2)] {
+        let paused = |object: &mut Value| object["metadata"]["annotations"][PAUSED] = json!("true");
+        let mut bench = Bench::start(one_who_begins_at(0, 3), &[others(), others(), Some(mark())]);
+        (0..2).for_each(|slot| bench.edit(slot, paused));
+        bench.run(seconds(1));
+        assert_eq!(bench.terms(), [(Slot(2), Term(1))]);
+        for (slot, rank) in [(0, worse), (1, better)] {
+            bench.see(slot, |object| {
+                object["metadata"]["annotations"] = json!({});
+                RANKS[rank](object);
+            });
+        }
+        bench.run(plus(15));
+        let before = bench.writes();
+        bench.see(2, |object| object["spec"] = held("other_1", 3600));
+        bench.prove();
+        bench.run_until_a_write();
+        assert_eq!(bench.writes()[before.len()..], [Slot(1)], "{better} before {worse}");
+    }
+}
+
+#[test]
+fn ties_begin_at_another_slot_for_another_replica_and_go_round() {
+    for first in 0..3 {
+        let mut bench = Bench::start(one_who_begins_at(first, 3), &vec![Some(mark()); 3]);
+        bench.answers = false;
+        bench.run(SPREAD);
+        for slot in [first, (first + 1) % 3, (first + 2) % 3] {
+            while bench.writes().last() != Some(&Slot(slot)) {
+                bench.serve();
+                bench.run(SPREAD);
+            }
+            assert!(bench.writes().ends_with(&[Slot(slot)]), "{:?}", bench.writes());
+            bench.put(slot, held("other_1", 3600));
+        }
+        bench.run(Duration::ZERO);
+        let expected: Vec<Slot> = (0..3).map(|next| Slot((first + next) % 3)).collect();
+        assert_eq!(bench.writes(), expected);
+    }
+}
+
+#[test]
+fn a_write_comes_within_a_moment_of_what_allows_it_and_not_where_the_slot_is_gone_by_then() {
+    let mut delays = Vec::new();
+    for number in 0..10 {
+        let mut bench = Bench::start(one_of(2, &format!("me_{number}")), &[others(), others()]);
+        bench.run(seconds(1));
+        let seen = bench.now.boot;
+        bench.see(0, |object| object["spec"] = mark());
+        assert_eq!(bench.writes(), []);
+        bench.answers = false;
+        bench.run(SPREAD);
+        assert_eq!(bench.writes(), [Slot(0)]);
+        delays.push(bench.sent.last().expect("it was sent").0.since(seen));
+    }
+    delays.sort();
+    assert!(delays[9] - delays[0] > SPREAD / 4, "{delays:?}");
+
+    let mut bench = Bench::start(one_of(2, "me_0"), &[others(), others()]);
+    bench.run(seconds(1));
+    bench.see(0, |object| object["spec"] = mark());
+    bench.see(0, |object| object["spec"] = held("other_2", 3600));
+    bench.run(seconds(60));
+    assert_eq!(bench.writes(), []);
+}
+
+#[test]
+fn while_a_write_is_not_answered_nothing_else_is_asked() {
+    for spec in [mark(), json!({})] {
+        let mut bench = Bench::start(one_of(3, "me_0"), &vec![Some(spec); 3]);
+        bench.run_until_a_write();
+        bench.answers = false;
+        let sent = bench.sent.len();
+        bench.run(seconds(60));
+        bench.see(1, |object| object["spec"] = mark());
+        bench.run(seconds(60));
+        assert_eq!(bench.sent.len(), sent);
+    }
+}
+
+#[test]
+fn what_became_of_a_write_is_read_from_that_slot_before_anything_else_is_written() {
+    for is_stored in [false, true] {
+        let mut bench = Bench::start(one_who_begins_at(1, 3), &vec![Some(mark()); 3]);
+        bench.run_until_a_write();
+        let (slot, _, write) = bench.awaited.clone().expect("it is awaited");
+        if is_stored {
+            bench.apply(slot, &write);
+        }
+        let sent = bench.sent.len();
+        bench.answers = false;
+        for _ in 0..20 {
+            bench.answer(lost());
+            while bench.awaited.is_none() {
+                bench.run(SPREAD);
+            }
+        }
+        assert!(bench.sent[sent..].iter().all(|(_, of, request)| (*of, request) == (Slot(1), &Request::Get)), "{:?}", bench.sent);
+
+        bench.run_answered(seconds(1));
+        // What is stored proves to be so after S, and is written once more before it begins a term; what is not, is written again.
+        assert_eq!((bench.writes(), bench.gets()), (vec![Slot(1); 2], vec![Slot(1); 20]));
+        assert_eq!(bench.terms(), [(Slot(1), Term(1))]);
+    }
+}
+
+#[test]
+fn whoever_comes_second_takes_the_next_slot() {
+    let mut bench = Bench::start(one_who_begins_at(0, 2), &[Some(mark()), Some(mark())]);
+    bench.run_until_a_write();
+    bench.put(0, held("other_1", 3600));
+    bench.run(SPREAD * 2);
+    assert_eq!((bench.writes(), bench.gets()), (vec![Slot(0), Slot(1)], vec![Slot(0)]));
+    assert_eq!(bench.terms(), [(Slot(1), Term(1))]);
+}
+
+#[test]
+fn a_slot_that_is_missing_from_a_list_is_absent_only_where_a_read_of_it_says_so() {
+    let mut bench = Bench::start(one_of(2, "me_0"), &[others(), others()]);
+    bench.edit(1, |object| object["metadata"]["labels"] = json!({}));
+    bench.run(seconds(60));
+    assert!(bench.gets().len() > 1 && bench.gets().iter().all(|slot| *slot == Slot(1)), "{:?}", bench.sent);
+    assert_eq!((bench.writes(), bench.terms()), (vec![], vec![]));
+
+    let mut bench = Bench::start(one_of(2, "me_0"), &[others(), None]);
+    bench.answers = false;
+    bench.run(seconds(1));
+    bench.serve();
+    bench.run(seconds(1));
+    assert_eq!((bench.writes(), bench.gets()), (vec![], vec![Slot(1)]));
+    bench.serve();
+    bench.run(SPREAD);
+    assert!(matches!(bench.awaited, Some((Slot(1), _, Request::Create(_)))), "{:?}", bench.awaited);
+}
+
+#[test]
+fn a_held_slot_whose_label_is_taken_away_is_not_lost_and_one_that_is_deleted_is() {
+    let mut bench = Bench::start(one_who_begins_at(1, 2), &[others(), Some(mark())]);
+    bench.run(seconds(1));
+    assert_eq!(bench.terms(), [(Slot(1), Term(1))]);
+    bench.unlabel(1);
+    assert!(!bench.is_stopping() && matches!(bench.awaited, Some((Slot(1), _, Request::Get))), "{:?}", bench.awaited);
+    bench.run(seconds(60));
+    assert!(!bench.is_stopping() && bench.terms().len() == 1, "{:?}", bench.told);
+
+    bench.delete(1);
+    bench.run(TICK);
+    assert!(bench.is_stopping());
+}
+
+#[test]
+fn the_slot_of_another_whose_label_is_taken_away_is_not_free_and_has_not_changed() {
+    let mut bench = Bench::start(one_of(2, "me_0"), &[others(), Some(held("other_2", 15))]);
+    bench.run(seconds(5));
+    let read = bench.gets().len();
+    bench.unlabel(1);
+    bench.run(TICK);
+    assert_eq!(bench.gets()[read..], [Slot(1)]);
+    bench.run(plus(15) - seconds(5) - TICK * 2);
+    assert_eq!(bench.writes(), []);
+    bench.run(SPREAD + TICK);
+    assert_eq!(bench.terms(), [(Slot(1), Term(1))], "{:?}", bench.sent);
+}
+
+#[test]
+fn while_a_term_is_held_or_its_end_not_proved_nothing_is_written_elsewhere() {
+    let mut bench = Bench::start(one_who_begins_at(0, 3), &[Some(mark()), others(), None]);
+    bench.run(SPREAD);
+    assert_eq!(bench.terms(), [(Slot(0), Term(1))]);
+    bench.see(1, |object| object["spec"] = mark());
+    bench.run(seconds(60));
+    bench.see(0, |object| object["spec"] = held("other_1", 3600));
+    assert!(bench.is_stopping());
+    bench.run(seconds(60));
+    assert!(bench.writes().iter().all(|slot| *slot == Slot(0)), "{:?}", bench.writes());
+
+    bench.prove();
+    bench.run(seconds(1));
+    assert_eq!(bench.terms(), [(Slot(0), Term(1)), (Slot(1), Term(2))], "terms rise over all slots");
+}
+
+#[test]
+fn a_term_that_is_being_given_back_is_over_before_the_next_one() {
+    let mut bench = Bench::start(one_who_begins_at(0, 2), &[Some(mark()), others()]);
+    bench.run(SPREAD);
+    bench.see(1, |object| object["spec"] = mark());
+    bench.answers = false;
+    bench.tell(ToElector::Stopping { term: Term(1), reason: Reason::Exited, at: bench.now.boot });
+    bench.prove();
+    let writes = bench.writes();
+    bench.run(seconds(1));
+    assert!(bench.writes() == writes && writes.last() == Some(&Slot(0)), "{writes:?}");
+    bench.run_answered(SPREAD * 2);
+    assert_eq!((bench.holder(0), bench.terms()), (String::new(), vec![(Slot(0), Term(1)), (Slot(1), Term(2))]));
+}
+
+#[test]
+fn what_is_seen_of_one_slot_says_nothing_of_another() {
+    // A holder that renews does not make another live.
+    let mut bench = Bench::start(one_of(2, "me_0"), &[Some(held("other_1", 15)), Some(held("other_2", 15))]);
+    let mut second = 0;
+    while bench.now.boot.since(START) < plus(15) - SPREAD {
+        second += 1;
+        bench.run(Duration::from_millis(100));
+        bench.see(0, |object| {
+            object["spec"]["renewTime"] = json!(format!("2026-01-01T00:{:02}:{:02}.000000Z", second / 60, second % 60))
+        });
+        assert_eq!(bench.writes(), []);
+    }
+    bench.run(SPREAD * 3);
+    assert_eq!(bench.terms(), [(Slot(1), Term(1))]);
+
+    // One that dies does not let another be taken.
+    let mut bench = Bench::start(one_of(2, "me_0"), &[Some(held("other_1", 15)), Some(held("other_2", 30))]);
+    bench.answers = false;
+    bench.run(Duration::ZERO);
+    while bench.writes().is_empty() {
+        if bench.awaited.is_some() {
+            bench.serve();
+        } else {
+            bench.run(SPREAD);
+        }
+    }
+    bench.put(0, held("other_3", 3600));
+    bench.answers = true;
+    bench.run(plus(30) - bench.now.boot.since(START) - TICK);
+    assert_eq!(bench.writes(), [Slot(0)]);
+    bench.run(SPREAD + TICK);
+    assert_eq!(bench.writes()[..2], [Slot(0), Slot(1)]);
+}
+
+#[test]
+fn what_was_seen_of_a_slot_is_handed_to_the_next_elector_for_that_slot() {
+    let mut bench = Bench::start(one_of(2, "me_0"), &[others(), Some(held("other_2", 40))]);
+    bench.run(seconds(1));
+    let saw = |slot: u8| {
+        bench.told.iter().rev().find_map(|message| match message {
+            ToInit::Saw { slot: of, last_seen } if *of == Slot(slot) => Some(last_seen.clone()),
+            _ => None,
+        })
+    };
+    assert_eq!((saw(0).map(|seen| seen.duration), saw(1).map(|seen| seen.duration)), (Some(seconds(3600)), Some(seconds(40))));
+
+    let waits = LastSeen { duration: seconds(15), held: None, not_before: START + seconds(100) };
+    let initial = InitialState { last_seen: [(Slot(1), waits)].into(), ..one_who_begins_at(1, 2) };
+    let mut bench = Bench::start(initial.clone(), &[Some(mark()), Some(mark())]);
+    bench.run(SPREAD);
+    assert_eq!(bench.terms(), [(Slot(0), Term(1))]);
+    let mut bench = Bench::start(initial, &[others(), Some(mark())]);
+    bench.run(seconds(100) - TICK);
+    assert_eq!(bench.writes(), []);
+    bench.run(SPREAD + TICK);
+    assert_eq!(bench.terms(), [(Slot(1), Term(1))]);
+}
+
+/// A lock that waits for this many seconds.
+fn waits(limit: u64, slots: u8) -> InitialState {
+    let preset = Preset::Lock { patience: Some(Patience { limit: seconds(limit), code: 75 }) };
+    InitialState { preset, began: START, ..one_of(slots, "me_0") }
+}
+
+fn given_up(bench: &Bench) -> Vec<u8> {
+    let code = |message: &ToInit| match message {
+        ToInit::GaveUp { code, .. } => Some(*code),
+        _ => None,
+    };
+    bench.told.iter().filter_map(code).collect()
+}
+
+/// Held by one who renewed it at the bench's start, by the wall clock.
+fn live(holder: &str) -> Value {
+    let mut spec = held(holder, 15);
+    spec["renewTime"] = json!("2027-01-15T08:00:00.000000Z");
+    spec
+}
+
+#[test]
+fn a_bound_is_over_once_it_is_over_for_every_slot() {
+    // Both live.
+    let mut bench = Bench::start(waits(0, 2), &[Some(live("other_1")), Some(live("other_2"))]);
+    bench.run(seconds(60));
+    assert_eq!((given_up(&bench), bench.told.last()), (vec![75], Some(&ToInit::Done)));
+    assert_eq!(bench.told.iter().filter(|message| **message == ToInit::Done).count(), 1);
+
+    // One looks abandoned: it is watched for, and taken.
+    let mut bench = Bench::start(waits(0, 2), &[Some(live("other_1")), Some(held("other_2", 15))]);
+    bench.run(plus(15) - TICK);
+    assert_eq!((given_up(&bench), bench.writes()), (vec![], vec![]));
+    bench.run(SPREAD + TICK);
+    assert_eq!((given_up(&bench), bench.terms()), (vec![], vec![(Slot(1), Term(1))]));
+
+    // Its holder shows itself: then nothing is left to wait for.
+    let mut bench = Bench::start(waits(0, 2), &[Some(live("other_1")), Some(held("other_2", 15))]);
+    bench.run(seconds(5));
+    bench.see(1, |object| object["spec"] = live("other_2"));
+    bench.run(TICK);
+    assert_eq!((given_up(&bench), bench.told.last()), (vec![75], Some(&ToInit::Done)));
+
+    // One is free.
+    let mut bench = Bench::start(waits(0, 2), &[Some(live("other_1")), Some(mark())]);
+    bench.run(SPREAD);
+    assert_eq!((given_up(&bench), bench.terms()), (vec![], vec![(Slot(1), Term(1))]));
+}
+
+#[test]
+fn a_slot_beyond_those_of_this_replica_is_left_alone_and_spoken_of_once() {
+    let mut bench = Bench::start(one_of(2, "me_0"), &[others(), others(), Some(held("other_3", 15))]);
+    bench.run(seconds(300));
+    bench.see(2, |object| object["spec"] = mark());
+    bench.run(seconds(300));
+    let spoken =
+        bench.events.iter().filter(|event| matches!(event, Event::Odd { message } if message.contains("beyond the 2"))).count();
+    assert_eq!((spoken, bench.writes(), bench.gets()), (1, vec![], vec![]));
+}
+
+#[test]
+fn a_list_that_is_forbidden_is_made_up_for_by_reads_of_each_slot_in_turn() {
+    let mut bench = Bench::start(one_of(3, "me_0"), &[others(), others(), others()]);
+    bench.answer(forbidden());
+    bench.run(seconds(30));
+    let gets = bench.gets();
+    assert!((5..=11).contains(&gets.len()), "{gets:?}");
+    assert!(gets.windows(3).all(|three| (0..3).all(|slot| three.contains(&Slot(slot)))), "{gets:?}");
+    bench.see(2, |object| object["spec"] = mark());
+    bench.run(SPREAD);
+    assert_eq!(bench.terms(), [(Slot(2), Term(1))]);
+}
+
+#[test]
+fn a_list_that_fails_is_no_answer_about_any_slot() {
+    let mut bench = Bench::start(one_of(2, "me_0"), &[None, None]);
+    bench.answers = false;
+    for _ in 0..10 {
+        bench.answer(lost());
+        while bench.awaited.is_none() {
+            bench.run(SPREAD);
+        }
+        assert!(matches!(bench.awaited, Some((_, _, Request::List))), "{:?}", bench.awaited);
+    }
+    bench.answer(Answer::NotFound);
+    bench.run(seconds(5));
+    assert_eq!((bench.writes(), bench.gets()), (vec![], vec![]));
+}
