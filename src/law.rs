@@ -99,6 +99,13 @@
 //! 17. A Lease that is being deleted is not acquired. A request to step down names the full identity of a holder and is removed
 //!     by the next acquisition; others give the named candidate one D. A Lease with a strategy is taken only by its preferred
 //!     holder. A pause keeps others from taking the Lease, but not the recorded holder; it moves neither S nor H.
+//!
+//! # The rule of several slots
+//!
+//! 18. Each slot is a Lease of its own: what was seen of one says nothing of another, and is handed on for that one alone. A
+//!     replica holds one at most, so that no more run than there are slots: while a term is held, its end is not proved, or its
+//!     release not done, no other slot is written; nor while a write is not settled, which a read of that very slot does. One
+//!     that a list lacks, or the watch calls deleted, may have lost its label only: a read of it tells. Terms rise over all slots.
 
 use std::time::Duration;
 

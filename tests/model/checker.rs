@@ -4,7 +4,7 @@ use stateright::{Model, Property};
 
 use crate::{
     clock::{Ns, S},
-    family::Family,
+    family::{Family, Setup},
     fault::{Aim, Fault, Kind},
     judge::Wrong,
     peer::Peer,
@@ -152,7 +152,7 @@ impl Family {
             let targets = match kind.aim() {
                 Aim::Request | Aim::Reply => world.flights.len(),
                 Aim::Replica => world.places.len() + 1,
-                Aim::Lease => 1,
+                Aim::Lease => self.setups.first().map_or(1, Setup::slots).into(),
             };
             let faults = (0..targets).map(|on| Fault { kind: *kind, on });
             steps.extend(faults.filter(|fault| fits(*fault) && world.can(*fault)).map(Step::Strike));

@@ -92,7 +92,7 @@ impl Container {
             tree: Tree::new(setup.hides),
             frozen: false,
             dawdles: false,
-            over: None,
+            over: Some(setup.starts).filter(|at| *at > 0 && who.life == 1),
             agent: Sealed::new(Agent::new(config)),
             actions: VecDeque::new(),
             undead: false,

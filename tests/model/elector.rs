@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use tenure::{
-    election::{Action, Answer, Elector, Input, Request, RequestId, WatchEnd, Watched, armed::Armed},
-    link::{InitialState, ToElector, ToInit, VERSION},
+    election::{Action, Answer, Input, Pool, Request, RequestId, WatchEnd, Watched, armed::Armed},
+    link::{InitialState, Slot, ToElector, ToInit, VERSION},
     time::Instant,
 };
 
@@ -37,7 +37,7 @@ pub struct ElectorProcess {
     /// The version at which the watch starts, if it has only just been requested.
     pub watch_from: Option<Option<String>>,
     pub request: Option<Pending>,
-    machine: Option<Sealed<Elector>>,
+    machine: Option<Sealed<Pool>>,
     actions: VecDeque<Action>,
     guard: Guard,
     beat_due: Instant,
@@ -49,7 +49,7 @@ pub struct ElectorProcess {
 pub struct Pending {
     pub id: RequestId,
     /// Present until its first byte leaves.
-    unsent: Option<Request>,
+    unsent: Option<(Slot, Request)>,
     /// When it is given up.
     late: Ns,
 }
@@ -127,7 +127,7 @@ impl ElectorProcess {
     }
 
     fn is_due(&self, boot: Instant) -> bool {
-        self.machine.as_deref().and_then(Elector::poll_timeout).is_some_and(|at| at <= boot)
+        self.machine.as_deref().and_then(Pool::poll_timeout).is_some_and(|at| at <= boot)
     }
 
     fn tell(&mut self, message: ToInit, boot: Instant) {
@@ -173,14 +173,14 @@ impl Container {
         let Some(elector) = self.elector.as_ref().filter(|elector| !elector.is_dead && self.over.is_none()) else {
             return [None; 3];
         };
-        let machine = elector.machine.as_deref().and_then(Elector::poll_timeout).map(|at| setup.clock.real(at));
+        let machine = elector.machine.as_deref().and_then(Pool::poll_timeout).map(|at| setup.clock.real(at));
         let guard = (elector.guard.armed.hard() != Instant::NEVER && self.tree.is_untouched())
             .then(|| setup.clock.real(elector.guard.armed.hard()).max(elector.guard.next));
         [machine, elector.late(), guard]
     }
 
     /// The elector takes its next step; returns a request whose first byte leaves.
-    pub fn step_elector(&mut self, around: &mut Around<'_>) -> Option<(RequestId, Request)> {
+    pub fn step_elector(&mut self, around: &mut Around<'_>) -> Option<(RequestId, Slot, Request)> {
         let who = self.who;
         let (now, boot) = (around.setup.clock.now(around.now), around.boot());
         let elector = self.elector.as_mut()?;
@@ -189,17 +189,17 @@ impl Container {
             return None;
         }
         if let Some(request) = &mut elector.request
-            && let Some(unsent) = request.unsent.take()
+            && let Some((slot, unsent)) = request.unsent.take()
         {
             request.late = around.setup.clock.real(boot + around.setup.config.lease.attempt_timeout);
-            return Some((request.id, unsent));
+            return Some((request.id, slot, unsent));
         }
         if elector.machine.is_none() {
             if let Some(ToElector::InitialState(initial)) = elector.to_elector.pop_front() {
                 if let Some(resume) = &initial.resume {
                     elector.guard.armed.arm(resume.term, resume.confirmed.deadlines.hard);
                 }
-                elector.machine = Some(Sealed::new(Elector::new(*initial, 7, now)));
+                elector.machine = Some(Sealed::new(Pool::new(*initial, 7, now)));
                 elector.with_machine(|_| {});
             }
             return None;
@@ -241,7 +241,7 @@ impl Container {
 
 impl ElectorProcess {
     /// The actions that the machine then requests are queued, reports excepted.
-    fn with_machine(&mut self, does: impl FnOnce(&mut Elector)) {
+    fn with_machine(&mut self, does: impl FnOnce(&mut Pool)) {
         let (Some(machine), actions) = (&mut self.machine, &mut self.actions) else { return };
         machine.change(|machine| {
             does(machine);
@@ -255,8 +255,8 @@ impl ElectorProcess {
 
     fn act(&mut self, action: Action, boot: Instant) {
         match action {
-            Action::Request { id, request, .. } => {
-                self.request = Some(Pending { id, unsent: Some(request), late: Ns::MAX });
+            Action::Request { slot, id, request } => {
+                self.request = Some(Pending { id, unsent: Some((slot, request)), late: Ns::MAX });
             }
             Action::Watch { resource_version } => (self.watches, self.watch_from) = (true, Some(resource_version)),
             Action::Tell(message) => {

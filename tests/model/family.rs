@@ -60,6 +60,8 @@ pub struct Setup {
     pub fuse: bool,
     /// Nothing runs there at first: a copy may be restored there.
     pub vacant: bool,
+    /// When it starts.
+    pub starts: Ns,
     /// SIGKILL spares the workload, and no scan finds it.
     pub hides: bool,
 }
@@ -78,7 +80,7 @@ pub fn families(size: Size) -> Vec<Family> {
     use Kind::{
         Clear, Conflict, Copy, CrashElector, Cut, Dawdle, Delete, Exit, Forbid, FreezeElector, FreezeInit, HoldReply,
         HoldRequest, KillInit, LoseReply, LoseRequest, Pause, Refuse, RepeatRequest, Seize, StaleWatch, StaleWord, Stall,
-        StepDown, Terminate, Throttle, Unauthorize, Unset, Wipe,
+        StepDown, Terminate, Throttle, Unauthorize, Unlabel, Unset, Wipe,
     };
     let large = size == Size::Large;
     let more = u8::from(large);
@@ -171,6 +173,11 @@ pub fn families(size: Size) -> Vec<Family> {
         },
         Family { setups: three(), mends: large, ..base("three replicas", &[LoseRequest, Cut], 1, 1_100 * MS) },
         Family {
+            setups: slots(),
+            mends: large,
+            ..base("two slots", &[LoseReply, HoldRequest, Cut, Unlabel, Delete], 1, 60 * MS)
+        },
+        Family {
             // rho is the bound on the sum of both nodes' errors.
             setups: vec![setup(3, 1_000_000 - DRIFT / 2, 1_000 * S)],
             peer: Some(Clock { rate: 1_000_000 + DRIFT / 2, boot: 5_000 * S, wall: EPOCH }),
@@ -178,9 +185,19 @@ pub fn families(size: Size) -> Vec<Family> {
         },
         Family { setups: slow(pair(3, 3)), ..base("slow deaths", &[Cut, FreezeInit, FreezeElector], 1, 1_100 * MS) },
         control("control: a clock that is wrong by three times rho", too_fast(pair(3, 3)), &base),
+        Family {
+            mends: false,
+            ..control("control: a clock that is wrong by three times rho, with two slots", too_fast(slots()), &base)
+        },
         control("control: a death after killMargin", too_slow(pair(3, 3)), &base),
         control("control: two terms in one replica", hiding(pair(3, 3)), &base),
     ]
+}
+
+impl Setup {
+    pub const fn slots(&self) -> u8 {
+        self.config.lease.slots
+    }
 }
 
 impl Family {
@@ -211,7 +228,7 @@ fn control(name: &'static str, setups: Vec<Setup>, base: &impl Fn(&'static str, 
 }
 
 fn too_fast(mut setups: Vec<Setup>) -> Vec<Setup> {
-    setups[1].clock.rate = 1_000_000 + 3 * DRIFT;
+    setups.last_mut().expect("there are some").clock.rate = 1_000_000 + 3 * DRIFT;
     setups
 }
 
@@ -237,6 +254,15 @@ fn copied() -> Vec<Setup> {
 fn three() -> Vec<Setup> {
     let mut setups = pair(3, 3);
     setups.push(setup(3, 1_000_000 + DRIFT, 9_000 * S));
+    setups
+}
+
+/// Three replicas for two slots: those of the slow clocks hold them when the third one starts.
+fn slots() -> Vec<Setup> {
+    let mut setups = three();
+    setups[1].clock.rate = setups[0].clock.rate;
+    setups[2].starts = 60 * MS;
+    setups.iter_mut().for_each(|setup| setup.config.lease.slots = 2);
     setups
 }
 
@@ -309,6 +335,7 @@ fn setup(duration: u64, rate: u32, boot: u64) -> Setup {
         death: 0,
         fuse: false,
         vacant: false,
+        starts: 0,
         hides: false,
     }
 }

@@ -8,6 +8,7 @@ use tenure::{
         Answer, Refusal,
         writes::{PAUSED, STEP_DOWN},
     },
+    link::Slot,
     role::Role,
 };
 
@@ -15,7 +16,7 @@ use crate::{
     container::{Around, Container},
     family::Setup,
     judge::Judge,
-    register::TheLease,
+    register::is_labelled,
     world::{Flight, Stage, World},
 };
 
@@ -84,6 +85,8 @@ pub enum Kind {
     Seize,
     /// Somebody deletes it.
     Delete,
+    /// Somebody takes the label away by which several slots are found.
+    Unlabel,
     /// Somebody asks its holder to step down.
     StepDown,
     /// Somebody pauses the election.
@@ -123,7 +126,14 @@ impl Kind {
             | Self::Exit
             | Self::Dawdle
             | Self::StaleWord => Aim::Replica,
-            Self::Clear | Self::Wipe | Self::Unset | Self::Seize | Self::Delete | Self::StepDown | Self::Pause => Aim::Lease,
+            Self::Clear
+            | Self::Wipe
+            | Self::Unset
+            | Self::Seize
+            | Self::Delete
+            | Self::Unlabel
+            | Self::StepDown
+            | Self::Pause => Aim::Lease,
         }
     }
 
@@ -152,9 +162,13 @@ impl World {
             Aim::Replica => self.can_hit(kind, on),
             Aim::Lease => {
                 let held = |lease: &Value| lease["spec"]["holderIdentity"].as_str().is_some_and(|holder| !holder.is_empty());
-                let pausing = kind == Kind::Pause;
-                let lease = self.register.lease();
-                lease.is_some_and(|lease| if pausing { !is_paused(lease) } else { kind == Kind::Delete || held(lease) })
+                let lease = self.register.lease(slot_of(on));
+                lease.is_some_and(|lease| {
+                    let pauses = kind == Kind::Pause && !is_paused(lease);
+                    let unlabels = kind == Kind::Unlabel && is_labelled(lease);
+                    let edits = ![Kind::Pause, Kind::Unlabel].contains(&kind) && held(lease);
+                    pauses || unlabels || edits || kind == Kind::Delete
+                })
             }
         }
     }
@@ -196,6 +210,7 @@ impl World {
             | Kind::Unset
             | Kind::Seize
             | Kind::Delete
+            | Kind::Unlabel
             | Kind::StepDown
             | Kind::Pause => false,
         }
@@ -241,16 +256,17 @@ impl World {
             Kind::Exit => self.inside(on, setups, |container, around| container.tree.exit(container.who, around.judge)),
             Kind::Dawdle => self.inside(on, setups, |container, _| container.dawdles = true),
             Kind::StaleWord => self.inside(on, setups, |container, _| container.words.push_back(Role::Standby)),
-            Kind::Clear => self.edit(|lease| lease["spec"]["holderIdentity"] = Value::Null),
-            Kind::Wipe => self.edit(|lease| lease["spec"] = json!({})),
-            Kind::Unset => self.edit(|lease| lease["spec"]["leaseDurationSeconds"] = Value::Null),
-            Kind::Seize => self.edit(|lease| lease["spec"]["holderIdentity"] = "somebody".into()),
-            Kind::Delete => drop(self.change(TheLease::delete)),
-            Kind::StepDown => self.edit(|lease| {
+            Kind::Clear => self.edit(on, setups, |lease| lease["spec"]["holderIdentity"] = Value::Null),
+            Kind::Wipe => self.edit(on, setups, |lease| lease["spec"] = json!({})),
+            Kind::Unset => self.edit(on, setups, |lease| lease["spec"]["leaseDurationSeconds"] = Value::Null),
+            Kind::Seize => self.edit(on, setups, |lease| lease["spec"]["holderIdentity"] = "somebody".into()),
+            Kind::Delete => drop(self.change(setups, |register| register.delete(slot_of(on)))),
+            Kind::Unlabel => self.edit(on, setups, |lease| lease["metadata"]["labels"] = json!({})),
+            Kind::StepDown => self.edit(on, setups, |lease| {
                 let holder = lease["spec"]["holderIdentity"].clone();
                 lease["metadata"]["annotations"][STEP_DOWN] = holder;
             }),
-            Kind::Pause => self.edit(|lease| lease["metadata"]["annotations"][PAUSED] = "true".into()),
+            Kind::Pause => self.edit(on, setups, |lease| lease["metadata"]["annotations"][PAUSED] = "true".into()),
         }
     }
 
@@ -258,14 +274,14 @@ impl World {
         self.flights[on].stage = Stage::Answered(Answer::Refused { refusal, message: format!("{refusal:?}").into() });
     }
 
-    fn edit(&mut self, edit: impl FnOnce(&mut Value)) {
-        self.change(|register| register.edit(edit));
+    fn edit(&mut self, on: usize, setups: &[Setup], edit: impl FnOnce(&mut Value)) {
+        self.change(setups, |register| register.edit(slot_of(on), edit));
     }
 
     /// Whether it is in effect.
     pub fn is_hit(&self, Fault { kind, on }: Fault) -> bool {
         if kind == Kind::Pause {
-            return on == 0 && self.register.lease().is_some_and(|lease| is_paused(lease));
+            return self.register.lease(slot_of(on)).is_some_and(|lease| is_paused(lease));
         }
         let Some(place) = self.places.get(on) else {
             return kind == Kind::Cut && self.peer.as_ref().is_some_and(|peer| peer.cut);
@@ -299,6 +315,7 @@ impl World {
             | Kind::Unset
             | Kind::Seize
             | Kind::Delete
+            | Kind::Unlabel
             | Kind::StepDown
             | Kind::Pause => false,
         }
@@ -307,7 +324,7 @@ impl World {
     /// Ends it.
     pub fn mend(&mut self, Fault { kind, on }: Fault, setups: &[Setup]) {
         if kind == Kind::Pause {
-            return self.edit(|lease| lease["metadata"]["annotations"][PAUSED] = "false".into());
+            return self.edit(on, setups, |lease| lease["metadata"]["annotations"][PAUSED] = "false".into());
         }
         if on == self.places.len() {
             return self.peer.iter_mut().for_each(|peer| peer.cut = false);
@@ -336,6 +353,10 @@ impl World {
         let mut around = Around { now, setup: &setups[on], judge };
         self.places[on].container.change(|container| does(container, &mut around))
     }
+}
+
+fn slot_of(on: usize) -> Slot {
+    Slot(u8::try_from(on).unwrap_or_default())
 }
 
 fn is_paused(lease: &Value) -> bool {

@@ -2,7 +2,9 @@
 //!
 //! Owns the properties; sees everything, takes part in nothing. The first violation ends the branch.
 
-use std::fmt::Display;
+use std::{collections::BTreeMap, fmt::Display};
+
+use tenure::link::Slot;
 
 use crate::{
     clock::{Ns, S},
@@ -38,9 +40,13 @@ pub struct Judge {
     alive: Vec<(Who, i32, u64)>,
     /// Since when a replica is there twice, restored from its own memory.
     copied: Option<Ns>,
-    /// The term that ran last.
-    last: Option<(Who, u64)>,
-    /// When somebody last led.
+    /// How many there are.
+    slots: u8,
+    /// Versions of the Leases of other slots than the first.
+    others: BTreeMap<u64, Slot>,
+    /// The term that ran last in each slot.
+    last: BTreeMap<Slot, (Who, u64)>,
+    /// When all slots were last led.
     led: Ns,
     /// Terms under which something ran.
     pub terms: u32,
@@ -50,19 +56,39 @@ pub struct Judge {
 }
 
 impl Judge {
+    /// Of so many slots.
+    pub fn of(slots: u8) -> Self {
+        Self { slots, ..Self::default() }
+    }
+
+    /// A version of the Lease of this slot is stored: it may be a term's token.
+    pub fn holds(&mut self, slot: Slot, token: u64) {
+        if slot != Slot::default() {
+            self.others.insert(token, slot);
+        }
+    }
+
+    fn slot_of(&self, token: u64) -> Slot {
+        self.others.get(&token).copied().unwrap_or_default()
+    }
+
     /// A process leads from now on.
     pub fn leads(&mut self, who: Who, pid: i32, token: u64) {
-        let other = self.alive.iter().find(|(other, _, theirs)| (*other, *theirs) != (who, token)).copied();
+        let slot = self.slot_of(token);
+        let conflicts =
+            |other: Who, theirs: u64| (other, theirs) != (who, token) && (other == who || self.slot_of(theirs) == slot);
+        let other = self.alive.iter().find(|(other, _, theirs)| conflicts(*other, *theirs)).copied();
         if let Some((other, other_pid, theirs)) = other.filter(|_| self.copied.is_none()) {
             let what = format!("{who} leads as pid {pid} under {token}, {other} still does as pid {other_pid} under {theirs}");
             return self.fail(Wrong::Overlap, what);
         }
-        if self.last != Some((who, token)) {
-            if let Some((before, last)) = self.last.filter(|(_, last)| token <= *last && self.copied.is_none()) {
+        let last = self.last.get(&slot).copied();
+        if last != Some((who, token)) {
+            if let Some((before, last)) = last.filter(|(_, last)| token <= *last && self.copied.is_none()) {
                 return self.fail(Wrong::Token, format!("{who} leads under {token} after {before} did under {last}"));
             }
             self.terms += 1;
-            self.last = Some((who, token));
+            self.last.insert(slot, (who, token));
         }
         self.alive.push((who, pid, token));
     }
@@ -84,9 +110,10 @@ impl Judge {
         self.alive.iter().any(|(other, ..)| *other == who)
     }
 
-    /// Whether somebody leads now.
-    pub const fn is_led(&self) -> bool {
-        !self.alive.is_empty()
+    /// Whether somebody leads each slot now.
+    pub fn is_led(&self) -> bool {
+        let is_led = |slot| self.alive.iter().any(|(_, _, token)| self.slot_of(*token) == slot);
+        (0..self.slots).map(Slot).all(is_led)
     }
 
     /// `who` has cleared the holder.
@@ -110,7 +137,7 @@ impl Judge {
         }
     }
 
-    /// When somebody last led.
+    /// When somebody last led each slot.
     pub const fn led(&self) -> Ns {
         self.led
     }

@@ -3,9 +3,12 @@
 use std::{collections::VecDeque, fmt::Display, sync::Arc};
 
 use serde_json::Value;
-use tenure::election::{
-    Answer, Request, RequestId, Watched,
-    record::{LeaseRecord, LeaseState},
+use tenure::{
+    election::{
+        Answer, Request, RequestId, Watched,
+        record::{LeaseRecord, LeaseState},
+    },
+    link::Slot,
 };
 
 use crate::{
@@ -16,7 +19,7 @@ use crate::{
     family::Setup,
     judge::{Judge, Wrong},
     peer::Peer,
-    register::{Start, TheLease},
+    register::{Leases, Start, is_labelled, shown},
 };
 
 /// One life of a replica: its container from start to end.
@@ -39,8 +42,8 @@ impl Display for Who {
 pub struct World {
     /// Real time.
     pub now: Ns,
-    pub register: TheLease,
-    /// The Lease before its last change, if it was there.
+    pub register: Leases,
+    /// The Lease that was changed last, before that, if it was there.
     pub before: Option<Arc<Value>>,
     pub places: Vec<Place>,
     /// A client-go replica.
@@ -84,13 +87,13 @@ pub struct Flight {
 
 #[derive(Clone, Debug)]
 pub enum Stage {
-    Asked(Request),
+    Asked(Slot, Request),
     Answered(Answer),
 }
 
 impl Flight {
     pub const fn is_asked(&self) -> bool {
-        matches!(self.stage, Stage::Asked(_))
+        matches!(self.stage, Stage::Asked(..))
     }
 }
 
@@ -119,6 +122,7 @@ impl PartialEq for World {
 
 impl World {
     pub fn new(start: Start, setups: &[Setup], peer: Option<Clock>, left: u8) -> Self {
+        let slots = setups.first().map_or(1, Setup::slots);
         let begins = setups.iter().enumerate().filter(|(_, setup)| !setup.vacant);
         let places = begins.map(|(replica, setup)| Place {
             container: Sealed::new(Container::start(Who { replica, life: 1 }, setup)),
@@ -126,14 +130,14 @@ impl World {
         });
         Self {
             now: 0,
-            register: TheLease::new(start),
+            register: Leases::new(start, slots),
             before: None,
             places: places.collect(),
             peer: peer.map(|clock| Peer::start(setups.len(), clock)),
             flights: Vec::new(),
             left,
             calm: false,
-            judge: Judge::default(),
+            judge: Judge::of(slots),
         }
     }
 
@@ -175,8 +179,8 @@ impl World {
                 if elector.watch_from.is_some() {
                     self.begin_watch(on, setups);
                 }
-                if let Some((id, request)) = sent.filter(|_| !self.places[on].road.cut) {
-                    self.flights.push(Flight { from, pid, id, stage: Stage::Asked(request), held: false });
+                if let Some((id, slot, request)) = sent.filter(|_| !self.places[on].road.cut) {
+                    self.flights.push(Flight { from, pid, id, stage: Stage::Asked(slot, request), held: false });
                 }
             }
         }
@@ -186,8 +190,8 @@ impl World {
     pub fn arrive(&mut self, index: usize, setups: &[Setup]) {
         let Flight { from, pid, id, stage, .. } = self.flights.remove(index);
         match stage {
-            Stage::Asked(request) => {
-                let answer = self.commit(from, &request);
+            Stage::Asked(slot, request) => {
+                let answer = self.commit(from, slot, &request, setups);
                 if !self.is_cut(from.replica) {
                     self.flights.push(Flight { from, pid, id, stage: Stage::Answered(answer), held: false });
                 }
@@ -209,45 +213,53 @@ impl World {
         let Some(peer) = &mut self.peer else { return };
         let sent = does(peer, self.now, &mut self.judge).filter(|_| !peer.cut);
         let from = peer.who;
-        self.flights.extend(sent.map(|(id, request)| Flight { from, pid: 0, id, stage: Stage::Asked(request), held: false }));
+        self.flights.extend(sent.map(|(id, request)| Flight {
+            from,
+            pid: 0,
+            id,
+            stage: Stage::Asked(Slot::default(), request),
+            held: false,
+        }));
     }
 
     fn is_cut(&self, on: usize) -> bool {
         self.places.get(on).map_or_else(|| self.peer.as_ref().is_some_and(|peer| peer.cut), |place| place.road.cut)
     }
 
-    fn commit(&mut self, from: Who, request: &Request) -> Answer {
+    fn commit(&mut self, from: Who, slot: Slot, request: &Request, setups: &[Setup]) -> Answer {
         let mut answer = None;
-        let changed = self.change(|register| answer = Some(register.carry_out(request)));
+        let changed = self.change(setups, |register| answer = Some(register.carry_out(slot, request)));
         let cleared = |object: &Arc<_>| {
             let is_given_back = |lease: LeaseRecord| lease.holder().is_none() || lease.state() == LeaseState::Resting;
             LeaseRecord::read(Arc::clone(object)).is_some_and(is_given_back)
         };
-        if changed && self.register.lease().is_none_or(cleared) {
+        if changed && self.register.lease(slot).is_none_or(cleared) {
             self.judge.released(from);
+        }
+        if changed && let Some(lease) = self.register.lease(slot) {
+            let token = lease["metadata"]["resourceVersion"].as_str().unwrap_or_default();
+            self.judge.holds(slot, token.parse().unwrap_or_default());
         }
         answer.unwrap_or(Answer::NotFound)
     }
 
     /// Passes a change of the Lease on to the watches; returns whether there was one.
-    pub fn change(&mut self, change: impl FnOnce(&mut TheLease)) -> bool {
-        let (version, before) = (self.register.version(), self.register.lease().cloned());
+    pub fn change(&mut self, setups: &[Setup], change: impl FnOnce(&mut Leases)) -> bool {
+        let version = self.register.version();
         change(&mut self.register);
-        let events = self.register.changes_since(version).into_iter().flatten();
-        let event = events.last().and_then(|change| match &change.after {
-            Some(lease) => Some(Watched::Changed(Arc::clone(lease))),
-            None => change.deleted().map(|gone| Watched::Deleted(gone.into())),
-        });
+        let change = self.register.changes_since(version).into_iter().flatten().last().cloned();
         // The history is no part of the state.
         self.register.compact();
-        let Some(event) = event else { return false };
-        self.before = before;
-        for on in 0..self.places.len() {
-            if self.places[on].container.elector.as_ref().is_some_and(|elector| elector.watches && !elector.is_dead) {
-                self.places[on].road.events.push_back(event.clone());
+        let Some(change) = change else { return false };
+        for (on, setup) in setups.iter().enumerate().take(self.places.len()) {
+            let event = shown(&change, setup.slots() > 1);
+            let watches = self.places[on].container.elector.as_ref().is_some_and(|elector| elector.watches && !elector.is_dead);
+            if let Some(event) = event.filter(|_| watches) {
+                self.places[on].road.events.push_back(event);
                 self.catch_up(on);
             }
         }
+        self.before = change.before;
         true
     }
 
@@ -267,7 +279,7 @@ impl World {
 
     /// The watch of this replica is told again what there was before, and what there is.
     pub fn rewind(&mut self, on: usize) {
-        let versions = [self.before.as_ref(), self.register.lease()];
+        let versions = [self.before.as_ref(), self.register.lease(Slot::default())];
         self.places[on].road.events.extend(versions.into_iter().flatten().cloned().map(Watched::Changed));
         self.catch_up(on);
     }
@@ -287,12 +299,12 @@ impl World {
             self.inside(on, setups, |container, _| container.elector.as_mut().and_then(|elector| elector.watch_from.take()));
         let known = from.flatten().and_then(|version| version.parse().ok()).unwrap_or(0_u64);
         self.places[on].road.events.clear();
-        if known < self.register.version()
-            && let Some(lease) = self.register.lease()
-        {
-            self.places[on].road.events.push_back(Watched::Changed(lease.clone()));
-            self.catch_up(on);
+        let slots = setups[on].slots();
+        for slot in (0..slots).map(Slot).filter(|_| known < self.register.version()) {
+            let lease = self.register.lease(slot).filter(|lease| slots == 1 || is_labelled(lease));
+            self.places[on].road.events.extend(lease.cloned().map(Watched::Changed));
         }
+        self.catch_up(on);
     }
 
     /// The next instant at which anything happens, or could if it were not stopped; nothing is left to do now. A held message may

@@ -1,14 +1,16 @@
-//! The one Lease, in the register that the embedded API server has too.
+//! The Lease of each slot, in the register that the embedded API server has too.
 
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 use tenure::{
     apiserver::register::{Change, Preconditions, Register, StatusError},
-    election::{Answer, Refusal, Request},
+    election::{Answer, Refusal, Request, Watched, writes::SLOTS},
+    link::Slot,
 };
 
-const KEY: &str = "default/lease";
+/// The name of the first.
+const NAME: &str = "lease";
 /// The creation time of everything, which nobody looks at.
 const CREATED: &str = "2027-01-15T08:00:00Z";
 
@@ -25,11 +27,11 @@ pub enum Start {
 
 /// See the module.
 #[derive(Clone, Debug)]
-pub struct TheLease(Register);
+pub struct Leases(Register);
 
-impl TheLease {
-    /// With such a Lease.
-    pub fn new(start: Start) -> Self {
+impl Leases {
+    /// With such a Lease for each slot.
+    pub fn new(start: Start, slots: u8) -> Self {
         let mut register = Register::new(0);
         let time = "2026-01-01T00:00:00.000000Z";
         let mark = json!({
@@ -40,14 +42,17 @@ impl TheLease {
             Start::Free => json!({}),
             Start::Released => mark,
         };
-        let metadata = json!({"name": "lease", "namespace": "default"});
-        let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec});
-        register.create(KEY, lease.into(), CREATED).expect("it is a Lease");
+        for slot in (0..slots).map(Slot) {
+            let labels = if slots > 1 { json!({SLOTS: NAME}) } else { json!({}) };
+            let metadata = json!({"name": name_of(slot), "namespace": "default", "labels": labels});
+            let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec});
+            register.create(&key(slot), lease.into(), CREATED).expect("it is a Lease");
+        }
         Self(register)
     }
 
-    pub fn lease(&self) -> Option<&Arc<Value>> {
-        self.0.get(KEY)
+    pub fn lease(&self, slot: Slot) -> Option<&Arc<Value>> {
+        self.0.get(&key(slot))
     }
 
     /// The version of the last change.
@@ -56,32 +61,36 @@ impl TheLease {
     }
 
     /// Carries a request out.
-    pub fn carry_out(&mut self, request: &Request) -> Answer {
+    pub fn carry_out(&mut self, slot: Slot, request: &Request) -> Answer {
+        let key = &key(slot);
         let done = match request {
-            Request::List => unreachable!("there is one Lease"),
-            Request::Get => self.lease().cloned().ok_or(StatusError::NotFound),
-            Request::Create(object) => self.0.create(KEY, Arc::clone(object), CREATED),
-            Request::Replace(object) => self.0.replace(KEY, Arc::clone(object), CREATED),
+            Request::Get => self.lease(slot).cloned().ok_or(StatusError::NotFound),
+            Request::List => {
+                let objects = self.0.list("").filter(|lease| is_labelled(lease)).cloned().collect();
+                return Answer::Listed { objects, resource_version: self.version().to_string() };
+            }
+            Request::Create(object) => self.0.create(key, Arc::clone(object), CREATED),
+            Request::Replace(object) => self.0.replace(key, Arc::clone(object), CREATED),
             Request::Delete { uid, resource_version } => {
                 let must = Preconditions { uid: Some(uid), resource_version: Some(resource_version) };
-                return self.0.delete(KEY, must, CREATED).map_or_else(refused, |_| Answer::Deleted);
+                return self.0.delete(key, must, CREATED).map_or_else(refused, |_| Answer::Deleted);
             }
         };
         done.map_or_else(refused, Answer::Object)
     }
 
     /// Somebody edits it, if it is there.
-    pub fn edit(&mut self, edit: impl FnOnce(&mut Value)) {
-        if let Some(mut object) = self.lease().map(|lease| Value::clone(lease)) {
+    pub fn edit(&mut self, slot: Slot, edit: impl FnOnce(&mut Value)) {
+        if let Some(mut object) = self.lease(slot).map(|lease| Value::clone(lease)) {
             edit(&mut object);
             // What is against the rules is refused.
-            let _ = self.0.replace(KEY, object.into(), CREATED);
+            let _ = self.0.replace(&key(slot), object.into(), CREATED);
         }
     }
 
     /// Somebody deletes it, if it is there.
-    pub fn delete(&mut self) {
-        let _ = self.0.delete(KEY, Preconditions::default(), CREATED);
+    pub fn delete(&mut self, slot: Slot) {
+        let _ = self.0.delete(&key(slot), Preconditions::default(), CREATED);
     }
 
     /// The changes after `version`; none if some of them are forgotten.
@@ -93,6 +102,31 @@ impl TheLease {
     pub fn compact(&mut self) {
         self.0.compact();
     }
+}
+
+/// What a watch shows of a change: of the first slot's Lease, or `by_label` of all that have the label. One that loses it is gone.
+pub fn shown(change: &Change, by_label: bool) -> Option<Watched> {
+    let is_shown = |lease: &Value| if by_label { is_labelled(lease) } else { lease["metadata"]["name"] == NAME };
+    match &change.after {
+        Some(after) if is_shown(after) => Some(Watched::Changed(Arc::clone(after))),
+        Some(_) | None => {
+            let gone = change.deleted().filter(|_| change.before.as_deref().is_some_and(is_shown));
+            gone.map(|gone| Watched::Deleted(gone.into()))
+        }
+    }
+}
+
+/// Whether a list or a watch of several slots shows it.
+pub fn is_labelled(lease: &Value) -> bool {
+    lease["metadata"]["labels"][SLOTS] == NAME
+}
+
+fn name_of(slot: Slot) -> String {
+    if slot.0 == 0 { NAME.into() } else { format!("{NAME}-slot-{}", slot.0) }
+}
+
+fn key(slot: Slot) -> String {
+    format!("default/{}", name_of(slot))
 }
 
 fn refused(why: StatusError) -> Answer {

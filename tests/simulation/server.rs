@@ -9,6 +9,7 @@ use tenure::{
         Answer, Request, WatchEnd, Watched,
         record::{LeaseRecord, LeaseState},
     },
+    link::Slot,
 };
 
 use crate::{
@@ -16,15 +17,17 @@ use crate::{
     engine::{Child, Engine, Event, Who},
     nemesis::Fault,
     network::Road,
-    register::{Start, TheLease},
+    register::{Leases, Start},
 };
 
 /// The server's clock when the simulation begins, in microseconds since 1970.
 pub const EPOCH: i64 = 1_800_000_000_000_000;
+/// There is one.
+const THE_LEASE: Slot = Slot(0);
 
 /// See the module.
 pub struct Server {
-    register: TheLease,
+    register: Leases,
     watches: Vec<Watch>,
 }
 
@@ -65,12 +68,12 @@ pub enum Admission {
 
 impl Server {
     pub fn new(start: Start) -> Self {
-        Self { register: TheLease::new(start), watches: Vec::new() }
+        Self { register: Leases::new(start, 1), watches: Vec::new() }
     }
 
     /// The Lease as it is.
     pub fn lease(&self) -> Option<&Value> {
-        self.register.lease().map(Arc::as_ref)
+        self.register.lease(THE_LEASE).map(Arc::as_ref)
     }
 
     /// Carries a request out.
@@ -78,11 +81,11 @@ impl Server {
         let before = self.register.version();
         let old = match request {
             Request::Get | Request::List => None,
-            Request::Create(_) | Request::Replace(_) | Request::Delete { .. } => self.register.lease().cloned(),
+            Request::Create(_) | Request::Replace(_) | Request::Delete { .. } => self.register.lease(THE_LEASE).cloned(),
         };
         let admitted = self.admitted(request, admission);
         let request = admitted.as_ref().unwrap_or(request);
-        let answer = self.register.carry_out(request);
+        let answer = self.register.carry_out(THE_LEASE, request);
         if self.register.version() == before {
             return answer;
         }
@@ -118,7 +121,7 @@ impl Server {
             Admission::Shortens => {
                 // Whoever takes a Lease that was cleared or deleted waits, and announces that with its duration: shortening it is
                 // not covered.
-                let old = LeaseRecord::read(self.register.lease().cloned()?)?;
+                let old = LeaseRecord::read(self.register.lease(THE_LEASE).cloned()?)?;
                 let spec = &mut object["spec"];
                 let duration = spec["leaseDurationSeconds"].as_i64().filter(|duration| *duration > 2)?;
                 if spec["acquireTime"] != spec["renewTime"] || old.state() == LeaseState::Free {
@@ -136,16 +139,16 @@ impl Server {
 
     /// Somebody's edit of the Lease, if there is one; returns whether it changed anything.
     pub fn edit(&mut self, what: &str, edit: impl FnOnce(&mut Value), e: &mut Engine) -> bool {
-        self.changed(|register| register.edit(edit), |now| format!("EDITED ({what}): {now}"), e)
+        self.changed(|register| register.edit(THE_LEASE, edit), |now| format!("EDITED ({what}): {now}"), e)
     }
 
     /// Somebody's DELETE.
     pub fn delete(&mut self, e: &mut Engine) -> bool {
-        self.changed(TheLease::delete, |now| format!("DELETED: {now}"), e)
+        self.changed(|register| register.delete(THE_LEASE), |now| format!("DELETED: {now}"), e)
     }
 
-    fn changed(&mut self, change: impl FnOnce(&mut TheLease), what: impl FnOnce(&Value) -> String, e: &mut Engine) -> bool {
-        let (old, before) = (self.register.lease().cloned(), self.register.version());
+    fn changed(&mut self, change: impl FnOnce(&mut Leases), what: impl FnOnce(&Value) -> String, e: &mut Engine) -> bool {
+        let (old, before) = (self.register.lease(THE_LEASE).cloned(), self.register.version());
         change(&mut self.register);
         let changed = self.register.version() > before;
         if changed {
@@ -187,7 +190,7 @@ impl Server {
     /// The Lease as it was at this version, as far as that is known.
     fn lease_at(&self, version: u64) -> Option<Arc<Value>> {
         let later = self.register.changes_since(version).and_then(|mut changes| changes.next());
-        later.map_or_else(|| self.register.lease(), |change| change.before.as_ref()).cloned()
+        later.map_or_else(|| self.register.lease(THE_LEASE), |change| change.before.as_ref()).cloned()
     }
 
     /// The watch of `child` begins again some versions ago, at a server that is behind by this much.
