@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use crate::{fault::Fault, history::History, support::incomplete};
 
-/// In this time each of the four worlds draws every fault twice; now and then one cannot be injected when it is drawn.
+/// In this time each of the five worlds draws every fault twice; now and then one cannot be injected when it is drawn.
 const COMPLETE: Duration = Duration::from_secs(600);
 
 /// Says that a part is not run, and what stands in the way.

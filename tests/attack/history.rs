@@ -12,6 +12,7 @@ use crate::{
     support::{
         audit::Record,
         proxy::log::Exchange,
+        stage::LEASE,
         witness::{Event, Life},
     },
     world::{Past, Span, World},
@@ -20,6 +21,8 @@ use crate::{
 /// Everything that the judge looks at.
 pub(crate) struct History {
     pub(crate) world: u8,
+    /// How many may run at a time.
+    pub(crate) slots: u8,
     pub(crate) namespace: String,
     /// When the workload of each term was alive, in the order of their starts.
     pub(crate) lives: Vec<Life>,
@@ -28,7 +31,7 @@ pub(crate) struct History {
     pub(crate) rounds: Vec<Past>,
     /// What each replica requested and logged, and how it ended.
     pub(crate) replicas: Vec<Replica>,
-    /// The server's audit log, in the order of its answers.
+    /// The server's audit log of each Lease, in the order of its answers.
     pub(crate) audit: Vec<Record>,
     /// Why it was aborted, if it was.
     pub(crate) broken_off: Option<String>,
@@ -49,7 +52,7 @@ pub(crate) struct Replica {
 impl History {
     /// Collects the history of a world whose replicas have ended.
     pub(crate) fn of(world: World, broken_off: Option<String>) -> Self {
-        let World { number, stage, shared, mut spans, rounds, remains, .. } = world;
+        let World { number, kind, stage, shared, mut spans, rounds, remains, .. } = world;
         spans.extend(shared.spans.borrow().iter().cloned());
         let replicas = remains.into_iter().map(|remains| Replica {
             name: remains.name,
@@ -60,12 +63,13 @@ impl History {
         });
         Self {
             world: number,
+            slots: kind.slots(),
             lives: stage.witness.lives(),
             events: stage.witness.all(),
             spans,
             rounds,
             replicas: replicas.collect(),
-            audit: stage.audit(),
+            audit: (0..kind.slots()).flat_map(|slot| stage.audit_of(&lease_of(slot))).collect(),
             namespace: stage.namespace,
             broken_off,
             now: clock::now(),
@@ -77,10 +81,22 @@ impl History {
         self.now.boot.before(Duration::from_micros(u64::try_from(self.now.wall - answered).unwrap_or_default()))
     }
 
+    /// The Lease under which this life ran, if its replica was told.
+    pub(crate) fn lease_of(&self, life: &Life) -> Option<&str> {
+        let replica = self.replicas.iter().find(|replica| replica.name == life.replica)?;
+        let answers = replica.exchanges.iter().filter_map(|exchange| exchange.answer.as_ref());
+        let mut metadata = answers.map(|answer| &answer.body["metadata"]);
+        metadata.find(|metadata| metadata["resourceVersion"] == *life.token)?["name"].as_str()
+    }
+
     /// Faults that were active at some moment of this time span.
     pub(crate) fn faults_within(&self, from: Instant, to: Instant) -> impl Iterator<Item = &Span> {
         self.spans.iter().filter(move |span| span.from <= to && span.to >= from)
     }
+}
+
+fn lease_of(slot: u8) -> String {
+    if slot == 0 { LEASE.into() } else { format!("{LEASE}-slot-{slot}") }
 }
 
 /// The string value of a key of a spec.

@@ -11,7 +11,10 @@ use crate::{
     fault::Fault,
     history::{History, Replica},
     judge::{Excuse, Verdict},
-    support::witness::{Life, Process},
+    support::{
+        proxy::log::Request,
+        witness::{Life, Process},
+    },
     world::place_of,
 };
 
@@ -38,7 +41,7 @@ const NO_FUSE: &str = "there is no kernel fuse";
 pub(crate) fn judge(history: &History, verdict: &mut Verdict) {
     for life in &history.lives {
         let Some(replica) = tenure_of(history, life) else { continue };
-        match end(replica, life) {
+        match end(history, replica, life) {
             None => verdict.violations.push(format!("ran without a stored write as holder: {life:?}")),
             Some(end) if life.last > end && excuse(history, life, end, life.last).is_none() => {
                 verdict.violations.push(format!("outlived its hold by {:?}: {life:?}", life.last.since(end)));
@@ -51,7 +54,7 @@ pub(crate) fn judge(history: &History, verdict: &mut Verdict) {
 /// Why the promise does not cover that something of this life was alive in this time span, after its hold.
 pub(crate) fn excuse(history: &History, life: &Life, from: Instant, to: Instant) -> Option<Excuse> {
     let replica = tenure_of(history, life)?;
-    let end = end(replica, life).filter(|end| *end <= from)?;
+    let end = end(history, replica, life).filter(|end| *end <= from)?;
     let place = Some(place_of(&life.replica));
     let mut spans = history.spans.iter().filter(|span| span.fault == Fault::FreezeBoth && span.place == place);
     let frozen = spans.find(|span| span.from <= end && to <= span.to + AFTERMATH)?.from;
@@ -72,12 +75,14 @@ fn is_covered(age: Duration, by: Duration) -> bool {
 }
 
 /// The end of the last hold of this life that its replica can know of: what no reply confirmed may be read later (law 6).
-fn end(replica: &Replica, life: &Life) -> Option<Instant> {
+fn end(history: &History, replica: &Replica, life: &Life) -> Option<Instant> {
     let answers =
         replica.exchanges.iter().filter(|exchange| exchange.succeeded()).filter_map(|exchange| exchange.answer.as_ref());
     let stored: Vec<&Value> = answers.map(|answer| &answer.body["spec"]).collect();
     let requests = replica.exchanges.iter().map(|exchange| &exchange.request);
-    let mut holds = requests.filter(|request| request.is_held());
+    let lease = history.lease_of(life);
+    let is_its = |request: &&Request| request.is_held() && lease.is_none_or(|lease| request.body["metadata"]["name"] == lease);
+    let mut holds = requests.filter(is_its);
     let last = holds.rfind(|hold| hold.at <= life.last && stored.contains(&hold.spec()))?;
     Some(last.at + Duration::from_secs(last.spec()["leaseDurationSeconds"].as_u64()?))
 }

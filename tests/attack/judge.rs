@@ -1,6 +1,6 @@
 //! Judges a whole history: what must never happen, whatever the nemesis did.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tenure::time::Instant;
 
@@ -53,9 +53,10 @@ pub(crate) fn judge(history: &History) -> Verdict {
             history.faults_within(overlap.from.before(hold::AFTERMATH), overlap.to).map(|span| span.fault).collect();
         verdict.violations.push(format!("TWO AT ONCE for {:?}: {}; {faults:?}", overlap.to.since(overlap.from), overlap.between));
     }
+    judge_slots(history, &mut verdict);
     hold::judge(history, &mut verdict);
     judge_locks(history, &mut verdict);
-    judge_tokens(&history.lives, &mut verdict);
+    judge_tokens(history, &mut verdict);
     for replica in &history.replicas {
         if !replica.is_peer {
             judge_end(replica, &mut verdict);
@@ -70,13 +71,36 @@ pub(crate) fn judge(history: &History) -> Verdict {
 fn overlaps(history: &History) -> Vec<Overlap> {
     let mut overlaps = Vec::new();
     for (index, earlier) in history.lives.iter().enumerate() {
-        for later in history.lives[index + 1..].iter().filter(|later| later.first <= earlier.last) {
+        for later in
+            history.lives[index + 1..].iter().filter(|later| later.first <= earlier.last && excludes(history, earlier, later))
+        {
             let (from, to) = (later.first, earlier.last.min(later.last));
             let excuse = excuse(history, earlier, later, to);
             overlaps.push(Overlap { from, to, excuse, between: format!("{earlier:?} and {later:?}") });
         }
     }
     overlaps
+}
+
+/// Whether the two may not run at once: those of one replica, and those that are not known to have two Leases.
+fn excludes(history: &History, one: &Life, other: &Life) -> bool {
+    let leases = history.lease_of(one).zip(history.lease_of(other));
+    one.replica == other.replica || leases.is_none_or(|(one, other)| one == other)
+}
+
+/// Where several may run at once, no more than that do.
+fn judge_slots(history: &History, verdict: &mut Verdict) {
+    let slots = usize::from(history.slots);
+    for (index, later) in history.lives.iter().enumerate().filter(|_| slots > 1) {
+        let runs = |earlier: &&Life| {
+            let to = earlier.last.min(later.last);
+            later.first <= earlier.last && excuse(history, earlier, later, to).is_none()
+        };
+        let others: Vec<&Life> = history.lives[..index].iter().filter(runs).collect();
+        if others.len() >= slots {
+            verdict.violations.push(format!("MORE THAN {slots} AT ONCE: {later:?} beside {others:?}"));
+        }
+    }
 }
 
 /// Why the promise does not cover that the earlier one was alive until `to`, while the later one was.
@@ -101,14 +125,14 @@ fn judge_locks(history: &History, verdict: &mut Verdict) {
     }
 }
 
-/// client-go gives its workload no token.
-fn judge_tokens(lives: &[Life], verdict: &mut Verdict) {
-    let numbers: Vec<_> = lives.iter().filter_map(|life| Some((life, life.token.parse::<u128>().ok()?))).collect();
-    for pair in numbers.windows(2) {
-        if let [(earlier, before), (later, after)] = pair
-            && after <= before
-        {
-            verdict.violations.push(format!("a token that does not rise: {earlier:?}, then {later:?}"));
+/// They rise under each Lease. client-go gives its workload no token.
+fn judge_tokens(history: &History, verdict: &mut Verdict) {
+    let mut last = BTreeMap::<Option<&str>, (&Life, u128)>::new();
+    for life in &history.lives {
+        let Ok(token) = life.token.parse::<u128>() else { continue };
+        let lease = history.lease_of(life).filter(|_| history.slots > 1);
+        if let Some((earlier, _)) = last.insert(lease, (life, token)).filter(|(_, before)| token <= *before) {
+            verdict.violations.push(format!("a token that does not rise: {earlier:?}, then {life:?}"));
         }
     }
 }
@@ -139,7 +163,7 @@ fn judge_requests(history: &History, replica: &Replica, verdict: &mut Verdict) {
         if times.iter().any(|key| !has_six_digits(text(spec, key))) {
             wrong("wrote a time without six digits");
         }
-        if !specs.insert(spec.to_string()) {
+        if !specs.insert((text(&request.body["metadata"], "name"), spec.to_string())) {
             wrong("wrote the same spec twice");
         }
         if request.is_release() {

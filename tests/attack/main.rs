@@ -1,4 +1,5 @@
-//! The attack on real components: a nemesis against four Leases with three replicas each, on a real kube-apiserver and etcd.
+//! The attack on real components: a nemesis against five elections with three or four replicas each, on a real
+//! kube-apiserver and etcd.
 //!
 //! ```text
 //! cargo test --test attack                            a short one
@@ -12,7 +13,8 @@
 //!
 //! Every replica is PID 1 of its own PID namespace, in its own network namespace. Its workload takes a lock that all share and
 //! stamps the time every millisecond; some workloads leave daemons behind, ignore SIGTERM, respawn or are slow. On one Lease the
-//! replicas differ in D and rho, on one the workloads always run ([`standby`]), on one a replica is client-go's ([`peer`]).
+//! replicas differ in D and rho, on one the workloads always run ([`standby`]), on one a replica is client-go's ([`peer`]); and four
+//! replicas have two slots.
 //! [`plan`] draws the faults, [`nemesis`] injects them into a [`world`], [`judge`] judges the [`history`], [`report`] and
 //! [`picture`] show it. The output is kept in target/attack.
 
@@ -98,7 +100,7 @@ fn attack(directory: &Path) -> ExitCode {
         for (number, kind) in (0..).zip(Kind::ALL) {
             let seed = seed.wrapping_mul(Kind::ALL.len() as u64).wrapping_add(number.into());
             let world = World::start(number, kind, shared.clone(), directory, library.as_deref(), seed).await;
-            fates.push(tokio::task::spawn_local(fate(world, Plan::new(seed), length)));
+            fates.push(tokio::task::spawn_local(fate(world, Plan::new(seed, kind.places()), length)));
         }
         let mut histories = Vec::new();
         for fate in fates {

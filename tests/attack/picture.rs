@@ -1,4 +1,4 @@
-//! The picture: strips of one minute, with three rows for the places of a world; above them, the faults that affected all.
+//! The picture: strips of one minute, with a row for each place of a world; above them, the faults that affected all.
 
 use std::{fmt::Write as _, time::Duration};
 
@@ -13,13 +13,15 @@ const WIDTH: usize = 120;
 /// As plain text: `=` is a workload, `.` a fault of that replica; above them `:` is a fault of the server, `*` one of the Lease.
 pub(crate) fn plain(history: &History, begin: Instant, end: Instant) -> String {
     let mut text = String::new();
+    let ran = history.lives.iter().map(|life| place_of(&life.replica));
+    let places = ran.chain(history.spans.iter().filter_map(|span| span.place)).max().map_or(0, |last| last + 1);
     let mut from = begin;
     while from < end {
         let column = |moment: Instant| {
             let part = moment.since(from).as_secs_f64() / STRIP.as_secs_f64();
             ((part * WIDTH as f64) as usize).min(WIDTH - 1)
         };
-        let mut rows = vec![vec![' '; WIDTH]; 4];
+        let mut rows = vec![vec![' '; WIDTH]; 1 + places];
         let mut fill = |row: usize, first: Instant, last: Instant, with: char| {
             if first < from + STRIP && last >= from {
                 rows[row][column(first)..=column(last)].fill(with);
@@ -39,7 +41,8 @@ pub(crate) fn plain(history: &History, begin: Instant, end: Instant) -> String {
             fill(place_of(&life.replica) + 1, life.first, life.last, '=');
         }
         writeln!(text, "world {}, {} s", history.world, from.since(begin).as_secs()).expect("a string");
-        for (row, name) in rows.iter().zip([" ", "0", "1", "2"]) {
+        for (number, row) in rows.iter().enumerate() {
+            let name = number.checked_sub(1).map_or_else(|| " ".into(), |place| place.to_string());
             writeln!(text, "{name} |{}|", row.iter().collect::<String>()).expect("a string");
         }
         from += STRIP;

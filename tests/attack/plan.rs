@@ -13,7 +13,7 @@ use crate::{
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Blow {
     pub(crate) fault: Fault,
-    /// Which replica: 0 is the leader, 1 and 2 are the others.
+    /// Which replica: 0 is the leader, those from 1 on are the others.
     pub(crate) whom: usize,
     /// Time since the beginning of the round.
     pub(crate) after: Duration,
@@ -35,12 +35,13 @@ pub(crate) struct Round {
 /// Endless rounds. Every kind of fault comes up before any comes again.
 pub(crate) struct Plan {
     chance: Rng,
+    replicas: usize,
     deck: VecDeque<Fault>,
 }
 
 impl Plan {
-    pub(crate) fn new(seed: u64) -> Self {
-        Self { chance: Rng::with_seed(seed), deck: VecDeque::new() }
+    pub(crate) fn new(seed: u64, replicas: u8) -> Self {
+        Self { chance: Rng::with_seed(seed), replicas: replicas.into(), deck: VecDeque::new() }
     }
 
     /// One fault, and in every third round another one from a different group.
@@ -73,7 +74,7 @@ impl Plan {
     fn blow(&mut self, fault: Fault, after: Duration) -> Blow {
         let (least, most) = fault.lasts();
         let of_leader = matches!(fault.group(), Group::Lease | Group::Server) || self.chance.u8(..5) > 0;
-        let whom = if of_leader { 0 } else { self.chance.usize(1..3) };
+        let whom = if of_leader { 0 } else { self.chance.usize(1..self.replicas) };
         Blow { fault, whom, after, lasts: between(&mut self.chance, least, most), chance: self.chance.u64(..) }
     }
 }

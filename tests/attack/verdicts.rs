@@ -48,6 +48,8 @@ pub(crate) fn trials() -> Vec<Trial> {
         a_write_is_not_compared_with_what_it_did_not_replace_where_etcd_may_have_kept_an_edit_to_itself,
         nobody_is_written_where_nobody_holds_and_as_the_law_says,
         a_complete_attack_lacks_no_fault,
+        with_several_slots_so_many_run_at_once_one_in_each_and_one_in_each_replica,
+        with_several_slots_tokens_rise_and_holds_end_under_each_lease,
     ]
 }
 
@@ -217,10 +219,57 @@ fn a_complete_attack_lacks_no_fault() {
     assert_eq!(judged(&Fault::ALL[1..]), Err("faults that did not come up: SIGTERM to init".into()));
 }
 
+/// Each of these runs from its first to its last moment, under the Lease of this slot, where its token is its time.
+fn slots<const N: usize>(runs: [(&str, &str, u64, u64); N]) -> History {
+    let mut history = History { slots: 2, ..History::of_replicas([]) };
+    for (name, lease, first, last) in runs {
+        let mut write = written(first, name);
+        write.request.body["metadata"] = json!({ "name": lease });
+        let answer = write.answer.as_mut().expect("it is answered");
+        answer.body["metadata"] = json!({ "name": lease, "resourceVersion": first.to_string() });
+        match history.replicas.iter_mut().find(|replica| replica.name == name) {
+            Some(replica) => replica.exchanges.push(write),
+            None => history.replicas.push(tenure(name, vec![write])),
+        }
+        history.lives.push(Life { token: first.to_string(), ..life(name, first, [(first, last)]) });
+    }
+    history
+}
+
+fn with_several_slots_so_many_run_at_once_one_in_each_and_one_in_each_replica() {
+    let judged = |runs: [(&str, &str, u64, u64); 3]| found(&slots(runs)).join("\n");
+
+    let first = ("0-1", "main", 1_000, 3_000);
+    let second = ("1-1", "main-slot-1", 1_100, 3_000);
+    assert_eq!(judged([first, second, ("2-1", "main", 3_001, 4_000)]), "");
+    let (both, beside) =
+        (judged([first, second, ("2-1", "main", 2_999, 4_000)]), judged([first, second, ("2-1", "main-slot-2", 2_999, 4_000)]));
+    assert!(both.contains("TWO AT ONCE") && both.contains("MORE THAN 2 AT ONCE"), "{both}");
+    assert!(!beside.contains("TWO AT ONCE") && beside.contains("MORE THAN 2 AT ONCE"), "{beside}");
+    let twice = judged([first, ("0-1", "main-slot-1", 2_999, 3_500), ("1-1", "main-slot-1", 3_501, 4_000)]);
+    assert!(twice.contains("TWO AT ONCE") && !twice.contains("MORE THAN"), "{twice}");
+}
+
+fn with_several_slots_tokens_rise_and_holds_end_under_each_lease() {
+    let mut history = slots([("0-1", "main", 1_000, 2_000), ("1-1", "main-slot-1", 1_100, 2_000), ("0-1", "main", 3_000, 4_000)]);
+    assert_eq!(found(&history), Vec::<String>::new());
+    // What it writes under another Lease does not make its hold longer.
+    history.lives[0].last = moment(5_001);
+    history.replicas[0].exchanges[1].request.body["metadata"]["name"] = json!("main-slot-1");
+    history.lives.remove(2);
+    assert!(found(&history)[0].starts_with("outlived its hold by 1ms: "));
+
+    let mut history = slots([("0-1", "main", 1_000, 2_000), ("1-1", "main", 3_000, 4_000)]);
+    history.lives[0].token = "3000".into();
+    history.replicas[0].exchanges[0].answer.as_mut().expect("it is answered").body["metadata"]["resourceVersion"] = json!("3000");
+    assert!(found(&history)[0].starts_with("a token that does not rise: "));
+}
+
 impl History {
     fn of_replicas<const N: usize>(replicas: [Replica; N]) -> Self {
         Self {
             world: 0,
+            slots: 1,
             namespace: "default".into(),
             lives: Vec::new(),
             events: Vec::new(),

@@ -1,4 +1,4 @@
-//! One Lease and three places for replicas, each with its own network, cgroup, wall clock and service account.
+//! One election and its places for replicas, each with its own network, cgroup, wall clock and service account.
 
 use std::{
     cell::RefCell,
@@ -27,6 +27,7 @@ use crate::{
         replica::Replica,
         server::Server,
         stage::{LEASE, Stage},
+        witness::Event,
     },
     wall::Wall,
 };
@@ -52,10 +53,22 @@ pub(crate) enum Kind {
     Always,
     /// One of its replicas is client-go's.
     Peer,
+    /// Two of its four replicas run at a time, each under a Lease of its own.
+    Slots,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 4] = [Self::Plain, Self::Mixed, Self::Always, Self::Peer];
+    pub(crate) const ALL: [Self; 5] = [Self::Plain, Self::Mixed, Self::Always, Self::Peer, Self::Slots];
+
+    /// How many may run at a time.
+    pub(crate) const fn slots(self) -> u8 {
+        if matches!(self, Self::Slots) { 2 } else { 1 }
+    }
+
+    /// How many replicas there are.
+    pub(crate) const fn places(self) -> u8 {
+        self.slots() + 2
+    }
 }
 
 /// The place of the replica that is not tenure, in the world that has one.
@@ -119,10 +132,10 @@ pub(crate) struct Remains {
     pub(crate) code: Option<i32>,
 }
 
-/// One Lease, three replicas.
+/// One election with its replicas.
 pub(crate) struct World {
     pub(crate) number: u8,
-    kind: Kind,
+    pub(crate) kind: Kind,
     /// client-go's wrapper, if this world has one.
     peer: Option<PathBuf>,
     pub(crate) stage: Stage,
@@ -161,13 +174,13 @@ impl World {
             seed,
             made: BTreeMap::new(),
         };
-        for index in 0..3_u8 {
+        for index in 0..kind.places() {
             let host = number * 10 + index + 1;
             let network = Network::new(&files, host);
             let processor = Processor::new(&format!("{}{host}", apart::groups(directory)));
             let wall = Wall::new(&files, host, library);
             let account = account(usize::from(index));
-            let token = world.stage.api.minimal_account(&account, &world.stage.namespace, LEASE, &Verbs::default()).await;
+            let token = world.stage.api.minimal_account(&account, &world.stage.namespace, LEASE, &verbs(kind)).await;
             let place = usize::from(index);
             let replica = world.replica(place, &network, &processor, &wall, &token).await;
             world.places.push(Place { replica, network, processor, wall, account, token });
@@ -187,6 +200,7 @@ impl World {
         }
         prepared = match self.kind {
             Kind::Plain | Kind::Peer => prepared.workload(&plan::behaviour(seed)),
+            Kind::Slots => prepared.set("lease.slots", self.kind.slots()).workload(&plan::behaviour(seed)),
             Kind::Mixed => {
                 let (duration, drift) = plan::deadlines(seed);
                 let prepared = prepared.set("lease.duration", duration).set("lease.clockDrift", drift);
@@ -275,14 +289,16 @@ impl World {
         }
     }
 
-    /// Waits until the workload of the latest term is alive; returns its place.
+    /// Waits until as many workloads are alive as may be; returns the place of the latest one's.
     ///
     /// # Errors
     /// That takes longer than acceptable after the last fault.
     pub(crate) async fn led(&mut self) -> Result<usize, String> {
         let mut since = clock::boot();
         loop {
-            if let Some(place) = self.leader() {
+            if let Some(place) = self.leader()
+                && self.is_full()
+            {
                 return Ok(place);
             }
             if *self.shared.troubled.borrow() {
@@ -298,10 +314,35 @@ impl World {
 
     fn leader(&self) -> Option<usize> {
         let start = self.stage.witness.last_start()?;
-        let token = start.more["TENURE_FENCING_TOKEN"].as_str().unwrap_or_default();
-        let alive = self.stage.witness.last_stamp(&start.replica, token)?;
-        (clock::boot().since(alive) < BREATH).then(|| place_of(&start.replica))
+        self.is_alive(&start).then(|| place_of(&start.replica))
     }
+
+    /// Whether a workload is alive for each slot.
+    fn is_full(&self) -> bool {
+        let slots = usize::from(self.kind.slots());
+        if slots == 1 {
+            return true;
+        }
+        let events = self.stage.witness.all();
+        let starts = |name: &str| events.iter().rfind(|event| event.what == "start" && event.replica == name);
+        let alive = self.places.iter().filter(|place| starts(&place.replica.name).is_some_and(|start| self.is_alive(start)));
+        alive.count() >= slots
+    }
+
+    fn is_alive(&self, start: &Event) -> bool {
+        let token = start.more["TENURE_FENCING_TOKEN"].as_str().unwrap_or_default();
+        let stamp = self.stage.witness.last_stamp(&start.replica, token);
+        stamp.is_some_and(|alive| clock::boot().since(alive) < BREATH)
+    }
+}
+
+/// What a replica may do: with several slots, to Leases of every name, as the slots are found by their label.
+fn verbs(kind: Kind) -> Verbs {
+    let verbs = Verbs::default();
+    if kind.slots() == 1 {
+        return verbs;
+    }
+    Verbs { any: ["create", "get", "list", "watch", "update"].map(str::to_owned).into(), ..verbs }
 }
 
 /// The service account of a place.

@@ -17,6 +17,8 @@ use crate::{
 const SLACK: Duration = Duration::from_millis(250);
 /// How long a server stays slow after its own fault.
 const TROUBLE: Duration = Duration::from_secs(10);
+/// No world has more places.
+const MOST_PLACES: usize = 4;
 /// The shortest D in any world.
 const SHORTEST: Duration = Duration::from_secs(4);
 
@@ -106,17 +108,17 @@ fn has_unknown_base(history: &History, version: &Version<'_>, before: &Version<'
         && faults.any(|fault| matches!(fault, Fault::FreezeEtcd | Fault::RestartEtcd | Fault::RestartApiServer))
 }
 
-/// All versions, in order.
+/// All versions of each Lease, in order.
 pub(crate) fn versions(history: &History) -> Vec<Version<'_>> {
     let is_stored = |record: &&Record| matches!(record.verb.as_str(), "create" | "update" | "patch") && record.status < 300;
     let mut versions: Vec<Version<'_>> = (history.audit.iter().filter(is_stored))
         .map(|record| {
             let number = text(&record.stored["metadata"], "resourceVersion").parse().unwrap_or_default();
             let of = |place: &usize| record.user == format!("system:serviceaccount:{}:{}", history.namespace, account(*place));
-            Version { record, number, by: (0..3).find(of), since: record.answered }
+            Version { record, number, by: (0..MOST_PLACES).find(of), since: record.answered }
         })
         .collect();
-    versions.sort_by_key(|version| version.number);
+    versions.sort_by_key(|version| (text(&version.record.stored["metadata"], "name"), version.number));
     for index in 1..versions.len() {
         if versions[index].uid() == versions[index - 1].uid() && versions[index].spec() == versions[index - 1].spec() {
             versions[index].since = versions[index - 1].since;

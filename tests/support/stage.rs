@@ -182,7 +182,12 @@ impl Stage {
 
     /// The real server's audit log of requests for the Lease.
     pub fn audit(&self) -> Vec<audit::Record> {
-        audit::read(&self.audit_log, &self.namespace, LEASE)
+        self.audit_of(LEASE)
+    }
+
+    /// The same of another Lease of its namespace.
+    pub fn audit_of(&self, lease: &str) -> Vec<audit::Record> {
+        audit::read(&self.audit_log, &self.namespace, lease)
     }
 
     /// The same including requests in progress.

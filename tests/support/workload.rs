@@ -138,10 +138,11 @@ impl Voice {
     }
 }
 
-/// Takes a stage's lock without waiting, and writes its name into it; everything that it starts inherits the lock. Without the
+/// Takes its slot's lock of a stage without waiting, and writes its name into it; everything that it starts inherits the lock. Without the
 /// lock it continues, so that its stamps show for how long.
 pub fn lock(directory: &Path, voice: &Voice, token: &str) -> File {
-    let path = directory.join("lock");
+    let slot = std::env::var("TENURE_SLOT").ok().filter(|slot| slot != "0");
+    let path = directory.join(slot.map_or_else(|| "lock".into(), |slot| format!("lock-{slot}")));
     let file = File::options().create(true).truncate(false).write(true).open(&path).expect("the file of the lock");
     fcntl(&file, FcntlArg::F_SETFD(FdFlag::empty())).expect("a flag of an open file");
     match file.try_lock() {
