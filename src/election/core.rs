@@ -36,21 +36,11 @@ mod watching;
 /// Carries a nanosecond into all bits of a span's id.
 const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// What a follower may do beside those of the other slots.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Turn {
-    /// Whatever the law allows.
-    Own,
-    /// Read and watch.
-    Look,
-    /// Nothing: another slot is held, or its write is not settled.
-    Idle,
-}
-
 #[derive(Clone, Debug)]
 pub(crate) struct Core {
     pub(crate) slot: Slot,
-    pub(crate) turn: Turn,
+    /// A follower may write: it is not the turn of another slot.
+    pub(crate) may_write: bool,
     pub(crate) writer: LeaseWriter,
     pub(crate) timing: Timing,
     pub(crate) release: Release,
@@ -91,7 +81,7 @@ impl Core {
         }
         Self {
             slot,
-            turn: Turn::Own,
+            may_write: true,
             observation: Observation::after(last_seen.clone(), identity.clone(), timing, &config.lease, crash_wait),
             writer: LeaseWriter {
                 identity,

@@ -2,7 +2,7 @@
 
 use super::{
     Action, Input,
-    core::{Core, Turn},
+    core::Core,
     following::{Candidacy, Following},
     leading::Leading,
     releasing::Releasing,
@@ -172,7 +172,7 @@ impl Elector {
     /// Whether no other slot may be written: this one is held, or a write to it is not settled.
     pub(super) fn is_busy(&self) -> bool {
         match &self.phase {
-            Phase::Following(following) => following.is_busy(&self.core),
+            Phase::Following(following) => following.may_hold(&self.core),
             Phase::Leading(_) | Phase::Releasing(_) => true,
             Phase::Finished => false,
         }
@@ -195,9 +195,9 @@ impl Elector {
         self.core.requests.forgo_answer();
     }
 
-    /// What it may do from now on; `last_term` is the last that any slot began.
-    pub(super) fn set_turn(&mut self, turn: Turn, last_term: Term) {
-        (self.core.turn, self.core.last_term) = (turn, last_term);
+    /// Whether it may write as a follower from now on; `last_term` is the last that any slot began.
+    pub(super) const fn set_turn(&mut self, may_write: bool, last_term: Term) {
+        (self.core.may_write, self.core.last_term) = (may_write, last_term);
     }
 
     /// Reads the Lease soon.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::{
     AcquireReason, Answer, Event, Operation, Refusal, RequestError, Watched,
-    core::{Asked, Attempt, Core, Turn, doubled},
+    core::{Asked, Attempt, Core, doubled},
     elector::Next,
     leading::Leading,
     observation::Eligibility,
@@ -91,9 +91,6 @@ impl Following {
             core.report_recorded(|recorder| recorder.waited_in_vain(context));
             return Some(Next::Finish);
         }
-        if core.turn == Turn::Idle {
-            return None;
-        }
         core.tick_watch(now);
         if core.observation.record().is_some() {
             self.creations = Paced::default();
@@ -118,7 +115,7 @@ impl Following {
             core.get(now);
             return None;
         }
-        let act_at = self.act_at(core).filter(|_| core.turn == Turn::Own);
+        let act_at = self.act_at(core).filter(|_| core.may_write);
         match (self.eligibility(core), act_at) {
             (Eligibility::Unknown, _) => core.get(now),
             (Eligibility::Vacant { from, duration }, Some(at)) if at <= now.boot => {
@@ -135,9 +132,6 @@ impl Following {
     }
 
     pub(crate) fn timeout(&self, core: &Core) -> Option<Instant> {
-        if core.turn == Turn::Idle {
-            return None;
-        }
         let watch = core.watch_timeout();
         if core.requests.is_awaiting() {
             return watch;
@@ -145,9 +139,8 @@ impl Following {
         let retry = core.pacing.retry_at();
         let act = match self.act_at(core) {
             _ if self.is_unsettled() => retry,
-            Some(_) if core.turn == Turn::Look => core.next_read(),
-            Some(at) => at.max(retry).min(core.next_read()),
-            None => core.next_read(),
+            Some(at) if core.may_write => at.max(retry).min(core.next_read()),
+            Some(_) | None => core.next_read(),
         };
         let patience = core.patience.as_ref().and_then(Patience::due);
         [watch, patience].into_iter().flatten().chain([act]).min()
@@ -214,11 +207,6 @@ impl Following {
         core.observation.eligibility(self.campaign.as_ref().and_then(|campaign| campaign.outdated.as_ref()))
     }
 
-    /// Whether a write of this replica's is not settled, or has taken a Lease that began no term: no other is written meanwhile.
-    pub(crate) fn is_busy(&self, core: &Core) -> bool {
-        core.requests.awaited_attempt().is_some() || self.may_hold(core)
-    }
-
     /// When the next write is due, and how it compares with those of other slots.
     pub(crate) fn candidacy(&self, core: &Core) -> Option<(Instant, Candidacy)> {
         let candidacy = match self.eligibility(core) {
@@ -254,7 +242,7 @@ impl Following {
     }
 
     /// The Lease may name this replica, and is then to be given back: by a term that ends as it begins.
-    fn may_hold(&self, core: &Core) -> bool {
+    pub(crate) fn may_hold(&self, core: &Core) -> bool {
         let is_open = || matches!(self.eligibility(core), Eligibility::Open { .. });
         self.campaign.as_ref().is_some_and(|campaign| campaign.is_unsettled || campaign.outdated.is_some() && is_open())
     }

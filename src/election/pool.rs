@@ -10,7 +10,6 @@ use serde_json::Value;
 
 use super::{
     Action, Answer, Elector, Event, Input, Operation, Refusal, Request, RequestId, View, WatchEnd, Watched,
-    core::Turn,
     record::{LeaseRecord, metadata_of},
     writes::SLOTS,
 };
@@ -77,13 +76,6 @@ struct Said {
     done: bool,
     list_forbidden: bool,
     more_slots: bool,
-}
-
-impl Reads {
-    fn forget(&mut self, elector: usize) {
-        self.wanted.retain(|(at, _)| *at != elector);
-        self.by_name.retain(|(at, _)| *at != elector);
-    }
 }
 
 impl Pool {
@@ -203,7 +195,6 @@ impl Pool {
                 Some((planned, at)) if planned == next && at <= now.boot && self.in_flight.is_none() => {
                     self.plan = None;
                     self.seat(Some(next));
-                    self.reads.forget(next);
                     self.electors[next].forgo_read();
                     self.electors[next].handle_timeout(now);
                 }
@@ -216,16 +207,11 @@ impl Pool {
         }
     }
 
-    /// Only the one whose turn it is may write; while a slot is held or unsettled the others do nothing.
+    /// Only the one whose turn it is may write.
     fn seat(&mut self, whose: Option<usize>) {
         let last_term = self.electors.iter().map(Elector::last_term).max().unwrap_or_default();
         for (at, elector) in self.electors.iter_mut().enumerate() {
-            let turn = match whose {
-                None => Turn::Look,
-                Some(whose) if whose == at => Turn::Own,
-                Some(_) => Turn::Idle,
-            };
-            elector.set_turn(turn, last_term);
+            elector.set_turn(whose == Some(at), last_term);
         }
     }
 
