@@ -120,7 +120,7 @@ async fn a_run_that_takes_too_long_is_stopped_counts_and_is_no_success(stage: St
     let me = task(&stage, "me", &options).await.workload(&Behaviour::lingering(Duration::ZERO)).start();
     assert_eq!(me.exit().await, 143);
     let lived = stage.witness.last_alive("me").since(stage.witness.start("me", 0).await.at());
-    assert!(lived > Duration::from_millis(900), "{lived:?}");
+    assert!(lived > Duration::from_millis(500), "{lived:?}: not before its limit");
     assert_eq!(stage.lease.read().await.expect("the Lease")["spec"]["holderIdentity"].as_str().map(|who| &who[..3]), Some("me_"));
 
     let beside = stage.beside("loop").await;

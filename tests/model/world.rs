@@ -4,6 +4,7 @@ use std::{collections::VecDeque, fmt::Display, sync::Arc};
 
 use serde_json::Value;
 use tenure::{
+    apiserver::register::Change,
     election::{
         Answer, Request, RequestId, Watched,
         record::{LeaseRecord, LeaseState},
@@ -19,7 +20,7 @@ use crate::{
     family::Setup,
     judge::{Judge, Wrong},
     peer::Peer,
-    register::{Leases, Start, is_labelled, shown},
+    register::{Leases, NAME, Start, is_labelled},
 };
 
 /// One life of a replica: its container from start to end.
@@ -340,6 +341,18 @@ impl World {
             if self.places[on].container.fuse_timeout(&setups[on]).is_some_and(|at| at <= when) {
                 self.inside(on, setups, Container::burn);
             }
+        }
+    }
+}
+
+/// What a watch shows of a change: of the first slot's Lease, or `by_label` of all that have the label. One that loses it is gone.
+fn shown(change: &Change, by_label: bool) -> Option<Watched> {
+    let is_shown = |lease: &Value| if by_label { is_labelled(lease) } else { lease["metadata"]["name"] == NAME };
+    match &change.after {
+        Some(after) if is_shown(after) => Some(Watched::Changed(Arc::clone(after))),
+        Some(_) | None => {
+            let gone = change.deleted().filter(|_| change.before.as_deref().is_some_and(is_shown));
+            gone.map(|gone| Watched::Deleted(gone.into()))
         }
     }
 }

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tenure::{
     apiserver::register::{Change, Preconditions, Register, StatusError},
-    election::{Answer, Refusal, Request, Watched, writes::SLOTS},
+    election::{Answer, Refusal, Request, writes::SLOTS},
     link::Slot,
 };
 
 /// The name of the first.
-const NAME: &str = "lease";
+pub const NAME: &str = "lease";
 /// The creation time of everything, which nobody looks at.
 const CREATED: &str = "2027-01-15T08:00:00Z";
 
@@ -101,18 +101,6 @@ impl Leases {
     /// Forgets all changes.
     pub fn compact(&mut self) {
         self.0.compact();
-    }
-}
-
-/// What a watch shows of a change: of the first slot's Lease, or `by_label` of all that have the label. One that loses it is gone.
-pub fn shown(change: &Change, by_label: bool) -> Option<Watched> {
-    let is_shown = |lease: &Value| if by_label { is_labelled(lease) } else { lease["metadata"]["name"] == NAME };
-    match &change.after {
-        Some(after) if is_shown(after) => Some(Watched::Changed(Arc::clone(after))),
-        Some(_) | None => {
-            let gone = change.deleted().filter(|_| change.before.as_deref().is_some_and(is_shown));
-            gone.map(|gone| Watched::Deleted(gone.into()))
-        }
     }
 }
 
