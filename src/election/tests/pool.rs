@@ -8,8 +8,11 @@ use self::bench::{Bench, forbidden, one_of, one_who_begins_at};
 use super::bench::{START, TICK, held, lost, mark, plus, seconds};
 use crate::{
     config::{Patience, Preset},
-    election::{Answer, Event, Request, writes::PAUSED},
-    link::{InitialState, LastSeen, Reason, Slot, Term, ToElector, ToInit},
+    election::{
+        Answer, Event, Operation, Pool, Request, WatchEnd, Watched,
+        writes::{PAUSED, SLOTS},
+    },
+    link::{InitialState, LastSeen, Reason, Slot, Term, Then, ToElector, ToInit},
 };
 
 mod bench;
@@ -159,7 +162,8 @@ fn a_slot_that_is_missing_from_a_list_is_absent_only_where_a_read_of_it_says_so(
     assert_eq!((bench.writes(), bench.gets()), (vec![], vec![Slot(1)]));
     bench.serve();
     bench.run(SPREAD);
-    assert!(matches!(bench.awaited, Some((Slot(1), _, Request::Create(_)))), "{:?}", bench.awaited);
+    let Some((Slot(1), _, Request::Create(object))) = &bench.awaited else { panic!("no creation: {:?}", bench.awaited) };
+    assert_eq!((&object["metadata"]["name"], &object["metadata"]["labels"][SLOTS]), (&json!("lease-slot-1"), &json!("lease")));
 }
 
 #[test]
@@ -217,8 +221,15 @@ fn a_term_that_is_being_given_back_is_over_before_the_next_one() {
     bench.tell(ToElector::Stopping { term: Term(1), reason: Reason::Exited, at: bench.now.boot });
     bench.prove();
     let writes = bench.writes();
-    bench.run(seconds(1));
-    assert!(bench.writes() == writes && writes.last() == Some(&Slot(0)), "{writes:?}");
+    assert_eq!(writes.last(), Some(&Slot(0)));
+    for _ in 0..5 {
+        bench.answer(lost());
+        while bench.awaited.is_none() {
+            bench.run(SPREAD);
+        }
+    }
+    assert!(bench.sent.iter().rev().take(5).all(|(_, slot, _)| *slot == Slot(0)), "{:?}", bench.sent);
+    assert!(bench.writes().iter().all(|slot| *slot == Slot(0)), "{writes:?}");
     bench.run_answered(SPREAD * 2);
     assert_eq!((bench.holder(0), bench.terms()), (String::new(), vec![(Slot(0), Term(1)), (Slot(1), Term(2))]));
 }
@@ -309,7 +320,8 @@ fn a_bound_is_over_once_it_is_over_for_every_slot() {
     let mut bench = Bench::start(waits(0, 2), &[Some(live("other_1")), Some(live("other_2"))]);
     bench.run(seconds(60));
     assert_eq!((given_up(&bench), bench.told.last()), (vec![75], Some(&ToInit::Done)));
-    assert_eq!(bench.told.iter().filter(|message| **message == ToInit::Done).count(), 1);
+    bench.see(0, |object| object["spec"] = mark());
+    assert_eq!(bench.dones(), 1);
 
     // One looks abandoned: it is watched for, and taken.
     let mut bench = Bench::start(waits(0, 2), &[Some(live("other_1")), Some(held("other_2", 15))]);
@@ -333,13 +345,17 @@ fn a_bound_is_over_once_it_is_over_for_every_slot() {
 
 #[test]
 fn a_slot_beyond_those_of_this_replica_is_left_alone_and_spoken_of_once() {
-    let mut bench = Bench::start(one_of(2, "me_0"), &[others(), others(), Some(held("other_3", 15))]);
+    let mut bench = Bench::start(one_of(2, "me_0"), &[others(), others(), Some(mark())]);
+    let spoken = |bench: &Bench| {
+        bench.events.iter().filter(|event| matches!(event, Event::Odd { message } if message.contains("beyond the 2"))).count()
+    };
+    bench.run(seconds(60));
+    assert_eq!(spoken(&bench), 0);
+    bench.see(2, |object| object["spec"] = held("other_3", 15));
     bench.run(seconds(300));
     bench.see(2, |object| object["spec"] = mark());
     bench.run(seconds(300));
-    let spoken =
-        bench.events.iter().filter(|event| matches!(event, Event::Odd { message } if message.contains("beyond the 2"))).count();
-    assert_eq!((spoken, bench.writes(), bench.gets()), (1, vec![], vec![]));
+    assert_eq!((spoken(&bench), bench.writes(), bench.gets()), (1, vec![], vec![]));
 }
 
 #[test]
@@ -369,4 +385,68 @@ fn a_list_that_fails_is_no_answer_about_any_slot() {
     bench.answer(Answer::NotFound);
     bench.run(seconds(5));
     assert_eq!((bench.writes(), bench.gets()), (vec![], vec![]));
+}
+
+#[test]
+fn one_list_and_one_watch_serve_all_slots() {
+    let mut bench = Bench::start(one_of(3, "me_0"), &[others(), others(), others()]);
+    bench.run(seconds(30));
+    assert!((9..=11).contains(&bench.sent.len()) && bench.gets().is_empty(), "{:?}", bench.sent);
+    // From what the list shows on, however old each Lease is.
+    assert_eq!(bench.watches, [Some(bench.register.version().to_string())]);
+    assert_eq!(bench.events.iter().filter(|event| **event == Event::Ready).count(), 1);
+}
+
+#[test]
+fn a_watch_whose_version_is_gone_begins_again_at_what_is_read_since_even_where_no_list_is() {
+    let mut bench = Bench::start(one_of(2, "me_0"), &[others(), others()]);
+    bench.answer(forbidden());
+    bench.run(seconds(20));
+    let longer = |object: &mut Value| object["spec"]["leaseDurationSeconds"] = json!(3601);
+    bench.see(0, longer);
+    (0..2).for_each(|slot| bench.edit(slot, longer));
+    bench.watch(Watched::Ended(WatchEnd::Failed("410".into())));
+    bench.run(seconds(20));
+    let versions = [0, 1].map(|slot| bench.object(slot)["metadata"]["resourceVersion"].as_str().map(str::to_owned));
+    assert!(bench.watches.len() == 2 && versions.contains(&bench.watches[1]), "{:?}", bench.watches);
+
+    let failed = |event: &Event| matches!(event, Event::Failed { operation: Operation::List, .. });
+    let recovered = |event: &Event| *event == Event::Recovered { operation: Operation::List };
+    assert!(bench.events.iter().any(failed) && !bench.events.iter().any(recovered));
+    bench.run(seconds(60));
+    assert_eq!(bench.events.iter().filter(|event| recovered(event)).count(), 1);
+}
+
+#[test]
+fn a_shutdown_ends_every_slot_and_is_done_once_the_one_that_is_held_is_given_back() {
+    let mut bench = Bench::start(one_of(2, "me_0"), &[others(), others()]);
+    bench.run(seconds(1));
+    bench.tell(ToElector::Shutdown);
+    assert_eq!((bench.dones(), bench.told.last()), (1, Some(&ToInit::Done)));
+
+    let mut bench = Bench::start(one_of(2, "me_0"), &[others(), Some(mark())]);
+    bench.run(seconds(1));
+    bench.tell(ToElector::Shutdown);
+    bench.tell(ToElector::Stopping { term: Term(1), reason: Reason::Signal, at: bench.now.boot });
+    bench.run(seconds(1));
+    assert_eq!(bench.dones(), 0);
+    bench.prove_then(Then::Exit);
+    bench.run(seconds(1));
+    assert_eq!((bench.holder(1), bench.dones(), bench.told.last()), (String::new(), 1, Some(&ToInit::Done)));
+}
+
+#[test]
+fn the_next_elector_goes_on_with_the_term_in_its_slot() {
+    let initial = one_who_begins_at(0, 2);
+    let mut bench = Bench::start(initial.clone(), &[others(), Some(mark())]);
+    bench.run(SPREAD);
+    assert_eq!(bench.terms(), [(Slot(1), Term(1))]);
+    let resume = bench.resume();
+    bench.pool = Pool::new(InitialState { generation: 2, resume, last_term: Term(1), ..initial }, 8, bench.now);
+    (bench.awaited, bench.sent) = (None, Vec::new());
+    bench.see(0, |object| object["spec"] = mark());
+    bench.tell(ToElector::Acknowledged { term: Term(1), serial: 0 });
+    bench.run(seconds(60));
+    assert!(bench.writes().len() > 10 && bench.writes().iter().all(|slot| *slot == Slot(1)), "{:?}", bench.writes());
+    assert!(!bench.is_stopping() && bench.pool.view().leading.is_some_and(|led| led.term == Term(1)));
 }

@@ -8,7 +8,7 @@ use super::super::bench::{START, initial_state, mark, refused};
 use crate::{
     apiserver::register::{Change, Preconditions, Register, StatusError},
     election::{Action, Answer, Event, Input, Pool, Refusal, Request, RequestId, Watched, writes::SLOTS},
-    link::{InitialState, Slot, Stop, Term, Then, ToElector, ToInit},
+    link::{InitialState, Resume, Slot, Stop, Term, Then, ToElector, ToInit},
     time::{Instant, Now},
 };
 
@@ -24,7 +24,7 @@ pub(super) struct Bench {
     pub(super) events: Vec<Event>,
     pub(super) sent: Vec<(Instant, Slot, Request)>,
     pub(super) awaited: Option<(Slot, RequestId, Request)>,
-    pub(super) watches: usize,
+    pub(super) watches: Vec<Option<String>>,
     /// The server answers at once.
     pub(super) answers: bool,
 }
@@ -60,7 +60,7 @@ impl Bench {
             events: Vec::new(),
             sent: Vec::new(),
             awaited: None,
-            watches: 0,
+            watches: Vec::new(),
             answers: true,
         };
         for (slot, spec) in (0..).zip(specs) {
@@ -199,7 +199,7 @@ impl Bench {
         done.map_or_else(refused, Answer::Object)
     }
 
-    fn watch(&mut self, watched: Watched) {
+    pub(super) fn watch(&mut self, watched: Watched) {
         self.pool.handle(Input::Watched(watched), self.now);
         self.drain();
     }
@@ -212,13 +212,17 @@ impl Bench {
 
     /// Init proves the workload of the last StepDown gone.
     pub(super) fn prove(&mut self) {
+        self.prove_then(Then::Follow);
+    }
+
+    pub(super) fn prove_then(&mut self, then: Then) {
         let step_down = self.told.iter().rev().find_map(|message| match message {
             ToInit::StepDown { term, request, .. } => Some((*term, *request)),
             _ => None,
         });
         let (term, request) = step_down.expect("a StepDown was told");
         let stop = Stop { began: None, killed: None, exited: None, exit: None, proved: self.now.boot };
-        self.tell(ToElector::Stopped { term, request, stop, then: Then::Follow });
+        self.tell(ToElector::Stopped { term, request, stop, then });
     }
 
     fn drain(&mut self) {
@@ -229,7 +233,7 @@ impl Bench {
                     self.sent.push((self.now.boot, slot, request.clone()));
                     self.awaited = Some((slot, id, request));
                 }
-                Action::Watch { .. } => self.watches += 1,
+                Action::Watch { resource_version } => self.watches.push(resource_version),
                 Action::Tell(message) => {
                     let serial = match &message {
                         ToInit::Lead { term, .. } => Some((*term, 0)),
@@ -253,6 +257,30 @@ impl Bench {
             _ => None,
         };
         self.told.iter().filter_map(lead).collect()
+    }
+
+    /// What the next elector is handed of the last term.
+    pub(super) fn resume(&self) -> Option<Resume> {
+        let ToInit::Lead { term, info, timing, confirmed } =
+            self.told.iter().rfind(|told| matches!(told, ToInit::Lead { .. }))?
+        else {
+            return None;
+        };
+        Some(Resume {
+            term: *term,
+            info: info.clone(),
+            timing: *timing,
+            confirmed: confirmed.clone(),
+            stopping: None,
+            traceparent: String::new(),
+            released: false,
+            main: None,
+            told: false,
+        })
+    }
+
+    pub(super) fn dones(&self) -> usize {
+        self.told.iter().filter(|message| **message == ToInit::Done).count()
     }
 
     pub(super) fn is_stopping(&self) -> bool {
