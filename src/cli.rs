@@ -160,6 +160,8 @@ pub enum Command {
     Pause(Steered),
     /// `resume`.
     Resume(Steered),
+    /// `held`.
+    Held(Held),
     /// `config`.
     Config(ConfigCommand),
     /// `dev-server`.
@@ -254,6 +256,14 @@ pub struct StepDown {
     /// Wait until a term has begun [default: 1m]
     #[arg(long, value_name = "DURATION", num_args = 0..=1, require_equals = true, default_missing_value = "1m", value_parser = humane::parse)]
     pub wait: Option<Duration>,
+}
+
+/// Says whether the workload that asks may begin something.
+#[derive(Args, Clone, Debug)]
+pub struct Held {
+    /// And end it, at least this long before it is to stop, such as 2s
+    #[arg(long = "for", value_name = "DURATION", default_value = "0s", value_parser = humane::parse)]
+    pub span: Duration,
 }
 
 /// Form of the output.
@@ -352,6 +362,7 @@ pub fn parse(line: impl IntoIterator<Item = OsString>) -> Result<Face, Refused> 
         Some(Named::StepDown(asked)) => Face::Command(Command::StepDown(asked)),
         Some(Named::Pause(asked)) => Face::Command(Command::Pause(asked)),
         Some(Named::Resume(asked)) => Face::Command(Command::Resume(asked)),
+        Some(Named::Held(held)) => Face::Command(Command::Held(held)),
         Some(Named::Config { about }) => Face::Command(Command::Config(about)),
         Some(Named::DevServer(server)) => Face::Command(Command::DevServer(server)),
         Some(Named::Demo { part }) => Face::Command(Command::Demo(part.unwrap_or_default())),
@@ -424,6 +435,12 @@ enum Named {
     Pause(Steered),
     /// Let a Lease be taken again
     Resume(Steered),
+    /// In a workload: whether it may begin what must not happen twice; asks no network
+    ///
+    /// Exit codes: 0 the Lease is held, and for that long unless it is lost or handed over meanwhile; 1 it is not; 64 or 78 nobody
+    /// knows. Says nothing but errors. Whoever is stopped between this answer and what it begins needs the fencing token.
+    #[command(verbatim_doc_comment)]
+    Held(Held),
     /// Print the JSON Schema, the defaults, or the configuration in effect
     Config {
         #[command(subcommand)]

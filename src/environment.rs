@@ -1,4 +1,4 @@
-//! The names of the environment variables that a workload and its hooks are given (README, "What the workload is told").
+//! The names of the environment variables that a workload and its hooks are given (docs/configuration.md, "What the program is told").
 
 /// The address for notifications, where `workload.acknowledge` is `notify`.
 pub const NOTIFY_SOCKET: &str = "NOTIFY_SOCKET";
@@ -28,13 +28,15 @@ pub const SLOT: &str = "TENURE_SLOT";
 pub const SLOTS: &str = "TENURE_SLOTS";
 /// The leaseTransitions of the term.
 pub const TERM: &str = "TENURE_TERM";
+/// The descriptor of [`crate::term_page`].
+pub const TERM_FD: &str = "TENURE_TERM_FD";
 /// The span of the transition, in W3C Trace Context format.
 pub const TRACEPARENT: &str = "TRACEPARENT";
 /// Belongs to the parent of another trace; never set by tenure.
 pub const TRACESTATE: &str = "TRACESTATE";
 
 /// The variables about one term or its end: those of an outer tenure are not passed on.
-pub const OF_A_TERM: [&str; 8] = [ACQUIRED_AT, EXIT_CODE, EXIT_SIGNAL, FENCING_TOKEN, LEASE_UID, REASON, SLOT, TERM];
+pub const OF_A_TERM: [&str; 9] = [ACQUIRED_AT, EXIT_CODE, EXIT_SIGNAL, FENCING_TOKEN, LEASE_UID, REASON, SLOT, TERM, TERM_FD];
 
 /// Whether only tenure sets this variable, so that users may not.
 #[must_use]

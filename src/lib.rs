@@ -69,7 +69,8 @@
 //! | [`elector`] | acts: the elector's loop, the Lease client, the watch, the second guard |
 //! | [`api`] | finds the cluster, knows where a Lease is, sends single requests |
 //! | [`telemetry`], [`http`], [`stderr`] | edges that can never delay a transition: traces, metrics and log; probes and pages |
-//! | [`commands`], `console` | `status`, `prune`, `check`, `config`, `demo`, `dev-server`, one room each; their output |
+//! | [`term_page`] | the page in memory in which the workload reads its term |
+//! | [`commands`], `console` | `status`, `prune`, `step-down`, `held`, `check`, `config`, `demo`, `dev-server`, one room each; their output |
 //! | [`apiserver`] | the embedded Lease API, on a register that simulations and tests share |
 //! | [`role`], [`exit`], [`environment`] | leader or standby; the exit codes; the variables that a workload is given |
 //! | [`words`] | what errors and outsiders say, put on one line |
@@ -100,6 +101,7 @@ pub mod role;
 pub mod stderr;
 pub mod supervision;
 pub mod telemetry;
+pub mod term_page;
 pub mod time;
 mod wire;
 pub mod words;

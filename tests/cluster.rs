@@ -14,6 +14,7 @@
 //! - [`apiserver`]: what clients of Leases depend on, the same on the embedded server as on the real one;
 //! - [`locks`]: `tenure lock`, alone, in a crowd and beside grelmicro;
 //! - [`monitoring`]: metrics, as a real Prometheus reads them;
+//! - [`term_page`]: what a program reads of its term, and the examples of docs/term.md;
 //! - [`harness`]: what all of these rely on.
 
 #![allow(
@@ -37,6 +38,7 @@ mod locks;
 mod monitoring;
 mod support;
 mod telemetry_replicas;
+mod term_page;
 
 fn main() -> ExitCode {
     let mut groups = conformance::groups();
@@ -47,6 +49,7 @@ fn main() -> ExitCode {
     groups.push(("harness", harness::all()));
     groups.push(("locks", locks::all()));
     groups.push(("monitoring", monitoring::all()));
+    groups.push(("term_page", term_page::all()));
     groups.extend(apiserver::groups());
     support::case::main(groups)
 }

@@ -31,6 +31,7 @@ mod fuse;
 mod handover;
 mod idle;
 mod locks;
+mod page;
 mod refusal;
 mod start;
 mod storm;
@@ -62,6 +63,8 @@ enum Figure {
     Locks,
     /// A plain init beside tini.
     Start,
+    /// How long a program takes to ask whether the Lease is held.
+    Page,
 }
 
 #[derive(Parser)]
@@ -106,6 +109,7 @@ fn main() -> ExitCode {
             Figure::Idle => runtime.block_on(idle::show(&server, &programs)),
             Figure::Footprint => runtime.block_on(footprint::show(&server, &programs)),
             Figure::Locks => runtime.block_on(locks::show(&server, &programs, rounds(100))),
+            Figure::Page => page::show(rounds(20)),
             Figure::Start => start::show(&programs, rounds(1_000)),
         }
     }

@@ -13,6 +13,7 @@ mod check;
 mod config;
 mod demo;
 mod dev_server;
+mod held;
 mod interrupts;
 mod prune;
 mod seen;
@@ -30,6 +31,7 @@ pub fn run(command: &Command) -> u8 {
         Command::StepDown(asked) => steer::step_down(asked),
         Command::Pause(asked) => steer::pause(asked, true),
         Command::Resume(asked) => steer::pause(asked, false),
+        Command::Held(arguments) => held::run(arguments),
         Command::DevServer(about) => dev_server::run(about),
         Command::Demo(part) => demo::run(part),
     }

@@ -31,6 +31,10 @@ impl EventLoop {
             if hard.is_some() {
                 self.follow_hard(hard);
             }
+            // Before the signal that ends it, and no sooner than the fuses.
+            if let Some(page) = &mut self.page {
+                page.say(agent.standing());
+            }
             let Some(action) = agent.poll_action() else {
                 // An action may have ended the lead: the fuses stay until all are done.
                 return self.follow_hard(hard);

@@ -13,6 +13,7 @@ use crate::{
     link::{Exit, ToElector},
     process::{Pid, kill, reap, signals::Signals},
     supervision::{Agent, AgentConfig, Input, RoleInput},
+    term_page::TermPage,
     time::Instant,
     wire::Broken,
 };
@@ -30,6 +31,7 @@ pub(super) struct EventLoop {
     pub(super) foreground: Foreground,
     pub(super) prover: Prover,
     pub(super) fuses: Fuses,
+    pub(super) page: Option<TermPage>,
     pub(super) log: Log,
     pub(super) over: Option<u8>,
     signals: Signals,
@@ -42,7 +44,7 @@ pub(super) struct EventLoop {
 
 impl EventLoop {
     pub(super) fn new(prepared: Prepared, config: &AgentConfig, log: Log) -> Self {
-        let Prepared { inherited, signals, programs, notify, terminal } = prepared;
+        let Prepared { inherited, signals, programs, page, notify, terminal } = prepared;
         let guards = config.config.lease.enabled;
         Self {
             electors: ElectorProcesses::new(inherited),
@@ -51,6 +53,7 @@ impl EventLoop {
             foreground: Foreground::new(terminal, !guards),
             prover: Prover::new(config.pid1),
             fuses: Fuses::new(),
+            page,
             log,
             over: None,
             signals,

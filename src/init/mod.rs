@@ -29,6 +29,7 @@ use crate::{
     },
     stderr::{StderrLog, write_termination_message},
     supervision::{Agent, AgentConfig},
+    term_page::TermPage,
     words::one_line,
 };
 
@@ -97,6 +98,7 @@ struct Prepared {
     inherited: Inherited,
     signals: Signals,
     programs: Programs,
+    page: Option<TermPage>,
     notify: Option<NotifySocket>,
     terminal: Option<Terminal>,
 }
@@ -156,13 +158,23 @@ fn prepare(mut config: Config, preset: Preset, log: &mut Log) -> Result<(Prepare
         .transpose()
         .map_err(|error| Unprepared::system("NOTIFY_SOCKET cannot be made", &error))?;
     let address = notify.as_ref().map(NotifySocket::address);
-    let programs = Programs::find(&config, std::env::vars_os(), &identity, address)
+    let mut programs = Programs::find(&config, std::env::vars_os(), &identity, address)
         .map_err(|error| Unprepared::new(error.exit_code(), &error))?;
+    let page = if guards { term_page(log) } else { None };
+    if let Some(page) = &page {
+        programs.give(page.number());
+    }
     let signals = Signals::open().map_err(|error| Unprepared::system("signals cannot be awaited", &error))?;
     let terminal = Terminal::of_stdin();
     // Whatever standard input is, a key may end the workload: it is lent the terminal once it asks for it.
     let config = AgentConfig { config, preset, began, identity, context, pid1, terminal: Terminal::is_there() };
-    Ok((Prepared { inherited, signals, programs, notify, terminal }, config))
+    Ok((Prepared { inherited, signals, programs, page, notify, terminal }, config))
+}
+
+/// An extra for the workload, which can do without: its variable is not set then.
+fn term_page(log: &mut Log) -> Option<TermPage> {
+    let why = |error| log.warn(&format!("there is no TENURE_TERM_FD: {}", one_line(&error)));
+    TermPage::create().map_err(why).ok()
 }
 
 /// Adopts the orphans of the workload where init is not PID 1.

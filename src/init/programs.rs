@@ -3,12 +3,13 @@
 use std::{
     collections::BTreeMap,
     ffi::{OsStr, OsString},
+    os::fd::RawFd,
     path::PathBuf,
 };
 
 use crate::{
     config::{Config, HookKind},
-    environment::{IDENTITY, LEASE, NAMESPACE, NOTIFY_SOCKET, OF_A_TERM, REASON, ROLE, SLOTS, TRACEPARENT, TRACESTATE},
+    environment::{IDENTITY, LEASE, NAMESPACE, NOTIFY_SOCKET, OF_A_TERM, REASON, ROLE, SLOTS, TERM_FD, TRACEPARENT, TRACESTATE},
     link::{Reason, Slot, TermInfo},
     process::{
         resolve::{ResolveError, resolve},
@@ -26,6 +27,7 @@ pub(super) struct Programs {
     /// The names of the Leases, by slot.
     leases: Vec<String>,
     environment: BTreeMap<OsString, OsString>,
+    page: Option<RawFd>,
 }
 
 #[derive(Debug)]
@@ -81,7 +83,13 @@ impl Programs {
             before_follow: hook(HookKind::BeforeFollow)?,
             leases: (0..config.lease.slots).map(|slot| config.lease.name_of(Slot(slot))).collect(),
             environment,
+            page: None,
         })
+    }
+
+    /// Gives the workload this descriptor of a page.
+    pub(super) const fn give(&mut self, page: RawFd) {
+        self.page = Some(page);
     }
 
     /// The workload, told its role and its term.
@@ -89,7 +97,11 @@ impl Programs {
     /// # Errors
     /// A NUL byte in what it is told.
     pub(super) fn workload(&self, role: Option<Role>, info: Option<&TermInfo>) -> Result<Command, SpawnError> {
-        self.command(&self.workload, role, info, None)
+        let command = self.command(&self.workload, role, info, None)?;
+        match self.page {
+            Some(page) => command.keeping(TERM_FD, page),
+            None => Ok(command),
+        }
     }
 
     /// A hook, told its term and why that ended; none if it is not set.
@@ -164,6 +176,8 @@ fn environment(
     }
     environment.extend(config.workload.env.iter().map(|(name, value)| (name.into(), value.into())));
     if !config.lease.enabled {
+        // An outer tenure's is closed by the execve.
+        environment.remove(OsStr::new(TERM_FD));
         return environment;
     }
     environment.retain(|name, _| !name.to_str().is_some_and(|name| OF_A_TERM.contains(&name)));
@@ -232,6 +246,7 @@ mod tests {
             "TENURE_REASON",
             "TENURE_SLOT",
             "TENURE_TERM",
+            "TENURE_TERM_FD",
             "OTHER",
         ];
         let outer = outer.into_iter().map(|name| (name.into(), "outer".into()));

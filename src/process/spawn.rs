@@ -14,7 +14,7 @@ use std::{
     fs::File,
     io::{self, Read as _},
     os::{
-        fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd as _, OwnedFd},
+        fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd as _, OwnedFd, RawFd},
         unix::ffi::OsStrExt,
     },
     path::Path,
@@ -44,6 +44,7 @@ pub struct Command {
     program: CString,
     arguments: Vec<CString>,
     environment: Vec<CString>,
+    kept: Option<RawFd>,
 }
 
 /// How a child is set up.
@@ -55,7 +56,7 @@ pub struct Setup<'a> {
     pub group: ProcessGroup,
     /// Its standard input.
     pub input: Input,
-    /// What becomes its descriptor 3. Every other one above 2 is closed by the execve.
+    /// What becomes its descriptor 3. Every other one above 2 is closed by the execve, except [`Command::keeping`]'s.
     pub link: Option<BorrowedFd<'a>>,
     /// Added to oom_score_adj, at most to 1000; if /proc forbids it, the child runs without.
     pub oom_score_adjust: i16,
@@ -191,7 +192,17 @@ impl Command {
             program: CString::new(program.as_os_str().as_bytes())?,
             arguments: arguments.iter().map(|argument| CString::new(argument.as_str())).collect::<Result<_, _>>()?,
             environment: environment.into_iter().map(entry).collect::<Result<_, _>>()?,
+            kept: None,
         })
+    }
+
+    /// Lets it inherit this descriptor, which stays open, under its number, and tells it the number by this variable.
+    ///
+    /// # Errors
+    /// [`SpawnError::Nul`].
+    pub fn keeping(mut self, name: &str, number: RawFd) -> Result<Self, SpawnError> {
+        self.environment.push(CString::new(format!("{name}={number}"))?);
+        Ok(Self { kept: Some(number), ..self })
     }
 
     /// Forks. Call it from the thread that lives as long as init: the child dies with the thread.
@@ -216,6 +227,7 @@ impl Command {
             program: &self.program,
             arguments: &arguments,
             environment: &environment,
+            kept: self.kept,
         }))?;
         if let ProcessGroup::Own | ProcessGroup::Foreground(_) = setup.group {
             // Both sides do it, so that the group exists whichever is first. It fails harmlessly after the execve.

@@ -13,7 +13,7 @@ use crate::{
 };
 
 use super::{
-    Action, Input, Launch,
+    Action, Input, Launch, Standing,
     electors::{Electors, Move},
     term::ActiveTerm,
     workload::{Policy, Workload},
@@ -98,6 +98,12 @@ impl Agent {
     #[must_use]
     pub fn hard(&self) -> Option<Instant> {
         self.leading().map(|term| term.deadlines().hard)
+    }
+
+    /// What the workload may read of it. What no longer holds is taken back before the actions that follow from the same input.
+    #[must_use]
+    pub fn standing(&self) -> Standing {
+        self.leading().map_or(Standing::NONE, ActiveTerm::standing)
     }
 
     /// The term, while its deadlines are to be enforced: its proof of death disarms them (law 3).

@@ -124,6 +124,26 @@ pub enum NotSpawned {
     },
 }
 
+/// Where the replica stands, as its workload may read it at any time (law 3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// Leader from the start or the promotion on, until that is proved to be over.
+    pub role: Role,
+    /// leaseTransitions of the term; 0 without one.
+    pub transitions: i32,
+    /// The fencing token; 0 without a term, and if it is no number of 64 bits.
+    pub token: u64,
+    /// S: nothing may be begun from then on. The boot, which is long past, if nothing may be begun at all.
+    pub soft: Instant,
+    /// H: nobody else leads before. The boot if that is not known.
+    pub hard: Instant,
+}
+
+impl Standing {
+    /// Nothing of a leader runs.
+    pub const NONE: Self = Self { role: Role::Standby, transitions: 0, token: 0, soft: Instant::BOOT, hard: Instant::BOOT };
+}
+
 /// Under which term a workload may lead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Launch {

@@ -5,8 +5,11 @@ use std::time::Duration;
 use crate::{
     law::{Deadlines, Timing},
     link::{Confirmed, Reason, Resume, Term, TermInfo, ToElector},
+    role::Role,
     time::Instant,
 };
+
+use super::Standing;
 
 /// A term from its Lead to its Ended.
 #[derive(Clone, Debug)]
@@ -78,6 +81,19 @@ impl ActiveTerm {
 
     pub(crate) fn deadlines(&self) -> Deadlines {
         self.confirmed.deadlines
+    }
+
+    /// What a leader may read of it. Whoever is asked to stop begins nothing, but may end what it began as long as the Lease is kept
+    /// for it; what is lost is kept for nobody (law 7).
+    pub(crate) fn standing(&self) -> Standing {
+        let Deadlines { soft, hard, .. } = self.deadlines();
+        let (soft, hard) = match self.stopping() {
+            None => (soft, hard),
+            Some(reason) if reason.is_loss() => (Instant::BOOT, Instant::BOOT),
+            Some(_) => (Instant::BOOT, hard),
+        };
+        let (transitions, token) = (self.info.transitions, self.info.token.parse().unwrap_or_default());
+        Standing { role: Role::Leader, transitions, token, soft, hard }
     }
 
     /// Whether anything of a leader may be started, deadlines aside.

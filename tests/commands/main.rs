@@ -6,6 +6,7 @@ mod access;
 mod bad_input;
 mod check;
 mod config;
+mod held;
 mod lock;
 mod prune;
 mod replica;

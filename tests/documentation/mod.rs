@@ -67,6 +67,7 @@ const COMMANDS: &[(&str, How)] = &[
     ),
     ("tenure --leader-election=off -- echo runs", Ends("runs")),
     ("tenure lock --timeout 10m billing-export -- echo exports", Ends("exports")),
+    ("tenure lock --timeout 10m billing-export -- sh -c 'tenure held --for 2s && echo writes'", Ends("writes")),
     ("tenure task nightly-report --every 24h --limit 1h -- echo reports", Stays("reports")),
     ("tenure --lease worker --slots 3 -- echo works", Stays("works")),
     ("cargo run -- dev-server --kubeconfig-out /tmp/leases", Stays("Leases are served")),

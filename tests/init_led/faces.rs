@@ -18,7 +18,7 @@ use nix::{
     poll::{PollFd, PollFlags, PollTimeout, poll},
     sys::{
         signal::{SigSet, Signal},
-        signalfd::SignalFd,
+        signalfd::{SfdFlags, SignalFd},
         socket::{AddressFamily, MsgFlags, SockFlag, SockType, UnixAddr, connect, recv, send, socket},
     },
 };
@@ -42,6 +42,10 @@ pub(crate) const WORKLOAD: &str = "workload";
 /// First argument of a workload whose main thread ends, while another one lives.
 pub(crate) const HEADLESS: &str = "headless";
 
+/// First argument of a workload that says what it may do to the page of its term, and then what is there, whenever that changes
+/// and, after a word, when USR1, USR2 or TERM comes.
+pub(crate) const READER: &str = "reader";
+
 /// The exit code of the role in which this process was started; none if it is the test.
 pub(crate) fn worn() -> Option<ExitCode> {
     let arguments: Vec<String> = std::env::args().collect();
@@ -53,6 +57,7 @@ pub(crate) fn worn() -> Option<ExitCode> {
         }
         Some(WORKLOAD) => workload(arguments.get(2).unwrap()),
         Some(HEADLESS) => headless(),
+        Some(READER) => reader(),
         _ => return None,
     }
     Some(ExitCode::SUCCESS)
@@ -132,6 +137,56 @@ fn workload(behaviour: &str) {
             }
             _ => std::process::exit(3),
         }
+    }
+}
+
+#[allow(unsafe_code, reason = "a descriptor is inherited by its number, and mapped")]
+fn reader() {
+    let mut signals = SigSet::empty();
+    signals.extend([Signal::SIGUSR1, Signal::SIGUSR2, Signal::SIGTERM]);
+    signals.thread_block().unwrap();
+    let received = SignalFd::with_flags(&signals, SfdFlags::SFD_NONBLOCK).unwrap();
+    let number = std::env::var("TENURE_TERM_FD").unwrap().parse().unwrap();
+    let map = |protection| {
+        // SAFETY: the kernel chooses the place.
+        let place = unsafe { libc::mmap(std::ptr::null_mut(), 4096, protection, libc::MAP_SHARED, number, 0) };
+        if place == libc::MAP_FAILED { Err(Errno::last()) } else { Ok(place) }
+    };
+    let page = map(libc::PROT_READ).unwrap();
+    // SAFETY: init gave this descriptor to this process.
+    let file = unsafe { OwnedFd::from_raw_fd(number) };
+    let denied = [
+        map(libc::PROT_READ | libc::PROT_WRITE).map(drop),
+        nix::unistd::write(&file, b"x").map(drop),
+        nix::unistd::ftruncate(&file, 0),
+    ];
+    let denied = denied.map(|result| result.map_or_else(|errno| format!("{errno:?}"), |()| "done".into()));
+    say(&format!("{number}, {}", denied.join(" ")));
+    // SAFETY: the page stays mapped, and is aligned.
+    let word = |at: usize| unsafe { page.cast::<u32>().add(at / 4).read_volatile() };
+    // SAFETY: likewise.
+    let number = |at: usize| unsafe { page.cast::<u64>().add(at / 8).read_volatile() };
+    let read = || {
+        loop {
+            let before = word(12);
+            let read = format!("{} {} {} {} {}", word(16), word(20).cast_signed(), number(24), number(32), number(40));
+            if before % 2 == 0 && word(12) == before {
+                return read;
+            }
+        }
+    };
+    let mut last = String::new();
+    loop {
+        if received.read_signal().unwrap().is_some() {
+            last = read();
+            say(&format!("signalled {last}"));
+        }
+        let now = read();
+        if now != last {
+            say(&now);
+            last = now;
+        }
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 

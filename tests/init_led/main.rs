@@ -23,6 +23,7 @@ mod fuses;
 mod incomplete;
 #[path = "../support/lines.rs"]
 mod lines;
+mod page;
 #[path = "../support/procfs.rs"]
 mod procfs;
 #[path = "../support/scratch.rs"]
@@ -110,6 +111,13 @@ fn main() -> ExitCode {
             a_word_from_somebody_else_acknowledges_nothing,
             a_word_from_before_the_question_is_no_answer,
             a_workload_that_says_much_before_it_handles_its_signal_is_promoted;
+        page:
+            a_workload_reads_what_init_enforces_and_cannot_write_it,
+            it_is_taken_back_before_the_stop_signal_is_sent,
+            a_workload_that_always_runs_reads_of_one_term_after_the_other,
+            nobody_else_has_it,
+            where_there_is_none_it_is_said_once_and_the_workload_runs,
+            a_frozen_init_lets_nobody_believe_that_it_is_held_past_s;
     ];
     let mut arguments = Arguments::from_args();
     // They mostly wait.

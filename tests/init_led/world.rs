@@ -117,13 +117,26 @@ impl World {
     }
 
     pub(crate) fn start(config: &Config, contained: bool) -> (Self, InitialState) {
-        let mut world = Self::ungreeted(config, contained);
+        Self::begin_by(config, contained, &[])
+    }
+
+    /// The same as PID 1, executed by this command.
+    pub(crate) fn beginning(config: &Config, by: &[&str]) -> (Self, InitialState) {
+        Self::begin_by(config, true, by)
+    }
+
+    fn begin_by(config: &Config, contained: bool, by: &[&str]) -> (Self, InitialState) {
+        let mut world = Self::ungreeted_by(config, contained, by);
         let initial = world.greet();
         (world, initial)
     }
 
     /// With an elector that has not said anything yet.
     pub(crate) fn ungreeted(config: &Config, contained: bool) -> Self {
+        Self::ungreeted_by(config, contained, &[])
+    }
+
+    fn ungreeted_by(config: &Config, contained: bool, by: &[&str]) -> Self {
         let address = format!("init_led/{:016x}", getrandom::u64().unwrap());
         let listener = socket(AddressFamily::Unix, SockType::SeqPacket, SockFlag::SOCK_CLOEXEC, None).unwrap();
         setsockopt(&listener, sockopt::ReceiveTimeout, &TimeVal::seconds(PATIENCE.as_secs().try_into().unwrap())).unwrap();
@@ -137,7 +150,7 @@ impl World {
                 command.arg("--map-root-user");
             }
         }
-        command.arg(std::env::current_exe().unwrap()).arg(INIT);
+        command.args(by).arg(std::env::current_exe().unwrap()).arg(INIT);
         command.env(CONFIG, serde_json::to_string(config).unwrap()).env(LINK, address).env("POD_NAME", POD);
         command.env("KUBECONFIG", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/init_led/kubeconfig.yaml"));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -5,9 +5,9 @@
 use std::{collections::VecDeque, rc::Rc, time::Duration};
 
 use tenure::{
-    link::{Exit, Term, ToInit},
+    link::{Exit, Term, ToElector, ToInit},
     role::Role,
-    supervision::{Action, Agent, AgentConfig, Input, RoleInput},
+    supervision::{Action, Agent, AgentConfig, Input, RoleInput, Standing},
     time::Instant,
 };
 
@@ -52,6 +52,8 @@ pub struct Container {
     fuse: Fuse,
     /// The term in which init has heard that the Lease is about to be released.
     pub void: Option<Term>,
+    /// What the workload may read.
+    page: Standing,
     /// The action that a stop has prevented.
     cut_off: Option<Action>,
     alarm: Alarm,
@@ -102,6 +104,7 @@ impl Container {
             suspended_until: 0,
             fuse: Fuse::new(),
             void: None,
+            page: Standing::NONE,
             cut_off: None,
             alarm: Alarm::off(),
             signals: VecDeque::new(),
@@ -335,7 +338,9 @@ impl Container {
             if self.agent.hard().is_some() {
                 self.follow_hard(e);
             }
+            self.page = self.agent.standing();
             let Some(action) = self.agent.poll_action() else { return self.follow_hard(e) };
+            self.read(&action, e);
             if let Some((moment, span)) = self.freeze_before.take() {
                 match moment {
                     Moment::Spawn if !matches!(action, Action::Spawn { .. }) => self.freeze_before = Some((moment, span)),
@@ -348,6 +353,17 @@ impl Container {
                 }
             }
             self.act(action, e);
+        }
+    }
+
+    /// What the workload may read is taken back before it is told to stop, and before that is told of it (law 3).
+    fn read(&self, action: &Action, e: &mut Engine) {
+        let stops = matches!(action, Action::Signal { signal, .. } if *signal == self.node.config.workload.stop.signal);
+        let tells = matches!(action, Action::Tell(ToElector::Stopping { .. } | ToElector::Stopped { .. }));
+        let is_over = stops || tells || matches!(action, Action::TellRole { not_after: None, .. });
+        let now = self.clock().boot(e.now);
+        if is_over && self.page.soft > now || !self.agent.leads() && self.page.hard > now {
+            e.judge.fail(format!("{}: {:?} can be read before {action:?}", self.who, self.page));
         }
     }
 

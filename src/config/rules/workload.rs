@@ -135,6 +135,7 @@ mod tests {
             "TENURE_REASON",
             "TENURE_ROLE",
             "TENURE_TERM",
+            "TENURE_TERM_FD",
             "TRACEPARENT",
             "TRACESTATE",
         ] {

@@ -38,6 +38,7 @@ pub(super) struct Execution<'a> {
     pub(super) program: &'a CStr,
     pub(super) arguments: &'a [*const c_char],
     pub(super) environment: &'a [*const c_char],
+    pub(super) kept: Option<RawFd>,
 }
 
 /// The status of a child whose signal was sent, but not taken.
@@ -84,7 +85,7 @@ fn die_with(parent: Pid) -> Result<(), Failure> {
 
 #[expect(unsafe_code, reason = "async-signal-safe system calls between fork and execve")]
 fn execute(execution: &Execution<'_>) -> Result<Outcome, Failure> {
-    let Execution { setup, null, score, program, arguments, environment } = execution;
+    let Execution { setup, null, score, program, arguments, environment, kept } = execution;
     // SAFETY: the calls take numbers, or pointers to what the parent prepared and this child's own copy keeps alive.
     unsafe {
         match setup.group {
@@ -108,6 +109,9 @@ fn execute(execution: &Execution<'_>) -> Result<Outcome, Failure> {
             Some(link::FD) => check(Step::Prepare, libc::fcntl(link::FD, libc::F_SETFD, 0))?,
             Some(link) => check(Step::Prepare, libc::dup2(link, link::FD))?,
             None => {}
+        }
+        if let Some(kept) = *kept {
+            check(Step::Prepare, libc::fcntl(kept, libc::F_SETFD, 0))?;
         }
         if let Some(score) = score {
             let file = libc::open(c"/proc/self/oom_score_adj".as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);

@@ -20,6 +20,7 @@ mod once;
 mod orphans;
 mod plain;
 mod shutdown;
+mod standing;
 mod task;
 mod terms;
 

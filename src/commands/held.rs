@@ -1,0 +1,40 @@
+//! `tenure held`: the same look at the page as a program's own, for scripts (docs/term.md).
+
+use crate::{cli, clock, console::complain, environment::TERM_FD, exit, term_page::Reader, time::Instant, words::one_line};
+
+const NOT_HELD: u8 = 1;
+
+pub(super) fn run(held: &cli::Held) -> u8 {
+    let Some(number) = std::env::var_os(TERM_FD) else {
+        let why = "is not set: only what a workload of tenure starts can ask, unless its log says that there is no page";
+        return refuse(why);
+    };
+    let Some(number) = number.to_str().and_then(|number| number.parse().ok()) else {
+        return refuse("is not the number of a descriptor");
+    };
+    match Reader::open(number) {
+        // The clock last: whatever comes between the two is time that has passed.
+        Ok(page) => held_through(page.soft(), clock::boot() + held.span),
+        Err(error) => refuse(&one_line(&error)),
+    }
+}
+
+fn held_through(soft: Instant, end: Instant) -> u8 {
+    if end < soft { 0 } else { NOT_HELD }
+}
+
+fn refuse(why: &str) -> u8 {
+    complain(&format!("{TERM_FD}: {why}"));
+    exit::INVALID
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_held_until_s_and_not_at_it() {
+        let at = |soft, end| held_through(Instant::from_nanos(soft), Instant::from_nanos(end));
+        assert_eq!([at(10, 9), at(10, 10), at(10, 11), at(0, 0)], [0, 1, 1, 1]);
+    }
+}

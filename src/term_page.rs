@@ -1,0 +1,278 @@
+//! The term in memory (docs/term.md): a page that init keeps current, and that the workload reads without a system call.
+//!
+//! Owns its layout, the sealed file behind it and the lock in it. Only init's own mapping can write to it: every later one, through
+//! whichever descriptor of the file, is read-only. What is to be said is the agent's to decide ([`Standing`]).
+
+use std::{
+    io,
+    os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd},
+    sync::atomic::{
+        AtomicI32, AtomicU32, AtomicU64,
+        Ordering::{Acquire, Relaxed, Release},
+        fence,
+    },
+};
+
+use nix::{
+    errno::Errno,
+    fcntl::{FcntlArg, SealFlag, fcntl},
+    sys::{
+        memfd::{MFdFlags, memfd_create},
+        stat::fstat,
+    },
+    unistd::ftruncate,
+};
+
+use crate::{role::Role, supervision::Standing, time::Instant};
+
+/// The number of the descriptor, unless it is taken: far from the standard ones, from those of socket activation, which follow
+/// them, and from what shells use for themselves; and within any usual limit.
+const NUMBER: RawFd = 100;
+
+const NO_ROOM: &str = "the limit on open files (ulimit -n) has no room for descriptor 100";
+
+const MAGIC: u64 = u64::from_ne_bytes(*b"TENURE\0\0");
+/// Of the layout; rises when what is there changes its place or its meaning.
+const VERSION: u32 = 1;
+/// Bytes of the file: the smallest page of all machines.
+const SIZE: i64 = 4096;
+
+/// uapi/linux/memfd.h: since Linux 6.3 the kernel may insist on it.
+const MFD_NOEXEC_SEAL: u32 = 8;
+
+/// What the page holds, in the byte order of the machine.
+#[repr(C)]
+#[derive(Debug)]
+struct Layout {
+    magic: AtomicU64,
+    version: AtomicU32,
+    /// Odd while the rest is written, and another one afterwards.
+    sequence: AtomicU32,
+    /// 1: [`Role::Leader`].
+    role: AtomicU32,
+    term: AtomicI32,
+    token: AtomicU64,
+    /// Nanoseconds of CLOCK_BOOTTIME, as those of `hard`.
+    soft: AtomicU64,
+    hard: AtomicU64,
+}
+
+/// Init's side.
+#[derive(Debug)]
+pub struct TermPage {
+    file: OwnedFd,
+    layout: &'static Layout,
+    said: Standing,
+}
+
+impl TermPage {
+    /// A page that says [`Standing::NONE`].
+    ///
+    /// # Errors
+    /// The kernel has no such files (before Linux 5.1), forbids them, or lets nobody have a descriptor of that number.
+    pub fn create() -> io::Result<Self> {
+        let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
+        let create = |flags| memfd_create(c"tenure-term", flags);
+        let file = match create(flags | MFdFlags::from_bits_retain(MFD_NOEXEC_SEAL)) {
+            Err(Errno::EINVAL) => create(flags)?,
+            created => created?,
+        };
+        let number = fcntl(&file, FcntlArg::F_DUPFD_CLOEXEC(NUMBER)).map_err(|_| io::Error::other(NO_ROOM))?;
+        #[expect(unsafe_code, reason = "fcntl returns the duplicate as a number")]
+        // SAFETY: fcntl just made it, and nobody else knows it.
+        let file = unsafe { OwnedFd::from_raw_fd(number) };
+        ftruncate(&file, SIZE)?;
+        let layout = map(number, libc::PROT_READ | libc::PROT_WRITE)?;
+        let size = SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW;
+        fcntl(&file, FcntlArg::F_ADD_SEALS(size | SealFlag::F_SEAL_FUTURE_WRITE | SealFlag::F_SEAL_SEAL))?;
+        layout.version.store(VERSION, Relaxed);
+        layout.magic.store(MAGIC, Release);
+        Ok(Self { file, layout, said: Standing::NONE })
+    }
+
+    /// Its descriptor, which a child gets under the same number.
+    #[must_use]
+    pub fn number(&self) -> RawFd {
+        self.file.as_raw_fd()
+    }
+
+    /// Says this from now on.
+    pub fn say(&mut self, standing: Standing) {
+        if self.said == standing {
+            return;
+        }
+        self.said = standing;
+        let Layout { sequence, role, term, token, soft, hard, .. } = self.layout;
+        let odd = sequence.load(Relaxed).wrapping_add(1);
+        sequence.store(odd, Relaxed);
+        fence(Release);
+        role.store((standing.role == Role::Leader).into(), Relaxed);
+        term.store(standing.transitions, Relaxed);
+        token.store(standing.token, Relaxed);
+        soft.store(standing.soft.as_nanos(), Relaxed);
+        hard.store(standing.hard.as_nanos(), Relaxed);
+        sequence.store(odd.wrapping_add(1), Release);
+    }
+}
+
+/// A reader's side.
+#[derive(Debug)]
+pub struct Reader(&'static Layout);
+
+/// Why there is nothing to read.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The descriptor is closed, or cannot be mapped.
+    #[error("descriptor {0} cannot be read: it does not reach who closes what it inherits")]
+    Closed(RawFd, #[source] io::Error),
+    /// It is something else, or of another tenure.
+    #[error("descriptor {0} is no page of this version of tenure")]
+    Strange(RawFd),
+}
+
+impl Reader {
+    /// Maps the page behind this descriptor.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub fn open(number: u16) -> Result<Self, ReadError> {
+        let number = RawFd::from(number);
+        #[expect(unsafe_code, reason = "a descriptor is inherited by its number")]
+        // SAFETY: it is not -1, and only asked for its size; if it is closed, that fails.
+        let size = fstat(unsafe { BorrowedFd::borrow_raw(number) }).map(|stat| stat.st_size);
+        if size.map_err(|errno| ReadError::Closed(number, errno.into()))? < SIZE {
+            return Err(ReadError::Strange(number));
+        }
+        let layout = map(number, libc::PROT_READ).map_err(|error| ReadError::Closed(number, error))?;
+        let is_ours = layout.magic.load(Acquire) == MAGIC && layout.version.load(Relaxed) == VERSION;
+        if is_ours { Ok(Self(layout)) } else { Err(ReadError::Strange(number)) }
+    }
+
+    /// S, or the boot if there is none. One aligned word, which needs no lock; whoever compares it reads the clock afterwards.
+    #[must_use]
+    pub fn soft(&self) -> Instant {
+        Instant::from_nanos(self.0.soft.load(Acquire))
+    }
+}
+
+/// Stays as long as the process.
+#[expect(unsafe_code, reason = "mmap")]
+fn map(number: RawFd, protection: i32) -> io::Result<&'static Layout> {
+    let length = size_of::<Layout>();
+    // SAFETY: the kernel chooses a place that nobody else uses, or refuses.
+    let place = unsafe { libc::mmap(std::ptr::null_mut(), length, protection, libc::MAP_SHARED, number, 0) };
+    if place == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: it begins a page, is as long as the file at least (`create`, `open`), is never unmapped, and any bytes are valid;
+    // others change them by atomic stores.
+    Ok(unsafe { &*place.cast::<Layout>() })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::mem::offset_of;
+
+    use nix::{fcntl::OFlag, sys::stat::Mode};
+
+    use super::*;
+
+    fn standing(n: u64) -> Standing {
+        let nanos = Instant::from_nanos;
+        let transitions = i32::try_from(n).unwrap();
+        Standing { role: Role::Leader, transitions, token: n, soft: nanos(n), hard: nanos(n) }
+    }
+
+    /// As docs/term.md has it; none if it was written meanwhile.
+    fn read(Reader(layout): &Reader) -> Option<(u32, i32, [u64; 3])> {
+        let before = layout.sequence.load(Acquire);
+        let numbers = [&layout.token, &layout.soft, &layout.hard].map(|word| word.load(Relaxed));
+        let read = (layout.role.load(Relaxed), layout.term.load(Relaxed), numbers);
+        fence(Acquire);
+        (before % 2 == 0 && layout.sequence.load(Relaxed) == before).then_some(read)
+    }
+
+    fn reader(page: &TermPage) -> Reader {
+        Reader::open(page.number().try_into().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn the_layout_is_the_documented_one() {
+        let offsets = [
+            offset_of!(Layout, magic),
+            offset_of!(Layout, version),
+            offset_of!(Layout, sequence),
+            offset_of!(Layout, role),
+            offset_of!(Layout, term),
+            offset_of!(Layout, token),
+            offset_of!(Layout, soft),
+            offset_of!(Layout, hard),
+        ];
+        assert_eq!((offsets, size_of::<Layout>()), ([0, 8, 12, 16, 20, 24, 32, 40], 48));
+        assert_eq!(MAGIC.to_ne_bytes(), *b"TENURE\0\0");
+    }
+
+    #[test]
+    fn a_new_page_says_nothing_and_then_what_it_is_told() {
+        let mut page = TermPage::create().unwrap();
+        let reader = reader(&page);
+        assert_eq!((read(&reader), reader.soft()), (Some((0, 0, [0; 3])), Instant::BOOT));
+
+        page.say(standing(7));
+        let after = page.layout.sequence.load(Relaxed);
+        page.say(standing(7));
+
+        assert_eq!((read(&reader), reader.soft()), (Some((1, 7, [7; 3])), Instant::from_nanos(7)));
+        assert_eq!((after, page.layout.sequence.load(Relaxed)), (2, 2), "what is said already is not written again");
+        page.say(Standing::NONE);
+        assert_eq!(read(&reader), Some((0, 0, [0; 3])));
+    }
+
+    #[test]
+    fn nobody_who_looks_at_the_lock_sees_parts_of_two() {
+        let mut page = TermPage::create().unwrap();
+        let reader = reader(&page);
+        let last = 300_000;
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for n in 1..=last {
+                    page.say(standing(n));
+                }
+            });
+            loop {
+                let Some((_, term, numbers)) = read(&reader) else { continue };
+                let term = u64::try_from(term).unwrap();
+                assert_eq!(numbers, [term; 3]);
+                if term == last {
+                    break;
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn nobody_but_its_maker_can_write_to_it_or_change_its_size() {
+        let page = TermPage::create().unwrap();
+        let (file, number) = (&page.file, page.number());
+        let anew = nix::fcntl::open(format!("/proc/self/fd/{number}").as_str(), OFlag::O_RDWR, Mode::empty()).unwrap();
+        for file in [file, &anew] {
+            let protection = libc::PROT_READ | libc::PROT_WRITE;
+            assert_eq!(map(file.as_raw_fd(), protection).unwrap_err().raw_os_error(), Some(libc::EPERM));
+            assert_eq!(nix::unistd::write(file, b"x"), Err(Errno::EPERM));
+            assert_eq!([ftruncate(file, 0), ftruncate(file, 2 * SIZE)], [Err(Errno::EPERM); 2]);
+            assert_eq!(fcntl(file, FcntlArg::F_ADD_SEALS(SealFlag::F_SEAL_WRITE)), Err(Errno::EPERM));
+        }
+        assert_eq!(std::fs::read(format!("/proc/self/fd/{number}")).unwrap().len(), 4096);
+        assert!(fcntl(file, FcntlArg::F_GETFD).unwrap() & libc::FD_CLOEXEC != 0 && number >= NUMBER);
+    }
+
+    #[test]
+    fn what_is_closed_or_something_else_is_no_page() {
+        assert!(matches!(Reader::open(u16::MAX), Err(ReadError::Closed(65535, _))));
+        let null = nix::fcntl::open("/dev/null", OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty()).unwrap();
+        assert!(matches!(Reader::open(null.as_raw_fd().try_into().unwrap()), Err(ReadError::Strange(_))));
+        let zeroes = memfd_create(c"zeroes", MFdFlags::MFD_CLOEXEC).unwrap();
+        ftruncate(&zeroes, SIZE).unwrap();
+        assert!(matches!(Reader::open(zeroes.as_raw_fd().try_into().unwrap()), Err(ReadError::Strange(_))));
+    }
+}

@@ -1,0 +1,169 @@
+//! The term in memory, as a workload reads it.
+
+use std::time::Duration;
+
+use nix::{
+    sys::{
+        ptrace::{self, Options},
+        signal::Signal,
+        wait::{WaitPidFlag, WaitStatus, waitpid},
+    },
+    unistd::Pid,
+};
+use tenure::{
+    clock,
+    config::{Acknowledge, Config, WorkloadConfig},
+    law::Deadlines,
+    link::{Reason, Term, Then, ToElector, ToInit},
+    time::Instant,
+};
+
+use super::{
+    always::{STARTS, always, hooked},
+    faces::READER,
+    incomplete::not_run,
+    scratch::Scratch,
+    world::{World, config, patient, timing, within},
+};
+
+/// The program that users run.
+const TENURE: &str = env!("CARGO_BIN_EXE_tenure");
+
+/// What a reader says of a leader with these deadlines.
+fn leader(soft: Instant, hard: Instant) -> String {
+    format!("1 4 17 {} {}", soft.as_nanos(), hard.as_nanos())
+}
+
+fn reading() -> Config {
+    let mut config = config("");
+    config.workload.command = vec![std::env::current_exe().unwrap().display().to_string(), READER.into()];
+    config
+}
+
+/// The next line that a reader says of its signal.
+fn signalled(world: &mut World) -> String {
+    std::iter::repeat_with(|| world.line()).find_map(|line| Some(line.strip_prefix("signalled ")?.to_owned())).unwrap()
+}
+
+pub(crate) fn a_workload_reads_what_init_enforces_and_cannot_write_it() {
+    let (mut world, _) = World::contained(&reading());
+    let began = clock::boot();
+    world.lead(began);
+    assert_eq!(world.line(), "100, EPERM EPERM EPERM");
+    let Deadlines { soft, hard, .. } = world.deadlines(began);
+    assert_eq!(world.line(), leader(soft, hard));
+
+    let renewed = clock::boot();
+    let acknowledged = world.extend(renewed);
+
+    assert_eq!(world.hear(), acknowledged);
+    let Deadlines { soft, hard, .. } = world.deadlines(renewed);
+    assert_eq!(world.line(), leader(soft, hard));
+
+    world.step_down(7, Reason::StepDown);
+    assert_eq!(signalled(&mut world), leader(Instant::BOOT, hard), "when the stop signal has come");
+    let renewed = clock::boot();
+    world.extend(renewed);
+    assert_eq!(world.line(), leader(Instant::BOOT, world.deadlines(renewed).hard), "the Lease is kept for the stop");
+    world.step_down(8, Reason::LostToHolder);
+    assert_eq!(world.line(), leader(Instant::BOOT, Instant::BOOT));
+}
+
+pub(crate) fn it_is_taken_back_before_the_stop_signal_is_sent() {
+    let (mut world, _) = World::contained(&reading());
+    let began = clock::boot();
+    world.lead(began);
+    let _ = (world.line(), world.line());
+    let init = world.init();
+    if let Err(errno) = ptrace::seize(init, Options::PTRACE_O_TRACESYSGOOD) {
+        return not_run("init that stands still before a signal", format!("it cannot be traced: {errno}"));
+    }
+    ptrace::interrupt(init).unwrap();
+
+    world.step_down(7, Reason::StepDown);
+    loop {
+        let stopped = waitpid(init, Some(WaitPidFlag::__WALL)).unwrap();
+        if sends_term(init) {
+            break;
+        }
+        let signal = if let WaitStatus::Stopped(_, signal) = stopped { Some(signal) } else { None };
+        ptrace::syscall(init, signal).unwrap();
+    }
+
+    assert_eq!(world.line(), leader(Instant::BOOT, world.deadlines(began).hard));
+    ptrace::detach(init, None).unwrap();
+    assert_eq!(signalled(&mut world), leader(Instant::BOOT, world.deadlines(began).hard));
+}
+
+/// Whether this traced process is about to send SIGTERM.
+fn sends_term(pid: Pid) -> bool {
+    let call = std::fs::read_to_string(format!("/proc/{pid}/syscall")).unwrap_or_default();
+    let mut words = call.split(' ');
+    words.next() == Some(&libc::SYS_kill.to_string()) && words.nth(1) == Some(&format!("{:#x}", libc::SIGTERM))
+}
+
+pub(crate) fn a_workload_that_always_runs_reads_of_one_term_after_the_other() {
+    let config = always(Acknowledge::None, &[]);
+    let (mut world, _) = World::contained(&Config {
+        workload: WorkloadConfig { command: reading().workload.command, ..config.workload },
+        ..config
+    });
+    assert_eq!(world.line(), "100, EPERM EPERM EPERM");
+    assert_eq!(world.line(), "0 0 0 0 0");
+
+    let began = clock::boot();
+    world.lead(began);
+
+    let Deadlines { soft, hard, .. } = world.deadlines(began);
+    assert_eq!(signalled(&mut world), leader(soft, hard), "when it is told to lead");
+    world.step_down(7, Reason::StepDown);
+    let told = signalled(&mut world);
+    assert_eq!(told.split(' ').nth(3), Some("0"), "{told}: when it is told to follow");
+    assert_eq!(world.stopped(7), Then::Follow);
+    let standby = "0 0 0 0 0";
+    assert!(told == standby || std::iter::repeat_with(|| world.line()).any(|line| line == standby));
+}
+
+pub(crate) fn nobody_else_has_it() {
+    let scratch = Scratch::new();
+    let seen = scratch.join("seen");
+    let list = "echo ${TENURE_TERM_FD-none} $(test -e /proc/self/fd/100 && echo open)";
+    let mut config = hooked(&STARTS, &format!("{list} >{}", seen.display()), "true");
+    config.workload.command[2] = format!("{list}; exec sleep 600");
+    let (mut world, _) = World::contained(&config);
+    assert_eq!(world.line(), "100 open");
+    world.lead(clock::boot());
+    assert_eq!(std::fs::read_to_string(seen).unwrap(), "none\n");
+}
+
+pub(crate) fn where_there_is_none_it_is_said_once_and_the_workload_runs() {
+    let config = within(patient(), config("echo ${TENURE_TERM_FD-none}; exec sleep 600"));
+    let (mut world, _) = World::beginning(&config, &["prlimit", "--nofile=100:100"]);
+    world.lead(clock::boot());
+    assert_eq!(world.line(), "none");
+    world.signal(Signal::SIGTERM);
+    assert!(matches!(world.hear(), ToElector::Stopping { .. }));
+    world.step_down(7, Reason::Signal);
+    world.stopped(7);
+    world.tell(&ToInit::Ended { term: Term(1) });
+    world.tell(&ToInit::Done);
+    let (_, said) = world.exit();
+    assert_eq!(said.matches("there is no TENURE_TERM_FD: the limit on open files").count(), 1, "{said}");
+}
+
+pub(crate) fn a_frozen_init_lets_nobody_believe_that_it_is_held_past_s() {
+    let script = format!(
+        "while {TENURE} held; code=$?; [ $code = 0 ]; do [ $said ] || echo held; said=1; done; echo over $code; exec sleep 600"
+    );
+    let (mut world, _) = World::contained(&within(timing(), config(&script)));
+    let began = clock::boot();
+    world.lead(began);
+    assert_eq!(world.line(), "held");
+    world.freeze();
+
+    assert_eq!(world.line(), "over 1");
+
+    let (now, Deadlines { soft, hard, .. }) = (clock::boot(), world.deadlines(began));
+    assert!(now >= soft && now < hard, "{:?} after S", now.since(soft));
+    assert!(soft.since(began) > Duration::from_secs(7));
+}

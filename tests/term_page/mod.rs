@@ -1,0 +1,168 @@
+//! What a program reads of its term (docs/term.md), with whole replicas: the documented examples, and a replica that is cut off.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+use nix::sys::signal::Signal;
+use tenure::{clock, time::Instant};
+
+use crate::{
+    conformance::spec::{CALM, calm, released},
+    support::{
+        PATIENCE,
+        case::{Case, REAL, cases},
+        incomplete::not_run,
+        replica::Replica,
+        stage::Stage,
+        within,
+    },
+};
+
+const TENURE: &str = env!("CARGO_BIN_EXE_tenure");
+const PAGE: &str = include_str!("../../docs/term.md");
+
+pub(crate) fn all() -> Vec<Case> {
+    let cases =
+        cases![the_examples_say_what_init_knows, a_replica_that_is_cut_off_holds_no_longer_than_s_and_knows_nothing_beyond_h,];
+    cases.into_iter().map(|case| Case { on: REAL, ..case }).collect()
+}
+
+/// The language of a block, the file that it is put into, and how that becomes a program, if it is none yet.
+const EXAMPLES: [(&str, &str, &[&str]); 4] = [
+    ("c", "example.c", &["cc", "-std=c11", "-D_GNU_SOURCE", "-O2", "-Wall", "-Wextra", "-Werror", "-o", "example", "example.c"]),
+    ("go", "main.go", &["go", "build", "-o", "example", "main.go"]),
+    ("python", "example.py", &[]),
+    ("rust", "example.rs", &["rustc", "--edition=2024", "-o", "example", "example.rs"]),
+];
+
+/// The example in this language, as a command; none, and said so, where it cannot be built.
+fn example(language: &str, file: &str, build: &[&str], directory: &Path) -> Option<String> {
+    let (_, block) = PAGE.split_once(&format!("```{language}\n")).expect("an example");
+    let (block, _) = block.split_once("```").expect("its end");
+    fs::create_dir(directory).expect("a new directory");
+    fs::write(directory.join(file), block).expect("a file");
+    let tool = build.first().unwrap_or(&"python3");
+    if Command::new("sh")
+        .args(["-c", "command -v \"$0\"", tool])
+        .stdout(Stdio::null())
+        .status()
+        .is_ok_and(|found| !found.success())
+    {
+        not_run(&format!("the example in {language} of docs/term.md"), format!("there is no {tool}"));
+        return None;
+    }
+    let Some((compiler, arguments)) = build.split_first() else {
+        return Some(format!("python3 {}", directory.join(file).display()));
+    };
+    let mut command = Command::new(compiler);
+    command.args(arguments).current_dir(directory).env("GO111MODULE", "off").env("GOCACHE", directory.join("cache"));
+    let output = command.output().expect("a compiler");
+    assert!(output.status.success(), "{language}: {}", String::from_utf8_lossy(&output.stderr));
+    Some(directory.join("example").display().to_string())
+}
+
+/// The file to which a replica's workload writes.
+struct Said(PathBuf);
+
+impl Said {
+    fn lines(&self) -> Vec<String> {
+        fs::read_to_string(&self.0).unwrap_or_default().lines().map(str::to_owned).collect()
+    }
+
+    /// Waits for such a line.
+    async fn line(&self, what: &str, is_it: impl Fn(&str) -> bool) -> String {
+        let found = async {
+            loop {
+                if let Some(line) = self.lines().into_iter().find(|line| is_it(line)) {
+                    return line;
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        within(PATIENCE, what, found).await
+    }
+}
+
+/// Leads, with this script as its workload.
+async fn run(stage: &Stage, script: &str, said: &Said) -> Replica {
+    let mut prepared = calm(stage.prepare("me").await).set("workload.stop.grace", "20s");
+    let script = format!("exec >{} 2>&1\n{script}", said.0.display());
+    prepared.launch.workload = ["sh", "-c", &script].map(str::to_owned).to_vec();
+    stage.lease.create(released()).await;
+    prepared.start()
+}
+
+async fn the_examples_say_what_init_knows(stage: Stage) {
+    for (language, file, build) in EXAMPLES {
+        let stage = stage.beside(language).await;
+        let Some(example) = example(language, file, build, &stage.directory().join("example")) else { continue };
+        let said = Said(stage.directory().join("said"));
+        // The shell takes the stop signal, and the example does not notice it.
+        let script = format!("trap : TERM; echo token $TENURE_FENCING_TOKEN; {example} & while :; do wait; done");
+        let me = run(&stage, &script, &said).await;
+        let token = said.line("a start", |line| line.starts_with("token ")).await;
+        said.line(&format!("{language} writes"), |line| line == format!("writes with {token}")).await;
+        assert!(!said.lines().contains(&"waits".to_owned()), "{language}: {:?}", said.lines());
+
+        me.signal(Signal::SIGTERM).await;
+        said.line(&format!("{language} waits"), |line| line == "waits").await;
+
+        let lines = said.lines();
+        let last = lines.iter().rposition(|line| line.starts_with("writes")).expect("it wrote");
+        assert!(lines.get(last + 1).is_some_and(|next| next == "waits"), "{language}: {lines:?}");
+    }
+}
+
+/// The clock when `held` was asked, its answer, the clock after that, and the answer for 3 s; and which S and H the page had
+/// before.
+const WATCHES: &str = r#"
+trap '' TERM
+boot() { read -r up _ </proc/uptime; echo "$up"; }
+while :; do
+    page=$(od -A n -t u8 -j 32 -N 16 /proc/self/fd/$TENURE_TERM_FD)
+    before=$(boot); $TENURE held; answer=$?; after=$(boot); $TENURE held --for 3s
+    echo $before $answer $after $? $page
+done"#;
+
+/// Of /proc/uptime, which is CLOCK_BOOTTIME, rounded down to 10 ms.
+fn instant(seconds: &str) -> Instant {
+    Instant::BOOT + Duration::from_secs_f64(seconds.parse().expect("seconds"))
+}
+
+async fn a_replica_that_is_cut_off_holds_no_longer_than_s_and_knows_nothing_beyond_h(stage: Stage) {
+    let said = Said(stage.directory().join("said"));
+    let me = run(&stage, &WATCHES.replace("$TENURE ", &format!("{TENURE} ")), &said).await;
+    me.proxy.log.nth(2, "renewals", |e| e.request.is_held() && e.succeeded()).await;
+    let is = |line: &str, answer: &str| line.split(' ').nth(1) == Some(answer);
+    said.line("it is held", |line| is(line, "0")).await;
+
+    me.proxy.cut();
+    let cut = clock::boot();
+
+    said.line("it is not held", |line| is(line, "1")).await;
+    let sent = me.proxy.log.all().into_iter().rfind(|e| e.request.is_held() && e.succeeded() && e.answered_at() < cut);
+    let sent = sent.expect("a confirmed write").request.at;
+    let (lines, mut held) = (said.lines(), 0);
+    for line in &lines {
+        let words: Vec<_> = line.split_whitespace().collect();
+        let &[before, answer, after, longer, soft, hard] = &words[..] else { continue };
+        assert!(!line.contains("tenure:"), "{line}");
+        let (soft, hard) = (Instant::from_nanos(soft.parse().expect("S")), Instant::from_nanos(hard.parse().expect("H")));
+        assert!(soft <= CALM.soft(sent) && hard <= CALM.hard(sent), "{line}: counted from {sent:?}");
+        match answer {
+            // The write was on its way to the proxy for a while, so that S is a little earlier.
+            "0" => assert!(instant(before) < CALM.soft(sent), "{line}: it is held at S"),
+            answer => assert!(answer == "1" && instant(after) >= cut, "{line}"),
+        }
+        assert!(
+            longer == "1" || longer == "0" && instant(after) + Duration::from_secs(3) < CALM.soft(sent),
+            "{line}: not 3 s before S"
+        );
+        held += usize::from(answer == "0");
+    }
+    assert!(held > 1 && lines.len() > held, "{lines:?}");
+}
