@@ -12,6 +12,7 @@
 //! - [`deploy`]: `deploy/` is admitted, and grants what is needed;
 //! - [`documentation`]: each command of the README and of docs/ works;
 //! - [`apiserver`]: what clients of Leases depend on, the same on the embedded server as on the real one;
+//! - [`health`]: what probes of the workload lead to;
 //! - [`locks`]: `tenure lock`, alone, in a crowd and beside grelmicro;
 //! - [`harness`]: what all of these rely on.
 
@@ -32,6 +33,7 @@ mod conformance;
 mod deploy;
 mod documentation;
 mod harness;
+mod health;
 mod locks;
 mod support;
 mod telemetry_replicas;
@@ -43,6 +45,7 @@ fn main() -> ExitCode {
     groups.push(("documentation", documentation::all()));
     groups.push(("telemetry", telemetry_replicas::all()));
     groups.push(("harness", harness::all()));
+    groups.push(("health", health::all()));
     groups.push(("locks", locks::all()));
     groups.extend(apiserver::groups());
     support::case::main(groups)
