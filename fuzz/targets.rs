@@ -20,7 +20,7 @@ use crate::{
     elector,
     law::longer,
     link::{Exit, InitialState, Term, ToElector, ToInit, decode, encode},
-    process::notify,
+    notification::{self, Notification},
     supervision::{Action, Agent, AgentConfig, Input, NotSpawned, RoleInput, Scan},
     time::{Instant, Now},
 };
@@ -194,14 +194,16 @@ fn obey(agent: &mut Agent, now: Instant) {
                 let late = not_after.is_some_and(|at| at <= now);
                 agent.handle(Input::Role(if late { RoleInput::NotSignalled } else { RoleInput::Signalled }), now);
             }
-            Action::DrainNotify => agent.handle(Input::Role(RoleInput::Signalled), now),
+            Action::MarkNotify => agent.handle(Input::Role(RoleInput::Signalled), now),
             Action::Hook { .. } => agent.handle(Input::Role(RoleInput::HookNotForked), now),
             Action::Sweep | Action::KillAll => {
                 agent.handle(Input::Reaped { pid: MAIN, exit: Exit::Signal(libc::SIGKILL) }, now);
                 agent.handle(Input::Scanned(Scan { clean: true, ..Scan::default() }), now);
             }
             Action::Prove => agent.handle(Input::Scanned(Scan { clean: true, ..Scan::default() }), now),
+            Action::Probe { kind, began, .. } => agent.handle(Input::Probed { kind, began, failure: None }, now),
             Action::CallOff
+            | Action::KillProbe(_)
             | Action::Exit(_)
             | Action::Die
             | Action::Tell(_)
@@ -217,8 +219,19 @@ fn obey(agent: &mut Agent, now: Instant) {
 /// NOTIFY_SOCKET.
 pub fn notify(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
-    let role = notify::parse(text);
-    assert!(role.is_none() || text.contains("X_TENURE_ROLE="));
+    for said in notification::parse(text) {
+        match said {
+            Notification::Role(_) => assert!(text.contains("X_TENURE_ROLE=")),
+            Notification::Status(status) => assert!(status.len() < 1100 && !status.contains(char::is_control), "{status:?}"),
+            Notification::WatchdogSpan(span) | Notification::ExtendTimeout(span) => assert!(!span.is_zero()),
+            Notification::Ready
+            | Notification::Reloading
+            | Notification::Stopping
+            | Notification::Watchdog
+            | Notification::WatchdogTrigger
+            | Notification::Refused(_) => {}
+        }
+    }
 }
 
 #[cfg(test)]

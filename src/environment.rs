@@ -1,6 +1,6 @@
 //! The names of the environment variables that a workload and its hooks are given (docs/configuration.md, "What the program is told").
 
-/// The address for notifications, where `workload.acknowledge` is `notify`.
+/// The address for notifications, where something asks for them.
 pub const NOTIFY_SOCKET: &str = "NOTIFY_SOCKET";
 /// The acquireTime of the term.
 pub const ACQUIRED_AT: &str = "TENURE_ACQUIRED_AT";
@@ -35,8 +35,14 @@ pub const TRACEPARENT: &str = "TRACEPARENT";
 /// Belongs to the parent of another trace; never set by tenure.
 pub const TRACESTATE: &str = "TRACESTATE";
 
-/// The variables about one term or its end: those of an outer tenure are not passed on.
-pub const OF_A_TERM: [&str; 9] = [ACQUIRED_AT, EXIT_CODE, EXIT_SIGNAL, FENCING_TOKEN, LEASE_UID, REASON, SLOT, TERM, TERM_FD];
+/// For which process [`WATCHDOG_USEC`] is; never set by tenure.
+pub const WATCHDOG_PID: &str = "WATCHDOG_PID";
+/// How often the workload is to say that it is live, where `workload.liveness.notify` asks for that.
+pub const WATCHDOG_USEC: &str = "WATCHDOG_USEC";
+
+/// The variables about one term or its end: those of an outer tenure, or systemd, are not passed on.
+pub const OF_A_TERM: [&str; 11] =
+    [ACQUIRED_AT, EXIT_CODE, EXIT_SIGNAL, FENCING_TOKEN, LEASE_UID, REASON, SLOT, TERM, TERM_FD, WATCHDOG_PID, WATCHDOG_USEC];
 
 /// Whether only tenure sets this variable, so that users may not.
 #[must_use]

@@ -66,8 +66,9 @@
 //!    in init too. A release is one compare-and-swap on the version that the term last proved, or saw as its own. Only after a 409
 //!    or without an answer the Lease is read, and written again where holder, uid, acquireTime and leaseTransitions are still the
 //!    term's; a DELETE carries uid and version. Where the workload runs always, an acknowledged demotion is a proof: given by the
-//!    current incarnation of the workload, after the signal, on a socket that was drained before it, with every hook of the term
-//!    dead. A loss before a promotion is acknowledged kills, and no signal for a role is sent before the last one is acknowledged.
+//!    current incarnation of the workload, after the signal, on a socket that was marked before it, with every hook and probe of
+//!    the term dead. A loss before a promotion is acknowledged kills, and no signal for a role is sent before the last one is
+//!    acknowledged.
 //! 9. After a gap in its own clock, and before it acts on any deadline, a process first reads what waits on its link, then
 //!    looks at S and H, then acts, and only then talks to the API server.
 //! 10. The elector renews only while init has acknowledged the last extension. Otherwise the elector kills at H, and releases

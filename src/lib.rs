@@ -73,6 +73,7 @@
 //! | [`commands`], `console` | `status`, `prune`, `step-down`, `held`, `check`, `config`, `demo`, `dev-server`, one room each; their output |
 //! | [`apiserver`] | the embedded Lease API, on a register that simulations and tests share |
 //! | [`role`], [`exit`], [`environment`] | leader or standby; the exit codes; the variables that a workload is given |
+//! | [`notification`] | what a workload says about itself on NOTIFY_SOCKET |
 //! | [`words`] | what errors and outsiders say, put on one line |
 //!
 //! `src/main.ld`, which `build.rs` passes to the linker, groups the code of each process in the static binary.
@@ -96,6 +97,7 @@ pub mod http;
 pub mod init;
 pub mod law;
 pub mod link;
+pub mod notification;
 pub mod process;
 pub mod role;
 pub mod stderr;

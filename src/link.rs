@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 pub use self::seen::LastSeen;
 pub use self::term::{Confirmed, Exit, Reason, Slot, Stop, Term, TermInfo};
 use crate::{
-    config::{Config, HookKind, Preset},
+    config::{Config, HookKind, Preset, ProbeKind},
     law::Timing,
     time::Instant,
 };
@@ -94,6 +94,15 @@ pub enum ToInit {
         slot: Slot,
         /// What was seen of it.
         last_seen: LastSeen,
+    },
+    /// The answer to [`ToElector::Probe`].
+    Probed {
+        /// What was asked.
+        kind: ProbeKind,
+        /// And when.
+        began: Instant,
+        /// Why it failed; none: it did not.
+        failure: Option<String>,
     },
     /// Sign of life; answered by [`ToElector::Heartbeat`].
     Heartbeat,
@@ -209,6 +218,20 @@ pub enum ToElector {
         ended: Instant,
         /// How its main process ended.
         exit: Exit,
+    },
+    /// Ask the workload, as this probe says.
+    Probe {
+        /// Which.
+        kind: ProbeKind,
+        /// When; the answer names it, so that none is taken for that to another question.
+        began: Instant,
+    },
+    /// How the workload is.
+    Health {
+        /// Why it is not ready; none: it is, or nothing is asked, or none is meant to run.
+        unready: Option<String>,
+        /// What it last said of itself (`STATUS`): one line, bounded; empty: nothing.
+        status: String,
     },
     /// A warning of init's for the log.
     Warn(String),

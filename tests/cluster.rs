@@ -12,6 +12,7 @@
 //! - [`deploy`]: `deploy/` is admitted, and grants what is needed;
 //! - [`documentation`]: each command of the README and of docs/ works;
 //! - [`apiserver`]: what clients of Leases depend on, the same on the embedded server as on the real one;
+//! - [`health`]: what probes of the workload lead to;
 //! - [`locks`]: `tenure lock`, alone, in a crowd and beside grelmicro;
 //! - [`monitoring`]: metrics, as a real Prometheus reads them;
 //! - [`term_page`]: what a program reads of its term, and the examples of docs/term.md;
@@ -34,6 +35,7 @@ mod conformance;
 mod deploy;
 mod documentation;
 mod harness;
+mod health;
 mod locks;
 mod monitoring;
 mod support;
@@ -47,6 +49,7 @@ fn main() -> ExitCode {
     groups.push(("documentation", documentation::all()));
     groups.push(("telemetry", telemetry_replicas::all()));
     groups.push(("harness", harness::all()));
+    groups.push(("health", health::all()));
     groups.push(("locks", locks::all()));
     groups.push(("monitoring", monitoring::all()));
     groups.push(("term_page", term_page::all()));

@@ -31,7 +31,7 @@ fn served(health: &Health) -> SocketAddr {
 
 fn standby() -> Health {
     let health = Health::new(D, clock::boot());
-    health.update(View { ready: true, leading: None });
+    health.update(View { ready: true, workload: true, leading: None });
     health
 }
 
@@ -59,7 +59,7 @@ async fn each_probe_follows_what_the_loop_last_wrote() {
     let now = clock::boot();
     let deadlines = Deadlines { soft: now + D, hard: now + D, end: now + D };
     let leading = Some(Led { term: Term(1), confirmed: now, deadlines, ending: false });
-    health.update(View { ready: true, leading });
+    health.update(View { ready: true, workload: true, leading });
 
     assert!(get(address, "/readyz").await.starts_with("HTTP/1.1 200 "));
     assert!(get(address, "/leader").await.starts_with("HTTP/1.1 200 "));

@@ -5,7 +5,8 @@
 use std::{fs, path::Path};
 
 /// Modules of the crate.
-const ROOMS: [&str; 9] = ["config", "election", "environment", "exit", "law", "link", "role", "supervision", "time"];
+const ROOMS: [&str; 10] =
+    ["config", "election", "environment", "exit", "law", "link", "notification", "role", "supervision", "time"];
 /// Of the standard library.
 const PLAIN: [&str; 6] = ["collections", "fmt", "mem", "sync::Arc", "sync::LazyLock", "time::Duration"];
 /// Of the dependencies; of libc its constants.

@@ -11,7 +11,10 @@ use serde_json::{Value, json};
 use crate::{
     cli::Output,
     config::humane,
-    election::record::{LeaseRecord, LeaseState},
+    election::{
+        record::{LeaseRecord, LeaseState},
+        writes::STATUS,
+    },
     words::{bounded, visible},
 };
 
@@ -52,11 +55,13 @@ pub(super) struct Seen {
     pub(super) duration: Option<Duration>,
     /// When its duration is over.
     pub(super) until: Option<Timestamp>,
+    /// What its leader's workload says of itself.
+    pub(super) status: Option<String>,
     pub(super) now: Timestamp,
 }
 
 /// The head of a table of them.
-pub(super) const HEAD: [&str; 6] = ["LEASE", "STATE", "HOLDER", "SINCE", "TRANSITIONS", "RENEWED"];
+pub(super) const HEAD: [&str; 7] = ["LEASE", "STATE", "HOLDER", "SINCE", "TRANSITIONS", "RENEWED", "STATUS"];
 
 /// What programs read of it, in the order in which it is shown.
 #[derive(Debug)]
@@ -91,11 +96,12 @@ impl Seen {
             renewed,
             duration,
             until,
+            status: record.and_then(|record| record.annotation(STATUS)).filter(|_| state == State::Held).map(str::to_owned),
             now,
         }
     }
 
-    pub(super) fn row(&self) -> [String; 6] {
+    pub(super) fn row(&self) -> [String; 7] {
         let moment = |time: Option<Timestamp>| time.map_or_else(|| "-".into(), to_the_second);
         let ends = matches!(self.state, State::Nobody | State::Resting);
         let until = if ends { format!(", until {}", moment(self.until)) } else { String::new() };
@@ -106,6 +112,7 @@ impl Seen {
             moment(self.since),
             self.transitions.to_string(),
             self.renewed.map_or_else(|| "-".into(), |renewed| spoken(ago(self.now, renewed))),
+            self.status.as_deref().map(|status| bounded(&visible(status)).into_owned()).unwrap_or_default(),
         ]
     }
 
@@ -127,6 +134,7 @@ impl Seen {
             ("renewedSecondsAgo", json!(seconds)),
             ("durationSeconds", json!(self.duration.map(|duration| duration.as_secs()))),
             ("until", json!(self.until.map(|time| time.to_string()))),
+            ("status", json!(self.status)),
         ])
     }
 }
@@ -173,7 +181,13 @@ pub(super) fn shown<const N: usize>(output: Output, many: bool, head: [&str; N],
 }
 
 fn table<const N: usize>(head: [&str; N], lines: &[Line<N>]) -> String {
-    let head = head.map(String::from);
+    let mut head = head.map(String::from);
+    for (at, cell) in head.iter_mut().enumerate() {
+        // A column that nobody fills is not there.
+        if lines.iter().all(|(row, _)| row[at].is_empty()) {
+            cell.clear();
+        }
+    }
     let rows = || [&head].into_iter().chain(lines.iter().map(|(row, _)| row));
     let mut widths = [0; N];
     for row in rows() {
@@ -300,7 +314,7 @@ mod tests {
     #[test]
     fn nonsense_is_shown_as_far_as_it_goes() {
         let nonsense = seen(json!({ "holderIdentity": 7, "renewTime": [], "leaseTransitions": -1, "leaseDurationSeconds": "x" }));
-        assert_eq!(nonsense.row(), ["billing", "free", "-", "-", "0", "-"]);
+        assert_eq!(nonsense.row(), ["billing", "free", "-", "-", "0", "-", ""]);
         assert_eq!(Seen::at(clock::timestamp(), &json!(null), OWN).row()[1], "free");
     }
 
@@ -315,6 +329,23 @@ mod tests {
         let text = said(Output::Table, &seen(json!({ "holderIdentity": "a\u{1b}[2Jb\nc", "leaseDurationSeconds": 15 })), false);
         assert_eq!(text.lines().count(), 2, "{text}");
         assert!(text.contains("a\u{fffd}[2Jb\u{fffd}c"), "{text}");
+    }
+
+    #[test]
+    fn what_the_leader_says_of_itself_is_shown_while_it_holds() {
+        let status = |renewed: &str| {
+            let mut lease = lease(json!({ "holderIdentity": "a", "renewTime": renewed, "leaseDurationSeconds": 3 }));
+            lease["metadata"]["annotations"] = json!({ "tenure.dev/status": "7 of 9\u{1b} done" });
+            Seen::at("2026-01-01T00:00:10Z".parse().unwrap(), &lease, OWN)
+        };
+        let held = status("2026-01-01T00:00:09Z");
+        let text = said(Output::Table, &held, false);
+        assert!(text.contains("RENEWED   STATUS\n") && text.contains("1s ago    7 of 9\u{fffd} done\n"), "{text}");
+        assert_eq!(read(&said(Output::Json, &held, false))["status"], "7 of 9\u{1b} done");
+        let expired = status("2026-01-01T00:00:06Z");
+        let text = said(Output::Table, &expired, false);
+        assert!(!text.contains("7 of 9") && !text.contains("STATUS"), "{text}");
+        assert_eq!(read(&said(Output::Json, &expired, false))["status"], Value::Null);
     }
 
     #[test]

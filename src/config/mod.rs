@@ -21,6 +21,7 @@ use crate::law::Timing;
 
 mod document;
 mod effective;
+mod health;
 pub(crate) mod humane;
 mod keys;
 mod lease;
@@ -36,6 +37,7 @@ mod task;
 mod tests;
 mod workload;
 
+pub use health::{Candidate, ExecProbe, FileProbe, HttpProbe, Means, Probe, ProbeKind, Scheme, TcpProbe};
 pub use lease::{ForeignRelease, LeaseConfig, Release};
 #[cfg(any(test, fuzzing))]
 pub(crate) use load::load_text;
@@ -46,7 +48,7 @@ pub use rules::{Purpose, can_stand};
 pub use scalars::{Drift, Signal};
 pub use schema::{DEFAULTS, schema};
 pub use task::{AfterCrash, OnFailure, Task, TaskConfig};
-pub use workload::{Acknowledge, KillMode, OnExit, OnLoss, Restart, RestartPolicy, Runs, Stop, WorkloadConfig};
+pub use workload::{Acknowledge, KillMode, NotifyAccess, OnExit, OnLoss, Restart, RestartPolicy, Runs, Stop, WorkloadConfig};
 
 /// Everything that a user can set.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -76,6 +78,19 @@ pub struct Http {
     #[serde(with = "Listen")]
     #[schemars(with = "Option<String>")]
     pub listen: Option<SocketAddr>,
+    /// When /readyz is.
+    pub ready: HttpReady,
+}
+
+/// When /readyz is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum HttpReady {
+    /// Once the Lease was read.
+    #[default]
+    Always,
+    /// And while the workload, if it runs here, is ready.
+    Workload,
 }
 
 /// Log lines, on standard error.

@@ -158,11 +158,17 @@ fn walk(layer: &mut Layer, file: &str, path: &str, node: &Node) {
     for (name, child) in children {
         let here = origin(name.referenced.line());
         let path = if path.is_empty() { name.value.clone() } else { format!("{path}.{}", name.value) };
+        // How a workload is asked: there `{}` says something.
+        let asks = path.starts_with("workload.readiness.") || path.starts_with("workload.liveness.");
         match keys::find(&path) {
             Found::Section(_) | Found::Key(_) if name.value.contains('.') => {
                 let (above, last) = path.rsplit_once('.').unwrap_or_default();
                 layer.problem(here, &path, format!("there is no such key: write {last} below {above}"));
             }
+            Found::Section(below) if asks && is_empty(&child.value) => {
+                layer.problem(here, &path, format!("says nothing: write what is asked below it, such as {below}"));
+            }
+            Found::Key(key) if asks && key.shape == Shape::Truth && is_empty(&child.value) => layer.value(key, true.into(), here),
             Found::Section(_) => walk(layer, file, &path, child),
             Found::Unknown(meant) => layer.problem(here, &path, unknown(meant)),
             Found::Key(key) => match &child.value {
@@ -177,6 +183,11 @@ fn walk(layer: &mut Layer, file: &str, path: &str, node: &Node) {
             },
         }
     }
+}
+
+/// `{}`.
+fn is_empty(value: &Content) -> bool {
+    matches!(value, Content::Map(entries) if entries.is_empty())
 }
 
 /// The variables that name a key. Those without two underscores together are somebody else's: service links of Kubernetes, or

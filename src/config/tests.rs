@@ -69,6 +69,13 @@ fn full() -> Config {
     config.signals.rewrite.standby.insert(Signal(libc::SIGHUP), Some(Signal(libc::SIGUSR2)));
     config.hooks.after_lead = Some(Hook { command: vec!["promote".into()], timeout: Duration::from_secs(5) });
     config.http.listen = Some(([0, 0, 0, 0], 8080).into());
+    config.http.ready = HttpReady::Workload;
+    config.workload.readiness.http.port = 8080;
+    config.workload.readiness.http.host = "::1".parse().ok();
+    config.workload.readiness.http.headers.insert("a".into(), "b".into());
+    config.workload.liveness.notify = true;
+    config.workload.start_timeout = Some(Duration::from_secs(60));
+    config.workload.candidate = Candidate::Ready;
     config.log.format = LogFormat::Json;
     config
 }
@@ -570,4 +577,52 @@ fn an_interval_is_in_whole_seconds_and_neither_it_nor_a_limit_is_longer_than_a_l
 fn what_is_a_tasks_own_does_not_apply_to_a_lock() {
     let said = problems(&lock("x", ConfigFlags { set: vec!["task.afterCrash=run".into()], ..ConfigFlags::default() }), &[]);
     assert!(matches!(&said[..], [said] if said.contains("task.afterCrash: does not apply")), "{said:?}");
+}
+
+#[test]
+fn a_probe_is_written_as_in_a_pod_or_as_keys_and_a_notification_is_asked_for_by_an_empty_section_too() {
+    let file = File::new(
+        "probes.yaml",
+        "workload:\n  readiness: { http: { port: 8080, path: /healthz, headers: { a: b } }, periodSeconds: 5 }\n  liveness: { notify: {}, period: 5s }",
+    );
+    assert!(problems(&file.flags(), &[])[0].contains("periodSeconds"));
+    fs::write(
+        &file.0,
+        "workload:\n  readiness: { http: { port: 8080, headers: { a: b } }, period: 5s }\n  liveness: { notify: {} }",
+    )
+    .unwrap();
+    let from_file = loaded(&ConfigFlags { lease: Some("x".into()), ..file.flags() }, &[]).config.workload;
+    let keys = [
+        "workload.readiness.http.port=8080",
+        "workload.readiness.http.headers.a=b",
+        "workload.readiness.period=5s",
+        "workload.liveness.notify=true",
+    ];
+    let from_keys = loaded(&flags(&keys), &[]).config.workload;
+    assert_eq!((&from_file.readiness, &from_file.liveness), (&from_keys.readiness, &from_keys.liveness));
+    assert_eq!(from_file.readiness.means(), Some(Means::Http));
+    assert_eq!(from_file.liveness.means(), Some(Means::Notify));
+}
+
+#[test]
+fn what_is_to_be_asked_and_says_nothing_is_refused_with_all_else_where_it_stands() {
+    let file = File::new(
+        "empty.yaml",
+        "workload:\n  readiness: { exec: {}, http: { path: /x } }\n  liveness:\n    tcp: { port: 80 }\n    file: { path: /x }\n    period: 0s",
+    );
+    let at = |line| format!("{}:{line}: workload.", file.0.display());
+    let said = problems(&ConfigFlags { lease: Some("x".into()), ..file.flags() }, &[]);
+    let expected = [
+        (2, "readiness.exec: says nothing"),
+        (2, "readiness.http: port is missing"),
+        (6, "liveness.period: 0s"),
+        (5, "liveness.file: tcp is set too"),
+    ];
+    assert_eq!(said.len(), expected.len(), "{said:#?}");
+    for (line, words) in expected {
+        assert!(said.iter().any(|problem| problem.starts_with(&format!("{}{words}", at(line)))), "{words} in {said:#?}");
+    }
+    fs::write(&file.0, "workload: { readiness: { exec: {} }, startTimeout: 5s }").unwrap();
+    let said = problems(&ConfigFlags { lease: Some("x".into()), ..file.flags() }, &[]);
+    assert_eq!(said.len(), 1, "it is not told again that nothing is asked: {said:#?}");
 }

@@ -5,7 +5,11 @@ use std::{collections::BTreeMap, time::Duration};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{humane::Span, scalars::Signal};
+use super::{
+    Candidate, Probe,
+    humane::{MaybeSpan, Span},
+    scalars::Signal,
+};
 
 /// The wrapped process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -17,6 +21,21 @@ pub struct WorkloadConfig {
     pub runs: Runs,
     /// With `runs: always`, and required there: what proves that it took its role.
     pub acknowledge: Option<Acknowledge>,
+    /// When it is ready.
+    pub readiness: Probe,
+    /// When it is live: a leader that is not hands over.
+    pub liveness: Probe,
+    /// A leader that is not ready within this long hands over.
+    #[serde(with = "MaybeSpan")]
+    #[schemars(with = "Option<String>")]
+    pub start_timeout: Option<Duration>,
+    /// With `runs: always`, which standbys campaign.
+    pub candidate: Candidate,
+    /// With `candidate: ready`: a Lease that nobody took for this long is taken by one that is not ready.
+    #[serde(with = "Span")]
+    pub unready_after: Duration,
+    /// Who of it is believed on NOTIFY_SOCKET.
+    pub notify_access: NotifyAccess,
     /// Added to its environment.
     pub env: BTreeMap<String, String>,
     /// -1000 to 1000, added to tenure's own score, of at most 1000; above 0, so that the kernel takes the workload before its
@@ -39,6 +58,12 @@ impl Default for WorkloadConfig {
             command: Vec::new(),
             runs: Runs::Leading,
             acknowledge: None,
+            readiness: Probe::default(),
+            liveness: Probe::default(),
+            start_timeout: None,
+            candidate: Candidate::Any,
+            unready_after: Duration::from_secs(60),
+            notify_access: NotifyAccess::All,
             env: BTreeMap::new(),
             oom_score_adjust: 100,
             on_exit: OnExit::Exit,
@@ -47,6 +72,25 @@ impl Default for WorkloadConfig {
             restart: Restart::default(),
         }
     }
+}
+
+impl WorkloadConfig {
+    /// Whether it is given a NOTIFY_SOCKET.
+    #[must_use]
+    pub fn notifies(&self) -> bool {
+        self.acknowledge == Some(Acknowledge::Notify) || self.readiness.notify || self.liveness.notify
+    }
+}
+
+/// Whose notifications count (systemd's NotifyAccess).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum NotifyAccess {
+    /// Those of the main process and of its descendants.
+    #[default]
+    All,
+    /// Those of the main process alone.
+    Main,
 }
 
 /// When the workload runs.

@@ -38,6 +38,7 @@ impl Armed {
             | ToInit::StepDown { .. }
             | ToInit::Releasing { .. }
             | ToInit::Saw { .. }
+            | ToInit::Probed { .. }
             | ToInit::Heartbeat
             | ToInit::Done
             | ToInit::GaveUp { .. }

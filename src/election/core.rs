@@ -22,7 +22,7 @@ use super::{
     writes::{LeaseWriter, Stamps},
 };
 use crate::{
-    config::{AfterCrash, OnFailure, Release},
+    config::{AfterCrash, Candidate, HttpReady, OnFailure, Release},
     law::Timing,
     link::{InitialState, LastSeen, Slot, Term, Then, ToInit},
     time::{Instant, Now},
@@ -53,6 +53,12 @@ pub(crate) struct Core {
     pub(crate) patience: Option<Patience>,
     /// A first read succeeded.
     pub(crate) ready: bool,
+    /// The workload is ready, or not meant to run, as init last said.
+    pub(crate) is_fit: bool,
+    /// How much longer than others it leaves a free Lease alone while it is not.
+    unfit_delay: Option<Duration>,
+    /// `/readyz` answers for the replica alone.
+    pub(crate) answers_unfit: bool,
     pub(crate) observation: Observation,
     /// What the next elector would be told.
     handed_on: LastSeen,
@@ -90,6 +96,7 @@ impl Core {
                 kind: initial.preset.kind(),
                 labels: config.lease.labels.clone(),
                 annotations: config.lease.annotations.clone(),
+                status: String::new(),
             },
             timing,
             release: config.lease.release,
@@ -100,6 +107,9 @@ impl Core {
             patience: initial.preset.patience().map(|bound| Patience::new(bound, initial.began)),
             // Its predecessor has read the Lease.
             ready: initial.resume.is_some(),
+            is_fit: config.workload.readiness.means().is_none(),
+            unfit_delay: Some(config.workload.unready_after).filter(|_| config.workload.candidate == Candidate::Ready),
+            answers_unfit: config.http.ready == HttpReady::Always,
             handed_on: last_seen,
             requests: Requests::default(),
             pacing: Pacing::new(now),
@@ -111,6 +121,11 @@ impl Core {
             stamps: Stamps::new(initial.generation),
             random: fastrand::Rng::with_seed(seed),
         }
+    }
+
+    /// How long a free Lease is left to those whose workload is ready, if it is.
+    pub(crate) fn deference(&self) -> Option<Duration> {
+        self.unfit_delay.filter(|_| !self.is_fit)
     }
 
     pub(crate) fn next_action(&mut self) -> Option<Action> {

@@ -51,6 +51,8 @@ pub(crate) enum Next {
 pub struct View {
     /// A first read succeeded.
     pub ready: bool,
+    /// The workload is ready too, if it runs here and `http.ready` asks for that.
+    pub workload: bool,
     /// The term that is held, until the release begins.
     pub leading: Option<Led>,
 }
@@ -153,7 +155,7 @@ impl Elector {
             }),
             Phase::Following(_) | Phase::Releasing(_) | Phase::Finished => None,
         };
-        View { ready: self.core.ready, leading }
+        View { ready: self.core.ready, workload: self.core.is_fit || self.core.answers_unfit, leading }
     }
 
     /// The name of its Lease.
@@ -214,6 +216,10 @@ impl Elector {
         self.core.report_recorded(|recorder| recorder.heard(&message));
         if message == ToElector::Shutdown {
             self.core.shutdown = true;
+        }
+        if let ToElector::Health { unready, status } = &message {
+            self.core.is_fit = unready.is_none();
+            self.core.writer.status.clone_from(status);
         }
         match &mut self.phase {
             Phase::Following(_) | Phase::Finished => {}

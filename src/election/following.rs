@@ -229,6 +229,7 @@ impl Following {
             // Many replicas know when it is due, and one of them may have taken it: a read costs less than a write in vain.
             Eligibility::Open { at, why: AcquireReason::Due, .. } if !core.pacing.has_asked_since(at) => None,
             Eligibility::Open { at, .. } => {
+                let at = at + core.deference().unwrap_or_default();
                 // The pace of nobody's hold holds up no takeover that need not wait.
                 let retry = if self.campaign.is_some() { self.writes.not_before } else { Instant::BOOT };
                 Some(at.max(retry).max(self.backoff.unwrap_or(Instant::BOOT)))
@@ -263,6 +264,10 @@ impl Following {
     fn campaign(&mut self, core: &mut Core, why: AcquireReason, from: &LeaseRecord, now: Now) {
         self.pace(core, now);
         let campaign = self.campaign.get_or_insert_with(|| {
+            if core.deference().is_some() {
+                let message = "no replica with a ready workload has taken the Lease: this one does, whose own is not ready";
+                core.report(Event::Odd { message: message.into() });
+            }
             let other = from.annotation(TRACEPARENT).and_then(TraceContext::parse);
             let context = core.next_campaign(other.filter(|_| why == AcquireReason::Released), now);
             core.recorder.campaigning(why, context, other);

@@ -231,6 +231,8 @@ impl Leading {
             | ToElector::Shutdown
             | ToElector::Heartbeat
             | ToElector::Hooked { .. }
+            | ToElector::Probe { .. }
+            | ToElector::Health { .. }
             | ToElector::Warn(_) => {}
         }
     }

@@ -125,8 +125,8 @@ impl Pool {
             return only.handle(input, now);
         }
         match input {
-            Input::Told(ToElector::Shutdown) => {
-                self.electors.iter_mut().for_each(|elector| elector.handle(Input::Told(ToElector::Shutdown), now));
+            Input::Told(message @ (ToElector::Shutdown | ToElector::Health { .. })) => {
+                self.electors.iter_mut().for_each(|elector| elector.handle(Input::Told(message.clone()), now));
                 return;
             }
             Input::Told(message) => return self.electors[self.held].handle(Input::Told(message), now),
@@ -169,7 +169,11 @@ impl Pool {
     #[must_use]
     pub fn view(&self) -> View {
         let views = || self.electors.iter().map(Elector::view);
-        View { ready: views().any(|view| view.ready), leading: views().find_map(|view| view.leading) }
+        View {
+            ready: views().any(|view| view.ready),
+            workload: views().all(|view| view.workload),
+            leading: views().find_map(|view| view.leading),
+        }
     }
 
     fn busy(&self) -> Option<usize> {

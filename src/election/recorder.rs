@@ -179,6 +179,8 @@ impl Recorder {
             | ToElector::Unproved { .. }
             | ToElector::Shutdown
             | ToElector::Heartbeat
+            | ToElector::Probe { .. }
+            | ToElector::Health { .. }
             | ToElector::Warn(_) => None,
         }
     }

@@ -32,6 +32,8 @@ pub const HOLDER: &str = "tenure.dev/holder";
 pub const SLOTS: &str = "tenure.dev/slots";
 /// Annotation: the renewTime of the record and its holder, once that is proved dead and the Lease only waits to be due (law 14).
 pub const RESTS: &str = "tenure.dev/rests";
+/// Annotation: what the leading workload last said of itself, as of the last renewal; for people.
+pub const STATUS: &str = "tenure.dev/status";
 /// Identity: holds a Lease that was not given back, until whoever had it is dead for certain (law 14). No replica bears it.
 pub const NOBODY: &str = "tenure.dev/nobody";
 
@@ -65,6 +67,8 @@ pub struct LeaseWriter {
     pub labels: BTreeMap<String, String>,
     /// Added to its annotations.
     pub annotations: BTreeMap<String, String>,
+    /// [`STATUS`]; none where it is empty.
+    pub status: String,
 }
 
 impl LeaseWriter {
@@ -114,6 +118,9 @@ impl LeaseWriter {
     pub fn renew(&self, from: &LeaseRecord, info: &TermInfo, timing: Timing, time: &str) -> Value {
         let mut object = self.copy(from);
         self.mark_held(&mut object, &self.identity);
+        if !self.status.is_empty() {
+            annotations_of(&mut object).insert(STATUS.into(), self.status.as_str().into());
+        }
         let spec = spec_of(&mut object);
         hold(spec, &self.identity, timing.duration, time);
         spec.entry("acquireTime").or_insert_with(|| info.acquired_at.as_str().into());
@@ -150,7 +157,7 @@ impl LeaseWriter {
         object
     }
 
-    /// The object as read, with apiVersion, kind and namespace added if a proxy left them out.
+    /// The object as read, without the status of whoever had it, with apiVersion, kind and namespace added if a proxy left them out.
     fn copy(&self, from: &LeaseRecord) -> Value {
         let mut object = from.object().clone();
         if let Some(object) = object.as_object_mut() {
@@ -162,6 +169,9 @@ impl LeaseWriter {
             spec_of(&mut object).remove("preferredHolder");
         }
         metadata_of(&mut object).entry("namespace").or_insert_with(|| self.namespace.as_str().into());
+        if from.annotation(STATUS).is_some() {
+            annotations_of(&mut object).remove(STATUS);
+        }
         object
     }
 

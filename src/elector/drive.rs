@@ -12,10 +12,11 @@ use tokio::{
     task::{AbortHandle, spawn},
 };
 
-use super::{guard::Guard, lease::Lease, link::Link, register, remains::Init, slew::Slew};
+use super::{guard::Guard, lease::Lease, link::Link, probe, register, remains::Init, slew::Slew};
 use crate::{
     alarm::Alarm,
     clock,
+    config::WorkloadConfig,
     election::{Action, Answer, Event, Input, Operation, Pool, Request, RequestId, Watched},
     http::Health,
     link::{InitialState, Slot, ToElector, ToInit},
@@ -60,6 +61,8 @@ pub(super) struct EventLoop {
     beat_every: Duration,
     beat_due: Instant,
     slew: Slew,
+    /// What is asked of it.
+    workload: WorkloadConfig,
 }
 
 /// What tasks hand to the loop.
@@ -67,6 +70,8 @@ enum Arrived {
     Answer(RequestId, Operation, Answer, Duration),
     /// From the watch of this number.
     Watched(u64, Watched),
+    /// The workload was asked.
+    Probed(Box<ToInit>),
     /// Telemetry is flushed, or out of time: init may be told that all is done.
     Flushed,
 }
@@ -108,6 +113,7 @@ impl EventLoop {
             beat_every,
             beat_due: Instant::BOOT,
             slew: Slew::new(initial.config.timing().drift),
+            workload: initial.config.workload.clone(),
             elector: start(initial),
         })
     }
@@ -181,6 +187,13 @@ impl EventLoop {
         self.guard.told(&message);
         self.health.heard(now.boot);
         self.telemetry.heard(&message);
+        if let ToElector::Probe { kind, began } = message {
+            let (probe, arrive) = (kind.of(&self.workload).clone(), self.arrive.clone());
+            spawn(async move {
+                let failure = probe::ask(probe).await;
+                let _ = arrive.send(Arrived::Probed(Box::new(ToInit::Probed { kind, began, failure }))).await;
+            });
+        }
         self.elector.handle(Input::Told(message), now);
     }
 
@@ -193,6 +206,7 @@ impl EventLoop {
             Arrived::Watched(number, watched) if number == self.watches => Input::Watched(watched),
             // Of a watch that was replaced.
             Arrived::Watched(..) => return Ok(()),
+            Arrived::Probed(answer) => return self.send_to_init(&answer),
             Arrived::Flushed => return self.send_to_init(&ToInit::Done),
         };
         self.elector.handle(input, clock::now());

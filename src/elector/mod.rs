@@ -7,6 +7,7 @@
 //! - [`drive`] is the loop; [`link`], the [`alarm`](crate::alarm) and its inbox are all that can wake it.
 //! - [`lease`] and [`watch`] carry requests out, with the credentials of [`access`]; [`classify`] says what a reply means.
 //! - [`detach`] makes it a process of its own that no signal ends.
+//! - [`probe`] asks the workload over the network, where init wants that.
 //! - [`guard`] kills at H if init does not; [`remains`] kills what an init that died has left.
 //!
 //! The process lives until its link ends. Init decides its end.
@@ -58,6 +59,7 @@ mod drive;
 mod guard;
 mod lease;
 mod link;
+mod probe;
 mod remains;
 mod slew;
 mod watch;

@@ -53,6 +53,8 @@ impl Init {
             ToElector::Acknowledged { .. }
             | ToElector::Heartbeat
             | ToElector::Hooked { .. }
+            | ToElector::Probe { .. }
+            | ToElector::Health { .. }
             | ToElector::Warn(_)
             | ToElector::Shutdown
             | ToElector::Stopping { .. }

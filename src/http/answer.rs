@@ -46,10 +46,11 @@ fn livez(vital: Vital, now: Instant) -> Reply {
 }
 
 fn readyz(vital: Vital, _: Instant) -> Reply {
-    if vital.view.ready {
-        return reply(StatusCode::OK, "ready");
+    match (vital.view.ready, vital.view.workload) {
+        (true, true) => reply(StatusCode::OK, "ready"),
+        (false, _) => reply(StatusCode::SERVICE_UNAVAILABLE, "the Lease has not been read yet"),
+        (true, false) => reply(StatusCode::SERVICE_UNAVAILABLE, "the workload is not ready"),
     }
-    reply(StatusCode::SERVICE_UNAVAILABLE, "the Lease has not been read yet")
 }
 
 fn leader(vital: Vital, now: Instant) -> Reply {
@@ -80,13 +81,13 @@ mod tests {
     }
 
     fn standby() -> Vital {
-        Vital { duration: D, heard: START, view: View { ready: true, leading: None } }
+        Vital { duration: D, heard: START, view: View { ready: true, workload: true, leading: None } }
     }
 
     fn leading() -> Vital {
         let deadlines = Deadlines { soft: after(9), hard: after(13), end: after(14) };
         let led = Led { term: Term(1), confirmed: START, deadlines, ending: false };
-        Vital { view: View { ready: true, leading: Some(led) }, ..standby() }
+        Vital { view: View { leading: Some(led), ..standby().view }, ..standby() }
     }
 
     fn status(path: &str, vital: Vital, now: Instant) -> u16 {
@@ -110,9 +111,18 @@ mod tests {
 
     #[test]
     fn ready_comes_with_the_first_read_and_needs_no_leadership() {
-        let unread = Vital { view: View { ready: false, leading: None }, ..standby() };
+        let unread = Vital { view: View { ready: false, ..standby().view }, ..standby() };
         assert_eq!(status("/readyz", unread, START), 503);
         assert_eq!(status("/readyz", standby(), START), 200);
+    }
+
+    #[test]
+    fn ready_waits_for_a_workload_that_is_not() {
+        let unready = Vital { view: View { workload: false, ..leading().view }, ..leading() };
+        let reply = answer(&Method::GET, "/readyz", unready, START);
+        assert_eq!((reply.status.as_u16(), reply.text.as_str()), (503, "the workload is not ready"));
+        assert_eq!(status("/livez", unready, START), 200);
+        assert_eq!(status("/leader", unready, START), 200);
     }
 
     #[test]

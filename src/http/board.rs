@@ -162,7 +162,7 @@ mod tests {
     }
 
     fn vital(leading: Option<Led>) -> Vital {
-        Vital { duration: Duration::from_secs(15), heard: START, view: View { ready: true, leading } }
+        Vital { duration: Duration::from_secs(15), heard: START, view: View { ready: true, workload: true, leading } }
     }
 
     fn board(events: &[Event]) -> Board {

@@ -37,7 +37,7 @@ impl Health {
     /// Not ready, not leading, and init heard from at `now`.
     #[must_use]
     pub fn new(duration: Duration, now: Instant) -> Self {
-        let view = View { ready: false, leading: None };
+        let view = View { ready: false, workload: true, leading: None };
         let vital = watch::Sender::new(Vital { duration, heard: now, view });
         Self { vital, board: watch::Sender::default(), metrics: Registry::new() }
     }

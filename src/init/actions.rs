@@ -74,7 +74,7 @@ impl EventLoop {
         }
     }
 
-    /// Forks the workload or a hook, with a fuse of its own if it may lead.
+    /// Forks the workload, a hook or a probe, with a fuse of its own if it may lead.
     pub(super) fn fork(
         &mut self,
         command: &Command,
@@ -134,10 +134,12 @@ impl EventLoop {
             Action::TellRole { pid, role, signal, not_after } => self.tell_role(agent, pid, role, signal, not_after),
             Action::CallOff => self.roles.call_off(),
             Action::Hook { hook, info, reason, not_after } => self.hook(agent, hook, info.as_ref(), reason, not_after),
+            Action::Probe { kind, began, launch } => self.probe(agent, kind, began, launch.as_ref()),
+            Action::KillProbe(kind) => self.kill_probe(kind),
             // Its id may be reused once it has ended.
-            Action::KillHook { pid } if self.processes.is_hook(pid) => drop(send(Target::Group(pid), kill::SIGKILL)),
+            Action::KillHook { pid } if self.processes.is_helper(pid) => drop(send(Target::Group(pid), kill::SIGKILL)),
             Action::KillHook { .. } => {}
-            Action::DrainNotify => self.drain_notify(agent),
+            Action::MarkNotify => self.mark_notify(agent),
             Action::Prove => {
                 self.reap(agent);
                 let scan = self.prover.look(&self.electors.pids());
@@ -214,7 +216,7 @@ impl EventLoop {
         // These are init's own children, not reaped yet: killing them needs no /proc, which may be hidden or need a descriptor, and
         // waits for no reaping.
         let mut killed = everything;
-        for pid in [self.processes.main, self.processes.hook_main()].into_iter().flatten() {
+        for pid in self.processes.helper_mains().chain(self.processes.main) {
             let _ = (kill::send_group(pid, kill::SIGKILL), kill::send(pid, kill::SIGKILL));
             killed = true;
         }

@@ -10,9 +10,11 @@ use super::{
 };
 use crate::{
     clock,
+    config::Acknowledge,
     link::{Exit, ToElector},
-    process::{Pid, kill, reap, signals::Signals},
-    supervision::{Agent, AgentConfig, Input, RoleInput},
+    notification::Notification,
+    process::{Pid, kill, notify::Heard, reap, signals::Signals},
+    supervision::{Agent, AgentConfig, Input},
     term_page::TermPage,
     time::Instant,
     wire::Broken,
@@ -49,7 +51,7 @@ impl EventLoop {
         Self {
             electors: ElectorProcesses::new(inherited),
             processes: Processes::new(programs, inherited, &config.config),
-            roles: RoleMessenger::new(notify),
+            roles: RoleMessenger::new(notify, config.config.workload.acknowledge == Some(Acknowledge::Notify)),
             foreground: Foreground::new(terminal, !guards),
             prover: Prover::new(config.pid1),
             fuses: Fuses::new(),
@@ -133,15 +135,14 @@ impl EventLoop {
     /// Reaps dead children and tells the agent; its actions are carried out here only after the elector ended.
     pub(super) fn reap(&mut self, agent: &mut Agent) {
         self.more_to_reap = !ends_in_time(clock::boot, || self.reap_one(agent));
-        self.end_hook(agent);
+        self.end_helpers(agent);
     }
 
     /// Whether there was one.
     fn reap_one(&mut self, agent: &mut Agent) -> bool {
-        let hook = self.processes.hook_main();
         let before = |pid| {
-            if hook == Some(pid) {
-                // Ignored: others of its group may not be killed, and then the hook does not end.
+            if self.processes.helper_mains().any(|helper| helper == pid) {
+                // Ignored: others of its group may not be killed, and then the hook or probe does not end.
                 let _ = kill::send_group(pid, kill::SIGKILL);
             }
         };
@@ -155,7 +156,7 @@ impl EventLoop {
                 self.feed(agent, Input::ElectorEnded);
                 self.complain(format!("the elector ended: {how}"));
             }
-        } else if !self.hook_main_ended(pid, exit) {
+        } else if !self.helper_main_ended(pid, exit) {
             self.reaped(agent, pid, exit);
         }
         true
@@ -227,9 +228,19 @@ impl EventLoop {
     fn take_notification(&mut self, agent: &mut Agent) -> bool {
         let (Some(socket), Some(main)) = (self.roles.listening(), self.processes.main) else { return false };
         match socket.receive(main, self.prover.scanner().as_deref()) {
-            Ok(Some(Ok(Some(role)))) => self.feed(agent, Input::Role(RoleInput::Notified(role))),
+            Ok(Some(Ok(Heard::Said(said)))) => {
+                for said in said {
+                    if let Notification::Refused(why) = said
+                        && self.roles.is_first_rejection()
+                    {
+                        self.warn(why.into());
+                    }
+                    self.roles.heard(said).into_iter().for_each(|input| self.feed(agent, input));
+                }
+            }
+            Ok(Some(Ok(Heard::Marked(number)))) => self.roles.marked(number),
             Ok(Some(Err(rejected))) if self.roles.is_first_rejection() => self.warn(rejected.to_string()),
-            Ok(Some(Ok(None) | Err(_))) => {}
+            Ok(Some(Err(_))) => {}
             Ok(None) | Err(_) => return false,
         }
         true

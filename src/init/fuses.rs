@@ -129,7 +129,11 @@ impl Fuses {
 
     /// One for the group that a child is about to make of itself. None while nothing of a leader may run, or if there are too
     /// many.
-    pub(super) fn spare(&self) -> Result<Option<Fuse>, FuseError> {
+    pub(super) fn spare(&mut self) -> Result<Option<Fuse>, FuseError> {
+        if self.lit.len() >= self.most {
+            // Those of probes, of which there is one after the other.
+            self.lit.retain(|fuse| fuse.group().is_some());
+        }
         match self.hard {
             Some(hard) if self.lit.len() < self.most => Fuse::light(hard).map(Some),
             Some(_) if self.most < MOST => Err(FuseError::Descriptors(self.most)),
@@ -288,7 +292,7 @@ mod tests {
         fuses.cover(first.id()).unwrap();
         let full = fuses.cover(second.id());
         drop(first);
-        fuses.search(|| ours(&[&second])).unwrap();
+        fuses.cover(second.id()).unwrap();
 
         assert!(matches!(full, Err(FuseError::Descriptors(1))), "{full:?}");
         assert_eq!(covered(&fuses), [second.id()]);

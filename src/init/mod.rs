@@ -7,9 +7,9 @@
 //!
 //! - [`event_loop`] is the loop, and [`timer`] what ends its sleep; [`actions`] carries the actions out, [`roles`] those that tell
 //!   a running workload its role.
-//! - [`elector`] starts the elector and speaks to it; [`processes`] are the workload and its hook, [`programs`] what they are
-//!   started from and told; [`foreground`] is their terminal.
-//! - [`hooks`] makes sure that a hook ends as a whole; [`fuses`] has the kernel kill at H if neither init nor the elector runs.
+//! - [`elector`] starts the elector and speaks to it; [`processes`] are the workload, its hooks and its probes, [`programs`] what
+//!   they are started from and told; [`foreground`] is their terminal.
+//! - [`helpers`] makes sure that a hook or probe ends as a whole; [`fuses`] has the kernel kill at H if neither init nor the elector runs.
 //! - [`proof`] kills and scans for what is left; [`log`] and [`identity`] are what their names say.
 
 use std::{error::Error, fmt::Display};
@@ -18,7 +18,7 @@ use crate::{
     api::Cluster,
     cli::Run,
     clock,
-    config::{self, Acknowledge, Config, LogFormat, Preset, Purpose},
+    config::{self, Config, LogFormat, Preset, Purpose},
     exit,
     process::{
         Pid, memory,
@@ -40,7 +40,7 @@ mod elector;
 mod event_loop;
 mod foreground;
 mod fuses;
-mod hooks;
+mod helpers;
 mod identity;
 mod log;
 mod processes;
@@ -153,8 +153,8 @@ fn prepare(mut config: Config, preset: Preset, log: &mut Log) -> Result<(Prepare
         // Refused by older kernels and some containers; it only makes late wake-ups rarer.
         drop(slice::shorten());
     }
-    let notify = (guards && config.workload.acknowledge == Some(Acknowledge::Notify))
-        .then(NotifySocket::open)
+    let notify = (guards && config.workload.notifies())
+        .then(|| NotifySocket::open(config.workload.notify_access))
         .transpose()
         .map_err(|error| Unprepared::system("NOTIFY_SOCKET cannot be made", &error))?;
     let address = notify.as_ref().map(NotifySocket::address);

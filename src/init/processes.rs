@@ -1,8 +1,8 @@
-//! The workload and its hook as init's children.
+//! The workload, its hooks and its probes as init's children.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
-use super::{hooks::Hook, programs::Programs};
+use super::{helpers::Helper, programs::Programs};
 use crate::{
     config::Config,
     process::{Pid, signals::Inherited, spawn::Spawning},
@@ -18,8 +18,8 @@ pub(super) struct Processes {
     pub(super) main: Option<Pid>,
     /// The same, while it is not known whether it runs its command.
     pub(super) spawning: Option<Spawning>,
-    /// Until it has ended as a whole.
-    pub(super) hook: Option<Hook>,
+    /// Each until it has ended as a whole.
+    pub(super) helpers: Vec<Helper>,
     /// The workload may not be signalled, and that was logged.
     pub(super) refused: bool,
 }
@@ -27,7 +27,7 @@ pub(super) struct Processes {
 impl Processes {
     pub(super) const fn new(programs: Programs, inherited: Inherited, config: &Config) -> Self {
         let oom_score_adjust = config.workload.oom_score_adjust;
-        Self { programs, inherited, oom_score_adjust, main: None, spawning: None, hook: None, refused: false }
+        Self { programs, inherited, oom_score_adjust, main: None, spawning: None, helpers: Vec::new(), refused: false }
     }
 
     /// Readable once the outcome of the workload's start is known.
@@ -35,18 +35,18 @@ impl Processes {
         self.spawning.as_ref().map(AsFd::as_fd)
     }
 
-    /// The hook's main process, until that is reaped.
-    pub(super) fn hook_main(&self) -> Option<Pid> {
-        self.hook.as_ref().and_then(Hook::main)
+    /// The main processes of hooks and probes, each until it is reaped.
+    pub(super) fn helper_mains(&self) -> impl Iterator<Item = Pid> {
+        self.helpers.iter().filter_map(Helper::main)
     }
 
-    /// When to look again whether all of a hook is gone.
+    /// When to look again whether all of a hook or probe is gone.
     pub(super) fn look_again(&self) -> Option<Instant> {
-        self.hook.as_ref().and_then(Hook::look_again)
+        self.helpers.iter().filter_map(Helper::look_again).min()
     }
 
-    /// Whether this is the process group of a hook that has not ended.
-    pub(super) fn is_hook(&self, pid: i32) -> bool {
-        self.hook.as_ref().is_some_and(|hook| hook.is(pid))
+    /// Whether this is the process group of a hook or probe that has not ended.
+    pub(super) fn is_helper(&self, pid: i32) -> bool {
+        self.helpers.iter().any(|helper| helper.is(pid))
     }
 }

@@ -8,8 +8,11 @@ use std::{
 };
 
 use crate::{
-    config::{Config, HookKind},
-    environment::{IDENTITY, LEASE, NAMESPACE, NOTIFY_SOCKET, OF_A_TERM, REASON, ROLE, SLOTS, TERM_FD, TRACEPARENT, TRACESTATE},
+    config::{Config, HookKind, ProbeKind},
+    environment::{
+        IDENTITY, LEASE, NAMESPACE, NOTIFY_SOCKET, OF_A_TERM, REASON, ROLE, SLOTS, TERM_FD, TRACEPARENT, TRACESTATE,
+        WATCHDOG_USEC,
+    },
     link::{Reason, Slot, TermInfo},
     process::{
         resolve::{ResolveError, resolve},
@@ -18,12 +21,12 @@ use crate::{
     role::Role,
 };
 
-/// The workload and its hooks, ready to be started.
+/// The workload, its hooks and its probes, ready to be started.
 #[derive(Debug)]
 pub(super) struct Programs {
     workload: Program,
-    after_lead: Option<Program>,
-    before_follow: Option<Program>,
+    /// Hooks and probes, by their keys.
+    helpers: BTreeMap<&'static str, Program>,
     /// The names of the Leases, by slot.
     leases: Vec<String>,
     environment: BTreeMap<OsString, OsString>,
@@ -41,15 +44,15 @@ struct Program {
 pub(super) enum FindError {
     #[error(transparent)]
     Workload(ResolveError),
-    /// By its key below `hooks`.
-    #[error("hooks.{0}")]
-    Hook(&'static str, #[source] ResolveError),
+    /// A hook or a probe, by its section and its key.
+    #[error("{0}.{1}")]
+    Helper(&'static str, &'static str, #[source] ResolveError),
 }
 
 impl FindError {
     /// The exit code for it.
     pub(super) fn exit_code(&self) -> u8 {
-        let (Self::Workload(why) | Self::Hook(_, why)) = self;
+        let (Self::Workload(why) | Self::Helper(_, _, why)) = self;
         why.code()
     }
 }
@@ -71,16 +74,16 @@ impl Programs {
             let file = resolve(command.first().map(String::as_str).unwrap_or_default(), path)?;
             Ok::<_, ResolveError>(Program { file, arguments: command.to_vec() })
         };
-        // Without a Lease no hook is run.
-        let hooks = config.lease.enabled.then_some(&config.hooks);
-        let hook = |kind: HookKind| {
-            let found = hooks.and_then(|hooks| kind.of(hooks)).map(|hook| find(&hook.command)).transpose();
-            found.map_err(|why| FindError::Hook(kind.name(), why))
-        };
+        let hooks = HookKind::ALL.into_iter().filter_map(|kind| Some(("hooks", kind.name(), &kind.of(&config.hooks)?.command)));
+        let probes = ProbeKind::ALL.into_iter().map(|kind| ("workload", kind.name(), &kind.of(&config.workload).exec.command));
+        let mut helpers = BTreeMap::new();
+        // Without a Lease none of them is run.
+        for (section, key, command) in hooks.chain(probes.filter(|(.., it)| !it.is_empty())).filter(|_| config.lease.enabled) {
+            helpers.insert(key, find(command).map_err(|why| FindError::Helper(section, key, why))?);
+        }
         Ok(Self {
             workload: find(&config.workload.command).map_err(FindError::Workload)?,
-            after_lead: hook(HookKind::AfterLead)?,
-            before_follow: hook(HookKind::BeforeFollow)?,
+            helpers,
             leases: (0..config.lease.slots).map(|slot| config.lease.name_of(Slot(slot))).collect(),
             environment,
             page: None,
@@ -104,21 +107,18 @@ impl Programs {
         }
     }
 
-    /// A hook, told its term and why that ended; none if it is not set.
+    /// A hook or a probe, told the role, its term and why that ended; none if it is not set.
     ///
     /// # Errors
     /// A NUL byte in what it is told.
-    pub(super) fn hook(
+    pub(super) fn helper(
         &self,
-        hook: HookKind,
+        key: &str,
+        role: Role,
         info: Option<&TermInfo>,
         reason: Option<Reason>,
     ) -> Result<Option<Command>, SpawnError> {
-        let (program, role) = match hook {
-            HookKind::AfterLead => (&self.after_lead, Role::Leader),
-            HookKind::BeforeFollow => (&self.before_follow, Role::Standby),
-        };
-        program.as_ref().map(|program| self.command(program, Some(role), info, reason)).transpose()
+        self.helpers.get(key).map(|program| self.command(program, Some(role), info, reason)).transpose()
     }
 
     /// The name of the workload's program, for people.
@@ -188,6 +188,7 @@ fn environment(
         (NAMESPACE, Some(lease.namespace.clone()).filter(|namespace| !namespace.is_empty())),
         (IDENTITY, Some(identity.to_owned())),
         (NOTIFY_SOCKET, notify),
+        (WATCHDOG_USEC, config.workload.liveness.notify.then(|| config.workload.liveness.watchdog().as_micros().to_string())),
     ];
     environment.extend(known.into_iter().filter_map(|(name, value)| Some((name.into(), value?.into()))));
     environment

@@ -1,17 +1,18 @@
 //! Tells a workload that runs everywhere its role: by signal, hook and NOTIFY_SOCKET (law 8, 15).
 
-use std::os::fd::AsFd;
+use std::{io, os::fd::AsFd};
 
-use super::{event_loop::EventLoop, hooks::Hook};
+use super::{event_loop::EventLoop, helpers::Task};
 use crate::{
     clock,
     config::{HookKind, Signal},
     link::{Exit, Reason, TermInfo},
+    notification::Notification,
     process::{
         Pid, kill,
-        notify::NotifySocket,
+        notify::{Mark, NotifySocket},
         reap,
-        spawn::{self, Input as Stdin, Outcome, ProcessGroup, RoleSignal, Spawning},
+        spawn::{self, Outcome, RoleSignal, Spawning},
     },
     role::Role,
     supervision::{Agent, Input, RoleInput},
@@ -22,29 +23,45 @@ use crate::{
 /// How the workload is told by a signal, and where it answers.
 pub(super) struct RoleMessenger {
     notify: Option<NotifySocket>,
+    /// The workload answers there when it is told its role.
+    answers: bool,
     /// The child that sends the signal, until it is reaped.
     child: Option<Spawning>,
+    /// The number of the last mark, and whether it is still to be read: every role before it was said before the question.
+    marks: u64,
+    is_unmarked: bool,
     /// A notification of this incarnation was dropped and that was logged: a flood of them is one line.
     rejected: bool,
 }
 
 impl RoleMessenger {
-    pub(super) const fn new(notify: Option<NotifySocket>) -> Self {
-        Self { notify, child: None, rejected: false }
+    pub(super) const fn new(notify: Option<NotifySocket>, answers: bool) -> Self {
+        Self { notify, answers, child: None, marks: 0, is_unmarked: false, rejected: false }
     }
 
-    /// The socket to read, unless a signal is on its way: what is said before it is for that child to discard.
+    /// The socket to read, unless an answer may be next whose question is not known to have been asked.
     pub(super) fn listening(&self) -> Option<&NotifySocket> {
-        self.notify.as_ref().filter(|_| self.child.is_none())
+        self.notify.as_ref().filter(|_| self.child.is_none() || self.is_unmarked || !self.answers)
     }
 
     pub(super) const fn is_first_rejection(&mut self) -> bool {
         !std::mem::replace(&mut self.rejected, true)
     }
 
+    /// This mark was read.
+    pub(super) const fn marked(&mut self, number: u64) {
+        self.is_unmarked &= number != self.marks;
+    }
+
+    /// What is fed of what was read.
+    pub(super) fn heard(&mut self, said: Notification) -> Option<Input> {
+        let Notification::Role(role) = said else { return Some(Input::Notified(said)) };
+        (!self.is_unmarked).then_some(Input::Role(RoleInput::Notified(role)))
+    }
+
     /// This incarnation is gone.
     pub(super) fn forget(&mut self) {
-        (self.child, self.rejected) = (None, false);
+        (self.child, self.is_unmarked, self.rejected) = (None, false, false);
     }
 
     /// Kills the child, whatever it has done: nobody asks any more.
@@ -54,12 +71,23 @@ impl RoleMessenger {
             let _ = kill::send(child.pid, kill::SIGKILL);
         }
     }
+
+    /// The next mark, to be set as the last thing before the workload is asked.
+    fn mark(&mut self) -> Option<Mark<'_>> {
+        self.marks += 1;
+        self.is_unmarked = self.answers;
+        self.notify.as_ref().filter(|_| self.answers).map(|socket| Mark { socket: socket.as_fd(), number: self.marks })
+    }
+
+    fn set_mark(&mut self) -> io::Result<()> {
+        Ok(self.mark().map_or(Ok(()), Mark::set)?)
+    }
 }
 
 impl EventLoop {
-    pub(super) fn drain_notify(&mut self, agent: &mut Agent) {
-        let drained = self.roles.notify.as_ref().map_or(Ok(()), NotifySocket::drain);
-        self.answer(agent, drained.map_err(|error| format!("NOTIFY_SOCKET cannot be emptied: {error}")));
+    pub(super) fn mark_notify(&mut self, agent: &mut Agent) {
+        let marked = self.roles.set_mark();
+        self.answer(agent, marked.map_err(|error| format!("NOTIFY_SOCKET cannot be marked: {error}")));
     }
 
     pub(super) fn tell_role(&mut self, agent: &mut Agent, pid: i32, role: Role, signal: Signal, not_after: Option<Instant>) {
@@ -76,14 +104,14 @@ impl EventLoop {
         if role == Role::Standby && !spawn::handles(pid, signal) {
             return self.answer(agent, Err(format!("the workload does not handle {key} ({}) and is killed", signal.name())));
         }
-        let notify = self.roles.notify.as_ref();
-        if let (None, Some(socket)) = (not_after, notify) {
-            let sent = socket.drain().and_then(|()| kill::send(pid, signal));
+        let until_taken = !self.roles.answers;
+        if not_after.is_none() && !until_taken {
+            let sent = self.roles.set_mark().and_then(|()| kill::send(pid, signal));
             return self.answer(agent, sent.map_err(|error| format!("the workload cannot be told {key}: {error}")));
         }
         // A notification is an answer to the signal; whoever is not asked for one must at least have it.
-        let until_taken = notify.is_none();
-        match (RoleSignal { pid, signal, not_after, notify: notify.map(AsFd::as_fd), until_taken }).spawn() {
+        let mark = self.roles.mark();
+        match (RoleSignal { pid, signal, not_after, mark, until_taken }).spawn() {
             // Its end is the answer.
             Ok(child) => self.roles.child = Some(child),
             Err(error) => self.answer(agent, Err(format!("the workload cannot be told {key}: {}", one_line(&error)))),
@@ -121,13 +149,11 @@ impl EventLoop {
         reason: Option<Reason>,
         not_after: Instant,
     ) {
-        let command = self.processes.programs.hook(hook, info, reason);
-        let mut fork = |command| self.fork(&command, ProcessGroup::Own, Stdin::Null, Some(not_after), true);
-        let input = match command.and_then(|command| command.map(&mut fork).transpose()) {
-            Ok(Some(spawning)) => {
+        let role = if hook == HookKind::AfterLead { Role::Leader } else { Role::Standby };
+        let command = self.processes.programs.helper(hook.name(), role, info, reason);
+        let input = match self.help(Task::Hook(hook), command, Some(not_after), true) {
+            Ok(Some(pid)) => {
                 self.fuses.started();
-                let pid = spawning.pid.as_raw();
-                self.processes.hook = Some(Hook::new(hook, spawning));
                 RoleInput::HookForked { pid }
             }
             Ok(None) => RoleInput::HookNotForked,

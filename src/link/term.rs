@@ -76,6 +76,10 @@ pub enum Reason {
     HookFailed,
     /// The role signal was not acknowledged in time (`runs: always`).
     NotAcknowledged,
+    /// It was not ready within `workload.startTimeout`.
+    NotReady,
+    /// It was not live.
+    NotLive,
     /// Somebody asked for it through the Lease.
     StepDown,
     /// A coordinator prefers another holder.
@@ -111,6 +115,8 @@ impl Reason {
             | Self::Limit
             | Self::HookFailed
             | Self::NotAcknowledged
+            | Self::NotReady
+            | Self::NotLive
             | Self::StepDown
             | Self::PreferredHolder => false,
         }
@@ -126,6 +132,8 @@ impl Reason {
             Self::Limit => "limit",
             Self::HookFailed => "hook-failed",
             Self::NotAcknowledged => "not-acknowledged",
+            Self::NotReady => "not-ready",
+            Self::NotLive => "not-live",
             Self::StepDown => "step-down",
             Self::PreferredHolder => "preferred-holder",
             Self::Expired => "expired",

@@ -1,7 +1,8 @@
 //! NOTIFY_SOCKET: what the workload says about itself.
 //!
-//! Owns the socket and its few fields. Accepts a datagram only if the kernel names its sender, and that is the workload's main
-//! process or descends from it. Never blocks, and never decides what a message means for a role.
+//! Owns the socket, whose datagrams are believed, and the mark that tells those before it from those after it. Accepts a datagram
+//! only if the kernel names its sender, and that is the workload's main process or, unless `workload.notifyAccess` is `main`,
+//! descends from it. Never blocks, and never decides what a message means.
 
 use std::{
     io,
@@ -10,18 +11,57 @@ use std::{
 
 use nix::{
     errno::Errno,
-    sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, UnixAddr, bind, recv, setsockopt, socket, sockopt},
+    sys::socket::{
+        AddressFamily, MsgFlags, SockFlag, SockType, UnixAddr, bind, getsockname, sendto, setsockopt, socket, sockopt,
+    },
     unistd::Pid,
 };
 
-use crate::{process::scan::Scanner, role::Role};
-
-/// At most this many datagrams are discarded before the socket counts as one that cannot be drained. The kernel queues no more
-/// than net.unix.max_dgram_qlen, 10 unless it was raised, so more than this many come from a sender that does not stop.
-const MOST: usize = 4096;
+use crate::{
+    config::NotifyAccess,
+    notification::{Notification, parse},
+    process::scan::Scanner,
+};
 
 /// Longest datagram that is read; sd_notify messages are lines.
 const MAX_DATAGRAM: usize = 4096;
+
+/// What a mark begins with.
+const MARK: &[u8] = b"X_TENURE_MARK=";
+
+/// What a datagram is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Heard {
+    /// The workload's word.
+    Said(Vec<Notification>),
+    /// The [`Mark`] of this number.
+    Marked(u64),
+}
+
+/// A datagram of tenure's own to its own socket: what is read later was said later.
+#[derive(Clone, Copy, Debug)]
+pub struct Mark<'a> {
+    /// The socket.
+    pub socket: BorrowedFd<'a>,
+    /// Tells it from others.
+    pub number: u64,
+}
+
+impl Mark<'_> {
+    /// Sets it; async-signal-safe. The kernel has room for it however many datagrams of others are queued.
+    ///
+    /// # Errors
+    /// Any error of sendto(2).
+    pub fn set(self) -> nix::Result<()> {
+        let mut text = [0; MARK.len() + size_of::<u64>()];
+        let (before, number) = text.split_at_mut(MARK.len());
+        before.copy_from_slice(MARK);
+        number.copy_from_slice(&self.number.to_ne_bytes());
+        let socket = self.socket.as_raw_fd();
+        let address: UnixAddr = getsockname(socket)?;
+        sendto(socket, &text, &address, MsgFlags::MSG_DONTWAIT).map(drop)
+    }
+}
 
 /// Why a datagram was rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -32,8 +72,10 @@ pub enum Rejected {
     /// Nobody can tell who sent it.
     #[error("a notification was dropped: without a usable /proc nobody knows who sent it")]
     Unknown,
-    /// Neither the main process nor its descendant, or gone before it could be checked.
-    #[error("a notification of process {0} was dropped: it does not belong to the workload's main process, or has ended")]
+    /// Neither the main process nor its descendant, or gone before it could be checked, or not the one that may.
+    #[error(
+        "a notification of process {0} was dropped: it is not the workload's main process (workload.notifyAccess), or has ended"
+    )]
     Stranger(Pid),
 }
 
@@ -42,14 +84,15 @@ pub enum Rejected {
 pub struct NotifySocket {
     socket: OwnedFd,
     name: String,
+    access: NotifyAccess,
 }
 
 impl NotifySocket {
-    /// Binds it to an abstract name with 128 random bits.
+    /// Binds it to an abstract name with 128 random bits; `access` says who is believed.
     ///
     /// # Errors
     /// No randomness, or any error of socket(2), setsockopt(2) and bind(2).
-    pub fn open() -> io::Result<Self> {
+    pub fn open(access: NotifyAccess) -> io::Result<Self> {
         let mut random = [0; 16];
         getrandom::fill(&mut random).map_err(|error| io::Error::other(error.to_string()))?;
         let name = format!("tenure/notify/{:032x}", u128::from_ne_bytes(random));
@@ -58,7 +101,7 @@ impl NotifySocket {
         // Before the bind, so that no datagram comes without credentials.
         setsockopt(&socket, sockopt::PassCred, &true)?;
         bind(socket.as_raw_fd(), &UnixAddr::new_abstract(name.as_bytes())?)?;
-        Ok(Self { socket, name })
+        Ok(Self { socket, name, access })
     }
 
     /// The value of NOTIFY_SOCKET.
@@ -67,31 +110,36 @@ impl NotifySocket {
         format!("@{}", self.name)
     }
 
-    /// What the next queued datagram says: a role, its sender checked against the workload's main process, or nothing that has a
-    /// meaning here. Without a scanner no role counts.
+    /// What the next queued datagram says, its sender checked against the workload's main process, or nothing that has a meaning
+    /// here. Without a scanner at most the main process is believed.
     ///
     /// # Errors
     /// Any error of recvmsg(2).
-    pub fn receive(&self, main: Pid, scanner: Option<&Scanner>) -> io::Result<Option<Result<Option<Role>, Rejected>>> {
+    pub fn receive(&self, main: Pid, scanner: Option<&Scanner>) -> io::Result<Option<Result<Heard, Rejected>>> {
         let mut buffer = [0; MAX_DATAGRAM];
         let Some((length, sender)) = self.read(&mut buffer)? else { return Ok(None) };
-        let text = buffer.get(..length).and_then(|bytes| std::str::from_utf8(bytes).ok());
-        let Some(text) = text else { return Ok(Some(Err(Rejected::NotText))) };
-        // Whoever says something else may be gone already, as systemd-notify is once its BARRIER=1 was read.
-        let Some(role) = parse(text) else { return Ok(Some(Ok(None))) };
-        let Some(scanner) = scanner else { return Ok(Some(Err(Rejected::Unknown))) };
-        if !belongs(scanner, sender, main) {
-            return Ok(Some(Err(Rejected::Stranger(sender))));
+        let bytes = buffer.get(..length);
+        if let Some(number) = bytes.and_then(|bytes| bytes.strip_prefix(MARK)?.try_into().ok()) {
+            return Ok(Some(Ok(Heard::Marked(u64::from_ne_bytes(number)))));
         }
-        Ok(Some(Ok(Some(role))))
+        let Some(said) = bytes.and_then(|bytes| std::str::from_utf8(bytes).ok()).map(parse) else {
+            return Ok(Some(Err(Rejected::NotText)));
+        };
+        // Whoever says nothing of a meaning may be gone already, as systemd-notify is once its BARRIER=1 was read.
+        let trusted = if said.is_empty() || sender == main { Ok(()) } else { self.check(sender, main, scanner) };
+        Ok(Some(trusted.map(|()| Heard::Said(said))))
     }
 
-    /// Discards all that is queued: an acknowledgement counts only from a socket that was drained before the signal (law 8).
-    ///
-    /// # Errors
-    /// EBUSY if it fills faster than it is drained, or any error of recv(2): something may be left.
-    pub fn drain(&self) -> io::Result<()> {
-        Ok(drain(self.as_fd())?)
+    /// A descendant whose parents are gone is still known by its process group.
+    fn check(&self, sender: Pid, main: Pid, scanner: Option<&Scanner>) -> Result<(), Rejected> {
+        let belongs = match (self.access, scanner) {
+            (NotifyAccess::Main, _) => false,
+            (NotifyAccess::All, None) => return Err(Rejected::Unknown),
+            (NotifyAccess::All, Some(scanner)) => {
+                scanner.descends(sender, main) || scanner.look(sender).is_some_and(|process| process.group == main)
+            }
+        };
+        if belongs { Ok(()) } else { Err(Rejected::Stranger(sender)) }
     }
 
     /// Length (more than the buffer's if it was truncated) and sender of the next datagram; an unknown sender is 0.
@@ -143,48 +191,5 @@ impl Control {
 impl AsFd for NotifySocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
-    }
-}
-
-/// As [`NotifySocket::drain`]; async-signal-safe.
-pub(crate) fn drain(socket: BorrowedFd<'_>) -> nix::Result<()> {
-    for _ in 0..MOST {
-        match recv(socket.as_raw_fd(), &mut [], MsgFlags::MSG_DONTWAIT) {
-            Ok(_) | Err(Errno::EINTR) => {}
-            Err(Errno::EAGAIN) => return Ok(()),
-            Err(errno) => return Err(errno),
-        }
-    }
-    Err(Errno::EBUSY)
-}
-
-/// A descendant whose parents are gone is still known by its process group.
-fn belongs(scanner: &Scanner, sender: Pid, main: Pid) -> bool {
-    scanner.descends(sender, main) || scanner.look(sender).is_some_and(|process| process.group == main)
-}
-
-/// The role that a datagram names; the last one counts, and lines without a meaning here are skipped.
-pub(crate) fn parse(text: &str) -> Option<Role> {
-    let role = |line| match line {
-        "X_TENURE_ROLE=leader" => Some(Role::Leader),
-        "X_TENURE_ROLE=standby" => Some(Role::Standby),
-        _ => None,
-    };
-    text.lines().filter_map(role).next_back()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_last_role_of_a_datagram_counts_and_what_means_nothing_here_is_skipped() {
-        assert_eq!(parse("X_TENURE_ROLE=leader\nSTATUS=x\nX_TENURE_ROLE=standby\nREADY=1"), Some(Role::Standby));
-        assert_eq!(parse("X_TENURE_ROLE=standby\nX_TENURE_ROLE=leader"), Some(Role::Leader));
-        for nothing in
-            ["", "READY=1", "X_TENURE_ROLE=", "X_TENURE_ROLE=Leader", " X_TENURE_ROLE=leader", "X_TENURE_ROLE=leader x"]
-        {
-            assert_eq!(parse(nothing), None, "{nothing:?}");
-        }
     }
 }

@@ -29,7 +29,7 @@ use nix::{
 use crate::{
     config::Signal,
     exit, link,
-    process::{kill, mask::Mask, signals::Inherited, terminal::Terminal},
+    process::{kill, mask::Mask, notify::Mark, signals::Inherited, terminal::Terminal},
     time::Instant,
 };
 
@@ -126,8 +126,8 @@ pub enum Step {
     Prepare,
     /// execve.
     Execute,
-    /// Emptying NOTIFY_SOCKET.
-    Drain,
+    /// The mark on NOTIFY_SOCKET.
+    Mark,
     /// The signal of a role.
     Signal,
 }
@@ -149,7 +149,7 @@ impl fmt::Display for Failure {
             Step::DieWithInit => "cannot bind the child to init's life",
             Step::Prepare => "cannot prepare the child",
             Step::Execute => "cannot execute",
-            Step::Drain => "cannot empty NOTIFY_SOCKET",
+            Step::Mark => "cannot mark NOTIFY_SOCKET",
             Step::Signal => "cannot signal",
         };
         let hint = match (self.step, self.errno) {
@@ -246,8 +246,8 @@ pub struct RoleSignal<'a> {
     pub signal: Signal,
     /// For a promotion: it is sent as soon as the process handles it, and not at this time or later (law 15).
     pub not_after: Option<Instant>,
-    /// Drained before, so that whatever is read there later was said after the signal (law 8); nobody else reads it meanwhile.
-    pub notify: Option<BorrowedFd<'a>>,
+    /// Set just before, so that whatever is read after it was said after the signal, or while that was sent (law 8).
+    pub mark: Option<Mark<'a>>,
     /// The child that sends it ends only once the process has taken it, so that no other can overtake it, and with another status
     /// than 0 if that is gone or it is too late. One that is stopped, or dumps its core for minutes, can be sent a signal without
     /// ever being told of its role.

@@ -19,6 +19,7 @@ use super::{
     workload::{Policy, Workload},
 };
 
+mod health;
 mod shutdown;
 mod stopping;
 #[cfg(test)]
@@ -63,6 +64,10 @@ pub struct Agent {
     /// An elector reported that no elector can work.
     failed: Option<u8>,
     shutdown: Option<Shutdown>,
+    /// What the workload last said of itself.
+    status: String,
+    /// Whether it was ready, and what it had said, when the elector was last told.
+    told_health: (bool, String),
     /// [`Action::Exit`] went out: nothing more is done.
     over: bool,
     actions: VecDeque<Action>,
@@ -83,6 +88,8 @@ impl Agent {
             backoff: None,
             failed: None,
             shutdown: None,
+            status: String::new(),
+            told_health: (true, String::new()),
             over: false,
             actions: VecDeque::new(),
         }
@@ -120,9 +127,12 @@ impl Agent {
             Input::Told(message) => {
                 self.electors.heard(now);
                 self.told(message, now);
+                self.tell_health(true);
             }
             Input::ElectorStarted => {
                 self.electors.started(now);
+                self.workload.health.change_elector();
+                self.told_health = (self.config.config.workload.readiness.means().is_none(), String::new());
                 if let Some(shutdown) = &mut self.shutdown {
                     shutdown.was_told();
                 }
@@ -134,10 +144,15 @@ impl Agent {
             }
             Input::LinkBroken => self.give_elector_up(now),
             Input::Signal(signal) => self.signalled(Signal(signal), now),
-            Input::Forked { pid } => self.workload.forked(pid, now),
+            Input::Forked { pid } => {
+                self.status.clear();
+                self.workload.forked(pid, now);
+            }
             Input::Spawned => self.workload.spawned(now),
             Input::NotSpawned(why) => self.workload.not_spawned(why, now),
             Input::Role(input) => self.workload.role(input, now),
+            Input::Notified(said) => self.notified(said, now),
+            Input::Probed { kind, began, failure } => self.workload.health.answered(kind, began, failure),
             Input::Reaped { pid, exit } => self.workload.reaped(pid, exit, now),
             Input::Childless => self.workload.childless(now),
             Input::Scanned(scan) => self.workload.scanned(scan, now),
@@ -221,6 +236,7 @@ impl Agent {
 /// What follows from the state, whatever brought it about.
 impl Agent {
     fn settle(&mut self, now: Instant) {
+        self.workload.heed_health(now);
         self.flush(now);
         if self.shutdown.is_none() {
             self.want(now);
@@ -228,6 +244,7 @@ impl Agent {
         }
         self.end(now);
         self.flush(now);
+        self.tell_health(false);
     }
 
     /// Collects the workload's actions and events.

@@ -118,6 +118,13 @@ impl StopEscalation {
         }
     }
 
+    /// Whoever was asked needs until then.
+    pub(crate) fn extend(&mut self, until: Instant) {
+        if let Phase::Asked { kill_at, .. } = &mut self.phase {
+            *kill_at = until.max(*kill_at);
+        }
+    }
+
     /// The main process was reaped. With `mixed` the rest is killed without being asked.
     pub(crate) fn main_ended(&mut self, now: Instant) {
         self.main_gone = true;

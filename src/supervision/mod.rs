@@ -16,8 +16,9 @@
 //! 3. After [`Action::KillElector`] it drains the link into the agent and closes it (law 10).
 
 use crate::{
-    config::{HookKind, Signal},
+    config::{HookKind, ProbeKind, Signal},
     link::{Exit, Reason, TermInfo, ToElector, ToInit},
+    notification::Notification,
     role::Role,
     time::Instant,
 };
@@ -27,6 +28,7 @@ pub use self::agent::{Agent, AgentConfig};
 mod agent;
 mod electors;
 mod escalation;
+mod health;
 mod restarts;
 mod roles;
 mod term;
@@ -59,6 +61,17 @@ pub enum Input {
     NotSpawned(NotSpawned),
     /// About the role of a workload that runs always.
     Role(RoleInput),
+    /// A process of the workload said it; its role is a [`RoleInput`].
+    Notified(Notification),
+    /// The end of [`Action::Probe`]: all of it is gone, or it did not fork.
+    Probed {
+        /// Of which.
+        kind: ProbeKind,
+        /// When it was asked for.
+        began: Instant,
+        /// Why it failed; none: it did not.
+        failure: Option<String>,
+    },
     /// A child other than the elector was reaped; if it was a hook, its whole process group is gone.
     Reaped {
         /// Its id, invalid from now on.
@@ -88,7 +101,7 @@ pub enum RoleInput {
     },
     /// [`Action::Hook`] did not fork.
     HookNotForked,
-    /// `X_TENURE_ROLE` from a process of the workload.
+    /// `X_TENURE_ROLE` from a process of the workload, said after it was asked (law 8).
     Notified(Role),
 }
 
@@ -185,8 +198,8 @@ pub enum Action {
         /// Which.
         signal: Signal,
     },
-    /// Tell a running workload its role by a signal, from a forked child that drains NOTIFY_SOCKET and checks the clock last (law 8,
-    /// 15). A promotion waits while the signal would end the process, as it would just after its start. Nothing that is said
+    /// Tell a running workload its role by a signal, from a forked child that marks NOTIFY_SOCKET and checks the clock last (law 8,
+    /// 15). A promotion waits while the signal would end the process, as it would just after its start. No role that is said
     /// before the child has ended is fed before its [`RoleInput::Signalled`].
     TellRole {
         /// The main process.
@@ -211,13 +224,24 @@ pub enum Action {
         /// S for a promotion, H for a demotion: its forked child checks the clock last, as with [`Action::TellRole`] (law 15).
         not_after: Instant,
     },
+    /// Start what asks the workload whether it is ready, or live, in a process group of its own.
+    Probe {
+        /// Which; only one of a kind runs at a time.
+        kind: ProbeKind,
+        /// Now; named when it has ended.
+        began: Instant,
+        /// As for [`Action::Spawn`]: until when it may be started; a standby's has no limit.
+        launch: Option<Launch>,
+    },
+    /// SIGKILL its process group, if it was started and has not ended.
+    KillProbe(ProbeKind),
     /// SIGKILL the process group of this hook.
     KillHook {
         /// Its id.
         pid: i32,
     },
-    /// Discard every datagram that waits on NOTIFY_SOCKET: in place of a signal, and answered like one.
-    DrainNotify,
+    /// Mark NOTIFY_SOCKET, so that no role counts that was said before: in place of a signal, and answered like one.
+    MarkNotify,
     /// Reap and scan.
     Prove,
     /// SIGKILL everything but init and the elector, reap and scan.

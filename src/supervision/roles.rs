@@ -1,8 +1,8 @@
 //! How a running workload is told its role, and what counts as its answer (`runs: always`).
 //!
 //! A change of role is one sequence: the signal, the hook, the notification, each where it is configured. No change begins before
-//! the last one is acknowledged. A notification counts only if it was read after the signal, from a socket that was drained before
-//! it; a demotion's only with every hook of the term dead (law 8). Any doubt about a promotion is its failure.
+//! the last one is acknowledged. A notification counts only if it was read after the signal, from a socket that was marked before
+//! it; a demotion's only with every hook and probe of the term dead (law 8). Any doubt about a promotion is its failure.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -43,6 +43,8 @@ struct Change {
     step: Step,
     /// Its notification came, or is not asked for.
     word: bool,
+    /// No probe of the term runs.
+    alone: bool,
     /// Without its acknowledgement by then the change has failed.
     until: Instant,
 }
@@ -74,7 +76,7 @@ pub(crate) enum Outcome {
 
 impl Change {
     const fn to(to: Role, launch: Launch, reason: Option<Reason>, until: Instant) -> Self {
-        Self { to, launch, reason, step: Step::Signal, word: true, until }
+        Self { to, launch, reason, step: Step::Signal, word: true, alone: true, until }
     }
 }
 
@@ -130,10 +132,11 @@ impl Roles {
     }
 
     /// Tells a leader that it follows, which it has to acknowledge by `until`; its hook does not begin at `not_after` or later.
-    /// None: it cannot be told, because it has not yet acknowledged that it leads.
+    /// None: it cannot be told, because it has not yet acknowledged that it leads. Unless it is `alone`, it follows once it is.
     pub(crate) fn demote(
         &mut self,
         reason: Reason,
+        alone: bool,
         until: Instant,
         not_after: Instant,
         now: Instant,
@@ -143,7 +146,8 @@ impl Roles {
             Stage::Standby => Some(Outcome::Demoted),
             Stage::Leader(launch) => {
                 let launch = Launch { not_after, ..launch.clone() };
-                Some(self.tell(Change::to(Role::Standby, launch, Some(reason), until), now, out))
+                let change = Change { alone, ..Change::to(Role::Standby, launch, Some(reason), until) };
+                Some(self.tell(change, now, out))
             }
             Stage::Changing(change) => match change.to {
                 Role::Leader => None,
@@ -166,7 +170,7 @@ impl Roles {
         self.stage = Stage::Changing(change);
         match signal {
             Some(signal) => out.push_back(Action::TellRole { pid: self.pid, role, signal, not_after }),
-            None if asks_for_word => out.push_back(Action::DrainNotify),
+            None if asks_for_word => out.push_back(Action::MarkNotify),
             None => return self.signalled(now, out),
         }
         Outcome::Pending
@@ -198,6 +202,16 @@ impl Roles {
             RoleInput::Notified(role) => change.word |= is_told && role == change.to,
         }
         self.settle()
+    }
+
+    /// No probe of the term runs any more.
+    pub(crate) fn left_alone(&mut self) -> Outcome {
+        if let Stage::Changing(change) = &mut self.stage
+            && !std::mem::replace(&mut change.alone, true)
+        {
+            return self.settle();
+        }
+        Outcome::Pending
     }
 
     /// The hook ended; none: it never began.
@@ -261,7 +275,7 @@ impl Roles {
     }
 
     fn settle(&mut self) -> Outcome {
-        let Stage::Changing(Change { to, launch, step: Step::Answer, word: true, .. }) = &self.stage else {
+        let Stage::Changing(Change { to, launch, step: Step::Answer, word: true, alone: true, .. }) = &self.stage else {
             return Outcome::Pending;
         };
         let (stage, outcome) = match to {

@@ -16,6 +16,7 @@ use crate::{
 use super::{
     Action, Launch, NotSpawned, Target,
     escalation::{Step, StopEscalation},
+    health::Health,
     restarts::Restarts,
     roles::{Outcome, Roles},
 };
@@ -42,6 +43,8 @@ pub(crate) enum Happened {
     SpawnFailed { code: u8, message: String },
     /// It was not promoted: its hook failed, it could not be told, or did not acknowledge it.
     NotPromoted(Reason),
+    /// It runs, and is not ready in time, or not live.
+    Fails(Reason),
     /// Nothing of a leader runs: it was proved dead, or acknowledged its demotion.
     Yielded(Stop),
     /// These processes do not die.
@@ -57,6 +60,7 @@ pub(crate) struct Workload {
     /// Since the last proof something of a leader was started.
     leads: bool,
     restarts: Restarts,
+    pub(crate) health: Health,
     /// The stop under way, or the last one.
     account: Account,
     /// The proof as it was reported, until something of a leader runs again.
@@ -92,9 +96,11 @@ enum Actual {
 
 impl Workload {
     pub(crate) fn new(policy: Policy) -> Self {
+        let policy = Arc::new(policy);
         Self {
             restarts: Restarts::new(policy.config.restart.clone()),
-            policy: Arc::new(policy),
+            health: Health::new(Arc::clone(&policy)),
+            policy,
             wanted: Wanted::Down,
             actual: Actual::Stopped,
             leads: false,
@@ -222,6 +228,7 @@ impl Workload {
             None => (Some(Roles::standby(Arc::clone(&self.policy), pid)), Outcome::Pending),
         };
         self.forget_stop();
+        self.health.begin(now);
         self.actual = Actual::Running { pid, since: now, roles };
         self.take(outcome, now);
         self.advance(now);
@@ -256,7 +263,7 @@ impl Workload {
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         match &self.actual {
             Actual::Waiting { until } => self.may_start(*until).then_some(*until),
-            Actual::Running { roles, .. } => roles.as_ref().and_then(Roles::due),
+            Actual::Running { roles, .. } => roles.as_ref().and_then(Roles::due).into_iter().chain(self.health.due()).min(),
             Actual::Stopping { escalation, .. } => escalation.due(),
             Actual::Starting { pid: Some(_), late, .. } => *late,
             Actual::Stopped | Actual::Starting { pid: None, .. } => None,
@@ -273,6 +280,10 @@ impl Workload {
                 Outcome::Pending | Outcome::Promoted | Outcome::Demoted => None,
             };
             self.take(outcome, now);
+        }
+        if let Actual::Running { .. } = self.actual {
+            let may_ask = self.may_ask(now);
+            self.health.handle_timeout(may_ask.as_ref(), now, &mut self.actions);
         }
         if let Actual::Starting { pid: Some(pid), late, .. } = &mut self.actual
             && late.take_if(|at| *at <= now).is_some()
@@ -330,6 +341,7 @@ impl Workload {
             Wanted::Down | Wanted::Standby => None,
         };
         self.leads = launch.is_some();
+        self.health.forget();
         let role = match (self.policy.plain, &launch) {
             (true, _) => None,
             (false, Some(_)) => Some(Role::Leader),

@@ -142,6 +142,7 @@ impl EventLog {
                 warn!(exit_signal = signal, "the workload ended; restarting it");
             }
             ToElector::Shutdown => info!("shutting down"),
+            ToElector::Health { unready, status } => info!(unready, status, "how the workload is"),
             ToElector::InitialState(_)
             | ToElector::Acknowledged { .. }
             | ToElector::Started { .. }
@@ -149,6 +150,7 @@ impl EventLog {
             | ToElector::Stopping { .. }
             | ToElector::Stopped { .. }
             | ToElector::Unproved { .. }
+            | ToElector::Probe { .. }
             | ToElector::Heartbeat => {}
         }
     }

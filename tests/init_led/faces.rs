@@ -107,6 +107,7 @@ fn workload(behaviour: &str) {
         for _ in 0..1000 {
             notify("STATUS=starting");
         }
+        notify("READY=1");
         signals.thread_block().unwrap();
     } else {
         signals.thread_block().unwrap();

@@ -19,6 +19,7 @@ mod electors;
 mod faces;
 mod forks;
 mod fuses;
+mod health;
 #[path = "../support/incomplete.rs"]
 mod incomplete;
 #[path = "../support/lines.rs"]
@@ -92,6 +93,13 @@ fn main() -> ExitCode {
             an_elector_that_was_stopped_is_killed_with_its_plugins_and_replaced,
             one_that_speaks_nonsense_is_replaced,
             it_has_a_session_of_its_own_and_no_standard_input;
+        health:
+            what_systemd_notify_says_of_a_workload_is_told_and_what_tenure_does_not_do_is_refused,
+            a_workload_with_systemds_library_is_ready_and_has_a_watchdog_that_ends_it_once_it_is_stopped,
+            a_program_that_asks_is_told_the_role_and_its_failures_end_the_term,
+            a_program_that_hangs_is_killed_with_all_of_its_group_and_has_failed,
+            nothing_that_is_said_while_a_promotion_waits_is_lost,
+            a_demotion_leaves_no_probe_of_the_term;
         always:
             a_standby_that_ends_before_the_elector_has_spoken_is_spoken_of,
             the_role_is_told_by_signals_and_acknowledged_by_datagrams,

@@ -108,6 +108,8 @@ pub(crate) struct World {
     timing: Timing,
     /// The hooks that ended, as reported by init.
     pub(crate) hooked: RefCell<Vec<(HookKind, Exit)>>,
+    /// What init warned of.
+    pub(crate) warned: RefCell<Vec<String>>,
 }
 
 impl World {
@@ -157,8 +159,8 @@ impl World {
         let mut child = command.spawn().expect("setpriv and unshare are needed");
         let (output, errors) = (Lines::of(child.stdout.take().unwrap()), child.stderr.take());
         let link = accept(&listener);
-        let hooked = RefCell::default();
-        Self { child, output, errors, contained, listener, link, serial: 0, timing: config.timing(), hooked }
+        let (hooked, warned) = (RefCell::default(), RefCell::default());
+        Self { child, output, errors, contained, listener, link, serial: 0, timing: config.timing(), hooked, warned }
     }
 
     /// Leads from now on, and its workload has printed a line.
@@ -222,7 +224,9 @@ impl World {
             if let ToElector::Hooked { hook, exit, began, ended } = &message {
                 assert!(began <= ended, "{message:?}");
                 self.hooked.borrow_mut().push((*hook, *exit));
-            } else if !matches!(message, ToElector::Warn(_)) {
+            } else if let ToElector::Warn(line) = message {
+                self.warned.borrow_mut().push(line);
+            } else {
                 return Some(message);
             }
         }

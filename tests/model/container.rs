@@ -298,7 +298,7 @@ impl Container {
                 self.tree.order(pid, Role::Standby, self.token);
                 self.handle(Input::Role(RoleInput::Signalled), around);
             }
-            Action::DrainNotify => {
+            Action::MarkNotify => {
                 self.words.clear();
                 self.handle(Input::Role(RoleInput::Signalled), around);
             }
@@ -317,6 +317,8 @@ impl Container {
             Action::Signal { .. }
             | Action::Hook { .. }
             | Action::KillHook { .. }
+            | Action::Probe { .. }
+            | Action::KillProbe(_)
             | Action::Warn(_)
             | Action::TerminationMessage(_) => {}
         }

@@ -1,7 +1,7 @@
 //! Whose messages on NOTIFY_SOCKET are believed.
 
 use std::{
-    io::IoSlice,
+    io::{self, IoSlice},
     os::{
         fd::{AsFd as _, AsRawFd as _, RawFd},
         linux::net::SocketAddrExt as _,
@@ -18,9 +18,10 @@ use nix::{
     unistd::{Pid, getpid, pipe2},
 };
 use tenure::{
-    config::Signal,
+    config::{NotifyAccess, Signal},
+    notification::Notification,
     process::{
-        notify::{NotifySocket, Rejected},
+        notify::{Heard, Mark, NotifySocket, Rejected},
         scan::Scanner,
         signals,
         spawn::{Command, Outcome, RoleSignal},
@@ -44,25 +45,34 @@ fn speaker() {
 }
 
 test_in!(Pid1, a_descendant_of_the_main_process_is_believed, {
-    let socket = NotifySocket::open().expect("a socket");
-    let main = spawn_speaker(&socket, "\"$0\" \"$@\" & wait", "READY=1\nSTATUS=up\nX_TENURE_ROLE=leader");
+    let socket = NotifySocket::open(NotifyAccess::All).expect("a socket");
+    let main = spawn_speaker(&socket, "\"$0\" \"$@\" & wait", "STATUS=up\nX_TENURE_ROLE=leader");
 
     let heard = hear(&socket, main);
 
-    assert_eq!(heard, Ok(Some(Role::Leader)));
+    assert_eq!(heard, Ok(vec![Notification::Status("up".into()), Notification::Role(Role::Leader)]));
+});
+
+test_in!(Pid1, a_descendant_of_the_main_process_is_not_believed_where_only_that_may_speak, {
+    let socket = NotifySocket::open(NotifyAccess::Main).expect("a socket");
+    let main = spawn_speaker(&socket, "\"$0\" \"$@\" & wait", "X_TENURE_ROLE=leader");
+    assert!(matches!(hear(&socket, main), Err(Rejected::Stranger(sender)) if sender != main));
+
+    let main = spawn_speaker(&socket, "exec \"$0\" \"$@\"", "X_TENURE_ROLE=leader");
+    assert_eq!(hear(&socket, main), role(Role::Leader));
 });
 
 test_in!(Pid1, an_orphan_of_the_main_process_is_known_by_its_group, {
-    let socket = NotifySocket::open().expect("a socket");
+    let socket = NotifySocket::open(NotifyAccess::All).expect("a socket");
     let main = spawn_speaker(&socket, "(\"$0\" \"$@\" &); exec sleep 1000", "X_TENURE_ROLE=standby");
 
     let heard = hear(&socket, main);
 
-    assert_eq!(heard, Ok(Some(Role::Standby)));
+    assert_eq!(heard, role(Role::Standby));
 });
 
 test_in!(Pid1, a_stranger_is_not_believed, {
-    let socket = NotifySocket::open().expect("a socket");
+    let socket = NotifySocket::open(NotifyAccess::All).expect("a socket");
     let main = shell("exec sleep 1000");
     let stranger = spawn_speaker(&socket, "exec \"$0\" \"$@\"", "X_TENURE_ROLE=leader");
 
@@ -71,49 +81,53 @@ test_in!(Pid1, a_stranger_is_not_believed, {
     assert_eq!(heard, Err(Rejected::Stranger(stranger)));
 });
 
-test_in!(Pid1, what_is_too_long_or_no_text_or_was_drained_says_nothing, {
-    let socket = NotifySocket::open().expect("a socket");
+test_in!(Pid1, what_is_too_long_or_no_text_says_nothing, {
+    let socket = NotifySocket::open(NotifyAccess::All).expect("a socket");
     let mut long = b"X_TENURE_ROLE=leader\n".to_vec();
     long.resize(5000, b'x');
 
-    say(&socket.address(), b"X_TENURE_ROLE=leader");
-    say(&socket.address(), b"X_TENURE_ROLE=leader");
-    socket.drain().expect("a socket");
     say(&socket.address(), &long);
     say(&socket.address(), b"X_TENURE_ROLE=leader\n\xff");
     say(&socket.address(), b"X_TENURE_ROLE=leader\nX_TENURE_ROLE=follower");
 
     assert_eq!(hear(&socket, getpid()), Err(Rejected::NotText));
     assert_eq!(hear(&socket, getpid()), Err(Rejected::NotText));
-    assert_eq!(hear(&socket, getpid()), Ok(Some(Role::Leader)));
-    let scanner = Scanner::open().expect("/proc");
-    assert_eq!(socket.receive(getpid(), Some(&scanner)).expect("a socket"), None);
+    assert_eq!(hear(&socket, getpid()), role(Role::Leader));
+    assert_eq!(socket.receive(getpid(), None).expect("a socket"), None);
 });
 
-test_in!(Pid1, a_promotion_throws_away_what_was_said_before_its_signal, {
-    let socket = NotifySocket::open().expect("a socket");
+test_in!(Pid1, a_promotion_is_marked_after_what_was_said_before_its_signal_however_much_is_queued, {
+    let socket = NotifySocket::open(NotifyAccess::All).expect("a socket");
     let child = shell("trap : USR1; while :; do sleep 0.01; done");
-    say(&socket.address(), b"X_TENURE_ROLE=leader");
+    let address = socket.address();
+    while try_to_say(&address, b"X_TENURE_ROLE=leader").is_ok() {}
 
-    let (signal, notify) = (Signal(libc::SIGUSR1), Some(socket.as_fd()));
-    let promotion = RoleSignal { pid: child, signal, not_after: Some(Instant::NEVER), notify, until_taken: false };
+    let (signal, mark) = (Signal(libc::SIGUSR1), Some(Mark { socket: socket.as_fd(), number: 7 }));
+    let promotion = RoleSignal { pid: child, signal, not_after: Some(Instant::NEVER), mark, until_taken: false };
     let mut promotion = promotion.spawn().expect("a child");
 
     assert_eq!(outcome(&mut promotion), Outcome::Done);
-    assert_eq!(socket.receive(child, None).expect("a socket"), None);
+    let mut heard = Vec::new();
+    while let Some(next) = socket.receive(getpid(), None).expect("a socket") {
+        heard.push(next.expect("our own"));
+    }
+    assert_eq!(heard.pop(), Some(Heard::Marked(7)));
+    assert!(!heard.is_empty() && heard.iter().all(|said| *said == Heard::Said(vec![Notification::Role(Role::Leader)])));
 });
 
-test_in!(Pid1, without_proc_what_is_said_is_taken_in_and_not_believed, {
-    let socket = NotifySocket::open().expect("a socket");
+test_in!(Pid1, without_proc_only_the_main_process_is_believed, {
+    let socket = NotifySocket::open(NotifyAccess::All).expect("a socket");
+    say(&socket.address(), b"X_TENURE_ROLE=leader");
     say(&socket.address(), b"X_TENURE_ROLE=leader");
 
-    let [first, second] = [(); 2].map(|()| socket.receive(getpid(), None).expect("a socket"));
+    let [first, second] = [Pid::parent(), getpid()].map(|main| socket.receive(main, None).expect("a socket"));
 
-    assert_eq!((first, second), (Some(Err(Rejected::Unknown)), None));
+    assert_eq!(first, Some(Err(Rejected::Unknown)));
+    assert_eq!(second, Some(Ok(Heard::Said(vec![Notification::Role(Role::Leader)]))));
 });
 
 test_in!(Pid1, descriptors_that_come_along_are_closed_and_hide_no_sender_however_few_we_may_have, {
-    let socket = NotifySocket::open().expect("a socket");
+    let socket = NotifySocket::open(NotifyAccess::All).expect("a socket");
     let scanner = Scanner::open().expect("/proc");
     let (read, write) = pipe2(OFlag::O_NONBLOCK).expect("a pipe");
     say_with(&socket, b"X_TENURE_ROLE=standby", &[write.as_raw_fd(); 253]);
@@ -125,7 +139,8 @@ test_in!(Pid1, descriptors_that_come_along_are_closed_and_hide_no_sender_however
     let heard = socket.receive(getpid(), Some(&scanner)).expect("a socket");
     setrlimit(Resource::RLIMIT_NOFILE, soft, hard).expect("what it was is granted");
 
-    assert_eq!(heard, Some(Ok(Some(Role::Standby))), "its sender is known all the same");
+    let standby = Heard::Said(vec![Notification::Role(Role::Standby)]);
+    assert_eq!(heard, Some(Ok(standby)), "its sender is known all the same");
     assert_eq!(nix::unistd::read(&read, &mut [0]), Ok(0), "nobody holds the other end");
 });
 
@@ -141,10 +156,15 @@ fn spawn_speaker(socket: &NotifySocket, script: &str, message: &str) -> Pid {
 }
 
 fn say(address: &str, message: &[u8]) {
+    assert_eq!(try_to_say(address, message).expect("a listener"), message.len());
+}
+
+/// Fails once as much is queued as the kernel allows.
+fn try_to_say(address: &str, message: &[u8]) -> io::Result<usize> {
     let name = address.strip_prefix('@').expect("abstract");
-    let address = SocketAddr::from_abstract_name(name).expect("short");
-    let sent = UnixDatagram::unbound().and_then(|socket| socket.send_to_addr(message, &address)).expect("a listener");
-    assert_eq!(sent, message.len());
+    let socket = UnixDatagram::unbound()?;
+    socket.set_nonblocking(true)?;
+    socket.send_to_addr(message, &SocketAddr::from_abstract_name(name)?)
 }
 
 /// The same, passing descriptors along.
@@ -155,8 +175,13 @@ fn say_with(socket: &NotifySocket, message: &[u8], fds: &[RawFd]) {
     sendmsg(from.as_raw_fd(), &[IoSlice::new(message)], &control, MsgFlags::empty(), Some(&address)).expect("a listener");
 }
 
-fn hear(socket: &NotifySocket, main: Pid) -> Result<Option<Role>, Rejected> {
+fn role(role: Role) -> Result<Vec<Notification>, Rejected> {
+    Ok(vec![Notification::Role(role)])
+}
+
+fn hear(socket: &NotifySocket, main: Pid) -> Result<Vec<Notification>, Rejected> {
     wait_readable(socket).expect("a datagram");
     let scanner = Scanner::open().expect("/proc");
-    socket.receive(main, Some(&scanner)).expect("a socket").expect("a datagram")
+    let heard = socket.receive(main, Some(&scanner)).expect("a socket").expect("a datagram");
+    heard.map(|heard| if let Heard::Said(said) = heard { said } else { panic!("{heard:?}") })
 }

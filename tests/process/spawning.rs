@@ -119,7 +119,7 @@ fn promote(pid: Pid, signal: Signal, not_after: Instant, until_taken: bool) -> R
 }
 
 fn demote(pid: Pid, signal: Signal) -> RoleSignal<'static> {
-    RoleSignal { pid, signal, not_after: None, notify: None, until_taken: true }
+    RoleSignal { pid, signal, not_after: None, mark: None, until_taken: true }
 }
 
 test_in!(Pid1, a_signal_waits_until_its_process_has_a_handler, {

@@ -5,6 +5,7 @@
 use std::{collections::VecDeque, rc::Rc, time::Duration};
 
 use tenure::{
+    config::ProbeKind,
     link::{Exit, Term, ToElector, ToInit},
     role::Role,
     supervision::{Action, Agent, AgentConfig, Input, RoleInput, Standing},
@@ -66,6 +67,8 @@ pub struct Container {
     promoter: Option<i32>,
     demoter: Option<i32>,
     hook: Option<i32>,
+    /// Processes that ask, of which kind, and since when.
+    probes: Vec<(i32, ProbeKind, Instant)>,
     /// Messages of processes on NOTIFY_SOCKET.
     words: VecDeque<(i32, Role)>,
     /// The token of the last Lead.
@@ -114,6 +117,7 @@ impl Container {
             promoter: None,
             demoter: None,
             hook: None,
+            probes: Vec::new(),
             words: VecDeque::new(),
             token: String::new(),
         };
@@ -126,7 +130,11 @@ impl Container {
         let who = Who { replica, life: 1 };
         let quiet =
             !self.over && !self.frozen && e.now >= self.suspended_until && self.cut_off.is_none() && self.undead.is_empty();
-        let alone = self.spawning.is_none() && self.promoter.is_none() && self.demoter.is_none() && self.hook.is_none();
+        let alone = self.spawning.is_none()
+            && self.promoter.is_none()
+            && self.demoter.is_none()
+            && self.hook.is_none()
+            && self.probes.is_empty();
         let elector = self.elector.as_ref()?.restored(who)?;
         let tree = self.tree.restored(who)?;
         if !(quiet && alone && e.judge.runs_for(self.who)) {
@@ -260,6 +268,12 @@ impl Container {
                 self.handle(Input::Role(if told { RoleInput::Signalled } else { RoleInput::NotSignalled }), e);
             }
             self.hook.take_if(|hook| *hook == pid);
+            if let Some(index) = self.probes.iter().position(|(probe, ..)| *probe == pid) {
+                let (_, kind, began) = self.probes.swap_remove(index);
+                let failure = if exit == Exit::Code(0) { self.illness(e) } else { Some(exit.to_string()) };
+                self.handle(Input::Probed { kind, began, failure }, e);
+                continue;
+            }
             self.main.take_if(|main| *main == pid);
             self.handle(Input::Reaped { pid, exit }, e);
         }

@@ -7,7 +7,7 @@ use std::{rc::Rc, time::Duration};
 use fastrand::Rng;
 use tenure::{
     config::{
-        self, Acknowledge, AfterCrash, Config, Drift, Hook, OnExit, OnFailure, OnLoss, Preset, Release, Runs, Signal, Task,
+        self, Acknowledge, AfterCrash, Config, Drift, Hook, OnExit, OnFailure, OnLoss, Preset, Probe, Release, Runs, Signal, Task,
     },
     law::Timing,
 };
@@ -118,6 +118,8 @@ pub struct Habits {
     pub hangs: f64,
     /// Fraction of daemons that nobody may kill.
     pub foreign: f64,
+    /// Fraction of answers to probes that are none.
+    pub ill: f64,
     /// Fraction of electors that hang in the kernel when they are killed.
     pub stuck: f64,
     /// Nothing finds or kills its daemons: a control, which must be reported.
@@ -399,7 +401,16 @@ fn node(
         },
         stuck: if rng.u8(..4) == 0 { rng.f64() } else { 0.0 },
         hides: false,
+        ill: 0.0,
     };
+    // By numbers of its own: whether it is asked how it is changes nothing else of the world.
+    let mut own = Rng::with_seed(clock.boot);
+    if own.u8(..4) == 0 {
+        habits.ill = own.f64() * 0.3;
+        config.workload.readiness = probe(&mut own);
+        config.workload.liveness = probe(&mut own);
+        config.workload.start_timeout = Some(Duration::from_nanos(spread(&mut own, S, 60 * S)));
+    }
     if plan.always {
         config.workload.runs = Runs::Always;
         config.workload.acknowledge = Some(if habits.says { Acknowledge::Notify } else { Acknowledge::None });
@@ -431,6 +442,22 @@ fn node(
         usual: if tight { MS / 2 } else { spread(rng, MS / 2, if rapid { 5 * MS } else { 50 * MS }) },
         habits,
     }
+}
+
+/// By a process or by the elector.
+fn probe(own: &mut Rng) -> Probe {
+    let mut probe = Probe {
+        period: Duration::from_nanos(spread(own, 200 * MS, 10 * S)),
+        timeout: Duration::from_nanos(spread(own, 20 * MS, S)),
+        failure_threshold: own.u32(1..=3),
+        ..Probe::default()
+    };
+    if own.bool() {
+        probe.exec.command = vec!["ask".into()];
+    } else {
+        probe.tcp.port = 80;
+    }
+    probe
 }
 
 /// Settings with room for at least two attempts.

@@ -378,7 +378,12 @@ impl World {
             ToInit::Saw { slot, last_seen } => {
                 self.replicas[at].last_seen.insert(slot, last_seen);
             }
-            ToInit::Hello { .. } | ToInit::Heartbeat | ToInit::Done | ToInit::GaveUp { .. } | ToInit::Failed { .. } => {}
+            ToInit::Hello { .. }
+            | ToInit::Probed { .. }
+            | ToInit::Heartbeat
+            | ToInit::Done
+            | ToInit::GaveUp { .. }
+            | ToInit::Failed { .. } => {}
         }
         let now = self.replicas[at].at(self.now);
         self.replicas[at].pool.handle_timeout(now);

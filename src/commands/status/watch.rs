@@ -134,7 +134,7 @@ impl Board<'_> {
         document.0.extend(lease.document().0);
         let json = serde_json::to_string(&document).unwrap_or_default();
         tell(&match self.status.output {
-            Output::Table => format!("{}   {event:8}   {}\n", to_the_second(now), lease.row().join("   ")),
+            Output::Table => format!("{}   {event:8}   {}\n", to_the_second(now), lease.row().join("   ").trim_end()),
             Output::Json => format!("{json}\n"),
             Output::Yaml => format!("--- {json}\n"),
         })

@@ -8,6 +8,7 @@ use super::{Config, OnExit, OnLoss, Runs};
 pub use names::can_stand;
 pub(super) use names::dashed;
 
+mod health;
 mod names;
 mod roles;
 mod timing;
@@ -79,6 +80,7 @@ pub(super) fn judge(config: &Config, purpose: Purpose, judgement: &mut Judgement
         names::judge(&config.lease, judgement);
         timing::judge(config, judgement);
         roles::judge(config, judgement);
+        health::judge(config, judgement);
     } else {
         roles::judge_rewrite("leader", &config.signals.rewrite.leader, [None; 2], judgement);
         note_what_does_nothing(config, judgement);
@@ -89,6 +91,8 @@ pub(super) fn judge(config: &Config, purpose: Purpose, judgement: &mut Judgement
 fn note_what_does_nothing(config: &Config, judgement: &mut Judgement) {
     let others = [
         ("http.listen", config.http.listen.is_some()),
+        ("workload.readiness", config.workload.readiness.means().is_some()),
+        ("workload.liveness", config.workload.liveness.means().is_some()),
         ("workload.runs", config.workload.runs == Runs::Always),
         ("workload.onExit", config.workload.on_exit == OnExit::Follow),
         ("workload.onLoss", config.workload.on_loss == OnLoss::Exit),

@@ -5,6 +5,7 @@ mod armed;
 mod attempts;
 mod bench;
 mod campaign_outcome;
+mod candidates;
 mod nobody;
 mod patience;
 mod pool;

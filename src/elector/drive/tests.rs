@@ -13,7 +13,7 @@ use tokio::{task::JoinHandle, time::timeout};
 use super::*;
 use crate::{
     api::stub::{Say, Seen, Stub, json as reply},
-    config::Config,
+    config::{Config, ProbeKind},
     elector::{access::Access, lease::Keys},
     link::{MAX_MESSAGE, Reason, Stop, Term, Then, decode, encode},
 };
@@ -64,6 +64,8 @@ impl Replica {
         config.lease.renew_period = Duration::from_millis(200);
         config.workload.stop.loss_grace = Duration::from_secs(1);
         config.lease.creation_wait = Some(Duration::ZERO);
+        config.workload.liveness.file.path = "/proc/self/stat".into();
+        config.workload.readiness.file.path = "/proc/self/none".into();
         let initial = InitialState { pid1: false, ..InitialState::first(config, "me_1".into()) };
         let cluster = stub.cluster();
         let access = Access::new(Arc::new(move || Ok(cluster.clone())), PATIENCE);
@@ -98,6 +100,7 @@ impl Replica {
                 ToInit::Hello { .. }
                 | ToInit::StepDown { .. }
                 | ToInit::Ended { .. }
+                | ToInit::Probed { .. }
                 | ToInit::Done
                 | ToInit::GaveUp { .. }
                 | ToInit::Failed { .. } => {}
@@ -167,6 +170,19 @@ async fn it_gives_signs_of_life_while_a_request_hangs() {
 
     for _ in 0..2 {
         assert_eq!(replica.hears_all().await, ToInit::Heartbeat);
+    }
+}
+
+#[tokio::test]
+async fn it_asks_the_workload_and_answers_the_very_question_although_no_request_is_answered() {
+    let stub = Stub::start([]).await;
+    let replica = Replica::start(&stub);
+
+    for (kind, fails) in [(ProbeKind::Liveness, false), (ProbeKind::Readiness, true)] {
+        let began = clock::boot();
+        replica.say(&ToElector::Probe { kind, began });
+        let ToInit::Probed { kind: of, began: then, failure } = replica.hears().await else { panic!("no answer") };
+        assert_eq!((of, then, failure.is_some()), (kind, began, fails), "{failure:?}");
     }
 }
 

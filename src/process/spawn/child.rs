@@ -18,7 +18,7 @@ use super::{
 use crate::{
     config::Signal,
     link,
-    process::{fuse, kill, notify, signals::Inherited},
+    process::{fuse, kill, signals::Inherited},
     time::Instant,
 };
 
@@ -62,7 +62,7 @@ pub(super) fn run(plan: &Plan<'_>, parent: Pid, end: RawFd) -> ! {
 
 pub(super) fn decode(report: [u8; REPORT]) -> Outcome {
     let [step, a, b, c, d] = report;
-    let steps = [Step::DieWithInit, Step::Prepare, Step::Execute, Step::Drain, Step::Signal];
+    let steps = [Step::DieWithInit, Step::Prepare, Step::Execute, Step::Mark, Step::Signal];
     match steps.into_iter().find(|known| *known as u8 == step) {
         Some(step) => Outcome::Failed(Failure { step, errno: Errno::from_raw(i32::from_ne_bytes([a, b, c, d])) }),
         None => Outcome::Late,
@@ -143,12 +143,12 @@ fn give_back(inherited: Inherited) -> nix::Result<()> {
 }
 
 fn deliver(role_signal: &RoleSignal<'_>, handle: Option<BorrowedFd<'_>>, files: &StatusFiles) -> Result<Outcome, Failure> {
-    let RoleSignal { pid, signal, not_after, notify, until_taken } = *role_signal;
+    let RoleSignal { pid, signal, not_after, mark, until_taken } = *role_signal;
     if not_after.is_some() {
-        await_handler(signal, files, notify, not_after)?;
+        await_handler(signal, files, not_after)?;
     }
-    if let Some(notify) = notify {
-        notify::drain(notify).map_err(|errno| Failure { step: Step::Drain, errno })?;
+    if let Some(mark) = mark {
+        mark.set().map_err(|errno| Failure { step: Step::Mark, errno })?;
     }
     if is_late(not_after)? {
         return Ok(Outcome::Late);
@@ -164,20 +164,10 @@ fn deliver(role_signal: &RoleSignal<'_>, handle: Option<BorrowedFd<'_>>, files: 
     Ok(Outcome::Done)
 }
 
-/// Returns when the process handles the signal, or it is too late. Meanwhile discards its notifications, which nobody else reads:
-/// the kernel queues ten, and a process that blocks on sending more handles nothing.
-fn await_handler(
-    signal: Signal,
-    files: &StatusFiles,
-    notify: Option<BorrowedFd<'_>>,
-    not_after: Option<Instant>,
-) -> Result<(), Failure> {
+/// Returns when the process handles the signal, or it is too late.
+fn await_handler(signal: Signal, files: &StatusFiles, not_after: Option<Instant>) -> Result<(), Failure> {
     let (mut pause, _) = PAUSES;
     while !is_late(not_after)? && !files.handles(signal) {
-        if let Some(notify) = notify {
-            // What is left is discarded by the drain before the signal.
-            let _ = notify::drain(notify);
-        }
         pause = wait(pause);
     }
     Ok(())

@@ -49,6 +49,11 @@ impl Shutdown {
         }
     }
 
+    /// Whoever asked for it has asked again.
+    pub(super) const fn is_urgent(&self) -> bool {
+        self.signals > 1
+    }
+
     pub(super) const fn done(&mut self) {
         self.elector = Informed::Done;
     }

@@ -135,6 +135,14 @@ impl Agent {
                 self.begin_stop(reason, now);
                 self.give_way(now);
             }
+            Happened::Fails(reason) => {
+                self.begin_stop(reason, now);
+                if reason == Reason::NotLive {
+                    // One that hangs need not try to follow.
+                    self.workload.stop(None, now + self.config.config.workload.stop.grace, now);
+                }
+                self.give_way(now);
+            }
             Happened::Yielded(stop) => self.yielded(stop),
             Happened::Unproved(pids) => {
                 self.warn(if pids.is_empty() {

@@ -15,6 +15,7 @@ mod always;
 mod begin;
 mod deadlines;
 mod electors;
+mod health;
 mod leading;
 mod once;
 mod orphans;

@@ -41,6 +41,7 @@ impl Agent {
             ToInit::Saw { slot, last_seen } => {
                 self.last_seen.insert(slot, last_seen);
             }
+            ToInit::Probed { kind, began, failure } => self.workload.health.answered(kind, began, failure),
             ToInit::Heartbeat => self.tell(ToElector::Heartbeat),
             ToInit::Done => {
                 let leads = self.leads();

@@ -36,8 +36,10 @@ impl Workload {
             self.yielded(now);
             return;
         }
+        self.health.call_off(&mut self.actions);
+        let alone = !self.health.is_asking();
         if let Actual::Running { roles: Some(roles), .. } = &mut self.actual
-            && let Some(outcome) = roles.demote(reason, kill_at, not_after, now, &mut self.actions)
+            && let Some(outcome) = roles.demote(reason, alone, kill_at, not_after, now, &mut self.actions)
         {
             self.account.began.get_or_insert(now);
             self.take(outcome, now);
@@ -159,6 +161,7 @@ impl Workload {
             }
             Actual::Running { .. } | Actual::Starting { pid: Some(_), .. } => {
                 let Some(pid) = self.main() else { return };
+                self.health.call_off(&mut self.actions);
                 let kill_at = kill_at.or_earlier(self.abandon_roles());
                 self.account.began.get_or_insert(now);
                 for signal in [signal.unwrap_or(self.policy.config.stop.signal), Signal(libc::SIGCONT)] {

@@ -1,10 +1,10 @@
 //! What a running workload is told, and what it says: signals passed on, its role, the hooks around it (law 8, `always`).
 
-use super::{Account, Actual, Happened, Workload};
+use super::{Account, Actual, Happened, Wanted, Workload};
 use crate::{
     config::{KillMode, Signal},
     role::Role,
-    supervision::{Action, RoleInput, Target, roles::Outcome},
+    supervision::{Action, Launch, RoleInput, Target, roles::Outcome},
     time::Instant,
 };
 
@@ -61,13 +61,52 @@ impl Workload {
         }
     }
 
+    /// Why it is not ready, if it is not.
+    pub(crate) fn unready(&self) -> Option<&str> {
+        if let Actual::Running { .. } = self.actual { self.health.unready() } else { Some("it does not run") }
+    }
+
+    /// As what it may be asked how it is: a leader under its launch, until S, or a standby. None while it is told that it follows.
+    pub(super) fn may_ask(&self, now: Instant) -> Option<Option<Launch>> {
+        let Actual::Running { roles, .. } = &self.actual else { return None };
+        match &self.wanted {
+            _ if roles.as_ref().is_some_and(|roles| roles.yields_by().is_some()) => None,
+            Wanted::Leader(launch) if self.leads => (now < launch.not_after).then(|| Some(launch.clone())),
+            Wanted::Down | Wanted::Standby | Wanted::Leader(_) => (!self.leads).then_some(None),
+        }
+    }
+
+    /// What follows from how it is, whatever brought that about.
+    pub(crate) fn heed_health(&mut self, now: Instant) {
+        let Actual::Running { roles, .. } = &mut self.actual else { return };
+        if let Some(roles) = roles.as_mut().filter(|_| !self.health.is_asking()) {
+            let outcome = roles.left_alone();
+            self.take(outcome, now);
+        }
+        if let Some((reason, words)) = self.health.fault(now) {
+            self.actions.push_back(Action::Warn(words));
+            self.happened.push_back(Happened::Fails(reason));
+        }
+    }
+
+    /// What it is doing may take until then.
+    pub(crate) fn take_longer(&mut self, until: Instant) {
+        if let Actual::Stopping { escalation, .. } = &mut self.actual {
+            escalation.extend(until);
+        }
+    }
+
     pub(super) fn take(&mut self, outcome: Outcome, now: Instant) {
         let Actual::Running { pid, .. } = self.actual else { return };
         match outcome {
             Outcome::Pending => {}
-            Outcome::Promoted => self.happened.push_back(Happened::Leads { pid }),
+            Outcome::Promoted => {
+                self.health.leads(true, now);
+                self.happened.push_back(Happened::Leads { pid });
+            }
             Outcome::Demoted => {
                 self.leads = false;
+                self.health.leads(false, now);
                 self.yielded(now);
                 self.account = Account::default();
             }

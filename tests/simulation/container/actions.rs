@@ -3,10 +3,10 @@
 //! The order of steps is that of `init/actions.rs`.
 
 use tenure::{
-    config::{Acknowledge, HookKind},
+    config::{Acknowledge, HookKind, ProbeKind},
     link::{Reason, ToElector},
     role::Role,
-    supervision::{Action, Input, RoleInput, Target},
+    supervision::{Action, Input, Launch, RoleInput, Target},
     time::Instant,
 };
 
@@ -104,7 +104,7 @@ impl Container {
                 self.tree.order(pid, Role::Standby, "", &self.node.habits, e);
                 self.handle(Input::Role(RoleInput::Signalled), e);
             }
-            Action::DrainNotify => {
+            Action::MarkNotify => {
                 self.words.clear();
                 self.handle(Input::Role(RoleInput::Signalled), e);
             }
@@ -114,7 +114,34 @@ impl Container {
                 self.tree.kill_child(pid, e);
                 self.main.into_iter().for_each(|main| self.tree.is_asked(main));
             }
+            Action::Probe { kind, began, launch } => self.probe(kind, began, launch, e),
+            Action::KillProbe(kind) => {
+                e.note(self.who, || format!("kills the probe of {}", kind.name()));
+                for (pid, ..) in self.probes.iter().filter(|(_, of, _)| *of == kind) {
+                    self.tree.kill_child(*pid, e);
+                }
+            }
         }
+    }
+
+    /// What asks a standby is no leader's code, and answers at once.
+    fn probe(&mut self, kind: ProbeKind, began: Instant, launch: Option<Launch>, e: &mut Engine) {
+        let launch = launch.and_then(|launch| Some((launch.info?.token, launch.not_after)));
+        let (Some(workload), Some((token, not_after))) = (self.main, launch) else {
+            let failure = self.illness(e);
+            return self.handle(Input::Probed { kind, began, failure }, e);
+        };
+        let hook = Hook { kind: None, workload, token, not_after };
+        let pid = self.tree.fork_hook(hook, self.fuse.is_lit(), &self.node.habits, e);
+        e.note(self.who, || format!("forks the probe of {} as pid {pid}", kind.name()));
+        self.probes.push((pid, kind, began));
+        self.step(e);
+    }
+
+    /// Why the workload does not answer well, if it does not. It recovers in the end.
+    pub fn illness(&self, e: &mut Engine) -> Option<String> {
+        let ill = self.node.habits.ill;
+        (ill > 0.0 && e.now < self.node.plan.storm && e.chance(ill)).then(|| "ill".into())
     }
 
     fn hook(&mut self, kind: HookKind, token: Option<String>, not_after: Instant, e: &mut Engine) {
@@ -122,7 +149,7 @@ impl Container {
         if kind == HookKind::BeforeFollow {
             self.tree.is_asked(main);
         }
-        let hook = Hook { kind, workload: main, token, not_after };
+        let hook = Hook { kind: Some(kind), workload: main, token, not_after };
         let pid = self.tree.fork_hook(hook, self.fuse.is_lit(), &self.node.habits, e);
         e.note(self.who, || format!("forks hook {} as pid {pid}", kind.name()));
         self.hook = Some(pid);

@@ -44,7 +44,7 @@ impl Container {
         // What a SIGSTOP interrupted.
         self.carry_out_elector(pid, e);
         let latency = e.latency(self.node.wake);
-        let who = self.who;
+        let (who, illness) = (self.who, self.illness(e));
         let Some(elector) = self.runner(pid).filter(|elector| !elector.frozen) else { return };
         let now = clock.now(e.now);
         if elector.machine.is_none() {
@@ -58,6 +58,9 @@ impl Container {
         let Some(machine) = &mut elector.machine else { return };
         while let Some(message) = elector.to_elector.pop_front() {
             elector.guard.armed.told(&message);
+            if let ToElector::Probe { kind, began } = message {
+                elector.to_init.push_back(ToInit::Probed { kind, began, failure: illness.clone() });
+            }
             machine.handle(Input::Told(message), now);
         }
         machine.handle_timeout(now);
@@ -73,6 +76,9 @@ impl Container {
         if elector.beat_due <= now.boot {
             elector.beat_due = now.boot + elector.beat_every;
             elector.to_init.push_back(ToInit::Heartbeat);
+            self.wake(e);
+        }
+        if self.runner(pid).is_some_and(|elector| !elector.to_init.is_empty()) {
             self.wake(e);
         }
         let Some(elector) = self.runner(pid) else { return };

@@ -1,4 +1,5 @@
-//! The hooks around a change of role. A hook counts as a leader's code while it runs, and may hang or fail at any point.
+//! The hooks around a change of role, and the probes of a leader. Each counts as a leader's code while it runs, and may hang or
+//! fail at any point.
 
 use tenure::{config::HookKind, link::Exit, role::Role, time::Instant};
 
@@ -12,10 +13,11 @@ use crate::{
 /// The longest run time of one.
 const LONGEST: u64 = 200 * MS;
 
-/// Its task: to tell `workload` its role in the term of `token`.
+/// Its task: to tell `workload` its role in the term of `token`, or to ask it how it is.
 #[derive(Clone, Debug)]
 pub struct Hook {
-    pub kind: HookKind,
+    /// None: a probe.
+    pub kind: Option<HookKind>,
     pub workload: i32,
     pub token: String,
     pub not_after: Instant,
@@ -45,14 +47,14 @@ impl Tree {
             *stage = Stage::Zombie(Exit::Code(126));
             return e.note(self.who, || format!("pid {pid} comes too late to run"));
         }
-        e.note(self.who, || format!("RUNS hook {} as pid {pid} under token {token}", kind.name()));
+        e.note(self.who, || format!("RUNS {} as pid {pid} under token {token}", kind.map_or("a probe", HookKind::name)));
         let child = Child { who: self.who, pid };
         e.judge.runs(child, &token, covered, e.now);
         let ends = !e.chance(habits.hangs);
         let exit = Exit::Code(u8::from(e.chance(habits.hangs)));
         // One that ends badly may have done its work all the same.
         let tells = ends && exit == Exit::Code(0) || e.chance(0.5);
-        if kind == HookKind::AfterLead && tells {
+        if kind == Some(HookKind::AfterLead) && tells {
             self.order(workload, Role::Leader, &token, habits, e);
         }
         let at = e.now + e.spread(MS, LONGEST);
@@ -64,7 +66,8 @@ impl Tree {
 
     /// One that ends well has made sure that the workload stands by.
     pub(super) fn succeeds(&mut self, index: usize, exit: Exit, e: &mut Engine) {
-        let Process { stage: Stage::Hooks(Hook { kind: HookKind::BeforeFollow, workload, .. }), .. } = &self.processes[index]
+        let Process { stage: Stage::Hooks(Hook { kind: Some(HookKind::BeforeFollow), workload, .. }), .. } =
+            &self.processes[index]
         else {
             return;
         };

@@ -62,7 +62,7 @@ fn without_a_signal_the_socket_is_emptied_before_any_word_counts() {
     (config.signals.on_lead, config.signals.on_follow) = (None, None);
     let mut world = standby(config);
     world.lead(1);
-    assert_eq!(world.take(), [Action::Tell(acknowledged(1, 0)), Action::DrainNotify]);
+    assert_eq!(world.take(), [Action::Tell(acknowledged(1, 0)), Action::MarkNotify]);
     let mut full = world.clone();
     full.feed(Input::Role(RoleInput::NotSignalled));
     assert!(gives_up(&full, Reason::NotAcknowledged));
@@ -71,7 +71,7 @@ fn without_a_signal_the_socket_is_emptied_before_any_word_counts() {
     world.feed(Input::Role(RoleInput::Notified(Role::Leader)));
     assert_eq!(world.take(), [started(&world)]);
     world.step_down(9, Reason::StepDown);
-    assert_eq!(world.take(), [Action::DrainNotify]);
+    assert_eq!(world.take(), [Action::MarkNotify]);
     world.feed(Input::Role(RoleInput::NotSignalled));
     world.feed(Input::Role(RoleInput::Notified(Role::Standby)));
     assert_eq!(world.stopped(), None);

@@ -1,0 +1,99 @@
+//! Who campaigns while its workload is not ready, and what its status is worth.
+
+use super::bench::{Bench, Register, TICK, initial_state, mark, plus, seconds};
+use crate::{
+    config::{Candidate, Runs},
+    election::{
+        Event,
+        writes::{STATUS, TRACEPARENT},
+    },
+    link::{InitialState, ToElector},
+};
+
+/// Only ready standbys campaign, unless nobody does for 40 s.
+fn candidate() -> InitialState {
+    let mut initial = initial_state();
+    let workload = &mut initial.config.workload;
+    (workload.runs, workload.candidate, workload.unready_after) = (Runs::Always, Candidate::Ready, seconds(40));
+    workload.readiness.notify = true;
+    initial
+}
+
+fn health(unready: Option<&str>, status: &str) -> ToElector {
+    ToElector::Health { unready: unready.map(str::to_owned), status: status.into() }
+}
+
+fn says_so(bench: &Bench) -> bool {
+    bench.events.iter().any(|event| matches!(event, Event::Odd { message } if message.contains("not ready")))
+}
+
+#[test]
+fn an_unready_one_leaves_a_free_lease_alone_until_nobody_else_has_taken_it_and_says_so() {
+    let mut bench = Bench::start(candidate(), Register::holding(mark()));
+    bench.run(seconds(40) - TICK);
+    assert!(bench.writes().is_empty() && !says_so(&bench));
+    bench.run(TICK);
+    assert!(bench.leads().is_some() && says_so(&bench));
+}
+
+#[test]
+fn an_unready_one_waits_that_much_longer_for_a_holder_too_and_one_that_gets_ready_no_longer() {
+    let mut spec = mark();
+    (spec["holderIdentity"], spec["leaseDurationSeconds"]) = ("x".into(), 15.into());
+    for (ready_after, took) in [(None, plus(15) + seconds(40)), (Some(seconds(3)), plus(15)), (Some(seconds(30)), seconds(30))] {
+        let mut bench = Bench::start(candidate(), Register::holding(spec.clone()));
+        if let Some(ready_after) = ready_after {
+            bench.run(ready_after);
+            bench.tell(health(None, ""));
+            bench.run(took.saturating_sub(ready_after));
+        } else {
+            bench.run(took - TICK);
+            assert!(bench.leads().is_none());
+            bench.run(TICK);
+        }
+        assert_eq!((bench.leads().is_some(), says_so(&bench)), (true, ready_after.is_none()), "{ready_after:?}");
+    }
+}
+
+#[test]
+fn any_standby_campaigns_unless_it_is_told_otherwise() {
+    let mut initial = candidate();
+    initial.config.workload.candidate = Candidate::Any;
+    let mut bench = Bench::start(initial, Register::holding(mark()));
+    bench.run(TICK);
+    assert!(bench.leads().is_some() && !says_so(&bench));
+}
+
+#[test]
+fn readyz_waits_for_the_workload_only_where_that_is_asked_for() {
+    let mut initial = candidate();
+    let mut bench = Bench::start(initial.clone(), Register::holding(mark()));
+    bench.run(TICK);
+    assert!(bench.elector.view().workload);
+    initial.config.http.ready = crate::config::HttpReady::Workload;
+    let mut bench = Bench::start(initial, Register::holding(mark()));
+    for (unready, fit) in [(Some("x"), false), (None, true), (Some("x"), false)] {
+        bench.tell(health(unready, ""));
+        assert_eq!(bench.elector.view().workload, fit);
+    }
+}
+
+#[test]
+fn the_status_of_a_leader_is_on_the_lease_with_the_next_renewal_and_gone_with_the_release() {
+    let annotation = |bench: &Bench| bench.body()["metadata"]["annotations"].get(STATUS).cloned();
+    let mut bench = Bench::leading();
+    assert_eq!(annotation(&bench), None);
+    bench.tell(health(None, "7 of 9 done"));
+    bench.run(seconds(4));
+    assert_eq!(annotation(&bench), Some("7 of 9 done".into()));
+    bench.tell(health(None, ""));
+    bench.run(seconds(4));
+    assert_eq!(annotation(&bench), None);
+    bench.tell(health(None, "9 of 9 done"));
+    bench.run(seconds(4));
+    bench.stop(crate::link::Reason::Signal, crate::link::Then::Follow);
+    bench.run(seconds(1));
+    assert_eq!(bench.body()["spec"]["holderIdentity"], "");
+    assert_eq!(annotation(&bench), None);
+    assert!(bench.body()["metadata"]["annotations"].get(TRACEPARENT).is_some());
+}

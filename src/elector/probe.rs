@@ -1,0 +1,154 @@
+//! Asks the workload whether it is ready, or live, where the answer may take a while: init waits for no network and no disk.
+//!
+//! Owns the question and its timeout. Looks up no names, reads no body, and never decides what an answer amounts to.
+
+use std::{fs, io, time::Duration};
+
+use bytes::Bytes;
+use http_body_util::Empty;
+use hyper_util::{client::legacy::Client, rt::TokioExecutor};
+use jiff::Timestamp;
+use kube::client::ConfigExt as _;
+use tokio::{net::TcpStream, sync::Semaphore, task::spawn_blocking, time::timeout};
+
+use crate::{
+    clock,
+    config::{FileProbe, HttpProbe, Means, Probe},
+    words::one_line,
+};
+
+/// On a disk that hangs one thread waits, and no second one.
+static LOOKING: Semaphore = Semaphore::const_new(1);
+
+/// Asks once: why it failed, if it did.
+pub(super) async fn ask(probe: Probe) -> Option<String> {
+    let answer = async {
+        match probe.means() {
+            Some(Means::Tcp) => TcpStream::connect(probe.tcp.address()).await.map(drop).map_err(words),
+            Some(Means::Http) => get(&probe.http).await,
+            Some(Means::File) => look(probe.file.clone()).await,
+            Some(Means::Notify | Means::Exec) | None => Err("init asks".into()),
+        }
+    };
+    timeout(probe.timeout, answer).await.unwrap_or_else(|_| Err(format!("no answer within {:?}", probe.timeout))).err()
+}
+
+/// One GET on a connection of its own, whose certificate nobody checks; a redirection is an answer.
+async fn get(probe: &HttpProbe) -> Result<(), String> {
+    let request = probe.request().map_err(words)?.map(|()| Empty::<Bytes>::new());
+    let mut config = kube::Config::new(request.uri().clone());
+    (config.accept_invalid_certs, config.root_cert) = (true, Some(Vec::new()));
+    let client = Client::builder(TokioExecutor::new()).build(config.rustls_https_connector().map_err(words)?);
+    let status = client.request(request).await.map_err(words)?.status();
+    if status.is_success() || status.is_redirection() { Ok(()) } else { Err(format!("HTTP {}", status.as_u16())) }
+}
+
+async fn look(probe: FileProbe) -> Result<(), String> {
+    let permit = LOOKING.try_acquire().map_err(|_| "its file system does not answer")?;
+    let written = spawn_blocking(move || {
+        let _permit = permit;
+        fs::metadata(probe.path).and_then(|file| file.modified())
+    });
+    let written =
+        written.await.map_err(words)?.and_then(|at| Timestamp::try_from(at).map_err(io::Error::other)).map_err(words)?;
+    let age = Duration::try_from(clock::timestamp().duration_since(written)).unwrap_or_default();
+    if probe.max_age.is_some_and(|max| age > max) { Err(format!("it was written {age:?} ago")) } else { Ok(()) }
+}
+
+fn words(error: impl std::error::Error + 'static) -> String {
+    one_line(&error)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use super::*;
+    use crate::{
+        api::stub::{Say, Stub, json, with_headers},
+        apiserver::Server,
+        config::Scheme,
+    };
+
+    fn probe(address: SocketAddr, change: impl FnOnce(&mut Probe)) -> Probe {
+        let mut probe = Probe { timeout: Duration::from_secs(20), ..Probe::default() };
+        (probe.http.port, probe.http.host) = (address.port(), Some(address.ip()));
+        change(&mut probe);
+        probe
+    }
+
+    fn address(stub: &Stub) -> SocketAddr {
+        stub.url.strip_prefix("http://").unwrap().parse().unwrap()
+    }
+
+    /// An address at which nobody listens.
+    async fn nowhere() -> SocketAddr {
+        tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_get_is_answered_well_by_200_to_399_and_no_redirection_is_followed() {
+        let moved = with_headers(302, "location: http://example.invalid/\r\n", "");
+        let mut stub = Stub::start([json(200, ""), moved, json(404, ""), json(503, "")]).await;
+        let healthz = probe(address(&stub), |probe| {
+            probe.http.path = "/healthz?full".into();
+            probe.http.headers.insert("host".into(), "billing".into());
+        });
+        let mut answers = Vec::new();
+        for _ in 0..4 {
+            answers.push(ask(healthz.clone()).await);
+        }
+        assert_eq!(answers, [None, None, Some("HTTP 404".into()), Some("HTTP 503".into())]);
+        let seen = stub.seen.try_recv().unwrap();
+        assert_eq!(seen.line, "GET /healthz?full");
+        assert!(seen.head.contains("host: billing"), "{}", seen.head);
+    }
+
+    #[tokio::test]
+    async fn a_server_that_takes_the_connection_and_says_nothing_has_failed_when_the_time_is_up() {
+        let stub = Stub::start([Say::Silence]).await;
+        let hung = probe(address(&stub), |probe| probe.timeout = Duration::from_millis(50));
+        assert_eq!(ask(hung).await, Some("no answer within 50ms".into()));
+    }
+
+    #[tokio::test]
+    async fn over_https_no_certificate_is_checked() {
+        let server = Server::start("127.0.0.1:0".parse().unwrap()).unwrap();
+        let https = probe(server.address(), |probe| probe.http.scheme = Scheme::Https);
+        assert_eq!(ask(https).await, Some("HTTP 401".into()), "its authority is unknown here");
+    }
+
+    #[tokio::test]
+    async fn a_connection_is_enough_for_tcp() {
+        let stub = Stub::start([]).await;
+        for (address, fails) in [(address(&stub), false), (nowhere().await, true)] {
+            let tcp = probe(address, |probe| (probe.http, probe.tcp.port) = (HttpProbe::default(), address.port()));
+            assert_eq!(ask(tcp).await.is_some(), fails);
+        }
+        assert!(ask(probe(nowhere().await, |_| {})).await.is_some());
+    }
+
+    #[tokio::test]
+    async fn a_file_is_there_and_as_young_as_it_has_to_be() {
+        let path = std::env::temp_dir().join(format!("tenure-probe-{}", std::process::id()));
+        let file = |max_age| Probe {
+            file: FileProbe { path: path.display().to_string(), max_age },
+            timeout: Duration::from_secs(20),
+            ..Probe::default()
+        };
+        assert!(ask(file(None)).await.is_some_and(|failure| failure.contains("No such file")));
+        let written = fs::File::create(&path).unwrap();
+        assert_eq!(ask(file(Some(Duration::from_secs(3600)))).await, None);
+        written.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
+        assert_eq!(ask(file(None)).await, None);
+        assert!(ask(file(Some(Duration::from_secs(3600)))).await.is_some_and(|failure| failure.contains("ago")));
+        fs::remove_file(path).unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_file_system_that_hangs_holds_up_one_thread_and_no_more() {
+        let _hangs = LOOKING.acquire().await.unwrap();
+        let file = Probe { file: FileProbe { path: "/".into(), max_age: None }, ..Probe::default() };
+        assert_eq!(ask(file).await, Some("its file system does not answer".into()));
+    }
+}

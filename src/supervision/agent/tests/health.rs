@@ -1,0 +1,456 @@
+//! Whether the workload is ready and live, and what follows.
+
+use super::*;
+use crate::{
+    config::{Acknowledge, Probe, ProbeKind, Runs},
+    notification::Notification,
+};
+
+const GRACE: Duration = Duration::from_secs(20);
+
+/// Asked after 2 s, and then every 10 s; 3 failures in a row, or 2 successes after that.
+fn asked(change: impl FnOnce(&mut Probe)) -> Probe {
+    let mut probe = Probe { initial_delay: Duration::from_secs(2), success_threshold: 2, ..Probe::default() };
+    change(&mut probe);
+    probe
+}
+
+fn http(probe: &mut Probe) {
+    probe.http.port = 80;
+}
+
+fn exec(probe: &mut Probe) {
+    probe.exec.command = vec!["ask".into()];
+}
+
+fn notify(probe: &mut Probe) {
+    probe.notify = true;
+}
+
+fn live(by: impl FnOnce(&mut Probe)) -> Config {
+    let mut config = config();
+    config.workload.liveness = asked(by);
+    config
+}
+
+fn ready(by: impl FnOnce(&mut Probe)) -> Config {
+    let mut config = config();
+    config.workload.readiness = asked(by);
+    config.workload.start_timeout = Some(Duration::from_secs(60));
+    config
+}
+
+/// A standby that says when it follows.
+fn always(config: Config) -> Config {
+    let workload = config::WorkloadConfig { runs: Runs::Always, acknowledge: Some(Acknowledge::Notify), ..config.workload };
+    let signals = Signals { on_lead: Some(Signal(10)), on_follow: Some(Signal(12)), ..config.signals };
+    Config { workload, signals, ..config }
+}
+
+impl World {
+    /// Advances the time in steps of a second, with renewals.
+    fn live_until(&mut self, at: Instant) {
+        while self.now < at {
+            let next = at.min(self.now + Duration::from_secs(1));
+            self.wake_until(next);
+            let serial = next.since(Instant::BOOT).as_secs();
+            self.extend(1, serial, self.now);
+        }
+    }
+
+    fn says(&mut self, said: Notification) {
+        self.feed(Input::Notified(said));
+    }
+
+    /// What was asked since the last look, by a process or by the elector, and when.
+    fn asks(&mut self) -> Vec<(ProbeKind, Instant)> {
+        let ask = |action| {
+            let (Action::Probe { kind, began, .. } | Action::Tell(ToElector::Probe { kind, began })) = action else {
+                return None;
+            };
+            Some((kind, began))
+        };
+        self.take().into_iter().filter_map(ask).collect()
+    }
+
+    fn answers(&mut self, failure: Option<&str>) {
+        for (kind, began) in self.asks() {
+            self.feed(Input::Probed { kind, began, failure: failure.map(str::to_owned) });
+        }
+    }
+
+    /// Why init has begun a stop since the last look.
+    fn stops(&self) -> Option<Reason> {
+        let stop =
+            |action: &Action| if let Action::Tell(ToElector::Stopping { reason, .. }) = action { Some(*reason) } else { None };
+        self.actions.iter().find_map(stop)
+    }
+
+    /// The last word to the elector of whether it is ready.
+    fn known(&self) -> Option<bool> {
+        let known = |action: &Action| {
+            if let Action::Tell(ToElector::Health { unready, .. }) = action { Some(unready.is_none()) } else { None }
+        };
+        self.actions.iter().rev().find_map(known)
+    }
+}
+
+#[test]
+fn a_leader_that_fails_as_often_as_allowed_is_stopped_and_gives_the_lease_back_for_one_duration() {
+    let mut world = World::leading(live(http));
+    for (at, failure) in [(3, None), (13, Some("refused")), (23, Some("refused")), (33, None), (43, Some("x")), (53, Some("x"))] {
+        world.live_until(ms(at * 1000));
+        assert_eq!(
+            world.actions.iter().filter(|action| matches!(action, Action::Tell(ToElector::Probe { .. }))).count(),
+            1,
+            "{at}"
+        );
+        world.answers(failure);
+        assert_eq!(world.stops(), None, "{at}");
+    }
+    world.live_until(ms(63_000));
+    world.answers(Some("HTTP 503"));
+
+    assert_eq!(world.stops(), Some(Reason::NotLive));
+    assert!(world.wants(&to_main(libc::SIGTERM)));
+    assert!(world.wants(&Action::Warn("the workload is not live: HTTP 503".into())));
+    world.step_down(9, Reason::NotLive);
+    world.live_until((ms(63_000) + GRACE).before(tick()));
+    assert!(!world.wants(&Action::Sweep), "it has its grace");
+    world.live_until(ms(63_000) + GRACE);
+    assert!(world.wants(&Action::Sweep));
+    world.exit(Exit::Signal(libc::SIGKILL));
+    world.feed(Input::Scanned(Scan { clean: true, ..Scan::default() }));
+    assert_eq!(world.stopped(), Some((9, Then::Follow)));
+    world.told(ToInit::Ended { term: Term(1) });
+    assert_eq!(world.agent.initial_state().backoff, Some(config().timing().takeable(world.now, config().lease.duration)));
+}
+
+#[test]
+fn an_elector_that_does_not_answer_says_nothing_of_the_workload_and_the_next_one_is_asked() {
+    let mut world = World::leading(live(http));
+    world.live_until(ms(3000));
+    let asked = world.asks();
+    world.live_until(ms(60_000));
+    assert_eq!((asked.len(), world.asks().len(), world.stops()), (1, 0, None));
+
+    world.replace_elector();
+    world.greet();
+    world.live_until(ms(63_000));
+    let again = world.asks();
+    assert_eq!(again.len(), 1);
+    let [(kind, began)] = asked[..] else { panic!("{asked:?}") };
+    for _ in 0..3 {
+        world.feed(Input::Probed { kind, began, failure: Some("late".into()) });
+    }
+    assert_eq!(world.stops(), None, "that is the answer to another question");
+}
+
+#[test]
+fn a_program_that_hangs_is_killed_at_its_timeout_and_fails_again_each_period_that_it_does_not_die() {
+    let mut world = World::leading(live(exec));
+    world.live_until(ms(3000));
+    let launch = Some(Launch { info: Some(info()), not_after: deadlines(ms(2000)).soft });
+    assert!(world.wants(&Action::Probe { kind: ProbeKind::Liveness, began: ms(3000), launch }));
+    world.take();
+    world.live_until(ms(4000).before(tick()));
+    assert!(!world.wants(&Action::KillProbe(ProbeKind::Liveness)));
+    world.live_until(ms(4000));
+    assert!(world.wants(&Action::KillProbe(ProbeKind::Liveness)));
+    world.live_until(ms(23_000).before(tick()));
+    assert_eq!((world.stops(), world.asks().len()), (None, 0));
+    world.live_until(ms(23_000));
+    assert_eq!(world.stops(), Some(Reason::NotLive));
+}
+
+#[test]
+fn what_is_killed_at_its_timeout_has_failed_once_however_it_ends() {
+    let mut world = World::leading(live(exec));
+    for at in [3, 13] {
+        world.live_until(ms(at * 1000 + 1500));
+        world.answers(None);
+        assert_eq!(world.stops(), None);
+    }
+    world.live_until(ms(24_000));
+    assert_eq!(world.stops(), Some(Reason::NotLive));
+}
+
+#[test]
+fn a_program_that_could_not_be_started_has_failed() {
+    let mut world = World::leading(live(exec));
+    for at in [3, 13, 23] {
+        assert_eq!(world.stops(), None);
+        world.live_until(ms(at * 1000));
+        world.answers(Some("no further process can be started"));
+    }
+    assert_eq!(world.stops(), Some(Reason::NotLive));
+}
+
+#[test]
+fn a_watchdog_has_its_whole_time_from_each_word_and_not_a_tick_more() {
+    let mut world = World::leading(live(notify));
+    world.live_until(ms(30_000));
+    world.says(Notification::Watchdog);
+    world.live_until(ms(60_000).before(tick()));
+    assert_eq!(world.stops(), None);
+    world.live_until(ms(60_000));
+    assert_eq!(world.stops(), Some(Reason::NotLive));
+}
+
+#[test]
+fn a_watchdog_is_shortened_or_pulled_by_the_workload_and_means_nothing_to_one_that_is_asked_otherwise() {
+    let mut short = World::leading(live(notify));
+    short.says(Notification::WatchdogSpan(Duration::from_secs(5)));
+    short.live_until(ms(6000).before(tick()));
+    assert_eq!(short.stops(), None);
+    short.live_until(ms(6000));
+    assert_eq!(short.stops(), Some(Reason::NotLive));
+
+    for (config, stops) in [(live(notify), Some(Reason::NotLive)), (live(http), None)] {
+        let mut world = World::leading(config);
+        world.says(Notification::WatchdogTrigger);
+        assert_eq!(world.stops(), stops);
+    }
+}
+
+#[test]
+fn a_watchdog_that_slept_with_init_has_its_whole_time_again() {
+    let mut world = World::leading(live(notify));
+    world.live_until(ms(30_000));
+    let slept = ms(33_000) + Duration::from_millis(1001);
+    world.sleep_until(slept);
+    world.extend(1, 99, slept);
+    world.due();
+    assert_eq!(world.stops(), None);
+    world.live_until(slept + Duration::from_secs(30));
+    assert_eq!(world.stops(), Some(Reason::NotLive));
+}
+
+#[test]
+fn a_leader_has_its_start_timeout_to_say_that_it_is_ready() {
+    for is_ready in [true, false] {
+        let mut world = World::leading(ready(notify));
+        world.live_until(ms(61_000).before(tick()));
+        assert_eq!(world.stops(), None);
+        if is_ready {
+            world.says(Notification::Ready);
+        }
+        world.live_until(ms(61_000));
+        assert_eq!(world.stops(), (!is_ready).then_some(Reason::NotReady));
+    }
+}
+
+#[test]
+fn a_start_takes_as_long_as_the_workload_says() {
+    let mut world = World::leading(ready(notify));
+    world.live_until(ms(60_000));
+    world.says(Notification::ExtendTimeout(Duration::from_secs(5)));
+    world.live_until(ms(65_000).before(tick()));
+    world.says(Notification::ExtendTimeout(Duration::from_micros(1)));
+    assert_eq!(world.stops(), None);
+    world.live_until(ms(65_001));
+    assert_eq!(world.stops(), Some(Reason::NotReady));
+}
+
+#[test]
+fn a_leader_that_was_ready_may_reload_for_as_long_as_it_likes_and_the_elector_knows() {
+    let mut world = World::leading(ready(notify));
+    world.says(Notification::Ready);
+    assert_eq!(world.known(), Some(true));
+    world.says(Notification::Reloading);
+    assert_eq!(world.known(), Some(false));
+    world.live_until(ms(200_000));
+    assert_eq!(world.stops(), None);
+}
+
+#[test]
+fn ready_takes_its_successes_and_is_lost_with_its_failures() {
+    let mut world = World::leading(ready(http));
+    let mut known = Vec::new();
+    for (at, failure) in [(3, None), (13, Some("x")), (23, None), (33, None), (43, Some("x")), (53, Some("x")), (63, Some("x"))] {
+        world.live_until(ms(at * 1000));
+        world.answers(failure);
+        known.push(world.known());
+    }
+    assert_eq!(known, [None, None, None, Some(true), None, None, Some(false)]);
+    assert_eq!(world.stops(), None);
+}
+
+#[test]
+fn what_runs_nowhere_is_waited_for_by_nobody_and_each_elector_is_told_anew() {
+    let mut world = World::new(ready(notify));
+    world.feed(Input::ElectorEnded);
+    world.due();
+    world.feed(Input::ElectorStarted);
+    assert_eq!(world.known(), Some(true), "a standby has nothing to be ready");
+    world.take();
+    world.told(ToInit::Hello { version: VERSION });
+    world.lead(1);
+    assert_eq!(world.known(), Some(false));
+    world.run();
+    world.says(Notification::Ready);
+    world.live_until(ms(20_000));
+    world.replace_elector();
+    world.greet();
+    assert_eq!(world.known(), Some(true));
+}
+
+#[test]
+fn what_is_not_asked_is_not_told() {
+    let mut world = World::leading(config());
+    world.live_until(ms(100_000));
+    let of_health = |action: &Action| matches!(action, Action::Tell(ToElector::Health { .. } | ToElector::Probe { .. }));
+    assert!(!world.actions.iter().any(of_health) && world.asks().is_empty());
+}
+
+#[test]
+fn a_status_is_told_when_the_elector_has_spoken_and_only_the_latest_one() {
+    let mut world = World::leading(live(notify));
+    for status in ["one", "two", "three"] {
+        world.says(Notification::Status(status.into()));
+    }
+    assert_eq!(world.tells(), []);
+    world.told(ToInit::Heartbeat);
+    let told = ToElector::Health { unready: None, status: "three".into() };
+    assert_eq!(world.tells(), [ToElector::Heartbeat, told.clone()]);
+    world.told(ToInit::Heartbeat);
+    assert_eq!(world.tells(), [ToElector::Heartbeat]);
+
+    world.replace_elector();
+    world.greet();
+    assert!(world.tells().contains(&told));
+}
+
+#[test]
+fn what_says_that_it_stops_is_asked_no_more_and_has_the_grace_to_end() {
+    let mut world = World::leading(live(http));
+    world.says(Notification::Stopping);
+    world.live_until((ms(1000) + GRACE).before(tick()));
+    assert_eq!((world.stops(), world.asks().len()), (None, 0));
+    world.live_until(ms(1000) + GRACE);
+    assert_eq!(world.stops(), Some(Reason::NotLive));
+}
+
+#[test]
+fn a_planned_stop_takes_as_long_as_the_workload_says_and_a_loss_or_a_second_term_does_not() {
+    let longer = Notification::ExtendTimeout(Duration::from_secs(40));
+    let killed_by = |world: &mut World, at: Instant| {
+        world.live_until(at.before(tick()));
+        assert!(!world.wants(&Action::Sweep));
+        world.live_until(at);
+        world.wants(&Action::Sweep)
+    };
+    let mut planned = World::leading(config());
+    planned.step_down(9, Reason::StepDown);
+    planned.says(longer.clone());
+    assert!(killed_by(&mut planned, ms(41_000)));
+
+    let mut lost = World::leading(config());
+    lost.step_down(9, Reason::LostToHolder);
+    lost.says(longer.clone());
+    assert!(killed_by(&mut lost, ms(5000)));
+
+    let mut urgent = World::leading(config());
+    urgent.feed(Input::Signal(libc::SIGTERM));
+    urgent.feed(Input::Signal(libc::SIGTERM));
+    urgent.says(longer);
+    assert!(killed_by(&mut urgent, ms(5000)));
+}
+
+/// Leads, and a program asks it.
+fn asked_leader() -> World {
+    let mut world = World::of(always(live(exec)), true, false);
+    world.due();
+    world.run();
+    world.greet();
+    world.lead(1);
+    world.feed(Input::Role(RoleInput::Signalled));
+    world.feed(Input::Role(RoleInput::Notified(Role::Leader)));
+    world.live_until(ms(3000));
+    world
+}
+
+#[test]
+fn a_demotion_counts_once_no_probe_of_the_term_runs() {
+    let mut world = asked_leader();
+    world.step_down(9, Reason::StepDown);
+    assert!(world.wants(&Action::KillProbe(ProbeKind::Liveness)));
+    world.feed(Input::Role(RoleInput::Signalled));
+    world.feed(Input::Role(RoleInput::Notified(Role::Standby)));
+    assert_eq!(world.agent.hard(), Some(deadlines(ms(3000)).hard), "its probe may be a leader's");
+    world.answers(Some("killed by SIGKILL"));
+    assert_eq!(world.agent.hard(), None);
+}
+
+#[test]
+fn a_demotion_whose_probe_does_not_die_is_a_kill() {
+    let mut world = asked_leader();
+    world.step_down(9, Reason::StepDown);
+    world.feed(Input::Role(RoleInput::Signalled));
+    world.feed(Input::Role(RoleInput::Notified(Role::Standby)));
+    world.live_until((ms(3000) + GRACE).before(tick()));
+    assert!(!world.wants(&Action::Sweep));
+    world.live_until(ms(3000) + GRACE);
+    assert!(world.wants(&Action::Sweep) && world.agent.leads());
+}
+
+#[test]
+fn nothing_is_asked_while_a_workload_is_told_that_it_follows() {
+    let mut world = asked_leader();
+    world.answers(None);
+    world.step_down(9, Reason::StepDown);
+    world.live_until(ms(14_000));
+    assert_eq!(world.asks(), []);
+}
+
+#[test]
+fn a_standby_that_is_not_live_is_stopped_and_started_again() {
+    let mut world = World::of(always(live(exec)), true, false);
+    world.due();
+    world.run();
+    world.greet();
+    world.take();
+    for at in [3, 13, 23] {
+        world.wake_until(ms(at * 1000));
+        assert!(world.wants(&Action::Probe { kind: ProbeKind::Liveness, began: ms(at * 1000), launch: None }));
+        world.answers(Some("exit code 1"));
+    }
+    assert!(world.wants(&to_main(libc::SIGTERM)) && world.stops().is_none());
+    world.take();
+    world.exit_proved(Exit::Code(0));
+    assert_eq!(world.spawns(), Some((Some(Role::Standby), None)));
+}
+
+#[test]
+fn a_leader_that_hangs_is_stopped_and_not_asked_to_follow() {
+    let mut world = asked_leader();
+    for _ in 0..3 {
+        world.answers(Some("exit code 1"));
+        let next = world.now + Duration::from_secs(10);
+        world.live_until(next);
+    }
+    assert_eq!(world.stops(), Some(Reason::NotLive));
+    assert!(
+        world.wants(&to_main(libc::SIGTERM)) && !world.actions.iter().any(|action| matches!(action, Action::TellRole { .. }))
+    );
+}
+
+#[test]
+fn a_leader_that_is_never_ready_follows_and_is_not_given_up_again() {
+    let mut world = World::of(always(ready(notify)), true, false);
+    world.due();
+    world.run();
+    world.greet();
+    world.lead(1);
+    world.feed(Input::Role(RoleInput::Signalled));
+    world.feed(Input::Role(RoleInput::Notified(Role::Leader)));
+    world.live_until(ms(61_000));
+    assert_eq!(world.stops(), Some(Reason::NotReady));
+    world.step_down(9, Reason::NotReady);
+    world.feed(Input::Role(RoleInput::Signalled));
+    world.feed(Input::Role(RoleInput::Notified(Role::Standby)));
+    assert_eq!(world.stopped(), Some((9, Then::Follow)));
+    world.told(ToInit::Ended { term: Term(1) });
+    world.wake_until(ms(300_000));
+    assert!(!world.wants(&to_main(libc::SIGTERM)));
+}

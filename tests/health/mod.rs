@@ -1,0 +1,135 @@
+//! Probes of the workload, with real processes on a real kube-apiserver: a leader that hangs or does not get ready hands over, and a
+//! standby that is not ready leaves the Lease to one that is.
+
+use std::{fs, net::TcpListener, time::Duration};
+
+use nix::sys::signal::{Signal, kill};
+use serde_json::{Value, json};
+use tenure::clock;
+
+use crate::{
+    conformance::spec::{is_held_by, released},
+    support::{
+        case::{Case, REAL, cases},
+        replica::Replica,
+        stage::{Stage, timing::GRACE},
+    },
+};
+
+const PERIOD: Duration = Duration::from_millis(500);
+const FAILURES: u32 = 3;
+/// For the last answer, the proof, the release and the start elsewhere, on a busy machine.
+const SLACK: Duration = Duration::from_secs(8);
+
+pub(crate) fn all() -> Vec<Case> {
+    let cases = cases![
+        a_leader_that_is_stopped_hands_over,
+        a_leader_whose_port_is_closed_hands_over,
+        a_leader_whose_program_that_asks_fails_hands_over,
+        a_leader_that_is_not_ready_in_time_hands_over,
+        a_standby_that_is_not_ready_leaves_a_free_lease_to_one_that_is,
+    ];
+    cases.into_iter().map(|case| Case { on: REAL, ..case }).collect()
+}
+
+/// Asks often.
+fn probe(mut how: Value) -> Value {
+    how["period"] = format!("{}ms", PERIOD.as_millis()).into();
+    how["failureThreshold"] = FAILURES.into();
+    how
+}
+
+async fn hands_over(stage: &Stage, liveness: Value, hangs: impl AsyncFnOnce(&Replica)) {
+    let a = stage.prepare("a").await.set("workload.liveness", probe(liveness)).start();
+    stage.witness.start("a", 0).await;
+    let b = stage.start("b").await;
+    b.said("another replica leads").await;
+    let broke = clock::boot();
+
+    hangs(&a).await;
+
+    let start = stage.witness.start("b", 0).await;
+    let limit = PERIOD * (FAILURES + 1) + GRACE + SLACK;
+    assert!(start.at().since(broke) < limit, "{:?} after it hung", start.at().since(broke));
+    assert!(start.at() > stage.witness.last_alive("a"), "it was proved dead");
+    a.said("not-live").await;
+    assert_eq!(stage.witness.starts("a"), 1, "it leaves the Lease to others");
+}
+
+async fn a_leader_that_is_stopped_hands_over(stage: Stage) {
+    // What it stamps every millisecond is older than a second.
+    let stamps = stage.directory().join("stamps");
+    let ask = format!("find {} -name 'a@*' -newermt '-1 second' | grep -q .", stamps.display());
+    let liveness = json!({ "exec": { "command": ["sh", "-c", ask] } });
+    hands_over(&stage, liveness, async |a| kill(a.workload().await, Signal::SIGSTOP).unwrap()).await;
+}
+
+async fn a_leader_whose_port_is_closed_hands_over(stage: Stage) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let liveness = json!({ "tcp": { "port": listener.local_addr().unwrap().port() } });
+    hands_over(&stage, liveness, async |_| drop(listener)).await;
+}
+
+async fn a_leader_whose_program_that_asks_fails_hands_over(stage: Stage) {
+    let file = stage.directory().join("live");
+    fs::write(&file, "").unwrap();
+    let liveness = json!({ "exec": { "command": ["test", "-e", &file] } });
+    hands_over(&stage, liveness, async |_| fs::remove_file(&file).unwrap()).await;
+}
+
+async fn a_leader_that_is_not_ready_in_time_hands_over(stage: Stage) {
+    let (nobody, _kept) = stage.free_address();
+    let readiness = probe(json!({ "tcp": { "port": nobody.port() } }));
+    let a = stage.prepare("a").await.set("workload.readiness", readiness).set("workload.startTimeout", "1s").start();
+    stage.witness.start("a", 0).await;
+
+    let _b = stage.start("b").await;
+
+    let start = stage.witness.start("b", 0).await;
+    assert!(start.at() > stage.witness.last_alive("a"));
+    a.said("not-ready").await;
+}
+
+async fn a_standby_that_is_not_ready_leaves_a_free_lease_to_one_that_is(stage: Stage) {
+    // Beside the case's own stage, where only one may run at a time.
+    let pool = stage.beside("pool").await;
+    let (address, _kept) = pool.free_address();
+    let ready = |name: &str| pool.directory().join(format!("{name} is ready"));
+    let start = async |name: &str| {
+        let mut prepared = pool.prepare(name).await;
+        let settings = [
+            ("workload.runs", json!("always")),
+            ("workload.acknowledge", json!("none")),
+            ("workload.candidate", json!("ready")),
+            ("workload.readiness", probe(json!({ "file": { "path": ready(name) } }))),
+            ("signals", json!({ "onLead": "SIGHUP", "onFollow": "SIGWINCH" })),
+        ];
+        for (key, value) in settings {
+            prepared = prepared.set(key, value);
+        }
+        if name == "a" {
+            prepared = prepared.set("http", json!({ "listen": address.to_string(), "ready": "workload" }));
+        }
+        prepared.start()
+    };
+    pool.lease.create(released()).await;
+    let a = start("a").await;
+    a.said("the Lease was read").await;
+    pool.witness.start("a", 0).await;
+    assert_eq!(pool.probe(address, "/readyz").await, 503);
+
+    fs::write(ready("b"), "").unwrap();
+    let b = start("b").await;
+    let is_held_by_b = |lease: Option<&Value>| lease.is_some_and(|lease| is_held_by(&lease["spec"], "b"));
+    let lease = pool.lease.wait("b has it", is_held_by_b).await.unwrap();
+    let transitions = released()["leaseTransitions"].as_i64().unwrap();
+    assert_eq!(lease["spec"]["leaseTransitions"], transitions + 1, "nobody had it before");
+    fs::write(ready("a"), "").unwrap();
+    a.said("how the workload is").await;
+    assert_eq!(pool.probe(address, "/readyz").await, 200);
+    b.signal(Signal::SIGTERM).await;
+
+    assert_eq!(b.exit().await, 0);
+    pool.lease.wait("a has it", |lease| lease.is_some_and(|lease| is_held_by(&lease["spec"], "a"))).await;
+    pool.witness.signal("a", "SIGHUP").await;
+}
