@@ -171,7 +171,6 @@ mod tests {
             ("workload.stop.onExit", Some("workload.onExit")),
             ("lease.zzz", None),
             ("standby.command", None),
-            ("lease.priority", None),
             ("workload.readiness.interval", None),
             ("hooks.beforeLead.command", None),
             ("hooks.afterFollow.timeout", None),

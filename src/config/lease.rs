@@ -42,6 +42,9 @@ pub struct LeaseConfig {
     /// How many Leases there are to hold, each by one replica: at most so many workloads run, 64 at most. The second is called
     /// NAME-slot-1.
     pub slots: u8,
+    /// 0 to -10: for each below 0 a Lease that may be taken is left to the others for one second.
+    #[schemars(range(min = -10, max = 0))]
+    pub priority: i8,
     /// Put on the Lease beside `app.kubernetes.io/managed-by`, which is `tenure` unless somebody has set it.
     pub labels: BTreeMap<String, String>,
     /// Put on the Lease.
@@ -79,6 +82,7 @@ impl Default for LeaseConfig {
             attempt_timeout: Duration::from_secs(2),
             clock_drift: Drift::default(),
             slots: 1,
+            priority: 0,
             labels: BTreeMap::new(),
             annotations: BTreeMap::new(),
             release: Release::Clear,

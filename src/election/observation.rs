@@ -22,6 +22,9 @@ use crate::{
 /// The basis and the prime of the hash FNV-1a.
 const FNV: (u32, u32) = (0x811C_9DC5, 0x0100_0193);
 
+/// By how much one priority goes before the next: longer than a watch and a write take.
+const STEP: Duration = Duration::from_secs(1);
+
 /// What was last seen of the Lease.
 #[derive(Clone, Debug)]
 pub(crate) struct Observation {
@@ -32,6 +35,8 @@ pub(crate) struct Observation {
     foreign_release: ForeignRelease,
     /// From the start of a run whose replica crashed to the next.
     crash_wait: Option<Duration>,
+    /// So long it is left to replicas of a higher priority.
+    precedence: Duration,
     seen: Seen,
     /// The clocks when that was last confirmed, before it was due.
     seen_at: Now,
@@ -102,6 +107,7 @@ impl Observation {
             creation_wait: config.creation_wait,
             foreign_release: config.foreign_release,
             crash_wait,
+            precedence: STEP * u32::from(config.priority.unsigned_abs()),
             seen: Seen::Nothing,
             seen_at: Now { boot: Instant::BOOT, wall: 0 },
             held,
@@ -247,7 +253,7 @@ impl Observation {
         let candidate = record.annotation(STEP_DOWN_TO);
         let (at, why, candidate) = match state {
             LeaseState::Held if proved.is_some_and(|proved| proved.says_the_same_as(record)) => {
-                (self.since, AcquireReason::Expired, None)
+                (self.since, AcquireReason::Expired, Some(self.me.as_str()))
             }
             LeaseState::Resting => {
                 let wait = record.duration().unwrap_or_else(|| self.longest());
@@ -271,8 +277,11 @@ impl Observation {
             LeaseState::Released => (self.since, AcquireReason::Released, candidate),
         };
         // The others leave it to a named candidate for one D (law 17).
-        let is_deferred = candidate.is_some_and(|candidate| candidate != self.me);
-        let at = if is_deferred { self.timing.takeable(at, self.timing.duration) } else { at };
+        let at = match candidate {
+            Some(candidate) if candidate == self.me => at,
+            Some(_) => self.timing.takeable(at, self.timing.duration),
+            None => at + self.precedence,
+        };
         Eligibility::Open { at: at.max(self.not_before), why, from: record.clone() }
     }
 

@@ -17,6 +17,9 @@ const OWN_PREFIX: &str = "tenure.dev/";
 pub(super) fn judge(lease: &LeaseConfig, judgement: &mut Judgement) {
     judge_name(lease, judgement);
     judge_slots(lease, judgement);
+    if !(-10..=0).contains(&lease.priority) {
+        judgement.refuse(&["lease.priority"], format!("{} is not a priority from 0 down to -10", lease.priority));
+    }
     judge_namespace(lease, judgement);
     if lease.identity.starts_with(OWN_PREFIX) {
         judgement.refuse(&["lease.identity"], "names below tenure.dev/ are tenure's own: choose another");

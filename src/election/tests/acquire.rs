@@ -243,6 +243,22 @@ fn a_release_for_a_named_candidate_is_left_to_it_for_one_duration() {
 }
 
 #[test]
+fn a_replica_of_a_lower_priority_leaves_it_to_the_others_unless_it_is_named() {
+    let lower = || {
+        let mut state = initial_state();
+        state.config.lease.priority = -2;
+        state
+    };
+    takes_exactly_after(&mut Bench::start(lower(), Register::holding(mark())), seconds(2));
+    takes_exactly_after(&mut Bench::start(lower(), Register::holding(held("x", 15))), plus(15) + seconds(2));
+    let mut register = Register::holding(mark());
+    register.edit(|object| object["metadata"]["annotations"] = json!({(STEP_DOWN_TO): ME}));
+    let mut named = Bench::start(lower(), register);
+    named.run(TICK);
+    assert_eq!(named.writes().len(), 1);
+}
+
+#[test]
 fn a_lease_that_expires_after_a_request_to_its_holder_is_left_to_the_candidate_for_one_duration_more() {
     for (asked, more) in [("x", plus(15)), ("an earlier holder", Duration::ZERO)] {
         let mut register = Register::holding(held("x", 15));
