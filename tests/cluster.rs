@@ -15,6 +15,7 @@
 //! - [`health`]: what probes of the workload lead to;
 //! - [`locks`]: `tenure lock`, alone, in a crowd and beside grelmicro;
 //! - [`monitoring`]: metrics, as a real Prometheus reads them;
+//! - [`pages`]: the page of a replica, in a real browser;
 //! - [`term_page`]: what a program reads of its term, and the examples of docs/term.md;
 //! - [`harness`]: what all of these rely on.
 
@@ -38,6 +39,7 @@ mod harness;
 mod health;
 mod locks;
 mod monitoring;
+mod pages;
 mod support;
 mod telemetry_replicas;
 mod term_page;
@@ -52,6 +54,7 @@ fn main() -> ExitCode {
     groups.push(("health", health::all()));
     groups.push(("locks", locks::all()));
     groups.push(("monitoring", monitoring::all()));
+    groups.push(("pages", pages::all()));
     groups.push(("term_page", term_page::all()));
     groups.extend(apiserver::groups());
     support::case::main(groups)

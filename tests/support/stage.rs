@@ -166,12 +166,23 @@ impl Stage {
 
     /// The whole answer to a GET over plain HTTP.
     pub async fn page(&self, address: SocketAddr, path: &str) -> String {
-        let mut stream = TcpStream::connect(address).await.expect("the replica listens");
-        let request = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
+        self.ask(address, "GET", path, "").await
+    }
+
+    /// The whole answer to a request with JSON, or nothing, over plain HTTP.
+    pub async fn ask(&self, address: SocketAddr, method: &str, path: &str, body: &str) -> String {
+        let mut stream = TcpStream::connect(address).await.expect("somebody listens");
+        let length = body.len();
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\
+             connection: close\r\n\r\n{body}"
+        );
         stream.write_all(request.as_bytes()).await.expect("a request");
-        let mut answer = String::new();
-        within(PATIENCE, "an answer to a probe", stream.read_to_string(&mut answer)).await.expect("an answer");
-        answer
+        let mut answer = Vec::new();
+        // Not everybody closes what was answered whole.
+        let whole = async { while !is_whole(&answer) && stream.read_buf(&mut answer).await.expect("an answer") > 0 {} };
+        within(PATIENCE, "an answer to a request", whole).await;
+        String::from_utf8(answer).expect("text")
     }
 
     /// A workload not run by tenure, in this term.
@@ -272,4 +283,12 @@ fn config(namespace: &str, name: &str) -> Value {
         }},
         "log": { "level": "debug" },
     })
+}
+
+fn is_whole(answer: &[u8]) -> bool {
+    let answer = String::from_utf8_lossy(answer);
+    let Some((head, body)) = answer.split_once("\r\n\r\n") else { return false };
+    let length =
+        head.lines().filter_map(|line| line.split_once(':')).find(|(name, _)| name.eq_ignore_ascii_case("content-length"));
+    length.is_some_and(|(_, length)| length.trim().parse() == Ok(body.len()))
 }

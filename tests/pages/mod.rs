@@ -1,0 +1,156 @@
+//! The page of a replica as a person sees it, in a real Chromium that chromedriver steers (W3C WebDriver).
+
+use std::{
+    fs,
+    net::SocketAddr,
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+use crate::{
+    conformance::spec::released,
+    support::{
+        PATIENCE,
+        case::{Case, REAL},
+        incomplete,
+        stage::Stage,
+        within,
+    },
+};
+
+const CHROMIUM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/pages/chromium");
+/// A first start unpacks it.
+const START: Duration = Duration::from_secs(300);
+
+pub(crate) fn all() -> Vec<Case> {
+    vec![Case {
+        name: "the_page_of_a_standby_follows_a_failover_in_a_real_browser",
+        on: REAL,
+        body: |stage| Box::pin(failover(stage)),
+    }]
+}
+
+async fn failover(stage: Stage) {
+    let Some(browser) = Browser::start(&stage).await else { return };
+    stage.lease.create(released()).await;
+    let leader = stage.start("a").await;
+    stage.witness.start("a", 0).await;
+    let (address, kept) = stage.free_address();
+    let standby = stage.prepare("b").await.set("http.listen", address.to_string());
+    drop(kept);
+    let standby = standby.start();
+    standby.said("another replica leads").await;
+
+    browser.open(&format!("http://{address}/")).await;
+    browser.until("document.body.className === 'standby'").await;
+    browser.until("document.getElementById('holder').textContent.startsWith('a_')").await;
+    browser.until("document.getElementById('left').hidden").await;
+    // What it keeps shows that this very page saw all that follows.
+    browser.tell("window.sameness = 1").await;
+
+    leader.signal(Signal::SIGTERM).await;
+    stage.witness.start("b", 0).await;
+
+    browser.until("document.body.className === 'leader'").await;
+    browser.until("document.getElementById('holder').textContent.startsWith('b_')").await;
+    browser.until("document.querySelector('#transitions tr').cells[2].textContent === 'released'").await;
+    browser.until("document.getElementById('margin').value > 0 && !document.getElementById('left').hidden").await;
+    // The margin runs down, and grows when the Lease is renewed.
+    browser.tell("window.last = document.getElementById('margin').value; window.fell = window.rose = false").await;
+    let watch = "window.now = document.getElementById('margin').value, window.fell ||= now < last, window.rose ||= now > last, \
+                 window.last = now, fell && rose";
+    browser.until(watch).await;
+    browser.until("window.sameness === 1").await;
+
+    standby.signal(Signal::SIGKILL).await;
+    browser.until("!document.getElementById('gone').hidden").await;
+}
+
+/// Ends when dropped, and all that it started with it.
+struct Browser<'a> {
+    stage: &'a Stage,
+    driver: SocketAddr,
+    session: String,
+    process: Child,
+}
+
+impl Drop for Browser<'_> {
+    fn drop(&mut self) {
+        let _ = (self.process.kill(), self.process.wait());
+    }
+}
+
+impl<'a> Browser<'a> {
+    /// None, and said so, where it cannot be had.
+    async fn start(stage: &'a Stage) -> Option<Self> {
+        let (driver, kept) = stage.free_address();
+        drop(kept);
+        let directory = stage.directory();
+        let log = fs::File::create(directory.join("chromium.log")).expect("a log");
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL", "unshare", "--pid", "--fork", "--kill-child", "--mount-proc", CHROMIUM]);
+        command.arg(format!("--port={}", driver.port())).current_dir(directory).env("TMPDIR", directory);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        let process = command.spawn().expect("setpriv");
+        let mut browser = Self { stage, driver, session: String::new(), process };
+        if !browser.listens().await {
+            incomplete::not_run(
+                "the page in a real browser",
+                fs::read_to_string(directory.join("chromium.log")).expect("a log").trim(),
+            );
+            return None;
+        }
+        let cache = Command::new("sh").args(["-c", "printf %s \"${XDG_CACHE_HOME:-$HOME/.cache}\""]).output().expect("a shell");
+        let cache = String::from_utf8(cache.stdout).expect("a path");
+        let options = json!({
+            "binary": format!("{cache}/tenure/chromium-debian/usr/lib/chromium/chromium-headless-shell"),
+            "args": ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"],
+        });
+        let session = json!({ "capabilities": { "alwaysMatch": { "goog:chromeOptions": options } } });
+        let answer = browser.post("/session", &session).await;
+        browser.session = answer["sessionId"].as_str().unwrap_or_else(|| panic!("no session: {answer}")).into();
+        Some(browser)
+    }
+
+    async fn listens(&mut self) -> bool {
+        within(START, "chromedriver", async {
+            loop {
+                if tokio::net::TcpStream::connect(self.driver).await.is_ok() {
+                    return true;
+                }
+                if self.process.try_wait().expect("a child").is_some() {
+                    return false;
+                }
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        })
+        .await
+    }
+
+    async fn post(&self, path: &str, body: &Value) -> Value {
+        let answer = self.stage.ask(self.driver, "POST", path, &body.to_string()).await;
+        let body = answer.split_once("\r\n\r\n").expect("a head").1;
+        serde_json::from_str::<Value>(body).unwrap_or_else(|error| panic!("{error}: {answer}"))["value"].take()
+    }
+
+    async fn open(&self, url: &str) {
+        self.post(&format!("/session/{}/url", self.session), &json!({ "url": url })).await;
+    }
+
+    async fn tell(&self, script: &str) -> Value {
+        self.post(&format!("/session/{}/execute/sync", self.session), &json!({ "script": script, "args": [] })).await
+    }
+
+    /// Waits until this holds in the page.
+    async fn until(&self, condition: &str) {
+        within(PATIENCE, condition, async {
+            while self.tell(&format!("return ({condition})")).await != true {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        })
+        .await;
+    }
+}
