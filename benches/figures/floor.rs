@@ -1,4 +1,5 @@
-//! The minimum that a handover takes on this machine: its four steps done by one client, warmed up, on an otherwise idle machine.
+//! The minimum that a handover takes on this machine: its four steps done by one client that has rested as long as the replicas have,
+//! on an otherwise idle machine.
 
 use std::process::{Command, Stdio};
 
@@ -9,6 +10,7 @@ use serde_json::{Value, json};
 use tenure::clock;
 
 use crate::{
+    handover::settle,
     support::{
         server::{Server, scratch},
         stage::Stage,
@@ -25,6 +27,7 @@ pub async fn show(server: &Server, rounds: usize) -> Gap {
     events.frame().await.expect("the Lease").expect("an event");
     let mut figures = Vec::new();
     for _ in 0..rounds {
+        settle().await;
         let began = clock::boot();
         lease = put(&stage, lease, json!({ "holderIdentity": "", "leaseDurationSeconds": 1 })).await;
         events.frame().await.expect("the release").expect("an event");
