@@ -17,6 +17,7 @@ use std::{
         fd::{AsFd, AsRawFd, BorrowedFd},
         unix::fs::OpenOptionsExt,
     },
+    sync::atomic::{AtomicU64, Ordering},
 };
 
 use nix::{
@@ -68,6 +69,14 @@ pub fn write_termination_message(words: &str) {
     }
 }
 
+/// Of this process.
+static DROPPED: AtomicU64 = AtomicU64::new(0);
+
+/// How many lines this process has dropped because nobody read standard error.
+pub fn dropped() -> u64 {
+    DROPPED.load(Ordering::Relaxed)
+}
+
 /// Lines to standard error, with the count of those that were dropped.
 #[derive(Debug)]
 pub struct StderrLog {
@@ -110,6 +119,7 @@ impl StderrLog {
             self.dropped = 0;
         } else {
             self.dropped = self.dropped.saturating_add(1);
+            DROPPED.fetch_add(1, Ordering::Relaxed);
         }
         if taken > 0 {
             self.cut = !whole;
@@ -227,7 +237,9 @@ mod tests {
 
     fn drops_when_full_and_tells_the_count_later(way: impl Fn(BorrowedFd<'_>) -> Way, writer: OwnedFd, mut reader: impl Read) {
         let mut lines = StderrLog { format: LogFormat::Text, way: way(writer.as_fd()), dropped: 0, cut: false };
+        let before = super::dropped();
         let through = fill(&mut lines, writer.as_fd(), 3);
+        assert!(super::dropped() >= before + 3);
         assert!(through > 0);
         let mut room = vec![0; 1 << 20];
         let mut left = reader.read(&mut room).unwrap();

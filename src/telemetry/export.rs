@@ -14,15 +14,21 @@
 //! | `OTEL_BSP_MAX_QUEUE_SIZE` | [`QUEUE`] unless set |
 //! | `OTEL_BSP_SCHEDULE_DELAY` | no less than [`SHORTEST_DELAY`] |
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::PathBuf,
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
 
 use http::Uri;
 use opentelemetry::{Key, KeyValue, TraceId, trace::SpanKind};
 use opentelemetry_otlp::{MetricExporter, Protocol as Encoding, RetryPolicy, SpanExporter, WithExportConfig, WithHttpConfig};
 use opentelemetry_sdk::{
     Resource,
+    error::OTelSdkResult,
     trace::{
-        BatchConfigBuilder, BatchSpanProcessor, Config as SdkConfig, SamplingDecision, ShouldSample, SpanData, SpanProcessor as _,
+        self, BatchConfigBuilder, BatchSpanProcessor, Config as SdkConfig, SamplingDecision, ShouldSample, SpanData,
+        SpanProcessor as _,
     },
 };
 use tokio::task::spawn_blocking;
@@ -157,7 +163,7 @@ impl Export {
         if let Some(delay) = delay {
             batches = batches.with_scheduled_delay(delay);
         }
-        let mut processor = BatchSpanProcessor::builder(exporter).with_batch_config(batches.build()).build();
+        let mut processor = BatchSpanProcessor::builder(Counted(exporter)).with_batch_config(batches.build()).build();
         processor.set_resource(&resource(Resource::builder().build(), identity));
         config.tell("transitions are exported as traces");
         Ok(Self { processor, sampler: SdkConfig::default().sampler })
@@ -183,6 +189,37 @@ impl Export {
         if !matches!(sent, Ok(Ok(()))) {
             warn!("the last spans were not sent: the collector did not take them in time");
         }
+    }
+}
+
+/// Of this process.
+static DROPPED: AtomicU64 = AtomicU64::new(0);
+
+/// How many spans no collector has taken.
+pub(super) fn dropped() -> u64 {
+    DROPPED.load(Ordering::Relaxed)
+}
+
+/// Counts what was not sent.
+#[derive(Debug)]
+struct Counted<E>(E);
+
+impl<E: trace::SpanExporter> trace::SpanExporter for Counted<E> {
+    async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
+        let spans = u64::try_from(batch.len()).unwrap_or_default();
+        let sent = self.0.export(batch).await;
+        if sent.is_err() {
+            DROPPED.fetch_add(spans, Ordering::Relaxed);
+        }
+        sent
+    }
+
+    fn shutdown_with_timeout(&self, timeout: Duration) -> OTelSdkResult {
+        self.0.shutdown_with_timeout(timeout)
+    }
+
+    fn set_resource(&mut self, resource: &Resource) {
+        self.0.set_resource(resource);
     }
 }
 
@@ -246,6 +283,24 @@ mod tests {
 
     fn with(variables: &[(&str, &str)]) -> OtlpConfig {
         read(&[&[(ENDPOINT, "http://c:4318")], variables].concat()).unwrap().unwrap()
+    }
+
+    /// Takes nothing.
+    #[derive(Debug)]
+    struct Refusing;
+
+    impl trace::SpanExporter for Refusing {
+        async fn export(&self, _: Vec<SpanData>) -> OTelSdkResult {
+            Err(opentelemetry_sdk::error::OTelSdkError::AlreadyShutdown)
+        }
+    }
+
+    #[tokio::test]
+    async fn spans_that_nobody_takes_are_counted() {
+        let (spans, before) = (crate::telemetry::spans::tests::any(), dropped());
+        let lost = u64::try_from(spans.len()).unwrap();
+        assert!(trace::SpanExporter::export(&Counted(Refusing), spans).await.is_err());
+        assert!(lost > 0 && dropped() >= before + lost);
     }
 
     #[test]

@@ -24,6 +24,7 @@ use crate::{
     },
     link::{Exit, FLUSH, ToElector},
     role::Role,
+    stderr,
 };
 
 /// Of phases and margins, in seconds.
@@ -64,6 +65,12 @@ impl Metrics {
     fn of(provider: SdkMeterProvider, lease: &str) -> Self {
         let meter = provider.meter("tenure");
         let counter = |name, words| meter.u64_counter(name).with_description(words).build();
+        let observed = |name, words, count: fn() -> u64| {
+            let counter = meter.u64_observable_counter(name).with_description(words);
+            drop(counter.with_callback(move |observer| observer.observe(count(), &[])).build());
+        };
+        observed("tenure.log.dropped", "Log lines that nobody read", stderr::dropped);
+        observed("tenure.spans.dropped", "Spans that no collector has taken", export::dropped);
         let it = Self {
             lease: lease.to_owned(),
             leads: meter.u64_gauge("leader_election_master_status").with_description("1 where this replica leads").build(),
@@ -226,6 +233,8 @@ mod tests {
             "tenure_workload_exits_total{signal=\"9\"} 1",
             "tenure_api_request_seconds_count{operation=\"update\",outcome=\"conflict\"} 1",
             "tenure_watches_total 1",
+            "# TYPE tenure_log_dropped_total counter",
+            "# TYPE tenure_spans_dropped_total counter",
         ] {
             assert!(text.lines().any(|it| it == line), "{line} is not in\n{text}");
         }

@@ -211,4 +211,4 @@ fn time(nanos: i128) -> SystemTime {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
