@@ -16,6 +16,7 @@
 //! - [`locks`]: `tenure lock`, alone, in a crowd and beside grelmicro;
 //! - [`monitoring`]: metrics, as a real Prometheus reads them;
 //! - [`term_page`]: what a program reads of its term, and the examples of docs/term.md;
+//! - [`traffic`]: the EndpointSlice of the leader, and Events;
 //! - [`harness`]: what all of these rely on.
 
 #![allow(
@@ -41,6 +42,7 @@ mod monitoring;
 mod support;
 mod telemetry_replicas;
 mod term_page;
+mod traffic;
 
 fn main() -> ExitCode {
     let mut groups = conformance::groups();
@@ -53,6 +55,7 @@ fn main() -> ExitCode {
     groups.push(("locks", locks::all()));
     groups.push(("monitoring", monitoring::all()));
     groups.push(("term_page", term_page::all()));
+    groups.push(("traffic", traffic::all()));
     groups.extend(apiserver::groups());
     support::case::main(groups)
 }
