@@ -17,6 +17,7 @@
 //! - [`monitoring`]: metrics, as a real Prometheus reads them;
 //! - [`pages`]: the page of a replica, in a real browser;
 //! - [`term_page`]: what a program reads of its term, and the examples of docs/term.md;
+//! - [`traffic`]: the EndpointSlice of the leader, and Events;
 //! - [`harness`]: what all of these rely on.
 
 #![allow(
@@ -43,6 +44,7 @@ mod pages;
 mod support;
 mod telemetry_replicas;
 mod term_page;
+mod traffic;
 
 fn main() -> ExitCode {
     let mut groups = conformance::groups();
@@ -56,6 +58,7 @@ fn main() -> ExitCode {
     groups.push(("monitoring", monitoring::all()));
     groups.push(("pages", pages::all()));
     groups.push(("term_page", term_page::all()));
+    groups.push(("traffic", traffic::all()));
     groups.extend(apiserver::groups());
     support::case::main(groups)
 }

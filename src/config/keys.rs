@@ -174,7 +174,7 @@ mod tests {
             ("workload.readiness.interval", None),
             ("hooks.beforeLead.command", None),
             ("hooks.afterFollow.timeout", None),
-            ("kubernetes.events", None),
+            ("kubernetes.events", Some("events")),
             ("x", None),
         ] {
             assert_eq!(closest(wrong), meant, "{wrong}");

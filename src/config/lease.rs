@@ -65,7 +65,7 @@ impl LeaseConfig {
     /// The name of the Lease of this slot.
     #[must_use]
     pub fn name_of(&self, slot: Slot) -> String {
-        if slot.0 == 0 { self.name.clone() } else { format!("{}-slot-{}", self.name, slot.0) }
+        slot.of(&self.name)
     }
 }
 

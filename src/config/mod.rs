@@ -31,6 +31,7 @@ mod roles;
 mod rules;
 mod scalars;
 mod schema;
+mod service;
 mod sources;
 mod task;
 #[cfg(test)]
@@ -47,6 +48,7 @@ pub use roles::{Hook, HookKind, Hooks, Rewrite, Signals};
 pub use rules::{Purpose, can_stand};
 pub use scalars::{Drift, Signal};
 pub use schema::{DEFAULTS, schema};
+pub use service::{Events, Protocol, Service, ServicePort};
 pub use task::{AfterCrash, OnFailure, Task, TaskConfig};
 pub use workload::{Acknowledge, KillMode, NotifyAccess, OnExit, OnLoss, Restart, RestartPolicy, Runs, Stop, WorkloadConfig};
 
@@ -64,6 +66,10 @@ pub struct Config {
     pub signals: Signals,
     /// Commands around a change of role.
     pub hooks: Hooks,
+    /// Traffic to the leader.
+    pub service: Service,
+    /// Kubernetes Events.
+    pub events: Events,
     /// Probes and pages.
     pub http: Http,
     /// Log lines.

@@ -38,6 +38,7 @@ pub mod record;
 mod recorder;
 mod releasing;
 pub mod trace;
+pub mod traffic;
 pub mod transition;
 pub mod writes;
 

@@ -226,7 +226,7 @@ fn saturated(number: &Value) -> Option<i64> {
     number.as_i64().or_else(beyond)
 }
 
-fn is_number(version: &str) -> bool {
+pub(super) fn is_number(version: &str) -> bool {
     !version.is_empty() && version.bytes().all(|byte| byte.is_ascii_digit())
 }
 

@@ -10,16 +10,19 @@ use tokio::{
     io::unix::AsyncFd,
     sync::mpsc,
     task::{AbortHandle, spawn},
+    time::timeout,
 };
 
-use super::{guard::Guard, lease::Lease, link::Link, probe, register, remains::Init, slew::Slew};
+use super::{
+    events::Events, guard::Guard, lease::Lease, link::Link, probe, register, remains::Init, slew::Slew, traffic::Traffic,
+};
 use crate::{
     alarm::Alarm,
     clock,
     config::WorkloadConfig,
     election::{Action, Answer, Event, Input, Operation, Pool, Request, RequestId, Watched},
     http::Health,
-    link::{InitialState, Slot, ToElector, ToInit},
+    link::{FLUSH, InitialState, Slot, ToElector, ToInit},
     process::memory,
     telemetry::Telemetry,
     time::{Instant, Now},
@@ -40,6 +43,8 @@ pub(super) struct Edges {
     pub(super) guard: Guard,
     pub(super) health: Health,
     pub(super) telemetry: Telemetry,
+    pub(super) traffic: Option<Traffic>,
+    pub(super) events: Option<Events>,
 }
 
 /// The elector's loop.
@@ -49,6 +54,8 @@ pub(super) struct EventLoop {
     guard: Guard,
     health: Health,
     telemetry: Telemetry,
+    traffic: Option<Traffic>,
+    events: Option<Events>,
     alarm: AsyncFd<Alarm>,
     /// What the alarm is set to; [`Instant::NEVER`] once it has fired.
     alarm_at: Instant,
@@ -91,7 +98,7 @@ impl EventLoop {
     /// # Errors
     /// There is no timer.
     pub(super) fn new(edges: Edges, initial: InitialState, start: impl FnOnce(InitialState) -> Pool) -> io::Result<Self> {
-        let Edges { link, lease, mut guard, health, telemetry } = edges;
+        let Edges { link, lease, mut guard, health, telemetry, traffic, events } = edges;
         let beat_every = initial.config.lease.duration / BEATS;
         if let Some(resume) = &initial.resume {
             guard.arm(resume.term, resume.confirmed.deadlines.hard);
@@ -102,6 +109,8 @@ impl EventLoop {
             guard,
             health,
             telemetry,
+            traffic,
+            events,
             alarm: register(Alarm::nonblocking()?)?,
             alarm_at: Instant::NEVER,
             lease,
@@ -187,6 +196,8 @@ impl EventLoop {
         self.guard.told(&message);
         self.health.heard(now.boot);
         self.telemetry.heard(&message);
+        self.traffic.iter_mut().for_each(|traffic| traffic.told(&message));
+        self.events.iter_mut().for_each(|events| events.heard(&message));
         if let ToElector::Probe { kind, began } = message {
             let (probe, arrive) = (kind.of(&self.workload).clone(), self.arrive.clone());
             spawn(async move {
@@ -226,6 +237,7 @@ impl EventLoop {
                 }
                 self.health.event(&event);
                 self.telemetry.report(&event, clock::boot());
+                self.events.iter_mut().for_each(|events| events.event(&event));
             }
         }
         Ok(())
@@ -239,6 +251,8 @@ impl EventLoop {
             *message = bounded(message).into_owned();
         }
         self.guard.telling(&message);
+        self.traffic.iter_mut().for_each(|traffic| traffic.telling(&message));
+        self.events.iter_mut().for_each(|events| events.telling(&message));
         if message == ToInit::Done {
             self.finish();
             return Ok(());
@@ -261,12 +275,19 @@ impl EventLoop {
         self.link.send(message)
     }
 
-    /// Init's end is the end of this process, so what telemetry still has goes out before init is told that all is done.
+    /// Init's end is the end of this process, so what telemetry still has, and a withdrawal that is under way, go out before init is
+    /// told that all is done.
     fn finish(&mut self) {
         let flushed = self.telemetry.finish();
+        let under_way = [self.traffic.take().map(Traffic::finish), self.events.take().map(Events::finish)];
         let arrive = self.arrive.clone();
         spawn(async move {
-            flushed.await;
+            let others = timeout(FLUSH, async {
+                for task in under_way.into_iter().flatten() {
+                    let _ = task.await;
+                }
+            });
+            let _ = tokio::join!(flushed, others);
             let _ = arrive.send(Arrived::Flushed).await;
         });
     }

@@ -28,7 +28,7 @@ use crate::{
     words::one_line,
 };
 
-const JSON: &str = "application/json";
+pub(super) const JSON: &str = "application/json";
 
 /// Where the Leases of all slots are: one at least.
 #[derive(Clone)]

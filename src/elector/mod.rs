@@ -7,6 +7,7 @@
 //! - [`drive`] is the loop; [`link`], the [`alarm`](crate::alarm) and its inbox are all that can wake it.
 //! - [`lease`] and [`watch`] carry requests out, with the credentials of [`access`]; [`classify`] says what a reply means.
 //! - [`detach`] makes it a process of its own that no signal ends.
+//! - [`traffic`] publishes the leader's address, [`events`] tells of transitions; nothing waits for either.
 //! - [`probe`] asks the workload over the network, where init wants that.
 //! - [`guard`] kills at H if init does not; [`remains`] kills what an init that died has left.
 //!
@@ -34,9 +35,11 @@ use tokio::{io::unix::AsyncFd, task::spawn_blocking};
 use self::{
     access::Access,
     drive::{Edges, EventLoop},
+    events::Events,
     guard::Guard,
     lease::{Keys, Lease},
     link::Link,
+    traffic::{NoAddress, Traffic},
 };
 use crate::{
     api::{AccessError, Cluster},
@@ -56,12 +59,14 @@ mod access;
 mod classify;
 mod detach;
 mod drive;
+mod events;
 mod guard;
 mod lease;
 mod link;
 mod probe;
 mod remains;
 mod slew;
+mod traffic;
 mod watch;
 
 #[cfg(any(test, fuzzing))]
@@ -98,6 +103,8 @@ enum Failure {
     Access(AccessError),
     #[error(transparent)]
     Probes(HttpError),
+    #[error(transparent)]
+    NoAddress(NoAddress),
 }
 
 /// Runs the elector on the link that init left at file descriptor 3; the exit code.
@@ -123,7 +130,7 @@ impl Failure {
     /// Whether init reports it in its own last words.
     const fn is_told(&self) -> bool {
         match self {
-            Self::Access(_) | Self::Probes(_) => true,
+            Self::Access(_) | Self::Probes(_) | Self::NoAddress(_) => true,
             Self::NoLink | Self::Start(_) | Self::Link(_) | Self::NoWelcome | Self::Unexpected | Self::Version(_) => false,
         }
     }
@@ -132,7 +139,7 @@ impl Failure {
         match self {
             Self::NoLink => exit::USAGE,
             Self::Access(error) => error.exit_code(),
-            Self::Probes(_) => exit::INVALID,
+            Self::Probes(_) | Self::NoAddress(_) => exit::INVALID,
             Self::Start(_) | Self::Link(_) | Self::NoWelcome | Self::Unexpected | Self::Version(_) => exit::INTERNAL,
         }
     }
@@ -220,17 +227,24 @@ async fn lead_or_follow(mut link: Link, initial: InitialState) -> Result<Option<
     let access = Access::new(Arc::new(discover), initial.config.lease.attempt_timeout);
     let health = Health::new(initial.config.lease.duration, clock::boot());
     health.introduce(&initial.identity, &initial.config.lease.namespace, &initial.config.lease.name);
-    if let Err(failure) = prepare(&initial, &access, &health).await {
-        link.send(&ToInit::Failed { code: failure.exit_code(), message: one_line(&failure) }).map_err(Failure::Link)?;
-        return Err(failure);
-    }
-    let lease = Lease::new(access, Keys::of(&initial.config.lease), initial.config.lease.attempt_timeout);
-    let page = initial.config.http.listen.map(|_| health.metrics().clone());
     // What is not UTF-8 is refused as it is shown, not passed over.
     let variable = |name: &str| env::var_os(name).map(|value| value.to_string_lossy().into_owned());
+    let endpoints = traffic::endpoints(&initial.config, variable).map_err(Failure::NoAddress);
+    let prepared = prepare(&initial, &access, &health).await;
+    let endpoints = match prepared.and(endpoints) {
+        Ok(endpoints) => endpoints,
+        Err(failure) => {
+            link.send(&ToInit::Failed { code: failure.exit_code(), message: one_line(&failure) }).map_err(Failure::Link)?;
+            return Err(failure);
+        }
+    };
+    let traffic = endpoints.map(|endpoints| Traffic::start(&initial, endpoints, access.clone()));
+    let events = Events::start(&initial, access.clone());
+    let lease = Lease::new(access, Keys::of(&initial.config.lease), initial.config.lease.attempt_timeout);
+    let page = initial.config.http.listen.map(|_| health.metrics().clone());
     let telemetry = Telemetry::start(&initial, page, variable);
     let seed = getrandom::u64().unwrap_or_else(|_| clock::boot().as_nanos());
-    let edges = Edges { link, lease, guard, health, telemetry };
+    let edges = Edges { link, lease, guard, health, telemetry, traffic, events };
     let drive = EventLoop::new(edges, initial, |initial| Pool::new(initial, seed, clock::now())).map_err(Failure::Start)?;
     let ended = drive.run(&mut init).await;
     tracing::debug!(error = one_line(&ended), "the link ended");

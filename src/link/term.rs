@@ -16,6 +16,14 @@ pub struct Term(pub u64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Slot(pub u8);
 
+impl Slot {
+    /// What is called `name` in the first slot has this name in this one.
+    #[must_use]
+    pub fn of(self, name: &str) -> String {
+        if self.0 == 0 { name.to_owned() } else { format!("{name}-slot-{}", self.0) }
+    }
+}
+
 /// What the workload is told of its term; constant within the term.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TermInfo {

@@ -134,6 +134,8 @@ pub struct Verbs {
     pub named: Vec<String>,
     /// On Leases in general: `create` cannot be restricted to a name.
     pub any: Vec<String>,
+    /// Rules about other objects.
+    pub others: Vec<Value>,
 }
 
 impl Default for Verbs {
@@ -143,7 +145,7 @@ impl Default for Verbs {
         let mut objects = documents.map(|text| serde_saphyr::from_str::<Value>(text).expect("YAML"));
         let role = objects.find(|object| object["kind"] == "Role").expect("a Role");
         let named = serde_json::from_value(role["rules"][0]["verbs"].clone()).expect("verbs");
-        Self { named, any: vec!["create".into()] }
+        Self { named, any: vec!["create".into()], others: Vec::new() }
     }
 }
 
@@ -168,7 +170,8 @@ impl Verbs {
         named["resourceNames"] = json!([name]);
         let mut any = lease;
         any["verbs"] = json!(self.any);
-        if self.any.is_empty() { json!([named]) } else { json!([named, any]) }
+        let rules = [named, any].into_iter().filter(|rule| rule["verbs"] != json!([]));
+        rules.chain(self.others.iter().cloned()).collect()
     }
 }
 

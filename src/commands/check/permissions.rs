@@ -23,17 +23,30 @@ enum Without {
     Lesser(&'static str),
 }
 
+/// What a replica does, as RBAC has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Right {
+    group: &'static str,
+    resource: &'static str,
+    verb: &'static str,
+    /// What it is about; none: all, as RBAC cannot restrict it further.
+    name: Option<String>,
+}
+
 pub(super) async fn check(access: &Access, namespace: &str, config: &Config, report: &mut Report) {
     report.section("permissions");
-    let name = &config.lease.name;
     let mut deletes = false;
-    for (verb, without) in needed(config) {
-        // RBAC cannot restrict create by name, nor what several slots share: a rule with resourceNames never matches it.
-        let is_shared = verb == "create" || verb == "list" || verb == "watch" && config.lease.slots > 1;
-        let named = if is_shared { None } else { Some(name.as_str()) };
-        let what =
-            named.map_or_else(|| format!("{verb} leases in {namespace}"), |name| format!("{verb} Lease {namespace}/{name}"));
-        let answer = access.review(REVIEWS, &question(namespace, verb, named)).await;
+    for (right, without) in needed(config) {
+        let Right { resource, verb, name, .. } = &right;
+        let kind = match *resource {
+            "endpointslices" => "EndpointSlice",
+            _ => "Lease",
+        };
+        let what = match name {
+            None => format!("{verb} {resource} in {namespace}"),
+            Some(name) => format!("{verb} {kind} {namespace}/{name}"),
+        };
+        let answer = access.review(REVIEWS, &question(namespace, &right)).await;
         let (allowed, reason) = match &answer {
             Ok(review) => verdict(review),
             Err(CallError::Refused(reply)) if reply.status == StatusCode::NOT_FOUND => {
@@ -41,9 +54,10 @@ pub(super) async fn check(access: &Access, namespace: &str, config: &Config, rep
             }
             Err(error) => return report.bad(error.exit_code(), &format!("permissions cannot be asked for: {}", one_line(error))),
         };
-        deletes |= allowed && verb == "delete";
+        deletes |= allowed && *verb == "delete";
         // Where the first release leaves no Lease, nobody could lead after it.
-        let without = if verb == "create" && deletes { Without::Nothing } else { without };
+        let creates = (*resource, *verb) == ("leases", "create");
+        let without = if creates && deletes { Without::Nothing } else { without };
         match without {
             _ if allowed => report.good(&what),
             Without::Lesser(lesser) => report.note(&format!("{what} is not permitted{reason}: {lesser}")),
@@ -55,30 +69,47 @@ pub(super) async fn check(access: &Access, namespace: &str, config: &Config, rep
     }
 }
 
-/// The verbs that a replica uses.
-fn needed(config: &Config) -> Vec<(&'static str, Without)> {
+/// What a replica does.
+fn needed(config: &Config) -> Vec<(Right, Without)> {
+    let slots = config.lease.slots > 1;
+    let lease = |verb, without| {
+        // RBAC cannot restrict create by name, nor what several slots share: a rule with resourceNames never matches it.
+        let is_shared = verb == "create" || verb == "list" || verb == "watch" && slots;
+        let name = if is_shared { None } else { Some(config.lease.name.clone()) };
+        (Right { group: "coordination.k8s.io", resource: "leases", verb, name }, without)
+    };
     let mut needed = vec![
-        ("get", Without::Nothing),
-        ("update", Without::Nothing),
-        ("watch", Without::Lesser("standbys poll, and take over up to lease.renewPeriod later")),
+        lease("get", Without::Nothing),
+        lease("update", Without::Nothing),
+        lease("watch", Without::Lesser("standbys poll, and take over up to lease.renewPeriod later")),
     ];
-    if config.lease.slots > 1 {
-        needed.push(("list", Without::Lesser("each slot is read by its name, one every lease.renewPeriod")));
+    if slots {
+        needed.push(lease("list", Without::Lesser("each slot is read by its name, one every lease.renewPeriod")));
     }
     match config.lease.release {
-        Release::Delete => needed.push(("delete", Without::Lesser("a released Lease is left, free to be taken"))),
+        Release::Delete => needed.push(lease("delete", Without::Lesser("a released Lease is left, free to be taken"))),
         Release::Clear | Release::Keep => {}
     }
-    needed.push(("create", Without::Lesser("replicas wait until somebody creates the Lease")));
+    needed.push(lease("create", Without::Lesser("replicas wait until somebody creates the Lease")));
+    for verb in ["get", "update"].into_iter().filter(|_| config.service.endpoint_slice.is_some()) {
+        let name = config.service.endpoint_slice.clone();
+        needed.push((Right { group: "discovery.k8s.io", resource: "endpointslices", verb, name }, Without::Nothing));
+    }
+    if config.events.enabled {
+        let events = Right { group: "events.k8s.io", resource: "events", verb: "create", name: None };
+        needed.push((events, Without::Lesser("transitions are told in the log only")));
+    }
     needed
 }
 
-fn question(namespace: &str, verb: &str, name: Option<&str>) -> Value {
+fn question(namespace: &str, right: &Right) -> Value {
+    let Right { group, resource, verb, name } = right;
+    let name = name.as_deref().unwrap_or_default();
     json!({
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SelfSubjectAccessReview",
         "spec": { "resourceAttributes": {
-            "group": "coordination.k8s.io", "resource": "leases", "namespace": namespace, "verb": verb, "name": name.unwrap_or_default(),
+            "group": group, "resource": resource, "namespace": namespace, "verb": verb, "name": name,
         } },
     })
 }
@@ -96,22 +127,37 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_delete_is_needed_only_where_releasing_deletes_and_a_list_only_for_several_slots() {
+    fn what_is_needed_follows_from_what_is_configured() {
         let mut config = Config::default();
-        let verbs = |config: &Config| needed(config).into_iter().map(|(verb, _)| verb).collect::<Vec<_>>();
-        assert_eq!(verbs(&config), ["get", "update", "watch", "create"]);
+        let verbs = |config: &Config| {
+            let words = needed(config).into_iter().map(|(right, _)| (right.resource, right.verb));
+            words.map(|(resource, verb)| format!("{} {resource}", verb)).collect::<Vec<_>>().join(", ")
+        };
+        assert_eq!(verbs(&config), "get leases, update leases, watch leases, create leases");
         config.lease.release = Release::Delete;
-        assert_eq!(verbs(&config), ["get", "update", "watch", "delete", "create"]);
+        assert_eq!(verbs(&config), "get leases, update leases, watch leases, delete leases, create leases");
         config.lease.slots = 2;
-        assert_eq!(verbs(&config), ["get", "update", "watch", "list", "delete", "create"]);
+        assert!(verbs(&config).contains("list leases"));
+        config = Config::default();
+        config.service.endpoint_slice = Some("billing".into());
+        config.events.enabled = true;
+        assert!(verbs(&config).ends_with("create leases, get endpointslices, update endpointslices, create events"));
     }
 
     #[test]
-    fn a_question_names_the_lease_except_that_of_a_creation() {
-        let attributes = |verb: &str, name| question("shop", verb, name)["spec"]["resourceAttributes"].clone();
-        let asked = |verb: &str, name: &str| json!({ "group": "coordination.k8s.io", "resource": "leases", "namespace": "shop", "verb": verb, "name": name });
-        assert_eq!(attributes("update", Some("billing")), asked("update", "billing"));
-        assert_eq!(attributes("create", None), asked("create", ""));
+    fn a_question_names_the_object_except_where_that_cannot_be_granted() {
+        let mut config = Config::default();
+        config.lease.name = "billing".into();
+        config.service.endpoint_slice = Some("leader".into());
+        let asked = |resource: &str, verb: &str| {
+            let right = needed(&config).into_iter().map(|(right, _)| right);
+            let right = right.into_iter().find(|right| (right.resource, right.verb) == (resource, verb)).unwrap();
+            question("shop", &right)["spec"]["resourceAttributes"].clone()
+        };
+        let of = |group: &str, resource: &str, verb: &str, name: &str| json!({ "group": group, "resource": resource, "namespace": "shop", "verb": verb, "name": name });
+        assert_eq!(asked("leases", "update"), of("coordination.k8s.io", "leases", "update", "billing"));
+        assert_eq!(asked("leases", "create"), of("coordination.k8s.io", "leases", "create", ""));
+        assert_eq!(asked("endpointslices", "update"), of("discovery.k8s.io", "endpointslices", "update", "leader"));
     }
 
     #[test]

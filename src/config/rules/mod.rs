@@ -11,6 +11,7 @@ pub(super) use names::dashed;
 mod health;
 mod names;
 mod roles;
+mod service;
 mod timing;
 mod workload;
 
@@ -81,6 +82,7 @@ pub(super) fn judge(config: &Config, purpose: Purpose, judgement: &mut Judgement
         timing::judge(config, judgement);
         roles::judge(config, judgement);
         health::judge(config, judgement);
+        service::judge(&config.service, judgement);
     } else {
         roles::judge_rewrite("leader", &config.signals.rewrite.leader, [None; 2], judgement);
         note_what_does_nothing(config, judgement);
@@ -91,6 +93,8 @@ pub(super) fn judge(config: &Config, purpose: Purpose, judgement: &mut Judgement
 fn note_what_does_nothing(config: &Config, judgement: &mut Judgement) {
     let others = [
         ("http.listen", config.http.listen.is_some()),
+        ("service.endpointSlice", config.service.endpoint_slice.is_some()),
+        ("events.enabled", config.events.enabled),
         ("workload.readiness", config.workload.readiness.means().is_some()),
         ("workload.liveness", config.workload.liveness.means().is_some()),
         ("workload.runs", config.workload.runs == Runs::Always),

@@ -84,7 +84,7 @@ pub(super) fn called(lease: &LeaseConfig) -> String {
 }
 
 /// The closest name that an object can have; empty if nothing is left.
-fn made_valid(wanted: &str) -> String {
+pub(super) fn made_valid(wanted: &str) -> String {
     let allowed = |c: char| match c.to_ascii_lowercase() {
         c @ ('a'..='z' | '0'..='9' | '.') => c,
         _ => '-',
@@ -151,7 +151,7 @@ fn judge_key(path: &str, key: &str, judgement: &mut Judgement) {
 }
 
 /// A DNS label (RFC 1123).
-fn is_label(text: &str) -> bool {
+pub(super) fn is_label(text: &str) -> bool {
     let inside = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     text.len() <= LONGEST_LABEL && text.bytes().all(inside) && !text.is_empty() && !text.starts_with('-') && !text.ends_with('-')
 }

@@ -76,6 +76,8 @@ impl Replica {
             guard: Guard::start(|| ()).unwrap(),
             health: Health::new(PATIENCE, clock::boot()),
             telemetry: Telemetry::start(&initial, None, |_| None),
+            traffic: None,
+            events: None,
         };
         let start = |initial| Pool::new(initial, 7, clock::now());
         let drive = EventLoop::new(edges, initial, start).unwrap();

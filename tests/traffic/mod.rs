@@ -1,0 +1,337 @@
+//! Traffic to the leader, on a real kube-apiserver: its address is in the EndpointSlice from its readiness to its stop, no late write
+//! overwrites a successor's, and nothing of it costs a term. And the Events about it.
+
+use std::{fs, time::Duration};
+
+use http::Method;
+use nix::sys::signal::{Signal, kill};
+use serde_json::{Value, json};
+use tenure::{clock, election::traffic::TOKEN, time::Instant};
+
+use crate::{
+    conformance::spec::{self, released},
+    support::{
+        api::Verbs,
+        case::{Case, REAL, cases},
+        proxy::{
+            fault::{Fault, Times, Valve},
+            log::{Exchange, Request},
+        },
+        replica::Replica,
+        stage::{Prepared, Stage, timing},
+        workload::Behaviour,
+    },
+};
+
+/// As in deploy/examples/service.yaml.
+const SLICE: &str = "billing-leader";
+
+const NOT_AS_IT_SHOULD_BE: &str = "the EndpointSlice is not as it should be";
+
+pub(crate) fn all() -> Vec<Case> {
+    let cases = cases![
+        a_leader_is_published_once_it_is_ready_and_withdrawn_as_it_stops,
+        the_kind_of_the_slice_picks_the_address,
+        a_late_write_of_a_frozen_leader_overwrites_no_successor,
+        a_leader_that_wakes_after_s_sends_nothing,
+        what_somebody_else_wrote_is_read_and_written_again,
+        a_slice_that_is_missing_is_said_once_and_used_once_it_exists,
+        without_the_rights_a_term_goes_on_and_it_is_said_once,
+        a_server_that_hangs_on_slices_delays_neither_a_renewal_nor_the_release,
+        without_an_address_it_does_not_start,
+        transitions_are_told_as_events,
+    ];
+    cases.into_iter().map(|case| Case { on: REAL, ..case }).collect()
+}
+
+/// The rules of the Role in deploy/examples/service.yaml beside that on its Lease.
+fn rules() -> Vec<Value> {
+    let documents = include_str!("../../deploy/examples/service.yaml").split("---");
+    let mut objects = documents.map(|text| serde_saphyr::from_str::<Value>(text).expect("YAML"));
+    let role = objects.find(|object| object["kind"] == "Role").expect("a Role");
+    role["rules"].as_array().expect("rules")[1..].to_vec()
+}
+
+async fn create_slice(stage: &Stage, kind: &str) {
+    let slice = json!({
+        "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": kind, "endpoints": null,
+        "metadata": { "name": SLICE, "labels": { "kubernetes.io/service-name": "billing" } },
+    });
+    stage.api.create(&path(stage, ""), &slice).await;
+}
+
+fn path(stage: &Stage, name: &str) -> String {
+    format!("/apis/discovery.k8s.io/v1/namespaces/{}/endpointslices{name}", stage.namespace)
+}
+
+async fn slice(stage: &Stage) -> Value {
+    stage.api.call(Method::GET, &path(stage, &format!("/{SLICE}")), None).await.1
+}
+
+/// With these rights beside those on its Lease.
+async fn prepare_with(stage: &Stage, name: &str, address: &str, others: Vec<Value>) -> Prepared {
+    let prepared = stage.prepare_with(name, &Verbs { others, ..Verbs::default() }).await;
+    let mut prepared = prepared
+        .set("service.endpointSlice", SLICE)
+        .set("service.ports", json!([{ "name": "http", "port": 8080 }, { "name": "dns", "port": 53, "protocol": "UDP" }]));
+    let env = [("POD_IPS", address), ("POD_NAME", name), ("NODE_NAME", "node-1")];
+    prepared.launch.env.extend(env.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    prepared
+}
+
+async fn prepare(stage: &Stage, name: &str, address: &str) -> Prepared {
+    prepare_with(stage, name, address, rules()).await
+}
+
+fn is_of_slice(request: &Request) -> bool {
+    request.uri.contains("/endpointslices/")
+}
+
+fn is_write(request: &Request) -> bool {
+    is_of_slice(request) && request.body.is_object()
+}
+
+/// The addresses in a slice.
+fn addresses(slice: &Value) -> Vec<&str> {
+    let endpoints = slice["endpoints"].as_array().map(Vec::as_slice).unwrap_or_default();
+    endpoints.iter().flat_map(|endpoint| endpoint["addresses"].as_array().unwrap()).map(|it| it.as_str().unwrap()).collect()
+}
+
+fn token(slice: &Value) -> u64 {
+    slice["metadata"]["annotations"][TOKEN].as_str().and_then(|token| token.parse().ok()).expect("a token")
+}
+
+fn publishes(request: &Request) -> bool {
+    is_write(request) && !addresses(&request.body).is_empty()
+}
+
+fn withdraws(request: &Request) -> bool {
+    is_write(request) && addresses(&request.body).is_empty()
+}
+
+async fn published(me: &Replica) -> Exchange {
+    me.proxy.log.first("it is published", |e| publishes(&e.request) && e.succeeded()).await
+}
+
+/// Each write that the server took, in its order.
+fn accepted(replicas: &[&Replica]) -> Vec<Value> {
+    let all = replicas.iter().flat_map(|me| me.proxy.log.all());
+    let mut taken: Vec<_> = all.filter(|e| is_write(&e.request) && e.succeeded()).collect();
+    taken.sort_by_key(|e| e.version().parse::<u64>().unwrap());
+    taken.into_iter().map(|e| e.answer.unwrap().body).collect()
+}
+
+fn said(me: &Replica, words: &str) -> usize {
+    me.lines().iter().filter(|line| line.contains(words)).count()
+}
+
+async fn a_leader_is_published_once_it_is_ready_and_withdrawn_as_it_stops(stage: Stage) {
+    create_slice(&stage, "IPv4").await;
+    stage.lease.create(released()).await;
+    let ready = stage.directory().join("ready");
+    let readiness = json!({ "file": { "path": ready }, "period": "100ms" });
+    let linger = Duration::from_secs(1);
+    let a = prepare(&stage, "a", "10.0.0.1").await.set("workload.readiness", readiness);
+    let a = a.workload(&Behaviour::lingering(linger)).start();
+    let start = stage.witness.start("a", 0).await;
+    let claim = a.proxy.log.first("a term's first write", |e| is_write(&e.request) && e.succeeded()).await;
+    assert!(addresses(&claim.request.body).is_empty(), "it is not ready");
+    assert_eq!(token(&claim.request.body).to_string(), start.variable("TENURE_FENCING_TOKEN"));
+    let b = prepare(&stage, "b", "10.0.0.2").await.start();
+    b.said("another replica leads").await;
+    let wrote = clock::boot();
+    assert_eq!(a.proxy.log.count(|e| publishes(&e.request)), 0);
+
+    fs::write(&ready, "").unwrap();
+    let publication = published(&a).await;
+
+    assert!(publication.request.at > wrote);
+    let stored = publication.answer.unwrap().body;
+    let pod = json!({ "kind": "Pod", "name": "a", "namespace": stage.namespace });
+    let conditions = json!({ "ready": true, "serving": true, "terminating": false });
+    let endpoint = json!({ "addresses": ["10.0.0.1"], "conditions": conditions, "nodeName": "node-1", "targetRef": pod });
+    assert_eq!(stored["endpoints"], json!([endpoint]));
+    let ports = json!([{ "name": "http", "port": 8080, "protocol": "TCP" }, { "name": "dns", "port": 53, "protocol": "UDP" }]);
+    assert_eq!(stored["ports"], ports);
+    assert_eq!(stored["metadata"]["labels"]["kubernetes.io/service-name"], "billing");
+
+    a.signal(Signal::SIGTERM).await;
+    let stop = stage.witness.signal("a", "SIGTERM").await;
+    let withdrawal = a.proxy.log.nth(1, "it is withdrawn", |e| withdraws(&e.request) && e.succeeded()).await;
+    assert!(withdrawal.answered_at() < stop.at() + linger, "while its workload still answers");
+    assert_eq!(a.exit().await, 0);
+    let successor = published(&b).await;
+    assert_eq!(addresses(&successor.request.body), ["10.0.0.2"]);
+    let written = accepted(&[&a, &b]);
+    assert!(written.is_sorted_by_key(token), "{written:#?}");
+    let requests = b.proxy.log.count(|e| is_of_slice(&e.request) && e.request.at < stop.at());
+    assert_eq!(requests, 0, "a standby asks nothing");
+
+    b.signal(Signal::SIGTERM).await;
+    assert_eq!(b.exit().await, 0);
+    assert_eq!(addresses(&slice(&stage).await), [""; 0], "and where nobody follows it is gone too");
+}
+
+async fn the_kind_of_the_slice_picks_the_address(stage: Stage) {
+    create_slice(&stage, "IPv6").await;
+    stage.lease.create(released()).await;
+
+    let a = prepare(&stage, "a", "10.0.0.1,fd00::1").await.start();
+
+    assert_eq!(addresses(&published(&a).await.request.body), ["fd00::1"]);
+}
+
+async fn a_late_write_of_a_frozen_leader_overwrites_no_successor(stage: Stage) {
+    create_slice(&stage, "IPv4").await;
+    stage.lease.create(released()).await;
+    let a = prepare(&stage, "a", "10.0.0.1").await;
+    let valve = Valve::closed();
+    a.proxy.on(publishes, Times::Only(1), Fault::late_request(&valve));
+    let a = a.start();
+    let late = a.proxy.log.first("a publication that is under way", |e| publishes(&e.request)).await;
+    kill(a.elector().await, Signal::SIGSTOP).unwrap();
+    let b = prepare(&stage, "b", "10.0.0.2").await.start();
+    published(&b).await;
+
+    valve.open();
+
+    let is_it = |e: &Exchange| e.request.at == late.request.at && e.answer.is_some();
+    let late = a.proxy.log.first("its answer", is_it).await;
+    assert_eq!(late.answer.unwrap().status, 409);
+    let slice = slice(&stage).await;
+    assert_eq!(addresses(&slice), ["10.0.0.2"]);
+    let written = accepted(&[&a, &b]);
+    assert!(written.is_sorted_by_key(token), "{written:#?}");
+}
+
+async fn a_leader_that_wakes_after_s_sends_nothing(stage: Stage) {
+    create_slice(&stage, "IPv4").await;
+    stage.lease.create(released()).await;
+    let a = prepare(&stage, "a", "10.0.0.1").await;
+    // It tries again and again.
+    a.proxy.on(is_of_slice, Times::Always, Fault::refused(503, "ServiceUnavailable"));
+    let a = a.start();
+    let renews = |e: &Exchange| e.request.is_held() && e.succeeded();
+    a.proxy.log.nth(2, "a third attempt", |e| is_of_slice(&e.request)).await;
+    let elector = a.elector().await;
+    let renewals = a.proxy.log.count(renews);
+    let last = a.proxy.log.nth(renewals, "a renewal", renews).await;
+
+    kill(elector, Signal::SIGSTOP).unwrap();
+    let soft = spec::soft(last.request.at);
+    tokio::time::sleep(soft.since(clock::boot()) + Duration::from_millis(200)).await;
+    kill(elector, Signal::SIGCONT).unwrap();
+
+    let woke = clock::boot();
+    a.proxy.log.nth(renewals + 1, "the next term", |e| renews(e) && e.request.at > woke).await;
+    let until = soft.before(timing::ATTEMPT_TIMEOUT);
+    let next = a.proxy.log.since(woke).into_iter().find(|e| e.request.is_held()).unwrap().request.at;
+    let within = |at: Instant| at > until && at < next;
+    let late: Vec<_> = a.proxy.log.all().into_iter().filter(|e| is_of_slice(&e.request) && within(e.request.at)).collect();
+    assert!(late.is_empty(), "{late:#?}");
+}
+
+async fn what_somebody_else_wrote_is_read_and_written_again(stage: Stage) {
+    create_slice(&stage, "IPv4").await;
+    stage.lease.create(released()).await;
+    let a = prepare(&stage, "a", "10.0.0.1").await;
+    a.proxy.on(is_write, Times::Only(1), Fault::refused(409, "Conflict"));
+    let a = a.start();
+
+    published(&a).await;
+    // As an apply does that knows nothing of it.
+    let mut reset = slice(&stage).await;
+    reset["endpoints"] = Value::Null;
+    assert_eq!(stage.api.call(Method::PUT, &path(&stage, &format!("/{SLICE}")), Some(&reset)).await.0, 200);
+
+    a.proxy.log.nth(1, "it is published again", |e| publishes(&e.request) && e.succeeded()).await;
+    assert_eq!(addresses(&slice(&stage).await), ["10.0.0.1"]);
+    assert_eq!(said(&a, NOT_AS_IT_SHOULD_BE), 0, "{:?}", a.lines());
+}
+
+async fn a_slice_that_is_missing_is_said_once_and_used_once_it_exists(stage: Stage) {
+    stage.lease.create(released()).await;
+    let a = prepare(&stage, "a", "10.0.0.1").await.start();
+    a.proxy.log.nth(2, "a third attempt", |e| is_of_slice(&e.request)).await;
+
+    create_slice(&stage, "IPv4").await;
+
+    published(&a).await;
+    a.said("the EndpointSlice has this replica's address").await;
+    let lines = a.lines();
+    let complaints: Vec<_> = lines.iter().filter(|line| line.contains(NOT_AS_IT_SHOULD_BE)).collect();
+    assert!(matches!(complaints[..], [line] if line.contains("\"billing-leader\" not found")), "{complaints:?}");
+}
+
+async fn without_the_rights_a_term_goes_on_and_it_is_said_once(stage: Stage) {
+    create_slice(&stage, "IPv4").await;
+    stage.lease.create(released()).await;
+    let a = prepare_with(&stage, "a", "10.0.0.1", Vec::new()).await.set("events.enabled", true).start();
+
+    a.proxy.log.nth(4, "a fifth attempt", |e| is_of_slice(&e.request)).await;
+
+    assert_eq!(said(&a, NOT_AS_IT_SHOULD_BE), 1, "{:?}", a.lines());
+    assert_eq!(said(&a, "forbidden"), 2, "and that an Event was not accepted: {:?}", a.lines());
+    assert_eq!(stage.witness.starts("a"), 1);
+}
+
+async fn a_server_that_hangs_on_slices_delays_neither_a_renewal_nor_the_release(stage: Stage) {
+    create_slice(&stage, "IPv4").await;
+    stage.lease.create(released()).await;
+    let a = prepare(&stage, "a", "10.0.0.1").await.set("events.enabled", true).unhurried();
+    a.proxy.on(|request| is_of_slice(request) || request.uri.contains("/events"), Times::Always, Fault::lost_request());
+    let a = a.start();
+    stage.witness.start("a", 0).await;
+    a.proxy.log.first("an attempt", |e| is_of_slice(&e.request)).await;
+
+    let renews = |e: &Exchange| e.request.is_held() && e.succeeded();
+    let renewals: Vec<_> = [1, 4].to_vec();
+    let mut at = Vec::new();
+    for nth in renewals {
+        at.push(a.proxy.log.nth(nth, "a renewal", renews).await.request.at);
+    }
+    assert!(at[1].since(at[0]) < timing::RENEW_PERIOD * 3 + Duration::from_secs(1), "each is as due as ever");
+
+    a.signal(Signal::SIGTERM).await;
+    let end = stage.witness.first("its end", |event| event.what == "end").await;
+    let release = a.proxy.log.first("a release", |e| e.request.is_release()).await;
+    assert!(release.request.at.since(end.at()) < Duration::from_secs(1));
+    assert_eq!(a.exit().await, 0);
+}
+
+async fn without_an_address_it_does_not_start(stage: Stage) {
+    let mut a = prepare(&stage, "a", "10.0.0.1").await;
+    a.launch.env.clear();
+    let a = a.start();
+
+    assert_eq!(a.exit().await, 78);
+    assert_eq!(said(&a, "fieldPath: status.podIPs"), 1, "{:?}", a.lines());
+}
+
+async fn transitions_are_told_as_events(stage: Stage) {
+    stage.lease.create(released()).await;
+    let prepared = stage.prepare_with("a", &Verbs { others: rules(), ..Verbs::default() }).await;
+    let a = prepared.set("events.enabled", true).start();
+    stage.witness.start("a", 0).await;
+    a.proxy.log.first("an Event", |e| e.request.uri.contains("/events") && e.succeeded()).await;
+
+    a.signal(Signal::SIGTERM).await;
+    assert_eq!(a.exit().await, 0);
+
+    let path = format!("/apis/events.k8s.io/v1/namespaces/{}/events", stage.namespace);
+    let mut events = stage.api.call(Method::GET, &path, None).await.1["items"].take();
+    let events = events.as_array_mut().unwrap();
+    events.sort_by_key(|event| event["eventTime"].as_str().unwrap().to_owned());
+    let uid = stage.lease.read().await.unwrap()["metadata"]["uid"].clone();
+    for event in events.iter() {
+        assert_eq!((&event["regarding"]["kind"], &event["regarding"]["uid"]), (&json!("Lease"), &uid));
+        assert_eq!((&event["type"], &event["reportingController"]), (&json!("Normal"), &json!("tenure.dev/elector")));
+    }
+    let told: Vec<_> = events.iter().map(|event| (event["reason"].as_str().unwrap(), event["note"].as_str().unwrap())).collect();
+    let reasons: Vec<_> = told.iter().map(|(reason, _)| *reason).collect();
+    assert_eq!(reasons, ["StartedLeading", "Stopping", "StoppedLeading"], "{told:?}");
+    assert!(
+        told[0].1.contains("leads in term") && told[2].1.ends_with(": signal; its workload ended with exit code 0"),
+        "{told:?}"
+    );
+}
