@@ -3,9 +3,14 @@
 //! A flag's value is validated with the rest of the configuration (exit code 78), so it stays text here. A line that cannot be
 //! parsed at all exits with 64 instead of clap's 2.
 
-use std::{ffi::OsString, net::SocketAddr, path::PathBuf, time::Duration};
+use std::{
+    ffi::OsString,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 
 use crate::{config::humane, exit};
 
@@ -51,7 +56,7 @@ pub struct ConfigFlags {
     #[arg(skip)]
     pub preset: Preset,
     /// Namespace of the Lease (lease.namespace)
-    #[arg(long, value_name = "NAMESPACE")]
+    #[arg(short, long, value_name = "NAMESPACE")]
     pub namespace: Option<String>,
     /// How many replicas may run it at a time, each by a Lease of its own (lease.slots)
     #[arg(long, value_name = "N")]
@@ -162,6 +167,8 @@ pub enum Command {
     Resume(Steered),
     /// `held`.
     Held(Held),
+    /// `install`.
+    Install(Install),
     /// `config`.
     Config(ConfigCommand),
     /// `dev-server`.
@@ -266,6 +273,14 @@ pub struct Held {
     pub span: Duration,
 }
 
+/// Copies this program.
+#[derive(Args, Clone, Debug)]
+pub struct Install {
+    /// Where to, such as /tenure/tenure on a volume that containers share
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+}
+
 /// Form of the output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Output {
@@ -339,7 +354,11 @@ pub struct Cell {
 /// # Errors
 /// Help and version, which are only printed, and a line that cannot be parsed.
 pub fn parse(line: impl IntoIterator<Item = OsString>) -> Result<Face, Refused> {
-    let line: Vec<OsString> = line.into_iter().collect();
+    let mut line: Vec<OsString> = line.into_iter().collect();
+    // kubectl runs kubectl-NAME as its command NAME, and that is what usage and errors call it.
+    if let Some(name) = line.first_mut().filter(|name| Path::new(name).file_name().is_some_and(|name| name == "kubectl-tenure")) {
+        *name = "kubectl tenure".into();
+    }
     if matches!(&*line, [_, face] if face == "elector") {
         return Ok(Face::Elector);
     }
@@ -363,10 +382,17 @@ pub fn parse(line: impl IntoIterator<Item = OsString>) -> Result<Face, Refused> 
         Some(Named::Pause(asked)) => Face::Command(Command::Pause(asked)),
         Some(Named::Resume(asked)) => Face::Command(Command::Resume(asked)),
         Some(Named::Held(held)) => Face::Command(Command::Held(held)),
+        Some(Named::Install(install)) => Face::Command(Command::Install(install)),
         Some(Named::Config { about }) => Face::Command(Command::Config(about)),
         Some(Named::DevServer(server)) => Face::Command(Command::DevServer(server)),
         Some(Named::Demo { part }) => Face::Command(Command::Demo(part.unwrap_or_default())),
     })
+}
+
+/// The whole command line, for manual pages, completions and the reference (`examples/manual`).
+#[must_use]
+pub fn command() -> clap::Command {
+    Line::command()
 }
 
 /// A line without the name of a face.
@@ -441,6 +467,10 @@ enum Named {
     /// knows. Says nothing but errors. Whoever is stopped between this answer and what it begins needs the fencing token.
     #[command(verbatim_doc_comment)]
     Held(Held),
+    /// Copy this program to a file: into a container whose image does not have it
+    ///
+    /// What was there is replaced as a whole.
+    Install(Install),
     /// Print the JSON Schema, the defaults, or the configuration in effect
     Config {
         #[command(subcommand)]
@@ -465,8 +495,6 @@ Every key of the configuration: tenure config default";
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
-
     use super::*;
 
     fn parsed(line: &[&str]) -> Result<Face, Refused> {
@@ -573,6 +601,13 @@ mod tests {
     #[test]
     fn help_and_version_are_no_failures() {
         assert_eq!((refused(&["--help"]), refused(&["--version"]), refused(&["check", "--help"])), (0, 0, 0));
+    }
+
+    #[test]
+    fn a_command_of_kubectl_is_called_what_people_type() {
+        let usage = |name: &str| parse([name, "status", "a", "b"].map(OsString::from)).unwrap_err().to_string();
+        assert!(usage("/usr/bin/kubectl-tenure").contains("Usage: kubectl tenure status "));
+        assert!(usage("/usr/bin/tenure").contains("Usage: tenure status "));
     }
 
     #[test]

@@ -70,7 +70,7 @@
 //! | [`api`] | finds the cluster, knows where a Lease is, sends single requests |
 //! | [`telemetry`], [`http`], [`stderr`] | edges that can never delay a transition: traces, metrics and log; probes and pages |
 //! | [`term_page`] | the page in memory in which the workload reads its term |
-//! | [`commands`], `console` | `status`, `prune`, `step-down`, `held`, `check`, `config`, `demo`, `dev-server`, one room each; their output |
+//! | [`commands`], `console` | `status`, `prune`, `step-down`, `check`, `demo` and the others, one room each; their output |
 //! | [`apiserver`] | the embedded Lease API, on a register that simulations and tests share |
 //! | [`role`], [`exit`], [`environment`] | leader or standby; the exit codes; the variables that a workload is given |
 //! | [`notification`] | what a workload says about itself on NOTIFY_SOCKET |

@@ -14,6 +14,7 @@ mod config;
 mod demo;
 mod dev_server;
 mod held;
+mod install;
 mod interrupts;
 mod prune;
 mod seen;
@@ -32,6 +33,7 @@ pub fn run(command: &Command) -> u8 {
         Command::Pause(asked) => steer::pause(asked, true),
         Command::Resume(asked) => steer::pause(asked, false),
         Command::Held(arguments) => held::run(arguments),
+        Command::Install(arguments) => install::run(arguments),
         Command::DevServer(about) => dev_server::run(about),
         Command::Demo(part) => demo::run(part),
     }

@@ -21,6 +21,10 @@ const DEPLOY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy");
 
 const PRUNE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/prune");
 
+const INJECT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/deploy/inject");
+
+const COMPONENTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/deploy/components");
+
 const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/examples");
 
 /// Cases of functions that take a namespace, on the real server.
@@ -45,11 +49,56 @@ pub(crate) fn all() -> Vec<Case> {
         the_builder_has_the_pinned_toolchain,
         the_job_that_prunes_is_admitted_and_may_list_and_delete_leases_and_nothing_else,
         a_container_of_that_job_deletes_what_nobody_uses,
+        an_image_without_tenure_gets_it_and_its_pods_are_admitted_where_pod_security_is_restricted,
+        the_components_are_taken_by_the_server_and_name_what_the_kustomization_names,
         what_monitors_it_is_rendered_for_the_pods_of_the_deployment,
         the_pods_of_the_examples_are_admitted_where_pod_security_is_restricted,
         the_accounts_of_the_examples_may_do_what_their_commands_need_and_nothing_else,
         the_examples_have_the_leases_that_their_commands_take,
     ]
+}
+
+/// A program whose image knows nothing of tenure runs under it, whatever its Pod has already.
+fn an_image_without_tenure_gets_it_and_its_pods_are_admitted_where_pod_security_is_restricted(cluster: &Namespace) {
+    let warnings = cluster.kubectl(&["apply", "-k", INJECT]).success().stderr;
+    assert_eq!(String::from_utf8_lossy(&warnings), "");
+
+    for (workload, args, mounts, first) in [
+        ("deployment/billing-bare", json!(["/program", "--port=80"]), json!(["tenure"]), "tenure"),
+        ("statefulset/billing-full", json!(["/program"]), json!(["data", "tenure"]), "tenure"),
+    ] {
+        let template = template(&cluster.get(workload));
+        let (spec, container) = (&template["spec"], &template["spec"]["containers"][0]);
+        assert_eq!((&container["command"], &container["args"]), (&json!(["/opt/tenure/tenure", "--"]), &args), "{workload}");
+        let names = |list: &Value| list.as_array().unwrap().iter().map(|one| one["name"].clone()).collect::<Value>();
+        assert_eq!(names(&container["volumeMounts"]), mounts, "{workload}");
+        let lease = container["env"].as_array().unwrap().last();
+        assert_eq!(lease, Some(&json!({ "name": "TENURE_LEASE__NAME", "value": "billing-tenure" })), "{workload}");
+        assert_eq!((&spec["initContainers"][0]["name"], &spec["serviceAccountName"]), (&json!(first), &json!("billing-tenure")));
+        assert_eq!(spec["initContainers"][0]["image"], "registry/tenure:1");
+        assert!(spec["containers"][1]["command"].is_null(), "{workload}: only the first");
+        cluster.admits(&template);
+    }
+    assert!(!cluster.kubectl(&["get", "configmap", "billing-tenure-places"]).status.success(), "it is not applied");
+    assert_eq!(cluster.account("billing-tenure", "update", "billing-tenure").may("create", "leases"), Some(false));
+}
+
+fn the_components_are_taken_by_the_server_and_name_what_the_kustomization_names(cluster: &Namespace) {
+    let rendered = cluster.kubectl(&["kustomize", COMPONENTS]).success().stdout;
+    let rendered = String::from_utf8(rendered).unwrap().replace("the-namespace", &cluster.name);
+    let applied = cluster.feed(&["apply", "-f", "-"], &rendered).success();
+    assert_eq!(String::from_utf8_lossy(&applied.stderr), "");
+
+    let name = format!("{}-tenure", cluster.name);
+    let schema = cluster.get(&format!("flowschema/{name}"));
+    let subject = &schema["spec"]["rules"][0]["subjects"][0]["serviceAccount"];
+    assert_eq!(subject, &json!({ "name": name, "namespace": cluster.name }));
+    let dangling = schema["status"]["conditions"].as_array().unwrap().iter().find(|condition| condition["type"] == "Dangling");
+    assert!(dangling.is_none_or(|condition| condition["status"] == "False"), "its priority level is there: {schema}");
+    let policy = cluster.get(&format!("networkpolicy/{name}"));
+    let pods = &cluster.get(&format!("deployment/{name}"))["spec"]["selector"];
+    assert_eq!(&policy["spec"]["podSelector"], pods, "the policy is about the pods of the Deployment");
+    cluster.kubectl(&["delete", &format!("flowschema/{name}")]).success();
 }
 
 /// The operator's kinds are not known to this server: what is applied is looked at.
@@ -202,6 +251,14 @@ struct Example {
 }
 
 const ALL_EXAMPLES: &[Example] = &[
+    Example { file: "job.yaml", account: "billing-import", workloads: &["job/billing-import"], leases: &["lock-billing-import"] },
+    Example { file: "sidecar.yaml", account: "billing-mail", workloads: &["deployment/billing-mail"], leases: &["billing-mail"] },
+    Example {
+        file: "statefulset.yaml",
+        account: "billing-ledger",
+        workloads: &["statefulset/billing-ledger"],
+        leases: &["billing-ledger"],
+    },
     Example {
         file: "migration.yaml",
         account: "billing-server",
@@ -228,10 +285,19 @@ const ALL_EXAMPLES: &[Example] = &[
     },
 ];
 
-/// The template of a workload's pods.
-fn template(workload: &Value) -> &Value {
+/// The template of a workload's pods, with the volumes that a StatefulSet's controller adds to it.
+fn template(workload: &Value) -> Value {
     let spec = &workload["spec"];
-    if workload["kind"] == "CronJob" { &spec["jobTemplate"]["spec"]["template"] } else { &spec["template"] }
+    let mut template =
+        if workload["kind"] == "CronJob" { &spec["jobTemplate"]["spec"]["template"] } else { &spec["template"] }.clone();
+    for claim in spec["volumeClaimTemplates"].as_array().into_iter().flatten() {
+        let volume = json!({ "name": claim["metadata"]["name"], "emptyDir": {} });
+        match template["spec"]["volumes"].as_array_mut() {
+            Some(volumes) => volumes.push(volume),
+            None => template["spec"]["volumes"] = json!([volume]),
+        }
+    }
+    template
 }
 
 fn the_pods_of_the_examples_are_admitted_where_pod_security_is_restricted(cluster: &Namespace) {
@@ -242,7 +308,7 @@ fn the_pods_of_the_examples_are_admitted_where_pod_security_is_restricted(cluste
     assert_eq!(String::from_utf8_lossy(&warnings), "");
 
     for workload in ALL_EXAMPLES.iter().flat_map(|example| example.workloads) {
-        cluster.admits(template(&cluster.get(workload)));
+        cluster.admits(&template(&cluster.get(workload)));
     }
 }
 
@@ -280,7 +346,7 @@ fn the_examples_have_the_leases_that_their_commands_take(cluster: &Namespace) {
     assert_eq!(there, ALL_EXAMPLES.iter().flat_map(|example| example.leases).copied().collect());
     for Example { file, workloads, leases, .. } in ALL_EXAMPLES {
         for workload in *workloads {
-            let template = template(&cluster.get(workload)).clone();
+            let template = template(&cluster.get(workload));
             let init = &template["spec"]["initContainers"][0];
             let container = if init.is_null() { &template["spec"]["containers"][0] } else { init };
             let line: Vec<&str> = container["args"].as_array().unwrap().iter().map(|word| word.as_str().unwrap()).collect();
@@ -318,7 +384,7 @@ impl Namespace {
     }
 
     /// kubectl with this object on its standard input.
-    fn feed(&self, arguments: &[&str], object: &Value) -> Output {
+    fn feed(&self, arguments: &[&str], object: &impl ToString) -> Output {
         let mut command = self.command(arguments);
         let mut child =
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("kubectl starts");

@@ -39,6 +39,7 @@ const LEASES: &str = "/tmp/leases";
 const COMMANDS: &[(&str, How)] = &[
     ("kubectl apply -k deploy", Ends("lease.coordination.k8s.io/tenure created")),
     ("tenure status billing-writer", Ends("billing-writer")),
+    ("kubectl tenure status billing-writer", Ends("billing-writer")),
     ("tenure status billing-writer --observe", Ends("held")),
     ("tenure status -l app.kubernetes.io/managed-by=tenure --watch", Stays("acquired")),
     ("tenure prune --dry-run", Ends("")),
@@ -165,6 +166,7 @@ impl Place {
             fs::write(&file, format!("#!/bin/sh\n{script}\n")).expect("a script");
             fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).expect("it can be run");
         }
+        std::os::unix::fs::symlink(tenure, directory.join("kubectl-tenure")).expect("a link");
         let text = fs::read_to_string(stage.kubeconfig()).expect("a kubeconfig");
         let mut kubeconfig: Value = serde_saphyr::from_str(&text).expect("YAML");
         kubeconfig["contexts"][0]["context"]["namespace"] = json!(stage.namespace);

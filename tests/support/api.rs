@@ -141,7 +141,7 @@ pub struct Verbs {
 impl Default for Verbs {
     /// Those of the Role in deploy/, and `create`, which that Role does not need because deploy/ creates the Lease.
     fn default() -> Self {
-        let documents = include_str!("../../deploy/access.yaml").split("---");
+        let documents = include_str!("../../deploy/access/access.yaml").split("---");
         let mut objects = documents.map(|text| serde_saphyr::from_str::<Value>(text).expect("YAML"));
         let role = objects.find(|object| object["kind"] == "Role").expect("a Role");
         let named = serde_json::from_value(role["rules"][0]["verbs"].clone()).expect("verbs");

@@ -1,0 +1,23 @@
+//! Writes what is generated from the code.
+//!
+//! ```text
+//! cargo run --example manual                  docs/reference.md and config/tenure.schema.json, which a test keeps current
+//! cargo run --example manual -- DIRECTORY     what a release has beside the binary: manual pages, completions, the schema
+//! ```
+
+use std::{env, fs, io, path::Path};
+
+mod pages;
+
+fn main() -> io::Result<()> {
+    let (top, files) = match env::args_os().nth(1) {
+        None => (env!("CARGO_MANIFEST_DIR").into(), pages::kept()),
+        Some(directory) => (directory, pages::shipped()?),
+    };
+    for (name, text) in files {
+        let file = Path::new(&top).join(name);
+        fs::create_dir_all(file.parent().unwrap_or_else(|| Path::new(&top)))?;
+        fs::write(file, text)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,94 @@
+//! What is generated from the code: each file's name, and what is in it.
+
+use std::{fmt::Write as _, io};
+
+use clap::Command;
+use clap_complete::Shell;
+use tenure::{cli, config};
+
+/// The editor's schema, beside the file of defaults whose first line names it.
+const SCHEMA: &str = "tenure.schema.json";
+
+/// Files of the repository.
+pub(crate) fn kept() -> Vec<(String, Vec<u8>)> {
+    vec![("docs/reference.md".into(), reference().into_bytes()), (format!("config/{SCHEMA}"), config::schema().into_bytes())]
+}
+
+/// Files of a release.
+pub(crate) fn shipped() -> io::Result<Vec<(String, Vec<u8>)>> {
+    let mut files = vec![(SCHEMA.to_owned(), config::schema().into_bytes())];
+    for (shell, name) in [(Shell::Bash, "tenure.bash"), (Shell::Zsh, "_tenure"), (Shell::Fish, "tenure.fish")] {
+        let mut text = Vec::new();
+        clap_complete::generate(shell, &mut command(), "tenure", &mut text);
+        files.push((format!("completions/{name}"), text));
+    }
+    for face in faces() {
+        let mut text = Vec::new();
+        let name = face.get_bin_name().unwrap_or("tenure").replace(' ', "-");
+        clap_mangen::Man::new(face.disable_help_subcommand(true))
+            .title(&name)
+            .source(concat!("tenure ", env!("CARGO_PKG_VERSION")))
+            .render(&mut text)?;
+        files.push((format!("man/{name}.1"), text));
+    }
+    Ok(files)
+}
+
+/// docs/reference.md.
+fn reference() -> String {
+    let mut page = "# Reference\n\nWritten from the code by `cargo run --example manual`. Every key of the configuration is in\n\
+        [`config/tenure.yaml`](../config/tenure.yaml), every metric in [Metrics](metrics.md). The laws are those of [`src/law.rs`](../src/law.rs).\n\n## Exit codes\n\nHow they arise is in \
+        [Signals and exit codes](signals-and-exit-codes.md).\n\n| code | |\n|---|---|\n"
+        .to_owned();
+    for (says, value) in constants(include_str!("../../src/exit.rs")) {
+        let _ = writeln!(page, "| {value} | {says} |");
+    }
+    page.push_str("\n## Names on a Lease\n\n| name | |\n|---|---|\n");
+    for (says, value) in constants(include_str!("../../src/election/writes.rs")) {
+        if value.starts_with("\"tenure.dev/") {
+            let _ = writeln!(page, "| `{}` | {says} |", value.trim_matches('"'));
+        }
+    }
+    page.push_str("\n## Command line\n");
+    for mut face in faces() {
+        let name = face.get_bin_name().unwrap_or("tenure").to_owned();
+        let help = face.render_long_help().to_string();
+        let help: Vec<_> = help.lines().map(str::trim_end).collect();
+        let _ = write!(page, "\n### {name}\n\n```text\n{}\n```\n", help.join("\n").trim());
+    }
+    page
+}
+
+/// The public constants of a source, by what their documentation says.
+fn constants(source: &str) -> Vec<(String, &str)> {
+    let (mut found, mut says) = (Vec::new(), Vec::new());
+    for line in source.lines() {
+        if let Some(words) = line.strip_prefix("/// ") {
+            says.push(words);
+        } else {
+            let value = line.strip_prefix("pub const ").and_then(|rest| rest.split_once(" = "));
+            found.extend(value.map(|(_, value)| (says.join(" "), value.trim_end_matches(';'))));
+            says.clear();
+        }
+    }
+    found
+}
+
+fn command() -> Command {
+    let mut command = cli::command();
+    command.build();
+    command
+}
+
+/// tenure, and each of its commands that people may see, under its full name.
+fn faces() -> Vec<Command> {
+    fn add(face: &Command, faces: &mut Vec<Command>) {
+        faces.push(face.clone());
+        for part in face.get_subcommands().filter(|part| !part.is_hide_set() && part.get_name() != "help") {
+            add(part, faces);
+        }
+    }
+    let mut faces = Vec::new();
+    add(&command(), &mut faces);
+    faces
+}

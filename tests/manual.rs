@@ -1,0 +1,84 @@
+//! What is generated from the code is current, and shells and man take what a release ships.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking, and says why")]
+
+use std::{collections::BTreeMap, fs, path::Path, process::Command};
+
+#[path = "support/incomplete.rs"]
+mod incomplete;
+#[path = "../examples/manual/pages.rs"]
+mod pages;
+#[path = "support/scratch.rs"]
+mod scratch;
+
+use scratch::Scratch;
+
+#[test]
+fn what_is_kept_in_the_repository_is_what_the_code_says() {
+    for (name, text) in pages::kept() {
+        let kept = fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join(&name)).unwrap_or_default();
+        assert!(kept == text, "{name} is not current: cargo run --example manual");
+    }
+}
+
+#[test]
+fn the_file_of_defaults_names_the_schema_beside_it() {
+    let defaults = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/config/tenure.yaml")).unwrap();
+
+    let schema = defaults.lines().next().unwrap().strip_prefix("# yaml-language-server: $schema=").unwrap();
+
+    assert!(pages::kept().iter().any(|(name, _)| *name == format!("config/{schema}")), "{schema}");
+}
+
+/// The paths of a release's files, in a directory.
+fn shipped() -> (Scratch, BTreeMap<String, String>) {
+    let scratch = Scratch::new();
+    let write = |(name, text): (String, Vec<u8>)| (name.clone(), scratch.file(&name.replace('/', "-"), text));
+    let files = pages::shipped().unwrap().into_iter().map(write).collect();
+    (scratch, files)
+}
+
+#[test]
+fn bash_completes_commands_and_flags() {
+    let (_scratch, files) = shipped();
+    let script = r#"
+        . "$0"
+        completed() {
+            COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)) COMPREPLY=()
+            _tenure "$1" "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"
+            echo "${COMPREPLY[*]}"
+        }
+        completed tenure st
+        completed tenure status --ho
+    "#;
+
+    let output = Command::new("bash").args(["--norc", "-c", script]).arg(&files["completions/tenure.bash"]).output().unwrap();
+
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(said, "status step-down\n--holder\n", "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn zsh_and_fish_parse_their_completions() {
+    let (_scratch, files) = shipped();
+    for (shell, file) in [("zsh", "completions/_tenure"), ("fish", "completions/tenure.fish")] {
+        match Command::new(shell).arg("-n").arg(&files[file]).output() {
+            Ok(output) => assert!(output.status.success(), "{shell}: {}", String::from_utf8_lossy(&output.stderr)),
+            Err(_) => incomplete::not_run("completions", format!("there is no {shell}")),
+        }
+    }
+}
+
+#[test]
+fn every_command_has_a_page_of_the_manual_that_says_what_it_does() {
+    let (_scratch, files) = shipped();
+    let pages: Vec<_> = files.keys().filter(|name| name.starts_with("man/")).collect();
+    assert!(pages.len() > 10 && files.contains_key("man/tenure-config-effective.1"), "{pages:?}");
+    assert!(!files.contains_key("man/tenure-demo-cell.1"), "it is hidden");
+
+    let page = fs::read_to_string(&files["man/tenure-step-down.1"]).unwrap();
+
+    for words in [".TH tenure-step-down 1", "Ask the holder of a Lease", "\\fB\\-\\-to\\fR"] {
+        assert!(page.contains(words), "{words} is not in\n{page}");
+    }
+}
