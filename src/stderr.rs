@@ -237,9 +237,9 @@ mod tests {
 
     fn drops_when_full_and_tells_the_count_later(way: impl Fn(BorrowedFd<'_>) -> Way, writer: OwnedFd, mut reader: impl Read) {
         let mut lines = StderrLog { format: LogFormat::Text, way: way(writer.as_fd()), dropped: 0, cut: false };
-        let before = super::dropped();
+        let before = dropped();
         let through = fill(&mut lines, writer.as_fd(), 3);
-        assert!(super::dropped() >= before + 3);
+        assert!(dropped() >= before + 3);
         assert!(through > 0);
         let mut room = vec![0; 1 << 20];
         let mut left = reader.read(&mut room).unwrap();

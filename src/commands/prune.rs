@@ -107,7 +107,7 @@ impl Unused {
     }
 
     fn line(self) -> Line<5> {
-        let ([name, state, holder, _, _, renewed, _], mut document) = (self.seen.row(), self.seen.document());
+        let ([name, state, holder, _, _, renewed, ..], mut document) = (self.seen.row(), self.seen.document());
         document.0.push(("outcome", json!(self.outcome)));
         ([name, state, holder, renewed, self.outcome.into()], document)
     }

@@ -13,7 +13,7 @@ use crate::{
     config::humane,
     election::{
         record::{LeaseRecord, LeaseState},
-        writes::STATUS,
+        writes::{CANDIDATE, STATUS},
     },
     words::{bounded, visible},
 };
@@ -57,11 +57,13 @@ pub(super) struct Seen {
     pub(super) until: Option<Timestamp>,
     /// What its leader's workload says of itself.
     pub(super) status: Option<String>,
+    /// Who would lead next, as they say themselves.
+    pub(super) candidates: Vec<Value>,
     pub(super) now: Timestamp,
 }
 
 /// The head of a table of them.
-pub(super) const HEAD: [&str; 7] = ["LEASE", "STATE", "HOLDER", "SINCE", "TRANSITIONS", "RENEWED", "STATUS"];
+pub(super) const HEAD: [&str; 8] = ["LEASE", "STATE", "HOLDER", "SINCE", "TRANSITIONS", "RENEWED", "STATUS", "CANDIDATES"];
 
 /// What programs read of it, in the order in which it is shown.
 #[derive(Debug)]
@@ -97,11 +99,12 @@ impl Seen {
             duration,
             until,
             status: record.and_then(|record| record.annotation(STATUS)).filter(|_| state == State::Held).map(str::to_owned),
+            candidates: candidates(object),
             now,
         }
     }
 
-    pub(super) fn row(&self) -> [String; 7] {
+    pub(super) fn row(&self) -> [String; 8] {
         let moment = |time: Option<Timestamp>| time.map_or_else(|| "-".into(), to_the_second);
         let ends = matches!(self.state, State::Nobody | State::Resting);
         let until = if ends { format!(", until {}", moment(self.until)) } else { String::new() };
@@ -113,6 +116,7 @@ impl Seen {
             self.transitions.to_string(),
             self.renewed.map_or_else(|| "-".into(), |renewed| spoken(ago(self.now, renewed))),
             self.status.as_deref().map(|status| bounded(&visible(status)).into_owned()).unwrap_or_default(),
+            bounded(&visible(&self.candidates.iter().filter_map(named).collect::<Vec<_>>().join(", "))).into_owned(),
         ]
     }
 
@@ -135,8 +139,25 @@ impl Seen {
             ("durationSeconds", json!(self.duration.map(|duration| duration.as_secs()))),
             ("until", json!(self.until.map(|time| time.to_string()))),
             ("status", json!(self.status)),
+            ("candidates", json!(self.candidates)),
         ])
     }
+}
+
+/// The annotations of candidates, without that of whoever leads.
+fn candidates(object: &Value) -> Vec<Value> {
+    let holder = object.pointer("/spec/holderIdentity");
+    let annotations = object.pointer("/metadata/annotations").and_then(Value::as_object).into_iter().flatten();
+    let texts = annotations.filter(|(name, _)| name.starts_with(CANDIDATE)).filter_map(|(_, text)| text.as_str());
+    let entries = texts.filter_map(|text| serde_json::from_str::<Value>(text).ok());
+    entries.filter(|entry| entry["identity"].is_string() && entry.get("identity") != holder).collect()
+}
+
+/// A candidate in a table.
+fn named(candidate: &Value) -> Option<String> {
+    let identity = candidate["identity"].as_str()?;
+    let name = identity.rsplit_once('_').map_or(identity, |(name, _)| name);
+    Some(format!("{name}{}", if candidate["ready"] == true { "" } else { " (not ready)" }))
 }
 
 impl Serialize for Document {
@@ -314,7 +335,7 @@ mod tests {
     #[test]
     fn nonsense_is_shown_as_far_as_it_goes() {
         let nonsense = seen(json!({ "holderIdentity": 7, "renewTime": [], "leaseTransitions": -1, "leaseDurationSeconds": "x" }));
-        assert_eq!(nonsense.row(), ["billing", "free", "-", "-", "0", "-", ""]);
+        assert_eq!(nonsense.row(), ["billing", "free", "-", "-", "0", "-", "", ""]);
         assert_eq!(Seen::at(clock::timestamp(), &json!(null), OWN).row()[1], "free");
     }
 
@@ -346,6 +367,21 @@ mod tests {
         let text = said(Output::Table, &expired, false);
         assert!(!text.contains("7 of 9") && !text.contains("STATUS"), "{text}");
         assert_eq!(read(&said(Output::Json, &expired, false))["status"], Value::Null);
+    }
+
+    #[test]
+    fn candidates_are_shown_without_the_leader() {
+        let entry = |identity: &str, ready: bool| json!({ "identity": identity, "ready": ready, "version": "1" }).to_string();
+        let mut lease = lease(json!({ "holderIdentity": "a_1", "renewTime": "2026-01-01T00:00:09Z", "leaseDurationSeconds": 3 }));
+        lease["metadata"]["annotations"] = json!({
+            "candidate.tenure.dev/1": entry("a_1", true), "candidate.tenure.dev/2": entry("b_2", true),
+            "candidate.tenure.dev/3": entry("c\u{1b}_3", false), "candidate.tenure.dev/4": "nonsense",
+        });
+        let seen = Seen::at("2026-01-01T00:00:10Z".parse().unwrap(), &lease, OWN);
+        let text = said(Output::Table, &seen, false);
+        assert!(text.contains("CANDIDATES\n") && text.contains("   b, c\u{fffd} (not ready)\n"), "{text}");
+        let identities: Vec<_> = seen.candidates.iter().map(|candidate| &candidate["identity"]).collect();
+        assert_eq!(identities, ["b_2", "c\u{1b}_3"]);
     }
 
     #[test]

@@ -45,6 +45,8 @@ pub struct LeaseConfig {
     /// 0 to -10: for each below 0 a Lease that may be taken is left to the others for one second.
     #[schemars(range(min = -10, max = 0))]
     pub priority: i8,
+    /// Whether a replica that follows shows itself on the Lease, with its health and version: for `tenure status`.
+    pub announce: bool,
     /// Put on the Lease beside `app.kubernetes.io/managed-by`, which is `tenure` unless somebody has set it.
     pub labels: BTreeMap<String, String>,
     /// Put on the Lease.
@@ -83,6 +85,7 @@ impl Default for LeaseConfig {
             clock_drift: Drift::default(),
             slots: 1,
             priority: 0,
+            announce: false,
             labels: BTreeMap::new(),
             annotations: BTreeMap::new(),
             release: Release::Clear,

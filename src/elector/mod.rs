@@ -56,6 +56,7 @@ use crate::{
 };
 
 mod access;
+mod candidates;
 mod classify;
 mod detach;
 mod drive;
@@ -240,7 +241,12 @@ async fn lead_or_follow(mut link: Link, initial: InitialState) -> Result<Option<
     };
     let traffic = endpoints.map(|endpoints| Traffic::start(&initial, endpoints, access.clone()));
     let events = Events::start(&initial, access.clone());
-    let lease = Lease::new(access, Keys::of(&initial.config.lease), initial.config.lease.attempt_timeout);
+    let keys = Keys::of(&initial.config.lease);
+    if initial.config.lease.announce {
+        let own = Lease::new(access.clone(), keys.clone(), initial.config.lease.attempt_timeout);
+        drop(tokio::spawn(candidates::announce(own, health.clone(), initial.identity.clone())));
+    }
+    let lease = Lease::new(access, keys, initial.config.lease.attempt_timeout);
     let page = initial.config.http.listen.map(|_| health.metrics().clone());
     let telemetry = Telemetry::start(&initial, page, variable);
     let seed = getrandom::u64().unwrap_or_else(|_| clock::boot().as_nanos());

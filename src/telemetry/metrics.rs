@@ -67,7 +67,7 @@ impl Metrics {
         let counter = |name, words| meter.u64_counter(name).with_description(words).build();
         let observed = |name, words, count: fn() -> u64| {
             let counter = meter.u64_observable_counter(name).with_description(words);
-            drop(counter.with_callback(move |observer| observer.observe(count(), &[])).build());
+            let _ = counter.with_callback(move |observer| observer.observe(count(), &[])).build();
         };
         observed("tenure.log.dropped", "Log lines that nobody read", stderr::dropped);
         observed("tenure.spans.dropped", "Spans that no collector has taken", export::dropped);

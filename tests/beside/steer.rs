@@ -8,12 +8,14 @@ use super::Desk;
 use crate::{
     conformance::spec::{held, released},
     support::{
+        PATIENCE,
         case::{Case, cases},
         proxy::{
             fault::{Fault, Times},
             log::{Request, Verb},
         },
         stage::{LEASE, Stage},
+        within,
     },
 };
 
@@ -25,6 +27,7 @@ pub(super) fn all() -> Vec<Case> {
         a_pause_keeps_everybody_from_it_and_a_resume_lets_them,
         an_edit_that_meets_another_is_made_again,
         whoever_may_not_update_is_told_so,
+        those_who_follow_are_shown_and_the_one_who_leads_is_not,
     ]
 }
 
@@ -117,4 +120,48 @@ async fn whoever_may_not_update_is_told_so(stage: Stage) {
     let desk = Desk::of(&stage).await;
     desk.proxy.on(|request: &Request| request.verb == Verb::Update, Times::Always, Fault::refused(403, "Forbidden"));
     assert_eq!(desk.ends(&["step-down", LEASE]).await.code, 77);
+}
+
+async fn those_who_follow_are_shown_and_the_one_who_leads_is_not(stage: Stage) {
+    stage.lease.create(released()).await;
+    let prepare = async |name: &str| stage.prepare(name).await.set("lease.announce", true).start();
+    let one = prepare("one").await;
+    stage.witness.start("one", 0).await;
+    let others = [prepare("two").await, prepare("three").await];
+    let desk = Desk::of(&stage).await;
+    let shown = async |names: &[&str]| {
+        within(PATIENCE, &format!("{names:?}"), async {
+            loop {
+                let ended = desk.ends(&["status", LEASE, "-o", "json"]).await;
+                let lease: Value = serde_json::from_str(&ended.out).expect("JSON");
+                let candidates = lease["candidates"].as_array().expect("a list");
+                let mut found: Vec<_> = candidates.iter().filter_map(|it| it["identity"].as_str()?.split('_').next()).collect();
+                found.sort_unstable();
+                if found == names && candidates.iter().all(|it| it["ready"] == true && it["version"].is_string()) {
+                    return;
+                }
+                tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+            }
+        })
+        .await;
+    };
+
+    shown(&["three", "two"]).await;
+    assert_eq!(stage.witness.starts("one"), 1, "writes of others cost it no term");
+    one.signal(Signal::SIGTERM).await;
+    assert_eq!(one.exit().await, 0);
+    let next = within(PATIENCE, "the next term", async {
+        loop {
+            if let Some(next) = ["two", "three"].into_iter().find(|name| stage.witness.starts(name) == 1) {
+                return next;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+    })
+    .await;
+    shown(&[if next == "two" { "three" } else { "two" }]).await;
+    for me in others {
+        me.signal(Signal::SIGTERM).await;
+        me.exit().await;
+    }
 }
