@@ -101,7 +101,7 @@ fn start(mut command: Command) -> Child {
 }
 
 /// Killed when dropped, with what it runs.
-struct Running(Child);
+pub struct Running(pub Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
@@ -111,7 +111,7 @@ impl Drop for Running {
 }
 
 /// How often the server has done what with Leases, by its own metrics: requests by verb, and events of watches.
-fn served(kubeconfig: &Path) -> BTreeMap<String, f64> {
+pub fn served(kubeconfig: &Path) -> BTreeMap<String, f64> {
     let mut kubectl = Command::new(programs::path("kubectl"));
     let output = kubectl.arg("--kubeconfig").arg(kubeconfig).args(["get", "--raw", "/metrics"]).output().expect("kubectl");
     let mut served = BTreeMap::new();
@@ -130,6 +130,6 @@ fn served(kubeconfig: &Path) -> BTreeMap<String, f64> {
     served
 }
 
-fn since(before: &BTreeMap<String, f64>, after: &BTreeMap<String, f64>) -> BTreeMap<String, f64> {
+pub fn since(before: &BTreeMap<String, f64>, after: &BTreeMap<String, f64>) -> BTreeMap<String, f64> {
     after.iter().map(|(what, count)| (what.clone(), count - before.get(what).copied().unwrap_or_default())).collect()
 }

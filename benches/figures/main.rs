@@ -33,6 +33,7 @@ mod idle;
 mod locks;
 mod page;
 mod refusal;
+mod scale;
 mod start;
 mod storm;
 mod table;
@@ -61,6 +62,8 @@ enum Figure {
     Footprint,
     /// One lock beside flock, and pools of slots with many who wait: requests, events.
     Locks,
+    /// Hundreds of Leases on one API server: requests, events, its processor time and memory; rounds are Leases.
+    Scale,
     /// A plain init beside tini.
     Start,
     /// How long a program takes to ask whether the Lease is held.
@@ -110,6 +113,7 @@ fn main() -> ExitCode {
             Figure::Footprint => runtime.block_on(footprint::show(&server, &programs)),
             Figure::Locks => runtime.block_on(locks::show(&server, &programs, rounds(100))),
             Figure::Page => page::show(rounds(20)),
+            Figure::Scale => runtime.block_on(scale::show(&server, &programs, rounds(300))),
             Figure::Start => start::show(&programs, rounds(1_000)),
         }
     }

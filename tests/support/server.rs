@@ -97,8 +97,13 @@ impl Server {
 
     /// Sends a signal to one of its programs, which only a real server has.
     pub fn signal(&self, program: Program, signal: Signal) {
+        kill(self.pid(program), signal).expect("it lives");
+    }
+
+    /// One of its programs, which only a real server has.
+    pub fn pid(&self, program: Program) -> Pid {
         let pid = fs::read_to_string(self.directory.join(format!("{}.pid", program.as_str()))).expect("its id");
-        kill(Pid::from_raw(pid.trim().parse().expect("an id")), signal).expect("it lives");
+        Pid::from_raw(pid.trim().parse().expect("an id"))
     }
 
     /// Makes one of its programs be killed and started again, without waiting until it answers; only a real server has programs.

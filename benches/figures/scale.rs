@@ -1,0 +1,106 @@
+//! What many Leases cost one API server: three replicas of each, all at rest, first those of one contestant, then of the other.
+
+use std::{
+    fs,
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+use crate::{
+    contestant::{BOTH, Contestant, Programs},
+    locks::{Running, served, since},
+    support::{
+        server::{Program, Server, scratch},
+        stage::Stage,
+    },
+    table::title,
+};
+
+const REPLICAS: usize = 3;
+/// Until all have settled, and nothing of their start is measured.
+const SETTLE: Duration = Duration::from_secs(60);
+const SPAN: Duration = Duration::from_secs(180);
+/// From one start to the next, so that the starts are not what the server falls behind with.
+const PAUSE: Duration = Duration::from_millis(100);
+
+pub async fn show(server: &Server, programs: &Programs, leases: usize) {
+    title(&format!(
+        "{leases} Leases of {REPLICAS} replicas each, D = 15 s, at rest: what one API server does for each Lease in a minute"
+    ));
+    let minutes = SPAN.as_secs_f64() / 60.0;
+    for who in BOTH {
+        let stage = Stage::set(server, &scratch("figures")).await;
+        let (idle, memory) = (processor(server), resident(server));
+        tokio::time::sleep(SPAN / 3).await;
+        let own = processor(server) - idle;
+
+        let mut replicas = Vec::new();
+        for replica in 0..leases * REPLICAS {
+            replicas.push(Running(start(programs, who, &stage, replica % leases, replica)));
+            tokio::time::sleep(PAUSE).await;
+        }
+        tokio::time::sleep(SETTLE).await;
+        let (before, requests) = (processor(server), served(stage.kubeconfig()));
+        tokio::time::sleep(SPAN).await;
+        let (after, requests) = (processor(server), since(&requests, &served(stage.kubeconfig())));
+        let memory = resident(server) - memory;
+        let alive = replicas.iter_mut().map(|it| it.0.try_wait()).filter(|ended| matches!(ended, Ok(None))).count();
+        drop(replicas);
+
+        let each = |amount: f64| amount / minutes / leases as f64;
+        let counts = requests.iter().map(|(what, count)| format!("{what} {:.1}", each(*count)));
+        let spent = after - before - own * 3.0;
+        println!(
+            "  {:<20} {}   ({alive} of {} replicas live)",
+            who.name(),
+            counts.collect::<Vec<_>>().join(", "),
+            leases * REPLICAS
+        );
+        println!(
+            "  {:<20} processor {:.1} ms, memory {:.0} KiB more than without; so 1 000 Leases take {:.2} cores and {:.0} MiB, if \
+             each costs the same",
+            "",
+            each(spent) * 1e3,
+            memory / 1024.0 / leases as f64,
+            each(spent) * 1000.0 / 60.0,
+            memory / 1024.0 / 1024.0 * 1000.0 / leases as f64,
+        );
+    }
+}
+
+fn start(programs: &Programs, who: Contestant, stage: &Stage, lease: usize, replica: usize) -> Child {
+    let lease = format!("scale-{lease}");
+    let mut line = Command::new("setpriv");
+    line.args(["--pdeathsig", "TERM"]).arg(programs.of(who));
+    match who {
+        Contestant::Tenure | Contestant::Fuseless => {
+            line.args(["--lease", &lease, "--namespace", &stage.namespace, "--set", "lease.creationWait=0s"]);
+        }
+        Contestant::ClientGo | Contestant::AwaitElection => {
+            line.args([
+                &format!("--lease={lease}"),
+                &format!("--namespace={}", stage.namespace),
+                &format!("--identity=r{replica}"),
+            ]);
+        }
+    }
+    line.args(["--", "sleep", "inf"]);
+    line.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default()).env("KUBECONFIG", stage.kubeconfig());
+    line.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("a replica")
+}
+
+/// Seconds of processor time that the API server has used.
+fn processor(server: &Server) -> f64 {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", server.pid(Program::ApiServer))).expect("it lives");
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+    // utime and stime are the 14th and the 15th field of proc(5), in ticks of 10 ms.
+    let ticks = |at: usize| fields.get(at).and_then(|ticks| ticks.parse::<f64>().ok()).unwrap_or_default();
+    (ticks(11) + ticks(12)) / 100.0
+}
+
+/// Bytes.
+fn resident(server: &Server) -> f64 {
+    let statm = fs::read_to_string(format!("/proc/{}/statm", server.pid(Program::ApiServer))).expect("it lives");
+    let pages = statm.split(' ').nth(1).and_then(|pages| pages.parse::<f64>().ok()).unwrap_or_default();
+    pages * 4096.0
+}
