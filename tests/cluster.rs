@@ -18,6 +18,7 @@
 //! - [`pages`]: the page of a replica, in a real browser;
 //! - [`term_page`]: what a program reads of its term, and the examples of docs/term.md;
 //! - [`traffic`]: the EndpointSlice of the leader, and Events;
+//! - [`workloads`]: config/examples with the programs that they are for;
 //! - [`harness`]: what all of these rely on.
 
 #![allow(
@@ -45,6 +46,7 @@ mod support;
 mod telemetry_replicas;
 mod term_page;
 mod traffic;
+mod workloads;
 
 fn main() -> ExitCode {
     let mut groups = conformance::groups();
@@ -59,6 +61,7 @@ fn main() -> ExitCode {
     groups.push(("pages", pages::all()));
     groups.push(("term_page", term_page::all()));
     groups.push(("traffic", traffic::all()));
+    groups.push(("workloads", workloads::all()));
     groups.extend(apiserver::groups());
     support::case::main(groups)
 }

@@ -39,7 +39,7 @@ pub(crate) fn all() -> Vec<Case> {
 
 fn program(name: &str) -> Command {
     let mut command = Command::new("setpriv");
-    command.args(["--pdeathsig", "KILL"]).arg(format!("{ROOT}/tests/monitoring/prometheus")).arg(name);
+    command.args(["--pdeathsig", "KILL"]).arg(format!("{ROOT}/tests/support/debian")).args(["prometheus", name]);
     command
 }
 

@@ -21,7 +21,7 @@ use crate::{
     },
 };
 
-const CHROMIUM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/pages/chromium");
+const DEBIAN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/debian");
 /// A first start unpacks it.
 const START: Duration = Duration::from_secs(300);
 
@@ -91,7 +91,8 @@ impl<'a> Browser<'a> {
         let directory = stage.directory();
         let log = fs::File::create(directory.join("chromium.log")).expect("a log");
         let mut command = Command::new("setpriv");
-        command.args(["--pdeathsig", "KILL", "unshare", "--pid", "--fork", "--kill-child", "--mount-proc", CHROMIUM]);
+        command.args(["--pdeathsig", "KILL", "unshare", "--pid", "--fork", "--kill-child", "--mount-proc", DEBIAN]);
+        command.args(["chromium-headless-shell,chromium-driver", "chromedriver"]);
         command.arg(format!("--port={}", driver.port())).current_dir(directory).env("TMPDIR", directory);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         let process = command.spawn().expect("setpriv");
@@ -106,7 +107,7 @@ impl<'a> Browser<'a> {
         let cache = Command::new("sh").args(["-c", "printf %s \"${XDG_CACHE_HOME:-$HOME/.cache}\""]).output().expect("a shell");
         let cache = String::from_utf8(cache.stdout).expect("a path");
         let options = json!({
-            "binary": format!("{cache}/tenure/chromium-debian/usr/lib/chromium/chromium-headless-shell"),
+            "binary": format!("{cache}/tenure/debian/chromium-headless-shell/usr/lib/chromium/chromium-headless-shell"),
             "args": ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"],
         });
         let session = json!({ "capabilities": { "alwaysMatch": { "goog:chromeOptions": options } } });

@@ -1,0 +1,343 @@
+//! config/examples with the programs that they are for, from Debian: what their clients see of a hand-over and of a crash.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    io::{BufRead as _, BufReader, Write as _},
+    net::{SocketAddr, TcpStream},
+    os::unix::fs::PermissionsExt as _,
+    path::Path,
+    process::{Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::JoinHandle,
+    time::Duration,
+};
+
+use nix::sys::signal::{Signal, kill};
+use serde_json::{Value, json};
+use tenure::clock;
+
+use crate::{
+    conformance::spec::released,
+    support::{
+        PATIENCE,
+        case::{Case, REAL, cases},
+        incomplete,
+        stage::{LEASE, Prepared, Stage},
+        within,
+    },
+};
+
+const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+
+pub(crate) fn all() -> Vec<Case> {
+    let cases = cases![
+        nginx_reloads_on_hup_and_finishes_its_requests_in_a_hand_over,
+        redis_is_promoted_and_demoted_by_its_hooks,
+        postgresql_keeps_each_committed_row_through_a_hand_over_and_a_crash,
+    ];
+    cases.into_iter().map(|case| Case { on: REAL, ..case }).collect()
+}
+
+/// The environment in which a package's programs run.
+struct Debian {
+    path: String,
+    libraries: String,
+}
+
+impl Debian {
+    /// None, and said so, where it cannot be had.
+    fn package(name: &str) -> Option<Self> {
+        let print = "printf '%s\\n' \"$PATH\" \"$LD_LIBRARY_PATH\"";
+        let output = Command::new(format!("{ROOT}/tests/support/debian")).args([name, "sh", "-c", print]).output().expect("bash");
+        if !output.status.success() {
+            incomplete::not_run(&format!("{name} as a workload"), String::from_utf8_lossy(&output.stderr).trim());
+            return None;
+        }
+        let text = String::from_utf8(output.stdout).expect("text");
+        let (path, libraries) = text.trim_end().split_once('\n').expect("two lines");
+        Some(Self { path: path.into(), libraries: libraries.into() })
+    }
+
+    fn command(&self, program: &str) -> Command {
+        let mut command = Command::new("env");
+        command.arg(format!("PATH={}", self.path)).arg(format!("LD_LIBRARY_PATH={}", self.libraries)).arg(program);
+        command
+    }
+
+    /// A replica with an example's configuration, on the case's Lease; `before` launches its workload.
+    async fn prepare(&self, stage: &Stage, name: &str, example: &str, before: &[&str], after: &[String]) -> Prepared {
+        let text = fs::read_to_string(format!("{ROOT}/config/examples/{example}.yaml")).expect("an example");
+        let mut config: Value = serde_saphyr::from_str(&text).expect("YAML");
+        config["lease"] = json!({ "name": LEASE, "namespace": stage.namespace, "identity": name });
+        let words = config["workload"]["command"].take();
+        config["workload"]["command"] = json!([]);
+        let words = words.as_array().expect("a list").iter().map(|word| word.as_str().expect("text").to_owned());
+        let mut prepared = stage.prepare(name).await;
+        prepared.launch.workload =
+            before.iter().map(|word| (*word).to_owned()).chain(words).chain(after.iter().cloned()).collect();
+        prepared.launch.config = config;
+        prepared.launch.env = vec![("PATH".into(), self.path.clone()), ("LD_LIBRARY_PATH".into(), self.libraries.clone())];
+        prepared
+    }
+}
+
+/// Asks again and again; what was answered well, and the longest time without an answer.
+struct Client {
+    done: Arc<AtomicBool>,
+    thread: JoinHandle<(BTreeSet<u64>, Duration)>,
+}
+
+impl Client {
+    fn start(mut ask: impl FnMut(u64) -> bool + Send + 'static) -> Self {
+        let done = Arc::new(AtomicBool::new(false));
+        let seen = done.clone();
+        let thread = std::thread::spawn(move || {
+            let (mut well, mut longest, mut last) = (BTreeSet::new(), Duration::ZERO, clock::boot());
+            for number in 0.. {
+                if seen.load(Ordering::Relaxed) {
+                    break;
+                }
+                if ask(number) {
+                    longest = longest.max(clock::boot().since(last));
+                    last = clock::boot();
+                    well.insert(number);
+                }
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            (well, longest)
+        });
+        Self { done, thread }
+    }
+
+    fn end(self) -> (BTreeSet<u64>, Duration) {
+        self.done.store(true, Ordering::Relaxed);
+        self.thread.join().expect("it does not panic")
+    }
+}
+
+fn tell(what: &str, gap: Duration) {
+    eprintln!("workloads: {what}: its client had no answer for {:.2} s at most", gap.as_secs_f64());
+}
+
+async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    within(PATIENCE * 2, what, async {
+        while !holds().await {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    })
+    .await;
+}
+
+fn listens(address: SocketAddr) -> bool {
+    TcpStream::connect(address).is_ok()
+}
+
+async fn nginx_reloads_on_hup_and_finishes_its_requests_in_a_hand_over(stage: Stage) {
+    let Some(debian) = Debian::package("nginx") else { return };
+    stage.lease.create(released()).await;
+    let (address, kept) = stage.free_address();
+    drop(kept);
+    let prepare = async |name: &str| {
+        let directory = stage.directory().join(format!("nginx-{name}"));
+        fs::create_dir_all(&directory).expect("a directory");
+        fs::set_permissions(&directory, fs::Permissions::from_mode(0o777)).expect("ours");
+        write_page(&directory, address, "first");
+        let after = ["-p", &directory.to_string_lossy(), "-c", "nginx.conf"].map(str::to_owned);
+        debian.prepare(&stage, name, "nginx", &[], &after).await
+    };
+    let a = prepare("a").await.start();
+    until("nginx serves", async || listens(address)).await;
+    assert!(stage.page(address, "/").await.ends_with("first"));
+    let b = prepare("b").await.start();
+    b.said("another replica leads").await;
+
+    write_page(&stage.directory().join("nginx-a"), address, "second");
+    a.signal(Signal::SIGHUP).await;
+    until("the reload", async || stage.page(address, "/").await.ends_with("second")).await;
+
+    // As long as this takes, nginx is not done.
+    let mut slow = TcpStream::connect(address).expect("nginx listens");
+    slow.write_all(b"GET /slow HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").expect("a request");
+    let mut first = String::new();
+    let mut slow = BufReader::new(slow);
+    slow.read_line(&mut first).expect("an answer begins");
+    let client = Client::start(move |_| listens(address));
+    a.signal(Signal::SIGTERM).await;
+    let rest = tokio::task::spawn_blocking(move || {
+        let mut rest = Vec::new();
+        std::io::Read::read_to_end(&mut slow, &mut rest).map(|_| rest)
+    });
+    let rest = rest.await.expect("no panic").expect("the whole answer");
+    assert!(rest.len() >= 60_000, "the answer was cut off after {} bytes", rest.len());
+    assert_eq!(a.exit().await, 0);
+    until("the other serves", async || listens(address) && stage.page(address, "/").await.ends_with("first")).await;
+    tell("nginx, hand-over with a request of 2 s under way", client.end().1);
+    b.signal(Signal::SIGTERM).await;
+    assert_eq!(b.exit().await, 0);
+}
+
+fn write_page(directory: &Path, address: SocketAddr, text: &str) {
+    let paths = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].map(|kind| format!("{kind}_temp_path {kind};"));
+    let page = format!(
+        "pid nginx.pid; error_log stderr; events {{}} http {{ {} access_log off; server {{ listen {address} reuseport; \
+         location / {{ return 200 '{text}'; }} location /slow {{ limit_rate 30k; root .; try_files /slow =404; }} }} }}",
+        paths.join(" ")
+    );
+    // With reuseport nothing but the Lease keeps a second one from serving.
+    fs::write(directory.join("nginx.conf"), page.replace("root .", &format!("root {}", directory.display()))).expect("a file");
+    fs::write(directory.join("slow"), vec![b'x'; 60_000]).expect("a file");
+}
+
+async fn redis_is_promoted_and_demoted_by_its_hooks(stage: Stage) {
+    let Some(debian) = Debian::package("redis-server") else { return };
+    stage.lease.create(released()).await;
+    let (addresses, kept): (Vec<_>, Vec<_>) = (0..2).map(|_| stage.free_address()).unzip();
+    drop(kept);
+    let (one, two) = (addresses[0], addresses[1]);
+    let prepare = async |name: &str, own: SocketAddr, other: SocketAddr| {
+        let directory = stage.directory().join(format!("redis-{name}"));
+        fs::create_dir_all(&directory).expect("a directory");
+        let prepared = debian.prepare(&stage, name, "redis", &[], &[]).await;
+        prepared
+            .set("workload.env.PORT", own.port().to_string())
+            .set("workload.env.DATA", directory.to_string_lossy())
+            .set("workload.env.PRIMARY", other.ip().to_string())
+            .set("workload.env.PRIMARY_PORT", other.port().to_string())
+    };
+    let a = prepare("a", one, two).await.start();
+    until("a is the primary", async || redis(one, "ROLE").contains("master")).await;
+    let b = prepare("b", two, one).await.start();
+    until("b follows", async || redis(one, "WAIT 1 100") == ":1").await;
+    assert!(redis(two, "SET k v").starts_with("-READONLY"));
+
+    let client = Client::start(move |number| {
+        let set = format!("SET key-{number} {number}");
+        [one, two].into_iter().any(|address| redis(address, &set) == "+OK")
+    });
+    until("some writes", async || redis(one, "DBSIZE").trim_start_matches(':').parse::<u64>().is_ok_and(|size| size > 100)).await;
+    let safe = redis(one, "SET safe 1") == "+OK" && redis(one, "WAIT 1 1000") == ":1";
+    assert!(safe, "a replica has it");
+    let holder = stage.lease.read().await.expect("the Lease")["spec"]["holderIdentity"].clone();
+    stage.lease.edit(|lease| lease["metadata"]["annotations"]["tenure.dev/step-down"] = holder.clone()).await;
+
+    until("b is the primary", async || redis(two, "ROLE").contains("master")).await;
+    until("a follows", async || redis(one, "SET k v").starts_with("-READONLY")).await;
+    until("a has all of b's", async || redis(two, "WAIT 1 100") == ":1").await;
+    let (written, gap) = client.end();
+    let kept = written.iter().filter(|number| redis(two, &format!("EXISTS key-{number}")) == ":1").count();
+    tell(&format!("redis, hand-over, {} of {} writes without WAIT lost", written.len() - kept, written.len()), gap);
+    assert_eq!(redis(two, "EXISTS safe"), ":1", "what a replica had acknowledged is there");
+    for me in [a, b] {
+        me.signal(Signal::SIGTERM).await;
+        assert_eq!(me.exit().await, 0);
+    }
+}
+
+/// The first line of the answer to an inline command, or why there is none.
+fn redis(address: SocketAddr, command: &str) -> String {
+    let ask = || {
+        let mut stream = TcpStream::connect(address)?;
+        stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+        stream.write_all(format!("{command}\r\n").as_bytes())?;
+        let mut lines = BufReader::new(stream).lines();
+        let first = lines.next().transpose()?.unwrap_or_default();
+        // An array, or a bulk string, goes on.
+        let more = if first.starts_with('*') { lines.nth(1).transpose()?.unwrap_or_default() } else { String::new() };
+        std::io::Result::Ok(first + &more)
+    };
+    ask().unwrap_or_else(|error| error.to_string())
+}
+
+async fn postgresql_keeps_each_committed_row_through_a_hand_over_and_a_crash(stage: Stage) {
+    let Some(debian) = Debian::package("postgresql-15") else { return };
+    stage.lease.create(released()).await;
+    let data = stage.directory().join("pgdata");
+    fs::create_dir(&data).expect("a directory");
+    // To itself it is not root, and yet may read what root has unpacked.
+    let user = ["unshare", "--user", "--map-user=65534", "--map-group=65534", "--"];
+    let made =
+        debian.command(user[0]).args(&user[1..]).args(["initdb", "-U", "postgres", "-A", "trust", "-D"]).arg(&data).output();
+    let made = made.expect("initdb");
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let settings = format!("\nlisten_addresses = ''\nunix_socket_directories = '{}'\n", data.display());
+    fs::OpenOptions::new()
+        .append(true)
+        .open(data.join("postgresql.conf"))
+        .expect("it")
+        .write_all(settings.as_bytes())
+        .expect("room");
+
+    let prepare = async |name: &str| {
+        let prepared = debian.prepare(&stage, name, "postgresql", &user, &[]).await;
+        prepared
+            .set(
+                "workload.env",
+                json!({ "PGDATA": data.to_string_lossy(), "PGHOST": data.to_string_lossy(), "PGUSER": "postgres" }),
+            )
+            .set("lease.identity", name)
+    };
+    let socket = data.to_string_lossy().into_owned();
+    let (path, libraries) = (debian.path.clone(), debian.libraries.clone());
+    let psql = move |statement: &str| {
+        let mut psql = Command::new("env");
+        psql.args([
+            format!("PATH={path}"),
+            format!("LD_LIBRARY_PATH={libraries}"),
+            format!("PGHOST={socket}"),
+            "PGUSER=postgres".into(),
+        ]);
+        psql.args(["PGCONNECT_TIMEOUT=2", "psql", "-XqtA", "-d", "postgres", "-c", statement]).stdin(Stdio::null());
+        let output = psql.output().expect("env");
+        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    };
+    let a = prepare("a").await.start();
+    until("a serves", async || psql("CREATE TABLE IF NOT EXISTS t (n bigint)").is_some()).await;
+    let b = prepare("b").await.start();
+    b.said("another replica leads").await;
+
+    let write = psql.clone();
+    let client = Client::start(move |number| write(&format!("INSERT INTO t VALUES ({number})")).is_some());
+    let grows = async |what: &str| {
+        let before = psql("SELECT count(*) FROM t");
+        until(what, async || psql("SELECT count(*) FROM t").is_some_and(|now| Some(now) != before)).await;
+    };
+    grows("rows by a").await;
+    a.signal(Signal::SIGTERM).await;
+    assert_eq!(a.exit().await, 0);
+    b.said("leading").await;
+    grows("rows by b").await;
+    let (mut rows, gap) = client.end();
+    tell("postgresql, hand-over", gap);
+
+    let c = prepare("c").await.start();
+    c.said("another replica leads").await;
+    let write = psql.clone();
+    let client = Client::start(move |number| write(&format!("INSERT INTO t VALUES ({})", 1_000_000 + number)).is_some());
+    grows("more rows by b").await;
+    kill(b.init().await, Signal::SIGKILL).expect("init lives");
+    b.exit().await;
+    c.said("leading").await;
+    grows("rows by c").await;
+    let (more, gap) = client.end();
+    tell("postgresql, crash", gap);
+    rows.extend(more.into_iter().map(|number| 1_000_000 + number));
+
+    let kept = psql("SELECT n FROM t").expect("c serves");
+    let kept: BTreeSet<u64> = kept.lines().map(|line| line.parse().expect("a number")).collect();
+    let lost: Vec<_> = rows.difference(&kept).collect();
+    assert!(lost.is_empty(), "committed, and gone: {lost:?}");
+    for me in [&a, &b, &c] {
+        // PostgreSQL's own witness: the shared memory of a server that still runs on this directory.
+        assert!(
+            !me.lines().iter().any(|line| line.contains("still in use") || line.contains("already exists")),
+            "{:?}",
+            me.lines()
+        );
+    }
+    c.signal(Signal::SIGTERM).await;
+    assert_eq!(c.exit().await, 0);
+}
