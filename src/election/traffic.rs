@@ -79,23 +79,11 @@ impl Standing {
             self.fit = unready.is_none();
         }
         let Some(led) = &mut self.term else { return };
-        match message {
-            ToElector::Started { term, .. } if *term == led.term => led.runs = true,
-            ToElector::Restarting { term, .. } if *term == led.term => led.runs = false,
-            ToElector::Stopping { term, .. } | ToElector::Stopped { term, .. } if *term == led.term => led.ends = true,
-            ToElector::Started { .. }
-            | ToElector::Restarting { .. }
-            | ToElector::Stopping { .. }
-            | ToElector::Stopped { .. }
-            | ToElector::Health { .. }
-            | ToElector::InitialState(_)
-            | ToElector::Acknowledged { .. }
-            | ToElector::Unproved { .. }
-            | ToElector::Shutdown
-            | ToElector::Heartbeat
-            | ToElector::Hooked { .. }
-            | ToElector::Probe { .. }
-            | ToElector::Warn(_) => {}
+        if let ToElector::Started { term, .. } | ToElector::Restarting { term, .. } = message {
+            led.runs = if *term == led.term { matches!(message, ToElector::Started { .. }) } else { led.runs };
+        }
+        if let ToElector::Stopping { term, .. } = message {
+            led.ends |= *term == led.term;
         }
     }
 
@@ -105,18 +93,10 @@ impl Standing {
             self.term = Some(Led::new(*term, info, confirmed.deadlines.soft));
         }
         let Some(led) = &mut self.term else { return };
-        match message {
-            ToInit::Extend { confirmed, .. } => led.soft = led.soft.max(confirmed.deadlines.soft),
-            ToInit::StepDown { .. } | ToInit::Releasing { .. } | ToInit::Ended { .. } => led.ends = true,
-            ToInit::Lead { .. }
-            | ToInit::Hello { .. }
-            | ToInit::Saw { .. }
-            | ToInit::Probed { .. }
-            | ToInit::Heartbeat
-            | ToInit::Done
-            | ToInit::GaveUp { .. }
-            | ToInit::Failed { .. } => {}
+        if let ToInit::Extend { confirmed, .. } = message {
+            led.soft = led.soft.max(confirmed.deadlines.soft);
         }
+        led.ends |= matches!(message, ToInit::StepDown { .. } | ToInit::Releasing { .. } | ToInit::Ended { .. });
     }
 
     /// What is wanted; none before the first term. That a term which is over wants its endpoint gone lasts until S - T: where
@@ -174,7 +154,7 @@ pub struct Publisher {
     wanted: Option<Wanted>,
     /// As last read or written.
     seen: Option<Value>,
-    /// It is as wanted.
+    /// It is as wanted, or was written so.
     settled: bool,
     due: Instant,
     state: Option<State>,
@@ -208,25 +188,33 @@ impl Publisher {
         }
         let Some(seen) = &self.seen else { return Step::Get };
         match changed(seen, wanted, &self.endpoints) {
-            Ok(Some(next)) => Step::Replace(next),
-            Ok(None) => {
-                (self.settled, self.due) = (true, now + self.timing.duration);
-                self.enter(if wanted.serves { State::Published } else { State::Withdrawn });
-                Step::Wait(self.due)
+            // Stored in another form, it is not written again at once.
+            Ok(Some(next)) => {
+                self.settled = true;
+                return Step::Replace(next);
             }
+            Ok(None) => self.settle(),
             Err(why) => {
-                (self.seen, self.due) = (None, now + self.timing.duration);
+                self.seen = None;
                 self.enter(State::Failed(why));
-                Step::Wait(self.due)
             }
         }
+        self.due = now + self.timing.duration;
+        Step::Wait(self.due)
     }
 
     /// The outcome of the last request.
     pub fn answered(&mut self, answer: Result<Value, RequestError>, now: Instant) {
+        let written = mem::take(&mut self.settled);
         self.seen = None;
         match answer {
-            Ok(object) => self.seen = Some(object),
+            Ok(object) => {
+                self.seen = Some(object);
+                if written {
+                    self.settle();
+                    self.due = now + self.timing.duration;
+                }
+            }
             Err(error) if error.status == Some(409) => self.due = now + PAUSE,
             Err(error) => {
                 self.due = now + self.timing.renew_period;
@@ -237,13 +225,18 @@ impl Publisher {
 
     /// What is to be said.
     pub fn news(&mut self) -> Option<&State> {
-        mem::take(&mut self.is_new).then_some(self.state.as_ref()?)
+        self.state.as_ref().filter(|_| mem::take(&mut self.is_new))
+    }
+
+    fn settle(&mut self) {
+        self.settled = true;
+        let serves = self.wanted.as_ref().is_some_and(|wanted| wanted.serves);
+        self.enter(if serves { State::Published } else { State::Withdrawn });
     }
 
     fn enter(&mut self, state: State) {
-        if self.state.as_ref() != Some(&state) {
-            (self.state, self.is_new) = (Some(state), true);
-        }
+        self.is_new |= self.state.as_ref() != Some(&state);
+        self.state = Some(state);
     }
 }
 
