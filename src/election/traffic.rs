@@ -18,7 +18,7 @@ use super::{
 use crate::{
     config::Config,
     law::Timing,
-    link::{InitialState, Slot, Term, TermInfo, ToElector, ToInit},
+    link::{Confirmed, InitialState, Slot, Term, TermInfo, ToElector, ToInit},
     time::Instant,
 };
 
@@ -42,7 +42,6 @@ pub struct Wanted {
 }
 
 /// Where the term stands, as the messages between init and elector tell it.
-#[derive(Clone, Debug)]
 pub struct Standing {
     attempt_timeout: Duration,
     /// The workload is ready, or nothing is asked of it.
@@ -50,7 +49,6 @@ pub struct Standing {
     term: Option<Led>,
 }
 
-#[derive(Clone, Debug)]
 struct Led {
     term: Term,
     slot: Slot,
@@ -65,11 +63,10 @@ impl Standing {
     #[must_use]
     pub fn new(initial: &InitialState) -> Self {
         let Config { lease, workload, .. } = &initial.config;
-        let term = initial.resume.as_ref().map(|resume| Led {
-            runs: resume.told,
-            ends: resume.stopping.is_some(),
-            ..Led::new(resume.term, &resume.info, resume.confirmed.deadlines.soft)
-        });
+        let mut term = initial.resume.as_ref().map(|resume| Led::new(resume.term, &resume.info, &resume.confirmed));
+        if let (Some(led), Some(resume)) = (&mut term, &initial.resume) {
+            (led.runs, led.ends) = (resume.told, resume.stopping.is_some());
+        }
         Self { attempt_timeout: lease.attempt_timeout, fit: workload.readiness.means().is_none(), term }
     }
 
@@ -78,19 +75,21 @@ impl Standing {
         if let ToElector::Health { unready, .. } = message {
             self.fit = unready.is_none();
         }
-        let Some(led) = &mut self.term else { return };
-        if let ToElector::Started { term, .. } | ToElector::Restarting { term, .. } = message {
-            led.runs = if *term == led.term { matches!(message, ToElector::Started { .. }) } else { led.runs };
-        }
-        if let ToElector::Stopping { term, .. } = message {
-            led.ends |= *term == led.term;
+        if let (
+            Some(led),
+            ToElector::Started { term, .. } | ToElector::Restarting { term, .. } | ToElector::Stopping { term, .. },
+        ) = (&mut self.term, message)
+            && *term == led.term
+        {
+            led.ends |= matches!(message, ToElector::Stopping { .. });
+            led.runs = matches!(message, ToElector::Started { .. });
         }
     }
 
     /// Init is told something.
     pub fn telling(&mut self, message: &ToInit) {
         if let ToInit::Lead { term, info, confirmed, .. } = message {
-            self.term = Some(Led::new(*term, info, confirmed.deadlines.soft));
+            self.term = Some(Led::new(*term, info, confirmed));
         }
         let Some(led) = &mut self.term else { return };
         if let ToInit::Extend { confirmed, .. } = message {
@@ -110,13 +109,14 @@ impl Standing {
 }
 
 impl Led {
-    fn new(term: Term, info: &TermInfo, soft: Instant) -> Self {
-        Self { term, slot: info.slot, token: info.token.clone(), soft, runs: false, ends: false }
+    fn new(term: Term, info: &TermInfo, confirmed: &Confirmed) -> Self {
+        let (slot, token, soft) = (info.slot, info.token.clone(), confirmed.deadlines.soft);
+        Self { term, slot, token, soft, runs: false, ends: false }
     }
 }
 
 /// What the slice is to hold while this replica serves.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Endpoints {
     /// By the slice's addressType.
     pub of: Map<String, Value>,
@@ -147,7 +147,6 @@ pub enum State {
 }
 
 /// Brings the slice to what is wanted, one request at a time.
-#[derive(Clone, Debug)]
 pub struct Publisher {
     endpoints: Endpoints,
     timing: Timing,
@@ -283,7 +282,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::link::{Confirmed, Reason, Resume};
+    use crate::link::{Reason, Resume};
 
     const START: Instant = Instant::from_nanos(1_000_000_000_000);
     /// S - T.

@@ -3,12 +3,11 @@
 use std::time::Duration;
 
 use http::{
-    Method,
+    Method, Request,
     header::{ACCEPT, CONTENT_TYPE},
 };
 use kube::client::Body;
 use serde_json::Value;
-use tokio::time::timeout;
 
 use super::{access::Access, lease::JSON};
 use crate::{
@@ -39,38 +38,27 @@ impl Aside {
         body: Option<Value>,
         until: Instant,
     ) -> Option<Result<Value, RequestError>> {
-        let limit = self.timeout;
-        let answer = timeout(limit, self.attempt(method, path, body, until)).await;
-        let answer = answer.unwrap_or_else(|_| Some(Err(format!("no answer from the API server within {limit:?}").into())))?;
-        // Another server may answer otherwise.
-        self.client.take_if(|_| answer.is_err());
-        Some(answer)
-    }
-
-    async fn attempt(
-        &mut self,
-        method: Method,
-        path: &str,
-        body: Option<Value>,
-        until: Instant,
-    ) -> Option<Result<Value, RequestError>> {
         let client = match &self.client {
             Some(client) => client.clone(),
+            // Nobody leads before there are credentials: they are not waited for here.
             None => match self.access.dialer_of_watch().await {
                 Ok(dialer) => self.client.insert(dialer.client()).clone(),
                 Err(error) => return Some(Err(one_line(&error).into())),
             },
         };
         let body = body.map(|body| body.to_string().into_bytes()).unwrap_or_default();
-        let request = http::Request::builder().method(method).uri(path).header(ACCEPT, JSON).header(CONTENT_TYPE, JSON);
+        let request = Request::builder().method(method).uri(path).header(ACCEPT, JSON).header(CONTENT_TYPE, JSON);
         let request = request.body(Body::from(body)).ok()?;
         // Time has passed: this process may have been stopped.
         if clock::boot() >= until {
             return None;
         }
-        Some(call(&client, request, self.timeout).await.map_err(|error| match error {
+        let answer = call(&client, request, self.timeout).await.map_err(|error| match error {
             CallError::Refused(reply) => RequestError { status: Some(reply.status.as_u16()), words: reply.message() },
             CallError::Exchange(_) | CallError::NotJson(_) | CallError::Another(_) => one_line(&error).into(),
-        }))
+        });
+        // Another server may answer otherwise.
+        self.client.take_if(|_| answer.is_err());
+        Some(answer)
     }
 }
