@@ -108,6 +108,13 @@
 //!     replica holds one at most, so that no more run than there are slots: while a term is held, its end is not proved, or its
 //!     release not done, no other slot is written; nor while a write is not settled, which a read of that very slot does. One
 //!     that a list lacks, or the watch calls deleted, may have lost its label only: a read of it tells. Terms rise over all slots.
+//!
+//! # The rule of traffic
+//!
+//! 19. A leader is published in an EndpointSlice from its readiness until any stop begins, and nothing waits for that. A term begins
+//!     by emptying the slice. Each write is a PUT with the uid and the resourceVersion that were read, and carries the fencing token
+//!     of its term: a lower token never replaces a higher one, compared as integers of arbitrary length. Nothing is sent from S - T
+//!     on.
 
 use std::time::Duration;
 

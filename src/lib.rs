@@ -61,7 +61,7 @@
 //! | [`time`], [`clock`], [`alarm`] | instants of CLOCK_BOOTTIME; the calls that read clocks; a timer that fires at an instant |
 //! | [`link`], `wire` | the few messages between init and elector; one end of the socket that carries them |
 //! | [`config`], [`cli`] | what users write and type |
-//! | [`law`] | the deadline formulas, the proof, the eighteen rules |
+//! | [`law`] | the deadline formulas, the proof, the nineteen rules |
 //! | [`election`] | decides who leads: the Lease record, what was seen of it, the phases; records the transitions |
 //! | [`supervision`] | decides what happens to the workload |
 //! | [`init`] | acts: PID 1's loop, the elector child, signals, identity |

@@ -18,7 +18,7 @@ use super::{
 use crate::{
     config::Config,
     law::Timing,
-    link::{InitialState, Slot, Term, TermInfo, ToElector, ToInit},
+    link::{Confirmed, InitialState, Slot, Term, TermInfo, ToElector, ToInit},
     time::Instant,
 };
 
@@ -42,7 +42,6 @@ pub struct Wanted {
 }
 
 /// Where the term stands, as the messages between init and elector tell it.
-#[derive(Clone, Debug)]
 pub struct Standing {
     attempt_timeout: Duration,
     /// The workload is ready, or nothing is asked of it.
@@ -50,7 +49,6 @@ pub struct Standing {
     term: Option<Led>,
 }
 
-#[derive(Clone, Debug)]
 struct Led {
     term: Term,
     slot: Slot,
@@ -65,11 +63,10 @@ impl Standing {
     #[must_use]
     pub fn new(initial: &InitialState) -> Self {
         let Config { lease, workload, .. } = &initial.config;
-        let term = initial.resume.as_ref().map(|resume| Led {
-            runs: resume.told,
-            ends: resume.stopping.is_some(),
-            ..Led::new(resume.term, &resume.info, resume.confirmed.deadlines.soft)
-        });
+        let mut term = initial.resume.as_ref().map(|resume| Led::new(resume.term, &resume.info, &resume.confirmed));
+        if let (Some(led), Some(resume)) = (&mut term, &initial.resume) {
+            (led.runs, led.ends) = (resume.told, resume.stopping.is_some());
+        }
         Self { attempt_timeout: lease.attempt_timeout, fit: workload.readiness.means().is_none(), term }
     }
 
@@ -78,45 +75,27 @@ impl Standing {
         if let ToElector::Health { unready, .. } = message {
             self.fit = unready.is_none();
         }
-        let Some(led) = &mut self.term else { return };
-        match message {
-            ToElector::Started { term, .. } if *term == led.term => led.runs = true,
-            ToElector::Restarting { term, .. } if *term == led.term => led.runs = false,
-            ToElector::Stopping { term, .. } | ToElector::Stopped { term, .. } if *term == led.term => led.ends = true,
-            ToElector::Started { .. }
-            | ToElector::Restarting { .. }
-            | ToElector::Stopping { .. }
-            | ToElector::Stopped { .. }
-            | ToElector::Health { .. }
-            | ToElector::InitialState(_)
-            | ToElector::Acknowledged { .. }
-            | ToElector::Unproved { .. }
-            | ToElector::Shutdown
-            | ToElector::Heartbeat
-            | ToElector::Hooked { .. }
-            | ToElector::Probe { .. }
-            | ToElector::Warn(_) => {}
+        if let (
+            Some(led),
+            ToElector::Started { term, .. } | ToElector::Restarting { term, .. } | ToElector::Stopping { term, .. },
+        ) = (&mut self.term, message)
+            && *term == led.term
+        {
+            led.ends |= matches!(message, ToElector::Stopping { .. });
+            led.runs = matches!(message, ToElector::Started { .. });
         }
     }
 
     /// Init is told something.
     pub fn telling(&mut self, message: &ToInit) {
         if let ToInit::Lead { term, info, confirmed, .. } = message {
-            self.term = Some(Led::new(*term, info, confirmed.deadlines.soft));
+            self.term = Some(Led::new(*term, info, confirmed));
         }
         let Some(led) = &mut self.term else { return };
-        match message {
-            ToInit::Extend { confirmed, .. } => led.soft = led.soft.max(confirmed.deadlines.soft),
-            ToInit::StepDown { .. } | ToInit::Releasing { .. } | ToInit::Ended { .. } => led.ends = true,
-            ToInit::Lead { .. }
-            | ToInit::Hello { .. }
-            | ToInit::Saw { .. }
-            | ToInit::Probed { .. }
-            | ToInit::Heartbeat
-            | ToInit::Done
-            | ToInit::GaveUp { .. }
-            | ToInit::Failed { .. } => {}
+        if let ToInit::Extend { confirmed, .. } = message {
+            led.soft = led.soft.max(confirmed.deadlines.soft);
         }
+        led.ends |= matches!(message, ToInit::StepDown { .. } | ToInit::Releasing { .. } | ToInit::Ended { .. });
     }
 
     /// What is wanted; none before the first term. That a term which is over wants its endpoint gone lasts until S - T: where
@@ -130,13 +109,14 @@ impl Standing {
 }
 
 impl Led {
-    fn new(term: Term, info: &TermInfo, soft: Instant) -> Self {
-        Self { term, slot: info.slot, token: info.token.clone(), soft, runs: false, ends: false }
+    fn new(term: Term, info: &TermInfo, confirmed: &Confirmed) -> Self {
+        let (slot, token, soft) = (info.slot, info.token.clone(), confirmed.deadlines.soft);
+        Self { term, slot, token, soft, runs: false, ends: false }
     }
 }
 
 /// What the slice is to hold while this replica serves.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Endpoints {
     /// By the slice's addressType.
     pub of: Map<String, Value>,
@@ -167,14 +147,13 @@ pub enum State {
 }
 
 /// Brings the slice to what is wanted, one request at a time.
-#[derive(Clone, Debug)]
 pub struct Publisher {
     endpoints: Endpoints,
     timing: Timing,
     wanted: Option<Wanted>,
     /// As last read or written.
     seen: Option<Value>,
-    /// It is as wanted.
+    /// It is as wanted, or was written so.
     settled: bool,
     due: Instant,
     state: Option<State>,
@@ -208,25 +187,33 @@ impl Publisher {
         }
         let Some(seen) = &self.seen else { return Step::Get };
         match changed(seen, wanted, &self.endpoints) {
-            Ok(Some(next)) => Step::Replace(next),
-            Ok(None) => {
-                (self.settled, self.due) = (true, now + self.timing.duration);
-                self.enter(if wanted.serves { State::Published } else { State::Withdrawn });
-                Step::Wait(self.due)
+            // Stored in another form, it is not written again at once.
+            Ok(Some(next)) => {
+                self.settled = true;
+                return Step::Replace(next);
             }
+            Ok(None) => self.settle(),
             Err(why) => {
-                (self.seen, self.due) = (None, now + self.timing.duration);
+                self.seen = None;
                 self.enter(State::Failed(why));
-                Step::Wait(self.due)
             }
         }
+        self.due = now + self.timing.duration;
+        Step::Wait(self.due)
     }
 
     /// The outcome of the last request.
     pub fn answered(&mut self, answer: Result<Value, RequestError>, now: Instant) {
+        let written = mem::take(&mut self.settled);
         self.seen = None;
         match answer {
-            Ok(object) => self.seen = Some(object),
+            Ok(object) => {
+                self.seen = Some(object);
+                if written {
+                    self.settle();
+                    self.due = now + self.timing.duration;
+                }
+            }
             Err(error) if error.status == Some(409) => self.due = now + PAUSE,
             Err(error) => {
                 self.due = now + self.timing.renew_period;
@@ -237,13 +224,18 @@ impl Publisher {
 
     /// What is to be said.
     pub fn news(&mut self) -> Option<&State> {
-        mem::take(&mut self.is_new).then_some(self.state.as_ref()?)
+        self.state.as_ref().filter(|_| mem::take(&mut self.is_new))
+    }
+
+    fn settle(&mut self) {
+        self.settled = true;
+        let serves = self.wanted.as_ref().is_some_and(|wanted| wanted.serves);
+        self.enter(if serves { State::Published } else { State::Withdrawn });
     }
 
     fn enter(&mut self, state: State) {
-        if self.state.as_ref() != Some(&state) {
-            (self.state, self.is_new) = (Some(state), true);
-        }
+        self.is_new |= self.state.as_ref() != Some(&state);
+        self.state = Some(state);
     }
 }
 
@@ -290,7 +282,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::link::{Confirmed, Reason, Resume};
+    use crate::link::{Reason, Resume};
 
     const START: Instant = Instant::from_nanos(1_000_000_000_000);
     /// S - T.

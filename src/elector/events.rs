@@ -1,34 +1,29 @@
 //! Tells the cluster of transitions, as Events about the Lease: for `kubectl describe lease` and `kubectl get events`.
 //!
-//! Owns which of them, their words and their requests, on a task and a connection of its own. The loop never waits for it: what
-//! does not fit into its queue, or is not accepted, is dropped.
+//! Owns which of them, their words and their requests, on a task of its own. The loop never waits for it: what does not fit into
+//! its queue, or is not accepted, is dropped.
 
 use std::{collections::BTreeMap, time::Duration};
 
-use http::{
-    Request,
-    header::{ACCEPT, CONTENT_TYPE},
-};
+use http::Method;
 use k8s_openapi::{
     api::{core::v1::ObjectReference, events::v1::Event as Told},
-    apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta},
+    apimachinery::pkg::apis::meta::v1::MicroTime,
 };
-use kube::client::Body;
 use tokio::{sync::mpsc, task::JoinHandle};
 
-use super::{access::Access, lease::JSON};
+use super::{access::Access, aside::Aside};
 use crate::{
-    api::call,
     clock,
     election::{
         Event,
         transition::{Outcome, Transition, TransitionReason},
         writes::{API_VERSION, KIND},
     },
-    link::{InitialState, Reason, Slot, ToElector, ToInit},
+    link::{InitialState, Reason, ToElector, ToInit},
     role::Role,
     time::Instant,
-    words::{bounded, one_line},
+    words::bounded,
 };
 
 /// What waits to be sent.
@@ -41,72 +36,54 @@ const AGAIN: Duration = Duration::from_secs(600);
 pub(super) struct Events {
     queue: mpsc::Sender<Told>,
     task: JoinHandle<()>,
-    namespace: String,
-    lease: String,
+    /// The Lease of the last term.
+    lease: ObjectReference,
+    base: String,
     identity: String,
-    /// The Lease of the term, and its uid.
-    term: Option<(Slot, String)>,
     leads: bool,
     /// What was told last, by reason.
     told: BTreeMap<&'static str, (String, Instant)>,
 }
 
 impl Events {
-    pub(super) fn start(initial: &InitialState, access: Access) -> Option<Self> {
-        let lease = &initial.config.lease;
-        if !initial.config.events.enabled {
-            return None;
-        }
+    pub(super) fn start(initial: &InitialState, access: Access) -> Self {
         let (queue, waiting) = mpsc::channel(QUEUE);
-        let task = tokio::spawn(send_all(waiting, access, lease.namespace.clone(), lease.attempt_timeout));
-        let resume = initial.resume.as_ref();
-        Some(Self {
-            queue,
-            task,
-            namespace: lease.namespace.clone(),
-            lease: lease.name.clone(),
-            identity: initial.identity.clone(),
-            term: resume.map(|resume| (resume.info.slot, resume.info.uid.clone())),
-            leads: resume.is_some_and(|resume| resume.told),
-            told: BTreeMap::new(),
-        })
+        let (config, resume) = (&initial.config.lease, initial.resume.as_ref());
+        let path = format!("/apis/events.k8s.io/v1/namespaces/{}/events", config.namespace);
+        let task = tokio::spawn(send_all(waiting, Aside::new(access, config), path));
+        let lease = ObjectReference {
+            api_version: Some(API_VERSION.into()),
+            kind: Some(KIND.into()),
+            namespace: Some(config.namespace.clone()),
+            name: resume.map(|resume| resume.info.slot.of(&config.name)),
+            uid: resume.map(|resume| resume.info.uid.clone()),
+            ..ObjectReference::default()
+        };
+        let (base, identity) = (config.name.clone(), initial.identity.clone());
+        Self { queue, task, lease, base, identity, leads: resume.is_some_and(|resume| resume.told), told: BTreeMap::new() }
     }
 
     /// Init is told something.
     pub(super) fn telling(&mut self, message: &ToInit) {
         if let ToInit::Lead { info, .. } = message {
-            self.term = Some((info.slot, info.uid.clone()));
+            (self.lease.name, self.lease.uid) = (Some(info.slot.of(&self.base)), Some(info.uid.clone()));
         }
     }
 
     /// Init said something.
     pub(super) fn heard(&mut self, message: &ToElector) {
-        if let ToElector::Health { unready: Some(why), .. } = message
-            && self.leads
-        {
+        if let (true, ToElector::Health { unready: Some(why), .. }) = (self.leads, message) {
             self.tell("NotReady", true, format!("the workload of {} is not ready: {}", self.identity, bounded(why)));
         }
     }
 
     /// The election reported something.
     pub(super) fn event(&mut self, event: &Event) {
-        match event {
-            Event::Transitioned(transition) => self.transitioned(transition),
-            Event::Stopping { reason, .. } if self.leads => {
-                self.tell("Stopping", is_bad(*reason), format!("{} stops its workload: {}", self.identity, reason.as_str()));
-            }
-            Event::Stopping { .. }
-            | Event::Ready
-            | Event::NewLeader { .. }
-            | Event::Campaigning { .. }
-            | Event::CampaignLost(_)
-            | Event::HeldByNobody { .. }
-            | Event::Renewed { .. }
-            | Event::Failed { .. }
-            | Event::Recovered { .. }
-            | Event::WithinTerm(_)
-            | Event::WaitedInVain { .. }
-            | Event::Odd { .. } => {}
+        if let Event::Transitioned(transition) = event {
+            self.transitioned(transition);
+        }
+        if let (true, Event::Stopping { reason, .. }) = (self.leads, event) {
+            self.tell("Stopping", is_bad(*reason), format!("{} stops its workload: {}", self.identity, reason.as_str()));
         }
     }
 
@@ -118,52 +95,38 @@ impl Events {
     fn transitioned(&mut self, transition: &Transition) {
         let Transition { to, reason, term, token, outcome, exit, .. } = transition;
         let (identity, why) = (&self.identity, reason.as_str());
-        let bad = matches!(reason, TransitionReason::Ended(reason) if is_bad(*reason));
-        let end = exit.map(|exit| format!("; its workload ended with {exit}")).unwrap_or_default();
-        self.leads = *to == Role::Leader && *outcome != Outcome::NeverLed;
-        match (to, outcome) {
-            (_, Outcome::NeverLed) => {
-                self.tell("NeverLed", true, format!("{identity} held the Lease, and its workload never led in term {term}"));
-            }
-            (Role::Leader, Outcome::Complete | Outcome::Demoted) => {
-                self.tell("StartedLeading", false, format!("{identity} leads in term {term}, token {token}: {why}"));
-            }
-            (Role::Standby, Outcome::Complete | Outcome::Demoted) => {
-                self.tell("StoppedLeading", bad, format!("{identity} stands by after term {term}: {why}{end}"));
-            }
+        self.leads = (*to, *outcome) == (Role::Leader, Outcome::Complete);
+        if *outcome == Outcome::NeverLed {
+            self.tell("NeverLed", true, format!("{identity} held the Lease, and its workload never led in term {term}"));
+        } else if *to == Role::Leader {
+            self.tell("StartedLeading", false, format!("{identity} leads in term {term}, token {token}: {why}"));
+        } else {
+            let warns = matches!(reason, TransitionReason::Ended(reason) if is_bad(*reason));
+            let end = exit.map(|exit| format!("; its workload ended with {exit}")).unwrap_or_default();
+            self.tell("StoppedLeading", warns, format!("{identity} stands by after term {term}: {why}{end}"));
         }
     }
 
     fn tell(&mut self, reason: &'static str, warns: bool, note: String) {
-        let (now, Some((slot, uid))) = (clock::boot(), &self.term) else { return };
+        let now = clock::boot();
         if self.told.get(reason).is_some_and(|(last, at)| *last == note && now.since(*at) < AGAIN) {
             return;
         }
-        let lease = slot.of(&self.lease);
-        let event = Told {
-            metadata: ObjectMeta {
-                // As client-go names them.
-                name: Some(format!("{}.{:x}", lease.get(..200).unwrap_or(&lease), clock::wall())),
-                namespace: Some(self.namespace.clone()),
-                ..ObjectMeta::default()
-            },
+        let mut event = Told {
             action: Some("LeaderElection".into()),
             event_time: Some(MicroTime(clock::timestamp())),
             note: Some(note.clone()),
             reason: Some(reason.into()),
-            regarding: Some(ObjectReference {
-                api_version: Some(API_VERSION.into()),
-                kind: Some(KIND.into()),
-                namespace: Some(self.namespace.clone()),
-                name: Some(lease),
-                uid: Some(uid.clone()),
-                ..ObjectReference::default()
-            }),
+            regarding: Some(self.lease.clone()),
             reporting_controller: Some("tenure.dev/elector".into()),
+            // At most so long.
             reporting_instance: Some(self.identity.chars().take(128).collect()),
             type_: Some(if warns { "Warning" } else { "Normal" }.into()),
             ..Told::default()
         };
+        // As client-go names them.
+        event.metadata.name = Some(format!("{}.{:x}", self.base.get(..200).unwrap_or(&self.base), clock::wall()));
+        event.metadata.namespace = self.lease.namespace.clone();
         self.told.insert(reason, (note, now));
         // Dropped where the server has not answered for so long.
         let _ = self.queue.try_send(event);
@@ -172,40 +135,120 @@ impl Events {
 
 /// Whether somebody should look into it.
 const fn is_bad(reason: Reason) -> bool {
-    match reason {
-        Reason::Signal | Reason::Exited | Reason::StepDown | Reason::PreferredHolder => false,
-        Reason::SpawnFailed
-        | Reason::Limit
-        | Reason::HookFailed
-        | Reason::NotAcknowledged
-        | Reason::NotReady
-        | Reason::NotLive
-        | Reason::Expired
-        | Reason::LostToHolder
-        | Reason::LostCleared
-        | Reason::LostDeleted
-        | Reason::LostRecreated
-        | Reason::LostToCopy => true,
-    }
+    !matches!(reason, Reason::Signal | Reason::Exited | Reason::StepDown | Reason::PreferredHolder)
 }
 
 /// Sends each once; what failed is said once until it works again.
-async fn send_all(mut waiting: mpsc::Receiver<Told>, access: Access, namespace: String, timeout: Duration) {
-    let mut complaint = None;
+async fn send_all(mut waiting: mpsc::Receiver<Told>, mut aside: Aside, path: String) {
+    let mut failing = false;
     while let Some(event) = waiting.recv().await {
-        let failure = send(&event, &access, &namespace, timeout).await.err();
-        if let Some(why) = failure.as_ref().filter(|why| complaint.as_ref() != Some(*why)) {
-            tracing::warn!("an Event was not accepted, and is dropped: {}", bounded(why));
+        let answer = aside.call((Method::POST, &path), serde_json::to_value(event).ok(), Instant::NEVER).await;
+        let failure = answer.and_then(Result::err);
+        if let (false, Some(why)) = (failing, &failure) {
+            tracing::warn!("an Event was not accepted, and is dropped: {}", bounded(&why.to_string()));
         }
-        complaint = failure;
+        failing = failure.is_some();
     }
 }
 
-async fn send(event: &Told, access: &Access, namespace: &str, timeout: Duration) -> Result<(), String> {
-    let dialer = access.dialer_of_watch().await.map_err(|error| one_line(&error))?;
-    let request = Request::post(format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events"));
-    let body = serde_json::to_vec(event).map_err(|error| one_line(&error))?;
-    let request = request.header(ACCEPT, JSON).header(CONTENT_TYPE, JSON).body(Body::from(body));
-    let request = request.map_err(|error| one_line(&error))?;
-    call(&dialer.client(), request, timeout).await.map(drop).map_err(|error| one_line(&error))
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        api::{
+            Cluster,
+            stub::{Stub, json},
+        },
+        config::Config,
+        link::{Confirmed, Slot, Term, TermInfo},
+        time::Now,
+    };
+    use std::sync::Arc;
+
+    /// A leader of the second slot, and what the server gets.
+    async fn leader() -> (Events, Stub) {
+        let stub = Stub::answering(|_| json(201, "{}")).await;
+        let cluster: Cluster = stub.cluster();
+        let access = Access::new(Arc::new(move || Ok(cluster.clone())), Duration::from_secs(20));
+        let mut config = Config::default();
+        (config.lease.name, config.lease.namespace) = ("billing".into(), "shop".into());
+        config.lease.attempt_timeout = Duration::from_secs(20);
+        let timing = config.timing();
+        let mut events = Events::start(&InitialState::first(config, "a_1".into()), access);
+        let info = TermInfo {
+            slot: Slot(1),
+            token: "9".into(),
+            uid: "u".into(),
+            transitions: 7,
+            acquired_at: String::new(),
+            traceparent: String::new(),
+        };
+        let (uid, resource_version, spec, deadlines) = ("u".into(), "9".into(), String::new(), timing.deadlines(Instant::BOOT));
+        let confirmed = Confirmed { uid, resource_version, spec, deadlines };
+        events.telling(&ToInit::Lead { term: Term(1), info, timing, confirmed });
+        (events, stub)
+    }
+
+    fn transition(to: Role, reason: TransitionReason, outcome: Outcome) -> Event {
+        use crate::election::{
+            trace::TraceContext,
+            transition::{Anchor, Origin},
+        };
+        Event::Transitioned(Box::new(Transition {
+            to,
+            reason,
+            slot: Slot(1),
+            term: 7,
+            token: "9".into(),
+            context: TraceContext { trace_id: 1, span_id: 2 },
+            origin: Origin::None,
+            from: Instant::BOOT,
+            until: Instant::BOOT,
+            anchor: Anchor(Now { boot: Instant::BOOT, wall: 0 }),
+            margin: None,
+            phases: Vec::new(),
+            exit: None,
+            release: None,
+            outcome,
+        }))
+    }
+
+    fn unready() -> ToElector {
+        ToElector::Health { unready: Some("HTTP 503".into()), status: String::new() }
+    }
+
+    #[tokio::test]
+    async fn what_is_told_is_about_the_lease_of_the_slot_and_the_same_is_told_once() {
+        let (mut events, mut stub) = leader().await;
+        let stopping = Event::Stopping { reason: Reason::NotLive, context: crate::election::trace::TraceContext::UNKNOWN };
+
+        events.heard(&unready());
+        events.event(&stopping);
+        events.event(&transition(Role::Leader, TransitionReason::Resumed, Outcome::Complete));
+        events.heard(&unready());
+        events.heard(&unready());
+        events.event(&stopping);
+        events.event(&transition(Role::Standby, TransitionReason::Ended(Reason::NotLive), Outcome::Complete));
+        events.event(&transition(Role::Leader, TransitionReason::Resumed, Outcome::NeverLed));
+        events.heard(&unready());
+        events.finish().await.unwrap();
+
+        let mut told = Vec::new();
+        while let Ok(seen) = stub.seen.try_recv() {
+            assert_eq!(seen.line, "POST /apis/events.k8s.io/v1/namespaces/shop/events");
+            let event: serde_json::Value = serde_json::from_str(&seen.body).unwrap();
+            assert_eq!((&event["regarding"]["name"], &event["regarding"]["uid"]), (&"billing-slot-1".into(), &"u".into()));
+            told.push(["type", "reason", "note"].map(|key| event[key].as_str().unwrap().to_owned()).join(" "));
+        }
+        assert_eq!(
+            told,
+            [
+                "Normal StartedLeading a_1 leads in term 7, token 9: resumed",
+                "Warning NotReady the workload of a_1 is not ready: HTTP 503",
+                "Warning Stopping a_1 stops its workload: not-live",
+                "Warning StoppedLeading a_1 stands by after term 7: not-live",
+                "Warning NeverLed a_1 held the Lease, and its workload never led in term 7",
+            ]
+        );
+    }
 }

@@ -7,7 +7,7 @@
 //! - [`drive`] is the loop; [`link`], the [`alarm`](crate::alarm) and its inbox are all that can wake it.
 //! - [`lease`] and [`watch`] carry requests out, with the credentials of [`access`]; [`classify`] says what a reply means.
 //! - [`detach`] makes it a process of its own that no signal ends.
-//! - [`traffic`] publishes the leader's address, [`events`] tells of transitions; nothing waits for either.
+//! - [`traffic`] publishes the leader's address, [`events`] tells of transitions: [`aside`] sends both, and nothing waits for it.
 //! - [`probe`] asks the workload over the network, where init wants that.
 //! - [`guard`] kills at H if init does not; [`remains`] kills what an init that died has left.
 //!
@@ -56,6 +56,7 @@ use crate::{
 };
 
 mod access;
+mod aside;
 mod candidates;
 mod classify;
 mod detach;
@@ -240,7 +241,7 @@ async fn lead_or_follow(mut link: Link, initial: InitialState) -> Result<Option<
         }
     };
     let traffic = endpoints.map(|endpoints| Traffic::start(&initial, endpoints, access.clone()));
-    let events = Events::start(&initial, access.clone());
+    let events = initial.config.events.enabled.then(|| Events::start(&initial, access.clone()));
     let keys = Keys::of(&initial.config.lease);
     if initial.config.lease.announce {
         let own = Lease::new(access.clone(), keys.clone(), initial.config.lease.attempt_timeout);

@@ -55,6 +55,7 @@ pub(crate) fn all() -> Vec<Case> {
         the_pods_of_the_examples_are_admitted_where_pod_security_is_restricted,
         the_accounts_of_the_examples_may_do_what_their_commands_need_and_nothing_else,
         the_examples_have_the_leases_that_their_commands_take,
+        the_leader_of_the_example_may_write_its_slice_and_no_other_and_a_second_apply_leaves_that_alone,
     ]
 }
 
@@ -283,6 +284,7 @@ const ALL_EXAMPLES: &[Example] = &[
         workloads: &["deployment/billing-worker"],
         leases: &["billing-worker", "billing-worker-slot-1"],
     },
+    Example { file: "service.yaml", account: "billing", workloads: &["deployment/billing"], leases: &["billing"] },
 ];
 
 /// The template of a workload's pods, with the volumes that a StatefulSet's controller adds to it.
@@ -360,6 +362,37 @@ fn the_examples_have_the_leases_that_their_commands_take(cluster: &Namespace) {
             let slots = line.iter().find_map(|word| word.strip_prefix("--slots=")).unwrap_or("1");
             assert_eq!(slots, leases.len().to_string(), "{file}: {line:?}");
         }
+    }
+}
+
+fn the_leader_of_the_example_may_write_its_slice_and_no_other_and_a_second_apply_leaves_that_alone(cluster: &Namespace) {
+    let example = format!("{EXAMPLES}/service.yaml");
+    cluster.kubectl(&["apply", "-f", &example]).success();
+    let account = cluster.account("billing", "update", "billing");
+    for (verb, name, may) in [
+        ("get", "billing-leader", true),
+        ("update", "billing-leader", true),
+        ("create", "billing-leader", false),
+        ("delete", "billing-leader", false),
+        ("patch", "billing-leader", false),
+        ("update", "other", false),
+    ] {
+        assert_eq!(account.may(verb, &format!("endpointslices.discovery.k8s.io/{name}")), Some(may), "{verb} {name}");
+    }
+    assert_eq!(account.may("create", "events.events.k8s.io"), Some(true));
+    assert_eq!(account.may("list", "events.events.k8s.io"), Some(false));
+
+    let mut slice = cluster.get("endpointslice/billing-leader");
+    slice["metadata"]["annotations"]["tenure.dev/fencing-token"] = json!("7");
+    slice["endpoints"] = json!([{ "addresses": ["10.0.0.1"] }]);
+    slice["ports"] = json!([{ "name": "http", "port": 8080, "protocol": "TCP" }]);
+    let path = format!("/apis/discovery.k8s.io/v1/namespaces/{}/endpointslices/billing-leader", cluster.name);
+    cluster.feed(&["replace", "--raw", &path, "-f", "-"], &slice).success();
+    let before = cluster.get("endpointslice/billing-leader");
+    cluster.kubectl(&["apply", "-f", &example]).success();
+    let after = cluster.get("endpointslice/billing-leader");
+    for part in ["/endpoints", "/ports", "/metadata/annotations/tenure.dev~1fencing-token"] {
+        assert_eq!(after.pointer(part), before.pointer(part), "{part}");
     }
 }
 

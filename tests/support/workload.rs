@@ -6,6 +6,8 @@
 
 use std::{
     fs::File,
+    io::Write as _,
+    net::TcpListener,
     os::{
         fd::AsFd as _,
         unix::{fs::FileExt as _, net::UnixDatagram},
@@ -41,6 +43,8 @@ pub struct Behaviour {
     pub lock: bool,
     /// Starts chains of processes, each of which forks its successor and exits; they ignore SIGTERM, and stamp.
     pub bomb: bool,
+    /// Answers whoever connects to this port of the loopback address with its name and its token.
+    pub listen: Option<u16>,
 }
 
 /// A bomb's chains, and the lifetime of a link: enough to disturb a walk through /proc, without loading the machine.
@@ -72,7 +76,8 @@ impl Behaviour {
     pub fn command_of(&self, program: &Path, directory: &Path, name: &str) -> Vec<String> {
         let linger = self.linger.map_or_else(|| "never".to_owned(), |linger| linger.as_millis().to_string());
         let traits = [("alone", true), ("daemon", self.daemon), ("lock", self.lock), ("bomb", self.bomb)];
-        let traits: Vec<&str> = traits.into_iter().filter_map(|(word, has)| has.then_some(word)).collect();
+        let traits = traits.into_iter().filter_map(|(word, has)| has.then(|| word.to_owned()));
+        let traits: Vec<String> = traits.chain(self.listen.map(|port| format!("listen={port}"))).collect();
         let words = [&*program.to_string_lossy(), FACE, &*directory.to_string_lossy(), name, &linger, &traits.join("+")];
         words.map(str::to_owned).to_vec()
     }
@@ -84,6 +89,7 @@ impl Behaviour {
             daemon: has("daemon"),
             lock: has("lock"),
             bomb: has("bomb"),
+            listen: traits.split('+').find_map(|one| one.strip_prefix("listen=")?.parse().ok()),
         }
     }
 }
@@ -194,9 +200,15 @@ impl Workload {
         if self.behaviour.bomb {
             (0..CHAINS).for_each(|_| self.start_chain());
         }
+        let listener = self.behaviour.listen.map(|port| TcpListener::bind(("127.0.0.1", port)).expect("a free port"));
+        listener.iter().for_each(|listener| listener.set_nonblocking(true).expect("a flag of a socket"));
         let mut end = Instant::NEVER;
         loop {
             self.stamps.stamp();
+            while let Some(Ok((mut client, _))) = listener.as_ref().map(TcpListener::accept) {
+                // It may have gone.
+                let _ = client.write_all(format!("{} {}", self.name, self.token).as_bytes());
+            }
             if clock::boot() >= end {
                 return self.end(0);
             }

@@ -1,16 +1,18 @@
 //! Traffic to the leader, on a real kube-apiserver: its address is in the EndpointSlice from its readiness to its stop, no late write
 //! overwrites a successor's, and nothing of it costs a term. And the Events about it.
 
-use std::{fs, time::Duration};
+use std::{fs, net::Ipv4Addr, time::Duration};
 
 use http::Method;
 use nix::sys::signal::{Signal, kill};
 use serde_json::{Value, json};
 use tenure::{clock, election::traffic::TOKEN, time::Instant};
+use tokio::{io::AsyncReadExt as _, net::TcpStream};
 
 use crate::{
     conformance::spec::{self, released},
     support::{
+        PATIENCE,
         api::Verbs,
         case::{Case, REAL, cases},
         proxy::{
@@ -19,6 +21,8 @@ use crate::{
         },
         replica::Replica,
         stage::{Prepared, Stage, timing},
+        stalls, within,
+        witness::Life,
         workload::Behaviour,
     },
 };
@@ -31,6 +35,7 @@ const NOT_AS_IT_SHOULD_BE: &str = "the EndpointSlice is not as it should be";
 pub(crate) fn all() -> Vec<Case> {
     let cases = cases![
         a_leader_is_published_once_it_is_ready_and_withdrawn_as_it_stops,
+        clients_of_the_slice_are_answered_by_the_leader_alone,
         the_kind_of_the_slice_picks_the_address,
         a_late_write_of_a_frozen_leader_overwrites_no_successor,
         a_leader_that_wakes_after_s_sends_nothing,
@@ -170,6 +175,73 @@ async fn a_leader_is_published_once_it_is_ready_and_withdrawn_as_it_stops(stage:
     b.signal(Signal::SIGTERM).await;
     assert_eq!(b.exit().await, 0);
     assert_eq!(addresses(&slice(&stage).await), [""; 0], "and where nobody follows it is gone too");
+}
+
+/// What a client has that asks as fast as it can, each time at the address that the slice has by then: who answered, and when. Ends after a
+/// hundred answers of those for whom it waits.
+async fn ask(stage: &Stage, ports: &[(&str, u16)], is_awaited: impl Fn(&str) -> bool) -> Vec<(Instant, String)> {
+    let mut answers = Vec::new();
+    let mut awaited = 0;
+    within(PATIENCE, "an answer", async {
+        loop {
+            let slice = slice(stage).await;
+            let port = addresses(&slice).first().and_then(|found| ports.iter().find(|(address, _)| address == found));
+            let Some((_, port)) = port else { continue };
+            let Ok(mut server) = TcpStream::connect((Ipv4Addr::LOCALHOST, *port)).await else { continue };
+            let mut said = String::new();
+            if server.read_to_string(&mut said).await.is_ok_and(|length| length > 0) {
+                awaited += u32::from(is_awaited(&said));
+                answers.push((clock::boot(), said));
+                if awaited == 100 {
+                    return;
+                }
+            }
+        }
+    })
+    .await;
+    answers
+}
+
+async fn clients_of_the_slice_are_answered_by_the_leader_alone(stage: Stage) {
+    create_slice(&stage, "IPv4").await;
+    stage.lease.create(released()).await;
+    let (mut replicas, mut ports, mut kept) = (Vec::new(), Vec::new(), Vec::new());
+    for (name, address) in [("a", "10.0.0.1"), ("b", "10.0.0.2"), ("c", "10.0.0.3")] {
+        let (own, socket) = stage.free_address();
+        let behaviour = Behaviour { listen: Some(own.port()), ..Behaviour::lingering(Duration::from_millis(100)) };
+        let readiness = json!({ "tcp": { "port": own.port() }, "period": "20ms" });
+        let prepared = prepare(&stage, name, address).await.set("workload.readiness", readiness);
+        replicas.push(prepared.workload(&behaviour).start());
+        ports.push((address, own.port()));
+        kept.push(socket);
+        if name == "a" {
+            stage.witness.start("a", 0).await;
+        }
+    }
+    replicas[2].said("another replica leads").await;
+    let of = |answer: &str| answer.split(' ').next().unwrap().to_owned();
+    let mut all = ask(&stage, &ports, |_| true).await;
+    assert_eq!(of(&all[0].1), "a");
+
+    replicas[0].signal(Signal::SIGTERM).await;
+    all.extend(ask(&stage, &ports, |answer| of(answer) != "a").await);
+    let next = usize::from(of(&all.last().unwrap().1) == "c") + 1;
+    replicas[next].signal(Signal::SIGKILL).await;
+    all.extend(ask(&stage, &ports, |answer| of(answer) == ["a", "c", "b"][next]).await);
+
+    let lives = stage.witness.lives();
+    for (at, answer) in &all {
+        let is_its = |life: &&Life| *answer == format!("{} {}", life.replica, life.token) && life.first < *at;
+        assert!(lives.iter().any(|life| is_its(&life)), "{answer:?} by no leader: {lives:?}");
+    }
+    assert!(all.is_sorted_by_key(|(_, answer)| answer.split(' ').nth(1).unwrap().parse::<u64>().unwrap()), "{all:?}");
+    let change = |(one, two): (&(Instant, String), &(Instant, String))| (one.1 != two.1).then(|| two.0.since(one.0));
+    let gaps: Vec<_> = all.iter().zip(&all[1..]).filter_map(change).collect();
+    eprintln!("{} requests were answered by leaders, and none by others; without an answer for {gaps:?}", all.len());
+    let [handover, crash] = gaps[..] else { panic!("{gaps:?}") };
+    let slack = Duration::from_secs(2) + stalls::since(all[0].0);
+    assert!(handover < slack, "{handover:?} without an answer in a handover");
+    assert!(crash < spec::wait(4.0) + slack, "{crash:?} without an answer after a crash");
 }
 
 async fn the_kind_of_the_slice_picks_the_address(stage: Stage) {

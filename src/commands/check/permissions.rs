@@ -38,14 +38,9 @@ pub(super) async fn check(access: &Access, namespace: &str, config: &Config, rep
     let mut deletes = false;
     for (right, without) in needed(config) {
         let Right { resource, verb, name, .. } = &right;
-        let kind = match *resource {
-            "endpointslices" => "EndpointSlice",
-            _ => "Lease",
-        };
-        let what = match name {
-            None => format!("{verb} {resource} in {namespace}"),
-            Some(name) => format!("{verb} {kind} {namespace}/{name}"),
-        };
+        let kind = if *resource == "leases" { "Lease" } else { "EndpointSlice" };
+        let all = || format!("{verb} {resource} in {namespace}");
+        let what = name.as_ref().map_or_else(all, |name| format!("{verb} {kind} {namespace}/{name}"));
         let answer = access.review(REVIEWS, &question(namespace, &right)).await;
         let (allowed, reason) = match &answer {
             Ok(review) => verdict(review),

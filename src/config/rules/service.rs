@@ -4,39 +4,34 @@ use super::{
     Judgement,
     names::{is_label, made_valid},
 };
-use crate::config::Service;
+use crate::config::{Service, ServicePort};
 
 pub(super) fn judge(service: &Service, judgement: &mut Judgement) {
-    let (slice, ports) = ("service.endpointSlice", "service.ports");
-    match &service.endpoint_slice {
-        None if service.ports.is_empty() => return,
-        None => judgement.refuse(&[slice, ports], "is missing: the ports are published in an EndpointSlice"),
-        Some(name) if name.is_empty() || made_valid(name) != *name => {
-            judgement
-                .refuse(&[slice], format!("{name:?} is not the name of an object: lower case, digits, hyphens and dots within"));
+    let (slice, all) = ("service.endpointSlice", &service.ports);
+    let mut refuse_if = |is_so: bool, about: &str, message: &str| {
+        if is_so {
+            judgement.refuse(&[about], message);
         }
-        Some(_) if service.ports.is_empty() => {
-            judgement.refuse(&[ports, slice], "is empty: a Service sends nothing to a slice without ports");
-        }
-        Some(_) => {}
+    };
+    if let Some(name) = &service.endpoint_slice {
+        let is_none = name.is_empty() || made_valid(name) != *name;
+        refuse_if(is_none, slice, "is not the name of an object: lower case, digits, hyphens and dots within");
+        refuse_if(all.is_empty(), "service.ports", "is empty: a Service sends nothing to a slice without ports");
+    } else {
+        refuse_if(!all.is_empty(), slice, "is missing: the ports are published in an EndpointSlice");
     }
-    for (at, port) in service.ports.iter().enumerate() {
-        if port.port == 0 {
-            judgement.refuse(&[ports], "0 is not a port: write the one on which the workload listens");
-        }
-        if !port.name.is_empty() && !is_label(&port.name) {
-            judgement.refuse(&[ports], format!("{:?} is not the name of a port: a to z, 0 to 9 and hyphens within", port.name));
-        }
-        if service.ports.iter().take(at).any(|other| other.name == port.name) {
-            judgement.refuse(&[ports], format!("two are called {:?}: name each as in the Service", port.name));
-        }
+    for (at, ServicePort { name, port, .. }) in all.iter().enumerate() {
+        let is_twice = all.iter().take(at).any(|other| other.name == *name);
+        refuse_if(*port == 0, "service.ports", "0 is not a port: write the one on which the workload listens");
+        refuse_if(is_twice, "service.ports", "two have the same name: name each as in the Service");
+        refuse_if(!name.is_empty() && !is_label(name), "service.ports", "a name is not one of a to z, 0 to 9 and hyphens within");
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Protocol, ServicePort};
+    use crate::config::Protocol;
 
     fn refused(slice: Option<&str>, ports: &[(&str, u16)]) -> Vec<String> {
         let port = |&(name, port): &(&str, u16)| ServicePort { name: name.into(), port, protocol: Protocol::Tcp };
