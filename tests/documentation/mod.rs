@@ -75,6 +75,10 @@ const COMMANDS: &[(&str, How)] = &[
     ("KUBECONFIG=/tmp/leases cargo run -- --lease demo -- sh -c 'echo leading; exec sleep infinity'", Stays("leading")),
     ("kubectl --kubeconfig /tmp/leases get leases", Ends("demo")),
     ("cargo run -- demo", By("tests/demo.rs", "\"demo\"")),
+    (
+        "helm install billing deploy/helm/tenure --set image.repository=YOUR/IMAGE --set-json 'args=[\"/usr/bin/billing-writer\"]'",
+        By("tests/chart.rs", "\"install\", \"billing\", CHART"),
+    ),
     ("kubectl apply -k deploy/monitoring", By("tests/deploy/mod.rs", "what_monitors_it_is_rendered")),
     ("kubectl exec deploy/tenure -- /tenure check", By("tests/node/show.rs", "\"--\", \"/tenure\", \"check\"")),
     ("buildah build -t tenure .", By("tests/image/build", "image tenure \"${flags[@]}\"")),
