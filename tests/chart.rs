@@ -134,7 +134,8 @@ fn a_value_that_nothing_reads_is_refused_and_so_is_a_key_that_tenure_does_not_ha
 }
 
 fn a_replica_leads_with_the_configuration_and_the_rights_of_the_release(cluster: &Namespace) {
-    install(cluster, &[&LEAST, &["--set", "config.lease.duration=20s,config.lease.creationWait=0s"]]).success();
+    let more = "config.service.endpointSlice=leader,config.service.ports[0].port=80,config.events.enabled=true";
+    install(cluster, &[&LEAST, &["--set", "config.lease.duration=20s,config.lease.creationWait=0s", "--set", more]]).success();
     let account = cluster.account("billing-tenure", "update", "billing-tenure");
     let kubeconfig = account.kubeconfig();
     let file = kubeconfig.with_extension("yaml");
@@ -142,7 +143,8 @@ fn a_replica_leads_with_the_configuration_and_the_rights_of_the_release(cluster:
     let tenure = |arguments: &[&str], command: &[&str]| {
         let mut tenure = Command::new(env!("CARGO_BIN_EXE_tenure"));
         tenure.args(arguments).arg("--config").arg(&file).args(["--namespace", &cluster.name, "--set", "http.listen=null", "--"]);
-        String::from_utf8(tenure.args(command).env("KUBECONFIG", &kubeconfig).output().unwrap().success().stdout).unwrap()
+        tenure.env("POD_IPS", "192.0.2.1").env("KUBECONFIG", &kubeconfig);
+        String::from_utf8(tenure.args(command).output().unwrap().success().stdout).unwrap()
     };
 
     assert_eq!(tenure(&["run"], &["echo", "leads"]), "leads\n");
@@ -154,5 +156,11 @@ fn a_replica_leads_with_the_configuration_and_the_rights_of_the_release(cluster:
     assert!(granted.as_u64().unwrap() >= needed, "{granted} s granted, {needed} s needed");
     let may = |verb: &str| account.may(verb, "leases.coordination.k8s.io/billing-tenure");
     assert_eq!(["get", "watch", "update"].map(may), [Some(true); 3]);
+    let slice = |verb: &str, name: &str| account.may(verb, &format!("endpointslices.discovery.k8s.io/{name}"));
+    assert_eq!(
+        [slice("get", "leader"), slice("update", "leader"), slice("update", "other")],
+        [Some(true), Some(true), Some(false)]
+    );
+    assert_eq!(account.may("create", "events.events.k8s.io"), Some(true));
     assert_eq!(["create", "list", "patch", "delete", "deletecollection"].map(may), [Some(false); 5], "too much");
 }

@@ -244,6 +244,7 @@ struct Example {
 }
 
 const ALL_EXAMPLES: &[Example] = &[
+    Example { file: "service.yaml", account: "billing", workloads: &["deployment/billing"], leases: &["billing"] },
     Example { file: "job.yaml", account: "billing-import", workloads: &["job/billing-import"], leases: &["lock-billing-import"] },
     Example { file: "sidecar.yaml", account: "billing-mail", workloads: &["deployment/billing-mail"], leases: &["billing-mail"] },
     Example {

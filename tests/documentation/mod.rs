@@ -108,7 +108,11 @@ pub(crate) fn all() -> Vec<Case> {
 }
 
 fn follow_links() {
+    let summary = fs::read_to_string(Path::new(ROOT).join("docs/SUMMARY.md")).expect("the site's summary");
     for (page, text) in pages() {
+        let name = page.file_name().expect("a name").to_string_lossy().into_owned();
+        let is_chapter = page.parent().is_some_and(|parent| parent.ends_with("docs")) && name != "SUMMARY.md";
+        assert!(!is_chapter || summary.contains(&format!("]({name})")), "docs/SUMMARY.md does not name {name}");
         let links = text.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next());
         for link in links.filter(|link| !link.is_empty() && !link.starts_with("https://")) {
             assert!(page.with_file_name(link).exists(), "{}: {link}", page.display());
