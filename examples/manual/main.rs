@@ -1,7 +1,7 @@
 //! Writes what is generated from the code.
 //!
 //! ```text
-//! cargo run --example manual                  docs/reference.md and config/tenure.schema.json, which a test keeps current
+//! cargo run --example manual                  the reference and the schemas of the repository, which a test keeps current
 //! cargo run --example manual -- DIRECTORY     what a release has beside the binary: manual pages, completions, the schema
 //! ```
 

@@ -4,6 +4,7 @@ use std::{fmt::Write as _, io};
 
 use clap::Command;
 use clap_complete::Shell;
+use serde_json::{Value, json};
 use tenure::{cli, config};
 
 /// The editor's schema, beside the file of defaults whose first line names it.
@@ -11,7 +12,11 @@ const SCHEMA: &str = "tenure.schema.json";
 
 /// Files of the repository.
 pub(crate) fn kept() -> Vec<(String, Vec<u8>)> {
-    vec![("docs/reference.md".into(), reference().into_bytes()), (format!("config/{SCHEMA}"), config::schema().into_bytes())]
+    vec![
+        ("docs/reference.md".into(), reference().into_bytes()),
+        (format!("config/{SCHEMA}"), config::schema().into_bytes()),
+        ("deploy/helm/tenure/values.schema.json".into(), values().into_bytes()),
+    ]
 }
 
 /// Files of a release.
@@ -32,6 +37,53 @@ pub(crate) fn shipped() -> io::Result<Vec<(String, Vec<u8>)>> {
         files.push((format!("man/{name}.1"), text));
     }
     Ok(files)
+}
+
+/// The schema of the chart's values, in which `config` is what the configuration file may be.
+fn values() -> String {
+    let mut config: Value = serde_json::from_str(&config::schema()).unwrap_or_default();
+    let definitions = config["$defs"].take();
+    for root in ["$defs", "$schema"] {
+        config.as_object_mut().and_then(|config| config.remove(root));
+    }
+    let of = |kind: &str| json!({ "type": kind });
+    let object = |properties: Value| json!({ "type": "object", "properties": properties, "additionalProperties": false });
+    let schema = json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$defs": definitions,
+        "type": "object",
+        "additionalProperties": false,
+        "properties": {
+            "image": object(json!({
+                "repository": { "type": "string", "minLength": 1 },
+                "tag": of("string"),
+                "pullPolicy": { "enum": ["Always", "IfNotPresent", "Never"] },
+            })),
+            "inject": object(json!({ "repository": of("string"), "tag": of("string") })),
+            "args": { "type": "array", "items": of("string") },
+            "replicas": { "type": "integer", "minimum": 0 },
+            "config": config,
+            "env": of("array"),
+            "resources": of("object"),
+            "terminationGracePeriodSeconds": { "type": "integer", "minimum": 1 },
+            "user": { "type": ["integer", "null"], "minimum": 1 },
+            "podLabels": of("object"),
+            "podAnnotations": of("object"),
+            "volumes": of("array"),
+            "volumeMounts": of("array"),
+            "nodeSelector": of("object"),
+            "tolerations": of("array"),
+            "affinity": of("object"),
+            "imagePullSecrets": of("array"),
+            "serviceAccount": object(json!({ "name": of("string"), "annotations": of("object") })),
+            "disruptionBudget": of("boolean"),
+            "networkPolicy": of("boolean"),
+            "podMonitor": of("boolean"),
+            "priority": of("boolean"),
+            "global": of("object"),
+        },
+    });
+    format!("{schema:#}\n")
 }
 
 /// docs/reference.md.

@@ -1,21 +1,14 @@
 //! deploy/ against a real API server: it is admitted, grants exactly the permissions that tenure needs, and can be repeated.
 
-use std::{
-    collections::BTreeSet,
-    fs,
-    io::Write as _,
-    path::{Path, PathBuf},
-    process::{Command, Output, Stdio},
-};
+use std::{collections::BTreeSet, fs, path::Path, process::Command};
 
 use serde_json::{Value, json};
 
-use crate::support::{
-    PATIENCE,
-    case::{Case, REAL},
-    programs,
-    stage::Stage,
-};
+use crate::support::case::{Case, REAL};
+
+mod namespace;
+
+use namespace::{Ended as _, Namespace};
 
 const DEPLOY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy");
 
@@ -252,6 +245,7 @@ struct Example {
 }
 
 const ALL_EXAMPLES: &[Example] = &[
+    Example { file: "service.yaml", account: "billing", workloads: &["deployment/billing"], leases: &["billing"] },
     Example { file: "job.yaml", account: "billing-import", workloads: &["job/billing-import"], leases: &["lock-billing-import"] },
     Example { file: "sidecar.yaml", account: "billing-mail", workloads: &["deployment/billing-mail"], leases: &["billing-mail"] },
     Example {
@@ -284,7 +278,6 @@ const ALL_EXAMPLES: &[Example] = &[
         workloads: &["deployment/billing-worker"],
         leases: &["billing-worker", "billing-worker-slot-1"],
     },
-    Example { file: "service.yaml", account: "billing", workloads: &["deployment/billing"], leases: &["billing"] },
 ];
 
 /// The template of a workload's pods, with the volumes that a StatefulSet's controller adds to it.
@@ -393,119 +386,5 @@ fn the_leader_of_the_example_may_write_its_slice_and_no_other_and_a_second_apply
     let after = cluster.get("endpointslice/billing-leader");
     for part in ["/endpoints", "/ports", "/metadata/annotations/tenure.dev~1fencing-token"] {
         assert_eq!(after.pointer(part), before.pointer(part), "{part}");
-    }
-}
-
-/// A new namespace on the API server, under Pod Security `restricted`.
-struct Namespace {
-    name: String,
-    kubeconfig: PathBuf,
-}
-
-impl Namespace {
-    fn restricted(stage: &Stage) -> Self {
-        let namespace = Self { name: format!("deploy-{:08x}", fastrand::u32(..)), kubeconfig: stage.kubeconfig().to_owned() };
-        let levels = ["enforce", "warn"].map(|mode| (format!("pod-security.kubernetes.io/{mode}"), json!("restricted")));
-        let labels: Value = levels.into_iter().collect();
-        let object = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": namespace.name, "labels": labels } });
-        namespace.create(&object).success();
-        namespace
-    }
-
-    fn kubectl(&self, arguments: &[&str]) -> Output {
-        self.command(arguments).output().expect("kubectl starts")
-    }
-
-    /// kubectl with this object on its standard input.
-    fn feed(&self, arguments: &[&str], object: &impl ToString) -> Output {
-        let mut command = self.command(arguments);
-        let mut child =
-            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("kubectl starts");
-        child.stdin.take().unwrap().write_all(object.to_string().as_bytes()).unwrap();
-        child.wait_with_output().unwrap()
-    }
-
-    fn create(&self, object: &Value) -> Output {
-        self.feed(&["create", "-f", "-"], object)
-    }
-
-    fn get(&self, object: &str) -> Value {
-        serde_json::from_slice(&self.kubectl(&["get", "-o", "json", object]).success().stdout).unwrap()
-    }
-
-    /// Pods of this template are admitted, and would not be with more privileges.
-    fn admits(&self, template: &Value) {
-        let mut pod = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": template["metadata"], "spec": template["spec"] });
-        pod["metadata"]["generateName"] = json!("tenure-");
-        self.create(&pod).success();
-        pod["spec"]["containers"][0]["securityContext"]["allowPrivilegeEscalation"] = json!(true);
-        let refused = self.create(&pod).failure();
-        assert!(refused.contains("violates PodSecurity \"restricted"), "{refused}");
-    }
-
-    /// A ServiceAccount of deploy/, once it may do this to this Lease.
-    fn account(&self, name: &'static str, verb: &str, lease: &str) -> Account<'_> {
-        let account = Account { namespace: self, name };
-        // The authorizer learns of bindings through its own watch, at first even of the one by which accounts may ask.
-        let deadline = tenure::clock::boot() + PATIENCE;
-        while account.may(verb, &format!("leases.coordination.k8s.io/{lease}")) != Some(true) {
-            assert!(tenure::clock::boot() < deadline, "the role binding is not in force");
-        }
-        account
-    }
-
-    fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(programs::path("kubectl"));
-        command.arg("--kubeconfig").arg(&self.kubeconfig).args(["--namespace", &self.name]).args(arguments);
-        command
-    }
-}
-
-/// A ServiceAccount of deploy/.
-struct Account<'a> {
-    namespace: &'a Namespace,
-    name: &'static str,
-}
-
-impl Account<'_> {
-    /// Whether it is permitted this; none if it may not even ask.
-    fn may(&self, verb: &str, object: &str) -> Option<bool> {
-        let account = format!("--as=system:serviceaccount:{}:{}", self.namespace.name, self.name);
-        let output = self.namespace.kubectl(&["auth", "can-i", verb, object, &account]);
-        // The reason may follow a "no".
-        match String::from_utf8_lossy(&output.stdout).split_whitespace().next() {
-            Some("yes") => Some(true),
-            Some("no") => Some(false),
-            _ => None,
-        }
-    }
-
-    /// A kubeconfig with a token of its own.
-    fn kubeconfig(&self) -> PathBuf {
-        let token = self.namespace.kubectl(&["create", "token", self.name]).success().stdout;
-        let text = fs::read_to_string(&self.namespace.kubeconfig).unwrap();
-        let mut kubeconfig: Value = serde_saphyr::from_str(&text).unwrap();
-        kubeconfig["users"][0]["user"] = json!({ "token": String::from_utf8(token).unwrap().trim() });
-        let file = self.namespace.kubeconfig.with_file_name(format!("{}-{}", self.namespace.name, self.name));
-        fs::write(&file, kubeconfig.to_string()).unwrap();
-        file
-    }
-}
-
-/// How a command is expected to end.
-trait Ended {
-    fn success(self) -> Output;
-    fn failure(self) -> String;
-}
-
-impl Ended for Output {
-    fn success(self) -> Output {
-        assert!(self.status.success(), "{}", String::from_utf8_lossy(&self.stderr));
-        self
-    }
-
-    fn failure(self) -> String {
-        assert!(!self.status.success(), "{}", String::from_utf8_lossy(&self.stdout));
-        String::from_utf8(self.stderr).unwrap()
     }
 }

@@ -59,6 +59,16 @@ const COMMANDS: &[(&str, How)] = &[
     ("tenure config schema", Ends("\"$schema\"")),
     ("tenure check --lease billing-writer -- billing-writer", Ends("update Lease")),
     ("tenure check --offline --lease billing-writer -- billing-writer", Ends("terminationGracePeriodSeconds")),
+    (
+        "tenure check --offline --lease billing-writer --set lease.duration=8s --set lease.renewPeriod=1s --s\
+         et lease.attemptTimeout=1s --set workload.stop.lossGrace=2s -- billing-writer",
+        Ends("4s920ms  S:"),
+    ),
+    (
+        "tenure check --offline --lease billing-writer --set lease.duration=90s --set lease.renewPeriod=10s -\
+         -set lease.attemptTimeout=5s --set workload.stop.lossGrace=10s -- billing-writer",
+        Ends("1m18s100ms  S:"),
+    ),
     ("kubectl annotate lease billing-writer --overwrite tenure.dev/paused=true", Ends("annotated")),
     ("kubectl annotate lease billing-writer --overwrite tenure.dev/paused=false", Ends("annotated")),
     ("tenure pause billing-writer", Ends("paused")),
@@ -78,8 +88,16 @@ const COMMANDS: &[(&str, How)] = &[
     ("KUBECONFIG=/tmp/leases cargo run -- --lease demo -- sh -c 'echo leading; exec sleep infinity'", Stays("leading")),
     ("kubectl --kubeconfig /tmp/leases get leases", Ends("demo")),
     ("cargo run -- demo", By("tests/demo.rs", "\"demo\"")),
+    (
+        "helm install billing deploy/helm/tenure --set image.repository=YOUR/IMAGE --set-json 'args=[\"/usr/bin/billing-writer\"]'",
+        By("tests/chart.rs", "\"install\", \"billing\", CHART"),
+    ),
     ("kubectl apply -k deploy/monitoring", By("tests/deploy/mod.rs", "what_monitors_it_is_rendered")),
     ("kubectl exec deploy/tenure -- /tenure check", By("tests/node/show.rs", "\"--\", \"/tenure\", \"check\"")),
+    ("kubectl rollout status deployment/tenure", By("tests/node/show.rs", "\"rollout\", \"status\"")),
+    ("kubectl logs -l app.kubernetes.io/name=tenure --prefix", By("tests/node/show.rs", "\"logs\", pod.name()")),
+    ("kubectl delete pod NAME", By("tests/node/show.rs", "\"delete\", \"pod\", leader.name()")),
+    ("kubectl tenure status tenure", By("tests/documentation/mod.rs", "kubectl tenure status billing-writer")),
     ("buildah build -t tenure .", By("tests/image/build", "image tenure \"${flags[@]}\"")),
     ("buildah build -t tenure-example deploy", By("tests/image/build", "image tenure-example")),
     ("tests/run", By(".ci/run", "\ntests/run\n")),
@@ -93,7 +111,11 @@ pub(crate) fn all() -> Vec<Case> {
 }
 
 fn follow_links() {
+    let summary = fs::read_to_string(Path::new(ROOT).join("docs/SUMMARY.md")).expect("the site's summary");
     for (page, text) in pages() {
+        let name = page.file_name().expect("a name").to_string_lossy().into_owned();
+        let is_chapter = page.parent().is_some_and(|parent| parent.ends_with("docs")) && name != "SUMMARY.md";
+        assert!(!is_chapter || summary.contains(&format!("]({name})")), "docs/SUMMARY.md does not name {name}");
         let links = text.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next());
         for link in links.filter(|link| !link.is_empty() && !link.starts_with("https://")) {
             assert!(page.with_file_name(link).exists(), "{}: {link}", page.display());
@@ -129,7 +151,8 @@ async fn run_all(stage: Stage) {
 
 /// The README and its pages, with their paths.
 fn pages() -> Vec<(PathBuf, String)> {
-    let pages = fs::read_dir(Path::new(ROOT).join("docs")).expect("docs").map(|page| page.expect("a page").path());
+    let files = fs::read_dir(Path::new(ROOT).join("docs")).expect("docs").map(|page| page.expect("a page").path());
+    let pages = files.filter(|file| file.extension().is_some_and(|kind| kind == "md"));
     let all = pages.chain(["README.md", "SECURITY.md", "CHANGELOG.md"].map(|name| Path::new(ROOT).join(name)));
     all.map(|page| (page.clone(), fs::read_to_string(page).expect("a page"))).collect()
 }

@@ -1,0 +1,127 @@
+//! A namespace under Pod Security `restricted`, and the programs that are run in it.
+
+use std::{
+    fs,
+    io::Write as _,
+    path::PathBuf,
+    process::{Command, Output, Stdio},
+};
+
+use serde_json::{Value, json};
+
+use crate::support::{PATIENCE, programs, stage::Stage};
+
+/// A new namespace on the API server, under Pod Security `restricted`.
+pub(crate) struct Namespace {
+    pub(crate) name: String,
+    kubeconfig: PathBuf,
+}
+
+impl Namespace {
+    pub(crate) fn restricted(stage: &Stage) -> Self {
+        let namespace = Self { name: format!("deploy-{:08x}", fastrand::u32(..)), kubeconfig: stage.kubeconfig().to_owned() };
+        let levels = ["enforce", "warn"].map(|mode| (format!("pod-security.kubernetes.io/{mode}"), json!("restricted")));
+        let labels: Value = levels.into_iter().collect();
+        let object = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": namespace.name, "labels": labels } });
+        namespace.create(&object).success();
+        namespace
+    }
+
+    pub(crate) fn kubectl(&self, arguments: &[&str]) -> Output {
+        self.command("kubectl", arguments).output().expect("kubectl starts")
+    }
+
+    /// kubectl with this object on its standard input.
+    pub(crate) fn feed(&self, arguments: &[&str], object: &impl ToString) -> Output {
+        let mut command = self.command("kubectl", arguments);
+        let mut child =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("kubectl starts");
+        child.stdin.take().unwrap().write_all(object.to_string().as_bytes()).unwrap();
+        child.wait_with_output().unwrap()
+    }
+
+    pub(crate) fn create(&self, object: &Value) -> Output {
+        self.feed(&["create", "-f", "-"], object)
+    }
+
+    pub(crate) fn get(&self, object: &str) -> Value {
+        serde_json::from_slice(&self.kubectl(&["get", "-o", "json", object]).success().stdout).unwrap()
+    }
+
+    /// Pods of this template are admitted, and would not be with more privileges.
+    pub(crate) fn admits(&self, template: &Value) {
+        let mut pod = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": template["metadata"], "spec": template["spec"] });
+        pod["metadata"]["generateName"] = json!("tenure-");
+        self.create(&pod).success();
+        pod["spec"]["containers"][0]["securityContext"]["allowPrivilegeEscalation"] = json!(true);
+        let refused = self.create(&pod).failure();
+        assert!(refused.contains("violates PodSecurity \"restricted"), "{refused}");
+    }
+
+    /// A ServiceAccount of deploy/, once it may do this to this Lease.
+    pub(crate) fn account(&self, name: &'static str, verb: &str, lease: &str) -> Account<'_> {
+        let account = Account { namespace: self, name };
+        // The authorizer learns of bindings through its own watch, at first even of the one by which accounts may ask.
+        let deadline = tenure::clock::boot() + PATIENCE;
+        while account.may(verb, &format!("leases.coordination.k8s.io/{lease}")) != Some(true) {
+            assert!(tenure::clock::boot() < deadline, "the role binding is not in force");
+        }
+        account
+    }
+
+    /// kubectl or helm in this namespace.
+    pub(crate) fn command(&self, program: &str, arguments: &[&str]) -> Command {
+        let mut command = Command::new(programs::path(program));
+        command.arg("--kubeconfig").arg(&self.kubeconfig).args(["--namespace", &self.name]).args(arguments);
+        command
+    }
+}
+
+/// A ServiceAccount of deploy/.
+pub(crate) struct Account<'a> {
+    namespace: &'a Namespace,
+    name: &'static str,
+}
+
+impl Account<'_> {
+    /// Whether it is permitted this; none if it may not even ask.
+    pub(crate) fn may(&self, verb: &str, object: &str) -> Option<bool> {
+        let account = format!("--as=system:serviceaccount:{}:{}", self.namespace.name, self.name);
+        let output = self.namespace.kubectl(&["auth", "can-i", verb, object, &account]);
+        // The reason may follow a "no".
+        match String::from_utf8_lossy(&output.stdout).split_whitespace().next() {
+            Some("yes") => Some(true),
+            Some("no") => Some(false),
+            _ => None,
+        }
+    }
+
+    /// A kubeconfig with a token of its own.
+    pub(crate) fn kubeconfig(&self) -> PathBuf {
+        let token = self.namespace.kubectl(&["create", "token", self.name]).success().stdout;
+        let text = fs::read_to_string(&self.namespace.kubeconfig).unwrap();
+        let mut kubeconfig: Value = serde_saphyr::from_str(&text).unwrap();
+        kubeconfig["users"][0]["user"] = json!({ "token": String::from_utf8(token).unwrap().trim() });
+        let file = self.namespace.kubeconfig.with_file_name(format!("{}-{}", self.namespace.name, self.name));
+        fs::write(&file, kubeconfig.to_string()).unwrap();
+        file
+    }
+}
+
+/// How a command is expected to end.
+pub(crate) trait Ended {
+    fn success(self) -> Output;
+    fn failure(self) -> String;
+}
+
+impl Ended for Output {
+    fn success(self) -> Output {
+        assert!(self.status.success(), "{}", String::from_utf8_lossy(&self.stderr));
+        self
+    }
+
+    fn failure(self) -> String {
+        assert!(!self.status.success(), "{}", String::from_utf8_lossy(&self.stdout));
+        String::from_utf8(self.stderr).unwrap()
+    }
+}
