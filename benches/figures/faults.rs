@@ -77,7 +77,7 @@ impl Fault {
             | Self::HolderCleared
             | Self::Deleted => Duration::ZERO,
         };
-        Behaviour { linger: Some(linger), daemon: false, lock: false, bomb: false }
+        Behaviour { linger: Some(linger), daemon: false, lock: false, bomb: false, listen: None }
     }
 }
 

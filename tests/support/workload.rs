@@ -76,7 +76,7 @@ impl Behaviour {
     pub fn command_of(&self, program: &Path, directory: &Path, name: &str) -> Vec<String> {
         let linger = self.linger.map_or_else(|| "never".to_owned(), |linger| linger.as_millis().to_string());
         let traits = [("alone", true), ("daemon", self.daemon), ("lock", self.lock), ("bomb", self.bomb)];
-        let traits = traits.into_iter().filter_map(|(word, has)| has.then(|| word.to_owned()));
+        let traits = traits.into_iter().filter(|(_, has)| *has).map(|(word, _)| word.to_owned());
         let traits: Vec<String> = traits.chain(self.listen.map(|port| format!("listen={port}"))).collect();
         let words = [&*program.to_string_lossy(), FACE, &*directory.to_string_lossy(), name, &linger, &traits.join("+")];
         words.map(str::to_owned).to_vec()
