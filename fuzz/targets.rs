@@ -208,6 +208,7 @@ fn obey(agent: &mut Agent, now: Instant) {
             | Action::Die
             | Action::Tell(_)
             | Action::Signal { .. }
+            | Action::Continue { .. }
             | Action::KillHook { .. }
             | Action::Warn(_)
             | Action::TerminationMessage(_) => {}

@@ -144,7 +144,7 @@ pub enum OnLoss {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Stop {
-    /// Any that can be caught; SIGCONT goes with it.
+    /// Any that can be caught; SIGCONT goes with it (without a Lease, where it is stopped).
     pub signal: Signal,
     /// From the stop signal to SIGKILL when the stop is planned.
     #[serde(with = "Span")]

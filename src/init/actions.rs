@@ -15,6 +15,7 @@ use crate::{
         Pid,
         fuse::FuseError,
         kill,
+        scan::is_stopped,
         spawn::{Command, Input as Stdin, Outcome, ProcessGroup, Setup, SpawnError, Spawning},
     },
     role::Role,
@@ -129,8 +130,11 @@ impl EventLoop {
                     self.tell_refused();
                 }
             }
+            Action::Continue { target } if self.processes.main.is_some_and(|main| main == named(target) && is_stopped(main)) => {
+                drop(send(target, kill::SIGCONT));
+            }
             // It ended meanwhile, and its id may be reused.
-            Action::Signal { .. } => {}
+            Action::Signal { .. } | Action::Continue { .. } => {}
             Action::TellRole { pid, role, signal, not_after } => self.tell_role(agent, pid, role, signal, not_after),
             Action::CallOff => self.roles.call_off(),
             Action::Hook { hook, info, reason, not_after } => self.hook(agent, hook, info.as_ref(), reason, not_after),

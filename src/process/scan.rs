@@ -103,6 +103,13 @@ pub struct Scanner {
     strange: Vec<Pid>,
 }
 
+/// Whether a signal that stops it has stopped it; so is, for what follows from it, one of which nothing can be read.
+#[must_use]
+pub fn is_stopped(pid: Pid) -> bool {
+    let line = std::fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat_fields(&line).and_then(|mut fields| fields.next()).is_none_or(|state| state == "T")
+}
+
 impl Scanner {
     /// Opens /proc.
     ///

@@ -198,6 +198,11 @@ pub enum Action {
         /// Which.
         signal: Signal,
     },
+    /// Send SIGCONT if it is stopped: without a Lease nobody gets a signal that did not come.
+    Continue {
+        /// Whom.
+        target: Target,
+    },
     /// Tell a running workload its role by a signal, from a forked child that marks NOTIFY_SOCKET and checks the clock last (law 8,
     /// 15). A promotion waits while the signal would end the process, as it would just after its start. No role that is said
     /// before the child has ended is fed before its [`RoleInput::Signalled`].

@@ -315,6 +315,7 @@ impl Container {
             }
             Action::Die | Action::Exit(_) => self.end(around),
             Action::Signal { .. }
+            | Action::Continue { .. }
             | Action::Hook { .. }
             | Action::KillHook { .. }
             | Action::Probe { .. }

@@ -10,7 +10,7 @@ import testing
 FAULTS = {signal.SIGFPE, signal.SIGILL, signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGTRAP, signal.SIGSYS}
 
 testing.NORMAL_SIGNALS -= FAULTS
-testing.sleep_until.__defaults__ = (30,)
+testing.sleep_until.__defaults__ = (10,)
 
 
 def pytest_runtest_logreport(report):

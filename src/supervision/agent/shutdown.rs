@@ -109,7 +109,7 @@ impl Agent {
             (true, Some(signal)) => self.workload.pass(signal),
             (true, None) if std::mem::take(&mut shutdown.passed) => {
                 self.workload.pass(stop.signal);
-                self.workload.pass(Signal(libc::SIGCONT));
+                self.workload.go_on();
             }
             (true, None) => {}
             (false, signal) => shutdown.passed = signal.is_some(),

@@ -164,9 +164,9 @@ impl Workload {
                 self.health.call_off(&mut self.actions);
                 let kill_at = kill_at.or_earlier(self.abandon_roles());
                 self.account.began.get_or_insert(now);
-                for signal in [signal.unwrap_or(self.policy.config.stop.signal), Signal(libc::SIGCONT)] {
-                    self.actions.push_back(Action::Signal { target: self.target(pid), signal });
-                }
+                let signal = signal.unwrap_or(self.policy.config.stop.signal);
+                self.actions.push_back(Action::Signal { target: self.target(pid), signal });
+                self.go_on();
                 let (mode, margin) = (self.policy.config.stop.kill_mode, self.margin());
                 let escalation = StopEscalation::asking(self.policy.pid1, mode, margin, kill_at);
                 self.actual = Actual::Stopping { main: Some(pid), escalation, again_at: None };

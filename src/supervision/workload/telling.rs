@@ -34,6 +34,15 @@ impl Workload {
         }
     }
 
+    /// Lets it receive the signal before, if it is stopped.
+    pub(crate) fn go_on(&mut self) {
+        let Some(target) = self.main().map(|pid| self.target(pid)) else { return };
+        self.actions.push_back(match self.policy.plain {
+            true => Action::Continue { target },
+            false => Action::Signal { target, signal: Signal(libc::SIGCONT) },
+        });
+    }
+
     /// What the workload gets for this signal; none: nothing.
     pub(crate) fn rewritten(&self, signal: Signal) -> Option<Signal> {
         let role = if let Actual::Running { roles: Some(roles), .. } = &self.actual {

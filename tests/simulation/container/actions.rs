@@ -55,6 +55,8 @@ impl Container {
                 self.tree.ask(pid, signal.0, e);
                 self.step(e);
             }
+            // Only a plain init does that.
+            Action::Continue { .. } => {}
             Action::Prove => {
                 self.reap(e);
                 let scan = self.tree.scan(false);

@@ -43,7 +43,7 @@ fn not_pid_1_it_ends_once_no_child_is_left_and_kills_what_the_workload_left_behi
 fn a_signal_stops_the_workload_and_its_code_is_init_s() {
     let mut world = plain(true);
     world.feed(Input::Signal(libc::SIGTERM));
-    assert_eq!(world.take(), [to_main(libc::SIGTERM), to_main(libc::SIGCONT)]);
+    assert_eq!(world.take(), [to_main(libc::SIGTERM), Action::Continue { target: Target::Main(MAIN) }]);
     world.exit(Exit::Signal(libc::SIGTERM));
     assert_eq!(world.take(), [Action::Exit(143)]);
 }
