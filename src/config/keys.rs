@@ -173,8 +173,8 @@ mod tests {
             ("standby.command", None),
             ("lease.priority", None),
             ("workload.readiness.interval", None),
-            ("hooks.beforeLead.command", None),
-            ("hooks.afterFollow.timeout", None),
+            ("hooks.beforeStart.command", None),
+            ("hooks.afterStop.timeout", None),
             ("kubernetes.events", None),
             ("x", None),
         ] {
