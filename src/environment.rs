@@ -4,7 +4,7 @@
 pub const NOTIFY_SOCKET: &str = "NOTIFY_SOCKET";
 /// The acquireTime of the term.
 pub const ACQUIRED_AT: &str = "TENURE_ACQUIRED_AT";
-/// The exit code of a workload that has ended, for hooks that run after it; there are none yet.
+/// The exit code of a workload that has ended, for the hook that runs after it.
 pub const EXIT_CODE: &str = "TENURE_EXIT_CODE";
 /// The signal that ended it, likewise.
 pub const EXIT_SIGNAL: &str = "TENURE_EXIT_SIGNAL";

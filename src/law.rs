@@ -68,7 +68,9 @@
 //!    term's; a DELETE carries uid and version. Where the workload runs always, an acknowledged demotion is a proof: given by the
 //!    current incarnation of the workload, after the signal, on a socket that was marked before it, with every hook and probe of
 //!    the term dead. A loss before a promotion is acknowledged kills, and no signal for a role is sent before the last one is
-//!    acknowledged.
+//!    acknowledged. Whatever beforeLead starts is a leader's. The answer comes before afterFollow, a standby command or a fresh
+//!    frozen standby; where a leader is started, what runs of them is proved gone first. A frozen standby gets SIGKILL only, and
+//!    no signal from outside; one that anybody else has continued is killed. Only a Lead continues it.
 //! 9. After a gap in its own clock, and before it acts on any deadline, a process first reads what waits on its link, then
 //!    looks at S and H, then acts, and only then talks to the API server.
 //! 10. The elector renews only while init has acknowledged the last extension. Otherwise the elector kills at H, and releases

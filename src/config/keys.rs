@@ -172,8 +172,8 @@ mod tests {
             ("lease.zzz", None),
             ("standby.command", None),
             ("workload.readiness.interval", None),
-            ("hooks.beforeLead.command", None),
-            ("hooks.afterFollow.timeout", None),
+            ("hooks.beforeStart.command", None),
+            ("hooks.afterStop.timeout", None),
             ("kubernetes.events", Some("events")),
             ("x", None),
         ] {

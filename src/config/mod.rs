@@ -44,7 +44,7 @@ pub use lease::{ForeignRelease, LeaseConfig, Release};
 pub(crate) use load::load_text;
 pub use load::{Invalid, Loaded, Origin, Problem, load};
 pub use preset::{Patience, Preset};
-pub use roles::{Hook, HookKind, Hooks, Rewrite, Signals};
+pub use roles::{Hook, HookKind, Hooks, OnHookFailure, Rewrite, Signals};
 pub use rules::{Purpose, can_stand};
 pub use scalars::{Drift, Signal};
 pub use schema::{DEFAULTS, schema};

@@ -33,14 +33,22 @@ pub struct Rewrite {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Hooks {
-    /// Tells the workload that it leads; exit 0 acknowledges that.
+    /// Under the Lease, before the workload is started, continued or told that it leads.
+    #[serde(with = "MaybeHook")]
+    #[schemars(with = "Hook")]
+    pub before_lead: Option<Hook>,
+    /// Once it runs, or was told; with `runs: always` tells it that it leads, and exit 0 acknowledges that.
     #[serde(with = "MaybeHook")]
     #[schemars(with = "Hook")]
     pub after_lead: Option<Hook>,
-    /// Tells the workload that it follows; exit 0 acknowledges that.
+    /// Before the stop signal of a planned stop; with `runs: always` tells it that it follows, and exit 0 acknowledges that.
     #[serde(with = "MaybeHook")]
     #[schemars(with = "Hook")]
     pub before_follow: Option<Hook>,
+    /// Once nothing of a leader runs any more, and that is proved.
+    #[serde(with = "MaybeHook")]
+    #[schemars(with = "Hook")]
+    pub after_follow: Option<Hook>,
 }
 
 /// A hook that says nothing is none.
@@ -59,22 +67,28 @@ impl MaybeHook {
 /// Which command around a change of role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum HookKind {
+    /// `hooks.beforeLead`.
+    BeforeLead,
     /// `hooks.afterLead`.
     AfterLead,
     /// `hooks.beforeFollow`.
     BeforeFollow,
+    /// `hooks.afterFollow`.
+    AfterFollow,
 }
 
 impl HookKind {
-    /// Both, in the order in which people read them.
-    pub const ALL: [Self; 2] = [Self::AfterLead, Self::BeforeFollow];
+    /// All, in the order in which they run.
+    pub const ALL: [Self; 4] = [Self::BeforeLead, Self::AfterLead, Self::BeforeFollow, Self::AfterFollow];
 
     /// Its key below `hooks`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
+            Self::BeforeLead => "beforeLead",
             Self::AfterLead => "afterLead",
             Self::BeforeFollow => "beforeFollow",
+            Self::AfterFollow => "afterFollow",
         }
     }
 
@@ -82,8 +96,10 @@ impl HookKind {
     #[must_use]
     pub const fn of(self, hooks: &Hooks) -> Option<&Hook> {
         match self {
+            Self::BeforeLead => hooks.before_lead.as_ref(),
             Self::AfterLead => hooks.after_lead.as_ref(),
             Self::BeforeFollow => hooks.before_follow.as_ref(),
+            Self::AfterFollow => hooks.after_follow.as_ref(),
         }
     }
 }
@@ -97,10 +113,24 @@ pub struct Hook {
     /// SIGKILL after this long.
     #[serde(with = "Span")]
     pub timeout: Duration,
+    /// What its failure means.
+    pub on_failure: OnHookFailure,
+}
+
+/// What the failure of a hook means: another exit code than 0, a signal, its timeout.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum OnHookFailure {
+    /// The change of role has failed: who was to lead hands over; with `runs: always`, who was to follow is killed. Nothing else
+    /// can be aborted: the stop goes on.
+    #[default]
+    Abort,
+    /// It is logged.
+    Ignore,
 }
 
 impl Default for Hook {
     fn default() -> Self {
-        Self { command: Vec::new(), timeout: Duration::from_secs(10) }
+        Self { command: Vec::new(), timeout: Duration::from_secs(10), on_failure: OnHookFailure::Abort }
     }
 }

@@ -5,7 +5,7 @@ use std::{
     os::fd::AsFd,
 };
 
-use super::{elector::StartError, event_loop::EventLoop};
+use super::{elector::StartError, event_loop::EventLoop, programs::Told};
 use crate::{
     clock,
     config::Signal,
@@ -137,7 +137,10 @@ impl EventLoop {
             Action::Signal { .. } | Action::Continue { .. } => {}
             Action::TellRole { pid, role, signal, not_after } => self.tell_role(agent, pid, role, signal, not_after),
             Action::CallOff => self.roles.call_off(),
-            Action::Hook { hook, info, reason, not_after } => self.hook(agent, hook, info.as_ref(), reason, not_after),
+            Action::Hook { hook, info, reason, exit, not_after } => {
+                let told = Told { info: info.as_ref(), reason, exit };
+                self.hook(agent, hook, told, not_after);
+            }
             Action::Probe { kind, began, launch } => self.probe(agent, kind, began, launch.as_ref()),
             Action::KillProbe(kind) => self.kill_probe(kind),
             // Its id may be reused once it has ended.

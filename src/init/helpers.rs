@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use super::event_loop::EventLoop;
+use super::{event_loop::EventLoop, programs::Told};
 use crate::{
     clock,
     config::{HookKind, ProbeKind},
@@ -124,8 +124,8 @@ impl EventLoop {
     /// Starts a program that asks the workload how it is.
     pub(super) fn probe(&mut self, agent: &mut Agent, kind: ProbeKind, began: Instant, launch: Option<&Launch>) {
         let role = if launch.is_some() { Role::Leader } else { Role::Standby };
-        let info = launch.and_then(|launch| launch.info.as_ref());
-        let command = self.processes.programs.helper(kind.name(), role, info, None);
+        let told = Told { info: launch.and_then(|launch| launch.info.as_ref()), ..Told::default() };
+        let command = self.processes.programs.helper(kind.name(), role, told);
         let not_after = launch.map(|launch| launch.not_after);
         if let Err(error) = self.help(Task::Probe(kind, began), command, not_after, launch.is_some()) {
             agent.handle(Input::Probed { kind, began, failure: Some(one_line(&error)) }, clock::boot());

@@ -8,12 +8,12 @@ use std::{
 };
 
 use crate::{
-    config::{Config, HookKind, ProbeKind},
+    config::{Config, HookKind, ProbeKind, Signal},
     environment::{
-        IDENTITY, LEASE, NAMESPACE, NOTIFY_SOCKET, OF_A_TERM, REASON, ROLE, SLOTS, TERM_FD, TRACEPARENT, TRACESTATE,
-        WATCHDOG_USEC,
+        EXIT_CODE, EXIT_SIGNAL, IDENTITY, LEASE, NAMESPACE, NOTIFY_SOCKET, OF_A_TERM, REASON, ROLE, SLOTS, TERM_FD, TRACEPARENT,
+        TRACESTATE, WATCHDOG_USEC,
     },
-    link::{Reason, Slot, TermInfo},
+    link::{Exit, Reason, Slot, TermInfo},
     process::{
         resolve::{ResolveError, resolve},
         spawn::{Command, SpawnError},
@@ -37,6 +37,17 @@ pub(super) struct Programs {
 struct Program {
     file: PathBuf,
     arguments: Vec<String>,
+}
+
+/// What a program is told beside its role.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Told<'a> {
+    /// The term.
+    pub(super) info: Option<&'a TermInfo>,
+    /// Why it ended.
+    pub(super) reason: Option<Reason>,
+    /// How the workload ended.
+    pub(super) exit: Option<Exit>,
 }
 
 /// A program cannot be executed.
@@ -100,7 +111,7 @@ impl Programs {
     /// # Errors
     /// A NUL byte in what it is told.
     pub(super) fn workload(&self, role: Option<Role>, info: Option<&TermInfo>) -> Result<Command, SpawnError> {
-        let command = self.command(&self.workload, role, info, None)?;
+        let command = self.command(&self.workload, role, Told { info, ..Told::default() })?;
         match self.page {
             Some(page) => command.keeping(TERM_FD, page),
             None => Ok(command),
@@ -111,14 +122,8 @@ impl Programs {
     ///
     /// # Errors
     /// A NUL byte in what it is told.
-    pub(super) fn helper(
-        &self,
-        key: &str,
-        role: Role,
-        info: Option<&TermInfo>,
-        reason: Option<Reason>,
-    ) -> Result<Option<Command>, SpawnError> {
-        self.helpers.get(key).map(|program| self.command(program, Some(role), info, reason)).transpose()
+    pub(super) fn helper(&self, key: &str, role: Role, told: Told<'_>) -> Result<Option<Command>, SpawnError> {
+        self.helpers.get(key).map(|program| self.command(program, Some(role), told)).transpose()
     }
 
     /// The name of the workload's program, for people.
@@ -130,8 +135,7 @@ impl Programs {
         &self,
         program: &Program,
         role: Option<Role>,
-        info: Option<&TermInfo>,
-        reason: Option<Reason>,
+        Told { info, reason, exit }: Told<'_>,
     ) -> Result<Command, SpawnError> {
         let mut told = BTreeMap::new();
         if let Some(role) = role {
@@ -143,6 +147,11 @@ impl Programs {
         }
         if let Some(reason) = reason {
             told.insert(REASON.into(), reason.as_str().into());
+        }
+        match exit {
+            Some(Exit::Code(code)) => drop(told.insert(EXIT_CODE.into(), code.to_string())),
+            Some(Exit::Signal(signal)) => drop(told.insert(EXIT_SIGNAL.into(), Signal(signal).name())),
+            None => {}
         }
         let kept = self.environment.iter().filter(|(name, _)| name.to_str().is_none_or(|name| !is_replaced(name, &told)));
         let kept = kept.map(|(name, value)| (name.as_os_str(), value.as_os_str()));

@@ -2,11 +2,11 @@
 
 use std::{io, os::fd::AsFd};
 
-use super::{event_loop::EventLoop, helpers::Task};
+use super::{event_loop::EventLoop, helpers::Task, programs::Told};
 use crate::{
     clock,
     config::{HookKind, Signal},
-    link::{Exit, Reason, TermInfo},
+    link::Exit,
     notification::Notification,
     process::{
         Pid, kill,
@@ -141,17 +141,16 @@ impl EventLoop {
         }
     }
 
-    pub(super) fn hook(
-        &mut self,
-        agent: &mut Agent,
-        hook: HookKind,
-        info: Option<&TermInfo>,
-        reason: Option<Reason>,
-        not_after: Instant,
-    ) {
-        let role = if hook == HookKind::AfterLead { Role::Leader } else { Role::Standby };
-        let command = self.processes.programs.helper(hook.name(), role, info, reason);
-        let input = match self.help(Task::Hook(hook), command, Some(not_after), true) {
+    pub(super) fn hook(&mut self, agent: &mut Agent, hook: HookKind, told: Told<'_>, not_after: Instant) {
+        // What follows needs no fuse, and those of a term that is just over may still stand.
+        let (role, fused) = match hook {
+            HookKind::BeforeLead | HookKind::AfterLead => (Role::Leader, true),
+            HookKind::BeforeFollow => (Role::Standby, true),
+            HookKind::AfterFollow => (Role::Standby, false),
+        };
+        let command = self.processes.programs.helper(hook.name(), role, told);
+        let not_after = Some(not_after).filter(|at| *at != Instant::NEVER);
+        let input = match self.help(Task::Hook(hook), command, not_after, fused) {
             Ok(Some(pid)) => {
                 self.fuses.started();
                 RoleInput::HookForked { pid }

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::{
-    config::{Config, Hooks, Preset, Runs, Signal, Signals},
+    config::{Config, Hooks, Preset, Signal, Signals},
     law::Timing,
     link::{InitialState, KubeContext, LastSeen, Reason, Slot, Term, ToElector, VERSION},
     time::Instant,
@@ -286,10 +286,8 @@ impl Agent {
                 }
             }
             Some(term) if !term.frees_standby() => {}
-            Some(_) | None => match self.config.config.workload.runs {
-                Runs::Always => self.workload.stand_by(now),
-                Runs::Leading => {}
-            },
+            Some(_) | None if self.workload.stands_by() => self.workload.stand_by(now),
+            Some(_) | None => {}
         }
     }
 

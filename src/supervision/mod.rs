@@ -29,6 +29,7 @@ mod agent;
 mod electors;
 mod escalation;
 mod health;
+mod hooks;
 mod restarts;
 mod roles;
 mod term;
@@ -226,6 +227,8 @@ pub enum Action {
         info: Option<TermInfo>,
         /// Why the term ended, for `TENURE_REASON`.
         reason: Option<Reason>,
+        /// How the workload ended, for `TENURE_EXIT_CODE` and `TENURE_EXIT_SIGNAL`.
+        exit: Option<Exit>,
         /// S for a promotion, H for a demotion: its forked child checks the clock last, as with [`Action::TellRole`] (law 15).
         not_after: Instant,
     },

@@ -1,12 +1,17 @@
-//! How a running workload is told its role, and what counts as its answer (`runs: always`).
+//! How a running workload is told its role, and what counts as its answer (`runs: always`); and the hooks around that, which every
+//! leader has.
 //!
-//! A change of role is one sequence: the signal, the hook, the notification, each where it is configured. No change begins before
-//! the last one is acknowledged. A notification counts only if it was read after the signal, from a socket that was marked before
+//! A change of role is one sequence: the hook before, the signal, the hook after, the notification, each where it is configured; a
+//! demotion has no hook before. No change begins before the last one is acknowledged. A notification counts only if it was read after the signal, from a socket that was marked before
 //! it; a demotion's only with every hook and probe of the term dead (law 8). Any doubt about a promotion is its failure.
 
 use std::{collections::VecDeque, sync::Arc};
 
-use super::{Action, Launch, RoleInput, workload::Policy};
+use super::{
+    Action, Launch, RoleInput,
+    hooks::{HookRun, Told},
+    workload::Policy,
+};
 use crate::{
     config::HookKind,
     link::{Exit, Reason},
@@ -28,6 +33,8 @@ pub(crate) struct Roles {
 #[derive(Clone, Debug)]
 enum Stage {
     Standby,
+    /// One that is told, by afterFollow, what it was.
+    Following(HookRun),
     Leader(Launch),
     Changing(Change),
 }
@@ -51,10 +58,12 @@ struct Change {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Step {
+    /// The hook runs that comes before.
+    Before(HookRun),
     /// The signal is being sent.
     Signal,
-    /// The hook runs, with this id once it has forked. At `kill_at` it is killed; none if it was.
-    Hook { pid: Option<i32>, kill_at: Option<Instant> },
+    /// The hook runs.
+    Hook(HookRun),
     /// All was said; at most its notification is awaited.
     Answer,
 }
@@ -66,12 +75,13 @@ pub(crate) enum Outcome {
     Pending,
     /// It leads, and has acknowledged that.
     Promoted,
-    /// It has acknowledged that it does not lead: the proof.
-    Demoted,
+    /// It has acknowledged that it does not lead: the proof if it runs always. Others are only prepared for their stop, and have
+    /// until then.
+    Demoted(Instant),
     /// It may lead or not.
     NotPromoted(Reason),
-    /// It may lead on.
-    NotDemoted,
+    /// It may lead on, until then at the longest.
+    NotDemoted(Instant),
 }
 
 impl Change {
@@ -102,7 +112,7 @@ impl Roles {
     /// Which role's signal rewriting applies.
     pub(crate) fn role(&self) -> Role {
         match &self.stage {
-            Stage::Standby => Role::Standby,
+            Stage::Standby | Stage::Following(_) => Role::Standby,
             Stage::Leader(_) => Role::Leader,
             Stage::Changing(change) => change.to,
         }
@@ -115,20 +125,62 @@ impl Roles {
 
     /// Whether this is the hook's process.
     pub(crate) fn is_hook(&self, id: i32) -> bool {
-        self.change().is_some_and(|change| matches!(change.step, Step::Hook { pid: Some(pid), .. } if pid == id))
+        self.hook().is_some_and(|hook| hook.is(id))
     }
 
     fn change(&self) -> Option<&Change> {
         match &self.stage {
             Stage::Changing(change) => Some(change),
-            Stage::Standby | Stage::Leader(_) => None,
+            Stage::Standby | Stage::Following(_) | Stage::Leader(_) => None,
+        }
+    }
+
+    fn hook(&self) -> Option<&HookRun> {
+        match &self.stage {
+            Stage::Following(hook) | Stage::Changing(Change { step: Step::Before(hook) | Step::Hook(hook), .. }) => Some(hook),
+            Stage::Changing(Change { step: Step::Signal | Step::Answer, .. }) | Stage::Standby | Stage::Leader(_) => None,
+        }
+    }
+
+    fn hook_mut(&mut self) -> Option<&mut HookRun> {
+        match &mut self.stage {
+            Stage::Following(hook) | Stage::Changing(Change { step: Step::Before(hook) | Step::Hook(hook), .. }) => Some(hook),
+            Stage::Changing(Change { step: Step::Signal | Step::Answer, .. }) | Stage::Standby | Stage::Leader(_) => None,
         }
     }
 
     /// Tells a standby that it leads.
     pub(crate) fn promote(&mut self, launch: Launch, now: Instant, out: &mut Actions) -> Outcome {
         let until = now + self.policy.promotion_patience();
-        self.tell(Change::to(Role::Leader, launch, None, until), now, out)
+        let told = Told { info: launch.info.clone(), ..Told::default() };
+        let before = HookRun::start(HookKind::BeforeLead, &self.policy, told, launch.not_after, now, out);
+        let change = Change::to(Role::Leader, launch, None, until);
+        match before {
+            Some(hook) => {
+                self.stage = Stage::Changing(Change { step: Step::Before(hook), ..change });
+                Outcome::Pending
+            }
+            None => self.tell(change, now, out),
+        }
+    }
+
+    /// The term was extended: what has not been told yet has more time.
+    pub(crate) fn extend(&mut self, launch: &Launch) {
+        if let Stage::Changing(Change { to: Role::Leader, step: Step::Before(_), launch: old, .. }) = &mut self.stage {
+            old.clone_from(launch);
+        }
+    }
+
+    /// This hook runs beside a standby that has led.
+    pub(crate) fn follow(&mut self, hook: HookRun) {
+        self.stage = Stage::Following(hook);
+    }
+
+    /// It is to lead, and does not wait for afterFollow.
+    pub(crate) fn hasten(&mut self, out: &mut Actions) {
+        if let Stage::Following(hook) = &mut self.stage {
+            hook.kill(out);
+        }
     }
 
     /// Tells a leader that it follows, which it has to acknowledge by `until`; its hook does not begin at `not_after` or later.
@@ -143,7 +195,7 @@ impl Roles {
         out: &mut Actions,
     ) -> Option<Outcome> {
         match &mut self.stage {
-            Stage::Standby => Some(Outcome::Demoted),
+            Stage::Standby | Stage::Following(_) => Some(Outcome::Demoted(until)),
             Stage::Leader(launch) => {
                 let launch = Launch { not_after, ..launch.clone() };
                 let change = Change { alone, ..Change::to(Role::Standby, launch, Some(reason), until) };
@@ -177,29 +229,28 @@ impl Roles {
     }
 
     /// The workload is stopped: there is no role left to tell it, nor for a hook to prepare.
-    pub(crate) fn abandon(&self, out: &mut Actions) {
-        match self.change().map(|change| &change.step) {
-            Some(Step::Signal) => out.push_back(Action::CallOff),
-            Some(Step::Hook { pid: Some(pid), .. }) => out.push_back(Action::KillHook { pid: *pid }),
-            Some(Step::Hook { pid: None, .. } | Step::Answer) | None => {}
+    pub(crate) fn abandon(&mut self, out: &mut Actions) {
+        if self.change().is_some_and(|change| change.step == Step::Signal) {
+            out.push_back(Action::CallOff);
+        } else if let Some(hook) = self.hook_mut() {
+            hook.kill(out);
         }
     }
 
     /// Takes in the outcome of telling it, and what it answered.
     pub(crate) fn handle(&mut self, input: RoleInput, now: Instant, out: &mut Actions) -> Outcome {
-        let Stage::Changing(change) = &mut self.stage else { return Outcome::Pending };
-        let is_told = change.step != Step::Signal;
         match input {
-            RoleInput::Signalled if !is_told => return self.signalled(now, out),
-            RoleInput::NotSignalled if !is_told => return self.failed(Reason::NotAcknowledged),
-            RoleInput::Signalled | RoleInput::NotSignalled => {}
-            RoleInput::HookForked { pid: forked } => {
-                if let Step::Hook { pid, .. } = &mut change.step {
-                    *pid = Some(forked);
-                }
-            }
-            RoleInput::HookNotForked => return self.hook_ended(None, out),
+            RoleInput::HookForked { pid } => self.hook_mut().into_iter().for_each(|hook| hook.forked(pid)),
+            RoleInput::HookNotForked => return self.hook_ended(None, now, out),
+            RoleInput::Signalled | RoleInput::NotSignalled | RoleInput::Notified(_) => {}
+        }
+        let Stage::Changing(change) = &mut self.stage else { return Outcome::Pending };
+        let is_told = matches!(change.step, Step::Hook(_) | Step::Answer);
+        match input {
+            RoleInput::Signalled if change.step == Step::Signal => return self.signalled(now, out),
+            RoleInput::NotSignalled if change.step == Step::Signal => return self.failed(Reason::NotAcknowledged),
             RoleInput::Notified(role) => change.word |= is_told && role == change.to,
+            RoleInput::Signalled | RoleInput::NotSignalled | RoleInput::HookForked { .. } | RoleInput::HookNotForked => {}
         }
         self.settle()
     }
@@ -215,38 +266,41 @@ impl Roles {
     }
 
     /// The hook ended; none: it never began.
-    pub(crate) fn hook_ended(&mut self, exit: Option<Exit>, out: &mut Actions) -> Outcome {
-        let Stage::Changing(change) = &mut self.stage else { return Outcome::Pending };
-        let kind = hook_of(change.to);
-        let step = std::mem::replace(&mut change.step, Step::Answer);
-        let how = match exit {
-            Some(Exit::Code(0)) => return self.settle(),
-            None => "it could not be started".into(),
-            Some(_) if matches!(step, Step::Hook { kill_at: None, .. }) => {
-                format!("it was not over within hooks.{}.timeout, and was killed", kind.name())
-            }
-            Some(exit) => exit.to_string(),
+    pub(crate) fn hook_ended(&mut self, exit: Option<Exit>, now: Instant, out: &mut Actions) -> Outcome {
+        let Some(succeeds) = self.hook().map(|hook| hook.succeeds(exit, &self.policy, out)) else { return Outcome::Pending };
+        let Stage::Changing(change) = &mut self.stage else {
+            self.stage = Stage::Standby;
+            return Outcome::Pending;
         };
-        let line = format!("hook {} failed: {how}", kind.name());
-        out.push_back(Action::Warn(line));
-        self.failed(Reason::HookFailed)
+        let step = std::mem::replace(&mut change.step, Step::Answer);
+        match step {
+            _ if !succeeds => self.failed(Reason::HookFailed),
+            Step::Before(_) => {
+                let until = now + self.policy.promotion_patience();
+                let change = Change::to(Role::Leader, change.launch.clone(), None, until);
+                self.tell(change, now, out)
+            }
+            Step::Hook(_) | Step::Signal | Step::Answer => self.settle(),
+        }
     }
 
     pub(crate) fn due(&self) -> Option<Instant> {
-        let change = self.change()?;
-        let kill_at = if let Step::Hook { kill_at, .. } = change.step { kill_at } else { None };
-        Some(change.until.or_earlier(kill_at))
+        match &self.stage {
+            Stage::Standby | Stage::Leader(_) => None,
+            Stage::Following(hook) => Some(hook.due()),
+            Stage::Changing(change) => Some(change.until.or_earlier(self.hook().and_then(HookRun::kill_due))),
+        }
     }
 
     /// Kills a hook whose time is up; its end is its failure. Gives up a change that was not acknowledged.
     pub(crate) fn handle_timeout(&mut self, now: Instant, out: &mut Actions) -> Outcome {
-        let Stage::Changing(change) = &mut self.stage else { return Outcome::Pending };
-        if let Step::Hook { pid, kill_at } = &mut change.step
-            && kill_at.take_if(|at| *at <= now).is_some()
-        {
-            out.extend(pid.map(|pid| Action::KillHook { pid }));
+        let is_undying = self.hook_mut().is_some_and(|hook| hook.handle_timeout(now, out));
+        if is_undying && let Stage::Following(_) = self.stage {
+            // What it left is a standby's.
+            self.stage = Stage::Standby;
         }
-        if now < change.until { Outcome::Pending } else { self.failed(Reason::NotAcknowledged) }
+        let is_over = self.change().is_some_and(|change| change.until <= now);
+        if is_over { self.failed(Reason::NotAcknowledged) } else { Outcome::Pending }
     }
 
     /// The signal, if there is one, was sent.
@@ -256,31 +310,26 @@ impl Roles {
             change.until = now + self.policy.promotion_patience();
         }
         let kind = hook_of(change.to);
-        change.step = match kind.of(&self.policy.hooks) {
-            Some(hook) => {
-                let Launch { info, not_after } = change.launch.clone();
-                out.push_back(Action::Hook { hook: kind, info, reason: change.reason, not_after });
-                Step::Hook { pid: None, kill_at: Some(now + hook.timeout) }
-            }
-            None => Step::Answer,
-        };
+        let told = Told { info: change.launch.info.clone(), reason: change.reason, exit: None };
+        let hook = HookRun::start(kind, &self.policy, told, change.launch.not_after, now, out);
+        change.step = hook.map_or(Step::Answer, Step::Hook);
         self.settle()
     }
 
     fn failed(&self, reason: Reason) -> Outcome {
         match self.role() {
             Role::Leader => Outcome::NotPromoted(reason),
-            Role::Standby => Outcome::NotDemoted,
+            Role::Standby => Outcome::NotDemoted(self.yields_by().unwrap_or(Instant::BOOT)),
         }
     }
 
     fn settle(&mut self) -> Outcome {
-        let Stage::Changing(Change { to, launch, step: Step::Answer, word: true, alone: true, .. }) = &self.stage else {
+        let Stage::Changing(Change { to, launch, step: Step::Answer, word: true, alone: true, until, .. }) = &self.stage else {
             return Outcome::Pending;
         };
         let (stage, outcome) = match to {
             Role::Leader => (Stage::Leader(launch.clone()), Outcome::Promoted),
-            Role::Standby => (Stage::Standby, Outcome::Demoted),
+            Role::Standby => (Stage::Standby, Outcome::Demoted(*until)),
         };
         self.stage = stage;
         outcome

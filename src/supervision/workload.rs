@@ -6,7 +6,7 @@
 use std::{collections::VecDeque, sync::Arc};
 
 use crate::{
-    config::Signal,
+    config::{HookKind, Signal},
     exit,
     link::{Exit, Reason, Stop},
     role::Role,
@@ -17,6 +17,7 @@ use super::{
     Action, Launch, NotSpawned, Target,
     escalation::{Step, StopEscalation},
     health::Health,
+    hooks::{HookRun, Told},
     restarts::Restarts,
     roles::{Outcome, Roles},
 };
@@ -65,6 +66,8 @@ pub(crate) struct Workload {
     account: Account,
     /// The proof as it was reported, until something of a leader runs again.
     proved: Option<Stop>,
+    /// What led, and was given up, until afterFollow is told.
+    led: Option<Told>,
     actions: VecDeque<Action>,
     happened: VecDeque<Happened>,
 }
@@ -85,11 +88,15 @@ enum Actual {
     Stopped,
     /// To be started again.
     Waiting { until: Instant },
+    /// beforeLead runs: what it leaves may be a leader's.
+    Preparing { hook: HookRun },
+    /// afterFollow runs, and nothing else.
+    Following { hook: HookRun },
     /// Asked for, with the launch if it is a leader's; `pid` once it forked, `kill_at` if it is to be stopped as soon as it has.
     /// Killed if its execve is not done by `late`.
     Starting { launch: Option<Launch>, pid: Option<i32>, kill_at: Option<Instant>, late: Option<Instant> },
-    /// The main process runs; with its roles if it runs always.
-    Running { pid: i32, since: Instant, roles: Option<Roles> },
+    /// The main process runs, in a role.
+    Running { pid: i32, since: Instant, roles: Roles },
     /// Being stopped, and then, if `again_at` is set, started again.
     Stopping { main: Option<i32>, escalation: StopEscalation, again_at: Option<Instant> },
 }
@@ -106,6 +113,7 @@ impl Workload {
             leads: false,
             account: Account::default(),
             proved: None,
+            led: None,
             actions: VecDeque::new(),
             happened: VecDeque::new(),
         }
@@ -124,6 +132,22 @@ impl Workload {
     /// Whether it is being stopped.
     pub(crate) fn is_stopping(&self) -> bool {
         matches!(self.actual, Actual::Stopping { .. })
+    }
+
+    /// Whether it is being prepared for its stop.
+    pub(crate) fn is_yielding(&self) -> bool {
+        !self.policy.always && matches!(&self.actual, Actual::Running { roles, .. } if roles.yields_by().is_some())
+    }
+
+    /// Whether it is to be prepared for a planned stop.
+    pub(crate) fn prepares_to_follow(&self) -> bool {
+        let hook = &self.policy.hooks.before_follow;
+        !self.policy.always && hook.is_some() && self.leads && matches!(self.actual, Actual::Running { .. })
+    }
+
+    /// Whether there is something to do while following.
+    pub(crate) fn stands_by(&self) -> bool {
+        self.policy.has_standby() || self.policy.hooks.after_follow.is_some()
     }
 
     /// Whether only what its main process left behind is still to be killed.
@@ -168,6 +192,7 @@ impl Workload {
     pub(crate) fn begin_term(&mut self) {
         self.restarts.reset();
         self.forget_stop();
+        self.led = None;
     }
 
     /// Clears what is reported of a stop.
@@ -188,7 +213,10 @@ impl Workload {
     fn wait_no_longer(&mut self, now: Instant) {
         match &mut self.actual {
             Actual::Waiting { until } | Actual::Stopping { again_at: Some(until), .. } => *until = now.min(*until),
-            Actual::Stopping { again_at: None, .. } | Actual::Stopped | Actual::Starting { .. } | Actual::Running { .. } => {}
+            Actual::Running { roles, .. } => roles.hasten(&mut self.actions),
+            // What it leaves is a follower's, and is to be gone before a leader's starts.
+            Actual::Following { .. } => self.actual = self.killing(None, Some(now), now),
+            Actual::Stopping { again_at: None, .. } | Actual::Stopped | Actual::Preparing { .. } | Actual::Starting { .. } => {}
         }
     }
 
@@ -212,20 +240,21 @@ impl Workload {
                 }
             }
             Actual::Stopping { main, .. } => *main = Some(child),
-            Actual::Stopped | Actual::Waiting { .. } | Actual::Running { .. } => {}
+            Actual::Stopped
+            | Actual::Waiting { .. }
+            | Actual::Preparing { .. }
+            | Actual::Following { .. }
+            | Actual::Running { .. } => {}
         }
     }
 
     pub(crate) fn spawned(&mut self, now: Instant) {
         let Actual::Starting { launch, pid: Some(pid), .. } = &self.actual else { return };
         let (launch, pid) = (launch.clone(), *pid);
+        let policy = Arc::clone(&self.policy);
         let (roles, outcome) = match launch {
-            Some(launch) if self.policy.always => {
-                let (roles, outcome) = Roles::leader(Arc::clone(&self.policy), pid, launch, now, &mut self.actions);
-                (Some(roles), outcome)
-            }
-            Some(_) => (None, Outcome::Promoted),
-            None => (Some(Roles::standby(Arc::clone(&self.policy), pid)), Outcome::Pending),
+            Some(launch) => Roles::leader(policy, pid, launch, now, &mut self.actions),
+            None => (Roles::standby(policy, pid), Outcome::Pending),
         };
         self.forget_stop();
         self.health.begin(now);
@@ -239,9 +268,10 @@ impl Workload {
             return;
         }
         match why {
-            NotSpawned::Late => (self.actual, self.leads) = (Actual::Waiting { until: now }, false),
+            NotSpawned::Late => self.not_begun(Some(now), now),
             NotSpawned::Failed { code, message } => {
-                (self.actual, self.wanted, self.leads) = (Actual::Stopped, Wanted::Down, false);
+                self.wanted = Wanted::Down;
+                self.not_begun(None, now);
                 self.happened.push_back(Happened::SpawnFailed { code, message });
             }
             // A crash, from which the next start may be spared.
@@ -249,6 +279,15 @@ impl Workload {
                 self.actions.push_back(Action::Warn(message));
                 self.ended(Exit::Code(exit::INTERNAL), now, now);
             }
+        }
+    }
+
+    /// Nothing of the workload has run; of its beforeLead something may be left.
+    fn not_begun(&mut self, again_at: Option<Instant>, now: Instant) {
+        if self.leads && self.policy.hooks.before_lead.is_some() {
+            self.actual = self.killing(None, again_at, now);
+        } else {
+            (self.actual, self.leads) = (again_at.map_or(Actual::Stopped, |until| Actual::Waiting { until }), false);
         }
     }
 
@@ -263,7 +302,8 @@ impl Workload {
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         match &self.actual {
             Actual::Waiting { until } => self.may_start(*until).then_some(*until),
-            Actual::Running { roles, .. } => roles.as_ref().and_then(Roles::due).into_iter().chain(self.health.due()).min(),
+            Actual::Preparing { hook } | Actual::Following { hook } => Some(hook.due()),
+            Actual::Running { roles, .. } => roles.due().into_iter().chain(self.health.due()).min(),
             Actual::Stopping { escalation, .. } => escalation.due(),
             Actual::Starting { pid: Some(_), late, .. } => *late,
             Actual::Stopped | Actual::Starting { pid: None, .. } => None,
@@ -272,12 +312,19 @@ impl Workload {
 
     pub(crate) fn handle_timeout(&mut self, now: Instant) {
         let mut said = None;
-        if let Actual::Running { roles: Some(roles), .. } = &mut self.actual {
+        if let Actual::Preparing { hook } | Actual::Following { hook } = &mut self.actual
+            && hook.handle_timeout(now, &mut self.actions)
+        {
+            self.hook_failed(now);
+        }
+        if let Actual::Running { roles, .. } = &mut self.actual {
             let outcome = roles.handle_timeout(now, &mut self.actions);
             said = match outcome {
                 Outcome::NotPromoted(_) => Some("the workload did not acknowledge its promotion in time and is stopped"),
-                Outcome::NotDemoted => Some("the workload did not acknowledge its demotion in time and is killed"),
-                Outcome::Pending | Outcome::Promoted | Outcome::Demoted => None,
+                Outcome::NotDemoted(_) if self.policy.always => {
+                    Some("the workload did not acknowledge its demotion in time and is killed")
+                }
+                Outcome::Pending | Outcome::Promoted | Outcome::Demoted(_) | Outcome::NotDemoted(_) => None,
             };
             self.take(outcome, now);
         }
@@ -309,20 +356,20 @@ impl Workload {
     }
 
     /// Starts or promotes what is wanted and permitted.
-    fn advance(&mut self, now: Instant) {
+    pub(super) fn advance(&mut self, now: Instant) {
+        self.follow(now);
         let may_start = self.may_start(now);
         match (&self.wanted, &mut self.actual) {
-            (_, Actual::Stopped) if may_start => self.spawn(now),
-            (_, Actual::Waiting { until }) if may_start && *until <= now => self.spawn(now),
+            (_, Actual::Stopped) if may_start => self.begin(now),
+            (_, Actual::Waiting { until }) if may_start && *until <= now => self.begin(now),
             // Once its time has passed unused, only a later limit starts it.
             (_, Actual::Waiting { until }) => *until = now.max(*until),
-            (Wanted::Leader(launch), Actual::Running { roles: Some(roles), .. })
-                if now < launch.not_after && roles.is_standby() =>
-            {
+            (Wanted::Leader(launch), Actual::Running { roles, .. }) if now < launch.not_after && roles.is_standby() => {
                 self.leads = true;
                 let outcome = roles.promote(launch.clone(), now, &mut self.actions);
                 self.take(outcome, now);
             }
+            (Wanted::Leader(launch), Actual::Running { roles, .. }) => roles.extend(launch),
             (Wanted::Down | Wanted::Standby | Wanted::Leader(_), _) => {}
         }
     }
@@ -330,9 +377,40 @@ impl Workload {
     fn may_start(&self, at: Instant) -> bool {
         match &self.wanted {
             Wanted::Leader(launch) => at < launch.not_after,
-            Wanted::Standby => true,
+            Wanted::Standby => self.policy.has_standby(),
             Wanted::Down => false,
         }
+    }
+
+    /// Runs afterFollow, if it is wanted and there is something that it was not told.
+    fn follow(&mut self, now: Instant) {
+        let roles = match &mut self.actual {
+            _ if self.wanted != Wanted::Standby || self.leads => return,
+            Actual::Stopped | Actual::Waiting { .. } => None,
+            Actual::Running { roles, .. } => Some(roles),
+            Actual::Preparing { .. } | Actual::Following { .. } | Actual::Starting { .. } | Actual::Stopping { .. } => return,
+        };
+        let Some(led) = self.led.take() else { return };
+        let hook = HookRun::start(HookKind::AfterFollow, &self.policy, led, Instant::NEVER, now, &mut self.actions);
+        match (hook, roles) {
+            (Some(hook), Some(roles)) => roles.follow(hook),
+            (Some(hook), None) => self.actual = Actual::Following { hook },
+            (None, _) => {}
+        }
+    }
+
+    /// Starts what is wanted; before a leader, its hook.
+    fn begin(&mut self, now: Instant) {
+        if let Wanted::Leader(launch) = &self.wanted {
+            let told = Told { info: launch.info.clone(), ..Told::default() };
+            let hook = HookRun::start(HookKind::BeforeLead, &self.policy, told, launch.not_after, now, &mut self.actions);
+            if let Some(hook) = hook {
+                self.leads = true;
+                self.actual = Actual::Preparing { hook };
+                return;
+            }
+        }
+        self.spawn(now);
     }
 
     fn spawn(&mut self, now: Instant) {
@@ -357,7 +435,7 @@ impl Workload {
         match &self.actual {
             Actual::Running { pid, .. } => Some(*pid),
             Actual::Stopping { main: pid, .. } | Actual::Starting { pid, .. } => *pid,
-            Actual::Stopped | Actual::Waiting { .. } => None,
+            Actual::Stopped | Actual::Waiting { .. } | Actual::Preparing { .. } | Actual::Following { .. } => None,
         }
     }
 }

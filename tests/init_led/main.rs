@@ -20,6 +20,7 @@ mod faces;
 mod forks;
 mod fuses;
 mod health;
+mod hooks;
 #[path = "../support/incomplete.rs"]
 mod incomplete;
 #[path = "../support/lines.rs"]
@@ -119,6 +120,12 @@ fn main() -> ExitCode {
             a_word_from_somebody_else_acknowledges_nothing,
             a_word_from_before_the_question_is_no_answer,
             a_workload_that_says_much_before_it_handles_its_signal_is_promoted;
+        hooks:
+            the_hooks_around_a_leader_run_in_order_and_know_what_they_are_for,
+            a_hook_before_a_lead_that_fails_starts_nothing_and_nothing_of_it_is_left,
+            what_a_hook_before_a_lead_leaves_dies_by_the_deadline_of_the_term,
+            a_daemon_of_the_hook_after_a_stop_is_gone_before_the_next_leader_starts,
+            term_runs_the_hook_before_the_stop;
         page:
             a_workload_reads_what_init_enforces_and_cannot_write_it,
             it_is_taken_back_before_the_stop_signal_is_sent,

@@ -239,8 +239,12 @@ impl World {
     }
 
     pub(crate) fn tell_lead(&self, a: Instant) {
+        self.tell_lead_of(1, a);
+    }
+
+    pub(crate) fn tell_lead_of(&self, term: u64, a: Instant) {
         let (timing, confirmed) = (self.timing, self.confirmed(a));
-        self.tell(&ToInit::Lead { term: Term(1), info: info(), timing, confirmed });
+        self.tell(&ToInit::Lead { term: Term(term), info: info(), timing, confirmed });
     }
 
     /// The same; returns once the workload has started.

@@ -3,7 +3,7 @@
 //! Owns the rules and their remedies. A value that its own type refuses never gets here. Where no Lease is wanted, only what a
 //! plain init uses is judged: one file may serve both.
 
-use super::{Config, OnExit, OnLoss, Runs};
+use super::{Config, HookKind, OnExit, OnLoss, Runs};
 
 pub use names::can_stand;
 pub(super) use names::dashed;
@@ -101,6 +101,10 @@ fn note_what_does_nothing(config: &Config, judgement: &mut Judgement) {
         ("workload.onExit", config.workload.on_exit == OnExit::Follow),
         ("workload.onLoss", config.workload.on_loss == OnLoss::Exit),
     ];
+    let hooks = HookKind::ALL.into_iter().filter(|kind| kind.of(&config.hooks).is_some());
+    for kind in hooks {
+        judgement.note(format!("hooks.{}: what it says does nothing without leader election", kind.name()));
+    }
     for key in roles::set(config).chain(others.into_iter().filter_map(|(key, is_set)| is_set.then_some(key))) {
         judgement.note(format!("{key}: what it says does nothing without leader election"));
     }

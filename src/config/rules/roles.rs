@@ -6,7 +6,7 @@ use super::{
     Judgement,
     workload::{is_catchable, judge_command},
 };
-use crate::config::{Acknowledge, Config, HookKind, Runs, Signal};
+use crate::config::{Acknowledge, Config, HookKind, OnHookFailure, Runs, Signal};
 
 /// What arrives, and what the workload gets.
 type Rules = BTreeMap<Signal, Option<Signal>>;
@@ -15,6 +15,7 @@ pub(super) fn judge(config: &Config, judgement: &mut Judgement) {
     let roles = [config.signals.on_lead, config.signals.on_follow];
     judge_rewrite("leader", &config.signals.rewrite.leader, roles, judgement);
     judge_rewrite("standby", &config.signals.rewrite.standby, roles, judgement);
+    judge_hooks(config, judgement);
     match config.workload.runs {
         Runs::Leading => refuse_what_means_nothing(config, judgement),
         Runs::Always => judge_telling(config, judgement),
@@ -30,10 +31,8 @@ fn refuse_what_means_nothing(config: &Config, judgement: &mut Judgement) {
 
 /// Which of the keys are set by which a running workload is told its role.
 pub(super) fn set(config: &Config) -> impl Iterator<Item = &'static str> {
-    let Config { workload, signals, hooks, .. } = config;
+    let Config { workload, signals, .. } = config;
     let keys = [
-        ("hooks.afterLead", hooks.after_lead.is_some()),
-        ("hooks.beforeFollow", hooks.before_follow.is_some()),
         ("signals.onLead", signals.on_lead.is_some()),
         ("signals.onFollow", signals.on_follow.is_some()),
         ("signals.rewrite.standby", !signals.rewrite.standby.is_empty()),
@@ -42,15 +41,35 @@ pub(super) fn set(config: &Config) -> impl Iterator<Item = &'static str> {
     keys.into_iter().filter_map(|(key, is_set)| is_set.then_some(key))
 }
 
-fn judge_telling(config: &Config, judgement: &mut Judgement) {
-    let (signals, hooks) = (&config.signals, &config.hooks);
+fn judge_hooks(config: &Config, judgement: &mut Judgement) {
+    let Config { workload, hooks, .. } = config;
+    let always = workload.runs == Runs::Always;
     for kind in HookKind::ALL {
         let (Some(hook), name) = (kind.of(hooks), kind.name()) else { continue };
-        judge_command(&format!("hooks.{name}.command"), &hook.command, judgement);
+        if hook.command.is_empty() {
+            judgement.refuse(&[&format!("hooks.{name}")], "has no command: write the program that it runs");
+        } else {
+            judge_command(&format!("hooks.{name}.command"), &hook.command, judgement);
+        }
+        let timeout = format!("hooks.{name}.timeout");
         if hook.timeout.is_zero() {
-            judgement.refuse(&[&format!("hooks.{name}.timeout")], "0s leaves a hook no time: write one such as 10s");
+            judgement.refuse(&[&timeout], "0s leaves a hook no time: write one such as 10s");
+        }
+        if kind == HookKind::BeforeFollow && !always && hook.timeout >= workload.stop.grace {
+            let message = "leaves the workload no time to stop, because it is part of workload.stop.grace: make it shorter";
+            judgement.refuse(&[&timeout, "workload.stop.grace"], message);
+        }
+        let acknowledges = matches!(kind, HookKind::AfterLead | HookKind::BeforeFollow);
+        if workload.acknowledge == Some(Acknowledge::Hook) && acknowledges && hook.on_failure == OnHookFailure::Ignore {
+            let message =
+                "ignore would take a failure for the word of the workload: set it to abort, or workload.acknowledge to notify";
+            judgement.refuse(&[&format!("hooks.{name}.onFailure"), "workload.acknowledge"], message);
         }
     }
+}
+
+fn judge_telling(config: &Config, judgement: &mut Judgement) {
+    let (signals, hooks) = (&config.signals, &config.hooks);
     for (path, signal, key, hook, role) in [
         ("signals.onLead", signals.on_lead, "hooks.afterLead", &hooks.after_lead, "leads"),
         ("signals.onFollow", signals.on_follow, "hooks.beforeFollow", &hooks.before_follow, "follows"),
@@ -80,7 +99,7 @@ fn judge_telling(config: &Config, judgement: &mut Judgement) {
              or none (the signal is enough, and nobody checks)",
         ),
         Some(Acknowledge::Hook) => {
-            for kind in HookKind::ALL.into_iter().filter(|kind| kind.of(hooks).is_none()) {
+            for kind in [HookKind::AfterLead, HookKind::BeforeFollow].into_iter().filter(|kind| kind.of(hooks).is_none()) {
                 let key = format!("hooks.{}", kind.name());
                 judgement.refuse(&["workload.acknowledge", &key], format!("hook needs both hooks, and there is no {key}"));
             }
@@ -109,7 +128,7 @@ pub(super) fn judge_rewrite(role: &str, rules: &Rules, roles: [Option<Signal>; 2
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Hook, Signals};
+    use crate::config::{Hook, Hooks, Signals};
 
     const LEAD: Signal = Signal(libc::SIGUSR1);
     const FOLLOW: Signal = Signal(libc::SIGUSR2);
@@ -175,8 +194,30 @@ mod tests {
     #[test]
     fn a_hook_has_a_program_and_time() {
         let mut config = always(Some(Acknowledge::None));
-        config.hooks.after_lead = Some(Hook { command: Vec::new(), timeout: std::time::Duration::ZERO });
-        assert_eq!(refused(&config), ["hooks.afterLead.command", "hooks.afterLead.timeout"]);
+        config.hooks.after_lead = Some(Hook { timeout: std::time::Duration::ZERO, ..Hook::default() });
+        assert_eq!(refused(&config), ["hooks.afterLead", "hooks.afterLead.timeout"]);
+        config.workload.runs = Runs::Leading;
+        config.hooks.after_follow = config.hooks.after_lead.clone();
+        assert_eq!(refused(&config).len(), 4 + 3, "in every mode, beside what tells a role");
+    }
+
+    #[test]
+    fn the_failure_of_a_hook_that_acknowledges_is_not_ignored() {
+        let mut config = always(Some(Acknowledge::Hook));
+        let ignored = || Some(Hook { on_failure: OnHookFailure::Ignore, ..hook("tell").unwrap() });
+        config.hooks = Hooks { before_lead: ignored(), after_lead: ignored(), before_follow: ignored(), after_follow: ignored() };
+        assert_eq!(refused(&config), ["hooks.afterLead.onFailure", "hooks.beforeFollow.onFailure"]);
+        config.workload.acknowledge = Some(Acknowledge::Notify);
+        assert!(refused(&config).is_empty());
+    }
+
+    #[test]
+    fn the_hook_before_a_stop_leaves_time_for_it() {
+        let mut config = Config::default();
+        config.hooks.before_follow = Some(Hook { timeout: config.workload.stop.grace, ..hook("drain").unwrap() });
+        assert_eq!(refused(&config), ["hooks.beforeFollow.timeout"]);
+        config.workload.stop.grace += std::time::Duration::from_secs(1);
+        assert!(refused(&config).is_empty());
     }
 
     #[test]
@@ -184,8 +225,8 @@ mod tests {
         let mut config = always(Some(Acknowledge::None));
         config.workload.runs = Runs::Leading;
         config.signals.rewrite.standby.insert(LEAD, None);
-        config.hooks.after_lead = hook("promote");
-        let about = ["hooks.afterLead", "signals.onLead", "signals.onFollow", "signals.rewrite.standby", "workload.acknowledge"];
+        config.hooks.after_lead = hook("prepare");
+        let about = ["signals.onLead", "signals.onFollow", "signals.rewrite.standby", "workload.acknowledge"];
         assert_eq!(refused(&config), about);
     }
 

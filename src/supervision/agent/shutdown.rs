@@ -116,6 +116,9 @@ impl Agent {
         }
         if self.workload.is_down() {
             self.workload.hold();
+        } else if shutdown.signals == 1 && signal.is_none() && self.workload.prepares_to_follow() {
+            self.begin_stop(Reason::Signal, now);
+            self.give_way(now);
         } else {
             self.workload.stop(signal, kill_at, now);
         }
@@ -159,7 +162,7 @@ impl Agent {
         };
         if is_over {
             self.finish(now);
-        } else if !self.workload.is_down() && !waits && !self.workload.is_stopping() {
+        } else if !self.workload.is_down() && !waits && !self.workload.is_stopping() && !self.workload.is_yielding() {
             self.workload.stop(None, now + self.config.config.workload.stop.grace, now);
         }
     }

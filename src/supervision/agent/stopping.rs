@@ -2,7 +2,7 @@
 
 use super::Agent;
 use crate::{
-    config::{OnExit, OnLoss},
+    config::{OnExit, OnLoss, Runs},
     exit,
     link::{Exit, Reason, Stop, Term, Then, ToElector},
     supervision::{Action, workload::Happened},
@@ -76,16 +76,15 @@ impl Agent {
 
     /// Stops or demotes the leader, in the time that the reason leaves (law 7).
     pub(super) fn give_way(&mut self, now: Instant) {
-        let Some((reason, hard)) = self.term.as_ref().and_then(|term| Some((term.stopping()?, term.deadlines().hard))) else {
-            return;
-        };
+        let Some(term) = &self.term else { return };
+        let (Some(reason), hard) = (term.stopping(), term.deadlines().hard) else { return };
         let stop = &self.config.config.workload.stop;
         let kill_at = if reason.is_loss() { hard.min(now + stop.loss_grace) } else { now + stop.grace };
         // A standby keeps the time that it was given to end, and the Lease does not wait for that.
-        if self.shutdown.is_some() && self.workload.leads() {
+        if self.shutdown.is_some() && self.workload.leads() && self.config.config.workload.runs == Runs::Always {
             self.workload.stop(None, kill_at, now);
         } else {
-            self.workload.give_way(reason, kill_at, hard, now);
+            self.workload.give_way(reason, &term.info, kill_at, hard, now);
         }
         self.flush(now);
     }

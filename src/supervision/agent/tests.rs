@@ -16,6 +16,7 @@ mod begin;
 mod deadlines;
 mod electors;
 mod health;
+mod hooks;
 mod leading;
 mod once;
 mod orphans;

@@ -32,7 +32,7 @@ impl Policy {
             terminal,
             config: config.workload.clone(),
             signals: config.signals.clone(),
-            hooks: config.hooks.clone(),
+            hooks: if plain { Hooks::default() } else { config.hooks.clone() },
             start_timeout: config.lease.duration,
         }
     }
@@ -42,11 +42,16 @@ impl Policy {
         self.config.acknowledge == Some(Acknowledge::Notify)
     }
 
+    /// Whether something of the workload runs while following.
+    pub(crate) fn has_standby(&self) -> bool {
+        self.always
+    }
+
     /// How long a promotion's signal may take to be sent, and then the workload to acknowledge it: as long as its hook may take to
     /// end, and at least as long as a crash would leave the Lease without a leader. One that is silent for longer is of less use.
     pub(crate) fn promotion_patience(&self) -> Duration {
         let margin = self.config.stop.kill_margin;
-        let hook = self.hooks.after_lead.as_ref().map_or(Duration::ZERO, |hook| hook.timeout.saturating_add(margin));
-        self.start_timeout.max(hook)
+        let hooks = [&self.hooks.before_lead, &self.hooks.after_lead].into_iter().flatten();
+        hooks.map(|hook| hook.timeout.saturating_add(margin)).fold(self.start_timeout, Duration::max)
     }
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::{Actual, Happened, Wanted, Workload};
 use crate::{
     config::{OnExit, Signal},
-    link::{Exit, Reason, Stop},
-    supervision::{Action, Scan, escalation::StopEscalation},
+    link::{Exit, Reason, Stop, TermInfo},
+    supervision::{Action, Scan, escalation::StopEscalation, hooks::Told},
     time::Instant,
 };
 
@@ -29,16 +29,21 @@ impl Workload {
     /// Nothing of a leader may run, and that is to be proved; nothing is started until it is wanted again. SIGKILL no later than
     /// `kill_at`; a demotion's hook begins before `not_after` or not at all. Each call ends in a [`Happened::Yielded`]: at once
     /// where only a standby is starting or ending, otherwise after a proof that is made from now on.
-    pub(crate) fn give_way(&mut self, reason: Reason, kill_at: Instant, not_after: Instant, now: Instant) {
+    pub(crate) fn give_way(&mut self, reason: Reason, info: &TermInfo, kill_at: Instant, not_after: Instant, now: Instant) {
         self.wanted = Wanted::Down;
-        if self.policy.always && !self.leads && matches!(self.actual, Actual::Starting { .. } | Actual::Stopping { .. }) {
+        if self.leads {
+            self.led = Some(Told { info: Some(info.clone()), reason: Some(reason), exit: self.exit() });
+        }
+        let is_ending = matches!(self.actual, Actual::Starting { .. } | Actual::Stopping { .. });
+        if !self.leads && (self.policy.has_standby() && is_ending || matches!(self.actual, Actual::Following { .. })) {
             // A standby that is starting or ending leads no more than one that runs; its remains are killed as before.
             self.yielded(now);
             return;
         }
         self.health.call_off(&mut self.actions);
-        let alone = !self.health.is_asking();
-        if let Actual::Running { roles: Some(roles), .. } = &mut self.actual
+        let alone = !self.policy.always || !self.health.is_asking();
+        if let Actual::Running { roles, .. } = &mut self.actual
+            && (self.policy.always || !reason.is_loss())
             && let Some(outcome) = roles.demote(reason, alone, kill_at, not_after, now, &mut self.actions)
         {
             self.account.began.get_or_insert(now);
@@ -59,7 +64,11 @@ impl Workload {
         self.wanted = Wanted::Down;
         match self.actual {
             Actual::Running { .. } | Actual::Starting { .. } => self.kill(now),
-            Actual::Stopped | Actual::Waiting { .. } | Actual::Stopping { .. } => self.descend(None, now, now),
+            Actual::Stopped
+            | Actual::Waiting { .. }
+            | Actual::Preparing { .. }
+            | Actual::Following { .. }
+            | Actual::Stopping { .. } => self.descend(None, now, now),
         }
         if let Actual::Stopping { escalation, .. } = &mut self.actual {
             escalation.hard(hard, now);
@@ -72,10 +81,12 @@ impl Workload {
                 let since = *since;
                 self.ended(exit, since, now);
             }
-            Actual::Running { roles: Some(roles), .. } if roles.is_hook(pid) => {
-                let outcome = roles.hook_ended(Some(exit), &mut self.actions);
+            Actual::Running { roles, .. } if roles.is_hook(pid) => {
+                let outcome = roles.hook_ended(Some(exit), now, &mut self.actions);
                 self.take(outcome, now);
+                self.advance(now);
             }
+            Actual::Preparing { hook } | Actual::Following { hook } if hook.is(pid) => self.hook_ended(Some(exit), now),
             Actual::Stopping { main, escalation, .. } if *main == Some(pid) => {
                 *main = None;
                 self.account.end = Some((now, exit));
@@ -83,8 +94,40 @@ impl Workload {
             }
             Actual::Starting { pid: Some(main), .. } if *main == pid => self.ended(exit, now, now),
             Actual::Stopping { escalation, .. } => escalation.reaped(now),
-            Actual::Running { .. } | Actual::Stopped | Actual::Waiting { .. } | Actual::Starting { .. } => {}
+            Actual::Running { .. }
+            | Actual::Stopped
+            | Actual::Waiting { .. }
+            | Actual::Preparing { .. }
+            | Actual::Following { .. }
+            | Actual::Starting { .. } => {}
         }
+    }
+
+    /// A hook that runs alone has ended, or never began.
+    pub(super) fn hook_ended(&mut self, exit: Option<Exit>, now: Instant) {
+        match &self.actual {
+            Actual::Preparing { hook } if !hook.succeeds(exit, &self.policy, &mut self.actions) => self.hook_failed(now),
+            Actual::Preparing { .. } if self.may_start(now) => self.spawn(now),
+            Actual::Preparing { .. } => self.actual = self.killing(None, Some(now), now),
+            Actual::Following { hook } => {
+                hook.succeeds(exit, &self.policy, &mut self.actions);
+                self.actual = self.killing(None, None, now);
+            }
+            Actual::Stopped
+            | Actual::Waiting { .. }
+            | Actual::Starting { .. }
+            | Actual::Running { .. }
+            | Actual::Stopping { .. } => {}
+        }
+    }
+
+    /// A hook that runs alone has failed: whatever is left of it is killed.
+    pub(super) fn hook_failed(&mut self, now: Instant) {
+        if let Actual::Preparing { .. } = self.actual {
+            self.wanted = Wanted::Down;
+            self.happened.push_back(Happened::NotPromoted(Reason::HookFailed));
+        }
+        self.actual = self.killing(None, None, now);
     }
 
     /// Init has no child, which is all that a plain init asks for.
@@ -100,6 +143,9 @@ impl Workload {
             return;
         }
         self.account.killed = self.account.killed.or_else(|| escalation.killed());
+        if let Some(led) = self.led.as_mut().filter(|_| self.leads) {
+            led.exit = self.account.end.map(|(_, exit)| exit);
+        }
         self.actual = again_at.map_or(Actual::Stopped, |until| Actual::Waiting { until });
         self.leads = false;
         self.yielded(now);
@@ -152,7 +198,7 @@ impl Workload {
     /// Asks it to stop; SIGKILL follows at `kill_at` at the latest.
     pub(super) fn descend(&mut self, signal: Option<Signal>, kill_at: Instant, now: Instant) {
         match &mut self.actual {
-            Actual::Stopped | Actual::Waiting { .. } => {
+            Actual::Stopped | Actual::Waiting { .. } | Actual::Preparing { .. } | Actual::Following { .. } => {
                 self.actual = self.killing(None, None, now);
             }
             Actual::Stopping { escalation, again_at, .. } => {
@@ -183,13 +229,13 @@ impl Workload {
         self.actual = self.killing(main, None, now);
     }
 
-    fn killing(&self, main: Option<i32>, again_at: Option<Instant>, now: Instant) -> Actual {
+    pub(super) fn killing(&self, main: Option<i32>, again_at: Option<Instant>, now: Instant) -> Actual {
         Actual::Stopping { main, escalation: StopEscalation::killing(self.policy.pid1, self.margin(), now), again_at }
     }
 
     /// There is no role left to tell; returns by when a demotion had to be acknowledged.
     fn abandon_roles(&mut self) -> Option<Instant> {
-        let Actual::Running { roles: Some(roles), .. } = &self.actual else { return None };
+        let Actual::Running { roles, .. } = &mut self.actual else { return None };
         roles.abandon(&mut self.actions);
         roles.yields_by()
     }

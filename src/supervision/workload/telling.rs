@@ -45,9 +45,11 @@ impl Workload {
 
     /// What the workload gets for this signal; none: nothing.
     pub(crate) fn rewritten(&self, signal: Signal) -> Option<Signal> {
-        let role = if let Actual::Running { roles: Some(roles), .. } = &self.actual {
+        let role = if let Actual::Running { roles, .. } = &self.actual
+            && self.policy.always
+        {
             roles.role()
-        } else if self.policy.always && !self.leads {
+        } else if self.policy.has_standby() && !self.leads {
             Role::Standby
         } else {
             Role::Leader
@@ -61,12 +63,16 @@ impl Workload {
 
     /// The outcome of telling it its role, and what it answered.
     pub(crate) fn role(&mut self, input: RoleInput, now: Instant) {
-        if let Actual::Running { roles: Some(roles), .. } = &mut self.actual {
-            let outcome = roles.handle(input, now, &mut self.actions);
-            self.take(outcome, now);
-        } else if let RoleInput::HookForked { pid } = input {
+        match (&mut self.actual, input) {
+            (Actual::Running { roles, .. }, _) => {
+                let outcome = roles.handle(input, now, &mut self.actions);
+                self.take(outcome, now);
+            }
+            (Actual::Preparing { hook } | Actual::Following { hook }, RoleInput::HookForked { pid }) => hook.forked(pid),
+            (Actual::Preparing { .. } | Actual::Following { .. }, RoleInput::HookNotForked) => self.hook_ended(None, now),
             // The stop came between.
-            self.actions.push_back(Action::KillHook { pid });
+            (_, RoleInput::HookForked { pid }) => self.actions.push_back(Action::KillHook { pid }),
+            (_, _) => {}
         }
     }
 
@@ -79,7 +85,7 @@ impl Workload {
     pub(super) fn may_ask(&self, now: Instant) -> Option<Option<Launch>> {
         let Actual::Running { roles, .. } = &self.actual else { return None };
         match &self.wanted {
-            _ if roles.as_ref().is_some_and(|roles| roles.yields_by().is_some()) => None,
+            _ if roles.yields_by().is_some() => None,
             Wanted::Leader(launch) if self.leads => (now < launch.not_after).then(|| Some(launch.clone())),
             Wanted::Down | Wanted::Standby | Wanted::Leader(_) => (!self.leads).then_some(None),
         }
@@ -88,7 +94,7 @@ impl Workload {
     /// What follows from how it is, whatever brought that about.
     pub(crate) fn heed_health(&mut self, now: Instant) {
         let Actual::Running { roles, .. } = &mut self.actual else { return };
-        if let Some(roles) = roles.as_mut().filter(|_| !self.health.is_asking()) {
+        if !self.health.is_asking() {
             let outcome = roles.left_alone();
             self.take(outcome, now);
         }
@@ -113,14 +119,15 @@ impl Workload {
                 self.health.leads(true, now);
                 self.happened.push_back(Happened::Leads { pid });
             }
-            Outcome::Demoted => {
+            Outcome::Demoted(until) | Outcome::NotDemoted(until) if !self.policy.always => self.descend(None, until, now),
+            Outcome::Demoted(_) => {
                 self.leads = false;
                 self.health.leads(false, now);
                 self.yielded(now);
                 self.account = Account::default();
             }
             Outcome::NotPromoted(reason) => self.happened.push_back(Happened::NotPromoted(reason)),
-            Outcome::NotDemoted => self.kill(now),
+            Outcome::NotDemoted(_) => self.kill(now),
         }
     }
 

@@ -1,0 +1,326 @@
+//! The hooks around a leader that is started and stopped (`runs: leading`), and those around one that is told.
+
+use super::*;
+use crate::config::{Hook, HookKind, OnHookFailure};
+
+const HOOK: i32 = 300;
+
+fn hook() -> Option<Hook> {
+    Some(Hook { command: vec!["hook".into()], timeout: Duration::from_secs(3), ..Hook::default() })
+}
+
+fn with(kinds: &[HookKind]) -> Config {
+    let mut config = config();
+    for kind in kinds {
+        let hooks = &mut config.hooks;
+        *match kind {
+            HookKind::BeforeLead => &mut hooks.before_lead,
+            HookKind::AfterLead => &mut hooks.after_lead,
+            HookKind::BeforeFollow => &mut hooks.before_follow,
+            HookKind::AfterFollow => &mut hooks.after_follow,
+        } = hook();
+    }
+    config
+}
+
+impl World {
+    /// The hook that was asked for since the last look, with what it is told of an end.
+    fn hook(&self) -> Option<(HookKind, Option<Reason>, Option<Exit>, Instant)> {
+        self.actions.iter().find_map(|action| {
+            let Action::Hook { hook, reason, exit, not_after, .. } = action else { return None };
+            Some((*hook, *reason, *exit, *not_after))
+        })
+    }
+
+    fn hook_runs(&mut self, kind: HookKind) {
+        assert_eq!(self.hook().map(|(kind, ..)| kind), Some(kind), "{:?}", self.actions);
+        self.take();
+        self.feed(Input::Role(RoleInput::HookForked { pid: HOOK }));
+    }
+
+    fn hook_ends(&mut self, exit: Exit) {
+        self.feed(Input::Reaped { pid: HOOK, exit });
+    }
+
+    fn starts(&self) -> bool {
+        self.spawns().is_some()
+    }
+
+    fn told_started(&self) -> bool {
+        self.actions.iter().any(|action| matches!(action, Action::Tell(ToElector::Started { .. })))
+    }
+
+    fn stops_for(&self) -> Option<Reason> {
+        self.actions.iter().find_map(|action| match action {
+            Action::Tell(ToElector::Stopping { reason, .. }) => Some(*reason),
+            _ => None,
+        })
+    }
+}
+
+#[test]
+fn the_hook_before_a_lead_runs_under_the_term_before_the_workload_starts() {
+    let mut world = World::new(with(&[HookKind::BeforeLead]));
+    world.lead(1);
+
+    assert_eq!(world.hook(), Some((HookKind::BeforeLead, None, None, deadlines(world.now).soft)));
+    assert!(!world.starts() && world.agent.leads() && world.agent.hard() == Some(deadlines(world.now).hard));
+    world.hook_runs(HookKind::BeforeLead);
+    let sent = world.now;
+    world.sleep_until(sent + Duration::from_secs(2));
+    world.extend(1, 1, world.now);
+    world.hook_ends(Exit::Code(0));
+
+    let (role, launch) = world.spawns().expect("a start");
+    assert_eq!((role, launch.unwrap().not_after), (Some(Role::Leader), deadlines(world.now).soft), "as far as it was extended");
+}
+
+#[test]
+fn a_hook_before_a_lead_that_fails_hands_over_once_what_it_left_is_proved_gone() {
+    for exit in [None, Some(Exit::Code(1)), Some(Exit::Signal(libc::SIGKILL))] {
+        let mut world = World::new(with(&[HookKind::BeforeLead]));
+        world.lead(1);
+        match exit {
+            None => world.feed(Input::Role(RoleInput::HookNotForked)),
+            Some(exit) => {
+                world.hook_runs(HookKind::BeforeLead);
+                world.hook_ends(exit);
+            }
+        }
+        assert_eq!(world.stops_for(), Some(Reason::HookFailed));
+        assert!(!world.starts() && world.agent.leads(), "its remains may be a leader's");
+        world.step_down(9, Reason::HookFailed);
+        assert_eq!(world.stopped(), None);
+        world.prove();
+        assert_eq!(world.stopped(), Some((9, Then::Follow)));
+        assert!(!world.agent.leads());
+    }
+}
+
+#[test]
+fn the_failure_of_a_hook_before_a_lead_may_be_ignored() {
+    let mut config = with(&[HookKind::BeforeLead]);
+    config.hooks.before_lead.as_mut().unwrap().on_failure = OnHookFailure::Ignore;
+    let mut world = World::new(config);
+    world.lead(1);
+    world.hook_runs(HookKind::BeforeLead);
+    world.hook_ends(Exit::Code(1));
+    assert!(world.starts());
+}
+
+#[test]
+fn a_hook_that_hangs_is_killed_at_its_timeout_and_given_up_a_kill_margin_later() {
+    let mut world = World::new(with(&[HookKind::BeforeLead]));
+    world.lead(1);
+    let began = world.now;
+    world.hook_runs(HookKind::BeforeLead);
+
+    world.wake_until(began + Duration::from_secs(3));
+    assert!(world.wants(&Action::KillHook { pid: HOOK }) && world.stops_for().is_none());
+    world.wake_until(began + Duration::from_secs(4));
+    assert_eq!(world.stops_for(), Some(Reason::HookFailed));
+}
+
+#[test]
+fn nothing_is_started_after_a_hook_that_ends_past_s() {
+    let mut world = World::new(with(&[HookKind::BeforeLead]));
+    world.lead(1);
+    let sent = world.now;
+    world.hook_runs(HookKind::BeforeLead);
+    world.sleep_until(deadlines(sent).soft);
+
+    world.hook_ends(Exit::Code(0));
+
+    assert!(!world.starts() && world.agent.leads(), "what the hook left is to be killed");
+    world.due();
+    assert!(world.wants(&Action::Sweep));
+}
+
+#[test]
+fn s_and_h_are_enforced_while_a_hook_runs() {
+    let mut world = World::new(with(&[HookKind::BeforeLead]));
+    world.agent.config.config.hooks.before_lead.as_mut().unwrap().timeout = Duration::from_secs(60);
+    world.lead(1);
+    let sent = world.now;
+    world.hook_runs(HookKind::BeforeLead);
+    world.wake_until(deadlines(sent).soft);
+    world.due();
+    assert!(world.wants(&Action::Sweep), "{:?}", world.actions);
+}
+
+#[test]
+fn a_workload_that_was_not_executed_in_time_leaves_its_hook_to_be_swept() {
+    for why in [NotSpawned::Late, NotSpawned::Failed { code: 127, message: "gone".into() }] {
+        let mut world = World::new(with(&[HookKind::BeforeLead]));
+        world.lead(1);
+        world.hook_runs(HookKind::BeforeLead);
+        world.hook_ends(Exit::Code(0));
+        world.feed(Input::Forked { pid: MAIN });
+        world.sleep_until(deadlines(world.now).soft);
+        world.feed(Input::NotSpawned(why));
+        assert!(world.agent.leads(), "until a sweep has found nobody");
+        world.prove();
+        assert!(!world.agent.leads());
+    }
+}
+
+#[test]
+fn the_start_is_told_after_the_hook_after_a_lead_whose_failure_hands_over() {
+    for (exit, starts) in [(Exit::Code(0), true), (Exit::Code(1), false)] {
+        let mut world = World::new(with(&[HookKind::AfterLead]));
+        world.lead(1);
+        world.run();
+        assert!(!world.told_started());
+        world.hook_runs(HookKind::AfterLead);
+        world.hook_ends(exit);
+        assert_eq!((world.told_started(), world.wants(&to_main(libc::SIGTERM))), (starts, !starts));
+    }
+}
+
+/// Leads, with these hooks.
+fn leading(kinds: &[HookKind]) -> World {
+    World::leading(with(kinds))
+}
+
+#[test]
+fn the_hook_before_a_planned_stop_comes_before_the_stop_signal_and_within_its_grace() {
+    for by_signal in [false, true] {
+        let mut config = with(&[HookKind::BeforeFollow]);
+        config.workload.stop.grace = Duration::from_secs(8);
+        let mut world = World::leading(config);
+        let began = world.now;
+        if by_signal {
+            world.feed(Input::Signal(libc::SIGTERM));
+        } else {
+            world.step_down(9, Reason::StepDown);
+        }
+        let reason = if by_signal { Reason::Signal } else { Reason::StepDown };
+        assert_eq!(world.hook().map(|(kind, why, ..)| (kind, why)), Some((HookKind::BeforeFollow, Some(reason))));
+        assert!(!world.wants(&to_main(libc::SIGTERM)));
+        world.hook_runs(HookKind::BeforeFollow);
+        world.step_down(10, reason);
+        assert!(!world.wants(&to_main(libc::SIGTERM)), "asking again does not cut it short");
+
+        world.sleep_until(began + Duration::from_secs(2));
+        world.hook_ends(Exit::Code(u8::from(by_signal)));
+
+        assert!(world.wants(&to_main(libc::SIGTERM)), "the stop goes on, whatever came of the hook");
+        world.wake_until((began + Duration::from_secs(8)).before(tick()));
+        assert!(!world.wants(&Action::Sweep), "{:?}", world.actions);
+        world.wake_until(began + Duration::from_secs(8));
+        assert!(world.wants(&Action::Sweep), "the grace began with the hook");
+    }
+}
+
+#[test]
+fn a_loss_and_a_second_signal_do_not_wait_for_the_hook_before_a_stop() {
+    let losses: [fn(&mut World); 2] =
+        [|world| world.step_down(10, Reason::LostToHolder), |world| world.feed(Input::Signal(libc::SIGTERM))];
+    for hastens in losses {
+        let mut world = leading(&[HookKind::BeforeFollow]);
+        world.feed(Input::Signal(libc::SIGTERM));
+        world.hook_runs(HookKind::BeforeFollow);
+        hastens(&mut world);
+        assert!(world.wants(&Action::KillHook { pid: HOOK }) && world.wants(&to_main(libc::SIGTERM)), "{:?}", world.actions);
+    }
+    let mut world = leading(&[HookKind::BeforeFollow]);
+    world.step_down(9, Reason::LostToHolder);
+    assert!(world.hook().is_none() && world.wants(&to_main(libc::SIGTERM)));
+}
+
+#[test]
+fn the_hook_after_a_stop_runs_once_the_proof_was_given_and_not_before_and_knows_how_it_went() {
+    let mut world = leading(&[HookKind::AfterFollow]);
+    world.step_down(9, Reason::StepDown);
+    world.exit(Exit::Signal(libc::SIGTERM));
+    assert!(world.hook().is_none());
+    world.prove();
+
+    let told = world.actions.iter().position(|action| matches!(action, Action::Tell(ToElector::Stopped { .. })));
+    let hook = world.actions.iter().position(|action| matches!(action, Action::Hook { .. }));
+    assert!(told.is_some() && told < hook, "{:?}", world.actions);
+    let end = (HookKind::AfterFollow, Some(Reason::StepDown), Some(Exit::Signal(libc::SIGTERM)), Instant::NEVER);
+    assert_eq!(world.hook(), Some(end));
+    assert!(!world.agent.leads());
+    world.hook_runs(HookKind::AfterFollow);
+    world.hook_ends(Exit::Code(1));
+    world.prove();
+    world.told(ToInit::Ended { term: Term(1) });
+    assert!(world.hook().is_none(), "once");
+}
+
+#[test]
+fn the_hook_after_a_stop_waits_for_the_question_that_the_proof_answers() {
+    let mut world = leading(&[HookKind::AfterFollow]);
+    world.feed(Input::Signal(libc::SIGINT));
+    world.exit_proved(Exit::Code(0));
+    assert!(world.hook().is_none(), "nobody has asked for the proof yet");
+}
+
+#[test]
+fn the_next_lead_does_not_wait_for_the_hook_after_the_last_stop_and_starts_nothing_before_that_is_gone() {
+    let mut world = leading(&[HookKind::AfterFollow]);
+    world.step_down_proved(Reason::StepDown, Exit::Code(0));
+    world.hook_runs(HookKind::AfterFollow);
+    world.told(ToInit::Ended { term: Term(1) });
+
+    world.lead(2);
+
+    assert!(!world.starts() && !world.agent.leads());
+    world.prove();
+    assert!(world.starts());
+}
+
+#[test]
+fn a_step_down_while_the_hook_after_a_stop_runs_is_answered_at_once() {
+    let mut world = leading(&[HookKind::AfterFollow]);
+    world.step_down_proved(Reason::StepDown, Exit::Code(0));
+    world.hook_runs(HookKind::AfterFollow);
+    world.take();
+    world.step_down(10, Reason::StepDown);
+    assert_eq!(world.stopped(), Some((10, Then::Follow)));
+}
+
+#[test]
+fn a_standby_is_told_to_lead_after_the_hook_before_that() {
+    let mut config = with(&[HookKind::BeforeLead, HookKind::AfterFollow]);
+    config.workload.runs = config::Runs::Always;
+    config.workload.acknowledge = Some(config::Acknowledge::None);
+    (config.signals.on_lead, config.signals.on_follow) = (Some(Signal(libc::SIGUSR1)), Some(Signal(libc::SIGUSR2)));
+    let mut world = World::of(config, true, false);
+    world.due();
+    world.run();
+    world.greet();
+    world.take();
+
+    world.lead(1);
+    world.hook_runs(HookKind::BeforeLead);
+    assert!(world.agent.leads());
+    let later = world.now + Duration::from_secs(2);
+    world.sleep_until(later);
+    world.extend(1, 1, later);
+    world.hook_ends(Exit::Code(0));
+    let told = |world: &World, role| {
+        world.actions.iter().find_map(|action| match action {
+            Action::TellRole { role: told, not_after, .. } if *told == role => Some(*not_after),
+            _ => None,
+        })
+    };
+    assert_eq!(told(&world, Role::Leader), Some(Some(deadlines(later).soft)));
+    world.feed(Input::Role(RoleInput::Signalled));
+    world.take();
+
+    world.step_down(9, Reason::StepDown);
+    assert!(world.hook().is_none());
+    world.feed(Input::Role(RoleInput::Signalled));
+    assert_eq!(
+        world.hook().map(|(kind, why, exit, _)| (kind, why, exit)),
+        Some((HookKind::AfterFollow, Some(Reason::StepDown), None))
+    );
+    world.hook_runs(HookKind::AfterFollow);
+    world.told(ToInit::Ended { term: Term(1) });
+    world.lead(2);
+    assert!(world.wants(&Action::KillHook { pid: HOOK }) && told(&world, Role::Leader).is_none());
+    world.hook_ends(Exit::Signal(libc::SIGKILL));
+    assert_eq!(world.hook().map(|(kind, ..)| kind), Some(HookKind::BeforeLead));
+}

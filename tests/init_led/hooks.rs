@@ -1,0 +1,114 @@
+//! The hooks around a leader with real processes (`runs: leading`).
+
+use std::fs;
+
+use nix::sys::signal::Signal::SIGTERM as TERM;
+use tenure::{
+    clock,
+    config::{Config, Hook},
+    link::{Reason, Term, Then, ToElector, ToInit},
+};
+
+use super::{
+    scratch::Scratch,
+    wait::wait_until,
+    world::{World, config},
+};
+
+/// A workload, and a script for each hook, in the order in which they run.
+fn hooked(workload: &str, scripts: [&str; 4]) -> Config {
+    let hook = |script: &str| {
+        let command = ["sh", "-c", script].map(str::to_owned).to_vec();
+        (!script.is_empty()).then(|| Hook { command, ..Hook::default() })
+    };
+    let mut config = config(workload);
+    let [before_lead, after_lead, before_follow, after_follow] = scripts.map(hook);
+    config.hooks.before_lead = before_lead;
+    config.hooks.after_lead = after_lead;
+    config.hooks.before_follow = before_follow;
+    config.hooks.after_follow = after_follow;
+    config
+}
+
+pub(crate) fn the_hooks_around_a_leader_run_in_order_and_know_what_they_are_for() {
+    let scratch = Scratch::new();
+    let log = scratch.join("log");
+    let say = |words: &str| format!("echo {words} >>{}", log.display());
+    let tells = "$TENURE_ROLE $TENURE_FENCING_TOKEN $TENURE_REASON $TENURE_EXIT_CODE $TENURE_EXIT_SIGNAL";
+    let hooks = ["beforeLead", "afterLead", "beforeFollow", "afterFollow"].map(|name| say(&format!("{name} {tells}")));
+    let workload = format!("trap '{}; exit 9' TERM; {}; while :; do sleep 0.01; done", say("stops"), say("starts"));
+    let (world, _) = World::contained(&hooked(&workload, hooks.each_ref().map(String::as_str)));
+    let said = || fs::read_to_string(&log).unwrap_or_default();
+
+    world.lead(clock::boot());
+    wait_until("it handles its stop", || said().contains("starts"));
+    world.step_down(7, Reason::StepDown);
+    assert_eq!(world.stopped(7), Then::Follow);
+    wait_until("the last one has run", || said().contains("afterFollow"));
+
+    let lines = said();
+    let mut lines: Vec<_> = lines.lines().map(str::trim_end).collect();
+    // The workload and what follows its start run beside each other.
+    lines[1..3].sort_unstable();
+    assert_eq!(
+        lines,
+        [
+            "beforeLead leader 17",
+            "afterLead leader 17",
+            "starts",
+            "beforeFollow standby 17 step-down",
+            "stops",
+            "afterFollow standby 17 step-down 9",
+        ]
+    );
+    wait_until("nothing is left", || world.others().is_empty());
+}
+
+pub(crate) fn a_hook_before_a_lead_that_fails_starts_nothing_and_nothing_of_it_is_left() {
+    let script = "setsid sh -c 'trap \"\" TERM HUP; while :; do sleep 1; done' & exit 3";
+    let (world, _) = World::contained(&hooked("echo starts", [script, "", "", ""]));
+    world.begin(clock::boot());
+    let stopping = world.hear();
+    assert!(matches!(stopping, ToElector::Stopping { reason: Reason::HookFailed, .. }), "{stopping:?}");
+
+    world.step_down(7, Reason::HookFailed);
+
+    assert_eq!(world.stopped_in_the_end(7), Then::Follow);
+    assert_eq!(world.others(), []);
+}
+
+pub(crate) fn what_a_hook_before_a_lead_leaves_dies_by_the_deadline_of_the_term() {
+    let config = hooked("exec sleep 1000", ["setsid sleep 1000 & sleep 1000", "", "", ""]);
+    let (world, _) = World::contained(&super::world::within(super::world::timing(), config));
+    let a = clock::boot();
+    world.begin(a);
+    wait_until("it has left something", || world.others().len() >= 3);
+    super::world::sleep_until(world.deadlines(a).end);
+    assert_eq!(world.others(), []);
+}
+
+pub(crate) fn a_daemon_of_the_hook_after_a_stop_is_gone_before_the_next_leader_starts() {
+    let (mut world, _) =
+        World::contained(&hooked("echo starts; exec sleep 1000", ["", "", "", "setsid sleep 1000 & sleep 1000"]));
+    world.lead(clock::boot());
+    assert_eq!(world.line(), "starts");
+    world.step_down(7, Reason::StepDown);
+    assert_eq!(world.stopped(7), Then::Follow);
+    wait_until("the hook has its daemon", || world.others().len() == 3);
+    world.tell(&ToInit::Ended { term: Term(1) });
+
+    world.tell_lead_of(2, clock::boot());
+
+    assert_eq!(world.line(), "starts");
+    assert_eq!(world.others().len(), 1, "the leader alone");
+}
+
+pub(crate) fn term_runs_the_hook_before_the_stop() {
+    let workload = "trap 'echo stops; exit 0' TERM; echo starts; while :; do sleep 0.01; done";
+    let (mut world, _) = World::contained(&hooked(workload, ["", "", "echo drains", ""]));
+    world.lead(clock::boot());
+    assert_eq!(world.line(), "starts");
+    world.signal(TERM);
+    assert_eq!(world.line(), "drains");
+    assert_eq!(world.line(), "stops");
+}
