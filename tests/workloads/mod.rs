@@ -175,7 +175,7 @@ async fn nginx_reloads_on_hup_and_finishes_its_requests_in_a_hand_over(stage: St
     assert!(rest.len() >= 60_000, "the answer was cut off after {} bytes", rest.len());
     assert_eq!(a.exit().await, 0);
     until("the other serves", async || listens(address) && stage.page(address, "/").await.ends_with("first")).await;
-    tell("nginx, hand-over with a request of 2 s under way", client.end().1);
+    tell("nginx, hand-over with a slow request under way", client.end().1);
     b.signal(Signal::SIGTERM).await;
     assert_eq!(b.exit().await, 0);
 }
