@@ -150,6 +150,33 @@ fn a_person_who_stops_the_workload_through_init_stops_init_too_and_nobody_beside
 }
 
 #[test]
+fn nobody_gets_a_sigcont_that_nobody_sent_unless_it_is_stopped() {
+    let script = "trap 'echo continued' CONT; trap 'echo asked; exit 6' TERM; echo ready; while :; do sleep 0.01; done";
+    let mut init = Init::start(&[], &["bash", "-c", script], true);
+    init.line();
+    init.signal(Signal::SIGTERM);
+    assert_eq!(init.line(), "asked");
+    assert_eq!(init.exit(), 6);
+
+    let group = ["--set", "workload.stop.killMode=group"];
+    let stopped = "trap 'exit 6' TERM; echo ready; kill -STOP $$; while :; do sleep 0.01; done";
+    let beside = "(trap 'echo asked; exit' TERM; echo ready; kill -STOP $BASHPID; while :; do sleep 0.01; done) & \
+                  trap 'wait; exit 6' TERM; while :; do sleep 0.01; done";
+    for (options, script, lines) in [(&[][..], stopped, 0), (&group[..], beside, 1)] {
+        let mut init = Init::start(options, &["bash", "-c", script], true);
+        init.line();
+        let tree = |main: Pid| [vec![main], children(main)].concat();
+        let is_stopped = |pid: Pid| state(pid) == Some('T');
+        wait_until("something is stopped", || children(init.pid()).into_iter().flat_map(tree).any(is_stopped));
+        init.signal(Signal::SIGTERM);
+        for _ in 0..lines {
+            assert_eq!(init.line(), "asked");
+        }
+        assert_eq!(init.exit(), 6);
+    }
+}
+
+#[test]
 fn real_time_signals_pass_through_and_may_be_the_stop_signal_as_systemd_wants_it() {
     let script = "trap 'exit 5' RTMIN+3; echo ready; while :; do sleep 0.01; done";
     let stop: &[&str] = &["--set", "workload.stop.signal=SIGRTMIN+3"];

@@ -15,7 +15,7 @@ use crate::{
         Pid,
         fuse::FuseError,
         kill,
-        scan::is_stopped,
+        scan::{is_any_stopped, is_stopped},
         spawn::{Command, Input as Stdin, Outcome, ProcessGroup, Setup, SpawnError, Spawning},
     },
     role::Role,
@@ -130,7 +130,7 @@ impl EventLoop {
                     self.tell_refused();
                 }
             }
-            Action::Continue { target } if self.processes.main.is_some_and(|main| main == named(target) && is_stopped(main)) => {
+            Action::Continue { target } if self.processes.main == Some(named(target)) && awaits(target) => {
                 drop(send(target, kill::SIGCONT));
             }
             // It ended meanwhile, and its id may be reused.
@@ -268,6 +268,14 @@ impl EventLoop {
 const fn named(target: Target) -> Pid {
     let (Target::Main(pid) | Target::Group(pid)) = target;
     Pid::from_raw(pid)
+}
+
+/// Whether SIGCONT has to come before another signal is received.
+fn awaits(target: Target) -> bool {
+    match target {
+        Target::Main(pid) => is_stopped(Pid::from_raw(pid)),
+        Target::Group(pid) => is_any_stopped(Pid::from_raw(pid)),
+    }
 }
 
 fn send(target: Target, signal: Signal) -> io::Result<()> {

@@ -103,11 +103,24 @@ pub struct Scanner {
     strange: Vec<Pid>,
 }
 
-/// Whether a signal that stops it has stopped it; so is, for what follows from it, one of which nothing can be read.
+/// Whether a signal that stops it has stopped this process; so is, for what follows from it, one of which nothing can be read.
 #[must_use]
 pub fn is_stopped(pid: Pid) -> bool {
-    let line = std::fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat_fields(&line).and_then(|mut fields| fields.next()).is_none_or(|state| state == "T")
+    state_and_group(&pid.to_string()).is_none_or(|(state, _)| state == b'T')
+}
+
+/// Whether a process of this group is stopped.
+#[must_use]
+pub fn is_any_stopped(group: Pid) -> bool {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let mut processes = entries.filter_map(|entry| state_and_group(entry.file_name().to_str()?));
+    processes.any(|process| process == (b'T', group.as_raw()))
+}
+
+fn state_and_group(pid: &str) -> Option<(u8, i32)> {
+    let line = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let mut fields = stat_fields(&line)?;
+    Some((fields.next()?.bytes().next()?, fields.nth(1)?.parse().ok()?))
 }
 
 impl Scanner {

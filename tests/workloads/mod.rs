@@ -330,14 +330,6 @@ async fn postgresql_keeps_each_committed_row_through_a_hand_over_and_a_crash(sta
     let kept: BTreeSet<u64> = kept.lines().map(|line| line.parse().expect("a number")).collect();
     let lost: Vec<_> = rows.difference(&kept).collect();
     assert!(lost.is_empty(), "committed, and gone: {lost:?}");
-    for me in [&a, &b, &c] {
-        // PostgreSQL's own witness: the shared memory of a server that still runs on this directory.
-        assert!(
-            !me.lines().iter().any(|line| line.contains("still in use") || line.contains("already exists")),
-            "{:?}",
-            me.lines()
-        );
-    }
     c.signal(Signal::SIGTERM).await;
     assert_eq!(c.exit().await, 0);
 }

@@ -51,9 +51,9 @@ impl World {
     }
 
     fn stops_for(&self) -> Option<Reason> {
-        self.actions.iter().find_map(|action| match action {
-            Action::Tell(ToElector::Stopping { reason, .. }) => Some(*reason),
-            _ => None,
+        self.actions.iter().find_map(|action| {
+            let Action::Tell(ToElector::Stopping { reason, .. }) = action else { return None };
+            Some(*reason)
         })
     }
 }
@@ -301,9 +301,9 @@ fn a_standby_is_told_to_lead_after_the_hook_before_that() {
     world.extend(1, 1, later);
     world.hook_ends(Exit::Code(0));
     let told = |world: &World, role| {
-        world.actions.iter().find_map(|action| match action {
-            Action::TellRole { role: told, not_after, .. } if *told == role => Some(*not_after),
-            _ => None,
+        world.actions.iter().find_map(|action| {
+            let Action::TellRole { role: told, not_after, .. } = action else { return None };
+            (*told == role).then_some(*not_after)
         })
     };
     assert_eq!(told(&world, Role::Leader), Some(Some(deadlines(later).soft)));
