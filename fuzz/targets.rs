@@ -194,6 +194,11 @@ fn obey(agent: &mut Agent, now: Instant) {
                 let late = not_after.is_some_and(|at| at <= now);
                 agent.handle(Input::Role(if late { RoleInput::NotSignalled } else { RoleInput::Signalled }), now);
             }
+            Action::Freeze | Action::LookFrozen => agent.handle(Input::Role(RoleInput::Looked { frozen: true }), now),
+            Action::Thaw { not_after } => {
+                let late = not_after <= now;
+                agent.handle(Input::Role(if late { RoleInput::NotSignalled } else { RoleInput::Signalled }), now);
+            }
             Action::MarkNotify => agent.handle(Input::Role(RoleInput::Signalled), now),
             Action::Hook { .. } => agent.handle(Input::Role(RoleInput::HookNotForked), now),
             Action::Sweep | Action::KillAll => {

@@ -29,7 +29,7 @@ pub struct WorkloadConfig {
     #[serde(with = "MaybeSpan")]
     #[schemars(with = "Option<String>")]
     pub start_timeout: Option<Duration>,
-    /// With `runs: always`, which standbys campaign.
+    /// With `runs: always` or `frozen`, which standbys campaign.
     pub candidate: Candidate,
     /// With `candidate: ready`: a Lease that nobody took for this long is taken by one that is not ready.
     #[serde(with = "Span")]
@@ -102,6 +102,8 @@ pub enum Runs {
     Leading,
     /// On every replica, told its role.
     Always,
+    /// On every replica, stopped by SIGSTOP once it is ready, until it leads.
+    Frozen,
 }
 
 /// What counts as the workload's word that it took its role.

@@ -136,6 +136,9 @@ impl EventLoop {
             // It ended meanwhile, and its id may be reused.
             Action::Signal { .. } | Action::Continue { .. } => {}
             Action::TellRole { pid, role, signal, not_after } => self.tell_role(agent, pid, role, signal, not_after),
+            Action::Freeze => self.look_frozen(agent, true),
+            Action::LookFrozen => self.look_frozen(agent, false),
+            Action::Thaw { not_after } => self.thaw(agent, not_after),
             Action::CallOff => self.roles.call_off(),
             Action::Hook { hook, info, reason, exit, not_after } => {
                 let told = Told { info: info.as_ref(), reason, exit };

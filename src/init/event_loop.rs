@@ -14,7 +14,7 @@ use crate::{
     link::{Exit, ToElector},
     notification::Notification,
     process::{Pid, kill, notify::Heard, reap, signals::Signals},
-    supervision::{Agent, AgentConfig, Input},
+    supervision::{Agent, AgentConfig, Input, RoleInput},
     term_page::TermPage,
     time::Instant,
     wire::Broken,
@@ -95,7 +95,8 @@ impl EventLoop {
             self.carry_out(agent);
         }
         // After the deadlines, because it may continue the workload of a leader (law 15).
-        if let Some(line) = self.foreground.resume(self.processes.main) {
+        let main = self.processes.main.filter(|_| !agent.is_frozen());
+        if let Some(line) = self.foreground.resume(main) {
             self.warn(line.into());
         }
         self.electors.flush();
@@ -119,6 +120,9 @@ impl EventLoop {
         for _ in 0..A_TURN {
             // A failing signalfd counts as empty: SIGCHLD is not needed to reap.
             let Ok(Some(received)) = self.signals.receive() else { break };
+            if received.signal.0 == libc::SIGCHLD && agent.is_frozen() {
+                self.feed(agent, Input::Role(RoleInput::Stirred));
+            }
             match self.foreground.filter(received, self.processes.main) {
                 Ok(Some(signal)) => self.feed(agent, Input::Signal(signal)),
                 Ok(None) => {}

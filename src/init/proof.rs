@@ -69,6 +69,12 @@ impl Prover {
         Some(Groups { ours, strange })
     }
 
+    /// All of a frozen workload, if it is stopped; whatever is not is stopped, if that is asked for.
+    pub(super) fn stopped(&mut self, electors: &[Pid], stop: bool) -> Option<Vec<Pid>> {
+        self.prepare();
+        self.sweep.as_mut()?.stopped(Spare { init: Pid::this(), electors }, stop).ok()?
+    }
+
     const fn scope(&self) -> Scope<'static> {
         if self.pid1 { Scope::Namespace } else { Scope::Descendants }
     }

@@ -118,6 +118,32 @@ impl EventLoop {
         }
     }
 
+    /// Looks at a frozen workload, and stops what is not, if it is to `stop`.
+    pub(super) fn look_frozen(&mut self, agent: &mut Agent, stop: bool) {
+        self.reap(agent);
+        let frozen = self.frozen(stop).is_some();
+        agent.handle(Input::Role(RoleInput::Looked { frozen }), clock::boot());
+    }
+
+    /// Its processes, if they are stopped and the main one was never continued.
+    fn frozen(&mut self, stop: bool) -> Option<Vec<Pid>> {
+        let main = self.processes.main?;
+        let stopped = self.prover.stopped(&self.electors.pids(), stop)?;
+        (!reap::is_continued(main) && stopped.contains(&main)).then_some(stopped)
+    }
+
+    /// Continues a frozen workload, which leads from then on.
+    pub(super) fn thaw(&mut self, agent: &mut Agent, not_after: Instant) {
+        let Some(pids) = self.frozen(false) else {
+            return self.answer(agent, Err("the workload is not frozen any more, and does not lead".into()));
+        };
+        match spawn::thaw(&pids, not_after) {
+            // Its end is the answer.
+            Ok(child) => self.roles.child = Some(child),
+            Err(error) => self.answer(agent, Err(format!("the workload cannot be continued: {}", one_line(&error)))),
+        }
+    }
+
     /// Takes in how a child that signalled has ended.
     pub(super) fn report_told(&mut self, agent: &mut Agent, pid: Pid, exit: Exit) {
         let Some(mut child) = self.roles.child.take_if(|child| child.pid == pid) else { return };

@@ -17,6 +17,8 @@ use crate::{
 
 /// SIGKILL as the configuration writes it.
 pub const SIGKILL: Signal = Signal(libc::SIGKILL);
+/// SIGSTOP, for what is to be frozen.
+pub const SIGSTOP: Signal = Signal(libc::SIGSTOP);
 /// SIGCONT, sent with every stop signal so that a stopped process receives that.
 pub const SIGCONT: Signal = Signal(libc::SIGCONT);
 
@@ -141,6 +143,35 @@ impl KillSweep {
     /// As [`KillSweep::pass`].
     pub fn look(&mut self, scope: Scope<'_>, spare: Spare<'_>) -> io::Result<Verdict> {
         self.twice(scope, spare, Signal(0))
+    }
+
+    /// All descendants of init but `spare`, if every thread of theirs is stopped, by two scans. Whatever is not is sent SIGSTOP, if
+    /// it is to `stop`.
+    ///
+    /// # Errors
+    /// If /proc cannot be listed.
+    pub fn stopped(&mut self, spare: Spare<'_>, stop: bool) -> io::Result<Option<Vec<Pid>>> {
+        let mut stopped = Vec::new();
+        for _ in 0..2 {
+            stopped.clear();
+            let found = self.scanner.find(Scope::Descendants, spare)?;
+            let mut is_clean = found.unclear == 0;
+            for process in found.targets {
+                if process.is_stopped() {
+                    stopped.push(process.pid);
+                } else if !process.is_gone() {
+                    is_clean = false;
+                    if stop {
+                        // Who may not be stopped never looks stopped.
+                        let _ = send_identified(found.scanner, process, SIGSTOP);
+                    }
+                }
+            }
+            if !is_clean {
+                return Ok(None);
+            }
+        }
+        Ok((!self.scanner.is_partial()).then_some(stopped))
     }
 
     fn twice(&mut self, scope: Scope<'_>, spare: Spare<'_>, signal: Signal) -> io::Result<Verdict> {

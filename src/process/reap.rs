@@ -41,6 +41,12 @@ pub fn stopped_by(child: Pid) -> Option<Signal> {
     waitid(Some(child), libc::WSTOPPED).ok().flatten().map(|changed| Signal(changed.status))
 }
 
+/// Whether this child was continued since it was last asked.
+#[must_use]
+pub fn is_continued(child: Pid) -> bool {
+    matches!(waitid(Some(child), libc::WCONTINUED), Ok(Some(_)))
+}
+
 /// Whether init has no child at all, dead or alive.
 #[must_use]
 pub fn is_childless() -> bool {

@@ -42,6 +42,26 @@ pub struct Process {
     pub start: u64,
 }
 
+impl Process {
+    /// Whether nothing of it runs any more: a zombie without living threads.
+    #[must_use]
+    pub const fn is_gone(&self) -> bool {
+        matches!(self.state, b'Z' | b'X') && self.threads <= 1
+    }
+
+    /// Whether it is stopped, with all its threads; one that is traced may be continued by whoever does that.
+    #[must_use]
+    pub fn is_stopped(&self) -> bool {
+        let stopped = |thread: io::Result<std::fs::DirEntry>| {
+            let stat = std::fs::read(thread?.path().join("stat"))?;
+            let state = stat_fields(&stat).and_then(|mut fields| fields.next().map(str::to_owned));
+            Ok::<_, io::Error>(matches!(state.as_deref(), Some("T" | "Z" | "X")))
+        };
+        let threads = std::fs::read_dir(format!("/proc/{}/task", self.pid));
+        !self.is_gone() && threads.is_ok_and(|mut threads| threads.all(|thread| stopped(thread).unwrap_or(false)))
+    }
+}
+
 /// The targets of a sweep, before [`Spare`] is left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope<'a> {

@@ -268,6 +268,15 @@ impl RoleSignal<'_> {
     }
 }
 
+/// Continues these stopped processes from a forked child that reads the clock before each, and ends with another status than 0 if
+/// it came to some only (law 15).
+///
+/// # Errors
+/// [`SpawnError`]; nobody was continued then.
+pub fn thaw(pids: &[Pid], not_after: Instant) -> Result<Spawning, SpawnError> {
+    fork(&child::Plan::Continue { pids, not_after })
+}
+
 /// Whether a process has a handler for a signal (`SigCgt` in /proc/PID/status), or blocks it (`SigBlk`) to read it; what cannot be
 /// read counts as neither. Takes a millisecond in the latter case.
 #[must_use]

@@ -101,6 +101,12 @@ impl Agent {
         self.workload.leads()
     }
 
+    /// Whether the workload must get no signal but SIGKILL: it is, or is to be, frozen.
+    #[must_use]
+    pub fn is_frozen(&self) -> bool {
+        self.workload.is_frozen()
+    }
+
     /// H, while anything of a leader may run: from then on nothing of it may, whether init runs or not (law 3).
     #[must_use]
     pub fn hard(&self) -> Option<Instant> {

@@ -165,6 +165,14 @@ impl Health {
         }
     }
 
+    /// It is being frozen, and answers nobody until it runs again.
+    pub(crate) fn pause(&mut self, out: &mut VecDeque<Action>) {
+        for check in self.checks() {
+            check.kill(out);
+            (check.at, check.attempt) = (Instant::NEVER, None);
+        }
+    }
+
     pub(crate) fn due(&self) -> Option<Instant> {
         let due = |check: &Check| check.attempt.map_or(check.at, |attempt| attempt.kill_at.min(check.at));
         let first = due(&self.readiness).min(due(&self.liveness)).or_earlier(self.ready_by).or_earlier(self.ends_by);

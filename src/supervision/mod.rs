@@ -91,7 +91,8 @@ pub enum Input {
 /// The outcome of telling a workload its role, and what it answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RoleInput {
-    /// [`Action::TellRole`] has sent its signal, and where no notification is asked for the workload has taken it.
+    /// [`Action::TellRole`] has sent its signal, and where no notification is asked for the workload has taken it; or
+    /// [`Action::Thaw`] has continued it.
     Signalled,
     /// It has not, or that cannot be told: it came too late, was killed, or a step of it failed.
     NotSignalled,
@@ -104,6 +105,14 @@ pub enum RoleInput {
     HookNotForked,
     /// `X_TENURE_ROLE` from a process of the workload, said after it was asked (law 8).
     Notified(Role),
+    /// Whether all of a frozen workload was stopped, every thread of it, all the time: answer to [`Action::Freeze`] and
+    /// [`Action::LookFrozen`].
+    Looked {
+        /// Nobody has continued it either.
+        frozen: bool,
+    },
+    /// SIGCHLD: a frozen workload may have been continued.
+    Stirred,
 }
 
 /// What a scan of /proc found after the kill that it belongs to.
@@ -217,7 +226,17 @@ pub enum Action {
         /// It is not sent at this instant or later (law 15); none for a demotion.
         not_after: Option<Instant>,
     },
-    /// SIGKILL the child of [`Action::TellRole`], if there still is one: its workload is being stopped.
+    /// SIGSTOP whatever of the workload is not stopped.
+    Freeze,
+    /// Look whether it still is.
+    LookFrozen,
+    /// Continue all of it, if it still is stopped, from a forked child that checks the clock last (law 15). Answered like
+    /// [`Action::TellRole`].
+    Thaw {
+        /// It is not continued at this instant or later.
+        not_after: Instant,
+    },
+    /// SIGKILL the child of [`Action::TellRole`] or [`Action::Thaw`], if there still is one: its workload is being stopped.
     CallOff,
     /// Start a hook in a process group of its own.
     Hook {

@@ -5,7 +5,7 @@
 //! demotion has no hook before. No change begins before the last one is acknowledged. A notification counts only if it was read after the signal, from a socket that was marked before
 //! it; a demotion's only with every hook and probe of the term dead (law 8). Any doubt about a promotion is its failure.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use super::{
     Action, Launch, RoleInput,
@@ -22,6 +22,11 @@ use crate::{
 /// What is to be done, in order.
 type Actions = VecDeque<Action>;
 
+/// From one look at what is being frozen to the next.
+const FREEZING: Duration = Duration::from_millis(1);
+/// The same for what is frozen: init hears at once only when the main process is continued.
+const LOOKING: Duration = Duration::from_millis(200);
+
 /// The role of one incarnation of the workload.
 #[derive(Clone, Debug)]
 pub(crate) struct Roles {
@@ -33,6 +38,17 @@ pub(crate) struct Roles {
 #[derive(Clone, Debug)]
 enum Stage {
     Standby,
+    /// One that is to be frozen, and is not ready.
+    Warming,
+    /// It is being frozen: looked at again at `next`, or being looked at; given up at `until`.
+    Freezing {
+        next: Option<Instant>,
+        until: Instant,
+    },
+    /// It is frozen, and looked at again then.
+    Frozen {
+        look: Instant,
+    },
     /// One that is told, by afterFollow, what it was.
     Following(HookRun),
     Leader(Launch),
@@ -82,6 +98,8 @@ pub(crate) enum Outcome {
     NotPromoted(Reason),
     /// It may lead on, until then at the longest.
     NotDemoted(Instant),
+    /// It should be frozen, and is not.
+    Unfrozen,
 }
 
 impl Change {
@@ -92,8 +110,9 @@ impl Change {
 
 impl Roles {
     /// What was started as a standby.
-    pub(crate) const fn standby(policy: Arc<Policy>, pid: i32) -> Self {
-        Self { policy, pid, stage: Stage::Standby }
+    pub(crate) fn standby(policy: Arc<Policy>, pid: i32) -> Self {
+        let stage = if policy.frozen { Stage::Warming } else { Stage::Standby };
+        Self { policy, pid, stage }
     }
 
     /// What was started as a leader: its environment has told it, so only the hook is left to run.
@@ -104,15 +123,64 @@ impl Roles {
         (roles, outcome)
     }
 
-    /// Whether it is a standby.
+    /// Whether it is a standby that can be promoted.
     pub(crate) fn is_standby(&self) -> bool {
-        matches!(self.stage, Stage::Standby)
+        matches!(self.stage, Stage::Standby | Stage::Frozen { .. })
+    }
+
+    /// Whether it is to be frozen once it is ready.
+    pub(crate) fn is_warming(&self) -> bool {
+        matches!(self.stage, Stage::Warming)
+    }
+
+    /// Whether a signal would reach one that has not been continued by a Lead (law 8).
+    pub(crate) fn is_frozen(&self) -> bool {
+        match &self.stage {
+            Stage::Warming | Stage::Freezing { .. } | Stage::Frozen { .. } => true,
+            Stage::Changing(Change { to: Role::Leader, step: Step::Before(_) | Step::Signal, .. }) => self.policy.frozen,
+            Stage::Standby | Stage::Following(_) | Stage::Leader(_) | Stage::Changing(_) => false,
+        }
+    }
+
+    /// Freezes what is warm, or has to lead.
+    pub(crate) fn freeze(&mut self, now: Instant, out: &mut Actions) {
+        self.stage = Stage::Freezing { next: None, until: now + self.policy.config.stop.kill_margin };
+        out.push_back(Action::Freeze);
+    }
+
+    fn looked(&mut self, frozen: bool, now: Instant) -> Outcome {
+        match &mut self.stage {
+            Stage::Freezing { .. } | Stage::Frozen { .. } if frozen => self.stage = Stage::Frozen { look: now + LOOKING },
+            Stage::Freezing { next, until } if now < *until => *next = Some(now + FREEZING),
+            Stage::Freezing { .. } | Stage::Frozen { .. } => return Outcome::Unfrozen,
+            Stage::Standby | Stage::Warming | Stage::Following(_) | Stage::Leader(_) | Stage::Changing(_) => {}
+        }
+        Outcome::Pending
+    }
+
+    /// Looks at what is frozen.
+    fn look(&mut self, now: Instant, out: &mut Actions) {
+        match &mut self.stage {
+            Stage::Freezing { next, .. } => out.extend(next.take_if(|at| *at <= now).map(|_| Action::Freeze)),
+            Stage::Frozen { look } if *look <= now => {
+                *look = now + LOOKING;
+                out.push_back(Action::LookFrozen);
+            }
+            Stage::Frozen { .. }
+            | Stage::Standby
+            | Stage::Warming
+            | Stage::Following(_)
+            | Stage::Leader(_)
+            | Stage::Changing(_) => {}
+        }
     }
 
     /// Which role's signal rewriting applies.
     pub(crate) fn role(&self) -> Role {
         match &self.stage {
-            Stage::Standby | Stage::Following(_) => Role::Standby,
+            Stage::Standby | Stage::Warming | Stage::Freezing { .. } | Stage::Frozen { .. } | Stage::Following(_) => {
+                Role::Standby
+            }
             Stage::Leader(_) => Role::Leader,
             Stage::Changing(change) => change.to,
         }
@@ -131,21 +199,36 @@ impl Roles {
     fn change(&self) -> Option<&Change> {
         match &self.stage {
             Stage::Changing(change) => Some(change),
-            Stage::Standby | Stage::Following(_) | Stage::Leader(_) => None,
+            Stage::Standby
+            | Stage::Warming
+            | Stage::Freezing { .. }
+            | Stage::Frozen { .. }
+            | Stage::Following(_)
+            | Stage::Leader(_) => None,
         }
     }
 
     fn hook(&self) -> Option<&HookRun> {
         match &self.stage {
             Stage::Following(hook) | Stage::Changing(Change { step: Step::Before(hook) | Step::Hook(hook), .. }) => Some(hook),
-            Stage::Changing(Change { step: Step::Signal | Step::Answer, .. }) | Stage::Standby | Stage::Leader(_) => None,
+            Stage::Changing(Change { step: Step::Signal | Step::Answer, .. })
+            | Stage::Standby
+            | Stage::Warming
+            | Stage::Freezing { .. }
+            | Stage::Frozen { .. }
+            | Stage::Leader(_) => None,
         }
     }
 
     fn hook_mut(&mut self) -> Option<&mut HookRun> {
         match &mut self.stage {
             Stage::Following(hook) | Stage::Changing(Change { step: Step::Before(hook) | Step::Hook(hook), .. }) => Some(hook),
-            Stage::Changing(Change { step: Step::Signal | Step::Answer, .. }) | Stage::Standby | Stage::Leader(_) => None,
+            Stage::Changing(Change { step: Step::Signal | Step::Answer, .. })
+            | Stage::Standby
+            | Stage::Warming
+            | Stage::Freezing { .. }
+            | Stage::Frozen { .. }
+            | Stage::Leader(_) => None,
         }
     }
 
@@ -195,7 +278,9 @@ impl Roles {
         out: &mut Actions,
     ) -> Option<Outcome> {
         match &mut self.stage {
-            Stage::Standby | Stage::Following(_) => Some(Outcome::Demoted(until)),
+            Stage::Standby | Stage::Warming | Stage::Freezing { .. } | Stage::Frozen { .. } | Stage::Following(_) => {
+                Some(Outcome::Demoted(until))
+            }
             Stage::Leader(launch) => {
                 let launch = Launch { not_after, ..launch.clone() };
                 let change = Change { alone, ..Change::to(Role::Standby, launch, Some(reason), until) };
@@ -214,6 +299,11 @@ impl Roles {
     fn tell(&mut self, mut change: Change, now: Instant, out: &mut Actions) -> Outcome {
         let asks_for_word = self.policy.asks_for_word();
         let (role, not_after) = (change.to, change.launch.not_after);
+        if self.policy.frozen && role == Role::Leader {
+            self.stage = Stage::Changing(change);
+            out.push_back(Action::Thaw { not_after });
+            return Outcome::Pending;
+        }
         let (signal, not_after) = match role {
             Role::Leader => (self.policy.signals.on_lead, Some(not_after)),
             Role::Standby => (self.policy.signals.on_follow, None),
@@ -242,6 +332,13 @@ impl Roles {
         match input {
             RoleInput::HookForked { pid } => self.hook_mut().into_iter().for_each(|hook| hook.forked(pid)),
             RoleInput::HookNotForked => return self.hook_ended(None, now, out),
+            RoleInput::Looked { frozen } => return self.looked(frozen, now),
+            RoleInput::Stirred => {
+                if let Stage::Frozen { look } = &mut self.stage {
+                    *look = now;
+                }
+                self.look(now, out);
+            }
             RoleInput::Signalled | RoleInput::NotSignalled | RoleInput::Notified(_) => {}
         }
         let Stage::Changing(change) = &mut self.stage else { return Outcome::Pending };
@@ -250,7 +347,12 @@ impl Roles {
             RoleInput::Signalled if change.step == Step::Signal => return self.signalled(now, out),
             RoleInput::NotSignalled if change.step == Step::Signal => return self.failed(Reason::NotAcknowledged),
             RoleInput::Notified(role) => change.word |= is_told && role == change.to,
-            RoleInput::Signalled | RoleInput::NotSignalled | RoleInput::HookForked { .. } | RoleInput::HookNotForked => {}
+            RoleInput::Signalled
+            | RoleInput::NotSignalled
+            | RoleInput::HookForked { .. }
+            | RoleInput::HookNotForked
+            | RoleInput::Looked { .. }
+            | RoleInput::Stirred => {}
         }
         self.settle()
     }
@@ -286,7 +388,9 @@ impl Roles {
 
     pub(crate) fn due(&self) -> Option<Instant> {
         match &self.stage {
-            Stage::Standby | Stage::Leader(_) => None,
+            Stage::Standby | Stage::Warming | Stage::Leader(_) => None,
+            Stage::Freezing { next, .. } => *next,
+            Stage::Frozen { look } => Some(*look),
             Stage::Following(hook) => Some(hook.due()),
             Stage::Changing(change) => Some(change.until.or_earlier(self.hook().and_then(HookRun::kill_due))),
         }
@@ -294,6 +398,7 @@ impl Roles {
 
     /// Kills a hook whose time is up; its end is its failure. Gives up a change that was not acknowledged.
     pub(crate) fn handle_timeout(&mut self, now: Instant, out: &mut Actions) -> Outcome {
+        self.look(now, out);
         let is_undying = self.hook_mut().is_some_and(|hook| hook.handle_timeout(now, out));
         if is_undying && let Stage::Following(_) = self.stage {
             // What it left is a standby's.

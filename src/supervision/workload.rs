@@ -134,6 +134,19 @@ impl Workload {
         matches!(self.actual, Actual::Stopping { .. })
     }
 
+    /// Whether any signal but SIGKILL could run a leader's code without a Lease (law 8).
+    pub(crate) fn is_frozen(&self) -> bool {
+        match &self.actual {
+            Actual::Running { roles, .. } => roles.is_frozen(),
+            Actual::Stopped
+            | Actual::Waiting { .. }
+            | Actual::Preparing { .. }
+            | Actual::Following { .. }
+            | Actual::Starting { .. }
+            | Actual::Stopping { .. } => self.policy.frozen && !self.leads,
+        }
+    }
+
     /// Whether it is being prepared for its stop.
     pub(crate) fn is_yielding(&self) -> bool {
         !self.policy.always && matches!(&self.actual, Actual::Running { roles, .. } if roles.yields_by().is_some())
@@ -324,7 +337,7 @@ impl Workload {
                 Outcome::NotDemoted(_) if self.policy.always => {
                     Some("the workload did not acknowledge its demotion in time and is killed")
                 }
-                Outcome::Pending | Outcome::Promoted | Outcome::Demoted(_) | Outcome::NotDemoted(_) => None,
+                Outcome::Pending | Outcome::Promoted | Outcome::Demoted(_) | Outcome::NotDemoted(_) | Outcome::Unfrozen => None,
             };
             self.take(outcome, now);
         }
@@ -369,8 +382,24 @@ impl Workload {
                 let outcome = roles.promote(launch.clone(), now, &mut self.actions);
                 self.take(outcome, now);
             }
-            (Wanted::Leader(launch), Actual::Running { roles, .. }) => roles.extend(launch),
+            (Wanted::Leader(launch), Actual::Running { roles, .. }) => {
+                roles.extend(launch);
+                self.freeze(now);
+            }
+            (Wanted::Standby, Actual::Running { .. }) => self.freeze(now),
             (Wanted::Down | Wanted::Standby | Wanted::Leader(_), _) => {}
+        }
+    }
+
+    /// Freezes what is ready, or is to lead: nothing leads that was not continued by a Lead (law 15).
+    pub(super) fn freeze(&mut self, now: Instant) {
+        let is_due = matches!(self.wanted, Wanted::Leader(_)) || self.health.unready().is_none();
+        if let Actual::Running { roles, .. } = &mut self.actual
+            && roles.is_warming()
+            && is_due
+        {
+            self.health.pause(&mut self.actions);
+            roles.freeze(now, &mut self.actions);
         }
     }
 
@@ -387,7 +416,8 @@ impl Workload {
         let roles = match &mut self.actual {
             _ if self.wanted != Wanted::Standby || self.leads => return,
             Actual::Stopped | Actual::Waiting { .. } => None,
-            Actual::Running { roles, .. } => Some(roles),
+            Actual::Running { roles, .. } if self.policy.always => Some(roles),
+            Actual::Running { .. } => return,
             Actual::Preparing { .. } | Actual::Following { .. } | Actual::Starting { .. } | Actual::Stopping { .. } => return,
         };
         let Some(led) = self.led.take() else { return };

@@ -18,6 +18,7 @@ mod deadlines;
 mod electors;
 mod faces;
 mod forks;
+mod frozen;
 mod fuses;
 mod health;
 mod hooks;
@@ -120,6 +121,12 @@ fn main() -> ExitCode {
             a_word_from_somebody_else_acknowledges_nothing,
             a_word_from_before_the_question_is_no_answer,
             a_workload_that_says_much_before_it_handles_its_signal_is_promoted;
+        frozen:
+            a_frozen_workload_stands_still_as_a_whole_until_it_leads_and_the_next_one_does_too,
+            a_frozen_workload_that_somebody_else_continues_is_killed_whichever_process_of_it_it_is,
+            a_signal_to_init_does_not_reach_a_frozen_workload,
+            a_frozen_standby_dies_with_init_and_leaves_no_exit_code,
+            a_lead_whose_init_stands_still_past_s_continues_nothing;
         hooks:
             the_hooks_around_a_leader_run_in_order_and_know_what_they_are_for,
             a_hook_before_a_lead_that_fails_starts_nothing_and_nothing_of_it_is_left,

@@ -316,6 +316,9 @@ impl Container {
             Action::Die | Action::Exit(_) => self.end(around),
             Action::Signal { .. }
             | Action::Continue { .. }
+            | Action::Freeze
+            | Action::LookFrozen
+            | Action::Thaw { .. }
             | Action::Hook { .. }
             | Action::KillHook { .. }
             | Action::Probe { .. }

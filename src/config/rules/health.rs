@@ -25,7 +25,13 @@ pub(super) fn judge(config: &Config, judgement: &mut Judgement) {
     for (path, _) in wants_ready.into_iter().filter(|(_, is_set)| *is_set && workload.readiness.means().is_none()) {
         judgement.refuse(&[path, "workload.readiness"], "nothing tells whether the workload is ready: set workload.readiness");
     }
-    if workload.candidate == Candidate::Ready && workload.runs != Runs::Always {
+    if workload.runs == Runs::Frozen && workload.liveness != Probe::default() {
+        judgement.refuse(
+            &["workload.liveness"],
+            "what is frozen answers nobody: remove it, or set workload.runs to leading or always",
+        );
+    }
+    if workload.candidate == Candidate::Ready && workload.runs == Runs::Leading {
         judgement.refuse(&["workload.candidate"], "standbys run nothing that could be ready: set workload.runs to always");
     }
 }
@@ -150,6 +156,21 @@ mod tests {
                 "workload.candidate",
             ]
         );
+    }
+
+    #[test]
+    fn what_is_frozen_can_be_made_ready_and_is_not_asked_whether_it_is_live() {
+        let frozen = |change: fn(&mut Config)| {
+            refused(|config| {
+                config.workload.runs = Runs::Frozen;
+                change(config);
+            })
+        };
+        let ready = |config: &mut Config| {
+            (config.workload.readiness.notify, config.workload.candidate) = (true, Candidate::Ready);
+        };
+        assert!(frozen(ready).is_empty());
+        assert_eq!(frozen(|config| config.workload.liveness.tcp.port = 80), ["workload.liveness"]);
     }
 
     #[test]

@@ -97,7 +97,7 @@ fn note_what_does_nothing(config: &Config, judgement: &mut Judgement) {
         ("events.enabled", config.events.enabled),
         ("workload.readiness", config.workload.readiness.means().is_some()),
         ("workload.liveness", config.workload.liveness.means().is_some()),
-        ("workload.runs", config.workload.runs == Runs::Always),
+        ("workload.runs", config.workload.runs != Runs::Leading),
         ("workload.onExit", config.workload.on_exit == OnExit::Follow),
         ("workload.onLoss", config.workload.on_loss == OnLoss::Exit),
     ];

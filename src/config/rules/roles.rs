@@ -17,15 +17,24 @@ pub(super) fn judge(config: &Config, judgement: &mut Judgement) {
     judge_rewrite("standby", &config.signals.rewrite.standby, roles, judgement);
     judge_hooks(config, judgement);
     match config.workload.runs {
-        Runs::Leading => refuse_what_means_nothing(config, judgement),
+        Runs::Leading => {
+            refuse_telling(
+                config,
+                "has a meaning only where the workload runs on every replica: set workload.runs to always",
+                judgement,
+            );
+        }
+        Runs::Frozen => {
+            refuse_telling(config, "tells a frozen workload nothing, because all that it gets is SIGCONT: remove it", judgement);
+        }
         Runs::Always => judge_telling(config, judgement),
     }
 }
 
-/// With `runs: leading` nothing runs that could be told.
-fn refuse_what_means_nothing(config: &Config, judgement: &mut Judgement) {
+/// Nothing runs that could be told its role.
+fn refuse_telling(config: &Config, why: &str, judgement: &mut Judgement) {
     for path in set(config) {
-        judgement.refuse(&[path], "has a meaning only where the workload runs on every replica: set workload.runs to always");
+        judgement.refuse(&[path], why);
     }
 }
 
@@ -228,6 +237,13 @@ mod tests {
         config.hooks.after_lead = hook("prepare");
         let about = ["signals.onLead", "signals.onFollow", "signals.rewrite.standby", "workload.acknowledge"];
         assert_eq!(refused(&config), about);
+    }
+
+    #[test]
+    fn a_frozen_workload_is_told_nothing() {
+        let mut config = always(Some(Acknowledge::None));
+        config.workload.runs = Runs::Frozen;
+        assert_eq!(refused(&config), ["signals.onLead", "signals.onFollow", "workload.acknowledge"]);
     }
 
     #[test]

@@ -46,6 +46,7 @@ fn judge_restart(config: &Config, judgement: &mut Judgement) {
     let (restarts, fresh_standbys) = match (config.workload.on_exit, config.workload.runs) {
         (OnExit::Restart, Runs::Always | Runs::Leading) => (true, false),
         (OnExit::Follow, Runs::Always) => (false, config.lease.enabled),
+        (on_exit, Runs::Frozen) => (on_exit == OnExit::Restart, config.lease.enabled),
         (OnExit::Follow, Runs::Leading) | (OnExit::Exit, Runs::Always | Runs::Leading) => (false, false),
     };
     if !restarts && !fresh_standbys && *restart != Restart::default() {
@@ -153,6 +154,7 @@ mod tests {
             (Runs::Always, OnExit::Exit, 1, "remove it"),
             (Runs::Always, OnExit::Follow, 0, "remove it"),
             (Runs::Always, OnExit::Restart, 0, "set workload.onExit to exit"),
+            (Runs::Frozen, OnExit::Exit, 0, "remove it"),
         ] {
             let mut config = Config::default();
             (config.workload.runs, config.workload.on_exit, config.workload.restart.burst) = (runs, on_exit, 0);
@@ -165,9 +167,12 @@ mod tests {
 
     #[test]
     fn a_standby_that_is_started_again_without_a_limit_is_not_without_a_pause() {
-        for (runs, on_exit, refuses) in
-            [(Runs::Always, OnExit::Follow, 1), (Runs::Always, OnExit::Restart, 0), (Runs::Leading, OnExit::Follow, 0)]
-        {
+        for (runs, on_exit, refuses) in [
+            (Runs::Always, OnExit::Follow, 1),
+            (Runs::Always, OnExit::Restart, 0),
+            (Runs::Leading, OnExit::Follow, 0),
+            (Runs::Frozen, OnExit::Exit, 1),
+        ] {
             let refused = refused(|config| {
                 (config.workload.runs, config.workload.on_exit) = (runs, on_exit);
                 config.workload.restart.delay = Duration::ZERO;

@@ -29,6 +29,7 @@ pub(super) const REPORT: usize = 5;
 pub(super) enum Plan<'a> {
     Execute(Execution<'a>),
     Signal { role_signal: &'a RoleSignal<'a>, handle: Option<BorrowedFd<'a>>, files: &'a StatusFiles },
+    Continue { pids: &'a [Pid], not_after: Instant },
 }
 
 pub(super) struct Execution<'a> {
@@ -52,6 +53,7 @@ pub(super) fn run(plan: &Plan<'_>, parent: Pid, end: RawFd) -> ! {
     let outcome = die_with(parent).and_then(|()| match plan {
         Plan::Execute(execution) => execute(execution),
         Plan::Signal { role_signal, handle, files } => deliver(role_signal, *handle, files),
+        Plan::Continue { pids, not_after } => thaw(pids, *not_after),
     });
     match outcome {
         Ok(Outcome::Done) => exit(0),
@@ -160,6 +162,20 @@ fn deliver(role_signal: &RoleSignal<'_>, handle: Option<BorrowedFd<'_>>, files: 
     sent.map_err(|errno| Failure { step: Step::Signal, errno })?;
     if until_taken && !is_taken(signal, files, not_after)? {
         exit(UNTAKEN);
+    }
+    Ok(Outcome::Done)
+}
+
+fn thaw(pids: &[Pid], not_after: Instant) -> Result<Outcome, Failure> {
+    let mut continued = false;
+    for pid in pids {
+        match is_late(Some(not_after))? {
+            true if continued => exit(UNTAKEN),
+            true => return Ok(Outcome::Late),
+            false => {}
+        }
+        kill::kill(pid.as_raw(), kill::SIGCONT).map_err(|errno| Failure { step: Step::Signal, errno })?;
+        continued = true;
     }
     Ok(Outcome::Done)
 }

@@ -15,6 +15,7 @@ mod always;
 mod begin;
 mod deadlines;
 mod electors;
+mod frozen;
 mod health;
 mod hooks;
 mod leading;

@@ -13,6 +13,8 @@ pub(crate) struct Policy {
     pub(crate) plain: bool,
     /// It runs on standbys too, and is told its role.
     pub(crate) always: bool,
+    /// It runs on standbys too, frozen.
+    pub(crate) frozen: bool,
     /// The terminal was handed over: its keys reach the workload, not init.
     pub(crate) terminal: bool,
     pub(crate) config: config::WorkloadConfig,
@@ -29,6 +31,7 @@ impl Policy {
             pid1,
             plain,
             always: config.workload.runs == Runs::Always && !plain,
+            frozen: config.workload.runs == Runs::Frozen && !plain,
             terminal,
             config: config.workload.clone(),
             signals: config.signals.clone(),
@@ -44,7 +47,7 @@ impl Policy {
 
     /// Whether something of the workload runs while following.
     pub(crate) fn has_standby(&self) -> bool {
-        self.always
+        self.always || self.frozen
     }
 
     /// How long a promotion's signal may take to be sent, and then the workload to acknowledge it: as long as its hook may take to

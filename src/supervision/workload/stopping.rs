@@ -40,6 +40,12 @@ impl Workload {
             self.yielded(now);
             return;
         }
+        if !self.leads && self.is_frozen() && self.is_running() {
+            self.account.began.get_or_insert(now);
+            self.yielded(now);
+            self.account = Account::default();
+            return;
+        }
         self.health.call_off(&mut self.actions);
         let alone = !self.policy.always || !self.health.is_asking();
         if let Actual::Running { roles, .. } = &mut self.actual
@@ -76,6 +82,7 @@ impl Workload {
     }
 
     pub(crate) fn reaped(&mut self, pid: i32, exit: Exit, now: Instant) {
+        let is_frozen = self.is_frozen();
         match &mut self.actual {
             Actual::Running { pid: main, since, .. } if *main == pid => {
                 let since = *since;
@@ -89,7 +96,8 @@ impl Workload {
             Actual::Preparing { hook } | Actual::Following { hook } if hook.is(pid) => self.hook_ended(Some(exit), now),
             Actual::Stopping { main, escalation, .. } if *main == Some(pid) => {
                 *main = None;
-                self.account.end = Some((now, exit));
+                // It was killed for want of anything gentler, which is no exit code of its own.
+                self.account.end = Some((now, exit)).filter(|_| !is_frozen);
                 escalation.main_ended(now);
             }
             Actual::Starting { pid: Some(main), .. } if *main == pid => self.ended(exit, now, now),
@@ -197,6 +205,7 @@ impl Workload {
 
     /// Asks it to stop; SIGKILL follows at `kill_at` at the latest.
     pub(super) fn descend(&mut self, signal: Option<Signal>, kill_at: Instant, now: Instant) {
+        let is_frozen = self.is_frozen();
         match &mut self.actual {
             Actual::Stopped | Actual::Waiting { .. } | Actual::Preparing { .. } | Actual::Following { .. } => {
                 self.actual = self.killing(None, None, now);
@@ -205,6 +214,7 @@ impl Workload {
                 *again_at = None;
                 escalation.squeeze(kill_at);
             }
+            Actual::Running { .. } | Actual::Starting { pid: Some(_), .. } if is_frozen => self.kill(now),
             Actual::Running { .. } | Actual::Starting { pid: Some(_), .. } => {
                 let Some(pid) = self.main() else { return };
                 self.health.call_off(&mut self.actions);
@@ -231,6 +241,13 @@ impl Workload {
 
     pub(super) fn killing(&self, main: Option<i32>, again_at: Option<Instant>, now: Instant) -> Actual {
         Actual::Stopping { main, escalation: StopEscalation::killing(self.policy.pid1, self.margin(), now), again_at }
+    }
+
+    /// It should be frozen and is not: another is tried after a while.
+    pub(super) fn thawed(&mut self, now: Instant) {
+        let Actual::Running { pid, since, .. } = self.actual else { return };
+        let again_at = Some(self.restarts.delayed(since, now));
+        self.actual = self.killing(Some(pid), again_at, now);
     }
 
     /// There is no role left to tell; returns by when a demotion had to be acknowledged.

@@ -29,7 +29,9 @@ impl Workload {
 
     /// Passes it on as it is.
     pub(crate) fn pass(&mut self, signal: Signal) {
-        if let Some(pid) = self.main() {
+        if self.is_frozen() {
+            self.actions.push_back(Action::Warn(format!("{} is not passed on to a frozen workload", signal.name())));
+        } else if let Some(pid) = self.main() {
             self.actions.push_back(Action::Signal { target: self.target(pid), signal });
         }
     }
@@ -67,6 +69,7 @@ impl Workload {
             (Actual::Running { roles, .. }, _) => {
                 let outcome = roles.handle(input, now, &mut self.actions);
                 self.take(outcome, now);
+                self.advance(now);
             }
             (Actual::Preparing { hook } | Actual::Following { hook }, RoleInput::HookForked { pid }) => hook.forked(pid),
             (Actual::Preparing { .. } | Actual::Following { .. }, RoleInput::HookNotForked) => self.hook_ended(None, now),
@@ -98,6 +101,9 @@ impl Workload {
             let outcome = roles.left_alone();
             self.take(outcome, now);
         }
+        if let Wanted::Standby = self.wanted {
+            self.freeze(now);
+        }
         if let Some((reason, words)) = self.health.fault(now) {
             self.actions.push_back(Action::Warn(words));
             self.happened.push_back(Happened::Fails(reason));
@@ -116,6 +122,9 @@ impl Workload {
         match outcome {
             Outcome::Pending => {}
             Outcome::Promoted => {
+                if self.policy.frozen {
+                    self.health.begin(now);
+                }
                 self.health.leads(true, now);
                 self.happened.push_back(Happened::Leads { pid });
             }
@@ -125,6 +134,11 @@ impl Workload {
                 self.health.leads(false, now);
                 self.yielded(now);
                 self.account = Account::default();
+            }
+            Outcome::Unfrozen => {
+                self.thawed(now);
+                let line = "the workload is not frozen, although it does not lead: it cannot be stopped, or was continued, and is killed";
+                self.actions.push_back(Action::Warn(line.into()));
             }
             Outcome::NotPromoted(reason) => self.happened.push_back(Happened::NotPromoted(reason)),
             Outcome::NotDemoted(_) => self.kill(now),

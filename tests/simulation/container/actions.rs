@@ -106,6 +106,7 @@ impl Container {
                 self.tree.order(pid, Role::Standby, "", &self.node.habits, e);
                 self.handle(Input::Role(RoleInput::Signalled), e);
             }
+            Action::Freeze | Action::LookFrozen | Action::Thaw { .. } => e.judge.fail("nothing is frozen here"),
             Action::MarkNotify => {
                 self.words.clear();
                 self.handle(Input::Role(RoleInput::Signalled), e);

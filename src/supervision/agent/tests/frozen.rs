@@ -1,0 +1,219 @@
+//! `runs: frozen`: started and stopped everywhere, and continued by a Lead alone.
+
+use super::*;
+use crate::config::{Hook, HookKind, OnExit, Runs};
+
+fn frozen() -> Config {
+    let mut config = config();
+    config.workload.runs = Runs::Frozen;
+    config
+}
+
+fn ready_first() -> Config {
+    let mut config = frozen();
+    config.workload.readiness.notify = true;
+    config
+}
+
+/// Started as a standby.
+fn started(config: Config) -> World {
+    let mut world = World::of(config, true, false);
+    world.due();
+    assert_eq!(world.spawns(), Some((Some(Role::Standby), None)));
+    world.run();
+    world.greet();
+    world
+}
+
+/// Frozen, and proved to be.
+fn standby() -> World {
+    let mut world = started(frozen());
+    assert!(world.wants(&Action::Freeze));
+    world.looked(true);
+    world.take();
+    world
+}
+
+/// Continued, and leads.
+fn leader() -> World {
+    let mut world = standby();
+    world.lead(1);
+    world.feed(Input::Role(RoleInput::Signalled));
+    world.take();
+    world
+}
+
+fn thaw(world: &World) -> Option<Instant> {
+    world.actions.iter().find_map(|action| if let Action::Thaw { not_after } = action { Some(*not_after) } else { None })
+}
+
+impl World {
+    fn looked(&mut self, frozen: bool) {
+        self.feed(Input::Role(RoleInput::Looked { frozen }));
+    }
+
+    fn signals(&self) -> bool {
+        self.actions.iter().any(|action| matches!(action, Action::Signal { .. }))
+    }
+}
+
+#[test]
+fn a_standby_is_frozen_as_soon_as_it_is_ready() {
+    let mut world = started(ready_first());
+    assert!(!world.wants(&Action::Freeze));
+    world.feed(Input::Notified(crate::notification::Notification::Ready));
+    assert!(world.wants(&Action::Freeze));
+}
+
+#[test]
+fn one_that_has_to_lead_is_frozen_first_however_ready_it_is() {
+    let mut world = started(ready_first());
+    world.lead(1);
+    assert!(world.wants(&Action::Freeze) && thaw(&world).is_none() && !world.agent.leads());
+    world.looked(false);
+    assert!(thaw(&world).is_none(), "not all of it was stopped");
+    world.wake_until(world.now + Duration::from_millis(1));
+    world.looked(true);
+    assert!(thaw(&world).is_some());
+}
+
+#[test]
+fn a_lead_continues_it_until_s_and_it_leads_once_it_was_continued() {
+    let mut world = standby();
+    world.lead(1);
+    assert_eq!(thaw(&world), Some(deadlines(world.now).soft));
+    assert!(world.agent.leads() && world.agent.hard().is_some(), "S and H are armed before");
+    let has_started =
+        |world: &World| world.actions.iter().any(|action| matches!(action, Action::Tell(ToElector::Started { .. })));
+    assert!(!has_started(&world));
+    world.feed(Input::Role(RoleInput::Signalled));
+    assert!(has_started(&world));
+}
+
+#[test]
+fn nothing_is_continued_at_s() {
+    let mut world = standby();
+    world.lead_too_late(1);
+    assert!(thaw(&world).is_none() && !world.agent.leads());
+    world.step_down(9, Reason::StepDown);
+    assert_eq!(world.stopped(), Some((9, Then::Follow)), "it is as frozen as before");
+    assert!(!world.wants(&Action::Sweep));
+}
+
+#[test]
+fn one_that_was_not_continued_for_certain_is_killed_and_not_asked() {
+    let mut world = standby();
+    world.lead(1);
+    world.take();
+    world.feed(Input::Role(RoleInput::NotSignalled));
+    assert!(!world.signals(), "{:?}", world.actions);
+    world.step_down(9, Reason::NotAcknowledged);
+    world.exit_proved(Exit::Signal(libc::SIGKILL));
+    assert_eq!(world.spawns(), Some((Some(Role::Standby), None)), "a fresh one");
+}
+
+#[test]
+fn a_frozen_standby_gets_sigkill_and_nothing_else() {
+    for signal in [libc::SIGTERM, libc::SIGINT] {
+        let mut world = standby();
+        world.feed(Input::Signal(signal));
+        world.due();
+        assert!(world.wants(&Action::Sweep) && !world.signals(), "{:?}", world.actions);
+    }
+    for signal in [libc::SIGHUP, libc::SIGCONT, libc::SIGUSR1] {
+        let mut world = standby();
+        world.feed(Input::Signal(signal));
+        assert!(!world.signals(), "{:?}", world.actions);
+    }
+    let mut world = started(ready_first());
+    world.feed(Input::Signal(libc::SIGTERM));
+    world.due();
+    assert!(world.wants(&Action::Sweep) && !world.signals(), "one that is not frozen yet has no Lease either");
+}
+
+#[test]
+fn a_frozen_standby_that_ends_with_init_leaves_no_exit_code() {
+    let mut world = standby();
+    world.feed(Input::Signal(libc::SIGTERM));
+    world.exit_proved(Exit::Signal(libc::SIGKILL));
+    world.done_ends_with(0);
+}
+
+#[test]
+fn one_that_somebody_else_continues_is_killed_and_another_one_frozen_after_a_while() {
+    for at_once in [true, false] {
+        let mut world = standby();
+        if at_once {
+            world.feed(Input::Role(RoleInput::Stirred));
+        } else {
+            world.wake_until(world.now + Duration::from_millis(200));
+        }
+        assert!(world.wants(&Action::LookFrozen) && !world.wants(&Action::Freeze), "to stop it again would hide it");
+        world.looked(false);
+        assert!(!world.signals());
+        world.exit_proved(Exit::Signal(libc::SIGKILL));
+        assert!(world.spawns().is_none());
+        world.wake_until(world.now + Duration::from_secs(1));
+        assert_eq!(world.spawns(), Some((Some(Role::Standby), None)));
+    }
+}
+
+#[test]
+fn one_that_cannot_be_stopped_is_killed_after_a_kill_margin() {
+    let mut world = started(frozen());
+    let began = world.now;
+    while world.now < began + Duration::from_secs(1) {
+        assert!(!world.wants(&Action::Sweep));
+        world.take();
+        world.looked(false);
+        world.wake_until(world.now + Duration::from_millis(100));
+    }
+    world.looked(false);
+    world.due();
+    assert!(world.wants(&Action::Sweep));
+}
+
+#[test]
+fn a_leader_is_stopped_like_any_other_and_another_standby_frozen_after_the_proof() {
+    let mut world = leader();
+    world.step_down(9, Reason::StepDown);
+    assert!(world.wants(&to_main(libc::SIGTERM)) && world.wants(&to_main(libc::SIGCONT)));
+    assert!(world.spawns().is_none());
+    world.exit_proved(Exit::Code(0));
+    assert_eq!(world.stopped_and_spawns(), (Some((9, Then::Follow)), true));
+}
+
+impl World {
+    fn stopped_and_spawns(&mut self) -> (Option<(u64, Then)>, bool) {
+        let spawns = self.spawns() == Some((Some(Role::Standby), None));
+        (self.stopped(), spawns)
+    }
+}
+
+#[test]
+fn the_hook_before_a_lead_comes_before_it_is_continued() {
+    let mut config = frozen();
+    config.hooks.before_lead = Some(Hook { command: vec!["hook".into()], ..Hook::default() });
+    let mut world = started(config);
+    world.looked(true);
+    world.lead(1);
+    assert!(thaw(&world).is_none() && world.agent.leads());
+    assert!(world.actions.iter().any(|action| matches!(action, Action::Hook { hook: HookKind::BeforeLead, .. })));
+    world.feed(Input::Role(RoleInput::HookForked { pid: 300 }));
+    world.feed(Input::Reaped { pid: 300, exit: Exit::Code(0) });
+    assert!(thaw(&world).is_some());
+}
+
+#[test]
+fn one_that_crashed_is_started_as_the_leader_if_the_lease_comes_meanwhile() {
+    let mut config = frozen();
+    config.workload.on_exit = OnExit::Follow;
+    let mut world = started(config);
+    world.looked(true);
+    world.exit_proved(Exit::Signal(libc::SIGSEGV));
+    world.take();
+    world.lead(1);
+    assert_eq!(world.spawns().map(|(role, launch)| (role, launch.is_some())), Some((Some(Role::Leader), true)));
+    world.run();
+    assert!(!world.wants(&Action::Freeze) && world.agent.leads());
+}

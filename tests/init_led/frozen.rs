@@ -1,0 +1,179 @@
+//! `runs: frozen` with real processes.
+
+use std::{fs, time::Duration};
+
+use nix::{
+    sys::signal::{
+        Signal::{SIGCONT as CONT, SIGHUP as HUP, SIGTERM as TERM},
+        kill,
+    },
+    unistd::Pid,
+};
+use tenure::{
+    clock,
+    config::{Config, Runs},
+    link::{Reason, Term, Then, ToElector, ToInit},
+};
+
+use super::{
+    procfs::{children, state},
+    scratch::Scratch,
+    wait::{wait_for, wait_until},
+    world::{World, config, sleep_until},
+};
+
+/// Says so whenever it runs, in a main process and a child of another session.
+const TREE: &str = "echo starts $$; export READY=$LOG.ready.$$
+    setsid sh -c 'echo >$READY; while :; do date +%s%N >>$LOG.child; sleep 0.01; done' &
+    while :; do date +%s%N >>$LOG.main; sleep 0.01; done";
+/// Whether a child of the one that lives has begun.
+const PROBE: &str = "for ready in $LOG.ready.*; do [ -d /proc/${ready##*.} ] && exit 0; done; exit 1";
+
+fn frozen(log: &str) -> Config {
+    let mut config = config(TREE);
+    config.workload.runs = Runs::Frozen;
+    config.workload.readiness.exec.command = ["sh", "-c", PROBE].map(str::to_owned).to_vec();
+    config.workload.readiness.period = Duration::from_millis(50);
+    config.workload.restart.delay = Duration::from_millis(100);
+    config.workload.env.insert("LOG".into(), log.into());
+    config
+}
+
+struct Frozen {
+    world: World,
+    scratch: Scratch,
+}
+
+impl Frozen {
+    /// A standby that was frozen once it was ready.
+    fn start() -> Self {
+        let scratch = Scratch::new();
+        let (mut world, _) = World::contained(&frozen(scratch.join("log").to_str().unwrap()));
+        assert!(world.line().starts_with("starts"));
+        let mut standby = Self { world, scratch };
+        standby.freezes();
+        standby
+    }
+
+    fn freezes(&mut self) {
+        wait_until("all of it is stopped", || {
+            let states: Vec<_> = self.world.others().iter().map(|(pid, _)| state(*pid)).collect();
+            // What had ended is not reaped by a shell that is stopped.
+            states.iter().filter(|state| **state == Some('T')).count() >= 2
+                && states.iter().all(|state| matches!(state, Some('T' | 'Z') | None))
+        });
+    }
+
+    /// How often each process has said that it runs.
+    fn said(&self) -> [usize; 2] {
+        ["log.main", "log.child"].map(|name| fs::read(self.scratch.join(name)).unwrap_or_default().len())
+    }
+
+    fn main(&self) -> Pid {
+        let elector = self.world.elector();
+        wait_for("the workload", || children(self.world.init()).into_iter().find(|pid| *pid != elector))
+    }
+}
+
+/// What init says is not of interest here.
+fn health_aside(world: &World) -> ToElector {
+    loop {
+        let heard = world.hear();
+        if !matches!(heard, ToElector::Health { .. }) {
+            return heard;
+        }
+    }
+}
+
+fn lead(world: &World, term: u64) {
+    world.tell_lead_of(term, clock::boot());
+    let heard = health_aside(world);
+    assert_eq!(heard, ToElector::Acknowledged { term: Term(term), serial: 0 });
+    let heard = health_aside(world);
+    assert!(matches!(heard, ToElector::Started { .. }), "{heard:?}");
+}
+
+fn stopped(world: &World) -> Then {
+    loop {
+        match health_aside(world) {
+            ToElector::Stopped { then, .. } => return then,
+            ToElector::Unproved { .. } => {}
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+pub(crate) fn a_frozen_workload_stands_still_as_a_whole_until_it_leads_and_the_next_one_does_too() {
+    let mut standby = Frozen::start();
+    let before = standby.said();
+    sleep_until(clock::boot() + Duration::from_millis(500));
+    assert_eq!(standby.said(), before, "no process of it has run");
+
+    lead(&standby.world, 1);
+    wait_until("both run", || standby.said().iter().zip(before).all(|(now, before)| *now > before));
+    standby.world.step_down(7, Reason::StepDown);
+    assert_eq!(stopped(&standby.world), Then::Follow);
+    standby.world.tell(&ToInit::Ended { term: Term(1) });
+
+    assert!(standby.world.line().starts_with("starts"), "a fresh one");
+    standby.freezes();
+}
+
+pub(crate) fn a_frozen_workload_that_somebody_else_continues_is_killed_whichever_process_of_it_it_is() {
+    for of_main in [true, false] {
+        let mut standby = Frozen::start();
+        let main = standby.main();
+        let thawed = if of_main { main } else { *children(main).first().unwrap() };
+
+        // What init is still stopping is stopped again: the next one meets one that was proved to be.
+        let is_killed = (0..20).any(|_| {
+            drop(kill(thawed, CONT));
+            sleep_until(clock::boot() + Duration::from_millis(300));
+            state(main).is_none()
+        });
+
+        assert!(is_killed);
+        assert!(standby.world.line().starts_with("starts"), "a fresh one");
+        standby.freezes();
+    }
+}
+
+pub(crate) fn a_signal_to_init_does_not_reach_a_frozen_workload() {
+    let standby = Frozen::start();
+    let main = standby.main();
+    for signal in [HUP, CONT] {
+        standby.world.signal(signal);
+    }
+    sleep_until(clock::boot() + Duration::from_millis(300));
+    assert_eq!(state(main), Some('T'));
+    let status = fs::read_to_string(format!("/proc/{main}/status")).unwrap();
+    let pending = status.lines().find_map(|line| line.strip_prefix("ShdPnd:\t")).unwrap();
+    assert_eq!(u64::from_str_radix(pending, 16).unwrap() & 1, 0, "SIGHUP would reach it once it leads");
+}
+
+pub(crate) fn a_frozen_standby_dies_with_init_and_leaves_no_exit_code() {
+    let standby = Frozen::start();
+    let main = standby.main();
+    standby.world.signal(TERM);
+    standby.world.tell(&ToInit::Done);
+    let (code, _) = standby.world.exit();
+    assert_eq!((code, state(main)), (0, None));
+}
+
+pub(crate) fn a_lead_whose_init_stands_still_past_s_continues_nothing() {
+    let scratch = Scratch::new();
+    let log = scratch.join("log");
+    let (mut world, _) = World::contained(&super::world::within(super::world::timing(), frozen(log.to_str().unwrap())));
+    world.line();
+    let mut standby = Frozen { world, scratch };
+    standby.freezes();
+    let before = standby.said();
+    let a = clock::boot();
+    standby.world.freeze();
+    standby.world.tell_lead(a);
+    standby.world.passed_on();
+    sleep_until(standby.world.deadlines(a).soft);
+    standby.world.signal(CONT);
+    sleep_until(clock::boot() + Duration::from_millis(300));
+    assert_eq!(standby.said(), before);
+}
