@@ -5,7 +5,7 @@ use std::{
     os::fd::AsFd,
 };
 
-use super::{elector::StartError, event_loop::EventLoop, programs::Told};
+use super::{elector::StartError, event_loop::EventLoop, helpers::Task, prints::Prints, programs::Told};
 use crate::{
     clock,
     config::Signal,
@@ -79,17 +79,22 @@ impl EventLoop {
     pub(super) fn fork(
         &mut self,
         command: &Command,
-        group: ProcessGroup,
-        input: Stdin,
+        task: Option<Task>,
         not_after: Option<Instant>,
         fused: bool,
     ) -> Result<Spawning, SpawnError> {
         let fuse = if fused { self.fuses.spare() } else { Ok(None) };
         let fuse = fuse.map_err(|error| self.tell_fuseless(&error)).ok().flatten();
+        let (group, input) = match task {
+            None => (self.foreground.group(), Stdin::Inherited),
+            Some(_) => (ProcessGroup::Own, Stdin::Null),
+        };
+        let prints = self.processes.prints.iter().find(|prints| matches!(task, Some(Task::Hook(hook)) if prints.is_of(hook)));
         let spawning = command.spawn(&Setup {
             inherited: self.processes.inherited,
             group,
             input,
+            output: prints.map(Prints::writer),
             link: None,
             oom_score_adjust: self.processes.oom_score_adjust,
             not_after,
@@ -198,9 +203,9 @@ impl EventLoop {
         let info = launch.as_ref().and_then(|launch| launch.info.as_ref());
         let not_after = launch.as_ref().map(|launch| launch.not_after).filter(|at| *at != Instant::NEVER);
         // A standby needs no fuse, and those of a term that is just over may still stand.
-        let (group, fused) = (self.foreground.group(), launch.is_some());
+        let fused = launch.is_some();
         let command = self.processes.programs.workload(role, info);
-        let spawned = command.and_then(|command| self.fork(&command, group, Stdin::Inherited, not_after, fused));
+        let spawned = command.and_then(|command| self.fork(&command, None, not_after, fused));
         let input = match spawned {
             Ok(spawning) => {
                 self.processes.main = Some(spawning.pid);

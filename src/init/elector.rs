@@ -159,6 +159,7 @@ impl Elector {
             inherited,
             group: ProcessGroup::Session,
             input: Input::Null,
+            output: None,
             link: Some(theirs.as_fd()),
             oom_score_adjust: 0,
             not_after: None,

@@ -5,8 +5,8 @@ use std::{os::fd::AsFd, time::Duration};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::{
-    Prepared, elector::ElectorProcesses, foreground::Foreground, fuses::Fuses, log::Log, processes::Processes, proof::Prover,
-    roles::RoleMessenger, timer::Timer,
+    Prepared, elector::ElectorProcesses, foreground::Foreground, fuses::Fuses, log::Log, prints::Prints, processes::Processes,
+    proof::Prover, roles::RoleMessenger, timer::Timer,
 };
 use crate::{
     clock,
@@ -46,11 +46,11 @@ pub(super) struct EventLoop {
 
 impl EventLoop {
     pub(super) fn new(prepared: Prepared, config: &AgentConfig, log: Log) -> Self {
-        let Prepared { inherited, signals, programs, page, notify, terminal } = prepared;
+        let Prepared { inherited, signals, programs, prints, page, notify, terminal } = prepared;
         let guards = config.config.lease.enabled;
         Self {
             electors: ElectorProcesses::new(inherited),
-            processes: Processes::new(programs, inherited, &config.config),
+            processes: Processes::new(programs, prints, inherited, &config.config),
             roles: RoleMessenger::new(notify, config.config.workload.acknowledge == Some(Acknowledge::Notify)),
             foreground: Foreground::new(terminal, !guards),
             prover: Prover::new(config.pid1),
@@ -69,6 +69,7 @@ impl EventLoop {
     pub(super) fn run(mut self, mut agent: Agent) -> u8 {
         loop {
             self.turn(&mut agent);
+            self.log_prints();
             if let Some(code) = self.over {
                 return code;
             }
@@ -271,7 +272,8 @@ impl EventLoop {
         fds.extend(self.electors.poll_fd());
         let notify = self.roles.listening().filter(|_| self.processes.main.is_some());
         let others = [self.timer.fd(), notify.map(AsFd::as_fd), self.processes.spawning_fd()];
-        fds.extend(others.into_iter().flatten().map(readable));
+        let prints = self.processes.prints.iter().map(Prints::reader);
+        fds.extend(others.into_iter().flatten().chain(prints).map(readable));
         // An interruption, or a lack of kernel memory: look again.
         let _ = poll(&mut fds, timeout);
     }

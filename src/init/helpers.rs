@@ -11,7 +11,7 @@ use crate::{
     link::{Exit, ToElector},
     process::{
         Pid, kill,
-        spawn::{Command, Input as Stdin, Outcome, ProcessGroup, SpawnError, Spawning},
+        spawn::{Command, Outcome, SpawnError, Spawning},
     },
     role::Role,
     supervision::{Agent, Input, Launch},
@@ -54,6 +54,10 @@ impl Helper {
             Stage::Running(_) => Some(self.pid),
             Stage::Leaving(_) => None,
         }
+    }
+
+    pub(super) fn is_of(&self, hook: HookKind) -> bool {
+        self.task == Task::Hook(hook)
     }
 
     pub(super) fn is(&self, pid: i32) -> bool {
@@ -115,7 +119,7 @@ impl EventLoop {
         fused: bool,
     ) -> Result<Option<i32>, SpawnError> {
         let Some(command) = command? else { return Ok(None) };
-        let spawning = self.fork(&command, ProcessGroup::Own, Stdin::Null, not_after, fused)?;
+        let spawning = self.fork(&command, Some(task), not_after, fused)?;
         let (pid, began) = (spawning.pid, clock::boot());
         self.processes.helpers.push(Helper { task, began, pid, stage: Stage::Running(spawning) });
         Ok(Some(pid.as_raw()))

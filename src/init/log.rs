@@ -1,4 +1,4 @@
-//! Init's own lines, while no elector is there to write them; and the termination message of a failed start.
+//! Init's own lines, while no elector is there to write them, and those of hooks; and the termination message of a failed start.
 //!
 //! Never waits: see [`StderrLog`]. Level and format are those of the elector's lines.
 
@@ -18,6 +18,10 @@ pub(super) struct Log {
 impl Log {
     pub(super) const fn new(config: config::Log) -> Self {
         Self { config, lines: None }
+    }
+
+    pub(super) fn info(&mut self, text: &str) {
+        self.write(LogLevel::Info, text);
     }
 
     pub(super) fn warn(&mut self, text: &str) {

@@ -9,7 +9,7 @@
 //!   a running workload its role.
 //! - [`elector`] starts the elector and speaks to it; [`processes`] are the workload, its hooks and its probes, [`programs`] what
 //!   they are started from and told; [`foreground`] is their terminal.
-//! - [`helpers`] makes sure that a hook or probe ends as a whole; [`fuses`] has the kernel kill at H if neither init nor the elector runs.
+//! - [`helpers`] makes sure that a hook or probe ends as a whole, and [`prints`] logs what hooks print; [`fuses`] has the kernel kill at H if neither init nor the elector runs.
 //! - [`proof`] kills and scans for what is left; [`log`] and [`identity`] are what their names say.
 
 use std::{error::Error, fmt::Display};
@@ -33,7 +33,7 @@ use crate::{
     words::one_line,
 };
 
-use self::{event_loop::EventLoop, log::Log, programs::Programs};
+use self::{event_loop::EventLoop, log::Log, prints::Prints, programs::Programs};
 
 mod actions;
 mod elector;
@@ -43,6 +43,7 @@ mod fuses;
 mod helpers;
 mod identity;
 mod log;
+mod prints;
 mod processes;
 mod programs;
 mod proof;
@@ -98,6 +99,7 @@ struct Prepared {
     inherited: Inherited,
     signals: Signals,
     programs: Programs,
+    prints: Vec<Prints>,
     page: Option<TermPage>,
     notify: Option<NotifySocket>,
     terminal: Option<Terminal>,
@@ -164,11 +166,14 @@ fn prepare(mut config: Config, preset: Preset, log: &mut Log) -> Result<(Prepare
     if let Some(page) = &page {
         programs.give(page.number());
     }
+    let hooks = guards.then_some(&config.hooks);
+    let prints = hooks.map_or(Ok(Vec::new()), Prints::of);
+    let prints = prints.map_err(|errno| Unprepared::system("what hooks print cannot be read", &errno))?;
     let signals = Signals::open().map_err(|error| Unprepared::system("signals cannot be awaited", &error))?;
     let terminal = Terminal::of_stdin();
     // Whatever standard input is, a key may end the workload: it is lent the terminal once it asks for it.
     let config = AgentConfig { config, preset, began, identity, context, pid1, terminal: Terminal::is_there() };
-    Ok((Prepared { inherited, signals, programs, page, notify, terminal }, config))
+    Ok((Prepared { inherited, signals, programs, prints, page, notify, terminal }, config))
 }
 
 /// An extra for the workload, which can do without: its variable is not set then.

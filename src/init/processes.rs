@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 
-use super::{helpers::Helper, programs::Programs};
+use super::{helpers::Helper, prints::Prints, programs::Programs};
 use crate::{
     config::Config,
     process::{Pid, signals::Inherited, spawn::Spawning},
@@ -20,14 +20,16 @@ pub(super) struct Processes {
     pub(super) spawning: Option<Spawning>,
     /// Each until it has ended as a whole.
     pub(super) helpers: Vec<Helper>,
+    /// What hooks print.
+    pub(super) prints: Vec<Prints>,
     /// The workload may not be signalled, and that was logged.
     pub(super) refused: bool,
 }
 
 impl Processes {
-    pub(super) const fn new(programs: Programs, inherited: Inherited, config: &Config) -> Self {
+    pub(super) const fn new(programs: Programs, prints: Vec<Prints>, inherited: Inherited, config: &Config) -> Self {
         let oom_score_adjust = config.workload.oom_score_adjust;
-        Self { programs, inherited, oom_score_adjust, main: None, spawning: None, helpers: Vec::new(), refused: false }
+        Self { programs, inherited, oom_score_adjust, main: None, spawning: None, helpers: Vec::new(), prints, refused: false }
     }
 
     /// Readable once the outcome of the workload's start is known.

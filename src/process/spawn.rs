@@ -5,7 +5,7 @@
 //! for the child's report, which init polls ([`Spawning`]). Forking a process as small as init takes 0.1 ms.
 //!
 //! The child makes only system calls, on memory that was prepared before the fork. Its steps: die with init; own group or
-//! session; terminal; standard input; descriptors; oom_score_adj; the limit on descriptors, the signal dispositions and the mask
+//! session; terminal; standard streams; descriptors; oom_score_adj; the limit on descriptors, the signal dispositions and the mask
 //! that tenure was started with; the deadline (law 15); execve.
 
 use std::{
@@ -56,6 +56,8 @@ pub struct Setup<'a> {
     pub group: ProcessGroup,
     /// Its standard input.
     pub input: Input,
+    /// What becomes its standard output and error; none: they are init's.
+    pub output: Option<BorrowedFd<'a>>,
     /// What becomes its descriptor 3. Every other one above 2 is closed by the execve, except [`Command::keeping`]'s.
     pub link: Option<BorrowedFd<'a>>,
     /// Added to oom_score_adj, at most to 1000; if /proc forbids it, the child runs without.

@@ -104,11 +104,73 @@ pub(crate) fn a_daemon_of_the_hook_after_a_stop_is_gone_before_the_next_leader_s
 }
 
 pub(crate) fn term_runs_the_hook_before_the_stop() {
-    let workload = "trap 'echo stops; exit 0' TERM; echo starts; while :; do sleep 0.01; done";
-    let (mut world, _) = World::contained(&hooked(workload, ["", "", "echo drains", ""]));
+    let scratch = Scratch::new();
+    let drained = scratch.join("drained");
+    let workload = format!(
+        "trap 'test -e {} && echo stops drained; exit 0' TERM; echo starts; while :; do sleep 0.01; done",
+        drained.display()
+    );
+    let (mut world, _) = World::contained(&hooked(&workload, ["", "", &format!("touch {}", drained.display()), ""]));
     world.lead(clock::boot());
     assert_eq!(world.line(), "starts");
     world.signal(TERM);
-    assert_eq!(world.line(), "drains");
-    assert_eq!(world.line(), "stops");
+    assert_eq!(world.line(), "stops drained");
+}
+
+/// Ends the leader by SIGTERM; what was logged, without its times.
+fn logged(world: World) -> Vec<String> {
+    world.signal(TERM);
+    while !matches!(world.hear(), ToElector::Stopping { .. }) {}
+    world.step_down(7, Reason::Signal);
+    assert_eq!(world.stopped(7), Then::Exit);
+    world.tell(&ToInit::Ended { term: Term(1) });
+    world.tell(&ToInit::Done);
+    let (code, said) = world.exit();
+    assert_eq!(code, 0, "{said}");
+    said.lines().map(|line| line.split_once(' ').unwrap().1.trim_start().to_owned()).collect()
+}
+
+pub(crate) fn what_a_hook_prints_is_logged_line_by_line_with_its_name() {
+    let workload = "trap 'exit 0' TERM; echo starts; while :; do sleep 0.01; done";
+    let long = "head -c 100000 /dev/zero | tr '\\0' x; echo; printf 'a\\033[31mred\\r\\n\\n'; printf unended";
+    let (mut world, _) = World::contained(&hooked(workload, [&format!("echo out; echo err >&2; {long}"), "", "echo drains", ""]));
+    world.lead(clock::boot());
+    assert_eq!(world.line(), "starts");
+
+    let lines = logged(world);
+
+    let cut = format!("INFO hook beforeLead: {}…", "x".repeat(1024));
+    let before = ["INFO hook beforeLead: out", "INFO hook beforeLead: err", &cut, "INFO hook beforeLead: a [31mred"];
+    assert_eq!(lines, [&before[..], &["INFO hook beforeLead: unended", "INFO hook beforeFollow: drains"]].concat());
+}
+
+pub(crate) fn a_hook_that_prints_without_end_waits_for_nobody_and_what_is_too_much_is_counted() {
+    let workload = "trap 'exit 0' TERM; echo starts; while :; do sleep 0.01; done";
+    let (mut world, _) = World::contained(&hooked(workload, ["yes | head -n 1000000", "", "", ""]));
+    world.lead(clock::boot());
+    assert_eq!(world.line(), "starts");
+
+    let lines = logged(world);
+
+    let (said, counts): (Vec<_>, Vec<_>) = lines.iter().partition(|line| *line == "INFO hook beforeLead: y");
+    let count = |line: &&String| -> usize {
+        let count = line.strip_prefix("INFO hook beforeLead: (").and_then(|line| line.split_once(" more lines were dropped"));
+        count.unwrap_or_else(|| panic!("{line}")).0.parse().unwrap()
+    };
+    assert_eq!(said.len() + counts.iter().map(count).sum::<usize>(), 1_000_000);
+    assert!((100..=10_000).contains(&said.len()), "{}", said.len());
+}
+
+pub(crate) fn what_a_hook_leaves_running_prints_on_and_holds_up_neither_its_end_nor_the_proof() {
+    let scratch = Scratch::new();
+    let [there, started, said] = ["there", "started", "said"].map(|name| scratch.join(name).display().to_string());
+    let wait = |file: &str| format!("until test -e {file}; do sleep 0.01; done");
+    let daemon = format!("touch {there}; {}; echo late; touch {said}; sleep 1000", wait(&started));
+    let hook = format!("echo early; setsid sh -c '{daemon}' & {}", wait(&there));
+    let workload = format!("trap 'exit 0' TERM; touch {started}; {}; echo starts; while :; do sleep 0.01; done", wait(&said));
+    let (mut world, _) = World::contained(&hooked(&workload, [&hook, "", "", ""]));
+    world.lead(clock::boot());
+    assert_eq!(world.line(), "starts");
+
+    assert_eq!(logged(world), ["INFO hook beforeLead: early", "INFO hook beforeLead: late"]);
 }

@@ -132,7 +132,10 @@ fn main() -> ExitCode {
             a_hook_before_a_lead_that_fails_starts_nothing_and_nothing_of_it_is_left,
             what_a_hook_before_a_lead_leaves_dies_by_the_deadline_of_the_term,
             a_daemon_of_the_hook_after_a_stop_is_gone_before_the_next_leader_starts,
-            term_runs_the_hook_before_the_stop;
+            term_runs_the_hook_before_the_stop,
+            what_a_hook_prints_is_logged_line_by_line_with_its_name,
+            a_hook_that_prints_without_end_waits_for_nobody_and_what_is_too_much_is_counted,
+            what_a_hook_leaves_running_prints_on_and_holds_up_neither_its_end_nor_the_proof;
         page:
             a_workload_reads_what_init_enforces_and_cannot_write_it,
             it_is_taken_back_before_the_stop_signal_is_sent,

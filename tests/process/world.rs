@@ -95,6 +95,7 @@ pub(crate) fn setup(inherited: Inherited) -> Setup<'static> {
         group: ProcessGroup::Own,
         input: Input::Null,
         link: None,
+        output: None,
         oom_score_adjust: 0,
         not_after: None,
         fuse: None,

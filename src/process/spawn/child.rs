@@ -106,6 +106,10 @@ fn execute(execution: &Execution<'_>) -> Result<Outcome, Failure> {
         if let Some(null) = *null {
             check(Step::Prepare, libc::dup2(null, libc::STDIN_FILENO))?;
         }
+        if let Some(output) = setup.output {
+            check(Step::Prepare, libc::dup2(output.as_raw_fd(), libc::STDOUT_FILENO))?;
+            check(Step::Prepare, libc::dup2(output.as_raw_fd(), libc::STDERR_FILENO))?;
+        }
         close_on_execute();
         match setup.link.map(|link| link.as_raw_fd()) {
             Some(link::FD) => check(Step::Prepare, libc::fcntl(link::FD, libc::F_SETFD, 0))?,
