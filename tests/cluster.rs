@@ -14,6 +14,7 @@
 //! - [`apiserver`]: what clients of Leases depend on, the same on the embedded server as on the real one;
 //! - [`health`]: what probes of the workload lead to;
 //! - [`locks`]: `tenure lock`, alone, in a crowd and beside grelmicro;
+//! - [`modes`]: what runs on replicas that do not lead;
 //! - [`monitoring`]: metrics, as a real Prometheus reads them;
 //! - [`pages`]: the page of a replica, in a real browser;
 //! - [`term_page`]: what a program reads of its term, and the examples of docs/term.md;
@@ -40,6 +41,7 @@ mod documentation;
 mod harness;
 mod health;
 mod locks;
+mod modes;
 mod monitoring;
 mod pages;
 mod support;
@@ -57,6 +59,7 @@ fn main() -> ExitCode {
     groups.push(("harness", harness::all()));
     groups.push(("health", health::all()));
     groups.push(("locks", locks::all()));
+    groups.push(("modes", modes::all()));
     groups.push(("monitoring", monitoring::all()));
     groups.push(("pages", pages::all()));
     groups.push(("term_page", term_page::all()));

@@ -35,6 +35,8 @@ pub enum Contestant {
     Tenure,
     /// The same, but denied the fuse by the kernel.
     Fuseless,
+    /// The same as [`Contestant::Tenure`], with its workload frozen on standbys.
+    Frozen,
     /// `benches/peers/client-go`.
     ClientGo,
     /// LINBIT's k8s-await-election, if its checkout is given.
@@ -126,7 +128,7 @@ impl Programs {
 
     pub fn of(&self, contestant: Contestant) -> &Path {
         match contestant {
-            Contestant::Tenure | Contestant::Fuseless => &self.tenure,
+            Contestant::Tenure | Contestant::Fuseless | Contestant::Frozen => &self.tenure,
             Contestant::ClientGo => &self.client_go,
             Contestant::AwaitElection => self.await_election.as_deref().expect("built only where its checkout is named"),
         }
@@ -144,6 +146,7 @@ impl Contestant {
         match self {
             Self::Tenure => "tenure",
             Self::Fuseless => "tenure, no fuse",
+            Self::Frozen => "tenure, frozen",
             Self::ClientGo => "client-go wrapper",
             Self::AwaitElection => "k8s-await-election",
         }
@@ -153,14 +156,14 @@ impl Contestant {
         let text = |path: &Path| path.to_string_lossy().into_owned();
         let millis = |span: Duration| format!("{}ms", span.as_millis());
         match self {
-            Self::Tenure | Self::Fuseless => {
+            Self::Tenure | Self::Fuseless | Self::Frozen => {
                 let config = directory.join("tenure.json");
                 let settings = json!({
                     "lease": {
                         "name": LEASE, "namespace": stage.namespace, "identity": name, "duration": millis(pace.duration),
                         "renewPeriod": millis(pace.renew_period), "attemptTimeout": millis(pace.attempt_timeout),
                     },
-                    "workload": { "stop": { "lossGrace": millis(pace.loss_grace), "killMargin": millis(pace.kill_margin) } },
+                    "workload": { "runs": if self == Self::Frozen { "frozen" } else { "leading" }, "stop": { "lossGrace": millis(pace.loss_grace), "killMargin": millis(pace.kill_margin) } },
                 });
                 fs::write(&config, settings.to_string()).expect("a configuration file");
                 let plain = [text(program), "run".into(), "--config".into(), text(&config), "--".into()];

@@ -65,7 +65,7 @@ impl Fault {
         }
     }
 
-    const fn behaviour(self) -> Behaviour {
+    fn behaviour(self) -> Behaviour {
         let linger = match self {
             Self::SlowStop | Self::BlackHoleSlowStop => SLOW,
             Self::BlackHole
@@ -77,7 +77,7 @@ impl Fault {
             | Self::HolderCleared
             | Self::Deleted => Duration::ZERO,
         };
-        Behaviour { linger: Some(linger), daemon: false, lock: false, bomb: false, listen: None }
+        Behaviour::lingering(linger)
     }
 }
 

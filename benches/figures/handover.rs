@@ -120,8 +120,9 @@ pub fn on_our_clock(wall: i64) -> Instant {
 pub async fn show(server: &Server, programs: &Programs, linger: Duration, rounds: usize) {
     title(&format!("Handover after SIGTERM, D = 15 s, three replicas, a workload that takes {linger:?} to stop"));
     let mut medians = Vec::new();
-    for who in BOTH {
-        let mut trio = Trio::start(server, programs, who, DEFAULT, Behaviour::lingering(linger), false).await;
+    for who in BOTH.into_iter().chain([Contestant::Frozen]) {
+        let behaviour = Behaviour { frozen: who == Contestant::Frozen, ..Behaviour::lingering(linger) };
+        let mut trio = Trio::start(server, programs, who, DEFAULT, behaviour, false).await;
         let mut leader = trio.next_leader().await;
         let (mut gaps, mut legs) = (Vec::new(), Vec::new());
         for _ in 0..rounds {

@@ -73,7 +73,7 @@ fn start(programs: &Programs, who: Contestant, stage: &Stage, lease: usize, repl
     let mut line = Command::new("setpriv");
     line.args(["--pdeathsig", "TERM"]).arg(programs.of(who));
     match who {
-        Contestant::Tenure | Contestant::Fuseless => {
+        Contestant::Tenure | Contestant::Fuseless | Contestant::Frozen => {
             line.args(["--lease", &lease, "--namespace", &stage.namespace, "--set", "lease.creationWait=0s"]);
         }
         Contestant::ClientGo | Contestant::AwaitElection => {

@@ -84,7 +84,7 @@ pub(crate) fn behaviour(seed: u64) -> Behaviour {
     let mut chance = Rng::with_seed(seed);
     // At once, soon, later than any grace period, never.
     let linger = [Some(0), Some(100), Some(2_500), None][chance.usize(..4)].map(Duration::from_millis);
-    Behaviour { linger, daemon: chance.bool(), lock: true, bomb: chance.u8(..4) == 0, listen: None }
+    Behaviour { linger, daemon: chance.bool(), lock: true, bomb: chance.u8(..4) == 0, ..Behaviour::default() }
 }
 
 /// The duration and the drift of one replica, in a world where they differ.

@@ -28,6 +28,7 @@ use crate::{
         server::Server,
         stage::{LEASE, Stage},
         witness::Event,
+        workload::Behaviour,
     },
     wall::Wall,
 };
@@ -44,7 +45,7 @@ const SETTINGS: [(&str, &str); 5] = [
 /// What is special about a world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Nothing.
+    /// Some of its workloads are frozen until they lead.
     Plain,
     /// Its replicas differ in D and rho. Its creation wait is longer than any D in it, as a replica that finds no Lease cannot
     /// know the last D.
@@ -199,6 +200,10 @@ impl World {
             prepared = prepared.set(key, value);
         }
         prepared = match self.kind {
+            Kind::Plain if fastrand::Rng::with_seed(seed).bool() => {
+                let frozen = Behaviour { frozen: true, ..plan::behaviour(seed) };
+                prepared.set("workload.runs", "frozen").workload(&frozen)
+            }
             Kind::Plain | Kind::Peer => prepared.workload(&plan::behaviour(seed)),
             Kind::Slots => prepared.set("lease.slots", self.kind.slots()).workload(&plan::behaviour(seed)),
             Kind::Mixed => {

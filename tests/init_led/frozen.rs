@@ -127,7 +127,7 @@ pub(crate) fn a_frozen_workload_that_somebody_else_continues_is_killed_whichever
 
         // What init is still stopping is stopped again: the next one meets one that was proved to be.
         let is_killed = (0..20).any(|_| {
-            drop(kill(thawed, CONT));
+            let _ = kill(thawed, CONT);
             sleep_until(clock::boot() + Duration::from_millis(300));
             state(main).is_none()
         });

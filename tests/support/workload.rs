@@ -9,7 +9,7 @@ use std::{
     io::Write as _,
     net::TcpListener,
     os::{
-        fd::AsFd as _,
+        fd::{AsFd as _, FromRawFd as _},
         unix::{fs::FileExt as _, net::UnixDatagram},
     },
     path::{Path, PathBuf},
@@ -45,6 +45,8 @@ pub struct Behaviour {
     pub bomb: bool,
     /// Answers whoever connects to this port of the loopback address with its name and its token.
     pub listen: Option<u16>,
+    /// Does nothing, not even stamp, until its page says that it leads (`runs: frozen`).
+    pub frozen: bool,
 }
 
 /// A bomb's chains, and the lifetime of a link: enough to disturb a walk through /proc, without loading the machine.
@@ -75,7 +77,8 @@ impl Behaviour {
     /// The same for another program that can run as the workload.
     pub fn command_of(&self, program: &Path, directory: &Path, name: &str) -> Vec<String> {
         let linger = self.linger.map_or_else(|| "never".to_owned(), |linger| linger.as_millis().to_string());
-        let traits = [("alone", true), ("daemon", self.daemon), ("lock", self.lock), ("bomb", self.bomb)];
+        let traits =
+            [("alone", true), ("daemon", self.daemon), ("lock", self.lock), ("bomb", self.bomb), ("frozen", self.frozen)];
         let traits = traits.into_iter().filter(|(_, has)| *has).map(|(word, _)| word.to_owned());
         let traits: Vec<String> = traits.chain(self.listen.map(|port| format!("listen={port}"))).collect();
         let words = [&*program.to_string_lossy(), FACE, &*directory.to_string_lossy(), name, &linger, &traits.join("+")];
@@ -89,6 +92,7 @@ impl Behaviour {
             daemon: has("daemon"),
             lock: has("lock"),
             bomb: has("bomb"),
+            frozen: has("frozen"),
             listen: traits.split('+').find_map(|one| one.strip_prefix("listen=")?.parse().ok()),
         }
     }
@@ -172,6 +176,28 @@ fn born() -> Instant {
     Instant::from_nanos(ticks.expect("the start of a process") * TICK)
 }
 
+/// Waits until the page says that this process leads, and under which token (docs/term.md).
+#[allow(unsafe_code, reason = "a descriptor by its number")]
+fn token_of_lead() -> String {
+    let number = std::env::var("TENURE_TERM_FD").ok().and_then(|number| number.parse().ok()).expect("a page");
+    // SAFETY: nobody else in this process owns the descriptor that init gave it.
+    let page = unsafe { File::from_raw_fd(number) };
+    let read = || {
+        let mut bytes = [0; 32];
+        page.read_exact_at(&mut bytes, 0).expect("a page");
+        bytes
+    };
+    let word = |bytes: &[u8; 32], at: usize| u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+    loop {
+        let bytes = read();
+        let is_whole = word(&bytes, 12) % 2 == 0 && read() == bytes;
+        if is_whole && word(&bytes, 16) == 1 {
+            return u64::from_ne_bytes(std::array::from_fn(|byte| bytes[24 + byte])).to_string();
+        }
+        std::thread::sleep(Duration::from_micros(200));
+    }
+}
+
 struct Workload {
     directory: PathBuf,
     name: String,
@@ -183,7 +209,10 @@ struct Workload {
 
 impl Workload {
     fn new(directory: PathBuf, name: String, behaviour: Behaviour) -> Self {
-        let token = std::env::var("TENURE_FENCING_TOKEN").unwrap_or_default();
+        let token = match behaviour.frozen {
+            true => token_of_lead(),
+            false => std::env::var("TENURE_FENCING_TOKEN").unwrap_or_default(),
+        };
         let (stamps, voice) = (Stamps::open(&directory, &name, &token), Voice::new(&directory, &name));
         Self { directory, name, token, behaviour, stamps, voice }
     }
@@ -238,7 +267,13 @@ impl Workload {
     /// setsid's own process ends at once, so that init adopts the daemon.
     fn start_daemon(&self) {
         let line = Behaviour::stubborn().command(&self.directory, &self.name);
-        let setsid = Command::new("setsid").arg("--fork").args(line).stdin(Stdio::null()).status().expect("setsid");
+        let setsid = Command::new("setsid")
+            .arg("--fork")
+            .args(line)
+            .env("TENURE_FENCING_TOKEN", &self.token)
+            .stdin(Stdio::null())
+            .status()
+            .expect("setsid");
         assert!(setsid.success(), "setsid: {setsid}");
     }
 
