@@ -221,7 +221,11 @@ impl Workload {
         let signals = SigSet::all();
         signals.thread_block().expect("signals blocked");
         let signals = SignalFd::with_flags(&signals, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC).expect("a signalfd");
-        self.tell("start", &environment());
+        let mut environment = environment();
+        if self.behaviour.frozen {
+            environment["TENURE_FENCING_TOKEN"] = self.token.clone().into();
+        }
+        self.tell("start", &environment);
         let _lock = self.behaviour.lock.then(|| lock(&self.directory, &self.voice, &self.token));
         if self.behaviour.daemon {
             self.start_daemon();
