@@ -50,6 +50,8 @@ use tokio_rustls::TlsAcceptor;
 use tonic::{Code, Status};
 use tower::Service as _;
 
+pub mod picture;
+
 /// The protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wire {
@@ -82,6 +84,9 @@ pub struct Seen {
     pub parent_is_remote: Option<bool>,
     /// (trace, span) of each link.
     pub links: Vec<(String, String)>,
+    /// Nanoseconds since 1970.
+    pub begin: u64,
+    pub end: u64,
     pub attributes: BTreeMap<String, String>,
     pub resource: BTreeMap<String, String>,
     /// Headers of the request that carried it.
@@ -309,6 +314,8 @@ fn seen(span: Span, resource: &BTreeMap<String, String>, headers: &HeaderMap) ->
         parent: hex(&span.parent_span_id),
         parent_is_remote: is_remote(span.flags),
         links: span.links.into_iter().map(link).collect(),
+        begin: span.start_time_unix_nano,
+        end: span.end_time_unix_nano,
         attributes: readable(span.attributes),
         resource: resource.clone(),
         headers: headers.clone(),

@@ -19,6 +19,7 @@ const PROGRAMS: &[&str] = &[
     "etcd",
     "kube-apiserver",
     "kubectl",
+    "helm",
     "kube-controller-manager",
     "kube-scheduler",
     "kubelet",

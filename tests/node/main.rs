@@ -1,7 +1,7 @@
-//! deploy/ on a real node: the Dockerfile's image under kubelet and containerd, every way in which a leader can end there, and the
-//! examples.
+//! deploy/ on a real node: the Dockerfile's image under kubelet and containerd, every way in which a leader can end there, the chart,
+//! traffic to the leader, and the examples.
 //!
-//! Run it as root: `.ci/nightly node`, or a part of it: `cargo test --test node -- examples` (or `leader`). It builds what it needs,
+//! Run it as root: `.ci/nightly node`, or a part of it: `cargo test --test node -- examples` (or `leader`, `chart`, `traffic`). It builds what it needs,
 //! prints a table of measured gaps and cleans up after itself.
 #![allow(
     clippy::unwrap_used,
@@ -20,6 +20,7 @@ mod apart;
 mod incomplete;
 mod node;
 mod patterns;
+mod shipped;
 mod show;
 mod stamps;
 
@@ -42,6 +43,12 @@ fn inside(directory: &Path) -> ExitCode {
     let wants = |part: &str| parts.is_empty() || parts.iter().any(|wanted| wanted == part);
     if wants("leader") {
         show::run(&node, &stamps);
+    }
+    if wants("chart") {
+        shipped::chart(&node, &stamps);
+    }
+    if wants("traffic") {
+        shipped::traffic(&node);
     }
     if wants("examples") {
         patterns::run(&node, &stamps, directory);

@@ -30,13 +30,15 @@ pub(crate) struct Node {
     lifeline: Option<ChildStdin>,
     kubeconfig: PathBuf,
     kubectl: String,
+    helm: String,
     ctr: String,
 }
 
 impl Node {
     pub(crate) fn start(directory: &Path) -> Self {
-        let programs = Command::new(BUILD).args(["kubectl", "ctr"]).output().unwrap();
-        let [kubectl, ctr] = [0, 1].map(|line| String::from_utf8_lossy(&programs.stdout).lines().nth(line).unwrap().to_owned());
+        let programs = Command::new(BUILD).args(["kubectl", "helm", "ctr"]).output().unwrap();
+        let [kubectl, helm, ctr] =
+            [0, 1, 2].map(|line| String::from_utf8_lossy(&programs.stdout).lines().nth(line).unwrap().to_owned());
         let mut script = Command::new(START);
         script
             .arg(directory)
@@ -48,7 +50,7 @@ impl Node {
         let mut line = String::new();
         BufReader::new(script.stdout.take().unwrap()).read_line(&mut line).unwrap();
         assert_eq!(line, "ready\n", "the node did not come up");
-        let node = Self { script, lifeline, kubeconfig: directory.join("cluster/kubeconfig"), kubectl, ctr };
+        let node = Self { script, lifeline, kubeconfig: directory.join("cluster/kubeconfig"), kubectl, helm, ctr };
         node.kubectl(&["create", "namespace", NAMESPACE]);
         node.kubectl(&["label", "namespace", NAMESPACE, "pod-security.kubernetes.io/enforce=restricted"]);
         node
@@ -66,6 +68,14 @@ impl Node {
         let mut kubectl = Command::new(&self.kubectl);
         kubectl.arg("--kubeconfig").arg(&self.kubeconfig).args(["--namespace", NAMESPACE, "--request-timeout=60s"]);
         kubectl.args(arguments).output().expect("kubectl starts")
+    }
+
+    /// Runs Helm.
+    pub(crate) fn helm(&self, arguments: &[&str]) {
+        let mut helm = Command::new(&self.helm);
+        helm.arg("--kubeconfig").arg(&self.kubeconfig).args(["--namespace", NAMESPACE]).args(arguments);
+        let output = helm.env("HELM_CACHE_HOME", "/nonexistent").output().expect("helm starts");
+        assert!(output.status.success(), "helm {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr));
     }
 
     pub(crate) fn get(&self, object: &str) -> Value {

@@ -1,6 +1,6 @@
 //! What whole replicas report of their transitions: to a collector, to the workload, in the Lease and in the log.
 
-use std::time::Duration;
+use std::{path::Path, time::Duration};
 
 use nix::{
     sys::{
@@ -12,7 +12,7 @@ use nix::{
 use serde_json::Value;
 use tenure::link::FLUSH;
 
-use crate::collector::{Collector, Manner, Seen, Wire};
+use crate::collector::{Collector, Manner, Seen, Wire, picture};
 use crate::support::{
     PATIENCE,
     case::Case,
@@ -119,6 +119,9 @@ async fn handover(stage: Stage, wire: Wire) {
         wait(&mut collector, "both sides of a handover", |seen| has(seen, "one", "standby") && has(seen, "two", "leader")).await;
     let (stopped, parts_of_stop) = transition(&seen, "one", "standby").expect("waited for");
     let (led, parts_of_start) = transition(&seen, "two", "leader").expect("waited for");
+    if wire == Wire::Http {
+        picture::draw(&seen, &stopped.trace, &Path::new(env!("CARGO_TARGET_TMPDIR")).join("handover.svg"));
+    }
     assert_eq!((&led.trace, &led.parent, led.parent_is_remote), (&stopped.trace, &stopped.span, Some(true)));
     assert_eq!((stopped.attributes["tenure.reason"].as_str(), led.attributes["tenure.reason"].as_str()), ("signal", "released"));
     assert_eq!(parts_of_stop, ["workload.stop", "workload.proof", "release"]);
