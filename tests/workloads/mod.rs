@@ -39,6 +39,7 @@ pub(crate) fn all() -> Vec<Case> {
         nginx_reloads_on_hup_and_finishes_its_requests_in_a_hand_over,
         redis_is_promoted_and_demoted_by_its_hooks,
         postgresql_keeps_each_committed_row_through_a_hand_over_and_a_crash,
+        postgresql_streams_to_a_standby_that_is_promoted_and_loses_nothing_that_one_had,
         a_jvm_is_warm_before_it_leads_if_it_is_frozen,
     ];
     cases.into_iter().map(|case| Case { on: REAL, ..case }).collect()
@@ -334,6 +335,84 @@ async fn postgresql_keeps_each_committed_row_through_a_hand_over_and_a_crash(sta
     assert!(lost.is_empty(), "committed, and gone: {lost:?}");
     c.signal(Signal::SIGTERM).await;
     assert_eq!(c.exit().await, 0);
+}
+
+async fn postgresql_streams_to_a_standby_that_is_promoted_and_loses_nothing_that_one_had(stage: Stage) {
+    let Some(debian) = Debian::package("postgresql-15") else { return };
+    stage.lease.create(released()).await;
+    let data = |name: &str| stage.directory().join(format!("pg-{name}")).to_string_lossy().into_owned();
+    let user = ["unshare", "--user", "--map-user=65534", "--map-group=65534", "--"];
+    let made =
+        debian.command(user[0]).args(&user[1..]).args(["initdb", "-U", "postgres", "-A", "trust", "-D", &data("a")]).output();
+    assert!(made.is_ok_and(|made| made.status.success()), "initdb");
+    let settings = "\nlisten_addresses = ''\nwal_log_hints = on\nsynchronous_standby_names = '*'\n";
+    let file = fs::OpenOptions::new().append(true).open(format!("{}/postgresql.conf", data("a")));
+    file.expect("it").write_all(settings.as_bytes()).expect("room");
+    let primary = format!("host={},{} user=postgres connect_timeout=2 target_session_attrs=read-write", data("a"), data("b"));
+    let prepare = async |name: &str, of: &str| {
+        let prepared = debian.prepare(&stage, name, "postgresql-streaming", &user, &[]).await;
+        let env = json!({
+            "PGDATA": data(of), "PGHOST": data(of), "PGUSER": "postgres", "PRIMARY": primary,
+            "OPTIONS": format!("-c unix_socket_directories={}", data(of)),
+        });
+        prepared.set("workload.env", env)
+    };
+    let (path, libraries, conninfo) = (debian.path.clone(), debian.libraries.clone(), format!("{primary} dbname=postgres"));
+    let psql = move |statement: &str| {
+        let mut psql = Command::new("env");
+        psql.args([format!("PATH={path}"), format!("LD_LIBRARY_PATH={libraries}")]);
+        psql.args(["psql", "-XqtA", "-d", &conninfo, "-c", statement]).stdin(Stdio::null()).stderr(Stdio::null());
+        let output = psql.output().expect("env");
+        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    };
+    let streams = async |what: &str| {
+        until(what, async || {
+            psql("SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'").is_some_and(|n| n == "1")
+        })
+        .await;
+    };
+    let a = prepare("a", "a").await.start();
+    until("a is the primary", async || psql("SELECT 1").is_some()).await;
+    let b = prepare("b", "b").await.start();
+    streams("b is cloned, and streams").await;
+    assert!(psql("CREATE TABLE t (n bigint)").is_some());
+    b.said("another replica leads").await;
+
+    let write = psql.clone();
+    let client = Client::start(move |number| write(&format!("INSERT INTO t VALUES ({number})")).is_some());
+    let grows = async |what: &str| {
+        let before = psql("SELECT count(*) FROM t");
+        until(what, async || psql("SELECT count(*) FROM t").is_some_and(|now| Some(now) != before)).await;
+    };
+    grows("rows by a").await;
+    let holder = stage.lease.read().await.expect("the Lease")["spec"]["holderIdentity"].clone();
+    stage.lease.edit(|lease| lease["metadata"]["annotations"]["tenure.dev/step-down"] = holder.clone()).await;
+    b.said("leading").await;
+    streams("a streams from b").await;
+    grows("rows by b").await;
+    let (mut rows, gap) = client.end();
+    tell("postgresql streaming, hand-over until another standby has each row", gap);
+
+    let write = psql.clone();
+    let client = Client::start(move |number| write(&format!("INSERT INTO t VALUES ({})", 1_000_000 + number)).is_some());
+    grows("more rows by b").await;
+    kill(b.init().await, Signal::SIGKILL).expect("init lives");
+    b.exit().await;
+    let again = prepare("b-again", "b").await.start();
+    streams("b streams from a").await;
+    grows("rows by a").await;
+    let (more, gap) = client.end();
+    tell("postgresql streaming, crash until another standby has each row", gap);
+    rows.extend(more.into_iter().map(|number| 1_000_000 + number));
+
+    let kept = psql("SELECT n FROM t").expect("a serves");
+    let kept: BTreeSet<u64> = kept.lines().map(|line| line.parse().expect("a number")).collect();
+    let lost: Vec<_> = rows.difference(&kept).collect();
+    assert!(lost.is_empty(), "committed, and gone: {lost:?}");
+    for me in [again, a] {
+        me.signal(Signal::SIGTERM).await;
+        me.exit().await;
+    }
 }
 
 async fn a_jvm_is_warm_before_it_leads_if_it_is_frozen(stage: Stage) {
