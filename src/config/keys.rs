@@ -170,7 +170,7 @@ mod tests {
             ("workload.lossGrace", Some("workload.stop.lossGrace")),
             ("workload.stop.onExit", Some("workload.onExit")),
             ("lease.zzz", None),
-            ("standby.command", None),
+            ("standby.hook", None),
             ("workload.readiness.interval", None),
             ("hooks.beforeStart.command", None),
             ("hooks.afterStop.timeout", None),

@@ -44,7 +44,7 @@ pub use lease::{ForeignRelease, LeaseConfig, Release};
 pub(crate) use load::load_text;
 pub use load::{Invalid, Loaded, Origin, Problem, load};
 pub use preset::{Patience, Preset};
-pub use roles::{Hook, HookKind, Hooks, OnHookFailure, Rewrite, Signals};
+pub use roles::{Hook, HookKind, Hooks, OnHookFailure, Rewrite, Signals, Standby};
 pub use rules::{Purpose, can_stand};
 pub use scalars::{Drift, Signal};
 pub use schema::{DEFAULTS, schema};
@@ -62,6 +62,8 @@ pub struct Config {
     pub workload: WorkloadConfig,
     /// A task, with `tenure task` only.
     pub task: TaskConfig,
+    /// What runs while this replica follows.
+    pub standby: Standby,
     /// Signals that tell a running workload its role.
     pub signals: Signals,
     /// Commands around a change of role.

@@ -1,4 +1,4 @@
-//! The keys that tell a running workload its role: signals and hooks.
+//! The keys about roles: what runs in which, and how a running workload is told its own by signals and hooks.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -6,6 +6,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{humane::Span, scalars::Signal};
+
+/// What runs while this replica follows.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub struct Standby {
+    /// Program and arguments, no shell, with `runs: leading`; proved gone before the workload is started.
+    pub command: Vec<String>,
+}
 
 /// Signals that tell a running workload its role.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -25,7 +33,7 @@ pub struct Signals {
 pub struct Rewrite {
     /// While leading.
     pub leader: BTreeMap<Signal, Option<Signal>>,
-    /// While standing by, with `runs: always`.
+    /// While standing by, with `runs: always` or `standby.command`.
     pub standby: BTreeMap<Signal, Option<Signal>>,
 }
 

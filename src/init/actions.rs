@@ -217,7 +217,7 @@ impl EventLoop {
                 Input::Forked { pid }
             }
             Err(error) => {
-                let message = format!("{}: {}", self.processes.programs.name(), one_line(&error));
+                let message = format!("{}: {}", self.processes.programs.name(role), one_line(&error));
                 Input::NotSpawned(match error {
                     SpawnError::Nul(_) => NotSpawned::Failed { code: exit::CANNOT_EXECUTE, message },
                     SpawnError::Unavailable(..) => NotSpawned::Unavailable { message },
@@ -265,7 +265,7 @@ impl EventLoop {
             }
             Outcome::Late => Input::NotSpawned(NotSpawned::Late),
             Outcome::Failed(failure) => {
-                let message = format!("{}: {failure}", self.processes.programs.name());
+                let message = format!("{}: {failure}", self.processes.programs.name(Some(agent.standing().role)));
                 Input::NotSpawned(NotSpawned::Failed { code: failure.code(), message })
             }
         };

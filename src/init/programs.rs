@@ -25,6 +25,8 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Programs {
     workload: Program,
+    /// What runs in its place while following.
+    standby: Option<Program>,
     /// Hooks and probes, by their keys.
     helpers: BTreeMap<&'static str, Program>,
     /// The names of the Leases, by slot.
@@ -55,7 +57,7 @@ pub(super) struct Told<'a> {
 pub(super) enum FindError {
     #[error(transparent)]
     Workload(ResolveError),
-    /// A hook or a probe, by its section and its key.
+    /// A hook, a probe or the standby's, by its section and its key.
     #[error("{0}.{1}")]
     Helper(&'static str, &'static str, #[source] ResolveError),
 }
@@ -92,7 +94,9 @@ impl Programs {
         for (section, key, command) in hooks.chain(probes.filter(|(.., it)| !it.is_empty())).filter(|_| config.lease.enabled) {
             helpers.insert(key, find(command).map_err(|why| FindError::Helper(section, key, why))?);
         }
+        let standby = Some(&*config.standby.command).filter(|command| !command.is_empty() && config.lease.enabled);
         Ok(Self {
+            standby: standby.map(find).transpose().map_err(|why| FindError::Helper("standby", "command", why))?,
             workload: find(&config.workload.command).map_err(FindError::Workload)?,
             helpers,
             leases: (0..config.lease.slots).map(|slot| config.lease.name_of(Slot(slot))).collect(),
@@ -111,7 +115,7 @@ impl Programs {
     /// # Errors
     /// A NUL byte in what it is told.
     pub(super) fn workload(&self, role: Option<Role>, info: Option<&TermInfo>) -> Result<Command, SpawnError> {
-        let command = self.command(&self.workload, role, Told { info, ..Told::default() })?;
+        let command = self.command(self.program(role), role, Told { info, ..Told::default() })?;
         match self.page {
             Some(page) => command.keeping(TERM_FD, page),
             None => Ok(command),
@@ -126,9 +130,13 @@ impl Programs {
         self.helpers.get(key).map(|program| self.command(program, Some(role), told)).transpose()
     }
 
-    /// The name of the workload's program, for people.
-    pub(super) fn name(&self) -> &str {
-        self.workload.arguments.first().map(String::as_str).unwrap_or_default()
+    /// The name of the workload's program in this role, for people.
+    pub(super) fn name(&self, role: Option<Role>) -> &str {
+        self.program(role).arguments.first().map(String::as_str).unwrap_or_default()
+    }
+
+    fn program(&self, role: Option<Role>) -> &Program {
+        self.standby.as_ref().filter(|_| role == Some(Role::Standby)).unwrap_or(&self.workload)
     }
 
     fn command(
@@ -236,6 +244,11 @@ mod tests {
         assert_eq!((error.exit_code(), one_line(&error)), (127, "hooks.afterLead: /no/such/hook: not found".into()));
         config.lease.enabled = false;
         assert!(missing(&config).is_none());
+
+        config.standby.command = vec!["/no/such/page".into()];
+        assert!(missing(&config).is_none());
+        (config.lease.enabled, config.hooks.after_lead) = (true, None);
+        assert_eq!(missing(&config).map(|error| one_line(&error)), Some("standby.command: /no/such/page: not found".into()));
     }
 
     #[test]

@@ -174,6 +174,7 @@ impl Agent {
         let mut config = self.config.config.clone();
         config.workload.command.clear();
         config.workload.env.clear();
+        config.standby.command.clear();
         config.hooks = Hooks::default();
         config.signals = Signals::default();
         let resume = |term: &ActiveTerm| term.resume(self.timing, self.workload.leads(), self.workload.main());

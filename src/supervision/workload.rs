@@ -147,6 +147,11 @@ impl Workload {
         }
     }
 
+    /// Whether what runs, or is being started or stopped, is `standby.command`, which never leads.
+    pub(crate) fn is_standby_command(&self) -> bool {
+        self.policy.standby && !self.leads
+    }
+
     /// Whether it is being prepared for its stop.
     pub(crate) fn is_yielding(&self) -> bool {
         !self.policy.always && matches!(&self.actual, Actual::Running { roles, .. } if roles.yields_by().is_some())
@@ -270,7 +275,9 @@ impl Workload {
             None => (Roles::standby(policy, pid), Outcome::Pending),
         };
         self.forget_stop();
-        self.health.begin(now);
+        if !self.is_standby_command() {
+            self.health.begin(now);
+        }
         self.actual = Actual::Running { pid, since: now, roles };
         self.take(outcome, now);
         self.advance(now);
@@ -282,6 +289,10 @@ impl Workload {
         }
         match why {
             NotSpawned::Late => self.not_begun(Some(now), now),
+            NotSpawned::Failed { code, message } if self.is_standby_command() => {
+                self.actions.push_back(Action::Warn(message));
+                self.ended(Exit::Code(code), now, now);
+            }
             NotSpawned::Failed { code, message } => {
                 self.wanted = Wanted::Down;
                 self.not_begun(None, now);
@@ -371,12 +382,20 @@ impl Workload {
     /// Starts or promotes what is wanted and permitted.
     pub(super) fn advance(&mut self, now: Instant) {
         self.follow(now);
-        let may_start = self.may_start(now);
+        let (may_start, is_other) = (self.may_start(now), self.is_standby_command());
         match (&self.wanted, &mut self.actual) {
             (_, Actual::Stopped) if may_start => self.begin(now),
             (_, Actual::Waiting { until }) if may_start && *until <= now => self.begin(now),
             // Once its time has passed unused, only a later limit starts it.
             (_, Actual::Waiting { until }) => *until = now.max(*until),
+            // Nothing of it may be left when the leader starts, which is no later than S.
+            (Wanted::Leader(Launch { not_after, .. }), Actual::Running { .. } | Actual::Starting { .. }) if is_other => {
+                let stop = &self.policy.config.stop;
+                let by = not_after.before(stop.kill_margin).min(now + stop.loss_grace);
+                if now < *not_after {
+                    self.descend(None, by, now);
+                }
+            }
             (Wanted::Leader(launch), Actual::Running { roles, .. }) if now < launch.not_after && roles.is_standby() => {
                 self.leads = true;
                 let outcome = roles.promote(launch.clone(), now, &mut self.actions);

@@ -33,6 +33,7 @@ mod procfs;
 mod scratch;
 #[path = "../support/slept.rs"]
 mod slept;
+mod standby;
 mod start;
 mod stops;
 #[path = "../support/wait.rs"]
@@ -127,6 +128,11 @@ fn main() -> ExitCode {
             a_signal_to_init_does_not_reach_a_frozen_workload,
             a_frozen_standby_dies_with_init_and_leaves_no_exit_code,
             a_lead_whose_init_stands_still_past_s_continues_nothing;
+        standby:
+            the_standby_is_gone_as_a_whole_before_the_leader_starts_and_the_leader_before_the_standby,
+            a_standby_that_does_not_stop_is_killed_in_time_for_the_leader,
+            a_standby_that_fails_is_started_again_and_the_replica_leads_all_the_same,
+            init_ends_its_standby_with_its_stop_signal_and_without_its_exit_code;
         hooks:
             the_hooks_around_a_leader_run_in_order_and_know_what_they_are_for,
             a_hook_before_a_lead_that_fails_starts_nothing_and_nothing_of_it_is_left,

@@ -142,6 +142,7 @@ pub fn families(size: Size) -> Vec<Family> {
             mends: large,
             ..base("always, and both frozen in a demotion", &[StepDown, FreezeInit, FreezeElector], 2, 0)
         },
+        Family { setups: beside(pair(3, 3)), ..base("standby commands", &[StepDown, Exit, FreezeInit, Cut], 1, 1_500 * MS) },
         Family { setups: tasks(pair(3, 3)), ..base("rests", &[Exit, LoseReply, HoldRequest], 2, 100 * MS) },
         Family {
             setups: tasks(vec![setup(3, 1_000_000 - DRIFT / 2, 1_000 * S)]),
@@ -274,6 +275,12 @@ fn always(mut setups: Vec<Setup>) -> Vec<Setup> {
         config.signals.on_lead = Some(Signal(libc::SIGUSR1));
         config.signals.on_follow = Some(Signal(libc::SIGUSR2));
     }
+    setups
+}
+
+/// Another program runs while following.
+fn beside(mut setups: Vec<Setup>) -> Vec<Setup> {
+    setups.iter_mut().for_each(|setup| setup.config.standby.command = vec!["standby".into()]);
     setups
 }
 

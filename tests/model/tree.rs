@@ -11,7 +11,11 @@ use tenure::{
     time::Instant,
 };
 
-use crate::{clock::Ns, judge::Judge, world::Who};
+use crate::{
+    clock::Ns,
+    judge::{Judge, Wrong},
+    world::Who,
+};
 
 /// See the module.
 #[derive(Clone, Debug, Default)]
@@ -144,6 +148,8 @@ impl Tree {
     }
 
     fn exec(&mut self, index: usize, who: Who, boot: Instant, judge: &mut Judge) -> Option<Spawned> {
+        let stands = |process: &Process| matches!(process.stage, Stage::Runs(None) | Stage::Forked(Errand::Run(None), _));
+        let standby = self.processes.iter().find(|process| stands(process)).map(|process| process.pid);
         let Process { pid, stage, .. } = &mut self.processes[index];
         let Stage::Forked(errand, not_after) = stage else { return None };
         let late = not_after.is_some_and(|at| boot >= at);
@@ -157,6 +163,9 @@ impl Tree {
                 *stage = Stage::Runs(token);
                 if let Some(token) = token {
                     judge.leads(who, pid, token);
+                    if let Some(standby) = standby {
+                        judge.fail(Wrong::Overlap, format!("{who} leads as pid {pid} beside its standby {standby}"));
+                    }
                 }
                 Some((pid, Ok(())))
             }

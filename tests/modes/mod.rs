@@ -1,4 +1,4 @@
-//! What runs on replicas that do not lead, on a real kube-apiserver: frozen programs.
+//! What runs on replicas that do not lead, on a real kube-apiserver: frozen programs, and others.
 
 use std::time::Duration;
 
@@ -17,6 +17,7 @@ use crate::{
         replica::Replica,
         stage::Stage,
         within,
+        witness::{Event, Witness},
         workload::Behaviour,
     },
 };
@@ -25,6 +26,7 @@ pub(crate) fn all() -> Vec<Case> {
     let cases = cases![
         a_frozen_standby_is_continued_when_the_leader_hands_over_and_when_it_is_killed,
         a_frozen_standby_that_somebody_continues_is_killed_and_leads_later,
+        a_standby_command_is_gone_before_its_replica_leads_and_back_after_it,
     ];
     cases.into_iter().map(|case| Case { on: REAL, ..case }).collect()
 }
@@ -81,7 +83,13 @@ async fn a_frozen_standby_that_somebody_continues_is_killed_and_leads_later(stag
     let b = start(&stage, "b").await;
     let first = frozen(&b).await;
 
-    kill(first, Signal::SIGCONT).expect("it is there");
+    // What init has not proved to be stopped yet is stopped again.
+    let continued = async {
+        while kill(first, Signal::SIGCONT).is_ok() {
+            tokio::time::sleep(Duration::from_millis(300)).await;
+        }
+    };
+    within(PATIENCE, "its end", continued).await;
 
     b.said("the workload is not frozen").await;
     b.gone(first).await;
@@ -89,4 +97,39 @@ async fn a_frozen_standby_that_somebody_continues_is_killed_and_leads_later(stag
     assert_eq!(stage.witness.starts("b"), 0);
     a.signal(Signal::SIGTERM).await;
     stage.witness.start("b", 0).await;
+}
+
+/// Standbys report to a witness of their own: they run beside the leader of another replica.
+async fn a_standby_command_is_gone_before_its_replica_leads_and_back_after_it(stage: Stage) {
+    stage.lease.create(released()).await;
+    let directory = stage.directory().join("standbys");
+    let standbys = Witness::listen(&directory);
+    let with_daemon = Behaviour { daemon: true, ..Behaviour::obedient() };
+    let beside = async |name: &str| {
+        let leader = Behaviour { lock: true, ..with_daemon.clone() };
+        stage.prepare(name).await.workload(&leader).set("standby.command", with_daemon.command(&directory, name)).start()
+    };
+    let _a = beside("a").await;
+    let led = stage.witness.start("a", 0).await.at();
+    let b = beside("b").await;
+    // Itself, and its daemon.
+    standbys.start("b", 1).await;
+
+    let step_down = |lease: &mut Value| {
+        lease["metadata"]["annotations"]["tenure.dev/step-down"] = lease["spec"]["holderIdentity"].clone();
+    };
+    stage.lease.edit(step_down).await;
+
+    let leads = stage.witness.start("b", 0).await;
+    assert!(leads.at() > standbys.last_alive("b"), "b's standby, and the daemon that ignores its stop signal");
+    let dead = stage.witness.last_alive("a");
+    let again = |event: &Event| event.replica == "a" && event.what == "start" && event.at() > dead;
+    standbys.first("a's standby starts again", again).await;
+    let of_a = standbys.all().into_iter().filter(|event| event.replica == "a");
+    assert!(of_a.map(|event| event.at()).all(|at| at < led || at > dead), "beside a's leader, or its daemon");
+    assert_eq!(standbys.starts("b"), 2, "nothing of it comes back while b leads");
+
+    kill(b.init().await, Signal::SIGKILL).expect("it runs");
+    let leads = stage.witness.first("a leads again", again).await;
+    assert!(leads.at() > standbys.last_alive("a"));
 }

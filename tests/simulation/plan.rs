@@ -411,6 +411,9 @@ fn node(
         config.workload.liveness = probe(&mut own);
         config.workload.start_timeout = Some(Duration::from_nanos(spread(&mut own, S, 60 * S)));
     }
+    if !plan.always && plan.task.is_none() && own.u8(..8) == 0 {
+        config.standby.command = vec!["standby".into()];
+    }
     if plan.always {
         config.workload.runs = Runs::Always;
         config.workload.acknowledge = Some(if habits.says { Acknowledge::Notify } else { Acknowledge::None });

@@ -150,9 +150,14 @@ impl Tree {
             process.stage = Stage::Stands;
             return Some(Ok(()));
         };
-        e.note(self.who, || format!("RUNS as pid {pid} under token {token}"));
         let covered = process.covered;
+        let stands = |process: &&Process| matches!(process.stage, Stage::Stands | Stage::Forked { token: None, .. });
+        if let Some(standby) = self.processes.iter().find(stands) {
+            e.judge.fail(format!("{} runs as pid {pid} beside its standby {}", self.who, standby.pid));
+        }
+        e.note(self.who, || format!("RUNS as pid {pid} under token {token}"));
         e.judge.runs(Child { who: self.who, pid }, &token, covered, e.now);
+        let process = self.processes.get_mut(index)?;
         process.stage = Stage::Runs { token: token.clone() };
         process.may_exit(Child { who: self.who, pid }, habits, e);
         for _ in 0..e.rng.u32(..=habits.daemons) {

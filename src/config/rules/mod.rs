@@ -98,6 +98,7 @@ fn note_what_does_nothing(config: &Config, judgement: &mut Judgement) {
         ("workload.readiness", config.workload.readiness.means().is_some()),
         ("workload.liveness", config.workload.liveness.means().is_some()),
         ("workload.runs", config.workload.runs != Runs::Leading),
+        ("standby.command", !config.standby.command.is_empty()),
         ("workload.onExit", config.workload.on_exit == OnExit::Follow),
         ("workload.onLoss", config.workload.on_loss == OnLoss::Exit),
     ];

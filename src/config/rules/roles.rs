@@ -16,6 +16,7 @@ pub(super) fn judge(config: &Config, judgement: &mut Judgement) {
     judge_rewrite("leader", &config.signals.rewrite.leader, roles, judgement);
     judge_rewrite("standby", &config.signals.rewrite.standby, roles, judgement);
     judge_hooks(config, judgement);
+    judge_standby(config, judgement);
     match config.workload.runs {
         Runs::Leading => {
             refuse_telling(
@@ -40,14 +41,26 @@ fn refuse_telling(config: &Config, why: &str, judgement: &mut Judgement) {
 
 /// Which of the keys are set by which a running workload is told its role.
 pub(super) fn set(config: &Config) -> impl Iterator<Item = &'static str> {
-    let Config { workload, signals, .. } = config;
+    let Config { workload, standby, signals, .. } = config;
     let keys = [
         ("signals.onLead", signals.on_lead.is_some()),
         ("signals.onFollow", signals.on_follow.is_some()),
-        ("signals.rewrite.standby", !signals.rewrite.standby.is_empty()),
+        ("signals.rewrite.standby", !signals.rewrite.standby.is_empty() && standby.command.is_empty()),
         ("workload.acknowledge", workload.acknowledge.is_some()),
     ];
     keys.into_iter().filter_map(|(key, is_set)| is_set.then_some(key))
+}
+
+fn judge_standby(config: &Config, judgement: &mut Judgement) {
+    let command = &config.standby.command;
+    if command.is_empty() {
+        return;
+    }
+    judge_command("standby.command", command, judgement);
+    if config.workload.runs != Runs::Leading {
+        let message = "the workload itself runs on standbys: remove it, or set workload.runs to leading";
+        judgement.refuse(&["standby.command", "workload.runs"], message);
+    }
 }
 
 fn judge_hooks(config: &Config, judgement: &mut Judgement) {
@@ -237,6 +250,23 @@ mod tests {
         config.hooks.after_lead = hook("prepare");
         let about = ["signals.onLead", "signals.onFollow", "signals.rewrite.standby", "workload.acknowledge"];
         assert_eq!(refused(&config), about);
+    }
+
+    #[test]
+    fn another_program_runs_on_standbys_where_the_workload_does_not() {
+        let mut config = Config::default();
+        config.standby.command = vec!["page".into()];
+        config.signals.rewrite.standby.insert(LEAD, None);
+        assert!(refused(&config).is_empty());
+        config.standby.command[0].clear();
+        assert_eq!(refused(&config), ["standby.command"]);
+        for runs in [Runs::Always, Runs::Frozen] {
+            let mut config = always(Some(Acknowledge::None));
+            (config.workload.runs, config.signals, config.workload.acknowledge) = (runs, Signals::default(), None);
+            let without = refused(&config).len();
+            config.standby.command = vec!["page".into()];
+            assert_eq!(refused(&config).len(), without + 1, "{runs:?}");
+        }
     }
 
     #[test]

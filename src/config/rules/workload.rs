@@ -43,7 +43,9 @@ pub(super) fn judge(config: &Config, judgement: &mut Judgement) {
 
 fn judge_restart(config: &Config, judgement: &mut Judgement) {
     let restart = &config.workload.restart;
+    let has_command = !config.standby.command.is_empty() && config.lease.enabled;
     let (restarts, fresh_standbys) = match (config.workload.on_exit, config.workload.runs) {
+        (on_exit, Runs::Leading) if has_command => (on_exit == OnExit::Restart, true),
         (OnExit::Restart, Runs::Always | Runs::Leading) => (true, false),
         (OnExit::Follow, Runs::Always) => (false, config.lease.enabled),
         (on_exit, Runs::Frozen) => (on_exit == OnExit::Restart, config.lease.enabled),
@@ -179,6 +181,10 @@ mod tests {
             });
             assert_eq!(refused, vec!["workload.restart.delay"; refuses], "{runs:?} {on_exit:?}");
         }
+        let refused = refused(|config| {
+            (config.standby.command, config.workload.restart.delay) = (vec!["page".into()], Duration::ZERO);
+        });
+        assert_eq!(refused, ["workload.restart.delay"]);
     }
 
     #[test]

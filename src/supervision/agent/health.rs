@@ -12,6 +12,9 @@ use crate::{
 impl Agent {
     /// The workload said it.
     pub(super) fn notified(&mut self, said: Notification, now: Instant) {
+        if self.workload.is_standby_command() {
+            return;
+        }
         // The Lease's limits, and those of somebody in a hurry, are no matter of its.
         let is_lost = self.term.as_ref().and_then(ActiveTerm::stopping).is_some_and(Reason::is_loss);
         if let Notification::ExtendTimeout(span) = said

@@ -23,6 +23,7 @@ mod once;
 mod orphans;
 mod plain;
 mod shutdown;
+mod standby_command;
 mod standing;
 mod task;
 mod terms;

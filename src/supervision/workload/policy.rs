@@ -15,6 +15,8 @@ pub(crate) struct Policy {
     pub(crate) always: bool,
     /// It runs on standbys too, frozen.
     pub(crate) frozen: bool,
+    /// Another program runs on standbys.
+    pub(crate) standby: bool,
     /// The terminal was handed over: its keys reach the workload, not init.
     pub(crate) terminal: bool,
     pub(crate) config: config::WorkloadConfig,
@@ -32,6 +34,7 @@ impl Policy {
             plain,
             always: config.workload.runs == Runs::Always && !plain,
             frozen: config.workload.runs == Runs::Frozen && !plain,
+            standby: !config.standby.command.is_empty() && !plain,
             terminal,
             config: config.workload.clone(),
             signals: config.signals.clone(),
@@ -45,9 +48,9 @@ impl Policy {
         self.config.acknowledge == Some(Acknowledge::Notify)
     }
 
-    /// Whether something of the workload runs while following.
+    /// Whether something runs while following.
     pub(crate) fn has_standby(&self) -> bool {
-        self.always || self.frozen
+        self.always || self.frozen || self.standby
     }
 
     /// How long a promotion's signal may take to be sent, and then the workload to acknowledge it: as long as its hook may take to

@@ -40,7 +40,7 @@ impl Workload {
             self.yielded(now);
             return;
         }
-        if !self.leads && self.is_frozen() && self.is_running() {
+        if !self.leads && (self.is_frozen() || self.policy.standby) && self.is_running() {
             self.account.began.get_or_insert(now);
             self.yielded(now);
             self.account = Account::default();
@@ -82,7 +82,7 @@ impl Workload {
     }
 
     pub(crate) fn reaped(&mut self, pid: i32, exit: Exit, now: Instant) {
-        let is_frozen = self.is_frozen();
+        let is_own = !self.is_frozen() && !self.is_standby_command();
         match &mut self.actual {
             Actual::Running { pid: main, since, .. } if *main == pid => {
                 let since = *since;
@@ -96,8 +96,8 @@ impl Workload {
             Actual::Preparing { hook } | Actual::Following { hook } if hook.is(pid) => self.hook_ended(Some(exit), now),
             Actual::Stopping { main, escalation, .. } if *main == Some(pid) => {
                 *main = None;
-                // It was killed for want of anything gentler, which is no exit code of its own.
-                self.account.end = Some((now, exit)).filter(|_| !is_frozen);
+                // What is frozen is killed for want of anything gentler, and nobody asked a standby for its exit code.
+                self.account.end = Some((now, exit)).filter(|_| is_own);
                 escalation.main_ended(now);
             }
             Actual::Starting { pid: Some(main), .. } if *main == pid => self.ended(exit, now, now),
@@ -168,10 +168,13 @@ impl Workload {
 
     /// The main process ended without being stopped.
     pub(super) fn ended(&mut self, exit: Exit, since: Instant, now: Instant) {
+        let interrupted = self.policy.terminal && from_terminal(exit);
+        if self.is_standby_command() && !interrupted {
+            return self.standby_ended(exit, since, now);
+        }
         self.account.began.get_or_insert(now);
         self.account.end = Some((now, exit));
         let asked = matches!(self.wanted, Wanted::Down);
-        let interrupted = self.policy.terminal && from_terminal(exit);
         let again_at = if asked || interrupted { None } else { self.again(exit, since, now) };
         if !asked {
             if again_at.is_none() {
@@ -184,6 +187,18 @@ impl Workload {
             });
         }
         self.actual = self.killing(None, again_at, now);
+    }
+
+    /// It holds nothing that another replica could take, so it is started again without a limit, or left alone.
+    fn standby_ended(&mut self, exit: Exit, since: Instant, now: Instant) {
+        let (again_at, words) = match self.restarts.covers(exit) {
+            true => (self.restarts.delayed(since, now), "started again"),
+            false => (Instant::NEVER, "not started again before the next term, because workload.restart.policy is on-failure"),
+        };
+        if self.wanted == Wanted::Standby {
+            self.actions.push_back(Action::Warn(format!("standby.command ended ({exit}) and is {words}")));
+        }
+        self.actual = self.killing(None, Some(again_at), now);
     }
 
     fn again(&mut self, exit: Exit, since: Instant, now: Instant) -> Option<Instant> {
