@@ -206,7 +206,7 @@ pub struct Status {
     /// Ask no wall clock: 0 once a renewal is seen, 1 if there is none for the Lease's whole duration
     #[arg(long, conflicts_with = "selector")]
     pub observe: bool,
-    /// A line for each Lease, and then for each event: acquired, expired, released or deleted. SIGINT ends it with 0
+    /// A line for each Lease, and then for each event: acquired, expired, released or deleted; on a terminal a screen that is kept current. SIGINT ends it with 0
     #[arg(long, requires = "selector", conflicts_with_all = ["name", "lease"])]
     pub watch: bool,
     /// With --watch: renewed, too

@@ -297,6 +297,42 @@ fn ctrl_z_hangs_nobody_where_standard_input_is_another_file_and_no_shell_could_c
     assert_eq!(terminal.exit(), 4);
 }
 
+#[test]
+fn status_keeps_one_screen_of_leases_current_and_says_lines_to_a_pipe() {
+    let server = Server::start(([127, 0, 0, 1], 0).into()).expect("the embedded API server");
+    let scratch = Scratch::new();
+    let kubeconfig = scratch.file("kubeconfig", server.kubeconfig(server.address()));
+    let mut terminal = Terminal::of_shell();
+    terminal.run(&format!("export KUBECONFIG={kubeconfig} TERM=xterm"));
+    terminal.run(&format!(
+        "{TENURE} --lease keys --log-level=error --set lease.creationWait=0s -- sh -c 'echo $$; exec sleep 600' &"
+    ));
+    let init = parent(terminal.pid()).unwrap();
+    let watch = format!("{TENURE} status -l app.kubernetes.io/managed-by=tenure --watch");
+    terminal.run(&format!("{watch}; echo code $?"));
+    let mut shown = |what: &str| {
+        let line = std::iter::repeat_with(|| terminal.line()).take(300).find(|line| line.contains(what));
+        // It is drawn again and again: a wait for a line alone would not end.
+        let line = line.unwrap_or_else(|| panic!("{what:?} is not shown"));
+        assert!(line.ends_with("\x1b[K"), "nothing of a longer line before it stays: {line:?}");
+        line
+    };
+    assert!(shown("Z").contains("\x1b[H\x1b[?7l20"), "from the top");
+    shown("HOLDER");
+    shown("held, 14s left");
+    shown("   acquired   keys");
+    shown("held, 13s left");
+    assert!(shown("\x1b[J").contains("\x1b[?7h\x1b[J\x1b[H\x1b[?7l20"), "nothing below, and from the top again");
+    kill(init, Signal::SIGTERM).unwrap();
+    shown("keys    free");
+    shown("   released   keys");
+    assert!(shown("keys").contains("   acquired   "), "the latest event is first");
+    terminal.press(CTRL_C);
+    while !terminal.line().ends_with("code 0") {}
+    terminal.run(&format!("{watch} | cat"));
+    assert!(terminal.line().contains("   released   keys   free"));
+}
+
 /// How init was started.
 #[derive(Clone, Copy, Debug)]
 enum Place {

@@ -1,17 +1,19 @@
-//! `tenure status --watch`: a line for each thing that happens to Leases.
+//! `tenure status --watch`: a line for each thing that happens to Leases; on a terminal, one screen that is kept current.
 //!
 //! Owns the rule by which two versions of a Lease are an event. A list is the truth, and is asked for again whenever the watch
 //! ends, whyever: what it missed is a difference then.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, VecDeque},
+    env,
     future::poll_fn,
-    io,
+    io::{self, IsTerminal as _},
     pin::{Pin, pin},
     time::Duration,
 };
 
 use futures_core::Stream;
+use jiff::Timestamp;
 use kube::core::WatchEvent;
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
@@ -22,18 +24,27 @@ use crate::{
     commands::{
         access::{Access, Event, TIMEOUT, WATCH},
         interrupts::Interrupts,
-        seen::{Document, Seen, State, to_the_second},
+        seen::{self, Document, Seen, State, ago, to_the_second},
     },
+    config::humane,
     console::{heard, printed, tell},
+    time::Instant,
     words::one_line,
 };
 
 /// Before the next list, and from one look for Leases that expired to the next.
 const PAUSE: Duration = Duration::from_secs(1);
+/// A screen is drawn no more often: hundreds of Leases are renewed many times a second.
+const REDRAW: Duration = Duration::from_millis(200);
+/// So many events stay on a screen.
+const RECENT: usize = 12;
 
 /// Runs until SIGINT or SIGTERM, until nobody reads, or until the first list fails; returns the exit code.
 pub(super) async fn run(status: &Status, own: Duration, access: &Access, namespace: &str, selector: &str) -> u8 {
-    let mut board = Board { status, own, seen: BTreeMap::new() };
+    let is_screen =
+        status.output == Output::Table && io::stdout().is_terminal() && env::var_os("TERM").is_none_or(|it| it != "dumb");
+    let screen = is_screen.then(|| Screen { recent: VecDeque::new(), next: clock::boot() });
+    let mut board = Board { status, own, seen: BTreeMap::new(), screen };
     let ended = async {
         let mut interrupts = Interrupts::catch()?;
         tokio::select! {
@@ -62,6 +73,15 @@ struct Board<'a> {
     status: &'a Status,
     own: Duration,
     seen: BTreeMap<String, Seen>,
+    screen: Option<Screen>,
+}
+
+/// What a terminal shows beside the Leases.
+struct Screen {
+    /// The last events.
+    recent: VecDeque<String>,
+    /// Before that it is not drawn again.
+    next: Instant,
 }
 
 impl Board<'_> {
@@ -71,14 +91,19 @@ impl Board<'_> {
             match access.leases(namespace, selector).await {
                 Ok((leases, version)) => {
                     self.replace(&leases)?;
+                    self.draw()?;
                     if let Ok(Ok(events)) = timeout(TIMEOUT, access.watch(namespace, selector, &version)).await {
                         self.follow(pin!(events)).await?;
                     }
                     complaint = Some(String::new());
                 }
                 Err(error) if complaint.is_none() => return Ok(access.complain(&error, true)),
-                Err(error) if complaint.replace(one_line(&error)) == Some(one_line(&error)) => {}
-                Err(error) => drop(access.complain(&error, true)),
+                // Drawing has erased what was said before.
+                Err(error) if complaint.replace(one_line(&error)) == Some(one_line(&error)) && self.screen.is_none() => {}
+                Err(error) => {
+                    self.draw()?;
+                    access.complain(&error, true);
+                }
             }
             sleep(PAUSE).await;
         }
@@ -96,6 +121,7 @@ impl Board<'_> {
         let end = clock::boot() + WATCH;
         while clock::boot() < end {
             self.expire()?;
+            self.draw()?;
             match timeout(PAUSE, poll_fn(|context| events.as_mut().poll_next(context))).await {
                 Ok(Some(Ok(WatchEvent::Added(lease) | WatchEvent::Modified(lease)))) => self.put(self.look(&lease))?,
                 Ok(Some(Ok(WatchEvent::Deleted(lease)))) => {
@@ -128,15 +154,45 @@ impl Board<'_> {
         over.into_iter().try_for_each(|(_, lease)| self.put(Seen { state: State::Expired, now, ..lease }))
     }
 
-    fn say(&self, event: &str, lease: &Seen) -> io::Result<()> {
+    /// Keeps the screen current, if there is one.
+    fn draw(&mut self) -> io::Result<()> {
+        let (instant, now) = (clock::boot(), clock::timestamp());
+        let Some(screen) = self.screen.as_mut().filter(|screen| screen.next <= instant) else { return Ok(()) };
+        screen.next = instant + REDRAW;
+        let lines: Vec<_> = self.seen.values_mut().map(|lease| (current(lease, now), Document(vec![]))).collect();
+        let leases = seen::shown(Output::Table, true, seen::HEAD, &lines);
+        let recent: String = screen.recent.iter().map(|line| line.to_owned() + "\n").collect();
+        let text = format!("{}\n\n{leases}\n{recent}", to_the_second(now));
+        // From the top, each line cut off at the edge and to its end, and nothing below.
+        tell(&format!("\x1b[H\x1b[?7l{}\x1b[?7h\x1b[J", text.replace('\n', "\x1b[K\n")))
+    }
+
+    fn say(&mut self, event: &str, lease: &Seen) -> io::Result<()> {
         let now = clock::timestamp();
         let mut document = Document(vec![("event", json!(event)), ("at", json!(now.to_string()))]);
         document.0.extend(lease.document().0);
         let json = serde_json::to_string(&document).unwrap_or_default();
+        let line = format!("{}   {event:8}   {}\n", to_the_second(now), lease.row().join("   ").trim_end());
+        if let Some(screen) = &mut self.screen {
+            screen.recent.push_front(line.trim_end().to_owned());
+            screen.recent.truncate(RECENT);
+            return Ok(());
+        }
         tell(&match self.status.output {
-            Output::Table => format!("{}   {event:8}   {}\n", to_the_second(now), lease.row().join("   ").trim_end()),
+            Output::Table => line,
             Output::Json => format!("{json}\n"),
             Output::Yaml => format!("--- {json}\n"),
         })
     }
+}
+
+/// Its row at this moment, with what is left of it.
+fn current(lease: &mut Seen, now: Timestamp) -> [String; 8] {
+    lease.now = now;
+    let mut row = lease.row();
+    if let (State::Held, Some(until)) = (lease.state, lease.until) {
+        let left = u64::try_from(ago(until, now) / 1_000_000_000).unwrap_or(0);
+        row[1] += &format!(", {} left", humane::format(Duration::from_secs(left)));
+    }
+    row
 }
