@@ -6,8 +6,9 @@
 use std::collections::VecDeque;
 
 use tenure::{
-    config::Acknowledge,
+    config::{Acknowledge, HookKind},
     link::{Exit, ToElector, ToInit},
+    notification::Notification,
     role::Role,
     supervision::{Action, Agent, AgentConfig, Input, RoleInput},
     time::Instant,
@@ -60,7 +61,9 @@ pub struct Container {
     signals: VecDeque<i32>,
     spawned: Option<Spawned>,
     /// The workload's messages on NOTIFY_SOCKET.
-    pub words: VecDeque<Role>,
+    pub words: VecDeque<Notification>,
+    /// The workload has said that it is not ready.
+    pub unready: bool,
     promoter: Option<i32>,
     demoter: Option<i32>,
     trusts_signals: bool,
@@ -89,7 +92,7 @@ impl Container {
         Self {
             who,
             elector: None,
-            tree: Tree::new(setup.hides),
+            tree: Tree::new(setup.hides, setup.config.workload.readiness.notify),
             frozen: false,
             dawdles: false,
             over: Some(setup.starts).filter(|at| *at > 0 && who.life == 1),
@@ -99,6 +102,7 @@ impl Container {
             signals: VecDeque::new(),
             spawned: None,
             words: VecDeque::new(),
+            unready: false,
             promoter: None,
             demoter: None,
             trusts_signals: setup.config.workload.acknowledge == Some(Acknowledge::None),
@@ -172,9 +176,11 @@ impl Container {
             return self.handle(outcome.map_or_else(Input::NotSpawned, |()| Input::Spawned), around);
         }
         if self.hears()
-            && let Some(role) = self.words.pop_front()
+            && let Some(said) = self.words.pop_front()
         {
-            return self.handle(Input::Role(RoleInput::Notified(role)), around);
+            let input =
+                if let Notification::Role(role) = said { Input::Role(RoleInput::Notified(role)) } else { Input::Notified(said) };
+            return self.handle(input, around);
         }
         self.with_agent(|agent| agent.handle_timeout(around.boot()));
         let still = self.agent.poll_timeout().is_some_and(|at| at <= around.boot());
@@ -280,6 +286,9 @@ impl Container {
             Action::KillElector => self.kill_elector(around),
             Action::Tell(message) => self.tell(message),
             Action::Spawn { launch, .. } => {
+                // What another one has said is not believed once that is gone.
+                self.words.retain(|said| matches!(said, Notification::Role(_)));
+                self.unready = false;
                 let token = launch.as_ref().map(|_| self.token);
                 let pid = self.tree.fork(token, launch.map(|launch| launch.not_after));
                 self.handle(Input::Forked { pid }, around);
@@ -294,12 +303,12 @@ impl Container {
             }
             Action::TellRole { pid, not_after: None, .. } if self.trusts_signals => self.demoter = Some(self.tree.demote(pid)),
             Action::TellRole { pid, not_after: None, .. } => {
-                self.words.clear();
+                self.mark();
                 self.tree.order(pid, Role::Standby, self.token);
                 self.handle(Input::Role(RoleInput::Signalled), around);
             }
             Action::MarkNotify => {
-                self.words.clear();
+                self.mark();
                 self.handle(Input::Role(RoleInput::Signalled), around);
             }
             Action::Prove => {
@@ -314,18 +323,33 @@ impl Container {
                 self.walk(around);
             }
             Action::Die | Action::Exit(_) => self.end(around),
+            Action::Hook { hook, not_after, .. } => {
+                let token = (hook != HookKind::AfterFollow).then_some(self.token);
+                let pid = self.tree.hook(token, not_after);
+                self.handle(Input::Role(RoleInput::HookForked { pid }), around);
+            }
+            Action::KillHook { pid } => self.tree.kill_hook(pid, around.now + around.setup.death),
             Action::Signal { .. }
             | Action::Continue { .. }
             | Action::Freeze
             | Action::LookFrozen
             | Action::Thaw { .. }
-            | Action::Hook { .. }
-            | Action::KillHook { .. }
             | Action::Probe { .. }
             | Action::KillProbe(_)
             | Action::Warn(_)
             | Action::TerminationMessage(_) => {}
         }
+    }
+
+    /// The roles that were taken before count no more.
+    fn mark(&mut self) {
+        self.words.retain(|said| !matches!(said, Notification::Role(_)));
+    }
+
+    /// The workload says whether it is ready.
+    pub fn say_ready(&mut self, ready: bool) {
+        self.unready = !ready;
+        self.words.push_back(if ready { Notification::Ready } else { Notification::Reloading });
     }
 
     fn walk(&mut self, around: &mut Around<'_>) {

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use tenure::config::{self, Acknowledge, Config, Drift, OnExit, Preset, Release, Runs, Signal, Task};
+use tenure::config::{self, Acknowledge, Candidate, Config, Drift, Hook, OnExit, Preset, Release, Runs, Signal, Task};
 
 use crate::{
     clock::{Clock, MS, Ns, S},
@@ -79,8 +79,8 @@ pub enum Size {
 pub fn families(size: Size) -> Vec<Family> {
     use Kind::{
         Clear, Conflict, Copy, CrashElector, Cut, Dawdle, Delete, Exit, Forbid, FreezeElector, FreezeInit, HoldReply,
-        HoldRequest, KillInit, LoseReply, LoseRequest, Pause, Refuse, RepeatRequest, Seize, StaleWatch, StaleWord, Stall,
-        StepDown, Terminate, Throttle, Unauthorize, Unlabel, Unset, Wipe,
+        HoldRequest, KillInit, LoseReply, LoseRequest, Pause, Refuse, RepeatRequest, Seize, Sicken, StaleWatch, StaleWord, Stall,
+        StepDown, Terminate, Throttle, Unauthorize, Unlabel, Unready, Unset, Wipe,
     };
     let large = size == Size::Large;
     let more = u8::from(large);
@@ -143,6 +143,20 @@ pub fn families(size: Size) -> Vec<Family> {
             ..base("always, and both frozen in a demotion", &[StepDown, FreezeInit, FreezeElector], 2, 0)
         },
         Family { setups: beside(pair(3, 3)), ..base("standby commands", &[StepDown, Exit, FreezeInit, Cut], 1, 1_500 * MS) },
+        Family { setups: hooked(pair(3, 3)), ..base("hooks", &[StepDown, Exit, Dawdle, Cut, FreezeInit], 1, 1_500 * MS) },
+        // Its hook after a stop may still run when it leads again.
+        Family { setups: alone(hooked(pair(3, 3))), ..base("hooks, one replica", &[StepDown, Exit, Dawdle], 2, 500 * MS) },
+        Family {
+            setups: fused(hooked(pair(3, 3))),
+            mends: large,
+            ..base("hooks, and both frozen", &[StepDown, FreezeInit, FreezeElector], 2, 0)
+        },
+        Family { setups: notifying(pair(3, 3)), ..base("health", &[Sicken, LoseReply, CrashElector], 2, 100 * MS) },
+        Family {
+            setups: notifying(always(pair(3, 3))),
+            mends: large,
+            ..base("always, and health in a promotion", &[StepDown, Sicken, Unready], 2, 50 * MS)
+        },
         Family { setups: tasks(pair(3, 3)), ..base("rests", &[Exit, LoseReply, HoldRequest], 2, 100 * MS) },
         Family {
             setups: tasks(vec![setup(3, 1_000_000 - DRIFT / 2, 1_000 * S)]),
@@ -239,8 +253,8 @@ fn too_slow(mut setups: Vec<Setup>) -> Vec<Setup> {
 }
 
 /// One replica only, whose workload outlives its term unseen.
-fn hiding(mut setups: Vec<Setup>) -> Vec<Setup> {
-    setups.truncate(1);
+fn hiding(setups: Vec<Setup>) -> Vec<Setup> {
+    let mut setups = alone(setups);
     setups.iter_mut().for_each(|setup| setup.hides = true);
     setups
 }
@@ -281,6 +295,34 @@ fn always(mut setups: Vec<Setup>) -> Vec<Setup> {
 /// Another program runs while following.
 fn beside(mut setups: Vec<Setup>) -> Vec<Setup> {
     setups.iter_mut().for_each(|setup| setup.config.standby.command = vec!["standby".into()]);
+    setups
+}
+
+fn alone(mut setups: Vec<Setup>) -> Vec<Setup> {
+    setups.truncate(1);
+    setups
+}
+
+/// Each hook leaves a daemon, and is killed if it takes too long; the last one may still run at the next lead.
+fn hooked(mut setups: Vec<Setup>) -> Vec<Setup> {
+    let hook = |timeout| Some(Hook { command: vec!["hook".into()], timeout, ..Hook::default() });
+    let short = || hook(Duration::from_millis(100));
+    for Setup { config: Config { hooks, .. }, .. } in &mut setups {
+        (hooks.before_lead, hooks.after_lead, hooks.before_follow) = (short(), short(), short());
+        hooks.after_follow = hook(Duration::from_secs(10));
+    }
+    setups
+}
+
+/// The workload says whether it is ready and live, and has a while to be ready once it leads.
+fn notifying(mut setups: Vec<Setup>) -> Vec<Setup> {
+    for Setup { config: Config { workload, .. }, .. } in &mut setups {
+        (workload.readiness.notify, workload.liveness.notify) = (true, true);
+        workload.start_timeout = Some(Duration::from_millis(500));
+        workload.candidate = if workload.runs == Runs::Always { Candidate::Ready } else { Candidate::Any };
+        // It is not asked: it says so.
+        workload.liveness.period = Duration::from_secs(1_000);
+    }
     setups
 }
 

@@ -9,6 +9,7 @@ use tenure::{
         writes::{PAUSED, STEP_DOWN},
     },
     link::Slot,
+    notification::Notification,
     role::Role,
 };
 
@@ -71,10 +72,14 @@ pub enum Kind {
     Terminate,
     /// The workload ends by itself.
     Exit,
-    /// The workload does not get round to handling its signals.
+    /// The workload does not get round to handling its signals, and hooks do not end.
     Dawdle,
     /// The workload reported that it stands by, long before it is told to.
     StaleWord,
+    /// The workload says that it is not live.
+    Sicken,
+    /// The workload says that it is not ready.
+    Unready,
     /// Somebody removes the holder from the Lease.
     Clear,
     /// Somebody empties it: no holder, no duration, nothing.
@@ -125,7 +130,9 @@ impl Kind {
             | Self::Terminate
             | Self::Exit
             | Self::Dawdle
-            | Self::StaleWord => Aim::Replica,
+            | Self::StaleWord
+            | Self::Sicken
+            | Self::Unready => Aim::Replica,
             Self::Clear
             | Self::Wipe
             | Self::Unset
@@ -139,17 +146,20 @@ impl Kind {
 
     /// Whether it can occur between two steps of one process.
     pub const fn is_inner(self) -> bool {
-        matches!(self, Self::CrashElector | Self::FreezeElector | Self::FreezeInit | Self::StaleWord)
+        matches!(self, Self::CrashElector | Self::FreezeElector | Self::FreezeInit | Self::StaleWord | Self::Unready)
     }
 
     /// Whether a Lease is given back after it.
     pub const fn is_reason_to_release(self) -> bool {
-        matches!(self, Self::StepDown | Self::Exit | Self::Terminate)
+        matches!(self, Self::StepDown | Self::Exit | Self::Terminate | Self::Sicken)
     }
 
     /// Whether it lasts until it is ended.
     pub const fn lasts(self) -> bool {
-        matches!(self, Self::Cut | Self::Stall | Self::FreezeElector | Self::FreezeInit | Self::Dawdle | Self::Pause)
+        matches!(
+            self,
+            Self::Cut | Self::Stall | Self::FreezeElector | Self::FreezeInit | Self::Dawdle | Self::Unready | Self::Pause
+        )
     }
 }
 
@@ -191,10 +201,12 @@ impl World {
             Kind::FreezeInit => !container.frozen && (container.has_fuse || container.is_guarded()),
             Kind::CrashElector | Kind::FreezeElector => elector && (container.has_fuse || !container.frozen),
             Kind::KillInit | Kind::Terminate => true,
-            Kind::Exit => container.tree.leads(),
+            Kind::Exit => container.tree.is_leading(),
             Kind::Dawdle => !container.dawdles,
             // A report after the signal would be the workload's own lie.
-            Kind::StaleWord => container.tree.leads() && !container.tree.has_orders(),
+            Kind::Sicken => container.tree.is_running(),
+            Kind::Unready => container.tree.is_running() && !container.unready,
+            Kind::StaleWord => container.tree.is_leading() && !container.tree.has_orders(),
             Kind::LoseRequest
             | Kind::HoldRequest
             | Kind::RepeatRequest
@@ -255,7 +267,11 @@ impl World {
             Kind::Terminate => self.inside(on, setups, |container, _| container.signal(libc::SIGTERM)),
             Kind::Exit => self.inside(on, setups, |container, around| container.tree.exit(container.who, around.judge)),
             Kind::Dawdle => self.inside(on, setups, |container, _| container.dawdles = true),
-            Kind::StaleWord => self.inside(on, setups, |container, _| container.words.push_back(Role::Standby)),
+            Kind::StaleWord => self.inside(on, setups, |container, _| {
+                container.words.push_back(Notification::Role(Role::Standby));
+            }),
+            Kind::Sicken => self.inside(on, setups, |container, _| container.words.push_back(Notification::WatchdogTrigger)),
+            Kind::Unready => self.inside(on, setups, |container, _| container.say_ready(false)),
             Kind::Clear => self.edit(on, setups, |lease| lease["spec"]["holderIdentity"] = Value::Null),
             Kind::Wipe => self.edit(on, setups, |lease| lease["spec"] = json!({})),
             Kind::Unset => self.edit(on, setups, |lease| lease["spec"]["leaseDurationSeconds"] = Value::Null),
@@ -293,6 +309,7 @@ impl World {
             Kind::FreezeElector => container.elector.as_ref().is_some_and(|elector| elector.frozen && !elector.is_dead),
             Kind::FreezeInit => container.frozen,
             Kind::Dawdle => container.dawdles,
+            Kind::Unready => container.unready,
             Kind::LoseRequest
             | Kind::HoldRequest
             | Kind::RepeatRequest
@@ -310,6 +327,7 @@ impl World {
             | Kind::Terminate
             | Kind::Exit
             | Kind::StaleWord
+            | Kind::Sicken
             | Kind::Clear
             | Kind::Wipe
             | Kind::Unset
@@ -343,6 +361,7 @@ impl World {
             (Kind::FreezeElector, Some(elector)) => elector.frozen = false,
             (Kind::FreezeInit, _) => container.frozen = false,
             (Kind::Dawdle, _) => container.dawdles = false,
+            (Kind::Unready, _) => container.say_ready(true),
             _ => {}
         });
     }

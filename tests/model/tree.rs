@@ -1,11 +1,13 @@
 //! The processes of one container, except init and its electors: what the kernel owns.
 //!
-//! The workload ignores its stop signal, so that it runs for as long as the law allows, and dies exactly `death` after SIGKILL.
+//! The workload ignores its stop signal, so that it runs for as long as the law allows, and dies exactly `death` after SIGKILL. A
+//! hook leaves a daemon behind, which does the same.
 
 use std::collections::VecDeque;
 
 use tenure::{
     link::Exit,
+    notification::Notification,
     role::Role,
     supervision::{NotSpawned, Scan},
     time::Instant,
@@ -24,23 +26,35 @@ pub struct Tree {
     next: i32,
     /// SIGKILL spares its workloads, and no scan finds them: a control, which must be reported.
     hides: bool,
+    /// The workload says that it is ready.
+    notifies: bool,
 }
 
 #[derive(Clone, Debug)]
 struct Process {
     pid: i32,
     stage: Stage,
+    part: Part,
     /// When SIGKILL, which is pending, ends it.
     dies: Option<Ns>,
     /// Role signals that it has not obeyed yet.
     orders: VecDeque<(Role, u64)>,
 }
 
+/// What a process is to its container.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    Workload,
+    Hook,
+    /// A hook has left it behind.
+    Daemon,
+}
+
 #[derive(Clone, Debug)]
 enum Stage {
     /// Between fork and execve; looks at the clock last (law 15).
     Forked(Errand, Option<Instant>),
-    /// The workload; the token under which it leads.
+    /// Its program runs; the token under which it leads.
     Runs(Option<u64>),
     /// Waits to be reaped.
     Zombie(Exit),
@@ -50,6 +64,8 @@ enum Stage {
 enum Errand {
     /// To become the workload, leading under this token or standing by.
     Run(Option<u64>),
+    /// To become a hook, of that leader or after its end.
+    Hook(Option<u64>),
     /// To tell that process that it leads.
     Promote(i32, u64),
     /// To tell that process that it follows, and to end once it has taken that.
@@ -60,8 +76,8 @@ enum Errand {
 pub type Spawned = (i32, Result<(), NotSpawned>);
 
 impl Tree {
-    pub fn new(hides: bool) -> Self {
-        Self { hides, ..Self::default() }
+    pub fn new(hides: bool, notifies: bool) -> Self {
+        Self { hides, notifies, ..Self::default() }
     }
 
     /// A new pid.
@@ -73,6 +89,11 @@ impl Tree {
     /// Forks the workload.
     pub fn fork(&mut self, token: Option<u64>, not_after: Option<Instant>) -> i32 {
         self.add(Stage::Forked(Errand::Run(token), not_after))
+    }
+
+    /// Forks a hook.
+    pub fn hook(&mut self, token: Option<u64>, not_after: Instant) -> i32 {
+        self.add(Stage::Forked(Errand::Hook(token), Some(not_after)))
     }
 
     /// Forks the child that promotes it.
@@ -87,15 +108,15 @@ impl Tree {
 
     fn add(&mut self, stage: Stage) -> i32 {
         let pid = self.pid();
-        self.processes.push(Process { pid, stage, dies: None, orders: VecDeque::new() });
+        self.processes.push(Process { pid, stage, part: Part::Workload, dies: None, orders: VecDeque::new() });
         pid
     }
 
-    /// Whether a process can take a step now, except `dawdling` workloads.
+    /// Whether a process can take a step now, except `dawdling` workloads and hooks.
     pub fn has_work(&self, now: Ns, dawdles: bool) -> bool {
         self.processes.iter().any(|process| match process.stage {
             Stage::Forked(..) => true,
-            Stage::Runs(_) => process.dies.is_some_and(|at| at <= now) || (!dawdles && !process.orders.is_empty()),
+            Stage::Runs(_) => process.dies.is_some_and(|at| at <= now) || (!dawdles && process.is_busy()),
             Stage::Zombie(_) => false,
         })
     }
@@ -115,8 +136,8 @@ impl Tree {
         }
     }
 
-    /// One process takes its step: a forked child runs its errand, the workload obeys an order and reports it.
-    pub fn work(&mut self, who: Who, boot: Instant, judge: &mut Judge) -> (Option<Spawned>, Option<Role>) {
+    /// One process takes its step: a forked child runs its errand, the workload obeys an order and reports it, a hook ends.
+    pub fn work(&mut self, who: Who, boot: Instant, judge: &mut Judge) -> (Option<Spawned>, Option<Notification>) {
         // A signal is taken after those that were sent before it.
         let waits = |process: &Process| match process.stage {
             Stage::Forked(Errand::Demote(workload), _) => {
@@ -127,7 +148,14 @@ impl Tree {
         let forked = |process: &Process| matches!(process.stage, Stage::Forked(..)) && !waits(process);
         let forked = self.processes.iter().position(forked);
         if let Some(index) = forked {
-            return (self.exec(index, who, boot, judge), None);
+            let spawned = self.exec(index, who, boot, judge);
+            let runs = self.notifies && matches!(spawned, Some((_, Ok(()))));
+            return (spawned, runs.then_some(Notification::Ready));
+        }
+        if let Some(hook) = self.processes.iter_mut().find(|process| process.is_running_hook()) {
+            hook.stage = Stage::Zombie(Exit::Code(0));
+            judge.gone(who, hook.pid);
+            return (None, None);
         }
         for process in &mut self.processes {
             let Stage::Runs(leads) = &mut process.stage else { continue };
@@ -142,7 +170,7 @@ impl Tree {
                     judge.gone(who, process.pid);
                 }
             }
-            return (None, Some(role));
+            return (None, Some(Notification::Role(role)));
         }
         (None, None)
     }
@@ -150,7 +178,7 @@ impl Tree {
     fn exec(&mut self, index: usize, who: Who, boot: Instant, judge: &mut Judge) -> Option<Spawned> {
         let stands = |process: &Process| matches!(process.stage, Stage::Runs(None) | Stage::Forked(Errand::Run(None), _));
         let standby = self.processes.iter().find(|process| stands(process)).map(|process| process.pid);
-        let Process { pid, stage, .. } = &mut self.processes[index];
+        let Process { pid, stage, part, .. } = &mut self.processes[index];
         let Stage::Forked(errand, not_after) = stage else { return None };
         let late = not_after.is_some_and(|at| boot >= at);
         let (pid, errand) = (*pid, *errand);
@@ -161,13 +189,23 @@ impl Tree {
             }
             Errand::Run(token) => {
                 *stage = Stage::Runs(token);
-                if let Some(token) = token {
-                    judge.leads(who, pid, token);
-                    if let Some(standby) = standby {
-                        judge.fail(Wrong::Overlap, format!("{who} leads as pid {pid} beside its standby {standby}"));
-                    }
+                if let (Some(_), Some(standby)) = (token, standby) {
+                    judge.fail(Wrong::Overlap, format!("{who} leads as pid {pid} beside its standby {standby}"));
                 }
+                self.leads(who, pid, token, judge);
                 Some((pid, Ok(())))
+            }
+            Errand::Hook(_) if late => {
+                *stage = Stage::Zombie(Exit::Code(126));
+                None
+            }
+            Errand::Hook(token) => {
+                (*stage, *part) = (Stage::Runs(token), Part::Hook);
+                self.leads(who, pid, token, judge);
+                let daemon = self.add(Stage::Runs(token));
+                self.processes.last_mut().expect("it was just added").part = Part::Daemon;
+                self.leads(who, daemon, token, judge);
+                None
             }
             Errand::Promote(workload, token) => {
                 *stage = Stage::Zombie(Exit::Code(u8::from(late)));
@@ -187,6 +225,24 @@ impl Tree {
                 self.processes[index].stage = Stage::Zombie(Exit::Code(u8::from(taken.is_none())));
                 None
             }
+        }
+    }
+
+    /// A process runs as a leader, if it has a token.
+    fn leads(&self, who: Who, pid: i32, token: Option<u64>, judge: &mut Judge) {
+        let Some(token) = token else { return };
+        let follows = |process: &&Process| process.part != Part::Workload && matches!(process.stage, Stage::Runs(None));
+        if let Some(rest) = self.processes.iter().find(follows) {
+            judge.fail(Wrong::Overlap, format!("{who} leads as pid {pid} beside what a hook has left: {}", rest.pid));
+        }
+        judge.leads(who, pid, token);
+    }
+
+    /// SIGKILL to a hook.
+    pub fn kill_hook(&mut self, pid: i32, dies: Ns) {
+        self.call_off(pid);
+        if let Some(hook) = self.processes.iter_mut().find(|process| process.pid == pid && process.is_running_hook()) {
+            hook.dies = Some(dies);
         }
     }
 
@@ -211,8 +267,13 @@ impl Tree {
     }
 
     /// Whether the workload runs and leads.
-    pub fn leads(&self) -> bool {
-        self.processes.iter().any(|process| matches!(process.stage, Stage::Runs(Some(_))))
+    pub fn is_leading(&self) -> bool {
+        self.processes.iter().any(|process| process.part == Part::Workload && matches!(process.stage, Stage::Runs(Some(_))))
+    }
+
+    /// Whether the workload runs, and may say something.
+    pub fn is_running(&self) -> bool {
+        self.processes.iter().any(|process| process.part == Part::Workload && matches!(process.stage, Stage::Runs(_)))
     }
 
     /// SIGKILL to every process; whether there was any.
@@ -237,7 +298,7 @@ impl Tree {
     /// The workload ends by itself.
     pub fn exit(&mut self, who: Who, judge: &mut Judge) {
         for process in &mut self.processes {
-            if matches!(process.stage, Stage::Runs(Some(_))) {
+            if process.part == Part::Workload && matches!(process.stage, Stage::Runs(Some(_))) {
                 process.stage = Stage::Zombie(Exit::Code(1));
                 judge.gone(who, process.pid);
             }
@@ -274,5 +335,16 @@ impl Tree {
     pub fn end(&self, now: Ns) -> Ns {
         let living = self.processes.iter().filter(|process| matches!(process.stage, Stage::Runs(_)));
         living.filter_map(|process| process.dies).max().unwrap_or(now)
+    }
+}
+
+impl Process {
+    fn is_running_hook(&self) -> bool {
+        self.part == Part::Hook && self.dies.is_none() && matches!(self.stage, Stage::Runs(_))
+    }
+
+    /// Whether it has something to do.
+    fn is_busy(&self) -> bool {
+        !self.orders.is_empty() || self.is_running_hook()
     }
 }

@@ -348,12 +348,19 @@ async fn postgresql_streams_to_a_standby_that_is_promoted_and_loses_nothing_that
     let settings = "\nlisten_addresses = ''\nwal_log_hints = on\nsynchronous_standby_names = '*'\n";
     let file = fs::OpenOptions::new().append(true).open(format!("{}/postgresql.conf", data("a")));
     file.expect("it").write_all(settings.as_bytes()).expect("room");
-    let primary = format!("host={},{} user=postgres connect_timeout=2 target_session_attrs=read-write", data("a"), data("b"));
+    // Not in the data directory: a clone of that would begin with the lock of the other's socket.
+    let socket = |name: &str| stage.directory().join(format!("socket-{name}"));
+    for name in ["a", "b"] {
+        fs::create_dir(socket(name)).expect("a directory");
+        fs::set_permissions(socket(name), fs::Permissions::from_mode(0o777)).expect("ours");
+    }
+    let [a, b] = ["a", "b"].map(|name| socket(name).display().to_string());
+    let primary = format!("host={a},{b} user=postgres connect_timeout=2 target_session_attrs=read-write");
     let prepare = async |name: &str, of: &str| {
         let prepared = debian.prepare(&stage, name, "postgresql-streaming", &user, &[]).await;
         let env = json!({
-            "PGDATA": data(of), "PGHOST": data(of), "PGUSER": "postgres", "PRIMARY": primary,
-            "OPTIONS": format!("-c unix_socket_directories={}", data(of)),
+            "PGDATA": data(of), "PGHOST": socket(of), "PGUSER": "postgres", "PRIMARY": primary,
+            "OPTIONS": format!("-c unix_socket_directories={}", socket(of).display()),
         });
         prepared.set("workload.env", env)
     };
@@ -367,7 +374,8 @@ async fn postgresql_streams_to_a_standby_that_is_promoted_and_loses_nothing_that
     };
     let streams = async |what: &str| {
         until(what, async || {
-            psql("SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'").is_some_and(|n| n == "1")
+            psql("SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync' AND application_name = 'walreceiver'")
+                .is_some_and(|n| n == "1")
         })
         .await;
     };
@@ -375,7 +383,10 @@ async fn postgresql_streams_to_a_standby_that_is_promoted_and_loses_nothing_that
     until("a is the primary", async || psql("SELECT 1").is_some()).await;
     let b = prepare("b", "b").await.start();
     streams("b is cloned, and streams").await;
-    assert!(psql("CREATE TABLE t (n bigint)").is_some());
+    // It waits for the standby, and this thread has the proxies.
+    let create = psql.clone();
+    let created = tokio::task::spawn_blocking(move || create("CREATE TABLE t (n bigint)").is_some());
+    assert!(created.await.expect("no panic"));
     b.said("another replica leads").await;
 
     let write = psql.clone();
