@@ -173,7 +173,16 @@ fn map(number: RawFd, protection: i32) -> io::Result<&'static Layout> {
 mod tests {
     use std::mem::offset_of;
 
-    use nix::{fcntl::OFlag, sys::stat::Mode};
+    use nix::{
+        fcntl::OFlag,
+        sys::{
+            ptrace,
+            signal::Signal,
+            stat::Mode,
+            wait::{WaitStatus, waitpid},
+        },
+        unistd::{ForkResult, fork},
+    };
 
     use super::*;
 
@@ -186,7 +195,7 @@ mod tests {
     /// As docs/term.md has it; none if it was written meanwhile.
     fn read(Reader(layout): &Reader) -> Option<(u32, i32, [u64; 3])> {
         let before = layout.sequence.load(Acquire);
-        let numbers = [&layout.token, &layout.soft, &layout.hard].map(|word| word.load(Relaxed));
+        let numbers = [layout.token.load(Relaxed), layout.soft.load(Relaxed), layout.hard.load(Relaxed)];
         let read = (layout.role.load(Relaxed), layout.term.load(Relaxed), numbers);
         fence(Acquire);
         (before % 2 == 0 && layout.sequence.load(Relaxed) == before).then_some(read)
@@ -248,6 +257,77 @@ mod tests {
                 }
             }
         });
+    }
+
+    /// What a child is like that has seen nothing of the page, one standing of it, or parts of two.
+    const SEEN: [i32; 3] = [0, 1, 2];
+
+    /// Runs `does` in a child that stands still after so many of its instructions, while `meanwhile` runs. The status of the child;
+    /// none if it has ended before that.
+    #[expect(unsafe_code, reason = "fork")]
+    fn stopped_after(instructions: u32, does: impl FnOnce() -> i32, meanwhile: impl FnOnce()) -> Option<i32> {
+        // SAFETY: the child allocates nothing, takes no lock, and does not return.
+        let child = match unsafe { fork() }.unwrap() {
+            ForkResult::Child => unsafe {
+                let traced = ptrace::traceme().is_ok() && libc::raise(libc::SIGSTOP) == 0;
+                libc::_exit(if traced { does() } else { libc::SIGSTOP });
+            },
+            ForkResult::Parent { child } => child,
+        };
+        let stopped = Ok(WaitStatus::Stopped(child, Signal::SIGSTOP));
+        assert_eq!(waitpid(child, None), stopped, "this machine forbids ptrace(2)");
+        for _ in 0..instructions {
+            ptrace::step(child, None).unwrap();
+            if let WaitStatus::Exited(..) = waitpid(child, None).unwrap() {
+                return None;
+            }
+        }
+        meanwhile();
+        ptrace::cont(child, None).unwrap();
+        let WaitStatus::Exited(_, status) = waitpid(child, None).unwrap() else { panic!("it did not end") };
+        Some(status)
+    }
+
+    fn seen(reader: &Reader) -> i32 {
+        let [nothing, one, parts] = SEEN;
+        let Some((_, term, [token, soft, hard])) = read(reader) else { return nothing };
+        let is_one = term as u64 == token && token == soft && soft == hard;
+        if is_one { one } else { parts }
+    }
+
+    #[test]
+    fn a_reader_that_is_stopped_at_any_instruction_sees_no_parts_of_two() {
+        let mut page = TermPage::create().unwrap();
+        let reader = reader(&page);
+        page.say(standing(1));
+        let mut saw = Vec::new();
+        for n in 0.. {
+            let next = page.said.token + 1;
+            let Some(status) = stopped_after(n, || seen(&reader), || page.say(standing(next))) else { break };
+            saw.push(status);
+        }
+        let [nothing, one, parts] = SEEN.map(|seen| saw.iter().filter(|status| **status == seen).count());
+        assert!(parts == 0 && nothing > 0 && one > 0, "{nothing} {one} {parts}");
+        assert_eq!((saw.first(), saw.last()), (Some(&SEEN[1]), Some(&SEEN[1])));
+    }
+
+    #[test]
+    fn a_writer_that_is_stopped_at_any_instruction_shows_no_parts_of_two() {
+        let mut page = TermPage::create().unwrap();
+        let reader = reader(&page);
+        let mut saw = Vec::new();
+        for n in 0.. {
+            // This process's copy of what was said last stays that of the boot.
+            let say = || {
+                page.say(standing(n.into()));
+                0
+            };
+            if stopped_after(n, say, || saw.push(seen(&reader))).is_none() {
+                break;
+            }
+        }
+        let [nothing, one, parts] = SEEN.map(|seen| saw.iter().filter(|status| **status == seen).count());
+        assert!(parts == 0 && nothing > 0 && one > 0, "{nothing} {one} {parts}");
     }
 
     #[test]
