@@ -1,4 +1,4 @@
-//! A plain init compared with tini: the wall time of a container that does nothing.
+//! A plain init compared with tini: the wall time of a container that does nothing, and of reaping what thousands leave behind.
 
 use std::{
     io::Write as _,
@@ -13,36 +13,92 @@ use crate::{
 };
 
 pub fn show(programs: &Programs, rounds: usize) {
-    title("`--leader-election=off -- true` beside tini, wall time, interleaved");
-    let directory = scratch("start");
-    std::fs::create_dir_all(&directory).expect("a directory");
-    let nothing = directory.join("true");
-    compile_nothing(&nothing);
-    let tini = Path::new("/usr/bin/tini");
-    if !tini.exists() {
+    title("A plain init (`--leader-election=off`) beside tini, interleaved");
+    if !Path::new(TINI).exists() {
         println!("  NOT MEASURED: tini is not installed (apt-get install tini)");
         return;
     }
-    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
-    for _ in 0..rounds {
-        ours.push(time(Command::new(&programs.tenure).arg("--leader-election=off").arg("--").arg(&nothing)));
-        theirs.push(time(Command::new(tini).args(["-s", "--"]).arg(&nothing)));
-    }
-    row("tenure", &ours);
-    row("tini", &theirs);
-    println!("  ratio of medians {:.2}", quantile(&ours, 0.5) / quantile(&theirs, 0.5));
+    let directory = scratch("start");
+    std::fs::create_dir_all(&directory).expect("a directory");
+    let (nothing, orphans) = (directory.join("true"), directory.join("orphans"));
+    compile("int main(void) { return 0; }", &nothing);
+    compile(ORPHANS, &orphans);
+    beside("the wall time of `true`", rounds, [&programs.tenure, Path::new(TINI)].map(|init| || wall_time(init, &nothing)));
+    beside(
+        "10 000 orphans end at once: until all are reaped",
+        rounds.div_ceil(100),
+        [&programs.tenure, Path::new(TINI)].map(|init| || reaping_time(init, &orphans)),
+    );
     drop(std::fs::remove_dir_all(directory));
 }
 
-fn time(command: &mut Command) -> f64 {
+const TINI: &str = "/usr/bin/tini";
+
+/// Orphans of one process group that wait for a pipe to close. Prints the milliseconds from there until none is left, not even dead.
+const ORPHANS: &str = r#"
+    #include <signal.h>
+    #include <stdio.h>
+    #include <time.h>
+    #include <unistd.h>
+    #include <sys/wait.h>
+    static double now(void) { struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t); return t.tv_sec * 1e3 + t.tv_nsec / 1e6; }
+    int main(void) {
+        int gate[2]; char end;
+        if (pipe(gate)) return 1;
+        pid_t parent = fork();
+        if (parent == 0) {
+            setpgid(0, 0);
+            close(gate[1]);
+            for (int i = 0; i < 10000; i++) {
+                pid_t orphan = fork();
+                if (orphan == 0) { (void)!read(gate[0], &end, 1); _exit(0); }
+                if (orphan < 0) _exit(1);
+            }
+            _exit(0);
+        }
+        int status;
+        if (waitpid(parent, &status, 0) != parent || status) return 1;
+        double began = now();
+        close(gate[1]);
+        while (kill(-parent, 0) == 0) usleep(200);
+        printf("%f", now() - began);
+        return 0;
+    }
+"#;
+
+fn beside(what: &str, rounds: usize, [ours, theirs]: [impl Fn() -> f64; 2]) {
+    println!("  {what}:");
+    let (mut tenure, mut tini) = (Vec::new(), Vec::new());
+    for _ in 0..rounds {
+        tenure.push(ours());
+        tini.push(theirs());
+    }
+    row("tenure", &tenure);
+    row("tini", &tini);
+    println!("  ratio of medians {:.2}", quantile(&tenure, 0.5) / quantile(&tini, 0.5));
+}
+
+fn under(init: &Path, program: &Path) -> Command {
+    let mut command = Command::new(init);
+    command.arg(if init == Path::new(TINI) { "-s" } else { "--leader-election=off" }).arg("--").arg(program).stdin(Stdio::null());
+    command
+}
+
+fn wall_time(init: &Path, program: &Path) -> f64 {
     let began = tenure::clock::boot();
-    let status = command.stdin(Stdio::null()).status().expect("it runs");
-    assert!(status.success(), "{command:?}: {status}");
+    let status = under(init, program).status().expect("it runs");
+    assert!(status.success(), "{}: {status}", init.display());
     tenure::clock::boot().since(began).as_secs_f64() * 1e3
 }
 
-/// Compiles a static program that only exits.
-fn compile_nothing(path: &Path) {
+fn reaping_time(init: &Path, orphans: &Path) -> f64 {
+    let said = under(init, orphans).stderr(Stdio::inherit()).output().expect("it runs");
+    assert!(said.status.success(), "{}: {}", init.display(), said.status);
+    String::from_utf8_lossy(&said.stdout).parse().expect("milliseconds")
+}
+
+/// Compiles a static program.
+fn compile(source: &str, path: &Path) {
     let mut compiler = Command::new("cc")
         .args(["-static", "-Os", "-x", "c", "-o"])
         .arg(path)
@@ -50,6 +106,6 @@ fn compile_nothing(path: &Path) {
         .stdin(Stdio::piped())
         .spawn()
         .expect("cc");
-    compiler.stdin.take().expect("piped").write_all(b"int main(void) { return 0; }\n").expect("cc reads");
+    compiler.stdin.take().expect("piped").write_all(source.as_bytes()).expect("cc reads");
     assert!(compiler.wait().expect("cc").success(), "cc");
 }

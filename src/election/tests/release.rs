@@ -171,6 +171,20 @@ fn after_a_release_the_others_go_first_for_one_duration() {
 }
 
 #[test]
+fn with_keep_the_others_go_first_for_one_duration_from_when_it_has_run_out() {
+    let mut initial = initial_state();
+    initial.config.lease.release = Release::Keep;
+    let mut bench = Bench::leading_with(initial);
+    bench.stop(Reason::StepDown, Then::Follow);
+    bench.run(plus(30) - std::time::Duration::from_millis(1));
+    assert_eq!(bench.leads().map(|term| term.0), Some(1));
+
+    bench.run(seconds(1));
+
+    assert_eq!(bench.leads().map(|term| term.0), Some(2));
+}
+
+#[test]
 fn the_others_go_first_only_until_one_of_them_has_led() {
     let mut bench = Bench::leading();
     bench.stop(Reason::StepDown, Then::Follow);
