@@ -81,11 +81,12 @@ impl History {
         self.now.boot.before(Duration::from_micros(u64::try_from(self.now.wall - answered).unwrap_or_default()))
     }
 
-    /// The Lease under which this life ran, if its replica was told.
+    /// The Lease under which this life ran, as its replica was told or, where only a watch told it of its own write, as the server
+    /// recorded.
     pub(crate) fn lease_of(&self, life: &Life) -> Option<&str> {
         let replica = self.replicas.iter().find(|replica| replica.name == life.replica)?;
-        let answers = replica.exchanges.iter().filter_map(|exchange| exchange.answer.as_ref());
-        let mut metadata = answers.map(|answer| &answer.body["metadata"]);
+        let answers = replica.exchanges.iter().filter_map(|exchange| exchange.answer.as_ref()).map(|answer| &answer.body);
+        let mut metadata = answers.chain(self.audit.iter().map(|record| &record.stored)).map(|object| &object["metadata"]);
         metadata.find(|metadata| metadata["resourceVersion"] == *life.token)?["name"].as_str()
     }
 

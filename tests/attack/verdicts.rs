@@ -248,6 +248,14 @@ fn with_several_slots_so_many_run_at_once_one_in_each_and_one_in_each_replica() 
     assert!(!beside.contains("TWO AT ONCE") && beside.contains("MORE THAN 2 AT ONCE"), "{beside}");
     let twice = judged([first, ("0-1", "main-slot-1", 2_999, 3_500), ("1-1", "main-slot-1", 3_501, 4_000)]);
     assert!(twice.contains("TWO AT ONCE") && !twice.contains("MORE THAN"), "{twice}");
+
+    // Whose answer is lost and who learns of it by a watch has the Lease that the server recorded.
+    let mut history = slots([first, second]);
+    history.replicas[1].exchanges[0].answer = None;
+    assert!(found(&history).join("\n").contains("TWO AT ONCE"));
+    history.audit = vec![stored(1_100, "1-1", 1_100, &spec(1_100, "1-1"))];
+    history.audit[0].stored["metadata"]["name"] = json!("main-slot-1");
+    assert!(!found(&history).join("\n").contains("TWO AT ONCE"));
 }
 
 fn with_several_slots_tokens_rise_and_holds_end_under_each_lease() {
