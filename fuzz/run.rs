@@ -128,12 +128,12 @@ fn conversations() -> Vec<Vec<u8>> {
         &ToInit::Heartbeat,
         &step_down,
         &releasing,
-        &ToInit::Ended { term },
+        &ToInit::Ended { term, backoff: None },
         &ToInit::Done,
     ]
     .map(Clone::clone);
     let failing = [hello.clone(), lead(timing), extend(1, BEGIN), failed];
-    let mut ended = told(0, &[ToInit::Ended { term }]).split_off(1);
+    let mut ended = told(0, &[ToInit::Ended { term, backoff: None }]).split_off(1);
     // At once, before the workload is started again.
     ended[1] = 0;
     let crashing = |mode| [&told(mode, &[hello.clone(), lead(timing)]), &CRASH[..], &ended].concat();

@@ -87,6 +87,8 @@ pub enum ToInit {
     Ended {
         /// The term.
         term: Term,
+        /// Until when the others go first; none if it was lost, or has done its run.
+        backoff: Option<Instant>,
     },
     /// What the next elector needs of what was seen of the Lease has changed.
     Saw {

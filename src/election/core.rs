@@ -200,7 +200,7 @@ impl Core {
     /// Tells init that `term` is over. What comes next depends on whether init ends.
     pub(crate) fn leave(&mut self, term: Term, then: Then, backoff: Option<Instant>) -> Next {
         self.requests.forget_all();
-        self.tell(ToInit::Ended { term });
+        self.tell(ToInit::Ended { term, backoff });
         self.report_recorded(Recorder::ended);
         match then {
             Then::Follow => Next::Follow { backoff },

@@ -371,7 +371,7 @@ mod tests {
                 })
             },
             |standing| standing.telling(&ToInit::Releasing { term: Term(1), serial: 3 }),
-            |standing| standing.telling(&ToInit::Ended { term: Term(1) }),
+            |standing| standing.telling(&ToInit::Ended { term: Term(1), backoff: None }),
             |standing| standing.told(&ToElector::Restarting { term: Term(1), exit: crate::link::Exit::Code(1), at: START }),
         ];
         for end in ends {

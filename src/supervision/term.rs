@@ -201,12 +201,6 @@ impl ActiveTerm {
         }
     }
 
-    /// Until when the others go first if the term ends now; none if it was lost.
-    pub(crate) fn backoff(&self, timing: Timing, now: Instant) -> Option<Instant> {
-        let given_up = self.stopping().is_some_and(|reason| !reason.is_loss());
-        given_up.then(|| timing.takeable(now, timing.duration))
-    }
-
     /// The workload has started to lead, or was promoted, at `at`.
     pub(crate) fn started(&mut self, pid: i32, at: Instant) {
         (self.untold, self.runs_since) = (Some((pid, at)), Some(at));

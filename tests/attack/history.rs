@@ -86,8 +86,9 @@ impl History {
     pub(crate) fn lease_of(&self, life: &Life) -> Option<&str> {
         let replica = self.replicas.iter().find(|replica| replica.name == life.replica)?;
         let answers = replica.exchanges.iter().filter_map(|exchange| exchange.answer.as_ref()).map(|answer| &answer.body);
-        let mut metadata = answers.chain(self.audit.iter().map(|record| &record.stored)).map(|object| &object["metadata"]);
-        metadata.find(|metadata| metadata["resourceVersion"] == *life.token)?["name"].as_str()
+        let metadata = answers.chain(self.audit.iter().map(|record| &record.stored)).map(|object| &object["metadata"]);
+        // A list may be of the same version, and has no name.
+        metadata.filter(|metadata| metadata["resourceVersion"] == *life.token).find_map(|metadata| metadata["name"].as_str())
     }
 
     /// Faults that were active at some moment of this time span.

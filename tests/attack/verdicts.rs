@@ -256,6 +256,13 @@ fn with_several_slots_so_many_run_at_once_one_in_each_and_one_in_each_replica() 
     history.audit = vec![stored(1_100, "1-1", 1_100, &spec(1_100, "1-1"))];
     history.audit[0].stored["metadata"]["name"] = json!("main-slot-1");
     assert!(!found(&history).join("\n").contains("TWO AT ONCE"));
+
+    // A list that is asked for before and answered after it has its version.
+    let mut history = slots([first, second]);
+    let answer = Some(Answer { at: moment(1_101), status: 200, body: json!({ "metadata": { "resourceVersion": "1100" } }) });
+    let listed = Exchange { request: request(1_099, Verb::List, Value::Null), answer };
+    history.replicas[1].exchanges.insert(0, listed);
+    assert!(!found(&history).join("\n").contains("TWO AT ONCE"));
 }
 
 fn with_several_slots_tokens_rise_and_holds_end_under_each_lease() {

@@ -113,7 +113,7 @@ pub(crate) fn a_frozen_workload_stands_still_as_a_whole_until_it_leads_and_the_n
     wait_until("both run", || standby.said().iter().zip(before).all(|(now, before)| *now > before));
     standby.world.step_down(7, Reason::StepDown);
     assert_eq!(stopped(&standby.world), Then::Follow);
-    standby.world.tell(&ToInit::Ended { term: Term(1) });
+    standby.world.tell(&ToInit::Ended { term: Term(1), backoff: None });
 
     assert!(standby.world.line().starts_with("starts"), "a fresh one");
     standby.freezes();

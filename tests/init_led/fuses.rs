@@ -174,7 +174,7 @@ pub(crate) fn a_demoted_workload_outlives_h() {
     sleep_until(world.deadlines(a).end);
     assert!(!is_dead(&world));
     world.signal(Signal::SIGCONT);
-    world.tell(&ToInit::Ended { term: Term(1) });
+    world.tell(&ToInit::Ended { term: Term(1), backoff: None });
     world.tell(&ToInit::Heartbeat);
     assert_eq!(world.hear(), ToElector::Heartbeat);
     assert_eq!(world.others().len(), before);

@@ -95,7 +95,7 @@ pub(crate) fn a_daemon_of_the_hook_after_a_stop_is_gone_before_the_next_leader_s
     world.step_down(7, Reason::StepDown);
     assert_eq!(world.stopped(7), Then::Follow);
     wait_until("the hook has its daemon", || world.others().len() == 3);
-    world.tell(&ToInit::Ended { term: Term(1) });
+    world.tell(&ToInit::Ended { term: Term(1), backoff: None });
 
     world.tell_lead_of(2, clock::boot());
 
@@ -123,7 +123,7 @@ fn logged(world: World) -> Vec<String> {
     while !matches!(world.hear(), ToElector::Stopping { .. }) {}
     world.step_down(7, Reason::Signal);
     assert_eq!(world.stopped(7), Then::Exit);
-    world.tell(&ToInit::Ended { term: Term(1) });
+    world.tell(&ToInit::Ended { term: Term(1), backoff: None });
     world.tell(&ToInit::Done);
     let (code, said) = world.exit();
     assert_eq!(code, 0, "{said}");

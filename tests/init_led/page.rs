@@ -145,7 +145,7 @@ pub(crate) fn where_there_is_none_it_is_said_once_and_the_workload_runs() {
     assert!(matches!(world.hear(), ToElector::Stopping { .. }));
     world.step_down(7, Reason::Signal);
     world.stopped(7);
-    world.tell(&ToInit::Ended { term: Term(1) });
+    world.tell(&ToInit::Ended { term: Term(1), backoff: None });
     world.tell(&ToInit::Done);
     let (_, said) = world.exit();
     assert_eq!(said.matches("there is no TENURE_TERM_FD: the limit on open files").count(), 1, "{said}");

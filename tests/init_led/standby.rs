@@ -36,7 +36,7 @@ pub(crate) fn the_standby_is_gone_as_a_whole_before_the_leader_starts_and_the_le
     world.step_down(7, Reason::StepDown);
     assert_eq!(world.stopped_in_the_end(7), Then::Follow);
     assert_eq!(world.line(), "standby");
-    world.tell(&ToInit::Ended { term: Term(1) });
+    world.tell(&ToInit::Ended { term: Term(1), backoff: None });
     world.tell_lead_of(2, clock::boot());
     assert_eq!(world.line(), "leader");
 }

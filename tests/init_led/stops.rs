@@ -89,7 +89,7 @@ pub(crate) fn term_is_a_planned_stop_then_a_release_then_the_workloads_code() {
     assert_eq!(world.stopped(7), Then::Exit);
     world.tell(&ToInit::Releasing { term: Term(1), serial: 1 });
     assert_eq!(world.hear(), ToElector::Acknowledged { term: Term(1), serial: 1 });
-    world.tell(&ToInit::Ended { term: Term(1) });
+    world.tell(&ToInit::Ended { term: Term(1), backoff: None });
     world.tell(&ToInit::Done);
     assert_eq!(world.exit(), (9, String::new()), "an elector that is done is nothing to warn of");
 }
@@ -117,7 +117,7 @@ pub(crate) fn a_workload_that_cannot_be_executed_any_more_ends_with_127() {
     assert!(matches!(stopping, ToElector::Stopping { reason: Reason::SpawnFailed, .. }), "{stopping:?}");
     world.step_down(7, Reason::SpawnFailed);
     assert_eq!(world.stopped(7), Then::Exit);
-    world.tell(&ToInit::Ended { term: Term(1) });
+    world.tell(&ToInit::Ended { term: Term(1), backoff: None });
     world.tell(&ToInit::Done);
     let (code, said) = world.exit();
     assert!(code == 127 && said.contains("cannot execute"), "{code} {said}");

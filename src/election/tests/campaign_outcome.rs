@@ -195,7 +195,8 @@ fn a_write_that_was_answered_is_never_proved_again() {
     bench.prove(Then::Follow);
     bench.serve();
     bench.serve();
-    assert_eq!(bench.told.last(), Some(&ToInit::Ended { term: bench.leads().unwrap() }));
+    let backoff = Some(bench.now.boot + plus(15));
+    assert_eq!(bench.told.last(), Some(&ToInit::Ended { term: bench.leads().unwrap(), backoff }));
     let terms = bench.told.len();
 
     bench.register.edit(|object| *object = first);

@@ -4,7 +4,7 @@ use super::bench::{Bench, ME, held, initial_state, lost, mark, plus, seconds};
 use crate::{
     config::Release,
     election::{Answer, Event, Refusal, Request},
-    link::{Reason, Then, ToElector, ToInit},
+    link::{Reason, Term, Then, ToElector, ToInit},
 };
 
 pub(super) fn released(bench: &Bench) -> Option<&'static str> {
@@ -159,29 +159,21 @@ fn a_dead_api_bounds_the_release_by_two_attempts() {
 }
 
 #[test]
-fn after_a_release_the_others_go_first_for_one_duration() {
-    let mut bench = Bench::leading();
-    bench.stop(Reason::StepDown, Then::Follow);
-    bench.run(plus(15) - std::time::Duration::from_millis(1));
-    assert_eq!(bench.leads().map(|term| term.0), Some(1));
+fn the_others_go_first_for_one_duration_from_when_they_may_take_it() {
+    for (release, span) in [(Release::Clear, plus(15)), (Release::Keep, plus(30))] {
+        let mut initial = initial_state();
+        initial.config.lease.release = release;
+        let mut bench = Bench::leading_with(initial);
+        bench.stop(Reason::StepDown, Then::Follow);
+        let backoff = Some(bench.now.boot + span);
+        bench.run(span - std::time::Duration::from_millis(1));
+        assert!(bench.told.contains(&ToInit::Ended { term: Term(1), backoff }), "{release:?}: the next elector waits as well");
+        assert_eq!(bench.leads().map(|term| term.0), Some(1), "{release:?}");
 
-    bench.run(seconds(1));
+        bench.run(seconds(1));
 
-    assert_eq!(bench.leads().map(|term| term.0), Some(2));
-}
-
-#[test]
-fn with_keep_the_others_go_first_for_one_duration_from_when_it_has_run_out() {
-    let mut initial = initial_state();
-    initial.config.lease.release = Release::Keep;
-    let mut bench = Bench::leading_with(initial);
-    bench.stop(Reason::StepDown, Then::Follow);
-    bench.run(plus(30) - std::time::Duration::from_millis(1));
-    assert_eq!(bench.leads().map(|term| term.0), Some(1));
-
-    bench.run(seconds(1));
-
-    assert_eq!(bench.leads().map(|term| term.0), Some(2));
+        assert_eq!(bench.leads().map(|term| term.0), Some(2), "{release:?}");
+    }
 }
 
 #[test]
@@ -255,6 +247,7 @@ fn a_loss_releases_nothing() {
 
     assert_eq!(bench.writes().len(), writes);
     assert!(bench.is_done());
+    assert!(bench.told.contains(&ToInit::Ended { term: Term(1), backoff: None }), "nobody needs to go first");
 }
 
 #[test]

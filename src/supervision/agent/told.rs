@@ -37,7 +37,7 @@ impl Agent {
                     self.breach(format_args!("announced a release without a proof"), now);
                 }
             }
-            ToInit::Ended { term } => self.ended(term, now),
+            ToInit::Ended { term, backoff } => self.ended(term, backoff, now),
             ToInit::Saw { slot, last_seen } => {
                 self.last_seen.insert(slot, last_seen);
             }
@@ -83,14 +83,14 @@ impl Agent {
         }
     }
 
-    fn ended(&mut self, term: Term, now: Instant) {
-        let (leads, timing) = (self.leads(), self.timing);
+    fn ended(&mut self, term: Term, backoff: Option<Instant>, now: Instant) {
+        let leads = self.leads();
         let Some(named) = self.named(term) else { return };
         if leads || named.is_live() {
             self.breach(format_args!("ended a term whose workload is not proved gone"), now);
             return;
         }
-        self.backoff = named.backoff(timing, now).or(self.backoff);
+        self.backoff = backoff.or(self.backoff);
         self.term = None;
         if self.shutdown.is_none() {
             self.workload.forget_stop();

@@ -72,7 +72,7 @@ fn a_lease_that_came_while_a_standby_stops_is_given_back_before_it_has() {
 
     assert_eq!(world.stopped(), Some((9, Then::Exit)));
     assert!(world.agent.hard().is_none(), "nothing leads");
-    world.told(ToInit::Ended { term: Term(1) });
+    world.told(ToInit::Ended { term: Term(1), backoff: None });
     world.exit_proved(Exit::Code(0));
     world.done_ends_with(0);
 }

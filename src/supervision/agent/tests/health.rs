@@ -122,8 +122,9 @@ fn a_leader_that_fails_as_often_as_allowed_is_stopped_and_gives_the_lease_back_f
     world.exit(Exit::Signal(libc::SIGKILL));
     world.feed(Input::Scanned(Scan { clean: true, ..Scan::default() }));
     assert_eq!(world.stopped(), Some((9, Then::Follow)));
-    world.told(ToInit::Ended { term: Term(1) });
-    assert_eq!(world.agent.initial_state().backoff, Some(config().timing().takeable(world.now, config().lease.duration)));
+    let backoff = Some(config().timing().takeable(world.now, config().lease.duration));
+    world.told(ToInit::Ended { term: Term(1), backoff });
+    assert_eq!(world.agent.initial_state().backoff, backoff);
 }
 
 #[test]
@@ -450,7 +451,7 @@ fn a_leader_that_is_never_ready_follows_and_is_not_given_up_again() {
     world.feed(Input::Role(RoleInput::Signalled));
     world.feed(Input::Role(RoleInput::Notified(Role::Standby)));
     assert_eq!(world.stopped(), Some((9, Then::Follow)));
-    world.told(ToInit::Ended { term: Term(1) });
+    world.told(ToInit::Ended { term: Term(1), backoff: None });
     world.wake_until(ms(300_000));
     assert!(!world.wants(&to_main(libc::SIGTERM)));
 }

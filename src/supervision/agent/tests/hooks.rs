@@ -245,7 +245,7 @@ fn the_hook_after_a_stop_runs_once_the_proof_was_given_and_not_before_and_knows_
     world.hook_runs(HookKind::AfterFollow);
     world.hook_ends(Exit::Code(1));
     world.prove();
-    world.told(ToInit::Ended { term: Term(1) });
+    world.told(ToInit::Ended { term: Term(1), backoff: None });
     assert!(world.hook().is_none(), "once");
 }
 
@@ -262,7 +262,7 @@ fn the_next_lead_does_not_wait_for_the_hook_after_the_last_stop_and_starts_nothi
     let mut world = leading(&[HookKind::AfterFollow]);
     world.step_down_proved(Reason::StepDown, Exit::Code(0));
     world.hook_runs(HookKind::AfterFollow);
-    world.told(ToInit::Ended { term: Term(1) });
+    world.told(ToInit::Ended { term: Term(1), backoff: None });
 
     world.lead(2);
 
@@ -318,7 +318,7 @@ fn a_standby_is_told_to_lead_after_the_hook_before_that() {
         Some((HookKind::AfterFollow, Some(Reason::StepDown), None))
     );
     world.hook_runs(HookKind::AfterFollow);
-    world.told(ToInit::Ended { term: Term(1) });
+    world.told(ToInit::Ended { term: Term(1), backoff: None });
     world.lead(2);
     assert!(world.wants(&Action::KillHook { pid: HOOK }) && told(&world, Role::Leader).is_none());
     world.hook_ends(Exit::Signal(libc::SIGKILL));

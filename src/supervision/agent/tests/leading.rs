@@ -118,7 +118,7 @@ fn a_restart_that_a_step_down_called_off_delays_no_later_term() {
     world.exit(Exit::Code(3));
     world.step_down(9, Reason::StepDown);
     world.prove();
-    world.told(ToInit::Ended { term: Term(1) });
+    world.told(ToInit::Ended { term: Term(1), backoff: None });
     world.lead(2);
     assert!(world.spawns().is_some());
 }
@@ -173,7 +173,7 @@ fn an_end_that_is_not_followed_by_another_run_is_a_release_and_then_the_end_or_a
         assert_eq!(world.stopped(), Some((9, then)));
         world.told(ToInit::Releasing { term: Term(1), serial: 1 });
         assert_eq!(world.tells(), [acknowledged(1, 1)]);
-        world.told(ToInit::Ended { term: Term(1) });
+        world.told(ToInit::Ended { term: Term(1), backoff: None });
         if then == Then::Exit {
             world.done_ends_with(exit.code());
         } else {
@@ -199,7 +199,7 @@ fn a_command_that_cannot_be_executed_ends_the_term_and_init_with_its_code() {
     world.step_down(9, Reason::SpawnFailed);
     world.prove();
     assert_eq!(world.stopped(), Some((9, Then::Exit)));
-    world.told(ToInit::Ended { term: Term(1) });
+    world.told(ToInit::Ended { term: Term(1), backoff: None });
     world.done_ends_with(126);
 }
 
@@ -226,7 +226,7 @@ fn a_start_that_the_system_has_no_process_for_counts_as_a_crash() {
         world.step_down(9, Reason::Exited);
         world.prove();
         assert_eq!(world.stopped(), Some((9, then)), "{on_exit:?}");
-        world.told(ToInit::Ended { term: Term(1) });
+        world.told(ToInit::Ended { term: Term(1), backoff: None });
         world.told(ToInit::Done);
         assert_eq!(world.wants(&Action::Exit(70)), then == Then::Exit);
     }
@@ -281,13 +281,13 @@ fn a_loss_with_on_loss_exit_ends_with_76() {
     let mut world = World::leading(config);
     world.step_down_proved(Reason::LostToHolder, Exit::Code(0));
     assert_eq!(world.stopped(), Some((9, Then::Exit)));
-    world.told(ToInit::Ended { term: Term(1) });
+    world.told(ToInit::Ended { term: Term(1), backoff: None });
     world.done_ends_with(76);
 }
 
 #[test]
 fn an_elector_that_ends_a_live_term_between_two_runs_is_replaced_and_the_term_goes_on() {
-    for end in [ToInit::Ended { term: Term(1) }, ToInit::Done] {
+    for end in [ToInit::Ended { term: Term(1), backoff: None }, ToInit::Done] {
         let mut world = World::leading(restarting());
         world.exit_proved(Exit::Code(3));
         world.take();

@@ -39,7 +39,7 @@ fn a_signal_before_it_ran_is_never_taken_for_a_success() {
         world.step_down(9, Reason::Signal);
         world.prove();
         assert_eq!(world.stopped(), Some((9, Then::Exit)));
-        world.told(ToInit::Ended { term: Term(1) });
+        world.told(ToInit::Ended { term: Term(1), backoff: None });
         world.done_ends_with(code);
     }
 }
@@ -59,7 +59,7 @@ fn whoever_asks_it_to_step_down_it_does_not_run_again() {
             world.step_down_proved(reason, Exit::Code(0));
         }
         assert_eq!(world.stopped(), Some((9, Then::Exit)), "{reason:?}");
-        world.told(ToInit::Ended { term: Term(1) });
+        world.told(ToInit::Ended { term: Term(1), backoff: None });
         world.done_ends_with(code);
     }
 }
@@ -80,7 +80,7 @@ fn what_is_given_up_ends_init_with_the_code_and_the_words_and_nothing_runs() {
     assert!(!settling.agent.leads(), "an unanswered write had acquired the Lease");
     settling.step_down(9, Reason::Signal);
     settling.prove();
-    settling.told(ToInit::Ended { term: Term(1) });
+    settling.told(ToInit::Ended { term: Term(1), backoff: None });
     settling.told(ToInit::Done);
     assert!(ends(&mut settling));
 
@@ -96,7 +96,7 @@ fn a_loss_is_told_with_what_was_lost_and_since_when_it_was_held() {
     world.lead(1);
     world.run();
     world.step_down_proved(Reason::LostToHolder, Exit::Code(0));
-    world.told(ToInit::Ended { term: Term(1) });
+    world.told(ToInit::Ended { term: Term(1), backoff: None });
     world.done_ends_with(76);
     let words = "the Lease  was lost (lost-to-holder), held since 2026-01-01T00:00:00.000000Z";
     assert!(world.wants(&Action::TerminationMessage(words.into())), "{:?}", world.take());

@@ -42,7 +42,7 @@ fn term_while_leading_is_a_planned_stop_then_a_release_then_the_workloads_code()
     world.step_down_proved(Reason::Signal, Exit::Signal(libc::SIGTERM));
     assert_eq!(world.stopped(), Some((9, Then::Exit)));
     world.told(ToInit::Releasing { term: Term(1), serial: 1 });
-    world.told(ToInit::Ended { term: Term(1) });
+    world.told(ToInit::Ended { term: Term(1), backoff: None });
     world.done_ends_with(143);
 }
 
@@ -136,7 +136,7 @@ fn a_third_term_waits_for_the_release_and_a_fourth_does_not() {
     let mut fourth = world.clone();
 
     world.told(ToInit::Releasing { term: Term(1), serial: 1 });
-    world.told(ToInit::Ended { term: Term(1) });
+    world.told(ToInit::Ended { term: Term(1), backoff: None });
     world.done_ends_with(137);
 
     fourth.feed(TERM);
@@ -229,7 +229,7 @@ fn term_during_the_release_of_a_step_down_ends_init_after_it() {
     world.take();
     world.feed(TERM);
     assert_eq!(world.take(), []);
-    world.told(ToInit::Ended { term: Term(1) });
+    world.told(ToInit::Ended { term: Term(1), backoff: None });
     assert_eq!(world.take(), [Action::Tell(ToElector::Shutdown)]);
 }
 
@@ -250,7 +250,7 @@ fn term_with_a_restart_pending_starts_nothing() {
 fn term_after_a_term_was_lost_ends_with_0() {
     let mut world = World::leading(config());
     world.step_down_proved(Reason::LostToHolder, Exit::Signal(libc::SIGTERM));
-    world.told(ToInit::Ended { term: Term(1) });
+    world.told(ToInit::Ended { term: Term(1), backoff: None });
     world.feed(TERM);
     world.done_ends_with(0);
 }

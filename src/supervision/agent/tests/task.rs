@@ -47,7 +47,7 @@ fn a_run_is_stopped_at_its_limit_and_no_sooner_and_the_loop_goes_on() {
     assert!([to_main(libc::SIGTERM), Action::Tell(stopping)].iter().all(|action| actions.contains(action)), "{actions:?}");
     world.step_down_proved(Reason::Limit, Exit::Code(0));
     assert_eq!(world.stopped(), Some((9, Then::Follow)));
-    world.told(ToInit::Ended { term: Term(1) });
+    world.told(ToInit::Ended { term: Term(1), backoff: None });
     world.wake_until(ms(60_000));
     assert!(!world.actions.iter().any(|action| matches!(action, Action::Exit(_))));
 }
@@ -58,7 +58,7 @@ fn a_single_run_that_was_cut_off_at_its_limit_never_looks_like_a_success() {
     world.wake_until(ms(3000));
     world.step_down_proved(Reason::Limit, Exit::Code(0));
     assert_eq!(world.stopped(), Some((9, Then::Exit)));
-    world.told(ToInit::Ended { term: Term(1) });
+    world.told(ToInit::Ended { term: Term(1), backoff: None });
     world.done_ends_with(143);
 }
 
@@ -69,7 +69,7 @@ fn the_next_run_has_a_limit_of_its_own() {
     world.exit(Exit::Code(0));
     world.step_down(9, Reason::Exited);
     world.prove();
-    world.told(ToInit::Ended { term: Term(1) });
+    world.told(ToInit::Ended { term: Term(1), backoff: None });
     world.lead(2);
     world.run();
     world.take();

@@ -4,9 +4,9 @@ use super::*;
 use crate::link::Stop;
 
 /// The workload is gone, that is proved, and the elector ends the term.
-fn end_term(world: &mut World, reason: Reason) {
+fn end_term(world: &mut World, reason: Reason, backoff: Option<Instant>) {
     world.step_down_proved(reason, Exit::Signal(libc::SIGTERM));
-    world.told(ToInit::Ended { term: Term(1) });
+    world.told(ToInit::Ended { term: Term(1), backoff });
     world.take();
 }
 
@@ -19,7 +19,7 @@ fn the_restarts_of_a_term_are_not_counted_against_the_next() {
     world.exit_proved(Exit::Code(3));
     world.wake_until(ms(2000));
     world.run();
-    end_term(&mut world, Reason::StepDown);
+    end_term(&mut world, Reason::StepDown, None);
     world.lead(2);
     world.run();
     world.take();
@@ -35,7 +35,7 @@ fn the_restarts_of_a_term_are_not_counted_against_the_next() {
 #[test]
 fn the_proof_of_a_term_tells_of_its_own_stop() {
     let mut world = World::leading(config());
-    end_term(&mut world, Reason::StepDown);
+    end_term(&mut world, Reason::StepDown, None);
     world.sleep_until(ms(5000));
     world.lead(2);
     world.run();
@@ -74,14 +74,13 @@ fn a_lead_before_the_last_term_is_over_costs_the_elector_whether_that_has_starte
 }
 
 #[test]
-fn a_fresh_elector_lets_the_others_go_first_after_a_term_that_was_given_up_and_not_after_a_loss() {
-    for (reason, backoff) in [(Reason::StepDown, true), (Reason::LostToHolder, false)] {
+fn a_fresh_elector_lets_the_others_go_first_for_as_long_as_the_last_one_would_have() {
+    let until = Some(World::new(config()).now + Duration::from_secs(60));
+    for (reason, backoff) in [(Reason::StepDown, until), (Reason::LostToHolder, None)] {
         let mut world = World::leading(config());
         assert_eq!(world.agent.initial_state().backoff, None);
-        end_term(&mut world, reason);
+        end_term(&mut world, reason, backoff);
 
-        let timing = config().timing();
-        let expected = backoff.then(|| timing.takeable(world.now, timing.duration));
-        assert_eq!(world.agent.initial_state().backoff, expected, "{reason:?}");
+        assert_eq!(world.agent.initial_state().backoff, backoff, "{reason:?}");
     }
 }

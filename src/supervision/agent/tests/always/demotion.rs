@@ -64,7 +64,7 @@ fn no_fresh_standby_starts_while_nobody_asked_for_the_proof() {
     world.prove();
     assert!(world.stopped().is_some());
     assert!(world.spawns().is_none(), "the elector's guard may not have heard of the proof");
-    world.told(ToInit::Ended { term: Term(1) });
+    world.told(ToInit::Ended { term: Term(1), backoff: None });
     assert!(world.spawns().is_some());
 }
 
