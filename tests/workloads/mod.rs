@@ -16,7 +16,10 @@ use std::{
     time::Duration,
 };
 
-use nix::sys::signal::{Signal, kill};
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
 use serde_json::{Value, json};
 use tenure::clock;
 
@@ -26,7 +29,7 @@ use crate::{
         PATIENCE,
         case::{Case, REAL, cases},
         incomplete,
-        procfs::{children, state},
+        procfs::{children, command_line, state},
         stage::{LEASE, Prepared, Stage},
         within,
     },
@@ -133,6 +136,17 @@ async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
         }
     })
     .await;
+}
+
+/// It and all that it has started.
+fn processes(root: Pid) -> impl Iterator<Item = Pid> {
+    let mut found = vec![root];
+    let mut next = 0;
+    while let Some(pid) = found.get(next).copied() {
+        found.extend(children(pid));
+        next += 1;
+    }
+    found.into_iter()
 }
 
 fn listens(address: SocketAddr) -> bool {
@@ -321,6 +335,16 @@ async fn postgresql_keeps_each_committed_row_through_a_hand_over_and_a_crash(sta
     let write = psql.clone();
     let client = Client::start(move |number| write(&format!("INSERT INTO t VALUES ({})", 1_000_000 + number)).is_some());
     grows("more rows by b").await;
+    // A row that b has and a has not, so that b must be rewound.
+    let receiver = processes(a.init().await).find(|pid| command_line(*pid).concat().contains("walreceiver")).expect("it streams");
+    kill(receiver, Signal::SIGTERM).expect("it lives");
+    until("a write waits for a standby", async || {
+        psql(
+            "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND NOT EXISTS (SELECT FROM pg_stat_replication)",
+        )
+        .is_some_and(|n| n == "1")
+    })
+    .await;
     kill(b.init().await, Signal::SIGKILL).expect("init lives");
     b.exit().await;
     c.said("leading").await;
@@ -407,6 +431,16 @@ async fn postgresql_streams_to_a_standby_that_is_promoted_and_loses_nothing_that
     let write = psql.clone();
     let client = Client::start(move |number| write(&format!("INSERT INTO t VALUES ({})", 1_000_000 + number)).is_some());
     grows("more rows by b").await;
+    // A row that b has and a has not, so that b must be rewound.
+    let receiver = processes(a.init().await).find(|pid| command_line(*pid).concat().contains("walreceiver")).expect("it streams");
+    kill(receiver, Signal::SIGTERM).expect("it lives");
+    until("a write waits for a standby", async || {
+        psql(
+            "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND NOT EXISTS (SELECT FROM pg_stat_replication)",
+        )
+        .is_some_and(|n| n == "1")
+    })
+    .await;
     kill(b.init().await, Signal::SIGKILL).expect("init lives");
     b.exit().await;
     let again = prepare("b-again", "b").await.start();
