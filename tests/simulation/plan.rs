@@ -336,7 +336,7 @@ fn node(
     let margin = nanos(timing.kill_margin);
     let tight = rng.u8(..3) == 0;
     // A millisecond is left for what takes a real machine practically no time.
-    let wake = (margin - MS) / 100 * rng.u64(1..if tight { 4 } else { 100 });
+    let mut wake = (margin - MS) / 100 * rng.u64(1..if tight { 4 } else { 100 });
     let death = margin - MS - wake;
     let mut config = Config {
         lease: config::LeaseConfig {
@@ -413,6 +413,9 @@ fn node(
     }
     if !plan.always && plan.task.is_none() && own.u8(..8) == 0 {
         config.standby.command = vec!["standby".into()];
+        // It is gone within killMargin by its replica's own clock, or that never leads.
+        let by_its_clock = |span: Ns| span * 1_000_000 / u64::from(rate.max(1_000_000));
+        (wake, habits.death) = (by_its_clock(wake), by_its_clock(death));
     }
     if plan.always {
         config.workload.runs = Runs::Always;
