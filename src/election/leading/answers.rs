@@ -96,7 +96,8 @@ impl Leading {
 
     /// A write of this term is proved, sent at `sent`. Once S has begun a stop the term is over, whatever is proved later (law 3).
     fn prove(&mut self, core: &mut Core, record: LeaseRecord, sent: Instant, now: Now) {
-        core.requests.forget_all();
+        // One that was sent on this very version may still be stored, where a read has proved an earlier one.
+        core.requests.forget_overtaken(&record);
         core.saw(record.clone(), now);
         self.renewal = Renewal::at((sent + self.timing.renew_period).max(now.boot));
         self.confirmed = Proved::by(&record, now);

@@ -423,6 +423,30 @@ fn an_own_write_without_an_answer_is_no_copys() {
 }
 
 #[test]
+fn an_own_write_on_the_version_that_a_read_proves_is_no_copys_when_it_is_stored_later() {
+    let mut bench = Bench::leading();
+    bench.answers = false;
+    bench.run(seconds(4));
+    let (_, first) = bench.awaited.clone().unwrap();
+    bench.register.apply(&first);
+    bench.answer(lost());
+    bench.watch_register();
+    bench.run(seconds(1));
+    let (_, second) = bench.awaited.clone().unwrap();
+    assert!(bench.awaits_a_write() && second != first);
+    bench.answer(lost());
+    bench.run(seconds(1));
+    assert!(!bench.awaits_a_write(), "a read, which proves the first");
+    bench.serve();
+
+    bench.register.apply(&second);
+    bench.watch_register();
+    bench.run_answered(seconds(10));
+
+    assert_eq!(bench.step_down(), None);
+}
+
+#[test]
 fn an_own_write_that_was_refused_and_is_stored_all_the_same_is_no_copys() {
     let mut bench = Bench::leading();
     bench.answers = false;
