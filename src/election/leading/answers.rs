@@ -8,7 +8,7 @@ use crate::{
         Answer, Event, Operation, Refusal, RequestError,
         core::{Asked, Core},
         following::{NOT_WHAT_WAS_SENT, UNREADABLE},
-        record::{LeaseRecord, later},
+        record::{LeaseRecord, LeaseState, later},
         transition::Margin,
         writes::{STEP_DOWN, micros},
     },
@@ -150,10 +150,11 @@ impl Leading {
 
     /// Whether a record that names this replica carries a later renewTime than any write of its own that can be stored. Before its
     /// first one, it may be its predecessor's last (law 6). One that met a conflict counts as not stored: a copy may have sent the very
-    /// same bytes, and had them stored.
+    /// same bytes, and had them stored. A rest is written once a term is over: in the midst of this one only a copy has done that.
     fn is_by_a_copy(&self, core: &Core, record: &LeaseRecord) -> bool {
         let written = record.renew_time().and_then(micros);
-        self.confirmed.time.is_some() && written > self.confirmed.time.max(core.requests.latest_time())
+        let is_unsent = self.confirmed.time.is_some() && written > self.confirmed.time.max(core.requests.latest_time());
+        is_unsent || record.state() == LeaseState::Resting
     }
 
     fn failed(

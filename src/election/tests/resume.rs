@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::bench::{Bench, ME, Register, START, initial_state, mark, plus, seconds, takes_exactly_after};
 use crate::{
-    election::{Event, Request, Watched},
+    election::{Event, Request, Watched, writes::RESTS},
     link::{InitialState, Reason, Resume, Term, Then, ToInit},
     time::{Instant, Now},
 };
@@ -198,6 +198,20 @@ fn a_successor_finds_a_loss_in_its_first_read() {
     new.run(Duration::from_millis(1));
 
     assert_eq!(new.step_down_reason(), Some(Reason::LostToHolder));
+}
+
+#[test]
+fn a_successor_whose_term_is_at_rest_has_a_copy() {
+    let mut old = Bench::leading();
+    old.register.edit(|object| {
+        let rests = format!("{} {ME}", object["spec"]["renewTime"].as_str().unwrap());
+        object["metadata"]["annotations"][RESTS] = rests.into();
+    });
+
+    let mut new = successor(old, |_| {});
+    new.run(Duration::from_millis(1));
+
+    assert_eq!(new.step_down_reason(), Some(Reason::LostToCopy));
 }
 
 #[test]
