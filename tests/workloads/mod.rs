@@ -29,7 +29,7 @@ use crate::{
         PATIENCE,
         case::{Case, REAL, cases},
         incomplete,
-        procfs::{children, command_line, state},
+        procfs::{children, command_line, parent, state},
         stage::{LEASE, Prepared, Stage},
         within,
     },
@@ -369,7 +369,10 @@ async fn postgresql_streams_to_a_standby_that_is_promoted_and_loses_nothing_that
         fs::set_permissions(socket(name), fs::Permissions::from_mode(0o777)).expect("ours");
     }
     let [a, b] = ["a", "b"].map(|name| socket(name).display().to_string());
-    let primary = format!("host={a},{b} user=postgres connect_timeout=2 target_session_attrs=read-write");
+    let primary_at = |hosts: &str| format!("host={hosts} user=postgres connect_timeout=2 target_session_attrs=read-write");
+    let primary = primary_at(&format!("{a},{b}"));
+    // Its clients ask b first: a is stopped for a moment.
+    let conninfo = format!("{} dbname=postgres", primary_at(&format!("{b},{a}")));
     let prepare = async |name: &str, of: &str| {
         let prepared = debian.prepare(&stage, name, "postgresql-streaming", &user, &[]).await;
         let env = json!({
@@ -378,7 +381,7 @@ async fn postgresql_streams_to_a_standby_that_is_promoted_and_loses_nothing_that
         });
         prepared.set("workload.env", env)
     };
-    let (path, libraries, conninfo) = (debian.path.clone(), debian.libraries.clone(), format!("{primary} dbname=postgres"));
+    let (path, libraries) = (debian.path.clone(), debian.libraries.clone());
     let psql = move |statement: &str| {
         let mut psql = Command::new("env");
         psql.args([format!("PATH={path}"), format!("LD_LIBRARY_PATH={libraries}")]);
@@ -421,8 +424,10 @@ async fn postgresql_streams_to_a_standby_that_is_promoted_and_loses_nothing_that
     let write = psql.clone();
     let client = Client::start(move |number| write(&format!("INSERT INTO t VALUES ({})", 1_000_000 + number)).is_some());
     grows("more rows by b").await;
-    // A row that b has and a has not, so that b must be rewound.
+    // A row that b has and a has not, so that b must be rewound. What is stopped starts no other receiver.
     let receiver = processes(a.init().await).find(|pid| command_line(*pid).concat().contains("walreceiver")).expect("it streams");
+    let postmaster = parent(receiver).expect("its parent");
+    kill(postmaster, Signal::SIGSTOP).expect("it lives");
     kill(receiver, Signal::SIGTERM).expect("it lives");
     until("a write waits for a standby", async || {
         psql(
@@ -432,6 +437,7 @@ async fn postgresql_streams_to_a_standby_that_is_promoted_and_loses_nothing_that
     })
     .await;
     kill(b.init().await, Signal::SIGKILL).expect("init lives");
+    kill(postmaster, Signal::SIGCONT).expect("it lives");
     b.exit().await;
     let again = prepare("b-again", "b").await.start();
     streams("b streams from a").await;
