@@ -1,8 +1,9 @@
 //! The nemesis's plan, drawn from a seed before it begins: the same seed gives the same plan.
 
-use std::{collections::VecDeque, time::Duration};
+use std::{collections::VecDeque, path::Path, time::Duration};
 
 use fastrand::Rng;
+use serde_json::{Value, json};
 
 use crate::{
     fault::{Fault, Group},
@@ -85,6 +86,25 @@ pub(crate) fn behaviour(seed: u64) -> Behaviour {
     // At once, soon, later than any grace period, never.
     let linger = [Some(0), Some(100), Some(2_500), None][chance.usize(..4)].map(Duration::from_millis);
     Behaviour { linger, daemon: chance.bool(), lock: true, bomb: chance.u8(..4) == 0, ..Behaviour::default() }
+}
+
+/// Settings of one replica: hooks that leave a daemon behind, which stamps as the workload does, and a probe that fails while any of its
+/// processes is stopped.
+pub(crate) fn surroundings(seed: u64, directory: &Path, name: &str, is_frozen: bool) -> Vec<(&'static str, Value)> {
+    let mut chance = Rng::with_seed(seed.rotate_left(32));
+    let daemon = Behaviour::stubborn().command(directory, name);
+    let line: Vec<_> = ["setsid", "--fork"].map(str::to_owned).into_iter().chain(daemon).collect();
+    let mut settings = Vec::new();
+    for hook in ["hooks.afterLead", "hooks.beforeFollow"] {
+        if chance.bool() {
+            settings.push((hook, json!({ "command": line, "onFailure": "ignore" })));
+        }
+    }
+    if chance.bool() && !is_frozen {
+        let command = ["sh", "-c", "! grep -qs '^State:.T' /proc/[0-9]*/status"];
+        settings.push(("workload.liveness", json!({ "exec": { "command": command }, "period": "300ms", "failureThreshold": 2 })));
+    }
+    settings
 }
 
 /// The duration and the drift of one replica, in a world where they differ.

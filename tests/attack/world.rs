@@ -45,7 +45,7 @@ const SETTINGS: [(&str, &str); 5] = [
 /// What is special about a world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Some of its workloads are frozen until they lead.
+    /// Some of its workloads are frozen until they lead, some are probed, and some have hooks that leave daemons behind.
     Plain,
     /// Its replicas differ in D and rho. Its creation wait is longer than any D in it, as a replica that finds no Lease cannot
     /// know the last D.
@@ -200,11 +200,14 @@ impl World {
             prepared = prepared.set(key, value);
         }
         prepared = match self.kind {
-            Kind::Plain if fastrand::Rng::with_seed(seed).bool() => {
-                let frozen = Behaviour { frozen: true, ..plan::behaviour(seed) };
-                prepared.set("workload.runs", "frozen").workload(&frozen)
+            Kind::Plain => {
+                let frozen = fastrand::Rng::with_seed(seed).bool();
+                let around = plan::surroundings(seed, &prepared.launch.directory, &name, frozen);
+                let prepared = around.into_iter().fold(prepared, |prepared, (key, value)| prepared.set(key, value));
+                let prepared = if frozen { prepared.set("workload.runs", "frozen") } else { prepared };
+                prepared.workload(&Behaviour { frozen, ..plan::behaviour(seed) })
             }
-            Kind::Plain | Kind::Peer => prepared.workload(&plan::behaviour(seed)),
+            Kind::Peer => prepared.workload(&plan::behaviour(seed)),
             Kind::Slots => prepared.set("lease.slots", self.kind.slots()).workload(&plan::behaviour(seed)),
             Kind::Mixed => {
                 let (duration, drift) = plan::deadlines(seed);

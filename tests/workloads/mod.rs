@@ -1,6 +1,7 @@
 //! config/examples with the programs that they are for, from Debian: what their clients see of a hand-over and of a crash.
 
 use std::{
+    cell::RefCell,
     collections::BTreeSet,
     fs,
     io::{BufRead as _, BufReader, Write as _},
@@ -24,6 +25,7 @@ use serde_json::{Value, json};
 use tenure::clock;
 
 use crate::{
+    collector::{Collector, Manner, Seen, Wire},
     conformance::spec::released,
     support::{
         PATIENCE,
@@ -48,10 +50,11 @@ pub(crate) fn all() -> Vec<Case> {
     cases.into_iter().map(|case| Case { on: REAL, ..case }).collect()
 }
 
-/// The environment in which a package's programs run.
+/// The environment in which a package's programs run, and what their replicas report of their transitions.
 struct Debian {
     path: String,
     libraries: String,
+    collector: RefCell<Collector>,
 }
 
 impl Debian {
@@ -65,7 +68,8 @@ impl Debian {
         }
         let text = String::from_utf8(output.stdout).expect("text");
         let (path, libraries) = text.trim_end().split_once('\n').expect("two lines");
-        Some(Self { path: path.into(), libraries: libraries.into() })
+        let collector = RefCell::new(Collector::start(Wire::Http, Manner::Obliging));
+        Some(Self { path: path.into(), libraries: libraries.into(), collector })
     }
 
     fn command(&self, program: &str) -> Command {
@@ -87,14 +91,77 @@ impl Debian {
             before.iter().map(|word| (*word).to_owned()).chain(words).chain(after.iter().cloned()).collect();
         prepared.launch.config = config;
         prepared.launch.env = vec![("PATH".into(), self.path.clone()), ("LD_LIBRARY_PATH".into(), self.libraries.clone())];
+        let export = [("ENDPOINT", self.collector.borrow().endpoint()), ("PROTOCOL", "http/protobuf".into())];
+        prepared.launch.env.extend(export.map(|(name, value)| (format!("OTEL_EXPORTER_OTLP_{name}"), value)));
+        prepared.launch.env.push(("OTEL_BSP_SCHEDULE_DELAY".into(), "10".into()));
         prepared
     }
+
+    /// Tells how long each step of the change of leader took that began with `since`, and what its client saw. What was told to stop reports
+    /// its stop; what crashed does not.
+    async fn tell(&self, what: &str, is_told_to_stop: bool, since: Moment, seen: &Gap) {
+        let transition = |all: &[Seen], to: &str| {
+            let transition =
+                all.iter().find(|span| span.begin >= since.0 && span.attributes.get("tenure.to").is_some_and(|it| it == to))?;
+            let parts = all.iter().filter(|span| span.parent == transition.span && span.resource == transition.resource);
+            Some((transition.clone(), parts.cloned().collect::<Vec<_>>()))
+        };
+        let mut spans = (None, None);
+        until("both sides' spans", async || {
+            let all = self.collector.borrow_mut().seen();
+            spans = (transition(&all, "standby"), transition(&all, "leader"));
+            let has = |side: &Option<(Seen, Vec<Seen>)>, part: &str| {
+                side.as_ref().is_some_and(|(_, parts)| find(parts, part).is_some())
+            };
+            has(&spans.1, "acquire") && (!is_told_to_stop || has(&spans.0, "release"))
+        })
+        .await;
+        let (stopped, led) = spans;
+        let (led, parts) = led.expect("waited for");
+        let acquire = find(&parts, "acquire").expect("waited for");
+        let mut free = since.0;
+        if let Some((stopped, parts)) = stopped.filter(|_| is_told_to_stop) {
+            let proof = find(&parts, "workload.proof").map_or(stopped.begin, |proof| proof.begin);
+            free = find(&parts, "release").expect("waited for").begin;
+            row("stop", stopped.begin, proof);
+            row("proof", proof, free);
+        }
+        row("detect", free, acquire.begin);
+        row("acquire", acquire.begin, acquire.end);
+        row("start", acquire.end, led.end);
+        row("ready", led.end, seen.until.0);
+        eprintln!("\nworkloads: {what}: its client had no answer for {:.2} s at most", seen.longest.as_secs_f64());
+    }
+}
+
+fn find<'a>(parts: &'a [Seen], name: &str) -> Option<&'a Seen> {
+    parts.iter().find(|part| part.name == name)
+}
+
+fn row(step: &str, from: u64, until: u64) {
+    eprint!("{step} {:.1} ms  ", until.saturating_sub(from) as f64 / 1e6);
+}
+
+/// Nanoseconds since 1970, as spans have them.
+#[derive(Clone, Copy)]
+struct Moment(u64);
+
+impl Moment {
+    fn now() -> Self {
+        Self(u64::try_from(clock::timestamp().as_nanosecond()).expect("after 1970"))
+    }
+}
+
+/// The longest time without an answer.
+struct Gap {
+    longest: Duration,
+    until: Moment,
 }
 
 /// Asks again and again; what was answered well, and the longest time without an answer.
 struct Client {
     done: Arc<AtomicBool>,
-    thread: JoinHandle<(BTreeSet<u64>, Duration)>,
+    thread: JoinHandle<(BTreeSet<u64>, Gap)>,
 }
 
 impl Client {
@@ -102,31 +169,31 @@ impl Client {
         let done = Arc::new(AtomicBool::new(false));
         let seen = done.clone();
         let thread = std::thread::spawn(move || {
-            let (mut well, mut longest, mut last) = (BTreeSet::new(), Duration::ZERO, clock::boot());
+            let (mut well, mut last) = (BTreeSet::new(), clock::boot());
+            let mut gap = Gap { longest: Duration::ZERO, until: Moment::now() };
             for number in 0.. {
                 if seen.load(Ordering::Relaxed) {
                     break;
                 }
                 if ask(number) {
-                    longest = longest.max(clock::boot().since(last));
+                    let silent = clock::boot().since(last);
+                    if silent > gap.longest {
+                        gap = Gap { longest: silent, until: Moment::now() };
+                    }
                     last = clock::boot();
                     well.insert(number);
                 }
                 std::thread::sleep(Duration::from_millis(5));
             }
-            (well, longest)
+            (well, gap)
         });
         Self { done, thread }
     }
 
-    fn end(self) -> (BTreeSet<u64>, Duration) {
+    fn end(self) -> (BTreeSet<u64>, Gap) {
         self.done.store(true, Ordering::Relaxed);
         self.thread.join().expect("it does not panic")
     }
-}
-
-fn tell(what: &str, gap: Duration) {
-    eprintln!("workloads: {what}: its client had no answer for {:.2} s at most", gap.as_secs_f64());
 }
 
 async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
@@ -183,6 +250,7 @@ async fn nginx_reloads_on_hup_and_finishes_its_requests_in_a_hand_over(stage: St
     let mut slow = BufReader::new(slow);
     slow.read_line(&mut first).expect("an answer begins");
     let client = Client::start(move |_| listens(address));
+    let since = Moment::now();
     a.signal(Signal::SIGTERM).await;
     let rest = tokio::task::spawn_blocking(move || {
         let mut rest = Vec::new();
@@ -192,7 +260,7 @@ async fn nginx_reloads_on_hup_and_finishes_its_requests_in_a_hand_over(stage: St
     assert!(rest.len() >= 60_000, "the answer was cut off after {} bytes", rest.len());
     assert_eq!(a.exit().await, 0);
     until("the other serves", async || listens(address) && stage.page(address, "/").await.ends_with("first")).await;
-    tell("nginx, hand-over with a slow request under way", client.end().1);
+    debian.tell("nginx, hand-over with a slow request under way", true, since, &client.end().1).await;
     b.signal(Signal::SIGTERM).await;
     assert_eq!(b.exit().await, 0);
 }
@@ -239,6 +307,7 @@ async fn redis_is_promoted_and_demoted_by_its_hooks(stage: Stage) {
     let safe = redis(one, "SET safe 1") == "+OK" && redis(one, "WAIT 1 1000") == ":1";
     assert!(safe, "a replica has it");
     let holder = stage.lease.read().await.expect("the Lease")["spec"]["holderIdentity"].clone();
+    let since = Moment::now();
     stage.lease.edit(|lease| lease["metadata"]["annotations"]["tenure.dev/step-down"] = holder.clone()).await;
 
     until("b is the primary", async || redis(two, "ROLE").contains("master")).await;
@@ -246,7 +315,8 @@ async fn redis_is_promoted_and_demoted_by_its_hooks(stage: Stage) {
     until("a has all of b's", async || redis(two, "WAIT 1 100") == ":1").await;
     let (written, gap) = client.end();
     let kept = written.iter().filter(|number| redis(two, &format!("EXISTS key-{number}")) == ":1").count();
-    tell(&format!("redis, hand-over, {} of {} writes without WAIT lost", written.len() - kept, written.len()), gap);
+    let what = format!("redis, hand-over, {} of {} writes without WAIT lost", written.len() - kept, written.len());
+    debian.tell(&what, true, since, &gap).await;
     assert_eq!(redis(two, "EXISTS safe"), ":1", "what a replica had acknowledged is there");
     for me in [a, b] {
         me.signal(Signal::SIGTERM).await;
@@ -323,24 +393,26 @@ async fn postgresql_keeps_each_committed_row_through_a_hand_over_and_a_crash(sta
         until(what, async || psql("SELECT count(*) FROM t").is_some_and(|now| Some(now) != before)).await;
     };
     grows("rows by a").await;
+    let since = Moment::now();
     a.signal(Signal::SIGTERM).await;
     assert_eq!(a.exit().await, 0);
     b.said("leading").await;
     grows("rows by b").await;
     let (mut rows, gap) = client.end();
-    tell("postgresql, hand-over", gap);
+    debian.tell("postgresql, hand-over", true, since, &gap).await;
 
     let c = prepare("c").await.start();
     c.said("another replica leads").await;
     let write = psql.clone();
     let client = Client::start(move |number| write(&format!("INSERT INTO t VALUES ({})", 1_000_000 + number)).is_some());
     grows("more rows by b").await;
+    let since = Moment::now();
     kill(b.init().await, Signal::SIGKILL).expect("init lives");
     b.exit().await;
     c.said("leading").await;
     grows("rows by c").await;
     let (more, gap) = client.end();
-    tell("postgresql, crash", gap);
+    debian.tell("postgresql, crash", false, since, &gap).await;
     rows.extend(more.into_iter().map(|number| 1_000_000 + number));
 
     let kept = psql("SELECT n FROM t").expect("c serves");
@@ -414,12 +486,13 @@ async fn postgresql_streams_to_a_standby_that_is_promoted_and_loses_nothing_that
     };
     grows("rows by a").await;
     let holder = stage.lease.read().await.expect("the Lease")["spec"]["holderIdentity"].clone();
+    let since = Moment::now();
     stage.lease.edit(|lease| lease["metadata"]["annotations"]["tenure.dev/step-down"] = holder.clone()).await;
     b.said("leading").await;
     streams("a streams from b").await;
     grows("rows by b").await;
     let (mut rows, gap) = client.end();
-    tell("postgresql streaming, hand-over until another standby has each row", gap);
+    debian.tell("postgresql streaming, hand-over until another standby has each row", true, since, &gap).await;
 
     let write = psql.clone();
     let client = Client::start(move |number| write(&format!("INSERT INTO t VALUES ({})", 1_000_000 + number)).is_some());
@@ -436,6 +509,7 @@ async fn postgresql_streams_to_a_standby_that_is_promoted_and_loses_nothing_that
         .is_some_and(|n| n == "1")
     })
     .await;
+    let since = Moment::now();
     kill(b.init().await, Signal::SIGKILL).expect("init lives");
     kill(postmaster, Signal::SIGCONT).expect("it lives");
     b.exit().await;
@@ -443,7 +517,7 @@ async fn postgresql_streams_to_a_standby_that_is_promoted_and_loses_nothing_that
     streams("b streams from a").await;
     grows("rows by a").await;
     let (more, gap) = client.end();
-    tell("postgresql streaming, crash until another standby has each row", gap);
+    debian.tell("postgresql streaming, crash until another standby has each row", false, since, &gap).await;
     rows.extend(more.into_iter().map(|number| 1_000_000 + number));
 
     let kept = psql("SELECT n FROM t").expect("a serves");
@@ -500,6 +574,7 @@ async fn a_jvm_is_warm_before_it_leads_if_it_is_frozen(stage: Stage) {
             until("b is warm, and stopped", is_stopped).await;
         }
 
+        let since = Moment::now();
         a.signal(Signal::SIGTERM).await;
 
         let first = tokens()[0].0.clone();
@@ -507,7 +582,9 @@ async fn a_jvm_is_warm_before_it_leads_if_it_is_frozen(stage: Stage) {
         let tokens = tokens();
         let next = tokens.iter().position(|(token, _)| *token != first).expect("b's first line");
         assert!(tokens.iter().skip(next).all(|(token, _)| *token != first), "a wrote after b");
-        tell(&format!("a JVM, {runs}, hand-over"), Duration::from_millis(tokens[next].1.saturating_sub(tokens[next - 1].1)));
+        let longest = Duration::from_millis(tokens[next].1.saturating_sub(tokens[next - 1].1));
+        let gap = Gap { longest, until: Moment(tokens[next].1 * 1_000_000) };
+        debian.tell(&format!("a JVM, {runs}, hand-over"), true, since, &gap).await;
         b.signal(Signal::SIGTERM).await;
     }
 }
