@@ -276,6 +276,40 @@ fn ctrl_z_stops_no_leader_that_reads_no_terminal() {
 }
 
 #[test]
+fn a_shell_under_a_lease_has_job_control_and_takes_its_jobs_with_it() {
+    let server = Server::start(([127, 0, 0, 1], 0).into()).expect("the embedded API server");
+    let scratch = Scratch::new();
+    let kubeconfig = scratch.file("kubeconfig", server.kubeconfig(server.address()));
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/config/examples/shell.yaml");
+    let mut terminal = Terminal::of_shell();
+    terminal.run(&format!("export KUBECONFIG={kubeconfig} HISTFILE="));
+    terminal.run(&format!("{TENURE} --config {example} --log-level=error --set lease.creationWait=0s; echo \"code <$?>\""));
+    // It writes prompts, and what is typed.
+    let number = |terminal: &mut Terminal| {
+        let found = std::iter::repeat_with(|| terminal.line()).find_map(|line| line.split(['<', '>']).nth(1)?.parse().ok());
+        found.expect("endless")
+    };
+    terminal.run("echo \"<$$>\"");
+    let shell = Pid::from_raw(number(&mut terminal));
+    let init = parent(shell).unwrap();
+    terminal.run("sleep 600 & echo \"<$!>\"");
+    let job = Pid::from_raw(number(&mut terminal));
+    terminal.run("fg");
+    terminal.until("the job is in the foreground", |terminal| terminal.foreground() == job);
+    terminal.press(CTRL_Z);
+    terminal.until("it is stopped, and the shell goes on", |terminal| {
+        terminal.foreground() == shell && state(job) == Some('T') && state(init) != Some('T')
+    });
+    terminal.run("bg");
+    terminal.until("it goes on", |_| state(job) != Some('T'));
+
+    kill(init, Signal::SIGTERM).unwrap();
+
+    assert_eq!(number(&mut terminal), 128 + 1, "the shell's own end, of SIGHUP");
+    assert!(is_dead(shell) && is_dead(job));
+}
+
+#[test]
 fn what_opens_the_terminal_itself_gets_it_although_standard_input_is_another_file() {
     let mut terminal = Terminal::of_shell();
     terminal

@@ -113,7 +113,7 @@ fn main() -> ExitCode {
             Figure::Footprint => runtime.block_on(footprint::show(&server, &programs)),
             Figure::Locks => runtime.block_on(locks::show(&server, &programs, rounds(100))),
             Figure::Page => page::show(rounds(20)),
-            Figure::Scale => runtime.block_on(scale::show(&server, &programs, rounds(300))),
+            Figure::Scale => runtime.block_on(scale::show(&programs, rounds(300))),
             Figure::Start => start::show(&programs, rounds(1_000)),
         }
     }

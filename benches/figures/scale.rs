@@ -1,4 +1,4 @@
-//! What many Leases cost one API server: three replicas of each, all at rest, first those of one contestant, then of the other.
+//! What many Leases cost an API server: three replicas of each, all at rest, first those of one contestant, then of the other.
 
 use std::{
     fs,
@@ -10,7 +10,7 @@ use crate::{
     contestant::{BOTH, Contestant, Programs},
     locks::{Running, served, since},
     support::{
-        server::{Program, Server, scratch},
+        server::{Kind, Program, Server, scratch},
         stage::Stage,
     },
     table::title,
@@ -23,16 +23,19 @@ const SPAN: Duration = Duration::from_secs(180);
 /// From one start to the next, so that the starts are not what the server falls behind with.
 const PAUSE: Duration = Duration::from_millis(100);
 
-pub async fn show(server: &Server, programs: &Programs, leases: usize) {
+pub async fn show(programs: &Programs, leases: usize) {
     title(&format!(
         "{leases} Leases of {REPLICAS} replicas each, D = 15 s, at rest: what one API server does for each Lease in a minute"
     ));
     let minutes = SPAN.as_secs_f64() / 60.0;
     for who in BOTH {
+        // Its memory only grows, so each gets a server of its own.
+        let server = &Server::start(Kind::Real);
         let stage = Stage::set(server, &scratch("figures")).await;
-        let (idle, memory) = (processor(server), resident(server));
+        tokio::time::sleep(SETTLE).await;
+        let idle = processor(server);
         tokio::time::sleep(SPAN / 3).await;
-        let own = processor(server) - idle;
+        let (own, memory) = (processor(server) - idle, resident(server));
 
         let mut replicas = Vec::new();
         for replica in 0..leases * REPLICAS {

@@ -1,7 +1,7 @@
 //! deploy/ on a real node: the Dockerfile's image under kubelet and containerd, every way in which a leader can end there, the chart,
-//! traffic to the leader, and the examples.
+//! traffic to the leader, the examples, and the page that begins with all this.
 //!
-//! Run it as root: `.ci/nightly node`, or a part of it: `cargo test --test node -- examples` (or `leader`, `chart`, `traffic`). It builds what it needs,
+//! Run it as root: `.ci/nightly node`, or a part of it: `cargo test --test node -- examples` (or `leader`, `chart`, `traffic`, `page`). It builds what it needs,
 //! prints a table of measured gaps and cleans up after itself.
 #![allow(
     clippy::unwrap_used,
@@ -19,6 +19,7 @@ mod apart;
 #[path = "../support/incomplete.rs"]
 mod incomplete;
 mod node;
+mod page;
 mod patterns;
 mod shipped;
 mod show;
@@ -52,6 +53,9 @@ fn inside(directory: &Path) -> ExitCode {
     }
     if wants("examples") {
         patterns::run(&node, &stamps, directory);
+    }
+    if wants("page") {
+        page::run(&node, directory);
     }
     ExitCode::SUCCESS
 }

@@ -78,6 +78,14 @@ impl Node {
         assert!(output.status.success(), "helm {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr));
     }
 
+    pub(crate) fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
+    }
+
+    pub(crate) fn kubectl_program(&self) -> &str {
+        &self.kubectl
+    }
+
     pub(crate) fn get(&self, object: &str) -> Value {
         serde_json::from_str(&self.kubectl(&["get", object, "--output=json"])).unwrap()
     }

@@ -31,12 +31,14 @@ use crate::{
         PATIENCE,
         case::{Case, REAL, cases},
         incomplete,
-        procfs::{children, command_line, parent, state},
+        procfs::{children, command_line, is_dead, parent, state},
         stage::{LEASE, Prepared, Stage},
         within,
     },
 };
 
+/// From one run of a job to the next.
+const MINUTE: Duration = Duration::from_secs(60);
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
 pub(crate) fn all() -> Vec<Case> {
@@ -46,6 +48,7 @@ pub(crate) fn all() -> Vec<Case> {
         postgresql_keeps_each_committed_row_through_a_hand_over_and_a_crash,
         postgresql_streams_to_a_standby_that_is_promoted_and_loses_nothing_that_one_had,
         a_jvm_is_warm_before_it_leads_if_it_is_frozen,
+        a_job_of_crons_is_dead_before_the_next_cron_starts,
     ];
     cases.into_iter().map(|case| Case { on: REAL, ..case }).collect()
 }
@@ -587,4 +590,45 @@ async fn a_jvm_is_warm_before_it_leads_if_it_is_frozen(stage: Stage) {
         debian.tell(&format!("a JVM, {runs}, hand-over"), true, since, &gap).await;
         b.signal(Signal::SIGTERM).await;
     }
+}
+
+async fn a_job_of_crons_is_dead_before_the_next_cron_starts(stage: Stage) {
+    let Some(debian) = Debian::package("busybox-static") else { return };
+    stage.lease.create(released()).await;
+    let tables = stage.directory().join("crontabs");
+    fs::create_dir(&tables).expect("a directory");
+    fs::write(tables.join("root"), "* * * * * exec sleep 1000\n").expect("a file");
+    let prepare = async |name: &str| {
+        let mut prepared = debian.prepare(&stage, name, "cron", &[], &[]).await;
+        let words = prepared.launch.workload.iter_mut().filter(|word| *word == "/etc/crontabs");
+        words.for_each(|word| *word = tables.display().to_string());
+        prepared
+    };
+    let find = |init: Pid, word: &str| processes(init).find(|pid| command_line(*pid).iter().any(|it| it == word));
+    let a = prepare("a").await.start();
+    a.said("leading").await;
+    let init = a.init().await;
+    let b = prepare("b").await.start();
+    b.said("another replica leads").await;
+    let mut job = None;
+    within(MINUTE + PATIENCE, "the next minute's job", async {
+        while job.is_none() {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            job = find(init, "sleep");
+        }
+    })
+    .await;
+    let since = Moment::now();
+
+    a.signal(Signal::SIGTERM).await;
+
+    b.said("leading").await;
+    assert!(is_dead(job.expect("waited for")));
+    let next = b.init().await;
+    until("b's cron", async || find(next, "crond").is_some()).await;
+    let until = Moment::now();
+    let gap = Gap { longest: Duration::from_nanos(until.0 - since.0), until };
+    debian.tell("cron, hand-over until the next cron", true, since, &gap).await;
+    b.signal(Signal::SIGTERM).await;
+    b.exit().await;
 }

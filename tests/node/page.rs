@@ -1,0 +1,74 @@
+//! docs/first-failover.md, typed as it says, with a clock. The images are built already.
+
+use std::{
+    env, fs,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
+
+use tenure::clock;
+
+use crate::node::{Node, PATIENCE, await_some};
+
+const PAGE: &str = include_str!("../../docs/first-failover.md");
+/// A Lease that nobody knows is waited for.
+const CREATION: Duration = Duration::from_secs(15);
+
+/// Who reads the page, and types.
+struct Reader<'a> {
+    node: &'a Node,
+    path: PathBuf,
+}
+
+pub(crate) fn run(node: &Node, directory: &Path) {
+    let path = directory.join("on-the-path");
+    fs::create_dir(&path).unwrap();
+    symlink(env!("CARGO_BIN_EXE_tenure"), path.join("kubectl-tenure")).unwrap();
+    symlink(node.kubectl_program(), path.join("kubectl")).unwrap();
+    let reader = Reader { node, path };
+    let begin = clock::boot();
+    let mut lines = PAGE.split("```sh\n").skip(1).flat_map(|block| block.split("```").next().unwrap_or_default().lines());
+    let mut expect = |command: &str| {
+        let line = lines.next().unwrap_or_default();
+        assert!(line.starts_with(command), "the page says {line:?}, and its test {command:?}");
+        line
+    };
+    expect("buildah build -t tenure .");
+    expect("buildah build -t tenure-example deploy");
+    for command in ["kubectl apply -k deploy", "kubectl rollout status"] {
+        reader.types(expect(command)).unwrap();
+    }
+    let logs = expect("kubectl logs");
+    let leader = await_some("a pod that runs", PATIENCE + CREATION, || {
+        let said = reader.types(logs).ok()?;
+        let line = said.lines().find(|line| line.contains(" runs"))?;
+        Some(line.split('/').nth(1)?.to_owned())
+    });
+    let status = reader.types(expect("kubectl tenure status tenure")).unwrap();
+    assert!(status.contains(&leader), "{status}");
+    reader.types(&expect("kubectl delete pod NAME").replace("NAME", &leader)).unwrap();
+    await_some("the other pod's start", PATIENCE, || {
+        let said = reader.types(logs).ok()?;
+        said.lines().any(|line| line.contains("starts on") && !line.contains(&leader)).then_some(())
+    });
+    reader.types(expect("kubectl exec deploy/tenure -- /tenure check")).unwrap();
+    assert_eq!(expect(""), "", "a command of the page that this test does not type");
+    println!("{:<34} {:>8.2} s  without the builds", "docs/first-failover.md", clock::boot().since(begin).as_secs_f64());
+    reader.types("kubectl delete -k deploy").unwrap();
+}
+
+impl Reader<'_> {
+    /// What it printed.
+    fn types(&self, line: &str) -> Result<String, String> {
+        let mut places = vec![self.path.clone()];
+        places.extend(env::split_paths(&env::var_os("PATH").unwrap_or_default()));
+        let mut bash = Command::new("bash");
+        bash.args(["-c", line]).current_dir(env!("CARGO_MANIFEST_DIR"));
+        bash.env("PATH", env::join_paths(places).unwrap()).env("KUBECONFIG", self.node.kubeconfig());
+        let output = bash.output().expect("bash");
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        if output.status.success() { Ok(said) } else { Err(format!("{line}: {said}{}", String::from_utf8_lossy(&output.stderr))) }
+    }
+}
