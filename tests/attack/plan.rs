@@ -97,7 +97,7 @@ pub(crate) fn surroundings(seed: u64, directory: &Path, name: &str, is_frozen: b
     let mut settings = Vec::new();
     for hook in ["hooks.afterLead", "hooks.beforeFollow"] {
         if chance.bool() {
-            settings.push((hook, json!({ "command": line, "onFailure": "ignore" })));
+            settings.push((hook, json!({ "command": line, "onFailure": "ignore", "timeout": "300ms" })));
         }
     }
     if chance.bool() && !is_frozen {
