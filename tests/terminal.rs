@@ -236,11 +236,7 @@ fn a_workload_is_started_again_although_the_terminal_has_hung_up() {
 
 #[test]
 fn a_guard_is_not_suspended_with_a_workload_under_a_lease() {
-    let server = Server::start(([127, 0, 0, 1], 0).into()).expect("the embedded API server");
-    let scratch = Scratch::new();
-    let kubeconfig = scratch.file("kubeconfig", server.kubeconfig(server.address()));
-    let mut terminal = Terminal::of_shell();
-    terminal.run(&format!("export KUBECONFIG={kubeconfig}"));
+    let (_server, mut terminal) = with_leases();
     terminal.run(&format!(
         "{TENURE} --lease keys --log-level=error --set lease.creationWait=0s -- bash -c \"trap 'echo continued' CONT; trap 'exit 130' INT; {}\"; echo code $?",
         TICKING.replace('$', "\\$"),
@@ -256,11 +252,7 @@ fn a_guard_is_not_suspended_with_a_workload_under_a_lease() {
 
 #[test]
 fn ctrl_z_stops_no_leader_that_reads_no_terminal() {
-    let server = Server::start(([127, 0, 0, 1], 0).into()).expect("the embedded API server");
-    let scratch = Scratch::new();
-    let kubeconfig = scratch.file("kubeconfig", server.kubeconfig(server.address()));
-    let mut terminal = Terminal::of_shell();
-    terminal.run(&format!("export KUBECONFIG={kubeconfig}"));
+    let (_server, mut terminal) = with_leases();
     terminal.run(&format!(
         "{TENURE} --lease keys --log-level=error --set lease.creationWait=0s -- bash -c \"trap 'echo resized' WINCH; trap 'exit 3' INT; {}\" \
          </dev/null; echo code $?",
@@ -277,12 +269,9 @@ fn ctrl_z_stops_no_leader_that_reads_no_terminal() {
 
 #[test]
 fn a_shell_under_a_lease_has_job_control_and_takes_its_jobs_with_it() {
-    let server = Server::start(([127, 0, 0, 1], 0).into()).expect("the embedded API server");
-    let scratch = Scratch::new();
-    let kubeconfig = scratch.file("kubeconfig", server.kubeconfig(server.address()));
+    let (_server, mut terminal) = with_leases();
+    terminal.run("export HISTFILE=");
     let example = concat!(env!("CARGO_MANIFEST_DIR"), "/config/examples/shell.yaml");
-    let mut terminal = Terminal::of_shell();
-    terminal.run(&format!("export KUBECONFIG={kubeconfig} HISTFILE="));
     terminal.run(&format!("{TENURE} --config {example} --log-level=error --set lease.creationWait=0s; echo \"code <$?>\""));
     // It writes prompts, and what is typed.
     let number = |terminal: &mut Terminal| {
@@ -292,7 +281,8 @@ fn a_shell_under_a_lease_has_job_control_and_takes_its_jobs_with_it() {
     terminal.run("echo \"<$$>\"");
     let shell = Pid::from_raw(number(&mut terminal));
     let init = parent(shell).unwrap();
-    terminal.run("sleep 600 & echo \"<$!>\"");
+    // What hangs up does not end it: only tenure does.
+    terminal.run("(trap '' HUP; exec sleep 600) & echo \"<$!>\"");
     let job = Pid::from_raw(number(&mut terminal));
     terminal.run("fg");
     terminal.until("the job is in the foreground", |terminal| terminal.foreground() == job);
@@ -333,11 +323,8 @@ fn ctrl_z_hangs_nobody_where_standard_input_is_another_file_and_no_shell_could_c
 
 #[test]
 fn status_keeps_one_screen_of_leases_current_and_says_lines_to_a_pipe() {
-    let server = Server::start(([127, 0, 0, 1], 0).into()).expect("the embedded API server");
-    let scratch = Scratch::new();
-    let kubeconfig = scratch.file("kubeconfig", server.kubeconfig(server.address()));
-    let mut terminal = Terminal::of_shell();
-    terminal.run(&format!("export KUBECONFIG={kubeconfig} TERM=xterm"));
+    let (_server, mut terminal) = with_leases();
+    terminal.run("export TERM=xterm");
     terminal.run(&format!(
         "{TENURE} --lease keys --log-level=error --set lease.creationWait=0s -- sh -c 'echo $$; exec sleep 600' &"
     ));
@@ -365,6 +352,16 @@ fn status_keeps_one_screen_of_leases_current_and_says_lines_to_a_pipe() {
     while !terminal.line().ends_with("code 0") {}
     terminal.run(&format!("{watch} | cat"));
     assert!(terminal.line().contains("   released   keys   free"));
+}
+
+/// An API server, and a shell whose tenure uses it.
+fn with_leases() -> ((Server, Scratch), Terminal) {
+    let server = Server::start(([127, 0, 0, 1], 0).into()).expect("the embedded API server");
+    let scratch = Scratch::new();
+    let kubeconfig = scratch.file("kubeconfig", server.kubeconfig(server.address()));
+    let mut terminal = Terminal::of_shell();
+    terminal.run(&format!("export KUBECONFIG={kubeconfig}"));
+    ((server, scratch), terminal)
 }
 
 /// How init was started.

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use crate::{fault::Fault, history::History, support::incomplete};
+use crate::{fault::Fault, history::History, plan::LEFT, report::NOT_LIVE, support::incomplete};
 
 /// In this time each of the five worlds draws every fault twice; now and then one cannot be injected when it is drawn.
 const COMPLETE: Duration = Duration::from_secs(600);
@@ -24,7 +24,10 @@ pub(crate) fn forgo(part: &str, reason: &str, length: Duration) -> Result<(), St
 pub(crate) fn judge(histories: &[History], length: Duration) -> Result<(), String> {
     let rounds = histories.iter().flat_map(|history| &history.rounds);
     let struck: BTreeSet<&Fault> = rounds.flat_map(|round| &round.faults).collect();
-    let missing: Vec<_> = Fault::ALL.iter().filter(|fault| !struck.contains(fault)).map(|fault| fault.describe()).collect();
+    let mut missing: Vec<_> = Fault::ALL.iter().filter(|fault| !struck.contains(fault)).map(|fault| fault.describe()).collect();
+    let came_up = |words: &str| histories.iter().any(|history| history.said(words) > 0);
+    let said = [("a hook that leaves a daemon", LEFT), ("a leader that hangs and is found out", NOT_LIVE)];
+    missing.extend(said.into_iter().filter(|(_, words)| !came_up(words)).map(|(what, _)| what));
     if missing.is_empty() {
         return Ok(());
     }

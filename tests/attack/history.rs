@@ -91,6 +91,11 @@ impl History {
         metadata.filter(|metadata| metadata["resourceVersion"] == *life.token).find_map(|metadata| metadata["name"].as_str())
     }
 
+    /// How many lines of its replicas contain these words.
+    pub(crate) fn said(&self, words: &str) -> usize {
+        self.replicas.iter().flat_map(|replica| &replica.lines).filter(|line| line.contains(words)).count()
+    }
+
     /// Faults that were active at some moment of this time span.
     pub(crate) fn faults_within(&self, from: Instant, to: Instant) -> impl Iterator<Item = &Span> {
         self.spans.iter().filter(move |span| span.from <= to && span.to >= from)

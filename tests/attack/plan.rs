@@ -88,19 +88,23 @@ pub(crate) fn behaviour(seed: u64) -> Behaviour {
     Behaviour { linger, daemon: chance.bool(), lock: true, bomb: chance.u8(..4) == 0, ..Behaviour::default() }
 }
 
-/// Settings of one replica: hooks that leave a daemon behind, which stamps as the workload does, and a probe that fails while any of its
-/// processes is stopped.
+/// What a hook of [`surroundings`] prints.
+pub(crate) const LEFT: &str = "left a daemon";
+
+/// Settings of a replica with this [`behaviour`]: hooks that leave a daemon behind, which stamps as the workload does, and, unless it is frozen, a probe that fails
+/// while any process of its container is stopped.
 pub(crate) fn surroundings(seed: u64, directory: &Path, name: &str, is_frozen: bool) -> Vec<(&'static str, Value)> {
     let mut chance = Rng::with_seed(seed.rotate_left(32));
     let daemon = Behaviour::stubborn().command(directory, name);
-    let line: Vec<_> = ["setsid", "--fork"].map(str::to_owned).into_iter().chain(daemon).collect();
+    let script = format!("setsid --fork \"$@\" && echo {LEFT}");
+    let line: Vec<_> = ["sh", "-c", &script, "sh"].map(str::to_owned).into_iter().chain(daemon).collect();
     let mut settings = Vec::new();
     for hook in ["hooks.afterLead", "hooks.beforeFollow"] {
         if chance.bool() {
             settings.push((hook, json!({ "command": line, "onFailure": "ignore", "timeout": "300ms" })));
         }
     }
-    if chance.bool() && !is_frozen {
+    if !is_frozen {
         let command = ["sh", "-c", "! grep -qs '^State:.T' /proc/[0-9]*/status"];
         settings.push(("workload.liveness", json!({ "exec": { "command": command }, "period": "300ms", "failureThreshold": 2 })));
     }

@@ -8,8 +8,12 @@ use crate::{
     fault::Fault,
     history::History,
     judge::{Excuse, Overlap, Verdict},
+    plan::LEFT,
     world::Past,
 };
+
+/// On the line of a stop that begins.
+pub(crate) const NOT_LIVE: &str = "reason=\"not-live\" trace_id";
 
 #[derive(Default)]
 struct Row {
@@ -88,6 +92,11 @@ fn sum_up(histories: &[History], verdicts: &[Verdict]) -> bool {
         overlaps(|excuse| excuse == Some(Excuse::Peer)),
         sum(|verdict| verdict.locked_out),
         sum(|verdict| verdict.weapons),
+    );
+    println!(
+        "hooks that left a daemon {}; leaders that hung, and were found out {}",
+        histories.iter().map(|history| history.said(LEFT)).sum::<usize>(),
+        histories.iter().map(|history| history.said(NOT_LIVE)).sum::<usize>(),
     );
     for (history, verdict) in histories.iter().zip(verdicts) {
         for overlap in &verdict.overlaps {

@@ -16,6 +16,8 @@ use crate::{
     fault::Fault,
     history::{History, Replica},
     judge::{self, Excuse, Verdict},
+    plan::LEFT,
+    report::NOT_LIVE,
     support::{
         audit::Record,
         proxy::log::{Answer, Exchange, Request, Verb},
@@ -207,16 +209,21 @@ fn nobody_is_written_where_nobody_holds_and_as_the_law_says() {
 }
 
 fn a_complete_attack_lacks_no_fault() {
-    let judged = |faults: &[Fault]| {
-        let (mut one, mut other) = (History::of_replicas([]), History::of_replicas([]));
+    let judged = |faults: &[Fault], said: &[&str]| {
+        let lines = said.iter().map(|line| (*line).to_owned()).collect();
+        let (mut one, mut other) =
+            (History::of_replicas([Replica { lines, ..tenure("0-1", Vec::new()) }]), History::of_replicas([]));
         let (some, others) = faults.split_at(faults.len() / 2);
         let round = |faults: &[Fault]| Past { faults: faults.to_vec(), from: moment(0), over: moment(1), led: moment(2) };
         (one.rounds, other.rounds) = (vec![round(some)], vec![round(others)]);
         complete::judge(&[one, other], Duration::from_secs(600))
     };
 
-    assert_eq!(judged(&Fault::ALL), Ok(()));
-    assert_eq!(judged(&Fault::ALL[1..]), Err("faults that did not come up: SIGTERM to init".into()));
+    let said = [LEFT, NOT_LIVE];
+    assert_eq!(judged(&Fault::ALL, &said), Ok(()));
+    assert_eq!(judged(&Fault::ALL, &said[1..]), Err("faults that did not come up: a hook that leaves a daemon".into()));
+    assert_eq!(judged(&Fault::ALL, &said[..1]), Err("faults that did not come up: a leader that hangs and is found out".into()));
+    assert_eq!(judged(&Fault::ALL[1..], &said), Err("faults that did not come up: SIGTERM to init".into()));
 }
 
 /// Each of these runs from its first to its last moment, under the Lease of this slot, where its token is its time.

@@ -45,7 +45,7 @@ const SETTINGS: [(&str, &str); 5] = [
 /// What is special about a world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Some of its workloads are frozen until they lead, some are probed, and some have hooks that leave daemons behind.
+    /// Some of its workloads are frozen until they lead.
     Plain,
     /// Its replicas differ in D and rho. Its creation wait is longer than any D in it, as a replica that finds no Lease cannot
     /// know the last D.
@@ -199,20 +199,21 @@ impl World {
         for (key, value) in SETTINGS {
             prepared = prepared.set(key, value);
         }
-        prepared = match self.kind {
-            Kind::Plain => {
-                let frozen = fastrand::Rng::with_seed(seed).bool();
-                let around = plan::surroundings(seed, &prepared.launch.directory, &name, frozen);
-                let prepared = around.into_iter().fold(prepared, |prepared, (key, value)| prepared.set(key, value));
-                let prepared = if frozen { prepared.set("workload.runs", "frozen") } else { prepared };
-                prepared.workload(&Behaviour { frozen, ..plan::behaviour(seed) })
+        let is_frozen = self.kind == Kind::Plain && fastrand::Rng::with_seed(seed).bool();
+        if self.kind != Kind::Always {
+            prepared = prepared.workload(&Behaviour { frozen: is_frozen, ..plan::behaviour(seed) });
+            for (key, value) in plan::surroundings(seed, &prepared.launch.directory, &name, is_frozen) {
+                prepared = prepared.set(key, value);
             }
-            Kind::Peer => prepared.workload(&plan::behaviour(seed)),
-            Kind::Slots => prepared.set("lease.slots", self.kind.slots()).workload(&plan::behaviour(seed)),
+        }
+        prepared = match self.kind {
+            Kind::Plain if is_frozen => prepared.set("workload.runs", "frozen"),
+            Kind::Plain | Kind::Peer => prepared,
+            Kind::Slots => prepared.set("lease.slots", self.kind.slots()),
             Kind::Mixed => {
                 let (duration, drift) = plan::deadlines(seed);
                 let prepared = prepared.set("lease.duration", duration).set("lease.clockDrift", drift);
-                prepared.set("lease.creationWait", "6s").workload(&plan::behaviour(seed))
+                prepared.set("lease.creationWait", "6s")
             }
             Kind::Always => {
                 prepared.launch.workload = standby::command(seed, &prepared.launch.directory, &name);

@@ -93,8 +93,16 @@ pub struct Seen {
     pub headers: HeaderMap,
 }
 
+impl Seen {
+    /// Whether it is a child of `whole`, of the same replica.
+    pub fn is_part_of(&self, whole: &Self) -> bool {
+        self.parent == whole.span && self.resource == whole.resource
+    }
+}
+
 pub struct Collector {
     address: SocketAddr,
+    wire: Wire,
     certificate: Option<String>,
     arrived: Receiver<Seen>,
     metrics: Arc<Mutex<BTreeSet<String>>>,
@@ -143,7 +151,7 @@ impl Collector {
                 }
             });
         });
-        Self { address, certificate, arrived, metrics, stop: Some(stop), thread: Some(thread), seen: Vec::new() }
+        Self { address, wire, certificate, arrived, metrics, stop: Some(stop), thread: Some(thread), seen: Vec::new() }
     }
 
     /// The value for OTEL_EXPORTER_OTLP_ENDPOINT.
@@ -152,6 +160,19 @@ impl Collector {
             Some(_) => format!("https://localhost:{}", self.address.port()),
             None => format!("http://{}", self.address),
         }
+    }
+
+    /// What a replica has to be told to send it each span at once.
+    pub fn environment(&self) -> [(String, String); 3] {
+        let protocol = match self.wire {
+            Wire::Http => "http/protobuf",
+            Wire::Grpc => "grpc",
+        };
+        [
+            ("OTEL_EXPORTER_OTLP_ENDPOINT".to_owned(), self.endpoint()),
+            ("OTEL_EXPORTER_OTLP_PROTOCOL".to_owned(), protocol.to_owned()),
+            ("OTEL_BSP_SCHEDULE_DELAY".to_owned(), "10".to_owned()),
+        ]
     }
 
     /// The value for OTEL_EXPORTER_OTLP_CERTIFICATE.

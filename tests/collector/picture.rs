@@ -26,7 +26,7 @@ pub fn draw(seen: &[Seen], trace: &str, file: &Path) {
         if known.is_none() {
             replicas.push(replica);
         }
-        let is_part = spans.iter().any(|parent| parent.span == span.parent && parent.resource == span.resource);
+        let is_part = spans.iter().any(|whole| span.is_part_of(whole));
         let what = match span.attributes.get("tenure.to") {
             Some(to) => format!("{replica}: {} to {to} ({})", span.name, span.attributes["tenure.reason"]),
             None => span.name.clone(),

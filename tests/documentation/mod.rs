@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::support::{
     case::{Case, REAL},
-    programs,
+    fences, programs,
     stage::Stage,
 };
 
@@ -93,11 +93,11 @@ const COMMANDS: &[(&str, How)] = &[
         By("tests/chart.rs", "\"install\", \"billing\", CHART"),
     ),
     ("kubectl apply -k deploy/monitoring", By("tests/deploy/mod.rs", "what_monitors_it_is_rendered")),
-    ("kubectl exec deploy/tenure -- /tenure check", By("tests/node/show.rs", "\"--\", \"/tenure\", \"check\"")),
-    ("kubectl rollout status deployment/tenure", By("tests/node/show.rs", "\"rollout\", \"status\"")),
-    ("kubectl logs -l app.kubernetes.io/name=tenure --prefix", By("tests/node/show.rs", "\"logs\", pod.name()")),
-    ("kubectl delete pod NAME", By("tests/node/show.rs", "\"delete\", \"pod\", leader.name()")),
-    ("kubectl tenure status tenure", By("tests/documentation/mod.rs", "kubectl tenure status billing-writer")),
+    ("kubectl exec deploy/tenure -- /tenure check", By("tests/node/page.rs", "\"kubectl exec deploy/tenure -- /tenure check\"")),
+    ("kubectl rollout status deployment/tenure", By("tests/node/page.rs", "\"kubectl rollout status\"")),
+    ("kubectl logs -l app.kubernetes.io/name=tenure --prefix", By("tests/node/page.rs", "\"kubectl logs\"")),
+    ("kubectl delete pod NAME", By("tests/node/page.rs", "\"kubectl delete pod NAME\"")),
+    ("kubectl tenure status tenure", By("tests/node/page.rs", "\"kubectl tenure status tenure\"")),
     ("buildah build -t tenure .", By("tests/image/build", "image tenure \"${flags[@]}\"")),
     ("buildah build -t tenure-example deploy", By("tests/image/build", "image tenure-example")),
     ("tests/run", By(".ci/run", "\ntests/run\n")),
@@ -157,16 +157,9 @@ fn pages() -> Vec<(PathBuf, String)> {
     all.map(|page| (page.clone(), fs::read_to_string(page).expect("a page"))).collect()
 }
 
-/// The commands of all pages, without their comments.
+/// The commands of all pages.
 fn documented() -> BTreeSet<String> {
-    let mut commands = BTreeSet::new();
-    for (_, text) in pages() {
-        for block in text.split("```sh\n").skip(1).filter_map(|rest| rest.split("```").next()) {
-            let lines = block.lines().filter_map(|line| line.split("  #").next()).map(str::trim);
-            commands.extend(lines.filter(|line| !line.is_empty()).map(str::to_owned));
-        }
-    }
-    commands
+    pages().iter().flat_map(|(_, text)| fences::commands(text)).map(str::to_owned).collect()
 }
 
 /// Where they run: `tenure` and `kubectl` are on the PATH, `cargo run --` is tenure, and so is a program to run.

@@ -115,10 +115,7 @@ async fn a_standby_command_is_gone_before_its_replica_leads_and_back_after_it(st
     // Itself, and its daemon.
     standbys.start("b", 1).await;
 
-    let step_down = |lease: &mut Value| {
-        lease["metadata"]["annotations"]["tenure.dev/step-down"] = lease["spec"]["holderIdentity"].clone();
-    };
-    stage.lease.edit(step_down).await;
+    stage.lease.ask_to_step_down().await;
 
     let leads = stage.witness.start("b", 0).await;
     assert!(leads.at() > standbys.last_alive("b"), "b's standby, and the daemon that ignores its stop signal");

@@ -16,6 +16,8 @@ use std::{env, path::Path, process::ExitCode};
 use crate::{node::Node, stamps::Stamps};
 
 mod apart;
+#[path = "../support/fences.rs"]
+mod fences;
 #[path = "../support/incomplete.rs"]
 mod incomplete;
 mod node;

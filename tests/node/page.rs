@@ -5,16 +5,16 @@ use std::{
     os::unix::fs::symlink,
     path::{Path, PathBuf},
     process::Command,
-    time::Duration,
 };
 
 use tenure::clock;
 
-use crate::node::{Node, PATIENCE, await_some};
+use crate::{
+    fences,
+    node::{Node, PATIENCE, await_some},
+};
 
 const PAGE: &str = include_str!("../../docs/first-failover.md");
-/// A Lease that nobody knows is waited for.
-const CREATION: Duration = Duration::from_secs(15);
 
 /// Who reads the page, and types.
 struct Reader<'a> {
@@ -29,22 +29,23 @@ pub(crate) fn run(node: &Node, directory: &Path) {
     symlink(node.kubectl_program(), path.join("kubectl")).unwrap();
     let reader = Reader { node, path };
     let begin = clock::boot();
-    let mut lines = PAGE.split("```sh\n").skip(1).flat_map(|block| block.split("```").next().unwrap_or_default().lines());
+    let mut lines = fences::commands(PAGE);
     let mut expect = |command: &str| {
-        let line = lines.next().unwrap_or_default();
+        let line = lines.next().expect("another command");
         assert!(line.starts_with(command), "the page says {line:?}, and its test {command:?}");
         line
     };
     expect("buildah build -t tenure .");
     expect("buildah build -t tenure-example deploy");
-    for command in ["kubectl apply -k deploy", "kubectl rollout status"] {
-        reader.types(expect(command)).unwrap();
-    }
+    reader.types(expect("kubectl apply -k deploy")).unwrap();
+    reader.types(expect("kubectl rollout status")).unwrap();
     let logs = expect("kubectl logs");
-    let leader = await_some("a pod that runs", PATIENCE + CREATION, || {
+    let leader = await_some("a pod that runs", PATIENCE, || {
         let said = reader.types(logs).ok()?;
-        let line = said.lines().find(|line| line.contains(" runs"))?;
-        Some(line.split('/').nth(1)?.to_owned())
+        let mut runs = said.lines().filter(|line| line.contains(" runs")).filter_map(|line| line.split('/').nth(1));
+        let leader = runs.next()?.to_owned();
+        assert!(runs.all(|pod| pod == leader), "the other prints nothing: {said}");
+        Some(leader)
     });
     let status = reader.types(expect("kubectl tenure status tenure")).unwrap();
     assert!(status.contains(&leader), "{status}");
@@ -54,7 +55,7 @@ pub(crate) fn run(node: &Node, directory: &Path) {
         said.lines().any(|line| line.contains("starts on") && !line.contains(&leader)).then_some(())
     });
     reader.types(expect("kubectl exec deploy/tenure -- /tenure check")).unwrap();
-    assert_eq!(expect(""), "", "a command of the page that this test does not type");
+    assert_eq!(lines.next(), None, "a command of the page that this test does not type");
     println!("{:<34} {:>8.2} s  without the builds", "docs/first-failover.md", clock::boot().since(begin).as_secs_f64());
     reader.types("kubectl delete -k deploy").unwrap();
 }

@@ -201,6 +201,14 @@ impl Lease {
         self.api.create(&self.collection(), &object).await
     }
 
+    /// Asks whoever holds it to step down, as `kubectl annotate` does.
+    pub async fn ask_to_step_down(&self) {
+        let ask = |lease: &mut Value| {
+            lease["metadata"]["annotations"]["tenure.dev/step-down"] = lease["spec"]["holderIdentity"].clone();
+        };
+        self.edit(ask).await;
+    }
+
     /// Changes the object as it is now, retrying after conflicts. Returns the object after the change.
     pub async fn edit(&self, change: impl Fn(&mut Value)) -> Value {
         within(PATIENCE, "an edit without a conflict", async {

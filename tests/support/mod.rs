@@ -21,6 +21,7 @@ use std::time::Duration;
 pub mod api;
 pub mod audit;
 pub mod case;
+pub mod fences;
 pub mod incomplete;
 pub mod procfs;
 pub mod programs;

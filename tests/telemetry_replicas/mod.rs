@@ -49,29 +49,21 @@ pub(crate) fn all() -> Vec<Case> {
     ]
 }
 
-async fn prepare(stage: &Stage, name: &str, collector: &Collector, wire: Wire) -> Prepared {
+async fn prepare(stage: &Stage, name: &str, collector: &Collector) -> Prepared {
     let prepared = stage.prepare(name).await.unhurried().set("lease.creationWait", "0s");
     let mut prepared = prepared.set("log.format", "json").set("log.level", "info");
-    let protocol = match wire {
-        Wire::Http => "http/protobuf",
-        Wire::Grpc => "grpc",
-    };
-    let variables = [
-        ("OTEL_EXPORTER_OTLP_ENDPOINT", collector.endpoint()),
-        ("OTEL_EXPORTER_OTLP_PROTOCOL", protocol.to_owned()),
-        ("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20hush".to_owned()),
-        ("OTEL_RESOURCE_ATTRIBUTES", "k8s.pod.name=web-0".to_owned()),
-        ("OTEL_BSP_SCHEDULE_DELAY", "10".to_owned()),
-    ];
-    prepared.launch.env.extend(variables.map(|(name, value)| (name.to_owned(), value)));
+    prepared.launch.env.extend(collector.environment());
+    let variables =
+        [("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20hush"), ("OTEL_RESOURCE_ATTRIBUTES", "k8s.pod.name=web-0")];
+    prepared.launch.env.extend(variables.map(|(name, value)| (name.to_owned(), value.to_owned())));
     prepared
 }
 
 /// Two replicas, of which `one` leads.
-async fn two(stage: &Stage, collector: &Collector, wire: Wire) -> (Replica, Replica) {
-    let one = prepare(stage, "one", collector, wire).await.start();
+async fn two(stage: &Stage, collector: &Collector) -> (Replica, Replica) {
+    let one = prepare(stage, "one", collector).await.start();
     stage.witness.start("one", 0).await;
-    let two = prepare(stage, "two", collector, wire).await.start();
+    let two = prepare(stage, "two", collector).await.start();
     two.said("another replica leads").await;
     (one, two)
 }
@@ -80,7 +72,7 @@ async fn two(stage: &Stage, collector: &Collector, wire: Wire) -> (Replica, Repl
 fn transition<'a>(seen: &'a [Seen], name: &str, to: &str) -> Option<(&'a Seen, Vec<&'a str>)> {
     let is_it = |span: &&Seen| span.name == "transition" && span.attributes["tenure.to"] == to && is_of(span, name);
     let transition = seen.iter().find(is_it)?;
-    let children = seen.iter().filter(|span| span.parent == transition.span && is_of(span, name));
+    let children = seen.iter().filter(|span| span.is_part_of(transition));
     Some((transition, children.map(|span| span.name.as_str()).collect()))
 }
 
@@ -109,7 +101,7 @@ async fn wait(collector: &mut Collector, what: &str, enough: impl Fn(&[Seen]) ->
 
 async fn handover(stage: Stage, wire: Wire) {
     let mut collector = Collector::start(wire, Manner::Obliging);
-    let (one, two) = two(&stage, &collector, wire).await;
+    let (one, two) = two(&stage, &collector).await;
 
     one.signal(Signal::SIGTERM).await;
     stage.witness.start("two", 0).await;
@@ -143,7 +135,7 @@ async fn a_handover_is_one_trace_from_the_old_leaders_stop_to_the_new_ones_start
 async fn metrics_reach_the_collector_and_whoever_reads_the_page(stage: Stage) {
     let collector = Collector::start(Wire::Grpc, Manner::Obliging);
     let (address, kept) = stage.free_address();
-    let one = prepare(&stage, "one", &collector, Wire::Grpc).await.set("http.listen", address.to_string());
+    let one = prepare(&stage, "one", &collector).await.set("http.listen", address.to_string());
     drop(kept);
     let one = one.start();
     stage.witness.start("one", 0).await;
@@ -169,7 +161,7 @@ async fn metrics_reach_the_collector_and_whoever_reads_the_page(stage: Stage) {
 
 async fn a_takeover_from_a_killed_leader_is_a_trace_of_its_own_with_a_link(stage: Stage) {
     let mut collector = Collector::start(Wire::Http, Manner::Obliging);
-    let (one, _two) = two(&stage, &collector, Wire::Http).await;
+    let (one, _two) = two(&stage, &collector).await;
     wait(&mut collector, "the first leader", |seen| has(seen, "one", "leader")).await;
 
     kill(one.init().await, Signal::SIGKILL).expect("init lives");
@@ -185,7 +177,7 @@ async fn a_takeover_from_a_killed_leader_is_a_trace_of_its_own_with_a_link(stage
 
 async fn a_term_that_outlives_its_elector_ends_with_a_link_to_its_beginning(stage: Stage) {
     let mut collector = Collector::start(Wire::Http, Manner::Obliging);
-    let one = prepare(&stage, "one", &collector, Wire::Http).await.start();
+    let one = prepare(&stage, "one", &collector).await.start();
     let start = stage.witness.start("one", 0).await;
     let elector = one.elector().await;
 
@@ -204,7 +196,7 @@ async fn a_term_that_outlives_its_elector_ends_with_a_link_to_its_beginning(stag
 
 async fn the_workload_the_lease_and_the_trace_name_the_same_span(stage: Stage) {
     let mut collector = Collector::start(Wire::Http, Manner::Obliging);
-    let _one = prepare(&stage, "one", &collector, Wire::Http).await.set("lease.creationWait", Value::Null).start();
+    let _one = prepare(&stage, "one", &collector).await.set("lease.creationWait", Value::Null).start();
     let start = stage.witness.start("one", 0).await;
 
     let seen = wait(&mut collector, "a leader", |seen| has(seen, "one", "leader")).await;
@@ -234,7 +226,7 @@ async fn a_silent_collector_holds_up_neither_the_handover_nor_the_exit(stage: St
 /// From the workload's last moment to the release, and from there to the start of the next one.
 async fn waits_at_a_silent_collector(stage: Stage) -> (Duration, Duration) {
     let collector = Collector::start(Wire::Http, Manner::Silent);
-    let (one, _two) = two(&stage, &collector, Wire::Http).await;
+    let (one, _two) = two(&stage, &collector).await;
 
     one.signal(Signal::SIGTERM).await;
     let release = one.proxy.log.first("a release", |e| e.request.is_release()).await.request.at;
@@ -249,7 +241,7 @@ async fn headers_reach_the_collector_and_not_the_log(stage: Stage) {
     for wire in [Wire::Http, Wire::Grpc] {
         let mut collector = Collector::start(wire, Manner::Obliging);
         let name = format!("{wire:?}").to_lowercase();
-        let one = prepare(&stage, &name, &collector, wire).await.set("log.level", "trace").start();
+        let one = prepare(&stage, &name, &collector).await.set("log.level", "trace").start();
         stage.witness.start(&name, 0).await;
         let seen = wait(&mut collector, "a span", |seen| !seen.is_empty()).await;
         assert_eq!(seen[0].headers["authorization"], "Bearer hush");
@@ -263,7 +255,7 @@ async fn a_collector_that_takes_no_spans_is_told_once_and_not_in_its_words(stage
     for (wire, why) in [(Wire::Http, "HTTP 403 Forbidden"), (Wire::Grpc, "gRPC status 7")] {
         let collector = Collector::start(wire, Manner::Refusing);
         let name = format!("{wire:?}").to_lowercase();
-        let mut prepared = prepare(&stage, &name, &collector, wire).await.set("log.level", "trace");
+        let mut prepared = prepare(&stage, &name, &collector).await.set("log.level", "trace");
         let endpoint = format!("{}/v1/traces?key=hush", collector.endpoint());
         prepared.launch.env.push(("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT".to_owned(), endpoint));
         let one = prepared.start();
@@ -283,7 +275,7 @@ async fn spans_outlast_a_collector_that_is_out_of_service_for_more_than_a_few_tr
     for wire in [Wire::Http, Wire::Grpc] {
         let mut collector = Collector::start(wire, Manner::Late(4));
         let name = format!("{wire:?}").to_lowercase();
-        let one = prepare(&stage, &name, &collector, wire).await.start();
+        let one = prepare(&stage, &name, &collector).await.start();
         wait(&mut collector, "a transition", |seen| has(seen, &name, "leader")).await;
         one.said("does not take spans").await;
         one.said("takes spans again").await;
@@ -296,7 +288,7 @@ async fn tls_is_spoken_with_a_collector_that_the_given_authority_vouches_for(sta
     for wire in [Wire::Http, Wire::Grpc] {
         let mut collector = Collector::start_with_tls(wire, stage.directory());
         let name = format!("{wire:?}").to_lowercase();
-        let mut prepared = prepare(&stage, &name, &collector, wire).await;
+        let mut prepared = prepare(&stage, &name, &collector).await;
         prepared.launch.env.push(("OTEL_EXPORTER_OTLP_CERTIFICATE".to_owned(), collector.certificate()));
         let one = prepared.start();
         wait(&mut collector, "spans over TLS", |seen| has(seen, &name, "leader")).await;
@@ -309,7 +301,7 @@ async fn certificates_that_cannot_be_read_to_an_end_keep_nobody_from_leading(sta
     let pipe = stage.directory().join("authority.pem");
     mkfifo(&pipe, Mode::S_IRWXU).expect("a pipe that nobody writes to");
     let collector = Collector::start(Wire::Http, Manner::Obliging);
-    let mut prepared = prepare(&stage, "one", &collector, Wire::Http).await;
+    let mut prepared = prepare(&stage, "one", &collector).await;
     let variables = [
         ("OTEL_EXPORTER_OTLP_ENDPOINT", "https://127.0.0.1:1"),
         ("OTEL_EXPORTER_OTLP_CERTIFICATE", pipe.to_str().expect("a path")),
@@ -324,7 +316,7 @@ async fn certificates_that_cannot_be_read_to_an_end_keep_nobody_from_leading(sta
 
 async fn a_trace_that_is_not_sampled_is_not_exported_and_the_workload_is_told(stage: Stage) {
     let mut collector = Collector::start(Wire::Http, Manner::Obliging);
-    let mut prepared = prepare(&stage, "one", &collector, Wire::Http).await;
+    let mut prepared = prepare(&stage, "one", &collector).await;
     prepared.launch.env.push(("OTEL_TRACES_SAMPLER".to_owned(), "always_off".to_owned()));
     let one = prepared.start();
     let start = stage.witness.start("one", 0).await;
@@ -336,7 +328,7 @@ async fn a_trace_that_is_not_sampled_is_not_exported_and_the_workload_is_told(st
 
 async fn each_transition_is_one_json_line_with_the_ids_of_its_trace(stage: Stage) {
     let collector = Collector::start(Wire::Http, Manner::Obliging);
-    let one = prepare(&stage, "one", &collector, Wire::Http).await.start();
+    let one = prepare(&stage, "one", &collector).await.start();
     let start = stage.witness.start("one", 0).await;
     one.signal(Signal::SIGTERM).await;
     one.exit().await;
