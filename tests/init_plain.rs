@@ -3,8 +3,8 @@
 
 use std::{
     fs,
-    io::Write as _,
-    os::unix::process::CommandExt as _,
+    io::{Read as _, Write as _},
+    os::unix::{net::UnixStream, process::CommandExt as _},
     process::{Child, ChildStdout, Command, Stdio},
 };
 
@@ -160,8 +160,9 @@ fn nobody_gets_a_sigcont_that_nobody_sent_unless_it_is_stopped() {
 
     let group = ["--set", "workload.stop.killMode=group"];
     let stopped = "trap 'exit 6' TERM; echo ready; kill -STOP $$; while :; do sleep 0.01; done";
-    let beside = "(trap 'echo asked; exit' TERM; echo ready; kill -STOP $BASHPID; while :; do sleep 0.01; done) & \
-                  trap 'wait; exit 6' TERM; while :; do sleep 0.01; done";
+    let beside = "trap 'wait; exit 6' TERM; \
+                  (trap 'echo asked; exit' TERM; echo ready; kill -STOP $BASHPID; while :; do sleep 0.01; done) & \
+                  while :; do sleep 0.01; done";
     for (options, script, lines) in [(&[][..], stopped, 0), (&group[..], beside, 1)] {
         let mut init = Init::start(options, &["bash", "-c", script], true);
         init.line();
@@ -281,6 +282,44 @@ fn mask_and_dispositions_of_the_workload_are_those_that_tenure_was_started_with(
         assert_eq!(direct.lines().count(), 3, "{direct}");
         assert_eq!(seen(&[TENURE, "--leader-election=off", "--"]), direct);
     }
+}
+
+#[test]
+fn sockets_by_which_systemd_started_tenure_are_for_the_workload() {
+    let script = r#"
+import ctypes, os, socket
+count = ctypes.CDLL("libsystemd.so.0").sd_listen_fds(0)
+caller, _ = socket.socket(fileno=3).accept()
+caller.sendall(f"{count} {os.environ['LISTEN_FDNAMES']}".encode())
+"#;
+    for contained in [true, false] {
+        let scratch = Scratch::new();
+        let path = scratch.join("socket");
+        let listen = format!("--listen={}", path.display());
+        let activate = ["systemd-socket-activate", &listen, "--fdname=door", TENURE, "--leader-election=off", "--"];
+        let init = Init::run(&activate, &["python3", "-c", script], contained);
+        let mut caller = wait_for("somebody who listens", || UnixStream::connect(&path).ok());
+        let mut answer = String::new();
+
+        caller.read_to_string(&mut answer).unwrap();
+
+        assert_eq!((answer.as_str(), init.exit()), ("1 door", 0), "contained: {contained}");
+    }
+}
+
+#[test]
+fn sockets_that_are_promised_and_not_there_are_said_before_anything_runs() {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "export LISTEN_FDS=2 LISTEN_PID=$$; exec \"$@\" 3</dev/null", "sh"]);
+
+    let output = shell.args([TENURE, "--leader-election=off", "--", "echo", "it runs"]).output().unwrap();
+
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(78) && output.stdout.is_empty(), "{:?}", output.status);
+    assert!(
+        said.contains("LISTEN_FDS=2, but tenure was started without descriptor 4: pass it on, or unset LISTEN_FDS"),
+        "{said}"
+    );
 }
 
 #[test]

@@ -25,6 +25,7 @@ use crate::{
         notify::NotifySocket,
         signals::{self, Inherited, Signals},
         slice,
+        sockets::Sockets,
         terminal::Terminal,
     },
     stderr::{StderrLog, write_termination_message},
@@ -162,6 +163,10 @@ fn prepare(mut config: Config, preset: Preset, log: &mut Log) -> Result<(Prepare
     let address = notify.as_ref().map(NotifySocket::address);
     let mut programs = Programs::find(&config, std::env::vars_os(), &identity, address)
         .map_err(|error| Unprepared::new(error.exit_code(), &error))?;
+    let sockets = Sockets::inherited(|name| std::env::var(name).ok());
+    if let Some(sockets) = sockets.map_err(|error| Unprepared::new(exit::INVALID, &error))? {
+        programs.hand(sockets);
+    }
     let page = if guards { term_page(log) } else { None };
     if let Some(page) = &page {
         programs.give(page.number());

@@ -16,6 +16,7 @@ use crate::{
     link::{Exit, Reason, Slot, TermInfo},
     process::{
         resolve::{ResolveError, resolve},
+        sockets::{self, Sockets},
         spawn::{Command, SpawnError},
     },
     role::Role,
@@ -33,6 +34,7 @@ pub(super) struct Programs {
     leases: Vec<String>,
     environment: BTreeMap<OsString, OsString>,
     page: Option<RawFd>,
+    sockets: Option<Sockets>,
 }
 
 #[derive(Debug)]
@@ -102,6 +104,7 @@ impl Programs {
             leases: (0..config.lease.slots).map(|slot| config.lease.name_of(Slot(slot))).collect(),
             environment,
             page: None,
+            sockets: None,
         })
     }
 
@@ -110,16 +113,26 @@ impl Programs {
         self.page = Some(page);
     }
 
+    /// Gives the workload these sockets, each time that it is started, and nobody else.
+    pub(super) fn hand(&mut self, sockets: Sockets) {
+        self.environment.retain(|name, _| !name.to_str().is_some_and(|name| sockets::NAMES_PROCESS.contains(&name)));
+        self.sockets = Some(sockets);
+    }
+
     /// The workload, told its role and its term.
     ///
     /// # Errors
     /// A NUL byte in what it is told.
     pub(super) fn workload(&self, role: Option<Role>, info: Option<&TermInfo>) -> Result<Command, SpawnError> {
         let command = self.command(self.program(role), role, Told { info, ..Told::default() })?;
-        match self.page {
-            Some(page) => command.keeping(TERM_FD, page),
-            None => Ok(command),
-        }
+        let command = match self.page {
+            Some(page) => command.keeping(TERM_FD, page)?,
+            None => command,
+        };
+        Ok(match &self.sockets {
+            Some(sockets) => command.handing(sockets.clone()),
+            None => command,
+        })
     }
 
     /// A hook or a probe, told the role, its term and why that ended; none if it is not set.

@@ -5,7 +5,7 @@
 //! which is for the two ends of a fuse ([`fuse`]). Never talks to a network.
 //!
 //! - [`scan`] finds processes, [`kill`] sends SIGKILL until none is left, [`reap`] reaps.
-//! - [`resolve`] finds a program, [`spawn`] runs it, [`signals`], [`mask`] and [`terminal`] say what it inherits.
+//! - [`resolve`] finds a program, [`spawn`] runs it, [`signals`], [`mask`], [`sockets`] and [`terminal`] say what it inherits.
 //! - [`fuse`] is a SIGKILL that the kernel sends at a set time, whoever is running then.
 //! - [`notify`] receives what the workload says about itself.
 //! - [`memory`] keeps what init needs in memory, [`mod@slice`] makes init run sooner.
@@ -27,6 +27,7 @@ pub mod resolve;
 pub mod scan;
 pub mod signals;
 pub mod slice;
+pub mod sockets;
 pub mod spawn;
 pub mod terminal;
 

@@ -29,7 +29,14 @@ use nix::{
 use crate::{
     config::Signal,
     exit, link,
-    process::{kill, mask::Mask, notify::Mark, signals::Inherited, terminal::Terminal},
+    process::{
+        kill,
+        mask::Mask,
+        notify::Mark,
+        signals::Inherited,
+        sockets::{self, Sockets},
+        terminal::Terminal,
+    },
     time::Instant,
 };
 
@@ -45,6 +52,7 @@ pub struct Command {
     arguments: Vec<CString>,
     environment: Vec<CString>,
     kept: Option<RawFd>,
+    sockets: Option<Sockets>,
 }
 
 /// How a child is set up.
@@ -58,7 +66,7 @@ pub struct Setup<'a> {
     pub input: Input,
     /// What becomes its standard output and error; none: they are init's.
     pub output: Option<BorrowedFd<'a>>,
-    /// What becomes its descriptor 3. Every other one above 2 is closed by the execve, except [`Command::keeping`]'s.
+    /// What becomes its descriptor 3. Every other one above 2 is closed by the execve, except [`Command::keeping`]'s and [`Command::handing`]'s.
     pub link: Option<BorrowedFd<'a>>,
     /// Added to oom_score_adj, at most to 1000; if /proc forbids it, the child runs without.
     pub oom_score_adjust: i16,
@@ -195,6 +203,7 @@ impl Command {
             arguments: arguments.iter().map(|argument| CString::new(argument.as_str())).collect::<Result<_, _>>()?,
             environment: environment.into_iter().map(entry).collect::<Result<_, _>>()?,
             kept: None,
+            sockets: None,
         })
     }
 
@@ -207,13 +216,25 @@ impl Command {
         Ok(Self { kept: Some(number), ..self })
     }
 
+    /// Hands it these, and tells it that they are for it.
+    #[must_use]
+    pub fn handing(self, sockets: Sockets) -> Self {
+        Self { sockets: Some(sockets), ..self }
+    }
+
     /// Forks. Call it from the thread that lives as long as init: the child dies with the thread.
     ///
     /// # Errors
     /// [`SpawnError`]; there is no child then.
     pub fn spawn(&self, setup: &Setup<'_>) -> Result<Spawning, SpawnError> {
         let arguments = pointers(&self.arguments);
-        let environment = pointers(&self.environment);
+        let mut environment = pointers(&self.environment);
+        let mut for_child = sockets::entry(Pid::from_raw(0));
+        let sockets = self.sockets.as_ref().map(|sockets| {
+            let entry = &raw mut for_child;
+            environment.insert(0, entry.cast_const().cast());
+            (sockets.numbers(), entry)
+        });
         let null = match setup.input {
             Input::Inherited => None,
             Input::Null => {
@@ -230,6 +251,7 @@ impl Command {
             arguments: &arguments,
             environment: &environment,
             kept: self.kept,
+            sockets,
         }))?;
         if let ProcessGroup::Own | ProcessGroup::Foreground(_) = setup.group {
             // Both sides do it, so that the group exists whichever is first. It fails harmlessly after the execve.

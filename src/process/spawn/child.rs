@@ -2,6 +2,7 @@
 
 use std::{
     ffi::{CStr, c_char},
+    ops::Range,
     os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, RawFd},
 };
 
@@ -18,7 +19,11 @@ use super::{
 use crate::{
     config::Signal,
     link,
-    process::{fuse, kill, signals::Inherited},
+    process::{
+        fuse, kill,
+        signals::Inherited,
+        sockets::{self, Entry},
+    },
     time::Instant,
 };
 
@@ -40,6 +45,8 @@ pub(super) struct Execution<'a> {
     pub(super) arguments: &'a [*const c_char],
     pub(super) environment: &'a [*const c_char],
     pub(super) kept: Option<RawFd>,
+    /// Their descriptors, and the entry of the environment that is to name this process.
+    pub(super) sockets: Option<(Range<RawFd>, *mut Entry)>,
 }
 
 /// The status of a child whose signal was sent, but not taken.
@@ -87,7 +94,7 @@ fn die_with(parent: Pid) -> Result<(), Failure> {
 
 #[expect(unsafe_code, reason = "async-signal-safe system calls between fork and execve")]
 fn execute(execution: &Execution<'_>) -> Result<Outcome, Failure> {
-    let Execution { setup, null, score, program, arguments, environment, kept } = execution;
+    let Execution { setup, null, score, program, arguments, environment, kept, sockets } = execution;
     // SAFETY: the calls take numbers, or pointers to what the parent prepared and this child's own copy keeps alive.
     unsafe {
         match setup.group {
@@ -118,6 +125,12 @@ fn execute(execution: &Execution<'_>) -> Result<Outcome, Failure> {
         }
         if let Some(kept) = *kept {
             check(Step::Prepare, libc::fcntl(kept, libc::F_SETFD, 0))?;
+        }
+        if let Some((numbers, entry)) = sockets {
+            for number in numbers.clone() {
+                check(Step::Prepare, libc::fcntl(number, libc::F_SETFD, 0))?;
+            }
+            **entry = sockets::entry(Pid::from_raw(libc::getpid()));
         }
         if let Some(score) = score {
             let file = libc::open(c"/proc/self/oom_score_adj".as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
