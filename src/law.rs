@@ -45,8 +45,8 @@
 //! 2. From H on, nothing waits for the network, a disk, name resolution, a lock, memory or a reader of the log.
 //! 3. Init enforces S and H as absolute instants, never as time left from now. E moves back for a release only (8). An extension
 //!    that reaches further than one sent this instant could is dropped. A stop that began at S ends the term, whatever is renewed
-//!    later. What the workload may read of its term ends at S, and goes before the stop signal. Proof of death ends S and H, for
-//!    init and for the second guard; until then the second guard repeats its sweep.
+//!    later. What the workload may read of its term ends at H; S is taken back before the stop signal, and H with a loss of the Lease.
+//!    Proof of death ends S and H, for init and for the second guard; until then the second guard repeats its sweep.
 //! 4. The Lease is lost once it is seen with another holder, another uid or no holder, above the last confirmed version or in
 //!    any quorum read, and once it is gone. The workload is stopped at once. Before the proof nothing is written and no campaign
 //!    begins.

@@ -7,7 +7,7 @@ use std::{
     io,
     os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd},
     sync::atomic::{
-        AtomicI32, AtomicU32, AtomicU64,
+        AtomicU32, AtomicU64,
         Ordering::{Acquire, Relaxed, Release},
         fence,
     },
@@ -31,7 +31,7 @@ const NUMBER: RawFd = 100;
 
 const NO_ROOM: &str = "the limit on open files (ulimit -n) has no room for descriptor 100";
 
-const MAGIC: u64 = u64::from_ne_bytes(*b"TENURE\0\0");
+const MAGIC: u32 = u32::from_le_bytes(*b"TENU");
 /// Of the layout; rises when what is there changes its place or its meaning.
 const VERSION: u32 = 1;
 /// Bytes of the file: the smallest page of all machines.
@@ -40,22 +40,25 @@ const SIZE: i64 = 4096;
 /// uapi/linux/memfd.h: since Linux 6.3 the kernel may insist on it.
 const MFD_NOEXEC_SEAL: u32 = 8;
 
-/// What the page holds, in the byte order of the machine.
+/// What the page holds.
 #[repr(C)]
 #[derive(Debug)]
 struct Layout {
-    magic: AtomicU64,
+    magic: AtomicU32,
     version: AtomicU32,
     /// Odd while the rest is written, and another one afterwards.
-    sequence: AtomicU32,
+    sequence: AtomicU64,
     /// 1: [`Role::Leader`].
     role: AtomicU32,
-    term: AtomicI32,
-    token: AtomicU64,
+    term: AtomicU32,
     /// Nanoseconds of CLOCK_BOOTTIME, as those of `hard`.
     soft: AtomicU64,
     hard: AtomicU64,
+    token: AtomicU64,
+    renewals: AtomicU64,
 }
+
+const _: () = assert!(cfg!(target_endian = "little"), "the documented byte order");
 
 /// Init's side.
 #[derive(Debug)]
@@ -102,15 +105,16 @@ impl TermPage {
             return;
         }
         self.said = standing;
-        let Layout { sequence, role, term, token, soft, hard, .. } = self.layout;
+        let Layout { magic: _, version: _, sequence, role, term, soft, hard, token, renewals } = self.layout;
         let odd = sequence.load(Relaxed).wrapping_add(1);
         sequence.store(odd, Relaxed);
         fence(Release);
         role.store((standing.role == Role::Leader).into(), Relaxed);
-        term.store(standing.transitions, Relaxed);
-        token.store(standing.token, Relaxed);
+        term.store(standing.transitions.cast_unsigned(), Relaxed);
         soft.store(standing.soft.as_nanos(), Relaxed);
         hard.store(standing.hard.as_nanos(), Relaxed);
+        token.store(standing.token, Relaxed);
+        renewals.store(standing.renewals, Relaxed);
         sequence.store(odd.wrapping_add(1), Release);
     }
 }
@@ -148,10 +152,10 @@ impl Reader {
         if is_ours { Ok(Self(layout)) } else { Err(ReadError::Strange(number)) }
     }
 
-    /// S, or the boot if there is none. One aligned word, which needs no lock; whoever compares it reads the clock afterwards.
+    /// H, or the boot if there is none. One aligned word, which needs no lock; whoever compares it reads the clock afterwards.
     #[must_use]
-    pub fn soft(&self) -> Instant {
-        Instant::from_nanos(self.0.soft.load(Acquire))
+    pub fn hard(&self) -> Instant {
+        Instant::from_nanos(self.0.hard.load(Acquire))
     }
 }
 
@@ -189,13 +193,13 @@ mod tests {
     fn standing(n: u64) -> Standing {
         let nanos = Instant::from_nanos;
         let transitions = i32::try_from(n).unwrap();
-        Standing { role: Role::Leader, transitions, token: n, soft: nanos(n), hard: nanos(n) }
+        Standing { role: Role::Leader, transitions, token: n, soft: nanos(n), hard: nanos(n), renewals: n }
     }
 
     /// As docs/term.md has it; none if it was written meanwhile.
-    fn read(Reader(layout): &Reader) -> Option<(u32, i32, [u64; 3])> {
+    fn read(Reader(layout): &Reader) -> Option<(u32, u32, [u64; 4])> {
         let before = layout.sequence.load(Acquire);
-        let numbers = [layout.token.load(Relaxed), layout.soft.load(Relaxed), layout.hard.load(Relaxed)];
+        let numbers = [&layout.soft, &layout.hard, &layout.token, &layout.renewals].map(|number| number.load(Relaxed));
         let read = (layout.role.load(Relaxed), layout.term.load(Relaxed), numbers);
         fence(Acquire);
         (before % 2 == 0 && layout.sequence.load(Relaxed) == before).then_some(read)
@@ -213,28 +217,29 @@ mod tests {
             offset_of!(Layout, sequence),
             offset_of!(Layout, role),
             offset_of!(Layout, term),
-            offset_of!(Layout, token),
             offset_of!(Layout, soft),
             offset_of!(Layout, hard),
+            offset_of!(Layout, token),
+            offset_of!(Layout, renewals),
         ];
-        assert_eq!((offsets, size_of::<Layout>()), ([0, 8, 12, 16, 20, 24, 32, 40], 48));
-        assert_eq!(MAGIC.to_ne_bytes(), *b"TENURE\0\0");
+        assert_eq!((offsets, size_of::<Layout>()), ([0, 4, 8, 16, 20, 24, 32, 40, 48], 56));
+        assert_eq!(MAGIC, 0x554E_4554);
     }
 
     #[test]
     fn a_new_page_says_nothing_and_then_what_it_is_told() {
         let mut page = TermPage::create().unwrap();
         let reader = reader(&page);
-        assert_eq!((read(&reader), reader.soft()), (Some((0, 0, [0; 3])), Instant::BOOT));
+        assert_eq!((read(&reader), reader.hard()), (Some((0, 0, [0; 4])), Instant::BOOT));
 
         page.say(standing(7));
         let after = page.layout.sequence.load(Relaxed);
         page.say(standing(7));
 
-        assert_eq!((read(&reader), reader.soft()), (Some((1, 7, [7; 3])), Instant::from_nanos(7)));
+        assert_eq!((read(&reader), reader.hard()), (Some((1, 7, [7; 4])), Instant::from_nanos(7)));
         assert_eq!((after, page.layout.sequence.load(Relaxed)), (2, 2), "what is said already is not written again");
         page.say(Standing::NONE);
-        assert_eq!(read(&reader), Some((0, 0, [0; 3])));
+        assert_eq!(read(&reader), Some((0, 0, [0; 4])));
     }
 
     #[test]
@@ -250,8 +255,8 @@ mod tests {
             });
             loop {
                 let Some((_, term, numbers)) = read(&reader) else { continue };
-                let term = u64::try_from(term).unwrap();
-                assert_eq!(numbers, [term; 3]);
+                let term = u64::from(term);
+                assert_eq!(numbers, [term; 4]);
                 if term == last {
                     break;
                 }
@@ -290,9 +295,8 @@ mod tests {
 
     fn seen(reader: &Reader) -> i32 {
         let [nothing, one, parts] = SEEN;
-        let Some((_, term, [token, soft, hard])) = read(reader) else { return nothing };
-        let is_one = term as u64 == token && token == soft && soft == hard;
-        if is_one { one } else { parts }
+        let Some((_, term, numbers)) = read(reader) else { return nothing };
+        if numbers == [u64::from(term); 4] { one } else { parts }
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! `tenure held`: the same look at the page as a program's own, for scripts (docs/term.md).
 
-use crate::{cli, clock, console::complain, environment::TERM_FD, exit, term_page::Reader, time::Instant, words::one_line};
+use crate::{cli, clock, console::complain, environment::TERM_FD, term_page::Reader, time::Instant, words::one_line};
 
 const NOT_HELD: u8 = 1;
+/// There is no page to look at.
+const NO_PAGE: u8 = 2;
 
 pub(super) fn run(held: &cli::Held) -> u8 {
     let Some(number) = std::env::var_os(TERM_FD) else {
@@ -14,18 +16,18 @@ pub(super) fn run(held: &cli::Held) -> u8 {
     };
     match Reader::open(number) {
         // The clock last: whatever comes between the two is time that has passed.
-        Ok(page) => held_through(page.soft(), clock::boot() + held.span),
+        Ok(page) => held_through(page.hard(), clock::boot() + held.span),
         Err(error) => refuse(&one_line(&error)),
     }
 }
 
-fn held_through(soft: Instant, end: Instant) -> u8 {
-    if end < soft { 0 } else { NOT_HELD }
+fn held_through(hard: Instant, end: Instant) -> u8 {
+    if end < hard { 0 } else { NOT_HELD }
 }
 
 fn refuse(why: &str) -> u8 {
     complain(&format!("{TERM_FD}: {why}"));
-    exit::INVALID
+    NO_PAGE
 }
 
 #[cfg(test)]
@@ -33,8 +35,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_held_until_s_and_not_at_it() {
-        let at = |soft, end| held_through(Instant::from_nanos(soft), Instant::from_nanos(end));
+    fn it_is_held_until_h_and_not_at_it() {
+        let at = |hard, end| held_through(Instant::from_nanos(hard), Instant::from_nanos(end));
         assert_eq!([at(10, 9), at(10, 10), at(10, 11), at(0, 0)], [0, 1, 1, 1]);
     }
 }

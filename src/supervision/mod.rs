@@ -156,15 +156,18 @@ pub struct Standing {
     pub transitions: i32,
     /// The fencing token; 0 without a term, and if it is no number of 64 bits.
     pub token: u64,
-    /// S: nothing may be begun from then on. The boot, which is long past, if nothing may be begun at all.
+    /// S: before it, nobody asks the workload to stop. The boot, which is long past, once it is asked.
     pub soft: Instant,
     /// H: nobody else leads before. The boot if that is not known.
     pub hard: Instant,
+    /// How many renewals of the term were confirmed.
+    pub renewals: u64,
 }
 
 impl Standing {
     /// Nothing of a leader runs.
-    pub const NONE: Self = Self { role: Role::Standby, transitions: 0, token: 0, soft: Instant::BOOT, hard: Instant::BOOT };
+    pub const NONE: Self =
+        Self { role: Role::Standby, transitions: 0, token: 0, soft: Instant::BOOT, hard: Instant::BOOT, renewals: 0 };
 }
 
 /// Under which term a workload may lead.

@@ -18,6 +18,7 @@ pub(crate) struct ActiveTerm {
     pub(crate) info: TermInfo,
     /// Its deadlines are those in force.
     confirmed: Confirmed,
+    renewals: u64,
     /// The workload leads, with this main process and since then, and no elector knows.
     untold: Option<(i32, Instant)>,
     /// An elector was told that it leads.
@@ -72,6 +73,7 @@ impl ActiveTerm {
             term,
             info,
             confirmed,
+            renewals: 0,
             untold: None,
             told: false,
             runs_since: None,
@@ -83,17 +85,17 @@ impl ActiveTerm {
         self.confirmed.deadlines
     }
 
-    /// What a leader may read of it. Whoever is asked to stop begins nothing, but may end what it began as long as the Lease is kept
-    /// for it; what is lost is kept for nobody (law 7).
+    /// What a leader may read of it: the Lease is kept for who is asked to stop, and that of who could not renew it runs until H, but
+    /// what is lost is kept for nobody (law 3, 7).
     pub(crate) fn standing(&self) -> Standing {
         let Deadlines { soft, hard, .. } = self.deadlines();
         let (soft, hard) = match self.stopping() {
             None => (soft, hard),
-            Some(reason) if reason.is_loss() => (Instant::BOOT, Instant::BOOT),
+            Some(reason) if reason.is_loss() && reason != Reason::Expired => (Instant::BOOT, Instant::BOOT),
             Some(_) => (Instant::BOOT, hard),
         };
         let (transitions, token) = (self.info.transitions, self.info.token.parse().unwrap_or_default());
-        Standing { role: Role::Leader, transitions, token, soft, hard }
+        Standing { role: Role::Leader, transitions, token, soft, hard, renewals: self.renewals }
     }
 
     /// Whether anything of a leader may be started, deadlines aside.
@@ -141,6 +143,7 @@ impl ActiveTerm {
         }
         let deadlines = self.deadlines().max(confirmed.deadlines);
         self.confirmed = Confirmed { deadlines, ..confirmed };
+        self.renewals += 1;
         true
     }
 

@@ -169,9 +169,10 @@ fn reader() {
     let number = |at: usize| unsafe { page.cast::<u64>().add(at / 8).read_volatile() };
     let read = || {
         loop {
-            let before = word(12);
-            let read = format!("{} {} {} {} {}", word(16), word(20).cast_signed(), number(24), number(32), number(40));
-            if before % 2 == 0 && word(12) == before {
+            let before = number(8);
+            let [soft, hard, token, renewals] = [24, 32, 40, 48].map(number);
+            let read = format!("{} {} {soft} {hard} {token} {renewals}", word(16), word(20));
+            if before % 2 == 0 && number(8) == before {
                 return read;
             }
         }

@@ -148,7 +148,7 @@ fn main() -> ExitCode {
             a_workload_that_always_runs_reads_of_one_term_after_the_other,
             nobody_else_has_it,
             where_there_is_none_it_is_said_once_and_the_workload_runs,
-            a_frozen_init_lets_nobody_believe_that_it_is_held_past_s;
+            a_frozen_init_lets_nobody_believe_that_it_is_held_past_h;
     ];
     let mut arguments = Arguments::from_args();
     // They mostly wait.

@@ -183,16 +183,16 @@ fn token_of_lead() -> String {
     // SAFETY: nobody else in this process owns the descriptor that init gave it.
     let page = unsafe { File::from_raw_fd(number) };
     let read = || {
-        let mut bytes = [0; 32];
+        let mut bytes = [0; 48];
         page.read_exact_at(&mut bytes, 0).expect("a page");
         bytes
     };
-    let word = |bytes: &[u8; 32], at: usize| u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+    let number = |bytes: &[u8; 48], at: usize| u64::from_le_bytes(std::array::from_fn(|byte| bytes[at + byte]));
     loop {
         let bytes = read();
-        let is_whole = word(&bytes, 12) % 2 == 0 && read() == bytes;
-        if is_whole && word(&bytes, 16) == 1 {
-            return u64::from_ne_bytes(std::array::from_fn(|byte| bytes[24 + byte])).to_string();
+        let is_whole = number(&bytes, 8) % 2 == 0 && read() == bytes;
+        if is_whole && bytes[16] == 1 {
+            return number(&bytes, 40).to_string();
         }
         std::thread::sleep(Duration::from_micros(200));
     }

@@ -6,9 +6,9 @@ use crate::{config::Runs, supervision::Standing};
 /// When the term's write was sent.
 const A: Instant = Instant::from_nanos(1_000_000_000);
 
-/// What a leader reads with these deadlines.
-fn leader(soft: Instant, hard: Instant) -> Standing {
-    Standing { role: Role::Leader, transitions: 3, token: 7, soft, hard }
+/// What a leader reads with these deadlines, after so many renewals.
+fn leader(soft: Instant, hard: Instant, renewals: u64) -> Standing {
+    Standing { role: Role::Leader, transitions: 3, token: 7, soft, hard, renewals }
 }
 
 #[test]
@@ -16,11 +16,11 @@ fn what_may_be_read_is_what_was_proved_last() {
     let mut world = World::new(config());
     assert_eq!(world.agent.standing(), Standing::NONE);
     world.lead(1);
-    assert_eq!(world.agent.standing(), leader(deadlines(A).soft, deadlines(A).hard), "before it is started");
+    assert_eq!(world.agent.standing(), leader(deadlines(A).soft, deadlines(A).hard, 0), "before it is started");
     world.run();
     world.sleep_until(ms(4000));
     world.extend(1, 1, ms(3900));
-    assert_eq!(world.agent.standing(), leader(deadlines(ms(3900)).soft, deadlines(ms(3900)).hard));
+    assert_eq!(world.agent.standing(), leader(deadlines(ms(3900)).soft, deadlines(ms(3900)).hard, 1));
     world.extend(1, 2, ms(4001));
     assert_eq!(world.agent.standing().soft, deadlines(ms(3900)).soft, "one that was not sent yet is none");
 }
@@ -32,13 +32,13 @@ fn what_may_be_read_is_taken_back_with_the_stop() {
 
     world.agent.handle(Input::Signal(libc::SIGTERM), world.now);
 
-    assert_eq!(world.agent.standing(), leader(Instant::BOOT, deadlines(A).hard), "before the signal that was asked for");
+    assert_eq!(world.agent.standing(), leader(Instant::BOOT, deadlines(A).hard, 0), "before the signal that was asked for");
     world.collect();
     assert!(world.wants(&to_main(libc::SIGTERM)));
     world.extend(1, 1, ms(1900));
-    assert_eq!(world.agent.standing(), leader(Instant::BOOT, deadlines(ms(1900)).hard), "it is kept for the stop");
+    assert_eq!(world.agent.standing(), leader(Instant::BOOT, deadlines(ms(1900)).hard, 1), "it is kept for the stop");
     world.step_down(9, Reason::LostToHolder);
-    assert_eq!(world.agent.standing(), leader(Instant::BOOT, Instant::BOOT), "no longer");
+    assert_eq!(world.agent.standing(), leader(Instant::BOOT, Instant::BOOT, 1), "no longer");
     world.exit(Exit::Code(0));
     assert_eq!(world.agent.standing().role, Role::Leader, "something of it may run");
     world.prove();
@@ -47,7 +47,7 @@ fn what_may_be_read_is_taken_back_with_the_stop() {
 }
 
 #[test]
-fn at_s_nothing_is_left_to_read() {
+fn at_s_it_is_asked_to_stop_and_has_until_h() {
     let mut world = World::leading(config());
     let soft = deadlines(A).soft;
     world.sleep_until(soft.before(tick()));
@@ -55,7 +55,7 @@ fn at_s_nothing_is_left_to_read() {
     assert_eq!(world.agent.standing().soft, soft);
     world.sleep_until(soft);
     world.due();
-    assert_eq!(world.agent.standing(), leader(Instant::BOOT, Instant::BOOT));
+    assert_eq!(world.agent.standing(), leader(Instant::BOOT, deadlines(A).hard, 0));
 }
 
 #[test]
@@ -70,10 +70,10 @@ fn a_standby_reads_of_no_term_until_it_is_promoted() {
     world.greet();
     assert_eq!(world.agent.standing(), Standing::NONE);
     world.lead(1);
-    assert_eq!(world.agent.standing(), leader(deadlines(A).soft, deadlines(A).hard));
+    assert_eq!(world.agent.standing(), leader(deadlines(A).soft, deadlines(A).hard, 0));
     world.feed(Input::Role(RoleInput::Signalled));
     world.step_down(9, Reason::StepDown);
-    assert_eq!(world.agent.standing(), leader(Instant::BOOT, deadlines(A).hard));
+    assert_eq!(world.agent.standing(), leader(Instant::BOOT, deadlines(A).hard, 0));
     world.feed(Input::Role(RoleInput::Signalled));
     assert_eq!(world.agent.standing(), Standing::NONE);
 }
