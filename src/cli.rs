@@ -10,10 +10,12 @@ use std::{
     time::Duration,
 };
 
-use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
 
 use crate::{config::humane, exit};
 
+pub mod manual;
 mod refused;
 
 pub use refused::Refused;
@@ -151,30 +153,77 @@ impl<How: Args> NamedRun<How> {
 }
 
 /// A command for people.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Subcommand)]
 pub enum Command {
-    /// `check`.
+    /// Check configuration, timing, permissions, the API server and this container's power to kill
     Check(Check),
-    /// `status`.
+    /// Say who holds a Lease, since when and how stale it is
+    ///
+    /// Exit codes: 0 held, 1 free, resting, expired or held by nobody (not given back, and waited for), 2 no such Lease. Whether a Lease
+    /// is held or expired is judged by this machine's wall clock, because a command that looks once has no other. A replica never
+    /// relies on it: it takes a Lease only after watching it unchanged for its whole duration. If this clock is wrong, so is the
+    /// answer, by the same amount. --observe asks none, and takes as long.
+    #[command(verbatim_doc_comment)]
     Status(Status),
-    /// `prune`.
+    /// Delete the Leases of locks that nobody uses
+    ///
+    /// Of those that tenure made: what was given back, --older-than ago, and what looks expired and then stays as it is for its own
+    /// duration, which is waited for. What was touched since it was listed is in use, and stays. So does what is paused, owned by
+    /// another object, being deleted, or has a strategy.
+    ///
+    /// Exit codes: 0, 1 the server refused to delete some, 69 it does not answer, 77 it is not permitted.
+    #[command(verbatim_doc_comment)]
     Prune(Prune),
-    /// `step-down`.
+    /// Ask the holder of a Lease to stop its workload and give the Lease back
+    ///
+    /// Needs the rights to get and update the Lease. Exit codes: 0, 1 nobody holds it, or --wait was over before a term had begun, 2 no
+    /// such Lease.
+    #[command(verbatim_doc_comment)]
     StepDown(StepDown),
-    /// `pause`.
+    /// Keep everybody from taking a Lease: its holder keeps it, but a replica that restarts is another holder
     Pause(Steered),
-    /// `resume`.
+    /// Let a Lease be taken again
     Resume(Steered),
-    /// `held`.
+    /// In a workload: whether it may do what must not happen twice; asks no network
+    ///
+    /// Exit codes: 0 the Lease is held, and for that long unless it is lost meanwhile; 1 it is not; 2 there is no page that says so.
+    /// Says nothing but errors. Whoever is stopped between this answer and what it does needs the fencing token.
+    #[command(verbatim_doc_comment)]
     Held(Held),
-    /// `install`.
+    /// Copy this program to a file: into a container whose image does not have it
+    ///
+    /// What was there is replaced as a whole.
     Install(Install),
-    /// `config`.
-    Config(ConfigCommand),
-    /// `dev-server`.
+    /// Print the JSON Schema, the defaults, or the configuration in effect
+    Config {
+        /// What.
+        #[command(subcommand)]
+        about: ConfigCommand,
+    },
+    /// Serve Leases from memory, for trials and tests
     DevServer(DevServer),
-    /// `demo`.
-    Demo(Demo),
+    /// Watch three replicas on this machine hand over and fail over, without a cluster
+    Demo {
+        /// Which part in it this process plays.
+        #[command(subcommand)]
+        part: Option<Demo>,
+    },
+    /// Print the script by which a shell completes tenure's commands and flags
+    ///
+    /// In bash: source <(tenure completions bash)
+    Completions {
+        /// Which shell
+        #[arg(value_name = "SHELL")]
+        shell: Shell,
+    },
+    /// Print the manual page of tenure or of one of its commands
+    ///
+    /// To read it: tenure man step-down | man -l -
+    Man {
+        /// Of which, such as status or config schema
+        #[arg(value_name = "COMMAND")]
+        command: Vec<String>,
+    },
 }
 
 /// Says whether a replica could do its work here, and why not.
@@ -265,10 +314,10 @@ pub struct StepDown {
     pub wait: Option<Duration>,
 }
 
-/// Says whether the workload that asks may begin something.
+/// Says whether the workload that asks may do something.
 #[derive(Args, Clone, Debug)]
 pub struct Held {
-    /// And end it, at least this long before it is to stop, such as 2s
+    /// And for how long from now, such as 2s
     #[arg(long = "for", value_name = "DURATION", default_value = "0s", value_parser = humane::parse)]
     pub span: Duration,
 }
@@ -315,13 +364,9 @@ pub struct DevServer {
     pub kubeconfig_out: Option<PathBuf>,
 }
 
-/// The demo, and the parts that it plays by this same binary.
-#[derive(Clone, Debug, Default, Subcommand)]
+/// The parts that the demo plays by this same binary.
+#[derive(Clone, Debug, Subcommand)]
 pub enum Demo {
-    /// The whole of it.
-    #[default]
-    #[command(skip)]
-    Show,
     /// A place for one replica.
     #[command(hide = true)]
     Cell(Cell),
@@ -375,24 +420,8 @@ pub fn parse(line: impl IntoIterator<Item = OsString>) -> Result<Face, Refused> 
         Some(Named::Run(run)) => Face::Run(run),
         Some(Named::Lock(lock)) => Face::Run(lock.with(Preset::Lock)),
         Some(Named::Task(task)) => Face::Run(task.with(Preset::Task)),
-        Some(Named::Check(check)) => Face::Command(Command::Check(check)),
-        Some(Named::Status(status)) => Face::Command(Command::Status(status)),
-        Some(Named::Prune(prune)) => Face::Command(Command::Prune(prune)),
-        Some(Named::StepDown(asked)) => Face::Command(Command::StepDown(asked)),
-        Some(Named::Pause(asked)) => Face::Command(Command::Pause(asked)),
-        Some(Named::Resume(asked)) => Face::Command(Command::Resume(asked)),
-        Some(Named::Held(held)) => Face::Command(Command::Held(held)),
-        Some(Named::Install(install)) => Face::Command(Command::Install(install)),
-        Some(Named::Config { about }) => Face::Command(Command::Config(about)),
-        Some(Named::DevServer(server)) => Face::Command(Command::DevServer(server)),
-        Some(Named::Demo { part }) => Face::Command(Command::Demo(part.unwrap_or_default())),
+        Some(Named::Command(command)) => Face::Command(command),
     })
-}
-
-/// The whole command line, for manual pages, completions and the reference (`examples/manual`).
-#[must_use]
-pub fn command() -> clap::Command {
-    Line::command()
 }
 
 /// A line without the name of a face.
@@ -432,57 +461,8 @@ enum Named {
     /// Of a configuration file and the environment the same applies as for a lock, and task.
     #[command(verbatim_doc_comment)]
     Task(NamedRun<Task>),
-    /// Check configuration, timing, permissions, the API server and this container's power to kill
-    Check(Check),
-    /// Say who holds a Lease, since when and how stale it is
-    ///
-    /// Exit codes: 0 held, 1 free, resting, expired or held by nobody (not given back, and waited for), 2 no such Lease. Whether a Lease
-    /// is held or expired is judged by this machine's wall clock, because a command that looks once has no other. A replica never
-    /// relies on it: it takes a Lease only after watching it unchanged for its whole duration. If this clock is wrong, so is the
-    /// answer, by the same amount. --observe asks none, and takes as long.
-    #[command(verbatim_doc_comment)]
-    Status(Status),
-    /// Delete the Leases of locks that nobody uses
-    ///
-    /// Of those that tenure made: what was given back, --older-than ago, and what looks expired and then stays as it is for its own
-    /// duration, which is waited for. What was touched since it was listed is in use, and stays. So does what is paused, owned by
-    /// another object, being deleted, or has a strategy.
-    ///
-    /// Exit codes: 0, 1 the server refused to delete some, 69 it does not answer, 77 it is not permitted.
-    #[command(verbatim_doc_comment)]
-    Prune(Prune),
-    /// Ask the holder of a Lease to stop its workload and give the Lease back
-    ///
-    /// Needs the rights to get and update the Lease. Exit codes: 0, 1 nobody holds it, or --wait was over before a term had begun, 2 no
-    /// such Lease.
-    #[command(verbatim_doc_comment)]
-    StepDown(StepDown),
-    /// Keep everybody from taking a Lease: its holder keeps it, but a replica that restarts is another holder
-    Pause(Steered),
-    /// Let a Lease be taken again
-    Resume(Steered),
-    /// In a workload: whether it may begin what must not happen twice; asks no network
-    ///
-    /// Exit codes: 0 the Lease is held, and for that long unless it is lost or handed over meanwhile; 1 it is not; 64 or 78 nobody
-    /// knows. Says nothing but errors. Whoever is stopped between this answer and what it begins needs the fencing token.
-    #[command(verbatim_doc_comment)]
-    Held(Held),
-    /// Copy this program to a file: into a container whose image does not have it
-    ///
-    /// What was there is replaced as a whole.
-    Install(Install),
-    /// Print the JSON Schema, the defaults, or the configuration in effect
-    Config {
-        #[command(subcommand)]
-        about: ConfigCommand,
-    },
-    /// Serve Leases from memory, for trials and tests
-    DevServer(DevServer),
-    /// Watch three replicas on this machine hand over and fail over, without a cluster
-    Demo {
-        #[command(subcommand)]
-        part: Option<Demo>,
-    },
+    #[command(flatten)]
+    Command(Command),
 }
 
 const EXIT_CODES: &str = "\
@@ -495,6 +475,8 @@ Every key of the configuration: tenure config default";
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory as _;
+
     use super::*;
 
     fn parsed(line: &[&str]) -> Result<Face, Refused> {

@@ -2,10 +2,9 @@
 
 use std::{fmt::Write as _, io};
 
-use clap::Command;
 use clap_complete::Shell;
 use serde_json::{Value, json};
-use tenure::{cli, config};
+use tenure::{cli::manual, config};
 
 /// The editor's schema, beside the file of defaults whose first line names it.
 const SCHEMA: &str = "tenure.schema.json";
@@ -23,18 +22,10 @@ pub(crate) fn kept() -> Vec<(String, Vec<u8>)> {
 pub(crate) fn shipped() -> io::Result<Vec<(String, Vec<u8>)>> {
     let mut files = vec![(SCHEMA.to_owned(), config::schema().into_bytes())];
     for (shell, name) in [(Shell::Bash, "tenure.bash"), (Shell::Zsh, "_tenure"), (Shell::Fish, "tenure.fish")] {
-        let mut text = Vec::new();
-        clap_complete::generate(shell, &mut command(), "tenure", &mut text);
-        files.push((format!("completions/{name}"), text));
+        files.push((format!("completions/{name}"), manual::completions(shell)));
     }
-    for face in faces() {
-        let mut text = Vec::new();
-        let name = face.get_bin_name().unwrap_or("tenure").replace(' ', "-");
-        clap_mangen::Man::new(face.disable_help_subcommand(true))
-            .title(&name)
-            .source(concat!("tenure ", env!("CARGO_PKG_VERSION")))
-            .render(&mut text)?;
-        files.push((format!("man/{name}.1"), text));
+    for face in manual::faces() {
+        files.push((format!("man/{}.1", manual::title(&face)), manual::page(&face)?));
     }
     Ok(files)
 }
@@ -102,7 +93,7 @@ fn reference() -> String {
         }
     }
     page.push_str("\n## Command line\n");
-    for mut face in faces() {
+    for mut face in manual::faces() {
         let name = face.get_bin_name().unwrap_or("tenure").to_owned();
         let help = face.render_long_help().to_string();
         let help: Vec<_> = help.lines().map(str::trim_end).collect();
@@ -124,23 +115,4 @@ fn constants(source: &str) -> Vec<(String, &str)> {
         }
     }
     found
-}
-
-fn command() -> Command {
-    let mut command = cli::command();
-    command.build();
-    command
-}
-
-/// tenure, and each of its commands that people may see, under its full name.
-fn faces() -> Vec<Command> {
-    fn add(face: &Command, faces: &mut Vec<Command>) {
-        faces.push(face.clone());
-        for part in face.get_subcommands().filter(|part| !part.is_hide_set() && part.get_name() != "help") {
-            add(part, faces);
-        }
-    }
-    let mut faces = Vec::new();
-    add(&command(), &mut faces);
-    faces
 }

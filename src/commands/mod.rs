@@ -16,6 +16,7 @@ mod dev_server;
 mod held;
 mod install;
 mod interrupts;
+mod manual;
 mod prune;
 mod seen;
 mod status;
@@ -25,7 +26,7 @@ mod steer;
 #[must_use]
 pub fn run(command: &Command) -> u8 {
     match command {
-        Command::Config(about) => config::run(about),
+        Command::Config { about } => config::run(about),
         Command::Check(arguments) => check::run(arguments),
         Command::Status(arguments) => status::run(arguments),
         Command::Prune(arguments) => prune::run(arguments),
@@ -35,7 +36,9 @@ pub fn run(command: &Command) -> u8 {
         Command::Held(arguments) => held::run(arguments),
         Command::Install(arguments) => install::run(arguments),
         Command::DevServer(about) => dev_server::run(about),
-        Command::Demo(part) => demo::run(part),
+        Command::Demo { part } => demo::run(part.as_ref()),
+        Command::Completions { shell } => manual::completions(*shell),
+        Command::Man { command } => manual::page(command),
     }
 }
 

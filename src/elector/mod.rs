@@ -75,7 +75,7 @@ mod watch;
 pub(crate) use self::{classify::fuzz as fuzz_reply, watch::fuzz as fuzz_watch};
 
 /// Init sends the InitialState as it starts an elector; one that does not is stopped, and will start another elector.
-const WELCOME_TIMEOUT: Duration = Duration::from_secs(10);
+const INITIAL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How often a successor that cannot serve probes tries again.
 const PROBES_AGAIN: Duration = Duration::from_secs(1);
@@ -95,9 +95,9 @@ enum Failure {
     Start(#[source] io::Error),
     #[error("cannot start the elector")]
     Link(#[source] Broken),
-    #[error("init gave no initial within {WELCOME_TIMEOUT:?}")]
-    NoWelcome,
-    #[error("init did not begin with a initial")]
+    #[error("init gave no initial state within {INITIAL_TIMEOUT:?}")]
+    Silent,
+    #[error("init did not begin with an initial state")]
     Unexpected,
     #[error("init speaks version {0} of the link, this elector {VERSION}")]
     Version(u16),
@@ -133,7 +133,7 @@ impl Failure {
     const fn is_told(&self) -> bool {
         match self {
             Self::Access(_) | Self::Probes(_) | Self::NoAddress(_) => true,
-            Self::NoLink | Self::Start(_) | Self::Link(_) | Self::NoWelcome | Self::Unexpected | Self::Version(_) => false,
+            Self::NoLink | Self::Start(_) | Self::Link(_) | Self::Silent | Self::Unexpected | Self::Version(_) => false,
         }
     }
 
@@ -142,7 +142,7 @@ impl Failure {
             Self::NoLink => exit::USAGE,
             Self::Access(error) => error.exit_code(),
             Self::Probes(_) | Self::NoAddress(_) => exit::INVALID,
-            Self::Start(_) | Self::Link(_) | Self::NoWelcome | Self::Unexpected | Self::Version(_) => exit::INTERNAL,
+            Self::Start(_) | Self::Link(_) | Self::Silent | Self::Unexpected | Self::Version(_) => exit::INTERNAL,
         }
     }
 }
@@ -205,7 +205,7 @@ async fn greet(link: &mut Link) -> Result<InitialState, Failure> {
             link.ready().await.map_err(Broken::Socket)?;
         }
     };
-    let first = tokio::time::timeout(WELCOME_TIMEOUT, first).await.map_err(|_| Failure::NoWelcome)?;
+    let first = tokio::time::timeout(INITIAL_TIMEOUT, first).await.map_err(|_| Failure::Silent)?;
     let ToElector::InitialState(initial) = first.map_err(Failure::Link)? else { return Err(Failure::Unexpected) };
     if initial.version != VERSION {
         return Err(Failure::Version(initial.version));

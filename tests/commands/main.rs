@@ -9,6 +9,7 @@ mod config;
 mod held;
 mod install;
 mod lock;
+mod manual;
 mod prune;
 mod replica;
 #[path = "../support/scratch.rs"]

@@ -32,12 +32,12 @@ use script::{Script, Stuck};
 use timeline::Drawn;
 
 /// Runs the demo or one of its parts, and returns the exit code.
-pub(super) fn run(part: &Demo) -> u8 {
+pub(super) fn run(part: Option<&Demo>) -> u8 {
     match part {
-        Demo::Cell(cell) => cell::outer(cell),
-        Demo::Inner(cell) => cell::inner(cell),
-        Demo::Workload { directory, name } => workload::run(directory, name),
-        Demo::Show => show(),
+        None => show(),
+        Some(Demo::Cell(cell)) => cell::outer(cell),
+        Some(Demo::Inner(cell)) => cell::inner(cell),
+        Some(Demo::Workload { directory, name }) => workload::run(directory, name),
     }
 }
 

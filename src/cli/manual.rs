@@ -1,0 +1,55 @@
+//! What is generated from the command line: completions and manual pages.
+
+use std::io;
+
+use clap::{Command, CommandFactory as _};
+use clap_complete::Shell;
+
+use super::Line;
+
+/// The script by which a shell completes what is typed after `tenure`.
+#[must_use]
+pub fn completions(shell: Shell) -> Vec<u8> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut command(), "tenure", &mut script);
+    script
+}
+
+/// tenure, and each of its commands that people may see, under its full name.
+#[must_use]
+pub fn faces() -> Vec<Command> {
+    fn add(face: &Command, faces: &mut Vec<Command>) {
+        faces.push(face.clone());
+        for part in face.get_subcommands().filter(|part| !part.is_hide_set() && part.get_name() != "help") {
+            add(part, faces);
+        }
+    }
+    let mut faces = Vec::new();
+    add(&command(), &mut faces);
+    faces
+}
+
+/// What man calls the page of a face: tenure-config-schema.
+#[must_use]
+pub fn title(face: &Command) -> String {
+    face.get_bin_name().unwrap_or("tenure").replace(' ', "-")
+}
+
+/// The page itself.
+///
+/// # Errors
+/// None that a vector has.
+pub fn page(face: &Command) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    clap_mangen::Man::new(face.clone().disable_help_subcommand(true))
+        .title(title(face))
+        .source(concat!("tenure ", env!("CARGO_PKG_VERSION")))
+        .render(&mut text)?;
+    Ok(text)
+}
+
+fn command() -> Command {
+    let mut command = Line::command();
+    command.build();
+    command
+}
