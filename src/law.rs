@@ -113,8 +113,9 @@
 //!
 //! # The rule of traffic
 //!
-//! 19. A leader is published in an EndpointSlice from its readiness until any stop begins, and nothing waits for that. A term begins
-//!     by emptying the slice. Each write is a PUT with the uid and the resourceVersion that were read, and carries the fencing token
+//! 19. A leader is published in an EndpointSlice from its readiness until any stop begins. Only a planned stop waits until its address
+//!     is withdrawn, before anything of it, for half a second at most; no renewal, no deadline and no loss does. A term begins by
+//!     emptying the slice. Each write is a PUT with the uid and the resourceVersion that were read, and carries the fencing token
 //!     of its term: a lower token never replaces a higher one, compared as integers of arbitrary length. Nothing is sent from S - T
 //!     on.
 
@@ -126,6 +127,9 @@ use crate::time::Instant;
 
 /// b: the pause before a retry.
 pub const RETRY_PAUSE: Duration = Duration::from_millis(200);
+
+/// How long a planned stop waits until the leader's address is withdrawn, at most (19).
+pub const WITHDRAWAL: Duration = Duration::from_millis(500);
 
 /// So many attempts have to fit: with fewer, one lost request would end a term.
 pub const REQUIRED_ATTEMPTS: u32 = 2;

@@ -76,6 +76,11 @@ pub enum ToInit {
         /// The span of the transition, in W3C Trace Context format, for the next elector.
         traceparent: String,
     },
+    /// The leader's address is no longer published, or that cannot be had now: a planned stop waits for it no longer (law 19).
+    Withdrawn {
+        /// The term.
+        term: Term,
+    },
     /// A release is about to be written: the deadlines are void. Acknowledged (law 8).
     Releasing {
         /// The term.

@@ -36,6 +36,7 @@ impl Armed {
             ToInit::Ended { .. } => self.disarm(),
             ToInit::Hello { .. }
             | ToInit::StepDown { .. }
+            | ToInit::Withdrawn { .. }
             | ToInit::Releasing { .. }
             | ToInit::Saw { .. }
             | ToInit::Probed { .. }

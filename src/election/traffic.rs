@@ -31,12 +31,16 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// What a term wants of the slice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
+    /// Which term.
+    pub term: Term,
     /// Of which slot's.
     pub slot: Slot,
     /// Its fencing token.
     pub token: String,
     /// Whether there is an endpoint: the workload leads, is ready, and no stop has begun.
     pub serves: bool,
+    /// Whether a stop has begun.
+    pub ends: bool,
     /// S - T: nothing is sent from then on.
     pub until: Instant,
 }
@@ -103,8 +107,9 @@ impl Standing {
     #[must_use]
     pub fn wanted(&self) -> Option<Wanted> {
         let led = self.term.as_ref()?;
-        let serves = self.fit && led.runs && !led.ends;
-        Some(Wanted { slot: led.slot, token: led.token.clone(), serves, until: led.soft.before(self.attempt_timeout) })
+        let &Led { term, slot, ref token, soft, runs, ends } = led;
+        let serves = self.fit && runs && !ends;
+        Some(Wanted { term, slot, token: token.clone(), serves, ends, until: soft.before(self.attempt_timeout) })
     }
 }
 
@@ -323,7 +328,7 @@ mod tests {
     }
 
     fn wanted(token: &str, serves: bool) -> Wanted {
-        Wanted { slot: Slot(0), token: token.into(), serves, until: START + UNTIL }
+        Wanted { term: Term(1), slot: Slot(0), token: token.into(), serves, ends: !serves, until: START + UNTIL }
     }
 
     fn slice(version: &str, token: Option<&str>, endpoints: Value) -> Value {
@@ -436,7 +441,8 @@ mod tests {
         for (told, stopping, expected) in [(true, None, true), (false, None, false), (true, Some(Reason::Signal), false)] {
             (resume.told, resume.stopping) = (told, stopping);
             initial.resume = Some(resume.clone());
-            assert_eq!(Standing::new(&initial).wanted(), Some(wanted("9", expected)));
+            let wanted = Wanted { ends: stopping.is_some(), ..wanted("9", expected) };
+            assert_eq!(Standing::new(&initial).wanted(), Some(wanted));
         }
     }
 

@@ -4,7 +4,7 @@
 //! actions are carried out, in order (law 9). The time of a write is read before the machine makes it, and that of a sight after
 //! its last byte.
 
-use std::{io, time::Duration};
+use std::{future::pending, io, time::Duration};
 
 use tokio::{
     io::unix::AsyncFd,
@@ -22,7 +22,7 @@ use crate::{
     config::WorkloadConfig,
     election::{Action, Answer, Event, Input, Operation, Pool, Request, RequestId, Watched},
     http::Health,
-    link::{FLUSH, InitialState, Slot, ToElector, ToInit},
+    link::{FLUSH, InitialState, Slot, Term, ToElector, ToInit},
     process::memory,
     telemetry::Telemetry,
     time::{Instant, Now},
@@ -79,6 +79,8 @@ enum Arrived {
     Watched(u64, Watched),
     /// The workload was asked.
     Probed(Box<ToInit>),
+    /// The slice shows that this term is over.
+    Withdrawn(Term),
     /// Telemetry is flushed, or out of time: init may be told that all is done.
     Flushed,
 }
@@ -189,6 +191,7 @@ impl EventLoop {
                 Ok(None)
             }
             arrived = self.arrived.recv() => Ok(arrived),
+            term = withdrawn(&mut self.traffic) => Ok(Some(Arrived::Withdrawn(term))),
         }
     }
 
@@ -218,6 +221,7 @@ impl EventLoop {
             // Of a watch that was replaced.
             Arrived::Watched(..) => return Ok(()),
             Arrived::Probed(answer) => return self.send_to_init(&answer),
+            Arrived::Withdrawn(term) => return self.send_to_init(&ToInit::Withdrawn { term }),
             Arrived::Flushed => return self.send_to_init(&ToInit::Done),
         };
         self.elector.handle(input, clock::now());
@@ -311,6 +315,13 @@ impl EventLoop {
             let _ = arrive.send(Arrived::Watched(number, watched)).await;
         }));
         Task(task.abort_handle())
+    }
+}
+
+async fn withdrawn(traffic: &mut Option<Traffic>) -> Term {
+    match traffic {
+        Some(traffic) => traffic.withdrawn().await,
+        None => pending().await,
     }
 }
 

@@ -3,7 +3,7 @@
 //! Owns the requests for the EndpointSlice, and what of the pod it publishes. The loop tells it what it tells init and hears from
 //! it, and never waits for it.
 
-use std::{mem, net::IpAddr, time::Duration};
+use std::{future::pending, mem, net::IpAddr, time::Duration};
 
 use http::Method;
 use k8s_openapi::api::{
@@ -18,7 +18,7 @@ use crate::{
     clock,
     config::Config,
     election::traffic::{Endpoints, Publisher, Standing, State, Step, Wanted},
-    link::{InitialState, ToElector, ToInit},
+    link::{InitialState, Term, ToElector, ToInit},
     words::bounded,
 };
 
@@ -31,6 +31,7 @@ pub(super) struct NoAddress(String);
 pub(super) struct Traffic {
     standing: Standing,
     wanted: watch::Sender<Option<Wanted>>,
+    withdrawn: watch::Receiver<Option<Term>>,
     task: JoinHandle<()>,
 }
 
@@ -70,8 +71,9 @@ impl Traffic {
         let name = config.service.endpoint_slice.clone().unwrap_or_default();
         let path = format!("/apis/discovery.k8s.io/v1/namespaces/{}/endpointslices/{name}", config.lease.namespace);
         let publisher = Publisher::new(endpoints, config.timing());
-        let task = tokio::spawn(publish(publisher, Aside::new(access, &config.lease), path, seen));
-        Self { standing, wanted, task }
+        let (done, withdrawn) = watch::channel(None);
+        let task = tokio::spawn(publish(publisher, Aside::new(access, &config.lease), path, seen, done));
+        Self { standing, wanted, withdrawn, task }
     }
 
     pub(super) fn told(&mut self, message: &ToElector) {
@@ -89,6 +91,18 @@ impl Traffic {
         self.wanted.send_if_modified(|last| mem::replace(last, wanted.clone()) != wanted);
     }
 
+    /// The next term whose end the slice shows, or cannot be made to show now.
+    pub(super) async fn withdrawn(&mut self) -> Term {
+        loop {
+            if self.withdrawn.changed().await.is_err() {
+                return pending().await;
+            }
+            if let Some(term) = *self.withdrawn.borrow_and_update() {
+                return term;
+            }
+        }
+    }
+
     /// Nothing further is wanted: what is under way is finished, and what fails is not tried again.
     pub(super) fn finish(self) -> JoinHandle<()> {
         self.task
@@ -96,7 +110,13 @@ impl Traffic {
 }
 
 /// Until nothing further is wanted. `path` is that of the first slot.
-async fn publish(mut publisher: Publisher, mut aside: Aside, path: String, mut wanted: watch::Receiver<Option<Wanted>>) {
+async fn publish(
+    mut publisher: Publisher,
+    mut aside: Aside,
+    path: String,
+    mut wanted: watch::Receiver<Option<Wanted>>,
+    done: watch::Sender<Option<Term>>,
+) {
     loop {
         let Some(now) = wanted.borrow_and_update().clone() else {
             if wanted.changed().await.is_err() {
@@ -118,6 +138,8 @@ async fn publish(mut publisher: Publisher, mut aside: Aside, path: String, mut w
             Step::Get => (Method::GET, None),
             Step::Replace(slice) => (Method::PUT, Some(slice)),
             Step::Wait(until) => {
+                let over = Some(now.term).filter(|_| now.ends);
+                done.send_if_modified(|last| mem::replace(last, over) != over);
                 tokio::select! {
                     changed = wanted.changed() => if changed.is_err() { return },
                     () = sleep(until.since(clock::boot()).min(Duration::from_secs(3600))) => {}

@@ -25,8 +25,10 @@ mod stopping;
 #[cfg(test)]
 mod tests;
 mod told;
+mod withdrawing;
 
 use shutdown::Shutdown;
+use withdrawing::Withdrawal;
 
 /// What the agent knows of its environment, set once.
 #[derive(Clone, Debug)]
@@ -64,6 +66,7 @@ pub struct Agent {
     /// An elector reported that no elector can work.
     failed: Option<u8>,
     shutdown: Option<Shutdown>,
+    withdrawal: Option<Withdrawal>,
     /// What the workload last said of itself.
     status: String,
     /// Whether it was ready, and what it had said, when the elector was last told.
@@ -88,6 +91,7 @@ impl Agent {
             backoff: None,
             failed: None,
             shutdown: None,
+            withdrawal: None,
             status: String::new(),
             told_health: (true, String::new()),
             over: false,
@@ -210,7 +214,8 @@ impl Agent {
         let end = self.shutdown.as_ref().filter(|_| self.waits_to_end()).and_then(|shutdown| shutdown.due(self.term.as_ref()));
         let elector = self.electors.due(self.wants_elector());
         let first = (self.is_plain() && self.is_new()).then_some(Instant::BOOT);
-        [deadline, end, elector, first, self.limit(), self.workload.poll_timeout()].into_iter().flatten().min()
+        let withdrawn = self.withdrawal.map(|withdrawal| withdrawal.until);
+        [deadline, end, elector, first, withdrawn, self.limit(), self.workload.poll_timeout()].into_iter().flatten().min()
     }
 
     /// Acts on what is due at `now`. The loop drained the link just before (law 9).
@@ -221,6 +226,9 @@ impl Agent {
         if self.workload.leads() {
             self.enforce(now);
             self.limit_run(now);
+        }
+        if self.withdrawal.is_some_and(|withdrawal| withdrawal.until <= now) {
+            self.stop_now(now);
         }
         let wanted = self.wants_elector();
         match self.electors.step(wanted, now) {

@@ -379,6 +379,7 @@ impl World {
                 self.replicas[at].last_seen.insert(slot, last_seen);
             }
             ToInit::Hello { .. }
+            | ToInit::Withdrawn { .. }
             | ToInit::Probed { .. }
             | ToInit::Heartbeat
             | ToInit::Done

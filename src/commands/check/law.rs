@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::Report;
 use crate::{
     config::{Config, humane},
-    law::{RETRY_PAUSE, longer},
+    law::{RETRY_PAUSE, WITHDRAWAL, longer},
     link::FLUSH,
     time::Instant,
 };
@@ -63,7 +63,8 @@ pub(super) fn check_plain(config: &Config, report: &mut Report) {
 /// What the pod needs from SIGTERM to SIGKILL, in whole seconds.
 fn grace_period(config: &Config) -> Duration {
     let stop = &config.workload.stop;
-    whole(stop.grace + stop.kill_margin + config.timing().release_limit() + FLUSH)
+    let withdrawal = config.service.endpoint_slice.as_ref().map_or(Duration::ZERO, |_| WITHDRAWAL);
+    whole(withdrawal + stop.grace + stop.kill_margin + config.timing().release_limit() + FLUSH)
 }
 
 fn whole(needed: Duration) -> Duration {
@@ -82,7 +83,8 @@ mod tests {
     fn the_grace_period_covers_stop_kill_release_and_the_last_spans() {
         let mut config = Config::default();
         assert_eq!(grace_period(&config), Duration::from_secs(27));
-        config.workload.stop.grace = Duration::from_millis(20_001);
+        config.service.endpoint_slice = Some("leader".into());
+        config.workload.stop.grace = Duration::from_millis(19_501);
         assert_eq!(grace_period(&config), Duration::from_secs(28));
     }
 

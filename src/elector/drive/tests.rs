@@ -94,7 +94,7 @@ impl Replica {
         loop {
             let message = self.hears_all().await;
             match &message {
-                ToInit::Heartbeat | ToInit::Saw { .. } => continue,
+                ToInit::Heartbeat | ToInit::Saw { .. } | ToInit::Withdrawn { .. } => continue,
                 ToInit::Lead { term, .. } => self.say(&ToElector::Acknowledged { term: *term, serial: 0 }),
                 ToInit::Extend { term, serial, .. } | ToInit::Releasing { term, serial } => {
                     self.say(&ToElector::Acknowledged { term: *term, serial: *serial });

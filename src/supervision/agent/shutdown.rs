@@ -73,7 +73,9 @@ impl Shutdown {
 impl Agent {
     /// A signal to init.
     pub(super) fn signalled(&mut self, signal: Signal, now: Instant) {
+        self.stop_now(now);
         match signal.0 {
+            libc::SIGTERM if self.withdraws_first(Reason::Signal, Some(signal), now) => {}
             libc::SIGTERM => self.asked_to_end(signal, None, now),
             libc::SIGINT | libc::SIGQUIT if !self.workload.is_running() => self.asked_to_end(signal, None, now),
             // The program may handle it and go on, as a JVM does with QUIT; if it ends instead, so does init.
@@ -91,7 +93,7 @@ impl Agent {
 
     /// The first TERM leaves the planned grace, the second that of a loss, the third kills at once. The fourth does not even wait
     /// for the Lease to be given back. A `signal` that is passed on begins a stop, and hastens none.
-    fn asked_to_end(&mut self, by: Signal, signal: Option<Signal>, now: Instant) {
+    pub(super) fn asked_to_end(&mut self, by: Signal, signal: Option<Signal>, now: Instant) {
         // The exit code of a standby that waits to be started again does not count here.
         let nothing_runs = self.workload.is_down() && self.term.is_none() && !self.is_plain();
         // A script must not believe that its command ran.

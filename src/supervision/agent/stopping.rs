@@ -100,6 +100,7 @@ impl Agent {
     }
 
     pub(super) fn happened(&mut self, happened: Happened, now: Instant) {
+        let has_ended = matches!(happened, Happened::Ended(_) | Happened::Restarting(_));
         match happened {
             Happened::Leads { pid } => {
                 if let Some(term) = &mut self.term {
@@ -153,6 +154,9 @@ impl Agent {
                     self.tell(ToElector::Unproved { term, pids });
                 }
             }
+        }
+        if has_ended {
+            self.stop_now(now);
         }
     }
 

@@ -27,6 +27,7 @@ mod standby_command;
 mod standing;
 mod task;
 mod terms;
+mod withdrawing;
 
 /// The workload's main process.
 const MAIN: i32 = 100;

@@ -24,10 +24,22 @@ impl Agent {
                 }
             }
             ToInit::StepDown { term, request, reason, traceparent } => {
+                if self.named(term).is_none() {
+                    return;
+                }
+                let waits = self.withdraws_first(reason, None, now) || self.withdrawal.is_some() && !reason.is_loss();
                 let Some(term) = self.named(term) else { return };
                 term.step_down(request, reason, traceparent);
                 self.on_loss(reason);
-                self.give_way(now);
+                if !waits {
+                    self.stop_now(now);
+                    self.give_way(now);
+                }
+            }
+            ToInit::Withdrawn { term } => {
+                if self.named(term).is_some() {
+                    self.stop_now(now);
+                }
             }
             ToInit::Releasing { term, serial } => {
                 let Some(named) = self.named(term) else { return };
