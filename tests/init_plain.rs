@@ -335,7 +335,7 @@ fn the_workload_leads_a_process_group_of_its_own_and_has_no_descriptor_of_inits(
 fn a_term_that_was_pending_when_init_began_ends_it_before_anything_is_started() {
     let script = "kill -TERM $$; exec \"$0\" --leader-election=off -- sleep 600";
     let init = Init::run(&["env", "--block-signal=TERM", "sh", "-c", script], &[TENURE], true);
-    assert_eq!(init.exit(), 0);
+    assert_eq!(init.exit(), 143, "nobody may believe that it ran");
 }
 
 #[test]

@@ -86,7 +86,9 @@ pub(super) fn narrow(preset: &cli::Preset, [file, environment, flags]: &mut [Lay
         return;
     }
     let is_task = matches!(preset, cli::Preset::Task(_));
-    let applies = |path: &str| applies(path) || is_task && path.starts_with("task.");
+    // Each slot would rest by itself.
+    let applies =
+        |path: &str| if is_task { path.starts_with("task.") || applies(path) && path != "lease.slots" } else { applies(path) };
     for layer in [file, environment] {
         layer.entries.retain(|entry| applies(&entry.key.path));
         layer.problems.retain(|problem| applies(&problem.path) || !matches!(keys::find(&problem.path), Found::Key(_)));

@@ -605,6 +605,15 @@ fn a_probe_is_written_as_in_a_pod_or_as_keys_and_a_notification_is_asked_for_by_
 }
 
 #[test]
+fn a_task_has_one_slot_whatever_the_replica_beside_it_has() {
+    let file = File::new("slots.yaml", "lease: {slots: 3}\n");
+    assert_eq!(loaded(&task("1h", None, true, file.flags()), &[("TENURE_LEASE__SLOTS", "4")]).config.lease.slots, 1);
+    let flags = ConfigFlags { slots: Some("3".into()), ..ConfigFlags::default() };
+    let said = problems(&task("1h", None, true, flags), &[]);
+    assert!(said.iter().any(|said| said.contains("lease.slots") && said.contains("does not apply")), "{said:#?}");
+}
+
+#[test]
 fn what_is_to_be_asked_and_says_nothing_is_refused_with_all_else_where_it_stands() {
     let file = File::new(
         "empty.yaml",

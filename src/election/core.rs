@@ -76,7 +76,7 @@ pub(crate) struct Core {
 impl Core {
     pub(crate) fn new(initial: &InitialState, slot: Slot, seed: u64, now: Now) -> Self {
         let config = &initial.config;
-        let nothing = || LastSeen { duration: config.lease.duration, held: None, not_before: Instant::BOOT };
+        let nothing = || LastSeen { duration: config.lease.duration, held: None, named: false, not_before: Instant::BOOT };
         let last_seen = initial.last_seen.get(&slot).cloned().unwrap_or_else(nothing);
         let (identity, timing) = (initial.identity.clone(), config.timing());
         let every = initial.preset.task().map(|task| task.every);

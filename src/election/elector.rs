@@ -243,6 +243,14 @@ impl Elector {
         }
     }
 
+    /// The others go first until then: this replica gave up another slot voluntarily.
+    pub(super) fn sit_out(&mut self, until: Instant) {
+        match &mut self.phase {
+            Phase::Following(following) => following.sit_out(until),
+            Phase::Leading(_) | Phase::Releasing(_) | Phase::Finished => {}
+        }
+    }
+
     fn enter(&mut self, next: Option<Next>) {
         let Some(next) = next else { return };
         self.phase = match next {

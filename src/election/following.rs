@@ -85,6 +85,10 @@ impl Following {
         Self { backoff, ..Self::default() }
     }
 
+    pub(crate) const fn sit_out(&mut self, until: Instant) {
+        self.backoff = Some(until);
+    }
+
     pub(crate) fn tick(&mut self, core: &mut Core, now: Now) -> Option<Next> {
         if core.shutdown && !self.may_hold(core) {
             let context = core.next_context(None);

@@ -60,6 +60,8 @@ struct Proved {
 struct Renewal {
     due: Instant,
     is_read_wanted: bool,
+    /// So that the Lease is looked at whatever a write proves meanwhile.
+    is_gone: bool,
     /// Consecutive conflicts: the first is retried at once, later ones are paced.
     conflicts: u32,
     /// Consecutive writes without an answer.
@@ -97,7 +99,7 @@ struct Proof {
 
 impl Renewal {
     const fn at(due: Instant) -> Self {
-        Self { due, is_read_wanted: false, conflicts: 0, unanswered: 0 }
+        Self { due, is_read_wanted: false, is_gone: false, conflicts: 0, unanswered: 0 }
     }
 }
 
@@ -260,7 +262,7 @@ impl Leading {
 
     /// The watch no longer shows the Lease: it is gone, or only its label. A read tells.
     pub(crate) const fn look_again(&mut self, now: Now) {
-        self.renewal.is_read_wanted = true;
+        (self.renewal.is_read_wanted, self.renewal.is_gone) = (true, true);
         self.renewal.due = now.boot;
     }
 

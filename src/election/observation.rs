@@ -100,7 +100,7 @@ impl Observation {
         config: &LeaseConfig,
         crash_wait: Option<Duration>,
     ) -> Self {
-        let LastSeen { duration, held, not_before } = last_seen;
+        let LastSeen { duration, held, named, not_before } = last_seen;
         Self {
             me,
             timing,
@@ -111,7 +111,7 @@ impl Observation {
             seen: Seen::Nothing,
             seen_at: Now { boot: Instant::BOOT, wall: 0 },
             held,
-            was_named: false,
+            was_named: named,
             version: None,
             since: Instant::BOOT,
             sights: 0,
@@ -123,7 +123,8 @@ impl Observation {
 
     /// What counts of what was seen for the next elector, which may find the Lease gone.
     pub(crate) fn last_seen(&self) -> LastSeen {
-        LastSeen { duration: self.last_duration, held: self.held.clone(), not_before: self.not_before }
+        let (duration, held, named) = (self.last_duration, self.held.clone(), self.was_named);
+        LastSeen { duration, held, named, not_before: self.not_before }
     }
 
     /// Takes in a version of the Lease from a reply, which is always believed (law 16).

@@ -14,7 +14,8 @@ use super::{
     writes::SLOTS,
 };
 use crate::{
-    link::{InitialState, Slot, ToElector, ToInit},
+    law::RETRY_PAUSE,
+    link::{InitialState, Slot, Then, ToElector, ToInit},
     time::{Instant, Now},
 };
 
@@ -54,6 +55,9 @@ struct Reads {
     /// No list before this: it is forbidden.
     list_at: Instant,
     by_name_at: Instant,
+    /// No list before this: the last ones failed.
+    not_before: Instant,
+    failures: u32,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -106,7 +110,14 @@ impl Pool {
             random,
             held,
             plan: None,
-            reads: Reads { wanted: Vec::new(), by_name: VecDeque::new(), list_at: now.boot, by_name_at: now.boot },
+            reads: Reads {
+                wanted: Vec::new(),
+                by_name: VecDeque::new(),
+                list_at: now.boot,
+                by_name_at: now.boot,
+                not_before: now.boot,
+                failures: 0,
+            },
             watch: SharedWatch::default(),
             sent: 0,
             in_flight: None,
@@ -129,7 +140,13 @@ impl Pool {
                 self.electors.iter_mut().for_each(|elector| elector.handle(Input::Told(message.clone()), now));
                 return;
             }
-            Input::Told(message) => return self.electors[self.held].handle(Input::Told(message), now),
+            Input::Told(message) => {
+                // Init says no more of it to the others.
+                if let ToElector::Stopped { then: Then::Exit, .. } = &message {
+                    self.others().for_each(|elector| elector.handle(Input::Told(ToElector::Shutdown), now));
+                }
+                return self.electors[self.held].handle(Input::Told(message), now);
+            }
             Input::Watched(watched) => self.watched(watched, now),
             Input::Answered { id, answer } => self.answered(id, answer, now),
         }
@@ -160,9 +177,10 @@ impl Pool {
             return own;
         }
         let read = Some(self.reads.by_name_at).filter(|_| !self.reads.by_name.is_empty());
+        let list = Some(self.reads.not_before).filter(|_| !self.reads.wanted.is_empty());
         let due = || self.electors.iter().filter_map(Elector::candidacy).map(|(at, _)| at).min();
         let write = self.plan.map(|(_, at)| at).or_else(due);
-        [own, read, write].into_iter().flatten().min()
+        [own, read, list, write].into_iter().flatten().min()
     }
 
     /// What probes see.
@@ -174,6 +192,11 @@ impl Pool {
             workload: views().all(|view| view.workload),
             leading: views().find_map(|view| view.leading),
         }
+    }
+
+    fn others(&mut self) -> impl Iterator<Item = &mut Elector> {
+        let held = self.held;
+        self.electors.iter_mut().enumerate().filter(move |(at, _)| *at != held).map(|(_, elector)| elector)
     }
 
     fn busy(&self) -> Option<usize> {
@@ -240,6 +263,10 @@ impl Pool {
                     Action::Request { slot, id, request } => self.send(Flight::Of(at, id), slot, request),
                     Action::Watch { resource_version } => self.start_watch(resource_version),
                     Action::Tell(ToInit::Done) => {}
+                    Action::Tell(ToInit::Ended { backoff: Some(until), .. }) => {
+                        self.others().for_each(|elector| elector.sit_out(until));
+                        self.actions.push_back(action);
+                    }
                     // Another slot may still be had.
                     Action::Tell(ToInit::GaveUp { .. }) => {
                         let is_last =
@@ -282,7 +309,7 @@ impl Pool {
             let slot = self.electors[at].slot();
             return self.send(Flight::Of(at, id), slot, Request::Get);
         }
-        if !self.reads.wanted.is_empty() {
+        if !self.reads.wanted.is_empty() && now.boot >= self.reads.not_before {
             self.electors.iter_mut().for_each(|elector| elector.look_again(now));
             self.collect();
             self.send(Flight::List, Slot::default(), Request::List);
@@ -314,6 +341,7 @@ impl Pool {
         if std::mem::take(&mut self.said.list_forbidden) {
             self.actions.push_back(Action::Report(Event::Recovered { operation: Operation::List }));
         }
+        self.reads.failures = 0;
         if !self.watch.is_running {
             self.watch.version = Some(resource_version);
         }
@@ -327,7 +355,11 @@ impl Pool {
         self.report_more_slots(objects);
     }
 
+    /// One retry for all slots, paced as that of one.
     fn read_in_vain(&mut self, answer: &Answer, now: Now) {
+        self.reads.failures += 1;
+        let pause = RETRY_PAUSE * 2_u32.saturating_pow(self.reads.failures);
+        self.reads.not_before = now.boot + pause.min(self.renew_period);
         for (at, id) in std::mem::take(&mut self.reads.wanted) {
             self.electors[at].handle(Input::Answered { id, answer: answer.clone() }, now);
         }

@@ -69,7 +69,7 @@ impl Standing {
         let Config { lease, workload, .. } = &initial.config;
         let mut term = initial.resume.as_ref().map(|resume| Led::new(resume.term, &resume.info, &resume.confirmed));
         if let (Some(led), Some(resume)) = (&mut term, &initial.resume) {
-            (led.runs, led.ends) = (resume.told, resume.stopping.is_some());
+            (led.runs, led.ends) = (resume.told && resume.main.is_some(), resume.stopping.is_some());
         }
         Self { attempt_timeout: lease.attempt_timeout, fit: workload.readiness.means().is_none(), term }
     }
@@ -176,7 +176,11 @@ impl Publisher {
 
     /// What to do at `now` so that the slice is as wanted.
     pub fn step(&mut self, wanted: &Wanted, now: Instant) -> Step {
-        if !self.wanted.replace(wanted.clone()).is_some_and(|before| before.is_same_as(wanted)) {
+        let before = self.wanted.replace(wanted.clone());
+        if before.as_ref().is_some_and(|before| before.slot != wanted.slot) {
+            self.seen = None;
+        }
+        if !before.is_some_and(|before| before.is_same_as(wanted)) {
             (self.settled, self.due) = (false, now);
         }
         // What moves it on comes with the next renewal.
@@ -438,12 +442,26 @@ mod tests {
             main: Some(7),
             told: true,
         };
-        for (told, stopping, expected) in [(true, None, true), (false, None, false), (true, Some(Reason::Signal), false)] {
-            (resume.told, resume.stopping) = (told, stopping);
+        let (some, none, signal) = (Some(7), None, Some(Reason::Signal));
+        for (told, main, stopping, expected) in
+            [(true, some, None, true), (false, some, None, false), (true, none, None, false), (true, some, signal, false)]
+        {
+            (resume.told, resume.main, resume.stopping) = (told, main, stopping);
             initial.resume = Some(resume.clone());
             let wanted = Wanted { ends: stopping.is_some(), ..wanted("9", expected) };
             assert_eq!(Standing::new(&initial).wanted(), Some(wanted));
         }
+    }
+
+    #[test]
+    fn the_slice_of_one_slot_is_not_written_to_that_of_another() {
+        let mut publisher = publisher();
+        let first = Wanted { slot: Slot(1), ..wanted("9", false) };
+        assert_eq!(publisher.step(&first, START), Step::Get);
+        publisher.answered(Ok(slice("7", Some("9"), json!([]))), START);
+        assert!(matches!(publisher.step(&first, START), Step::Wait(_)));
+
+        assert_eq!(publisher.step(&wanted("12", false), START), Step::Get);
     }
 
     #[test]

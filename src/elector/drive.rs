@@ -201,6 +201,10 @@ impl EventLoop {
         self.telemetry.heard(&message);
         self.traffic.iter_mut().for_each(|traffic| traffic.told(&message));
         self.events.iter_mut().for_each(|events| events.heard(&message));
+        if let ToElector::Health { .. } = message {
+            // Init waits for a sign before it says more of it.
+            self.beat_due = Instant::BOOT;
+        }
         if let ToElector::Probe { kind, began } = message {
             let (probe, arrive) = (kind.of(&self.workload).clone(), self.arrive.clone());
             spawn(async move {

@@ -23,6 +23,7 @@ use crate::{
     process::{
         Pid, memory,
         notify::NotifySocket,
+        scan::{HIDES, Scanner},
         signals::{self, Inherited, Signals},
         slice,
         sockets::Sockets,
@@ -148,6 +149,9 @@ fn prepare(mut config: Config, preset: Preset, log: &mut Log) -> Result<(Prepare
     if !pid1 {
         adopt(guards, log)?;
     }
+    if guards {
+        see(pid1)?;
+    }
     let mut identity = String::new();
     if guards {
         let pod_name = std::env::var("POD_NAME").ok();
@@ -185,6 +189,15 @@ fn prepare(mut config: Config, preset: Preset, log: &mut Log) -> Result<(Prepare
 fn term_page(log: &mut Log) -> Option<TermPage> {
     let why = |error| log.warn(&format!("there is no TENURE_TERM_FD: {}", one_line(&error)));
     TermPage::create().map_err(why).ok()
+}
+
+/// What cannot be seen cannot be proved gone, and no Lease would ever be given back (law 8).
+fn see(pid1: bool) -> Result<(), Unprepared> {
+    let scanner = Scanner::open().map_err(|error| Unprepared::new(exit::INTERNAL, &error))?;
+    if pid1 && scanner.is_partial() {
+        return Err(Unprepared::system("no end of the workload could be proved", &HIDES));
+    }
+    Ok(())
 }
 
 /// Adopts the orphans of the workload where init is not PID 1.

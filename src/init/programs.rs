@@ -34,7 +34,14 @@ pub(super) struct Programs {
     leases: Vec<String>,
     environment: BTreeMap<OsString, OsString>,
     page: Option<RawFd>,
-    sockets: Option<Sockets>,
+    sockets: Option<Handed>,
+}
+
+/// Sockets, and the variables that describe them.
+#[derive(Debug)]
+struct Handed {
+    sockets: Sockets,
+    described: BTreeMap<OsString, OsString>,
 }
 
 #[derive(Debug)]
@@ -113,10 +120,13 @@ impl Programs {
         self.page = Some(page);
     }
 
-    /// Gives the workload these sockets, each time that it is started, and nobody else.
+    /// Gives these sockets to what runs in the foreground, the workload or the standby's command, each time that it is started, and to
+    /// no helper.
     pub(super) fn hand(&mut self, sockets: Sockets) {
-        self.environment.retain(|name, _| !name.to_str().is_some_and(|name| sockets::NAMES_PROCESS.contains(&name)));
-        self.sockets = Some(sockets);
+        let is_of = |names: [&str; 2], name: &OsString| name.to_str().is_some_and(|name| names.contains(&name));
+        let described = self.environment.extract_if(.., |name, _| is_of(sockets::DESCRIBES, name)).collect();
+        self.environment.retain(|name, _| !is_of(sockets::NAMES_PROCESS, name));
+        self.sockets = Some(Handed { sockets, described });
     }
 
     /// The workload, told its role and its term.
@@ -124,13 +134,14 @@ impl Programs {
     /// # Errors
     /// A NUL byte in what it is told.
     pub(super) fn workload(&self, role: Option<Role>, info: Option<&TermInfo>) -> Result<Command, SpawnError> {
-        let command = self.command(self.program(role), role, Told { info, ..Told::default() })?;
+        let described = self.sockets.iter().flat_map(|handed| &handed.described);
+        let command = self.command(self.program(role), role, Told { info, ..Told::default() }, described)?;
         let command = match self.page {
             Some(page) => command.keeping(TERM_FD, page)?,
             None => command,
         };
         Ok(match &self.sockets {
-            Some(sockets) => command.handing(sockets.clone()),
+            Some(handed) => command.handing(handed.sockets.clone()),
             None => command,
         })
     }
@@ -140,7 +151,7 @@ impl Programs {
     /// # Errors
     /// A NUL byte in what it is told.
     pub(super) fn helper(&self, key: &str, role: Role, told: Told<'_>) -> Result<Option<Command>, SpawnError> {
-        self.helpers.get(key).map(|program| self.command(program, Some(role), told)).transpose()
+        self.helpers.get(key).map(|program| self.command(program, Some(role), told, [])).transpose()
     }
 
     /// The name of the workload's program in this role, for people.
@@ -152,11 +163,12 @@ impl Programs {
         self.standby.as_ref().filter(|_| role == Some(Role::Standby)).unwrap_or(&self.workload)
     }
 
-    fn command(
-        &self,
+    fn command<'a>(
+        &'a self,
         program: &Program,
         role: Option<Role>,
         Told { info, reason, exit }: Told<'_>,
+        more: impl IntoIterator<Item = (&'a OsString, &'a OsString)>,
     ) -> Result<Command, SpawnError> {
         let mut told = BTreeMap::new();
         if let Some(role) = role {
@@ -175,7 +187,7 @@ impl Programs {
             None => {}
         }
         let kept = self.environment.iter().filter(|(name, _)| name.to_str().is_none_or(|name| !is_replaced(name, &told)));
-        let kept = kept.map(|(name, value)| (name.as_os_str(), value.as_os_str()));
+        let kept = kept.chain(more).map(|(name, value)| (name.as_os_str(), value.as_os_str()));
         let told = told.iter().map(|(name, value)| (OsStr::new(name), OsStr::new(value)));
         Command::new(&program.file, &program.arguments, kept.chain(told))
     }
@@ -204,6 +216,8 @@ fn environment(
         // Of several of one name getenv(3) finds the first.
         environment.entry(name).or_insert(value);
     }
+    // Whom a watchdog is for is named by its pid, and that is tenure's.
+    environment.remove(OsStr::new("WATCHDOG_PID"));
     environment.extend(config.workload.env.iter().map(|(name, value)| (name.into(), value.into())));
     if !config.lease.enabled {
         // An outer tenure's is closed by the execve.

@@ -35,8 +35,9 @@ pub(super) struct RoleMessenger {
 }
 
 impl RoleMessenger {
-    pub(super) const fn new(notify: Option<NotifySocket>, answers: bool) -> Self {
-        Self { notify, answers, child: None, marks: 0, is_unmarked: false, rejected: false }
+    pub(super) fn new(notify: Option<NotifySocket>, answers: bool) -> Self {
+        // Anybody can send a mark, and nobody can guess one.
+        Self { notify, answers, child: None, marks: fastrand::u64(..), is_unmarked: false, rejected: false }
     }
 
     /// The socket to read, unless an answer may be next whose question is not known to have been asked.
@@ -74,7 +75,7 @@ impl RoleMessenger {
 
     /// The next mark, to be set as the last thing before the workload is asked.
     fn mark(&mut self) -> Option<Mark<'_>> {
-        self.marks += 1;
+        self.marks = self.marks.wrapping_add(1);
         self.is_unmarked = self.answers;
         self.notify.as_ref().filter(|_| self.answers).map(|socket| Mark { socket: socket.as_fd(), number: self.marks })
     }

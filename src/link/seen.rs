@@ -13,6 +13,8 @@ pub struct LastSeen {
     pub duration: Duration,
     /// uid of the Lease if it was held when it was last seen.
     pub held: Option<String>,
+    /// A name was beside the holder that was last seen.
+    pub named: bool,
     /// Until when holders may run that the Lease does not name, whoever has held it since.
     pub not_before: Instant,
 }

@@ -112,6 +112,9 @@ pub enum ScanError {
     Foreign,
 }
 
+/// [`Scanner::is_partial`], for people.
+pub const HIDES: &str = "/proc hides other users' processes: mount it without hidepid";
+
 /// Scans /proc, with the same buffers each time.
 #[derive(Debug)]
 pub struct Scanner {

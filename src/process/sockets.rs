@@ -15,6 +15,8 @@ use nix::{
 
 /// The process that the sockets are for, by its pid, and since systemd 258 by the inode of its pidfd, too.
 pub const NAMES_PROCESS: [&str; 2] = ["LISTEN_PID", "LISTEN_PIDFDID"];
+/// How many they are, and what they are called.
+pub const DESCRIBES: [&str; 2] = [COUNT, "LISTEN_FDNAMES"];
 const COUNT: &str = "LISTEN_FDS";
 /// The first of them: SD_LISTEN_FDS_START.
 const FIRST: RawFd = 3;

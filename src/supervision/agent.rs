@@ -27,6 +27,7 @@ mod tests;
 mod told;
 mod withdrawing;
 
+use health::ToldHealth;
 use shutdown::Shutdown;
 use withdrawing::Withdrawal;
 
@@ -69,8 +70,7 @@ pub struct Agent {
     withdrawal: Option<Withdrawal>,
     /// What the workload last said of itself.
     status: String,
-    /// Whether it was ready, and what it had said, when the elector was last told.
-    told_health: (bool, String),
+    told_health: ToldHealth,
     /// [`Action::Exit`] went out: nothing more is done.
     over: bool,
     actions: VecDeque<Action>,
@@ -93,7 +93,7 @@ impl Agent {
             shutdown: None,
             withdrawal: None,
             status: String::new(),
-            told_health: (true, String::new()),
+            told_health: ToldHealth::with(true),
             over: false,
             actions: VecDeque::new(),
         }
@@ -136,13 +136,14 @@ impl Agent {
         match input {
             Input::Told(message) => {
                 self.electors.heard(now);
+                self.told_health.is_heard = true;
                 self.told(message, now);
                 self.tell_health(true);
             }
             Input::ElectorStarted => {
                 self.electors.started(now);
                 self.workload.health.change_elector();
-                self.told_health = (self.config.config.workload.readiness.means().is_none(), String::new());
+                self.told_health = ToldHealth::with(self.config.config.workload.readiness.means().is_none());
                 if let Some(shutdown) = &mut self.shutdown {
                     shutdown.was_told();
                 }

@@ -396,6 +396,13 @@ impl Workload {
                     self.descend(None, by, now);
                 }
             }
+            // What stops is a standby, and the Lease waits for its successor.
+            (Wanted::Leader(Launch { not_after, .. }), Actual::Stopping { escalation, .. })
+                if !self.leads && now < *not_after =>
+            {
+                let stop = &self.policy.config.stop;
+                escalation.squeeze(not_after.before(stop.kill_margin).min(now + stop.loss_grace));
+            }
             (Wanted::Leader(launch), Actual::Running { roles, .. }) if now < launch.not_after && roles.is_standby() => {
                 self.leads = true;
                 let outcome = roles.promote(launch.clone(), now, &mut self.actions);

@@ -9,7 +9,7 @@ use std::{
 
 use crate::{
     scratch::Scratch,
-    world::{Embedded, Pod, Running, kubeconfig, scripted, tenure, tenure_in_a_pod},
+    world::{Embedded, Pod, Running, kubeconfig, scripted, tenure, tenure_among_hidden, tenure_in_a_pod},
 };
 
 #[test]
@@ -45,6 +45,16 @@ fn a_replica_says_what_is_odd_about_it() {
     replica.says(&["the API server is https://api.invalid", "its certificate is not verified"]);
     replica.says(&["HTTPS_PROXY is not used", "api.invalid"]);
     assert_eq!(replica.end(), Some(0));
+}
+
+#[test]
+fn a_replica_that_could_not_see_what_is_left_does_not_start() {
+    let place = Scratch::new();
+    let path = place.file("kubeconfig", kubeconfig("server: 'http://127.0.0.1:1'"));
+    let words = "no end of the workload could be proved: /proc hides other users' processes: mount it without hidepid";
+    tenure_among_hidden(&["--lease", "x", "--", "true"], &[("KUBECONFIG", &path)]).says(70, &[words]);
+    tenure_among_hidden(&["check", "--offline", "--lease", "x"], &[]).says(70, &["FAIL  no end of the workload could be proved"]);
+    tenure_among_hidden(&["--leader-election=off", "--", "true"], &[]).says(0, &[]);
 }
 
 #[test]

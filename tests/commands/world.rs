@@ -56,6 +56,13 @@ pub(crate) fn tenure_without_proc(arguments: &[&str]) -> Ended {
     run(after("mount -t tmpfs none /proc && exec \"$@\"", Path::new("sh")), arguments, &[], Stdio::piped())
 }
 
+/// Runs the binary as PID 1 where /proc hides the processes of others.
+pub(crate) fn tenure_among_hidden(arguments: &[&str], variables: &[(&str, &str)]) -> Ended {
+    let inner = "mount -t proc -o hidepid=2 proc /proc && exec \"$@\"";
+    let script = format!("exec unshare --fork --pid --kill-child sh -c '{inner}' sh \"$@\"");
+    run(after(&script, Path::new("sh")), arguments, variables, Stdio::piped())
+}
+
 /// Runs the binary where this is all that is in /etc/tenure.
 pub(crate) fn tenure_with_etc(files: &Path, arguments: &[&str]) -> Ended {
     run(after("mount -t tmpfs none /etc && cp -R \"$0\" /etc/tenure && exec \"$@\"", files), arguments, &[], Stdio::piped())

@@ -38,10 +38,14 @@ fn health(world: &World) -> (Option<String>, String) {
     health
 }
 
-/// What the next message is that `choose` chooses.
+/// What the next message is that `choose` chooses. Each word about the health has its sign of life.
 fn until<T>(world: &World, choose: impl Fn(ToElector) -> Option<T>) -> Option<T> {
     loop {
-        if let Some(chosen) = choose(world.hear_to_the_end()?) {
+        let message = world.hear_to_the_end()?;
+        if let ToElector::Health { .. } = message {
+            world.tell(&ToInit::Heartbeat);
+        }
+        if let Some(chosen) = choose(message) {
             return Some(chosen);
         }
     }

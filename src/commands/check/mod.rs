@@ -4,7 +4,7 @@
 
 use std::fmt::Write as _;
 
-use self::power::{Finding, Power, Proc};
+use self::power::{Finding, Power};
 use super::{access::Access, block_on};
 use crate::{
     api::PLUGIN_PATIENCE,
@@ -45,8 +45,8 @@ pub(super) fn run(check: &cli::Check) -> u8 {
     for Finding { strong, text } in power.findings() {
         if strong { report.good(&text) } else { report.note(&text) }
     }
-    if loaded.config.lease.enabled && power.proc == Proc::Absent {
-        report.bad(exit::INTERNAL, "the elector is started from /proc/self/exe: without /proc this replica never leads");
+    if loaded.config.lease.enabled && !power.can_prove() {
+        report.bad(exit::INTERNAL, "no end of the workload could be proved: a replica does not start here");
     }
     if loaded.config.lease.enabled && !check.offline {
         let asked = block_on(check_server(&loaded.config, &mut report));

@@ -16,7 +16,7 @@ use crate::{
         PID1,
         fuse::Fuse,
         runs_our_program,
-        scan::{ScanError, Scanner},
+        scan::{HIDES, ScanError, Scanner},
         slice, spawn,
     },
     time::Instant,
@@ -116,6 +116,16 @@ impl Power {
         }
     }
 
+    /// Whether a replica starts: what it cannot see it cannot prove gone.
+    #[must_use]
+    pub(super) const fn can_prove(&self) -> bool {
+        match self.proc {
+            Proc::Whole => true,
+            Proc::Partial => !self.pid1,
+            Proc::Foreign | Proc::Absent => false,
+        }
+    }
+
     /// Whether a child may become a user whom this process may not signal.
     #[must_use]
     pub(super) const fn may_be_refused(&self) -> bool {
@@ -161,11 +171,7 @@ impl Power {
     fn sight(&self) -> Finding {
         match self.proc {
             Proc::Whole => finding(true, "/proc shows every process: a stop can be proved while the elector lives"),
-            Proc::Partial => finding(
-                false,
-                "/proc hides other users' processes (hidepid): a stop is proved only as PID 1, after the elector was killed too; \
-                 remount it without hidepid",
-            ),
+            Proc::Partial => finding(false, HIDES),
             Proc::Foreign => finding(false, "/proc is another PID namespace's: nothing can be found or proved; mount this one's"),
             Proc::Absent => finding(false, "/proc cannot be read: nothing can be found or proved; mount it"),
         }

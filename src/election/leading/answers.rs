@@ -99,7 +99,9 @@ impl Leading {
         // One that was sent on this very version may still be stored, where a read has proved an earlier one.
         core.requests.forget_overtaken(&record);
         core.saw(record.clone(), now);
-        self.renewal = Renewal::at((sent + self.timing.renew_period).max(now.boot));
+        let is_gone = self.renewal.is_gone;
+        let due = if is_gone { now.boot } else { (sent + self.timing.renew_period).max(now.boot) };
+        self.renewal = Renewal { is_read_wanted: is_gone, is_gone, ..Renewal::at(due) };
         self.confirmed = Proved::by(&record, now);
         self.look(core, &record);
         self.base = Some(record);
@@ -114,7 +116,7 @@ impl Leading {
 
     /// A quorum read: it may prove a write of this term, or show that the term is lost (law 4, 6).
     fn read(&mut self, core: &mut Core, record: LeaseRecord, now: Now) {
-        (self.renewal.is_read_wanted, self.renewal.unanswered) = (false, 0);
+        (self.renewal.is_read_wanted, self.renewal.is_gone, self.renewal.unanswered) = (false, false, 0);
         let rose = later(record.resource_version(), &self.confirmed.resource_version);
         let proved = core.requests.proved_by(&record).map(|attempt| attempt.sent);
         if let (Some(sent), true, true) = (proved, rose, self.is_mine(core, &record)) {

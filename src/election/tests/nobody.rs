@@ -307,7 +307,7 @@ fn what_is_remembered_is_handed_on_to_the_next_elector() {
 
 #[test]
 fn another_uid_than_the_one_that_the_last_elector_saw_held_is_no_clean_slate() {
-    let last_seen = LastSeen { duration: seconds(40), held: Some("uid-0".into()), not_before: Instant::BOOT };
+    let last_seen = LastSeen { duration: seconds(40), held: Some("uid-0".into()), named: false, not_before: Instant::BOOT };
     let initial = InitialState { generation: 2, last_seen: [(Slot::default(), last_seen)].into(), ..initial_state() };
 
     leads_exactly_after(&mut Bench::start(initial, Register::holding(mark())), plus(40));
@@ -402,11 +402,13 @@ fn nobodys_time_rises_above_all_that_was_seen_whatever_the_own_clock_says() {
 
 #[test]
 fn what_a_foreign_holder_has_emptied_is_given_back_where_that_is_trusted() {
-    let trusting = |register| {
+    let after = |last_seen: Option<LastSeen>, register| {
         let mut initial = initial_state();
         initial.config.lease.foreign_release = ForeignRelease::Trust;
+        initial.last_seen = last_seen.map(|last_seen| (Slot::default(), last_seen)).into_iter().collect();
         Bench::start(initial, register)
     };
+    let trusting = |register| after(None, register);
     let vacated = || json!({"holderIdentity": null, "leaseTransitions": 4});
     let mut bench = trusting(Register::holding(vacated()));
     bench.run(TICK);
@@ -424,6 +426,9 @@ fn what_a_foreign_holder_has_emptied_is_given_back_where_that_is_trusted() {
 
     let mut bench = trusting(annotated(held("other", 15), json!({HOLDER: "other"})));
     bench.run(TICK);
+    let mut next = after(bench.saw.last().cloned(), annotated(vacated(), json!({})));
+    next.run(TICK);
+    assert_eq!(next.leads(), None, "nor has whose name an earlier elector saw there");
     bench.see(|object| (object["spec"], object["metadata"]["annotations"]) = (vacated(), json!({})));
     bench.run(TICK);
     assert_eq!(bench.leads(), None, "nor has whose name was");

@@ -231,7 +231,9 @@ fn a_term_that_is_being_given_back_is_over_before_the_next_one() {
     assert!(bench.sent.iter().rev().take(5).all(|(_, slot, _)| *slot == Slot(0)), "{:?}", bench.sent);
     assert!(bench.writes().iter().all(|slot| *slot == Slot(0)), "{writes:?}");
     bench.run_answered(SPREAD * 2);
-    assert_eq!((bench.holder(0), bench.terms()), (String::new(), vec![(Slot(0), Term(1)), (Slot(1), Term(2))]));
+    assert_eq!((bench.holder(0), bench.terms()), (String::new(), vec![(Slot(0), Term(1))]));
+    bench.run_answered(plus(15));
+    assert_eq!(bench.terms().last().map(|(_, term)| *term), Some(Term(2)));
 }
 
 #[test]
@@ -281,7 +283,7 @@ fn what_was_seen_of_a_slot_is_handed_to_the_next_elector_for_that_slot() {
     };
     assert_eq!((saw(0).map(|seen| seen.duration), saw(1).map(|seen| seen.duration)), (Some(seconds(3600)), Some(seconds(40))));
 
-    let waits = LastSeen { duration: seconds(15), held: None, not_before: START + seconds(100) };
+    let waits = LastSeen { duration: seconds(15), held: None, named: false, not_before: START + seconds(100) };
     let initial = InitialState { last_seen: [(Slot(1), waits)].into(), ..one_who_begins_at(1, 2) };
     let mut bench = Bench::start(initial.clone(), &[Some(mark()), Some(mark())]);
     bench.run(SPREAD);
@@ -433,6 +435,69 @@ fn a_shutdown_ends_every_slot_and_is_done_once_the_one_that_is_held_is_given_bac
     bench.prove_then(Then::Exit);
     bench.run(seconds(1));
     assert_eq!((bench.holder(1), bench.dones(), bench.told.last()), (String::new(), 1, Some(&ToInit::Done)));
+}
+
+#[test]
+fn the_end_of_the_workload_ends_the_wait_for_the_other_slots_too() {
+    let mut bench = Bench::start(one_of(2, "me_0"), &[others(), Some(mark())]);
+    bench.run(seconds(1));
+    bench.see(0, |object| object["spec"] = mark());
+    bench.tell(ToElector::Stopping { term: Term(1), reason: Reason::Signal, at: bench.now.boot });
+
+    bench.prove_then(Then::Exit);
+    bench.run(seconds(1));
+
+    assert_eq!((bench.terms().len(), bench.dones(), bench.told.last()), (1, 1, Some(&ToInit::Done)));
+}
+
+#[test]
+fn who_gives_a_slot_up_leaves_the_others_to_the_others_for_one_duration_too() {
+    let mut bench = Bench::start(one_who_begins_at(0, 2), &[Some(mark()), Some(mark())]);
+    bench.run(SPREAD);
+    let writes = |bench: &Bench| bench.writes().into_iter().filter(|slot| *slot == Slot(1)).count();
+    bench.tell(ToElector::Stopping { term: Term(1), reason: Reason::Exited, at: bench.now.boot });
+
+    bench.prove();
+    let ended = bench.now.boot;
+    bench.run(plus(15) - TICK);
+
+    assert_eq!(writes(&bench), 0, "{:?}", bench.writes());
+    bench.run(seconds(1));
+    assert_eq!(bench.terms().len(), 2, "{:?} after", bench.now.boot.since(ended));
+}
+
+#[test]
+fn a_held_slot_that_is_gone_is_looked_at_although_a_renewal_was_stored_before() {
+    let mut bench = Bench::start(one_who_begins_at(1, 2), &[others(), Some(mark())]);
+    bench.run(seconds(1));
+    bench.answers = false;
+    bench.run(seconds(3));
+    let (slot, _, request) = bench.awaited.clone().expect("a renewal");
+    let answer = bench.apply(slot, &request);
+    bench.delete(1);
+
+    bench.answer(answer);
+
+    assert!(matches!(bench.awaited, Some((Slot(1), _, Request::Get))), "{:?}", bench.awaited);
+}
+
+#[test]
+fn lists_that_fail_are_paced_however_many_slots_there_are() {
+    for slots in [2, 64] {
+        let mut bench = Bench::start(one_of(slots, "me_0"), &vec![others(); slots.into()]);
+        bench.run(seconds(10));
+        bench.answers = false;
+        let (until, before) = (bench.now.boot + seconds(60), bench.sent.len());
+        while bench.now.boot < until {
+            if bench.awaited.is_some() {
+                bench.answer(lost());
+            }
+            let next = bench.pool.poll_timeout().unwrap_or(until).max(bench.now.boot);
+            bench.run(next.since(bench.now.boot).min(seconds(1)));
+        }
+        let lists = bench.sent.iter().skip(before).filter(|(_, _, request)| *request == Request::List).count();
+        assert!((10..40).contains(&lists), "{lists} for {slots} slots");
+    }
 }
 
 #[test]

@@ -9,6 +9,21 @@ use crate::{
     time::Instant,
 };
 
+/// What the elector was last told.
+#[derive(Clone, Debug)]
+pub(super) struct ToldHealth {
+    ready: bool,
+    status: String,
+    /// It has spoken since. Until then it is told nothing further, however often a workload changes its mind.
+    pub(super) is_heard: bool,
+}
+
+impl ToldHealth {
+    pub(super) const fn with(ready: bool) -> Self {
+        Self { ready, status: String::new(), is_heard: true }
+    }
+}
+
 impl Agent {
     /// The workload said it.
     pub(super) fn notified(&mut self, said: Notification, now: Instant) {
@@ -30,14 +45,15 @@ impl Agent {
     }
 
     /// Tells the elector what has changed; of what the workload says of itself only the latest, and only when the elector has just
-    /// spoken: that is often enough, and never too often.
+    /// spoken, because that is often enough.
     pub(super) fn tell_health(&mut self, has_spoken: bool) {
         let config = &self.config.config.workload;
         let is_idle = config.runs == Runs::Leading && self.term.is_none();
         let unready = self.workload.unready().filter(|_| !is_idle && config.readiness.means().is_some()).map(str::to_owned);
-        let (was_ready, told) = &self.told_health;
-        if self.electors.is_alive() && (unready.is_none() != *was_ready || has_spoken && self.status != *told) {
-            self.told_health = (unready.is_none(), self.status.clone());
+        let ToldHealth { ready, status, is_heard } = &self.told_health;
+        let is_news = unready.is_none() != *ready || has_spoken && self.status != *status;
+        if self.electors.is_alive() && *is_heard && is_news {
+            self.told_health = ToldHealth { ready: unready.is_none(), status: self.status.clone(), is_heard: false };
             self.tell(ToElector::Health { unready, status: self.status.clone() });
         }
     }

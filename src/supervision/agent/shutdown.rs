@@ -97,7 +97,8 @@ impl Agent {
         // The exit code of a standby that waits to be started again does not count here.
         let nothing_runs = self.workload.is_down() && self.term.is_none() && !self.is_plain();
         // A script must not believe that its command ran.
-        let code_of_nothing = if self.config.preset.is_once() { Exit::Signal(by.0).code() } else { 0 };
+        let is_awaited = self.config.preset.is_once() || self.is_plain();
+        let code_of_nothing = if is_awaited { Exit::Signal(by.0).code() } else { 0 };
         let begin = || Shutdown { code_of_nothing, ..Shutdown::with(nothing_runs.then_some(code_of_nothing)) };
         let shutdown = self.shutdown.get_or_insert_with(begin);
         shutdown.signals = shutdown.signals.saturating_add(signal.is_none().into());
@@ -140,6 +141,7 @@ impl Agent {
             self.begin_shutdown(Some(code));
         }
         let waits = self.waits_to_end();
+        let pid1 = self.config.pid1;
         let Some(shutdown) = &mut self.shutdown else { return };
         // Also while a standby still stops: a replica that is to end takes no Lease that it would have to hold meanwhile.
         if self.term.is_none() && self.electors.is_greeted() && shutdown.elector == Informed::No {
@@ -149,6 +151,7 @@ impl Agent {
         if waits {
             shutdown.by.get_or_insert_with(|| now + self.timing.release_limit().saturating_add(FLUSH));
         }
+        let is_pressed = pid1 && shutdown.signals > 3;
         let is_due = shutdown.due(self.term.as_ref()).is_some_and(|at| at <= now);
         let is_over = if self.workload.is_down() {
             let unneeded = match &self.term {
@@ -159,8 +162,8 @@ impl Agent {
         } else if self.is_plain() {
             self.is_left_to_the_kernel()
         } else {
-            // Nobody need wait for what a standby leaves and SIGKILL does not remove.
-            waits && is_due
+            // Nobody need wait for what a standby leaves and SIGKILL does not remove, and with PID 1 the kernel ends the rest.
+            waits && is_due || is_pressed
         };
         if is_over {
             self.finish(now);

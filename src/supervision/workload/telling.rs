@@ -110,9 +110,12 @@ impl Workload {
         }
     }
 
-    /// What it is doing may take until then.
+    /// What it is doing may take until then, unless the Lease waits for its end.
     pub(crate) fn take_longer(&mut self, until: Instant) {
-        if let Actual::Stopping { escalation, .. } = &mut self.actual {
+        let is_awaited = matches!(self.wanted, Wanted::Leader(_)) && !self.leads;
+        if let Actual::Stopping { escalation, .. } = &mut self.actual
+            && !is_awaited
+        {
             escalation.extend(until);
         }
     }

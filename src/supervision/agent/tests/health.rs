@@ -256,10 +256,11 @@ fn a_start_takes_as_long_as_the_workload_says() {
 #[test]
 fn a_leader_that_was_ready_may_reload_for_as_long_as_it_likes_and_the_elector_knows() {
     let mut world = World::leading(ready(notify));
-    world.says(Notification::Ready);
-    assert_eq!(world.known(), Some(true));
-    world.says(Notification::Reloading);
-    assert_eq!(world.known(), Some(false));
+    for (said, is_ready) in [(Notification::Ready, true), (Notification::Reloading, false)] {
+        world.told(ToInit::Heartbeat);
+        world.says(said);
+        assert_eq!(world.known(), Some(is_ready));
+    }
     world.live_until(ms(200_000));
     assert_eq!(world.stops(), None);
 }
@@ -320,6 +321,47 @@ fn a_status_is_told_when_the_elector_has_spoken_and_only_the_latest_one() {
     world.replace_elector();
     world.greet();
     assert!(world.tells().contains(&told));
+}
+
+#[test]
+fn who_changes_its_mind_faster_than_the_elector_listens_is_told_of_once() {
+    let mut world = World::leading(ready(notify));
+    world.told(ToInit::Heartbeat);
+    world.take();
+    for _ in 0..3 {
+        world.says(Notification::Ready);
+        world.says(Notification::Reloading);
+    }
+    let told = |ready: bool, told: &[ToElector]| matches!(told, [ToElector::Heartbeat, ToElector::Health { unready, .. }] | [ToElector::Health { unready, .. }] if unready.is_none() == ready);
+    let first = world.tells();
+    assert!(told(true, &first), "{first:?}");
+
+    world.told(ToInit::Heartbeat);
+
+    let second = world.tells();
+    assert!(told(false, &second), "{second:?}");
+}
+
+#[test]
+fn a_lease_waits_for_a_standby_that_is_stopped_no_longer_than_for_a_standby_command() {
+    let mut config = always(live(notify));
+    config.workload.on_exit = OnExit::Restart;
+    let mut world = World::of(config, true, false);
+    world.due();
+    world.run();
+    world.greet();
+    world.says(Notification::WatchdogTrigger);
+    assert!(world.wants(&to_main(libc::SIGTERM)), "{:?}", world.actions);
+    world.take();
+    world.lead(1);
+    let by = world.now + super::config().workload.stop.loss_grace;
+
+    for second in 2..10 {
+        world.says(Notification::ExtendTimeout(Duration::from_secs(10)));
+        world.wake_until(by.min(ms(second * 1000)));
+    }
+
+    assert!(world.wants(&Action::Sweep), "{:?}", world.actions);
 }
 
 #[test]
