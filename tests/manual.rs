@@ -21,6 +21,28 @@ fn what_is_kept_in_the_repository_is_what_the_code_says() {
     }
 }
 
+/// Calls `with` on every file below this directory whose name ends so.
+fn files(directory: &Path, end: &str, with: &mut impl FnMut(&Path, &str)) {
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            files(&path, end, with);
+        } else if path.to_str().is_some_and(|path| path.ends_with(end)) {
+            with(&path, &fs::read_to_string(&path).unwrap());
+        }
+    }
+}
+
+#[test]
+fn every_table_of_the_documentation_begins_with_a_head() {
+    files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("docs"), ".md", &mut |path, text| {
+        let lines: Vec<_> = text.lines().collect();
+        for three in lines.windows(3).filter(|three| !three[0].starts_with('|') && three[1].starts_with('|')) {
+            assert!(three[2].starts_with("|-"), "{}: {}", path.display(), three[1]);
+        }
+    });
+}
+
 #[test]
 fn the_file_of_defaults_names_the_schema_beside_it() {
     let defaults = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/config/tenure.yaml")).unwrap();
