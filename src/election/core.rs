@@ -81,7 +81,8 @@ impl Core {
         let (identity, timing) = (initial.identity.clone(), config.timing());
         let every = initial.preset.task().map(|task| task.every);
         let crash_wait = every.filter(|_| config.task.after_crash == AfterCrash::Wait);
-        let mut recorder = Recorder::new(initial.resume.as_ref(), now);
+        let is_fit = config.workload.readiness.means().is_none();
+        let mut recorder = Recorder::new(initial.resume.as_ref(), is_fit, now);
         if initial.preset.is_once() {
             recorder.waits();
         }
@@ -107,7 +108,7 @@ impl Core {
             patience: initial.preset.patience().map(|bound| Patience::new(bound, initial.began)),
             // Its predecessor has read the Lease.
             ready: initial.resume.is_some(),
-            is_fit: config.workload.readiness.means().is_none(),
+            is_fit,
             unfit_delay: Some(config.workload.unready_after).filter(|_| config.workload.candidate == Candidate::Ready),
             answers_unfit: config.http.ready == HttpReady::Always,
             handed_on: last_seen,

@@ -29,6 +29,10 @@ pub(super) struct Recorder {
     term: Option<RecordedTerm>,
     /// The Lease is held, and the workload does not lead yet.
     promotion: Option<Promotion>,
+    /// The workload is ready, or nothing is asked of it.
+    ready: bool,
+    /// The workload leads since then, and has not been ready yet.
+    unready_since: Option<Instant>,
     /// The workload ended by itself and is started again.
     restart: Option<(Instant, Exit)>,
     /// When init began a stop by itself.
@@ -72,8 +76,8 @@ struct Demotion {
 }
 
 impl Recorder {
-    /// Nothing is recorded yet except, in a restarted elector, the term in progress.
-    pub(super) fn new(resume: Option<&Resume>, now: Now) -> Self {
+    /// Nothing is recorded yet except, in a restarted elector, the term in progress. The workload is `ready` if nothing is asked of it.
+    pub(super) fn new(resume: Option<&Resume>, ready: bool, now: Now) -> Self {
         let term = resume.map(|resume| RecordedTerm::new(&resume.info, resume.confirmed.deadlines.end));
         let pending = resume.filter(|resume| !resume.told && resume.stopping.is_none());
         let resumed =
@@ -85,6 +89,8 @@ impl Recorder {
             promotion: pending.map(resumed),
             own: [term.as_ref().map(|term| term.context), None],
             term,
+            ready,
+            unready_since: None,
             restart: None,
             stop_began: None,
             demotion: None,
@@ -173,6 +179,11 @@ impl Recorder {
             ToElector::Hooked { hook, began, ended, exit } => {
                 self.hooked(*hook, Phase::new(PhaseKind::Hook { hook: *hook, exit: *exit }, *began, *ended))
             }
+            ToElector::Health { unready, .. } => {
+                self.ready = unready.is_none();
+                let since = self.unready_since.take_if(|_| self.ready)?;
+                self.within_term(Phase::new(PhaseKind::WorkloadReady, since, self.now.boot))
+            }
             ToElector::InitialState(_)
             | ToElector::Acknowledged { .. }
             | ToElector::Stopped { .. }
@@ -180,7 +191,6 @@ impl Recorder {
             | ToElector::Shutdown
             | ToElector::Heartbeat
             | ToElector::Probe { .. }
-            | ToElector::Health { .. }
             | ToElector::Warn(_) => None,
         }
     }
@@ -228,6 +238,7 @@ impl Recorder {
             return None;
         }
         let now = self.now.boot;
+        self.unready_since = None;
         let from = self.stop_began.take().unwrap_or(now).min(now);
         self.demotion = Some(Demotion { reason, context, anchor: Anchor(self.now), from, proved: None, release: None });
         let promotion = self.promotion.take()?;
@@ -269,6 +280,7 @@ impl Recorder {
             phases.extend([Phase::new(PhaseKind::Campaign, from, acquired), Phase::new(PhaseKind::Acquire, sent, acquired)]);
         }
         let held = acquired.map_or(from, |(_, acquired)| acquired);
+        self.unready_since = ran.map(|(_, at)| at).filter(|_| !self.ready);
         if let Some((pid, at)) = ran {
             phases.push(Phase::new(PhaseKind::WorkloadStart { pid, after: None }, held.min(at), at));
         }

@@ -126,6 +126,9 @@ pub enum PhaseKind {
         /// How the one before it ended, if it is started again.
         after: Option<Exit>,
     },
+    /// From when the workload led until it was first ready, where that is asked and it was not ready already. Its span may outlast
+    /// that of its transition.
+    WorkloadReady,
     /// From the start of a hook until nothing of it was left.
     Hook {
         /// Which.
@@ -161,6 +164,7 @@ impl PhaseKind {
             Self::Campaign => "campaign",
             Self::Acquire => "acquire",
             Self::WorkloadStart { .. } => "workload.start",
+            Self::WorkloadReady => "workload.ready",
             Self::Hook { .. } => "hook",
             Self::WorkloadStop => "workload.stop",
             Self::WorkloadKill => "workload.kill",
@@ -182,7 +186,7 @@ impl Phase {
 pub enum TransitionReason {
     /// To leader: why the Lease could be taken.
     Acquired(AcquireReason),
-    /// To leader: the elector that knew has ended since.
+    /// To leader: the elector that knew why has ended since.
     Resumed,
     /// To standby: why the term ended.
     Ended(Reason),

@@ -119,7 +119,11 @@ impl Spans {
         let mut span = self.span(kind.as_str(), context, anchor, (*from, *until));
         span.parent_span_id = SpanId::from(of.span_id);
         match kind {
-            PhaseKind::Campaign | PhaseKind::WorkloadStop | PhaseKind::WorkloadKill | PhaseKind::WorkloadProof => {}
+            PhaseKind::Campaign
+            | PhaseKind::WorkloadReady
+            | PhaseKind::WorkloadStop
+            | PhaseKind::WorkloadKill
+            | PhaseKind::WorkloadProof => {}
             PhaseKind::Wait { holder } => {
                 span.attributes
                     .extend(holder.clone().map(|holder| KeyValue::new("tenure.holder", bounded(&holder).into_owned())));

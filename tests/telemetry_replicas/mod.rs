@@ -34,6 +34,7 @@ pub(crate) fn all() -> Vec<Case> {
         a_handover_is_one_trace_from_the_old_leaders_stop_to_the_new_ones_start_over_http,
         a_handover_is_one_trace_from_the_old_leaders_stop_to_the_new_ones_start_over_grpc,
         a_takeover_from_a_killed_leader_is_a_trace_of_its_own_with_a_link,
+        how_long_a_leader_took_to_be_ready_is_a_part_of_its_transition,
         a_term_that_outlives_its_elector_ends_with_a_link_to_its_beginning,
         the_workload_the_lease_and_the_trace_name_the_same_span,
         a_silent_collector_holds_up_neither_the_handover_nor_the_exit,
@@ -173,6 +174,25 @@ async fn a_takeover_from_a_killed_leader_is_a_trace_of_its_own_with_a_link(stage
     assert_eq!(second.links, [(first.trace.clone(), first.span.clone())]);
     assert_eq!((second.parent.as_str(), second.attributes["tenure.reason"].as_str()), ("", "expired"));
     assert_ne!(second.trace, first.trace);
+}
+
+async fn how_long_a_leader_took_to_be_ready_is_a_part_of_its_transition(stage: Stage) {
+    let mut collector = Collector::start(Wire::Http, Manner::Obliging);
+    let ready = stage.directory().join("ready");
+    let readiness = serde_json::json!({ "exec": { "command": ["test", "-e", &ready] }, "period": "200ms" });
+    let _one = prepare(&stage, "one", &collector).await.set("workload.readiness", readiness).start();
+    stage.witness.start("one", 0).await;
+    wait(&mut collector, "a leader", |seen| has(seen, "one", "leader")).await;
+
+    std::fs::write(&ready, "").expect("a file");
+
+    let is_ready = |span: &&Seen| span.name == "workload.ready";
+    let seen = wait(&mut collector, "its readiness", |seen| seen.iter().any(|span| is_ready(&span))).await;
+    let (led, _) = transition(&seen, "one", "leader").expect("waited for");
+    let span = seen.iter().find(is_ready).expect("waited for");
+    // Each is tied to the wall clock anew.
+    let apart = Duration::from_nanos(span.begin.abs_diff(led.end));
+    assert!(span.is_part_of(led) && apart < Duration::from_millis(100) && span.end > span.begin, "{span:#?}");
 }
 
 async fn a_term_that_outlives_its_elector_ends_with_a_link_to_its_beginning(stage: Stage) {

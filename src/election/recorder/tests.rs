@@ -37,6 +37,11 @@ fn started(millis: u64) -> ToElector {
     ToElector::Started { term: TERM, pid: 12, at: ms(millis) }
 }
 
+fn health(ready: bool) -> ToElector {
+    let unready = (!ready).then(|| "no answer yet".to_owned());
+    ToElector::Health { unready, status: String::new() }
+}
+
 fn hooked(hook: HookKind, began: u64, ended: u64) -> ToElector {
     ToElector::Hooked { hook, began: ms(began), ended: ms(ended), exit: Exit::Code(0) }
 }
@@ -49,7 +54,7 @@ impl Recorder {
 }
 
 fn follower() -> Recorder {
-    Recorder::new(None, at(0))
+    Recorder::new(None, true, at(0))
 }
 
 /// Acquired at 5 ms by a write that was sent at 0, valid until 15 s; the workload runs since 20 ms.
@@ -95,6 +100,47 @@ fn a_transition_to_leader_reaches_from_the_campaign_to_the_running_workload() {
     let expected = [("campaign", ms(0), ms(5)), ("acquire", ms(0), ms(5)), ("workload.start", ms(5), ms(20))];
     assert_eq!(parts(&led), expected);
     assert_eq!(led.margin, Some(Margin(14.98)));
+}
+
+#[test]
+fn the_first_readiness_of_a_term_belongs_to_its_beginning() {
+    let mut recorder = follower();
+    recorder.heard(&health(false));
+    lead(&mut recorder, AcquireReason::Released, None);
+    // It crashes before it was ready.
+    recorder.heard(&ToElector::Restarting { term: TERM, exit: Exit::Code(1), at: ms(40) });
+    recorder.heard(&health(false));
+    within(recorder.heard(&started(60)));
+
+    let ready = within(recorder.at(90).heard(&health(true)));
+
+    assert_eq!((ready.context, ready.term), (CONTEXT, 7));
+    assert_eq!(ready.phase, Phase { kind: PhaseKind::WorkloadReady, from: ms(20), until: ms(90) });
+    for later in [false, true] {
+        assert_eq!(recorder.at(100).heard(&health(later)), None, "it is told once a term");
+    }
+}
+
+#[test]
+fn nothing_is_told_of_a_readiness_that_nobody_waits_for() {
+    // Not asked, or a standby that was ready before.
+    assert_eq!(leader().at(30).heard(&health(true)), None);
+
+    let mut ending = follower();
+    ending.heard(&health(false));
+    lead(&mut ending, AcquireReason::Released, None);
+    ending.at(100).stopping(Reason::Signal, STOP_CONTEXT);
+    assert_eq!(ending.at(110).heard(&health(true)), None, "the term ends");
+}
+
+#[test]
+fn a_new_elector_that_was_not_told_of_the_start_waits_for_the_readiness_too() {
+    let mut recorder = resumed(false, false);
+    transition(recorder.heard(&started(1_010)));
+
+    let ready = within(recorder.at(1_500).heard(&health(true)));
+
+    assert_eq!((ready.phase.from, ready.phase.until), (ms(1_010), ms(1_500)));
 }
 
 #[test]
@@ -291,7 +337,7 @@ fn a_hook_that_a_promotion_waited_for_is_a_part_of_it_and_one_that_it_did_not_of
     assert_eq!(parts(&transition(recorder.ended()))[0], ("hook", ms(35), ms(50)));
 }
 
-fn resumed(told: bool) -> Recorder {
+fn resumed(told: bool, ready: bool) -> Recorder {
     let timing = Timing {
         duration: Duration::from_secs(15),
         renew_period: Duration::from_secs(3),
@@ -312,12 +358,12 @@ fn resumed(told: bool) -> Recorder {
         main: Some(12),
         told,
     };
-    Recorder::new(Some(&resume), at(1_000))
+    Recorder::new(Some(&resume), ready, at(1_000))
 }
 
 #[test]
 fn a_restarted_elector_tells_the_end_of_the_term_that_it_took_over() {
-    let mut recorder = resumed(true);
+    let mut recorder = resumed(true, true);
     recorder.at(4_000).stopping(Reason::Signal, STOP_CONTEXT);
     recorder.at(5_000).proved(Stop { proved: ms(5_000), ..NOTHING });
     let stopped = transition(recorder.ended());
@@ -327,8 +373,8 @@ fn a_restarted_elector_tells_the_end_of_the_term_that_it_took_over() {
 
 #[test]
 fn a_restarted_elector_tells_the_start_that_the_one_before_it_did_not_see_and_no_other() {
-    assert_eq!(resumed(true).at(9_001).heard(&started(9_000)), None);
-    let led = transition(resumed(false).at(9_001).heard(&started(9_000)));
+    assert_eq!(resumed(true, true).at(9_001).heard(&started(9_000)), None);
+    let led = transition(resumed(false, true).at(9_001).heard(&started(9_000)));
     assert_eq!((led.to, led.reason.as_str(), led.term, led.context), (Role::Leader, "resumed", 7, CONTEXT));
     assert_eq!((led.from, led.until, led.margin), (ms(1_000), ms(9_000), Some(Margin(6.0))));
     assert_eq!(parts(&led), [("workload.start", ms(1_000), ms(9_000))]);
