@@ -34,6 +34,23 @@ fn files(directory: &Path, end: &str, with: &mut impl FnMut(&Path, &str)) {
 }
 
 #[test]
+fn every_name_of_tenures_own_is_in_the_reference() {
+    let top = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let reference = fs::read_to_string(top.join("docs/reference.md")).unwrap();
+    let mut found = 0;
+    files(&top.join("src"), ".rs", &mut |path, source| {
+        for line in source.lines().filter(|line| line.contains("const ")) {
+            let names = line.split('"').nth(1).filter(|name| name.contains("tenure.dev/") && *name != "tenure.dev/");
+            names.into_iter().for_each(|name| {
+                found += 1;
+                assert!(reference.contains(&format!("| `{name}")), "{name} of {}", path.display());
+            });
+        }
+    });
+    assert!(found > 10, "{found}");
+}
+
+#[test]
 fn every_table_of_the_documentation_begins_with_a_head() {
     files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("docs"), ".md", &mut |path, text| {
         let lines: Vec<_> = text.lines().collect();

@@ -22,7 +22,7 @@ use crate::{
     time::Instant,
 };
 
-/// The annotation with the fencing token of the term that wrote the slice.
+/// Annotation of the EndpointSlice: the fencing token of the term that wrote it.
 pub const TOKEN: &str = "tenure.dev/fencing-token";
 
 /// After a conflict.

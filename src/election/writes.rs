@@ -34,7 +34,7 @@ pub const SLOTS: &str = "tenure.dev/slots";
 pub const RESTS: &str = "tenure.dev/rests";
 /// Annotation: what the leading workload last said of itself, as of the last renewal; for people.
 pub const STATUS: &str = "tenure.dev/status";
-/// Begins the name of the annotation by which a candidate shows itself; what follows is the end of its identity.
+/// Annotation: what a candidate shows of itself (`lease.announce`); the end of its identity follows in the name.
 pub const CANDIDATE: &str = "candidate.tenure.dev/";
 /// Identity: holds a Lease that was not given back, until whoever had it is dead for certain (law 14). No replica bears it.
 pub const NOBODY: &str = "tenure.dev/nobody";

@@ -75,6 +75,8 @@ pub(super) struct EventLoop {
 /// What tasks hand to the loop.
 enum Arrived {
     Answer(RequestId, Operation, Answer, Duration),
+    /// A watch whose answer took this long to begin, or failed with this status.
+    WatchAnswered(Result<(), Option<u16>>, Duration),
     /// From the watch of this number.
     Watched(u64, Watched),
     /// The workload was asked.
@@ -170,7 +172,9 @@ impl EventLoop {
             self.beat()?;
         }
         self.link.flush()?;
-        self.health.update(self.elector.view());
+        let view = self.elector.view();
+        self.telemetry.holds(view.leading.map(|led| led.deadlines.soft));
+        self.health.update(view);
         self.slew.look(clock::boot());
         Ok(())
     }
@@ -220,6 +224,10 @@ impl EventLoop {
             Arrived::Answer(id, operation, answer, took) => {
                 self.telemetry.requested(operation, &answer, took);
                 Input::Answered { id, answer }
+            }
+            Arrived::WatchAnswered(answer, took) => {
+                self.telemetry.watched(answer, took);
+                return Ok(());
             }
             Arrived::Watched(number, watched) if number == self.watches => Input::Watched(watched),
             // Of a watch that was replaced.
@@ -312,10 +320,18 @@ impl EventLoop {
     }
 
     fn watch(&mut self, resource_version: Option<String>) -> Task {
+        if self.watches > 0 {
+            self.telemetry.watching_again();
+        }
         self.watches += 1;
-        self.telemetry.watching();
-        let (number, arrive) = (self.watches, self.arrive.clone());
-        let task = spawn(self.lease.watch(resource_version).run(async move |watched| {
+        let (number, sent, arrive) = (self.watches, clock::boot(), self.arrive.clone());
+        let answered = {
+            let arrive = arrive.clone();
+            async move |answer| {
+                let _ = arrive.send(Arrived::WatchAnswered(answer, clock::boot().since(sent))).await;
+            }
+        };
+        let task = spawn(self.lease.watch(resource_version).run(answered, async move |watched| {
             let _ = arrive.send(Arrived::Watched(number, watched)).await;
         }));
         Task(task.abort_handle())

@@ -34,9 +34,10 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Passes on watch events until the watch ends; the last is always [`Watched::Ended`].
-    pub(super) async fn run(self, hand_on: impl AsyncFn(Watched)) {
-        let end = match self.stream(&hand_on).await {
+    /// Tells `answered` once when the answer begins, or with which status it failed, if with any. Passes on watch events until the
+    /// watch ends; the last is always [`Watched::Ended`].
+    pub(super) async fn run(self, answered: impl AsyncFnOnce(Result<(), Option<u16>>), hand_on: impl AsyncFn(Watched)) {
+        let end = match self.stream(answered, &hand_on).await {
             Ok(()) => WatchEnd::Closed,
             Err(complaint) if complaint.is_forbidden() => WatchEnd::Forbidden(complaint),
             Err(complaint) => {
@@ -49,11 +50,17 @@ impl Watch {
         hand_on(Watched::Ended(end)).await;
     }
 
-    async fn stream(&self, hand_on: &impl AsyncFn(Watched)) -> Result<(), RequestError> {
+    async fn stream(
+        &self,
+        answered: impl AsyncFnOnce(Result<(), Option<u16>>),
+        hand_on: &impl AsyncFn(Watched),
+    ) -> Result<(), RequestError> {
         let seconds = LEAST_SECONDS + fastrand::u64(..SPREAD_SECONDS);
         let end = Instant::now() + Duration::from_secs(seconds) + self.timeout;
         let late = |_| failed(&ExchangeError::Timeout(self.timeout));
-        let mut body = timeout(self.timeout, self.begin(seconds)).await.map_err(late)??;
+        let body = timeout(self.timeout, self.begin(seconds)).await.map_err(late).flatten();
+        answered(body.as_ref().map(|_| ()).map_err(|failure| failure.status)).await;
+        let mut body = body?;
         let mut lines = Lines::default();
         loop {
             let frame = match timeout_at(end, body.frame()).await {
@@ -214,7 +221,7 @@ mod tests {
         };
         let seen = Arc::new(Mutex::new(Vec::new()));
         let push = Arc::clone(&seen);
-        watch.run(async move |watched| push.lock().unwrap().push(watched)).await;
+        watch.run(async |_| (), async move |watched| push.lock().unwrap().push(watched)).await;
         std::mem::take(&mut *seen.lock().unwrap())
     }
 

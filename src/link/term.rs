@@ -107,6 +107,26 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// All of them.
+    pub const ALL: [Self; 16] = [
+        Self::Signal,
+        Self::Exited,
+        Self::SpawnFailed,
+        Self::Limit,
+        Self::HookFailed,
+        Self::NotAcknowledged,
+        Self::NotReady,
+        Self::NotLive,
+        Self::StepDown,
+        Self::PreferredHolder,
+        Self::Expired,
+        Self::LostToHolder,
+        Self::LostCleared,
+        Self::LostDeleted,
+        Self::LostRecreated,
+        Self::LostToCopy,
+    ];
+
     /// Whether the Lease is no longer ours: the grace is then `lossGrace`, and nothing is released (law 4, 7).
     #[must_use]
     pub const fn is_loss(self) -> bool {

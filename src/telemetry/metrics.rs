@@ -1,8 +1,14 @@
 //! Metrics of an election, defined once for both ways out: OTLP, and the page that Prometheus reads.
 //!
-//! Owns their names; docs/metrics.md says what they mean. `leader_election_master_status` is client-go's.
+//! Owns what is counted and when; [`names`] has their names and says what they mean.
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use opentelemetry::{
     KeyValue,
@@ -16,15 +22,21 @@ use prometheus::Registry;
 use tokio::task::spawn_blocking;
 use tracing::warn;
 
-use super::export::{self, OtlpConfig};
+use super::{
+    export::{self, OtlpConfig},
+    names::{self, Metric, RequestOutcome},
+};
 use crate::{
+    clock,
+    config::Signal,
     election::{
         Answer, Event, Operation,
-        transition::{Outcome, PhaseKind, Transition},
+        transition::{Outcome, Phase, PhaseKind, Transition, TransitionReason},
     },
-    link::{Exit, FLUSH, ToElector},
+    link::{Exit, FLUSH, InitialState, Reason, ToElector},
     role::Role,
     stderr,
+    time::Instant,
 };
 
 /// Of phases and margins, in seconds.
@@ -38,55 +50,76 @@ pub(super) struct Metrics {
     provider: SdkMeterProvider,
     lease: String,
     leads: Gauge<u64>,
-    transitions: Counter<u64>,
+    terms: Counter<u64>,
     phases: Histogram<f64>,
     margin: Histogram<f64>,
+    /// S, in nanoseconds; 0 while not leading.
+    soft: Arc<AtomicU64>,
     requests: Histogram<f64>,
-    failures: Counter<u64>,
-    watches: Counter<u64>,
-    restarts: Counter<u64>,
+    watch_restarts: Counter<u64>,
+    workload_restarts: Counter<u64>,
     exits: Counter<u64>,
     kills: Counter<u64>,
 }
 
 impl Metrics {
-    /// Those of the replica `identity` for this Lease, read through `page` and sent as `otlp` says; `None` if neither is wanted.
-    pub(super) fn start(page: Option<Registry>, otlp: Option<OtlpConfig>, lease: &str, identity: &str) -> Option<Self> {
+    /// Those of this elector, read through `page` and sent as `otlp` says; `None` if neither is wanted.
+    pub(super) fn start(page: Option<Registry>, otlp: Option<OtlpConfig>, initial: &InitialState) -> Option<Self> {
         if page.is_none() && otlp.is_none() {
             return None;
         }
-        let resource = export::resource(Resource::builder().build(), identity);
+        let resource = export::resource(Resource::builder().build(), &initial.identity);
         let builder = SdkMeterProvider::builder().with_resource(resource);
         let builder = page.into_iter().fold(builder, served);
         let builder = otlp.into_iter().fold(builder, sent);
-        Some(Self::of(builder.build(), lease))
+        Some(Self::of(builder.build(), initial))
     }
 
-    fn of(provider: SdkMeterProvider, lease: &str) -> Self {
+    fn of(provider: SdkMeterProvider, initial: &InitialState) -> Self {
         let meter = provider.meter("tenure");
-        let counter = |name, words| meter.u64_counter(name).with_description(words).build();
-        let observed = |name, words, count: fn() -> u64| {
-            let counter = meter.u64_observable_counter(name).with_description(words);
-            let _ = counter.with_callback(move |observer| observer.observe(count(), &[])).build();
-        };
-        observed("tenure.log.dropped", "Log lines that nobody read", stderr::dropped);
-        observed("tenure.spans.dropped", "Spans that no collector has taken", export::dropped);
         let it = Self {
-            lease: lease.to_owned(),
-            leads: meter.u64_gauge("leader_election_master_status").with_description("1 where this replica leads").build(),
-            transitions: counter("tenure.transitions", "Changes of role"),
-            phases: seconds(&meter, "tenure.transition.phase", "Parts of changes of role", &SPANS),
-            margin: seconds(&meter, "tenure.renewal.margin", "What was left before the soft deadline at each renewal", &SPANS),
-            requests: seconds(&meter, "tenure.api.request", "Requests to the API server", &REQUESTS),
-            failures: counter("tenure.api.failures", "Requests to the API server, watches included, that failed"),
-            watches: counter("tenure.watches", "Watches that began"),
-            restarts: counter("tenure.workload.restarts", "Restarts of the workload within a term"),
-            exits: counter("tenure.workload.exits", "Ends of the workload's main process"),
-            kills: counter("tenure.workload.kills", "Stops that SIGKILL had to end"),
+            lease: initial.config.lease.name.clone(),
+            leads: gauge(&meter, names::LEADS),
+            terms: counter(&meter, names::TERMS),
+            phases: seconds(&meter, names::TRANSITION, &SPANS),
+            margin: seconds(&meter, names::RENEWAL_MARGIN, &SPANS),
+            soft: Arc::default(),
+            requests: seconds(&meter, names::REQUEST, &REQUESTS),
+            watch_restarts: counter(&meter, names::WATCH_RESTARTS),
+            workload_restarts: counter(&meter, names::WORKLOAD_RESTARTS),
+            exits: counter(&meter, names::WORKLOAD_EXITS),
+            kills: counter(&meter, names::KILLS),
             provider,
         };
-        it.leads(false);
+        it.observe(&meter);
+        // What happens for the first time is seen only where there was a 0 before.
+        it.watch_restarts.add(0, &[]);
+        it.workload_restarts.add(0, &[]);
+        Reason::ALL.into_iter().for_each(|reason| it.killed(TransitionReason::Ended(reason), 0));
+        counter(&meter, names::ELECTOR_RESTARTS).add(initial.generation.saturating_sub(1).into(), &[]);
+        gauge(&meter, names::BUILD_INFO).record(1, &[KeyValue::new("version", env!("CARGO_PKG_VERSION"))]);
+        it.leads(initial.resume.as_ref().is_some_and(|resume| resume.told));
         it
+    }
+
+    /// What is read when somebody looks.
+    fn observe(&self, meter: &Meter) {
+        let soft = Arc::clone(&self.soft);
+        let Metric { name, unit, says, .. } = names::MARGIN;
+        let margin = meter.f64_observable_gauge(name).with_unit(unit).with_description(says);
+        let left = move || Instant::from_nanos(soft.load(Ordering::Relaxed)).since(clock::boot()).as_secs_f64();
+        let _ = margin.with_callback(move |observer| observer.observe(left(), &[])).build();
+        let Metric { name, says, .. } = names::DROPPED;
+        let dropped = meter.u64_observable_counter(name).with_description(says).with_callback(|observer| {
+            observer.observe(stderr::dropped(), &[KeyValue::new("what", "log")]);
+            observer.observe(export::dropped(), &[KeyValue::new("what", "span")]);
+        });
+        let _ = dropped.build();
+    }
+
+    /// The term that is held ends at this S, unless it is renewed; none: none is held.
+    pub(super) fn holds(&self, soft: Option<Instant>) {
+        self.soft.store(soft.map_or(0, Instant::as_nanos), Ordering::Relaxed);
     }
 
     /// What the election reported.
@@ -94,12 +127,15 @@ impl Metrics {
         match event {
             Event::Transitioned(transition) => self.transitioned(transition),
             Event::Renewed { margin, .. } => self.margin.record(margin.0.max(0.0), &[]),
-            Event::Failed { operation, .. } => self.failures.add(1, &[verb(*operation)]),
+            Event::WithinTerm(within) if matches!(within.phase.kind, PhaseKind::WorkloadReady) => {
+                self.took(Role::Leader, &within.phase);
+            }
             Event::Ready
             | Event::NewLeader { .. }
             | Event::HeldByNobody { .. }
             | Event::Campaigning { .. }
             | Event::CampaignLost(_)
+            | Event::Failed { .. }
             | Event::Recovered { .. }
             | Event::Stopping { .. }
             | Event::WithinTerm(_)
@@ -111,49 +147,59 @@ impl Metrics {
     fn transitioned(&self, transition: &Transition) {
         let Transition { to, reason, phases, exit, outcome, .. } = transition;
         self.leads(*to == Role::Leader && *outcome != Outcome::NeverLed);
-        let to = KeyValue::new("to", to.as_str());
-        self.transitions.add(1, &[to.clone(), KeyValue::new("reason", reason.as_str())]);
+        self.terms.add(1, &[KeyValue::new("to", to.as_str()), KeyValue::new("reason", reason.as_str())]);
         for phase in phases {
-            let took = phase.until.since(phase.from).as_secs_f64();
-            self.phases.record(took, &[to.clone(), KeyValue::new("phase", phase.kind.as_str())]);
+            self.took(*to, phase);
             if matches!(phase.kind, PhaseKind::WorkloadKill) {
-                self.kills.add(1, &[]);
+                self.killed(*reason, 1);
             }
         }
         exit.iter().for_each(|exit| self.exited(*exit));
     }
 
+    fn killed(&self, why: TransitionReason, times: u64) {
+        self.kills.add(times, &[KeyValue::new("why", why.as_str())]);
+    }
+
+    fn took(&self, to: Role, phase: &Phase) {
+        let took = phase.until.since(phase.from).as_secs_f64();
+        self.phases.record(took, &[KeyValue::new("to", to.as_str()), KeyValue::new("phase", phase.kind.as_str())]);
+    }
+
     /// What init said.
     pub(super) fn heard(&self, message: &ToElector) {
         if let ToElector::Restarting { exit, .. } = message {
-            self.restarts.add(1, &[]);
+            self.workload_restarts.add(1, &[]);
             self.exited(*exit);
         }
     }
 
     fn exited(&self, exit: Exit) {
         let how = match exit {
-            Exit::Code(code) => KeyValue::new("code", i64::from(code)),
-            Exit::Signal(signal) => KeyValue::new("signal", i64::from(signal)),
+            Exit::Code(code) => code.to_string(),
+            Exit::Signal(signal) => Signal(signal).name(),
         };
-        self.exits.add(1, &[how]);
+        self.exits.add(1, &[KeyValue::new("how", how)]);
     }
 
     /// A request that took this long.
     pub(super) fn requested(&self, operation: Operation, answer: &Answer, took: Duration) {
-        let outcome = match answer {
-            Answer::Object(_) | Answer::Listed { .. } | Answer::Deleted => "ok",
-            Answer::NotFound => "not-found",
-            Answer::Conflict => "conflict",
-            Answer::Refused { .. } => "refused",
-            Answer::Unknown { .. } => "unknown",
-        };
-        self.requests.record(took.as_secs_f64(), &[verb(operation), KeyValue::new("outcome", outcome)]);
+        self.answered(operation, RequestOutcome::of(answer), took);
     }
 
-    /// A watch began.
-    pub(super) fn watching(&self) {
-        self.watches.add(1, &[]);
+    /// A watch whose answer took this long to begin, or failed with this status.
+    pub(super) fn watched(&self, answer: Result<(), Option<u16>>, took: Duration) {
+        self.answered(Operation::Watch, RequestOutcome::of_watch(answer), took);
+    }
+
+    fn answered(&self, operation: Operation, outcome: RequestOutcome, took: Duration) {
+        let labels = [KeyValue::new("operation", operation.as_str()), KeyValue::new("outcome", outcome.as_str())];
+        self.requests.record(took.as_secs_f64(), &labels);
+    }
+
+    /// A watch replaces the one before.
+    pub(super) fn watching_again(&self) {
+        self.watch_restarts.add(1, &[]);
     }
 
     fn leads(&self, leads: bool) {
@@ -183,60 +229,211 @@ fn sent(builder: MeterProviderBuilder, config: OtlpConfig) -> MeterProviderBuild
     builder
 }
 
-fn seconds(meter: &Meter, name: &'static str, words: &'static str, bounds: &[f64]) -> Histogram<f64> {
-    meter.f64_histogram(name).with_unit("s").with_description(words).with_boundaries(bounds.to_vec()).build()
+fn counter(meter: &Meter, Metric { name, says, .. }: Metric) -> Counter<u64> {
+    meter.u64_counter(name).with_description(says).build()
 }
 
-fn verb(operation: Operation) -> KeyValue {
-    KeyValue::new("operation", operation.as_str())
+fn gauge(meter: &Meter, Metric { name, says, .. }: Metric) -> Gauge<u64> {
+    meter.u64_gauge(name).with_description(says).build()
+}
+
+fn seconds(meter: &Meter, Metric { name, unit, says, .. }: Metric, bounds: &[f64]) -> Histogram<f64> {
+    meter.f64_histogram(name).with_unit(unit).with_description(says).with_boundaries(bounds.to_vec()).build()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use prometheus::TextEncoder;
 
     use super::*;
-    use crate::election::{RequestError, transition::Margin};
+    use crate::{
+        config::Config,
+        election::{
+            trace::TraceContext,
+            transition::{Anchor, Margin, Origin, TermPhase},
+        },
+        law::Deadlines,
+        link::{Confirmed, Resume, Slot, Term, TermInfo},
+        telemetry::spans,
+        time::Now,
+    };
+
+    fn initial() -> InitialState {
+        let mut config = Config::default();
+        config.lease.name = "billing".into();
+        InitialState::first(config, "a_1".into())
+    }
+
+    fn start(initial: &InitialState) -> (Metrics, Registry) {
+        let page = Registry::new();
+        (Metrics::start(Some(page.clone()), None, initial).unwrap(), page)
+    }
 
     fn text(page: &Registry) -> String {
         TextEncoder::new().encode_to_string(&page.gather()).unwrap()
     }
 
+    fn assert_shows(page: &Registry, lines: &[&str]) {
+        let text = text(page);
+        for line in lines {
+            assert!(text.lines().any(|it| it == *line), "{line} is not in\n{text}");
+        }
+    }
+
+    fn ms(millis: u64) -> Instant {
+        Instant::BOOT + Duration::from_millis(millis)
+    }
+
+    fn resume(told: bool) -> Resume {
+        let (uid, empty) = (String::from("u"), String::new);
+        let deadlines = Deadlines { soft: ms(8_000), hard: ms(9_000), end: ms(10_000) };
+        Resume {
+            term: Term(1),
+            info: TermInfo {
+                slot: Slot::default(),
+                token: "42".into(),
+                uid: uid.clone(),
+                transitions: 7,
+                acquired_at: empty(),
+                traceparent: empty(),
+            },
+            timing: Config::default().timing(),
+            confirmed: Confirmed { uid, resource_version: "42".into(), spec: empty(), deadlines },
+            stopping: None,
+            traceparent: empty(),
+            released: false,
+            main: Some(12),
+            told,
+        }
+    }
+
+    /// One of everything.
+    fn everything(metrics: &Metrics) {
+        metrics.event(&Event::Renewed { latency: Duration::from_millis(3), margin: Margin(8.1) });
+        let Event::Transitioned(mut ended) = spans::tests::stood_by(Origin::None) else { panic!("a transition") };
+        ended.phases.push(Phase { kind: PhaseKind::WorkloadKill, from: ms(10), until: ms(20) });
+        metrics.event(&Event::Transitioned(ended));
+        let phase = Phase { kind: PhaseKind::WorkloadReady, from: ms(0), until: ms(3_000) };
+        let (context, anchor) = (TraceContext::UNKNOWN, Anchor(Now { boot: ms(0), wall: 0 }));
+        metrics.event(&Event::WithinTerm(Box::new(TermPhase { context, term: 7, anchor, phase })));
+        metrics.heard(&ToElector::Restarting { term: Term(1), exit: Exit::Signal(9), at: ms(0) });
+        metrics.requested(Operation::Update, &Answer::Conflict, Duration::from_millis(7));
+        metrics.watched(Ok(()), Duration::from_millis(7));
+        metrics.watched(Err(Some(403)), Duration::from_millis(7));
+        metrics.watched(Err(Some(503)), Duration::from_millis(7));
+        metrics.watched(Err(None), Duration::from_millis(7));
+        metrics.watching_again();
+    }
+
     #[test]
     fn nothing_is_counted_where_nobody_reads_it() {
-        assert!(Metrics::start(None, None, "billing", "a_1").is_none());
+        assert!(Metrics::start(None, None, &initial()).is_none());
     }
 
     #[test]
     fn each_metric_is_on_the_page_by_its_name() {
-        let page = Registry::new();
-        let metrics = Metrics::start(Some(page.clone()), None, "billing", "a_1").unwrap();
+        let (metrics, page) = start(&initial());
 
-        let message = RequestError::from("refused");
-        metrics.event(&Event::Renewed { latency: Duration::from_millis(3), margin: Margin(8.1) });
-        metrics.event(&Event::Failed { operation: Operation::Watch, message });
-        metrics.heard(&ToElector::Restarting {
-            term: crate::link::Term(1),
-            exit: Exit::Signal(9),
-            at: crate::time::Instant::BOOT,
-        });
-        metrics.requested(Operation::Update, &Answer::Conflict, Duration::from_millis(7));
-        metrics.watching();
+        everything(&metrics);
 
-        let text = text(&page);
-        for line in [
-            "leader_election_master_status{name=\"billing\"} 0",
-            "tenure_renewal_margin_seconds_bucket{le=\"5\"} 0",
-            "tenure_renewal_margin_seconds_bucket{le=\"10\"} 1",
-            "tenure_api_failures_total{operation=\"watch\"} 1",
-            "tenure_workload_restarts_total 1",
-            "tenure_workload_exits_total{signal=\"9\"} 1",
-            "tenure_api_request_seconds_count{operation=\"update\",outcome=\"conflict\"} 1",
-            "tenure_watches_total 1",
-            "# TYPE tenure_log_dropped_total counter",
-            "# TYPE tenure_spans_dropped_total counter",
-        ] {
-            assert!(text.lines().any(|it| it == line), "{line} is not in\n{text}");
+        assert_shows(
+            &page,
+            &[
+                "leader_election_master_status{name=\"billing\"} 0",
+                "tenure_terms_total{reason=\"signal\",to=\"standby\"} 1",
+                "tenure_transition_seconds_count{phase=\"workload.stop\",to=\"standby\"} 1",
+                "tenure_transition_seconds_sum{phase=\"workload.ready\",to=\"leader\"} 3",
+                "tenure_renewal_margin_seconds_bucket{le=\"5\"} 0",
+                "tenure_renewal_margin_seconds_bucket{le=\"10\"} 1",
+                "tenure_margin_seconds 0",
+                "tenure_request_seconds_count{operation=\"update\",outcome=\"conflict\"} 1",
+                "tenure_request_seconds_count{operation=\"watch\",outcome=\"ok\"} 1",
+                "tenure_request_seconds_count{operation=\"watch\",outcome=\"refused\"} 1",
+                "tenure_request_seconds_count{operation=\"watch\",outcome=\"unknown\"} 2",
+                "tenure_watch_restarts_total 1",
+                "tenure_workload_restarts_total 1",
+                "tenure_workload_exits_total{how=\"3\"} 1",
+                "tenure_workload_exits_total{how=\"SIGKILL\"} 1",
+                "tenure_kills_total{why=\"signal\"} 1",
+                "tenure_elector_restarts_total 0",
+                concat!("tenure_build_info{version=\"", env!("CARGO_PKG_VERSION"), "\"} 1"),
+            ],
+        );
+        for what in ["log", "span"] {
+            assert!(text(&page).contains(&format!("tenure_dropped_total{{what=\"{what}\"}} ")), "{what}");
+        }
+    }
+
+    #[test]
+    fn what_is_on_the_page_is_in_the_reference_with_its_labels_and_the_other_way_round() {
+        let (metrics, page) = start(&initial());
+        everything(&metrics);
+
+        let page = page.gather();
+        // The exporter's own.
+        let families = page.iter().filter(|family| family.name() != "target_info");
+        let shown: BTreeMap<_, Vec<_>> = families
+            .map(|family| {
+                let labels = family.get_metric()[0].get_label().iter().map(|label| label.name().to_owned());
+                (family.name().to_owned(), labels.collect())
+            })
+            .collect();
+
+        let words = |cell: &str| cell.split('`').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>();
+        let listed: BTreeMap<_, _> = rows("## Metrics")
+            .map(|row| {
+                let mut labels = words(row.split('|').nth(3).unwrap());
+                labels.sort_unstable();
+                (words(row)[0].clone(), labels)
+            })
+            .collect();
+        assert_eq!(shown, listed);
+    }
+
+    /// Those of the table in the reference that follows on this.
+    fn rows(head: &str) -> impl Iterator<Item = &'static str> {
+        let (_, table) = include_str!("../../docs/reference.md").split_once(head).unwrap();
+        table.lines().skip_while(|line| !line.starts_with("| `")).take_while(|line| line.starts_with("| `"))
+    }
+
+    #[test]
+    fn a_first_kill_rises_from_zero_whatever_the_reason() {
+        let (_metrics, page) = start(&initial());
+
+        let shown = text(&page);
+
+        for row in rows("| it ended |") {
+            let reason = row.split('`').nth(1).unwrap();
+            assert!(shown.contains(&format!("tenure_kills_total{{why=\"{reason}\"}} 0")), "{reason}");
+        }
+    }
+
+    #[test]
+    fn the_margin_is_what_is_left_when_somebody_looks_and_nothing_while_not_leading() {
+        let (metrics, page) = start(&initial());
+        let left = || {
+            let text = text(&page);
+            text.lines().find_map(|line| line.strip_prefix("tenure_margin_seconds ")).unwrap().parse::<f64>().unwrap()
+        };
+
+        metrics.holds(Some(clock::boot() + Duration::from_secs(1_000)));
+        let first = left();
+        let second = left();
+        metrics.holds(None);
+
+        assert!(first < 1_000.0 && second < first && second > 0.0, "{first} {second}");
+        assert_eq!(left(), 0.0);
+    }
+
+    #[test]
+    fn an_elector_that_continues_a_term_leads_and_knows_how_many_were_before_it() {
+        for (told, leads) in [(true, "1"), (false, "0")] {
+            let (_metrics, page) = start(&InitialState { generation: 4, resume: Some(resume(told)), ..initial() });
+
+            let leads = format!("leader_election_master_status{{name=\"billing\"}} {leads}");
+            assert_shows(&page, &[&leads, "tenure_elector_restarts_total 3"]);
         }
     }
 }

@@ -30,6 +30,7 @@ mod export;
 mod grpc;
 pub mod log;
 mod metrics;
+pub mod names;
 mod spans;
 
 /// The elector's output to people and collectors.
@@ -65,7 +66,7 @@ impl Telemetry {
             warn!("metrics are not exported: {error}");
             None
         });
-        let metrics = Metrics::start(page, otlp, &lease.name, &initial.identity);
+        let metrics = Metrics::start(page, otlp, initial);
         let log = EventLog::new(lease.name.clone(), initial.identity.clone());
         if let Some(resume) = &initial.resume {
             log.resumed(resume);
@@ -103,9 +104,19 @@ impl Telemetry {
         self.metrics.iter().for_each(|metrics| metrics.requested(operation, answer, took));
     }
 
-    /// A watch began.
-    pub fn watching(&self) {
-        self.metrics.iter().for_each(Metrics::watching);
+    /// A watch whose answer took this long to begin, or failed with this status.
+    pub fn watched(&self, answer: Result<(), Option<u16>>, took: Duration) {
+        self.metrics.iter().for_each(|metrics| metrics.watched(answer, took));
+    }
+
+    /// A watch replaces the one before.
+    pub fn watching_again(&self) {
+        self.metrics.iter().for_each(Metrics::watching_again);
+    }
+
+    /// The term that is held ends at this S, unless it is renewed; none: none is held.
+    pub fn holds(&self, soft: Option<Instant>) {
+        self.metrics.iter().for_each(|metrics| metrics.holds(soft));
     }
 
     /// Sends what is left, for at most [`FLUSH`](crate::link::FLUSH); from now on nothing is exported. To be awaited after the

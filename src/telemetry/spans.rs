@@ -11,6 +11,7 @@ use opentelemetry::{
 };
 use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
 
+use super::names;
 use crate::{
     election::{
         Event, ReleaseResult,
@@ -33,7 +34,7 @@ pub(super) struct Spans {
 impl Spans {
     /// Spans about the Lease of this namespace and name; `seed` feeds the ids of children.
     pub(super) fn new(namespace: String, name: String, seed: u64) -> Self {
-        let lease = [KeyValue::new("tenure.lease", name), KeyValue::new("tenure.lease_namespace", namespace)];
+        let lease = [KeyValue::new(names::LEASE, name), KeyValue::new(names::LEASE_NAMESPACE, namespace)];
         let scope = InstrumentationScope::builder("tenure").with_version(env!("CARGO_PKG_VERSION")).build();
         Self { lease, scope, random: fastrand::Rng::with_seed(seed) }
     }
@@ -46,14 +47,14 @@ impl Spans {
             Event::WithinTerm(within) => {
                 let TermPhase { context, term, anchor, phase } = &**within;
                 let mut span = self.child(*context, *anchor, phase);
-                span.attributes.push(KeyValue::new("tenure.term", i64::from(*term)));
+                span.attributes.push(KeyValue::new(names::TERM, i64::from(*term)));
                 span.attributes.extend(self.lease.clone());
                 vec![span]
             }
             Event::WaitedInVain { context, anchor, wait } => {
                 let mut span = self.child(*context, *anchor, wait);
                 span.parent_span_id = SpanId::INVALID;
-                span.attributes.push(KeyValue::new("tenure.outcome", "lost"));
+                span.attributes.push(KeyValue::new(names::OUTCOME, "lost"));
                 span.attributes.extend(self.lease.clone());
                 vec![span]
             }
@@ -88,14 +89,14 @@ impl Spans {
             outcome,
         } = transition;
         let mut whole = self.after("transition", *context, *origin, *anchor, (*from, *until));
-        whole.attributes = vec![KeyValue::new("tenure.to", to.as_str()), KeyValue::new("tenure.reason", reason.as_str())];
+        whole.attributes = vec![KeyValue::new(names::TO, to.as_str()), KeyValue::new(names::REASON, reason.as_str())];
         whole.attributes.extend(self.lease.clone());
-        whole.attributes.push(KeyValue::new("tenure.slot", i64::from(slot.0)));
-        whole.attributes.push(KeyValue::new("tenure.term", i64::from(*term)));
-        whole.attributes.push(KeyValue::new("tenure.fencing_token", token.clone()));
-        whole.attributes.extend(margin.map(|margin| KeyValue::new("tenure.margin_left", margin.0)));
+        whole.attributes.push(KeyValue::new(names::SLOT, i64::from(slot.0)));
+        whole.attributes.push(KeyValue::new(names::TERM, i64::from(*term)));
+        whole.attributes.push(KeyValue::new(names::FENCING_TOKEN, token.clone()));
+        whole.attributes.extend(margin.map(|margin| KeyValue::new(names::MARGIN_LEFT, margin.0)));
         whole.attributes.extend(exit.map(exit_attribute));
-        whole.attributes.extend(release.map(|how| KeyValue::new("tenure.release", how.as_str())));
+        whole.attributes.extend(release.map(|how| KeyValue::new(names::RELEASE, how.as_str())));
         whole.status = match outcome {
             Outcome::NeverLed => Status::error("the term ended before the workload led"),
             Outcome::Complete | Outcome::Demoted => Status::Unset,
@@ -108,7 +109,7 @@ impl Spans {
     fn lost(&self, campaign: &LostCampaign) -> SpanData {
         let LostCampaign { reason, context, origin, anchor, until } = *campaign;
         let mut span = self.after("campaign", context, origin, anchor, (anchor.0.boot, until));
-        span.attributes = vec![KeyValue::new("tenure.reason", reason.as_str()), KeyValue::new("tenure.outcome", "lost")];
+        span.attributes = vec![KeyValue::new(names::REASON, reason.as_str()), KeyValue::new(names::OUTCOME, "lost")];
         span.attributes.extend(self.lease.clone());
         span
     }
@@ -125,31 +126,30 @@ impl Spans {
             | PhaseKind::WorkloadKill
             | PhaseKind::WorkloadProof => {}
             PhaseKind::Wait { holder } => {
-                span.attributes
-                    .extend(holder.clone().map(|holder| KeyValue::new("tenure.holder", bounded(&holder).into_owned())));
+                span.attributes.extend(holder.clone().map(|holder| KeyValue::new(names::HOLDER, bounded(&holder).into_owned())));
             }
             PhaseKind::Acquire => span.span_kind = SpanKind::Client,
             PhaseKind::WorkloadStart { pid, after } => {
-                span.attributes.push(KeyValue::new("process.pid", i64::from(*pid)));
+                span.attributes.push(KeyValue::new(names::PID, i64::from(*pid)));
                 span.attributes.extend(after.map(exit_attribute));
             }
             PhaseKind::Hook { hook, exit } => {
-                span.attributes = vec![KeyValue::new("tenure.hook", hook.name()), exit_attribute(*exit)];
+                span.attributes = vec![KeyValue::new(names::HOOK, hook.name()), exit_attribute(*exit)];
                 if *exit != Exit::Code(0) {
                     span.status = Status::error("the hook failed");
                 }
             }
             PhaseKind::Release(how) => {
                 span.span_kind = SpanKind::Client;
-                span.attributes.push(KeyValue::new("tenure.release", how.as_str()));
+                span.attributes.push(KeyValue::new(names::RELEASE, how.as_str()));
                 if *how == ReleaseResult::Unknown {
                     span.status = Status::error("the release is unconfirmed");
                 }
             }
             PhaseKind::Renew { operation, margin, error } => {
                 span.span_kind = SpanKind::Client;
-                span.attributes.push(KeyValue::new("tenure.operation", operation.as_str()));
-                span.attributes.push(KeyValue::new("tenure.margin_left", margin.0));
+                span.attributes.push(KeyValue::new(names::OPERATION, operation.as_str()));
+                span.attributes.push(KeyValue::new(names::MARGIN_LEFT, margin.0));
                 span.status = Status::error(error.to_string());
             }
         }
@@ -199,8 +199,8 @@ impl Spans {
 /// How a process ended.
 fn exit_attribute(exit: Exit) -> KeyValue {
     match exit {
-        Exit::Code(code) => KeyValue::new("process.exit.code", i64::from(code)),
-        Exit::Signal(signal) => KeyValue::new("tenure.exit_signal", i64::from(signal)),
+        Exit::Code(code) => KeyValue::new(names::EXIT_CODE, i64::from(code)),
+        Exit::Signal(signal) => KeyValue::new(names::EXIT_SIGNAL, i64::from(signal)),
     }
 }
 

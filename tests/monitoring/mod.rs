@@ -84,8 +84,8 @@ fn metrics_in(text: &str) -> BTreeSet<&str> {
 
 fn names() {
     let read = |file: &str| fs::read_to_string(Path::new(ROOT).join(file)).expect("a file");
-    let documented = read("docs/metrics.md");
-    for file in ["deploy/monitoring/alerts.yaml", "deploy/monitoring/dashboard.json"] {
+    let documented = read("docs/reference.md");
+    for file in ["deploy/monitoring/alerts.yaml", "deploy/monitoring/dashboard.json", "docs/metrics.md", "docs/observing.md"] {
         let text = read(file);
         let unknown: Vec<_> = metrics_in(&text).difference(&metrics_in(&documented)).copied().collect();
         assert!(unknown.is_empty(), "{file}: {unknown:?}");
@@ -110,7 +110,7 @@ async fn scrape(stage: Stage) {
     let page = stage.page(address, "/metrics").await;
     let body = page.split_once("\r\n\r\n").expect("a head").1;
     promtool(&["check", "metrics"], stage.directory(), body);
-    let documented = fs::read_to_string(format!("{ROOT}/docs/metrics.md")).expect("docs");
+    let documented = fs::read_to_string(format!("{ROOT}/docs/reference.md")).expect("docs");
     let lost: Vec<_> = metrics_in(body).difference(&metrics_in(&documented)).copied().collect();
     assert!(lost.is_empty(), "not documented: {lost:?}");
     me.signal(Signal::SIGTERM).await;

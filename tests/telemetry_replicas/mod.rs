@@ -143,7 +143,8 @@ async fn metrics_reach_the_collector_and_whoever_reads_the_page(stage: Stage) {
 
     let leads = || async {
         let page = stage.page(address, "/metrics").await;
-        page.contains("leader_election_master_status{name=\"main\"} 1") && page.contains("tenure_api_request_seconds_count")
+        page.contains("leader_election_master_status{name=\"main\"} 1")
+            && page.contains("tenure_request_seconds_count{operation=\"watch\",outcome=\"ok\"}")
     };
     within(PATIENCE, "the page says that it leads", async {
         while !leads().await {
@@ -155,7 +156,14 @@ async fn metrics_reach_the_collector_and_whoever_reads_the_page(stage: Stage) {
     assert_eq!(one.exit().await, 0);
 
     let sent = collector.metrics();
-    for name in ["leader_election_master_status", "tenure.transitions", "tenure.transition.phase", "tenure.api.request"] {
+    for name in [
+        "leader_election_master_status",
+        "tenure.terms",
+        "tenure.transition",
+        "tenure.request",
+        "tenure.margin",
+        "tenure.build_info",
+    ] {
         assert!(sent.contains(name), "{name} is not in {sent:?}");
     }
 }

@@ -7,6 +7,7 @@ use std::{
 };
 
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, recv, send, socketpair};
+use prometheus::{Registry, TextEncoder};
 use serde_json::{Value, json};
 use tokio::{task::JoinHandle, time::timeout};
 
@@ -50,6 +51,7 @@ fn one_lease(mut lease: Option<Value>) -> impl FnMut(&Seen) -> Say + Send + 'sta
 /// The other end of the link, and the loop.
 struct Replica {
     socket: AsyncFd<OwnedFd>,
+    page: Registry,
     ended: JoinHandle<Broken>,
 }
 
@@ -67,7 +69,7 @@ impl Replica {
         config.workload.liveness.file.path = "/proc/self/stat".into();
         config.workload.readiness.file.path = "/proc/self/none".into();
         let initial = InitialState { pid1: false, ..InitialState::first(config, "me_1".into()) };
-        let cluster = stub.cluster();
+        let (cluster, page) = (stub.cluster(), Registry::new());
         let access = Access::new(Arc::new(move || Ok(cluster.clone())), PATIENCE);
         let mut init_seen = Init::of(&initial);
         let edges = Edges {
@@ -75,14 +77,14 @@ impl Replica {
             lease: Lease::new(access, Keys::of(&initial.config.lease), initial.config.lease.attempt_timeout),
             guard: Guard::start(|| ()).unwrap(),
             health: Health::new(PATIENCE, clock::boot()),
-            telemetry: Telemetry::start(&initial, None, |_| None),
+            telemetry: Telemetry::start(&initial, Some(page.clone()), |_| None),
             traffic: None,
             events: None,
         };
         let start = |initial| Pool::new(initial, 7, clock::now());
         let drive = EventLoop::new(edges, initial, start).unwrap();
         let ended = spawn(async move { drive.run(&mut init_seen).await });
-        Self { socket: register(init).unwrap(), ended }
+        Self { socket: register(init).unwrap(), page, ended }
     }
 
     fn say(&self, message: &ToElector) {
@@ -119,6 +121,12 @@ impl Replica {
                 return message;
             }
         }
+    }
+
+    /// What the page says of this series; 0 while it is not there.
+    fn measured(&self, series: &str) -> f64 {
+        let page = TextEncoder::new().encode_to_string(&self.page.gather()).unwrap();
+        page.lines().find_map(|line| line.strip_prefix(series)).map_or(0.0, |value| value.trim().parse().unwrap())
     }
 
     async fn hears_all(&self) -> ToInit {
@@ -163,6 +171,26 @@ async fn a_term_goes_from_its_first_write_to_its_release() {
     }
     let released: Value = serde_json::from_str(&last.body).unwrap();
     assert_eq!(released["spec"]["holderIdentity"], json!(""));
+}
+
+#[tokio::test]
+async fn whoever_reads_the_page_sees_what_is_left_and_what_becomes_of_the_watch() {
+    let mut lease = one_lease(None);
+    let is_watch = |seen: &Seen| seen.line.contains("watch=true");
+    let stub = Stub::answering(move |seen| if is_watch(seen) { reply(200, "") } else { lease(seen) }).await;
+    let replica = Replica::start(&stub);
+    assert!(matches!(replica.hears().await, ToInit::Lead { .. }));
+
+    let restarted = async {
+        while replica.measured("tenure_watch_restarts_total") < 1.0 {
+            assert!(matches!(replica.hears().await, ToInit::Extend { .. }), "it leads");
+        }
+    };
+    timeout(PATIENCE, restarted).await.unwrap();
+
+    assert!(replica.measured("tenure_request_seconds_count{operation=\"watch\",outcome=\"ok\"}") >= 1.0);
+    let left = replica.measured("tenure_margin_seconds");
+    assert!(left > 0.0 && left < 4.0, "{left}");
 }
 
 #[tokio::test]

@@ -30,7 +30,7 @@ fn phase(kind: PhaseKind, from: u64, until: u64) -> Phase {
     Phase { kind, from: ms(from), until: ms(until) }
 }
 
-fn stood_by(origin: Origin) -> Event {
+pub(in crate::telemetry) fn stood_by(origin: Origin) -> Event {
     Event::Transitioned(Box::new(Transition {
         to: Role::Standby,
         reason: TransitionReason::Ended(Reason::Signal),
@@ -74,6 +74,11 @@ fn a_transition_has_the_ids_of_the_election_and_its_phases_as_children() {
         assert_eq!(child.span_context.trace_id(), TraceId::from(CONTEXT.trace_id));
         assert_eq!((child.parent_span_id, child.parent_span_is_remote), (SpanId::from(CONTEXT.span_id), false));
     }
+}
+
+#[test]
+fn the_reference_lists_every_attribute() {
+    assert!(!include_str!("../spans.rs").contains("KeyValue::new(\""), "names.rs names it");
 }
 
 #[test]
