@@ -53,6 +53,7 @@ fn main() -> ExitCode {
             what_it_installs_is_admitted_where_pod_security_is_restricted,
             an_upgrade_leaves_the_holder_alone_and_rolls_what_has_another_configuration,
             a_value_that_nothing_reads_is_refused_and_so_is_a_key_that_tenure_does_not_have,
+            the_rights_are_those_that_the_configuration_needs,
             a_replica_leads_with_the_configuration_and_the_rights_of_the_release,
         ],
     )])
@@ -131,6 +132,27 @@ fn a_value_that_nothing_reads_is_refused_and_so_is_a_key_that_tenure_does_not_ha
         let refused = helm(cluster, &["template", "--kube-version=1.36.3", CHART], &[&LEAST, values]).failure();
         assert!(refused.contains(words), "{values:?}: {refused}");
     }
+}
+
+fn the_rights_are_those_that_the_configuration_needs(cluster: &Namespace) {
+    let lease = "config.lease.prefix=Shop_,config.lease.slots=2,config.lease.release=delete,config.service.endpointSlice=leader";
+    install(cluster, &[&LEAST, &["--set", lease, "--set", "config.service.ports[0].port=80"]]).success();
+    let kubeconfig = cluster.account("billing-tenure", "delete", "shop-billing-tenure-slot-1").kubeconfig();
+    let file = kubeconfig.with_extension("yaml");
+    fs::write(&file, cluster.get("configmap/billing-tenure")["data"]["tenure.yaml"].as_str().unwrap()).unwrap();
+    let mut check = Command::new(env!("CARGO_BIN_EXE_tenure"));
+    check
+        .arg("check")
+        .arg("--config")
+        .arg(&file)
+        .args(["--namespace", &cluster.name, "--", "echo"])
+        .env("KUBECONFIG", &kubeconfig);
+
+    let said = String::from_utf8(check.output().unwrap().success().stdout).unwrap();
+
+    assert!(said.contains("/shop-billing-tenure-slot-1") && !said.contains("not permitted"), "{said}");
+    let labels = &cluster.get("lease/shop-billing-tenure-slot-1")["metadata"]["labels"];
+    assert_eq!(labels["tenure.dev/slots"], "shop-billing-tenure");
 }
 
 fn a_replica_leads_with_the_configuration_and_the_rights_of_the_release(cluster: &Namespace) {

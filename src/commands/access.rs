@@ -26,7 +26,7 @@ use crate::{
 pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Leases per page, because a reply's length is bounded; kubectl asks for as many.
-const PAGE: &str = "500";
+const PAGE: &str = "100";
 /// A dead watch goes unnoticed for this long.
 pub(super) const WATCH: Duration = Duration::from_secs(60);
 

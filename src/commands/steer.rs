@@ -62,9 +62,14 @@ pub(super) fn step_down(asked: &cli::StepDown) -> u8 {
         };
         let until = clock::boot() + patience;
         loop {
-            let Some(record) = read(access, namespace, name).await? else { return Ok(absent(namespace, name)) };
-            if record.state() == LeaseState::Held && record.acquire_time() != before.acquire_time() {
-                return Ok(answer(&format!("{} leads\n", record.holder().unwrap_or_default()), 0));
+            // It was asked for already: what cannot be read now may be read the next time.
+            match read(access, namespace, name).await {
+                Ok(None) => return Ok(absent(namespace, name)),
+                Ok(Some(record)) if record.state() == LeaseState::Held && record.acquire_time() != before.acquire_time() => {
+                    return Ok(answer(&format!("{} leads\n", record.holder().unwrap_or_default()), 0));
+                }
+                Err(error) if clock::boot() >= until => return Err(error),
+                Ok(Some(_)) | Err(_) => {}
             }
             if clock::boot() >= until {
                 complain(&format!("{holder} was asked to step down, and nobody leads after {}", humane::format(patience)));

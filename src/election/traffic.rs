@@ -26,7 +26,7 @@ use crate::{
 pub const TOKEN: &str = "tenure.dev/fencing-token";
 
 /// After a conflict.
-const PAUSE: Duration = Duration::from_millis(200);
+pub const PAUSE: Duration = Duration::from_millis(200);
 
 /// What a term wants of the slice.
 #[derive(Clone, Debug, PartialEq, Eq)]

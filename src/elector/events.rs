@@ -125,7 +125,8 @@ impl Events {
             ..Told::default()
         };
         // As client-go names them.
-        event.metadata.name = Some(format!("{}.{:x}", self.base.get(..200).unwrap_or(&self.base), clock::wall()));
+        let base = self.base.get(..200).unwrap_or(&self.base).trim_end_matches(['-', '.']);
+        event.metadata.name = Some(format!("{base}.{:x}", clock::wall()));
         event.metadata.namespace = self.lease.namespace.clone();
         self.told.insert(reason, (note, now));
         // Dropped where the server has not answered for so long.

@@ -17,7 +17,7 @@ use super::{access::Access, aside::Aside};
 use crate::{
     clock,
     config::Config,
-    election::traffic::{Endpoints, Publisher, Standing, State, Step, Wanted},
+    election::traffic::{Endpoints, PAUSE, Publisher, Standing, State, Step, Wanted},
     link::{InitialState, Term, ToElector, ToInit},
     words::bounded,
 };
@@ -138,11 +138,19 @@ async fn publish(
             Step::Get => (Method::GET, None),
             Step::Replace(slice) => (Method::PUT, Some(slice)),
             Step::Wait(until) => {
-                let over = Some(now.term).filter(|_| now.ends);
-                done.send_if_modified(|last| mem::replace(last, over) != over);
+                let pause = until.since(clock::boot());
+                if pause > PAUSE {
+                    let over = Some(now.term).filter(|_| now.ends);
+                    done.send_if_modified(|last| mem::replace(last, over) != over);
+                }
                 tokio::select! {
-                    changed = wanted.changed() => if changed.is_err() { return },
-                    () = sleep(until.since(clock::boot()).min(Duration::from_secs(3600))) => {}
+                    changed = wanted.changed() => match changed {
+                        Ok(()) => {}
+                        // A withdrawal that somebody's write overtook is written once more.
+                        Err(_) if pause <= PAUSE => sleep(pause).await,
+                        Err(_) => return,
+                    },
+                    () = sleep(pause.min(Duration::from_secs(3600))) => {}
                 }
                 continue;
             }

@@ -19,7 +19,7 @@ use opentelemetry_sdk::{
     metrics::{MeterProviderBuilder, PeriodicReader, SdkMeterProvider},
 };
 use prometheus::Registry;
-use tokio::task::spawn_blocking;
+use tokio::{task::spawn_blocking, time::timeout};
 use tracing::warn;
 
 use super::{
@@ -209,7 +209,8 @@ impl Metrics {
     /// Sends the last ones, and gives up after [`FLUSH`].
     pub(super) async fn finish(self) {
         self.leads(false);
-        drop(spawn_blocking(move || self.provider.shutdown_with_timeout(FLUSH)).await);
+        // The SDK has a time of its own.
+        drop(timeout(FLUSH, spawn_blocking(move || self.provider.shutdown_with_timeout(FLUSH))).await);
     }
 }
 

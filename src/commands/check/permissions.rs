@@ -9,6 +9,7 @@ use crate::{
     commands::access::Access,
     config::{Config, Release},
     exit,
+    link::Slot,
     words::one_line,
 };
 
@@ -67,28 +68,36 @@ pub(super) async fn check(access: &Access, namespace: &str, config: &Config, rep
 /// What a replica does.
 fn needed(config: &Config) -> Vec<(Right, Without)> {
     let slots = config.lease.slots > 1;
+    let of =
+        |name: Option<String>, verb, without| (Right { group: "coordination.k8s.io", resource: "leases", verb, name }, without);
     let lease = |verb, without| {
         // RBAC cannot restrict create by name, nor what several slots share: a rule with resourceNames never matches it.
         let is_shared = verb == "create" || verb == "list" || verb == "watch" && slots;
-        let name = if is_shared { None } else { Some(config.lease.name.clone()) };
-        (Right { group: "coordination.k8s.io", resource: "leases", verb, name }, without)
+        of(if is_shared { None } else { Some(config.lease.name.clone()) }, verb, without)
     };
-    let mut needed = vec![
-        lease("get", Without::Nothing),
-        lease("update", Without::Nothing),
-        lease("watch", Without::Lesser("standbys poll, and take over up to lease.renewPeriod later")),
-    ];
+    let names = || (0..config.lease.slots).map(|slot| Slot(slot).of(&config.lease.name));
+    let mut needed = Vec::new();
+    for verb in ["get", "update"] {
+        needed.extend(names().map(|name| of(Some(name), verb, Without::Nothing)));
+    }
+    needed.push(lease("watch", Without::Lesser("standbys poll, and take over up to lease.renewPeriod later")));
     if slots {
         needed.push(lease("list", Without::Lesser("each slot is read by its name, one every lease.renewPeriod")));
     }
     match config.lease.release {
-        Release::Delete => needed.push(lease("delete", Without::Lesser("a released Lease is left, free to be taken"))),
+        Release::Delete => {
+            let without = Without::Lesser("a released Lease is left, free to be taken");
+            needed.extend(names().map(|name| of(Some(name), "delete", without)));
+        }
         Release::Clear | Release::Keep => {}
     }
     needed.push(lease("create", Without::Lesser("replicas wait until somebody creates the Lease")));
     for verb in ["get", "update"].into_iter().filter(|_| config.service.endpoint_slice.is_some()) {
-        let name = config.service.endpoint_slice.clone();
-        needed.push((Right { group: "discovery.k8s.io", resource: "endpointslices", verb, name }, Without::Nothing));
+        let slice = config.service.endpoint_slice.as_deref().unwrap_or_default();
+        needed.extend((0..config.lease.slots).map(|slot| {
+            let name = Some(Slot(slot).of(slice));
+            (Right { group: "discovery.k8s.io", resource: "endpointslices", verb, name }, Without::Nothing)
+        }));
     }
     if config.events.enabled {
         let events = Right { group: "events.k8s.io", resource: "events", verb: "create", name: None };
@@ -133,6 +142,10 @@ mod tests {
         assert_eq!(verbs(&config), "get leases, update leases, watch leases, delete leases, create leases");
         config.lease.slots = 2;
         assert!(verbs(&config).contains("list leases"));
+        config.lease.name = "billing".into();
+        let updates = needed(&config).into_iter().filter(|(right, _)| right.verb == "update");
+        let names: Vec<_> = updates.filter_map(|(right, _)| right.name).collect();
+        assert_eq!(names, ["billing", "billing-slot-1"]);
         config = Config::default();
         config.service.endpoint_slice = Some("billing".into());
         config.events.enabled = true;

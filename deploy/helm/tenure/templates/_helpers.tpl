@@ -15,6 +15,20 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- dig "lease" "name" (include "tenure.name" .) .Values.config -}}
 {{- end }}
 
+{{- /* A name, and those of the further slots, as JSON. The Lease's own is made valid as tenure does it. */ -}}
+{{- define "tenure.slots" -}}
+{{- $names := list .name -}}
+{{- range $slot := untilStep 1 (dig "lease" "slots" 1 .config | int) 1 -}}
+{{- $names = append $names (printf "%s-slot-%d" $.name $slot) -}}
+{{- end -}}
+{{- toJson $names -}}
+{{- end }}
+
+{{- define "tenure.leases" -}}
+{{- $name := printf "%s%s" (dig "lease" "prefix" "" .Values.config) (include "tenure.lease" .) | lower -}}
+{{- include "tenure.slots" (dict "config" .Values.config "name" (regexReplaceAll "[^a-z0-9.-]+" $name "-" | trimAll "-.")) -}}
+{{- end }}
+
 {{- define "tenure.file" -}}
 {{- $http := dict "http" (dict "listen" "0.0.0.0:8080") -}}
 {{- $lease := dict "lease" (dict "name" (include "tenure.lease" .)) -}}
