@@ -69,6 +69,34 @@ fn the_programs_of_hooks_are_looked_for_where_hooks_run() {
 }
 
 #[test]
+fn the_programs_of_standbys_and_of_probes_are_looked_for_too() {
+    let line = |standby: &str, ready: &str, live: &str| {
+        let settings = [
+            format!("standby.command=[{standby}]"),
+            format!("workload.readiness.exec.command=[{ready}]"),
+            format!("workload.liveness.exec.command=[{live}]"),
+        ];
+        let mut line = vec!["check".to_owned(), "--offline".into(), "--lease".into(), "x".into()];
+        line.extend(settings.into_iter().flat_map(|setting| ["--set".into(), setting]));
+        line.extend(["--".into(), "sh".into()]);
+        line
+    };
+    let check =
+        |line: Vec<String>, variables: &[(&str, &str)]| tenure(&line.iter().map(String::as_str).collect::<Vec<_>>(), variables);
+    let found = ["ok    standby.command is /", "ok    workload.readiness.exec is /", "ok    workload.liveness.exec is /"];
+    check(line("sh", "sh", "sh"), &[]).says(0, &found);
+    for (line, missing) in [
+        (line("/nowhere", "sh", "sh"), "standby.command"),
+        (line("sh", "/nowhere", "sh"), "workload.readiness.exec"),
+        (line("sh", "sh", "/nowhere"), "workload.liveness.exec"),
+    ] {
+        check(line, &[]).says(78, &[&format!("FAIL  {missing} cannot be executed (127): /nowhere: not found")]);
+    }
+    let plain = check(line("/nowhere", "/nowhere", "/nowhere"), &[("TENURE_LEASE__ENABLED", "false")]);
+    assert!(!plain.out.contains("/nowhere: not found"), "{plain:?}");
+}
+
+#[test]
 fn against_a_server_it_says_what_is_permitted() {
     let place = Scratch::new();
     let path = place.join("kubeconfig");

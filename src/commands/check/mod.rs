@@ -9,7 +9,7 @@ use super::{access::Access, block_on};
 use crate::{
     api::PLUGIN_PATIENCE,
     cli,
-    config::{self, Config, HookKind, Purpose},
+    config::{self, Config, HookKind, ProbeKind, Purpose},
     console,
     election::{oddity, record::LeaseRecord},
     exit,
@@ -62,10 +62,14 @@ fn check_programs(config: &Config, report: &mut Report) {
         report.note("no workload was given: write it after -- to check it too");
     }
     let path = config.workload.env.get("PATH").map(Into::into).or_else(|| std::env::var_os("PATH"));
-    let command = |kind: HookKind| Some((format!("hooks.{}", kind.name()), &kind.of(&config.hooks)?.command));
-    // A plain init runs none.
-    let hooks = HookKind::ALL.into_iter().filter(|_| config.lease.enabled).filter_map(command);
-    for (name, command) in std::iter::once(("the workload".into(), &config.workload.command)).chain(hooks) {
+    let hook = |kind: HookKind| Some((format!("hooks.{}", kind.name()), &kind.of(&config.hooks)?.command));
+    let probe = |kind: ProbeKind| (format!("workload.{}.exec", kind.name()), &kind.of(&config.workload).exec.command);
+    let others = std::iter::once(("standby.command".into(), &config.standby.command))
+        .chain(HookKind::ALL.into_iter().filter_map(hook))
+        .chain(ProbeKind::ALL.into_iter().map(probe))
+        // A plain init runs none.
+        .filter(|_| config.lease.enabled);
+    for (name, command) in std::iter::once(("the workload".into(), &config.workload.command)).chain(others) {
         let Some(program) = command.first() else { continue };
         match resolve(program, path.as_deref()) {
             Ok(file) => report.good(&format!("{name} is {}", file.display())),
