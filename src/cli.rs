@@ -255,11 +255,11 @@ pub struct Status {
     /// Ask no wall clock: 0 once a renewal is seen, 1 if there is none for the Lease's whole duration
     #[arg(long, conflicts_with = "selector")]
     pub observe: bool,
-    /// A line for each Lease, and then for each event: acquired, expired, released or deleted; on a terminal a screen that is kept current. SIGINT ends it with 0
-    #[arg(long, requires = "selector", conflicts_with_all = ["name", "lease"])]
+    /// A line for each Lease, or for the one named, and then for each event: acquired, expired, released or deleted; on a terminal a screen that is kept current. SIGINT ends it with 0
+    #[arg(long, conflicts_with_all = ["holder", "observe"])]
     pub watch: bool,
     /// With --watch: renewed, too
-    #[arg(short, long, requires = "watch", conflicts_with_all = ["name", "lease"])]
+    #[arg(short, long, requires = "watch")]
     pub verbose: bool,
     /// Form of the output
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]

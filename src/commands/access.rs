@@ -30,6 +30,24 @@ const PAGE: &str = "100";
 /// A dead watch goes unnoticed for this long.
 pub(super) const WATCH: Duration = Duration::from_secs(60);
 
+/// Which Leases of a namespace are meant.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Which<'a> {
+    /// Those with these labels.
+    Selected(&'a str),
+    /// The one of this name. A right that is narrowed to its name suffices.
+    Named(&'a str),
+}
+
+impl Which<'_> {
+    fn parameter(self) -> (&'static str, String) {
+        match self {
+            Self::Selected(selector) => ("labelSelector", selector.into()),
+            Self::Named(name) => ("fieldSelector", format!("metadata.name={name}")),
+        }
+    }
+}
+
 /// What a watch brings.
 pub(super) type Event = kube::Result<WatchEvent<Value>>;
 
@@ -126,12 +144,13 @@ impl Access {
         matches!(answer, Err(CallError::Refused(reply)) if reply.is_absence_of("namespaces", namespace))
     }
 
-    /// Every Lease of a namespace that `selector` matches, and the version as of which they are all.
-    pub(super) async fn leases(&self, namespace: &str, selector: &str) -> Result<(Vec<Value>, String), CallError> {
+    /// All of these Leases of a namespace, and the version as of which they are all.
+    pub(super) async fn leases(&self, namespace: &str, which: Which<'_>) -> Result<(Vec<Value>, String), CallError> {
         let is_one = |object: &Value| key::is_lease_of(namespace, object) && is_stored(object);
+        let (key, selector) = which.parameter();
         let (mut leases, mut next) = (Vec::new(), String::new());
         loop {
-            let query = query(&[("limit", PAGE), ("continue", &next), ("labelSelector", selector)]);
+            let query = query(&[("limit", PAGE), ("continue", &next), (key, &selector)]);
             let mut page = self.call(Request::get(format!("{}?{query}", key::collection(namespace))), Body::empty()).await?;
             match page.get_mut("items").map(Value::take) {
                 Some(Value::Array(items)) if items.iter().all(is_one) => leases.extend(items),
@@ -146,8 +165,14 @@ impl Access {
     }
 
     /// What happens to them after `version`, for [`WATCH`] at most if the server lives. Has no deadline of its own.
-    pub(super) async fn watch(&self, namespace: &str, selector: &str, version: &str) -> kube::Result<impl Stream<Item = Event>> {
-        let query = query(&[("resourceVersion", version), ("labelSelector", selector)]);
+    pub(super) async fn watch(
+        &self,
+        namespace: &str,
+        which: Which<'_>,
+        version: &str,
+    ) -> kube::Result<impl Stream<Item = Event> + use<>> {
+        let (key, selector) = which.parameter();
+        let query = query(&[("resourceVersion", version), (key, &selector)]);
         let uri = format!("{}?watch=true&timeoutSeconds={}&{query}", key::collection(namespace), WATCH.as_secs());
         self.client.request_events(Request::get(uri).body(Vec::new()).map_err(kube::Error::HttpError)?).await
     }

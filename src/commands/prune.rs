@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::{
-    access,
+    access::{self, Which},
     seen::{self, Line, Seen, ago},
 };
 use crate::{
@@ -32,7 +32,7 @@ const REFUSED: u8 = 1;
 pub(super) fn run(prune: &cli::Prune) -> u8 {
     access::look(&prune.flags, false, async |config, access, namespace| {
         let selector = selector(prune.selector.as_deref().unwrap_or_default());
-        let leases = match access.leases(namespace, &selector).await {
+        let leases = match access.leases(namespace, Which::Selected(&selector)).await {
             Ok((leases, _)) => leases,
             Err(error) => return access.complain(&error, true),
         };

@@ -43,7 +43,7 @@ pub(crate) fn groups() -> Vec<(&'static str, Vec<Case>)> {
     ]
 }
 
-/// Where commands run: as an administrator, behind a proxy, in the namespace of the case.
+/// Where commands run: behind a proxy, in the namespace of the case; unless said otherwise, as an administrator.
 struct Desk<'a> {
     stage: &'a Stage,
     proxy: Proxy,
@@ -66,10 +66,15 @@ impl Ended {
 
 impl<'a> Desk<'a> {
     async fn of(stage: &'a Stage) -> Self {
-        let Prepared { proxy, .. } = stage.prepare_at("desk", stage.api.token().to_owned(), Ipv4Addr::LOCALHOST).await;
+        Self::with(stage, stage.api.token()).await
+    }
+
+    /// As whoever has this token.
+    async fn with(stage: &'a Stage, token: &str) -> Self {
+        let Prepared { proxy, .. } = stage.prepare_at("desk", token.to_owned(), Ipv4Addr::LOCALHOST).await;
         let directory = stage.directory().join("desk");
         fs::create_dir_all(&directory).expect("a directory");
-        let kubeconfig = write_kubeconfig(&directory, &proxy, stage.api.token());
+        let kubeconfig = write_kubeconfig(&directory, &proxy, token);
         Self { stage, proxy, kubeconfig }
     }
 

@@ -7,6 +7,7 @@ use super::{Desk, Running};
 use crate::{
     conformance::spec::{held, released, time},
     support::{
+        api::Verbs,
         case::{Case, cases},
         proxy::{
             fault::{Canned, Fault, Times},
@@ -25,6 +26,7 @@ pub(super) fn all() -> Vec<Case> {
         a_reader_that_goes_away_ends_it_in_silence,
         both_signals_end_it_with_0,
         a_first_list_that_fails_ends_it,
+        one_lease_is_watched_by_its_name_from_before_it_is_there_with_rights_for_it_alone,
     ]
 }
 
@@ -187,4 +189,28 @@ async fn a_first_list_that_fails_ends_it(stage: Stage) {
     desk.proxy.on(is_list, Times::Only(1), Fault::hung_up());
     assert_eq!(desk.ends(WATCH).await.code, 69);
     assert_eq!(desk.ends(&["status", "-l", "a===", "--watch"]).await.code, 78);
+}
+
+async fn one_lease_is_watched_by_its_name_from_before_it_is_there_with_rights_for_it_alone(stage: Stage) {
+    let verbs = Verbs { named: ["get", "list", "watch"].map(str::to_owned).into(), any: Vec::new(), others: Vec::new() };
+    let token = stage.api.minimal_token(&stage.namespace, "main", &verbs).await;
+    let desk = Desk::with(&stage, &token).await;
+    let mut running = desk.starts(&["status", "main", "--watch", "-v"]);
+    desk.proxy.log.first("a watch", |e| is_watch(&e.request) && e.succeeded()).await;
+
+    stage.api.lease(&stage.namespace, "other").create(held("me", 600)).await;
+    stage.lease.create(held("me", 600)).await;
+    let first = running.line().await;
+    assert!(first.contains("acquired") && first.contains("main   held   me"), "{first}");
+    stage.lease.edit(|object| object["spec"]["renewTime"] = json!(time(1))).await;
+    let renewed = running.line().await;
+    assert!(renewed.contains("renewed") && renewed.contains("main   held   me"), "{renewed}");
+    stage.lease.delete().await;
+    let deleted = running.line().await;
+    assert!(deleted.contains("deleted"), "{deleted}");
+
+    running.signal(Signal::SIGINT);
+    assert_eq!(running.exit().await, (0, String::new()));
+    assert_eq!(desk.ends(&["status", "other", "--watch"]).await.code, 77);
+    assert_eq!(desk.ends(WATCH).await.code, 77);
 }

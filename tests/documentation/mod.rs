@@ -41,6 +41,7 @@ const COMMANDS: &[(&str, How)] = &[
     ("tenure status billing-writer", Ends("billing-writer")),
     ("kubectl tenure status billing-writer", Ends("billing-writer")),
     ("tenure status billing-writer --observe", Ends("held")),
+    ("tenure status billing-writer --watch", Stays("acquired")),
     ("tenure status -l app.kubernetes.io/managed-by=tenure --watch", Stays("acquired")),
     ("tenure prune --dry-run", Ends("")),
     ("tenure prune", Ends("")),

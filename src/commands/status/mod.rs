@@ -3,7 +3,7 @@
 //! Owns its exit codes. `observe` asks no wall clock, `watch` goes on.
 
 use super::{
-    access::{self, Access, on_lease},
+    access::{self, Access, Which, on_lease},
     seen::{self, Seen, State},
 };
 use crate::{cli, clock, config::Config, console};
@@ -20,9 +20,12 @@ pub(super) fn run(status: &cli::Status) -> u8 {
         None => on_lease(status.name.clone(), &status.flags),
         Some(_) => status.flags.clone(),
     };
-    access::look(&flags, status.selector.is_none(), async |config, access, namespace| match &status.selector {
-        Some(selector) if status.watch => watch::run(status, config.lease.duration, access, namespace, selector).await,
-        Some(_) | None => ask(status, config, access, namespace).await,
+    access::look(&flags, status.selector.is_none(), async |config, access, namespace| {
+        if status.watch {
+            watch::run(status, config, access, namespace).await
+        } else {
+            ask(status, config, access, namespace).await
+        }
     })
 }
 
@@ -30,7 +33,9 @@ async fn ask(status: &cli::Status, config: &Config, access: &Access, namespace: 
     let name = &config.lease.name;
     let seen = |lease| Seen::at(clock::timestamp(), &lease, config.lease.duration);
     let found = match &status.selector {
-        Some(selector) => access.leases(namespace, selector).await.map(|(leases, _)| leases.into_iter().map(seen).collect()),
+        Some(selector) => {
+            access.leases(namespace, Which::Selected(selector)).await.map(|(leases, _)| leases.into_iter().map(seen).collect())
+        }
         None if status.observe => observe::observe(status, config, access, namespace).await,
         None => access.lease(namespace, name).await.map(|lease| lease.into_iter().map(seen).collect()),
     };

@@ -22,11 +22,11 @@ use crate::{
     cli::{Output, Status},
     clock,
     commands::{
-        access::{Access, Event, TIMEOUT, WATCH},
+        access::{Access, Event, TIMEOUT, WATCH, Which},
         interrupts::Interrupts,
         seen::{self, Document, Seen, State, ago, to_the_second},
     },
-    config::humane,
+    config::{Config, humane},
     console::{heard, printed, tell},
     time::Instant,
     words::one_line,
@@ -40,16 +40,17 @@ const REDRAW: Duration = Duration::from_millis(200);
 const RECENT: usize = 12;
 
 /// Runs until SIGINT or SIGTERM, until nobody reads, or until the first list fails; returns the exit code.
-pub(super) async fn run(status: &Status, own: Duration, access: &Access, namespace: &str, selector: &str) -> u8 {
+pub(super) async fn run(status: &Status, config: &Config, access: &Access, namespace: &str) -> u8 {
+    let which = status.selector.as_deref().map_or(Which::Named(&config.lease.name), Which::Selected);
     let is_screen =
         status.output == Output::Table && io::stdout().is_terminal() && env::var_os("TERM").is_none_or(|it| it != "dumb");
     let screen = is_screen.then(|| Screen { recent: VecDeque::new(), next: clock::boot() });
-    let mut board = Board { status, own, seen: BTreeMap::new(), screen };
+    let mut board = Board { status, own: config.lease.duration, seen: BTreeMap::new(), screen };
     let ended = async {
         let mut interrupts = Interrupts::catch()?;
         tokio::select! {
             () = interrupts.next() => Ok(0),
-            ended = board.keep(access, namespace, selector) => ended,
+            ended = board.keep(access, namespace, which) => ended,
         }
     };
     ended.await.unwrap_or_else(|error| printed(heard(Err(error)), 0))
@@ -85,24 +86,24 @@ struct Screen {
 }
 
 impl Board<'_> {
-    async fn keep(&mut self, access: &Access, namespace: &str, selector: &str) -> io::Result<u8> {
-        let mut complaint = None;
+    async fn keep(&mut self, access: &Access, namespace: &str, which: Which<'_>) -> io::Result<u8> {
+        let (mut complaint, selects) = (None, self.status.selector.is_some());
         loop {
-            match access.leases(namespace, selector).await {
+            match access.leases(namespace, which).await {
                 Ok((leases, version)) => {
                     self.replace(&leases)?;
                     self.draw()?;
-                    if let Ok(Ok(events)) = timeout(TIMEOUT, access.watch(namespace, selector, &version)).await {
+                    if let Ok(Ok(events)) = timeout(TIMEOUT, access.watch(namespace, which, &version)).await {
                         self.follow(pin!(events)).await?;
                     }
                     complaint = Some(String::new());
                 }
-                Err(error) if complaint.is_none() => return Ok(access.complain(&error, true)),
+                Err(error) if complaint.is_none() => return Ok(access.complain(&error, selects)),
                 // Drawing has erased what was said before.
                 Err(error) if complaint.replace(one_line(&error)) == Some(one_line(&error)) && self.screen.is_none() => {}
                 Err(error) => {
                     self.draw()?;
-                    access.complain(&error, true);
+                    access.complain(&error, selects);
                 }
             }
             sleep(PAUSE).await;
