@@ -12,12 +12,13 @@ pub(crate) struct Reply {
     pub(crate) text: String,
 }
 
-/// The reply to `method` on `path` at `now`.
+/// The reply to `method` on `path` at `now`; pages are answered elsewhere, where the method may be.
 pub(crate) fn answer(method: &Method, path: &str, vital: Vital, now: Instant) -> Reply {
     let probe = match path {
         "/livez" => livez,
         "/readyz" => readyz,
         "/leader" => leader,
+        "/" | "/status" | "/events" | "/metrics" => return not_allowed(),
         _ => {
             return reply(
                 StatusCode::NOT_FOUND,
@@ -26,9 +27,13 @@ pub(crate) fn answer(method: &Method, path: &str, vital: Vital, now: Instant) ->
         }
     };
     if *method != Method::GET && *method != Method::HEAD {
-        return reply(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are answered");
+        return not_allowed();
     }
     probe(vital, now)
+}
+
+fn not_allowed() -> Reply {
+    reply(StatusCode::METHOD_NOT_ALLOWED, "it can only be read")
 }
 
 fn livez(vital: Vital, now: Instant) -> Reply {
@@ -142,10 +147,12 @@ mod tests {
 
     #[test]
     fn other_pages_are_not_found_and_other_methods_not_allowed() {
-        assert_eq!(status("/", standby(), START), 404);
+        assert_eq!(status("/nothing", standby(), START), 404);
         assert_eq!(status("/livez/", standby(), START), 404);
         assert_eq!(answer(&Method::POST, "/nothing", standby(), START).status, StatusCode::NOT_FOUND);
-        assert_eq!(answer(&Method::POST, "/livez", standby(), START).status, StatusCode::METHOD_NOT_ALLOWED);
+        for path in ["/livez", "/", "/status", "/events", "/metrics"] {
+            assert_eq!(answer(&Method::POST, path, standby(), START).status, StatusCode::METHOD_NOT_ALLOWED);
+        }
         assert_eq!(answer(&Method::HEAD, "/livez", standby(), START).status, StatusCode::OK);
     }
 }

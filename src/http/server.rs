@@ -33,6 +33,9 @@ const PAGE: &str = include_str!("page.html");
 /// It reads `events` and nothing else.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'";
 
+/// The only page without an end: there is no HEAD of it.
+const EVENTS: &str = "/events";
+
 /// From the accepted connection to its last byte, unless that is a stream; kubelet asks within a second or two.
 const EXCHANGE: Duration = Duration::from_secs(5);
 /// Concurrent connections. One more closes the oldest, so that silent clients cannot keep a probe from its answer.
@@ -114,24 +117,31 @@ async fn exchange(stream: TcpStream, health: Health) {
 }
 
 fn respond(request: &Request<Incoming>, health: &Health) -> Response<Body> {
-    let page = Some(request.uri().path()).filter(|_| *request.method() == Method::GET);
-    let now = clock::boot();
+    let page = match (request.method(), request.uri().path()) {
+        // hyper leaves its body out.
+        (&Method::GET, path) => path,
+        (&Method::HEAD, path) if path != EVENTS => path,
+        _ => return probe(request, health),
+    };
     match page {
-        Some("/") => {
+        "/" => {
             let mut response = ok("text/html; charset=utf-8", PAGE.into());
             response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
             response
         }
-        Some("/status") => ok("application/json", format!("{}\n", health.board().status(health.vital(), now)).into()),
-        Some("/metrics") => match TextEncoder::new().encode_to_string(&health.metrics().gather()) {
+        "/status" => {
+            let status = health.board().status(health.vital(), clock::boot());
+            ok("application/json", format!("{status}\n").into())
+        }
+        "/metrics" => match TextEncoder::new().encode_to_string(&health.metrics().gather()) {
             Ok(text) => ok("text/plain; version=0.0.4; charset=utf-8", text.into()),
             Err(error) => response(StatusCode::INTERNAL_SERVER_ERROR, "text/plain; charset=utf-8", one_line(&error).into()),
         },
-        Some("/events") => {
+        EVENTS => {
             let streamed = ok("text/event-stream", Bytes::new());
             streamed.map(|_| Either::Right(events::stream(health.clone())))
         }
-        Some(_) | None => probe(request, health),
+        _ => probe(request, health),
     }
 }
 
@@ -142,7 +152,8 @@ fn probe(request: &Request<Incoming>, health: &Health) -> Response<Body> {
         _ => response(reply.status, "text/plain; charset=utf-8", (reply.text + "\n").into()),
     };
     if reply.status == StatusCode::METHOD_NOT_ALLOWED {
-        response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
+        let allowed = if request.uri().path() == EVENTS { "GET" } else { "GET, HEAD" };
+        response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allowed));
     }
     response
 }
