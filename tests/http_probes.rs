@@ -10,10 +10,11 @@ use std::{
 
 use tenure::{
     clock,
+    config::Config,
     election::{Event, Led, View},
     http::{Health, serve},
     law::Deadlines,
-    link::Term,
+    link::{InitialState, Slot, Term, ToElector},
     words::one_line,
 };
 use tokio::{
@@ -76,7 +77,7 @@ async fn init_that_is_silent_for_the_duration_makes_it_unhealthy() {
     let health = Health::new(Duration::from_secs(15), clock::boot().before(Duration::from_secs(16)));
     let address = served(&health);
     assert!(get(address, "/livez").await.starts_with("HTTP/1.1 503 "));
-    health.heard(clock::boot());
+    health.heard(&ToElector::Heartbeat, clock::boot());
     assert!(get(address, "/livez").await.starts_with("HTTP/1.1 200 "));
 }
 
@@ -206,16 +207,21 @@ async fn the_page_reads_nothing_but_events_and_the_metrics_are_text() {
 #[tokio::test]
 async fn events_tell_the_status_and_again_when_it_changes() {
     let health = standby();
-    health.introduce("a_1", "default", "billing");
+    let mut config = Config::default();
+    (config.lease.name, config.lease.namespace) = ("billing".into(), "default".into());
+    health.introduce(&InitialState::first(config, "a_1".into()));
     let address = served(&health);
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(b"GET /events HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
     let mut said = Vec::new();
     read_until(&mut stream, &mut said, "\"holder\":null").await;
 
-    health.event(&Event::NewLeader { holder: "b_2".into() });
+    let (slot, holder, before) = (Slot(0), Some("b_2".to_owned()), None);
+    health.event(&Event::HolderChanged { slot, holder, term: 7, at: 1_800_000_000_000_000, before });
 
-    read_until(&mut stream, &mut said, "\"holder\":\"b_2\"").await;
+    read_until(&mut stream, &mut said, "\"holder\":\"b_2\",\"identity\"").await;
+    health.heard(&ToElector::Health { unready: None, status: "half done".into() }, clock::boot());
+    read_until(&mut stream, &mut said, "\"status\":\"half done\"").await;
     let said = String::from_utf8(said).unwrap();
     assert!(said.contains("text/event-stream"), "{said}");
     let leader = get(address, "/leader").await;

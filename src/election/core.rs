@@ -182,7 +182,7 @@ impl Core {
     pub(crate) fn saw(&mut self, record: LeaseRecord, now: Now) {
         self.succeeded(self.observation.is_past(&record), now);
         self.report_oddity(&record);
-        self.report_holder(&record);
+        self.report_seen(Some(&record));
         self.watch.resumes_from(Some(record.resource_version()));
         self.observation.read(record, now);
         self.hand_on();
@@ -194,6 +194,7 @@ impl Core {
         self.succeeded(false, now);
         self.watch.resumes_from(None);
         self.observation.absent(now.boot);
+        self.report_seen(None);
         self.hand_on();
         self.tick_watch(now);
     }

@@ -287,6 +287,19 @@ pub enum Event {
         /// Its identity.
         holder: String,
     },
+    /// The Lease names another term than before, or none: the history that `/` shows.
+    HolderChanged {
+        /// Which Lease.
+        slot: Slot,
+        /// Who has it; none: nobody has taken it.
+        holder: Option<String>,
+        /// leaseTransitions.
+        term: i32,
+        /// When, in microseconds by a wall clock: that of who has it; if nobody has, this one's, when that was seen.
+        at: i64,
+        /// What became of the term before, if there was one.
+        before: Option<TermEnd>,
+    },
     /// A campaign began: the Lease may be taken.
     Campaigning {
         /// Why it is free.
@@ -348,6 +361,35 @@ pub enum Event {
         /// One line.
         message: String,
     },
+}
+
+/// How a term ended, as far as the Lease shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TermEnd {
+    /// It was given back.
+    Released,
+    /// It was over when the next one began.
+    Expired,
+    /// The next one began before it was over: what was between them was not seen.
+    Replaced,
+    /// Somebody emptied the Lease.
+    Cleared,
+    /// Somebody deleted it.
+    Deleted,
+}
+
+impl TermEnd {
+    /// The word in `/status`.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Released => "released",
+            Self::Expired => "expired",
+            Self::Replaced => "replaced",
+            Self::Cleared => "cleared",
+            Self::Deleted => "deleted",
+        }
+    }
 }
 
 /// Why a Lease is free.

@@ -8,6 +8,7 @@ use std::{fmt, mem};
 
 use super::{
     AcquireReason, Event, Operation, ReleaseResult, RequestError,
+    record::LeaseRecord,
     trace::TraceContext,
     transition::{
         Anchor, Earlier, LostCampaign, Margin, Origin, Outcome, Phase, PhaseKind, TermPhase, Transition, TransitionReason,
@@ -20,9 +21,13 @@ use crate::{
     time::{Instant, Now},
 };
 
+mod terms;
+
 #[derive(Clone)]
 pub(super) struct Recorder {
     now: Now,
+    /// The last version of the Lease.
+    seen: Option<LeaseRecord>,
     campaign: Option<LostCampaign>,
     /// Since when what runs once waits for the Lease, and for which holder last.
     wait: Option<(Instant, Option<String>)>,
@@ -84,6 +89,7 @@ impl Recorder {
             |_| Promotion { reason: TransitionReason::Resumed, origin: Origin::None, anchor: Anchor(now), acquired: None };
         Self {
             now,
+            seen: None,
             campaign: None,
             wait: None,
             promotion: pending.map(resumed),

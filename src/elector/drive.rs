@@ -201,7 +201,7 @@ impl EventLoop {
 
     fn told(&mut self, message: ToElector, now: Now) {
         self.guard.told(&message);
-        self.health.heard(now.boot);
+        self.health.heard(&message, now.boot);
         self.telemetry.heard(&message);
         self.traffic.iter_mut().for_each(|traffic| traffic.told(&message));
         self.events.iter_mut().for_each(|events| events.heard(&message));

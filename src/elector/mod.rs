@@ -228,7 +228,7 @@ async fn lead_or_follow(mut link: Link, initial: InitialState) -> Result<Option<
     let discover = move || Cluster::again(context.as_ref());
     let access = Access::new(Arc::new(discover), initial.config.lease.attempt_timeout);
     let health = Health::new(initial.config.lease.duration, clock::boot());
-    health.introduce(&initial.identity, &initial.config.lease.namespace, &initial.config.lease.name);
+    health.introduce(&initial);
     // What is not UTF-8 is refused as it is shown, not passed over.
     let variable = |name: &str| env::var_os(name).map(|value| value.to_string_lossy().into_owned());
     let endpoints = traffic::endpoints(&initial.config, variable).map_err(Failure::NoAddress);

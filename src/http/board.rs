@@ -7,16 +7,20 @@ use serde_json::{Value, json};
 
 use super::health::Vital;
 use crate::{
+    config::Runs,
     election::{
-        Event,
-        transition::{Anchor, Transition},
+        Event, TermEnd,
+        transition::{Anchor, Outcome, Transition},
+        writes::NOBODY,
     },
+    link::{InitialState, ToElector},
     role::Role,
     time::Instant,
+    words::bounded,
 };
 
-/// So many transitions are remembered.
-const TRANSITIONS: usize = 32;
+/// So many terms and transitions are remembered.
+const REMEMBERED: usize = 32;
 
 /// What this replica has seen of its Lease.
 #[derive(Clone, Debug, Default)]
@@ -24,10 +28,36 @@ pub(super) struct Board {
     identity: String,
     namespace: String,
     lease: String,
-    /// Who held it last, as far as this replica saw.
-    holder: Option<String>,
+    /// As far as this replica saw them, the latest first.
+    terms: VecDeque<Seen>,
     /// The latest first.
     transitions: VecDeque<Past>,
+    workload: Workload,
+}
+
+/// A term of whomever.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Seen {
+    slot: u8,
+    holder: String,
+    /// None: nobody's.
+    term: Option<i32>,
+    since: String,
+    until: Option<String>,
+    ended: Option<&'static str>,
+}
+
+/// What init has told of it.
+#[derive(Clone, Debug, Default)]
+struct Workload {
+    /// It runs on standbys too.
+    stands_by: bool,
+    /// What it was started or promoted as; none: it does not run.
+    role: Option<Role>,
+    ready: bool,
+    unready: Option<String>,
+    status: String,
 }
 
 /// A transition that is over.
@@ -46,25 +76,74 @@ struct Past {
 }
 
 impl Board {
-    pub(super) fn new(identity: &str, namespace: &str, lease: &str) -> Self {
-        let (identity, namespace, lease) = (identity.to_owned(), namespace.to_owned(), lease.to_owned());
-        Self { identity, namespace, lease, ..Self::default() }
+    pub(super) fn new(initial: &InitialState) -> Self {
+        let InitialState { identity, config, resume, .. } = initial;
+        let stands_by = config.workload.runs != Runs::Leading;
+        let leads = resume.as_ref().and_then(|resume| resume.main).map(|_| Role::Leader);
+        // Init tells only what is otherwise.
+        let ready = config.workload.readiness.means().is_none();
+        let role = leads.or_else(|| stands_by.then_some(Role::Standby));
+        Self {
+            identity: identity.clone(),
+            namespace: config.lease.namespace.clone(),
+            lease: config.lease.name.clone(),
+            workload: Workload { stands_by, role, ready, ..Workload::default() },
+            ..Self::default()
+        }
+    }
+
+    /// Takes in what init said; whether that changed anything.
+    pub(super) fn told(&mut self, message: &ToElector) -> bool {
+        let workload = &mut self.workload;
+        match message {
+            ToElector::Started { .. } => workload.role = Some(Role::Leader),
+            ToElector::Restarting { .. } => workload.role = None,
+            ToElector::Stopped { .. } => workload.role = workload.stands_by.then_some(Role::Standby),
+            ToElector::Health { unready, status } => {
+                (workload.ready, workload.unready, workload.status) = (unready.is_none(), unready.clone(), status.clone());
+            }
+            ToElector::InitialState(_)
+            | ToElector::Acknowledged { .. }
+            | ToElector::Stopping { .. }
+            | ToElector::Unproved { .. }
+            | ToElector::Shutdown
+            | ToElector::Heartbeat
+            | ToElector::Hooked { .. }
+            | ToElector::Probe { .. }
+            | ToElector::Warn(_) => return false,
+        }
+        true
     }
 
     /// Takes in what the election reported; whether that changed anything.
     pub(super) fn event(&mut self, event: &Event) -> bool {
         match event {
-            Event::NewLeader { holder } => self.holder = Some(holder.clone()),
-            Event::Transitioned(transition) => {
-                match transition.to {
-                    Role::Leader => self.holder = Some(self.identity.clone()),
-                    Role::Standby => drop(self.holder.take_if(|holder| *holder == self.identity)),
+            Event::HolderChanged { slot, holder, term, at, before } => {
+                let at = wall(*at);
+                if let Some(last) = self.terms.iter_mut().find(|term| term.slot == slot.0) {
+                    match &mut last.until {
+                        None => (last.until, last.ended) = (Some(at.clone()), before.map(TermEnd::as_str)),
+                        // By another's clock, or before its end was seen.
+                        Some(until) if holder.is_some() && at < *until => until.clone_from(&at),
+                        Some(_) => {}
+                    }
                 }
-                self.transitions.truncate(TRANSITIONS - 1);
+                if let Some(holder) = holder {
+                    let is_nobody = holder == NOBODY;
+                    let holder = if is_nobody { "nobody".into() } else { bounded(holder).into_owned() };
+                    let term = (!is_nobody).then_some(*term);
+                    self.terms.truncate(REMEMBERED - 1);
+                    self.terms.push_front(Seen { slot: slot.0, holder, term, since: at, until: None, ended: None });
+                }
+            }
+            Event::Transitioned(transition) => {
+                self.end_or_resume(transition);
+                self.transitions.truncate(REMEMBERED - 1);
                 self.transitions.push_front(past(transition));
             }
             Event::Ready | Event::Renewed { .. } | Event::Stopping { .. } => {}
-            Event::HeldByNobody { .. }
+            Event::NewLeader { .. }
+            | Event::HeldByNobody { .. }
             | Event::Campaigning { .. }
             | Event::CampaignLost(_)
             | Event::Failed { .. }
@@ -76,27 +155,62 @@ impl Board {
         true
     }
 
+    /// Of its own terms a replica knows better than the Lease why they ended, and that one which had run out goes on.
+    fn end_or_resume(&mut self, transition: &Transition) {
+        let Transition { to, reason, slot, term, until, anchor, outcome, .. } = transition;
+        let is_this = |seen: &&mut Seen| (seen.slot, seen.term, &seen.holder) == (slot.0, Some(*term), &self.identity);
+        let Some(own) = self.terms.iter_mut().find(is_this) else { return };
+        match to {
+            Role::Leader if *outcome == Outcome::NeverLed => {}
+            Role::Leader => (own.until, own.ended) = (None, None),
+            Role::Standby => {
+                own.until.get_or_insert_with(|| wall(micros(*anchor, *until)));
+                own.ended = Some(reason.as_str());
+            }
+        }
+    }
+
+    /// The term that is not over, its own first.
+    fn current(&self) -> Option<&Seen> {
+        let open = || self.terms.iter().filter(|term| term.until.is_none());
+        open().find(|term| term.holder == self.identity).or_else(|| open().next())
+    }
+
+    fn holder(&self) -> Option<&str> {
+        self.current().filter(|term| term.term.is_some()).map(|term| term.holder.as_str())
+    }
+
     /// As the old leader-elector sidecar of Kubernetes told it.
     pub(super) fn leader(&self) -> Value {
-        json!({ "name": self.holder.as_deref().unwrap_or_default() })
+        json!({ "name": self.holder().unwrap_or_default() })
     }
 
     /// All of it at `now`.
     pub(super) fn status(&self, vital: Vital, now: Instant) -> Value {
         let led = vital.view.leading;
         let left = |deadline: Instant| deadline.since(now).as_secs_f64();
+        let Workload { role, ready, unready, status, .. } = &self.workload;
         let latest = self.transitions.front().filter(|latest| led.is_some() && latest.to == Role::Leader.as_str());
         json!({
             "identity": self.identity, "namespace": self.namespace, "lease": self.lease, "ready": vital.view.ready,
             "role": if led.is_some() { Role::Leader } else { Role::Standby }.as_str(),
             "stopping": led.is_some_and(|led| led.ending),
-            "holder": self.holder,
+            "holder": self.holder(),
+            "since": self.current().map(|term| &term.since),
             "slot": latest.map(|latest| latest.slot),
             "term": latest.map(|latest| latest.term),
             "fencingToken": latest.map(|latest| &latest.fencing_token),
             "softDeadlineSeconds": led.map(|led| left(led.deadlines.soft)),
             "hardDeadlineSeconds": led.map(|led| left(led.deadlines.hard)),
             "renewedSecondsAgo": led.map(|led| now.since(led.confirmed).as_secs_f64()),
+            "workload": {
+                "runs": role.is_some(),
+                "role": role.map(Role::as_str),
+                "ready": role.is_some() && *ready,
+                "unready": unready,
+                "status": status,
+            },
+            "terms": self.terms,
             "transitions": self.transitions,
         })
     }
@@ -105,7 +219,7 @@ impl Board {
 fn past(transition: &Transition) -> Past {
     let Transition { to, reason, slot, term, token, from, until, anchor, margin, exit, .. } = transition;
     Past {
-        time: wall(*anchor, *until),
+        time: wall(micros(*anchor, *until)),
         to: to.as_str(),
         reason: reason.as_str(),
         slot: slot.0,
@@ -117,112 +231,13 @@ fn past(transition: &Transition) -> Past {
     }
 }
 
-fn wall(anchor: Anchor, at: Instant) -> String {
-    let micros = i64::try_from(anchor.wall(at) / 1_000).unwrap_or_default();
+fn micros(anchor: Anchor, at: Instant) -> i64 {
+    i64::try_from(anchor.wall(at) / 1_000).unwrap_or_default()
+}
+
+fn wall(micros: i64) -> String {
     jiff::Timestamp::from_microsecond(micros).map_or_else(|_| String::new(), |time| format!("{time:.3}"))
 }
 
 #[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::*;
-    use crate::{
-        election::{
-            AcquireReason, Led, View,
-            trace::TraceContext,
-            transition::{Margin, Origin, Outcome, TransitionReason},
-        },
-        law::Deadlines,
-        link::{Exit, Reason, Slot, Term},
-        time::Now,
-    };
-
-    const START: Instant = Instant::from_nanos(1_000_000_000_000);
-
-    fn transition(to: Role, reason: TransitionReason, exit: Option<Exit>) -> Event {
-        let now = Now { boot: START, wall: 1_800_000_000_000_000 };
-        Event::Transitioned(Box::new(Transition {
-            to,
-            reason,
-            slot: Slot(1),
-            term: 7,
-            token: "42".into(),
-            context: TraceContext { trace_id: 1, span_id: 2 },
-            origin: Origin::None,
-            from: START,
-            until: START + Duration::from_millis(1_500),
-            anchor: Anchor(now),
-            margin: Some(Margin(8.5)),
-            phases: Vec::new(),
-            exit,
-            release: None,
-            outcome: Outcome::Complete,
-        }))
-    }
-
-    fn vital(leading: Option<Led>) -> Vital {
-        Vital { duration: Duration::from_secs(15), heard: START, view: View { ready: true, workload: true, leading } }
-    }
-
-    fn board(events: &[Event]) -> Board {
-        let mut board = Board::new("a_1", "default", "billing");
-        for event in events {
-            board.event(event);
-        }
-        board
-    }
-
-    #[test]
-    fn a_leader_tells_its_term_its_token_and_what_is_left() {
-        let leads = transition(Role::Leader, TransitionReason::Acquired(AcquireReason::Released), None);
-        let deadlines = Deadlines {
-            soft: START + Duration::from_secs(8),
-            hard: START + Duration::from_secs(12),
-            end: START + Duration::from_secs(13),
-        };
-        let led = Led { term: Term(1), confirmed: START, deadlines, ending: false };
-
-        let status = board(&[leads]).status(vital(Some(led)), START + Duration::from_secs(2));
-
-        assert_eq!(status["transitions"][0]["time"], "2027-01-15T08:00:01.500Z");
-        let expected = json!(["leader", "a_1", 7, "42", 6.0, 10.0, 2.0, false]);
-        let keys = [
-            "role",
-            "holder",
-            "term",
-            "fencingToken",
-            "softDeadlineSeconds",
-            "hardDeadlineSeconds",
-            "renewedSecondsAgo",
-            "stopping",
-        ];
-        assert_eq!(Value::from(keys.map(|key| status[key].clone()).to_vec()), expected);
-    }
-
-    #[test]
-    fn a_standby_tells_who_leads_and_how_its_own_term_ended() {
-        let leads = transition(Role::Leader, TransitionReason::Resumed, None);
-        let stands_by = transition(Role::Standby, TransitionReason::Ended(Reason::Signal), Some(Exit::Code(0)));
-        let status = |events: &[Event]| board(events).status(vital(None), START);
-
-        let alone = status(&[leads.clone(), stands_by.clone()]);
-        assert_eq!((&alone["role"], &alone["holder"], &alone["term"]), (&json!("standby"), &Value::Null, &Value::Null));
-        assert_eq!(
-            (&alone["transitions"][0]["reason"], &alone["transitions"][0]["exit"]),
-            (&json!("signal"), &json!("exit code 0"))
-        );
-        let other = Event::NewLeader { holder: "b_2".into() };
-        let board = board(&[leads, stands_by, other]);
-        assert_eq!(board.leader(), json!({"name": "b_2"}));
-    }
-
-    #[test]
-    fn only_so_many_transitions_are_remembered_and_the_latest_come_first() {
-        let leads = transition(Role::Leader, TransitionReason::Resumed, None);
-        let mut events = vec![leads; TRANSITIONS + 5];
-        events.push(transition(Role::Standby, TransitionReason::Ended(Reason::Signal), None));
-        let board = board(&events);
-        assert_eq!((board.transitions.len(), board.transitions[0].to), (TRANSITIONS, "standby"));
-    }
-}
+mod tests;

@@ -8,6 +8,7 @@ use tokio::sync::watch;
 use super::board::Board;
 use crate::{
     election::{Event, View},
+    link::{InitialState, ToElector},
     time::Instant,
 };
 
@@ -42,13 +43,14 @@ impl Health {
         Self { vital, board: watch::Sender::default(), metrics: Registry::new() }
     }
 
-    /// Of this replica and the Lease with this namespace and name.
-    pub fn introduce(&self, identity: &str, namespace: &str, lease: &str) {
-        self.board.send_replace(Board::new(identity, namespace, lease));
+    /// Of this replica.
+    pub fn introduce(&self, initial: &InitialState) {
+        self.board.send_replace(Board::new(initial));
     }
 
     /// Init said something.
-    pub fn heard(&self, at: Instant) {
+    pub fn heard(&self, message: &ToElector, at: Instant) {
+        self.board.send_if_modified(|board| board.told(message));
         self.vital.send_if_modified(|vital| {
             vital.heard = at;
             false

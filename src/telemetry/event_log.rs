@@ -88,7 +88,7 @@ impl EventLog {
                 info!(lease, reason = reason.as_str(), trace_id, span_id, "stopping the workload");
             }
             Event::Transitioned(transition) => self.transitioned(transition),
-            Event::WithinTerm(_) | Event::WaitedInVain { .. } => {}
+            Event::HolderChanged { .. } | Event::WithinTerm(_) | Event::WaitedInVain { .. } => {}
             Event::Odd { message } => warn!(lease, "{}", bounded(message)),
         }
     }

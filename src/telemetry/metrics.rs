@@ -133,6 +133,7 @@ impl Metrics {
             Event::Ready
             | Event::NewLeader { .. }
             | Event::HeldByNobody { .. }
+            | Event::HolderChanged { .. }
             | Event::Campaigning { .. }
             | Event::CampaignLost(_)
             | Event::Failed { .. }

@@ -61,6 +61,7 @@ impl Spans {
             Event::Ready
             | Event::NewLeader { .. }
             | Event::HeldByNobody { .. }
+            | Event::HolderChanged { .. }
             | Event::Campaigning { .. }
             | Event::Renewed { .. }
             | Event::Failed { .. }

@@ -26,11 +26,18 @@ const DEBIAN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/debian"
 const START: Duration = Duration::from_secs(300);
 
 pub(crate) fn all() -> Vec<Case> {
-    vec![Case {
-        name: "the_page_of_a_standby_follows_a_failover_in_a_real_browser",
-        on: REAL,
-        body: |stage| Box::pin(failover(stage)),
-    }]
+    vec![
+        Case {
+            name: "the_page_of_a_standby_follows_a_failover_in_a_real_browser",
+            on: REAL,
+            body: |stage| Box::pin(failover(stage)),
+        },
+        Case {
+            name: "the_page_of_a_replica_that_never_led_shows_whose_terms_it_saw_in_a_real_browser",
+            on: REAL,
+            body: |stage| Box::pin(onlooker(stage)),
+        },
+    ]
 }
 
 async fn failover(stage: Stage) {
@@ -67,6 +74,71 @@ async fn failover(stage: Stage) {
 
     standby.signal(Signal::SIGKILL).await;
     browser.until("!document.getElementById('gone').hidden").await;
+}
+
+async fn onlooker(stage: Stage) {
+    let Some(browser) = Browser::start(&stage).await else { return };
+    stage.lease.create(released()).await;
+    let leader = stage.start("a").await;
+    stage.witness.start("a", 0).await;
+    let next = stage.start("b").await;
+    let (address, kept) = stage.free_address();
+    let onlooker = stage.prepare("c").await.set("http.listen", address.to_string()).set("lease.priority", -3);
+    drop(kept);
+    let onlooker = onlooker.start();
+    onlooker.said("another replica leads").await;
+    next.said("another replica leads").await;
+
+    browser.open(&format!("http://{address}/")).await;
+    let first = since(&stage).await;
+    browser.until(&format!("{} && {}", leads("a_"), is_since(&first))).await;
+    browser.until("document.querySelectorAll('#timeline div').length === 1").await;
+    browser.tell("window.sameness = 1").await;
+
+    leader.signal(Signal::SIGTERM).await;
+    stage.witness.start("b", 0).await;
+
+    let second = since(&stage).await;
+    browser.until(&format!("document.body.className === 'standby' && {} && {}", leads("b_"), is_since(&second))).await;
+    let [last, before] = ["b_", "a_"].map(|holder| format!("cells[0].textContent.startsWith('{holder}')"));
+    browser.until("window.rows = document.getElementById('terms').rows, rows.length === 2").await;
+    browser
+        .until(&format!("rows[0].{last} && rows[0].cells[2].textContent === '{second}' && !rows[0].cells[3].textContent"))
+        .await;
+    browser
+        .until(&format!("rows[1].{before} && rows[1].cells[2].textContent === '{first}' && rows[1].cells[3].textContent"))
+        .await;
+    browser
+        .until("rows[1].cells[4].textContent === 'released' && rows[0].cells[1].textContent - rows[1].cells[1].textContent === 1")
+        .await;
+    browser.until("window.bars = [...document.querySelectorAll('#timeline div')].map(bar => bar.getBoundingClientRect())").await;
+    browser.until("bars.length === 2 && bars[1].left < bars[0].left && bars[1].right <= bars[0].left + 2").await;
+    browser.until("document.getElementById('workload').textContent === 'does not run' && window.sameness === 1").await;
+
+    next.signal(Signal::SIGKILL).await;
+    stage.witness.start("c", 0).await;
+
+    browser
+        .until(&format!("document.body.className === 'leader' && {} && {}", leads("c_"), is_since(&since(&stage).await)))
+        .await;
+    browser.until("window.rows = document.getElementById('terms').rows, rows.length === 3").await;
+    browser.until(&format!("rows[1].{last} && rows[1].cells[4].textContent === 'expired'")).await;
+    browser.until("document.getElementById('workload').textContent === 'leader'").await;
+}
+
+/// acquireTime as the page shows it.
+async fn since(stage: &Stage) -> String {
+    let lease = stage.lease.read().await.expect("a Lease");
+    let time: jiff::Timestamp = lease["spec"]["acquireTime"].as_str().expect("a time").parse().expect("a time");
+    format!("{time:.3}")
+}
+
+fn leads(holder: &str) -> String {
+    format!("document.getElementById('holder').textContent.startsWith('{holder}')")
+}
+
+fn is_since(time: &str) -> String {
+    format!("document.getElementById('since').textContent === 'since {time}'")
 }
 
 /// Ends when dropped, and all that it started with it.
@@ -148,7 +220,7 @@ impl<'a> Browser<'a> {
     /// Waits until this holds in the page.
     async fn until(&self, condition: &str) {
         within(PATIENCE, condition, async {
-            while self.tell(&format!("return ({condition})")).await != true {
+            while self.tell(&format!("return !!({condition})")).await != true {
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         })

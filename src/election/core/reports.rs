@@ -53,7 +53,14 @@ impl Core {
         self.reports.oddity = odd;
     }
 
-    pub(super) fn report_holder(&mut self, record: &LeaseRecord) {
+    /// The Lease was seen, or is not there.
+    pub(super) fn report_seen(&mut self, record: Option<&LeaseRecord>) {
+        let slot = self.slot;
+        self.report_recorded(|recorder| recorder.saw(slot, record));
+        record.into_iter().for_each(|record| self.report_holder(record));
+    }
+
+    fn report_holder(&mut self, record: &LeaseRecord) {
         let Some(holder) = record.holder().filter(|_| record.state() == LeaseState::Held) else { return };
         if holder == self.writer.identity {
             self.reports.holder = None;

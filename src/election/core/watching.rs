@@ -76,7 +76,7 @@ impl Core {
                     return None;
                 }
                 self.pacing.heard(self.timing, now.boot);
-                self.report_holder(&record);
+                self.report_seen(Some(&record));
                 Some(News::Changed(record))
             }
             Watched::Deleted(object) => {
@@ -85,6 +85,7 @@ impl Core {
                 if self.observation.deleted(&record, now.boot) {
                     self.pacing.heard(self.timing, now.boot);
                     self.hand_on();
+                    self.report_seen(None);
                 }
                 Some(News::Deleted(record))
             }

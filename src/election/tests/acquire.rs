@@ -398,6 +398,34 @@ fn a_holder_that_leads_again_after_me_is_reported_again() {
 }
 
 #[test]
+fn each_term_is_reported_whether_a_reply_or_the_watch_shows_it_and_its_end() {
+    let mut bench = Bench::with(held("x", 15));
+    bench.run(seconds(1));
+    bench.register.edit(|object| object["spec"]["holderIdentity"] = "y".into());
+    bench.watch_register();
+    bench.run(plus(15) + seconds(1));
+    assert!(bench.leads().is_some());
+
+    let deleted = bench.register.delete();
+    bench.watch(deleted);
+
+    assert_eq!(holders(&bench), ["x", "y", ME, ""]);
+    let mut bench = Bench::with(held("x", 15));
+    bench.run(seconds(1));
+    bench.register.delete();
+    bench.run(plus(30) + seconds(5));
+    assert_eq!(holders(&bench), ["x", "", NOBODY, ME]);
+}
+
+fn holders(bench: &Bench) -> Vec<&str> {
+    let holders = bench.events.iter().filter_map(|event| match event {
+        Event::HolderChanged { holder, .. } => Some(holder.as_deref().unwrap_or_default()),
+        _ => None,
+    });
+    holders.collect()
+}
+
+#[test]
 fn a_follower_that_is_told_to_end_writes_nothing() {
     for holder in ["x", NOBODY] {
         let mut bench = Bench::with(held(holder, 15));
