@@ -241,7 +241,7 @@ fn a_list_that_comes_in_pages_is_shown_whole() {
     let first: &str = page(lease("a", "pod-1", NOW), "t=").leak();
     let second: &str = page(lease("b", "pod-2", NOW), "").leak();
     let answers =
-        vec![("limit=500&continue=&labelSelector=x ", 200, first), ("limit=500&continue=t%3D&labelSelector=x ", 200, second)];
+        vec![("limit=100&continue=&labelSelector=x ", 200, first), ("limit=100&continue=t%3D&labelSelector=x ", 200, second)];
     let path = scripted(&place, answers.leak());
 
     tenure(&["status", "-l", "x"], &[("KUBECONFIG", &path)]).says(0, &["\na       held    pod-1", "\nb       held    pod-2"]);
