@@ -6,7 +6,7 @@
 
 use std::{
     fs::File,
-    io::Write as _,
+    io::{Read as _, Write as _},
     net::TcpListener,
     os::{
         fd::{AsFd as _, FromRawFd as _},
@@ -14,6 +14,7 @@ use std::{
     },
     path::{Path, PathBuf},
     process::{Command, ExitCode, Stdio},
+    sync::Mutex,
     time::Duration,
 };
 
@@ -45,6 +46,8 @@ pub struct Behaviour {
     pub bomb: bool,
     /// Answers whoever connects to this port of the loopback address with its name and its token.
     pub listen: Option<u16>,
+    /// Answers HTTP requests to this port of the loopback address with 200, until SIGHUP makes its main thread wait for itself.
+    pub serve: Option<u16>,
     /// Does nothing, not even stamp, until its page says that it leads (`runs: frozen`).
     pub frozen: bool,
 }
@@ -80,20 +83,24 @@ impl Behaviour {
         let traits =
             [("alone", true), ("daemon", self.daemon), ("lock", self.lock), ("bomb", self.bomb), ("frozen", self.frozen)];
         let traits = traits.into_iter().filter(|(_, has)| *has).map(|(word, _)| word.to_owned());
-        let traits: Vec<String> = traits.chain(self.listen.map(|port| format!("listen={port}"))).collect();
+        let ports = [("listen", self.listen), ("serve", self.serve)];
+        let ports = ports.into_iter().filter_map(|(word, port)| Some(format!("{word}={}", port?)));
+        let traits: Vec<String> = traits.chain(ports).collect();
         let words = [&*program.to_string_lossy(), FACE, &*directory.to_string_lossy(), name, &linger, &traits.join("+")];
         words.map(str::to_owned).to_vec()
     }
 
     fn parse(linger: &str, traits: &str) -> Self {
         let has = |word: &str| traits.split('+').any(|one| one == word);
+        let port = |word: &str| traits.split('+').find_map(|one| one.strip_prefix(word)?.strip_prefix('=')?.parse().ok());
         Self {
             linger: linger.parse().ok().map(Duration::from_millis),
             daemon: has("daemon"),
             lock: has("lock"),
             bomb: has("bomb"),
             frozen: has("frozen"),
-            listen: traits.split('+').find_map(|one| one.strip_prefix("listen=")?.parse().ok()),
+            listen: port("listen"),
+            serve: port("serve"),
         }
     }
 }
@@ -233,14 +240,17 @@ impl Workload {
         if self.behaviour.bomb {
             (0..CHAINS).for_each(|_| self.start_chain());
         }
-        let listener = self.behaviour.listen.map(|port| TcpListener::bind(("127.0.0.1", port)).expect("a free port"));
-        listener.iter().for_each(|listener| listener.set_nonblocking(true).expect("a flag of a socket"));
+        let [listener, server] = [self.behaviour.listen, self.behaviour.serve].map(|port| port.map(listen));
         let mut end = Instant::NEVER;
         loop {
             self.stamps.stamp();
             while let Some(Ok((mut client, _))) = listener.as_ref().map(TcpListener::accept) {
                 // It may have gone.
                 let _ = client.write_all(format!("{} {}", self.name, self.token).as_bytes());
+            }
+            while let Some(Ok((mut client, _))) = server.as_ref().map(TcpListener::accept) {
+                let _ =
+                    client.read(&mut [0; 1024]).and_then(|_| client.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"));
             }
             if clock::boot() >= end {
                 return self.end(0);
@@ -252,6 +262,9 @@ impl Workload {
                 self.tell("signal", &json!({ "signal": signal.as_str() }));
                 if signal == Signal::SIGTERM {
                     end = self.behaviour.linger.map_or(end, |linger| end.min(clock::boot() + linger));
+                }
+                if signal == Signal::SIGHUP && server.is_some() {
+                    deadlock();
                 }
                 if signal == Signal::SIGUSR1 {
                     return self.end(7);
@@ -300,6 +313,19 @@ impl Workload {
         self.stamps.stamp();
         self.voice.tell(what, more);
     }
+}
+
+fn listen(port: u16) -> TcpListener {
+    let listener = TcpListener::bind(("127.0.0.1", port)).expect("a free port");
+    listener.set_nonblocking(true).expect("a flag of a socket");
+    listener
+}
+
+/// Never returns.
+fn deadlock() {
+    let lock = Mutex::new(());
+    let held = lock.lock();
+    drop((lock.lock(), held));
 }
 
 /// Forks; whether this is the child.
