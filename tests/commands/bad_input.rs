@@ -72,6 +72,41 @@ fn every_mistake_is_said_at_once() {
 }
 
 #[test]
+fn every_way_to_ask_wrongly_how_the_workload_is_is_said_at_once_with_its_line() {
+    let place = Scratch::new();
+    let text = "lease: { name: x }
+workload:
+  command: [server]
+  runs: frozen
+  notifyAccess: main
+  readiness:
+    period: 0s
+    exec: {}
+    http: { path: /healthz }
+    tcp: { port: 80 }
+  liveness:
+    file: { path: /tmp/live }
+signals:
+  onLead: SIGHUP
+";
+    let file = place.file("tenure.yaml", text);
+    let expected = [
+        "5: workload.notifyAccess: there is no NOTIFY_SOCKET: set ",
+        "7: workload.readiness.period: 0s leaves no time: write ",
+        "8: workload.readiness.exec: says nothing: write ",
+        "9: workload.readiness.http: port is missing: write ",
+        "10: workload.readiness.tcp: http is set too, and only one of them can be asked: remove one",
+        "12: workload.liveness: what is frozen answers nobody: remove it, or ",
+        "14: signals.onLead: tells a frozen workload nothing, because all that it gets is SIGCONT: remove it",
+    ]
+    .map(|said| format!("{file}:{said}"));
+    let parts: Vec<&str> = expected.iter().map(String::as_str).chain(["refused for 7 reasons"]).collect();
+    for line in [&["--config", &file][..], &["check", "--offline", "--config", &file]] {
+        tenure(line, &[]).says(78, &parts);
+    }
+}
+
+#[test]
 fn a_configuration_file_that_cannot_be_read_is_78_and_says_who_named_it() {
     let said = ["--config: the configuration file \"/nonexistent\" cannot be read: No such file or directory"];
     tenure(&["--config", "/nonexistent", "--lease", "x", "--", "true"], &[]).says(78, &said);
