@@ -6,6 +6,8 @@ use std::{
     process::{Command, ExitCode, Stdio},
 };
 
+use tenure::clock;
+
 use crate::incomplete;
 
 /// Environment variable that tells the inner test its directory.
@@ -23,6 +25,7 @@ const PROGRAMS: &[&str] = &[
     "kube-controller-manager",
     "kube-scheduler",
     "kubelet",
+    "kube-proxy",
     "containerd",
     "containerd-shim-runc-v2",
     "ctr",
@@ -38,7 +41,9 @@ pub(crate) fn run() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     lines("cluster/binaries/build", PROGRAMS);
+    let begin = clock::boot();
     let images = lines("image/build", &[]);
+    println!("node: both images are built after {:.0} s", clock::boot().since(begin).as_secs_f64());
     let directory = Directory::new();
     let status = apart()
         .arg(env::current_exe().expect("this program"))

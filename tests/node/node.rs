@@ -28,6 +28,7 @@ const BUILD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cluster/binaries
 pub(crate) struct Node {
     script: Child,
     lifeline: Option<ChildStdin>,
+    directory: PathBuf,
     kubeconfig: PathBuf,
     kubectl: String,
     helm: String,
@@ -50,7 +51,8 @@ impl Node {
         let mut line = String::new();
         BufReader::new(script.stdout.take().unwrap()).read_line(&mut line).unwrap();
         assert_eq!(line, "ready\n", "the node did not come up");
-        let node = Self { script, lifeline, kubeconfig: directory.join("cluster/kubeconfig"), kubectl, helm, ctr };
+        let kubeconfig = directory.join("cluster/kubeconfig");
+        let node = Self { script, lifeline, directory: directory.to_owned(), kubeconfig, kubectl, helm, ctr };
         node.kubectl(&["create", "namespace", NAMESPACE]);
         node.kubectl(&["label", "namespace", NAMESPACE, "pod-security.kubernetes.io/enforce=restricted"]);
         node
@@ -80,6 +82,10 @@ impl Node {
 
     pub(crate) fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
+    }
+
+    pub(crate) fn has_kube_proxy(&self) -> bool {
+        self.directory.join("kube-proxy.log").exists()
     }
 
     pub(crate) fn kubectl_program(&self) -> &str {

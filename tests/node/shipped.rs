@@ -1,22 +1,25 @@
-//! What is shipped beside deploy/, on the node: the chart, by the real Helm, through a rollout; and the EndpointSlice of
-//! deploy/examples/service.yaml, through a hand-over.
+//! What is shipped beside deploy/, on the node: the chart, by the real Helm, through a rollout; and the Service of
+//! deploy/examples/service.yaml, by way of the real kube-proxy, through a hand-over and a crash.
 
 use std::{
     io::{Read as _, Write as _},
     net::{SocketAddr, TcpStream},
-    sync::atomic::{AtomicBool, Ordering},
+    sync::mpsc,
     thread,
     time::Duration,
 };
 
+use nix::sys::signal::Signal;
 use serde_json::json;
 
 use crate::{
+    incomplete,
     node::{Node, PATIENCE, Pod, await_some},
     stamps::{Run, Stamps, now},
 };
 
 const DEPLOY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy");
+const BILLING: &str = "app.kubernetes.io/name=billing";
 /// Stamps as [`Stamps`] reads them.
 const WRITER: &str = r#"say() { read -r clock idle </proc/uptime; echo "$clock $*"; }; trap 'say stops; exit' TERM
     say "starts on $POD_NAME with token $TENURE_FENCING_TOKEN"; while :; do sleep 0.02 & wait "$!"; say runs; done"#;
@@ -49,35 +52,56 @@ pub(crate) fn chart(node: &Node, stamps: &Stamps) {
     node.helm(&["uninstall", "writer"]);
 }
 
-/// Deletes the leader's pod while a client asks whoever the slice names: only leaders answer.
+/// Hands over, and kills, while a client asks through the Service: only leaders answer.
 pub(crate) fn traffic(node: &Node) {
+    if !node.has_kube_proxy() {
+        incomplete::not_run("traffic by way of kube-proxy", "there is no iptables that works");
+    }
     node.kubectl(&["apply", "-f", &format!("{DEPLOY}/examples/service.yaml")]);
+    requests(node, "kubectl delete pod", |leader| {
+        node.kubectl(&["delete", "pod", leader.name(), "--wait=false"]);
+    });
+    requests(node, "SIGKILL of its container", |leader| node.signal(leader, Signal::SIGKILL));
+}
+
+/// Asks again and again, a hundred times before `act`, and until another leader has answered as often.
+fn requests(node: &Node, what: &str, act: impl FnOnce(&Pod)) {
     node.kubectl(&["rollout", "status", "deployment/billing", "--timeout=60s"]);
-    let first = await_some("an answer through the slice", PATIENCE, || ask(node.leader()?));
-    let is_over = AtomicBool::new(false);
+    let first = await_some("an answer", PATIENCE, || ask(node.way()?));
+    let leader = node.pods(BILLING).into_iter().find(|pod| pod.name() == first).expect("the pod that answers");
+    let (begun, has_begun) = mpsc::channel();
     let answers = thread::scope(|scope| {
-        let client = scope.spawn(|| {
-            let mut answers = Vec::new();
-            while !is_over.load(Ordering::Relaxed) {
-                let Some(address) = node.leader() else { continue };
-                let asked = (0..20).map(|_| ask(address).map(|pod| (now(), pod)));
-                answers.extend(asked.flatten());
-            }
+        let first = &first;
+        let client = scope.spawn(move || {
+            let (mut answers, mut by_others) = (Vec::new(), 0);
+            await_some("answers by another", PATIENCE, || {
+                let way = node.way()?;
+                // Nobody answers for many at a time.
+                for pod in (0..20).map_while(|_| ask(way)) {
+                    by_others += usize::from(pod != *first);
+                    answers.push((now(), pod));
+                }
+                if answers.len() >= 100 {
+                    begun.send(()).expect("it is awaited");
+                }
+                (by_others >= 100).then_some(())
+            });
             answers
         });
-        node.kubectl(&["delete", "pod", &first]);
-        await_some("an answer by another", PATIENCE, || ask(node.leader()?).filter(|pod| *pod != first));
-        thread::sleep(Duration::from_secs(1));
-        is_over.store(true, Ordering::Relaxed);
+        has_begun.recv().expect("a hundred answers");
+        act(&leader);
         client.join().expect("it does not panic")
     });
     let next = answers.iter().position(|(_, pod)| *pod != first).expect("another answered");
     let (old, new) = answers.split_at(next);
-    assert!(new.iter().all(|(_, pod)| *pod == new[0].1), "answers by others than the leader: {answers:?}");
+    let strangers = new.iter().filter(|(_, pod)| *pod != new[0].1).count();
+    assert_eq!(strangers, 0, "answers by others than the leader: {answers:?}");
+    let holder = node.get("lease/billing")["spec"]["holderIdentity"].to_string();
+    assert!(holder.contains(&new[0].1), "{holder} holds the Lease, and {} answers", new[0].1);
     let gap = new[0].0 - old.last().map_or(new[0].0, |(at, _)| *at);
+    let by = if node.has_kube_proxy() { "kube-proxy" } else { "the slice" };
     println!(
-        "{:<34} {:>5}.{:02} s  {} answers, all by leaders",
-        "service.yaml, pod deleted",
+        "{what:<34} {:>5}.{:02} s  {} answers by way of {by}, {strangers} not by the leader",
         gap / 100,
         gap % 100,
         answers.len()
@@ -85,11 +109,15 @@ pub(crate) fn traffic(node: &Node) {
 }
 
 impl Node {
-    /// Where the slice sends its clients.
-    fn leader(&self) -> Option<SocketAddr> {
-        let slice = self.get("endpointslice/billing-leader");
-        let address = slice["endpoints"][0]["addresses"][0].as_str()?.parse().ok()?;
-        Some(SocketAddr::new(address, u16::try_from(slice["ports"][0]["port"].as_u64()?).ok()?))
+    /// Where clients of the Service go: to its address, or where there is no kube-proxy, to that which the slice has.
+    fn way(&self) -> Option<SocketAddr> {
+        let (at, place) = if self.has_kube_proxy() {
+            (self.get("service/billing"), ["/spec/clusterIP", "/spec/ports/0/port"])
+        } else {
+            (self.get("endpointslice/billing-leader"), ["/endpoints/0/addresses/0", "/ports/0/port"])
+        };
+        let [address, port] = place.map(|place| at.pointer(place));
+        Some(SocketAddr::new(address?.as_str()?.parse().ok()?, u16::try_from(port?.as_u64()?).ok()?))
     }
 }
 
