@@ -29,6 +29,7 @@ pub(crate) fn run(node: &Node, directory: &Path) {
     symlink(node.kubectl_program(), path.join("kubectl")).unwrap();
     let reader = Reader { node, path };
     let begin = clock::boot();
+    let after = |what: &str| println!("{what:<40} {:>8.2} s after the builds", clock::boot().since(begin).as_secs_f64());
     let mut lines = fences::commands(PAGE);
     let mut expect = |command: &str| {
         let line = lines.next().expect("another command");
@@ -39,6 +40,7 @@ pub(crate) fn run(node: &Node, directory: &Path) {
     expect("buildah build -t tenure-example deploy");
     reader.types(expect("kubectl apply -k deploy")).unwrap();
     reader.types(expect("kubectl rollout status")).unwrap();
+    after("first failover: both pods are ready");
     let logs = expect("kubectl logs");
     let leader = await_some("a pod that runs", PATIENCE, || {
         let said = reader.types(logs).ok()?;
@@ -47,6 +49,7 @@ pub(crate) fn run(node: &Node, directory: &Path) {
         assert!(runs.all(|pod| pod == leader), "the other prints nothing: {said}");
         Some(leader)
     });
+    after("first failover: one leads");
     let status = reader.types(expect("kubectl tenure status tenure")).unwrap();
     assert!(status.contains(&leader), "{status}");
     reader.types(&expect("kubectl delete pod NAME").replace("NAME", &leader)).unwrap();
@@ -54,9 +57,10 @@ pub(crate) fn run(node: &Node, directory: &Path) {
         let said = reader.types(logs).ok()?;
         said.lines().any(|line| line.contains("starts on") && !line.contains(&leader)).then_some(())
     });
+    after("first failover: the other leads");
     reader.types(expect("kubectl exec deploy/tenure -- /tenure check")).unwrap();
     assert_eq!(lines.next(), None, "a command of the page that this test does not type");
-    println!("{:<34} {:>8.2} s  without the builds", "docs/first-failover.md", clock::boot().since(begin).as_secs_f64());
+    after("first failover: the page is over");
     reader.types("kubectl delete -k deploy").unwrap();
 }
 
