@@ -63,7 +63,9 @@ impl Cluster {
             Some(path) => format!("there is no kubeconfig (KUBECONFIG is not set, {} does not exist)", path.display()),
             None => "there is no kubeconfig (neither KUBECONFIG nor HOME is set)".into(),
         };
-        Err(AccessError::Nowhere { pod: missing, kubeconfig })
+        Err(AccessError::Unusable(format!(
+            "no cluster to talk to: {missing}, and {kubeconfig}. `tenure demo` shows tenure at work without a cluster"
+        )))
     }
 
     /// The cluster that was discovered before, with its [`Self::context`], as its files describe it now. Whichever context has
@@ -92,17 +94,22 @@ impl Cluster {
     /// None: their current context.
     fn of_context(paths: &[PathBuf], began: Option<&KubeContext>) -> Result<Self, AccessError> {
         let names = paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(":");
-        let broken = |source| AccessError::Kubeconfig { paths: names.clone(), source };
+        let broken = |error: KubeconfigError| AccessError::Caused(format!("cannot use the kubeconfig {names}"), error.into());
         let present: Vec<_> = paths.iter().filter(|path| is_there(path)).collect();
         let files = if present.is_empty() { paths.iter().collect() } else { present };
         let mut kubeconfig = files.into_iter().try_fold(Kubeconfig::default(), |merged, path| {
             let mut one = kubeconfig::read(path).map_err(|error| {
-                let path = path.display().to_string();
+                let path = path.display();
+                // Its contents are not shown: they may be secret.
                 if let KubeconfigError::Parse(error) = &error {
-                    return AccessError::Malformed { path, line: error.location().map(|at| at.line()) };
+                    let place = error.location().map_or_else(|| "it".into(), |at| format!("line {}", at.line()));
+                    return AccessError::Unusable(format!(
+                        "cannot use the kubeconfig {path}: {place} cannot be parsed; `kubectl config view` shows why"
+                    ));
                 }
                 let KubeconfigError::ReadConfig(source, _) = error else { return broken(error) };
-                AccessError::Unreadable { path, source }
+                let said = format!("cannot use the kubeconfig {path} (set KUBECONFIG to name another): it cannot be read");
+                AccessError::Caused(said, source.into())
             })?;
             one.current_context.take_if(|name| name.is_empty());
             merged.merge(one).map_err(broken)
@@ -111,22 +118,33 @@ impl Cluster {
         let source = Source::Kubeconfig { files: names.clone(), context };
         if let Some(cluster) = kubeconfig::cluster(&kubeconfig) {
             if cluster.proxy_url.is_some() {
-                return Err(AccessError::Proxy(source.to_string()));
+                return Err(AccessError::Unusable(format!(
+                    "the cluster of {source} sets proxy-url, which tenure does not support: remove it if the API server can be \
+                     reached directly"
+                )));
             }
             let has_authority = cluster.certificate_authority.is_some() || cluster.certificate_authority_data.is_some();
             if has_authority && cluster.insecure_skip_tls_verify == Some(true) {
-                return Err(AccessError::Unverified(source.to_string()));
+                return Err(AccessError::Unusable(format!(
+                    "the cluster of {source} has a certificate authority and insecure-skip-tls-verify: remove one of them"
+                )));
             }
         }
         let config = kube::Config::try_from(kubeconfig).map_err(|error| {
+            // kube parses them although no proxy is used.
             let KubeconfigError::ParseProxyUrl(source) = error else { return broken(error) };
-            AccessError::ProxyVariable(source)
+            let said = "HTTPS_PROXY or https_proxy is not a URL: unset it, tenure speaks to the API server directly";
+            AccessError::Caused(said.into(), source.into())
         })?;
         // Replicas use their pod's namespace, even with a kubeconfig that people use too.
         let namespace = Namespace::of_pod().unwrap_or_else(|| Namespace::of_context(&config.default_namespace, &source));
         // oidc yields a token. For any other provider kube would run a program, and show its output if that fails.
         if let Some(provider) = config.auth_info.auth_provider.as_ref().filter(|provider| provider.name != "oidc") {
-            return Err(AccessError::AuthProvider { place: source.to_string(), name: provider.name.clone() });
+            return Err(AccessError::Unusable(format!(
+                "the user of {source} authenticates by the auth-provider {}, which kubectl has given up too: use a \
+                 credential plugin (exec)",
+                provider.name
+            )));
         }
         let cluster = Self::new(config, source, Some(namespace))?;
         if let (Some(began), Some(now)) = (began, cluster.context())
@@ -136,7 +154,11 @@ impl Cluster {
                 true => "another certificate authority or another way to verify the server".into(),
                 false => format!("another server ({} in place of {})", now.server, began.server),
             };
-            return Err(AccessError::Moved { files: names, context: now.name, what });
+            return Err(AccessError::Unusable(format!(
+                "the context {} of the kubeconfig {names} names {what} than when this replica started, and the Lease of this \
+                 replica may not be there: correct it, or restart",
+                now.name
+            )));
         }
         Ok(cluster)
     }
@@ -154,15 +176,20 @@ impl Cluster {
 
     fn new(mut config: kube::Config, source: Source, namespace: Option<Namespace>) -> Result<Self, AccessError> {
         if config.root_cert.as_ref().is_some_and(Vec::is_empty) {
-            return Err(AccessError::NoCertificate(source.to_string()));
+            return Err(AccessError::Unusable(format!("the certificate authority of {source} holds no PEM certificate")));
         }
         let url = &config.cluster_url;
-        // If it is not a URL, the user may be anywhere in it.
+        // If it is not a URL, the user may be anywhere in it. It is not shown: a password may follow it.
         if url.authority().map_or_else(|| url.path(), Authority::as_str).contains('@') {
-            return Err(AccessError::UserInServer(source.to_string()));
+            return Err(AccessError::Unusable(format!(
+                "the server of {source} names a user: write username and password under the user, not into the URL"
+            )));
         }
         if !url::names_a_server(url) {
-            return Err(AccessError::Server { place: source.to_string(), url: url.to_string() });
+            return Err(AccessError::Unusable(format!(
+                "the server of {source} is {:?}, which is not a URL: write https://HOST:PORT, with a port from 1 to 65535 or none",
+                url.to_string()
+            )));
         }
         config.default_retry = false;
         config.headers.push((USER_AGENT, HeaderValue::from_static(concat!("tenure/", env!("CARGO_PKG_VERSION")))));
@@ -174,7 +201,13 @@ impl Cluster {
     /// # Errors
     /// It is not valid, or the pod does not tell it.
     pub fn namespace(&self) -> Result<&str, AccessError> {
-        self.namespace.as_ref().ok_or(AccessError::NoNamespace(namespace::FILE))?.name()
+        let Some(namespace) = &self.namespace else {
+            return Err(AccessError::Unusable(format!(
+                "no namespace is configured, and the pod does not tell its own ({}): name one with --namespace",
+                namespace::FILE
+            )));
+        };
+        namespace.name()
     }
 
     /// The server's URL.
@@ -212,7 +245,7 @@ impl Cluster {
     /// Gets credentials and sets up TLS; contacts nothing. A credential plugin that prompts nobody counts as hung after `patience`.
     ///
     /// # Errors
-    /// [`AccessError::Plugin`], [`AccessError::Credentials`], [`AccessError::Tls`] and others of what the files say.
+    /// The plugin gives none, or what the files say cannot be used.
     pub async fn dialer(&self, connect_timeout: Duration, patience: Duration) -> Result<Dialer, AccessError> {
         let (mut config, place, proxy) = (self.config.clone(), self.source.to_string(), self.ignored_proxy());
         let plugin = Plugin::of(&mut config.auth_info).map_err(|source| AccessError::of_plugin(&place, source))?;

@@ -22,21 +22,31 @@ pub(super) fn choose(kubeconfig: &mut Kubeconfig, wanted: Option<&str>, files: &
     let chosen = wanted.map(str::to_owned).or_else(|| kubeconfig.current_context.take()).filter(|name| !name.is_empty());
     let is_known = |name: &&String| kubeconfig.contexts.iter().any(|context| context.name == **name);
     let Some(name) = chosen.as_ref().filter(is_known) else {
-        let files = files.into();
         if let Some(context) = wanted {
-            return Err(AccessError::Gone { files, context: context.into() });
+            return Err(AccessError::Unusable(format!(
+                "the kubeconfig {files} no longer has the context {context}, where the Lease of this replica is: restore it, \
+                 or restart"
+            )));
         }
         if kubeconfig.contexts.is_empty() {
-            return Err(AccessError::Empty(files));
+            return Err(AccessError::Unusable(format!(
+                "cannot use the kubeconfig {files}: it has no contexts, so it names no cluster"
+            )));
         }
         let choice = chosen.map_or_else(|| "no context is chosen".into(), |name| format!("there is no context {name}"));
         let contexts = kubeconfig.contexts.iter().map(|context| context.name.as_str()).collect::<Vec<_>>().join(", ");
-        return Err(AccessError::Context { files, choice, contexts });
+        return Err(AccessError::Unusable(format!(
+            "cannot use the kubeconfig {files}: {choice}; `kubectl config use-context NAME` chooses one of {contexts}"
+        )));
     };
     kubeconfig.current_context = Some(name.clone());
     let Some(Context { cluster, user, .. }) = current(kubeconfig) else { return Ok(name.clone()) };
-    let dangling =
-        |kind, missing: &str| AccessError::Dangling { files: files.into(), context: name.clone(), kind, name: missing.into() };
+    let dangling = |kind, missing: &str| {
+        AccessError::Unusable(format!(
+            "cannot use the kubeconfig: the context {name} names the {kind} {missing}, which is not in {files}: correct the \
+             name, or add it"
+        ))
+    };
     if !kubeconfig.clusters.iter().any(|named| named.name == *cluster) {
         return Err(dangling("cluster", cluster));
     }

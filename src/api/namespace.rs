@@ -34,7 +34,10 @@ impl Namespace {
     /// It is not valid.
     pub(super) fn name(&self) -> Result<&str, AccessError> {
         if !is_valid(&self.name) {
-            return Err(AccessError::Namespace { place: self.place.clone(), name: self.name.clone() });
+            return Err(AccessError::Unusable(format!(
+                "the namespace of {} is {:?}, which is not a valid namespace: name one with --namespace",
+                self.place, self.name
+            )));
         }
         Ok(&self.name)
     }

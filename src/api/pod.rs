@@ -26,11 +26,11 @@ pub(super) fn missing() -> Option<String> {
 /// The access. kube would ask for the file with the namespace, too, which a pod need not have.
 pub(super) fn config() -> Result<kube::Config, AccessError> {
     let mut config = kube::Config::new(server()?);
-    let pem = fs::read(AUTHORITY).map_err(|error| AccessError::Pod(format!("{AUTHORITY} cannot be read: {error}")))?;
+    let pem = fs::read(AUTHORITY).map_err(|error| unusable(format!("{AUTHORITY} cannot be read: {error}")))?;
     let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
-    let certificates = certificates.map_err(|error| AccessError::Pod(format!("{AUTHORITY} is not PEM: {error}")))?;
+    let certificates = certificates.map_err(|error| unusable(format!("{AUTHORITY} is not PEM: {error}")))?;
     if certificates.is_empty() {
-        return Err(AccessError::Pod(format!("{AUTHORITY} holds no PEM certificate")));
+        return Err(unusable(format!("{AUTHORITY} holds no PEM certificate")));
     }
     config.root_cert = Some(certificates.into_iter().map(|certificate| certificate.to_vec()).collect());
     config.root_cert_file = Some(AUTHORITY.into());
@@ -39,10 +39,14 @@ pub(super) fn config() -> Result<kube::Config, AccessError> {
 }
 
 fn server() -> Result<Uri, AccessError> {
-    let host = env::var(HOST).map_err(|error| AccessError::Pod(format!("{HOST}: {error}")))?;
-    let port = env::var(PORT).map_err(|error| AccessError::Pod(format!("{PORT}: {error}")))?;
-    let port: u16 = port.parse().map_err(|_| AccessError::Pod(format!("{PORT} is {port:?}, which is not a port")))?;
+    let host = env::var(HOST).map_err(|error| unusable(format!("{HOST}: {error}")))?;
+    let port = env::var(PORT).map_err(|error| unusable(format!("{PORT}: {error}")))?;
+    let port: u16 = port.parse().map_err(|_| unusable(format!("{PORT} is {port:?}, which is not a port")))?;
     let host = if host.contains(':') { format!("[{host}]") } else { host };
     let url = format!("https://{host}:{port}").parse::<Uri>();
-    url.map_err(|error| AccessError::Pod(format!("{HOST} is {host:?}, which is not a host: {error}")))
+    url.map_err(|error| unusable(format!("{HOST} is {host:?}, which is not a host: {error}")))
+}
+
+fn unusable(what: String) -> AccessError {
+    AccessError::Unusable(format!("cannot use the pod's service account: {what}"))
 }

@@ -144,7 +144,7 @@ fn a_kubeconfig_that_may_not_be_looked_at_is_not_passed_over() {
 
     let error = Cluster::from_kubeconfig(&[hidden.0.clone(), file.0.clone()]).unwrap_err();
 
-    assert!(matches!(error, AccessError::Unreadable { .. }), "{error:?}");
+    assert!(one_line(&error).contains(": it cannot be read"), "{error:?}");
 }
 
 #[test]
@@ -207,7 +207,7 @@ async fn a_server_that_names_a_user_is_refused_and_not_shown() {
 
         let error = refused(&File::new("server-user", &text)).await;
 
-        assert!(matches!(error, AccessError::UserInServer(_)), "{server}: {error:?}");
+        assert!(one_line(&error).contains(" names a user: "), "{server}: {error:?}");
         assert_eq!(error.exit_code(), 78);
         assert!(!format!("{} {error:?}", one_line(&error)).contains("hunter2"), "{error:?}");
     }
