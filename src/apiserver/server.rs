@@ -6,28 +6,25 @@ use std::{
     convert::Infallible,
     io,
     net::{Ipv4Addr, SocketAddr, TcpListener as StdListener},
-    pin::Pin,
     sync::Arc,
-    task::{Context, Poll},
     thread::JoinHandle,
     time::Duration,
 };
 
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
-use http_body_util::{BodyExt as _, Limited};
-use hyper::{
-    body::{Body as HttpBody, Frame, Incoming, SizeHint},
-    server::conn::http1,
-    service::service_fn,
+use http_body_util::{
+    BodyExt as _, Either, Full, Limited,
+    channel::{Channel, Sender},
 };
+use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
 use jiff::Timestamp;
 use serde_json::Value;
 use tokio::{
     net::{TcpListener, TcpStream},
     runtime::Builder,
-    sync::{mpsc, oneshot, watch},
+    sync::{oneshot, watch},
     task::JoinSet,
     time::{Instant, sleep, sleep_until},
 };
@@ -171,6 +168,9 @@ async fn serve(stream: TcpStream, acceptor: TlsAcceptor, shared: Arc<Shared>) {
     drop(http1::Builder::new().serve_connection(TokioIo::new(stream), service).await);
 }
 
+/// All of an answer at once, or a watch.
+type Body = Either<Full<Bytes>, Channel<Bytes>>;
+
 async fn answer(shared: Arc<Shared>, request: hyper::Request<Incoming>) -> Result<Response<Body>, Infallible> {
     let (parts, body) = request.into_parts();
     let shown = parts.headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
@@ -184,9 +184,9 @@ async fn answer(shared: Arc<Shared>, request: hyper::Request<Incoming>) -> Resul
     Ok(match shared.carry_out(&request) {
         Answer::Json(code, document) => whole(code, &document),
         Answer::Watch(feed, timeout) => {
-            let (lines, events) = mpsc::channel(LINES);
+            let (lines, events) = Channel::new(LINES);
             drop(tokio::spawn(send(shared, feed, Instant::now() + timeout, lines)));
-            respond(200, Body::Events(events))
+            respond(200, Either::Right(events))
         }
     })
 }
@@ -204,8 +204,8 @@ impl Shared {
     }
 }
 
-/// Sends a watch until its end, or until nobody listens.
-async fn send(shared: Arc<Shared>, mut feed: Feed, end: Instant, lines: mpsc::Sender<Bytes>) {
+/// Sends a watch until its end, or until there is news and nobody listens.
+async fn send(shared: Arc<Shared>, mut feed: Feed, end: Instant, mut lines: Sender<Bytes>) {
     let mut changed = shared.register.subscribe();
     let mut bookmark = end.min(Instant::now() + BOOKMARKS);
     loop {
@@ -214,7 +214,7 @@ async fn send(shared: Arc<Shared>, mut feed: Feed, end: Instant, lines: mpsc::Se
             Err(Ended(last)) => (vec![last], true),
         };
         for line in news {
-            if lines.send(line.into()).await.is_err() {
+            if lines.send_data(line.into()).await.is_err() {
                 return;
             }
         }
@@ -224,12 +224,11 @@ async fn send(shared: Arc<Shared>, mut feed: Feed, end: Instant, lines: mpsc::Se
         tokio::select! {
             Ok(()) = changed.changed() => {}
             () = sleep_until(bookmark) => {
-                if feed.bookmarks && lines.send(feed.bookmark(false).into()).await.is_err() || bookmark == end {
+                if feed.bookmarks && lines.send_data(feed.bookmark(false).into()).await.is_err() || bookmark == end {
                     return;
                 }
                 bookmark = end.min(bookmark + BOOKMARKS);
             }
-            () = lines.closed() => return,
         }
     }
 }
@@ -239,7 +238,7 @@ fn refuse(status: &Status) -> Response<Body> {
 }
 
 fn whole(code: u16, document: &Value) -> Response<Body> {
-    respond(code, Body::Whole(Some(Bytes::from(document.to_string() + "\n"))))
+    respond(code, Either::Left(Full::from(document.to_string() + "\n")))
 }
 
 fn respond(code: u16, body: Body) -> Response<Body> {
@@ -247,32 +246,4 @@ fn respond(code: u16, body: Body) -> Response<Body> {
     *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
-}
-
-/// The body of an answer.
-enum Body {
-    /// All of it at once.
-    Whole(Option<Bytes>),
-    /// A watch.
-    Events(mpsc::Receiver<Bytes>),
-}
-
-impl HttpBody for Body {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let bytes = match &mut *self {
-            Self::Whole(bytes) => Poll::Ready(bytes.take()),
-            Self::Events(lines) => lines.poll_recv(context),
-        };
-        bytes.map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes))))
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        match self {
-            Self::Whole(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
-            Self::Events(_) => SizeHint::new(),
-        }
-    }
 }
