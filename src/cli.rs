@@ -367,12 +367,6 @@ pub struct DevServer {
 /// The parts that the demo plays by this same binary.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Demo {
-    /// A place for one replica.
-    #[command(hide = true)]
-    Cell(Cell),
-    /// PID 1 of such a place.
-    #[command(hide = true)]
-    Inner(Cell),
     /// What the replicas run.
     #[command(hide = true)]
     Workload {
@@ -381,17 +375,6 @@ pub enum Demo {
         /// Its replica.
         name: String,
     },
-}
-
-/// A place for one replica of the demo.
-#[derive(Args, Clone, Debug, Default)]
-pub struct Cell {
-    /// Among the other processes, not in a PID namespace
-    #[arg(long)]
-    pub plain: bool,
-    /// The replica's arguments; without them it is only tried whether there can be such a place
-    #[arg(last = true)]
-    pub arguments: Vec<String>,
 }
 
 /// The face that a command line asks for; the first argument is the program's name.

@@ -21,6 +21,7 @@ use self::kin::Kin;
 mod files;
 mod kin;
 
+pub(crate) use files::children;
 pub(super) use files::stat_fields;
 
 /// A process as `/proc/PID/stat` shows it.

@@ -19,7 +19,6 @@ use crate::{
     words::one_line,
 };
 
-mod cell;
 mod relay;
 mod replica;
 mod script;
@@ -35,8 +34,6 @@ use timeline::Drawn;
 pub(super) fn run(part: Option<&Demo>) -> u8 {
     match part {
         None => show(),
-        Some(Demo::Cell(cell)) => cell::outer(cell),
-        Some(Demo::Inner(cell)) => cell::inner(cell),
         Some(Demo::Workload { directory, name }) => workload::run(directory, name),
     }
 }
@@ -91,18 +88,17 @@ fn show() -> u8 {
 fn play(directory: &Path) -> Result<Drawn, Failed> {
     make(directory).map_err(|source| Failed::Directory { directory: directory.to_owned(), source })?;
     let server = Server::start((Ipv4Addr::LOCALHOST, 0).into())?;
-    let contained = cell::is_possible().map_err(Failed::Replica)?;
     block_on(async {
         let mut interrupts = Interrupts::catch().map_err(Failed::Signals)?;
         let mut replicas = Vec::new();
         for name in ["red", "green", "blue"] {
             let network = Relay::start(server.address()).await.map_err(Failed::Relay)?;
             let kubeconfig = server.kubeconfig(network.address);
-            replicas.push(Replica::new(name, network, &kubeconfig, directory, contained).map_err(Failed::Replica)?);
+            replicas.push(Replica::new(name, network, &kubeconfig, directory).map_err(Failed::Replica)?);
         }
         let mut script = Script::new(replicas, directory, clock::boot());
         tokio::select! {
-            played = script.play(contained) => played?,
+            played = script.play() => played?,
             () = interrupts.next() => return Err(Failed::Interrupted),
         }
         script.verdict().map_err(Failed::Stamps)

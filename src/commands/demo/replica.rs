@@ -11,13 +11,16 @@ use std::{
 };
 
 use nix::{
-    sys::signal::{Signal, kill},
+    sys::{
+        prctl::set_pdeathsig,
+        signal::{Signal, kill},
+    },
     unistd::Pid,
 };
 use serde_json::json;
 
 use super::relay::Relay;
-use crate::commands::dev_server::write_private;
+use crate::{commands::dev_server::write_private, process::scan::children};
 
 /// Name of the demo's Lease.
 pub(super) const LEASE: &str = "demo";
@@ -30,8 +33,6 @@ pub(super) struct Replica {
     /// Its way to the API server.
     pub(super) network: Relay,
     directory: PathBuf,
-    /// In a PID namespace of its own.
-    contained: bool,
     child: Option<Child>,
 }
 
@@ -40,16 +41,10 @@ impl Replica {
     ///
     /// # Errors
     /// They cannot be written.
-    pub(super) fn new(
-        name: &'static str,
-        network: Relay,
-        kubeconfig: &str,
-        directory: &Path,
-        contained: bool,
-    ) -> io::Result<Self> {
+    pub(super) fn new(name: &'static str, network: Relay, kubeconfig: &str, directory: &Path) -> io::Result<Self> {
         write_private(&directory.join(format!("{name}.kubeconfig")), kubeconfig)?;
         fs::write(directory.join(format!("{name}.json")), config(name).to_string())?;
-        Ok(Self { name, network, directory: directory.to_owned(), contained, child: None })
+        Ok(Self { name, network, directory: directory.to_owned(), child: None })
     }
 
     /// Starts it, or does nothing if it runs.
@@ -64,21 +59,18 @@ impl Replica {
         let program = std::env::current_exe()?;
         let log = OpenOptions::new().append(true).create(true).mode(0o600).open(file("log"))?;
         let mut command = Command::new(&program);
-        command.args(["demo", "cell"]);
-        if !self.contained {
-            command.arg("--plain");
-        }
-        command.args(["--", "--config"]).arg(file("json")).arg("--");
+        command.args(["run", "--config"]).arg(file("json")).arg("--");
         command.arg(&program).args(["demo", "workload"]).arg(self.directory.join("stamps")).arg(self.name);
         command.env_clear().env("KUBECONFIG", file("kubeconfig")).envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
         // Ctrl-C is for the demo, which then ends them.
         command.process_group(0);
         command.stdin(Stdio::null()).stdout(Stdio::from(File::try_clone(&log)?)).stderr(log);
+        die_with_the_demo(&mut command);
         self.child = Some(command.spawn()?);
         Ok(())
     }
 
-    /// Whether its outermost process lives; reaps it if not.
+    /// Whether its init lives; reaps it if not.
     ///
     /// # Errors
     /// It cannot be waited for.
@@ -91,13 +83,9 @@ impl Replica {
         Ok(false)
     }
 
-    /// Its init: PID 1 inside.
+    /// Its init.
     pub(super) fn init(&self) -> Option<Pid> {
-        let outer = Pid::from_raw(i32::try_from(self.child.as_ref()?.id()).ok()?);
-        if !self.contained {
-            return Some(outer);
-        }
-        children(outer).into_iter().next()
+        Some(Pid::from_raw(i32::try_from(self.child.as_ref()?.id()).ok()?))
     }
 
     /// Its elector.
@@ -106,21 +94,28 @@ impl Replica {
             let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
             line.split(|byte| *byte == 0).nth(1) == Some(b"elector")
         };
-        children(self.init()?).into_iter().find(is_elector)
+        children(self.init()?)?.into_iter().find(is_elector)
     }
 }
 
 impl Drop for Replica {
     fn drop(&mut self) {
-        // SIGKILL ends a stopped process too; the rest dies with the outermost one.
-        for pid in [self.elector(), self.init()].into_iter().flatten() {
-            let _ = kill(pid, Signal::SIGKILL);
+        // SIGKILL ends a stopped process too; the workload dies with its init.
+        if let Some(elector) = self.elector() {
+            let _ = kill(elector, Signal::SIGKILL);
         }
         if let Some(child) = &mut self.child {
             drop(child.kill());
             drop(child.wait());
         }
     }
+}
+
+/// A demo that is killed leaves no replica behind.
+#[expect(unsafe_code, reason = "an async-signal-safe system call between fork and execve")]
+fn die_with_the_demo(command: &mut Command) {
+    // SAFETY: prctl allocates nothing and takes no lock.
+    unsafe { command.pre_exec(|| Ok(set_pdeathsig(Signal::SIGKILL)?)) };
 }
 
 /// Short timings that the law still allows: S, H and E are 2.27, 2.57 and 2.97 s after a write, and a rival takes over after 3.03
@@ -136,20 +131,4 @@ fn config(name: &str) -> serde_json::Value {
         },
         "workload": { "stop": { "grace": "2s", "lossGrace": "300ms", "killMargin": "400ms" } },
     })
-}
-
-/// The children of this process, by rising pid.
-fn children(parent: Pid) -> Vec<Pid> {
-    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
-    let mut children: Vec<i32> = entries
-        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
-        .filter(|pid: &i32| {
-            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-            // The process name before them may contain blanks and parentheses.
-            let words = stat.rsplit_once(')').map_or("", |(_, words)| words);
-            words.split_whitespace().nth(1).and_then(|word| word.parse().ok()) == Some(parent.as_raw())
-        })
-        .collect();
-    children.sort_unstable();
-    children.into_iter().map(Pid::from_raw).collect()
 }

@@ -95,12 +95,9 @@ impl Script {
     ///
     /// # Errors
     /// [`Stuck`].
-    pub(super) async fn play(&mut self, contained: bool) -> Result<(), Stuck> {
-        let place = if contained { "each PID 1 of its own PID namespace" } else { "plain processes: no PID namespaces here" };
-        say(&format!(
-            "Three replicas of one workload, {place}; an API server in this process; a Lease of 3 s.\n\
-             The workload stamps the time every millisecond: that is what the demo judges by.\n\n"
-        ))?;
+    pub(super) async fn play(&mut self) -> Result<(), Stuck> {
+        say("Three replicas of one workload, as plain processes; an API server in this process; a Lease of 3 s.\n\
+             The workload stamps the time every millisecond: that is what the demo judges by.\n\n")?;
         for replica in &mut self.replicas {
             replica.start()?;
         }

@@ -57,7 +57,7 @@ pub(super) fn has_entry(pid: Pid, entry: &str) -> bool {
 }
 
 /// The children of this single-threaded process, including those that /proc hides. `None` if the kernel does not tell.
-pub(super) fn children(pid: Pid) -> Option<Vec<Pid>> {
+pub(crate) fn children(pid: Pid) -> Option<Vec<Pid>> {
     let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;
     children.split_ascii_whitespace().map(|pid| pid.parse().ok().map(Pid::from_raw)).collect()
 }
