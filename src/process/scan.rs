@@ -217,7 +217,7 @@ impl Scanner {
     #[must_use]
     pub fn has_no_other_children(&self, spare: Spare<'_>) -> bool {
         let is_spared = |pid: &Pid| self.look(*pid).is_some_and(|process| spare.covers(&process));
-        spare.init == Pid::this() && files::children(spare.init).is_some_and(|pids| pids.iter().all(is_spared))
+        spare.init == Pid::this() && children(spare.init).is_some_and(|pids| pids.iter().all(is_spared))
     }
 
     /// The process with this pid, if it is there and can be read.

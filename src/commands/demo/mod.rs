@@ -3,15 +3,11 @@
 //! Owns the show: an embedded API server in this process, three real `tenure run` processes beside it, and what is done to them.
 //! Its claims rest on the workloads' stamps, not on what the replicas say.
 
-use std::{
-    fs, io,
-    net::Ipv4Addr,
-    path::{Path, PathBuf},
-};
+use std::{error::Error, fs, io, net::Ipv4Addr, path::Path};
 
 use super::{block_on, interrupts::Interrupts};
 use crate::{
-    apiserver::{Server, StartError},
+    apiserver::Server,
     cli::Demo,
     clock,
     console::{answer, complain},
@@ -27,7 +23,7 @@ mod workload;
 
 use relay::Relay;
 use replica::Replica;
-use script::{Script, Stuck};
+use script::Script;
 use timeline::Drawn;
 
 /// Runs the demo or one of its parts, and returns the exit code.
@@ -38,72 +34,53 @@ pub(super) fn run(part: Option<&Demo>) -> u8 {
     }
 }
 
-#[derive(Debug, thiserror::Error)]
-enum Failed {
-    #[error("the API server does not start")]
-    Server(#[from] StartError),
-    #[error("no directory for the demo's files: {}", .directory.display())]
-    Directory { directory: PathBuf, source: io::Error },
-    #[error("a replica has no network")]
-    Relay(#[source] io::Error),
-    #[error("a replica does not start")]
-    Replica(#[source] io::Error),
-    #[error("the stamps of the workloads cannot be read")]
-    Stamps(#[source] io::Error),
-    #[error("cannot start a runtime")]
-    Runtime(#[source] io::Error),
-    #[error("cannot wait for signals")]
-    Signals(#[source] io::Error),
-    #[error("interrupted")]
-    Interrupted,
-    #[error("the demo is stuck")]
-    Stuck(#[from] Stuck),
-}
+/// Why the demo cannot go on.
+type Stuck = Box<dyn Error>;
 
 fn show() -> u8 {
     // In a container the pid is often the same as in the previous demo.
     let directory = std::env::temp_dir().join(format!("tenure-demo-{}-{:08x}", std::process::id(), fastrand::u32(..)));
     match play(&directory) {
-        Ok(drawn) if drawn.holds => {
+        Ok(Some(drawn)) if drawn.holds => {
             drop(fs::remove_dir_all(&directory));
             answer(&drawn.text, 0)
         }
-        Ok(drawn) => {
+        Ok(Some(drawn)) => {
             let code = answer(&drawn.text, 1);
             complain(&format!("what was promised does not hold; what the replicas said is in {}", directory.display()));
             code
         }
-        Err(Failed::Interrupted) => {
+        Ok(None) => {
             drop(fs::remove_dir_all(&directory));
             130
         }
-        Err(failed) => {
-            complain(&format!("{}; what the replicas said is in {}", one_line(&failed), directory.display()));
+        Err(stuck) => {
+            let stuck = one_line(&*stuck);
+            complain(&format!("the demo cannot go on: {stuck}; what the replicas said is in {}", directory.display()));
             exit::INTERNAL
         }
     }
 }
 
-/// What the workloads' stamps prove.
-fn play(directory: &Path) -> Result<Drawn, Failed> {
-    make(directory).map_err(|source| Failed::Directory { directory: directory.to_owned(), source })?;
+/// What the workloads' stamps prove; none: it was interrupted.
+fn play(directory: &Path) -> Result<Option<Drawn>, Stuck> {
+    make(directory).map_err(|error| format!("no directory for the demo's files: {error}"))?;
     let server = Server::start((Ipv4Addr::LOCALHOST, 0).into())?;
     block_on(async {
-        let mut interrupts = Interrupts::catch().map_err(Failed::Signals)?;
+        let mut interrupts = Interrupts::catch()?;
         let mut replicas = Vec::new();
         for name in ["red", "green", "blue"] {
-            let network = Relay::start(server.address()).await.map_err(Failed::Relay)?;
+            let network = Relay::start(server.address()).await?;
             let kubeconfig = server.kubeconfig(network.address);
-            replicas.push(Replica::new(name, network, &kubeconfig, directory).map_err(Failed::Replica)?);
+            replicas.push(Replica::new(name, network, &kubeconfig, directory)?);
         }
         let mut script = Script::new(replicas, directory, clock::boot());
         tokio::select! {
             played = script.play() => played?,
-            () = interrupts.next() => return Err(Failed::Interrupted),
+            () = interrupts.next() => return Ok(None),
         }
-        script.verdict().map_err(Failed::Stamps)
-    })
-    .map_err(Failed::Runtime)?
+        Ok(Some(script.verdict()?))
+    })?
 }
 
 /// For the owner only: kubeconfigs contain tokens.

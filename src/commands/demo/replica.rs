@@ -28,7 +28,7 @@ pub(super) const LEASE: &str = "demo";
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Replica {
-    /// Its name, and the colour in which it is drawn.
+    /// Its name.
     pub(super) name: &'static str,
     /// Its way to the API server.
     pub(super) network: Relay,

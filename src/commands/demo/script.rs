@@ -13,6 +13,7 @@ use nix::{
 use tokio::time::{Instant as Deadline, sleep, timeout};
 
 use super::{
+    Stuck,
     replica::Replica,
     timeline::{self, Drawn, Mark},
     workload::{self, Run},
@@ -27,31 +28,6 @@ const PATIENCE: Duration = Duration::from_secs(15);
 const GLANCE: Duration = Duration::from_millis(4);
 /// A run whose last stamp is older than this is over.
 const FRESH: Duration = Duration::from_millis(100);
-
-/// The demo cannot go on.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum Stuck {
-    /// Nobody leads.
-    #[error("nobody has led for {}s, which the law does not allow", PATIENCE.as_secs())]
-    Nobody,
-    /// A process that should be there is not.
-    #[error("{replica} has no {what}")]
-    Missing {
-        /// Whose.
-        replica: &'static str,
-        /// Which process.
-        what: &'static str,
-    },
-    /// It was told to end, and does not.
-    #[error("{replica} has not ended {}s after SIGTERM", PATIENCE.as_secs())]
-    Endless {
-        /// Which.
-        replica: &'static str,
-    },
-    /// The system refuses.
-    #[error("a process, a file or the output of the demo cannot be used")]
-    System(#[from] io::Error),
-}
 
 /// What is done to a leader.
 #[derive(Clone, Copy, Debug)]
@@ -94,7 +70,7 @@ impl Script {
     /// Runs the script, from the first start to the last end.
     ///
     /// # Errors
-    /// [`Stuck`].
+    /// Nobody leads, a replica does not end, or the system refuses something.
     pub(super) async fn play(&mut self) -> Result<(), Stuck> {
         say("Three replicas of one workload, as plain processes; an API server in this process; a Lease of 3 s.\n\
              The workload stamps the time every millisecond: that is what the demo judges by.\n\n")?;
@@ -118,13 +94,13 @@ impl Script {
     pub(super) fn verdict(&self) -> io::Result<Drawn> {
         let runs = workload::runs(&self.stamps)?;
         let names: Vec<&str> = self.replicas.iter().map(|replica| replica.name).collect();
-        Ok(timeline::draw(&names, &runs, &self.marks, self.begin, timeline::wants_colour()))
+        Ok(timeline::draw(&names, &runs, &self.marks, self.begin))
     }
 
     async fn perform(&mut self, act: Act) -> Result<(), Stuck> {
         let old = self.leader().await?;
         let Some(replica) = self.replicas.iter_mut().find(|replica| replica.name == old.replica) else {
-            return Err(Stuck::Nobody);
+            return Err(nobody());
         };
         let at = crate::clock::boot();
         let stopped = inflict(act, replica)?;
@@ -164,7 +140,7 @@ impl Script {
         for replica in &mut self.replicas {
             while replica.is_running()? {
                 if Deadline::now() >= deadline {
-                    return Err(Stuck::Endless { replica: replica.name });
+                    return Err(format!("{} has not ended {}s after SIGTERM", replica.name, PATIENCE.as_secs()).into());
                 }
                 sleep(GLANCE).await;
             }
@@ -192,7 +168,7 @@ impl Script {
                 sleep(GLANCE).await;
             }
         };
-        timeout(PATIENCE, search).await.unwrap_or(Err(Stuck::Nobody))
+        timeout(PATIENCE, search).await.unwrap_or_else(|_| Err(nobody()))
     }
 
     fn runs(&self) -> Result<Vec<Run>, Stuck> {
@@ -206,24 +182,27 @@ impl Script {
 
 /// Carries out `act`; returns the process that it stopped, if any.
 fn inflict(act: Act, replica: &Replica) -> Result<Option<Pid>, Stuck> {
-    let missing = |what| Stuck::Missing { replica: replica.name, what };
+    let missing = |what| format!("{} has no {what}", replica.name);
     let init = replica.init().ok_or_else(|| missing("init"))?;
-    let send = |pid, signal| kill(pid, signal).map_err(|errno| Stuck::System(errno.into()));
     match act {
-        Act::Handover => send(init, Signal::SIGTERM)?,
-        Act::Kill => send(init, Signal::SIGKILL)?,
+        Act::Handover => kill(init, Signal::SIGTERM)?,
+        Act::Kill => kill(init, Signal::SIGKILL)?,
         Act::FreezeElector => {
             let elector = replica.elector().ok_or_else(|| missing("elector"))?;
-            send(elector, Signal::SIGSTOP)?;
+            kill(elector, Signal::SIGSTOP)?;
             return Ok(Some(elector));
         }
         Act::FreezeInit => {
-            send(init, Signal::SIGSTOP)?;
+            kill(init, Signal::SIGSTOP)?;
             return Ok(Some(init));
         }
         Act::Cut => replica.network.cut(),
     }
     Ok(None)
+}
+
+fn nobody() -> Stuck {
+    format!("nobody has led for {}s, which the law does not allow", PATIENCE.as_secs()).into()
 }
 
 fn span(span: Duration) -> String {

@@ -2,10 +2,7 @@
 //!
 //! Pure: runs and marks in, text out.
 
-use std::{
-    io::{IsTerminal as _, stdout},
-    time::Duration,
-};
+use std::time::Duration;
 
 use super::workload::Run;
 use crate::time::Instant;
@@ -31,19 +28,14 @@ pub(super) struct Drawn {
     pub(super) holds: bool,
 }
 
-/// Whether standard output is a terminal that wants colours.
-pub(super) fn wants_colour() -> bool {
-    stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none()
-}
-
 /// A line for each of `names`, one for the marks, and the verdict.
-pub(super) fn draw(names: &[&str], runs: &[Run], marks: &[Mark], begin: Instant, colour: bool) -> Drawn {
+pub(super) fn draw(names: &[&str], runs: &[Run], marks: &[Mark], begin: Instant) -> Drawn {
     let end = runs.iter().map(|run| run.last).max().unwrap_or(begin);
     let axis = Axis { begin, column: end.since(begin).max(Duration::from_millis(1)) / WIDTH };
     let mut text = String::from("\n");
     for name in names {
         let bar: String = (0..WIDTH).map(|column| axis.cell(name, runs, column)).collect();
-        text += &format!("{name:>6}  {}\n", paint(name, &bar, colour));
+        text += &format!("{name:>6}  {bar}\n");
     }
     let numbers = axis.numbers(marks);
     text += &format!("        {numbers}\n        {}\n\n", axis.scale(end));
@@ -106,17 +98,6 @@ impl Axis {
     }
 }
 
-/// The name of a replica is its colour.
-fn paint(name: &str, text: &str, colour: bool) -> String {
-    let code = match name {
-        _ if !colour => return text.to_owned(),
-        "red" => 31,
-        "green" => 32,
-        _ => 34,
-    };
-    format!("\x1b[{code}m{text}\x1b[0m")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -133,7 +114,7 @@ mod tests {
     fn runs_one_after_the_other_are_alone() {
         let runs = [run("red", 3, 0, 899), run("green", 12, 901, 1_800)];
 
-        let drawn = draw(&["red", "green"], &runs, &[], at(0), false);
+        let drawn = draw(&["red", "green"], &runs, &[], at(0));
 
         assert!(drawn.holds);
         let (ran, stood) = ("█".repeat(45), "·".repeat(45));
@@ -145,7 +126,7 @@ mod tests {
     fn two_at_once_are_named_with_how_long() {
         let runs = [run("red", 3, 0, 1_000), run("green", 4, 990, 2_000)];
 
-        let drawn = draw(&["red", "green"], &runs, &[], at(0), false);
+        let drawn = draw(&["red", "green"], &runs, &[], at(0));
 
         assert!(!drawn.holds);
         assert!(drawn.text.contains("TWO AT ONCE for 10ms: red (token 3) and green (token 4)"), "{}", drawn.text);
@@ -162,7 +143,7 @@ mod tests {
     fn a_falling_token_is_no_success() {
         let runs = [run("red", 9, 0, 900), run("green", 8, 1_000, 2_000)];
 
-        let drawn = draw(&["red", "green"], &runs, &[], at(0), false);
+        let drawn = draw(&["red", "green"], &runs, &[], at(0));
 
         assert!(!drawn.holds && drawn.text.contains("FENCING TOKENS FELL"));
     }
@@ -172,18 +153,10 @@ mod tests {
         let runs = [run("red", 3, 0, 9_000)];
         let marks = [Mark { at: at(4_500), text: "something".into() }];
 
-        let drawn = draw(&["red"], &runs, &marks, at(0), false);
+        let drawn = draw(&["red"], &runs, &marks, at(0));
 
         let numbers = drawn.text.lines().find(|line| line.trim() == "1").expect("a line of numbers");
         assert_eq!(numbers.len(), 8 + 46);
         assert!(drawn.text.contains("1    4.5 s  something"), "{}", drawn.text);
-    }
-
-    #[test]
-    fn colours_are_for_terminals() {
-        let runs = [run("red", 3, 0, 900)];
-
-        assert!(!draw(&["red"], &runs, &[], at(0), false).text.contains('\x1b'));
-        assert!(draw(&["red"], &runs, &[], at(0), true).text.contains("\x1b[31m"));
     }
 }
