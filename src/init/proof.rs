@@ -20,7 +20,6 @@ type How = fn(&mut KillSweep, Scope<'_>, Spare<'_>) -> io::Result<Verdict>;
 pub(super) struct Prover {
     pid1: bool,
     sweep: Option<KillSweep>,
-    scanner: Option<Scanner>,
 }
 
 /// The process groups that a scan found.
@@ -34,14 +33,15 @@ pub(super) struct Groups {
 
 impl Prover {
     pub(super) const fn new(pid1: bool) -> Self {
-        Self { pid1, sweep: None, scanner: None }
+        Self { pid1, sweep: None }
     }
 
-    /// Opens what the next scan needs, if it is not open, so that no kill has to wait for it or do without (law 2).
-    pub(super) fn prepare(&mut self) {
+    /// What the next scan needs: opened early, so that no kill has to wait for it or do without (law 2).
+    pub(super) fn prepare(&mut self) -> Option<&mut KillSweep> {
         if self.sweep.is_none() {
             self.sweep = KillSweep::open().ok();
         }
+        self.sweep.as_mut()
     }
 
     /// SIGKILL to everything but init and these electors; returns what was found. All that can be reaped was reaped before.
@@ -71,8 +71,7 @@ impl Prover {
 
     /// All of a frozen workload, if it is stopped; whatever is not is stopped, if that is asked for.
     pub(super) fn stopped(&mut self, electors: &[Pid], stop: bool) -> Option<Vec<Pid>> {
-        self.prepare();
-        self.sweep.as_mut()?.stopped(Spare { init: Pid::this(), electors }, stop).ok()?
+        self.prepare()?.stopped(Spare { init: Pid::this(), electors }, stop).ok()?
     }
 
     const fn scope(&self) -> Scope<'static> {
@@ -81,8 +80,7 @@ impl Prover {
 
     fn scan(&mut self, electors: &[Pid], how: How) -> Scan {
         let scope = self.scope();
-        self.prepare();
-        let verdict = self.sweep.as_mut().map(|sweep| how(sweep, scope, Spare { init: Pid::this(), electors }));
+        let verdict = self.prepare().map(|sweep| how(sweep, scope, Spare { init: Pid::this(), electors }));
         match verdict {
             Some(Ok(Verdict::Proved)) => Scan { clean: true, ..Scan::default() },
             Some(Ok(Verdict::Left(left))) => {
@@ -97,9 +95,6 @@ impl Prover {
 
     /// To look at single processes.
     pub(super) fn scanner(&mut self) -> Option<&mut Scanner> {
-        if self.scanner.is_none() {
-            self.scanner = Scanner::open().ok();
-        }
-        self.scanner.as_mut()
+        Some(&mut self.prepare()?.scanner)
     }
 }

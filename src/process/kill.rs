@@ -109,7 +109,8 @@ pub struct Left {
 /// init reaps).
 #[derive(Debug)]
 pub struct KillSweep {
-    scanner: Scanner,
+    /// What it finds them with.
+    pub scanner: Scanner,
 }
 
 impl KillSweep {
