@@ -8,7 +8,7 @@ use super::*;
 use crate::{
     clock,
     law::Timing,
-    link::{Confirmed, Reason, Slot, TermInfo, VERSION},
+    link::{Confirmed, Reason, Slot, TermInfo},
 };
 
 /// Words that break parsers more often than random bytes do.
@@ -116,7 +116,7 @@ fn corpus(name: &str) -> Vec<Vec<u8>> {
 fn conversations() -> Vec<Vec<u8>> {
     let timing = Config::default().timing();
     let term = Term(1);
-    let hello = ToInit::Hello { version: VERSION };
+    let hello = ToInit::Hello;
     let extend = |serial, sent| ToInit::Extend { term, serial, confirmed: confirmed(timing, sent) };
     let step_down = ToInit::StepDown { term, request: 1, reason: Reason::StepDown, traceparent: String::new() };
     let releasing = ToInit::Releasing { term, serial: 9 };
@@ -162,7 +162,7 @@ fn lead(timing: Timing) -> ToInit {
         acquired_at: "2026-01-01T00:00:00.000000Z".into(),
         traceparent: String::new(),
     };
-    ToInit::Lead { term: Term(1), info, timing, confirmed: confirmed(timing, BEGIN) }
+    ToInit::Lead { term: Term(1), info, confirmed: confirmed(timing, BEGIN) }
 }
 
 fn confirmed(timing: Timing, sent: Instant) -> Confirmed {

@@ -1,12 +1,12 @@
 //! The few messages between init and elector.
 //!
-//! Owns their types, their version and their encoding. Never decides, and does no IO.
+//! Owns their types and their encoding. Never decides, and does no IO.
 //!
-//! A message is one datagram of a SOCK_SEQPACKET socket pair, whole or absent; each side has its own end of the pair (`wire`). It
-//! is versioned by [`VERSION`] in the first message of each side, and length-checked by [`MAX_MESSAGE`]: a longer or undecodable
-//! message is [`LinkError`], and the receiver treats the sender as dead. Deadlines are absolute CLOCK_BOOTTIME instants, never
-//! spans from "now" (law 3), and every message about a term names it, so that nothing said of one term is taken for another (law
-//! 8).
+//! A message is one datagram of a SOCK_SEQPACKET socket pair, whole or absent; each side has its own end of the pair (`wire`). Both
+//! are one program, because init starts electors from its own file, so the messages have no version. Each is length-checked by
+//! [`MAX_MESSAGE`]: a longer or undecodable message is [`LinkError`], and the receiver treats the sender as dead. Deadlines are
+//! absolute CLOCK_BOOTTIME instants, never spans from "now" (law 3), and every message about a term names it, so that nothing said
+//! of one term is taken for another (law 8).
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -16,7 +16,6 @@ pub use self::seen::LastSeen;
 pub use self::term::{Confirmed, Exit, Reason, Slot, Stop, Term, TermInfo};
 use crate::{
     config::{Config, HookKind, Preset, ProbeKind},
-    law::Timing,
     time::Instant,
 };
 
@@ -25,9 +24,6 @@ mod term;
 
 /// Where the elector finds its end: the first descriptor after the standard ones.
 pub const FD: i32 = 3;
-
-/// Rises with every release that changes the messages; each side refuses any other version.
-pub const VERSION: u16 = 1;
 
 /// How long the elector may take to export its last spans, before [`ToInit::Done`]: init waits for no collector longer than that.
 pub const FLUSH: Duration = Duration::from_secs(2);
@@ -39,18 +35,13 @@ pub const MAX_MESSAGE: usize = 160 * 1024;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToInit {
     /// First message of an elector.
-    Hello {
-        /// [`VERSION`] of the sender.
-        version: u16,
-    },
+    Hello,
     /// A term begins. Init starts (or promotes) the workload, and acknowledges serial 0.
     Lead {
         /// The new term: above every earlier one.
         term: Term,
         /// What the workload is told.
         info: TermInfo,
-        /// D, rho, G and killMargin of the term: init's own, and it replaces an elector that says otherwise (law 1).
-        timing: Timing,
         /// The record and the deadlines of the acquiring write.
         confirmed: Confirmed,
     },
@@ -138,8 +129,6 @@ pub struct Resume {
     pub term: Term,
     /// Its info.
     pub info: TermInfo,
-    /// Its constants, whatever the settings say (law 1).
-    pub timing: Timing,
     /// The last confirmed record; its deadlines are those in force. H is `NEVER` once the end of the term is proved.
     pub confirmed: Confirmed,
     /// The stop has begun, for this reason; the workload may be gone already.
@@ -267,9 +256,8 @@ pub struct KubeContext {
 /// First message to an elector.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InitialState {
-    /// [`VERSION`] of the sender.
-    pub version: u16,
-    /// The validated configuration, without what only init needs (command, env, hooks).
+    /// The validated configuration, without what only init needs (command, env, hooks). Every elector of an init gets the same, so
+    /// that D, rho, G and killMargin stay the same for a term and are init's (law 1).
     pub config: Config,
     /// Which command runs the workload.
     pub preset: Preset,
@@ -300,7 +288,6 @@ impl InitialState {
     #[must_use]
     pub const fn first(config: Config, identity: String) -> Self {
         Self {
-            version: VERSION,
             config,
             preset: Preset::Run,
             began: Instant::BOOT,

@@ -25,7 +25,7 @@ use tenure::{
     config::{self, Config},
     link::{
         Confirmed, Exit, InitialState, KubeContext, MAX_MESSAGE, Resume, Slot, Stop, Term, TermInfo, Then, ToElector, ToInit,
-        VERSION, decode, encode,
+        decode, encode,
     },
     process,
 };
@@ -81,15 +81,6 @@ fn it_goes_to_no_other_cluster_than_the_one_that_init_found() {
     let ToInit::Failed { code: 78, message } = elector.hears() else { panic!("no Failed") };
     assert!(message.contains("another server (http://127.0.0.1:1/ in place of http://127.0.0.1:2/)"), "{message}");
     assert_eq!(elector.child.wait().unwrap().code(), Some(78));
-}
-
-#[test]
-fn another_version_of_the_link_is_refused() {
-    let mut elector = Elector::start("exec \"$0\" elector", None);
-
-    elector.receives(InitialState { version: VERSION + 1, ..initial_state() });
-
-    assert_eq!(elector.child.wait().unwrap().code(), Some(70));
 }
 
 #[test]
@@ -314,7 +305,6 @@ fn context() -> Option<KubeContext> {
 
 /// A term whose last renewal was sent at this instant.
 fn resume(sent: tenure::time::Instant, main: Option<Pid>) -> Resume {
-    let timing = Config::default().timing();
     Resume {
         term: Term(1),
         info: TermInfo {
@@ -325,12 +315,11 @@ fn resume(sent: tenure::time::Instant, main: Option<Pid>) -> Resume {
             acquired_at: String::new(),
             traceparent: String::new(),
         },
-        timing,
         confirmed: Confirmed {
             uid: "u".into(),
             resource_version: "1".into(),
             spec: "{}".into(),
-            deadlines: timing.deadlines(sent),
+            deadlines: Config::default().timing().deadlines(sent),
         },
         stopping: None,
         traceparent: String::new(),
@@ -377,7 +366,7 @@ impl Elector {
 
     /// Answers its Hello.
     fn receives(&self, initial: InitialState) {
-        assert_eq!(self.hears(), ToInit::Hello { version: VERSION });
+        assert_eq!(self.hears(), ToInit::Hello);
         self.tell(&ToElector::InitialState(Box::new(initial)));
     }
 

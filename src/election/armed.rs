@@ -34,7 +34,7 @@ impl Armed {
                 self.arm(*term, confirmed.deadlines.hard);
             }
             ToInit::Ended { .. } => self.disarm(),
-            ToInit::Hello { .. }
+            ToInit::Hello
             | ToInit::StepDown { .. }
             | ToInit::Withdrawn { .. }
             | ToInit::Releasing { .. }

@@ -14,7 +14,7 @@ use super::{
     writes::micros,
 };
 use crate::{
-    law::{Deadlines, Timing},
+    law::Deadlines,
     link::{Confirmed, Reason, Resume, Term, TermInfo, Then, ToElector, ToInit},
     time::{Instant, Now},
 };
@@ -30,8 +30,6 @@ const LONGEST_SPEC: usize = 16 * 1024;
 pub(crate) struct Leading {
     pub(crate) term: Term,
     info: TermInfo,
-    /// The constants of the term.
-    timing: Timing,
     /// The last version that a write of this term proved.
     confirmed: Proved,
     /// What the next write is based on; none until a fresh elector has read it.
@@ -120,7 +118,6 @@ impl Leading {
         let leading = Self {
             term: core.last_term,
             info,
-            timing: core.timing,
             confirmed: Proved::by(&record, now),
             deadlines,
             serial: 0,
@@ -130,16 +127,12 @@ impl Leading {
             stage: Stage::Held,
             base: Some(record),
         };
-        core.tell(ToInit::Lead {
-            term: leading.term,
-            info: leading.info.clone(),
-            timing: leading.timing,
-            confirmed: leading.confirmed_for_init(),
-        });
+        let confirmed = leading.confirmed_for_init();
+        core.tell(ToInit::Lead { term: leading.term, info: leading.info.clone(), confirmed });
         leading
     }
 
-    /// Resumes the term of a previous elector, with its constants (law 1, 6).
+    /// Resumes the term of a previous elector, whose constants are this elector's (law 1, 6).
     pub(crate) fn resume(core: &mut Core, resume: Resume, now: Now) -> Self {
         let Confirmed { resource_version, spec, deadlines, .. } = resume.confirmed;
         // Init disarms H with the proof.
@@ -147,7 +140,6 @@ impl Leading {
         let mut leading = Self {
             term: resume.term,
             info: resume.info,
-            timing: resume.timing,
             confirmed: Proved { resource_version, at: now.boot, time: None },
             base: None,
             deadlines: if is_over { Deadlines::NEVER } else { deadlines },
@@ -195,7 +187,7 @@ impl Leading {
         match &self.base {
             Some(base) if !self.renewal.is_read_wanted => {
                 let time = core.next_time(now, base.renew_time());
-                let object = core.writer.renew(base, &self.info, self.timing, &time);
+                let object = core.writer.renew(base, &self.info, core.timing, &time);
                 core.replace(object, None, now);
             }
             Some(_) | None => core.get(now),

@@ -18,7 +18,6 @@ use super::{
 };
 use crate::{
     config::Release,
-    law::Timing,
     link::{Term, TermInfo, Then, ToElector, ToInit},
     time::{Instant, Now},
 };
@@ -27,7 +26,6 @@ use crate::{
 pub(crate) struct Releasing {
     term: Term,
     info: TermInfo,
-    timing: Timing,
     serial: u64,
     context: TraceContext,
     then: Then,
@@ -58,7 +56,6 @@ enum Step {
 pub(crate) struct Remainder {
     pub(crate) term: Term,
     pub(crate) info: TermInfo,
-    pub(crate) timing: Timing,
     /// The next one of the link.
     pub(crate) serial: u64,
     /// The version that the term last proved, or saw as its own.
@@ -76,20 +73,19 @@ pub(crate) struct Remainder {
 
 impl Releasing {
     pub(crate) fn begin(core: &mut Core, remainder: Remainder, now: Now) -> Self {
-        let Remainder { term, info, timing, serial, base, context, then, interval, proved, was_released } = remainder;
+        let Remainder { term, info, serial, base, context, then, interval, proved, was_released } = remainder;
         // A read that the leader sent: its answer would come before init's.
         core.requests.forgo_answer();
         core.tell(ToInit::Releasing { term, serial });
         let mut releasing = Self {
             term,
             info,
-            timing,
             serial,
             context,
             then,
             interval,
             step: Step::Void(None),
-            until: proved + timing.release_limit(),
+            until: proved + core.timing.release_limit(),
             due: now.boot,
             is_unknown: was_released,
             has_conflicted: false,
@@ -250,7 +246,7 @@ impl Releasing {
     fn done(&self, core: &mut Core, how: ReleaseResult, now: Now) -> Next {
         core.recorder.released(how);
         // Whoever has done its run need not let the others go first.
-        let backoff = self.timing.takeable(now.boot, self.timing.duration);
+        let backoff = core.timing.takeable(now.boot, core.timing.duration);
         core.leave(self.term, self.then, Some(backoff).filter(|_| self.interval.is_none()))
     }
 }

@@ -316,7 +316,7 @@ mod tests {
     }
 
     fn lead(token: &str, sent: Instant) -> ToInit {
-        ToInit::Lead { term: Term(1), info: info(token), timing: config().timing(), confirmed: confirmed(sent) }
+        ToInit::Lead { term: Term(1), info: info(token), confirmed: confirmed(sent) }
     }
 
     fn standing(change: impl FnOnce(&mut Config)) -> Standing {
@@ -434,7 +434,6 @@ mod tests {
         let mut resume = Resume {
             term: Term(1),
             info: info("9"),
-            timing: config().timing(),
             confirmed: confirmed(START),
             stopping: None,
             traceparent: String::new(),

@@ -186,7 +186,7 @@ mod tests {
         };
         let (uid, resource_version, spec, deadlines) = ("u".into(), "9".into(), String::new(), timing.deadlines(Instant::BOOT));
         let confirmed = Confirmed { uid, resource_version, spec, deadlines };
-        events.telling(&ToInit::Lead { term: Term(1), info, timing, confirmed });
+        events.telling(&ToInit::Lead { term: Term(1), info, confirmed });
         (events, stub)
     }
 

@@ -48,7 +48,7 @@ use crate::{
     election::Pool,
     exit,
     http::{Health, HttpError, serve},
-    link::{FD, InitialState, ToElector, ToInit, VERSION},
+    link::{FD, InitialState, ToElector, ToInit},
     stderr::StderrLog,
     telemetry::{Telemetry, log},
     wire::Broken,
@@ -99,8 +99,6 @@ enum Failure {
     Silent,
     #[error("init did not begin with an initial state")]
     Unexpected,
-    #[error("init speaks version {0} of the link, this elector {VERSION}")]
-    Version(u16),
     #[error(transparent)]
     Access(AccessError),
     #[error(transparent)]
@@ -133,7 +131,7 @@ impl Failure {
     const fn is_told(&self) -> bool {
         match self {
             Self::Access(_) | Self::Probes(_) | Self::NoAddress(_) => true,
-            Self::NoLink | Self::Start(_) | Self::Link(_) | Self::Silent | Self::Unexpected | Self::Version(_) => false,
+            Self::NoLink | Self::Start(_) | Self::Link(_) | Self::Silent | Self::Unexpected => false,
         }
     }
 
@@ -142,7 +140,7 @@ impl Failure {
             Self::NoLink => exit::USAGE,
             Self::Access(error) => error.exit_code(),
             Self::Probes(_) | Self::NoAddress(_) => exit::INVALID,
-            Self::Start(_) | Self::Link(_) | Self::Silent | Self::Unexpected | Self::Version(_) => exit::INTERNAL,
+            Self::Start(_) | Self::Link(_) | Self::Silent | Self::Unexpected => exit::INTERNAL,
         }
     }
 }
@@ -196,7 +194,7 @@ fn elect(socket: OwnedFd) -> Result<(), Failure> {
 }
 
 async fn greet(link: &mut Link) -> Result<InitialState, Failure> {
-    link.send(&ToInit::Hello { version: VERSION }).map_err(Failure::Link)?;
+    link.send(&ToInit::Hello).map_err(Failure::Link)?;
     let first = async {
         loop {
             if let Some(message) = link.receive()? {
@@ -207,9 +205,6 @@ async fn greet(link: &mut Link) -> Result<InitialState, Failure> {
     };
     let first = tokio::time::timeout(INITIAL_TIMEOUT, first).await.map_err(|_| Failure::Silent)?;
     let ToElector::InitialState(initial) = first.map_err(Failure::Link)? else { return Err(Failure::Unexpected) };
-    if initial.version != VERSION {
-        return Err(Failure::Version(initial.version));
-    }
     Ok(*initial)
 }
 

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use crate::{
     config::{Config, Hooks, Preset, Signal, Signals},
     law::Timing,
-    link::{InitialState, KubeContext, LastSeen, Reason, Slot, Term, ToElector, VERSION},
+    link::{InitialState, KubeContext, LastSeen, Reason, Slot, Term, ToElector},
     time::Instant,
 };
 
@@ -182,9 +182,8 @@ impl Agent {
         config.standby.command.clear();
         config.hooks = Hooks::default();
         config.signals = Signals::default();
-        let resume = |term: &ActiveTerm| term.resume(self.timing, self.workload.leads(), self.workload.main());
+        let resume = |term: &ActiveTerm| term.resume(self.workload.leads(), self.workload.main());
         InitialState {
-            version: VERSION,
             config,
             preset: self.config.preset.clone(),
             began: self.config.began,

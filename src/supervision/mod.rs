@@ -37,7 +37,6 @@ mod workload;
 
 /// What arrived.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(clippy::large_enum_variant, reason = "made and taken apart at once, never stored")]
 pub enum Input {
     /// From the elector.
     Told(ToInit),

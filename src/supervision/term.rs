@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::{
-    law::{Deadlines, Timing},
+    law::Deadlines,
     link::{Confirmed, Reason, Resume, Term, TermInfo, ToElector},
     role::Role,
     time::Instant,
@@ -223,14 +223,13 @@ impl ActiveTerm {
 
     /// What the next elector is told; `main` is the process that leads. A term that is over and proved has no H: its proof has
     /// disarmed it (law 3), and what runs by then is no leader's.
-    pub(crate) fn resume(&self, timing: Timing, leads: bool, main: Option<i32>) -> Resume {
+    pub(crate) fn resume(&self, leads: bool, main: Option<i32>) -> Resume {
         let disarmed = !leads && !self.is_live();
         let hard = if disarmed { Instant::NEVER } else { self.deadlines().hard };
         let ending = self.ending();
         Resume {
             term: self.term,
             info: self.info.clone(),
-            timing,
             confirmed: Confirmed { deadlines: Deadlines { hard, ..self.deadlines() }, ..self.confirmed.clone() },
             stopping: self.stopping(),
             traceparent: ending.map(|stopping| stopping.traceparent.clone()).unwrap_or_default(),

@@ -301,7 +301,6 @@ mod tests {
                 acquired_at: empty(),
                 traceparent: empty(),
             },
-            timing: Config::default().timing(),
             confirmed: Confirmed { uid, resource_version: "42".into(), spec: empty(), deadlines },
             stopping: None,
             traceparent: empty(),

@@ -27,8 +27,9 @@ pub(crate) fn the_workload_does_not_notice_that_its_elector_was_killed() {
     kill(world.elector(), Signal::SIGKILL).unwrap();
     let next = world.next_elector();
     assert_eq!((first.generation, next.generation, next.identity == first.identity), (1, 2, true));
+    assert_eq!(next.config.timing(), patient());
     let resume = next.resume.unwrap();
-    assert_eq!((resume.term, resume.info, resume.timing, resume.stopping), (Term(1), info(), patient(), None));
+    assert_eq!((resume.term, resume.info, resume.stopping), (Term(1), info(), None));
     assert_eq!(resume.confirmed, world.confirmed(a));
     assert_eq!(pids(&world.others()), pids(&before));
     let acknowledged = world.extend(clock::boot());

@@ -24,10 +24,7 @@ use tenure::{
     clock,
     config::{Config, HookKind},
     law::{Deadlines, Timing},
-    link::{
-        Confirmed, Exit, InitialState, MAX_MESSAGE, Reason, Slot, Term, TermInfo, Then, ToElector, ToInit, VERSION, decode,
-        encode,
-    },
+    link::{Confirmed, Exit, InitialState, MAX_MESSAGE, Reason, Slot, Term, TermInfo, Then, ToElector, ToInit, decode, encode},
     time::Instant,
 };
 
@@ -190,7 +187,7 @@ impl World {
 
     fn greet(&mut self) -> InitialState {
         let ToElector::InitialState(initial) = self.hear() else { panic!("no InitialState") };
-        self.tell(&ToInit::Hello { version: VERSION });
+        self.tell(&ToInit::Hello);
         *initial
     }
 
@@ -243,8 +240,8 @@ impl World {
     }
 
     pub(crate) fn tell_lead_of(&self, term: u64, a: Instant) {
-        let (timing, confirmed) = (self.timing, self.confirmed(a));
-        self.tell(&ToInit::Lead { term: Term(term), info: info(), timing, confirmed });
+        let confirmed = self.confirmed(a);
+        self.tell(&ToInit::Lead { term: Term(term), info: info(), confirmed });
     }
 
     /// The same; returns once the workload has started.

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use tenure::{
     election::{Action, Answer, Input, Pool, Request, RequestId, WatchEnd, Watched, armed::Armed},
-    link::{InitialState, Slot, ToElector, ToInit, VERSION},
+    link::{InitialState, Slot, ToElector, ToInit},
     time::Instant,
 };
 
@@ -67,7 +67,7 @@ impl ElectorProcess {
     pub fn start(pid: i32, initial: InitialState) -> Self {
         Self {
             pid,
-            to_init: VecDeque::from([ToInit::Hello { version: VERSION }]),
+            to_init: VecDeque::from([ToInit::Hello]),
             beat_every: initial.config.lease.duration / BEATS,
             to_elector: VecDeque::from([ToElector::InitialState(Box::new(initial))]),
             inbox: VecDeque::new(),

@@ -378,7 +378,7 @@ impl World {
             ToInit::Saw { slot, last_seen } => {
                 self.replicas[at].last_seen.insert(slot, last_seen);
             }
-            ToInit::Hello { .. }
+            ToInit::Hello
             | ToInit::Withdrawn { .. }
             | ToInit::Probed { .. }
             | ToInit::Heartbeat

@@ -100,13 +100,13 @@ impl Leading {
         core.requests.forget_overtaken(&record);
         core.saw(record.clone(), now);
         let is_gone = self.renewal.is_gone;
-        let due = if is_gone { now.boot } else { (sent + self.timing.renew_period).max(now.boot) };
+        let due = if is_gone { now.boot } else { (sent + core.timing.renew_period).max(now.boot) };
         self.renewal = Renewal { is_read_wanted: is_gone, is_gone, ..Renewal::at(due) };
         self.confirmed = Proved::by(&record, now);
         self.look(core, &record);
         self.base = Some(record);
         if now.boot < self.deadlines.soft && self.may_renew() {
-            self.deadlines = self.deadlines.max(self.timing.deadlines(sent));
+            self.deadlines = self.deadlines.max(core.timing.deadlines(sent));
             core.recorder.extended(self.deadlines.end);
             self.serial += 1;
             self.is_acknowledged = false;

@@ -82,13 +82,12 @@ impl Leading {
         if core.release == Release::Keep && proof.interval.is_none() {
             core.recorder.released(ReleaseResult::Keep);
             // To others it is free only once it has run out; from there they go first for as long as after a release.
-            let backoff = self.timing.takeable(now.boot, self.timing.duration.saturating_mul(2));
+            let backoff = core.timing.takeable(now.boot, core.timing.duration.saturating_mul(2));
             return Some(core.leave(self.term, proof.then, Some(backoff)));
         }
         let remainder = Remainder {
             term: self.term,
             info: self.info.clone(),
-            timing: self.timing,
             serial: self.serial + 1,
             base: self.base.take(),
             context: ending.context,

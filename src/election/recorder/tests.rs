@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::{
-    law::{Deadlines, Timing},
+    law::Deadlines,
     link::{Confirmed, Slot, Term},
 };
 
@@ -338,19 +338,10 @@ fn a_hook_that_a_promotion_waited_for_is_a_part_of_it_and_one_that_it_did_not_of
 }
 
 fn resumed(told: bool, ready: bool) -> Recorder {
-    let timing = Timing {
-        duration: Duration::from_secs(15),
-        renew_period: Duration::from_secs(3),
-        attempt_timeout: Duration::from_secs(2),
-        drift: 0,
-        loss_grace: Duration::from_secs(4),
-        kill_margin: Duration::from_secs(1),
-    };
     let deadlines = Deadlines { soft: ms(10_000), hard: ms(14_000), end: ms(15_000) };
     let resume = Resume {
         term: TERM,
         info: info(),
-        timing,
         confirmed: Confirmed { uid: "u".into(), resource_version: "2".into(), spec: "{}".into(), deadlines },
         stopping: None,
         traceparent: String::new(),

@@ -278,11 +278,10 @@ impl Bench {
         let mut resume = None;
         for message in &self.told {
             match message.clone() {
-                ToInit::Lead { term, info, timing, confirmed, .. } => {
+                ToInit::Lead { term, info, confirmed } => {
                     resume = Some(Resume {
                         term,
                         info,
-                        timing,
                         confirmed,
                         stopping: None,
                         traceparent: String::new(),

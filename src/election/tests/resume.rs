@@ -110,19 +110,6 @@ fn the_bytes_of_a_successor_differ_even_if_the_wall_clock_is_behind() {
 }
 
 #[test]
-fn the_term_keeps_its_constants_whatever_the_settings_say() {
-    let old = Bench::leading();
-    let resume = old.resume();
-    let mut initial = InitialState { generation: 2, last_term: Term(1), resume: Some(resume), ..initial_state() };
-    initial.config.lease.duration = seconds(60);
-    let mut new = Bench::start(initial, old.register);
-
-    new.run(seconds(10));
-
-    assert_eq!(new.body()["spec"]["leaseDurationSeconds"], 15);
-}
-
-#[test]
 fn a_read_that_a_successor_awaits_at_the_proof_lets_no_release_out_before_init_knows() {
     let mut new = successor(Bench::leading(), |resume| resume.stopping = Some(Reason::Signal));
     (new.answers, new.acknowledges) = (false, false);

@@ -101,7 +101,7 @@ impl Replica {
                 ToInit::Extend { term, serial, .. } | ToInit::Releasing { term, serial } => {
                     self.say(&ToElector::Acknowledged { term: *term, serial: *serial });
                 }
-                ToInit::Hello { .. }
+                ToInit::Hello
                 | ToInit::StepDown { .. }
                 | ToInit::Ended { .. }
                 | ToInit::Probed { .. }

@@ -198,7 +198,6 @@ fn of_its_workload_it_tells_whether_it_runs_as_what_how_it_is_and_what_it_says()
     resumed.resume = Some(Resume {
         term: Term(1),
         info,
-        timing,
         confirmed: Confirmed { uid, resource_version, spec, deadlines },
         stopping: None,
         traceparent: String::new(),

@@ -83,7 +83,7 @@ impl World {
     /// An elector starts, and says Hello.
     fn greet(&mut self) {
         self.feed(Input::ElectorStarted);
-        self.told(ToInit::Hello { version: VERSION });
+        self.told(ToInit::Hello);
     }
 
     /// Leads from now on, and runs.
@@ -175,8 +175,7 @@ impl World {
     }
 
     fn lead_by(&mut self, term: u64, sent: Instant) {
-        let timing = config().timing();
-        self.told(ToInit::Lead { term: Term(term), info: info(), timing, confirmed: confirmed(sent) });
+        self.told(ToInit::Lead { term: Term(term), info: info(), confirmed: confirmed(sent) });
     }
 
     fn extend(&mut self, term: u64, serial: u64, sent: Instant) {

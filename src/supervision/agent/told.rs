@@ -2,7 +2,7 @@
 
 use super::{Agent, shutdown::Shutdown};
 use crate::{
-    link::{Confirmed, Reason, Term, TermInfo, ToElector, ToInit, VERSION},
+    link::{Confirmed, Reason, Term, TermInfo, ToElector, ToInit},
     supervision::{Action, term::ActiveTerm},
     time::Instant,
 };
@@ -11,13 +11,8 @@ impl Agent {
     pub(super) fn told(&mut self, message: ToInit, now: Instant) {
         let latest = self.timing.deadlines(now);
         match message {
-            ToInit::Hello { version: VERSION } => self.electors.greeted(),
-            ToInit::Hello { version } => self.breach(format_args!("speaks version {version} of the link"), now),
-            // Every elector was handed D, rho, G and killMargin by this init (law 1).
-            ToInit::Lead { timing, .. } if timing != self.timing => {
-                self.breach(format_args!("began a term with other constants than this replica's"), now);
-            }
-            ToInit::Lead { term, info, timing: _, confirmed } => self.lead(term, info, confirmed, now),
+            ToInit::Hello => self.electors.greeted(),
+            ToInit::Lead { term, info, confirmed } => self.lead(term, info, confirmed, now),
             ToInit::Extend { term, serial, confirmed } => {
                 if self.named(term).is_some_and(|term| term.extend(confirmed, latest)) {
                     self.tell(ToElector::Acknowledged { term, serial });

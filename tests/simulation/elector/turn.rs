@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use tenure::{
     election::{Action, Answer, Elector, Input, Request, Watched},
-    link::{Reason, ToElector, ToInit, VERSION},
+    link::{Reason, ToElector, ToInit},
     time::Instant,
 };
 
@@ -27,7 +27,7 @@ impl Container {
     pub fn elector_up(&mut self, pid: i32, e: &mut Engine) {
         let Some(elector) = self.runner(pid) else { return };
         elector.is_up = true;
-        elector.to_init.push_back(ToInit::Hello { version: VERSION });
+        elector.to_init.push_back(ToInit::Hello);
         elector.wake(0, e);
         self.wake(e);
     }
@@ -141,7 +141,7 @@ impl Container {
                 } else if matches!(message, ToInit::Ended { .. }) {
                     e.judge.ended(who, e.now);
                 }
-                let is_step = !matches!(message, ToInit::Hello { .. } | ToInit::Saw { .. } | ToInit::Heartbeat | ToInit::Done);
+                let is_step = !matches!(message, ToInit::Hello | ToInit::Saw { .. } | ToInit::Heartbeat | ToInit::Done);
                 elector.to_init.push_back(message);
                 self.wake(e);
                 if is_step {

@@ -261,15 +261,12 @@ impl Bench {
 
     /// What the next elector is handed of the last term.
     pub(super) fn resume(&self) -> Option<Resume> {
-        let ToInit::Lead { term, info, timing, confirmed } =
-            self.told.iter().rfind(|told| matches!(told, ToInit::Lead { .. }))?
-        else {
+        let ToInit::Lead { term, info, confirmed } = self.told.iter().rfind(|told| matches!(told, ToInit::Lead { .. }))? else {
             return None;
         };
         Some(Resume {
             term: *term,
             info: info.clone(),
-            timing: *timing,
             confirmed: confirmed.clone(),
             stopping: None,
             traceparent: String::new(),

@@ -286,7 +286,7 @@ fn what_runs_nowhere_is_waited_for_by_nobody_and_each_elector_is_told_anew() {
     world.feed(Input::ElectorStarted);
     assert_eq!(world.known(), Some(true), "a standby has nothing to be ready");
     world.take();
-    world.told(ToInit::Hello { version: VERSION });
+    world.told(ToInit::Hello);
     world.lead(1);
     assert_eq!(world.known(), Some(false));
     world.run();

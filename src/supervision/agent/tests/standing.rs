@@ -80,9 +80,8 @@ fn a_standby_reads_of_no_term_until_it_is_promoted() {
 
 #[test]
 fn a_token_that_is_no_number_of_64_bits_is_left_out() {
-    let timing = config().timing();
     let mut world = World::new(config());
     let info = TermInfo { token: "18446744073709551616".into(), ..info() };
-    world.told(ToInit::Lead { term: Term(1), info, timing, confirmed: confirmed(A) });
+    world.told(ToInit::Lead { term: Term(1), info, confirmed: confirmed(A) });
     assert_eq!((world.agent.standing().token, world.agent.standing().soft), (0, deadlines(A).soft));
 }
