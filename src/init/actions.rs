@@ -5,7 +5,7 @@ use std::{
     os::fd::AsFd,
 };
 
-use super::{elector::StartError, event_loop::EventLoop, helpers::Task, prints::Prints, programs::Told};
+use super::{elector::StartError, event_loop::EventLoop, helpers::Task, prints::Prints};
 use crate::{
     clock,
     config::Signal,
@@ -145,10 +145,7 @@ impl EventLoop {
             Action::LookFrozen => self.look_frozen(agent, false),
             Action::Thaw { not_after } => self.thaw(agent, not_after),
             Action::CallOff => self.roles.call_off(),
-            Action::Hook { hook, info, reason, exit, not_after } => {
-                let told = Told { info: info.as_ref(), reason, exit };
-                self.hook(agent, hook, told, not_after);
-            }
+            Action::Hook { hook, told, not_after } => self.hook(agent, hook, &told, not_after),
             Action::Probe { kind, began, launch } => self.probe(agent, kind, began, launch.as_ref()),
             Action::KillProbe(kind) => self.kill_probe(kind),
             // Its id may be reused once it has ended.
@@ -200,7 +197,7 @@ impl EventLoop {
     }
 
     fn spawn(&mut self, agent: &mut Agent, role: Option<Role>, launch: Option<Launch>) {
-        let info = launch.as_ref().and_then(|launch| launch.info.as_ref());
+        let info = launch.as_ref().and_then(|launch| launch.info.clone());
         let not_after = launch.as_ref().map(|launch| launch.not_after).filter(|at| *at != Instant::NEVER);
         // A standby needs no fuse, and those of a term that is just over may still stand.
         let fused = launch.is_some();

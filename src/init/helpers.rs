@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use super::{event_loop::EventLoop, programs::Told};
+use super::event_loop::EventLoop;
 use crate::{
     clock,
     config::{HookKind, ProbeKind},
@@ -14,7 +14,7 @@ use crate::{
         spawn::{Command, Outcome, SpawnError, Spawning},
     },
     role::Role,
-    supervision::{Agent, Input, Launch},
+    supervision::{Agent, Input, Launch, Told},
     time::Instant,
     words::one_line,
 };
@@ -128,8 +128,8 @@ impl EventLoop {
     /// Starts a program that asks the workload how it is.
     pub(super) fn probe(&mut self, agent: &mut Agent, kind: ProbeKind, began: Instant, launch: Option<&Launch>) {
         let role = if launch.is_some() { Role::Leader } else { Role::Standby };
-        let told = Told { info: launch.and_then(|launch| launch.info.as_ref()), ..Told::default() };
-        let command = self.processes.programs.helper(kind.name(), role, told);
+        let told = Told { info: launch.and_then(|launch| launch.info.clone()), ..Told::default() };
+        let command = self.processes.programs.helper(kind.name(), role, &told);
         let not_after = launch.map(|launch| launch.not_after);
         if let Err(error) = self.help(Task::Probe(kind, began), command, not_after, launch.is_some()) {
             agent.handle(Input::Probed { kind, began, failure: Some(one_line(&error)) }, clock::boot());

@@ -13,13 +13,14 @@ use crate::{
         EXIT_CODE, EXIT_SIGNAL, IDENTITY, LEASE, NAMESPACE, NOTIFY_SOCKET, OF_A_TERM, REASON, ROLE, SLOTS, TERM_FD, TRACEPARENT,
         TRACESTATE, WATCHDOG_USEC,
     },
-    link::{Exit, Reason, Slot, TermInfo},
+    link::{Exit, Slot, TermInfo},
     process::{
         resolve::{ResolveError, resolve},
         sockets::{self, Sockets},
         spawn::{Command, SpawnError},
     },
     role::Role,
+    supervision::Told,
 };
 
 /// The workload, its hooks and its probes, ready to be started.
@@ -48,17 +49,6 @@ struct Handed {
 struct Program {
     file: PathBuf,
     arguments: Vec<String>,
-}
-
-/// What a program is told beside its role.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Told<'a> {
-    /// The term.
-    pub(super) info: Option<&'a TermInfo>,
-    /// Why it ended.
-    pub(super) reason: Option<Reason>,
-    /// How the workload ended.
-    pub(super) exit: Option<Exit>,
 }
 
 /// A program cannot be executed.
@@ -133,9 +123,9 @@ impl Programs {
     ///
     /// # Errors
     /// A NUL byte in what it is told.
-    pub(super) fn workload(&self, role: Option<Role>, info: Option<&TermInfo>) -> Result<Command, SpawnError> {
+    pub(super) fn workload(&self, role: Option<Role>, info: Option<TermInfo>) -> Result<Command, SpawnError> {
         let described = self.sockets.iter().flat_map(|handed| &handed.described);
-        let command = self.command(self.program(role), role, Told { info, ..Told::default() }, described)?;
+        let command = self.command(self.program(role), role, &Told { info, ..Told::default() }, described)?;
         let command = match self.page {
             Some(page) => command.keeping(TERM_FD, page)?,
             None => command,
@@ -150,7 +140,7 @@ impl Programs {
     ///
     /// # Errors
     /// A NUL byte in what it is told.
-    pub(super) fn helper(&self, key: &str, role: Role, told: Told<'_>) -> Result<Option<Command>, SpawnError> {
+    pub(super) fn helper(&self, key: &str, role: Role, told: &Told) -> Result<Option<Command>, SpawnError> {
         self.helpers.get(key).map(|program| self.command(program, Some(role), told, [])).transpose()
     }
 
@@ -167,7 +157,7 @@ impl Programs {
         &'a self,
         program: &Program,
         role: Option<Role>,
-        Told { info, reason, exit }: Told<'_>,
+        Told { info, reason, exit }: &Told,
         more: impl IntoIterator<Item = (&'a OsString, &'a OsString)>,
     ) -> Result<Command, SpawnError> {
         let mut told = BTreeMap::new();
@@ -183,7 +173,7 @@ impl Programs {
         }
         match exit {
             Some(Exit::Code(code)) => drop(told.insert(EXIT_CODE.into(), code.to_string())),
-            Some(Exit::Signal(signal)) => drop(told.insert(EXIT_SIGNAL.into(), Signal(signal).name())),
+            Some(Exit::Signal(signal)) => drop(told.insert(EXIT_SIGNAL.into(), Signal(*signal).name())),
             None => {}
         }
         let kept = self.environment.iter().filter(|(name, _)| name.to_str().is_none_or(|name| !is_replaced(name, &told)));

@@ -2,7 +2,7 @@
 
 use std::{io, os::fd::AsFd};
 
-use super::{event_loop::EventLoop, helpers::Task, programs::Told};
+use super::{event_loop::EventLoop, helpers::Task};
 use crate::{
     clock,
     config::{HookKind, Signal},
@@ -15,7 +15,7 @@ use crate::{
         spawn::{self, Outcome, RoleSignal, Spawning},
     },
     role::Role,
-    supervision::{Agent, Input, RoleInput},
+    supervision::{Agent, Input, RoleInput, Told},
     time::Instant,
     words::one_line,
 };
@@ -168,7 +168,7 @@ impl EventLoop {
         }
     }
 
-    pub(super) fn hook(&mut self, agent: &mut Agent, hook: HookKind, told: Told<'_>, not_after: Instant) {
+    pub(super) fn hook(&mut self, agent: &mut Agent, hook: HookKind, told: &Told, not_after: Instant) {
         // What follows needs no fuse, and those of a term that is just over may still stand.
         let (role, fused) = match hook {
             HookKind::BeforeLead | HookKind::AfterLead => (Role::Leader, true),

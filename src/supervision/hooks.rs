@@ -2,20 +2,12 @@
 
 use std::collections::VecDeque;
 
-use super::{Action, workload::Policy};
+use super::{Action, Told, workload::Policy};
 use crate::{
     config::{HookKind, OnHookFailure},
-    link::{Exit, Reason, TermInfo},
+    link::Exit,
     time::Instant,
 };
-
-/// What a hook is told.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Told {
-    pub(crate) info: Option<TermInfo>,
-    pub(crate) reason: Option<Reason>,
-    pub(crate) exit: Option<Exit>,
-}
 
 /// A hook, from the order to start it until all of it is gone.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,8 +32,7 @@ impl HookRun {
         out: &mut VecDeque<Action>,
     ) -> Option<Self> {
         let hook = kind.of(&policy.hooks)?;
-        let Told { info, reason, exit } = told;
-        out.push_back(Action::Hook { hook: kind, info, reason, exit, not_after });
+        out.push_back(Action::Hook { hook: kind, told, not_after });
         let kill_at = now + hook.timeout;
         Some(Self { kind, pid: None, kill_at: Some(kill_at), until: kill_at + policy.config.stop.kill_margin })
     }

@@ -178,6 +178,17 @@ pub struct Launch {
     pub not_after: Instant,
 }
 
+/// What a program is told beside its role.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Told {
+    /// Its term.
+    pub info: Option<TermInfo>,
+    /// Why that ended, for `TENURE_REASON`.
+    pub reason: Option<Reason>,
+    /// How the workload ended, for `TENURE_EXIT_CODE` and `TENURE_EXIT_SIGNAL`.
+    pub exit: Option<Exit>,
+}
+
 /// Who gets a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
@@ -245,11 +256,7 @@ pub enum Action {
         /// Which.
         hook: HookKind,
         /// What it is told.
-        info: Option<TermInfo>,
-        /// Why the term ended, for `TENURE_REASON`.
-        reason: Option<Reason>,
-        /// How the workload ended, for `TENURE_EXIT_CODE` and `TENURE_EXIT_SIGNAL`.
-        exit: Option<Exit>,
+        told: Told,
         /// S for a promotion, H for a demotion: its forked child checks the clock last, as with [`Action::TellRole`] (law 15).
         not_after: Instant,
     },

@@ -7,11 +7,7 @@
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
-use super::{
-    Action, Launch, RoleInput,
-    hooks::{HookRun, Told},
-    workload::Policy,
-};
+use super::{Action, Launch, RoleInput, Told, hooks::HookRun, workload::Policy};
 use crate::{
     config::HookKind,
     link::{Exit, Reason},

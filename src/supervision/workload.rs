@@ -14,10 +14,10 @@ use crate::{
 };
 
 use super::{
-    Action, Launch, NotSpawned, Target,
+    Action, Launch, NotSpawned, Target, Told,
     escalation::{Step, StopEscalation},
     health::Health,
-    hooks::{HookRun, Told},
+    hooks::HookRun,
     restarts::Restarts,
     roles::{Outcome, Roles},
 };

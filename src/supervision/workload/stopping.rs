@@ -6,7 +6,7 @@ use super::{Actual, Happened, Wanted, Workload};
 use crate::{
     config::{OnExit, Signal},
     link::{Exit, Reason, Stop, TermInfo},
-    supervision::{Action, Scan, escalation::StopEscalation, hooks::Told},
+    supervision::{Action, Scan, Told, escalation::StopEscalation},
     time::Instant,
 };
 

@@ -111,7 +111,7 @@ impl Container {
                 self.words.clear();
                 self.handle(Input::Role(RoleInput::Signalled), e);
             }
-            Action::Hook { hook, info, not_after, .. } => self.hook(hook, info.map(|info| info.token), not_after, e),
+            Action::Hook { hook, told, not_after } => self.hook(hook, told.info.map(|info| info.token), not_after, e),
             Action::KillHook { pid } => {
                 e.note(self.who, || format!("kills hook {pid}"));
                 self.tree.kill_child(pid, e);

@@ -4,6 +4,7 @@ use super::*;
 use crate::{
     config::{Acknowledge, Hook, HookKind, OnExit, Runs},
     link,
+    supervision::Told,
 };
 
 mod demotion;

@@ -27,8 +27,8 @@ impl World {
     /// The hook that was asked for since the last look, with what it is told of an end.
     fn hook(&self) -> Option<(HookKind, Option<Reason>, Option<Exit>, Instant)> {
         self.actions.iter().find_map(|action| {
-            let Action::Hook { hook, reason, exit, not_after, .. } = action else { return None };
-            Some((*hook, *reason, *exit, *not_after))
+            let Action::Hook { hook, told, not_after } = action else { return None };
+            Some((*hook, told.reason, told.exit, *not_after))
         })
     }
 

@@ -276,10 +276,8 @@ fn what_starts_as_a_leader_is_told_by_its_hook_alone() {
     world.feed(Input::Forked { pid: MAIN });
     world.feed(Input::Spawned);
     let not_after = deadlines(world.now).soft;
-    assert_eq!(
-        world.take(),
-        [Action::Hook { hook: HookKind::AfterLead, info: Some(info()), reason: None, exit: None, not_after }]
-    );
+    let told = Told { info: Some(info()), ..Told::default() };
+    assert_eq!(world.take(), [Action::Hook { hook: HookKind::AfterLead, told, not_after }]);
     world.feed(Input::Role(RoleInput::HookForked { pid: HOOK }));
     world.feed(Input::Reaped { pid: HOOK, exit: Exit::Code(0) });
     assert_eq!(world.take(), [started(&world)]);
