@@ -46,7 +46,7 @@ pub(super) struct EventLoop {
 
 impl EventLoop {
     pub(super) fn new(prepared: Prepared, config: &AgentConfig, log: Log) -> Self {
-        let Prepared { inherited, signals, programs, prints, page, notify, terminal } = prepared;
+        let Prepared { inherited, signals, timer, programs, prints, page, notify, terminal } = prepared;
         let guards = config.config.lease.enabled;
         Self {
             electors: ElectorProcesses::new(inherited),
@@ -59,7 +59,7 @@ impl EventLoop {
             log,
             over: None,
             signals,
-            timer: Timer::new(),
+            timer,
             more_to_reap: false,
             childless_is_proof: !guards && !config.pid1,
         }
@@ -271,7 +271,7 @@ impl EventLoop {
         fds.push(readable(self.signals.as_fd()));
         fds.extend(self.electors.poll_fd());
         let notify = self.roles.listening().filter(|_| self.processes.main.is_some());
-        let others = [self.timer.fd(), notify.map(AsFd::as_fd), self.processes.spawning_fd()];
+        let others = [Some(self.timer.as_fd()), notify.map(AsFd::as_fd), self.processes.spawning_fd()];
         let prints = self.processes.prints.iter().map(Prints::reader);
         fds.extend(others.into_iter().flatten().chain(prints).map(readable));
         // An interruption, or a lack of kernel memory: look again.

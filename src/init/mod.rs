@@ -35,7 +35,7 @@ use crate::{
     words::one_line,
 };
 
-use self::{event_loop::EventLoop, log::Log, prints::Prints, programs::Programs};
+use self::{event_loop::EventLoop, log::Log, prints::Prints, programs::Programs, timer::Timer};
 
 mod actions;
 mod elector;
@@ -100,6 +100,7 @@ fn run_with(config: Config, preset: Preset, mut log: Log) -> u8 {
 struct Prepared {
     inherited: Inherited,
     signals: Signals,
+    timer: Timer,
     programs: Programs,
     prints: Vec<Prints>,
     page: Option<TermPage>,
@@ -179,10 +180,11 @@ fn prepare(mut config: Config, preset: Preset, log: &mut Log) -> Result<(Prepare
     let prints = hooks.map_or(Ok(Vec::new()), Prints::of);
     let prints = prints.map_err(|errno| Unprepared::system("what hooks print cannot be read", &errno))?;
     let signals = Signals::open().map_err(|error| Unprepared::system("signals cannot be awaited", &error))?;
+    let timer = Timer::open().map_err(|error| Unprepared::system("deadlines cannot be awaited", &error))?;
     let terminal = Terminal::of_stdin();
     // Whatever standard input is, a key may end the workload: it is lent the terminal once it asks for it.
     let config = AgentConfig { config, preset, began, identity, context, pid1, terminal: Terminal::is_there() };
-    Ok((Prepared { inherited, signals, programs, prints, page, notify, terminal }, config))
+    Ok((Prepared { inherited, signals, timer, programs, prints, page, notify, terminal }, config))
 }
 
 /// An extra for the workload, which can do without: its variable is not set then.
