@@ -1,4 +1,4 @@
-//! Words for people: errors and what others wrote, on one line and without characters that control a terminal.
+//! Words for people: errors and what others wrote, on one line and without characters that control a terminal; enums of words.
 
 use std::{borrow::Cow, error::Error, fmt::Write as _};
 
@@ -49,6 +49,34 @@ pub(crate) fn bounded(text: &str) -> Cow<'_, str> {
     }
     Cow::Owned(line)
 }
+
+/// Defines an enum with the word of each variant beside it, as logs, traces and variables have it.
+macro_rules! worded {
+    ($(#[$of_enum:meta])* $visible:vis enum $name:ident {
+        $($(#[$of_variant:meta])* $variant:ident = $word:literal,)+
+    }) => {
+        $(#[$of_enum])*
+        $visible enum $name {
+            $($(#[$of_variant])* $variant,)+
+        }
+
+        impl $name {
+            /// All, in this order.
+            #[allow(dead_code, reason = "few are counted")]
+            $visible const ALL: [Self; [$($word),+].len()] = [$(Self::$variant),+];
+
+            /// The word for it.
+            #[must_use]
+            $visible const fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $word,)+
+                }
+            }
+        }
+    };
+}
+
+pub(crate) use worded;
 
 #[cfg(test)]
 mod tests {

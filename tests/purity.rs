@@ -5,8 +5,8 @@
 use std::{fs, path::Path};
 
 /// Modules of the crate.
-const ROOMS: [&str; 10] =
-    ["config", "election", "environment", "exit", "law", "link", "notification", "role", "supervision", "time"];
+const ROOMS: [&str; 11] =
+    ["config", "election", "environment", "exit", "law", "link", "notification", "role", "supervision", "time", "words"];
 /// Of the standard library.
 const PLAIN: [&str; 6] = ["collections", "fmt", "mem", "sync::Arc", "sync::LazyLock", "time::Duration"];
 /// Of the dependencies; of libc its constants.

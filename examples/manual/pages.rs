@@ -188,9 +188,10 @@ fn words(source: &str, name: &str) -> Vec<[String; 2]> {
         let (_, block) = source.split_once(&format!("{head} {name} {{\n")).unwrap_or_default();
         block.split("\n}").next().unwrap_or_default()
     };
-    let arms = block("impl");
+    let (arms, variants) = (block("impl"), block("enum"));
+    let margin = variants.len() - variants.trim_start().len();
     let (mut found, mut says) = (Vec::new(), Vec::new());
-    for line in block("enum").lines().filter_map(|line| line.strip_prefix("    ")).filter(|line| !line.starts_with(' ')) {
+    for line in variants.lines().filter_map(|line| line.get(margin..)).filter(|line| !line.starts_with(' ')) {
         if let Some(words) = line.strip_prefix("/// ") {
             says.push(words);
             continue;
@@ -198,7 +199,8 @@ fn words(source: &str, name: &str) -> Vec<[String; 2]> {
         let variant: String = line.chars().take_while(char::is_ascii_alphanumeric).collect();
         let arm = format!("Self::{variant}");
         let rest = arms.lines().filter_map(|line| line.trim().strip_prefix(&arm)).find(|rest| rest.starts_with([' ', '(']));
-        let word = rest.and_then(|rest| rest.split('"').nth(1));
+        // Beside the variant (`worded!`), or in a match.
+        let word = line.split('"').nth(1).or_else(|| rest?.split('"').nth(1));
         found.extend(word.map(|word| [format!("`{word}`"), says.join(" ")]));
         says.clear();
     }

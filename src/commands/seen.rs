@@ -15,29 +15,19 @@ use crate::{
         record::{LeaseRecord, LeaseState},
         writes::{CANDIDATE, STATUS},
     },
-    words::{bounded, visible},
+    words::{bounded, visible, worded},
 };
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
-    Held,
-    Expired,
-    /// It was not given back, and is waited for.
-    Nobody,
-    /// A task has run, and is not due yet.
-    Resting,
-    Free,
-}
-
-impl State {
-    pub(super) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Held => "held",
-            Self::Expired => "expired",
-            Self::Nobody => "nobody",
-            Self::Resting => "resting",
-            Self::Free => "free",
-        }
+worded! {
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(super) enum State {
+        Held = "held",
+        Expired = "expired",
+        /// It was not given back, and is waited for.
+        Nobody = "nobody",
+        /// A task has run, and is not due yet.
+        Resting = "resting",
+        Free = "free",
     }
 }
 

@@ -14,6 +14,7 @@ use super::{
     WorkloadConfig,
     humane::{MaybeSpan, Span},
 };
+use crate::words::worded;
 
 /// What is asked of a running workload, and how often; nothing, unless one of `notify`, `exec`, `http`, `tcp` and `file` is set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -188,28 +189,18 @@ impl Probe {
     }
 }
 
-/// What a probe is to find out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum ProbeKind {
-    /// `workload.readiness`.
-    Readiness,
-    /// `workload.liveness`.
-    Liveness,
+worded! {
+    /// What a probe is to find out.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    pub enum ProbeKind {
+        /// `workload.readiness`.
+        Readiness = "readiness",
+        /// `workload.liveness`.
+        Liveness = "liveness",
+    }
 }
 
 impl ProbeKind {
-    /// Both, in the order in which people read them.
-    pub const ALL: [Self; 2] = [Self::Readiness, Self::Liveness];
-
-    /// Its key below `workload`.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Readiness => "readiness",
-            Self::Liveness => "liveness",
-        }
-    }
-
     /// Its probe.
     #[must_use]
     pub const fn of(self, workload: &WorkloadConfig) -> &Probe {

@@ -17,7 +17,7 @@ use scalars::Listen;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::law::Timing;
+use crate::{law::Timing, words::worded};
 
 mod document;
 mod effective;
@@ -111,34 +111,22 @@ pub struct Log {
     pub format: LogFormat,
 }
 
-/// The least severe lines shown.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub enum LogLevel {
-    /// Failures.
-    Error,
-    /// And what may become one.
-    Warn,
-    /// And transitions.
-    #[default]
-    Info,
-    /// And requests.
-    Debug,
-    /// And everything.
-    Trace,
-}
-
-impl LogLevel {
-    /// As lines of the log have it.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Error => "ERROR",
-            Self::Warn => "WARN",
-            Self::Info => "INFO",
-            Self::Debug => "DEBUG",
-            Self::Trace => "TRACE",
-        }
+worded! {
+    /// The least severe lines shown.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+    #[serde(rename_all = "camelCase")]
+    pub enum LogLevel {
+        /// Failures.
+        Error = "ERROR",
+        /// And what may become one.
+        Warn = "WARN",
+        /// And transitions.
+        #[default]
+        Info = "INFO",
+        /// And requests.
+        Debug = "DEBUG",
+        /// And everything.
+        Trace = "TRACE",
     }
 }
 

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{humane::Span, scalars::Signal};
+use crate::words::worded;
 
 /// What runs while this replica follows.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -72,34 +73,22 @@ impl MaybeHook {
     }
 }
 
-/// Which command around a change of role.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum HookKind {
-    /// `hooks.beforeLead`.
-    BeforeLead,
-    /// `hooks.afterLead`.
-    AfterLead,
-    /// `hooks.beforeFollow`.
-    BeforeFollow,
-    /// `hooks.afterFollow`.
-    AfterFollow,
+worded! {
+    /// Which command around a change of role.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+    pub enum HookKind {
+        /// `hooks.beforeLead`.
+        BeforeLead = "beforeLead",
+        /// `hooks.afterLead`.
+        AfterLead = "afterLead",
+        /// `hooks.beforeFollow`.
+        BeforeFollow = "beforeFollow",
+        /// `hooks.afterFollow`.
+        AfterFollow = "afterFollow",
+    }
 }
 
 impl HookKind {
-    /// All, in the order in which they run.
-    pub const ALL: [Self; 4] = [Self::BeforeLead, Self::AfterLead, Self::BeforeFollow, Self::AfterFollow];
-
-    /// Its key below `hooks`.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::BeforeLead => "beforeLead",
-            Self::AfterLead => "afterLead",
-            Self::BeforeFollow => "beforeFollow",
-            Self::AfterFollow => "afterFollow",
-        }
-    }
-
     /// Its command, if one is set.
     #[must_use]
     pub const fn of(self, hooks: &Hooks) -> Option<&Hook> {

@@ -15,7 +15,10 @@ use std::{
 
 use serde_json::Value;
 
-use crate::link::{Reason, Slot, ToElector, ToInit};
+use crate::{
+    link::{Reason, Slot, ToElector, ToInit},
+    words::worded,
+};
 
 use self::{
     trace::TraceContext,
@@ -103,35 +106,22 @@ impl Request {
     }
 }
 
-/// What the API server is asked to do, named as in RBAC.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Operation {
-    /// A read.
-    Get,
-    /// A read of several.
-    List,
-    /// POST.
-    Create,
-    /// PUT.
-    Update,
-    /// DELETE.
-    Delete,
-    /// The one that keeps streaming after its answer.
-    Watch,
-}
-
-impl Operation {
-    /// The verb.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Get => "get",
-            Self::List => "list",
-            Self::Create => "create",
-            Self::Update => "update",
-            Self::Delete => "delete",
-            Self::Watch => "watch",
-        }
+worded! {
+    /// What the API server is asked to do, named as in RBAC.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum Operation {
+        /// A read.
+        Get = "get",
+        /// A read of several.
+        List = "list",
+        /// POST.
+        Create = "create",
+        /// PUT.
+        Update = "update",
+        /// DELETE.
+        Delete = "delete",
+        /// The one that keeps streaming after its answer.
+        Watch = "watch",
     }
 }
 
@@ -363,93 +353,56 @@ pub enum Event {
     },
 }
 
-/// How a term ended, as far as the Lease shows it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TermEnd {
-    /// It was given back.
-    Released,
-    /// It was over when the next one began.
-    Expired,
-    /// The next one began before it was over: what was between them was not seen.
-    Replaced,
-    /// Somebody emptied the Lease.
-    Cleared,
-    /// Somebody deleted it.
-    Deleted,
-}
-
-impl TermEnd {
-    /// The word in `/status`.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Released => "released",
-            Self::Expired => "expired",
-            Self::Replaced => "replaced",
-            Self::Cleared => "cleared",
-            Self::Deleted => "deleted",
-        }
+worded! {
+    /// How a term ended, as far as the Lease shows it.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum TermEnd {
+        /// It was given back.
+        Released = "released",
+        /// It was over when the next one began.
+        Expired = "expired",
+        /// The next one began before it was over: what was between them was not seen.
+        Replaced = "replaced",
+        /// Somebody emptied the Lease.
+        Cleared = "cleared",
+        /// Somebody deleted it.
+        Deleted = "deleted",
     }
 }
 
-/// Why a Lease is free.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AcquireReason {
-    /// Its holder gave it back.
-    Released,
-    /// Its holder has not renewed it in time.
-    Expired,
-    /// It was not given back, and whoever had it is dead by now (law 14).
-    Nobody,
-    /// The interval of its task is over, and whatever ran is dead.
-    Due,
-    /// It was not given back, and nobody is to be waited for: `lease.creationWait` is 0.
-    Cleared,
-}
-
-impl AcquireReason {
-    /// The word in logs and traces.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Released => "released",
-            Self::Expired => "expired",
-            Self::Nobody => "nobody",
-            Self::Due => "due",
-            Self::Cleared => "cleared",
-        }
+worded! {
+    /// Why a Lease is free.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum AcquireReason {
+        /// Its holder gave it back.
+        Released = "released",
+        /// Its holder has not renewed it in time.
+        Expired = "expired",
+        /// It was not given back, and whoever had it is dead by now (law 14).
+        Nobody = "nobody",
+        /// The interval of its task is over, and whatever ran is dead.
+        Due = "due",
+        /// It was not given back, and nobody is to be waited for: `lease.creationWait` is 0.
+        Cleared = "cleared",
     }
 }
 
-/// How a Lease was given back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReleaseResult {
-    /// It names no holder.
-    Clear,
-    /// It is deleted.
-    Delete,
-    /// It waits to be due.
-    Rest,
-    /// Not at all: configured so.
-    Keep,
-    /// Not at all: it no longer belonged to this term.
-    NotOurs,
-    /// It is unknown whether it was.
-    Unknown,
-}
-
-impl ReleaseResult {
-    /// The word in logs and traces.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Clear => "clear",
-            Self::Delete => "delete",
-            Self::Rest => "rest",
-            Self::Keep => "keep",
-            Self::NotOurs => "not-ours",
-            Self::Unknown => "unknown",
-        }
+worded! {
+    /// How a Lease was given back.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum ReleaseResult {
+        /// It names no holder.
+        Clear = "clear",
+        /// It is deleted.
+        Delete = "delete",
+        /// It waits to be due.
+        Rest = "rest",
+        /// Not at all: configured so.
+        Keep = "keep",
+        /// Not at all: it no longer belonged to this term.
+        NotOurs = "not-ours",
+        /// It is unknown whether it was.
+        Unknown = "unknown",
     }
 }
 

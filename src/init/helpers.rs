@@ -87,7 +87,7 @@ impl EventLoop {
         if let (Stage::Running(mut spawning), Task::Hook(hook)) = (stage, task)
             && let Some(Outcome::Failed(failure)) = spawning.outcome()
         {
-            self.warn(format!("hooks.{} cannot be run: {failure}", hook.name()));
+            self.warn(format!("hooks.{} cannot be run: {failure}", hook.as_str()));
         }
         true
     }
@@ -129,7 +129,7 @@ impl EventLoop {
     pub(super) fn probe(&mut self, agent: &mut Agent, kind: ProbeKind, began: Instant, launch: Option<&Launch>) {
         let role = if launch.is_some() { Role::Leader } else { Role::Standby };
         let told = Told { info: launch.and_then(|launch| launch.info.clone()), ..Told::default() };
-        let command = self.processes.programs.helper(kind.name(), role, &told);
+        let command = self.processes.programs.helper(kind.as_str(), role, &told);
         let not_after = launch.map(|launch| launch.not_after);
         if let Err(error) = self.help(Task::Probe(kind, began), command, not_after, launch.is_some()) {
             agent.handle(Input::Probed { kind, began, failure: Some(one_line(&error)) }, clock::boot());

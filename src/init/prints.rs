@@ -158,7 +158,7 @@ impl EventLoop {
             let hook = prints.hook;
             let is_over = !processes.helpers.iter().any(|helper| helper.is_of(hook));
             for line in prints.take(is_over, now) {
-                log.info(&format!("hook {}: {line}", hook.name()));
+                log.info(&format!("hook {}: {line}", hook.as_str()));
             }
         }
     }

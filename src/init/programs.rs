@@ -86,8 +86,8 @@ impl Programs {
             let file = resolve(command.first().map(String::as_str).unwrap_or_default(), path)?;
             Ok::<_, ResolveError>(Program { file, arguments: command.to_vec() })
         };
-        let hooks = HookKind::ALL.into_iter().filter_map(|kind| Some(("hooks", kind.name(), &kind.of(&config.hooks)?.command)));
-        let probes = ProbeKind::ALL.into_iter().map(|kind| ("workload", kind.name(), &kind.of(&config.workload).exec.command));
+        let hooks = HookKind::ALL.into_iter().filter_map(|kind| Some(("hooks", kind.as_str(), &kind.of(&config.hooks)?.command)));
+        let probes = ProbeKind::ALL.into_iter().map(|kind| ("workload", kind.as_str(), &kind.of(&config.workload).exec.command));
         let mut helpers = BTreeMap::new();
         // Without a Lease none of them is run.
         for (section, key, command) in hooks.chain(probes.filter(|(.., it)| !it.is_empty())).filter(|_| config.lease.enabled) {

@@ -175,7 +175,7 @@ impl EventLoop {
             HookKind::BeforeFollow => (Role::Standby, true),
             HookKind::AfterFollow => (Role::Standby, false),
         };
-        let command = self.processes.programs.helper(hook.name(), role, told);
+        let command = self.processes.programs.helper(hook.as_str(), role, told);
         let not_after = Some(not_after).filter(|at| *at != Instant::NEVER);
         let input = match self.help(Task::Hook(hook), command, not_after, fused) {
             Ok(Some(pid)) => {
@@ -184,7 +184,7 @@ impl EventLoop {
             }
             Ok(None) => RoleInput::HookNotForked,
             Err(error) => {
-                self.warn(format!("hooks.{} cannot be run: {}", hook.name(), one_line(&error)));
+                self.warn(format!("hooks.{} cannot be run: {}", hook.as_str(), one_line(&error)));
                 RoleInput::HookNotForked
             }
         };

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{config::Signal, environment, law::Deadlines, time::Instant};
+use crate::{config::Signal, environment, law::Deadlines, time::Instant, words::worded};
 
 /// A term of one init: rises with each acquisition, across its electors, and starts at 1.
 ///
@@ -68,65 +68,47 @@ pub struct Confirmed {
     pub deadlines: Deadlines,
 }
 
-/// Why a term ends or a workload stops; the closed set behind `tenure.reason`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Reason {
-    /// SIGTERM, SIGINT or SIGQUIT to init.
-    Signal,
-    /// The workload ended by itself, and its policy does not start it again.
-    Exited,
-    /// The command could not be executed, or could not be started because what ran before does not die.
-    SpawnFailed,
-    /// A run of a task took as long as it may (`task.limit`).
-    Limit,
-    /// A hook failed whose failure ends the term.
-    HookFailed,
-    /// The role signal was not acknowledged in time (`runs: always`).
-    NotAcknowledged,
-    /// It was not ready within `workload.startTimeout`.
-    NotReady,
-    /// It was not live.
-    NotLive,
-    /// Somebody asked for it through the Lease.
-    StepDown,
-    /// A coordinator prefers another holder.
-    PreferredHolder,
-    /// No renewal was confirmed before the soft deadline.
-    Expired,
-    /// The Lease names another holder.
-    LostToHolder,
-    /// Somebody cleared the holder.
-    LostCleared,
-    /// The Lease was deleted.
-    LostDeleted,
-    /// The Lease was deleted and recreated.
-    LostRecreated,
-    /// A copy of this replica, such as a restored snapshot of its memory, renews the Lease too.
-    LostToCopy,
+worded! {
+    /// Why a term ends or a workload stops; the closed set behind `tenure.reason`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Reason {
+        /// SIGTERM, SIGINT or SIGQUIT to init.
+        Signal = "signal",
+        /// The workload ended by itself, and its policy does not start it again.
+        Exited = "exited",
+        /// The command could not be executed, or could not be started because what ran before does not die.
+        SpawnFailed = "spawn-failed",
+        /// A run of a task took as long as it may (`task.limit`).
+        Limit = "limit",
+        /// A hook failed whose failure ends the term.
+        HookFailed = "hook-failed",
+        /// The role signal was not acknowledged in time (`runs: always`).
+        NotAcknowledged = "not-acknowledged",
+        /// It was not ready within `workload.startTimeout`.
+        NotReady = "not-ready",
+        /// It was not live.
+        NotLive = "not-live",
+        /// Somebody asked for it through the Lease.
+        StepDown = "step-down",
+        /// A coordinator prefers another holder.
+        PreferredHolder = "preferred-holder",
+        /// No renewal was confirmed before the soft deadline.
+        Expired = "expired",
+        /// The Lease names another holder.
+        LostToHolder = "lost-to-holder",
+        /// Somebody cleared the holder.
+        LostCleared = "lost-cleared",
+        /// The Lease was deleted.
+        LostDeleted = "lost-deleted",
+        /// The Lease was deleted and recreated.
+        LostRecreated = "lost-recreated",
+        /// A copy of this replica, such as a restored snapshot of its memory, renews the Lease too.
+        LostToCopy = "lost-to-copy",
+    }
 }
 
 impl Reason {
-    /// All of them.
-    pub const ALL: [Self; 16] = [
-        Self::Signal,
-        Self::Exited,
-        Self::SpawnFailed,
-        Self::Limit,
-        Self::HookFailed,
-        Self::NotAcknowledged,
-        Self::NotReady,
-        Self::NotLive,
-        Self::StepDown,
-        Self::PreferredHolder,
-        Self::Expired,
-        Self::LostToHolder,
-        Self::LostCleared,
-        Self::LostDeleted,
-        Self::LostRecreated,
-        Self::LostToCopy,
-    ];
-
     /// Whether the Lease is no longer ours: the grace is then `lossGrace`, and nothing is released (law 4, 7).
     #[must_use]
     pub const fn is_loss(self) -> bool {
@@ -147,29 +129,6 @@ impl Reason {
             | Self::NotLive
             | Self::StepDown
             | Self::PreferredHolder => false,
-        }
-    }
-
-    /// The word in logs, traces and `TENURE_REASON`.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Signal => "signal",
-            Self::Exited => "exited",
-            Self::SpawnFailed => "spawn-failed",
-            Self::Limit => "limit",
-            Self::HookFailed => "hook-failed",
-            Self::NotAcknowledged => "not-acknowledged",
-            Self::NotReady => "not-ready",
-            Self::NotLive => "not-live",
-            Self::StepDown => "step-down",
-            Self::PreferredHolder => "preferred-holder",
-            Self::Expired => "expired",
-            Self::LostToHolder => "lost-to-holder",
-            Self::LostCleared => "lost-cleared",
-            Self::LostDeleted => "lost-deleted",
-            Self::LostRecreated => "lost-recreated",
-            Self::LostToCopy => "lost-to-copy",
         }
     }
 }

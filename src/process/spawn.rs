@@ -38,6 +38,7 @@ use crate::{
         terminal::Terminal,
     },
     time::Instant,
+    words::worded,
 };
 
 mod child;
@@ -126,20 +127,21 @@ pub struct Failure {
     pub errno: Errno,
 }
 
-/// A step of a child.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Step {
-    /// Asking to be killed when init dies.
-    DieWithInit = 1,
-    /// What else comes before the last step.
-    Prepare,
-    /// execve.
-    Execute,
-    /// The mark on NOTIFY_SOCKET.
-    Mark,
-    /// The signal of a role.
-    Signal,
+worded! {
+    /// A step of a child, by the words for its failure.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Step {
+        /// Asking to be killed when init dies.
+        DieWithInit = "cannot bind the child to init's life",
+        /// What else comes before the last step.
+        Prepare = "cannot prepare the child",
+        /// execve.
+        Execute = "cannot execute",
+        /// The mark on NOTIFY_SOCKET.
+        Mark = "cannot mark NOTIFY_SOCKET",
+        /// The signal of a role.
+        Signal = "cannot signal",
+    }
 }
 
 impl Failure {
@@ -155,19 +157,12 @@ impl Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let step = match self.step {
-            Step::DieWithInit => "cannot bind the child to init's life",
-            Step::Prepare => "cannot prepare the child",
-            Step::Execute => "cannot execute",
-            Step::Mark => "cannot mark NOTIFY_SOCKET",
-            Step::Signal => "cannot signal",
-        };
         let hint = match (self.step, self.errno) {
             (Step::Execute, Errno::ENOENT) => " (the file, or the interpreter that its #! line or its program header names)",
             (Step::Execute, Errno::ENOEXEC) => " (neither a program for this machine nor a script with a #! line)",
             _ => "",
         };
-        write!(f, "{step}: {}{hint}", self.errno.desc())
+        write!(f, "{}: {}{hint}", self.step.as_str(), self.errno.desc())
     }
 }
 

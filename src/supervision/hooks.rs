@@ -71,7 +71,7 @@ impl HookRun {
 
     /// Whether what it was for goes on after this end; none: it never began.
     pub(crate) fn succeeds(&self, exit: Option<Exit>, policy: &Policy, out: &mut VecDeque<Action>) -> bool {
-        let name = self.kind.name();
+        let name = self.kind.as_str();
         let how = match exit {
             Some(Exit::Code(0)) => return true,
             None => "it could not be started".into(),

@@ -35,7 +35,7 @@ use tokio::task::spawn_blocking;
 use tracing::{info, warn};
 
 use super::client::CollectorClient;
-use crate::{api::url::names_a_server, link::FLUSH};
+use crate::{api::url::names_a_server, link::FLUSH, words::worded};
 
 /// For one export, in milliseconds.
 const TIMEOUT: u64 = 10_000;
@@ -94,10 +94,12 @@ pub(super) struct OtlpConfig {
     delay: Option<Duration>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Protocol {
-    HttpProtobuf,
-    Grpc,
+worded! {
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(super) enum Protocol {
+        HttpProtobuf = "http/protobuf",
+        Grpc = "grpc",
+    }
 }
 
 /// The variable of this name holds no endpoint.
@@ -242,16 +244,6 @@ fn through<B: WithExportConfig + WithHttpConfig>(builder: B, config: OtlpConfig)
 impl OtlpConfig {
     fn tell(&self, what: &str) {
         info!(collector = self.collector, protocol = self.protocol.as_str(), "{what}");
-    }
-}
-
-impl Protocol {
-    /// OpenTelemetry's word.
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::HttpProtobuf => "http/protobuf",
-            Self::Grpc => "grpc",
-        }
     }
 }
 

@@ -135,7 +135,7 @@ impl Spans {
                 span.attributes.extend(after.map(exit_attribute));
             }
             PhaseKind::Hook { hook, exit } => {
-                span.attributes = vec![KeyValue::new(names::HOOK, hook.name()), exit_attribute(*exit)];
+                span.attributes = vec![KeyValue::new(names::HOOK, hook.as_str()), exit_attribute(*exit)];
                 if *exit != Exit::Code(0) {
                     span.status = Status::error("the hook failed");
                 }

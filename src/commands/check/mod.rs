@@ -62,8 +62,8 @@ fn check_programs(config: &Config, report: &mut Report) {
         report.note("no workload was given: write it after -- to check it too");
     }
     let path = config.workload.env.get("PATH").map(Into::into).or_else(|| std::env::var_os("PATH"));
-    let hook = |kind: HookKind| Some((format!("hooks.{}", kind.name()), &kind.of(&config.hooks)?.command));
-    let probe = |kind: ProbeKind| (format!("workload.{}.exec", kind.name()), &kind.of(&config.workload).exec.command);
+    let hook = |kind: HookKind| Some((format!("hooks.{}", kind.as_str()), &kind.of(&config.hooks)?.command));
+    let probe = |kind: ProbeKind| (format!("workload.{}.exec", kind.as_str()), &kind.of(&config.workload).exec.command);
     let others = std::iter::once(("standby.command".into(), &config.standby.command))
         .chain(HookKind::ALL.into_iter().filter_map(hook))
         .chain(ProbeKind::ALL.into_iter().map(probe))

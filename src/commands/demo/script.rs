@@ -18,7 +18,7 @@ use super::{
     timeline::{self, Drawn, Mark},
     workload::{self, Run},
 };
-use crate::{console::say, time::Instant};
+use crate::{console::say, time::Instant, words::worded};
 
 /// How long a leader leads before something is done to it.
 const TERM: Duration = Duration::from_millis(1_300);
@@ -29,29 +29,19 @@ const GLANCE: Duration = Duration::from_millis(4);
 /// A run whose last stamp is older than this is over.
 const FRESH: Duration = Duration::from_millis(100);
 
-/// What is done to a leader.
-#[derive(Clone, Copy, Debug)]
-enum Act {
-    Handover,
-    Kill,
-    FreezeElector,
-    FreezeInit,
-    Cut,
+worded! {
+    /// What is done to a leader.
+    #[derive(Clone, Copy, Debug)]
+    enum Act {
+        Handover = "is told to stop (SIGTERM)",
+        Kill = "is killed (SIGKILL to its init)",
+        FreezeElector = "no longer renews (SIGSTOP to its elector)",
+        FreezeInit = "has its guard frozen (SIGSTOP to its init)",
+        Cut = "is cut off from the API server, both ways",
+    }
 }
 
 const ACTS: [Act; 6] = [Act::Handover, Act::Kill, Act::FreezeElector, Act::FreezeInit, Act::Cut, Act::Handover];
-
-impl Act {
-    const fn describe(self) -> &'static str {
-        match self {
-            Self::Handover => "is told to stop (SIGTERM)",
-            Self::Kill => "is killed (SIGKILL to its init)",
-            Self::FreezeElector => "no longer renews (SIGSTOP to its elector)",
-            Self::FreezeInit => "has its guard frozen (SIGSTOP to its init)",
-            Self::Cut => "is cut off from the API server, both ways",
-        }
-    }
-}
 
 /// See the module.
 #[derive(Debug)]
@@ -105,8 +95,8 @@ impl Script {
         let at = crate::clock::boot();
         let stopped = inflict(act, replica)?;
         let name = replica.name;
-        self.marks.push(Mark { at, text: format!("{name} {}", act.describe()) });
-        self.tell(at, &format!("{name} {}", act.describe()))?;
+        self.marks.push(Mark { at, text: format!("{name} {}", act.as_str()) });
+        self.tell(at, &format!("{name} {}", act.as_str()))?;
 
         let new = self.leader_after(at).await?;
         let end = self.runs()?.into_iter().filter(|run| run.replica == name && run.first < at).map(|run| run.last).max();

@@ -37,7 +37,7 @@ pub(super) fn judge(config: &Config, judgement: &mut Judgement) {
 }
 
 fn judge_probe(kind: ProbeKind, probe: &Probe, judgement: &mut Judgement) {
-    let section = format!("workload.{}", kind.name());
+    let section = format!("workload.{}", kind.as_str());
     let mut refuse = |key: &str, message: &str| judgement.refuse(&[&format!("{section}.{key}")], message);
     for (key, span) in [("period", probe.period), ("timeout", probe.timeout)] {
         if span.is_zero() {

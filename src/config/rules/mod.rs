@@ -104,7 +104,7 @@ fn note_what_does_nothing(config: &Config, judgement: &mut Judgement) {
     ];
     let hooks = HookKind::ALL.into_iter().filter(|kind| kind.of(&config.hooks).is_some());
     for kind in hooks {
-        judgement.note(format!("hooks.{}: what it says does nothing without leader election", kind.name()));
+        judgement.note(format!("hooks.{}: what it says does nothing without leader election", kind.as_str()));
     }
     for key in roles::set(config).chain(others.into_iter().filter_map(|(key, is_set)| is_set.then_some(key))) {
         judgement.note(format!("{key}: what it says does nothing without leader election"));

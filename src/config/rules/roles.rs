@@ -67,7 +67,7 @@ fn judge_hooks(config: &Config, judgement: &mut Judgement) {
     let Config { workload, hooks, .. } = config;
     let always = workload.runs == Runs::Always;
     for kind in HookKind::ALL {
-        let (Some(hook), name) = (kind.of(hooks), kind.name()) else { continue };
+        let (Some(hook), name) = (kind.of(hooks), kind.as_str()) else { continue };
         if hook.command.is_empty() {
             judgement.refuse(&[&format!("hooks.{name}")], "has no command: write the program that it runs");
         } else {
@@ -122,7 +122,7 @@ fn judge_telling(config: &Config, judgement: &mut Judgement) {
         ),
         Some(Acknowledge::Hook) => {
             for kind in [HookKind::AfterLead, HookKind::BeforeFollow].into_iter().filter(|kind| kind.of(hooks).is_none()) {
-                let key = format!("hooks.{}", kind.name());
+                let key = format!("hooks.{}", kind.as_str());
                 judgement.refuse(&["workload.acknowledge", &key], format!("hook needs both hooks, and there is no {key}"));
             }
         }

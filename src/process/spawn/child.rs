@@ -27,7 +27,7 @@ use crate::{
     time::Instant,
 };
 
-/// Bytes of a report: step (0: late), errno.
+/// Bytes of a report: step (counted from 1; 0: late), errno.
 pub(super) const REPORT: usize = 5;
 
 /// What the child does, prepared by the parent.
@@ -65,14 +65,13 @@ pub(super) fn run(plan: &Plan<'_>, parent: Pid, end: RawFd) -> ! {
     match outcome {
         Ok(Outcome::Done) => exit(0),
         Ok(Outcome::Late) => tell(end, 0, 0),
-        Ok(Outcome::Failed(failure)) | Err(failure) => tell(end, failure.step as u8, failure.errno as i32),
+        Ok(Outcome::Failed(failure)) | Err(failure) => tell(end, failure.step as u8 + 1, failure.errno as i32),
     }
 }
 
 pub(super) fn decode(report: [u8; REPORT]) -> Outcome {
     let [step, a, b, c, d] = report;
-    let steps = [Step::DieWithInit, Step::Prepare, Step::Execute, Step::Mark, Step::Signal];
-    match steps.into_iter().find(|known| *known as u8 == step) {
+    match Step::ALL.into_iter().find(|known| *known as u8 + 1 == step) {
         Some(step) => Outcome::Failed(Failure { step, errno: Errno::from_raw(i32::from_ne_bytes([a, b, c, d])) }),
         None => Outcome::Late,
     }

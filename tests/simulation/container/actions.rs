@@ -119,7 +119,7 @@ impl Container {
             }
             Action::Probe { kind, began, launch } => self.probe(kind, began, launch, e),
             Action::KillProbe(kind) => {
-                e.note(self.who, || format!("kills the probe of {}", kind.name()));
+                e.note(self.who, || format!("kills the probe of {}", kind.as_str()));
                 for (pid, ..) in self.probes.iter().filter(|(_, of, _)| *of == kind) {
                     self.tree.kill_child(*pid, e);
                 }
@@ -136,7 +136,7 @@ impl Container {
         };
         let hook = Hook { kind: None, workload, token, not_after };
         let pid = self.tree.fork_hook(hook, self.fuse.is_lit(), &self.node.habits, e);
-        e.note(self.who, || format!("forks the probe of {} as pid {pid}", kind.name()));
+        e.note(self.who, || format!("forks the probe of {} as pid {pid}", kind.as_str()));
         self.probes.push((pid, kind, began));
         self.step(e);
     }
@@ -154,7 +154,7 @@ impl Container {
         }
         let hook = Hook { kind: Some(kind), workload: main, token, not_after };
         let pid = self.tree.fork_hook(hook, self.fuse.is_lit(), &self.node.habits, e);
-        e.note(self.who, || format!("forks hook {} as pid {pid}", kind.name()));
+        e.note(self.who, || format!("forks hook {} as pid {pid}", kind.as_str()));
         self.hook = Some(pid);
         self.handle(Input::Role(RoleInput::HookForked { pid }), e);
         self.step(e);

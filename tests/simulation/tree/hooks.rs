@@ -47,7 +47,7 @@ impl Tree {
             *stage = Stage::Zombie(Exit::Code(126));
             return e.note(self.who, || format!("pid {pid} comes too late to run"));
         }
-        e.note(self.who, || format!("RUNS {} as pid {pid} under token {token}", kind.map_or("a probe", HookKind::name)));
+        e.note(self.who, || format!("RUNS {} as pid {pid} under token {token}", kind.map_or("a probe", HookKind::as_str)));
         let child = Child { who: self.who, pid };
         e.judge.runs(child, &token, covered, e.now);
         let ends = !e.chance(habits.hangs);
