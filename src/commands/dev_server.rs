@@ -36,12 +36,8 @@ enum Failed {
     Kubeconfig { file: PathBuf, source: io::Error },
     #[error("{} holds something else than a kubeconfig of this server, and is left as it is: name another file", .0.display())]
     Taken(PathBuf),
-    #[error("cannot start a runtime")]
-    Runtime(#[source] io::Error),
-    #[error("cannot wait for signals")]
-    Signals(#[source] io::Error),
-    #[error("cannot write to standard output")]
-    Output(#[source] io::Error),
+    #[error("{0}")]
+    System(&'static str, #[source] io::Error),
 }
 
 impl Failed {
@@ -49,7 +45,7 @@ impl Failed {
     const fn exit_code(&self) -> u8 {
         match self {
             Self::Start(StartError::Listen { .. }) | Self::Kubeconfig { .. } | Self::Taken(_) => exit::INVALID,
-            Self::Start(_) | Self::Runtime(_) | Self::Signals(_) | Self::Output(_) => exit::INTERNAL,
+            Self::Start(_) | Self::System(..) => exit::INTERNAL,
         }
     }
 }
@@ -61,22 +57,24 @@ fn serve(about: &DevServer) -> Result<(), Failed> {
     if let Some(file) = about.kubeconfig_out.as_ref().filter(|file| is_taken(file, &kubeconfig)) {
         return Err(Failed::Taken(file.clone()));
     }
+    let unwritten = |error| Failed::System("cannot write to standard output", error);
     block_on(async {
-        let mut interrupts = Interrupts::catch().map_err(Failed::Signals)?;
+        let caught = Interrupts::catch();
+        let mut interrupts = caught.map_err(|error| Failed::System("cannot wait for signals", error))?;
         match &about.kubeconfig_out {
             Some(file) => {
                 write_private(file, &kubeconfig).map_err(|source| Failed::Kubeconfig { file: file.clone(), source })?;
-                say(&usage(server.address(), &file.display().to_string())).map_err(Failed::Output)?;
+                say(&usage(server.address(), &file.display().to_string())).map_err(unwritten)?;
             }
             None => {
-                say(&kubeconfig).map_err(Failed::Output)?;
+                say(&kubeconfig).map_err(unwritten)?;
                 complain(&format!("listens on https://{}; what stands above is its kubeconfig", server.address()));
             }
         }
         interrupts.next().await;
         Ok(())
     })
-    .map_err(Failed::Runtime)?
+    .map_err(|error| Failed::System("cannot start a runtime", error))?
 }
 
 fn usage(address: SocketAddr, kubeconfig: &str) -> String {

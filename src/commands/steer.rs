@@ -30,10 +30,8 @@ const TRIES: usize = 10;
 
 /// What became of an edit.
 enum Edited {
-    /// As it was read before.
+    /// As it was read before; it may have been like that.
     Done(LeaseRecord),
-    /// It was like that.
-    Unneeded(LeaseRecord),
     NotHeld,
     Absent,
 }
@@ -49,7 +47,7 @@ pub(super) fn step_down(asked: &cli::StepDown) -> u8 {
             Some(())
         });
         let before = match edited.await? {
-            Edited::Done(record) | Edited::Unneeded(record) => record,
+            Edited::Done(record) => record,
             Edited::NotHeld => {
                 complain(&format!("nobody holds the Lease {name}"));
                 return Ok(NOT_HELD);
@@ -91,7 +89,7 @@ pub(super) fn pause(asked: &cli::Steered, paused: bool) -> u8 {
             Some(())
         });
         Ok(match edited.await? {
-            Edited::Done(record) | Edited::Unneeded(record) => {
+            Edited::Done(record) => {
                 let holder = record.holder().filter(|_| record.state() == LeaseState::Held);
                 let keeps = holder.map_or_else(String::new, |holder| format!("; {holder} keeps it while it lives"));
                 let words = if paused { format!("paused: nobody takes it{keeps}\n") } else { "resumed\n".to_owned() };
@@ -136,7 +134,7 @@ async fn edit(
             return Ok(Edited::NotHeld);
         }
         if annotations == before {
-            return Ok(Edited::Unneeded(record));
+            return Ok(Edited::Done(record));
         }
         let mut edited = lease;
         edited["metadata"]["annotations"] = annotations.into();
