@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
 use super::{humane::Span, scalars::Signal};
 use crate::words::worded;
@@ -43,34 +43,13 @@ pub struct Rewrite {
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Hooks {
     /// Under the Lease, before the workload is started, continued or told that it leads.
-    #[serde(with = "MaybeHook")]
-    #[schemars(with = "Hook")]
-    pub before_lead: Option<Hook>,
+    pub before_lead: Hook,
     /// Once it runs, or was told; with `runs: always` tells it that it leads, and exit 0 acknowledges that.
-    #[serde(with = "MaybeHook")]
-    #[schemars(with = "Hook")]
-    pub after_lead: Option<Hook>,
+    pub after_lead: Hook,
     /// Before the stop signal of a planned stop; with `runs: always` tells it that it follows, and exit 0 acknowledges that.
-    #[serde(with = "MaybeHook")]
-    #[schemars(with = "Hook")]
-    pub before_follow: Option<Hook>,
+    pub before_follow: Hook,
     /// Once nothing of a leader runs any more, and that is proved.
-    #[serde(with = "MaybeHook")]
-    #[schemars(with = "Hook")]
-    pub after_follow: Option<Hook>,
-}
-
-/// A hook that says nothing is none.
-struct MaybeHook;
-
-impl MaybeHook {
-    fn serialize<S: Serializer>(hook: &Option<Hook>, serializer: S) -> Result<S::Ok, S::Error> {
-        hook.clone().unwrap_or_default().serialize(serializer)
-    }
-
-    fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Hook>, D::Error> {
-        Ok(Some(Hook::deserialize(deserializer)?).filter(|hook| *hook != Hook::default()))
-    }
+    pub after_follow: Hook,
 }
 
 worded! {
@@ -89,15 +68,16 @@ worded! {
 }
 
 impl HookKind {
-    /// Its command, if one is set.
+    /// Its command; none if nothing is said of it.
     #[must_use]
-    pub const fn of(self, hooks: &Hooks) -> Option<&Hook> {
-        match self {
-            Self::BeforeLead => hooks.before_lead.as_ref(),
-            Self::AfterLead => hooks.after_lead.as_ref(),
-            Self::BeforeFollow => hooks.before_follow.as_ref(),
-            Self::AfterFollow => hooks.after_follow.as_ref(),
-        }
+    pub fn of(self, hooks: &Hooks) -> Option<&Hook> {
+        let hook = match self {
+            Self::BeforeLead => &hooks.before_lead,
+            Self::AfterLead => &hooks.after_lead,
+            Self::BeforeFollow => &hooks.before_follow,
+            Self::AfterFollow => &hooks.after_follow,
+        };
+        Some(hook).filter(|hook| **hook != Hook::default())
     }
 }
 

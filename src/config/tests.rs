@@ -67,7 +67,7 @@ fn full() -> Config {
     config.signals.on_lead = Some(Signal(libc::SIGUSR1));
     config.signals.rewrite.leader.insert(Signal(libc::SIGHUP), None);
     config.signals.rewrite.standby.insert(Signal(libc::SIGHUP), Some(Signal(libc::SIGUSR2)));
-    config.hooks.after_lead = Some(Hook { command: vec!["promote".into()], timeout: Duration::from_secs(5), ..Hook::default() });
+    config.hooks.after_lead = Hook { command: vec!["promote".into()], timeout: Duration::from_secs(5), ..Hook::default() };
     config.http.listen = Some(([0, 0, 0, 0], 8080).into());
     config.http.ready = HttpReady::Workload;
     config.workload.readiness.http.port = 8080;

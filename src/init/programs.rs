@@ -254,7 +254,7 @@ mod tests {
     #[test]
     fn a_hook_is_looked_for_where_there_is_a_lease() {
         let mut config = config();
-        config.hooks.after_lead = Some(Hook { command: vec!["/no/such/hook".into()], ..Hook::default() });
+        config.hooks.after_lead = Hook { command: vec!["/no/such/hook".into()], ..Hook::default() };
         let missing = |config: &Config| Programs::find(config, std::env::vars_os(), "", None).err();
 
         let error = missing(&config).unwrap();
@@ -264,7 +264,7 @@ mod tests {
 
         config.standby.command = vec!["/no/such/page".into()];
         assert!(missing(&config).is_none());
-        (config.lease.enabled, config.hooks.after_lead) = (true, None);
+        (config.lease.enabled, config.hooks.after_lead) = (true, Hook::default());
         assert_eq!(missing(&config).map(|error| one_line(&error)), Some("standby.command: /no/such/page: not found".into()));
     }
 

@@ -159,13 +159,13 @@ impl Workload {
 
     /// Whether it is to be prepared for a planned stop.
     pub(crate) fn prepares_to_follow(&self) -> bool {
-        let hook = &self.policy.hooks.before_follow;
+        let hook = HookKind::BeforeFollow.of(&self.policy.hooks);
         !self.policy.always && hook.is_some() && self.leads && matches!(self.actual, Actual::Running { .. })
     }
 
     /// Whether there is something to do while following.
     pub(crate) fn stands_by(&self) -> bool {
-        self.policy.has_standby() || self.policy.hooks.after_follow.is_some()
+        self.policy.has_standby() || HookKind::AfterFollow.of(&self.policy.hooks).is_some()
     }
 
     /// Whether only what its main process left behind is still to be killed.
@@ -308,7 +308,7 @@ impl Workload {
 
     /// Nothing of the workload has run; of its beforeLead something may be left.
     fn not_begun(&mut self, again_at: Option<Instant>, now: Instant) {
-        if self.leads && self.policy.hooks.before_lead.is_some() {
+        if self.leads && HookKind::BeforeLead.of(&self.policy.hooks).is_some() {
             self.actual = self.killing(None, again_at, now);
         } else {
             (self.actual, self.leads) = (again_at.map_or(Actual::Stopped, |until| Actual::Waiting { until }), false);

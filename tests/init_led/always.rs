@@ -38,7 +38,7 @@ pub(crate) fn always(acknowledge: Acknowledge, command: &[&str]) -> Config {
 pub(crate) fn hooked(command: &[&str], after_lead: &str, before_follow: &str) -> Config {
     let hook = |script: &str| {
         let command = ["sh", "-c", script].map(str::to_owned).to_vec();
-        Some(Hook { command, ..serde_json::from_str(r#"{"command": []}"#).unwrap() })
+        Hook { command, ..serde_json::from_str(r#"{"command": []}"#).unwrap() }
     };
     let mut config = always(Acknowledge::Hook, command);
     (config.signals.on_lead, config.signals.on_follow) = (None, None);
@@ -325,7 +325,7 @@ pub(crate) fn a_hook_that_hangs_is_killed_at_its_timeout() {
     // With a killMargin that leaves its end time to be seen before the promotion is given up for want of one.
     let config = hooked(&STARTS, "sleep 1000", "true");
     let mut config = within(unhurried().with_duration(patient().duration), config);
-    config.hooks.after_lead.as_mut().unwrap().timeout = Duration::from_millis(300);
+    config.hooks.after_lead.timeout = Duration::from_millis(300);
     let (mut world, _) = World::contained(&config);
     assert_eq!(world.line(), "starts");
 

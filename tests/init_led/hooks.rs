@@ -19,7 +19,7 @@ use super::{
 fn hooked(workload: &str, scripts: [&str; 4]) -> Config {
     let hook = |script: &str| {
         let command = ["sh", "-c", script].map(str::to_owned).to_vec();
-        (!script.is_empty()).then(|| Hook { command, ..Hook::default() })
+        if script.is_empty() { Hook::default() } else { Hook { command, ..Hook::default() } }
     };
     let mut config = config(workload);
     let [before_lead, after_lead, before_follow, after_follow] = scripts.map(hook);

@@ -305,7 +305,7 @@ fn alone(mut setups: Vec<Setup>) -> Vec<Setup> {
 
 /// Each hook leaves a daemon, and is killed if it takes too long; the last one may still run at the next lead.
 fn hooked(mut setups: Vec<Setup>) -> Vec<Setup> {
-    let hook = |timeout| Some(Hook { command: vec!["hook".into()], timeout, ..Hook::default() });
+    let hook = |timeout| Hook { command: vec!["hook".into()], timeout, ..Hook::default() };
     let short = || hook(Duration::from_millis(100));
     for Setup { config: Config { hooks, .. }, .. } in &mut setups {
         (hooks.before_lead, hooks.after_lead, hooks.before_follow) = (short(), short(), short());

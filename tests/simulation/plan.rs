@@ -423,7 +423,7 @@ fn node(
         (config.signals.on_lead, config.signals.on_follow) = (Some(Signal(ON_LEAD)), Some(Signal(ON_FOLLOW)));
         if rng.u8(..3) == 0 {
             let timeout = Duration::from_nanos(spread(rng, 20 * MS, S));
-            let hook = || Some(Hook { command: vec!["hook".into()], timeout, ..Hook::default() });
+            let hook = || Hook { command: vec!["hook".into()], timeout, ..Hook::default() };
             (config.hooks.after_lead, config.hooks.before_follow) = (hook(), hook());
             (config.signals, config.workload.acknowledge) = (config::Signals::default(), Some(Acknowledge::Hook));
             habits.says = false;

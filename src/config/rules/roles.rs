@@ -93,11 +93,11 @@ fn judge_hooks(config: &Config, judgement: &mut Judgement) {
 fn judge_telling(config: &Config, judgement: &mut Judgement) {
     let (signals, hooks) = (&config.signals, &config.hooks);
     for (path, signal, key, hook, role) in [
-        ("signals.onLead", signals.on_lead, "hooks.afterLead", &hooks.after_lead, "leads"),
-        ("signals.onFollow", signals.on_follow, "hooks.beforeFollow", &hooks.before_follow, "follows"),
+        ("signals.onLead", signals.on_lead, "hooks.afterLead", HookKind::AfterLead, "leads"),
+        ("signals.onFollow", signals.on_follow, "hooks.beforeFollow", HookKind::BeforeFollow, "follows"),
     ] {
         let Some(signal) = signal else {
-            if hook.is_none() {
+            if hook.of(hooks).is_none() {
                 let message = format!("nobody tells the workload that it {role}: set this or {key}");
                 judgement.refuse(&[path, key], message);
             }
@@ -162,8 +162,8 @@ mod tests {
         config
     }
 
-    fn hook(program: &str) -> Option<Hook> {
-        Some(Hook { command: vec![program.into()], ..Hook::default() })
+    fn hook(program: &str) -> Hook {
+        Hook { command: vec![program.into()], ..Hook::default() }
     }
 
     fn refused(config: &Config) -> Vec<String> {
@@ -216,7 +216,7 @@ mod tests {
     #[test]
     fn a_hook_has_a_program_and_time() {
         let mut config = always(Some(Acknowledge::None));
-        config.hooks.after_lead = Some(Hook { timeout: std::time::Duration::ZERO, ..Hook::default() });
+        config.hooks.after_lead = Hook { timeout: std::time::Duration::ZERO, ..Hook::default() };
         assert_eq!(refused(&config), ["hooks.afterLead", "hooks.afterLead.timeout"]);
         config.workload.runs = Runs::Leading;
         config.hooks.after_follow = config.hooks.after_lead.clone();
@@ -226,7 +226,7 @@ mod tests {
     #[test]
     fn the_failure_of_a_hook_that_acknowledges_is_not_ignored() {
         let mut config = always(Some(Acknowledge::Hook));
-        let ignored = || Some(Hook { on_failure: OnHookFailure::Ignore, ..hook("tell").unwrap() });
+        let ignored = || Hook { on_failure: OnHookFailure::Ignore, ..hook("tell") };
         config.hooks = Hooks { before_lead: ignored(), after_lead: ignored(), before_follow: ignored(), after_follow: ignored() };
         assert_eq!(refused(&config), ["hooks.afterLead.onFailure", "hooks.beforeFollow.onFailure"]);
         config.workload.acknowledge = Some(Acknowledge::Notify);
@@ -236,7 +236,7 @@ mod tests {
     #[test]
     fn the_hook_before_a_stop_leaves_time_for_it() {
         let mut config = Config::default();
-        config.hooks.before_follow = Some(Hook { timeout: config.workload.stop.grace, ..hook("drain").unwrap() });
+        config.hooks.before_follow = Hook { timeout: config.workload.stop.grace, ..hook("drain") };
         assert_eq!(refused(&config), ["hooks.beforeFollow.timeout"]);
         config.workload.stop.grace += std::time::Duration::from_secs(1);
         assert!(refused(&config).is_empty());

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::config::{self, Acknowledge, Hooks, Runs, Signals};
+use crate::config::{self, Acknowledge, HookKind, Hooks, Runs, Signals};
 
 /// What the configuration says of it.
 #[derive(Clone, Debug)]
@@ -57,7 +57,7 @@ impl Policy {
     /// end, and at least as long as a crash would leave the Lease without a leader. One that is silent for longer is of less use.
     pub(crate) fn promotion_patience(&self) -> Duration {
         let margin = self.config.stop.kill_margin;
-        let hooks = [&self.hooks.before_lead, &self.hooks.after_lead].into_iter().flatten();
+        let hooks = [HookKind::BeforeLead, HookKind::AfterLead].into_iter().filter_map(|kind| kind.of(&self.hooks));
         hooks.map(|hook| hook.timeout.saturating_add(margin)).fold(self.start_timeout, Duration::max)
     }
 }

@@ -23,7 +23,7 @@ fn always(acknowledge: Acknowledge) -> Config {
 }
 
 fn hooked(acknowledge: Acknowledge) -> Config {
-    let hook = || Some(Hook { command: vec!["tell".into()], timeout: Duration::from_secs(3), ..Hook::default() });
+    let hook = || Hook { command: vec!["tell".into()], timeout: Duration::from_secs(3), ..Hook::default() };
     let mut config = always(acknowledge);
     config.hooks.after_lead = hook();
     config.hooks.before_follow = hook();

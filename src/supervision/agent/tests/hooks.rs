@@ -5,8 +5,8 @@ use crate::config::{Hook, HookKind, OnHookFailure};
 
 const HOOK: i32 = 300;
 
-fn hook() -> Option<Hook> {
-    Some(Hook { command: vec!["hook".into()], timeout: Duration::from_secs(3), ..Hook::default() })
+fn hook() -> Hook {
+    Hook { command: vec!["hook".into()], timeout: Duration::from_secs(3), ..Hook::default() }
 }
 
 fn with(kinds: &[HookKind]) -> Config {
@@ -100,7 +100,7 @@ fn a_hook_before_a_lead_that_fails_hands_over_once_what_it_left_is_proved_gone()
 #[test]
 fn the_failure_of_a_hook_before_a_lead_may_be_ignored() {
     let mut config = with(&[HookKind::BeforeLead]);
-    config.hooks.before_lead.as_mut().unwrap().on_failure = OnHookFailure::Ignore;
+    config.hooks.before_lead.on_failure = OnHookFailure::Ignore;
     let mut world = World::new(config);
     world.lead(1);
     world.hook_runs(HookKind::BeforeLead);
@@ -139,7 +139,7 @@ fn nothing_is_started_after_a_hook_that_ends_past_s() {
 #[test]
 fn s_and_h_are_enforced_while_a_hook_runs() {
     let mut world = World::new(with(&[HookKind::BeforeLead]));
-    world.agent.config.config.hooks.before_lead.as_mut().unwrap().timeout = Duration::from_secs(60);
+    world.agent.config.config.hooks.before_lead.timeout = Duration::from_secs(60);
     world.lead(1);
     let sent = world.now;
     world.hook_runs(HookKind::BeforeLead);

@@ -110,7 +110,7 @@ fn a_standby_that_no_sigkill_removes_gives_the_lease_to_another_replica() {
 #[test]
 fn a_standby_starts_after_the_proof_of_the_leader_and_the_hook_that_follows_it() {
     let mut config = following();
-    config.hooks.after_follow = Some(Hook { command: vec!["hook".into()], ..Hook::default() });
+    config.hooks.after_follow = Hook { command: vec!["hook".into()], ..Hook::default() };
     let mut world = standby(config);
     world.lead(1);
     world.exit_proved(Exit::Signal(libc::SIGTERM));

@@ -162,8 +162,8 @@ fn a_promotion_that_is_not_acknowledged_within_one_duration_is_given_up() {
     ];
     for (acknowledge, hook, begins, at) in ways {
         let mut config = if hook == 0 { always(acknowledge) } else { hooked(acknowledge) };
-        if let Some(after_lead) = &mut config.hooks.after_lead {
-            after_lead.timeout = Duration::from_secs(hook);
+        if hook > 0 {
+            config.hooks.after_lead.timeout = Duration::from_secs(hook);
         }
         let mut world = standby(config);
         world.lead(1);
