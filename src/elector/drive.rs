@@ -49,17 +49,11 @@ pub(super) struct Edges {
 
 /// The elector's loop.
 pub(super) struct EventLoop {
-    link: Link,
+    edges: Edges,
     elector: Pool,
-    guard: Guard,
-    health: Health,
-    telemetry: Telemetry,
-    traffic: Option<Traffic>,
-    events: Option<Events>,
     alarm: AsyncFd<Alarm>,
     /// What the alarm is set to; [`Instant::NEVER`] once it has fired.
     alarm_at: Instant,
-    lease: Lease,
     arrive: mpsc::Sender<Arrived>,
     arrived: mpsc::Receiver<Arrived>,
     request: Option<Task>,
@@ -101,23 +95,16 @@ impl EventLoop {
     ///
     /// # Errors
     /// There is no timer.
-    pub(super) fn new(edges: Edges, initial: InitialState, start: impl FnOnce(InitialState) -> Pool) -> io::Result<Self> {
-        let Edges { link, lease, mut guard, health, telemetry, traffic, events } = edges;
+    pub(super) fn new(mut edges: Edges, initial: InitialState, start: impl FnOnce(InitialState) -> Pool) -> io::Result<Self> {
         let beat_every = initial.config.lease.duration / BEATS;
         if let Some(resume) = &initial.resume {
-            guard.arm(resume.term, resume.confirmed.deadlines.hard);
+            edges.guard.arm(resume.term, resume.confirmed.deadlines.hard);
         }
         let (arrive, arrived) = mpsc::channel(INBOX);
         Ok(Self {
-            link,
-            guard,
-            health,
-            telemetry,
-            traffic,
-            events,
+            edges,
             alarm: register(Alarm::nonblocking()?)?,
             alarm_at: Instant::NEVER,
-            lease,
             arrive,
             arrived,
             request: None,
@@ -135,7 +122,7 @@ impl EventLoop {
     pub(super) async fn run(mut self, init: &mut Init) -> Broken {
         let broken = self.turns(init).await;
         // It kills the descendants of init's pid, which may be reused now.
-        self.guard.disarm();
+        self.edges.guard.disarm();
         broken
     }
 
@@ -156,7 +143,7 @@ impl EventLoop {
     fn turn(&mut self, init: &mut Init, mut arrived: Option<Arrived>) -> Result<(), Broken> {
         // Read before the link is drained, so that no deadline counts that passes only after that.
         let now = clock::now();
-        while let Some(message) = self.link.receive()? {
+        while let Some(message) = self.edges.link.receive()? {
             init.told(&message);
             self.told(message, now);
         }
@@ -171,10 +158,10 @@ impl EventLoop {
         if self.beat_due.before(self.beat_every / 4) <= clock::boot() {
             self.beat()?;
         }
-        self.link.flush()?;
+        self.edges.link.flush()?;
         let view = self.elector.view();
-        self.telemetry.holds(view.leading.map(|led| led.deadlines.soft));
-        self.health.update(view);
+        self.edges.telemetry.holds(view.leading.map(|led| led.deadlines.soft));
+        self.edges.health.update(view);
         self.slew.look(clock::boot());
         Ok(())
     }
@@ -186,7 +173,7 @@ impl EventLoop {
             self.alarm_at = next;
         }
         tokio::select! {
-            ready = self.link.ready() => ready.map(|()| None),
+            ready = self.edges.link.ready() => ready.map(|()| None),
             ready = self.alarm.readable() => {
                 ready?.clear_ready();
                 // Not an error if it was set again since: then there is nothing to take in.
@@ -195,16 +182,16 @@ impl EventLoop {
                 Ok(None)
             }
             arrived = self.arrived.recv() => Ok(arrived),
-            term = withdrawn(&mut self.traffic) => Ok(Some(Arrived::Withdrawn(term))),
+            term = withdrawn(&mut self.edges.traffic) => Ok(Some(Arrived::Withdrawn(term))),
         }
     }
 
     fn told(&mut self, message: ToElector, now: Now) {
-        self.guard.told(&message);
-        self.health.heard(&message, now.boot);
-        self.telemetry.heard(&message);
-        self.traffic.iter_mut().for_each(|traffic| traffic.told(&message));
-        self.events.iter_mut().for_each(|events| events.heard(&message));
+        self.edges.guard.told(&message);
+        self.edges.health.heard(&message, now.boot);
+        self.edges.telemetry.heard(&message);
+        self.edges.traffic.iter_mut().for_each(|traffic| traffic.told(&message));
+        self.edges.events.iter_mut().for_each(|events| events.heard(&message));
         if let ToElector::Health { .. } = message {
             // Init waits for a sign before it says more of it.
             self.beat_due = Instant::BOOT;
@@ -222,11 +209,11 @@ impl EventLoop {
     fn take_in(&mut self, arrived: Arrived) -> Result<(), Broken> {
         let input = match arrived {
             Arrived::Answer(id, operation, answer, took) => {
-                self.telemetry.requested(operation, &answer, took);
+                self.edges.telemetry.requested(operation, &answer, took);
                 Input::Answered { id, answer }
             }
             Arrived::WatchAnswered(answer, took) => {
-                self.telemetry.watched(answer, took);
+                self.edges.telemetry.watched(answer, took);
                 return Ok(());
             }
             Arrived::Watched(number, watched) if number == self.watches => Input::Watched(watched),
@@ -251,9 +238,9 @@ impl EventLoop {
                     memory::forget_start();
                     memory::keep_what_is_used();
                 }
-                self.health.event(&event);
-                self.telemetry.report(&event, clock::boot());
-                self.events.iter_mut().for_each(|events| events.event(&event));
+                self.edges.health.event(&event);
+                self.edges.telemetry.report(&event, clock::boot());
+                self.edges.events.iter_mut().for_each(|events| events.event(&event));
             }
         }
         Ok(())
@@ -261,14 +248,14 @@ impl EventLoop {
 
     fn tell(&mut self, mut message: ToInit) -> Result<(), Broken> {
         if let ToInit::Lead { info, .. } = &mut message {
-            self.telemetry.amend(info);
+            self.edges.telemetry.amend(info);
         }
         if let ToInit::GaveUp { message, .. } = &mut message {
             *message = bounded(message).into_owned();
         }
-        self.guard.telling(&message);
-        self.traffic.iter_mut().for_each(|traffic| traffic.telling(&message));
-        self.events.iter_mut().for_each(|events| events.telling(&message));
+        self.edges.guard.telling(&message);
+        self.edges.traffic.iter_mut().for_each(|traffic| traffic.telling(&message));
+        self.edges.events.iter_mut().for_each(|events| events.telling(&message));
         if message == ToInit::Done {
             self.finish();
             return Ok(());
@@ -278,7 +265,7 @@ impl EventLoop {
 
     /// A heartbeat, unless earlier messages still wait to be sent.
     fn beat(&mut self) -> Result<(), Broken> {
-        if self.link.is_clogged() {
+        if self.edges.link.is_clogged() {
             self.beat_due = clock::boot() + self.beat_every;
             return Ok(());
         }
@@ -288,14 +275,14 @@ impl EventLoop {
     /// Every message is a heartbeat.
     fn send_to_init(&mut self, message: &ToInit) -> Result<(), Broken> {
         self.beat_due = clock::boot() + self.beat_every;
-        self.link.send(message)
+        self.edges.link.send(message)
     }
 
     /// Init's end is the end of this process, so what telemetry still has, and a withdrawal that is under way, go out before init is
     /// told that all is done.
     fn finish(&mut self) {
-        let flushed = self.telemetry.finish();
-        let under_way = [self.traffic.take().map(Traffic::finish), self.events.take().map(Events::finish)];
+        let flushed = self.edges.telemetry.finish();
+        let under_way = [self.edges.traffic.take().map(Traffic::finish), self.edges.events.take().map(Events::finish)];
         let arrive = self.arrive.clone();
         spawn(async move {
             let others = timeout(FLUSH, async {
@@ -309,7 +296,7 @@ impl EventLoop {
     }
 
     fn send(&self, slot: Slot, id: RequestId, request: Request) -> Task {
-        let (lease, arrive) = (self.lease.clone(), self.arrive.clone());
+        let (lease, arrive) = (self.edges.lease.clone(), self.arrive.clone());
         let task = spawn(async move {
             let sent = clock::boot();
             let answer = lease.send(slot, &request).await;
@@ -321,7 +308,7 @@ impl EventLoop {
 
     fn watch(&mut self, resource_version: Option<String>) -> Task {
         if self.watches > 0 {
-            self.telemetry.watching_again();
+            self.edges.telemetry.watching_again();
         }
         self.watches += 1;
         let (number, sent, arrive) = (self.watches, clock::boot(), self.arrive.clone());
@@ -331,7 +318,7 @@ impl EventLoop {
                 let _ = arrive.send(Arrived::WatchAnswered(answer, clock::boot().since(sent))).await;
             }
         };
-        let task = spawn(self.lease.watch(resource_version).run(answered, async move |watched| {
+        let task = spawn(self.edges.lease.watch(resource_version).run(answered, async move |watched| {
             let _ = arrive.send(Arrived::Watched(number, watched)).await;
         }));
         Task(task.abort_handle())

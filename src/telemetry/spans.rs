@@ -72,38 +72,23 @@ impl Spans {
     }
 
     fn transition(&mut self, transition: &Transition) -> Vec<SpanData> {
-        let Transition {
-            to,
-            reason,
-            slot,
-            term,
-            token,
-            context,
-            origin,
-            from,
-            until,
-            anchor,
-            margin,
-            phases,
-            exit,
-            release,
-            outcome,
-        } = transition;
-        let mut whole = self.after("transition", *context, *origin, *anchor, (*from, *until));
-        whole.attributes = vec![KeyValue::new(names::TO, to.as_str()), KeyValue::new(names::REASON, reason.as_str())];
+        let Transition { context, origin, anchor, .. } = *transition;
+        let mut whole = self.after("transition", context, origin, anchor, (transition.from, transition.until));
+        whole.attributes =
+            vec![KeyValue::new(names::TO, transition.to.as_str()), KeyValue::new(names::REASON, transition.reason.as_str())];
         whole.attributes.extend(self.lease.clone());
-        whole.attributes.push(KeyValue::new(names::SLOT, i64::from(slot.0)));
-        whole.attributes.push(KeyValue::new(names::TERM, i64::from(*term)));
-        whole.attributes.push(KeyValue::new(names::FENCING_TOKEN, token.clone()));
-        whole.attributes.extend(margin.map(|margin| KeyValue::new(names::MARGIN_LEFT, margin.0)));
-        whole.attributes.extend(exit.map(exit_attribute));
-        whole.attributes.extend(release.map(|how| KeyValue::new(names::RELEASE, how.as_str())));
-        whole.status = match outcome {
+        whole.attributes.push(KeyValue::new(names::SLOT, i64::from(transition.slot.0)));
+        whole.attributes.push(KeyValue::new(names::TERM, i64::from(transition.term)));
+        whole.attributes.push(KeyValue::new(names::FENCING_TOKEN, transition.token.clone()));
+        whole.attributes.extend(transition.margin.map(|margin| KeyValue::new(names::MARGIN_LEFT, margin.0)));
+        whole.attributes.extend(transition.exit.map(exit_attribute));
+        whole.attributes.extend(transition.release.map(|how| KeyValue::new(names::RELEASE, how.as_str())));
+        whole.status = match transition.outcome {
             Outcome::NeverLed => Status::error("the term ended before the workload led"),
             Outcome::Complete | Outcome::Demoted => Status::Unset,
         };
         let mut spans = vec![whole];
-        spans.extend(phases.iter().map(|phase| self.child(*context, *anchor, phase)));
+        spans.extend(transition.phases.iter().map(|phase| self.child(context, anchor, phase)));
         spans
     }
 
