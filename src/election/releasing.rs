@@ -24,25 +24,27 @@ use crate::{
 
 #[derive(Clone, Debug)]
 pub(crate) struct Releasing {
-    term: Term,
-    info: TermInfo,
-    serial: u64,
-    context: TraceContext,
-    then: Then,
+    pub(super) term: Term,
+    pub(super) info: TermInfo,
+    /// The next one of the link.
+    pub(super) serial: u64,
+    /// The span of the stop.
+    pub(super) context: TraceContext,
+    pub(super) then: Then,
     /// The interval of a task that ran: the Lease rests until it is over.
-    interval: Option<Duration>,
-    step: Step,
+    pub(super) interval: Option<Duration>,
+    pub(super) step: Step,
     /// Whatever is not done by then stays undone: the followers wait out D.
-    until: Instant,
-    due: Instant,
-    /// A release may have been sent, and its outcome is unknown.
-    is_unknown: bool,
+    pub(super) until: Instant,
+    pub(super) due: Instant,
+    /// A release may have been sent, perhaps by a previous elector, and its outcome is unknown.
+    pub(super) is_unknown: bool,
     /// The first conflict is usually this replica's own late renewal and is retried at once; later ones are paced.
-    has_conflicted: bool,
+    pub(super) has_conflicted: bool,
 }
 
 #[derive(Clone, Debug)]
-enum Step {
+pub(super) enum Step {
     /// Until init has voided E; then the version that was last known as this term's is cleared.
     Void(Option<LeaseRecord>),
     Clear(LeaseRecord),
@@ -51,45 +53,12 @@ enum Step {
     Delete(LeaseRecord),
 }
 
-/// What a term leaves for its release.
-#[derive(Clone, Debug)]
-pub(crate) struct Remainder {
-    pub(crate) term: Term,
-    pub(crate) info: TermInfo,
-    /// The next one of the link.
-    pub(crate) serial: u64,
-    /// The version that the term last proved, or saw as its own.
-    pub(crate) base: Option<LeaseRecord>,
-    /// The span of the stop.
-    pub(crate) context: TraceContext,
-    pub(crate) then: Then,
-    /// See [`Releasing`].
-    pub(crate) interval: Option<Duration>,
-    /// When the proof was known.
-    pub(crate) proved: Instant,
-    /// A previous elector may have sent a release.
-    pub(crate) was_released: bool,
-}
-
 impl Releasing {
-    pub(crate) fn begin(core: &mut Core, remainder: Remainder, now: Now) -> Self {
-        let Remainder { term, info, serial, base, context, then, interval, proved, was_released } = remainder;
+    /// Begins `releasing` with the version that the term last proved, or saw as its own.
+    pub(crate) fn begin(core: &mut Core, mut releasing: Self, base: Option<LeaseRecord>) -> Self {
         // A read that the leader sent: its answer would come before init's.
         core.requests.forgo_answer();
-        core.tell(ToInit::Releasing { term, serial });
-        let mut releasing = Self {
-            term,
-            info,
-            serial,
-            context,
-            then,
-            interval,
-            step: Step::Void(None),
-            until: proved + core.timing.release_limit(),
-            due: now.boot,
-            is_unknown: was_released,
-            has_conflicted: false,
-        };
+        core.tell(ToInit::Releasing { term: releasing.term, serial: releasing.serial });
         let base = base.filter(|record| releasing.is_this_terms(core, record));
         releasing.step = Step::Void(base);
         releasing

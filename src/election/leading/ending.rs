@@ -7,7 +7,7 @@ use crate::{
         Event, ReleaseResult,
         core::Core,
         elector::Next,
-        releasing::{Releasing, Remainder},
+        releasing::{Releasing, Step},
         trace::TraceContext,
     },
     law::Deadlines,
@@ -85,17 +85,19 @@ impl Leading {
             let backoff = core.timing.takeable(now.boot, core.timing.duration.saturating_mul(2));
             return Some(core.leave(self.term, proof.then, Some(backoff)));
         }
-        let remainder = Remainder {
+        let releasing = Releasing {
             term: self.term,
             info: self.info.clone(),
             serial: self.serial + 1,
-            base: self.base.take(),
             context: ending.context,
             then: proof.then,
             interval: proof.interval,
-            proved: proof.at,
-            was_released: ending.was_released,
+            step: Step::Void(None),
+            until: proof.at + core.timing.release_limit(),
+            due: now.boot,
+            is_unknown: ending.was_released,
+            has_conflicted: false,
         };
-        Some(Next::Release(Box::new(Releasing::begin(core, remainder, now))))
+        Some(Next::Release(Box::new(Releasing::begin(core, releasing, self.base.take()))))
     }
 }
