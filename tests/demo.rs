@@ -2,7 +2,13 @@
 
 #![allow(clippy::expect_used, reason = "a test fails by panicking, and says why")]
 
-use std::process::{Command, Stdio};
+use std::{
+    fs,
+    io::{BufRead as _, BufReader},
+    process::{Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
 
 #[test]
 fn the_demo_ends_by_itself_and_shows_that_no_two_ran_at_once() {
@@ -19,4 +25,33 @@ fn the_demo_ends_by_itself_and_shows_that_no_two_ran_at_once() {
     }
     assert!(shown.contains("no two at once; fencing tokens only rose."), "{shown}");
     assert_eq!(said, "");
+}
+
+#[test]
+fn a_demo_that_is_killed_leaves_no_replica_behind() {
+    let directory = std::env::temp_dir().join(format!("tenure-killed-demo-{}", std::process::id()));
+    fs::create_dir(&directory).expect("a directory for its files");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tenure"));
+    let mut demo = command.arg("demo").env("TMPDIR", &directory).stdout(Stdio::piped()).spawn().expect("the demo runs");
+    let mut lines = BufReader::new(demo.stdout.take().expect("it was asked for")).lines();
+    assert!(lines.any(|line| line.is_ok_and(|line| line.contains(" leads: "))));
+    let mark = directory.to_str().expect("a path of ASCII").to_owned();
+    assert!(named(&mark) > 6, "three replicas, each with its elector, and a workload");
+
+    demo.kill().expect("it lives");
+    demo.wait().expect("it ends");
+
+    let end = Instant::now() + Duration::from_secs(30);
+    while named(&mark) > 0 {
+        assert!(Instant::now() < end, "{} processes are left", named(&mark));
+        thread::sleep(Duration::from_millis(10));
+    }
+    fs::remove_dir_all(&directory).expect("nobody writes there");
+}
+
+/// How many processes have this in their arguments or their environment.
+fn named(mark: &str) -> usize {
+    let is_marked = |file: std::path::PathBuf| fs::read(file).is_ok_and(|text| String::from_utf8_lossy(&text).contains(mark));
+    let processes = fs::read_dir("/proc").expect("/proc is there").flatten();
+    processes.filter(|process| ["cmdline", "environ"].into_iter().any(|file| is_marked(process.path().join(file)))).count()
 }
