@@ -6,9 +6,13 @@ use std::{
     fs,
     io::{BufRead as _, BufReader},
     process::{Command, Stdio},
-    thread,
-    time::{Duration, Instant},
 };
+
+#[allow(dead_code, reason = "each test binary has its own copy, and uses a part of it")]
+#[path = "support/wait.rs"]
+mod wait;
+
+use wait::wait_until;
 
 #[test]
 fn the_demo_ends_by_itself_and_shows_that_no_two_ran_at_once() {
@@ -41,11 +45,7 @@ fn a_demo_that_is_killed_leaves_no_replica_behind() {
     demo.kill().expect("it lives");
     demo.wait().expect("it ends");
 
-    let end = Instant::now() + Duration::from_secs(30);
-    while named(&mark) > 0 {
-        assert!(Instant::now() < end, "{} processes are left", named(&mark));
-        thread::sleep(Duration::from_millis(10));
-    }
+    wait_until("nothing of it is left", || named(&mark) == 0);
     fs::remove_dir_all(&directory).expect("nobody writes there");
 }
 
