@@ -370,9 +370,11 @@ impl Roles {
             self.stage = Stage::Standby;
             return Outcome::Pending;
         };
-        let step = std::mem::replace(&mut change.step, Step::Answer);
-        match step {
-            _ if !succeeds => self.failed(Reason::HookFailed),
+        if !succeeds {
+            // What is frozen is known as that by its step: it is stopped now.
+            return self.failed(Reason::HookFailed);
+        }
+        match std::mem::replace(&mut change.step, Step::Answer) {
             Step::Before(_) => {
                 let until = now + self.policy.promotion_patience();
                 let change = Change::to(Role::Leader, change.launch.clone(), None, until);

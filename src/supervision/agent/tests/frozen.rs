@@ -205,6 +205,22 @@ fn the_hook_before_a_lead_comes_before_it_is_continued() {
 }
 
 #[test]
+fn one_whose_hook_before_a_lead_fails_is_killed_and_not_asked() {
+    let mut config = frozen();
+    config.hooks.before_lead = Some(Hook { command: vec!["hook".into()], ..Hook::default() });
+    let mut world = started(config);
+    world.looked(true);
+    world.lead(1);
+    world.feed(Input::Role(RoleInput::HookForked { pid: 300 }));
+    world.take();
+
+    world.feed(Input::Reaped { pid: 300, exit: Exit::Code(1) });
+
+    world.due();
+    assert!(world.wants(&Action::Sweep) && !world.signals(), "{:?}", world.actions);
+}
+
+#[test]
 fn one_that_crashed_is_started_as_the_leader_if_the_lease_comes_meanwhile() {
     let mut config = frozen();
     config.workload.on_exit = OnExit::Follow;
