@@ -31,18 +31,23 @@ impl Workload {
     pub(crate) fn pass(&mut self, signal: Signal) {
         if self.is_frozen() {
             self.actions.push_back(Action::Warn(format!("{} is not passed on to a frozen workload", signal.name())));
-        } else if let Some(pid) = self.main() {
+        } else if let Some(pid) = self.reachable() {
             self.actions.push_back(Action::Signal { target: self.target(pid), signal });
         }
     }
 
     /// Lets it receive the signal before, if it is stopped.
     pub(crate) fn go_on(&mut self) {
-        let Some(target) = self.main().map(|pid| self.target(pid)) else { return };
+        let Some(target) = self.reachable().map(|pid| self.target(pid)) else { return };
         self.actions.push_back(match self.policy.plain {
             true => Action::Continue { target },
             false => Action::Signal { target, signal: Signal(libc::SIGCONT) },
         });
+    }
+
+    /// Who may get a signal other than SIGKILL: nobody that is frozen, and nobody that is to be killed, who may be frozen still (law 8).
+    fn reachable(&self) -> Option<i32> {
+        self.main().filter(|_| !self.is_frozen() && !self.is_being_killed())
     }
 
     /// What the workload gets for this signal; none: nothing.

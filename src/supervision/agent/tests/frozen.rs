@@ -132,6 +132,23 @@ fn a_frozen_standby_gets_sigkill_and_nothing_else() {
 }
 
 #[test]
+fn one_that_is_about_to_be_killed_is_not_continued_by_another_signal_first() {
+    let mut standing = standby();
+    standing.feed(Input::Signal(libc::SIGINT));
+    let mut promoted = standby();
+    promoted.lead(1);
+    promoted.take();
+    promoted.step_down(9, Reason::LostCleared);
+    for mut world in [standing, promoted] {
+        world.feed(Input::Signal(libc::SIGCONT));
+        world.feed(Input::Signal(libc::SIGTERM));
+        assert!(!world.signals(), "{:?}", world.actions);
+        world.due();
+        assert!(world.wants(&Action::Sweep));
+    }
+}
+
+#[test]
 fn a_frozen_standby_that_ends_with_init_leaves_no_exit_code() {
     let mut world = standby();
     world.feed(Input::Signal(libc::SIGTERM));
