@@ -299,6 +299,16 @@ mod tests {
     }
 
     #[test]
+    fn an_absence_is_that_of_this_very_object() {
+        let body = r#"{"details":{"kind":"leases","name":"writer"}}"#;
+        let reply = |status| Reply { status, retry_after: None, body: body.into() };
+        assert!(reply(StatusCode::NOT_FOUND).is_absence_of("leases", "writer"));
+        for (status, kind, name) in [(404, "leases", "other"), (404, "namespaces", "writer"), (410, "leases", "writer")] {
+            assert!(!reply(StatusCode::from_u16(status).unwrap()).is_absence_of(kind, name), "{status} {kind} {name}");
+        }
+    }
+
+    #[test]
     fn the_words_of_a_refusal_are_bounded_whatever_they_stand_in() {
         let long = "ü".repeat(5_000);
         for body in [serde_json::json!({ "message": long }).to_string(), long] {

@@ -62,6 +62,12 @@ mod tests {
     }
 
     #[test]
+    fn a_delete_is_of_one_version() {
+        let options: Value = serde_json::from_str(&delete_options("u", "7")).unwrap();
+        assert_eq!(options["preconditions"], json!({ "uid": "u", "resourceVersion": "7" }));
+    }
+
+    #[test]
     fn a_lease_may_leave_out_all_but_its_name_and_contradict_nothing() {
         let whole = json!({
             "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",

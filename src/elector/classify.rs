@@ -154,6 +154,16 @@ mod tests {
     }
 
     #[test]
+    fn without_a_reply_only_what_was_never_sent_is_certainly_not_done() {
+        use ExchangeError::{Body, Credentials, Timeout, Transport};
+        let of = |error| classify(&Request::Get, &here(), Err(error));
+        for error in [Transport("reset".into()), Body("broken off".into()), Timeout(Duration::from_secs(1))] {
+            assert!(matches!(of(error), Answer::Unknown { retry_after: None, .. }));
+        }
+        assert_eq!(refusal(of(Credentials(Box::new(kube::client::AuthError::AuthExec("no".into()))))), Refusal::Unauthorized);
+    }
+
+    #[test]
     fn a_2xx_of_a_delete_needs_no_body() {
         let delete = Request::Delete { uid: "u".into(), resource_version: "1".into() };
 
