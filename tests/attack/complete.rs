@@ -6,6 +6,10 @@ use crate::{fault::Fault, history::History, plan::LEFT, report::NOT_LIVE, suppor
 
 /// In this time each of the five worlds draws every fault twice; now and then one cannot be injected when it is drawn.
 const COMPLETE: Duration = Duration::from_secs(600);
+/// In this time it finds a frozen standby to strike, which few replicas are.
+const LONG: Duration = Duration::from_secs(1_800);
+/// What init says of one that somebody else has continued.
+const UNFROZEN: &str = "the workload is not frozen";
 
 /// Says that a part is not run, and what stands in the way.
 ///
@@ -24,10 +28,14 @@ pub(crate) fn forgo(part: &str, reason: &str, length: Duration) -> Result<(), St
 pub(crate) fn judge(histories: &[History], length: Duration) -> Result<(), String> {
     let rounds = histories.iter().flat_map(|history| &history.rounds);
     let struck: BTreeSet<&Fault> = rounds.flat_map(|round| &round.faults).collect();
-    let mut missing: Vec<_> = Fault::ALL.iter().filter(|fault| !struck.contains(fault)).map(|fault| fault.describe()).collect();
+    let rare = |fault: &Fault| *fault == Fault::ContinueStandby && length < LONG;
+    let missed = Fault::ALL.iter().filter(|fault| !struck.contains(fault) && !rare(fault));
+    let mut missing: Vec<_> = missed.map(|fault| fault.describe()).collect();
     let came_up = |words: &str| histories.iter().any(|history| history.said(words) > 0);
     let said = [("a hook that leaves a daemon", LEFT), ("a leader that hangs and is found out", NOT_LIVE)];
-    missing.extend(said.into_iter().filter(|(_, words)| !came_up(words)).map(|(what, _)| what));
+    let found = ("a standby that is found not to be frozen", UNFROZEN);
+    let said = said.into_iter().chain((length >= LONG).then_some(found));
+    missing.extend(said.filter(|(_, words)| !came_up(words)).map(|(what, _)| what));
     if missing.is_empty() {
         return Ok(());
     }

@@ -25,6 +25,7 @@ pub(crate) enum Fault {
     FreezeElector,
     FreezeBoth,
     FreezeWorkload,
+    ContinueStandby,
     Packets(Lost),
     NoAnswers,
     NoReplies,
@@ -96,6 +97,7 @@ const KINDS: [Kind; Fault::COUNT] = {
         kind(FreezeElector, "elector frozen", Group::Processes, (500, 8_000)),
         kind(FreezeBoth, "init and elector frozen", Group::Processes, (2_000, 12_000)),
         kind(FreezeWorkload, "workload frozen", Group::Processes, (500, 3_000)),
+        kind(ContinueStandby, "a stranger continues a frozen standby", Group::Processes, AT_ONCE),
         kind(Packets(Lost::Out), "packets out lost", Group::Network, NETWORK),
         kind(Packets(Lost::In), "packets in lost", Group::Network, NETWORK),
         kind(Packets(Lost::Both), "packets both ways lost", Group::Network, NETWORK),
@@ -129,7 +131,7 @@ const KINDS: [Kind; Fault::COUNT] = {
 };
 
 impl Fault {
-    const COUNT: usize = 45;
+    const COUNT: usize = 46;
 
     /// All, in the order of the report.
     pub(crate) const ALL: [Self; Self::COUNT] = {

@@ -6,7 +6,7 @@ use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
-use tenure::{clock, time::Instant};
+use tenure::{clock, process::scan::is_stopped, time::Instant};
 
 use crate::{
     fault::{Fault, Group},
@@ -15,11 +15,12 @@ use crate::{
     processor::Spinners,
     rights,
     support::{
+        procfs::children,
         proxy::{fault::Valve, flow::Flow},
         server::{Program, Server},
     },
     window,
-    world::{Past, Span, World, place_of},
+    world::{Kind, Past, Span, World, place_of},
 };
 
 /// How long to look for a process; in a replica that has just ended there is none.
@@ -87,8 +88,14 @@ async fn round(world: &mut World, leader: usize, blows: &[Blow]) -> Past {
         world.pass_until(moment).await;
         match step {
             Step::Strike(blow) => {
-                let young = if is_for_the_young(blow) { next_leader(world, leader, blow.chance).await } else { None };
-                let place = young.unwrap_or((leader + blow.whom) % world.places.len());
+                let chosen = if blow.fault == Fault::ContinueStandby {
+                    frozen_standby(world, leader).await
+                } else if is_for_the_young(blow) {
+                    next_leader(world, leader, blow.chance).await
+                } else {
+                    None
+                };
+                let place = chosen.unwrap_or((leader + blow.whom) % world.places.len());
                 let begun = clock::boot();
                 let Some(undo) = strike(world, place, blow).await else { continue };
                 faults.push(blow.fault);
@@ -118,6 +125,16 @@ async fn round(world: &mut World, leader: usize, blows: &[Blow]) -> Past {
 /// its daemons by then.
 const fn is_for_the_young(blow: &Blow) -> bool {
     matches!(blow.fault, Fault::FreezeBoth) && blow.whom == 0 && blow.chance.is_multiple_of(2)
+}
+
+/// Where a workload is frozen until it leads.
+async fn frozen_standby(world: &World, leader: usize) -> Option<usize> {
+    for place in (0..world.places.len()).filter(|place| *place != leader && world.kind == Kind::Plain) {
+        if soon(SEARCH, world.places[place].replica.workload()).await.is_some_and(is_stopped) {
+            return Some(place);
+        }
+    }
+    None
 }
 
 /// Requests a handover of the Lease: the place of the next leader, within a second of its start.
@@ -162,6 +179,11 @@ async fn strike(world: &mut World, index: usize, blow: &Blow) -> Option<Done> {
         Fault::FreezeElector => freeze(vec![elector().await?]),
         Fault::FreezeBoth => freeze(vec![init().await?, elector().await?]),
         Fault::FreezeWorkload => freeze(vec![workload().await?]),
+        Fault::ContinueStandby => {
+            let main = workload().await.filter(|main| is_stopped(*main))?;
+            let child = children(main).into_iter().next().filter(|_| blow.chance.is_multiple_of(2));
+            send(child.unwrap_or(main), Signal::SIGCONT)
+        }
         Fault::Packets(fault) => {
             place.network.fail(fault);
             if fault == network::Fault::Syns {

@@ -38,7 +38,7 @@ pub const FACE: &str = "workload";
 pub struct Behaviour {
     /// From SIGTERM to its exit; none if it ignores SIGTERM.
     pub linger: Option<Duration>,
-    /// Starts a daemon: own session, adopted by init, ignores SIGTERM, stamps too.
+    /// Starts a daemon: own session, adopted by init, ignores SIGTERM, stamps too. One that is frozen has a child before, too.
     pub daemon: bool,
     /// Takes the exclusive lock of its stage, without waiting, for as long as any process of its tree lives.
     pub lock: bool,
@@ -216,6 +216,13 @@ struct Workload {
 
 impl Workload {
     fn new(directory: PathBuf, name: String, behaviour: Behaviour) -> Self {
+        if behaviour.frozen && behaviour.daemon && is_child() {
+            let stamps = Stamps::open(&directory, &name, &token_of_lead());
+            loop {
+                stamps.stamp();
+                std::thread::sleep(LINK);
+            }
+        }
         let token = match behaviour.frozen {
             true => token_of_lead(),
             false => std::env::var("TENURE_FENCING_TOKEN").unwrap_or_default(),
