@@ -128,6 +128,7 @@ impl Model for Family {
             holds(NEVER_LATE, |_, world| world.judge.wrong() != Some(Wrong::Late)),
             holds("no workload is stopped without a cause", |_, world| world.judge.wrong() != Some(Wrong::Disturbed)),
             holds("somebody leads in the end", |_, world| world.judge.wrong() != Some(Wrong::Unled)),
+            holds("what is frozen gets SIGKILL only", |_, world| world.judge.wrong() != Some(Wrong::Signalled)),
             holds("no machine spins", |_, world| world.judge.wrong() != Some(Wrong::Spins)),
             Property::<Self>::sometimes("something runs", |_, world| world.judge.terms > 0),
         ];

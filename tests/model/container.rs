@@ -3,7 +3,7 @@
 //! Every step takes in one input or carries out one action, so that a fault can come between any two. The order is that of init's
 //! loop.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, time::Duration};
 
 use tenure::{
     config::{Acknowledge, HookKind},
@@ -20,9 +20,12 @@ use crate::{
     elector::ElectorProcess,
     family::Setup,
     judge::{Judge, Wrong},
-    tree::{Spawned, Tree},
+    tree::{Part, Spawned, Tree},
     world::Who,
 };
+
+/// From one look at what is frozen to the next.
+const LOOKING: Duration = Duration::from_millis(200);
 
 /// What a step may access outside its container.
 pub struct Around<'a> {
@@ -59,6 +62,8 @@ pub struct Container {
     /// A killed elector waits to be reaped.
     undead: bool,
     signals: VecDeque<i32>,
+    /// SIGCHLD: the workload was continued.
+    stirred: bool,
     spawned: Option<Spawned>,
     /// The workload's messages on NOTIFY_SOCKET.
     pub words: VecDeque<Notification>,
@@ -92,7 +97,7 @@ impl Container {
         Self {
             who,
             elector: None,
-            tree: Tree::new(setup.hides, setup.config.workload.readiness.notify),
+            tree: Tree::new(setup),
             frozen: false,
             dawdles: false,
             over: Some(setup.starts).filter(|at| *at > 0 && who.life == 1),
@@ -100,6 +105,7 @@ impl Container {
             actions: VecDeque::new(),
             undead: false,
             signals: VecDeque::new(),
+            stirred: false,
             spawned: None,
             words: VecDeque::new(),
             unready: false,
@@ -138,7 +144,7 @@ impl Container {
     pub fn init_has_work(&self, boot: Instant) -> bool {
         let link = self.elector.as_ref().is_some_and(|elector| !elector.to_init.is_empty() || elector.is_dead);
         let due = self.agent.poll_timeout().is_some_and(|at| at <= boot);
-        let children = self.blown || self.undead || self.tree.has_zombies() || self.spawned.is_some();
+        let children = self.blown || self.undead || self.stirred || self.tree.has_zombies() || self.spawned.is_some();
         let waits = !self.actions.is_empty() || link || children || !self.signals.is_empty() || self.hears() || due;
         !self.frozen && self.over.is_none() && waits
     }
@@ -162,6 +168,9 @@ impl Container {
         }
         if self.elector.as_ref().is_some_and(|elector| elector.is_dead) {
             return self.handle(Input::LinkBroken, around);
+        }
+        if std::mem::take(&mut self.stirred) && self.agent.is_frozen() {
+            return self.handle(Input::Role(RoleInput::Stirred), around);
         }
         if let Some(signal) = self.signals.pop_front() {
             return self.handle(Input::Signal(signal), around);
@@ -329,16 +338,45 @@ impl Container {
                 self.handle(Input::Role(RoleInput::HookForked { pid }), around);
             }
             Action::KillHook { pid } => self.tree.kill_hook(pid, around.now + around.setup.death),
+            Action::Freeze | Action::LookFrozen => {
+                self.reap(around);
+                let frozen = self.tree.is_frozen(action == Action::Freeze);
+                self.handle(Input::Role(RoleInput::Looked { frozen }), around);
+            }
+            Action::Thaw { not_after } => {
+                if self.tree.is_frozen(false) {
+                    self.promoter = Some(self.tree.thaw(self.token, not_after));
+                } else {
+                    self.handle(Input::Role(RoleInput::NotSignalled), around);
+                }
+            }
+            Action::Signal { signal, .. } if self.tree.is_stopped(Part::Workload) => {
+                around.judge.fail(Wrong::Signalled, format!("{} gets signal {}, although it is frozen", self.who, signal.0));
+            }
             Action::Signal { .. }
             | Action::Continue { .. }
-            | Action::Freeze
-            | Action::LookFrozen
-            | Action::Thaw { .. }
             | Action::Probe { .. }
             | Action::KillProbe(_)
             | Action::Warn(_)
             | Action::TerminationMessage(_) => {}
         }
+    }
+
+    /// Somebody continues a part of a frozen workload. Init hears at once of the main process, and finds the other when it looks.
+    pub fn stir(&mut self, part: Part, around: &Around<'_>) {
+        let by = if part == Part::Workload { around.now } else { around.setup.clock.real(around.boot() + LOOKING) };
+        self.stirred |= self.tree.stir(part, by);
+    }
+
+    /// Whether init, which is not stopped, must have found somebody.
+    pub fn strays(&self, now: Ns) -> bool {
+        !self.frozen && self.over.is_none() && self.tree.strays(now)
+    }
+
+    /// Time is about to pass: what init must have found by now has been killed, or runs as a leader.
+    pub fn judge_strays(&mut self, around: &mut Around<'_>) {
+        let token = self.agent.leads().then_some(self.token);
+        self.tree.judge_strays(self.who, token, around.now, around.judge);
     }
 
     /// The roles that were taken before count no more.

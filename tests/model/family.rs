@@ -64,6 +64,8 @@ pub struct Setup {
     pub starts: Ns,
     /// SIGKILL spares the workload, and no scan finds it.
     pub hides: bool,
+    /// Nobody sees that a stranger has continued a frozen workload.
+    pub blind: bool,
 }
 
 /// How much to explore.
@@ -79,8 +81,8 @@ pub enum Size {
 pub fn families(size: Size) -> Vec<Family> {
     use Kind::{
         Clear, Conflict, Copy, CrashElector, Cut, Dawdle, Delete, Exit, Forbid, FreezeElector, FreezeInit, HoldReply,
-        HoldRequest, KillInit, LoseReply, LoseRequest, Pause, Refuse, RepeatRequest, Seize, Sicken, StaleWatch, StaleWord, Stall,
-        StepDown, Terminate, Throttle, Unauthorize, Unlabel, Unready, Unset, Wipe,
+        HoldRequest, KillInit, LoseReply, LoseRequest, PassOn, Pause, Refuse, RepeatRequest, Seize, Sicken, StaleWatch,
+        StaleWord, Stall, StepDown, Stir, StirWorker, Terminate, Throttle, Unauthorize, Unlabel, Unready, Unset, Wipe,
     };
     let large = size == Size::Large;
     let more = u8::from(large);
@@ -151,6 +153,16 @@ pub fn families(size: Size) -> Vec<Family> {
             mends: large,
             ..base("hooks, and both frozen", &[StepDown, FreezeInit, FreezeElector], 2, 0)
         },
+        Family {
+            setups: frozen(pair(3, 3)),
+            mends: large,
+            ..base("frozen", &[StepDown, Stir, StirWorker, PassOn, Terminate, CrashElector, Cut], 1, 700 * MS)
+        },
+        Family {
+            setups: frozen(pair(3, 3)),
+            mends: large,
+            ..base("frozen, and stopped in a promotion", &[StepDown, Stir, FreezeInit], 2, 10 * MS)
+        },
         Family { setups: notifying(pair(3, 3)), ..base("health", &[Sicken, LoseReply, CrashElector], 2, 100 * MS) },
         Family {
             setups: notifying(always(pair(3, 3))),
@@ -206,6 +218,10 @@ pub fn families(size: Size) -> Vec<Family> {
         },
         control("control: a death after killMargin", too_slow(pair(3, 3)), &base),
         control("control: two terms in one replica", hiding(pair(3, 3)), &base),
+        Family {
+            faults: vec![Stir],
+            ..control("control: a standby that nobody sees continued", blind(frozen(pair(3, 3))), &base)
+        },
     ]
 }
 
@@ -289,6 +305,18 @@ fn always(mut setups: Vec<Setup>) -> Vec<Setup> {
         config.signals.on_lead = Some(Signal(libc::SIGUSR1));
         config.signals.on_follow = Some(Signal(libc::SIGUSR2));
     }
+    setups
+}
+
+/// The workload is frozen until it leads, for which it has a killMargin, as for its death.
+fn frozen(setups: Vec<Setup>) -> Vec<Setup> {
+    let mut setups = slow(setups);
+    setups.iter_mut().for_each(|setup| setup.config.workload.runs = Runs::Frozen);
+    setups
+}
+
+fn blind(mut setups: Vec<Setup>) -> Vec<Setup> {
+    setups.iter_mut().for_each(|setup| setup.blind = true);
     setups
 }
 
@@ -386,5 +414,6 @@ fn setup(duration: u64, rate: u32, boot: u64) -> Setup {
         vacant: false,
         starts: 0,
         hides: false,
+        blind: false,
     }
 }

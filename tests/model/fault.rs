@@ -18,6 +18,7 @@ use crate::{
     family::Setup,
     judge::Judge,
     register::is_labelled,
+    tree::Part,
     world::{Flight, Stage, World},
 };
 
@@ -76,6 +77,12 @@ pub enum Kind {
     Dawdle,
     /// The workload reported that it stands by, long before it is told to.
     StaleWord,
+    /// Somebody continues the main process of a frozen workload.
+    Stir,
+    /// Or the other one.
+    StirWorker,
+    /// SIGCONT to init, which passes it on to a leader.
+    PassOn,
     /// The workload says that it is not live.
     Sicken,
     /// The workload says that it is not ready.
@@ -131,6 +138,9 @@ impl Kind {
             | Self::Exit
             | Self::Dawdle
             | Self::StaleWord
+            | Self::Stir
+            | Self::StirWorker
+            | Self::PassOn
             | Self::Sicken
             | Self::Unready => Aim::Replica,
             Self::Clear
@@ -146,7 +156,17 @@ impl Kind {
 
     /// Whether it can occur between two steps of one process.
     pub const fn is_inner(self) -> bool {
-        matches!(self, Self::CrashElector | Self::FreezeElector | Self::FreezeInit | Self::StaleWord | Self::Unready)
+        matches!(
+            self,
+            Self::CrashElector
+                | Self::FreezeElector
+                | Self::FreezeInit
+                | Self::StaleWord
+                | Self::Unready
+                | Self::Stir
+                | Self::StirWorker
+                | Self::PassOn
+        )
     }
 
     /// Whether a Lease is given back after it.
@@ -200,7 +220,9 @@ impl World {
             // An elector that is stopped, dead or not yet there cannot stand in for init. Without a fuse that is not covered.
             Kind::FreezeInit => !container.frozen && (container.has_fuse || container.is_guarded()),
             Kind::CrashElector | Kind::FreezeElector => elector && (container.has_fuse || !container.frozen),
-            Kind::KillInit | Kind::Terminate => true,
+            Kind::KillInit | Kind::Terminate | Kind::PassOn => true,
+            Kind::Stir => container.tree.is_stopped(Part::Workload),
+            Kind::StirWorker => container.tree.is_stopped(Part::Worker),
             Kind::Exit => container.tree.is_leading(),
             Kind::Dawdle => !container.dawdles,
             // A report after the signal would be the workload's own lie.
@@ -270,6 +292,9 @@ impl World {
             Kind::StaleWord => self.inside(on, setups, |container, _| {
                 container.words.push_back(Notification::Role(Role::Standby));
             }),
+            Kind::Stir => self.inside(on, setups, |container, around| container.stir(Part::Workload, around)),
+            Kind::StirWorker => self.inside(on, setups, |container, around| container.stir(Part::Worker, around)),
+            Kind::PassOn => self.inside(on, setups, |container, _| container.signal(libc::SIGCONT)),
             Kind::Sicken => self.inside(on, setups, |container, _| container.words.push_back(Notification::WatchdogTrigger)),
             Kind::Unready => self.inside(on, setups, |container, _| container.say_ready(false)),
             Kind::Clear => self.edit(on, setups, |lease| lease["spec"]["holderIdentity"] = Value::Null),
@@ -327,6 +352,9 @@ impl World {
             | Kind::Terminate
             | Kind::Exit
             | Kind::StaleWord
+            | Kind::Stir
+            | Kind::StirWorker
+            | Kind::PassOn
             | Kind::Sicken
             | Kind::Clear
             | Kind::Wipe

@@ -29,6 +29,8 @@ pub enum Wrong {
     Disturbed,
     /// Nobody leads long after the last fault.
     Unled,
+    /// What is frozen gets a signal that is not SIGKILL.
+    Signalled,
     /// A machine asks to be woken and then does nothing.
     Spins,
 }
@@ -72,7 +74,7 @@ impl Judge {
         self.others.get(&token).copied().unwrap_or_default()
     }
 
-    /// A process leads from now on.
+    /// A process leads from now on; under 0 without a Lease.
     pub fn leads(&mut self, who: Who, pid: i32, token: u64) {
         let slot = self.slot_of(token);
         let conflicts =
@@ -84,11 +86,13 @@ impl Judge {
         }
         let last = self.last.get(&slot).copied();
         if last != Some((who, token)) {
-            if let Some((before, last)) = last.filter(|(_, last)| token <= *last && self.copied.is_none()) {
+            if let Some((before, last)) = last.filter(|(_, last)| token <= *last && token > 0 && self.copied.is_none()) {
                 return self.fail(Wrong::Token, format!("{who} leads under {token} after {before} did under {last}"));
             }
-            self.terms += 1;
-            self.last.insert(slot, (who, token));
+            if token > 0 {
+                self.terms += 1;
+                self.last.insert(slot, (who, token));
+            }
         }
         self.alive.push((who, pid, token));
     }
@@ -112,7 +116,7 @@ impl Judge {
 
     /// Whether somebody leads each slot now.
     pub fn is_led(&self) -> bool {
-        let is_led = |slot| self.alive.iter().any(|(_, _, token)| self.slot_of(*token) == slot);
+        let is_led = |slot| self.alive.iter().any(|(_, _, token)| *token > 0 && self.slot_of(*token) == slot);
         (0..self.slots).map(Slot).all(is_led)
     }
 

@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 
 use tenure::{
+    config::{Config, Runs},
     link::Exit,
     notification::Notification,
     role::Role,
@@ -15,6 +16,7 @@ use tenure::{
 
 use crate::{
     clock::Ns,
+    family::Setup,
     judge::{Judge, Wrong},
     world::Who,
 };
@@ -28,6 +30,12 @@ pub struct Tree {
     hides: bool,
     /// The workload says that it is ready.
     notifies: bool,
+    /// It stands by frozen, in two processes.
+    freezes: bool,
+    /// Init has seen that it is frozen. Until then it stops whatever runs again.
+    is_seen: bool,
+    /// Nobody sees that a stranger has continued one of them: a control, which must be reported.
+    blind: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -39,12 +47,19 @@ struct Process {
     dies: Option<Ns>,
     /// Role signals that it has not obeyed yet.
     orders: VecDeque<(Role, u64)>,
+    stopped: bool,
+    /// It was continued, and init has not asked.
+    continued: bool,
+    /// A stranger has continued it, and init must have found that by then.
+    strays: Option<Ns>,
 }
 
 /// What a process is to its container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
+pub enum Part {
     Workload,
+    /// The other process of a workload that stands by frozen.
+    Worker,
     Hook,
     /// A hook has left it behind.
     Daemon,
@@ -70,14 +85,17 @@ enum Errand {
     Promote(i32, u64),
     /// To tell that process that it follows, and to end once it has taken that.
     Demote(i32),
+    /// To continue what is frozen, one process after another.
+    Thaw(u64),
 }
 
 /// Whether a forked child runs the workload.
 pub type Spawned = (i32, Result<(), NotSpawned>);
 
 impl Tree {
-    pub fn new(hides: bool, notifies: bool) -> Self {
-        Self { hides, notifies, ..Self::default() }
+    pub fn new(Setup { hides, blind, config: Config { workload, .. }, .. }: &Setup) -> Self {
+        let (notifies, freezes) = (workload.readiness.notify, workload.runs == Runs::Frozen);
+        Self { hides: *hides, blind: *blind, notifies, freezes, ..Self::default() }
     }
 
     /// A new pid.
@@ -106,9 +124,57 @@ impl Tree {
         self.add(Stage::Forked(Errand::Demote(pid), None))
     }
 
+    /// Forks the child that continues it.
+    pub fn thaw(&mut self, token: u64, not_after: Instant) -> i32 {
+        self.add(Stage::Forked(Errand::Thaw(token), Some(not_after)))
+    }
+
+    /// Whether all of it is stopped, and the main process was not continued; whatever is not is stopped, if it is to `stop`.
+    pub fn is_frozen(&mut self, stop: bool) -> bool {
+        let living = || self.processes.iter().filter(|process| !matches!(process.stage, Stage::Zombie(_)));
+        let all = living().any(|process| process.part == Part::Workload) && living().all(|process| process.stopped || self.blind);
+        for process in self.processes.iter_mut().filter(|_| stop) {
+            (process.stopped, process.strays) = (true, None);
+        }
+        let continued = self.processes.iter_mut().any(|process| all && std::mem::take(&mut process.continued));
+        self.is_seen = all && (!continued || self.blind);
+        self.is_seen
+    }
+
+    /// Whether a stranger could continue this part.
+    pub fn is_stopped(&self, part: Part) -> bool {
+        self.processes.iter().any(|process| process.part == part && process.stopped && process.dies.is_none())
+    }
+
+    /// Somebody continues this part, which init must have found by then; whether init hears of it.
+    pub fn stir(&mut self, part: Part, by: Ns) -> bool {
+        let Some(process) = self.processes.iter_mut().find(|process| process.part == part && process.stopped) else {
+            return false;
+        };
+        let strays = Some(by).filter(|_| self.is_seen);
+        (process.stopped, process.strays, process.continued) = (false, strays, part == Part::Workload);
+        process.continued && !self.blind
+    }
+
+    /// Whether somebody should have been found by now.
+    pub fn strays(&self, now: Ns) -> bool {
+        self.processes.iter().any(|process| process.strays.is_some_and(|by| by <= now))
+    }
+
+    /// Whoever should have been found runs as a leader: of this term, or of none.
+    pub fn judge_strays(&mut self, who: Who, token: Option<u64>, now: Ns, judge: &mut Judge) {
+        for process in self.processes.iter_mut().filter(|process| process.dies.is_none()) {
+            if process.strays.take_if(|by| *by <= now).is_some() && matches!(process.stage, Stage::Runs(_)) {
+                process.stage = Stage::Runs(token);
+                judge.leads(who, process.pid, token.unwrap_or_default());
+            }
+        }
+    }
+
     fn add(&mut self, stage: Stage) -> i32 {
         let pid = self.pid();
-        self.processes.push(Process { pid, stage, part: Part::Workload, dies: None, orders: VecDeque::new() });
+        let (orders, stopped, continued) = (VecDeque::new(), false, false);
+        self.processes.push(Process { pid, stage, part: Part::Workload, dies: None, orders, stopped, continued, strays: None });
         pid
     }
 
@@ -193,6 +259,10 @@ impl Tree {
                     judge.fail(Wrong::Overlap, format!("{who} leads as pid {pid} beside its standby {standby}"));
                 }
                 self.leads(who, pid, token, judge);
+                if self.freezes && token.is_none() {
+                    self.add(Stage::Runs(None));
+                    self.processes.last_mut().expect("it was just added").part = Part::Worker;
+                }
                 Some((pid, Ok(())))
             }
             Errand::Hook(_) if late => {
@@ -214,6 +284,20 @@ impl Tree {
                 }
                 None
             }
+            Errand::Thaw(token) => {
+                let next = self.processes.iter_mut().find(|process| !late && process.stopped);
+                let Some(Process { pid, stage, stopped, .. }) = next else {
+                    self.processes[index].stage = Stage::Zombie(Exit::Code(u8::from(late)));
+                    return None;
+                };
+                if let Stage::Runs(leads) = stage {
+                    *leads = Some(token);
+                }
+                *stopped = false;
+                let pid = *pid;
+                self.leads(who, pid, Some(token), judge);
+                None
+            }
             Errand::Demote(workload) => {
                 let takes = |process: &&mut Process| {
                     process.pid == workload && process.dies.is_none() && matches!(process.stage, Stage::Runs(_))
@@ -231,7 +315,8 @@ impl Tree {
     /// A process runs as a leader, if it has a token.
     fn leads(&self, who: Who, pid: i32, token: Option<u64>, judge: &mut Judge) {
         let Some(token) = token else { return };
-        let follows = |process: &&Process| process.part != Part::Workload && matches!(process.stage, Stage::Runs(None));
+        let follows =
+            |process: &&Process| matches!(process.part, Part::Hook | Part::Daemon) && matches!(process.stage, Stage::Runs(None));
         if let Some(rest) = self.processes.iter().find(follows) {
             judge.fail(Wrong::Overlap, format!("{who} leads as pid {pid} beside what a hook has left: {}", rest.pid));
         }

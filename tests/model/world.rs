@@ -331,6 +331,11 @@ impl World {
                 self.judge.fail(Wrong::Late, format!("{} leads past the E that its init knows", container.who));
             }
         }
+        for on in 0..self.places.len() {
+            if self.places[on].container.strays(self.now) {
+                self.inside(on, setups, Container::judge_strays);
+            }
+        }
         self.judge.passes(self.now);
         self.now = when;
         self.judge.passes(when);

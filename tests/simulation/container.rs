@@ -7,7 +7,7 @@ use std::{collections::VecDeque, rc::Rc, time::Duration};
 use tenure::{
     config::ProbeKind,
     link::{Exit, Term, ToElector, ToInit},
-    role::Role,
+    notification::Notification,
     supervision::{Action, Agent, AgentConfig, Input, RoleInput, Standing},
     time::Instant,
 };
@@ -22,6 +22,7 @@ use crate::{
 };
 
 mod actions;
+mod frozen;
 mod fuse;
 mod stops;
 
@@ -46,6 +47,8 @@ pub struct Container {
     frozen: bool,
     /// Until when.
     frozen_until: Ns,
+    /// When it last went on after that.
+    went_on: Ns,
     /// Init will be stopped at this moment, for this long.
     freeze_before: Option<(Moment, Ns)>,
     /// The whole node is suspended until then.
@@ -59,6 +62,8 @@ pub struct Container {
     cut_off: Option<Action>,
     alarm: Alarm,
     signals: VecDeque<i32>,
+    /// SIGCHLD.
+    stirred: bool,
     /// Killed electors, and whether they can be reaped.
     undead: Vec<(i32, bool)>,
     spawning: Option<(i32, Option<Outcome>)>,
@@ -69,8 +74,10 @@ pub struct Container {
     hook: Option<i32>,
     /// Processes that ask, of which kind, and since when.
     probes: Vec<(i32, ProbeKind, Instant)>,
+    /// Hooks and probes whose main process has ended, and how, of whose group some are left.
+    leaving: Vec<(i32, Exit)>,
     /// Messages of processes on NOTIFY_SOCKET.
-    words: VecDeque<(i32, Role)>,
+    words: VecDeque<(i32, Notification)>,
     /// The token of the last Lead.
     token: String,
 }
@@ -103,6 +110,8 @@ impl Container {
             agent: Agent::new(config),
             frozen: false,
             frozen_until: 0,
+            went_on: 0,
+            stirred: false,
             freeze_before: None,
             suspended_until: 0,
             fuse: Fuse::new(),
@@ -118,6 +127,7 @@ impl Container {
             demoter: None,
             hook: None,
             probes: Vec::new(),
+            leaving: Vec::new(),
             words: VecDeque::new(),
             token: String::new(),
         };
@@ -134,6 +144,7 @@ impl Container {
             && self.promoter.is_none()
             && self.demoter.is_none()
             && self.hook.is_none()
+            && self.leaving.is_empty()
             && self.probes.is_empty();
         let elector = self.elector.as_ref()?.restored(who)?;
         let tree = self.tree.restored(who)?;
@@ -232,6 +243,10 @@ impl Container {
     }
 
     fn take_signals(&mut self, e: &mut Engine) {
+        if !self.stands() && std::mem::take(&mut self.stirred) && self.agent.is_frozen() {
+            self.handle(Input::Role(RoleInput::Stirred), e);
+            self.carry_out(e);
+        }
         while !self.stands()
             && let Some(signal) = self.signals.pop_front()
         {
@@ -267,26 +282,43 @@ impl Container {
                 let told = exit == Exit::Code(0);
                 self.handle(Input::Role(if told { RoleInput::Signalled } else { RoleInput::NotSignalled }), e);
             }
-            self.hook.take_if(|hook| *hook == pid);
-            if let Some(index) = self.probes.iter().position(|(probe, ..)| *probe == pid) {
-                let (_, kind, began) = self.probes.swap_remove(index);
-                let failure = if exit == Exit::Code(0) { self.illness(e) } else { Some(exit.to_string()) };
-                self.handle(Input::Probed { kind, began, failure }, e);
+            if self.hook == Some(pid) || self.probes.iter().any(|(probe, ..)| *probe == pid) {
+                self.tree.kill_group(pid, e);
+                self.leaving.push((pid, exit));
+                self.end_helpers(e);
                 continue;
             }
             self.main.take_if(|main| *main == pid);
             self.handle(Input::Reaped { pid, exit }, e);
+        }
+        self.end_helpers(e);
+    }
+
+    /// Reports the end of each hook and probe once nobody of its group is left.
+    fn end_helpers(&mut self, e: &mut Engine) {
+        while let Some(over) = self.leaving.iter().position(|(pid, _)| self.tree.is_group_gone(*pid)) {
+            let (pid, exit) = self.leaving.remove(over);
+            let input = if let Some(index) = self.probes.iter().position(|(probe, ..)| *probe == pid) {
+                let (_, kind, began) = self.probes.swap_remove(index);
+                let failure = if exit == Exit::Code(0) { self.illness(e) } else { Some(exit.to_string()) };
+                Input::Probed { kind, began, failure }
+            } else {
+                self.hook.take_if(|hook| *hook == pid);
+                Input::Reaped { pid, exit }
+            };
+            self.handle(input, e);
         }
     }
 
     /// Messages of processes outside the workload are ignored.
     fn take_words(&mut self, e: &mut Engine) {
         while !self.stands()
-            && let Some((pid, role)) = self.words.pop_front()
+            && let Some((pid, said)) = self.words.pop_front()
         {
             if self.main == Some(pid) {
-                e.note(self.who, || format!("init hears pid {pid} say {role:?}"));
-                self.handle(Input::Role(RoleInput::Notified(role)), e);
+                e.note(self.who, || format!("init hears pid {pid} say {said:?}"));
+                let role = if let Notification::Role(role) = said { Some(RoleInput::Notified(role)) } else { None };
+                self.handle(role.map_or(Input::Notified(said), Input::Role), e);
                 self.carry_out(e);
             }
         }
@@ -357,7 +389,9 @@ impl Container {
             self.read(&action, e);
             if let Some((moment, span)) = self.freeze_before.take() {
                 match moment {
-                    Moment::Spawn if !matches!(action, Action::Spawn { .. }) => self.freeze_before = Some((moment, span)),
+                    Moment::Spawn if !matches!(action, Action::Spawn { .. } | Action::Thaw { .. }) => {
+                        self.freeze_before = Some((moment, span))
+                    }
                     Moment::Action(left) if left > 1 => self.freeze_before = Some((Moment::Action(left - 1), span)),
                     Moment::Now | Moment::Action(_) | Moment::Spawn => self.freeze(Moment::Now, span, e),
                 }

@@ -79,6 +79,10 @@ pub enum Event {
     Exec(Child),
     /// The workload takes on a role that it was told.
     Obeys(Child),
+    /// The workload says how it is.
+    Says(Child),
+    /// What somebody has continued should be dead, after this span.
+    Strays(Child, Ns),
     /// A process ends, for whatever reason.
     Ends(Child),
     /// The client-go replica may have something to do.

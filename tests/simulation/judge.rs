@@ -64,6 +64,8 @@ pub struct Judge {
     pub opts_out: bool,
     /// The interval of a task, where all wall clocks show the same.
     pub interval: Option<Ns>,
+    /// The longest time for which an unready standby leaves the Lease to others.
+    pub patience: Ns,
     /// The longest D, interval or creation wait of this world: so long what nobody gave back may be left alone.
     pub longest: Ns,
     /// What each one has seen, where it counts.
@@ -84,6 +86,8 @@ pub struct Judge {
     held: BTreeMap<Who, Held>,
     /// When each one's last term ended.
     ended: BTreeMap<Who, Ns>,
+    /// Since when each one gives a term up because of its workload's health, until somebody else holds the Lease.
+    gave_up: BTreeMap<Who, Ns>,
     /// When the latest writes were sent, by their versions.
     writes: VecDeque<(u64, Ns)>,
     /// Everybody who was ever asked to step down.
@@ -164,6 +168,18 @@ impl Judge {
         }
     }
 
+    /// A process that should be frozen runs without a Lease: it may do what a leader does.
+    pub fn strays(&mut self, Child { who, pid }: Child, now: Ns) {
+        let new = Running { token: 0, covered: false, unseen: false };
+        let others = self.alive.iter().filter(|((other, _), _)| *other != who);
+        let leader =
+            others.map(|((other, _), theirs)| (*other, *theirs)).find(|other| self.excuse((who, new), *other, now).is_none());
+        if let Some((other, Running { token, .. })) = leader {
+            return self.fail(format!("two at once: {who} runs as pid {pid} without a Lease, {other} under {token}"));
+        }
+        self.alive.insert((who, pid), new);
+    }
+
     /// Why the law does not cover that these two run at once.
     fn excuse(&self, (who, new): (Who, Running), (other, theirs): (Who, Running), now: Ns) -> Option<Uncovered> {
         let unguarded = |who, running: Running| !running.covered && self.is(Uncovered::Unguarded, who, now);
@@ -215,7 +231,7 @@ impl Judge {
 
     /// Whether somebody leads now whose init is able to do its work.
     pub fn is_led(&self) -> bool {
-        self.alive.keys().any(|(who, _)| Some(*who) != self.hung)
+        self.alive.iter().any(|((who, _), running)| Some(*who) != self.hung && running.token > 0)
     }
 
     /// An overlap that was excused when it began must be over once what excused it is.

@@ -106,6 +106,10 @@ faults! {
     WipedAtOnce,
     /// Somebody writes a label every five seconds.
     Labels,
+    /// Somebody continues a process of a frozen workload.
+    Stir,
+    /// A signal to init that it passes on to a leader.
+    Forward,
 }
 
 /// What hangs permanently at the end.
@@ -121,6 +125,11 @@ impl Fault {
     /// Whether it makes sense directly after a step of one replica.
     pub const fn is_aimed(self) -> bool {
         !matches!(self, Self::CutAll | Self::Compact | Self::JumpWall | Self::Pause) && !self.is_schedule()
+    }
+
+    /// Whether it makes sense only where workloads are frozen.
+    pub const fn is_of_the_frozen(self) -> bool {
+        matches!(self, Self::Stir | Self::Forward)
     }
 
     /// Whether it is a sequence of others.
@@ -281,6 +290,11 @@ impl World {
             Fault::Overtaken => self.overtaken(),
             Fault::WipedAtOnce => self.wiped_at_once(who),
             Fault::Labels => self.labels(who),
+            Fault::Stir => {
+                let mut hits = false;
+                self.living(replica, |container, e| hits = container.stir(e)) && hits
+            }
+            Fault::Forward => self.living(replica, |container, e| container.forward(e)),
         }
     }
 

@@ -7,7 +7,8 @@ use std::{rc::Rc, time::Duration};
 use fastrand::Rng;
 use tenure::{
     config::{
-        self, Acknowledge, AfterCrash, Config, Drift, Hook, OnExit, OnFailure, OnLoss, Preset, Probe, Release, Runs, Signal, Task,
+        self, Acknowledge, AfterCrash, Candidate, Config, Drift, Hook, OnExit, OnFailure, OnLoss, Preset, Probe, Release, Runs,
+        Signal, Task,
     },
     law::Timing,
 };
@@ -51,6 +52,8 @@ pub struct Plan {
     pub pace: Pace,
     /// Workloads always run, and are told their role.
     pub always: bool,
+    /// Workloads are frozen until they lead.
+    pub frozen: bool,
     /// Workloads are runs of a task.
     pub task: Option<Task>,
     /// Every wall clock shows the same, all the time.
@@ -120,6 +123,14 @@ pub struct Habits {
     pub foreign: f64,
     /// Fraction of answers to probes that are none.
     pub ill: f64,
+    /// It says itself whether it is ready and live, on NOTIFY_SOCKET.
+    pub tells: bool,
+    /// It is frozen until it leads.
+    pub freezes: bool,
+    /// Fraction of hooks and probes that leave a process behind.
+    pub leaves: f64,
+    /// Init sees of no process that a stranger has continued it: a control, which must be reported.
+    pub blind: bool,
     /// Fraction of electors that hang in the kernel when they are killed.
     pub stuck: f64,
     /// Nothing finds or kills its daemons: a control, which must be reported.
@@ -132,6 +143,12 @@ impl Node {
         let lease = &self.config.lease;
         let interval = self.preset.task().map(|task| task.every).unwrap_or_default();
         nanos(lease.duration.max(lease.creation_wait.unwrap_or_default()).max(interval))
+    }
+
+    /// How long it leaves the Lease to others while it is not ready.
+    pub fn unfit_delay(&self) -> Ns {
+        let workload = &self.config.workload;
+        if workload.candidate == Candidate::Ready { nanos(workload.unready_after) } else { 0 }
     }
 
     /// Whether its terms expire only through faults: the delays of its CPU and its network are negligible.
@@ -170,11 +187,13 @@ pub enum Control {
     LateDeath,
     /// What a term leaves behind outlives it unseen, so that the next one of the same replica runs beside it.
     Leftovers,
+    /// What a stranger continues without a Lease runs on.
+    Strays,
 }
 
 impl Control {
     /// Every one.
-    pub const ALL: [Self; 3] = [Self::FastClock, Self::LateDeath, Self::Leftovers];
+    pub const ALL: [Self; 4] = [Self::FastClock, Self::LateDeath, Self::Leftovers, Self::Strays];
 
     fn breaks(self, nodes: &mut Vec<Node>) {
         match self {
@@ -189,6 +208,7 @@ impl Control {
                     (habits.death, habits.slow_death, habits.deaf) = (nanos(config.lease.duration), 1.0, 1.0);
                 }
             }
+            Self::Strays => nodes.iter_mut().for_each(|node| node.habits.blind = true),
             Self::Leftovers => {
                 nodes.truncate(1);
                 for Node { habits, .. } in nodes {
@@ -246,6 +266,7 @@ fn plan(
     creation_wait: Option<Duration>,
 ) -> Plan {
     let mut faults = Fault::ALL.to_vec();
+    faults.retain(|fault| !fault.is_of_the_frozen());
     if creation_wait == Some(Duration::ZERO) {
         // Whoever opts out of the waits waits for holders only.
         faults.retain(|fault| fault.leaves_the_holder());
@@ -291,6 +312,11 @@ fn plan(
         // Otherwise it hardly ever hears that it no longer leads.
         faults.extend([Fault::StepDown; 3]);
     }
+    // By numbers of its own, as is all of a workload's health and of what hooks leave behind: nothing else of the world changes.
+    let frozen = !always && task.is_none() && Rng::with_seed(!rng.get_seed()).u8(..5) == 0;
+    if frozen {
+        faults.extend([Fault::Stir, Fault::Stir, Fault::Forward]);
+    }
     let quickly = |few: Ns, many: Ns| if rapid { few } else { many };
     Plan {
         storm: spread(rng, 60 * S, quickly(300 * S, 600 * S)),
@@ -316,6 +342,7 @@ fn plan(
         hang,
         pace,
         always,
+        frozen,
         task,
         same_wall,
         peer,
@@ -402,6 +429,10 @@ fn node(
         stuck: if rng.u8(..4) == 0 { rng.f64() } else { 0.0 },
         hides: false,
         ill: 0.0,
+        tells: false,
+        freezes: plan.frozen,
+        leaves: 0.0,
+        blind: false,
     };
     // By numbers of its own: whether it is asked how it is changes nothing else of the world.
     let mut own = Rng::with_seed(clock.boot);
@@ -409,9 +440,13 @@ fn node(
         habits.ill = own.f64() * 0.3;
         config.workload.readiness = probe(&mut own);
         config.workload.liveness = probe(&mut own);
+        habits.tells = own.u8(..3) == 0;
         config.workload.start_timeout = Some(Duration::from_nanos(spread(&mut own, S, 60 * S)));
     }
-    if !plan.always && plan.task.is_none() && own.u8(..8) == 0 {
+    if habits.tells {
+        (config.workload.readiness, config.workload.liveness) = (told(), told());
+    }
+    if !plan.frozen && !plan.always && plan.task.is_none() && own.u8(..8) == 0 {
         config.standby.command = vec!["standby".into()];
         // It is gone within killMargin by its replica's own clock, or that never leads.
         let by_its_clock = |span: Ns| span * 1_000_000 / u64::from(rate.max(1_000_000));
@@ -430,6 +465,30 @@ fn node(
         }
         habits.foreign = 0.0;
         habits.exits = if rapid { 0.5 } else { 0.1 };
+    }
+    if plan.frozen {
+        config.workload.runs = Runs::Frozen;
+        // Nobody can stop what nobody can kill.
+        (config.workload.liveness, habits.foreign) = (Probe::default(), 0.0);
+    }
+    if config.workload.runs != Runs::Leading && config.workload.readiness.means().is_some() && own.bool() {
+        config.workload.candidate = Candidate::Ready;
+        config.workload.unready_after = Duration::from_nanos(spread(&mut own, S, 10 * S));
+    }
+    let hooks = &mut config.hooks;
+    if hooks.after_lead.is_some() || !plan.always && own.u8(..6) == 0 {
+        let mut hook = || {
+            Some(Hook {
+                command: vec!["hook".into()],
+                timeout: Duration::from_nanos(spread(&mut own, 20 * MS, S)),
+                ..Hook::default()
+            })
+        };
+        if !plan.always {
+            (hooks.before_lead, hooks.after_lead, hooks.before_follow) = (hook(), hook(), hook());
+        }
+        hooks.after_follow = hook();
+        (habits.leaves, habits.foreign) = (own.f64(), 0.0);
     }
     if let Some(task) = &plan.task {
         (config.workload.on_exit, config.workload.on_loss) =
@@ -464,6 +523,11 @@ fn probe(own: &mut Rng) -> Probe {
         probe.tcp.port = 80;
     }
     probe
+}
+
+/// By the workload itself, which is not expected to say again and again that it is live.
+fn told() -> Probe {
+    Probe { notify: true, period: Duration::from_secs(1_000_000), ..Probe::default() }
 }
 
 /// Settings with room for at least two attempts.

@@ -5,6 +5,7 @@
 use std::collections::VecDeque;
 
 use tenure::{
+    config::HookKind,
     link::Exit,
     supervision::{NotSpawned, Scan},
     time::Instant,
@@ -16,6 +17,7 @@ use crate::{
     plan::Habits,
 };
 
+mod frozen;
 mod hooks;
 mod roles;
 
@@ -44,8 +46,6 @@ pub struct Tree {
 struct Process {
     pid: i32,
     stage: Stage,
-    /// It was asked to stop.
-    asked: bool,
     /// SIGKILL is pending.
     killed: bool,
     /// When and how it ends, if nothing else ends it first.
@@ -54,6 +54,14 @@ struct Process {
     /// The kernel kills it at H.
     covered: bool,
     orders: VecDeque<Order>,
+    /// The hook that left it behind, in its process group.
+    group: Option<i32>,
+    /// Since when it is stopped, if it is.
+    stopped: Option<Ns>,
+    /// It was continued, and init has not asked.
+    continued: bool,
+    /// When a stranger last continued it.
+    stirred: Ns,
 }
 
 #[derive(Clone, Debug)]
@@ -64,6 +72,8 @@ enum Stage {
     Promotes { workload: i32, token: String, not_after: Instant },
     /// Is about to tell the workload that it follows, and ends once that has taken it.
     Demotes { workload: i32 },
+    /// Is about to continue these, one after another.
+    Thaws { left: Vec<i32>, token: String, not_after: Instant },
     /// Tells the workload its role, or is about to.
     Hooks(Hook),
     /// Runs, and does not lead.
@@ -126,11 +136,16 @@ impl Tree {
 
     fn add(&mut self, stage: Stage, manner: Manner, covered: bool, habits: &Habits, e: &mut Engine) -> i32 {
         let pid = self.pid();
-        let orders = VecDeque::new();
-        self.processes.push(Process { pid, stage, asked: false, killed: false, ends: None, manner, covered, orders });
+        self.push(pid, stage, manner, covered);
         let span = e.spread(10_000, habits.exec);
         e.after(span, Event::Exec(Child { who: self.who, pid }));
         pid
+    }
+
+    fn push(&mut self, pid: i32, stage: Stage, manner: Manner, covered: bool) {
+        let (orders, group) = (VecDeque::new(), None);
+        let (killed, ends, stopped, continued, stirred) = (false, None, None, false, 0);
+        self.processes.push(Process { pid, stage, killed, ends, manner, covered, orders, group, stopped, continued, stirred });
     }
 
     /// The forked child checks the clock, and becomes the workload or exits; none if it was killed before.
@@ -139,6 +154,7 @@ impl Tree {
         self.promotes(index, clock, habits, e);
         self.demotes(index, habits, e);
         self.hooks(index, clock, habits, e);
+        self.thaws(index, clock, habits, e);
         let process = self.processes.get_mut(index)?;
         let Stage::Forked { token, not_after } = &process.stage else { return None };
         if clock.boot(e.now) >= *not_after {
@@ -148,10 +164,22 @@ impl Tree {
         }
         let Some(token) = token.clone() else {
             process.stage = Stage::Stands;
+            for _ in 0..if habits.freezes { e.rng.u32(..=habits.daemons) } else { 0 } {
+                self.daemon(None, false, habits, e);
+            }
             return Some(Ok(()));
         };
         let covered = process.covered;
-        let stands = |process: &&Process| matches!(process.stage, Stage::Stands | Stage::Forked { token: None, .. });
+        let stands = |process: &&Process| match &process.stage {
+            Stage::Stands | Stage::Forked { token: None, .. } => true,
+            Stage::Hooks(hook) => hook.kind == Some(HookKind::AfterFollow),
+            Stage::Forked { .. }
+            | Stage::Promotes { .. }
+            | Stage::Demotes { .. }
+            | Stage::Thaws { .. }
+            | Stage::Runs { .. }
+            | Stage::Zombie(_) => false,
+        };
         if let Some(standby) = self.processes.iter().find(stands) {
             e.judge.fail(format!("{} runs as pid {pid} beside its standby {}", self.who, standby.pid));
         }
@@ -161,22 +189,21 @@ impl Tree {
         process.stage = Stage::Runs { token: token.clone() };
         process.may_exit(Child { who: self.who, pid }, habits, e);
         for _ in 0..e.rng.u32(..=habits.daemons) {
-            self.daemon(&token, covered, habits, e);
+            self.daemon(Some(&token), covered, habits, e);
         }
         Some(Ok(()))
     }
 
-    /// Adds a daemon. The kernel kills it at H if it stays in the group of a parent that the kernel kills.
-    fn daemon(&mut self, token: &str, parent: bool, habits: &Habits, e: &mut Engine) {
+    /// Adds a daemon, of a leader if there is a token. The kernel kills it at H if it stays in the group of a parent that the kernel
+    /// kills.
+    fn daemon(&mut self, token: Option<&str>, parent: bool, habits: &Habits, e: &mut Engine) {
         let pid = self.pid();
         let manner =
             Manner { obeys_in: None, foreign: e.chance(habits.foreign), main: false, hidden: habits.hides, ..manner(habits, e) };
         let covered = e.rng.bool() && parent && !manner.foreign;
-        e.judge.runs(Child { who: self.who, pid }, token, covered, e.now);
-        e.note(self.who, || format!("pid {pid} is left behind by the workload"));
-        let stage = Stage::Runs { token: token.into() };
-        let orders = VecDeque::new();
-        self.processes.push(Process { pid, stage, asked: true, killed: false, ends: None, manner, covered, orders });
+        token.into_iter().for_each(|token| e.judge.runs(Child { who: self.who, pid }, token, covered, e.now));
+        e.note(self.who, || format!("pid {pid} is left behind"));
+        self.push(pid, token.map_or(Stage::Stands, |token| Stage::Runs { token: token.into() }), manner, covered);
     }
 
     /// Init shows the kernel all processes; `late` if H has passed, so that those that are not dead are dying only now.
@@ -195,7 +222,9 @@ impl Tree {
     /// Sends a stop signal.
     pub fn ask(&mut self, pid: i32, signal: i32, e: &mut Engine) {
         let Some(process) = self.processes.iter_mut().find(|process| process.pid == pid) else { return };
-        process.asked = true;
+        if process.stopped.is_some() && !process.killed {
+            e.judge.fail(format!("pid {pid} of {} gets signal {signal}, although it is frozen", self.who));
+        }
         let (Stage::Runs { .. } | Stage::Stands) = process.stage else { return };
         let Some(span) = process.manner.obeys_in.filter(|_| signal == SIGTERM) else { return };
         let at = e.now + span;
@@ -225,6 +254,7 @@ impl Tree {
             | Stage::Forked { .. }
             | Stage::Promotes { .. }
             | Stage::Demotes { .. }
+            | Stage::Thaws { .. }
             | Stage::Hooks(_)
             | Stage::Zombie(_) => None,
         });
@@ -236,7 +266,7 @@ impl Tree {
             any |= process.kill(self.who, e);
         }
         if let (Some((token, covered)), Some(patience)) = (breeder, breeding) {
-            self.daemon(&token, covered, habits, e);
+            self.daemon(Some(&token), covered, habits, e);
             if let Some(Process { manner, .. }) = self.processes.last_mut().filter(|_| killer == Killer::Guard) {
                 (manner.breeds, manner.foreign) = (false, false);
                 manner.dies_in = manner.dies_in.min(habits.death - patience);
@@ -245,17 +275,17 @@ impl Tree {
         any
     }
 
-    /// SIGKILL to this process.
-    pub fn kill_child(&mut self, pid: i32, e: &mut Engine) {
-        if let Some(process) = self.processes.iter_mut().find(|process| process.pid == pid) {
+    /// SIGKILL to a hook or probe, and to what is left in its process group.
+    pub fn kill_group(&mut self, pid: i32, e: &mut Engine) {
+        for process in self.processes.iter_mut().filter(|process| process.pid == pid || process.group == Some(pid)) {
             process.kill(self.who, e);
         }
     }
 
     /// One SIGKILL from outside.
     pub fn murder(&mut self, e: &mut Engine) {
-        let alive = self.processes.iter_mut().find(|process| matches!(process.stage, Stage::Runs { .. }) && !process.killed);
-        if let Some(process) = alive {
+        let runs = |process: &&mut Process| matches!(process.stage, Stage::Runs { .. } | Stage::Stands) && !process.killed;
+        if let Some(process) = self.processes.iter_mut().find(runs) {
             process.kill(self.who, e);
         }
     }
@@ -271,6 +301,7 @@ impl Tree {
             Stage::Forked { .. }
             | Stage::Promotes { .. }
             | Stage::Demotes { .. }
+            | Stage::Thaws { .. }
             | Stage::Hooks(_)
             | Stage::Stands
             | Stage::Runs { .. } => {}

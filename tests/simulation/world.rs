@@ -51,6 +51,7 @@ impl World {
         }
         e.judge.opts_out = nodes[0].config.lease.creation_wait == Some(Duration::ZERO);
         e.judge.interval = plan.interval();
+        e.judge.patience = nodes.iter().map(Node::unfit_delay).max().unwrap_or_default();
         e.judge.longest = nodes.iter().map(Node::longest_wait).max().unwrap_or_default();
         for node in &nodes {
             let (timing, lease) = (node.config.timing(), &node.config.lease);
@@ -193,6 +194,8 @@ impl World {
             }
             Event::Exec(child) => self.on(child.who, |container, e| container.exec(child.pid, e)),
             Event::Obeys(child) => self.on(child.who, |container, e| container.obeys(child.pid, e)),
+            Event::Says(child) => self.on(child.who, |container, e| container.says(child.pid, e)),
+            Event::Strays(child, within) => self.on(child.who, |container, e| container.strays(child.pid, within, e)),
             Event::Ends(child) => self.on(child.who, |container, e| container.ends(child.pid, e)),
             Event::Peer => self.turn_peer(),
             Event::Strike if self.calm_since.is_none() => self.strike_somewhere(),

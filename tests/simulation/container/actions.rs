@@ -5,6 +5,7 @@
 use tenure::{
     config::{Acknowledge, HookKind, ProbeKind},
     link::{Reason, ToElector},
+    notification::Notification,
     role::Role,
     supervision::{Action, Input, Launch, RoleInput, Target},
     time::Instant,
@@ -102,26 +103,27 @@ impl Container {
                     return;
                 }
                 e.note(self.who, || format!("signal {} to pid {pid}", signal.0));
-                self.words.clear();
+                self.mark();
                 self.tree.order(pid, Role::Standby, "", &self.node.habits, e);
                 self.handle(Input::Role(RoleInput::Signalled), e);
             }
-            Action::Freeze | Action::LookFrozen | Action::Thaw { .. } => e.judge.fail("nothing is frozen here"),
+            Action::Freeze => self.look_frozen(true, e),
+            Action::LookFrozen => self.look_frozen(false, e),
+            Action::Thaw { not_after } => self.thaw_workload(not_after, e),
             Action::MarkNotify => {
-                self.words.clear();
+                self.mark();
                 self.handle(Input::Role(RoleInput::Signalled), e);
             }
             Action::Hook { hook, told, not_after } => self.hook(hook, told.info.map(|info| info.token), not_after, e),
             Action::KillHook { pid } => {
                 e.note(self.who, || format!("kills hook {pid}"));
-                self.tree.kill_child(pid, e);
-                self.main.into_iter().for_each(|main| self.tree.is_asked(main));
+                self.tree.kill_group(pid, e);
             }
             Action::Probe { kind, began, launch } => self.probe(kind, began, launch, e),
             Action::KillProbe(kind) => {
                 e.note(self.who, || format!("kills the probe of {}", kind.as_str()));
                 for (pid, ..) in self.probes.iter().filter(|(_, of, _)| *of == kind) {
-                    self.tree.kill_child(*pid, e);
+                    self.tree.kill_group(*pid, e);
                 }
             }
         }
@@ -134,7 +136,7 @@ impl Container {
             let failure = self.illness(e);
             return self.handle(Input::Probed { kind, began, failure }, e);
         };
-        let hook = Hook { kind: None, workload, token, not_after };
+        let hook = Hook { kind: None, workload, token, not_after, tells: self.hooks_tell() };
         let pid = self.tree.fork_hook(hook, self.fuse.is_lit(), &self.node.habits, e);
         e.note(self.who, || format!("forks the probe of {} as pid {pid}", kind.as_str()));
         self.probes.push((pid, kind, began));
@@ -147,12 +149,19 @@ impl Container {
         (ill > 0.0 && e.now < self.node.plan.storm && e.chance(ill)).then(|| "ill".into())
     }
 
+    /// Whether hooks tell the workload its role, and vouch for its answer.
+    fn hooks_tell(&self) -> bool {
+        self.node.config.workload.acknowledge == Some(Acknowledge::Hook)
+    }
+
     fn hook(&mut self, kind: HookKind, token: Option<String>, not_after: Instant, e: &mut Engine) {
-        let (Some(main), Some(token)) = (self.main, token) else { return self.handle(Input::Role(RoleInput::HookNotForked), e) };
-        if kind == HookKind::BeforeFollow {
-            self.tree.is_asked(main);
-        }
-        let hook = Hook { kind: Some(kind), workload: main, token, not_after };
+        let tells = self.hooks_tell();
+        // Before a lead there is none, and where it is not told, it matters to no hook.
+        let main = if tells { self.main } else { Some(self.main.unwrap_or_default()) };
+        let (Some(workload), Some(token)) = (main, token) else {
+            return self.handle(Input::Role(RoleInput::HookNotForked), e);
+        };
+        let hook = Hook { kind: Some(kind), workload, token, not_after, tells };
         let pid = self.tree.fork_hook(hook, self.fuse.is_lit(), &self.node.habits, e);
         e.note(self.who, || format!("forks hook {} as pid {pid}", kind.as_str()));
         self.hook = Some(pid);
@@ -176,6 +185,12 @@ impl Container {
                 e.judge.expired(self.who, term, at);
             }
             e.judge.expired_in_peace(self.who, term, e.now);
+        }
+        // Whoever has done its run need not let the others go first.
+        if let ToElector::Stopping { reason: Reason::NotLive | Reason::NotReady, .. } = message
+            && self.node.preset.task().is_none()
+        {
+            e.judge.gives_up(self.who, e.now);
         }
         if let Some(elector) = &mut self.elector {
             if message != ToElector::Heartbeat {
@@ -238,6 +253,10 @@ impl Container {
             return e.at(self.suspended_until, Event::Exec(Child { who: self.who, pid }));
         }
         let Some(outcome) = self.tree.exec(pid, self.clock(), &self.node.habits, e) else { return self.wake(e) };
+        if self.node.habits.tells {
+            let span = e.spread(MS, S);
+            e.after(span, Event::Says(Child { who: self.who, pid }));
+        }
         if let Some((child, told)) = &mut self.spawning
             && *child == pid
         {
@@ -254,9 +273,30 @@ impl Container {
         let Some(role) = self.tree.obey(pid, &self.node.habits, e) else { return };
         if self.node.habits.says {
             let times = if e.chance(0.3) { 3 } else { 1 };
-            self.words.extend(std::iter::repeat_n((pid, role), times));
+            self.words.extend(std::iter::repeat_n((pid, Notification::Role(role)), times));
         }
         self.wake(e);
+    }
+
+    /// The workload says how it is, and will say so again.
+    pub fn says(&mut self, pid: i32, e: &mut Engine) {
+        let Some(leads) = self.tree.speaks(pid) else { return };
+        let said = match (self.illness(e), e.rng.bool()) {
+            (None, _) => Notification::Ready,
+            (Some(_), true) if leads => Notification::WatchdogTrigger,
+            (Some(_), _) => Notification::Reloading,
+        };
+        if e.now >= self.suspended_until && !self.tree.is_stopped(pid, e.now) {
+            self.words.push_back((pid, said));
+            self.wake(e);
+        }
+        let span = e.spread(20 * MS, 5 * S);
+        e.after(span, Event::Says(Child { who: self.who, pid }));
+    }
+
+    /// The roles that were said before count no more.
+    fn mark(&mut self) {
+        self.words.retain(|(_, said)| !matches!(said, Notification::Role(_)));
     }
 
     /// A process ends.
@@ -265,6 +305,7 @@ impl Container {
             return e.at(self.suspended_until, Event::Ends(Child { who: self.who, pid }));
         }
         if self.tree.end(pid, e) {
+            self.stirred = true;
             self.wake(e);
         }
     }

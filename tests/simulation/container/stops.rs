@@ -15,7 +15,7 @@ pub enum Moment {
     Now,
     /// Before the action of this number, so that it stops in the middle of its work.
     Action(u32),
-    /// Before it forks the workload.
+    /// Before it forks the workload, or the child that continues it.
     Spawn,
 }
 
@@ -93,6 +93,7 @@ impl Container {
         self.freeze_before = None;
         if std::mem::take(&mut self.frozen) {
             e.note(self.who, || "init goes on".into());
+            self.went_on = e.now;
             e.judge.trouble(self.who.replica, e.now);
             self.alarm.clear();
             self.wake(e);

@@ -135,6 +135,9 @@ impl Container {
                     if reason.is_loss() && *reason != Reason::Expired && !doubtful {
                         e.judge.lost(who, *term);
                     }
+                    if reason.is_loss() {
+                        e.judge.loses(who);
+                    }
                     if *reason == Reason::StepDown {
                         e.judge.steps_down(who, &identity);
                     }

@@ -83,6 +83,9 @@ impl Judge {
             let spec = &lease["spec"];
             [text(&lease["metadata"]["uid"]), text(&spec["holderIdentity"]), text(&spec["acquireTime"])]
         });
+        if let Some([_, holder, _]) = reign.as_ref().filter(|[_, holder, _]| !holder.is_empty()) {
+            self.gave_up.retain(|who, _| self.replicas[who.replica].identity == *holder);
+        }
         if reign != self.reign.0 {
             self.reign = (reign, version);
         }
@@ -104,7 +107,7 @@ impl Judge {
         let (bound, since) = (duration.max(self.longest), self.since);
         let idle = self.replicas.iter().find(|replica| {
             // The wait, the time that a releaser sits out, reads and attempts.
-            let bound = (bound + replica.duration) / 9 * 10 + replica.duration / 2 + 5 * S;
+            let bound = (bound + replica.duration + self.patience) / 9 * 10 + replica.duration / 2 + 5 * S;
             replica.identity != holder && replica.trouble < since && alone > bound
         });
         if let Some(Replica { identity, .. }) = idle {
@@ -147,6 +150,22 @@ impl Judge {
         {
             self.fail(format!("{who} begins term {} by a write that it sent before its last term was over", term.0));
         }
+        let (duration, gave_up) = (self.replicas[who.replica].duration, self.gave_up.remove(&who));
+        if let (Some(sent), Some(since)) = (sent, gave_up)
+            && sent < since + duration
+        {
+            self.fail(format!("{who} leads again within D of giving a term up, and nobody else has led"));
+        }
+    }
+
+    /// Init gives a term up, because its workload is not live, or not ready in time.
+    pub fn gives_up(&mut self, who: Who, now: Ns) {
+        self.gave_up.insert(who, now);
+    }
+
+    /// It has lost the Lease as well: it need not let the others go first.
+    pub fn loses(&mut self, who: Who) {
+        self.gave_up.remove(&who);
     }
 
     /// An elector has ended a term.

@@ -21,6 +21,8 @@ pub struct Hook {
     pub workload: i32,
     pub token: String,
     pub not_after: Instant,
+    /// It is what tells the workload, and vouches for its answer.
+    pub tells: bool,
 }
 
 impl Tree {
@@ -30,31 +32,38 @@ impl Tree {
         self.add(Stage::Hooks(hook), manner, covered, habits, e)
     }
 
-    /// The workload is being told to stand by.
-    pub fn is_asked(&mut self, workload: i32) {
-        if let Some(process) = self.processes.iter_mut().find(|process| process.pid == workload) {
-            process.asked = true;
-        }
+    /// Whether nothing is left in the process group of a hook or probe that has ended.
+    pub fn is_group_gone(&self, pid: i32) -> bool {
+        !self.processes.iter().any(|process| process.group == Some(pid))
     }
 
     /// It starts its work.
     pub(super) fn hooks(&mut self, index: usize, clock: Clock, habits: &Habits, e: &mut Engine) {
         let Some(Process { pid, stage, covered, .. }) = self.processes.get_mut(index) else { return };
         let (pid, covered) = (*pid, *covered);
-        let Stage::Hooks(Hook { kind, workload, token, not_after }) = stage else { return };
-        let (kind, workload, token) = (*kind, *workload, token.clone());
+        let Stage::Hooks(Hook { kind, workload, token, not_after, tells }) = stage else { return };
+        let (kind, workload, token, told) = (*kind, *workload, token.clone(), *tells);
+        let leads = kind != Some(HookKind::AfterFollow);
         if clock.boot(e.now) >= *not_after {
             *stage = Stage::Zombie(Exit::Code(126));
             return e.note(self.who, || format!("pid {pid} comes too late to run"));
         }
         e.note(self.who, || format!("RUNS {} as pid {pid} under token {token}", kind.map_or("a probe", HookKind::as_str)));
         let child = Child { who: self.who, pid };
-        e.judge.runs(child, &token, covered, e.now);
+        if leads {
+            e.judge.runs(child, &token, covered, e.now);
+        }
+        if e.chance(habits.leaves) {
+            self.daemon(Some(&*token).filter(|_| leads), covered, habits, e);
+            // What left the group is the workload's business, where that is not killed, and would not be frozen.
+            let stays = habits.freezes || told || e.rng.bool();
+            self.processes.last_mut().into_iter().for_each(|daemon| daemon.group = stays.then_some(pid));
+        }
         let ends = !e.chance(habits.hangs);
         let exit = Exit::Code(u8::from(e.chance(habits.hangs)));
         // One that ends badly may have done its work all the same.
         let tells = ends && exit == Exit::Code(0) || e.chance(0.5);
-        if kind == Some(HookKind::AfterLead) && tells {
+        if kind == Some(HookKind::AfterLead) && tells && told {
             self.order(workload, Role::Leader, &token, habits, e);
         }
         let at = e.now + e.spread(MS, LONGEST);
@@ -66,7 +75,7 @@ impl Tree {
 
     /// One that ends well has made sure that the workload stands by.
     pub(super) fn succeeds(&mut self, index: usize, exit: Exit, e: &mut Engine) {
-        let Process { stage: Stage::Hooks(Hook { kind: Some(HookKind::BeforeFollow), workload, .. }), .. } =
+        let Process { stage: Stage::Hooks(Hook { kind: Some(HookKind::BeforeFollow), workload, tells: true, .. }), .. } =
             &self.processes[index]
         else {
             return;
@@ -81,6 +90,5 @@ impl Tree {
             process.stage = Stage::Stands;
         }
         process.orders.clear();
-        process.asked = false;
     }
 }

@@ -90,7 +90,6 @@ impl Tree {
     /// The workload is told its role. Some ignore it when they are to stand by.
     pub fn order(&mut self, pid: i32, role: Role, token: &str, habits: &Habits, e: &mut Engine) {
         let Some(process) = self.processes.iter_mut().find(|process| process.pid == pid) else { return };
-        process.asked |= role == Role::Standby;
         if role == Role::Standby && habits.says && e.chance(habits.deaf) {
             return;
         }
@@ -98,6 +97,13 @@ impl Tree {
         let at = process.orders.back().map_or(0, |order| order.at).max(e.now + span);
         process.orders.push_back(Order { at, role, token: token.into() });
         e.at(at, Event::Obeys(Child { who: self.who, pid }));
+    }
+
+    /// Whether it leads; none if it says nothing any more.
+    pub fn speaks(&self, pid: i32) -> Option<bool> {
+        let process = self.processes.iter().find(|process| process.pid == pid && process.manner.main && !process.killed)?;
+        let (is_leader, is_standby) = (matches!(process.stage, Stage::Runs { .. }), matches!(process.stage, Stage::Stands));
+        (is_leader || is_standby).then_some(is_leader)
     }
 
     /// It takes on the role that it was told; returns which.
@@ -121,7 +127,7 @@ impl Tree {
             Role::Standby => {
                 e.note(self.who, || format!("pid {pid} stands by"));
                 e.judge.gone(self.who, pid);
-                (process.stage, process.asked) = (Stage::Stands, false);
+                process.stage = Stage::Stands;
             }
         }
         Some(role)
