@@ -29,10 +29,10 @@ impl Workload {
 
     /// Passes it on as it is.
     pub(crate) fn pass(&mut self, signal: Signal) {
-        if self.is_frozen() {
-            self.actions.push_back(Action::Warn(format!("{} is not passed on to a frozen workload", signal.name())));
-        } else if let Some(pid) = self.reachable() {
+        if let Some(pid) = self.reachable() {
             self.actions.push_back(Action::Signal { target: self.target(pid), signal });
+        } else if self.is_frozen() {
+            self.actions.push_back(Action::Warn(format!("{} is not passed on to a frozen workload", signal.name())));
         }
     }
 
@@ -45,7 +45,7 @@ impl Workload {
         });
     }
 
-    /// Who may get a signal other than SIGKILL: nobody that is frozen, and nobody that is to be killed, who may be frozen still (law 8).
+    /// Who may get a signal other than SIGKILL: nobody that is frozen (law 8), and nobody that is to be killed, which may be frozen.
     fn reachable(&self) -> Option<i32> {
         self.main().filter(|_| !self.is_frozen() && !self.is_being_killed())
     }
