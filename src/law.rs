@@ -101,8 +101,9 @@
 //! 16. The watch makes things faster and nothing depends on it: with a dead one a takeover is R later at most, and a minute
 //!     where the Lease rested. Its older versions of one uid are dropped, a quorum read is always believed.
 //! 17. A Lease that is being deleted is not acquired. A request to step down names the full identity of a holder and is removed
-//!     by the next acquisition; others give the named candidate one D. A Lease with a strategy is taken only by its preferred
-//!     holder. A pause keeps others from taking the Lease, but not the recorded holder; it moves neither S nor H.
+//!     by the next acquisition; others give the named candidate one D. Whoever gave a term up leaves the Lease to the others for
+//!     one D, unless it has done its run. A Lease with a strategy is taken only by its preferred holder. A pause keeps others from
+//!     taking the Lease, but not the recorded holder; it moves neither S nor H.
 //!
 //! # The rule of several slots
 //!
