@@ -476,13 +476,11 @@ fn node(
         config.workload.unready_after = Duration::from_nanos(spread(&mut own, S, 10 * S));
     }
     let hooks = &mut config.hooks;
-    if hooks.after_lead.is_some() || !plan.always && own.u8(..6) == 0 {
-        let mut hook = || {
-            Some(Hook {
-                command: vec!["hook".into()],
-                timeout: Duration::from_nanos(spread(&mut own, 20 * MS, S)),
-                ..Hook::default()
-            })
+    if !hooks.after_lead.command.is_empty() || !plan.always && own.u8(..6) == 0 {
+        let mut hook = || Hook {
+            command: vec!["hook".into()],
+            timeout: Duration::from_nanos(spread(&mut own, 20 * MS, S)),
+            ..Hook::default()
         };
         if !plan.always {
             (hooks.before_lead, hooks.after_lead, hooks.before_follow) = (hook(), hook(), hook());
@@ -490,6 +488,8 @@ fn node(
         hooks.after_follow = hook();
         (habits.leaves, habits.foreign) = (own.f64(), 0.0);
     }
+    // A planned stop waits a moment for the withdrawal of its address, which may never be told.
+    config.service.endpoint_slice = Some("leader".into()).filter(|_| own.u8(..4) == 0);
     if let Some(task) = &plan.task {
         (config.workload.on_exit, config.workload.on_loss) =
             if task.once.is_some() { (OnExit::Exit, OnLoss::Exit) } else { (OnExit::Follow, OnLoss::Follow) };

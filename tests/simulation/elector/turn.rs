@@ -145,7 +145,12 @@ impl Container {
                     e.judge.ended(who, e.now);
                 }
                 let is_step = !matches!(message, ToInit::Hello | ToInit::Saw { .. } | ToInit::Heartbeat | ToInit::Done);
+                let stops = if let ToInit::StepDown { term, .. } = &message { Some(*term) } else { None };
+                let is_published = self.node.config.service.endpoint_slice.is_some();
+                let withdrawn = stops.filter(|_| is_published && e.chance(0.5)).map(|term| ToInit::Withdrawn { term });
+                let Some(elector) = self.runner(pid) else { return };
                 elector.to_init.push_back(message);
+                elector.to_init.extend(withdrawn);
                 self.wake(e);
                 if is_step {
                     self.step(e);

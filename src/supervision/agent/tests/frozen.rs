@@ -224,7 +224,7 @@ fn the_hook_before_a_lead_comes_before_it_is_continued() {
 #[test]
 fn one_whose_hook_before_a_lead_fails_is_killed_and_not_asked() {
     let mut config = frozen();
-    config.hooks.before_lead = Some(Hook { command: vec!["hook".into()], ..Hook::default() });
+    config.hooks.before_lead = Hook { command: vec!["hook".into()], ..Hook::default() };
     let mut world = started(config);
     world.looked(true);
     world.lead(1);
