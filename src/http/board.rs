@@ -132,7 +132,12 @@ impl Board {
                     let is_nobody = holder == NOBODY;
                     let holder = if is_nobody { "nobody".into() } else { bounded(holder).into_owned() };
                     let term = (!is_nobody).then_some(*term);
-                    self.terms.truncate(REMEMBERED - 1);
+                    // Of several slots each has its last term.
+                    while self.terms.len() >= REMEMBERED
+                        && let Some(oldest) = self.terms.iter().rposition(|term| term.until.is_some())
+                    {
+                        self.terms.remove(oldest);
+                    }
                     self.terms.push_front(Seen { slot: slot.0, holder, term, since: at, until: None, ended: None });
                 }
             }

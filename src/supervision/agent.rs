@@ -214,7 +214,7 @@ impl Agent {
         let end = self.shutdown.as_ref().filter(|_| self.waits_to_end()).and_then(|shutdown| shutdown.due(self.term.as_ref()));
         let elector = self.electors.due(self.wants_elector());
         let first = (self.is_plain() && self.is_new()).then_some(Instant::BOOT);
-        let withdrawn = self.withdrawal.map(|withdrawal| withdrawal.until);
+        let withdrawn = self.withdrawal.as_ref().map(|withdrawal| withdrawal.until);
         [deadline, end, elector, first, withdrawn, self.limit(), self.workload.poll_timeout()].into_iter().flatten().min()
     }
 
@@ -227,7 +227,7 @@ impl Agent {
             self.enforce(now);
             self.limit_run(now);
         }
-        if self.withdrawal.is_some_and(|withdrawal| withdrawal.until <= now) {
+        if self.withdrawal.as_ref().is_some_and(|withdrawal| withdrawal.until <= now) {
             self.stop_now(now);
         }
         let wanted = self.wants_elector();
@@ -312,6 +312,7 @@ impl Agent {
     }
 
     fn change_elector(&mut self) {
+        self.forget_asked();
         if let Some(term) = &mut self.term {
             term.change_elector();
         }

@@ -98,7 +98,9 @@ impl Metrics {
         Reason::ALL.into_iter().for_each(|reason| it.killed(TransitionReason::Ended(reason), 0));
         counter(&meter, names::ELECTOR_RESTARTS).add(initial.generation.saturating_sub(1).into(), &[]);
         gauge(&meter, names::BUILD_INFO).record(1, &[KeyValue::new("version", env!("CARGO_PKG_VERSION"))]);
-        it.leads(initial.resume.as_ref().is_some_and(|resume| resume.told));
+        it.leads(
+            initial.resume.as_ref().is_some_and(|resume| resume.told && (resume.stopping.is_none() || resume.main.is_some())),
+        );
         it
     }
 

@@ -75,7 +75,7 @@ impl Agent {
     pub(super) fn signalled(&mut self, signal: Signal, now: Instant) {
         self.stop_now(now);
         match signal.0 {
-            libc::SIGTERM if self.withdraws_first(Reason::Signal, Some(signal), now) => {}
+            libc::SIGTERM if self.is_put_off(signal, now) => {}
             libc::SIGTERM => self.asked_to_end(signal, None, now),
             libc::SIGINT | libc::SIGQUIT if !self.workload.is_running() => self.asked_to_end(signal, None, now),
             // The program may handle it and go on, as a JVM does with QUIT; if it ends instead, so does init.
@@ -181,7 +181,8 @@ impl Agent {
     }
 
     fn finish(&mut self, now: Instant) {
-        let never_reaped = || self.workload.is_stuck().then_some(Exit::Signal(libc::SIGKILL));
+        let is_left = self.workload.is_stuck() || self.workload.leads();
+        let never_reaped = || is_left.then_some(Exit::Signal(libc::SIGKILL));
         let of_nothing = self.shutdown.as_ref().map_or(0, |shutdown| shutdown.code_of_nothing);
         let own = || self.workload.exit().or_else(never_reaped).map_or(of_nothing, Exit::code);
         let code = self.shutdown.as_ref().and_then(|shutdown| shutdown.code).unwrap_or_else(own);

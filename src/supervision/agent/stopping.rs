@@ -42,6 +42,7 @@ impl Agent {
 
     /// H has come.
     pub(super) fn expire(&mut self, now: Instant) {
+        self.begin_withheld(now);
         let Some(term) = self.term.as_mut().filter(|term| term.due().is_some()) else { return };
         let was_live = term.is_live() && term.stop(Reason::Expired);
         term.spend();
@@ -76,6 +77,7 @@ impl Agent {
 
     /// Stops or demotes the leader, in the time that the reason leaves (law 7).
     pub(super) fn give_way(&mut self, now: Instant) {
+        self.begin_withheld(now);
         let Some(term) = &self.term else { return };
         let (Some(reason), hard) = (term.stopping(), term.deadlines().hard) else { return };
         let stop = &self.config.config.workload.stop;

@@ -1,6 +1,6 @@
 //! What the elector says, and what it may not say.
 
-use super::{Agent, shutdown::Shutdown};
+use super::{Agent, shutdown::Shutdown, withdrawing::StepDown};
 use crate::{
     link::{Confirmed, Reason, Term, TermInfo, ToElector, ToInit},
     supervision::{Action, term::ActiveTerm},
@@ -19,16 +19,8 @@ impl Agent {
                 }
             }
             ToInit::StepDown { term, request, reason, traceparent } => {
-                if self.named(term).is_none() {
-                    return;
-                }
-                let waits = self.withdraws_first(reason, None, now) || self.withdrawal.is_some() && !reason.is_loss();
-                let Some(term) = self.named(term) else { return };
-                term.step_down(request, reason, traceparent);
-                self.on_loss(reason);
-                if !waits {
-                    self.stop_now(now);
-                    self.give_way(now);
+                if self.named(term).is_some() {
+                    self.step_down(StepDown { request, reason, traceparent }, now);
                 }
             }
             ToInit::Withdrawn { term } => {

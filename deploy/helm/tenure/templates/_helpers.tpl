@@ -26,7 +26,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 
 {{- define "tenure.leases" -}}
 {{- $name := printf "%s%s" (dig "lease" "prefix" "" .Values.config) (include "tenure.lease" .) | lower -}}
-{{- include "tenure.slots" (dict "config" .Values.config "name" (regexReplaceAll "[^a-z0-9.-]+" $name "-" | trimAll "-.")) -}}
+{{- include "tenure.slots" (dict "config" .Values.config "name" (regexReplaceAll "-*[.][-.]*" (regexReplaceAll "[^a-z0-9.-]" $name "-") "." | trimAll "-.")) -}}
 {{- end }}
 
 {{- define "tenure.file" -}}

@@ -107,6 +107,54 @@ fn a_workload_that_ends_meanwhile_is_not_started_again() {
 }
 
 #[test]
+fn a_workload_that_waits_to_be_started_again_is_proved_gone_and_stays_so() {
+    let mut config = config();
+    config.service.endpoint_slice = Some("leader".into());
+    config.workload.on_exit = OnExit::Restart;
+    let mut world = World::leading(config);
+    world.exit(Exit::Code(1));
+    world.take();
+
+    world.step_down(9, Reason::StepDown);
+
+    world.prove();
+    assert_eq!(world.stopped(), Some((9, Then::Follow)));
+    world.wake_until(world.now + Duration::from_secs(60));
+    assert_eq!(world.spawns(), None);
+}
+
+#[test]
+fn no_proof_answers_what_was_put_off_and_the_next_elector_asks_anew() {
+    let mut world = published();
+    world.step_down(9, Reason::StepDown);
+    world.feed(Input::ElectorEnded);
+    world.due();
+    world.greet();
+
+    world.wake_until(world.now + WITHDRAWAL);
+
+    assert!(world.wants(&to_main(libc::SIGTERM)));
+    world.take();
+    world.exit_proved(Exit::Code(0));
+    assert_eq!(world.stopped(), None);
+    world.step_down(1, Reason::StepDown);
+    world.prove();
+    assert_eq!(world.stopped(), Some((1, Then::Follow)));
+}
+
+#[test]
+fn the_wait_ends_at_s() {
+    let mut world = published();
+    let soft = deadlines(ms(1000)).soft;
+    world.sleep_until(soft.before(Duration::from_millis(1)));
+    world.feed(TERM);
+
+    world.wake_until(soft);
+
+    assert!(world.wants(&to_main(libc::SIGTERM)));
+}
+
+#[test]
 fn where_nobody_can_withdraw_it_nothing_waits() {
     let mut deaf = published();
     deaf.feed(Input::ElectorEnded);
