@@ -222,7 +222,7 @@ pub enum ToElector {
         /// When; the answer names it, so that none is taken for that to another question.
         began: Instant,
     },
-    /// How the workload is. Nothing more is said of it before the elector has spoken, which it does at once.
+    /// How the workload is. After a change of readiness nothing more is said of it before the elector has spoken, which it does at once.
     Health {
         /// Why it is not ready; none: it is, or nothing is asked, or none is meant to run.
         unready: Option<String>,

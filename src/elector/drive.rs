@@ -61,6 +61,8 @@ pub(super) struct EventLoop {
     watches: u64,
     beat_every: Duration,
     beat_due: Instant,
+    /// As init said last.
+    is_unready: bool,
     slew: Slew,
     /// What is asked of it.
     workload: WorkloadConfig,
@@ -112,6 +114,7 @@ impl EventLoop {
             watches: 0,
             beat_every,
             beat_due: Instant::BOOT,
+            is_unready: initial.config.workload.readiness.means().is_some(),
             slew: Slew::new(initial.config.timing().drift),
             workload: initial.config.workload.clone(),
             elector: start(initial),
@@ -192,7 +195,9 @@ impl EventLoop {
         self.edges.telemetry.heard(&message);
         self.edges.traffic.iter_mut().for_each(|traffic| traffic.told(&message));
         self.edges.events.iter_mut().for_each(|events| events.heard(&message));
-        if let ToElector::Health { .. } = message {
+        if let ToElector::Health { unready, .. } = &message
+            && std::mem::replace(&mut self.is_unready, unready.is_some()) != unready.is_some()
+        {
             // Init waits for a sign before it says more of it.
             self.beat_due = Instant::BOOT;
         }

@@ -14,7 +14,7 @@ use crate::{
 pub(super) struct ToldHealth {
     ready: bool,
     status: String,
-    /// It has spoken since. Until then it is told nothing further, however often a workload changes its mind.
+    /// It has spoken since it was told of a change. Until then it is told nothing further, however often a workload changes its mind.
     pub(super) is_heard: bool,
 }
 
@@ -51,9 +51,9 @@ impl Agent {
         let is_idle = config.runs == Runs::Leading && self.term.is_none();
         let unready = self.workload.unready().filter(|_| !is_idle && config.readiness.means().is_some()).map(str::to_owned);
         let ToldHealth { ready, status, is_heard } = &self.told_health;
-        let is_news = unready.is_none() != *ready || has_spoken && self.status != *status;
-        if self.electors.is_alive() && *is_heard && is_news {
-            self.told_health = ToldHealth { ready: unready.is_none(), status: self.status.clone(), is_heard: false };
+        let changes = unready.is_none() != *ready;
+        if self.electors.is_alive() && *is_heard && (changes || has_spoken && self.status != *status) {
+            self.told_health = ToldHealth { ready: unready.is_none(), status: self.status.clone(), is_heard: !changes };
             self.tell(ToElector::Health { unready, status: self.status.clone() });
         }
     }
