@@ -88,6 +88,8 @@ pub struct Judge {
     ended: BTreeMap<Who, Ns>,
     /// Since when each one gives a term up because of its workload's health, until somebody else holds the Lease.
     gave_up: BTreeMap<Who, Ns>,
+    /// Whose electors have asked for the end of a term that is lost, until it is over.
+    losing: BTreeSet<Who>,
     /// When the latest writes were sent, by their versions.
     writes: VecDeque<(u64, Ns)>,
     /// Everybody who was ever asked to step down.

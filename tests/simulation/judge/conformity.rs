@@ -160,17 +160,21 @@ impl Judge {
 
     /// Init gives a term up, because its workload is not live, or not ready in time.
     pub fn gives_up(&mut self, who: Who, now: Ns) {
-        self.gave_up.insert(who, now);
+        if !self.losing.contains(&who) {
+            self.gave_up.insert(who, now);
+        }
     }
 
     /// It has lost the Lease as well: it need not let the others go first.
     pub fn loses(&mut self, who: Who) {
         self.gave_up.remove(&who);
+        self.losing.insert(who);
     }
 
     /// An elector has ended a term.
     pub fn ended(&mut self, who: Who, now: Ns) {
         self.ended.insert(who, now);
+        self.losing.remove(&who);
     }
 
     /// An elector ends a term because the Lease is another's, or nobody's.
