@@ -226,13 +226,12 @@ impl Judge {
         self.alive.extend(twins);
     }
 
-    /// The next elector of `who` tells a copy's writes from its predecessor's once it has proved one of its own (law 6): whether
-    /// there is one.
-    pub fn forgets(&mut self, who: Who, until: Ns) -> bool {
+    /// The next elector of `who` tells a copy's writes from its predecessor's once it has proved one of its own (law 6).
+    pub fn forgets(&mut self, who: Who, until: Ns) {
         let copies: BTreeSet<Who> = self.copies.iter().flat_map(|(copy, original)| [*copy, *original]).collect();
-        let is_one = copies.contains(&who);
-        copies.into_iter().filter(|_| is_one).for_each(|who| self.injects(Uncovered::Copied, who, until));
-        is_one
+        if copies.contains(&who) {
+            copies.into_iter().for_each(|who| self.injects(Uncovered::Copied, who, until));
+        }
     }
 
     /// That process is dead.

@@ -227,9 +227,7 @@ impl Container {
         let span = e.latency(MS);
         e.judge.trouble(self.who.replica, e.now + S);
         let until = e.now + super::nanos(self.node.config.lease.duration) * 2 + S;
-        if e.judge.forgets(self.who, until) {
-            e.at(until + 1, Event::Settles);
-        }
+        e.judge.forgets(self.who, until);
         e.after(span, Event::ElectorGone(child));
         self.wake(e);
         self.expose(e);
