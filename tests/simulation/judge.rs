@@ -226,7 +226,7 @@ impl Judge {
         self.alive.extend(twins);
     }
 
-    /// The next elector of `who` tells a copy's writes from its predecessor's once it has proved one of its own (law 6).
+    /// `who` may take a copy's write for its own: by a new elector, until that has proved one of its own (law 6), or in a release.
     pub fn forgets(&mut self, who: Who, until: Ns) {
         let copies: BTreeSet<Who> = self.copies.iter().flat_map(|(copy, original)| [*copy, *original]).collect();
         if copies.contains(&who) {

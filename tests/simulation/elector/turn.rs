@@ -12,7 +12,7 @@ use tenure::{
 
 use super::{ElectorProcess, Outstanding};
 use crate::{
-    clock::MS,
+    clock::{MS, Ns, S},
     container::Container,
     engine::{Child, Engine, Event},
     nemesis::Fault,
@@ -107,6 +107,7 @@ impl Container {
         let (who, child, clock) = (self.who, Child { who: self.who, pid }, self.clock());
         let (identity, plan) = (Rc::clone(&self.identity), Rc::clone(&self.node.plan));
         let delay = e.latency(self.node.wake);
+        let duration = u64::try_from(self.node.config.lease.duration.as_nanos()).unwrap_or(Ns::MAX);
         let Some(elector) = self.runner(pid) else { return };
         match action {
             Action::Request { id, request, .. } => {
@@ -141,6 +142,9 @@ impl Container {
                     if *reason == Reason::StepDown {
                         e.judge.steps_down(who, &identity);
                     }
+                } else if matches!(message, ToInit::Releasing { .. }) {
+                    // What a copy gives back may be the other's.
+                    e.judge.forgets(who, e.now + duration * 2 + S);
                 } else if matches!(message, ToInit::Ended { .. }) {
                     e.judge.ended(who, e.now);
                 }

@@ -35,13 +35,15 @@ impl World {
         let Some(twin) = original.restored(index, &mut self.e) else { return false };
         let (from, to) = (original.who, twin.who);
         // Neither knows more than its last confirmed write: within D one of them has lost.
-        let until = self.e.now + super::nanos(twin.node.config.lease.duration) * 2 + S;
+        let duration = super::nanos(twin.node.config.lease.duration);
+        let until = self.e.now + duration * 2 + S;
         self.e.note(to, || format!("is restored from the memory of {from}"));
-        self.e.judge.begins(to, &twin.identity, super::nanos(twin.node.config.lease.duration), u64::MAX);
+        self.e.judge.begins(to, &twin.identity, duration, u64::MAX);
         self.e.judge.copied(from, to, until);
         self.e.judge.injects(Uncovered::Copied, to, until);
         self.e.judge.trouble_for_all(until);
-        self.e.at(until + 1, crate::engine::Event::Settles);
+        // What begins within that may last as long as a term.
+        self.e.at(until + duration, crate::engine::Event::Settles);
         self.is_copied = true;
         self.add(twin);
         true
