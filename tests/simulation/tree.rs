@@ -349,7 +349,8 @@ impl Tree {
 impl Process {
     /// In some worlds most end by themselves.
     fn may_exit(&mut self, child: Child, habits: &Habits, e: &mut Engine) {
-        if e.chance(habits.exits) {
+        // What is killed already does not end later for that.
+        if e.chance(habits.exits) && !self.killed {
             let span = e.spread(MS, habits.lasts);
             let exit = Exit::Code(u8::from(e.chance(0.7)));
             self.ends = Some((e.now + span, exit));
