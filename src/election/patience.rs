@@ -78,9 +78,12 @@ impl Core {
             return (now.boot >= since + self.timing.duration).then(|| self.unavailable(now));
         }
         let unknown = self.timing.duration;
-        let looks_alive = |record: &LeaseRecord| !record.looks_expired(unknown, now.wall);
-        let was_renewed = patience.watched.is_some_and(|watched| watched != sight);
-        if may_live && (was_renewed || self.observation.record().is_some_and(looks_alive)) {
+        let looks_alive = |record: &LeaseRecord| record.looks_alive(unknown, now.wall);
+        let lives = match patience.watched {
+            None => self.observation.record().is_some_and(looks_alive),
+            Some(watched) => watched != sight,
+        };
+        if may_live && lives {
             return Some((patience.code, self.not_acquired(None, now)));
         }
         if patience.watched.replace(sight).is_none() {

@@ -142,6 +142,14 @@ impl LeaseRecord {
         self.age(wall).is_none_or(|age| age > i64::try_from(duration.as_micros()).unwrap_or(i64::MAX))
     }
 
+    /// Whether it was renewed within its duration, or `unknown` if none is recorded, of this wall clock in microseconds. Not if its
+    /// renewTime is in the future by more: one of the two clocks is wrong then. A hint, on which nobody takes anything (law 11).
+    #[must_use]
+    pub fn looks_alive(&self, unknown: Duration, wall: i64) -> bool {
+        let duration = self.duration().unwrap_or(unknown);
+        !self.looks_expired(unknown, wall) && self.ahead(wall) <= duration
+    }
+
     /// For how long it has not been renewed by this wall clock, in microseconds; none without a renewTime.
     #[must_use]
     pub fn age(&self, wall: i64) -> Option<i64> {

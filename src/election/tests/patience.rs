@@ -110,6 +110,24 @@ fn what_looks_expired_is_watched_for_its_duration_whatever_the_bound_and_then_ta
 }
 
 #[test]
+fn a_holder_renewed_in_the_future_by_more_than_its_duration_is_watched_whatever_the_bound() {
+    let mut bench = waits(0, renewed(16));
+    takes_exactly_after(&mut bench, plus(15));
+    assert!(bench.leads().is_some() && said(&bench) == 1);
+
+    let mut bench = waits(0, renewed(600));
+    bench.run(seconds(3));
+    assert_eq!((given_up(&bench), said(&bench)), (None, 1));
+    bench.see(|object| object["spec"] = renewed(603));
+    gave_up(&bench, 75, &["other_1"]);
+
+    // Clocks may differ by less.
+    let mut bench = waits(0, renewed(15));
+    bench.run(TICK);
+    gave_up(&bench, 75, &["other_1"]);
+}
+
+#[test]
 fn a_holder_that_dies_is_waited_for_as_long_as_it_looks_alive_and_then_taken_within_the_bound() {
     let mut bench = waits(60, renewed(0));
     takes_exactly_after(&mut bench, plus(15));
