@@ -7,12 +7,13 @@ use std::{
 };
 
 use http::Request;
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 use super::{
     WorkloadConfig,
     humane::{MaybeSpan, Span},
+    scalars::Address,
 };
 use crate::words::worded;
 
@@ -21,6 +22,7 @@ use crate::words::worded;
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Probe {
     /// It says so itself on NOTIFY_SOCKET, as to systemd: READY=1 for readiness, WATCHDOG=1 again and again for liveness.
+    #[schemars(schema_with = "true_or_empty")]
     pub notify: bool,
     /// A program in its container ends with 0.
     pub exec: ExecProbe,
@@ -64,6 +66,11 @@ impl Default for Probe {
     }
 }
 
+/// `notify: {}` means `true`, in the manner of the others.
+fn true_or_empty(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": ["boolean", "object"], "maxProperties": 0 })
+}
+
 /// A program that is run to find out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
@@ -83,6 +90,8 @@ pub struct HttpProbe {
     /// With https its certificate is not verified.
     pub scheme: Scheme,
     /// Its address, and no name, so that no name server is asked; null: 127.0.0.1.
+    #[serde(with = "Address")]
+    #[schemars(with = "Option<IpAddr>")]
     pub host: Option<IpAddr>,
     /// Of the request.
     pub headers: BTreeMap<String, String>,
@@ -133,6 +142,8 @@ pub struct TcpProbe {
     /// Where it listens; 0: nowhere.
     pub port: u16,
     /// Its address; null: 127.0.0.1.
+    #[serde(with = "Address")]
+    #[schemars(with = "Option<IpAddr>")]
     pub host: Option<IpAddr>,
 }
 

@@ -151,6 +151,9 @@ impl Entry {
         // What an entry of a map holds is a text.
         let shape = if self.entry.is_some() { Shape::Text } else { self.key.shape };
         let kind = self.judged(&self.value)?;
+        if self.key.path == "service.ports" {
+            return Some(format!("{}: write ports such as [{{ name: http, port: 8080 }}]", explain(&kind)));
+        }
         if !matches!(kind, Kind::InvalidType(..) | Kind::InvalidValue(..)) {
             return Some(explain(&kind));
         }
@@ -260,13 +263,18 @@ impl Problem {
 }
 
 impl rules::Violation {
-    /// With the origin of the first of its keys that somebody set, or of something below it.
+    /// With the origin of the first of its keys that somebody set, or of something below it; if that is not the one that the
+    /// message is about, it is named as well.
     fn located(self, origins: &BTreeMap<String, Origin>) -> Problem {
         let below = |path: &str| origins.iter().find(|(key, _)| key.strip_prefix(path).is_some_and(|rest| rest.starts_with('.')));
         let origin = |path: &str| origins.get(path).or_else(|| below(path).map(|(_, origin)| origin));
-        let said = self.about.iter().find_map(|path| Some((path, origin(path)?)));
-        let path = said.map(|(path, _)| path).or_else(|| self.about.first()).cloned().unwrap_or_default();
-        Problem { origin: said.map_or(Origin::Default, |(_, origin)| origin.clone()), path, message: self.message }
+        let path = self.about.first().cloned().unwrap_or_default();
+        let (path, origin) = match self.about.iter().find_map(|said| Some((said, origin(said)?))) {
+            Some((said, origin)) if *said != path => (format!("{path} (beside {said})"), origin.clone()),
+            Some((_, origin)) => (path, origin.clone()),
+            None => (path, Origin::Default),
+        };
+        Problem { origin, path, message: self.message }
     }
 }
 

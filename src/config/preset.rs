@@ -89,9 +89,15 @@ pub(super) fn narrow(preset: &cli::Preset, [file, environment, flags]: &mut [Lay
     // Each slot would rest by itself.
     let applies =
         |path: &str| if is_task { path.starts_with("task.") || applies(path) && path != "lease.slots" } else { applies(path) };
+    // What is no key may be meant for one that applies, unless it stands among those that do not.
+    let may_apply = |path: &str| {
+        let section = path.split('.').next().unwrap_or_default();
+        let is_foreign = matches!(keys::find(section), Found::Section(_)) && !applies(&format!("{section}.any"));
+        !is_foreign && !matches!(keys::find(path), Found::Key(_))
+    };
     for layer in [file, environment] {
         layer.entries.retain(|entry| applies(&entry.key.path));
-        layer.problems.retain(|problem| applies(&problem.path) || !matches!(keys::find(&problem.path), Found::Key(_)));
+        layer.problems.retain(|Problem { path, .. }| applies(path) || applies(&format!("{path}.")) || may_apply(path));
     }
     let is_foreign = |path: &str| !applies(path) && !["lease.name", "workload.command"].contains(&path);
     let foreign = flags.entries.extract_if(.., |entry| is_foreign(&entry.key.path));

@@ -2,7 +2,7 @@
 
 use std::{
     fmt::{self, Display, Formatter},
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     ops::RangeInclusive,
 };
 
@@ -168,6 +168,21 @@ impl Listen {
             let refused =
                 |_| format!("{written:?} is not an address and a port: write both, such as 0.0.0.0:8080 or \"[::]:8080\"");
             written.parse().map_err(refused)
+        })
+    }
+}
+
+/// An address to connect to, or none.
+pub(super) struct Address;
+
+impl Address {
+    pub(super) fn serialize<S: Serializer>(address: &Option<IpAddr>, serializer: S) -> Result<S::Ok, S::Error> {
+        address.map(|address| address.to_string()).serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<IpAddr>, D::Error> {
+        maybe_text(deserializer, |written| {
+            written.parse().map_err(|_| format!("{written:?} is not an IP address: write one such as 127.0.0.1, no name"))
         })
     }
 }

@@ -101,6 +101,8 @@ mod tests {
         let score = node("workload.oomScoreAdjust");
         assert_eq!((&score["minimum"], &score["maximum"]), (&json!(-1000), &json!(1000)));
         assert_eq!(node("workload.restart.burst")["minimum"], 1);
+        let notify = node("workload.readiness.notify");
+        assert_eq!((&notify["type"], &notify["maxProperties"]), (&json!(["boolean", "object"]), &json!(0)), "true, or {{}}");
     }
 
     #[test]

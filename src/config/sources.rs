@@ -17,7 +17,7 @@ use super::{
     keys::{self, Found, Key, Shape},
     load::{Origin, Problem},
 };
-use crate::cli::ConfigFlags;
+use crate::cli::{ConfigFlags, Preset};
 
 /// Read where no other file is named, if it exists.
 const DEFAULT_FILE: &str = "/etc/tenure/tenure.yaml";
@@ -220,9 +220,10 @@ pub(super) fn environment(variables: &[(OsString, OsString)]) -> Layer {
 /// The flags, and the workload's command.
 pub(super) fn flags(flags: &ConfigFlags, command: &[String]) -> Layer {
     let mut layer = Layer::default();
+    let argument = if flags.preset == Preset::Run { "LEASE" } else { "NAME" };
     let named = [
         ("--lease", "lease.name", &flags.lease),
-        ("LEASE", "lease.name", &flags.lease_argument),
+        (argument, "lease.name", &flags.lease_argument),
         ("--namespace", "lease.namespace", &flags.namespace),
         ("--slots", "lease.slots", &flags.slots),
         ("--identity", "lease.identity", &flags.identity),

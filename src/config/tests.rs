@@ -482,7 +482,8 @@ log: {format: json}
 
 #[test]
 fn a_lock_is_told_of_a_misspelt_key_and_of_flags_that_do_not_apply_all_at_once() {
-    let file = File::new("misspelt.yaml", "lease: {durations: 20s}\nworkload: {stop: {grace: 1}, runs: sometimes}\n");
+    let text = "lease: {durations: 20s}\nleese: {name: x}\nhttp: 5\nhooks: {foo: 1}\nworkload: {stop: {grace: 1}, runs: sometimes, new: 1, readiness: {exec: {}}}\n";
+    let file = File::new("misspelt.yaml", text);
     let set = ["workload.runs=always", "http.listen=1.2.3.4:5", "workload.restart.delay=1s"].map(String::from).into();
     let given = ConfigFlags { leader_election: Some("off".into()), set, ..file.flags() };
 
@@ -490,12 +491,13 @@ fn a_lock_is_told_of_a_misspelt_key_and_of_flags_that_do_not_apply_all_at_once()
 
     let parts = [
         "lease.durations: there is no such key",
+        "leese: there is no such key",
         "workload.stop.grace: ",
         "--set workload.runs: workload.runs: does not apply",
         "--set http.listen: http.listen: does not apply",
         "--set workload.restart.delay: workload.restart.delay: does not apply",
         "--leader-election: lease.enabled: without leader election there is no lock",
-        "lease.name: the Lease needs a name",
+        "NAME: lease.name: the Lease needs a name",
     ];
     assert!(parts.iter().all(|part| said.iter().any(|said| said.contains(part))), "{said:#?}");
     assert_eq!(said.len(), parts.len(), "{said:#?}");
@@ -634,4 +636,41 @@ fn what_is_to_be_asked_and_says_nothing_is_refused_with_all_else_where_it_stands
     fs::write(&file.0, "workload: { readiness: { exec: {} }, startTimeout: 5s }").unwrap();
     let said = problems(&ConfigFlags { lease: Some("x".into()), ..file.flags() }, &[]);
     assert_eq!(said.len(), 1, "it is not told again that nothing is asked: {said:#?}");
+}
+
+#[test]
+fn what_one_key_makes_necessary_or_impossible_in_another_is_said_where_that_one_stands() {
+    let file = File::new("cause.yaml", "");
+    for (text, expected) in [
+        ("workload: {runs: always, stop: {grace: 9s}}", ["signals.onLead (beside workload.runs): nobody tells the workload"]),
+        ("workload: {runs: always}", ["workload.acknowledge (beside workload.runs): is required"]),
+        ("service: {endpointSlice: a}", ["service.ports (beside service): is empty"]),
+        ("service: {ports: [{port: 80}]}", ["service.endpointSlice (beside service): is missing"]),
+        (
+            "hooks: {beforeFollow: {command: [a]}}\nworkload: {stop: {grace: 10s}}",
+            ["hooks.beforeFollow.timeout (beside workload.stop.grace): leaves the workload no time"],
+        ),
+    ] {
+        fs::write(&file.0, text).unwrap();
+        let said = problems(&ConfigFlags { lease: Some("x".into()), ..file.flags() }, &[]);
+        let line = text.lines().count();
+        let is_said =
+            |words: &str| said.iter().any(|problem| problem.starts_with(&format!("{}:{line}: {words}", file.0.display())));
+        assert!(expected.into_iter().all(is_said), "{said:#?}");
+    }
+}
+
+#[test]
+fn ports_and_addresses_of_another_form_are_refused_in_the_words_of_theirs() {
+    let file = File::new("ports.yaml", "");
+    for ports in
+        ["[8080]", "['8080']", "[{name: http, port: '8080'}]", "[{port: 70000}]", "[{port: 80, prot: TCP}]", "[{}]", "8080"]
+    {
+        fs::write(&file.0, format!("service: {{endpointSlice: a, ports: {ports}}}")).unwrap();
+        let said = problems(&ConfigFlags { lease: Some("x".into()), ..file.flags() }, &[]);
+        assert!(said.len() == 1 && said[0].contains("write ports such as [{ name: http, port: 8080 }]"), "{said:#?}");
+    }
+    fs::write(&file.0, "workload: {readiness: {http: {port: 80, host: localhost}}}").unwrap();
+    let said = problems(&ConfigFlags { lease: Some("x".into()), ..file.flags() }, &[]);
+    assert!(said.len() == 1 && said[0].contains("\"localhost\" is not an IP address: write one such as 127.0.0.1"), "{said:#?}");
 }

@@ -164,7 +164,8 @@ impl Following {
             (attempt, Answer::Object(object)) => match (LeaseRecord::read(object), attempt) {
                 (Some(record), None) => return self.read(core, record, now),
                 (Some(record), Some(attempt)) if attempt.acquires.is_none() => {
-                    core.report(Event::HeldByNobody { duration: record.duration().unwrap_or_default() });
+                    let wait = core.observation.wait_for_nobody(record.duration().unwrap_or_default());
+                    core.report(Event::HeldByNobody { wait });
                     core.saw(record, now);
                 }
                 (Some(record), Some(attempt)) if attempt.is_proved_by(&record) => {

@@ -304,8 +304,8 @@ pub enum Event {
     CampaignLost(Box<LostCampaign>),
     /// What was not given back is now held by nobody, and waited for (law 14).
     HeldByNobody {
-        /// The longest known.
-        duration: Duration,
+        /// For how long.
+        wait: Duration,
     },
     /// A renewal was confirmed.
     Renewed {

@@ -267,11 +267,12 @@ impl Observation {
                 let (at, why) = due.map_or((expired, AcquireReason::Expired), |due| (due, AcquireReason::Due));
                 (at, why, candidate.filter(|_| was_asked))
             }
-            LeaseState::Nobody if self.creation_wait.is_some() || recorded >= self.longest() => {
-                let wait = self.creation_wait.unwrap_or(recorded);
-                (self.timing.takeable(self.since, wait), AcquireReason::Nobody, candidate)
+            LeaseState::Nobody | LeaseState::Free if self.creation_wait == Some(Duration::ZERO) => {
+                (self.since, AcquireReason::Cleared, candidate)
             }
-            LeaseState::Free if self.creation_wait == Some(Duration::ZERO) => (self.since, AcquireReason::Cleared, candidate),
+            LeaseState::Nobody if self.creation_wait.is_some() || recorded >= self.longest() => {
+                (self.timing.takeable(self.since, self.wait_for_nobody(recorded)), AcquireReason::Nobody, candidate)
+            }
             LeaseState::Nobody | LeaseState::Free => {
                 return Eligibility::Vacant { from: Some(record.clone()), duration: self.longest() };
             }
@@ -284,6 +285,11 @@ impl Observation {
             None => at + self.precedence,
         };
         Eligibility::Open { at: at.max(self.not_before), why, from: record.clone() }
+    }
+
+    /// How long what is held by nobody is waited for, if this is the duration that it says.
+    pub(crate) fn wait_for_nobody(&self, duration: Duration) -> Duration {
+        self.creation_wait.unwrap_or(duration)
     }
 
     /// When the next run is due, before which nobody takes the Lease; none if nothing but its holder is waited for.
@@ -336,7 +342,7 @@ impl Observation {
 
     /// Somebody whom the Lease does not name may run for up to `duration`.
     fn remember(&mut self, duration: Duration, now: Instant) {
-        let until = self.timing.takeable(now, self.creation_wait.unwrap_or(duration));
+        let until = self.timing.takeable(now, self.wait_for_nobody(duration));
         self.not_before = self.not_before.max(until);
     }
 }

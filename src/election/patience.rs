@@ -99,7 +99,8 @@ impl Core {
     /// It cannot be read, or may be taken and is not.
     fn unavailable(&self, now: Now) -> GivenUp {
         let why = self.failure();
-        let code = if why.is_some_and(RequestError::is_forbidden) { exit::NOT_PERMITTED } else { exit::UNAVAILABLE };
+        let denied = matches!(why.and_then(|why| why.status), Some(401 | 403));
+        let code = if denied { exit::NOT_PERMITTED } else { exit::UNAVAILABLE };
         (code, self.not_acquired(Some(why.map_or_else(|| "it keeps changing".into(), RequestError::to_string)), now))
     }
 

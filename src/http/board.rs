@@ -13,7 +13,7 @@ use crate::{
         transition::{Anchor, Outcome, Transition},
         writes::NOBODY,
     },
-    link::{InitialState, ToElector},
+    link::{InitialState, Resume, Slot, TermInfo, ToElector},
     role::Role,
     time::Instant,
     words::bounded,
@@ -32,6 +32,7 @@ pub(super) struct Board {
     terms: VecDeque<Seen>,
     /// The latest first.
     transitions: VecDeque<Past>,
+    own: Option<Own>,
     workload: Workload,
 }
 
@@ -60,6 +61,14 @@ struct Workload {
     status: String,
 }
 
+/// The term that this replica leads in.
+#[derive(Clone, Debug)]
+struct Own {
+    slot: Slot,
+    term: i32,
+    token: String,
+}
+
 /// A transition that is over.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -80,6 +89,11 @@ impl Board {
         let InitialState { identity, config, resume, .. } = initial;
         let stands_by = config.workload.runs != Runs::Leading;
         let leads = resume.as_ref().and_then(|resume| resume.main).map(|_| Role::Leader);
+        let own = resume.as_ref().map(|Resume { info: TermInfo { slot, transitions, token, .. }, .. }| Own {
+            slot: *slot,
+            term: *transitions,
+            token: token.clone(),
+        });
         // Init tells only what is otherwise.
         let ready = config.workload.readiness.means().is_none();
         let role = leads.or_else(|| stands_by.then_some(Role::Standby));
@@ -87,6 +101,7 @@ impl Board {
             identity: identity.clone(),
             namespace: config.lease.namespace.clone(),
             lease: config.lease.name.clone(),
+            own,
             workload: Workload { stands_by, role, ready, ..Workload::default() },
             ..Self::default()
         }
@@ -143,6 +158,8 @@ impl Board {
             }
             Event::Transitioned(transition) => {
                 self.end_or_resume(transition);
+                let Transition { to, slot, term, token, .. } = &**transition;
+                self.own = (*to == Role::Leader).then(|| Own { slot: *slot, term: *term, token: token.clone() });
                 self.transitions.truncate(REMEMBERED - 1);
                 self.transitions.push_front(past(transition));
             }
@@ -195,16 +212,16 @@ impl Board {
         let led = vital.view.leading;
         let left = |deadline: Instant| deadline.since(now).as_secs_f64();
         let Workload { role, ready, unready, status, .. } = &self.workload;
-        let latest = self.transitions.front().filter(|latest| led.is_some() && latest.to == Role::Leader.as_str());
+        let own = self.own.as_ref().filter(|_| led.is_some());
         json!({
             "identity": self.identity, "namespace": self.namespace, "lease": self.lease, "ready": vital.view.ready,
             "role": if led.is_some() { Role::Leader } else { Role::Standby }.as_str(),
             "stopping": led.is_some_and(|led| led.ending),
             "holder": self.holder(),
             "since": self.current().map(|term| &term.since),
-            "slot": latest.map(|latest| latest.slot),
-            "term": latest.map(|latest| latest.term),
-            "fencingToken": latest.map(|latest| &latest.fencing_token),
+            "slot": own.map(|own| own.slot.0),
+            "term": own.map(|own| own.term),
+            "fencingToken": own.map(|own| &own.token),
             "softDeadlineSeconds": led.map(|led| left(led.deadlines.soft)),
             "hardDeadlineSeconds": led.map(|led| left(led.deadlines.hard)),
             "renewedSecondsAgo": led.map(|led| now.since(led.confirmed).as_secs_f64()),

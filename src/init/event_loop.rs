@@ -236,7 +236,7 @@ impl EventLoop {
             Ok(Some(Ok(Heard::Said(said)))) => {
                 for said in said {
                     if let Notification::Refused(why) = said
-                        && self.roles.is_first_rejection()
+                        && self.roles.is_first_rejection(why)
                     {
                         self.warn(why.into());
                     }
@@ -244,7 +244,7 @@ impl EventLoop {
                 }
             }
             Ok(Some(Ok(Heard::Marked(number)))) => self.roles.marked(number),
-            Ok(Some(Err(rejected))) if self.roles.is_first_rejection() => self.warn(rejected.to_string()),
+            Ok(Some(Err(rejected))) if self.roles.is_first_rejection(rejected.kind()) => self.warn(rejected.to_string()),
             Ok(Some(Err(_))) => {}
             Ok(None) | Err(_) => return false,
         }

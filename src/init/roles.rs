@@ -30,14 +30,14 @@ pub(super) struct RoleMessenger {
     /// The number of the last mark, and whether it is still to be read: every role before it was said before the question.
     marks: u64,
     is_unmarked: bool,
-    /// A notification of this incarnation was dropped and that was logged: a flood of them is one line.
-    rejected: bool,
+    /// Kinds of notifications of this incarnation that were dropped, which was logged: a flood of one is one line.
+    rejected: Vec<&'static str>,
 }
 
 impl RoleMessenger {
     pub(super) fn new(notify: Option<NotifySocket>, answers: bool) -> Self {
         // Anybody can send a mark, and nobody can guess one.
-        Self { notify, answers, child: None, marks: fastrand::u64(..), is_unmarked: false, rejected: false }
+        Self { notify, answers, child: None, marks: fastrand::u64(..), is_unmarked: false, rejected: Vec::new() }
     }
 
     /// The socket to read, unless an answer may be next whose question is not known to have been asked.
@@ -45,8 +45,12 @@ impl RoleMessenger {
         self.notify.as_ref().filter(|_| self.child.is_none() || self.is_unmarked || !self.answers)
     }
 
-    pub(super) const fn is_first_rejection(&mut self) -> bool {
-        !std::mem::replace(&mut self.rejected, true)
+    pub(super) fn is_first_rejection(&mut self, kind: &'static str) -> bool {
+        let is_first = !self.rejected.contains(&kind);
+        if is_first {
+            self.rejected.push(kind);
+        }
+        is_first
     }
 
     /// This mark was read.
@@ -62,7 +66,7 @@ impl RoleMessenger {
 
     /// This incarnation is gone.
     pub(super) fn forget(&mut self) {
-        (self.child, self.is_unmarked, self.rejected) = (None, false, false);
+        (self.child, self.is_unmarked, self.rejected) = (None, false, Vec::new());
     }
 
     /// Kills the child, whatever it has done: nobody asks any more.

@@ -79,6 +79,18 @@ pub enum Rejected {
     Stranger(Pid),
 }
 
+impl Rejected {
+    /// Its kind, whoever sent it.
+    #[must_use]
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::NotText => "not text",
+            Self::Unknown => "unknown",
+            Self::Stranger(_) => "stranger",
+        }
+    }
+}
+
 /// The socket.
 #[derive(Debug)]
 pub struct NotifySocket {

@@ -64,9 +64,9 @@ impl EventLog {
         match event {
             Event::Ready => info!(lease, identity, "ready: the Lease was read"),
             Event::NewLeader { holder } => info!(lease, holder = &*bounded(holder), "another replica leads"),
-            Event::HeldByNobody { duration } => info!(
+            Event::HeldByNobody { wait } => info!(
                 lease,
-                wait = duration.as_secs_f64(),
+                wait = wait.as_secs_f64(),
                 "the Lease was not given back: nobody holds it for as long as whoever had it may still run, and then it is taken"
             ),
             Event::Campaigning { why, context, .. } => {

@@ -19,10 +19,13 @@ use crate::{
     },
 };
 
+const TWO: &str = "two_0123456789abcdef0123456789abcdef";
+
 pub(super) fn all() -> Vec<Case> {
     cases![
         a_holder_that_is_asked_steps_down_and_the_wait_ends_with_the_next_term,
         the_candidate_is_named_with_the_request,
+        a_candidate_that_no_replica_can_be_is_refused_and_nobody_is_asked,
         what_nobody_holds_is_1_and_what_is_not_there_2,
         a_pause_keeps_everybody_from_it_and_a_resume_lets_them,
         an_edit_that_meets_another_is_made_again,
@@ -57,12 +60,22 @@ async fn the_candidate_is_named_with_the_request(stage: Stage) {
     stage.lease.create(held("one_1", 60)).await;
     let desk = Desk::of(&stage).await;
 
-    let ended = desk.ends(&["step-down", LEASE, "--to", "two_2"]).await;
+    let ended = desk.ends(&["step-down", LEASE, "--to", TWO]).await;
 
     assert_eq!((ended.code, ended.out.as_str()), (0, "one_1 was asked to step down\n"), "{}", ended.err);
     let lease = stage.lease.read().await;
     let told = ["tenure.dev/step-down", "tenure.dev/step-down-to"].map(|name| annotation(lease.as_ref(), name));
-    assert_eq!(told, [json!("one_1"), json!("two_2")]);
+    assert_eq!(told, [json!("one_1"), json!(TWO)]);
+}
+
+async fn a_candidate_that_no_replica_can_be_is_refused_and_nobody_is_asked(stage: Stage) {
+    stage.lease.create(held("one_1", 60)).await;
+    let desk = Desk::of(&stage).await;
+    for (candidate, code) in [("", 64), ("two", 78), ("two_2", 78), (&TWO[1 + "two".len()..], 78)] {
+        let ended = desk.ends(&["step-down", LEASE, "--to", candidate]).await;
+        assert_eq!(ended.code, code, "{candidate:?}: {}", ended.err);
+    }
+    assert_eq!(annotation(stage.lease.read().await.as_ref(), "tenure.dev/step-down"), Value::Null);
 }
 
 async fn what_nobody_holds_is_1_and_what_is_not_there_2(stage: Stage) {

@@ -67,7 +67,7 @@ fn proves(world: &World, reason: Reason) {
 
 pub(crate) fn what_systemd_notify_says_of_a_workload_is_told_and_what_tenure_does_not_do_is_refused() {
     let mut config = config(
-        "read go; systemd-notify --ready --status='7 of 9 done' || echo failed; systemd-notify MAINPID=1 FDSTORE=1; \
+        "read go; systemd-notify --ready --status='7 of 9 done' || echo failed; systemd-notify MAINPID=1 FDSTORE=1 FDSTORE=1; \
          systemd-notify RELOADING=1; echo said; systemd-notify STATUS=; exec sleep 1000",
     );
     let scratch = Scratch::new();
@@ -96,7 +96,9 @@ pub(crate) fn what_systemd_notify_says_of_a_workload_is_told_and_what_tenure_doe
     }
     proves(&world, Reason::StepDown);
     let warned = world.warned.take();
-    assert!(warned.iter().any(|line| line.starts_with("MAINPID is refused")), "{warned:?}");
+    for refused in ["MAINPID is refused", "FDSTORE is refused"] {
+        assert_eq!(warned.iter().filter(|line| line.starts_with(refused)).count(), 1, "{warned:?}");
+    }
 }
 
 pub(crate) fn a_workload_with_systemds_library_is_ready_and_has_a_watchdog_that_ends_it_once_it_is_stopped() {

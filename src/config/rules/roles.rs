@@ -99,7 +99,7 @@ fn judge_telling(config: &Config, judgement: &mut Judgement) {
         let Some(signal) = signal else {
             if hook.of(hooks).is_none() {
                 let message = format!("nobody tells the workload that it {role}: set this or {key}");
-                judgement.refuse(&[path, key], message);
+                judgement.refuse(&[path, key, "workload.runs"], message);
             }
             continue;
         };
@@ -116,7 +116,7 @@ fn judge_telling(config: &Config, judgement: &mut Judgement) {
     }
     match config.workload.acknowledge {
         None => judgement.refuse(
-            &["workload.acknowledge"],
+            &["workload.acknowledge", "workload.runs"],
             "is required where the workload runs on every replica: hook (exit 0 of both hooks), notify (X_TENURE_ROLE on NOTIFY_SOCKET) \
              or none (the signal is enough, and nobody checks)",
         ),

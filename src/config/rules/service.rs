@@ -10,7 +10,7 @@ pub(super) fn judge(service: &Service, judgement: &mut Judgement) {
     let (slice, all) = ("service.endpointSlice", &service.ports);
     let mut refuse_if = |is_so: bool, about: &str, message: &str| {
         if is_so {
-            judgement.refuse(&[about], message);
+            judgement.refuse(&[about, "service"], message);
         }
     };
     if let Some(name) = &service.endpoint_slice {

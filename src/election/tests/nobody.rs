@@ -68,7 +68,7 @@ fn an_absent_lease_is_created_held_by_nobody_and_taken_after_the_wait() {
     assert_eq!(spec["renewTime"].as_str().unwrap().split('.').nth(1).map(str::len), Some(7), "six digits and Z");
     assert_eq!(metadata["labels"]["app.kubernetes.io/managed-by"], "tenure");
     assert_eq!(metadata["annotations"][HOLDER], NOBODY);
-    assert!(bench.events.contains(&Event::HeldByNobody { duration: seconds(15) }));
+    assert!(bench.events.contains(&Event::HeldByNobody { wait: seconds(15) }));
     leads_exactly_after(&mut bench, plus(15) - TICK);
     assert_eq!(bench.writes().len(), 2, "one PUT takes it");
     assert_eq!((&bench.body()["spec"]["holderIdentity"], &bench.body()["spec"]["leaseTransitions"]), (&json!(ME), &json!(1)));
@@ -319,6 +319,12 @@ fn a_creation_wait_of_nothing_opts_out_of_all_waits_but_that_for_a_holder() {
         let mut bench = with_creation_wait(Duration::ZERO, register);
         bench.run(TICK);
         assert!(bench.leads().is_some());
+        let is_nobodys = |event: &Event| match event {
+            Event::HeldByNobody { wait } => !wait.is_zero(),
+            Event::Campaigning { why, .. } => *why != AcquireReason::Cleared,
+            _ => false,
+        };
+        assert!(!bench.events.iter().any(is_nobodys), "{:?}", bench.events);
     }
     let beside = annotated(held("client-go", 15), json!({(HOLDER): "x"}));
     leads_exactly_after(&mut with_creation_wait(Duration::ZERO, beside), plus(15));

@@ -215,7 +215,7 @@ fn credentials_that_are_refused_are_read_again_before_it_gives_up() {
     bench.answer(refused(Refusal::Unauthorized, 401));
     assert_eq!(given_up(&bench), None);
     bench.answer(refused(Refusal::Unauthorized, 401));
-    gave_up(&bench, 69, &["401"]);
+    gave_up(&bench, 77, &["401"]);
 }
 
 #[test]

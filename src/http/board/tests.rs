@@ -194,7 +194,8 @@ fn of_its_workload_it_tells_whether_it_runs_as_what_how_it_is_and_what_it_says()
         acquired_at: String::new(),
         traceparent: String::new(),
     };
-    let (uid, resource_version, spec, deadlines) = ("u".into(), "9".into(), String::new(), timing.deadlines(START));
+    let deadlines = timing.deadlines(START);
+    let (uid, resource_version, spec) = ("u".into(), "9".into(), String::new());
     resumed.resume = Some(Resume {
         term: Term(1),
         info,
@@ -205,7 +206,11 @@ fn of_its_workload_it_tells_whether_it_runs_as_what_how_it_is_and_what_it_says()
         main: Some(7),
         told: true,
     });
-    assert_eq!(Board::new(&resumed).workload.role, Some(Role::Leader), "init told an earlier elector");
+    let board = Board::new(&resumed);
+    assert_eq!(board.workload.role, Some(Role::Leader), "init told an earlier elector");
+    let led = Led { term: Term(1), confirmed: START, deadlines, ending: false };
+    let status = board.status(vital(Some(led)), START);
+    assert_eq!([&status["slot"], &status["term"], &status["fencingToken"]], [&json!(0), &json!(7), &json!("9")]);
 }
 
 #[test]

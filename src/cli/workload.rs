@@ -1,0 +1,130 @@
+//! Flags of the commands that run a workload: `run`, `lock` and `task`.
+//!
+//! All three are a [`Run`] with a [`Preset`]: there is no second way to hold a Lease.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::exit;
+
+/// Runs the workload; the face without a name.
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
+pub struct Run {
+    /// Configuration.
+    #[command(flatten)]
+    pub flags: ConfigFlags,
+    /// The workload: a program and its arguments, no shell
+    #[arg(last = true, value_name = "COMMAND")]
+    pub command: Vec<String>,
+}
+
+/// Flags that change the configuration; each value is judged there.
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
+pub struct ConfigFlags {
+    /// Configuration file, YAML or JSON [default: $TENURE_CONFIG, else /etc/tenure/tenure.yaml where it exists]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Name of the Lease (lease.name)
+    #[arg(long, value_name = "NAME")]
+    pub lease: Option<String>,
+    /// The same, where a command takes it without a flag.
+    #[arg(skip)]
+    pub lease_argument: Option<String>,
+    /// Which command this is a part of.
+    #[arg(skip)]
+    pub preset: Preset,
+    /// Namespace of the Lease (lease.namespace)
+    #[arg(short, long, value_name = "NAMESPACE")]
+    pub namespace: Option<String>,
+    /// How many replicas may run it at a time, each by a Lease of its own (lease.slots)
+    #[arg(long, value_name = "N")]
+    pub slots: Option<String>,
+    /// Base of this replica's identity (lease.identity)
+    #[arg(long, value_name = "NAME")]
+    pub identity: Option<String>,
+    /// How long the Lease is valid without a renewal, such as 15s (lease.duration)
+    #[arg(long, value_name = "DURATION")]
+    pub lease_duration: Option<String>,
+    /// error, warn, info, debug or trace (log.level)
+    #[arg(long, value_name = "LEVEL")]
+    pub log_level: Option<String>,
+    /// text or json (log.format)
+    #[arg(long, value_name = "FORMAT")]
+    pub log_format: Option<String>,
+    /// off: a plain init that runs the workload without a Lease (lease.enabled)
+    #[arg(long, value_name = "on|off")]
+    pub leader_election: Option<String>,
+    /// Any key, such as workload.stop.lossGrace=2s; lists and maps in YAML or JSON
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+}
+
+/// The commands that run a workload: all of them are `run` with other defaults.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Preset {
+    /// `run`.
+    #[default]
+    Run,
+    /// `lock`.
+    Lock(Lock),
+    /// `task`.
+    Task(Task),
+}
+
+/// How long `lock` waits.
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lock {
+    /// Wait for ever (the default)
+    #[arg(long, conflicts_with_all = ["timeout", "at_once"])]
+    pub wait: bool,
+    /// Wait this long for a holder that lives, such as 30s; what looks abandoned is watched for as long as it takes to be sure
+    #[arg(long, value_name = "DURATION", conflicts_with = "at_once")]
+    pub timeout: Option<String>,
+    /// Wait for no holder that lives: --timeout 0s
+    #[arg(long = "try")]
+    pub at_once: bool,
+    /// Exit code if a holder that lives was waited for in vain
+    #[arg(short = 'E', long, value_name = "CODE", default_value_t = exit::HELD)]
+    pub conflict_exit_code: u8,
+}
+
+/// When `task` runs.
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
+pub struct Task {
+    /// From the start of one run to that of the next, in whole seconds, such as 1h
+    #[arg(long, value_name = "INTERVAL")]
+    pub every: String,
+    /// Run it now, or not at all, and end with it: for what comes again by itself, such as a CronJob
+    #[arg(long)]
+    pub once: bool,
+    /// Stop a run that takes longer, such as 10m
+    #[arg(long, value_name = "DURATION")]
+    pub limit: Option<String>,
+    /// Exit code if it is not due, or another replica runs it
+    #[arg(short = 'E', long, value_name = "CODE", default_value_t = exit::HELD, requires = "once")]
+    pub conflict_exit_code: u8,
+}
+
+/// Runs a command under a name that replicas share.
+#[derive(Args)]
+pub(super) struct NamedRun<How: Args> {
+    /// What is shared; its Lease is lock-NAME or tasklock-NAME, behind lease.prefix. --lease NAME in its place is the name of a Lease
+    /// as it is
+    #[arg(value_name = "NAME", required_unless_present = "lease", conflicts_with = "lease")]
+    name: Option<String>,
+    #[command(flatten)]
+    how: How,
+    #[command(flatten)]
+    flags: ConfigFlags,
+    /// What to run: a program and its arguments, no shell
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+impl<How: Args> NamedRun<How> {
+    pub(super) fn with(self, preset: impl FnOnce(How) -> Preset) -> Run {
+        let Self { name, how, flags, command } = self;
+        Run { flags: ConfigFlags { lease_argument: name, preset: preset(how), ..flags }, command }
+    }
+}
