@@ -213,9 +213,14 @@ impl Pool {
                 (self.held, self.plan) = (busy, None);
                 return;
             }
-            self.read(now);
+            // Reads may be due without end where there are many slots and answers take long.
+            if self.plan.is_none_or(|(_, at)| at > now.boot) {
+                self.read(now);
+            }
             let Some(next) = self.next(now) else {
-                self.plan = None;
+                if self.plan.take().is_some() {
+                    continue;
+                }
                 return;
             };
             match self.plan {
@@ -226,10 +231,7 @@ impl Pool {
                     self.electors[next].handle_timeout(now);
                 }
                 Some((planned, _)) if planned == next => return,
-                Some(_) | None => {
-                    self.plan = Some((next, now.boot + SPREAD.mul_f64(self.random.f64())));
-                    return;
-                }
+                Some(_) | None => self.plan = Some((next, now.boot + SPREAD.mul_f64(self.random.f64()))),
             }
         }
     }
@@ -267,10 +269,10 @@ impl Pool {
                         self.others().for_each(|elector| elector.sit_out(until));
                         self.actions.push_back(action);
                     }
-                    // Another slot may still be had.
+                    // Another slot may still be had, unless this one keeps all of them waiting.
                     Action::Tell(ToInit::GaveUp { .. }) => {
-                        let is_last =
-                            self.electors.iter().enumerate().all(|(other, elector)| other == at || elector.is_finished());
+                        let is_finished = |(other, elector): (usize, &Elector)| other == at || elector.is_finished();
+                        let is_last = self.electors[at].is_busy() || self.electors.iter().enumerate().all(is_finished);
                         if is_last && !std::mem::replace(&mut self.said.gave_up, true) {
                             self.actions.push_back(action);
                         }

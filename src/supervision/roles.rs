@@ -182,6 +182,11 @@ impl Roles {
         }
     }
 
+    /// Whether it leads, and its promotion is over.
+    pub(crate) const fn is_leader(&self) -> bool {
+        matches!(self.stage, Stage::Leader(_))
+    }
+
     /// By when it has to have acknowledged its demotion, if it is being demoted.
     pub(crate) fn yields_by(&self) -> Option<Instant> {
         self.change().filter(|change| change.to == Role::Standby).map(|change| change.until)

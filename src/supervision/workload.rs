@@ -188,6 +188,11 @@ impl Workload {
         self.main().is_some()
     }
 
+    /// Whether it was started or promoted as the leader, and nobody has begun to end that.
+    pub(crate) fn is_leading(&self) -> bool {
+        matches!(&self.actual, Actual::Running { roles, .. } if roles.is_leader())
+    }
+
     /// Whether kill(-1) is being repeated.
     pub(crate) fn kills_everything(&self) -> bool {
         matches!(&self.actual, Actual::Stopping { escalation, .. } if escalation.kills_everything())

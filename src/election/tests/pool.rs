@@ -309,6 +309,17 @@ fn given_up(bench: &Bench) -> Vec<u8> {
     bench.told.iter().filter_map(code).collect()
 }
 
+/// Every request of this span is lost.
+fn lose(bench: &mut Bench, span: Duration) {
+    let until = bench.now.boot + span;
+    while bench.now.boot < until {
+        bench.run(Duration::from_millis(100));
+        if bench.awaited.is_some() {
+            bench.answer(lost());
+        }
+    }
+}
+
 /// Held by one who renewed it at the bench's start, by the wall clock.
 fn live(holder: &str) -> Value {
     let mut spec = held(holder, 15);
@@ -343,6 +354,42 @@ fn a_bound_is_over_once_it_is_over_for_every_slot() {
     let mut bench = Bench::start(waits(0, 2), &[Some(live("other_1")), Some(mark())]);
     bench.run(SPREAD);
     assert_eq!((given_up(&bench), bench.terms()), (vec![], vec![(Slot(1), Term(1))]));
+}
+
+#[test]
+fn a_bound_is_over_for_every_slot_with_that_of_the_slot_whose_write_is_not_answered() {
+    let mut bench = Bench::start(waits(10, 2), &[Some(mark()), Some(live("other_2"))]);
+    bench.run_until_a_write();
+    bench.answers = false;
+    let (_, _, write) = bench.awaited.clone().unwrap();
+    lose(&mut bench, seconds(24));
+    assert!(given_up(&bench).is_empty());
+    lose(&mut bench, seconds(4));
+    assert_eq!(given_up(&bench), vec![69]);
+
+    // Init ends, and the server comes back: it was stored.
+    bench.tell(ToElector::Shutdown);
+    bench.apply(Slot(0), &write);
+    bench.run_answered(seconds(4));
+
+    assert!(bench.is_stopping(), "a term that ends as it begins: {:?}", bench.told);
+    bench.prove_then(Then::Exit);
+    bench.run(seconds(1));
+    assert_eq!((bench.holder(0), bench.dones()), (String::new(), 1));
+}
+
+#[test]
+fn what_is_free_is_taken_although_the_reads_of_many_slots_never_end() {
+    let mut bench = Bench::start(one_of(32, "me_0"), &[]);
+    bench.answers = false;
+    let until = START + seconds(3) + 32 * Duration::from_millis(100);
+    while bench.writes().is_empty() && bench.now.boot < until {
+        bench.run(Duration::from_millis(100));
+        if bench.awaited.is_some() {
+            bench.serve();
+        }
+    }
+    assert_eq!(bench.writes().len(), 1, "{:?}", bench.sent.len());
 }
 
 #[test]

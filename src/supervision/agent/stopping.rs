@@ -110,6 +110,8 @@ impl Agent {
                 }
                 self.tell_start();
             }
+            // It ended in the stop that was put off, which begins now.
+            Happened::Ended(_) | Happened::Restarting(_) if self.withdrawal.is_some() => {}
             // Past S the term is over, and this end is not an exit of its own: the second guard may have killed it while init
             // stood still.
             Happened::Ended(_) | Happened::Restarting(_) if self.is_past_soft(now) => self.begin_stop(Reason::Expired, now),

@@ -79,12 +79,15 @@ impl Agent {
         true
     }
 
-    /// Until when a planned stop may wait: not at all unless somebody can withdraw what is published, and the workload runs.
+    /// Until when a planned stop may wait: not at all unless somebody can withdraw what is published, and the workload leads. In its
+    /// promotion it does not yet: that is called off at once.
     fn withdraws_until(&self, now: Instant) -> Option<Instant> {
         let is_published = self.config.config.service.endpoint_slice.is_some();
-        let runs = self.workload.leads() && self.workload.is_running() && !self.workload.is_stopping();
         let can_be_heard = self.shutdown.is_none() && self.electors.is_greeted();
-        let term = self.term.as_ref().filter(|term| is_published && runs && can_be_heard && ActiveTerm::is_live(term))?;
+        let term = self
+            .term
+            .as_ref()
+            .filter(|term| is_published && self.workload.is_leading() && can_be_heard && ActiveTerm::is_live(term))?;
         Some((now + WITHDRAWAL).min(term.deadlines().soft))
     }
 }

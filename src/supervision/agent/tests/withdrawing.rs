@@ -107,6 +107,30 @@ fn a_workload_that_ends_meanwhile_is_not_started_again() {
 }
 
 #[test]
+fn a_workload_that_ends_meanwhile_has_ended_in_the_stop_that_was_asked_for() {
+    let mut world = published();
+    assert_eq!(world.agent.config.config.workload.on_exit, OnExit::Exit);
+    world.step_down(9, Reason::StepDown);
+    world.exit_proved(Exit::Code(0));
+    assert_eq!(world.stopped(), Some((9, Then::Follow)));
+
+    // Init stood still, and the second guard killed it.
+    let mut late = published();
+    late.step_down(9, Reason::StepDown);
+    late.sleep_until(deadlines(ms(1000)).hard);
+    late.exit(Exit::Signal(libc::SIGKILL));
+    assert!(late.agent.shutdown.is_none());
+
+    let mut world = published();
+    world.feed(TERM);
+    world.step_down(9, Reason::Signal);
+    world.exit_proved(Exit::Code(3));
+    assert_eq!(world.stopped(), Some((9, Then::Exit)));
+    world.told(ToInit::Done);
+    assert!(world.wants(&Action::Exit(3)), "{:?}", world.actions);
+}
+
+#[test]
 fn a_workload_that_waits_to_be_started_again_is_proved_gone_and_stays_so() {
     let mut config = config();
     config.service.endpoint_slice = Some("leader".into());

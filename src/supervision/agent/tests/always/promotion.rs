@@ -35,6 +35,24 @@ fn a_promotion_signals_with_s_as_its_limit_and_counts_once_acknowledged_after_th
 }
 
 #[test]
+fn a_promotion_whose_address_is_not_published_yet_is_called_off_at_once() {
+    for ask in
+        [|world: &mut World| world.feed(Input::Signal(libc::SIGTERM)), |world: &mut World| world.step_down(9, Reason::StepDown)]
+    {
+        let mut config = always(Acknowledge::Notify);
+        config.service.endpoint_slice = Some("leader".into());
+        let mut world = standby(config);
+        world.lead(1);
+        world.feed(Input::Role(RoleInput::Signalled));
+        world.take();
+
+        ask(&mut world);
+
+        assert!(world.wants(&to_main(libc::SIGTERM)), "{:?}", world.actions);
+    }
+}
+
+#[test]
 fn nothing_is_promoted_at_s() {
     let mut world = standby(always(Acknowledge::None));
     world.lead_too_late(1);
