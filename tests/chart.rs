@@ -11,8 +11,8 @@
 )]
 
 use std::{
-    fs,
-    process::{Command, ExitCode, Output},
+    env, fs,
+    process::{self, Command, ExitCode, Output},
 };
 
 use serde_json::{Value, json};
@@ -50,6 +50,7 @@ fn main() -> ExitCode {
         "chart",
         charted![
             helm_has_nothing_to_find_fault_with,
+            what_tenure_takes_as_a_file_is_taken_as_config,
             what_it_installs_is_admitted_where_pod_security_is_restricted,
             an_upgrade_leaves_the_holder_alone_and_rolls_what_has_another_configuration,
             a_value_that_nothing_reads_is_refused_and_so_is_a_key_that_tenure_does_not_have,
@@ -75,6 +76,28 @@ fn helm_has_nothing_to_find_fault_with(cluster: &Namespace) {
     let rendered =
         helm(cluster, &["template", "--kube-version=1.36.3", CHART], &[&LEAST, &["--set", "podMonitor=true"]]).success();
     assert!(String::from_utf8_lossy(&rendered.stdout).contains("kind: PodMonitor\n"));
+}
+
+/// The file of defaults, and sections in which nothing is said, are a `config` too.
+fn what_tenure_takes_as_a_file_is_taken_as_config(cluster: &Namespace) {
+    let defaults = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/config/tenure.yaml")).unwrap();
+    let indented: String = defaults.lines().map(|line| format!("  {line}\n")).collect();
+    let nothing = "{lease: null, http: null, service: null, events: null}";
+    for config in [format!("\n{indented}"), nothing.to_owned()] {
+        let file = env::temp_dir().join(format!("tenure-chart-{}.yaml", process::id()));
+        fs::write(&file, format!("config: {config}\n")).unwrap();
+        let values = ["--values", file.to_str().unwrap()];
+        install(cluster, &[&LEAST, &values]).success();
+        fs::remove_file(&file).unwrap();
+
+        let container = cluster.get("deployment/billing-tenure")["spec"]["template"]["spec"]["containers"][0].take();
+        assert_eq!((&container["command"], &container["args"]), (&json!(["/tenure"]), &json!(["--", "/bin/writer"])));
+        assert_eq!(container["ports"][0]["containerPort"], 8080);
+        assert_eq!(cluster.get("role/billing-tenure")["rules"][0]["resourceNames"], json!(["billing-tenure"]));
+        let written = cluster.get("configmap/billing-tenure")["data"]["tenure.yaml"].take();
+        assert!(written.as_str().unwrap().contains("name: billing-tenure\n"), "{written}");
+        helm(cluster, &["uninstall", "billing"], &[]).success();
+    }
 }
 
 fn what_it_installs_is_admitted_where_pod_security_is_restricted(cluster: &Namespace) {
@@ -128,6 +151,7 @@ fn a_value_that_nothing_reads_is_refused_and_so_is_a_key_that_tenure_does_not_ha
         (&["--set", "config.workload.runs=sometimes"], "/config/workload/runs"),
         (&["--set", "image.repository="], "/image/repository"),
         (&["--set-json", "args=[]"], "args, or config.workload.command, is required"),
+        (&["--set", "config.lease.namespace=other"], "in the namespace of the release"),
     ] {
         let refused = helm(cluster, &["template", "--kube-version=1.36.3", CHART], &[&LEAST, values]).failure();
         assert!(refused.contains(words), "{values:?}: {refused}");

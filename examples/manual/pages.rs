@@ -61,6 +61,7 @@ fn values() -> String {
             "env": of("array"),
             "resources": of("object"),
             "terminationGracePeriodSeconds": { "type": "integer", "minimum": 1 },
+            "livenessFailureThreshold": { "type": "integer", "minimum": 1 },
             "user": { "type": ["integer", "null"], "minimum": 1 },
             "podLabels": of("object"),
             "podAnnotations": of("object"),

@@ -30,7 +30,7 @@ use crate::{
     clock,
     config::Signal,
     election::{
-        Answer, Event, Operation,
+        AcquireReason, Answer, Event, Operation,
         transition::{Outcome, Phase, PhaseKind, Transition, TransitionReason},
     },
     link::{Exit, FLUSH, InitialState, Reason, ToElector},
@@ -96,6 +96,7 @@ impl Metrics {
         it.watch_restarts.add(0, &[]);
         it.workload_restarts.add(0, &[]);
         Reason::ALL.into_iter().for_each(|reason| it.killed(TransitionReason::Ended(reason), 0));
+        AcquireReason::ALL.into_iter().for_each(|reason| it.turned(Role::Leader, TransitionReason::Acquired(reason), 0));
         counter(&meter, names::ELECTOR_RESTARTS).add(initial.generation.saturating_sub(1).into(), &[]);
         gauge(&meter, names::BUILD_INFO).record(1, &[KeyValue::new("version", env!("CARGO_PKG_VERSION"))]);
         it.leads(
@@ -150,7 +151,7 @@ impl Metrics {
     fn transitioned(&self, transition: &Transition) {
         let Transition { to, reason, phases, exit, outcome, .. } = transition;
         self.leads(*to == Role::Leader && *outcome != Outcome::NeverLed);
-        self.terms.add(1, &[KeyValue::new("to", to.as_str()), KeyValue::new("reason", reason.as_str())]);
+        self.turned(*to, *reason, 1);
         for phase in phases {
             self.took(*to, phase);
             if matches!(phase.kind, PhaseKind::WorkloadKill) {
@@ -158,6 +159,10 @@ impl Metrics {
             }
         }
         exit.iter().for_each(|exit| self.exited(*exit));
+    }
+
+    fn turned(&self, to: Role, why: TransitionReason, times: u64) {
+        self.terms.add(times, &[KeyValue::new("to", to.as_str()), KeyValue::new("reason", why.as_str())]);
     }
 
     fn killed(&self, why: TransitionReason, times: u64) {

@@ -98,6 +98,7 @@ const COMMANDS: &[(&str, How)] = &[
     ("kubectl rollout status deployment/tenure", By("tests/node/page.rs", "\"kubectl rollout status\"")),
     ("kubectl logs -l app.kubernetes.io/name=tenure --prefix", By("tests/node/page.rs", "\"kubectl logs\"")),
     ("kubectl delete pod NAME", By("tests/node/page.rs", "\"kubectl delete pod NAME\"")),
+    ("tenure status tenure", By("tests/node/page.rs", "\"kubectl tenure status tenure\"")),
     ("kubectl tenure status tenure", By("tests/node/page.rs", "\"kubectl tenure status tenure\"")),
     ("buildah build -t tenure .", By("tests/image/build", "image tenure \"${flags[@]}\"")),
     ("buildah build -t tenure-example deploy", By("tests/image/build", "image tenure-example")),

@@ -162,6 +162,8 @@ async fn serve() -> (SocketAddr, Rc<Cell<bool>>) {
                 "leader_election_master_status{{name=\"alone\",pod=\"a\"}} {one}
 leader_election_master_status{{name=\"shared\",pod=\"a\"}} 1
 leader_election_master_status{{name=\"shared\",pod=\"b\"}} {two}
+tenure_build_info{{pod=\"a\"}} 1
+tenure_build_info{{pod=\"b\"}} 1
 tenure_terms_total{{to=\"leader\",reason=\"expired\"}} {bad}
 tenure_kills_total{{why=\"signal\"}} {bad}
 tenure_renewal_margin_seconds_bucket{{le=\"1\"}} {bad}
