@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn a_first_kill_rises_from_zero_whatever_the_reason() {
+    fn a_first_term_and_a_first_kill_rise_from_zero_whatever_the_reason() {
         let (_metrics, page) = start(&initial());
 
         let shown = text(&page);
@@ -415,6 +415,9 @@ mod tests {
         for row in rows("| it ended |") {
             let reason = row.split('`').nth(1).unwrap();
             assert!(shown.contains(&format!("tenure_kills_total{{why=\"{reason}\"}} 0")), "{reason}");
+        }
+        for reason in AcquireReason::ALL.map(AcquireReason::as_str) {
+            assert!(shown.contains(&format!("tenure_terms_total{{reason=\"{reason}\",to=\"leader\"}} 0")), "{reason}");
         }
     }
 
